@@ -1,4 +1,4 @@
-//! Developer tasks: `cargo xtask tidy|ci|deny|suite`.
+//! Developer tasks: `cargo xtask test|tidy|ci|deny|suite`.
 //!
 //! Owns what "clean" means for this repository and the order in which it is checked.
 //! Knows nothing of what the product does.
@@ -8,6 +8,7 @@
 mod ci;
 mod steps;
 mod suite;
+mod test;
 mod tidy;
 
 use std::path::{Path, PathBuf};
@@ -16,6 +17,7 @@ use std::process::ExitCode;
 const USAGE: &str = "\
 usage: cargo xtask <task>
 
+  test [NAME]...            all tests, by cargo nextest where it is installed; with names, those that contain one
   tidy                      structure and style that the compiler does not check
   ci [--except STEP]...     everything that a change must pass
   ci --list                 the steps of `ci` and their commands
@@ -29,6 +31,7 @@ fn main() -> ExitCode {
     let words: Vec<&str> = args.iter().map(String::as_str).collect();
     let root = root();
     match words.as_slice() {
+        ["test", filters @ ..] => test::run(&root, filters),
         ["tidy"] => tidy::run(&root),
         ["ci", rest @ ..] => ci::run(&root, rest),
         ["deny"] => deny(&root),

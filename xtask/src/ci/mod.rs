@@ -68,7 +68,7 @@ const STEPS: &[Step] = &[
 ];
 
 /// The test command of the README.
-const TEST: Line = Line::new("cargo test --workspace --all-features");
+const TEST: Line = Line::new("cargo xtask test");
 
 /// The files that decide what `deny` finds.
 const DEPENDENCIES: &[&str] = &["Cargo.lock", "deny.toml"];

@@ -15,6 +15,8 @@ const MAY_KNOW: &[(&str, Option<&[&str]>)] = &[
     ("ringmain-sys", Some(&[])),
     ("ringmain-wire", Some(&[])),
     ("ringmain-jwt", Some(&[])),
+    // For tests only, and for those of every crate.
+    ("ringmain-testkit", Some(&[])),
     ("ringmain-engine", Some(&["ringmain-sys"])),
     ("ringmain-hub", Some(&["ringmain-wire"])),
     // What joins the two: TLS of `wire` as a layer of `engine`.
@@ -72,6 +74,9 @@ const MAY_KNOW: &[(&str, Option<&[&str]>)] = &[
     ("xtask", Some(&[])),
 ];
 
+/// For tests alone: any crate may have them as development dependencies, none as others.
+const FOR_TESTS: &[&str] = &["ringmain-testkit"];
+
 /// Never under a plain application. A name covers its family too (`tokio` covers `tokio-util`).
 const NOT_UNDER_PLAIN: &[&str] = &["tokio", "clap", "kube", "k8s-openapi"];
 
@@ -84,6 +89,8 @@ pub(crate) struct Package {
     pub(crate) manifest: String,
     /// All crates it names as dependencies, of whatever kind.
     pub(crate) dependencies: Vec<String>,
+    /// Those of them that its tests alone have.
+    pub(crate) dev_dependencies: Vec<String>,
     /// Crate roots of libraries and binaries, relative to the root.
     pub(crate) roots: Vec<String>,
 }
@@ -109,10 +116,14 @@ fn package(value: &Value, root: &Path) -> Result<Package, String> {
             .into_owned()
     };
     let list = |key: &str| value[key].as_array().map_or(&[][..], Vec::as_slice);
-    let dependencies = list("dependencies")
-        .iter()
-        .map(|value| text(value, "name"))
-        .collect::<Result<_, _>>()?;
+    let (mut dependencies, mut dev_dependencies) = (Vec::new(), Vec::new());
+    for value in list("dependencies") {
+        let name = text(value, "name")?;
+        if value["kind"] == "dev" {
+            dev_dependencies.push(name.clone());
+        }
+        dependencies.push(name);
+    }
     let mut roots = Vec::new();
     for target in list("targets") {
         let kinds = target["kind"].as_array().map_or(&[][..], Vec::as_slice);
@@ -124,6 +135,7 @@ fn package(value: &Value, root: &Path) -> Result<Package, String> {
         name: text(value, "name")?,
         manifest: relative(text(value, "manifest_path")?),
         dependencies,
+        dev_dependencies,
         roots,
     })
 }
@@ -145,7 +157,11 @@ pub(crate) fn direction(packages: &[Package]) -> Vec<Finding> {
         let Some(may_know) = may_know else { continue };
         let ours = packages.iter().map(|other| other.name.as_str());
         for other in ours.filter(|name| package.dependencies.iter().any(|dependency| dependency == name)) {
-            if other != package.name && !may_know.contains(&other) {
+            // A crate may be named twice, once for tests and once for all.
+            let named = |list: &[String]| list.iter().filter(|name| *name == other).count();
+            let of_tests = named(&package.dependencies) == named(&package.dev_dependencies);
+            let allowed = may_know.contains(&other) || (FOR_TESTS.contains(&other) && of_tests);
+            if other != package.name && !allowed {
                 findings.push(wrong_way(package, other, may_know));
             }
         }

@@ -8,6 +8,7 @@ mod crates;
 mod exceptions;
 mod manifest;
 mod source;
+mod test_code;
 #[cfg(test)]
 mod tests;
 

@@ -1,4 +1,4 @@
-//! Rules for one Rust file: its head, sizes, `unsafe`, unfinished work, ignored tests.
+//! Rules for one Rust file: its head, sizes, `unsafe`, unfinished work, ignored tests, waits and ports of tests.
 //!
 //! Looks at tokens, not at lines, so that strings and comments cannot fool it. Knows nothing of
 //! the file system.
@@ -9,6 +9,7 @@ use proc_macro2::{Delimiter, Group, TokenStream, TokenTree};
 
 use super::Finding;
 use super::exceptions::Size;
+use super::test_code;
 
 /// The only crates where `unsafe` may stand.
 const MAY_BE_UNSAFE: &[&str] = &["crates/sys/", "crates/engine/"];
@@ -87,6 +88,10 @@ impl Walk<'_> {
         let trees: Vec<TokenTree> = tokens.into_iter().collect();
         for (index, tree) in trees.iter().enumerate() {
             let rest = &trees[index + 1..];
+            if test_code::is_test_code(self.path) {
+                let finding = test_code::inspect(self.path, &trees[index..]);
+                self.facts.findings.extend(finding);
+            }
             match tree {
                 TokenTree::Ident(word) if word == "unsafe" => self.unsafe_word(word.span().start().line),
                 TokenTree::Ident(word) if word == "fn" => self.function(word.span().start().line, rest),

@@ -85,6 +85,24 @@ fn dependencies_point_one_way() {
         &["1 `ringmain-engine` depends on `ringmain-wire`"],
     );
 
+    // For tests alone: at any place, but not in what is built.
+    let of_tests = |kind: &str| {
+        let packages = json!({ "packages": [
+            { "name": "ringmain-testkit", "manifest_path": "/t/Cargo.toml" },
+            {
+                "name": "ringmain-sys",
+                "manifest_path": "/s/Cargo.toml",
+                "dependencies": [{ "name": "ringmain-testkit", "kind": kind }],
+            },
+        ] });
+        crates::packages(&packages, Path::new("/")).expect("well-formed metadata")
+    };
+    check(crates::direction(&of_tests("dev")), &[]);
+    check(
+        crates::direction(&of_tests("build")),
+        &["1 `ringmain-sys` depends on `ringmain-testkit`"],
+    );
+
     let stranger = metadata(&[("ringmain-utils", &[])]);
     check(
         crates::direction(&stranger),
@@ -197,6 +215,48 @@ fn unfinished_work_names_a_decision() {
         source::unfinished("a.py", "x = 1\n# FIXME\n", &[]),
         &["2 FIXME without a decision"],
     );
+}
+
+#[test]
+fn tests_wait_for_events_and_let_the_kernel_choose_ports() {
+    let (sleep, yields, port) = (
+        "2 `thread::sleep` in a test",
+        "2 `yield_now` in a test",
+        "2 a test chooses its port",
+    );
+    let of = |code: &str| format!("//! A.\n{code}\n");
+    for (code, expect) in [
+        ("fn a() { std::thread::sleep(SOON) }", &[sleep][..]),
+        ("fn a() { while !b() { thread::yield_now() } }", &[yields]),
+        ("use std::thread::{self, yield_now};", &[yields]),
+        ("fn a() { TcpListener::bind(\"127.0.0.1:8080\") }", &[port]),
+        ("fn a() { UdpSocket::bind((Ipv4Addr::LOCALHOST, 8080)) }", &[port]),
+        (
+            "fn a() -> u16 { 10_000 + (std::process::id() % 100) as u16 }",
+            &[port],
+        ),
+        // Virtual time, imports of other things, a free port, a name.
+        ("async fn a() { cx.sleep(SOON).await }", &[]),
+        ("use std::thread::{self, JoinHandle};", &[]),
+        (
+            "fn a() { TcpListener::bind(\"127.0.0.1:0\"); bind((host, 0)); bind(&socket, &at) }",
+            &[],
+        ),
+        ("fn a() { format!(\"a-{}\", std::process::id()) }", &[]),
+        ("// thread::sleep", &[]),
+    ] {
+        for path in [
+            "crates/web/tests/it/http/early.rs",
+            "crates/web/src/path/tests.rs",
+            "tests/it/examples.rs",
+        ] {
+            check_source(path, &of(code), expect);
+        }
+        // What is no test, and the crate that does it for them.
+        for path in ["crates/load/src/server/child.rs", "crates/testkit/src/wait.rs"] {
+            check_source(path, &of(code), &[]);
+        }
+    }
 }
 
 #[test]

@@ -2,7 +2,7 @@
 //!
 //! Owns the vocabulary ([`Backend`], [`Completion`], [`Slot`], [`Socket`], [`Lent`]) that the three
 //! back-ends share. Knows nothing of connections, tasks, timers or mail.
-//! The rules, operation by operation, are in `docs/contract.md`; `tests/contract.rs`
+//! The rules, operation by operation, are in `docs/contract.md`; `tests/it/contract.rs`
 //! runs them on every back-end.
 
 #[cfg(any(test, feature = "testing"))]

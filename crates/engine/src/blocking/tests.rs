@@ -4,6 +4,8 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 use std::time::Duration;
 
+use ringmain_testkit::wait::until;
+
 use super::{Pool, Unfinished};
 use crate::backend::Job;
 
@@ -72,9 +74,7 @@ fn a_thread_already_told_of_a_job_does_not_count_as_idle() {
     for _ in 0..20 {
         let pool = Pool::new(2, 10);
         drop(occupy(&pool));
-        while pool.shared.lock().idle == 0 {
-            thread::yield_now();
-        }
+        until("an idle thread", || pool.shared.lock().idle > 0);
         let ((a, a_started, _end_a), (b, b_started, _end_b)) = (held(), held());
         pool.run(a).expect("room");
         pool.run(b).expect("room");
@@ -89,9 +89,7 @@ fn a_thread_already_told_of_a_job_does_not_count_as_idle() {
 fn an_idle_thread_is_used_again() {
     let pool = Pool::new(8, 10);
     drop(occupy(&pool));
-    while pool.shared.lock().idle == 0 {
-        thread::yield_now();
-    }
+    until("an idle thread", || pool.shared.lock().idle > 0);
     drop(occupy(&pool));
     assert_eq!(pool.threads(), 1);
     pool.shutdown(PATIENCE).expect("all end");

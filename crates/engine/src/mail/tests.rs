@@ -169,7 +169,7 @@ fn send(sender: u64, each: u64, mut post: impl FnMut(u64) -> Result<(), PostErro
         while let Err(refused) = post(message) {
             assert!(matches!(refused, PostError::Full(_)), "{refused}");
             message = refused.into_message();
-            thread::yield_now();
+            ringmain_testkit::wait::give_way();
         }
     }
 }

@@ -169,7 +169,7 @@ fn hammer(wakers: u32, rounds: u64, in_step: bool) {
                         if failed.load(Ordering::Relaxed) {
                             return;
                         }
-                        thread::yield_now();
+                        ringmain_testkit::wait::give_way();
                     }
                 }
             });
@@ -223,7 +223,7 @@ fn the_doorbell_alone_orders_publishing_and_sleeping() {
                     spins += 1;
                     if spins % 1000 == 0 {
                         // The sleeper may want this very CPU.
-                        thread::yield_now();
+                        ringmain_testkit::wait::give_way();
                     }
                     std::hint::spin_loop();
                 }

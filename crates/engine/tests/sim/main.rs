@@ -7,13 +7,14 @@
 
 mod alarms;
 mod clients;
+mod contract;
 mod courier;
 mod doors;
 mod holding;
 mod layers;
 mod marks;
 mod run;
-#[path = "../support/scramble.rs"]
+#[path = "../it/support/scramble.rs"]
 mod scramble;
 mod sharing;
 mod turns;

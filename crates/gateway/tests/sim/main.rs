@@ -31,6 +31,7 @@ mod turns;
 
 use std::alloc::System;
 use std::ops::Range;
+use std::process::ExitCode;
 
 use ringmain_engine::backend::sim::World;
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
@@ -82,7 +83,11 @@ fn held(region: &Region<'_, System>) -> isize {
     change.bytes_allocated as isize - change.bytes_deallocated as isize
 }
 
-fn main() {
+fn main() -> ExitCode {
+    ringmain_testkit::cases::main(&[("seeds", seeds_hold)])
+}
+
+fn seeds_hold() {
     let (mut right, mut failed, mut whole, mut runs) = (0, 0, 0, 0);
     for seed in seeds() {
         let region = Region::new(ALLOCATOR);

@@ -7,6 +7,8 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Instant;
 
+use ringmain_testkit::wait;
+
 use super::*;
 
 /// How long anything may take before a test fails. Generous: the machine may be busy.
@@ -46,7 +48,7 @@ impl Place {
         let mut listener = None;
         let (server, addr) = Server::start(&start, &mut |time| {
             listener.get_or_insert_with(|| UnixListener::bind(self.0.join("socket")).unwrap());
-            std::thread::sleep(time);
+            wait::pause(time);
             true
         })
         .unwrap();
@@ -68,7 +70,7 @@ impl Place {
             patience,
         };
         let mut pause = |time| {
-            std::thread::sleep(time);
+            wait::pause(time);
             true
         };
         Server::start(&start, &mut pause).unwrap_err().to_string()
@@ -219,11 +221,9 @@ fn waiting_can_be_interrupted() {
 
 /// Waits until a process is not there, or has ended and nobody has taken notice.
 fn check_ended(pid: u32) {
-    let end = Instant::now() + PATIENCE;
-    while process::stat(pid).is_some_and(|stat| !stat.ended) {
-        assert!(Instant::now() < end, "process {pid} runs on");
-        std::thread::yield_now();
-    }
+    wait::until("the end of a process", || {
+        process::stat(pid).is_none_or(|stat| stat.ended)
+    });
 }
 
 #[test]
@@ -280,13 +280,7 @@ fn one_that_ends_while_it_is_measured_is_an_error() {
     let (mut server, _listener) = place.start("read x <go; echo >done; echo out of memory; exit 1", &[]);
     server.begin().unwrap();
     place.go();
-    let end = Instant::now() + PATIENCE;
-    let error = loop {
-        assert!(Instant::now() < end, "its end is not noticed");
-        if let Err(error) = server.tick() {
-            break error.to_string();
-        }
-    };
+    let error = wait::find("its end is noticed", || server.tick().err()).to_string();
     assert!(
         error.contains("has ended while it was measured (exit code 1); the last that it said: out of memory"),
         "{error}"

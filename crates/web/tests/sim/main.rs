@@ -20,6 +20,7 @@ mod streams;
 
 use std::alloc::System;
 use std::ops::Range;
+use std::process::ExitCode;
 
 use ringmain_engine::backend::sim::World;
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
@@ -78,7 +79,11 @@ fn held(region: &Region<'_, System>) -> isize {
     change.bytes_allocated as isize - change.bytes_deallocated as isize
 }
 
-fn main() {
+fn main() -> ExitCode {
+    ringmain_testkit::cases::main(&[("seeds", seeds_hold)])
+}
+
+fn seeds_hold() {
     hide_planned_panics();
     // What libraries keep for good is made now.
     Run::new(0).finish();

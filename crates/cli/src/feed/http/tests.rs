@@ -7,6 +7,8 @@
 use std::net::{TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
+use ringmain_testkit::wait::pause;
+
 use super::*;
 use crate::limits::FEED_STEP;
 
@@ -28,7 +30,7 @@ fn until(http: &mut Http, wanted: impl Fn(&Http) -> bool) -> Result<(), Trouble>
     while !wanted(http) {
         http.carry_on()?;
         assert!(Instant::now() < end, "{} are on their way", http.pending());
-        std::thread::sleep(FEED_STEP);
+        pause(FEED_STEP);
     }
     Ok(())
 }

@@ -16,6 +16,9 @@ use crate::backend::{Backend, Completion, Op, RecvEnd, Slot, Socket, Time};
 const PATIENCE: Duration = Duration::from_secs(10);
 /// How long nothing may come before "nothing comes" counts as shown.
 const QUIET: Duration = Duration::from_millis(30);
+/// How long a send is in flight before it counts as stalled. Longer than the kernel's persist timer (200 ms): room of less than a
+/// segment is not used before that.
+const STALLED: Duration = Duration::from_millis(400);
 /// One turn's wait.
 const STEP: Duration = Duration::from_millis(2);
 /// More completions than this in one turn of a case is a back-end that never lets go.
@@ -298,10 +301,10 @@ impl<H: Harness> Driver<H> {
         result
     }
 
-    /// As [`Driver::sent`], but `None` if it is still in flight after a quiet while.
-    pub fn sent_soon(&mut self, worker: usize, slot: Slot) -> Option<io::Result<usize>> {
+    /// As [`Driver::sent`], but `None` if it is stalled.
+    pub fn sent_unless_stalled(&mut self, worker: usize, slot: Slot) -> Option<io::Result<usize>> {
         let start = self.now();
-        while self.now().since(start) < QUIET {
+        while self.now().since(start) < STALLED {
             let is = |event: &Event| matches!(event, Event::Sent { slot: of, .. } if *of == slot);
             if self.logs[worker].iter().any(is) {
                 return Some(self.sent(worker, slot));

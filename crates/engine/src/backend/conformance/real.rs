@@ -17,6 +17,9 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
 use super::{FarState, Harness};
 use crate::backend::{Backend, Socket};
 
+/// A fixed size: what the kernel grows by itself lets a send that was stalled for a while continue although nobody reads.
+const SOCKET_BUFFER: usize = 64 * 1024;
+
 const LOOPBACK: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
 /// Two workers of a real back-end on this thread.
@@ -67,6 +70,8 @@ impl<B: Backend> Harness for RealHarness<B> {
 
     fn listen(&mut self, worker: usize) -> (Socket, Addr) {
         let listener = TcpListener::bind(LOOPBACK).expect("a port");
+        // Accepted sockets inherit it.
+        sockopt::set_socket_send_buffer_size(&listener, SOCKET_BUFFER).expect("a socket");
         let at = listener.local_addr().expect("bound");
         let socket = self.workers[worker]
             .adopt_listener(OwnedFd::from(listener))
@@ -79,6 +84,7 @@ impl<B: Backend> Harness for RealHarness<B> {
             panic!("listen() gave an internet address")
         };
         let peer = TcpStream::connect(to).expect("the backlog has room");
+        sockopt::set_socket_recv_buffer_size(&peer, SOCKET_BUFFER).expect("a socket");
         peer.set_nonblocking(true).expect("a socket");
         peer
     }

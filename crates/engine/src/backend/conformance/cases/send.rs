@@ -13,7 +13,7 @@ fn send_until_stalled<H: Harness>(pair: &mut Pair<H>, data: &mut Vec<u8>) -> usi
     for _ in 0..ROUNDS {
         let block = pattern(crate::limits::SEND_BYTES - 7);
         pair.driver.send(0, pair.slot, pair.socket, vec![block.clone()]);
-        let Some(result) = pair.driver.sent_soon(0, pair.slot) else {
+        let Some(result) = pair.driver.sent_unless_stalled(0, pair.slot) else {
             data.extend_from_slice(&block);
             return taken;
         };

@@ -1,0 +1,305 @@
+//! `ringmain check`, `explain` and `schema`, as somebody types them.
+#![allow(
+    clippy::disallowed_methods,
+    reason = "tests of the real program have real threads and real time"
+)]
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+use std::process::{Command, Output};
+
+use crate::common::{Directory, program};
+use crate::secure::Authority;
+use serde_json::Value;
+
+const SHOP: &str = include_str!("../../../../examples/shop.yaml");
+const PROXY: &str = include_str!("../../../../examples/proxy.yaml");
+
+fn run(args: &[&str]) -> Output {
+    Command::new(program())
+        .args(args)
+        .env("SHOP_NAME", "corner")
+        .output()
+        .unwrap()
+}
+
+fn text(bytes: &[u8]) -> &str {
+    std::str::from_utf8(bytes).unwrap()
+}
+
+/// A file in a folder of its own.
+fn written(name: &str, text: &str) -> (Directory, String) {
+    let directory = Directory::new();
+    let path = directory.join(name);
+    fs::write(&path, text).unwrap();
+    (directory, path.display().to_string())
+}
+
+/// The shop with certificates of its own.
+fn shop() -> (Directory, String) {
+    let (directory, path) = written("shop.yaml", SHOP);
+    let folder = PathBuf::from(&path).with_file_name("shop");
+    fs::create_dir(&folder).unwrap();
+    let authority = Authority::new("shop");
+    for name in ["shop", "wildcard", "gateway"] {
+        let pair = authority.sign(&format!("{name}.example"));
+        fs::write(folder.join(format!("{name}.crt")), pair.chain.bytes).unwrap();
+        let key = folder.join(format!("{name}.key"));
+        fs::write(&key, pair.key.bytes).unwrap();
+        fs::set_permissions(&key, fs::Permissions::from_mode(0o600)).unwrap();
+    }
+    for name in ["staff-ca.crt", "internal-ca.crt"] {
+        fs::write(folder.join(name), &authority.pem.bytes).unwrap();
+    }
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/shop/not-found.html");
+    fs::copy(page, folder.join("not-found.html")).unwrap();
+    (directory, path)
+}
+
+#[test]
+fn the_examples_are_right() {
+    let (_directory, path) = shop();
+    let output = run(&["check", &path]);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    assert_eq!(
+        text(&output.stdout),
+        format!("{path}: right: 6 listeners, 6 routes, 9 upstreams\n")
+    );
+    let (_directory, path) = written("proxy.yaml", PROXY);
+    let output = run(&["check", "--json", &path]);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let json: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(json["right"], true);
+}
+
+#[test]
+fn all_that_is_wrong_is_told() {
+    let (_directory, path) = written(
+        "bad.yaml",
+        "listen: :80\nlisten_to: x\nroutes:\n  r: {hosts: 'a b', to: nobody}\n",
+    );
+    let output = run(&["check", &path]);
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let lines: Vec<_> = text(&output.stdout).lines().collect();
+    assert_eq!(lines.len(), 2, "{lines:?}");
+    assert!(
+        lines[0].starts_with(&format!("{path}:2:1: expected one of the keys ")),
+        "{lines:?}"
+    );
+    assert!(
+        lines[1].starts_with(&format!("{path}:4:14: expected a hostname ")),
+        "{lines:?}"
+    );
+    assert_eq!(
+        text(&output.stderr),
+        format!("error: {path}: 2 things are wrong\n")
+    );
+    let output = run(&["check", "--json", &path]);
+    let json: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(
+        (&json["right"], &json["errors"][1]["column"]),
+        (&Value::from(false), &Value::from(14))
+    );
+}
+
+/// `ringmain` has no filters: it says so, and explains files of programs that do.
+#[test]
+fn filters_of_other_programs() {
+    let (_directory, path) = written(
+        "edge.yaml",
+        "listen: :80\nroutes:\n  all:\n    rules:\n      - {match: /, respond: 200, policies: {filters: {name: sign, options: {key: x}}}}\n",
+    );
+    let output = run(&["check", &path]);
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let told = text(&output.stdout);
+    let words = [
+        "edge.yaml:5:",
+        "the filter `sign`",
+        "this program has no filters",
+        "docs/filters.md",
+    ];
+    assert!(words.iter().all(|word| told.contains(word)), "{told}");
+    let output = run(&["explain", &path, "GET", "http://a/"]);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    assert!(
+        text(&output.stdout).contains("  pass the filter `sign`\n"),
+        "{output:?}"
+    );
+}
+
+#[test]
+fn a_file_that_is_not_there() {
+    for command in [
+        &["check", "/nowhere.yaml"][..],
+        &["explain", "/nowhere.yaml", "GET", "http://a/"],
+    ] {
+        let output = run(command);
+        assert_eq!(output.status.code(), Some(2), "{output:?}");
+        assert!(text(&output.stderr).starts_with("error: cannot read the configuration /nowhere.yaml: "));
+    }
+}
+
+#[test]
+fn where_a_request_goes() {
+    let (_directory, path) = shop();
+    let check = |args: &[&str], code: i32, expected: &[&str]| {
+        let output = run(&[&["explain", &path], args].concat());
+        assert_eq!(output.status.code(), Some(code), "{output:?}");
+        for expected in expected {
+            assert!(
+                text(&output.stdout).contains(expected),
+                "{expected}: {}",
+                text(&output.stdout)
+            );
+        }
+    };
+    check(
+        &["GET", "https://shop.example:8443/catalogue//x?id=1"],
+        0,
+        &[
+            "listener `secure`\n  not `staff`: it is for `staff.shop.example`, not for `shop.example`\n",
+            "route `shop`, rule 0 (catalogue), by prefix `/catalogue`\n",
+            "  put `/v1/items` in place of the prefix\n  send to upstream `catalogue`\n",
+            "  route `shop`, rule 10: prefix `/` holds too, but comes later\n",
+        ],
+    );
+    let bulk = "content-type: application/ndjson";
+    check(
+        &["POST", "https://shop.example/catalogue", "-H", bulk],
+        0,
+        &["rule 1 (bulk), by prefix `/catalogue`, method POST, header `content-type`"],
+    );
+    check(
+        &["GET", "http://shop.example/"],
+        0,
+        &["listener `plain`\n  redirects to https"],
+    );
+    check(
+        &["GET", "https://other.example/"],
+        1,
+        &["no listener for `other.example`"],
+    );
+    check(
+        &["GET", "https://staff.shop.example/x"],
+        0,
+        &["listener `staff`", "upstream `admin`"],
+    );
+    let json = run(&["explain", &path, "GET", "https://a.shop.example/status", "--json"]);
+    let json: Value = serde_json::from_slice(&json.stdout).unwrap();
+    assert_eq!(json["taken"]["route"], "tenants");
+    // A secret's value is not told, only that a header is set.
+    let output = run(&["explain", &path, "GET", "https://shop.example/catalogue"]);
+    assert!(!text(&output.stdout).contains("corner"), "{output:?}");
+}
+
+#[test]
+fn where_a_connection_goes() {
+    let (_directory, path) = shop();
+    let check = |args: &[&str], code: i32, expected: &[&str]| {
+        let output = run(&[&["explain", &path], args].concat());
+        assert_eq!(output.status.code(), Some(code), "{output:?}");
+        let told = format!("{}{}", text(&output.stdout), text(&output.stderr));
+        for expected in expected {
+            assert!(told.contains(expected), "{expected}: {told}");
+        }
+    };
+    check(
+        &["--sni", "mail.shop.example"],
+        0,
+        &[
+            "listener `passthrough`\nstream `mail`, by host `mail.shop.example`\n  send to upstream `mail`\n",
+            "  end after 600s of silence\nnot taken by, the nearest first:\n",
+            "  stream `postgres`: its listeners are `database`, not `passthrough`\n",
+        ],
+    );
+    for listener in ["database", ":5433", "5433", "127.0.0.1:5433"] {
+        check(
+            &["--listener", listener],
+            0,
+            &["listener `database`\nstream `postgres`, by every connection\n"],
+        );
+    }
+    check(
+        &["--listener", "database", "--sni", "mail.shop.example"],
+        0,
+        &["it is of TCP: what its clients ask for by TLS is not looked at"],
+    );
+    check(
+        &["--sni", "pop.shop.example"],
+        1,
+        &[
+            "no stream: it is closed\n",
+            "closed: no stream is for `pop.shop.example`",
+        ],
+    );
+    check(
+        &["--listener", "plain"],
+        1,
+        &[
+            "listener `plain`\n",
+            "requests come in there: ringmain explain FILE METHOD URL",
+        ],
+    );
+    check(
+        &["--listener", "mail"],
+        1,
+        &["no listener `mail`; there are: ", "database (127.0.0.1:5433)"],
+    );
+    check(
+        &["--sni", "a b"],
+        2,
+        &["--sni: expected a host such as mail.shop.example, found `a b`"],
+    );
+    check(&["GET", "http://a/", "--sni", "a"], 2, &["cannot be used with"]);
+    check(&[], 2, &["<METHOD>"]);
+    let json = run(&["explain", &path, "--sni", "mail.shop.example", "--json"]);
+    let json: Value = serde_json::from_slice(&json.stdout).unwrap();
+    assert_eq!(json["taken"]["stream"], "mail");
+    let (_directory, path) = written("proxy.yaml", PROXY);
+    let output = run(&["explain", &path, "--sni", "a.example"]);
+    assert!(
+        text(&output.stderr).contains("no listener passes connections on"),
+        "{output:?}"
+    );
+}
+
+#[test]
+fn what_is_no_request_is_refused() {
+    let (_directory, path) = written("proxy.yaml", PROXY);
+    let check = |args: &[&str], code: i32, expected: &str| {
+        let output = run(&[&["explain", &path], args].concat());
+        assert_eq!(output.status.code(), Some(code), "{output:?}");
+        assert!(text(&output.stderr).contains(expected), "{output:?}");
+    };
+    check(
+        &["GET", "/path"],
+        2,
+        "expected a URL such as http://shop.example/cart, found `/path`",
+    );
+    check(&["GET /", "http://a/"], 2, "expected a method in capital letters");
+    check(
+        &["GET", "http://a/", "-H", "x"],
+        2,
+        "expected a header such as 'accept: text/html', found `x`",
+    );
+    check(
+        &["GET", "http://a/%zz"],
+        1,
+        "400 Bad Request: request path, byte 1",
+    );
+    check(
+        &["GET", "http://a:81/"],
+        1,
+        "no listener of http has port 81; its addresses are: 0.0.0.0:8080",
+    );
+}
+
+#[test]
+fn the_schema_is_printed() {
+    let output = run(&["schema"]);
+    let printed: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let checked_in: Value =
+        serde_json::from_str(include_str!("../../../../docs/config.schema.json")).unwrap();
+    assert!(printed == checked_in);
+}

@@ -1,0 +1,329 @@
+//! `ringmain feed`: to a NATS, from where a gateway has it, to a push server, to standard output; and what becomes of it when those go away.
+//!
+//! Tests with a real nats-server start it themselves, and are skipped where there is none (`.ci/run` installs it).
+#![allow(
+    clippy::disallowed_methods,
+    reason = "tests of the real program have real threads and real time"
+)]
+
+use std::fs;
+use std::io::{BufRead as _, BufReader};
+use std::net::TcpListener;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::Instant;
+
+use crate::common::{self, Directory, PATIENCE, Server, fails, program, skipped};
+use crate::proxy::{Proxy, until};
+use ringmain_testkit::port::Reserved;
+use ringmain_testkit::servers::Nats;
+use ringmain_testkit::subscriber::Subscriber;
+use rustix::process::Signal;
+use serde_json::Value;
+
+/// Clients connect by any path, programs publish, and `more` is what else `push` says.
+fn file(listen: &str, more: &str) -> String {
+    format!(
+        "
+listen: {listen}
+admin: {{address: 127.0.0.1:0}}
+push:
+  anonymous: true
+  api_key: owner
+  namespaces: {{market: {{}}}}
+{more}
+routes:
+  live:
+    rules: [{{match: /, push: true}}]
+"
+    )
+}
+
+/// A consumer of the market at this port.
+fn consumer(port: u16, more: &str) -> String {
+    let server = format!("servers: 'nats://127.0.0.1:{port}'");
+    format!("  nats: {{feed: {{{server}, subjects: market.*, channel: 'market:{{2}}'{more}}}}}")
+}
+
+fn feed(args: &[&str]) -> Server {
+    Server::spawn(Command::new(program()).arg("feed").args(args))
+}
+
+/// It ends by Ctrl-C, as one that has done its work, and says so in its last line, which is returned.
+fn interrupted(feed: Server) -> String {
+    feed.signal(Signal::INT);
+    let (status, mut said) = feed.finish();
+    assert_eq!(status.code(), Some(0), "{said:#?}");
+    said.pop().expect("a last line")
+}
+
+#[test]
+fn it_goes_by_a_nats_to_browsers() {
+    let reserved = Reserved::new();
+    let port = reserved.port();
+    let Some(_nats) = Nats::start(Some(port), &["--user", "ada", "--pass", "pass"]) else {
+        return;
+    };
+    let more = consumer(port, ", user: ada, password: pass");
+    let mut proxy = Proxy::start(&file("127.0.0.1:0", &more), &[]);
+    proxy.server.wait_for("NATS feed: listens at");
+    let mut said = proxy.server.said.iter();
+    let line = said.find_map(|line| line.split_once("administration at "));
+    let admin = line.expect("an administration").1.to_owned();
+    let mut subscriber = Subscriber::to(proxy.addr(), &["market:ARDN"]);
+    let to = format!("nats://ada:pass@127.0.0.1:{port}");
+    let mut feed = feed(&[&to, "--symbols", "1", "-r", "200", "-d", "500ms", "--seed", "1"]);
+    let first = feed.wait_for("trades a second");
+    assert!(first.contains("seed 1") && !first.contains("pass"), "{first}");
+    let (status, said) = feed.finish();
+    assert_eq!(status.code(), Some(0), "{said:#?}");
+    let last = said.last().expect("a last line");
+    assert!(
+        last.starts_with("100 trades in 0.") && !last.contains(';'),
+        "{last}"
+    );
+    // The gateway may have subscribed a little later than it said; from then on it has all of them.
+    let mut number = subscriber.publication().1["n"].as_u64().expect("a number");
+    while number < 99 {
+        let (channel, trade) = subscriber.publication();
+        number += 1;
+        assert_eq!((&*channel, &trade["n"]), ("market:ARDN", &Value::from(number)));
+    }
+    let heard = "\nringmain_push_nats_messages_total{consumer=\"feed\"} 100\n";
+    until(&admin, "localhost", "/metrics", |answer| {
+        answer.body.contains(heard)
+    });
+
+    let url = format!("nats://127.0.0.1:{port}");
+    let refused = fails(Command::new(program()).args(["feed", &url, "-d", "1s"]), 1);
+    assert!(refused.contains("Authorization Violation"), "{refused}");
+    proxy.server.terminate();
+}
+
+#[test]
+fn it_goes_on_when_its_nats_comes_back() {
+    let reserved = Reserved::new();
+    let port = reserved.port();
+    let Some(nats) = Nats::start(Some(port), &[]) else {
+        return;
+    };
+    let mut proxy = Proxy::start(&file("127.0.0.1:0", &consumer(port, "")), &[]);
+    proxy.server.wait_for("NATS feed: listens at");
+    let mut subscriber = Subscriber::to(proxy.addr(), &["market:ARDN"]);
+    let to = format!("nats://127.0.0.1:{port}");
+    let mut feed = feed(&[&to, "--symbols", "1", "-r", "100"]);
+    let before = subscriber.publication().1["n"].as_u64().expect("a number");
+    drop(nats);
+    feed.wait_for("it is tried again");
+    proxy.server.wait_for("it tries again");
+    let _nats = Nats::start(Some(port), &[]).expect("it was there before");
+    feed.wait_for("connected again");
+    proxy.server.wait_for("NATS feed: listens at");
+    // What was on its way when the server ended comes first.
+    let mut last = before;
+    let end = Instant::now() + PATIENCE;
+    loop {
+        let number = subscriber.publication().1["n"].as_u64().expect("a number");
+        assert!(number > last, "{number} after {last}");
+        if number > last + 1 {
+            break;
+        }
+        last = number;
+        assert!(
+            Instant::now() < end,
+            "none was lost, although the server was gone"
+        );
+    }
+    let said = interrupted(feed);
+    assert!(said.contains("; the connection was lost 1 time"), "{said}");
+    proxy.server.terminate();
+}
+
+#[test]
+fn a_nats_that_lets_nobody_publish_ends_it() {
+    let folder = Directory::new();
+    let config = folder.join("nats.conf");
+    let user = "{user: ada, password: pass, permissions: {publish: {deny: \"market.>\"}}}";
+    fs::write(&config, format!("authorization {{users: [{user}]}}\n")).expect("a file");
+    let reserved = Reserved::new();
+    let port = reserved.port();
+    let Some(_nats) = Nats::start(Some(port), &["-c", &config.display().to_string()]) else {
+        return;
+    };
+    let to = format!("nats://ada:pass@127.0.0.1:{port}");
+    let said = fails(Command::new(program()).args(["feed", &to]), 1);
+    assert!(said.contains("Permissions Violation for Publish"), "{said}");
+    let said = fails(Command::new(program()).args(["feed", &to, "--subject", "a b"]), 1);
+    assert!(said.contains("subject"), "{said}");
+    let said = fails(
+        Command::new(program()).args(["feed", "-d", "1s", "--ca", "none", &to]),
+        1,
+    );
+    assert!(said.contains("none: No such file"), "{said}");
+}
+
+#[test]
+fn it_goes_to_a_push_server() {
+    let proxy = Proxy::start(&file("127.0.0.1:0", ""), &[]);
+    let mut subscriber = Subscriber::to(proxy.addr(), &["market:ARDN"]);
+    let to = format!("http://{}", proxy.addr());
+    let short = [&*to, "--symbols", "1", "-d", "300ms", "--api-key", "owner"];
+    let (status, said) = feed(&[&short[..], &["-r", "1k"]].concat()).finish();
+    assert_eq!(status.code(), Some(0), "{said:#?}");
+    let last = said.last().expect("a last line");
+    assert!(
+        last.starts_with("300 trades in 0.") && !last.contains(';'),
+        "{last}"
+    );
+    for number in 0..300 {
+        assert_eq!(subscriber.publication().1["n"], number);
+    }
+    for (args, expect) in [
+        (
+            &["--api-key", "wrong"][..],
+            "; give the server's key by --api-key",
+        ),
+        (
+            &["--api-key", "owner", "--channel", "none:{symbol}"],
+            "all were refused, the last one with error 102",
+        ),
+    ] {
+        let said = fails(
+            Command::new(program())
+                .args(["feed", &to, "-d", "300ms"])
+                .args(args),
+            1,
+        );
+        assert!(said.contains(expect), "{said}");
+    }
+    let path = format!("{to}/nothing");
+    let said = fails(
+        Command::new(program()).args(["feed", &path, "--api-key", "owner"]),
+        1,
+    );
+    assert!(said.contains("; no such endpoint"), "{said}");
+    proxy.server.terminate();
+}
+
+#[test]
+fn it_goes_on_when_its_push_server_comes_back() {
+    let reserved = Reserved::new();
+    let listen = reserved.addr().to_string();
+    let text = file(&listen, "");
+    let proxy = Proxy::start(&text, &[]);
+    let to = format!("http://{listen}");
+    let mut feed = feed(&[&to, "--symbols", "1", "-r", "100", "--api-key", "owner"]);
+    let mut subscriber = Subscriber::to(proxy.addr(), &["market:ARDN"]);
+    let before = subscriber.publication().1["n"].as_u64().expect("a number");
+    drop(subscriber);
+    proxy.server.terminate();
+    feed.wait_for("it is tried again");
+    let proxy = Proxy::start(&text, &[]);
+    feed.wait_for("connected again");
+    let mut subscriber = Subscriber::to(proxy.addr(), &["market:ARDN"]);
+    let after = subscriber.publication().1["n"].as_u64().expect("a number");
+    assert!(after > before, "{after} after {before}");
+    let said = interrupted(feed);
+    assert!(said.contains("; the connection was lost 1 time"), "{said}");
+    proxy.server.terminate();
+}
+
+#[test]
+fn ctrl_c_ends_it_while_it_connects() {
+    let nobody = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let to = format!("nats://{}", nobody.local_addr().expect("an address"));
+    let feed = feed(&[&to]);
+    // It listens for signals before it connects, and no greeting comes.
+    let (_silent, _) = nobody.accept().expect("a connection");
+    feed.signal(Signal::INT);
+    let (status, said) = feed.finish();
+    assert_eq!((status.code(), said.len()), (Some(0), 0), "{said:#?}");
+}
+
+fn lines(path: &Path, more: &[&str]) -> Vec<String> {
+    let out = fs::File::create(path).expect("a file");
+    let mut command = Command::new(program());
+    command
+        .args(["feed", "-q", "-r", "1k", "-d", "200ms", "--seed", "5"])
+        .args(more)
+        .stdout(out);
+    let status = command.status().expect("it runs");
+    assert_eq!(status.code(), Some(0));
+    let text = fs::read_to_string(path).expect("text");
+    text.lines().map(str::to_owned).collect()
+}
+
+#[test]
+fn on_standard_output_is_json_and_the_same_for_a_seed() {
+    let folder = Directory::new();
+    let (one, two) = (lines(&folder.join("a"), &[]), lines(&folder.join("b"), &[]));
+    assert_eq!(one.len(), 200);
+    assert_eq!(one, two);
+    for (number, line) in one.iter().enumerate() {
+        let trade: Value = serde_json::from_str(line).expect("JSON");
+        assert_eq!(trade["n"], number);
+    }
+    let sized = lines(&folder.join("c"), &["--size", "500"]);
+    assert!(sized.iter().all(|line| line.len() == 500), "{}", sized[0]);
+}
+
+/// Its standard output is the test's to read.
+fn piped(args: &[&str]) -> Child {
+    let mut command = Command::new(program());
+    command.arg("feed").args(args).stdin(Stdio::null());
+    let piped = command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    piped.spawn().expect("it starts")
+}
+
+#[test]
+fn what_nobody_reads_is_left_out() {
+    let mut child = piped(&["-r", "100k", "-s", "1k", "-d", "1500ms"]);
+    let mut said = BufReader::new(child.stderr.take().expect("piped")).lines();
+    let first = said.next().expect("a line").expect("text");
+    let expect = "trades a second of 20 shares to standard output, seed ";
+    assert!(first.contains(expect), "{first}");
+    let last = said.next().expect("a line").expect("text");
+    assert!(
+        last.contains("were left out: the receiver, or this machine, is too slow"),
+        "{last}"
+    );
+    assert_eq!(common::wait_end(&mut child).code(), Some(0));
+}
+
+#[test]
+fn a_reader_that_leaves_ends_it() {
+    let mut child = piped(&["-q", "-r", "1k"]);
+    let mut line = String::new();
+    let mut reader = BufReader::new(child.stdout.take().expect("piped"));
+    reader.read_line(&mut line).expect("a line");
+    assert!(line.starts_with("{\"symbol\":"), "{line}");
+    drop(reader);
+    assert_eq!(common::wait_end(&mut child).code(), Some(0));
+}
+
+#[test]
+fn what_cannot_be_is_refused() {
+    let reserved = Reserved::new();
+    let nobody = format!("nats://{}", reserved.addr());
+    for (args, code, expect) in [
+        (&["feed", "ftp://a"][..], 2, "expected"),
+        (&["feed", "https://a"], 2, "nothing else is spoken here"),
+        (
+            &["feed", "nats://"],
+            2,
+            "expected nats://[USER:PASSWORD@]HOST[:PORT]",
+        ),
+        (
+            &["feed", "nats://a:b"],
+            2,
+            "expected nats://[USER:PASSWORD@]HOST[:PORT]",
+        ),
+        (&["feed", "-r", "0"], 2, "expected trades a second"),
+        (&["feed", "--symbols", "0"], 2, "from 1 to 100000"),
+        (&["feed", "--distribution", "even"], 2, "zipf, uniform"),
+        (&["feed", &nobody], 1, "refused"),
+    ] {
+        let said = fails(Command::new(program()).args(args), code);
+        assert!(said.contains(expect), "{args:?}: {said}");
+    }
+}

@@ -1,0 +1,32 @@
+//! The binary from outside: its command lines, what it serves, and how it ends.
+//!
+//! One program, so that what the tests share is compiled and linked once.
+
+mod common;
+#[path = "common/proxy.rs"]
+mod proxy;
+#[path = "../../../web/tests/it/support/tls.rs"]
+#[allow(dead_code, reason = "a part is used here")]
+mod secure;
+
+mod bench;
+mod bench_guide;
+mod bench_push;
+mod bench_secured;
+mod configuration;
+mod feed;
+mod gateway;
+mod gateway_admin;
+mod gateway_listeners;
+mod gateway_tls;
+mod http;
+mod identity;
+mod profile;
+mod reference;
+mod refusing;
+mod serving;
+mod succeeding;
+mod tls;
+mod tls_tools;
+mod tune;
+mod tune_seccomp;

@@ -1,0 +1,5 @@
+//! Control from outside: an example as a process, and a NATS whose messages are published.
+
+mod edge;
+mod nats;
+mod nats_protocol;

@@ -1,0 +1,181 @@
+//! What attacks cost the gateway, by the attacker's byte: the corpus of `tests/it/attacks`, clients that are slow on purpose, and
+//! what makes expressions, tables and parsers work.
+//!
+//! Bytes and pieces of memory, turns of the worker and bytes for the origin are counted in virtual time, so that a bound holds each
+//! time or never. `COSTS=1` prints all figures.
+
+#[path = "../../it/attacks/corpus.rs"]
+mod corpus;
+#[path = "../../it/attacks/message.rs"]
+mod message;
+
+mod growing;
+mod slow;
+mod stand;
+
+use std::sync::Arc;
+
+use ringmain_gateway::model::{
+    Action, Config, Endpoint, Forward, Listener, Protocol, Route, Rule, Upstream, Where,
+};
+
+use crate::cost::stand::{Cost, Script, Stand, statuses};
+
+const OK: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
+
+/// How often an attack has come before it is counted.
+const WARM: usize = 4;
+
+/// What an attack may cost whatever it sends, and for each [`STEP`] of its bytes.
+struct Bound {
+    first: usize,
+    step: usize,
+}
+
+const STEP: usize = 16;
+
+impl Bound {
+    #[track_caller]
+    fn holds(&self, what: &str, found: usize, sent: usize, name: &str, cost: &Cost) {
+        let Bound { first, step } = self;
+        assert!(
+            found <= first + step * sent / STEP,
+            "{name}: expected {what} to be at most {first} and {step} for each {STEP} of {sent} bytes, found {found}: {cost:?}"
+        );
+    }
+}
+
+/// Two connections and a task with their buffers, and each byte as often as it can wait: in the network on both sides, to be parsed, to
+/// be sent.
+const HELD: Bound = Bound {
+    first: 20 * 1024,
+    step: 4 * STEP,
+};
+/// Short requests that are refused ask for most.
+const ALLOCATIONS: Bound = Bound { first: 64, step: 4 };
+const TURNS: Bound = Bound { first: 48, step: 2 };
+/// What the gateway adds to a request: by whom it came and for whom.
+const PASSED: Bound = Bound {
+    first: 256,
+    step: 6 * STEP,
+};
+/// A response of the gateway's own says what is wrong; a relayed one has a Date.
+const ANSWERED: Bound = Bound {
+    first: 512,
+    step: 3 * STEP,
+};
+
+/// Bytes by which lists and queues may have grown for good.
+const LEFT: isize = 4096;
+
+/// All that is said of an attack that is no larger than its bytes.
+#[track_caller]
+fn bounded(name: &str, cost: &Cost) {
+    report(name, cost);
+    HELD.holds("bytes held", cost.held, cost.sent, name, cost);
+    ALLOCATIONS.holds("allocations", cost.allocations, cost.sent, name, cost);
+    TURNS.holds("turns", cost.turns, cost.sent, name, cost);
+    PASSED.holds("bytes for the origin", cost.passed, cost.sent, name, cost);
+    ANSWERED.holds("bytes of answers", cost.answered, cost.sent, name, cost);
+    nothing_left(name, cost);
+}
+
+/// What is over leaves nothing: what is kept for the next request was there before.
+#[track_caller]
+fn nothing_left(name: &str, cost: &Cost) {
+    assert!(cost.left <= LEFT, "{name}: bytes that were not freed: {cost:?}");
+}
+
+fn report(name: &str, cost: &Cost) {
+    if std::env::var_os("COSTS").is_some() {
+        println!("{name}: {cost:?}");
+    }
+}
+
+fn rules(rules: Vec<Rule>) -> Config {
+    let listener = Listener {
+        name: "web".into(),
+        addresses: vec!["127.0.0.1:80".parse().expect("an address")],
+        protocol: Protocol::Http,
+        hostnames: Vec::new(),
+        tls: None,
+        proxy_protocol: None,
+        redirect_to_https: None,
+        paths: Default::default(),
+        client_address: Default::default(),
+        limits: Default::default(),
+        policies: Vec::new(),
+    };
+    let route = Route {
+        name: "all".into(),
+        listeners: Vec::new(),
+        hostnames: Vec::new(),
+        rules,
+    };
+    let endpoint = Endpoint::new(Where::Address(stand::origin()));
+    Config {
+        listeners: vec![listener.into()],
+        routes: vec![route.into()],
+        upstreams: vec![Arc::new(Upstream::new("origin", vec![endpoint]))],
+        ..Config::default()
+    }
+}
+
+fn forward() -> Rule {
+    Rule::new(Action::Forward(Box::new(Forward::to("origin"))))
+}
+
+/// The cost when what is kept for good is there; bytes that are left are those that never were before.
+fn again(config: Config, answer: &[u8], closes: bool, script: &Script) -> (Cost, String) {
+    let mut stand = Stand::new(config, answer, closes);
+    let (mut left, mut tasks) = (0, 0);
+    for _ in 0..WARM {
+        let (cost, _) = stand.attacked(script, 1);
+        (left, tasks) = (cost.left.max(left), cost.tasks.max(tasks));
+    }
+    let (mut cost, answers) = stand.attacked(script, 1);
+    assert!(
+        cost.tasks <= tasks,
+        "tasks that wait for ever: {cost:?} of {script:?}"
+    );
+    cost.left -= left;
+    (cost, answers)
+}
+
+/// Each payload of the corpus is answered as it is over real sockets, and costs no more than its bytes may.
+fn payloads() {
+    let expected = include_str!("../../it/attacks/expected.txt").split("== ").skip(1);
+    for (attack, expected) in corpus::ALL.iter().zip(expected) {
+        let script = Script::all([attack.bytes, corpus::AFTER].concat());
+        let (cost, answers) = again(rules(vec![forward()]), OK, false, &script);
+        bounded(attack.name, &cost);
+        let said = expected
+            .lines()
+            .find_map(|line| line.strip_prefix("gateway: "))
+            .and_then(|line| line.rsplit_once(' ').or(Some(("", line))));
+        let (said, _) = said.expect("a line for the gateway");
+        assert_eq!(statuses(&answers), said, "{}", attack.name);
+    }
+}
+
+/// The same of origins that lie: by the byte of their answers.
+fn lies() {
+    for lie in corpus::LIES.iter().filter(|lie| !lie.bytes.is_empty()) {
+        let script = Script::all(b"GET /x HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+        let (mut cost, _) = again(rules(vec![forward()]), lie.bytes, lie.ends, &script);
+        cost.sent += lie.bytes.len();
+        bounded(lie.name, &cost);
+    }
+}
+
+pub(crate) fn main() {
+    payloads();
+    lies();
+    slow::all();
+    growing::all();
+    println!(
+        "{} payloads and {} lies, slow clients and growing requests: each within its bounds",
+        corpus::ALL.len(),
+        corpus::LIES.len()
+    );
+}

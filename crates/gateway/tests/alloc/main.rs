@@ -1,0 +1,25 @@
+//! What requests allocate, and what attacks cost: counted by the allocator, in a process for each case.
+#![forbid(unsafe_code)]
+#![allow(clippy::print_stdout, reason = "a test without harness reports its counts")]
+
+mod cost;
+mod forward;
+mod framed;
+mod table;
+
+use std::alloc::System;
+use std::process::ExitCode;
+
+use stats_alloc::{INSTRUMENTED_SYSTEM, StatsAlloc};
+
+#[global_allocator]
+static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
+
+fn main() -> ExitCode {
+    ringmain_testkit::cases::main(&[
+        ("cost", cost::main),
+        ("forward", forward::main),
+        ("framed", framed::main),
+        ("table", table::main),
+    ])
+}

@@ -1,0 +1,584 @@
+//! Request bodies that arrive slowly, that are streams, and that are answered before they are whole: whose time passes, who is cut, and
+//! by what.
+
+use std::sync::Mutex;
+use std::sync::mpsc::channel;
+use std::time::{Duration, Instant};
+
+use ringmain_engine::Config;
+use ringmain_gateway::fault::Fault;
+use ringmain_gateway::model::{self, Balance, Forward, OutlierDetection, Retry, RetryOn, StatusRange};
+use ringmain_testkit::wait::pause;
+use ringmain_wire::h1::FieldBlock;
+use ringmain_wire::h2::Limits;
+
+use crate::framed::Framed;
+use crate::gates::until;
+use crate::http2::{Http2, fields};
+use crate::origin::{Edge, Origin, edge, edge_within, listener, to};
+use crate::shared::by_streams;
+use crate::support::{Client, End, PATIENCE, pattern};
+
+on_every_backend! {
+    a_live_stream_has_no_minimum_rate,
+    a_live_stream_over_http2_has_none,
+    an_upload_has_that_of_its_listener,
+    a_call_that_is_cut_has_its_status,
+    an_upload_that_moves_is_not_idle,
+    a_body_that_stops_is_idle,
+    the_clients_time_is_no_attempts_time,
+    an_endpoint_is_late_behind_a_slow_body,
+    an_early_answer_is_relayed,
+    an_early_answer_over_http2_is_relayed,
+    an_early_answer_to_a_client_that_only_writes,
+    an_early_answer_with_a_page,
+    an_early_answer_that_is_retried,
+    an_early_answer_beside_a_hedge,
+    an_early_answer_in_pieces,
+    empty_pieces_are_no_chunks,
+    a_client_that_leaves_within_bodies,
+}
+
+/// Rates are checked each second, without grace.
+fn without_grace(engine: Config, config: model::Config) -> Edge {
+    edge_within(engine, config, |limits| limits.rate_grace = Duration::ZERO)
+}
+
+/// How often the edge counted a fault.
+fn count(edge: &Edge, fault: Fault) -> u64 {
+    let faults = edge.gateway.faults();
+    faults
+        .iter()
+        .find(|(found, _)| *found == fault)
+        .map_or(0, |(_, count)| *count)
+}
+
+/// All requests to one origin, by a listener that asks for so many bytes a second.
+fn at_rate(addr: std::net::SocketAddr, rate: u32, change: impl FnOnce(&mut Forward)) -> model::Config {
+    let mut config = to(&[addr], |forward, _| change(forward));
+    let mut listener = listener();
+    listener.limits.rate_bytes = rate;
+    config.listeners = vec![listener.into()];
+    config
+}
+
+const RATE: u32 = 1_000_000;
+
+/// Answers each chunk with one like it.
+fn conversation() -> Origin {
+    Origin::new(|mut peer| {
+        peer.head();
+        peer.send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n");
+        while let Some(line) = peer.line() {
+            let Some(rest) = peer.line() else { return };
+            peer.send([line, rest].concat());
+        }
+    })
+}
+
+/// A byte now and then, for longer than a rate would let it.
+fn a_live_stream_has_no_minimum_rate(engine: Config) {
+    let origin = conversation();
+    let edge = without_grace(engine, at_rate(origin.addr, RATE, |_| {}));
+    let mut client = edge.server.client();
+    client.send("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n");
+    let begun = Instant::now();
+    client.send("1\r\nx\r\n");
+    assert_eq!(client.head().status, 200);
+    assert_eq!(client.chunk().as_deref(), Some(&b"x"[..]));
+    while begun.elapsed() < Duration::from_millis(2500) {
+        pause(Duration::from_millis(100));
+        client.send("1\r\nx\r\n");
+        assert_eq!(client.chunk().as_deref(), Some(&b"x"[..]));
+    }
+    assert_eq!(
+        edge.gateway.faults().iter().map(|(_, count)| count).sum::<u64>(),
+        0
+    );
+    drop(client);
+    edge.server.shut_down();
+}
+
+/// The answer begins with the end of the body alone.
+fn a_live_stream_over_http2_has_none(engine: Config) {
+    let origin = Framed::new(|mut peer| {
+        while let Some((stream, asked)) = peer.request() {
+            peer.respond(stream, 200, &[("content-type", "application/grpc")], false);
+            peer.data(stream, &asked.body, false);
+            peer.trailers(stream, &[("grpc-status", "0")]);
+        }
+    });
+    let mut config = at_rate(origin.addr, RATE, |_| {});
+    std::sync::Arc::make_mut(&mut config.upstreams[0]).protocol = model::UpstreamProtocol::Http2;
+    let edge = without_grace(engine, config);
+    let mut client = Http2::over(edge.server.client(), &Limits::INTERNET);
+    let head = fields(&[("content-type", "application/grpc"), ("te", "trailers")]);
+    let stream = client.head("POST", "/s/m", &head, false);
+    for _ in 0..25 {
+        client.send_piece(stream, b"x", false);
+        pause(Duration::from_millis(100));
+    }
+    client.send_piece(stream, b"x", true);
+    let got = client.wait(stream);
+    assert_eq!((got.status, got.body.len()), (200, 26));
+    drop(client);
+    edge.server.shut_down();
+}
+
+/// The rate is of the listener that the request came by, not of the process.
+fn an_upload_has_that_of_its_listener(engine: Config) {
+    for (rate, status) in [(0, 200), (RATE, 408)] {
+        let origin = Origin::answering("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
+        let mut config = at_rate(origin.addr, rate, |_| {});
+        let mut other = listener();
+        other.name = "other".into();
+        other.hostnames = vec![model::Hostname::parse("other.example").expect("a host")];
+        other.limits.rate_bytes = if rate == 0 { RATE } else { 0 };
+        config.listeners.push(other.into());
+        let edge = without_grace(engine.clone(), config);
+        let mut client = edge.server.client();
+        client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 20\r\n\r\n");
+        let begun = Instant::now();
+        let pieces = (0..20).take_while(|_| {
+            pause(Duration::from_millis(110));
+            let is_cut = count(&edge, Fault::RequestTooSlow) > 0;
+            if !is_cut {
+                client.send("x");
+            }
+            !is_cut
+        });
+        let sent = pieces.count();
+        assert_eq!(
+            client.answer().status,
+            status,
+            "{sent} after {:?}",
+            begun.elapsed()
+        );
+        assert_eq!(count(&edge, Fault::RequestTooSlow), u64::from(status == 408));
+        drop(client);
+        edge.server.shut_down();
+    }
+}
+
+/// Before and after its answer has begun.
+fn a_call_that_is_cut_has_its_status(engine: Config) {
+    let origin = Framed::new(|mut peer| {
+        while let Some((stream, asked, _)) = peer.head() {
+            if asked.line.ends_with("/begun") {
+                peer.respond(stream, 200, &[("content-type", "application/grpc")], false);
+            }
+        }
+    });
+    let edge = by_streams(engine, &origin, |forward, _| {
+        forward.timeouts.idle = Some(Duration::from_millis(200));
+    });
+    let mut client = Http2::over(edge.server.client(), &Limits::INTERNET);
+    let head = fields(&[("content-type", "application/grpc"), ("te", "trailers")]);
+    for (number, path) in ["/begun", "/silent"].into_iter().enumerate() {
+        let stream = client.head("POST", path, &head, false);
+        client.send_piece(stream, b"x", false);
+        let got = client.wait(stream);
+        assert_eq!(got.status, 200, "{path}");
+        let told = [&got.fields[..], &got.trailers].concat();
+        assert!(
+            told.contains(&("grpc-status".to_owned(), "4".to_owned())),
+            "{path}: {told:?}"
+        );
+        until(|| count(&edge, Fault::RequestIdle) == number as u64 + 1);
+    }
+    drop(client);
+    edge.server.shut_down();
+}
+
+/// Sends a body in ten pieces over a second, longer than the edge's times.
+fn trickle(client: &mut Client, request: &str) {
+    client.send(request);
+    for _ in 0..10 {
+        pause(Duration::from_millis(100));
+        client.send(pattern(1000));
+    }
+}
+
+const TEN_PIECES: &str = "PUT / HTTP/1.1\r\nHost: a\r\nContent-Length: 10000\r\n\r\n";
+
+fn an_upload_that_moves_is_not_idle(engine: Config) {
+    for begins in [false, true] {
+        let origin = Origin::new(move |mut peer| {
+            let Some(seen) = peer.head() else { return };
+            if begins {
+                // Its body follows that of the request.
+                peer.send("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n");
+            }
+            assert!(seen.field("content-length").is_some());
+            let body = peer.take(10_000).expect("all of it");
+            assert!(body == pattern(1000).repeat(10));
+            if !begins {
+                peer.send("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n");
+            }
+            peer.send("ok");
+            peer.some();
+        });
+        let edge = edge(
+            engine.clone(),
+            to(&[origin.addr], |forward, _| {
+                forward.timeouts.idle = Some(Duration::from_millis(300));
+            }),
+        );
+        let mut client = edge.server.client();
+        trickle(&mut client, TEN_PIECES);
+        client.answer().expect(200, "ok");
+        edge.server.shut_down();
+    }
+}
+
+fn a_body_that_stops_is_idle(engine: Config) {
+    for head in [
+        "Content-Length: 10\r\n\r\nabc",
+        "Transfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n",
+    ] {
+        let origin = Origin::new(|mut peer| while peer.some().is_some() {});
+        let edge = edge(
+            engine.clone(),
+            to(&[origin.addr], |forward, upstream| {
+                forward.timeouts.idle = Some(Duration::from_millis(200));
+                forward.retry = Some(Retry::default());
+                upstream.health.outliers = Some(OutlierDetection::default());
+            }),
+        );
+        let mut client = edge.server.client();
+        client.send(format!("PUT / HTTP/1.1\r\nHost: a\r\n{head}"));
+        assert_eq!(client.answer().status, 408, "{head}");
+        assert_eq!(
+            (count(&edge, Fault::RequestIdle), count(&edge, Fault::HeadTimeout)),
+            (1, 0)
+        );
+        edge.server.shut_down();
+    }
+}
+
+/// Slow bodies under a short time for attempts: nothing of it is an endpoint's failure.
+fn the_clients_time_is_no_attempts_time(engine: Config) {
+    let origins = [(); 2].map(|()| Origin::answering("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"));
+    let addrs = [origins[0].addr, origins[1].addr];
+    let edge = edge(
+        engine,
+        to(&addrs, |forward, upstream| {
+            forward.timeouts.per_try = Some(Duration::from_millis(250));
+            upstream.balance = Balance::RoundRobin;
+            upstream.health.outliers = Some(OutlierDetection {
+                consecutive: 1,
+                ..OutlierDetection::default()
+            });
+        }),
+    );
+    let mut client = edge.server.client();
+    for _ in 0..2 {
+        trickle(&mut client, TEN_PIECES);
+        client.answer().expect(200, "ok");
+    }
+    assert_eq!(count(&edge, Fault::HeadTimeout), 0);
+    let upstream = &edge.gateway.upstreams()[0];
+    assert!(
+        upstream
+            .endpoints
+            .iter()
+            .all(|endpoint| endpoint.ejection.is_none()),
+        "{upstream:?}"
+    );
+    edge.server.shut_down();
+}
+
+/// Its own time still runs, once the body is there.
+fn an_endpoint_is_late_behind_a_slow_body(engine: Config) {
+    let origin = Origin::new(|mut peer| {
+        peer.request();
+        peer.some();
+    });
+    let edge = edge(
+        engine,
+        to(&[origin.addr], |forward, _| {
+            forward.timeouts.per_try = Some(Duration::from_millis(250));
+        }),
+    );
+    let mut client = edge.server.client();
+    trickle(&mut client, TEN_PIECES);
+    assert_eq!(client.answer().status, 504);
+    assert_eq!(count(&edge, Fault::HeadTimeout), 1);
+    edge.server.shut_down();
+}
+
+const LARGE: usize = 10_000_000;
+
+fn large(framing: &str) -> Vec<u8> {
+    let head = format!("PUT / HTTP/1.1\r\nHost: a\r\n{framing}\r\n\r\n");
+    head.into_bytes()
+}
+
+/// An origin that reads the head alone, answers, and goes on when the test says so; then it expects the end. What it was sent behind the head.
+fn early(
+    answer: &'static str,
+) -> (
+    Origin,
+    std::sync::mpsc::Sender<()>,
+    std::sync::mpsc::Receiver<usize>,
+) {
+    let (go, gone) = channel::<()>();
+    let (ended, end) = channel();
+    let gone = Mutex::new(gone);
+    let origin = Origin::new(move |mut peer| {
+        if peer.head().is_none() {
+            return;
+        }
+        // All that fits between here and the client is on its way when this is sent.
+        pause(Duration::from_millis(100));
+        peer.send(answer);
+        let _ = gone.lock().expect("one").recv_timeout(PATIENCE);
+        let mut length = 0;
+        while let Some(bytes) = peer.some() {
+            length += bytes.len();
+        }
+        let _ = ended.send(length);
+    });
+    (origin, go, end)
+}
+
+const REFUSED: &str = "HTTP/1.1 413 Content Too Large\r\nContent-Length: 9\r\n\r\ntoo large";
+
+fn nothing_is_held(edge: &Edge) {
+    until(|| {
+        let upstream = &edge.gateway.upstreams()[0];
+        upstream.requests == 0 && upstream.connections == 0 && edge.server.connections() == 0
+    });
+}
+
+fn an_early_answer_is_relayed(engine: Config) {
+    for framing in [
+        format!("Content-Length: {LARGE}"),
+        "Transfer-Encoding: chunked".to_owned(),
+    ] {
+        let (origin, go, end) = early(REFUSED);
+        let edge = edge(engine.clone(), to(&[origin.addr], |_, _| {}));
+        let mut client = edge.server.client();
+        let body = match framing.starts_with('C') {
+            true => pattern(LARGE),
+            false => crate::support::chunked(&pattern(LARGE), 100_000),
+        };
+        let sent = client.send_behind([large(&framing), body].concat());
+        let answer = client.answer();
+        // The origin has read nothing of the body, and holds its connection.
+        answer.expect(413, "too large");
+        assert!(answer.closes(), "the client is told that its connection ends");
+        drop(client);
+        let _ = sent.join().expect("no panic");
+        go.send(()).expect("the origin waits");
+        let length = end.recv_timeout(PATIENCE).expect("its connection ends");
+        assert!(length < LARGE, "the rest of the body is not sent: {length}");
+        nothing_is_held(&edge);
+        edge.server.shut_down();
+    }
+}
+
+/// With windows that are full, and with a connection that is.
+fn an_early_answer_over_http2_is_relayed(engine: Config) {
+    let wide = Limits {
+        stream_window: 1 << 30,
+        connection_window: 1 << 30,
+        ..Limits::INTERNET
+    };
+    for limits in [Limits::INTERNET, wide] {
+        let origin = Framed::with(limits, move |mut peer| {
+            peer.consumes = false;
+            while let Some((stream, ..)) = peer.head() {
+                pause(Duration::from_millis(100));
+                peer.answer(stream, 413, &[], b"too large");
+                // The client is answered before anything else is read.
+                pause(Duration::from_millis(300));
+            }
+        });
+        let edge = by_streams(engine.clone(), &origin, |forward, _| forward.body.request = None);
+        let mut client = edge.server.client();
+        let framing = format!("Content-Length: {LARGE}");
+        let sent = client.send_behind([large(&framing), pattern(LARGE)].concat());
+        client.answer().expect(413, "too large");
+        drop(client);
+        let _ = sent.join().expect("no panic");
+        until(|| edge.gateway.upstreams()[0].requests == 0);
+        edge.server.shut_down();
+    }
+}
+
+/// It reads when all of its body is sent: the answer is still there.
+fn an_early_answer_to_a_client_that_only_writes(engine: Config) {
+    let (origin, go, end) = early(REFUSED);
+    let edge = edge(engine, to(&[origin.addr], |_, _| {}));
+    let mut client = edge.server.client();
+    let framing = format!("Content-Length: {LARGE}");
+    let sent = client.send_behind([large(&framing), pattern(LARGE)].concat());
+    sent.join().expect("no panic").expect("all of it is received");
+    client.answer().expect(413, "too large");
+    client.expect_end();
+    go.send(()).expect("the origin waits");
+    end.recv_timeout(PATIENCE).expect("its connection ends");
+    drop(client);
+    nothing_is_held(&edge);
+    edge.server.shut_down();
+}
+
+/// The rule's own page stands in for it.
+fn an_early_answer_with_a_page(engine: Config) {
+    let (origin, go, end) = early(REFUSED);
+    let mut config = to(&[origin.addr], |forward, _| forward.replace_errors = true);
+    let route = std::sync::Arc::make_mut(&mut config.routes[0]);
+    route.rules[0].error_pages = vec![model::ErrorPage {
+        statuses: StatusRange {
+            first: 400,
+            last: 499,
+        },
+        answer: model::Answer {
+            status: 413,
+            content_type: None,
+            body: model::Body(b"page".as_slice().into()),
+        },
+    }];
+    let edge = edge(engine, config);
+    let mut client = edge.server.client();
+    let framing = format!("Content-Length: {LARGE}");
+    let sent = client.send_behind([large(&framing), pattern(LARGE)].concat());
+    client.answer().expect(413, "page");
+    drop(client);
+    let _ = sent.join().expect("no panic");
+    go.send(()).expect("the origin waits");
+    assert!(end.recv_timeout(PATIENCE).expect("its connection ends") < LARGE);
+    nothing_is_held(&edge);
+    edge.server.shut_down();
+}
+
+/// What was sent of the body is sent again, and the rest behind it.
+fn an_early_answer_that_is_retried(engine: Config) {
+    let origin = Origin::new(|mut peer| {
+        if peer.connection == 0 {
+            peer.head();
+            peer.take(1000);
+            peer.send("HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n\r\n");
+            peer.some();
+            return;
+        }
+        let Some(seen) = peer.request() else { return };
+        assert!(seen.body == pattern(1000).repeat(10));
+        peer.send("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
+    });
+    let edge = edge(
+        engine,
+        to(&[origin.addr], |forward, _| {
+            forward.retry = Some(Retry {
+                backoff: Duration::from_millis(1),
+                on: RetryOn {
+                    statuses: vec![StatusRange {
+                        first: 503,
+                        last: 503,
+                    }],
+                    ..RetryOn::default()
+                },
+                ..Retry::default()
+            });
+        }),
+    );
+    let mut client = edge.server.client();
+    trickle(&mut client, TEN_PIECES);
+    client.answer().expect(200, "ok");
+    edge.server.shut_down();
+}
+
+/// An attempt beside which there could be another one.
+fn an_early_answer_beside_a_hedge(engine: Config) {
+    let origin = Framed::with(
+        Limits {
+            stream_window: 10,
+            ..Limits::INTERNET
+        },
+        |mut peer| {
+            peer.consumes = false;
+            while let Some((stream, ..)) = peer.head() {
+                peer.answer(stream, 413, &[], b"too large");
+            }
+        },
+    );
+    let edge = by_streams(engine, &origin, |forward, _| forward.hedge = Some(PATIENCE));
+    let mut client = edge.server.client();
+    client.send([large("Content-Length: 60000"), pattern(60_000)].concat());
+    client.answer().expect(413, "too large");
+    edge.server.shut_down();
+}
+
+/// Its head first: the client has it while the rest is waited for.
+fn an_early_answer_in_pieces(engine: Config) {
+    let (go, gone) = channel::<()>();
+    let gone = Mutex::new(gone);
+    let origin = Origin::new(move |mut peer| {
+        peer.head();
+        peer.send("HTTP/1.1 400 Bad Request\r\nContent-Length: 4\r\n\r\nno");
+        let _ = gone.lock().expect("one").recv_timeout(PATIENCE);
+        peer.send("pe");
+        while peer.some().is_some() {}
+    });
+    let edge = edge(engine, to(&[origin.addr], |_, _| {}));
+    let mut client = edge.server.client();
+    client.send([large("Content-Length: 100000"), pattern(70_000)].concat());
+    assert_eq!(client.head().status, 400);
+    assert_eq!(client.take(2), b"no");
+    go.send(()).expect("the origin waits");
+    assert_eq!(client.take(2), b"pe");
+    assert_eq!(client.rest().1, End::Orderly);
+    drop(client);
+    nothing_is_held(&edge);
+    edge.server.shut_down();
+}
+
+/// A piece of base64 may hold no byte yet: as a chunk it would end the body.
+fn empty_pieces_are_no_chunks(engine: Config) {
+    let origin = Origin::echo();
+    let edge = edge(engine, to(&[origin.addr], |forward, _| forward.grpc_web = true));
+    let mut client = edge.server.client();
+    client.send(
+        "POST /a.B/C HTTP/1.1\r\nHost: a\r\nContent-Type: application/grpc-web-text\r\nTransfer-Encoding: chunked\r\n\r\n",
+    );
+    let begun = Instant::now();
+    for piece in ["A", "A", "A", "A", "AGF", "iYw=="] {
+        client.send(format!("{:x}\r\n{piece}\r\n", piece.len()));
+        // Each by itself, as a rule.
+        pause(Duration::from_millis(20));
+    }
+    client.send("0\r\n\r\n");
+    let seen = origin.seen();
+    assert_eq!(seen.body, b"\0\0\0\0abc", "{:?}", begun.elapsed());
+    assert_eq!(client.head().status, 200);
+    drop(client);
+    edge.server.shut_down();
+}
+
+/// It is no failure of the gateway's.
+fn a_client_that_leaves_within_bodies(engine: Config) {
+    let origin = Origin::new(|mut peer| while peer.some().is_some() {});
+    let edge = edge(engine, to(&[origin.addr], |_, _| {}));
+    let mut client = Http2::over(edge.server.client(), &Limits::INTERNET);
+    for _ in 0..20 {
+        let stream = client.head("POST", "/", &FieldBlock::new(), false);
+        client.send_piece(stream, b"x", false);
+    }
+    until(|| edge.gateway.upstreams()[0].requests == 20);
+    client.finish();
+    until(|| {
+        edge.gateway
+            .requests()
+            .iter()
+            .flat_map(|report| report.classes)
+            .sum::<u64>()
+            == 20
+    });
+    let classes = edge.gateway.requests()[0].classes;
+    assert_eq!(classes, [0, 0, 0, 20, 0]);
+    assert_eq!(edge.server.site.stats().totals().classes[5], 0);
+    drop(client);
+    nothing_is_held(&edge);
+    edge.server.shut_down();
+}

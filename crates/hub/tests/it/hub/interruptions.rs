@@ -1,0 +1,127 @@
+//! A source that may have lost publications: new epochs, and which clients are notified.
+
+use std::time::Duration;
+
+use ringmain_hub::history::{Epoch, History, Query};
+use ringmain_hub::local::home_of;
+use ringmain_hub::mail::{Life, Rules, Since};
+
+use crate::hub::workers::{JSON, KEPT, LIMITS, PLAIN, Workers, name, number};
+
+fn since(offset: u64) -> Option<Since> {
+    let life = Life::Any;
+    Some(Since { offset, life })
+}
+
+#[test]
+fn nothing_recovers_across_an_interruption_and_what_is_kept_stays() {
+    let keep = KEPT.keep.expect("it keeps");
+    let now = Duration::ZERO;
+    let (before, after) = (Epoch::new(1), Epoch::new(2));
+    let mut history = History::new(before, keep);
+    for item in 1..=3 {
+        history.publish(item, 1, now);
+    }
+    history.renew(after);
+    history.publish(4, 1, now);
+    let recovers = |history: &mut History<u64>, offset, epoch| {
+        let recovered = history.recover(offset, epoch, 10, now);
+        format!("{recovered:?}")
+    };
+    assert_eq!(recovers(&mut history, 3, Some(before)), "Gap");
+    assert_eq!(
+        recovers(&mut history, 2, Some(after)),
+        "Gap",
+        "a position of a query"
+    );
+    assert_eq!(recovers(&mut history, 2, None), "Gap");
+    assert_eq!(recovers(&mut history, 3, Some(after)), "All([(4, 4)])");
+    let query = Query {
+        since: None,
+        limit: 10,
+        reverse: false,
+    };
+    assert_eq!(history.query(query, now).len(), 4);
+}
+
+#[test]
+fn an_interruption_notifies_those_who_rely_on_positions_and_no_others() {
+    let mut workers = Workers::new(2, LIMITS);
+    let shown = Rules {
+        every: Some(Duration::from_secs(1)),
+        cache: true,
+        ..KEPT
+    };
+    let channels = [
+        ("n:a", KEPT),
+        ("n:b", KEPT),
+        ("n:plain", PLAIN),
+        ("n:shown", shown),
+    ];
+    let near = workers.locals[0].open(JSON, None);
+    let far = workers.locals[1].open(JSON, None);
+    for (channel, rules) in channels {
+        for (worker, conn) in [(0, near), (1, far)] {
+            workers.locals[worker]
+                .subscribe(conn, &name(channel), rules, None)
+                .expect("it may");
+        }
+    }
+    let other = workers.locals[1].open(JSON, None);
+    workers.locals[1]
+        .subscribe(other, &name("m:a"), KEPT, None)
+        .expect("it may");
+    workers.locals[0].publish(&name("n:a"), KEPT, number(1), None);
+    workers.settle();
+    workers.events(0);
+    workers.events(1);
+    for home in &mut workers.homes {
+        let mut after = None;
+        loop {
+            after = home.interrupt_all("n:", after.as_deref(), 1);
+            if after.is_none() {
+                break;
+            }
+        }
+    }
+    workers.settle();
+    for worker in [0, 1] {
+        let mut events = workers.events(worker);
+        events.sort();
+        assert_eq!(events.len(), 2, "{events:?}");
+        assert!(
+            events[0].contains("n:a") && events[1].contains("n:b"),
+            "{events:?}"
+        );
+    }
+    // A position from before is not recovered from, the newest one is.
+    for (offset, missed) in [(0, "None"), (1, "Some([])")] {
+        workers.locals[0]
+            .subscribe(near, &name("n:a"), KEPT, since(offset))
+            .expect("it may");
+        workers.settle();
+        assert_eq!(
+            workers.events(0),
+            [format!("subscribed n:a at Some(1) missed {missed}")]
+        );
+        workers.locals[0].leave(near, "n:a");
+        workers.settle();
+    }
+}
+
+#[test]
+fn one_channel_alone_is_interrupted() {
+    let mut workers = Workers::new(1, LIMITS);
+    let conn = workers.locals[0].open(JSON, None);
+    for channel in ["a", "ab"] {
+        workers.locals[0]
+            .subscribe(conn, &name(channel), KEPT, None)
+            .expect("it may");
+    }
+    workers.settle();
+    workers.events(0);
+    workers.homes[usize::from(home_of("a", 1).0)].interrupt("a");
+    workers.homes[0].interrupt("not there");
+    workers.settle();
+    assert_eq!(workers.events(0).len(), 1);
+}

@@ -1,0 +1,554 @@
+//! When clients get what is new in channels that show states: all of it at one moment, each client at its own.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use bytes::Bytes;
+use ringmain_hub::local::{ConnId, Event, Limits};
+use ringmain_hub::mail::{Manner, Rules, Slow};
+use ringmain_hub::protocol::{Format, Published, Replies, Unsubscribed, Variant};
+
+use crate::hub::workers::{JSON, KEPT, LIMITS, Workers, name, number};
+
+const EVERY: Duration = Duration::from_millis(200);
+/// How often a home hands on what is published in such a channel.
+const PASSED: Duration = Duration::from_millis(25);
+
+const PACED: Rules = Rules {
+    every: Some(EVERY),
+    slow: Slow::Conflate,
+    ..KEPT
+};
+
+const FAST: Rules = Rules {
+    every: Some(Duration::from_millis(50)),
+    ..PACED
+};
+
+fn at(workers: &mut Workers, millis: u64) {
+    workers.now = Duration::from_millis(millis);
+    for home in &mut workers.homes {
+        home.release(workers.now);
+    }
+    workers.settle();
+}
+
+/// What a connection takes: channels and offsets.
+fn taken(workers: &mut Workers, worker: usize, conn: ConnId) -> Vec<(String, u64)> {
+    let mut all = Vec::new();
+    while let Some(frame) = workers.locals[worker].take(conn) {
+        let reply = Replies::new(Format::Json, frame).next();
+        let push = reply.expect("one").expect("a reply").push.expect("a push");
+        let offset = push.pub_.map_or(0, |publication| publication.offset);
+        all.push((push.channel, offset));
+    }
+    all
+}
+
+fn listener(workers: &mut Workers, worker: usize, channels: &[(&str, Rules)]) -> ConnId {
+    let conn = workers.locals[worker].open(JSON, None);
+    for (channel, rules) in channels {
+        workers.locals[worker]
+            .subscribe(conn, &name(channel), *rules, None)
+            .expect("it may");
+    }
+    workers.settle();
+    workers.events(worker);
+    conn
+}
+
+fn publish(workers: &mut Workers, channel: &str, rules: Rules) {
+    workers.locals[0].publish(&name(channel), rules, number(0), None);
+    workers.settle();
+}
+
+fn named(all: &[(&str, u64)]) -> Vec<(String, u64)> {
+    all.iter()
+        .map(|(name, offset)| ((*name).to_owned(), *offset))
+        .collect()
+}
+
+#[test]
+fn all_that_a_client_waits_for_comes_at_one_moment() {
+    let mut workers = Workers::new(1, LIMITS);
+    let conn = listener(&mut workers, 0, &[("a", PACED), ("b", PACED), ("c", PACED)]);
+    publish(&mut workers, "a", PACED);
+    publish(&mut workers, "b", PACED);
+    assert_eq!(workers.locals[0].poll_ready(), Some(conn));
+    assert_eq!(
+        taken(&mut workers, 0, conn),
+        named(&[("a", 1)]),
+        "the first, at once"
+    );
+    for (millis, channel) in [(10, "c"), (50, "a"), (120, "c"), (150, "b")] {
+        at(&mut workers, millis);
+        publish(&mut workers, channel, PACED);
+    }
+    at(&mut workers, 199);
+    assert_eq!(workers.locals[0].poll_ready(), None, "too soon");
+    at(&mut workers, 200);
+    assert_eq!(workers.locals[0].poll_ready(), Some(conn));
+    assert_eq!(workers.locals[0].poll_ready(), None, "once for all");
+    assert_eq!(
+        taken(&mut workers, 0, conn),
+        named(&[("a", 2), ("b", 2), ("c", 2)])
+    );
+    assert_eq!(
+        workers.locals[0].counts().deliveries,
+        4,
+        "and none for those between"
+    );
+    assert_eq!(workers.locals[0].counts().slow, [0; Slow::ALL.len()]);
+}
+
+#[test]
+fn moments_of_many_spread_over_the_interval() {
+    const CLIENTS: usize = 200;
+    let mut workers = Workers::new(1, LIMITS);
+    let conns: Vec<ConnId> = (0..CLIENTS)
+        .map(|_| listener(&mut workers, 0, &[("a", PACED)]))
+        .collect();
+    let mut last = vec![Duration::ZERO; CLIENTS];
+    let mut parts = [0; 8];
+    for millis in 0..6000 {
+        at(&mut workers, millis);
+        publish(&mut workers, "a", PACED);
+        for (conn, last) in conns.iter().zip(&mut last) {
+            let got = taken(&mut workers, 0, *conn).len();
+            if millis == 0 {
+                assert_eq!(got, 1, "the first, at once");
+            } else if got > 0 {
+                let span = workers.now - *last;
+                assert!(
+                    got == 1
+                        && span >= EVERY - Duration::from_millis(1)
+                        && span <= EVERY * 17 / 16 + Duration::from_millis(1),
+                    "{got} after {span:?}"
+                );
+                *last = workers.now;
+                if millis >= 5800 {
+                    parts[(millis as usize % 200) / 25] += 1;
+                }
+            }
+        }
+    }
+    assert_eq!(parts.iter().sum::<usize>(), CLIENTS);
+    assert!(parts.iter().all(|part| (20..=30).contains(part)), "{parts:?}");
+}
+
+#[test]
+fn who_goes_while_it_is_behind_gets_nothing() {
+    let mut workers = Workers::new(1, LIMITS);
+    let both = [("a", PACED), ("b", PACED)];
+    let [stays, leaves, ends] = [0; 3].map(|_| listener(&mut workers, 0, &both));
+    for _ in 0..2 {
+        publish(&mut workers, "a", PACED);
+        publish(&mut workers, "b", PACED);
+        at(&mut workers, 25);
+    }
+    for conn in [stays, leaves, ends] {
+        assert_eq!(taken(&mut workers, 0, conn).len(), 1);
+    }
+    workers.locals[0].leave(leaves, "a");
+    workers.locals[0].close(ends);
+    let other = workers.locals[0].open(JSON, None);
+    assert_eq!(other.slot(), ends.slot(), "in its place");
+    at(&mut workers, 300);
+    assert_eq!(taken(&mut workers, 0, stays), named(&[("a", 2), ("b", 2)]));
+    assert_eq!(taken(&mut workers, 0, leaves), named(&[("b", 2)]));
+    assert!(taken(&mut workers, 0, ends).is_empty());
+    assert!(taken(&mut workers, 0, other).is_empty());
+    // Who comes back has what there is, and is not behind with it.
+    workers.locals[0]
+        .subscribe(leaves, &name("a"), PACED, None)
+        .expect("it may");
+    at(&mut workers, 600);
+    assert!(taken(&mut workers, 0, leaves).is_empty());
+    workers.locals[0].close(stays);
+    workers.locals[0].close(leaves);
+    assert_eq!(workers.locals[0].next_release(), None);
+}
+
+#[test]
+fn each_interval_has_its_own_moments_and_other_channels_none() {
+    let mut workers = Workers::new(1, LIMITS);
+    let all = [("fast", FAST), ("slow", PACED), ("plain", KEPT)];
+    let conn = listener(&mut workers, 0, &all);
+    let mut had: BTreeMap<String, Vec<u64>> = BTreeMap::new();
+    for millis in 0..=400 {
+        at(&mut workers, millis);
+        for (channel, rules) in all {
+            publish(&mut workers, channel, rules);
+        }
+        for (channel, _) in taken(&mut workers, 0, conn) {
+            had.entry(channel).or_default().push(millis);
+        }
+    }
+    assert_eq!(had["fast"], (0..=400).step_by(50).collect::<Vec<u64>>());
+    assert_eq!(had["slow"], [0, 200, 400]);
+    assert_eq!(had["plain"], (0..=400).collect::<Vec<u64>>());
+}
+
+#[test]
+fn a_rule_that_changes_holds_for_who_is_behind() {
+    let mut workers = Workers::new(1, LIMITS);
+    let conn = listener(&mut workers, 0, &[("a", PACED), ("b", PACED)]);
+    publish(&mut workers, "a", PACED);
+    publish(&mut workers, "b", PACED);
+    at(&mut workers, 25);
+    publish(&mut workers, "a", PACED);
+    // From now on all of `a` comes: 2 is overtaken, not behind 3.
+    publish(&mut workers, "a", KEPT);
+    assert_eq!(taken(&mut workers, 0, conn), named(&[("a", 1), ("a", 3)]));
+    at(&mut workers, 200);
+    assert_eq!(taken(&mut workers, 0, conn), named(&[("b", 1)]));
+    // Another interval begins with its first.
+    publish(&mut workers, "b", PACED);
+    publish(&mut workers, "b", FAST);
+    assert_eq!(taken(&mut workers, 0, conn), named(&[]), "the home holds it");
+    at(&mut workers, 225);
+    assert_eq!(taken(&mut workers, 0, conn), named(&[("b", 3)]));
+    publish(&mut workers, "b", FAST);
+    at(&mut workers, 275);
+    assert_eq!(taken(&mut workers, 0, conn).len(), 0, "on its way to its place");
+    at(&mut workers, 279);
+    assert_eq!(taken(&mut workers, 0, conn), named(&[("b", 4)]));
+    at(&mut workers, 1000);
+    assert_eq!(workers.locals[0].next_release(), None);
+}
+
+#[test]
+fn what_is_not_kept_does_not_wait() {
+    let mut workers = Workers::new(1, LIMITS);
+    let conn = listener(&mut workers, 0, &[("a", PACED)]);
+    publish(&mut workers, "a", PACED);
+    assert_eq!(taken(&mut workers, 0, conn), named(&[("a", 1)]));
+    at(&mut workers, 50);
+    publish(&mut workers, "a", PACED);
+    let unkept = || {
+        Some(Box::new(Manner {
+            unkept: true,
+            once: None,
+        }))
+    };
+    workers.locals[0].publish_for(&name("a"), PACED, &number(7).into(), unkept(), None);
+    workers.settle();
+    assert_eq!(taken(&mut workers, 0, conn), named(&[("a", 0)]));
+    // One that waits still does not make the client slow.
+    at(&mut workers, 199);
+    workers.locals[0].publish_for(&name("a"), PACED, &number(7).into(), unkept(), None);
+    at(&mut workers, 200);
+    assert_eq!(taken(&mut workers, 0, conn), named(&[("a", 0), ("a", 2)]));
+    assert_eq!(workers.locals[0].counts().slow, [0; Slow::ALL.len()]);
+}
+
+#[test]
+fn who_is_slow_has_at_most_one_of_each_waiting_and_then_the_newest() {
+    let mut workers = Workers::new(1, LIMITS);
+    let conn = listener(&mut workers, 0, &[("a", PACED), ("b", PACED)]);
+    for millis in 0..2000 {
+        at(&mut workers, millis);
+        publish(&mut workers, "a", PACED);
+        publish(&mut workers, "b", PACED);
+        assert!(workers.locals[0].waiting_bytes(conn) < 100, "two pushes");
+    }
+    let counts = workers.locals[0].counts();
+    // At 0 it was given `a`; at 9 moments it was behind with both.
+    assert_eq!(counts.deliveries, 1);
+    assert_eq!(counts.slow[Slow::Conflate.number()], 18);
+    assert_eq!(taken(&mut workers, 0, conn), named(&[("a", 1)]));
+    at(&mut workers, 2025);
+    assert_eq!(taken(&mut workers, 0, conn), named(&[("a", 2000), ("b", 2000)]));
+}
+
+/// Each rule, when what is new at one moment is more than may wait.
+#[test]
+fn what_is_more_than_may_wait_is_treated_by_the_rule() {
+    let limits = Limits {
+        waiting_bytes: 110,
+        ..LIMITS
+    };
+    for slow in Slow::ALL {
+        let mut workers = Workers::new(1, limits);
+        let rules = Rules { slow, ..PACED };
+        let conn = listener(
+            &mut workers,
+            0,
+            &[("a", rules), ("b", rules), ("c", rules), ("d", rules)],
+        );
+        for channel in ["d", "a", "b", "c", "d"] {
+            publish(&mut workers, channel, rules);
+        }
+        at(&mut workers, 25);
+        assert_eq!(taken(&mut workers, 0, conn), named(&[("d", 1)]), "{slow:?}");
+        at(&mut workers, 200);
+        assert!(workers.locals[0].waiting_bytes(conn) <= 110);
+        let first = taken(&mut workers, 0, conn);
+        at(&mut workers, 400);
+        let second = taken(&mut workers, 0, conn);
+        let (first, second): (Vec<_>, Vec<_>) = (
+            first.iter().map(|(channel, _)| &**channel).collect(),
+            second.iter().map(|(channel, _)| &**channel).collect(),
+        );
+        match slow {
+            Slow::Disconnect => assert_eq!(workers.events(0), ["disconnected 3008"]),
+            Slow::Resync => {
+                assert_eq!((first, second), (vec!["d", "a"], vec![]));
+                assert_eq!(
+                    workers.events(0),
+                    ["unsubscribed b: 2500", "unsubscribed c: 2500"]
+                );
+            }
+            // None of a channel is older than another's that could go for it: they come at a later moment.
+            Slow::DropNew | Slow::DropOld | Slow::Conflate => {
+                assert_eq!((first, second), (vec!["d", "a"], vec!["b", "c"]));
+                assert_eq!(workers.locals[0].counts().slow[slow.number()], 2);
+            }
+        }
+    }
+}
+
+#[test]
+fn what_a_client_cannot_be_told_ends_it_and_no_other() {
+    let mut workers = Workers::new(1, LIMITS);
+    let protobuf = Variant {
+        format: Format::Protobuf,
+        ..JSON
+    };
+    let conns = [JSON, protobuf].map(|variant| {
+        let conn = workers.locals[0].open(variant, None);
+        workers.locals[0]
+            .subscribe(conn, &name("a"), PACED, None)
+            .expect("it may");
+        conn
+    });
+    workers.settle();
+    workers.events(0);
+    let bytes = Published {
+        data: Bytes::from_static(b"\xff"),
+        ..Published::default()
+    };
+    workers.locals[0].publish(&name("a"), PACED, bytes, None);
+    workers.settle();
+    assert_eq!(workers.events(0), ["disconnected 3506"]);
+    assert!(workers.locals[0].take(conns[0]).is_none());
+    assert!(workers.locals[0].take(conns[1]).is_some());
+}
+
+/// One client, and what it has of each channel.
+struct Client {
+    worker: usize,
+    conn: ConnId,
+    is_slow: bool,
+    has: BTreeMap<usize, Has>,
+}
+
+#[derive(Default)]
+struct Has {
+    listens: bool,
+    /// The last offset, and when it came, if it was not told with the answer.
+    last: u64,
+    at: Option<Duration>,
+}
+
+const NAMES: [&str; 3] = ["a", "b", "c"];
+
+struct World {
+    seed: u64,
+    random: fastrand::Rng,
+    workers: Workers,
+    clients: Vec<Client>,
+    rules: [Rules; 3],
+    /// When the rules changed, and of each offset when it was published.
+    changed: [Duration; 3],
+    published: [Vec<Duration>; 3],
+    given: u64,
+}
+
+impl World {
+    fn step(&mut self) {
+        let (channel, any) = (
+            self.random.usize(0..3),
+            self.random.usize(0..self.clients.len().max(1)),
+        );
+        match self.random.u32(0..1000) {
+            0..10 if self.clients.len() < 20 => {
+                let worker = self.random.usize(0..2);
+                let conn = self.workers.locals[worker].open(JSON, None);
+                self.clients.push(Client {
+                    worker,
+                    conn,
+                    is_slow: self.random.u8(0..4) == 0,
+                    has: BTreeMap::new(),
+                });
+            }
+            10..12 if !self.clients.is_empty() => {
+                let gone = self.clients.swap_remove(any);
+                self.workers.locals[gone.worker].close(gone.conn);
+            }
+            12..40 if !self.clients.is_empty() => {
+                let Client {
+                    worker, conn, has, ..
+                } = &mut self.clients[any];
+                let local = &mut self.workers.locals[*worker];
+                if has.remove(&channel).is_some() {
+                    local.unsubscribe(*conn, NAMES[channel], Unsubscribed::SERVER);
+                } else {
+                    let rules = self.rules[channel];
+                    local
+                        .subscribe(*conn, &name(NAMES[channel]), rules, None)
+                        .expect("it may");
+                    has.insert(channel, Has::default());
+                }
+            }
+            40 => {
+                self.rules[channel] = [PACED, FAST, KEPT][self.random.usize(0..3)];
+                self.changed[channel] = self.workers.now;
+                self.publish(channel);
+            }
+            // Some are quiet for a while.
+            41..400 if !(self.workers.now.as_millis() / 1000 + channel as u128).is_multiple_of(3) => {
+                self.publish(channel);
+            }
+            _ => {}
+        }
+    }
+
+    fn publish(&mut self, channel: usize) {
+        let worker = self.random.usize(0..2);
+        let rules = self.rules[channel];
+        self.workers.locals[worker].publish(&name(NAMES[channel]), rules, number(0), None);
+        self.published[channel].push(self.workers.now);
+    }
+
+    /// A millisecond goes by; all that is due happens.
+    fn tick(&mut self) {
+        self.workers.now += Duration::from_millis(1);
+        for home in &mut self.workers.homes {
+            home.release(self.workers.now);
+        }
+        self.workers.settle();
+        for worker in 0..2 {
+            while let Some(event) = self.workers.locals[worker].poll_event() {
+                let Event::Subscribed {
+                    conn, channel, place, ..
+                } = event
+                else {
+                    continue;
+                };
+                let mut clients = self.clients.iter_mut();
+                let client = clients.find(|client| (client.worker, client.conn) == (worker, conn));
+                let channel = NAMES
+                    .iter()
+                    .position(|name| *name == &*channel)
+                    .expect("one of them");
+                if let Some(has) = client.and_then(|client| client.has.get_mut(&channel)) {
+                    (has.listens, has.last) = (true, place.expect("numbers").offset);
+                }
+            }
+        }
+    }
+
+    fn listen(&mut self) {
+        let (seed, now) = (self.seed, self.workers.now);
+        for number in 0..self.clients.len() {
+            let Client {
+                worker,
+                conn,
+                is_slow,
+                ..
+            } = self.clients[number];
+            if is_slow && self.random.u8(0..200) > 0 {
+                continue;
+            }
+            for (channel, offset) in taken(&mut self.workers, worker, conn) {
+                let channel = NAMES
+                    .iter()
+                    .position(|name| **name == *channel)
+                    .expect("one of them");
+                let has = self.clients[number].has.get_mut(&channel);
+                let has = has.unwrap_or_else(|| panic!("seed {seed}: {channel} is not listened to"));
+                assert!(
+                    has.listens && offset > has.last,
+                    "seed {seed}: {offset} behind {}",
+                    has.last
+                );
+                // By another rule until the first by this one has come.
+                let changed = self.changed[channel] + PASSED + Duration::from_millis(2);
+                let before = has.at.filter(|at| *at > changed);
+                if let (Some(every), Some(before), false) = (self.rules[channel].every, before, is_slow) {
+                    assert!(
+                        now - before >= every - Duration::from_millis(1),
+                        "seed {seed}: {channel} by {every:?} at {now:?} and {before:?}, changed at {changed:?}"
+                    );
+                }
+                (has.last, has.at) = (offset, Some(now));
+                self.given += 1;
+            }
+        }
+    }
+
+    /// Nobody who reads is further behind than may be.
+    fn check(&self) {
+        let (seed, now) = (self.seed, self.workers.now);
+        for client in self.clients.iter().filter(|client| !client.is_slow) {
+            for (channel, has) in client.has.iter().filter(|(_, has)| has.listens) {
+                let next = self.published[*channel].get(has.last as usize);
+                // The rule may have been this one a moment ago.
+                let late = PASSED + EVERY * 17 / 16 + Duration::from_millis(3);
+                assert!(
+                    next.is_none_or(|next| now - *next <= late),
+                    "seed {seed}: {} since {next:?} at {now:?}",
+                    has.last
+                );
+            }
+        }
+    }
+}
+
+/// Chance decides who comes and goes, who reads, what is published and by which rule: nobody gets a channel's publications closer
+/// together than may be, nothing old or unasked comes, and the last comes in time.
+#[test]
+fn states_come_in_time_and_not_too_often() {
+    let mut given = 0;
+    for seed in 0..30 {
+        println!("seed {seed}");
+        let mut world = World {
+            seed,
+            random: fastrand::Rng::with_seed(seed),
+            workers: Workers::new(2, LIMITS),
+            clients: Vec::new(),
+            rules: [PACED, FAST, PACED],
+            changed: [Duration::ZERO; 3],
+            published: [const { Vec::new() }; 3],
+            given: 0,
+        };
+        for _ in 0..4000 {
+            world.step();
+            world.tick();
+            world.listen();
+            world.check();
+        }
+        // All read, the slow ones for the first time, and all have the last.
+        world.changed = [world.workers.now; 3];
+        for client in &mut world.clients {
+            client.is_slow = false;
+        }
+        for _ in 0..1000 {
+            world.tick();
+            world.listen();
+        }
+        for (channel, has) in world.clients.iter().flat_map(|client| &client.has) {
+            assert_eq!(has.last as usize, world.published[*channel].len(), "seed {seed}");
+        }
+        assert!(
+            world
+                .workers
+                .locals
+                .iter()
+                .all(|local| local.next_release().is_none())
+        );
+        given += world.given;
+    }
+    assert!(given > 10_000, "{given}: it was tried");
+}

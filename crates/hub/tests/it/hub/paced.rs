@@ -1,0 +1,416 @@
+//! Channels of which clients get a publication now and then, and the last when they come.
+
+use std::time::Duration;
+
+use ringmain_hub::local::{ConnId, Event, home_of};
+use ringmain_hub::mail::{Life, Rules, Since};
+use ringmain_hub::protocol::{Format, Replies, Unsubscribed};
+
+use crate::hub::workers::{JSON, KEPT, LIMITS, PLAIN, Workers, name, number};
+
+const EVERY: Duration = Duration::from_millis(200);
+
+const PACED: Rules = Rules {
+    every: Some(EVERY),
+    ..KEPT
+};
+
+const CACHE: Rules = Rules { cache: true, ..KEPT };
+
+fn at(workers: &mut Workers, millis: u64) {
+    workers.now = Duration::from_millis(millis);
+    for home in &mut workers.homes {
+        home.release(workers.now);
+    }
+    workers.settle();
+}
+
+fn offsets(workers: &mut Workers, worker: usize, conn: ConnId) -> Vec<u64> {
+    let mut all = Vec::new();
+    while let Some(frame) = workers.locals[worker].take(conn) {
+        let reply = Replies::new(Format::Json, frame)
+            .next()
+            .expect("one")
+            .expect("a reply");
+        all.push(reply.push.expect("a push").pub_.expect("a publication").offset);
+    }
+    all
+}
+
+#[test]
+fn the_first_goes_at_once_and_then_the_last_of_each_interval() {
+    let mut workers = Workers::new(2, LIMITS);
+    let conns = [0, 1].map(|worker| {
+        let conn = workers.locals[worker].open(JSON, None);
+        workers.locals[worker]
+            .subscribe(conn, &name("a"), PACED, None)
+            .expect("it may");
+        conn
+    });
+    workers.settle();
+    let mut had = [const { Vec::new() }; 2];
+    for millis in (0..1000).step_by(5) {
+        at(&mut workers, millis);
+        workers.locals[0].publish(&name("a"), PACED, number(millis), None);
+        workers.settle();
+        for (worker, had) in had.iter_mut().enumerate() {
+            let got = offsets(&mut workers, worker, conns[worker]);
+            had.extend(got.into_iter().map(|offset| (millis, offset)));
+        }
+    }
+    // At 200 ms the one of 195 ms goes, the 40th.
+    let expected = [(0, 1), (200, 40), (400, 80), (600, 120), (800, 160)];
+    assert_eq!(had, [expected, expected]);
+    at(&mut workers, 1000);
+    let last = [0, 1].map(|worker| offsets(&mut workers, worker, conns[worker]));
+    assert_eq!(last, [[200], [200]]);
+    at(&mut workers, 1200);
+    let home = usize::from(home_of("a", 2).0);
+    assert_eq!(workers.homes[home].next_release(), None, "nothing waits");
+    assert_eq!(workers.locals[0].next_release(), None, "nobody is behind");
+    at(&mut workers, 1500);
+    workers.locals[0].publish(&name("a"), PACED, number(0), None);
+    workers.settle();
+    assert_eq!(offsets(&mut workers, 0, conns[0]), [201], "at once");
+    workers.locals[0].publish(&name("a"), PACED, number(0), None);
+    at(&mut workers, 1525);
+    at(&mut workers, 1699);
+    assert!(offsets(&mut workers, 0, conns[0]).is_empty(), "too soon");
+    at(&mut workers, 1712);
+    assert!(offsets(&mut workers, 0, conns[0]).is_empty(), "too soon");
+    at(&mut workers, 1713);
+    assert_eq!(
+        offsets(&mut workers, 0, conns[0]),
+        [202],
+        "on the way to its place, an eighth of a half later"
+    );
+}
+
+#[test]
+fn who_comes_meanwhile_stands_where_the_others_do() {
+    let mut workers = Workers::new(1, LIMITS);
+    let subscribe = |workers: &mut Workers, offset| {
+        let conn = workers.locals[0].open(JSON, None);
+        let life = Life::Any;
+        workers.locals[0]
+            .subscribe(conn, &name("a"), PACED, Some(Since { offset, life }))
+            .expect("it may");
+        workers.settle();
+        conn
+    };
+    let first = subscribe(&mut workers, 0);
+    assert_eq!(workers.events(0), ["subscribed a at Some(0) missed Some([])"]);
+    for published in 1..=3 {
+        workers.locals[0].publish(&name("a"), PACED, number(published), None);
+    }
+    workers.settle();
+    // 3 is held: whoever comes now gets it when the home hands it on.
+    let second = subscribe(&mut workers, 0);
+    assert_eq!(workers.events(0), ["subscribed a at Some(1) missed Some([1])"]);
+    at(&mut workers, 25);
+    assert_eq!(offsets(&mut workers, 0, first), [1]);
+    assert_eq!(offsets(&mut workers, 0, second), [3]);
+    at(&mut workers, 200);
+    assert_eq!(offsets(&mut workers, 0, first), [3]);
+    let third = subscribe(&mut workers, 1);
+    assert_eq!(workers.events(0), ["subscribed a at Some(3) missed Some([3])"]);
+    subscribe(&mut workers, 3);
+    assert_eq!(
+        workers.events(0),
+        ["subscribed a at Some(3) missed Some([])"],
+        "it has the last"
+    );
+    assert!(offsets(&mut workers, 0, third).is_empty());
+}
+
+#[test]
+fn a_cache_gives_the_last_and_no_more() {
+    let mut workers = Workers::new(1, LIMITS);
+    for published in 1..=3 {
+        workers.locals[0].publish(&name("a"), CACHE, number(published), None);
+    }
+    let mut subscribed = |life, offset| {
+        let conn = workers.locals[0].open(JSON, None);
+        workers.locals[0]
+            .subscribe(conn, &name("a"), CACHE, Some(Since { offset, life }))
+            .expect("it may");
+        workers.settle();
+        workers.events(0).remove(0)
+    };
+    assert_eq!(
+        subscribed(Life::Any, 0),
+        "subscribed a at Some(3) missed Some([3])"
+    );
+    assert_eq!(
+        subscribed(Life::Foreign, 3),
+        "subscribed a at Some(3) missed Some([3])",
+        "3 of another life"
+    );
+    assert_eq!(
+        subscribed(Life::Any, 3),
+        "subscribed a at Some(3) missed Some([])"
+    );
+    // Nothing is there that could take the place of what a client has of another life.
+    for (life, offset, missed) in [
+        (Life::Any, 0, "Some([])"),
+        (Life::Any, 4, "None"),
+        (Life::Foreign, 0, "None"),
+        (Life::Foreign, 4, "None"),
+    ] {
+        let conn = workers.locals[0].open(JSON, None);
+        workers.locals[0]
+            .subscribe(conn, &name("empty"), CACHE, Some(Since { offset, life }))
+            .expect("it may");
+        workers.settle();
+        let expected = format!("subscribed empty at Some(0) missed {missed}");
+        assert_eq!(workers.events(0), [expected], "{life:?}, {offset}");
+    }
+    workers.now = Duration::from_secs(3600);
+    let conn = workers.locals[0].open(JSON, None);
+    let since = Since {
+        offset: 1,
+        life: Life::Any,
+    };
+    workers.locals[0]
+        .subscribe(conn, &name("a"), CACHE, Some(since))
+        .expect("it may");
+    workers.settle();
+    assert_eq!(
+        workers.events(0),
+        ["subscribed a at Some(3) missed None"],
+        "it is not kept any more"
+    );
+}
+
+#[test]
+fn without_numbers_the_last_goes_too() {
+    let rules = Rules {
+        every: Some(EVERY),
+        ..PLAIN
+    };
+    let mut workers = Workers::new(1, LIMITS);
+    let conn = workers.locals[0].open(JSON, None);
+    workers.locals[0]
+        .subscribe(conn, &name("a"), rules, None)
+        .expect("it may");
+    workers.settle();
+    for published in 1..=5 {
+        workers.locals[0].publish(&name("a"), rules, number(published), None);
+    }
+    workers.settle();
+    at(&mut workers, 25);
+    let push = |data| format!(r#"{{"push":{{"channel":"a","pub":{{"data":{data}}}}}}}"#);
+    assert_eq!(workers.pushes(0, conn), [push(1)]);
+    at(&mut workers, 200);
+    assert_eq!(workers.pushes(0, conn), [push(5)]);
+    // Nobody is there: nothing is held, and the channel is not for ever.
+    for published in 6..=7 {
+        workers.locals[0].publish(&name("a"), rules, number(published), None);
+    }
+    workers.settle();
+    workers.locals[0].close(conn);
+    workers.settle();
+    workers.homes[0].sweep(workers.now);
+    assert_eq!(workers.homes[0].len(), 1, "one is held still");
+    assert_eq!(workers.locals[0].next_release(), None, "nobody is behind");
+    at(&mut workers, 400);
+    workers.homes[0].sweep(workers.now);
+    assert!(workers.homes[0].is_empty());
+}
+
+#[test]
+fn rules_that_change_keep_the_order() {
+    let mut workers = Workers::new(1, LIMITS);
+    let conn = workers.locals[0].open(JSON, None);
+    workers.locals[0]
+        .subscribe(conn, &name("a"), PACED, None)
+        .expect("it may");
+    for published in 1..=2 {
+        workers.locals[0].publish(&name("a"), PACED, number(published), None);
+    }
+    workers.settle();
+    assert_eq!(offsets(&mut workers, 0, conn), [1]);
+    workers.locals[0].publish(&name("a"), KEPT, number(3), None);
+    workers.settle();
+    assert_eq!(offsets(&mut workers, 0, conn), [3]);
+    assert_eq!(workers.homes[0].next_release(), None, "2 was overtaken");
+    for published in 4..=6 {
+        workers.locals[0].publish(&name("a"), PACED, number(published), None);
+    }
+    workers.settle();
+    at(&mut workers, 25);
+    assert_eq!(offsets(&mut workers, 0, conn), [4]);
+    at(&mut workers, 199);
+    assert!(offsets(&mut workers, 0, conn).is_empty(), "too soon");
+    at(&mut workers, 200);
+    // With the rule of 3 the pace begins anew: 4 goes at once.
+    assert_eq!(offsets(&mut workers, 0, conn), [6]);
+}
+
+/// Who listens, or wants to, and the last that it has.
+struct Client {
+    worker: usize,
+    conn: ConnId,
+    asked: bool,
+    last: u64,
+}
+
+struct World {
+    seed: u64,
+    random: fastrand::Rng,
+    workers: Workers,
+    clients: Vec<Client>,
+    home: usize,
+    published: u64,
+    /// How often something was held, and how often whoever came was given the last.
+    held: u32,
+    given: u32,
+}
+
+impl World {
+    fn new(seed: u64) -> World {
+        World {
+            seed,
+            random: fastrand::Rng::with_seed(seed),
+            workers: Workers::new(3, LIMITS),
+            clients: Vec::new(),
+            home: usize::from(home_of("a", 3).0),
+            published: 0,
+            held: 0,
+            given: 0,
+        }
+    }
+
+    fn step(&mut self) {
+        let worker = self.random.usize(0..3);
+        let any = self.random.usize(0..self.clients.len().max(1));
+        match self.random.u8(0..10) {
+            0 if self.clients.len() < 6 => {
+                let conn = self.workers.locals[worker].open(JSON, None);
+                self.clients.push(Client {
+                    worker,
+                    conn,
+                    asked: false,
+                    last: 0,
+                });
+            }
+            1 if !self.clients.is_empty() => {
+                let gone = self.clients.swap_remove(any);
+                self.workers.locals[gone.worker].close(gone.conn);
+            }
+            2 if !self.clients.is_empty() => {
+                let Client { worker, conn, .. } = self.clients[any];
+                self.workers.locals[worker].unsubscribe(conn, "a", Unsubscribed::SERVER);
+            }
+            3..6 => {
+                // Sometimes more than a queue takes.
+                let rare = self.random.u8(0..80) == 0;
+                let burst = if rare { 5000 } else { self.random.u64(1..5) };
+                for _ in 0..burst {
+                    self.workers.locals[worker].publish(&name("a"), PACED, number(0), None);
+                }
+                self.published += burst;
+            }
+            6 => {
+                self.workers.now += Duration::from_millis(self.random.u64(0..150));
+                self.workers.homes[self.home].release(self.workers.now);
+                self.workers.locals[worker].release(self.workers.now);
+                let next = self.workers.homes[self.home].next_release();
+                self.held += u32::from(next.is_some());
+            }
+            _ => {
+                let most = self.random.usize(0..2000);
+                self.workers.up(worker, self.home, most);
+                let (to, most) = (self.random.usize(0..3), self.random.usize(0..20));
+                self.workers.down(self.home, to, most);
+            }
+        }
+    }
+
+    fn subscribe(&mut self) {
+        for client in self.clients.iter_mut().filter(|client| !client.asked) {
+            client.asked = true;
+            let since = Since {
+                offset: client.last,
+                life: Life::Any,
+            };
+            self.workers.locals[client.worker]
+                .subscribe(client.conn, &name("a"), PACED, Some(since))
+                .expect("it may");
+        }
+    }
+
+    /// Clients believe what they are told: numbers only grow.
+    fn listen(&mut self) {
+        let seed = self.seed;
+        for worker in 0..self.workers.locals.len() {
+            while let Some(event) = self.workers.locals[worker].poll_event() {
+                let (Event::Subscribed { conn, .. } | Event::Unsubscribed { conn, .. }) = event else {
+                    panic!("seed {seed}: {event:?}");
+                };
+                let mut clients = self.clients.iter_mut();
+                // Who has gone hears nothing.
+                let Some(client) = clients.find(|client| (client.worker, client.conn) == (worker, conn))
+                else {
+                    continue;
+                };
+                let Event::Subscribed { place, missed, .. } = event else {
+                    client.asked = false;
+                    continue;
+                };
+                let place = place.expect("numbers").offset;
+                assert!(place >= client.last, "seed {seed}: back to {place}");
+                if let [(offset, _)] = &missed.expect("the last is kept")[..] {
+                    assert!(*offset == place && place > client.last, "seed {seed}");
+                    self.given += 1;
+                }
+                client.last = place;
+            }
+        }
+        for client in &mut self.clients {
+            for offset in offsets(&mut self.workers, client.worker, client.conn) {
+                assert!(
+                    offset > client.last,
+                    "seed {seed}: {offset} behind {}",
+                    client.last
+                );
+                client.last = offset;
+            }
+        }
+    }
+
+    /// All mail arrives, and whoever has to subscribe again does.
+    fn end(&mut self) {
+        for _ in 0..5 {
+            self.workers.settle();
+            self.workers.now += EVERY;
+            self.workers.homes[self.home].release(self.workers.now);
+            self.workers.settle();
+            self.listen();
+            self.subscribe();
+        }
+        for client in &self.clients {
+            assert_eq!(client.last, self.published, "seed {}", self.seed);
+        }
+    }
+}
+
+/// Chance decides who comes and goes, what is published, how late mail and releases are: nothing comes twice or out of order, and
+/// in the end all have the last.
+#[test]
+fn nothing_comes_twice_or_late_and_all_have_the_last() {
+    let (mut held, mut given) = (0, 0);
+    for seed in 0..100 {
+        println!("seed {seed}");
+        let mut world = World::new(seed);
+        for _ in 0..600 {
+            world.step();
+            world.subscribe();
+            world.listen();
+        }
+        world.end();
+        held += world.held;
+        given += world.given;
+    }
+    assert!(held > 100 && given > 100, "{held} {given}: both were tried");
+}

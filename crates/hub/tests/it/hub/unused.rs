@@ -1,0 +1,187 @@
+//! Channels that are not used make room for others: the longest unused first, and never one with subscribers or with publications that
+//! are retained.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use fastrand::Rng;
+use ringmain_hub::history::{Keep, Query};
+use ringmain_hub::home::Home;
+use ringmain_hub::mail::{Life, Question, Rules, Since};
+
+use crate::hub::workers::{JSON, KEPT, LIMITS, PLAIN, Workers, name, number};
+
+const MOST: usize = 5;
+
+/// Retains one publication for ten seconds, and offsets for an hour.
+const SHORT: Rules = Rules {
+    keep: Some(Keep {
+        publications: 1,
+        bytes: 1000,
+        time: Duration::from_secs(10),
+    }),
+    ..KEPT
+};
+
+fn small() -> Workers {
+    let mut workers = Workers::new(1, LIMITS);
+    workers.homes[0] = Home::new(1, MOST, 7);
+    workers
+}
+
+/// Subscribes a new connection, which leaves at once. Returns what it was told.
+fn visit(workers: &mut Workers, channel: &str, rules: Rules) -> Vec<String> {
+    let conn = workers.locals[0].open(JSON, None);
+    workers.locals[0]
+        .subscribe(conn, &name(channel), rules, None)
+        .expect("it may");
+    workers.settle();
+    workers.locals[0].close(conn);
+    workers.settle();
+    workers.events(0)
+}
+
+fn publish(workers: &mut Workers, channel: &str, rules: Rules) -> String {
+    let conn = workers.locals[0].open(JSON, None);
+    workers.locals[0].publish(&name(channel), rules, number(1), Some((conn, 1)));
+    workers.settle();
+    let told = workers.events(0).join(", ");
+    workers.locals[0].close(conn);
+    told
+}
+
+/// Where a channel stands; a new one for one that was removed.
+fn stands(workers: &mut Workers, channel: &str, rules: Rules) -> String {
+    let conn = workers.locals[0].open(JSON, None);
+    let query = Query {
+        since: None,
+        limit: 0,
+        reverse: false,
+    };
+    let life = Life::Any;
+    let question = Question::History { query, life };
+    workers.locals[0].question(&name(channel), rules, question, (conn, 1));
+    workers.settle();
+    let told = workers.events(0).join(", ");
+    workers.locals[0].close(conn);
+    told
+}
+
+#[test]
+fn names_that_are_only_visited_fill_nothing() {
+    for rules in [PLAIN, KEPT] {
+        let mut workers = small();
+        for visitor in 0..200 {
+            workers.now += Duration::from_millis(1);
+            let told = visit(&mut workers, &format!("v{visitor}"), rules);
+            assert!(told[0].starts_with("subscribed"), "{told:?}");
+        }
+        assert_eq!(workers.homes[0].len(), MOST);
+        assert_eq!(workers.homes[0].counts().evicted, 200 - MOST as u64);
+        assert!(publish(&mut workers, "new", rules).starts_with("published"));
+    }
+}
+
+#[test]
+fn the_longest_unused_goes_and_what_is_retained_stays() {
+    let mut workers = small();
+    let listener = workers.locals[0].open(JSON, None);
+    workers.locals[0]
+        .subscribe(listener, &name("heard"), SHORT, None)
+        .expect("it may");
+    workers.settle();
+    workers.events(0);
+    for channel in ["a", "b", "c", "d"] {
+        workers.now += Duration::from_secs(1);
+        assert_eq!(publish(&mut workers, channel, SHORT), "published 1 at Some(1)");
+    }
+    // All retain a publication, or have a subscriber.
+    assert_eq!(visit(&mut workers, "e", SHORT), ["refused e: 106"]);
+    assert_eq!(publish(&mut workers, "e", SHORT), "told 1 full");
+    workers.now += Duration::from_secs(5);
+    assert_eq!(publish(&mut workers, "a", SHORT), "published 1 at Some(2)");
+    // `a` was used again, so `b` and `c` have been unused for longer.
+    workers.now += Duration::from_secs(8);
+    for channel in ["e", "f"] {
+        assert_eq!(publish(&mut workers, channel, SHORT), "published 1 at Some(1)");
+    }
+    assert_eq!(stands(&mut workers, "a", SHORT), "told 1 [] at 2");
+    assert_eq!(workers.homes[0].counts().evicted, 2);
+    assert_eq!(workers.homes[0].len(), MOST);
+}
+
+#[test]
+fn a_channel_that_never_published_is_removed_when_nothing_could_be_retained() {
+    let mut workers = small();
+    visit(&mut workers, "empty", SHORT);
+    publish(&mut workers, "used", SHORT);
+    let sweep = |workers: &mut Workers, seconds| {
+        workers.now = Duration::from_secs(seconds);
+        let now = workers.now;
+        workers.homes[0].sweep(now);
+        workers.homes[0].len()
+    };
+    assert_eq!(sweep(&mut workers, 9), 2);
+    assert_eq!(sweep(&mut workers, 10), 1, "the empty one");
+    assert_eq!(sweep(&mut workers, 3599), 1, "offsets are retained for an hour");
+    assert_eq!(sweep(&mut workers, 3601), 0);
+}
+
+/// Whoever comes back within the time in which publications are retained finds the channel as it was, whatever others do.
+#[test]
+fn by_chance_only_unused_channels_are_removed() {
+    for seed in 0..100 {
+        let mut random = Rng::with_seed(seed);
+        let mut workers = small();
+        // Of channels with a listener, or with a publication that is retained: where they stand, and until when that is sure.
+        let mut sure: BTreeMap<String, (u64, Duration)> = BTreeMap::new();
+        for _ in 0..300 {
+            workers.now += Duration::from_millis(random.u64(0..3000));
+            let channel = format!("c{}", random.u8(0..12));
+            sure.retain(|_, (_, until)| *until > workers.now);
+            let known = sure.get(&channel).map(|(offset, _)| *offset);
+            match random.u8(0..4) {
+                0 => {
+                    let told = visit(&mut workers, &channel, SHORT);
+                    let is_full = sure.len() == MOST && known.is_none();
+                    assert_eq!(told[0].starts_with("refused"), is_full, "seed {seed}: {told:?}");
+                }
+                1 => {
+                    let told = publish(&mut workers, &channel, SHORT);
+                    let Some(offset) = told.strip_prefix("published 1 at Some(") else {
+                        assert!(sure.len() == MOST && known.is_none(), "seed {seed}: {told}");
+                        continue;
+                    };
+                    let offset: u64 = offset.trim_end_matches(')').parse().expect("an offset");
+                    if let Some(before) = known {
+                        assert_eq!(offset, before + 1, "seed {seed}: {channel}");
+                    }
+                    let until = workers.now + Duration::from_secs(10);
+                    sure.insert(channel, (offset, until));
+                }
+                2 => {
+                    let now = workers.now;
+                    workers.homes[0].sweep(now);
+                }
+                _ => {
+                    let Some(offset) = known else { continue };
+                    let conn = workers.locals[0].open(JSON, None);
+                    let life = Life::Any;
+                    let since = Some(Since {
+                        offset: offset - 1,
+                        life,
+                    });
+                    workers.locals[0]
+                        .subscribe(conn, &name(&channel), SHORT, since)
+                        .expect("it may");
+                    workers.settle();
+                    workers.locals[0].close(conn);
+                    workers.settle();
+                    let expected = format!("subscribed {channel} at Some({offset}) missed Some([{offset}])");
+                    assert_eq!(workers.events(0), [expected], "seed {seed}");
+                }
+            }
+            assert!(workers.homes[0].len() <= MOST, "seed {seed}");
+        }
+    }
+}

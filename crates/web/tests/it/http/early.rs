@@ -1,0 +1,216 @@
+//! Requests whose ticket somebody keeps before their task is begun: answered from outside, left to the task, abandoned.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use ringmain_engine::{Config, Cx};
+use ringmain_testkit::wait::until;
+use ringmain_web::{App, Early, Framing, Request, Ticket};
+use ringmain_wire::h1::FieldBlock;
+
+use crate::support::{End, get, post, serve};
+
+on_every_backend! {
+    each_is_answered_by_who_keeps_its_ticket,
+    answers_keep_the_order_of_their_requests,
+    what_closes_is_closed,
+    a_client_that_leaves_is_told_of,
+    a_ticket_that_is_lost_cuts_its_connection,
+}
+
+/// What a test looks at.
+#[derive(Default)]
+struct Seen {
+    held: AtomicU32,
+    abandoned: AtomicU32,
+}
+
+impl Seen {
+    fn abandoned(&self) -> u32 {
+        self.abandoned.load(Ordering::Relaxed)
+    }
+}
+
+/// Tickets of a worker, in the order in which they came.
+#[derive(Default)]
+struct Desk {
+    kept: RefCell<Vec<(String, Ticket)>>,
+}
+
+struct Keeper {
+    desk: Rc<Desk>,
+    seen: Arc<Seen>,
+}
+
+impl Early for Keeper {
+    fn abandon(&self) {
+        self.desk.kept.take();
+        self.seen.abandoned.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// `/keep…` is kept and answered by a task of nobody's a turn later, `/run` is kept and left to its task, `/hold` is kept for ever,
+/// `/lose` is dropped; all else is the task's from the start.
+fn app(seen: &Arc<Seen>) -> App {
+    let seen = Arc::clone(seen);
+    App::new()
+        .per_worker(|_: &Cx| Rc::new(Desk::default()))
+        .early(move |req, ticket| look(req, ticket, &seen))
+        .fallback_streamed(async |req, reply| {
+            let body = req.chunk().await?.map_or(0, |bytes| bytes.len());
+            reply.text(format!("task {} {body}\n", req.path()))
+        })
+}
+
+fn look(req: &Request<'_>, ticket: Ticket, seen: &Arc<Seen>) -> Result<Rc<dyn Early>, Ticket> {
+    let desk = Rc::clone(req.local::<Rc<Desk>>().expect("each worker has one"));
+    let keeper = Rc::new(Keeper {
+        desk: Rc::clone(&desk),
+        seen: Arc::clone(seen),
+    });
+    let path = req.path().to_owned();
+    assert_eq!(ticket.connection(), req.connection());
+    match &path[..] {
+        "/hold" => {
+            desk.kept.borrow_mut().push((path, ticket));
+            seen.held.fetch_add(1, Ordering::Relaxed);
+        }
+        "/lose" => drop(ticket),
+        "/run" => assert!(ticket.run(), "there is room for a task"),
+        "/odd" => {
+            // What cannot be told leaves everything as it was.
+            let fields = FieldBlock::new();
+            let ticket = ticket.forward(101, &fields, Framing::None, b"", |_| {});
+            assert!(
+                ticket.expect_err("no final answer").run(),
+                "there is room for a task"
+            );
+        }
+        _ if path.starts_with("/keep") => {
+            desk.kept.borrow_mut().push((path, ticket));
+            let cx = req.cx().clone();
+            let answering = async move {
+                let (path, ticket) = desk.kept.borrow_mut().remove(0);
+                let mut fields = FieldBlock::new();
+                fields.push("X-Who", b"kept").expect("a field");
+                let framing = Framing::Length(path.len() as u64);
+                let told = ticket.forward(200, &fields, framing, path.as_bytes(), |_| {});
+                told.expect("an answer");
+            };
+            cx.spawn(answering).expect("room for a task");
+        }
+        _ => return Err(ticket),
+    }
+    Ok(keeper)
+}
+
+fn each_is_answered_by_who_keeps_its_ticket(engine: Config) {
+    let seen: Arc<Seen> = Arc::default();
+    let server = serve(engine, app(&seen));
+    let mut client = server.client();
+    for round in 0..3 {
+        for (path, body) in [
+            ("/keep", "/keep"),
+            ("/run", "task /run 0\n"),
+            ("/other", "task /other 0\n"),
+            ("/odd", "task /odd 0\n"),
+        ] {
+            client.send(get(path));
+            let answer = client.answer();
+            answer.expect(200, body);
+            let kept = answer.field("x-who").is_some();
+            assert_eq!(kept, path == "/keep", "{path}, round {round}");
+        }
+        // What has a body is not shown.
+        client.send(post("/keep", "text/plain", "four"));
+        client.answer().expect(200, "task /keep 4\n");
+    }
+    server.shut_down();
+    assert_eq!(seen.abandoned(), 0);
+}
+
+fn answers_keep_the_order_of_their_requests(engine: Config) {
+    let seen = Arc::default();
+    let server = serve(engine, app(&seen));
+    let mut client = server.client();
+    let paths: Vec<String> = (0..40)
+        .map(|n| {
+            if n % 3 == 0 {
+                format!("/other{n}")
+            } else {
+                format!("/keep{n}")
+            }
+        })
+        .collect();
+    let all: String = paths.iter().map(|path| get(path)).collect();
+    client.send(all);
+    for path in &paths {
+        let kept = path.starts_with("/keep");
+        let body = if kept {
+            path.clone()
+        } else {
+            format!("task {path} 0\n")
+        };
+        client.answer().expect(200, &body);
+    }
+    let mut client = server.client();
+    client.send("HEAD /keep HTTP/1.1\r\nHost: a\r\n\r\n");
+    let answer = client.answer_to("HEAD");
+    assert_eq!(
+        (answer.field("content-length"), answer.body.len()),
+        (Some("5"), 0)
+    );
+    client.send(get("/keep"));
+    client.answer().expect(200, "/keep");
+    server.shut_down();
+}
+
+fn what_closes_is_closed(engine: Config) {
+    let seen = Arc::default();
+    let server = serve(engine, app(&seen));
+    for request in [
+        "GET /keep HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n",
+        "GET /keep HTTP/1.0\r\n\r\n",
+    ] {
+        let mut client = server.client();
+        client.send(request);
+        client.answer().expect(200, "/keep");
+        assert_eq!(client.rest().1, End::Orderly);
+    }
+    // The end of a client's side is not the end of its last request.
+    let mut client = server.client();
+    client.send(get("/keep"));
+    client.finish();
+    client.answer().expect(200, "/keep");
+    assert_eq!(client.rest().1, End::Orderly);
+    server.shut_down();
+}
+
+fn a_client_that_leaves_is_told_of(engine: Config) {
+    let seen: Arc<Seen> = Arc::default();
+    let server = serve(engine, app(&seen));
+    let mut client = server.client();
+    client.send(get("/other"));
+    client.answer().expect(200, "task /other 0\n");
+    client.send(get("/hold"));
+    until("another thread", || seen.held.load(Ordering::Relaxed) == 1);
+    client.reset();
+    until("another thread", || seen.abandoned() == 1);
+    // Its place is used again.
+    server.get("/keep").expect(200, "/keep");
+    server.get("/run").expect(200, "task /run 0\n");
+    assert_eq!(server.site.stats().totals().classes[4], 1, "noted as 499");
+    server.shut_down();
+}
+
+fn a_ticket_that_is_lost_cuts_its_connection(engine: Config) {
+    let seen = Arc::default();
+    let server = serve(engine, app(&seen));
+    let mut client = server.client();
+    client.send(get("/lose"));
+    assert_eq!(client.rest().1, End::Reset);
+    server.get("/keep").expect(200, "/keep");
+    server.shut_down();
+}

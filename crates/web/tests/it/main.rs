@@ -1,0 +1,15 @@
+//! Applications over real sockets and without any: HTTP/1.1, HTTP/2, WebSocket, gRPC, limits, the access log.
+
+#[macro_use]
+mod support;
+
+mod access_log;
+mod amounts;
+mod body_budget;
+mod grpc;
+mod http;
+mod http2;
+mod http2_limits;
+mod limits;
+mod protocol;
+mod ws;

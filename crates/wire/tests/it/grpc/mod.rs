@@ -1,0 +1,7 @@
+//! gRPC's and gRPC-Web's parts against their rules and laws.
+
+mod encodings;
+mod fields;
+mod messages;
+mod text;
+mod web;

@@ -1,0 +1,135 @@
+//! What README and guide say is so: the first application is the example, the limits are the defaults.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use ringmain::Limits;
+use ringmain::limits::WsLimits;
+
+const README: &str = include_str!("../../README.md");
+const GUIDE: &str = include_str!("../../docs/framework.md");
+
+#[test]
+fn the_first_application_is_the_example() {
+    let code = README.split("```rust\n").nth(1).unwrap();
+    let code = code.split("```\n").next().unwrap();
+    assert_eq!(code, include_str!("../../examples/hello.rs"));
+}
+
+#[test]
+fn the_guide_lists_all_limits_with_their_defaults() {
+    let table = GUIDE.split("## Limits\n").nth(1).unwrap();
+    let table = table.split("\n## ").next().unwrap();
+    let rows = table.lines().filter_map(|line| line.strip_prefix("| `"));
+    let rows = rows.map(|row| {
+        let mut cells = row.split('|').map(str::trim);
+        let name = cells.next().unwrap().trim_end_matches('`');
+        (name.to_owned(), cells.next().unwrap().to_owned())
+    });
+    let said: BTreeMap<String, String> = rows.collect();
+    assert_eq!(said, defaults());
+}
+
+/// Taken apart without `..`: a limit that is added does not compile here until the guide has it.
+fn defaults() -> BTreeMap<String, String> {
+    let Limits {
+        http1,
+        handshake_timeout,
+        header_timeout,
+        idle_timeout,
+        body_bytes,
+        streamed_body_bytes,
+        collected_bytes,
+        rate_bytes,
+        rate_grace,
+        send_pause,
+        discard_bytes,
+        linger,
+        linger_bytes,
+        requests_per_connection,
+        running_requests,
+        streams,
+        connections_per_address,
+        patience,
+        json_depth,
+        websocket,
+    } = Limits::default();
+    let count = |limit: Option<u32>| limit.map_or("none".into(), |limit| limit.to_string());
+    let rows = [
+        ("http1.head_bytes", bytes(http1.head_bytes.into())),
+        ("http1.start_line_bytes", bytes(http1.start_line_bytes.into())),
+        ("http1.fields", http1.fields.to_string()),
+        ("http1.chunk_line_bytes", bytes(http1.chunk_line_bytes.into())),
+        (
+            "http1.chunk_extension_bytes",
+            bytes(http1.chunk_extension_bytes.into()),
+        ),
+        ("http1.trailer_bytes", bytes(http1.trailer_bytes.into())),
+        ("http1.trailer_fields", http1.trailer_fields.to_string()),
+        ("http1.connect", if http1.connect { "yes" } else { "no" }.into()),
+        ("handshake_timeout", seconds(handshake_timeout)),
+        ("header_timeout", seconds(header_timeout)),
+        ("idle_timeout", seconds(idle_timeout)),
+        ("body_bytes", bytes(body_bytes)),
+        (
+            "streamed_body_bytes",
+            streamed_body_bytes.map_or("none".into(), bytes),
+        ),
+        ("collected_bytes", bytes(collected_bytes as u64)),
+        ("rate_bytes", format!("{}/s", bytes(rate_bytes.into()))),
+        ("rate_grace", seconds(rate_grace)),
+        ("send_pause", seconds(send_pause)),
+        ("discard_bytes", bytes(discard_bytes)),
+        ("linger", seconds(linger)),
+        ("linger_bytes", bytes(linger_bytes)),
+        ("requests_per_connection", count(requests_per_connection)),
+        ("running_requests", running_requests.to_string()),
+        ("streams", streams.to_string()),
+        ("connections_per_address", count(connections_per_address)),
+        ("patience", patience.map_or("none".into(), seconds)),
+        ("json_depth", json_depth.to_string()),
+    ];
+    let rows = rows.map(|(name, value)| (name.to_owned(), value));
+    rows.into_iter().chain(websocket_defaults(websocket)).collect()
+}
+
+fn websocket_defaults(limits: WsLimits) -> impl Iterator<Item = (String, String)> {
+    let WsLimits {
+        message_bytes,
+        frame_bytes,
+        control_frames,
+        unsent_bytes,
+        assembly_bytes,
+        contexts,
+        ping_interval,
+        pong_timeout,
+        close_timeout,
+        message_timeout,
+    } = limits;
+    let rows = [
+        ("message_bytes", bytes(message_bytes)),
+        ("frame_bytes", bytes(frame_bytes)),
+        ("control_frames", format!("{control_frames}/s")),
+        ("unsent_bytes", bytes(unsent_bytes as u64)),
+        ("assembly_bytes", bytes(assembly_bytes as u64)),
+        ("contexts", contexts.to_string()),
+        ("ping_interval", ping_interval.map_or("none".into(), seconds)),
+        ("pong_timeout", seconds(pong_timeout)),
+        ("close_timeout", seconds(close_timeout)),
+        ("message_timeout", seconds(message_timeout)),
+    ];
+    rows.into_iter()
+        .map(|(name, value)| (format!("websocket.{name}"), value))
+}
+
+fn bytes(bytes: u64) -> String {
+    match bytes {
+        _ if bytes.is_multiple_of(1024 * 1024) => format!("{} MiB", bytes / (1024 * 1024)),
+        _ if bytes.is_multiple_of(1024) => format!("{} KiB", bytes / 1024),
+        _ => format!("{bytes} B"),
+    }
+}
+
+fn seconds(span: Duration) -> String {
+    format!("{} s", span.as_secs_f64())
+}

@@ -1,0 +1,103 @@
+//! Rules for the code of tests: no sleeps, no loops that yield, no chosen ports. `crates/testkit` has what tests need in their place.
+//!
+//! Works on tokens; knows nothing of the file system.
+
+use proc_macro2::{Delimiter, Group, TokenTree};
+
+use super::Finding;
+
+/// The crate that waits for all of them.
+const TESTKIT: &str = "crates/testkit/";
+
+/// Whether a file is code of tests alone, and has to wait as tests do.
+pub(crate) fn is_test_code(path: &str) -> bool {
+    let in_folder = path.starts_with("tests/") || path.contains("/tests/");
+    let is_file = path.ends_with("/tests.rs") || path.ends_with("_tests.rs");
+    (in_folder || is_file) && !path.starts_with(TESTKIT)
+}
+
+/// Checks the code that begins at the first of these tokens, which are those of one group or file.
+pub(crate) fn inspect(path: &str, trees: &[TokenTree]) -> Option<Finding> {
+    let TokenTree::Ident(word) = trees.first()? else {
+        return None;
+    };
+    let line = word.span().start().line;
+    if word == "thread" && has_path(trees) {
+        return match waiting(trees.get(3)?)? {
+            "sleep" => Some(Finding::new(
+                path,
+                line,
+                "`thread::sleep` in a test",
+                "a wait that ends with the event: a channel, a read, `ringmain_testkit::wait::until`",
+                "wait for the event; a peer that is slow on purpose uses `ringmain_testkit::wait::pause`",
+            )),
+            _ => Some(Finding::new(
+                path,
+                line,
+                "`yield_now` in a test",
+                "a wait with an end: `ringmain_testkit::wait::until`",
+                "wait for the state; a retry while a queue is full uses `ringmain_testkit::wait::give_way`",
+            )),
+        };
+    }
+    let chooses = (word == "bind" && names_port(trees.get(1)?)) || (word == "process" && counts_on_id(trees));
+    chooses.then(|| {
+        Finding::new(
+            path,
+            line,
+            "a test chooses its port",
+            "a port of the kernel's choice: bind port 0",
+            "bind port 0 and read the address; a port that is known before uses `ringmain_testkit::port::Reserved`",
+        )
+    })
+}
+
+/// Whether the word is followed by `::`.
+fn has_path(trees: &[TokenTree]) -> bool {
+    let is_colon =
+        |index: usize| matches!(trees.get(index), Some(TokenTree::Punct(mark)) if mark.as_char() == ':');
+    is_colon(1) && is_colon(2)
+}
+
+/// The word of waiting that stands there, or in a list of imports.
+fn waiting(tree: &TokenTree) -> Option<&'static str> {
+    const WORDS: [&str; 2] = ["sleep", "yield_now"];
+    match tree {
+        TokenTree::Ident(word) => WORDS.into_iter().find(|waiting| word == waiting),
+        TokenTree::Group(list) if list.delimiter() == Delimiter::Brace => {
+            list.stream().into_iter().find_map(|tree| waiting(&tree))
+        }
+        _ => None,
+    }
+}
+
+/// Whether the arguments of a `bind` end with a port other than 0: `("127.0.0.1:8080")`, `((host, 8080))`.
+fn names_port(arguments: &TokenTree) -> bool {
+    let TokenTree::Group(arguments) = arguments else {
+        return false;
+    };
+    match last(arguments) {
+        Some(TokenTree::Literal(text)) => {
+            let text = text.to_string();
+            let port = text.trim_matches('"').rsplit_once(':').map(|(_, port)| port);
+            port.and_then(|port| port.parse::<u16>().ok())
+                .is_some_and(|port| port > 0)
+        }
+        Some(TokenTree::Group(pair)) if pair.delimiter() == Delimiter::Parenthesis => match last(&pair) {
+            Some(TokenTree::Literal(port)) => port.to_string().parse::<u16>().is_ok_and(|port| port > 0),
+            _ => false,
+        },
+        _ => false,
+    }
+}
+
+fn last(group: &Group) -> Option<TokenTree> {
+    group.stream().into_iter().last()
+}
+
+/// Whether it is `process::id() % …`: a port, or a share of them, by the number of the process.
+fn counts_on_id(trees: &[TokenTree]) -> bool {
+    let is_id = matches!(trees.get(3), Some(TokenTree::Ident(word)) if word == "id");
+    let is_rest = matches!(trees.get(5), Some(TokenTree::Punct(mark)) if mark.as_char() == '%');
+    has_path(trees) && is_id && is_rest
+}
