@@ -13,7 +13,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Instant;
 
-use crate::common::{self, Directory, PATIENCE, Server, fails, program, skipped};
+use crate::common::{self, Directory, PATIENCE, Server, fails, program};
 use crate::proxy::{Proxy, until};
 use ringmain_testkit::port::Reserved;
 use ringmain_testkit::servers::Nats;

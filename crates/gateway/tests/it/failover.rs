@@ -11,7 +11,8 @@ use ringmain_gateway::limits;
 use ringmain_gateway::model::{
     self, ActiveHealth, Balance, HealthCheck, Mirror, Retry, StatusRange, UpstreamProtocol,
 };
-use ringmain_testkit::wait::{PATIENCE, until};
+use ringmain_testkit::PATIENCE;
+use ringmain_testkit::wait::until;
 
 use crate::framed::Framed;
 use crate::origin::{Edge, Origin, edge, nobody, to};

@@ -490,7 +490,7 @@ fn rule_7_unchecked_certificates_are_told_apart() {
 fn rule_7_established_sessions_are_judged_as_new_ones_would_be() {
     let mut world = World::new();
     let other = Authority::new("Other authority");
-    let both = crate::support::pem("both", [world.authority.pem.clone(), other.pem.clone()].concat());
+    let both = super::support::pem("both", [world.authority.pem.clone(), other.pem.clone()].concat());
     let asking = [
         ClientCertificates::Off,
         ClientCertificates::Optional(world.authority.bundle()),

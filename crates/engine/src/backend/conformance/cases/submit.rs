@@ -145,7 +145,7 @@ pub fn a_stalled_send_keeps_its_pieces_while_others_are_submitted<H: Harness>(ha
             .collect();
         pair.driver.send(0, slot, socket, pieces);
         pair.driver.harness.worker(0).submit();
-        let Some(result) = pair.driver.sent_soon(0, slot) else {
+        let Some(result) = pair.driver.sent_unless_stalled(0, slot) else {
             is_stalled = true;
             break;
         };
