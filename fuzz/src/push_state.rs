@@ -31,10 +31,11 @@ fn taken_over(records: Vec<Record>) -> Vec<u8> {
     let (now, mut home) = (Duration::from_secs(1_000_000), Home::new(1, 100, 7));
     let rules = Rules {
         keep: Some(KEEP),
+        presence: true,
         ..Namespace::default().rules
     };
     home.restore(records, (now, Duration::ZERO), WINDOW, |channel| {
         (!channel.is_empty()).then_some(rules)
     });
-    home.save(now).section
+    home.save(now, Some(Duration::from_secs(10))).section
 }

@@ -31,6 +31,7 @@ pub mod table;
 mod upstream;
 
 pub use exchange::note::FIELDS as LOG_FIELDS;
+pub use front::limits as connection_limits;
 pub use gateway::Gateway;
 pub use plan::Plan;
 pub use status::UpstreamStatus;

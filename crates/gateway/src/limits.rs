@@ -56,8 +56,8 @@ pub const WEIGHT: u32 = 1_000_000;
 /// How often a request may be tried again.
 pub const RETRIES: u8 = 10;
 
-/// Bytes of a request's body that are kept for another try, where a rule has requests tried again or at two endpoints. With more
-/// sent there is none.
+/// Bytes of a request's body that are retained for another attempt while they are sent, where a rule has requests retried or hedged.
+/// With more sent there is no other attempt; before any byte was sent a request can be sent to another endpoint whatever its body.
 pub const REPLAY_BYTES: usize = 64 * 1024;
 
 /// Tries that a [`RetryBudget`](crate::model::RetryBudget) saves up at most while none is needed.
@@ -245,9 +245,16 @@ pub const UPSTREAM_STREAMS_MOST: u32 = 10_000;
 /// there is another one.
 pub const UPSTREAM_STREAMS_ASSUMED: u32 = 100;
 
-/// Bytes of an answer's body that are held for a client which does not read them, where the upstream speaks HTTP/2: the window of
-/// a stream. The endpoint sends no more then.
+/// Bytes of a response's body that are held for a client which does not read them, where the upstream speaks HTTP/2: the window of
+/// a stream. The endpoint sends no more then. They count in [`HELD_BYTES`](ringmain_engine::limits::HELD_BYTES).
 pub const UPSTREAM_STREAM_WINDOW: u32 = 128 * 1024;
+
+/// The window that a stream begins with. Once as much of its response was taken it has the whole window, unless the worker holds its share
+/// of [`HELD_BYTES`](ringmain_engine::limits::HELD_BYTES): so each stalled download beyond that holds this at most.
+pub const UPSTREAM_FIRST_WINDOW: u32 = 64 * 1024;
+
+/// Bytes by which the memory of such a body grows from [`UPSTREAM_FIRST_WINDOW`] on; below it doubles.
+pub const CHANNEL_BODY_STEP: usize = 16 * 1024;
 
 /// Bytes of all streams of one such connection together, at most: the window of a connection.
 pub const UPSTREAM_CONNECTION_WINDOW: u64 = 1 << 30;
@@ -376,7 +383,8 @@ pub const FAILOVER_CONNECT_TIMEOUTS: u32 = 4;
 /// its handshake may take then. Later: `no_hello`, `handshake_failed`.
 pub const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Endpoints that are tried for a connection of a stream route, one after the other; then it is closed.
+/// Endpoints that are tried for a connection of a stream route, one after the other; then it is closed. Endpoints to which no
+/// connection can be established count only after [`FAILOVER_CONNECT_TIMEOUTS`].
 pub const STREAM_TRIES: usize = 3;
 
 /// Keys that a rate limit remembers unless it says otherwise, with 16 bytes each. Beyond it the one that owes least is forgotten.

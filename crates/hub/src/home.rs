@@ -7,6 +7,7 @@
 mod channel;
 mod interruption;
 mod keys;
+mod moving;
 mod state;
 mod unused;
 mod writer;
@@ -22,6 +23,7 @@ use crate::mail::{Course, Manner, Rules, Subscribed, Subscribing, ToHome, ToWork
 use crate::protocol::{Published, Push, Variant};
 use channel::{Channel, Goes};
 use keys::{Keys, Name};
+use moving::Moving;
 pub use state::{Record, Saved, Unreadable};
 use unused::Unused;
 use writer::Writer;
@@ -44,6 +46,7 @@ pub struct Home {
     /// Channels without subscribers, by when they may be removed for others.
     unused: Unused,
     keys: Keys,
+    moving: Moving,
     writer: Writer,
     counts: Counts,
     /// No publication is numbered any more ([`Home::freeze`]).
@@ -93,6 +96,7 @@ impl Home {
             swept: 0,
             unused: Unused::default(),
             keys: Keys::default(),
+            moving: Moving::default(),
             writer: Writer::default(),
             counts: Counts::default(),
             is_frozen: false,
@@ -198,6 +202,7 @@ impl Home {
     /// Forgets channels that nobody needs any more, [`limits::CHANNELS_A_SWEEP`] of them at most; to be called now and then.
     pub fn sweep(&mut self, now: Duration) {
         self.keys.expire(now);
+        self.expire_moving(now);
         self.writer.tidy();
         for _ in 0..limits::CHANNELS_A_SWEEP.min(self.channels.len()) {
             self.swept = (self.swept + 1) % self.channels.len();
@@ -313,7 +318,15 @@ impl Home {
         let Some(channel) = &mut self.channels[index as usize] else {
             return;
         };
-        if let Some((info, join)) = subscribing.info.and_then(|info| channel.came(info)) {
+        let Some(info) = subscribing.info else {
+            return;
+        };
+        let replaced = channel.replace_moving(&info.user);
+        let joined = channel.came(info);
+        if let Some((info, leave)) = replaced {
+            self.tell(index, channel::leaving(info), leave);
+        }
+        if let Some((info, join)) = joined {
             self.tell(index, channel::joining(info), join);
         }
     }

@@ -36,6 +36,9 @@ pub const PUSHES_WAITING: usize = 4096;
 /// Pushes that are sent again for one channel; if more did not reach a worker they are lost to it.
 pub const PUSHES_AGAIN: usize = 256;
 
+/// Members of a predecessor's channels that one sweep removes; more of them are present until the next one.
+pub const MEMBERS_A_SWEEP: usize = 4096;
+
 /// Channels that one sweep looks at.
 pub const CHANNELS_A_SWEEP: usize = 1024;
 

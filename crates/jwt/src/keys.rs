@@ -79,7 +79,7 @@ impl KeySet {
         let material = Material::Secret(secret.into());
         if !material.fits(Algorithm::Hs256) {
             return Err(format!(
-                "expected a secret of at least 32 bytes, since a shorter one can be guessed; found {}",
+                "expected a secret of at least 32 bytes, since a shorter one can be guessed, found {} bytes",
                 secret.len()
             ));
         }

@@ -2,10 +2,11 @@
 //!
 //! ```text
 //! old   freeze ─▶ each worker: queues emptied, numbering ends, section written ─▶ State ─▶ pipe or file
-//!                  └▶ publications from then on: 503, clients that publish: 3001; all clients: 3001, spread over the drain time
+//!                  └▶ publications from then on: 503, clients that send commands about channels: 3001; all clients: 3001, spread over the drain time
 //! new   await_state ─▶ workers hold what is asked of channels ─▶ restore ─▶ they continue
 //! ```
 //!
+//! Members of channels are present at the successor until they enter there, or until their client must have been sent away.
 //! A publication that was answered is in the state; one that is not was not answered. State that is missing, late or broken means new
 //! epochs: clients are notified that they could not recover.
 
@@ -31,10 +32,21 @@ const NONE: u8 = 0;
 const AWAITED: u8 = 1;
 const READY: u8 = 2;
 
+/// The process that continues with the state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Successor {
+    /// It serves already: members of channels are present there while their clients are sent away from here.
+    Serving,
+    /// The next start. All clients have left by then.
+    NextStart,
+}
+
 /// The part that workers share with the thread that starts and ends the process.
 #[derive(Default)]
 pub(crate) struct HandOver {
     is_frozen: AtomicBool,
+    /// The members of channels are written as well.
+    with_members: AtomicBool,
     /// Where workers put their sections.
     sections: Mutex<Option<mpsc::Sender<Saved>>>,
     /// [`NONE`], or what is with the state of a predecessor.
@@ -78,17 +90,19 @@ impl Push {
     /// all clients are sent away (3001) once the process drains. Workers that have not answered `within` this time have no part in it.
     /// For another thread than the workers'; `now` is wall time since 1970.
     #[must_use]
-    pub fn freeze(&self, within: Duration, now: Duration) -> State {
-        self.begin_freeze().collect(within, now)
+    pub fn freeze(&self, successor: Successor, within: Duration, now: Duration) -> State {
+        self.begin_freeze(successor).collect(within, now)
     }
 
     /// The first half of [`Push::freeze`]: workers follow in their next turn.
     #[must_use]
-    pub fn begin_freeze(&self) -> Freezing {
+    pub fn begin_freeze(&self, successor: Successor) -> Freezing {
         let Settings { mesh, hand_over, .. } = &*self.0;
         let slots = mesh.slots().unwrap_or_default();
         let (sender, receiver) = mpsc::channel();
         *hand_over.sections() = Some(sender);
+        let with_members = successor == Successor::Serving;
+        hand_over.with_members.store(with_members, Ordering::Release);
         hand_over.is_frozen.store(true, Ordering::Release);
         let mut workers = 0;
         for slot in slots.iter().filter(|slot| slot.has_begun()) {
@@ -206,15 +220,22 @@ impl Desk {
                 break;
             }
         }
+        let with_members = self.settings.hand_over.with_members.load(Ordering::Acquire);
+        let away_within = limits::SENT_AWAY_AFTER + self.sent_away_within();
+        let present = with_members.then(|| away_within + limits::PRESENT_AFTER);
         let saved = {
             let mut home = self.home.borrow_mut();
             home.freeze();
-            home.save(self.cx.now().since(Time(0)))
+            home.save(self.cx.now().since(Time(0)), present)
         };
         if let Some(sections) = &*self.settings.hand_over.sections() {
             // It fails when this was late.
             let _ = sections.send(saved);
         }
+    }
+
+    fn sent_away_within(&self) -> Duration {
+        (self.options().drain / 2).min(limits::SENT_AWAY_WITHIN)
     }
 
     /// Sends all clients away once the process drains, spread over half of the drain time, so that they do not connect elsewhere at
@@ -223,7 +244,7 @@ impl Desk {
         self.cx.draining().await;
         // Until then this process still accepts from a queue that it shares with its successor, and would refuse a client that comes back.
         self.cx.sleep(limits::SENT_AWAY_AFTER).await;
-        let spread = (self.options().drain / 2).min(limits::SENT_AWAY_WITHIN);
+        let spread = self.sent_away_within();
         // Streams and calls end by themselves then.
         let mut seats = self.all_seats();
         seats.retain(|seat| matches!(*seat.outlet.borrow(), Outlet::Ws(_)));

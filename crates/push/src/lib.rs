@@ -72,7 +72,7 @@ pub use ringmain_hub::home::Record;
 pub use ringmain_hub::local::Limits;
 pub use ringmain_hub::mail::{Rules, Slow};
 
-pub use hand_over::Freezing;
+pub use hand_over::{Freezing, Successor};
 pub use inlet::{Inlet, NotTaken};
 pub use state::{State, StateError};
 

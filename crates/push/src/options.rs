@@ -286,7 +286,11 @@ impl Options {
         }
         // A channel may be private (`$`) in any namespace.
         let name = channel.strip_prefix('$').unwrap_or(channel);
-        match name.split_once(':') {
+        // Nothing before the colon is no namespace.
+        match name
+            .split_once(':')
+            .filter(|(namespace, _)| !namespace.is_empty())
+        {
             Some((namespace, _)) => self.namespaces.get(namespace).ok_or(Fault::UNKNOWN_CHANNEL),
             None => Ok(&self.plain),
         }

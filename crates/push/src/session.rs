@@ -119,6 +119,11 @@ impl Session {
         if let Some(refresh) = &command.refresh {
             return self.refresh(id, number, &refresh.token, out);
         }
+        if self.desk.is_frozen() && is_of_successor(&command) {
+            // A successor has the channel now: the client asks again where it connects next.
+            self.seat.disconnect(Disconnect::SHUTDOWN);
+            return Ok(());
+        }
         match self.dispatch(id, number, &command, out) {
             Ok(()) => {}
             // The error would overtake the answers to commands about the channel.
@@ -328,6 +333,15 @@ impl Session {
         self.seat.begins();
         Ok(())
     }
+}
+
+/// Whether a command is answered from a channel's state.
+fn is_of_successor(command: &Command) -> bool {
+    command.subscribe.is_some()
+        || command.publish.is_some()
+        || command.presence.is_some()
+        || command.presence_stats.is_some()
+        || command.history.is_some()
 }
 
 fn history_of(history: &HistoryRequest) -> Question {

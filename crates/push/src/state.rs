@@ -13,8 +13,9 @@ use ringmain_hub::home::Record;
 use crate::limits;
 
 const MAGIC: &[u8; 8] = b"RMPUSHST";
-/// Of this layout and that of records. One of another version is not read.
-const VERSION: u32 = 1;
+/// Of this layout and that of records. Version 1 has no members of channels; one of another version is not read.
+const VERSION: u32 = 2;
+const VERSIONS: std::ops::RangeInclusive<u32> = 1..=VERSION;
 const HEAD_BYTES: usize = 20;
 
 /// The sections that workers have written ([`Push::freeze`](crate::Push::freeze)).
@@ -33,7 +34,7 @@ pub enum StateError {
     #[error("expected the state of channels, found something else")]
     Foreign,
     /// Another version has written it.
-    #[error("expected version {VERSION} of the state of channels, found {0}")]
+    #[error("expected version 1 or {VERSION} of the state of channels, found {0}")]
     Version(u32),
     /// It is cut off, or was changed.
     #[error("the state of channels is damaged: expected {0}")]
@@ -91,7 +92,7 @@ impl State {
             return Err(StateError::Foreign);
         }
         let version = number(&head[8..12]) as u32;
-        if version != VERSION {
+        if !VERSIONS.contains(&version) {
             return Err(StateError::Version(version));
         }
         let mut records = Vec::new();

@@ -1,14 +1,17 @@
 //! What listeners begin sessions from, replaced as a whole while they serve.
 //!
 //! Sessions keep what they were begun from. A worker's handle looks at a generation, which changes at a reload alone, and takes
-//! the lock only then.
+//! the lock only then. A second number changes when a reload demands something else of clients: connections from before are judged
+//! again when they are used next ([`Tls::judge`](crate::Tls::judge)).
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use ringmain_wire::tls::{Certificate, ClientCertificates, Clock, Finding, Server, ServerSettings, Tickets};
+use ringmain_wire::tls::{
+    Certificate, ClientCertificates, Clock, Facts, Finding, Server, ServerSettings, Tickets, Version,
+};
 
 use crate::counters::{All, Counters, Counts};
 use crate::layer::Tls;
@@ -22,6 +25,8 @@ pub struct Acceptor(Arc<Shared>);
 struct Shared {
     clock: Clock,
     generation: AtomicU64,
+    /// Of what is demanded of clients.
+    demands: AtomicU64,
     server: Mutex<Serving>,
     counters: All,
 }
@@ -30,8 +35,34 @@ struct Shared {
 #[derive(Clone, Debug)]
 struct Serving {
     server: Arc<Server>,
-    clients: ClientCertificates,
+    demands: Demands,
     tickets: Tickets,
+}
+
+/// What settings demand of clients: connections that were admitted by the same need no other judgement.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Demands {
+    certificates: ClientCertificates,
+    minimum_version: Version,
+    suites: Vec<String>,
+}
+
+impl Demands {
+    fn of(settings: &ServerSettings) -> Demands {
+        Demands {
+            certificates: settings.client_certificates.clone(),
+            minimum_version: settings.minimum_version,
+            suites: settings.suites.clone(),
+        }
+    }
+}
+
+/// The demands that a connection was admitted by.
+#[derive(Debug)]
+pub(crate) struct Admission {
+    acceptor: Arc<Shared>,
+    demands: u64,
+    is_admitted: bool,
 }
 
 /// A worker's share of an [`Acceptor`].
@@ -39,6 +70,7 @@ struct Serving {
 pub struct AcceptHandle {
     shared: Arc<Shared>,
     generation: u64,
+    demands: u64,
     server: Arc<Server>,
     counters: Arc<Counters>,
 }
@@ -86,12 +118,13 @@ impl Acceptor {
         let server = settings.build(&tickets, &[]).map_err(Refused)?;
         let serving = Serving {
             server: Arc::new(server),
-            clients: settings.client_certificates.clone(),
+            demands: Demands::of(settings),
             tickets,
         };
         Ok(Self(Arc::new(Shared {
             clock,
             generation: AtomicU64::new(0),
+            demands: AtomicU64::new(0),
             server: Mutex::new(serving),
             counters: All::default(),
         })))
@@ -103,6 +136,7 @@ impl Acceptor {
         let serving = self.0.server();
         AcceptHandle {
             generation: self.0.generation.load(Ordering::Relaxed),
+            demands: self.0.demands.load(Ordering::Relaxed),
             server: Arc::clone(&serving.server),
             counters: self.0.counters.one_more(),
             shared: self.0.clone(),
@@ -110,7 +144,7 @@ impl Acceptor {
     }
 
     /// Begins new sessions from `settings`; those under way stay as they are, and their tickets stay good unless other certificates
-    /// of clients are asked for now. A certificate that has expired is taken only if it is served already: then it is a warning.
+    /// of clients are asked for now; then, or if older versions or other suites are no longer spoken, [`Tls::judge`] says which are still admitted. A certificate that has expired is taken only if it is served already: then it is a warning.
     ///
     /// # Errors
     /// [`Refused`]: everything stays as it was.
@@ -129,7 +163,7 @@ impl Acceptor {
         let served: Vec<[u8; 32]> = served.map(|one| one.fingerprint).collect();
         // A ticket resumes a session without a certificate being shown: those of sessions to which other clients were admitted are
         // not resumed.
-        let tickets = match before.clients == settings.client_certificates {
+        let tickets = match before.demands.certificates == settings.client_certificates {
             true => before.tickets,
             false => tickets(&self.0.clock)?,
         };
@@ -137,7 +171,7 @@ impl Acceptor {
         Ok(Prepared {
             serving: Serving {
                 server: Arc::new(server),
-                clients: settings.client_certificates.clone(),
+                demands: Demands::of(settings),
                 tickets,
             },
             now,
@@ -149,6 +183,9 @@ impl Acceptor {
         let Prepared { serving, now } = prepared;
         let mut current = self.0.server();
         let reload = Reload::of(current.server.certificates(), &serving.server, now.as_secs());
+        if current.demands != serving.demands {
+            self.0.demands.fetch_add(1, Ordering::Release);
+        }
         *current = serving;
         // Within the lock: who sees the number finds what it stands for.
         self.0.generation.fetch_add(1, Ordering::Relaxed);
@@ -188,9 +225,36 @@ impl AcceptHandle {
         if self.generation != self.shared.generation.load(Ordering::Relaxed) {
             let serving = self.shared.server();
             self.generation = self.shared.generation.load(Ordering::Relaxed);
+            self.demands = self.shared.demands.load(Ordering::Relaxed);
             self.server = Arc::clone(&serving.server);
         }
-        Tls::new(self.server.session(), &self.counters)
+        let admission = Admission {
+            acceptor: Arc::clone(&self.shared),
+            demands: self.demands,
+            is_admitted: true,
+        };
+        Tls::accepted(self.server.session(), &self.counters, admission)
+    }
+}
+
+impl Admission {
+    /// The outcome by what the acceptor demands now; `None`: that has changed since it was judged.
+    pub(crate) fn outcome(&self) -> Option<bool> {
+        let is_current = self.acceptor.demands.load(Ordering::Acquire) == self.demands;
+        is_current.then_some(self.is_admitted)
+    }
+
+    /// Judges a session by what the acceptor demands now.
+    #[cold]
+    pub(crate) fn judge(&mut self, facts: Option<&Facts>, now: Duration) -> bool {
+        self.acceptor.clock.set(now);
+        let server = {
+            let serving = self.acceptor.server();
+            self.demands = self.acceptor.demands.load(Ordering::Relaxed);
+            Arc::clone(&serving.server)
+        };
+        self.is_admitted = facts.is_some_and(|facts| server.admits(facts));
+        self.is_admitted
     }
 }
 

@@ -1,10 +1,12 @@
 //! The engine's layer: a session, and what is counted of it. Owns no settings.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use ringmain_engine::{Layer, LayerEvent, LayerFault, LayerStep};
 use ringmain_wire::tls::{Event, Facts, Fault, FaultKind, Session};
 
+use crate::acceptor::Admission;
 use crate::counters::Counters;
 
 /// TLS of one connection: what [`Layer`] asks for.
@@ -12,6 +14,8 @@ use crate::counters::Counters;
 pub struct Tls {
     session: Session,
     counters: Arc<Counters>,
+    /// Of a connection that was accepted.
+    admission: Option<Admission>,
 }
 
 impl Tls {
@@ -20,7 +24,34 @@ impl Tls {
         Self {
             session,
             counters: counters.clone(),
+            admission: None,
         }
+    }
+
+    pub(crate) fn accepted(session: Session, counters: &Arc<Counters>, admission: Admission) -> Self {
+        Self {
+            admission: Some(admission),
+            ..Self::new(session, counters)
+        }
+    }
+
+    /// Whether the settings that its acceptor has now admit this connection. `None`: a reload demands something else of clients than what
+    /// it was judged by, and [`Tls::judge`] is to be called. A connection that was not accepted is always admitted.
+    #[must_use]
+    pub fn admitted(&self) -> Option<bool> {
+        self.admission.as_ref().map_or(Some(true), Admission::outcome)
+    }
+
+    /// Judges the connection by the settings that its acceptor has now: `false` if they demand a certificate of clients, a version or a
+    /// suite that its handshake did not have, or have other authorities, by which its certificate is not valid. `now` is wall time since
+    /// 1970. Verifies the certificate again.
+    pub fn judge(&mut self, now: Duration) -> bool {
+        let Self {
+            session, admission, ..
+        } = self;
+        admission
+            .as_mut()
+            .is_none_or(|admission| admission.judge(session.facts(), now))
     }
 
     /// What was agreed on; `None` before the handshake is over.

@@ -245,6 +245,68 @@ fn sessions_are_not_resumed_when_other_certificates_of_clients_are_asked_for() {
     assert!(resumed(&pair(&connector.handle(), &mut handle)[1]));
 }
 
+/// A connection is judged by the settings of now, once for each reload that demands something else.
+#[test]
+fn connections_are_admitted_by_what_a_reload_demands() {
+    use ringmain_tls::ClientCertificates::{Off, Optional, Required};
+    let made = development(&[]);
+    let again = development(&["b.example"]);
+    let other = development(&[]);
+    let acceptor = Acceptor::new(&serving(&[&made.pair]), at(NOW)).expect("settings in order");
+    let [_, mut server] = pair(&trusting(&made).handle(), &mut acceptor.handle());
+    let mut early = End::new(acceptor.handle().accept(at(NOW)));
+    let reload = |settings: &ServerSettings| {
+        acceptor.reload(settings, at(NOW)).expect("settings in order");
+    };
+    assert_eq!(server.tls.admitted(), Some(true));
+    reload(&serving(&[&again.pair]));
+    assert_eq!(
+        server.tls.admitted(),
+        Some(true),
+        "another certificate of ours is no demand"
+    );
+    for (asked, minimum_version, expected) in [
+        (
+            Required(made.authority.clone()),
+            ringmain_tls::Version::Tls12,
+            false,
+        ),
+        (
+            Optional(other.authority.clone()),
+            ringmain_tls::Version::Tls12,
+            true,
+        ),
+        (
+            Required(other.authority.clone()),
+            ringmain_tls::Version::Tls13,
+            false,
+        ),
+        (Off, ringmain_tls::Version::Tls13, true),
+    ] {
+        let settings = ServerSettings {
+            client_certificates: asked,
+            minimum_version,
+            ..serving(&[&again.pair])
+        };
+        reload(&settings);
+        assert_eq!(server.tls.admitted(), None, "it is to be judged");
+        assert_eq!(server.tls.judge(at(NOW)), expected);
+        assert_eq!(server.tls.admitted(), Some(expected), "once");
+        reload(&settings);
+        assert_eq!(server.tls.admitted(), Some(expected), "nothing has changed");
+    }
+    // One whose handshake is not over is not admitted by other demands.
+    assert!(!early.tls.judge(at(NOW)));
+    let mut client = trusting(&made)
+        .handle()
+        .connect(&PeerName::new("localhost").expect("a name"), at(NOW));
+    assert_eq!(
+        (client.admitted(), client.judge(at(NOW))),
+        (Some(true), true),
+        "it was not accepted"
+    );
+}
+
 #[test]
 fn a_wrong_reload_changes_nothing() {
     let made = development(&[]);

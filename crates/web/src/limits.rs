@@ -16,7 +16,8 @@ pub struct Limits {
     /// From the opening of a connection to the end of its TLS handshake. Longer: the connection closes.
     pub handshake_timeout: Duration,
     /// From a head's first byte, or from the opening of the connection (the end of its handshake), to the head's last byte. Longer: 408 if part of
-    /// a head is there, and the connection closes.
+    /// a head is there, and the connection closes. The same time is for a chunk's size line and for a trailer section, from its first
+    /// byte, in a body without a minimum rate ([`Request::wait_patiently`](crate::Request::wait_patiently)).
     pub header_timeout: Duration,
     /// From an answer to the next request's first byte. Longer: the connection closes.
     pub idle_timeout: Duration,

@@ -31,6 +31,8 @@ pub struct Reply<'r> {
     pub(crate) omitted: Omitted,
     /// The `Content-Type` among the fields was set with the body ([`Reply::bytes`]) and is replaced with it.
     typed_by_body: bool,
+    /// The connection ends with it.
+    pub(crate) closes: bool,
     /// The head is another server's.
     pub(crate) forwarded: bool,
     pub(crate) fields: &'r mut FieldBlock,
@@ -93,6 +95,7 @@ impl<'r> Reply<'r> {
             kind: Kind::None,
             omitted: Omitted::default(),
             typed_by_body: false,
+            closes: false,
             forwarded: false,
             fields,
             body,
@@ -328,6 +331,13 @@ impl<'r> Reply<'r> {
                 outgoing.forget();
             }
         }
+    }
+
+    /// Closes the connection behind this response (`Connection: close`). Over HTTP/2 nothing happens: other streams have responses of
+    /// their own.
+    pub fn close_connection(&mut self) -> &mut Self {
+        self.closes = true;
+        self
     }
 
     /// The request that this answers.

@@ -321,7 +321,8 @@ impl<'r> Request<'r> {
     }
 
     /// Exempts a streamed body from the minimum rate ([`Limits::rate_bytes`](crate::Limits::rate_bytes)): its client has nothing to send at
-    /// times. The handler must bound the wait itself.
+    /// times. The handler must bound the wait itself. A chunk's size line and the trailers must be whole within
+    /// [`Limits::header_timeout`](crate::Limits::header_timeout) of their first byte all the same: 408.
     pub fn wait_patiently(&self) {
         if let Some(exchange) = self.exchange {
             exchange.wait_patiently();

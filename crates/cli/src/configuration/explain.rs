@@ -2,11 +2,13 @@
 
 mod stream;
 
+use std::fmt::Display;
 use std::io::{self, Write};
 
-use ringmain_gateway::model::{Addr, HeaderName, MethodName};
+use ringmain_gateway::model::{Addr, HeaderName, HeaderValue, MethodName};
 use ringmain_gateway::table::{AddressId, Explanation, Headers, RequestFacts, Table, host};
 use ringmain_web::path;
+use ringmain_wire::h1::{FieldTable, HeadScanner, Parsed, parse_request};
 use serde_json::{Value, json};
 
 use crate::args::configuration::Explain;
@@ -19,8 +21,8 @@ struct Url<'u> {
     authority: &'u str,
     /// `None`: the scheme's own.
     port: Option<u16>,
-    path: &'u str,
-    query: &'u str,
+    /// Path and query, as a request line has them; empty: `/`.
+    target: &'u str,
 }
 
 /// Says where a request goes.
@@ -38,19 +40,24 @@ pub(crate) fn explain(args: &Explain) -> Result<(), Failure> {
     };
     MethodName::parse(method).map_err(|fault| Failure::Usage(fault.to_string()))?;
     let url = Url::parse(url)?;
-    let headers: Vec<(&str, &[u8])> = args
-        .headers
-        .iter()
-        .map(|text| header(text))
-        .collect::<Result<_, _>>()?;
+    let head = url.head(method, &args.headers)?;
+    let limits = ringmain_gateway::connection_limits(table.config()).http1;
+    let mut fields = FieldTable::new(&limits);
+    let refused = |why: &dyn Display| Failure::Other(format!("400 Bad Request: {why}"));
+    // By the gateway's own parser: what it refuses is refused here.
+    let head = match parse_request(head.as_bytes(), &limits, &mut HeadScanner::new(), &mut fields) {
+        Ok(Parsed::Complete { head, .. }) => head,
+        Ok(Parsed::Partial) => return Err(refused(&"the head has no end")),
+        Err(fault) => return Err(refused(&fault)),
+    };
     let (mut host_scratch, mut path_scratch) = (String::new(), String::new());
+    let authority = head.authority.map(|authority| authority.as_str());
     let facts = RequestFacts {
-        host: host(url.authority, &mut host_scratch),
-        path: path::normalise(url.path, &mut path_scratch)
-            .map_err(|fault| Failure::Other(format!("400 Bad Request: {fault}")))?,
-        method,
-        query: url.query,
-        headers: Headers::List(&headers),
+        host: host(authority.unwrap_or_default(), &mut host_scratch),
+        path: path::normalise(head.target.path(), &mut path_scratch).map_err(|fault| refused(&fault))?,
+        method: head.method.as_str(),
+        query: head.target.query().unwrap_or_default(),
+        headers: Headers::Fields(head.fields),
     };
     let address = address(&table, &url, facts.host)?;
     let explanation = table.explain(address, &facts);
@@ -63,6 +70,9 @@ pub(crate) fn explain(args: &Explain) -> Result<(), Failure> {
     })?;
     if explanation.taken.is_some() || explanation.to_https {
         return Ok(());
+    }
+    if let Some(fault) = explanation.refused {
+        return Err(Failure::Other(format!("{}: {}", fault.status(), fault.text())));
     }
     let status = match explanation.listener {
         None if url.https => "421: no listener of that address is for its host",
@@ -79,15 +89,17 @@ impl Url<'_> {
                 "expected a URL such as http://shop.example/cart, found `{text}`"
             ))
         };
-        let (https, rest) = match text.split_once("://") {
-            Some(("http", rest)) => (false, rest),
-            Some(("https", rest)) => (true, rest),
+        let (scheme, rest) = text.split_once("://").ok_or_else(wrong)?;
+        let https = match scheme {
+            _ if scheme.eq_ignore_ascii_case("http") => false,
+            _ if scheme.eq_ignore_ascii_case("https") => true,
             _ => return Err(wrong()),
         };
         let rest = rest.split_once('#').map_or(rest, |(rest, _)| rest);
         let end = rest.find(['/', '?']).unwrap_or(rest.len());
         let (authority, target) = rest.split_at(end);
-        let (path, query) = target.split_once('?').unwrap_or((target, ""));
+        // Clients send names and passwords elsewhere, if at all.
+        let authority = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
         let port = match authority.rsplit_once(':') {
             Some((_, port)) if !port.contains(']') => Some(port.parse().map_err(|_| wrong())?),
             _ => None,
@@ -96,21 +108,38 @@ impl Url<'_> {
             https,
             authority,
             port,
-            path: if path.is_empty() { "/" } else { path },
-            query,
+            target,
         })
+    }
+
+    /// The head that a client of this URL sends. A `Host` among the headers has precedence over the URL's.
+    fn head(&self, method: &str, headers: &[String]) -> Result<String, Failure> {
+        let slash = if self.target.starts_with('/') { "" } else { "/" };
+        let mut head = format!("{method} {slash}{} HTTP/1.1\r\n", self.target);
+        let headers: Vec<(&str, &str)> = headers
+            .iter()
+            .map(|text| header(text))
+            .collect::<Result<_, _>>()?;
+        let own = ("Host", self.authority);
+        let has_host = headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("host"));
+        let all = std::iter::once(&own).filter(|_| !has_host).chain(&headers);
+        all.for_each(|&(name, value)| head.extend([name, ": ", value, "\r\n"]));
+        head.push_str("\r\n");
+        Ok(head)
     }
 }
 
-fn header(text: &str) -> Result<(&str, &[u8]), Failure> {
+fn header(text: &str) -> Result<(&str, &str), Failure> {
     let wrong = || {
         Failure::Usage(format!(
             "expected a header such as 'accept: text/html', found `{text}`"
         ))
     };
     let (name, value) = text.split_once(':').ok_or_else(wrong)?;
+    let value = value.trim_matches([' ', '\t']);
     HeaderName::parse(name).map_err(|_| wrong())?;
-    Ok((name, value.trim().as_bytes()))
+    HeaderValue::parse(value).map_err(|_| wrong())?;
+    Ok((name, value))
 }
 
 /// The address that a client of this URL connects to: the one with its port; if it tells none and there is none with the
@@ -160,6 +189,18 @@ fn told(explanation: &Explanation, facts: &RequestFacts<'_>, out: &mut dyn Write
     }
     if explanation.to_https {
         return writeln!(out, "  redirects to https; no route is looked at");
+    }
+    if let Some(fault) = explanation.refused {
+        return writeln!(out, "  refuses it: {}; no route is looked at", fault.text());
+    }
+    if let Some(path) = &explanation.path {
+        writeln!(out, "  its path is matched as `{path}`")?;
+    }
+    if let Some(method) = &explanation.preflight {
+        writeln!(
+            out,
+            "  a preflight for {method}: it is answered by CORS of the rule for {method}"
+        )?;
     }
     if let Some(taken) = &explanation.taken {
         let name = taken
@@ -225,6 +266,9 @@ fn as_json(explanation: &Explanation) -> Value {
     json!({
         "listener": explanation.listener.as_deref(),
         "to_https": explanation.to_https,
+        "refused": explanation.refused.map(|fault| json!({ "status": fault.status(), "fault": fault.label() })),
+        "path": explanation.path,
+        "preflight": explanation.preflight,
         "other_listeners": others.collect::<Vec<_>>(),
         "taken": taken,
         "rejected": rejected.collect::<Vec<_>>(),

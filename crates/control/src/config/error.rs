@@ -78,6 +78,11 @@ pub(super) struct Errors<'f> {
     more: Cell<usize>,
     /// Texts that secrets were put into, as they were written: what errors say was found.
     written: BTreeMap<Position, String>,
+    /// Texts with `${…}` that has no value, as they were written. The variable or the file is what is wrong there, and nothing else is
+    /// reported of it.
+    unexpanded: BTreeMap<Position, String>,
+    /// Errors that only follow from those.
+    derived: Cell<usize>,
     /// Where secrets are.
     secrets: RefCell<BTreeSet<Position>>,
     warnings: RefCell<Vec<Warning>>,
@@ -90,6 +95,8 @@ impl<'f> Errors<'f> {
             all: RefCell::default(),
             more: Cell::new(0),
             written: BTreeMap::new(),
+            unexpanded: BTreeMap::new(),
+            derived: Cell::new(0),
             secrets: RefCell::default(),
             warnings: RefCell::default(),
         }
@@ -98,6 +105,16 @@ impl<'f> Errors<'f> {
     /// From now on what stands at a place is only shown as it was written.
     pub(super) fn hide(&mut self, position: Position, written: &str) {
         self.written.insert(position, written.to_owned());
+    }
+
+    /// A text has `${…}` without a value, which was reported: from now on nothing else is, at its position.
+    pub(super) fn leave_unexpanded(&mut self, position: Position, written: &str) {
+        self.unexpanded.insert(position, written.to_owned());
+    }
+
+    /// Returns the texts with `${…}` that has no value.
+    pub(super) fn unexpanded(&self) -> Vec<String> {
+        self.unexpanded.values().cloned().collect()
     }
 
     /// Something is right and probably not meant.
@@ -127,9 +144,9 @@ impl<'f> Errors<'f> {
         self.secrets.into_inner()
     }
 
-    /// How many there are.
+    /// How many there are, with those that only follow from others.
     pub(super) fn count(&self) -> usize {
-        self.all.borrow().len() + self.more.get()
+        self.all.borrow().len() + self.more.get() + self.derived.get()
     }
 
     pub(super) fn tell(&self, position: Position, expected: impl Into<String>, found: impl Into<String>) {
@@ -137,6 +154,10 @@ impl<'f> Errors<'f> {
     }
 
     pub(super) fn add(&self, position: Position, what: &str, expected: String, found: String, advice: &str) {
+        if self.unexpanded.contains_key(&position) {
+            self.derived.set(self.derived.get() + 1);
+            return;
+        }
         let mut all = self.all.borrow_mut();
         if all.len() == limits::CONFIG_ERRORS {
             self.more.set(self.more.get() + 1);
@@ -160,12 +181,14 @@ impl<'f> Errors<'f> {
         });
     }
 
-    /// A message of the form `expected …, found …`.
+    /// A message of the form `expected …, found …`, or `expected …; found …`.
     pub(super) fn tell_message(&self, position: Position, message: &str) {
         let message = message.strip_prefix("expected ").unwrap_or(message);
-        let (expected, found) = message
-            .rsplit_once(", found ")
-            .unwrap_or((message, "something else"));
+        let split = [", found ", "; found "]
+            .into_iter()
+            .filter_map(|word| message.rsplit_once(word))
+            .min_by_key(|(_, found)| found.len());
+        let (expected, found) = split.unwrap_or((message, "something else"));
         self.tell(position, expected, found);
     }
 

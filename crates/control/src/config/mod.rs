@@ -71,6 +71,7 @@ pub struct Loaded {
     places: BTreeMap<Place, Position>,
     policies: BTreeMap<(Place, &'static str), Position>,
     left_out: BTreeSet<String>,
+    unexpanded: Vec<String>,
 }
 
 impl Loaded {
@@ -79,7 +80,7 @@ impl Loaded {
     pub fn located(&self, problems: &[Problem]) -> Vec<ConfigError> {
         let follows = |problem: &&Problem| {
             let name = problem.found.trim_matches('`');
-            self.left_out.contains(name)
+            self.left_out.contains(name) || self.unexpanded.iter().any(|text| problem.found.contains(text))
         };
         // What is wrong with a route's policy is wrong with each of its rules, and told once.
         let mut told = BTreeSet::new();
@@ -195,9 +196,11 @@ pub fn load(file: &str, text: &str, sources: &Sources<'_>) -> Loaded {
         places: BTreeMap::new(),
         policies: BTreeMap::new(),
         left_out: BTreeSet::new(),
+        unexpanded: Vec::new(),
     };
     if let Some(mut tree) = tree::read(text, &errors) {
         secrets::expand(&mut tree, sources, &mut errors);
+        loaded.unexpanded = errors.unexpanded();
         // There may be thousands of them: each is read when it is translated, so that they need not all stand here twice.
         let routes = tree.take_map("routes");
         let reader = Reader {

@@ -1,4 +1,5 @@
-//! `${env:NAME}` and `${file:PATH}` in texts: put in before anything else reads them.
+//! `${env:NAME}` and `${file:PATH}` in texts: put in before anything else reads them. A text whose variable or file does not exist stays
+//! as it is written, and only that is reported of it.
 
 use std::borrow::Cow;
 
@@ -19,7 +20,7 @@ pub(super) fn expand(node: &mut Node<'_>, sources: &Sources<'_>, errors: &mut Er
                     *text = Cow::Owned(new);
                 }
                 Some((new, false)) => *text = Cow::Owned(new),
-                None => {}
+                None => errors.leave_unexpanded(position, text),
             }
         }
         Value::List(list) => list.iter_mut().for_each(|node| expand(node, sources, errors)),

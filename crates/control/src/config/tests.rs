@@ -2,6 +2,7 @@
 
 mod bounds;
 mod examples;
+mod expansion;
 mod filters;
 mod grpc;
 mod nats;

@@ -15,7 +15,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use ringmain_gateway::model;
-use ringmain_push::{Push, Record, State, limits};
+use ringmain_push::{Push, Record, State, Successor, limits};
 use ringmain_sys::clock;
 use ringmain_sys::inherit::{self, StatePipe};
 
@@ -62,7 +62,11 @@ pub(super) fn save(push: &Push, control: &Control, successor: Option<StatePipe>)
     if !push.has_settings() || (successor.is_none() && folder.is_none()) {
         return;
     }
-    let state = push.freeze(STATE_FREEZE_WITHIN, clock::realtime());
+    let kind = match successor {
+        Some(_) => Successor::Serving,
+        None => Successor::NextStart,
+    };
+    let state = push.freeze(kind, STATE_FREEZE_WITHIN, clock::realtime());
     let written = match (successor, folder) {
         (Some(pipe), _) => pipe.send(state.pieces(), STATE_SEND_WITHIN),
         (None, Some(folder)) => write_file(&state, &folder),

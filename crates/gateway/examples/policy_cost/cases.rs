@@ -246,6 +246,7 @@ fn certificate() -> Policy {
         required: true,
         chain: false,
         fingerprint: Some(name("X-Fingerprint")),
+        verification: None,
     }))
 }
 

@@ -3,13 +3,12 @@
 
 use std::borrow::Cow;
 
-use ringmain_web::{Method, Request};
-use ringmain_wire::h1::{FieldBlock, Known};
+use ringmain_web::Request;
+use ringmain_wire::h1::FieldBlock;
 
 use super::fields::options;
-use crate::model::{Cors, Listener, Origin, Policy};
-use crate::plan::Plan;
-use crate::table::Matched;
+use crate::model::{Cors, Origin};
+use crate::table::{Headers, is_token, preflight};
 
 /// What a request's answer says to browsers.
 #[derive(Debug, Default)]
@@ -19,28 +18,10 @@ pub(crate) struct Cross {
     pub(crate) is_preflight: bool,
 }
 
-/// The policy of a rule, or else of its listener.
-pub(super) fn policy<'v>(listener: &'v Listener, matched: &Matched<'v, Plan>) -> Option<&'v Cors> {
-    let mut policies = matched.rule().policies.iter().chain(&listener.policies);
-    policies.find_map(|policy| match policy {
-        Policy::Cors(cors) => Some(&**cors),
-        _ => None,
-    })
-}
-
-/// The method that a preflight asks for; `None`: it is another request.
-pub(super) fn preflight<'r>(req: &Request<'r>) -> Option<&'r str> {
-    if req.method() != Method::Options {
-        return None;
-    }
-    req.head().fields.known(Known::Origin)?;
-    let method = req.header("Access-Control-Request-Method")?;
-    is_token(method).then_some(method)
-}
-
 /// What the answer to a request says.
 pub(super) fn fields(cors: &Cors, req: &Request<'_>) -> Cross {
-    let asked = preflight(req);
+    let head = req.head();
+    let asked = preflight(head.method.as_str(), &Headers::Fields(head.fields));
     let mut fields = FieldBlock::new();
     let mut put = |name: &str, value: &str| {
         // Values are of the configuration, or were checked to be lists of tokens or an origin.
@@ -169,11 +150,6 @@ fn is_host(text: &str) -> bool {
     let name = text.strip_suffix('.').unwrap_or(text);
     name.split('.')
         .all(|label| !label.is_empty() && label.bytes().all(byte))
-}
-
-fn is_token(text: &str) -> bool {
-    let byte = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
-    !text.is_empty() && text.bytes().all(byte)
 }
 
 fn joined<'n>(names: impl Iterator<Item = &'n str>) -> String {

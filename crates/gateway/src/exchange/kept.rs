@@ -15,16 +15,12 @@ use crate::model::Forward;
 pub(super) struct Kept {
     /// Bytes that are kept at most; 0: none.
     most: usize,
-    /// Bytes that another try may send again.
+    /// Bytes that another attempt may send again, of those that were sent.
     replayed: usize,
     bytes: RefCell<Vec<u8>>,
     trailers: RefCell<FieldBlock>,
-    /// Any of the body was taken from the client.
-    taken: Cell<bool>,
-    /// It was longer than `most`.
+    /// Bytes that were taken from the client are not held any more: more than `most` were sent.
     lost: Cell<bool>,
-    /// Bytes that were collected before any was sent: as long as none follow, all of them are there.
-    collected: Cell<usize>,
     /// All of it was taken.
     whole: Cell<bool>,
 }
@@ -49,7 +45,6 @@ impl Kept {
 
     /// A piece was taken from the client, to be sent.
     pub(super) fn take(&self, piece: &[u8]) {
-        self.taken.set(true);
         let mut bytes = self.bytes.borrow_mut();
         if self.lost.get() || bytes.len() + piece.len() > self.most {
             self.lost.set(true);
@@ -62,16 +57,14 @@ impl Kept {
     /// A piece was taken from the client before anything of the body is sent. All of these are sent first, so none is forgotten,
     /// and it is time to send when they are more than another try may send: `false`.
     pub(super) fn take_ahead(&self, piece: &[u8]) -> bool {
-        self.taken.set(true);
         let mut bytes = self.bytes.borrow_mut();
         bytes.extend_from_slice(piece);
         bytes.len() <= self.replayed
     }
 
-    /// The same for a request that is not worth a place of its upstream yet: another attempt may send what was collected.
+    /// The same for a request that is not worth a place of its upstream yet.
     pub(super) fn collect(&self, piece: &[u8]) {
         self.take_ahead(piece);
-        self.collected.set(self.bytes.borrow().len());
     }
 
     /// The last piece was taken, and these fields came behind it.
@@ -98,10 +91,10 @@ impl Kept {
         self.trailers.borrow()
     }
 
-    /// Whether another try can send all that this one has taken.
+    /// Returns whether another attempt can send all bytes that were taken from the client: each of them is held. A body of any length
+    /// is, as long as none of it was sent: an attempt that got no connection can always continue with another endpoint.
     pub(super) fn can_replay(&self) -> bool {
-        let most = self.replayed.max(self.collected.get());
-        !self.taken.get() || (!self.lost.get() && self.bytes.borrow().len() <= most)
+        !self.lost.get()
     }
 
     /// The whole body for a copy, if it is there and no longer than that.
@@ -159,15 +152,18 @@ mod tests {
     }
 
     #[test]
-    fn what_was_taken_ahead_is_there_until_it_was_sent() {
+    fn a_body_of_any_length_is_held_until_it_is_sent() {
         let forward = Forward {
             hedge: Some(std::time::Duration::from_millis(1)),
             ..Forward::to("x")
         };
         let kept = Kept::of(&forward, false);
         assert!(kept.take_ahead(&vec![1; limits::REPLAY_BYTES]) && kept.can_replay());
-        assert!(!kept.take_ahead(b"xy"));
-        assert!(!kept.can_replay(), "longer than what is sent again");
+        assert!(!kept.take_ahead(b"xy"), "time to send");
+        assert!(
+            kept.can_replay(),
+            "an attempt without a connection has sent nothing"
+        );
         assert_eq!(kept.bytes().len(), limits::REPLAY_BYTES + 2);
         // The first try has sent them; what comes then is beyond the limit.
         kept.take(b"z");
@@ -178,7 +174,7 @@ mod tests {
     fn copies_have_the_whole_or_nothing() {
         let kept = kept(true, Some(100_000));
         kept.take(&[1; 100_000]);
-        assert!(!kept.can_replay(), "longer than what is sent again");
+        assert!(kept.can_replay(), "all of it is held for the copy");
         assert!(kept.whole(100_000).is_none(), "there may be more");
         kept.end(FieldBlock::new());
         assert_eq!(kept.whole(100_000).map(|bytes| bytes.len()), Some(100_000));

@@ -50,13 +50,13 @@ use self::fields::Named;
 use self::filtered::Chain;
 use crate::fault::{Fault, Side};
 use crate::filter;
-use crate::front::wants_certificate;
+use crate::front::refuses_certificate;
 use crate::gateway::{View, Worker};
 use crate::metrics::Count;
 use crate::model::{Action, HttpsRedirect, Listener};
 use crate::plan::Plan;
 use crate::policy::{self, Cleared, Walk};
-use crate::table::{Headers, Matched, RequestFacts, host};
+use crate::table::{Headers, Matched, RequestFacts, cors, host};
 
 /// Why a request has no answer of its route's.
 #[derive(Debug)]
@@ -279,15 +279,10 @@ fn find<'v>(worker: &Worker, view: &'v View, req: &Request<'_>) -> Result<Place<
     if !listener.protocol.is_http() || listener.protocol.has_sni() != secure {
         return Err(stranger.into());
     }
-    if secure && wants_certificate(listener) && req.tls().is_none_or(|tls| tls.peer_certificates.is_empty()) {
-        // Of a listener alone at its address the handshake demands it: this connection is older than the demand, and another one
-        // can show it.
-        return Err(if several {
-            Fault::NoCertificate
-        } else {
-            Fault::Misdirected
-        }
-        .into());
+    // What the handshake demands is judged before a request is here, by the settings of now. It demands less than each listener where
+    // several at an address differ.
+    if secure && several && refuses_certificate(listener, || req.tls()) {
+        return Err(Fault::NoCertificate.into());
     }
     // A trusted proxy may have received it over TLS already: it would be redirected to its own URL, without end.
     if let Some(how) = listener.redirect_to_https
@@ -295,21 +290,16 @@ fn find<'v>(worker: &Worker, view: &'v View, req: &Request<'_>) -> Result<Place<
     {
         return Ok(Place::ToHttps(listener, how));
     }
-    let decoded = path::decode(listener.paths, view.table.guards_paths(id), req)?;
-    let facts = |method| RequestFacts {
+    let decoded = view.table.decode_path(id, req.path())?;
+    let facts = RequestFacts {
         host,
         path: decoded.as_deref().unwrap_or_else(|| req.path()),
-        method,
+        method: req.method().as_str(),
         query: req.head().target.query().unwrap_or_default(),
         headers: Headers::Fields(req.head().fields),
     };
-    // A preflight belongs to the rule of the request that it asks for.
-    let asked = cross::preflight(req)
-        .and_then(|method| view.table.find(id, &facts(method)))
-        .filter(|matched| cross::policy(listener, matched).is_some());
-    let matched = asked.or_else(|| view.table.find(id, &facts(req.method().as_str())));
-    let matched = matched.ok_or(Fault::NoRoute)?;
-    let policy = cross::policy(listener, &matched);
+    let matched = view.table.find_request(id, &facts).ok_or(Fault::NoRoute)?;
+    let policy = cors(listener, &matched);
     Ok(Place::Rule(Found {
         listener,
         matched,

@@ -87,6 +87,10 @@ pub(super) fn plain(reply: &mut Reply<'_>, fault: Fault) -> Result<(), Error> {
     if fault.status() == 503 {
         reply.header("Retry-After", "1")?;
     }
+    if fault == Fault::Misdirected {
+        // Clients that pool connections by address would use this one for the next attempt too (RFC 9110 §15.5.20).
+        reply.close_connection();
+    }
     let body = reply.body();
     body.extend_from_slice(fault.text().as_bytes());
     body.push(b'\n');

@@ -15,8 +15,7 @@ use std::rc::Rc;
 use ringmain_web::{Request, path};
 
 use super::Found;
-use crate::fault::Fault;
-use crate::model::{EscapedSlashes, Paths};
+use crate::model::Paths;
 
 /// The path that a request is matched by, where that is not its own normal form.
 pub(super) type Decoded = Option<Rc<str>>;
@@ -25,23 +24,6 @@ impl Found<'_> {
     /// The normal path that the rule was found by.
     pub(crate) fn path<'p>(&'p self, req: &'p Request<'_>) -> &'p str {
         self.decoded.as_deref().unwrap_or_else(|| req.path())
-    }
-}
-
-/// Handles the escaped slashes of a request as its listener says. `guards`: a rule of the listener guards a part of its paths.
-pub(super) fn decode(paths: Paths, guards: bool, req: &Request<'_>) -> Result<Decoded, Fault> {
-    let default = if guards {
-        EscapedSlashes::Reject
-    } else {
-        EscapedSlashes::Keep
-    };
-    let how = paths.escaped_slashes.unwrap_or(default);
-    if how == EscapedSlashes::Keep {
-        return Ok(None);
-    }
-    match (path::with_slashes(req.path()), how) {
-        (Some(_), EscapedSlashes::Reject) => Err(Fault::EscapedSlash),
-        (decoded, _) => Ok(decoded.map(Rc::from)),
     }
 }
 

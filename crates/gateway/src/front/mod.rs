@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ringmain_engine::Addr;
-use ringmain_tls::Counts;
+use ringmain_tls::{Counts, Facts};
 use ringmain_web::{Entrances, Limits};
 
 pub(crate) use self::doors::{Bindings, Doors};
@@ -363,14 +363,24 @@ fn places<P>(table: &Table<P>) -> Vec<Place<'_>> {
     places.collect()
 }
 
-/// Whether a listener must have seen a certificate of its client.
-pub(crate) fn wants_certificate(listener: &Listener) -> bool {
+/// Whether a listener refuses a client for its certificate, or for having none. The handshake demands less where listeners of an address
+/// differ.
+pub(crate) fn refuses_certificate(listener: &Listener, facts: impl FnOnce() -> Option<Arc<Facts>>) -> bool {
     let clients = listener.tls.as_ref().and_then(|tls| tls.clients.as_ref());
-    clients.is_some_and(|clients| clients.mode == ClientCertificateMode::Required)
+    match clients.map(|clients| clients.mode) {
+        Some(ClientCertificateMode::Required) => {
+            facts().is_none_or(|facts| facts.peer_certificates.is_empty())
+        }
+        Some(ClientCertificateMode::Optional) => {
+            facts().is_none_or(|facts| !facts.unverified_certificates.is_empty())
+        }
+        Some(ClientCertificateMode::Unchecked) | None => false,
+    }
 }
 
 /// What connections may take: of each limit the widest of all listeners, since the process has one set of them.
-pub(crate) fn limits(config: &Config) -> Limits {
+#[must_use]
+pub fn limits(config: &Config) -> Limits {
     let listeners = &config.listeners;
     let mut limits = Limits {
         // How long a body may be is the rule's to say.

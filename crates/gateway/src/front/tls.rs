@@ -21,7 +21,7 @@ pub(super) struct FrontTls {
 struct MadeOf {
     /// The one for clients that ask for no name first.
     certificates: Vec<Arc<Certificate>>,
-    clients: Option<(Vec<Arc<Authorities>>, bool)>,
+    clients: Option<Asked>,
     minimum: TlsVersion,
     /// What is spoken by it.
     is_http: bool,
@@ -184,7 +184,7 @@ impl MadeOf {
         };
         let client_certificates = match &self.clients {
             None => ClientCertificates::Off,
-            Some((authorities, required)) => {
+            Some((authorities, mode)) => {
                 let names: Vec<&str> = authorities.iter().map(|it| &*it.name).collect();
                 let together = Pem {
                     source: format!("authorities `{}`", names.join("`, `")),
@@ -194,10 +194,10 @@ impl MadeOf {
                         .collect::<Vec<_>>()
                         .join(&b'\n'),
                 };
-                if *required {
-                    ClientCertificates::Required(together)
-                } else {
-                    ClientCertificates::Optional(together)
+                match mode {
+                    ClientCertificateMode::Required => ClientCertificates::Required(together),
+                    ClientCertificateMode::Optional => ClientCertificates::Optional(together),
+                    ClientCertificateMode::Unchecked => ClientCertificates::Unchecked(together),
                 }
             }
         };
@@ -217,43 +217,43 @@ impl MadeOf {
     }
 }
 
-/// Authorities of clients, and whether each client must have a certificate by one of them.
-type Asked = (Vec<Arc<Authorities>>, bool);
+/// Authorities of clients, and what becomes of clients without a certificate by one of them.
+type Asked = (Vec<Arc<Authorities>>, ClientCertificateMode);
 
-/// What clients are asked for, and whether all of them must have it. Where listeners of an address differ, nobody must, and each
-/// request is looked at ([`wants_certificate`]).
+/// What clients are asked for. Where listeners of an address differ, the handshake demands what all of them demand, and the rest is
+/// checked for each request ([`refuses_certificate`](super::refuses_certificate)).
 fn clients(config: &Config, listeners: &[&Arc<Listener>]) -> Result<Option<Asked>, Problem> {
     let asking = |it: &&Arc<Listener>| Some((it.name.clone(), it.tls.as_ref()?.clients.clone()?));
     let asking: Vec<_> = listeners.iter().filter_map(asking).collect();
     let Some((_, first)) = asking.first() else {
         return Ok(None);
     };
-    let tell = |name: &Name, expected: &str, found: &str| Problem {
-        place: Place::Listener(name.clone()),
-        part: "tls.clients",
-        expected: expected.to_owned(),
-        found: found.to_owned(),
-        outcome: Outcome::LeftOut,
-    };
-    let mut required = asking.len() == listeners.len();
-    for (name, clients) in &asking {
-        if clients.authorities != first.authorities {
-            let expected = "the same authorities at all listeners of an address that ask for certificates";
-            return Err(tell(name, expected, "others"));
-        }
-        match clients.mode {
-            ClientCertificateMode::Required => {}
-            ClientCertificateMode::Optional => required = false,
-            ClientCertificateMode::Unchecked => {
-                return Err(tell(name, "the mode `required` or `optional`", "`unchecked`"));
-            }
-        }
+    if let Some((name, _)) = asking
+        .iter()
+        .find(|(_, clients)| clients.authorities != first.authorities)
+    {
+        return Err(Problem {
+            place: Place::Listener(name.clone()),
+            part: "tls.clients",
+            expected: "the same authorities at all listeners of an address that ask for certificates"
+                .to_owned(),
+            found: "others".to_owned(),
+            outcome: Outcome::LeftOut,
+        });
     }
+    let any = |mode| asking.iter().any(|(_, clients)| clients.mode == mode);
+    let mode = if any(ClientCertificateMode::Unchecked) {
+        ClientCertificateMode::Unchecked
+    } else if any(ClientCertificateMode::Optional) || asking.len() < listeners.len() {
+        ClientCertificateMode::Optional
+    } else {
+        ClientCertificateMode::Required
+    };
     let wanted = config
         .authorities
         .iter()
         .filter(|it| first.authorities.contains(&it.name));
-    Ok(Some((wanted.cloned().collect(), required)))
+    Ok(Some((wanted.cloned().collect(), mode)))
 }
 
 fn pem(name: &str, part: &str, bytes: &[u8]) -> Pem {

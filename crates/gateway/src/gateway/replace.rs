@@ -6,7 +6,8 @@
 //! ```
 //!
 //! As a whole: for a file, which one person saves and means as it is. In parts: for objects of many owners, where one owner's mistake
-//! must not keep the others from theirs; a rule that cannot be compiled keeps its place then and responds 500.
+//! must not keep the others from theirs; a rule that cannot be compiled, or that was translated as broken, keeps its place then and
+//! responds 500.
 
 #[cfg(test)]
 mod tests;
@@ -23,7 +24,7 @@ use crate::front::{Bindings, Doors, NextFronts};
 use crate::model::{Config, secret_params};
 use crate::passage::StreamPlan;
 use crate::policy;
-use crate::table::Problem;
+use crate::table::{Problem, unresolved_parts};
 
 impl Gateway {
     /// Replaces the configuration in parts: what is wrong is left out or responds 500, all else is served. Each worker follows at
@@ -121,9 +122,16 @@ impl Gateway {
     }
 }
 
+/// Returns the problems that keep a configuration from being applied as a whole.
 fn problems(staged: &Staged, next: &NextFronts) -> Vec<Problem> {
     let mut problems = staged.problems.clone();
     problems.extend_from_slice(&next.problems);
+    for unresolved in unresolved_parts(staged.table.config()) {
+        // A plan that could not be compiled without it has been reported.
+        if problems.iter().all(|problem| problem.place != unresolved.place) {
+            problems.push(unresolved);
+        }
+    }
     problems
 }
 

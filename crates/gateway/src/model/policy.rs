@@ -66,6 +66,10 @@ pub struct ClientCertificate {
     pub chain: bool,
     /// A header for its SHA-256, in hexadecimal digits. Default `None`.
     pub fingerprint: Option<HeaderName>,
+    /// A header that tells whether it is valid: `verified`, `unverified` or `none`. With it the upstream is told of certificates that
+    /// are not valid too, which a listener admits in [`Unchecked`](super::ClientCertificateMode::Unchecked) mode alone. Default `None`:
+    /// a certificate that is not valid counts as none.
+    pub verification: Option<HeaderName>,
 }
 
 /// Basic authentication (RFC 7617): a name and a password, which the client sends with every request.

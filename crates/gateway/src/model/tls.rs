@@ -53,7 +53,8 @@ pub enum ClientCertificateMode {
     Required,
     /// A client without one comes in as nobody; the handshake of one with a wrong one fails.
     Optional,
-    /// Everybody comes in, with whatever certificate or none; routes and upstreams are told whether it passed.
+    /// All clients are admitted. A certificate that is not valid counts as none, and upstreams are told of it only where
+    /// [`verification`](super::ClientCertificate::verification) tells them that it is not. `AllowInsecureFallback` of the Gateway API.
     Unchecked,
 }
 

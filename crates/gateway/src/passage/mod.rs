@@ -24,11 +24,11 @@ use ringmain_wire::tls::Hello;
 
 use crate::balance::hash;
 use crate::fault::{Fault, Retryable, Side};
-use crate::front::wants_certificate;
+use crate::front::refuses_certificate;
 use crate::gateway::{View, Worker};
 use crate::health::Meeting;
 use crate::limits;
-use crate::model::{HashKey, Listener, Protocol, StreamRoute};
+use crate::model::{HashKey, Listener, Protocol, StreamRoute, Target, WeightedBackend};
 use crate::upstream::local::bytes::Purpose;
 use crate::upstream::local::{Chosen, End, Local, Sole};
 use crate::upstream::{Admitted, Prefer, Shared};
@@ -129,6 +129,11 @@ fn find(
         return Err(Fault::NoListener);
     }
     let route = view.table.stream(id, name).ok_or(Fault::NoRoute)?;
+    let is_broken = |backend: &WeightedBackend| matches!(backend.target, Target::Broken { .. });
+    if !route.backends.is_empty() && route.backends.iter().all(is_broken) {
+        // Its plan, by name, may be another route's.
+        return Err(Fault::BrokenBackend);
+    }
     let plan = view.streams.get(&route.name).ok_or(Fault::NoRoute)?;
     passing.route(route, plan);
     let upstream = plan.draw(|weight| worker.cx.random() % weight)?;
@@ -150,11 +155,12 @@ async fn end_tls(incoming: &Incoming, listener: &Listener) -> Result<(), Fault> 
         return Err(Fault::HandshakeFailed);
     }
     stream.set_deadline(None);
-    let shown = stream.layer(|tls: &mut Tls| {
-        tls.facts()
-            .is_some_and(|facts| !facts.peer_certificates.is_empty())
-    });
-    if wants_certificate(listener) && shown != Some(true) {
+    let facts = || {
+        stream
+            .layer(|tls: &mut Tls| tls.session().shared_facts())
+            .flatten()
+    };
+    if refuses_certificate(listener, facts) {
         return Err(Fault::NoCertificate);
     }
     Ok(())
@@ -174,6 +180,10 @@ async fn connect(
     let greeting = local.greeting(|| addresses(incoming));
     let mut tried: Vec<Rc<End>> = Vec::new();
     let mut last = None;
+    let failing_until = worker
+        .cx
+        .now()
+        .after(local.connect_timeout() * limits::FAILOVER_CONNECT_TIMEOUTS);
     loop {
         let chosen = match (local.choose(&tried, key, Prefer::Any), last) {
             (Ok(chosen), None) => chosen,
@@ -204,7 +214,9 @@ async fn connect(
             Err(fault) => {
                 tried.push(end);
                 blame(&local, &tried, fault);
-                if fault.retryable() != Retryable::Always || tried.len() >= limits::STREAM_TRIES {
+                let fails_over = fault.is_connect_failure() && worker.cx.now() < failing_until;
+                let may_retry = fault.retryable() == Retryable::Always && tried.len() < limits::STREAM_TRIES;
+                if !(fails_over || may_retry) {
                     return Err(fault);
                 }
                 last = Some(fault);

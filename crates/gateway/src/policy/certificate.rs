@@ -23,6 +23,11 @@ pub(super) struct Certificate {
 const OWN: &str = "Client-Cert";
 const CHAIN: &str = "Client-Cert-Chain";
 
+/// Values of the header that tells whether a certificate is valid.
+const VERIFIED: &str = "verified";
+const UNVERIFIED: &str = "unverified";
+const NONE: &str = "none";
+
 impl Certificate {
     /// `required`: whatever the policy says of that.
     pub(super) fn of(
@@ -43,17 +48,39 @@ impl Certificate {
             .into_iter()
             .filter_map(|name| HeaderName::parse(name).ok());
         own.chain(policy.fingerprint.clone())
+            .chain(policy.verification.clone())
     }
 
     pub(super) fn pass(&self, at: &At<'_, '_>, cleared: &mut Cleared) -> Outcome {
         let facts = at.req.tls();
-        let shown = facts.as_ref().map_or(&[][..], |facts| &facts.peer_certificates);
-        let Some((own, chain)) = shown.split_first() else {
-            return match self.required {
-                true => Err(Fault::NoCertificate.into()),
-                false => Ok(()),
-            };
+        let valid = facts.as_ref().map_or(&[][..], |facts| &facts.peer_certificates);
+        if valid.is_empty() && self.required {
+            return Err(Fault::NoCertificate.into());
+        }
+        let Some(verification) = &self.policy.verification else {
+            if let Some(fingerprint) = self.tell(valid, cleared) {
+                cleared.identify(&format!("sha256:{fingerprint}").into());
+            }
+            return Ok(());
         };
+        let invalid = facts
+            .as_ref()
+            .map_or(&[][..], |facts| &facts.unverified_certificates);
+        let outcome = match (self.tell(valid, cleared), self.tell(invalid, cleared)) {
+            (Some(fingerprint), _) => {
+                cleared.identify(&format!("sha256:{fingerprint}").into());
+                VERIFIED
+            }
+            (None, Some(_)) => UNVERIFIED,
+            (None, None) => NONE,
+        };
+        cleared.tell_upstream(verification.as_str(), outcome.as_bytes());
+        Ok(())
+    }
+
+    /// Adds the headers of a certificate, the first of `shown`. Returns its fingerprint.
+    fn tell(&self, shown: &[Vec<u8>], cleared: &mut Cleared) -> Option<String> {
+        let (own, chain) = shown.split_first()?;
         cleared.tell_upstream(OWN, bytes(own).as_bytes());
         let fits = chain.iter().map(Vec::len).sum::<usize>() <= limits::CERTIFICATE_CHAIN_BYTES;
         if self.policy.chain && fits && !chain.is_empty() {
@@ -64,8 +91,7 @@ impl Certificate {
         if let Some(name) = &self.policy.fingerprint {
             cleared.tell_upstream(name.as_str(), fingerprint.as_bytes());
         }
-        cleared.identify(&format!("sha256:{fingerprint}").into());
-        Ok(())
+        Some(fingerprint)
     }
 }
 

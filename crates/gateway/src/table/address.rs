@@ -23,11 +23,13 @@ struct Shared {
     /// For datagrams, which have ports of their own.
     datagrams: bool,
     listeners: Vec<(ListenerId, Arc<Listener>)>,
+    /// Hosts of listeners that cannot be served: no other one receives what was meant for these.
+    refused: Vec<Hostname>,
 }
 
 impl Addresses {
-    /// Of listeners that can be told apart. Port 0 is an address of its own each time.
-    pub(super) fn new(listeners: &[&Arc<Listener>]) -> Addresses {
+    /// Of listeners that can be told apart, and of those that are left out. Port 0 is an address of its own each time.
+    pub(super) fn new(listeners: &[&Arc<Listener>], left_out: &[&Arc<Listener>]) -> Addresses {
         let mut addresses: Vec<Shared> = Vec::new();
         for (id, listener) in (0..).map(ListenerId).zip(listeners) {
             let datagrams = listener.protocol == crate::model::Protocol::Udp;
@@ -42,8 +44,19 @@ impl Addresses {
                         address: address.clone(),
                         datagrams,
                         listeners: vec![(id, Arc::clone(listener))],
+                        refused: Vec::new(),
                     }),
                 }
+            }
+        }
+        for listener in left_out {
+            let beside = |shared: &&mut Shared| {
+                let (_, served) = &shared.listeners[0];
+                let is_alike = listener.protocol.has_sni() == served.protocol.has_sni();
+                is_alike && !shared.datagrams && listener.addresses.contains(&shared.address)
+            };
+            for shared in addresses.iter_mut().filter(beside) {
+                shared.refused.extend_from_slice(&listener.hostnames);
             }
         }
         Addresses(addresses.into())
@@ -76,14 +89,16 @@ impl Addresses {
     /// `id` is of another table and beyond this one's addresses.
     #[must_use]
     pub fn admit(&self, id: AddressId, host: &str) -> Option<ListenerId> {
-        let listeners = &self.0[id.0 as usize].listeners;
+        let Shared {
+            listeners, refused, ..
+        } = &self.0[id.0 as usize];
         let ranked = listeners
             .iter()
             .filter_map(|(id, listener)| Some((rank(&listener.hostnames, host)?, *id)));
         // The first of those that are alike: of one address no two are.
-        ranked
-            .max_by_key(|(rank, id)| (*rank, std::cmp::Reverse(*id)))
-            .map(|(_, id)| id)
+        let (most, id) = ranked.max_by_key(|(rank, id)| (*rank, std::cmp::Reverse(*id)))?;
+        let is_refused = !refused.is_empty() && rank(refused, host).is_some_and(|rank| rank > most);
+        (!is_refused).then_some(id)
     }
 }
 

@@ -4,7 +4,8 @@
 
 use super::facts::{RequestFacts, header_holds, holds, path_holds, query_holds};
 use super::steps;
-use super::{AddressId, ListenerId, Matched, Table};
+use super::{AddressId, ListenerId, Matched, Table, cors};
+use crate::fault::Fault;
 use crate::limits;
 use crate::model::{Action, Config, Hostname, Match, Name, PathMatch, Route, ValueMatch};
 
@@ -15,6 +16,12 @@ pub struct Explanation {
     pub listener: Option<Name>,
     /// The listener sends it to https, and looks at no route.
     pub to_https: bool,
+    /// The listener refuses it, and looks at no route.
+    pub refused: Option<Fault>,
+    /// The path that it is matched by, if `escaped_slashes` of the listener makes another one of its own.
+    pub path: Option<String>,
+    /// The method of the request that it asks for as a preflight, whose rule's CORS policy answers it.
+    pub preflight: Option<String>,
     /// Other listeners of the address, and why it is not theirs.
     pub others: Vec<(Name, String)>,
     /// The rule that takes it; `None`: 404.
@@ -118,39 +125,48 @@ impl<P> Table<P> {
                 format!("it is for {hosts}, not for `{}`", facts.host),
             )
         });
-        let others = others.collect();
-        let Some(listener) = listener else {
-            return Explanation {
-                listener: None,
-                to_https: false,
-                others,
-                taken: None,
-                rejected: Vec::new(),
-                more: 0,
-            };
+        let mut explanation = Explanation {
+            listener: listener.map(|listener| self.listener(listener).name.clone()),
+            to_https: listener.is_some_and(|listener| self.listener(listener).redirect_to_https.is_some()),
+            refused: None,
+            path: None,
+            preflight: None,
+            others: others.collect(),
+            taken: None,
+            rejected: Vec::new(),
+            more: 0,
         };
-        if self.listener(listener).redirect_to_https.is_some() {
-            return Explanation {
-                listener: Some(self.listener(listener).name.clone()),
-                to_https: true,
-                others,
-                taken: None,
-                rejected: Vec::new(),
-                more: 0,
-            };
+        if let Some(listener) = listener.filter(|_| !explanation.to_https) {
+            self.explain_rules(listener, facts, &mut explanation);
         }
-        let matched = self.find(listener, facts);
-        let mut rejected = self.rejected(listener, matched, facts);
-        let more = rejected.len().saturating_sub(limits::EXPLAINED);
-        rejected.truncate(limits::EXPLAINED);
-        Explanation {
-            listener: Some(self.listener(listener).name.clone()),
-            to_https: false,
-            others,
-            taken: matched.map(|matched| taken(self.config(), matched)),
-            rejected,
-            more,
+        explanation
+    }
+
+    fn explain_rules(&self, listener: ListenerId, facts: &RequestFacts<'_>, to: &mut Explanation) {
+        let decoded = match self.decode_path(listener, facts.path) {
+            Ok(decoded) => decoded,
+            Err(fault) => {
+                to.refused = Some(fault);
+                return;
+            }
+        };
+        let mut facts = RequestFacts {
+            path: decoded.as_deref().unwrap_or(facts.path),
+            ..*facts
+        };
+        let matched = self.find_request(listener, &facts);
+        let is_cors = |matched: &Matched<'_, P>| cors(self.listener(listener), matched).is_some();
+        if let Some(asked) = facts.asked_by_preflight()
+            && matched.as_ref().is_some_and(is_cors)
+        {
+            to.preflight = Some(asked.method.to_owned());
+            facts = asked;
         }
+        to.taken = matched.map(|matched| taken(self.config(), matched));
+        to.rejected = self.rejected(listener, matched, &facts);
+        to.more = to.rejected.len().saturating_sub(limits::EXPLAINED);
+        to.rejected.truncate(limits::EXPLAINED);
+        to.path = decoded.map(|path| path.to_string());
     }
 
     fn rejected(

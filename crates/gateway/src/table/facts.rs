@@ -30,7 +30,17 @@ pub enum Headers<'a> {
     List(&'a [(&'a str, &'a [u8])]),
 }
 
-impl Headers<'_> {
+impl<'a> Headers<'a> {
+    /// The first value of a header.
+    pub(super) fn first(&self, name: &str) -> Option<&'a [u8]> {
+        match self {
+            Headers::Fields(fields) => fields.all(name).next(),
+            Headers::List(list) => list
+                .iter()
+                .find_map(|(other, value)| other.eq_ignore_ascii_case(name).then_some(*value)),
+        }
+    }
+
     fn any(&self, name: &str, mut test: impl FnMut(&[u8]) -> bool) -> bool {
         match self {
             Headers::Fields(fields) => fields.all(name).any(test),

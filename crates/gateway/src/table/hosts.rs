@@ -84,13 +84,13 @@ impl Streams {
 /// Puts routes behind listeners; listeners with the same routes have the same hosts.
 pub(super) struct Builder<'b, P> {
     routes: &'b [Arc<Compiled<P>>],
-    streams: &'b [&'b Arc<StreamRoute>],
+    streams: &'b [Arc<StreamRoute>],
     hosts: BTreeMap<Vec<u32>, Arc<Hosts<P>>>,
     none: Arc<Hosts<P>>,
 }
 
 impl<'b, P> Builder<'b, P> {
-    pub(super) fn new(routes: &'b [Arc<Compiled<P>>], streams: &'b [&'b Arc<StreamRoute>]) -> Builder<'b, P> {
+    pub(super) fn new(routes: &'b [Arc<Compiled<P>>], streams: &'b [Arc<StreamRoute>]) -> Builder<'b, P> {
         Builder {
             routes,
             streams,
@@ -108,7 +108,7 @@ impl<'b, P> Builder<'b, P> {
         let here = |listeners: &[Name]| listeners.is_empty() || listeners.contains(&listener.name);
         if !listener.protocol.is_http() {
             let streams = self.streams.iter().filter(|stream| here(&stream.listeners));
-            return (Arc::clone(&self.none), Arc::new(by_host(streams.copied())));
+            return (Arc::clone(&self.none), Arc::new(by_host(streams)));
         }
         let routes = (0..)
             .zip(self.routes)

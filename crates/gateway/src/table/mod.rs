@@ -27,9 +27,10 @@
 //!
 //! They matter for configurations of many owners alone: one of a file is taken whole or not at all.
 //!
-//! A listener or upstream that cannot be served is left out, and so is a route whose listeners are. A rule that cannot be
-//! compiled, or whose route has too many of them, answers 500: were it left out, its requests would fall to a wider rule that may
-//! let in more. An upstream that is not there answers 500 for its share alone.
+//! A listener or upstream that cannot be served is left out, and so is a route whose listeners are. No other listener of its addresses
+//! receives what a listener's hosts would have. A rule that cannot be compiled, or whose route has too many of them or the name of
+//! another, answers 500: were it left out, its requests would fall to a wider rule that may let in more. An upstream that is not there
+//! answers 500 for its share alone.
 
 mod address;
 mod check;
@@ -41,6 +42,7 @@ mod host;
 mod hosts;
 mod names;
 mod problem;
+mod request;
 mod steps;
 
 #[cfg(test)]
@@ -53,7 +55,8 @@ use crate::model::{Action, Config, Listener, Name, Policy, Route, Rule, StreamRo
 use address::Addresses;
 pub(crate) use address::rank;
 pub use address::{AddressId, ListenerId};
-use check::Checked;
+pub(crate) use check::unresolved_parts;
+use check::{Checked, Listed};
 pub use compiled::{Compiled, Matched};
 pub use explain::{Explanation, Rejected, Taken, Why};
 pub use explain_stream::{StreamExplanation, StreamTaken};
@@ -61,6 +64,7 @@ pub use facts::{Headers, RequestFacts, host};
 use hosts::{Hosts, Streams};
 use names::Names;
 pub use problem::{Outcome, Place, Problem};
+pub(crate) use request::{cors, is_token, preflight};
 pub use steps::steps;
 
 /// What the data plane makes of a rule, once for each version of its route.
@@ -106,11 +110,12 @@ impl<P> Table<P> {
         let mut checked = Checked::new(&config);
         let mut compiled = Vec::with_capacity(checked.routes.len());
         let mut alike = BTreeMap::new();
-        for route in std::mem::take(&mut checked.routes) {
+        for listed in std::mem::take(&mut checked.routes) {
+            let route = listed.route;
             let last = last.and_then(|last| last.routes.find(&route.name));
             let last = last.filter(|_| !stale(route));
-            let shared = compile_route(route, last, &mut checked, plan);
-            if !Arc::ptr_eq(shared.route(), route) && !checked.is_oversized(route) {
+            let shared = compile_route(listed, last, &mut checked, plan);
+            if !Arc::ptr_eq(shared.route(), route) && listed.refused.is_none() {
                 alike.insert(Arc::as_ptr(route), Arc::clone(shared.route()));
             }
             compiled.push(shared);
@@ -134,7 +139,7 @@ impl<P> Table<P> {
             }
         });
         let listeners = listeners.collect();
-        let addresses = Addresses::new(&checked.listeners);
+        let addresses = Addresses::new(&checked.listeners, &checked.left_out);
         let problems = std::mem::take(&mut checked.problems.0).into();
         drop(builder);
         drop(guarding);
@@ -244,13 +249,13 @@ fn shared(mut config: Arc<Config>, alike: &BTreeMap<*const Route, Arc<Route>>) -
 
 /// A route with its plans; the last table's if it is still the same.
 fn compile_route<P>(
-    route: &Arc<Route>,
+    listed: Listed<'_>,
     last: Option<&Arc<Compiled<P>>>,
     checked: &mut Checked<'_>,
     plan: Planner<'_, P>,
 ) -> Arc<Compiled<P>> {
-    let substitute = checked.substitute(route);
-    let route = substitute.as_ref().unwrap_or(route);
+    let substitute = listed.substitute();
+    let route = substitute.as_ref().unwrap_or(listed.route);
     let missing = checked.missing(route);
     if let Some(last) = last.filter(|last| last.is_current(route, &missing)) {
         return Arc::clone(last);

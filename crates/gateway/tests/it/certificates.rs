@@ -1,6 +1,7 @@
 //! Certificates that clients show by TLS, told to upstreams (RFC 9440), and what clients say of them themselves.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use aws_lc_rs::digest::{SHA256, digest};
 use base64::Engine as _;
@@ -10,11 +11,14 @@ use ringmain_gateway::model::{
     self, Authorities, Certificate, ClientCertificate, ClientCertificateMode, ClientCertificates,
     ListenerTls, Policy, Protocol, Secret,
 };
-use ringmain_tls::{ClientSettings, Connector, KeyPair};
+use ringmain_tls::{ClientSettings, Connector, KeyPair, PeerName};
+use ringmain_wire::h2::Limits;
 
-use crate::gates::Gates;
+use crate::gates::{Gates, hosts};
+use crate::http2::Http2;
 use crate::origin::{Origin, Seen, to};
 use crate::policies::header;
+use crate::support::Client;
 use crate::support::tls::{Authority, connector_of, development, localhost, trusting};
 
 on_every_backend! {
@@ -22,6 +26,11 @@ on_every_backend! {
     what_clients_say_of_it_is_not,
     a_rule_that_needs_one,
     one_of_another_authority_does_not_come_in,
+    unchecked_certificates_prove_nothing,
+    one_host_of_an_address_takes_unchecked_certificates,
+    a_reload_of_the_authorities_is_for_open_connections_too,
+    a_version_that_a_reload_does_not_speak_any_more,
+    a_misdirected_request_ends_its_connection,
 }
 
 /// All that a policy writes, as clients would.
@@ -174,5 +183,264 @@ fn one_of_another_authority_does_not_come_in(engine: Config) {
         Err(_) => true,
     };
     assert!(refused, "its certificate is nobody's");
+    gates.shut_down();
+}
+
+fn with_mode(mut config: model::Config, mode: ClientCertificateMode) -> model::Config {
+    let listener = Arc::make_mut(&mut config.listeners[0]);
+    let tls = listener.tls.as_mut().expect("there");
+    tls.clients.as_mut().expect("there").mode = mode;
+    config
+}
+
+/// Gateway API, `AllowInsecureFallback`: a certificate that is absent or not valid does not end the handshake. It counts as none.
+fn unchecked_certificates_prove_nothing(engine: Config) {
+    let origin = Origin::echo();
+    let clients = Authority::new("clients");
+    let strangers = Authority::new("clients");
+    // Settings are made while it is valid.
+    let settings = ClientSettings {
+        certificate: Some(clients.sign_for("ada.example", 0, 1000)),
+        ..trusting(&development().authority)
+    };
+    let expired = Connector::new(&settings, Duration::from_secs(500)).expect("settings");
+    let all = [
+        ("none", showing(None)),
+        ("valid", showing(Some(clients.sign("ada.example")))),
+        ("stranger's", showing(Some(strangers.sign("ada.example")))),
+        ("expired", expired),
+    ];
+    let open = |policy: ClientCertificate| {
+        let config = with_mode(
+            config(&origin, &clients, policy),
+            ClientCertificateMode::Unchecked,
+        );
+        Gates::open(engine.clone(), config)
+    };
+    // An upstream that asks for nothing else is told of valid ones alone.
+    let gates = open(ClientCertificate {
+        fingerprint: Some(header("X-Client-Fingerprint")),
+        ..ClientCertificate::default()
+    });
+    for (name, connector) in &all {
+        assert_eq!(ask(&gates, connector, FORGED), 200, "{name}");
+        let seen = origin.seen();
+        match *name {
+            "valid" => assert!(seen.field("client-cert").is_some()),
+            _ => none(&seen),
+        }
+    }
+    gates.shut_down();
+    let gates = open(ClientCertificate {
+        verification: Some(header("X-Client-Verify")),
+        ..ClientCertificate::default()
+    });
+    for (name, connector) in &all {
+        assert_eq!(
+            ask(&gates, connector, "X-Client-Verify: verified\r\n"),
+            200,
+            "{name}"
+        );
+        let seen = origin.seen();
+        let (verification, told) = match *name {
+            "none" => ("none", false),
+            "valid" => ("verified", true),
+            _ => ("unverified", true),
+        };
+        assert_eq!(
+            seen.field("x-client-verify").as_deref(),
+            Some(verification),
+            "{name}"
+        );
+        assert_eq!(seen.field("client-cert").is_some(), told, "{name}");
+    }
+    gates.shut_down();
+    let gates = open(ClientCertificate {
+        required: true,
+        verification: Some(header("X-Client-Verify")),
+        ..ClientCertificate::default()
+    });
+    for (name, connector) in &all {
+        let expected = if *name == "valid" { 200 } else { 403 };
+        assert_eq!(ask(&gates, connector, ""), expected, "{name}");
+    }
+    gates.shut_down();
+}
+
+/// What the handshake of an address lets pass for one listener is refused by the others.
+fn one_host_of_an_address_takes_unchecked_certificates(engine: Config) {
+    let origin = Origin::echo();
+    let clients = Authority::new("clients");
+    let servers = Authority::new("servers");
+    let names = ["unchecked", "optional", "required"];
+    let showing = |certificate| {
+        connector_of(&ClientSettings {
+            certificate,
+            ..trusting(&servers.pem)
+        })
+    };
+    let shown = [
+        showing(None),
+        showing(Some(clients.sign("ada.example"))),
+        showing(Some(Authority::new("clients").sign("ada.example"))),
+    ];
+    let mut config = config(&origin, &clients, ClientCertificate::default());
+    let pair = servers.sign_all(&names, &[]);
+    config.certificates = vec![Arc::new(Certificate {
+        name: "own".into(),
+        chain: pair.chain.bytes.into(),
+        key: Secret::new(pair.key.bytes),
+    })];
+    let addr = crate::gates::reserved();
+    let listener = config.listeners.remove(0);
+    for (name, mode) in names.into_iter().zip([
+        ClientCertificateMode::Unchecked,
+        ClientCertificateMode::Optional,
+        ClientCertificateMode::Required,
+    ]) {
+        let mut listener = (*listener).clone();
+        listener.name = name.into();
+        listener.addresses = vec![addr.into()];
+        listener.hostnames = hosts(&[name]);
+        let tls = listener.tls.as_mut().expect("there");
+        tls.clients.as_mut().expect("there").mode = mode;
+        config.listeners.push(Arc::new(listener));
+    }
+    Arc::make_mut(&mut config.routes[0]).listeners = Vec::new();
+    let gates = Gates::open(engine, config);
+    let ask = |connector: &Connector, host: &str| {
+        let name = PeerName::new(host).expect("a name");
+        let mut client = gates.client(0).secure(connector, &name).expect("a handshake");
+        client.send(format!("GET / HTTP/1.1\r\nHost: {host}\r\n\r\n"));
+        client.answer().status
+    };
+    for (host, expected) in names
+        .into_iter()
+        .zip([[200, 200, 200], [200, 200, 403], [403, 200, 403]])
+    {
+        let found = shown.each_ref().map(|connector| ask(connector, host));
+        assert_eq!(found, expected, "{host}: none, valid, a stranger's");
+    }
+    gates.shut_down();
+}
+
+/// A client of HTTP/2 that shows this certificate.
+fn framed(gates: &Gates, certificate: Option<KeyPair>) -> Http2 {
+    let connector = connector_of(&ClientSettings {
+        certificate,
+        alpn: vec![b"h2".to_vec()],
+        ..trusting(&development().authority)
+    });
+    let client = gates.client(0).secure(&connector, &localhost());
+    Http2::over(client.expect("a handshake"), &Limits::INTERNET)
+}
+
+const REQUEST: &str = "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n";
+
+fn misdirected(client: &mut Client) {
+    client.send(REQUEST);
+    let answer = client.answer();
+    assert_eq!((answer.status, answer.closes()), (421, true));
+    client.expect_end();
+}
+
+/// A certificate of an authority that a reload removes is not valid on the connections that showed it before.
+fn a_reload_of_the_authorities_is_for_open_connections_too(engine: Config) {
+    let origin = Origin::echo();
+    let [first, second] = ["first", "second"].map(Authority::new);
+    for mode in [
+        ClientCertificateMode::Required,
+        ClientCertificateMode::Optional,
+        ClientCertificateMode::Unchecked,
+    ] {
+        let with = |authorities: &[&Authority]| {
+            let mut config = with_mode(config(&origin, &first, ClientCertificate::default()), mode);
+            let pem = authorities.iter().flat_map(|it| it.pem.bytes.clone());
+            config.authorities = vec![Arc::new(Authorities {
+                name: "clients".into(),
+                pem: pem.collect(),
+            })];
+            config
+        };
+        let gates = Gates::open(engine.clone(), with(&[&first]));
+        let pair = first.sign("ada.example");
+        let connector = showing(Some(pair.clone()));
+        let mut old = gates
+            .client(0)
+            .secure(&connector, &localhost())
+            .expect("a handshake");
+        let mut streams = framed(&gates, Some(pair));
+        let mut ask = |status: u16| {
+            old.send(REQUEST);
+            assert_eq!(old.answer().status, status, "{mode:?}");
+            assert_eq!(streams.ask("/").status, status, "{mode:?}");
+        };
+        ask(200);
+        // One more: rotation begins, and nobody has to connect again.
+        assert_eq!(gates.change(with(&[&first, &second])), [""; 0]);
+        ask(200);
+        assert_eq!(gates.change(with(&[&second])), [""; 0]);
+        misdirected(&mut old);
+        assert_eq!(streams.ask("/").status, 421, "{mode:?}");
+        while streams.away.is_none() {
+            assert!(streams.turn(), "it is told to open another connection");
+        }
+        gates.shut_down();
+    }
+}
+
+fn a_version_that_a_reload_does_not_speak_any_more(engine: Config) {
+    let origin = Origin::echo();
+    let clients = Authority::new("clients");
+    let at_least = |version| {
+        let mut config = config(&origin, &clients, ClientCertificate::default());
+        let listener = Arc::make_mut(&mut config.listeners[0]);
+        listener.tls.as_mut().expect("there").minimum = version;
+        config
+    };
+    let gates = Gates::open(engine, at_least(model::TlsVersion::Tls12));
+    let mut clients = [Some("TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256".to_owned()), None].map(|suite| {
+        let connector = connector_of(&ClientSettings {
+            suites: suite.into_iter().collect(),
+            ..trusting(&development().authority)
+        });
+        gates
+            .client(0)
+            .secure(&connector, &localhost())
+            .expect("a handshake")
+    });
+    for client in &mut clients {
+        client.send(REQUEST);
+        assert_eq!(client.answer().status, 200);
+    }
+    assert_eq!(gates.change(at_least(model::TlsVersion::Tls13)), [""; 0]);
+    let [old, new] = &mut clients;
+    misdirected(old);
+    new.send(REQUEST);
+    assert_eq!(new.answer().status, 200);
+    gates.shut_down();
+}
+
+/// A client that pools connections by address would use the connection for its next attempt too (RFC 9110 §15.5.20). Over HTTP/2 other
+/// hosts' streams go on.
+fn a_misdirected_request_ends_its_connection(engine: Config) {
+    let origin = Origin::echo();
+    let mut config = config(&origin, &Authority::new("clients"), ClientCertificate::default());
+    let listener = Arc::make_mut(&mut config.listeners[0]);
+    listener.hostnames = hosts(&["localhost"]);
+    let gates = Gates::open(engine, config);
+    let mut client = gates
+        .client(0)
+        .secure(&showing(None), &localhost())
+        .expect("a handshake");
+    client.send("GET / HTTP/1.1\r\nHost: other.example\r\n\r\n");
+    let answer = client.answer();
+    assert_eq!((answer.status, answer.closes()), (421, true));
+    client.expect_end();
+    let mut streams = framed(&gates, None);
+    streams.authority = "other.example".to_owned();
+    assert_eq!(streams.ask("/").status, 421);
+    streams.authority = "localhost".to_owned();
+    assert_eq!((streams.ask("/").status, streams.away), (200, None));
     gates.shut_down();
 }

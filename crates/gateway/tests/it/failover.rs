@@ -7,14 +7,20 @@ use std::time::Duration;
 
 use ringmain_engine::Config;
 use ringmain_gateway::health::Verdict;
-use ringmain_gateway::model::{self, ActiveHealth, Balance, HealthCheck, StatusRange};
-use ringmain_testkit::wait::until;
+use ringmain_gateway::limits;
+use ringmain_gateway::model::{
+    self, ActiveHealth, Balance, HealthCheck, Mirror, Retry, StatusRange, UpstreamProtocol,
+};
+use ringmain_testkit::wait::{PATIENCE, until};
 
+use crate::framed::Framed;
 use crate::origin::{Edge, Origin, edge, nobody, to};
+use crate::support::{chunked, pattern};
 
 on_every_backend! {
     the_dead_get_nothing_after_a_health_check,
     a_connect_failure_continues_with_the_next_endpoint,
+    a_body_of_any_length_continues_with_the_next_endpoint,
     all_dead_is_the_failure_of_the_last,
     panic_uses_endpoints_that_respond,
     a_dead_endpoint_that_is_back_is_used,
@@ -103,6 +109,63 @@ fn a_connect_failure_continues_with_the_next_endpoint(engine: Config) {
         }
     }
     edge.server.shut_down();
+}
+
+/// However much of a body was taken from the client before an attempt found no connection: none of it was sent.
+fn a_body_of_any_length_continues_with_the_next_endpoint(engine: Config) {
+    let lengths = [0, 1, limits::REPLAY_BYTES + 1, 3 * limits::REPLAY_BYTES, 1 << 20];
+    let plain = Origin::new(|mut peer| {
+        while let Some(seen) = peer.request() {
+            let length = seen.body.len().to_string();
+            let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", length.len());
+            peer.send([head, length].concat());
+        }
+    });
+    let framed = Framed::echo();
+    let reaches = |alive: SocketAddr, protocol: UpstreamProtocol, change: &dyn Fn(&mut model::Forward)| {
+        let addrs = [nobody(), nobody(), nobody(), nobody(), alive];
+        for method in ["PUT", "POST"] {
+            for length in lengths {
+                // Of its own, which does not know yet that the others are dead.
+                let config = to(&addrs, |forward, upstream| {
+                    upstream.balance = Balance::RoundRobin;
+                    upstream.protocol = protocol;
+                    change(forward);
+                });
+                let edge = edge(engine.clone(), config);
+                let body = pattern(length);
+                let head = format!("{method} / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n");
+                let request = [head.as_bytes(), &chunked(&body, 7000)].concat();
+                let reply = edge.server.ask(request);
+                let expected = match protocol {
+                    UpstreamProtocol::Http2 => body,
+                    _ => length.to_string().into_bytes(),
+                };
+                assert!(
+                    reply.status == 200 && reply.body == expected,
+                    "{method} of {length} bytes: {} {}",
+                    reply.status,
+                    reply.text().escape_debug().take(100).collect::<String>()
+                );
+                edge.server.shut_down();
+            }
+        }
+    };
+    let nothing = |_: &mut model::Forward| {};
+    let hedged = |forward: &mut model::Forward| forward.hedge = Some(PATIENCE);
+    let retried = |forward: &mut model::Forward| {
+        forward.hedge = Some(PATIENCE);
+        forward.retry = Some(Retry::default());
+    };
+    let mirrored = |forward: &mut model::Forward| {
+        forward.hedge = Some(PATIENCE);
+        forward.mirrors = vec![Mirror::to("origin")];
+    };
+    reaches(plain.addr, UpstreamProtocol::Http1, &nothing);
+    reaches(plain.addr, UpstreamProtocol::Http1, &hedged);
+    reaches(plain.addr, UpstreamProtocol::Http1, &retried);
+    reaches(plain.addr, UpstreamProtocol::Http1, &mirrored);
+    reaches(framed.addr, UpstreamProtocol::Http2, &hedged);
 }
 
 fn all_dead_is_the_failure_of_the_last(engine: Config) {

@@ -1,5 +1,6 @@
 //! What one client may hold of an upstream: places of slow bodies, streams and tunnels, over all of its connections.
 
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use ringmain_engine::Config;
@@ -13,10 +14,12 @@ use crate::support::{Client, PATIENCE, get, pattern};
 on_every_backend! {
     slow_uploads_leave_places,
     an_upload_that_is_worth_a_place_takes_it,
+    an_upload_that_cannot_be_collected_has_the_only_place,
     streams_of_one_client_have_a_share,
     tunnels_of_one_client_have_a_share,
     others_who_wait_make_a_slow_body_leave,
     others_who_wait_make_a_slow_reader_leave,
+    a_long_queue_is_shared_by_clients,
 }
 
 /// Answers whole requests, and switches protocols where it is asked to.
@@ -74,6 +77,24 @@ fn count(edge: &Edge, fault: Fault) -> u64 {
 
 fn connections(edge: &Edge) -> u32 {
     edge.gateway.upstreams()[0].connections
+}
+
+/// One that waits for `100 Continue` sends nothing that could be collected.
+fn an_upload_that_cannot_be_collected_has_the_only_place(engine: Config) {
+    let origin = origin();
+    let edge = trusting(engine, &origin, |upstream| {
+        upstream.pool.connections = 1;
+        upstream.connect_timeout = Duration::from_millis(300);
+    });
+    for _ in 0..2 {
+        let rest = "Content-Length: 2\r\nExpect: 100-continue\r\n\r\n";
+        let mut client = from(&edge, "192.0.2.1", rest);
+        assert_eq!(client.answer().status, 100);
+        client.send("ab");
+        client.answer().expect(200, "2");
+    }
+    assert_eq!(count(&edge, Fault::ClientShareFull), 0);
+    edge.server.shut_down();
 }
 
 /// More of them than there are places: half of these are still for others, and each is answered when its body is whole.
@@ -215,5 +236,64 @@ fn others_who_wait_make_a_slow_reader_leave(engine: Config) {
     waiting.answer().expect(200, "0");
     until(|| count(&edge, Fault::ClientTooSlow) == 1);
     drop(slow);
+    edge.server.shut_down();
+}
+
+/// From half of `pool.pending` on a client address (IPv6: its /64) has a quarter of it, over all of its connections.
+fn a_long_queue_is_shared_by_clients(engine: Config) {
+    const PENDING: usize = 80;
+    let gate = Arc::new(Mutex::new(()));
+    let closed = gate.lock().expect("nobody has failed");
+    let waits = Arc::clone(&gate);
+    let origin = Origin::new(move |mut peer| {
+        while peer.request().is_some() {
+            drop(waits.lock());
+            peer.send("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
+        }
+    });
+    let edge = trusting(engine, &origin, |upstream| {
+        upstream.pool.connections = 1;
+        upstream.pool.pending = PENDING as u32;
+        upstream.connect_timeout = 2 * PATIENCE;
+    });
+    let ask = |address: &str| {
+        let mut client = edge.server.client();
+        client.send(format!(
+            "GET / HTTP/1.1\r\nHost: a\r\nX-Forwarded-For: {address}\r\n\r\n"
+        ));
+        client
+    };
+    let mut clients = vec![ask("192.0.2.9")];
+    until(|| connections(&edge) == 1);
+    // `more` of one client join the queue.
+    let mut join = |address: &dyn Fn(usize) -> String, more: usize, all: usize| {
+        clients.extend((0..more).map(|number| ask(&address(number))));
+        until(|| edge.gateway.upstreams()[0].waiting as usize == all);
+    };
+    let refused = |address: &str, fault: Fault, faults: u64| {
+        let answer = ask(address).answer();
+        answer.expect(503, &format!("{}\n", fault.text()));
+        assert_eq!(count(&edge, fault), faults, "{address}");
+    };
+    let own = |_| "192.0.2.1".to_owned();
+    // Nobody is counted in the first half.
+    join(&own, PENDING / 2, PENDING / 2);
+    join(&own, PENDING / 4, PENDING * 3 / 4);
+    refused("192.0.2.1", Fault::ClientShareFull, 1);
+    join(
+        &|number| format!("2001:db8::{number:x}"),
+        PENDING / 4 - 1,
+        PENDING - 1,
+    );
+    // The last place is for whoever has not had its share: not for the first client, but for one more of the same /64.
+    refused("192.0.2.1", Fault::ClientShareFull, 2);
+    join(&|_| "2001:db8::ffff".to_owned(), 1, PENDING);
+    refused("2001:db8::1:1", Fault::ClientShareFull, 3);
+    refused("192.0.2.2", Fault::PendingFull, 1);
+    drop(closed);
+    for client in &mut clients {
+        client.answer().expect(200, "ok");
+    }
+    ask("192.0.2.1").answer().expect(200, "ok");
     edge.server.shut_down();
 }

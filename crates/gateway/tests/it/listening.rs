@@ -154,7 +154,8 @@ fn what_is_spoken_changes(engine: Config) {
     assert!(!old.rest().0.starts_with(b"HTTP/"));
     assert_eq!(gates.change(with(at("one", Protocol::Tcp, addr))), [""; 0]);
     assert_eq!(gates.client(0).take(5), b"bytes");
-    ask(&mut proxied, 404);
+    // Its address is not a proxy's to tell any more.
+    ask(&mut proxied, 421);
     assert_eq!(gates.change(with(plain)), [""; 0]);
     ask(&mut gates.client(0), 200);
     // It is what it was again.

@@ -37,6 +37,7 @@ mod holding;
 mod http2;
 mod kept;
 mod keys;
+mod lines;
 mod listening;
 mod names;
 mod observed;

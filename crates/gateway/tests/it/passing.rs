@@ -286,9 +286,21 @@ fn much_both_ways(engine: Config) {
 fn an_endpoint_that_is_gone_is_passed_over(engine: Config) {
     let gates = Gates::open(
         engine,
-        to(Protocol::Tcp, &[reserved(), echo("there")], |_, _, upstream| {
-            upstream.balance = Balance::RoundRobin;
-        }),
+        // More of them than a connection tries for other reasons.
+        to(
+            Protocol::Tcp,
+            &[
+                reserved(),
+                reserved(),
+                reserved(),
+                reserved(),
+                reserved(),
+                echo("there"),
+            ],
+            |_, _, upstream| {
+                upstream.balance = Balance::RoundRobin;
+            },
+        ),
     );
     for _ in 0..4 {
         let mut client = gates.client(0);

@@ -11,6 +11,7 @@ use crate::support::get;
 on_every_backend! {
     told_by_who_is_in_front,
     told_to_who_is_behind,
+    a_reload_that_wants_a_header_wants_it_of_open_connections,
 }
 
 fn told_by_who_is_in_front(engine: Config) {
@@ -30,21 +31,60 @@ fn told_by_who_is_in_front(engine: Config) {
         origin.seen().field("x-forwarded-for").as_deref(),
         Some("192.0.2.1")
     );
-    // Who may say it follows the configuration.
-    let listener = Arc::make_mut(&mut config.listeners[0]);
-    listener.proxy_protocol.as_mut().expect("there").from = vec![network("10.0.0.0/8")];
-    assert_eq!(
-        edge.gateway.replace(Arc::new(config), std::time::Duration::ZERO),
-        []
-    );
+    // Who may say it follows the configuration, on open connections too.
+    let mut change = |from: &[&str]| {
+        let listener = Arc::make_mut(&mut config.listeners[0]);
+        listener.proxy_protocol.as_mut().expect("there").from =
+            from.iter().map(|text| network(text)).collect();
+        let problems = edge
+            .gateway
+            .replace(Arc::new(config.clone()), std::time::Duration::ZERO);
+        assert_eq!(problems, []);
+    };
+    change(&["10.0.0.0/8", "127.0.0.1/32"]);
+    client.send(get("/"));
+    client.answer().expect(200, "ok");
+    change(&["10.0.0.0/8"]);
     let mut stranger = edge.server.client();
     let _ = stranger
         .send_behind(b"PROXY TCP4 192.0.2.1 198.51.100.7 56324 443\r\n".to_vec())
         .join();
     assert_eq!(stranger.rest().0, b"");
     client.send(get("/"));
-    client.answer().expect(200, "ok");
+    let answer = client.answer();
+    assert_eq!((answer.status, answer.closes()), (421, true));
+    client.expect_end();
     edge.server.shut_down();
+}
+
+/// Connections that were accepted without a header, when a reload wants one, and with one, when it wants none.
+fn a_reload_that_wants_a_header_wants_it_of_open_connections(engine: Config) {
+    let origin = Origin::answering("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
+    let proxied = |wants: bool| {
+        let mut config = to(&[origin.addr], |_, _| {});
+        let listener = Arc::make_mut(&mut config.listeners[0]);
+        listener.proxy_protocol = wants.then(|| ProxyProtocol {
+            from: vec![Network::parse("127.0.0.0/8").expect("a network")],
+            ..ProxyProtocol::default()
+        });
+        config
+    };
+    let header = "PROXY TCP4 192.0.2.1 198.51.100.7 56324 443\r\n";
+    for wanted in [false, true] {
+        let edge = edge(engine.clone(), proxied(wanted));
+        let mut client = edge.server.client();
+        client.send([if wanted { header } else { "" }, &get("/")].concat());
+        client.answer().expect(200, "ok");
+        let change = proxied(!wanted);
+        assert_eq!(
+            edge.gateway.replace(Arc::new(change), std::time::Duration::ZERO),
+            []
+        );
+        client.send(get("/"));
+        assert_eq!(client.answer().status, 421);
+        client.expect_end();
+        edge.server.shut_down();
+    }
 }
 
 fn told_to_who_is_behind(engine: Config) {

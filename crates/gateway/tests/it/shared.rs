@@ -8,9 +8,13 @@ use ringmain_engine::Config;
 use ringmain_gateway::model::{ActiveHealth, HealthCheck, Mirror, StatusRange, UpstreamProtocol};
 use ringmain_wire::h2::Limits;
 
+use ringmain_gateway::Gateway;
+use ringmain_gateway::limits::UPSTREAM_STREAM_WINDOW;
+
 use crate::framed::{Framed, Happened};
+use crate::gates::until;
 use crate::origin::{Edge, edge, to, upstream};
-use crate::support::{PATIENCE, chunked, get, pattern, post};
+use crate::support::{self, PATIENCE, chunked, get, pattern, post};
 
 on_every_backend! {
     a_request_and_its_answer,
@@ -23,6 +27,7 @@ on_every_backend! {
     as_many_connections_as_are_needed,
     who_waits_gets_a_stream,
     a_slow_client_keeps_nobody_back,
+    bodies_that_wait_for_slow_clients_are_counted,
     a_slow_endpoint_holds_its_client_back,
     a_connection_serves_so_many,
     copies_and_probes,
@@ -452,4 +457,53 @@ fn copies_and_probes(engine: Config) {
     assert_eq!(copy.line, "POST test /a?b");
     assert_eq!(copy.field("content-length"), Some("1000"));
     edge.server.shut_down();
+}
+
+/// What an endpoint has sent of bodies that nobody reads counts in `engine::limits::HELD_BYTES`, until the clients are gone.
+fn bodies_that_wait_for_slow_clients_are_counted(engine: Config) {
+    const CLIENTS: usize = 6;
+    // On a connection of its own each, since an endpoint of this test sends one body at a time.
+    let origin = Framed::new(|mut peer| {
+        while let Some((stream, _)) = peer.request() {
+            peer.respond(stream, 200, &[], false);
+            if !peer.data(stream, &pattern(4_000_000), true) {
+                return;
+            }
+        }
+    });
+    let config = to(&[origin.addr], |_, upstream| {
+        upstream.protocol = UpstreamProtocol::Http2;
+        upstream.pool.streams_per_connection = 1;
+    });
+    let gateway = Gateway::new(Arc::new(config), Duration::ZERO);
+    let app = gateway.app().get("/held-by-the-worker", |req, reply| {
+        reply.text(req.cx().held().to_string())
+    });
+    let server = support::serve(engine, app);
+    let held = || {
+        server
+            .get("/held-by-the-worker")
+            .text()
+            .parse::<usize>()
+            .expect("a number")
+    };
+    assert_eq!(held(), 0);
+    let mut clients = Vec::new();
+    for count in 1..=CLIENTS {
+        let mut client = server.slow_client();
+        client.send(get("/"));
+        clients.push(client);
+        // What is unsent is a mark and a share of the relay at most; the rest is the body behind these.
+        let unsent = ringmain_engine::limits::WRITE_MARK + ringmain_gateway::limits::RELAY_SHARE;
+        until(|| held() > count * (unsent + UPSTREAM_STREAM_WINDOW as usize / 4));
+        let most = count * (unsent + 2 * UPSTREAM_STREAM_WINDOW as usize);
+        assert!(
+            held() <= most,
+            "{} bytes of {count} clients, at most {most}",
+            held()
+        );
+    }
+    drop(clients);
+    until(|| held() == 0);
+    server.shut_down();
 }

@@ -13,6 +13,7 @@ use ringmain_gateway::status::{Cap, Counted};
 use ringmain_gateway::{Gateway, UpstreamStatus};
 use ringmain_web::testing::TestReply;
 
+use crate::ask::{TIMEOUTS, Timeouts};
 use crate::filters;
 
 /// See the module.
@@ -36,7 +37,12 @@ pub(crate) struct Bounds {
     budget: RetryBudget,
     /// Requests are counted elsewhere, too.
     shared: bool,
+    /// Some bodies are live streams, and some stop: there are so many connections that these are in no other request's way.
+    pub(crate) live: bool,
 }
+
+/// Connections to an upstream where some bodies are live streams.
+const LIVE_CONNECTIONS: u32 = 1000;
 
 /// So slow that nothing comes back within a run.
 const NEVER: Duration = Duration::from_hours(24 * 365 * 100);
@@ -64,11 +70,16 @@ impl Bounds {
                 least: world.below(20) as u32,
             },
             shared,
+            live: world.below(3) == 0,
         }
     }
 
+    /// Filters that want a body whole make an upload of a live stream: not there.
     pub(crate) fn with_filters(self, filters: bool) -> Bounds {
-        Bounds { filters, ..self }
+        Bounds {
+            filters: filters && !self.live,
+            ..self
+        }
     }
 
     pub(crate) fn policies(&self) -> Vec<Policy> {
@@ -100,6 +111,9 @@ impl Bounds {
         upstream.retry_budget = self.budget;
         upstream.pool.requests = self.requests.unwrap_or(upstream.pool.requests);
         upstream.pool.retries = self.retries.unwrap_or(upstream.pool.retries);
+        if self.live {
+            upstream.pool.connections = LIVE_CONNECTIONS;
+        }
     }
 
     /// Whether an answer is a refusal that these may have led to.
@@ -140,8 +154,8 @@ impl Bounds {
         }
     }
 
-    /// When all is over.
-    pub(crate) fn held(&self, gateway: &Gateway) {
+    /// When all is over. `timeouts`: how many of each kind clients were notified of.
+    pub(crate) fn held(&self, gateway: &Gateway, timeouts: Timeouts) {
         for counter in gateway.counters() {
             assert!(
                 matches!(
@@ -156,6 +170,9 @@ impl Bounds {
             let found = faults.iter().find(|(fault, _)| *fault == wanted);
             found.map_or(0, |(_, count)| *count)
         };
+        for (fault, seen) in TIMEOUTS.into_iter().zip(timeouts) {
+            assert!(count(fault) >= seen, "{seen} clients were notified of {fault}");
+        }
         let upstream = origin(gateway);
         assert_eq!(upstream.retrying, 0, "{upstream:?}");
         let refused = upstream.refused[Cap::Requests as usize].1;

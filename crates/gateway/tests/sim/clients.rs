@@ -4,16 +4,28 @@ use std::time::Duration;
 
 use ringmain_engine::backend::Time;
 use ringmain_engine::backend::sim::{Peer, World};
-use ringmain_web::testing::{ReplyReader, TestReply};
+use ringmain_web::testing::ReplyReader;
 
+use crate::ask::{self, Ask, Timeouts};
 use crate::asked::Asked;
 use crate::bounds::Bounds;
 use crate::framed_clients::FramedClient;
-use crate::proof;
 
 /// How often a client pauses within a request, and for how long at most: all in all longer than attempts may take.
 const PAUSES: u32 = 3;
 const PAUSE: Duration = Duration::from_millis(800);
+
+/// How often a client pauses within a live stream, and for how long at most: less than the shortest idle time, and all in all
+/// longer than any request may be slow for.
+pub(crate) const LIVE_PAUSES: u32 = 12;
+pub(crate) const LIVE_PAUSE: Duration = Duration::from_millis(1700);
+
+/// Bytes of a live stream between two pauses at most: less than any minimum rate.
+pub(crate) const LIVE_BYTES: usize = 8;
+
+/// How long the gateway may take to end what a client has stopped in, behind its idle time: as an idle connection it waits for
+/// another request, and before that for policies and endpoints.
+const STOPPED: Duration = Duration::from_secs(120);
 
 /// How a client behaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,12 +37,52 @@ enum Manner {
     Stalls,
     /// Sends nothing for some time, a few times within each request.
     Trickles,
+    /// Sends a few bytes at a time of each body whose length is not announced, with pauses: a live stream.
+    Streams,
+    /// Stops after some bytes, and keeps its connection.
+    Stops,
+    /// Sends the framing of a body whose length is not announced a byte at a time, with pauses, and never any of the body.
+    Drips,
     /// Sends all it has to say and its end, and then reads the answers.
     EndsFirst,
     /// Resets in the middle.
     Resets,
     /// Closes in the middle, perhaps with bytes unread.
     Leaves,
+}
+
+impl Manner {
+    /// How often it pauses within each request.
+    fn pauses(self) -> u32 {
+        match self {
+            Manner::Streams => LIVE_PAUSES,
+            _ => PAUSES,
+        }
+    }
+}
+
+/// A random pause of at most that length.
+pub(crate) fn draw_pause(world: &World, most: Duration) -> Duration {
+    most.mul_f64(0.1 + 0.9 * world.below(100) as f64 / 100.0)
+}
+
+/// How long the gateway may take to end a line of framing that drips in: the header timeout, and the same as above.
+const DRIPPED: Duration = Duration::from_secs(30);
+
+/// What drips in: a chunk's extension, or a trailer.
+const DRIPS: [&[u8]; 2] = [b"5;", b"0\r\nX-Last: "];
+
+/// What clients of a run are like.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Habits {
+    /// Bytes of a body at most.
+    pub(crate) most: usize,
+    /// They stay to the end.
+    pub(crate) calm: bool,
+    /// Some send live streams, or stop within a request.
+    pub(crate) live: bool,
+    /// The longest idle time.
+    pub(crate) idle: Duration,
 }
 
 /// What holds for all clients of a run.
@@ -42,101 +94,6 @@ pub(crate) struct Weather {
     pub(crate) bounds: Bounds,
 }
 
-/// One request.
-pub(crate) struct Ask {
-    pub(crate) id: u64,
-    pub(crate) method: &'static str,
-    bytes: Vec<u8>,
-    pub(crate) body: Vec<u8>,
-    /// Bytes that its answer is to have behind the account.
-    pub(crate) length: usize,
-}
-
-impl Ask {
-    fn new(world: &World, id: u64, most: usize, asked: &Asked) -> Ask {
-        let length = world.below(most + 1);
-        let method = ["GET", "GET", "HEAD", "POST", "PUT"][world.below(5)];
-        let has_body = matches!(method, "POST" | "PUT");
-        let body = proof::pattern(id ^ 0xb0d7, if has_body { world.below(most + 1) } else { 0 });
-        let fields = asked.fields(id);
-        let mut bytes =
-            format!("{method} /r/{id}?n={length} HTTP/1.1\r\nHost: sim\r\nX-Id: {id}\r\n{fields}")
-                .into_bytes();
-        if has_body && world.below(2) == 0 {
-            bytes.extend_from_slice(b"Transfer-Encoding: chunked\r\n\r\n");
-            for chunk in body.chunks(1 + world.below(1000)) {
-                bytes.extend_from_slice(format!("{:x}\r\n", chunk.len()).as_bytes());
-                bytes.extend_from_slice(chunk);
-                bytes.extend_from_slice(b"\r\n");
-            }
-            bytes.extend_from_slice(b"0\r\n\r\n");
-        } else {
-            let announced = if has_body {
-                format!("Content-Length: {}\r\n", body.len())
-            } else {
-                String::new()
-            };
-            bytes.extend_from_slice(format!("{announced}\r\n").as_bytes());
-            bytes.extend_from_slice(&body);
-        }
-        Ask {
-            id,
-            method,
-            bytes,
-            body,
-            length,
-        }
-    }
-
-    /// Whether an answer is the right one; `false`: a failure that was told.
-    pub(crate) fn check(
-        &self,
-        reply: &TestReply,
-        weather: Weather,
-        asked: &Asked,
-        waited: Option<Duration>,
-    ) -> Result<bool, String> {
-        if let Some(judged) = asked.judge(self.id, reply, waited, weather.broken) {
-            return judged.map(|()| false);
-        }
-        if weather.bounds.explains(reply) {
-            return Ok(false);
-        }
-        if reply.status() == 413 && reply.header("X-Proof") == Some(&*self.id.to_string()) {
-            // The origin's own answer, which may come before the request is sent.
-            let is_right = !self.body.is_empty() && reply.body() == proof::REFUSAL.as_bytes();
-            return is_right.then_some(true).ok_or("another refusal".to_owned());
-        }
-        if reply.status() != 200 {
-            let told = matches!(reply.status(), 400 | 403 | 408 | 502..=504);
-            if weather.broken && told && reply.header("X-Proof").is_none() {
-                return Ok(false);
-            }
-            return Err(format!(
-                "answered {}: {}",
-                reply.status(),
-                reply.body().escape_ascii()
-            ));
-        }
-        let proof = reply.header("X-Proof").map(str::to_owned);
-        if proof != Some(self.id.to_string()) {
-            return Err(format!("the answer of {proof:?}"));
-        }
-        let expected = match self.method {
-            "HEAD" => Vec::new(),
-            _ => proof::answer(self.id, &self.body, self.length),
-        };
-        if reply.body() != expected {
-            return Err(format!(
-                "{} bytes of {}, or wrong ones",
-                reply.body().len(),
-                expected.len()
-            ));
-        }
-        Ok(true)
-    }
-}
-
 /// A client of either protocol.
 #[derive(Debug)]
 pub(crate) enum Client {
@@ -145,29 +102,37 @@ pub(crate) enum Client {
 }
 
 impl Client {
-    /// A client with requests of these ids, with bodies of at most so many bytes; `calm`: it stays to the end.
+    /// A client with requests of these ids.
     pub(crate) fn new(
         world: &World,
         peer: Peer,
         ids: std::ops::Range<u64>,
-        most: usize,
-        calm: bool,
+        habits: Habits,
         asked: &Asked,
     ) -> Client {
-        let asks = ids.map(|id| Ask::new(world, id, most, asked));
+        let asks = ids.map(|id| Ask::new(world, id, habits.most, asked));
         if world.below(3) == 0 {
             let asks = asks.collect();
-            return Client::Framed(Box::new(FramedClient::new(world, peer, asks, calm, asked)));
+            return Client::Framed(Box::new(FramedClient::new(world, peer, asks, habits, asked)));
         }
         let asks = asks.collect();
-        Client::Lines(Box::new(LineClient::new(world, peer, asks, calm, asked)))
+        Client::Lines(Box::new(LineClient::new(world, peer, asks, habits, asked)))
     }
 
     /// When it does something unasked.
     pub(crate) fn due(&self) -> Option<Time> {
         match self {
             Client::Lines(client) if !client.done => client.paused,
+            Client::Framed(client) if !client.done => client.due(),
             _ => None,
+        }
+    }
+
+    /// How many timeouts of each kind it was notified of.
+    pub(crate) fn timeouts(&self) -> Timeouts {
+        match self {
+            Client::Lines(client) => client.timeouts,
+            Client::Framed(client) => client.timeouts,
         }
     }
 
@@ -238,16 +203,24 @@ pub(crate) struct LineClient {
     paused: Option<Time>,
     pauses: u32,
     stuck: bool,
+    /// When it stopped.
+    stopped: Option<Time>,
+    timeouts: Timeouts,
     /// When the last answer was here, and the last request was written as a whole.
     moved: Time,
     done: bool,
+    habits: Habits,
     asked: Asked,
 }
 
 impl LineClient {
-    fn new(world: &World, peer: Peer, asks: Vec<Ask>, calm: bool, asked: &Asked) -> LineClient {
+    fn new(world: &World, peer: Peer, asks: Vec<Ask>, habits: Habits, asked: &Asked) -> LineClient {
         let bytes: usize = asks.iter().map(|ask| ask.bytes.len()).sum();
+        let calm = habits.calm;
         let manner = match world.below(14) {
+            8..=10 if habits.live => Manner::Streams,
+            11 if habits.live => Manner::Stops,
+            12 if habits.live => Manner::Drips,
             0 if !calm => Manner::Resets,
             1 if !calm => Manner::Leaves,
             2 | 3 => Manner::Slow,
@@ -276,10 +249,13 @@ impl LineClient {
             ended: false,
             stall: 0,
             paused: None,
-            pauses: PAUSES,
+            pauses: manner.pauses(),
             stuck: false,
+            stopped: None,
+            timeouts: [0; 2],
             moved: world.now(),
             done: false,
+            habits,
             asked: asked.clone(),
         }
     }
@@ -296,7 +272,7 @@ impl LineClient {
 
     fn may_write(&self) -> usize {
         match self.asks.get(self.writing) {
-            Some(_) if self.paused.is_some() => 0,
+            Some(_) if self.paused.is_some() || self.stopped.is_some() => 0,
             Some(ask) if !self.ended && !self.closed && self.writing < self.answered + self.depth => {
                 ask.bytes.len() - self.written
             }
@@ -319,6 +295,7 @@ impl LineClient {
             self.paused = None;
         }
         self.write(world);
+        self.drip(world);
         if world.below(3) > 0 {
             let most = if self.manner == Manner::Slow { 200 } else { 20_000 };
             let bytes = self.peer.read(1 + world.below(most));
@@ -326,6 +303,13 @@ impl LineClient {
             self.answers(weather, world.now())?;
         }
         self.leave();
+        let most = match self.manner {
+            Manner::Drips => DRIPPED,
+            _ => self.habits.idle + STOPPED,
+        };
+        if self.stopped.is_some_and(|since| world.now().since(since) > most) {
+            return Err(format!("it has stopped, and was waited for longer than {most:?}"));
+        }
         if !self.done && (self.peer.failed() && self.peer.readable() == 0 || self.peer.eof()) {
             self.over(weather)?;
         }
@@ -337,11 +321,19 @@ impl LineClient {
         if left == 0 || world.below(2) == 0 {
             return;
         }
-        let count = if world.below(3) == 0 || self.manner == Manner::Trickles && self.pauses > 0 {
-            1 + world.below(left)
-        } else {
-            left
-        };
+        if self.manner == Manner::Stops && self.total >= self.limit {
+            self.stopped = Some(world.now());
+            self.asks[self.writing].is_cut = true;
+            return;
+        }
+        let ask = &mut self.asks[self.writing];
+        if self.manner == Manner::Drips && ask.is_live && self.written == ask.head {
+            self.stopped = Some(world.now());
+            ask.is_cut = true;
+            let _ = self.peer.write(DRIPS[world.below(DRIPS.len())]);
+            return;
+        }
+        let count = self.piece(world, left);
         let bytes = &self.asks[self.writing].bytes[self.written..][..count];
         let count = self.peer.write(bytes).unwrap_or(0);
         self.stuck = count == 0;
@@ -353,15 +345,50 @@ impl LineClient {
         if self.written == self.asks[self.writing].bytes.len() {
             self.writing += 1;
             self.written = 0;
-            self.pauses = PAUSES;
+            self.pauses = self.manner.pauses();
             self.moved = world.now();
-        } else if self.manner == Manner::Trickles && self.pauses > 0 && count > 0 {
+        } else if count > 0 {
+            self.pause(world);
+        }
+    }
+
+    /// Sends one byte more of a line that never ends.
+    fn drip(&mut self, world: &World) {
+        if self.manner == Manner::Drips && self.stopped.is_some() && self.paused.is_none() {
+            let _ = self.peer.write(b"x");
+            self.paused = Some(world.now().after(draw_pause(world, LIVE_PAUSE)));
+        }
+    }
+
+    /// How many bytes of the `left` ones it sends now.
+    fn piece(&self, world: &World, left: usize) -> usize {
+        let ask = &self.asks[self.writing];
+        match self.manner {
+            Manner::Streams | Manner::Drips if ask.is_live && self.written < ask.head => {
+                ask.head - self.written
+            }
+            Manner::Streams if ask.is_live && self.pauses > 0 => {
+                let end = self.written + 1 + world.below(left.min(LIVE_BYTES));
+                ask.end_of_piece(end) - self.written
+            }
+            Manner::Stops => left.min(self.limit - self.total),
+            Manner::Trickles if self.pauses > 0 => 1 + world.below(left),
+            _ if world.below(3) == 0 => 1 + world.below(left),
+            _ => left,
+        }
+    }
+
+    /// Pauses within a request, if it does that.
+    fn pause(&mut self, world: &World) {
+        let ask = &self.asks[self.writing];
+        let most = match self.manner {
+            Manner::Trickles => PAUSE,
+            Manner::Streams if ask.is_live && self.written > ask.head => LIVE_PAUSE,
+            _ => return,
+        };
+        if self.pauses > 0 {
             self.pauses -= 1;
-            self.paused = Some(
-                world
-                    .now()
-                    .after(PAUSE.mul_f64(0.1 + 0.9 * world.below(100) as f64 / 100.0)),
-            );
+            self.paused = Some(world.now().after(draw_pause(world, most)));
         }
     }
 
@@ -381,6 +408,7 @@ impl LineClient {
                 .check(&reply, weather, &self.asked, waited)
                 .map_err(|error| format!("{} {}: {error}", ask.method, ask.id))?;
             self.right += usize::from(right);
+            ask::count(&reply, &mut self.timeouts);
             self.closed = reply.closes();
             self.answered += 1;
             self.moved = now;
@@ -408,7 +436,8 @@ impl LineClient {
     /// The gateway has ended the connection: was there a cause?
     fn over(&mut self, weather: Weather) -> Result<(), String> {
         self.done = true;
-        let has_cause = self.closed || self.ended && self.answered == self.asks.len();
+        let is_finished = self.ended && self.answered == self.asks.len();
+        let has_cause = self.closed || self.stopped.is_some() || is_finished;
         let answered = self.answered;
         self.peer.close();
         if has_cause || weather.broken {

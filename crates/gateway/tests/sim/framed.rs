@@ -8,6 +8,7 @@ use ringmain_wire::h1::{FieldBlock, Method};
 use ringmain_wire::h2::{Connection, ErrorCode, Event, HeadBuffer, Limits, PREFACE, Role, Stream};
 
 use crate::asked::Asked as Policies;
+use crate::origins::REFUSAL_GAP_MS;
 use crate::proof;
 
 /// How an origin behaves on one connection.
@@ -24,6 +25,8 @@ enum Manner {
     GoesAway(u32),
     /// Refuses every third request, which is to be asked again.
     Refuses,
+    /// Responds to a request with a body when it has the head, piece by piece, and reads nothing of the body before it is done.
+    Declines,
     /// From here on, nothing that a good origin does.
     ClosesAfter(u32),
     ResetsAfter(u32),
@@ -51,7 +54,8 @@ impl Manner {
                 _ => Manner::Refuses,
             };
         }
-        match random.u32(0..10) {
+        match random.u32(0..12) {
+            10 | 11 => Manner::Declines,
             0 | 1 => Manner::Slow,
             2 => Manner::Talks,
             3 => Manner::Narrow,
@@ -81,9 +85,19 @@ struct Open {
     length: usize,
     is_head: bool,
     body: Vec<u8>,
+    /// Bytes of it that were received and not read.
+    unread: usize,
     /// All of it is here.
     whole: bool,
     answer: Option<Answer>,
+}
+
+impl Open {
+    /// Whether its response was written as a whole.
+    fn is_answered(&self) -> bool {
+        let answer = self.answer.as_ref();
+        answer.is_some_and(|answer| answer.begun && answer.sent == answer.body.len())
+    }
 }
 
 #[derive(Debug)]
@@ -97,6 +111,17 @@ struct Answer {
     breaks: Option<usize>,
     /// It does not wait for the rest of the body, and was decided on without it.
     early: bool,
+    /// It declines the request, in pieces of so many bytes with such pauses; and whether it says behind them that it wants no more
+    /// of the request.
+    declines: Option<(usize, Duration, bool)>,
+}
+
+impl Answer {
+    /// When it continues by itself.
+    fn due(&self) -> Option<Time> {
+        let continues = self.declines.is_some() && self.sent < self.body.len();
+        (!self.begun || continues).then_some(self.at)
+    }
 }
 
 /// See the module.
@@ -156,8 +181,10 @@ impl Framed {
             return Some(now);
         }
         let answers = self.open.iter().filter_map(|open| open.answer.as_ref());
-        let begins = answers.filter(|answer| !answer.begun).map(|answer| answer.at);
-        begins.chain(self.end.map(|(at, _)| at)).min()
+        answers
+            .filter_map(Answer::due)
+            .chain(self.end.map(|(at, _)| at))
+            .min()
     }
 
     /// Takes what has come and does what is to be done now. `false`: the connection is to be closed.
@@ -174,8 +201,15 @@ impl Framed {
         for number in 0..self.open.len() {
             self.answer(number, now);
         }
-        let connection = &self.connection;
-        self.open.retain(|open| connection.is_open(open.stream));
+        let (connection, out) = (&mut self.connection, &mut self.out);
+        self.open.retain(|open| {
+            let is_open = connection.is_open(open.stream);
+            if !is_open {
+                // The connection's window is for other streams.
+                connection.consume(open.stream, open.unread, out);
+            }
+            is_open
+        });
         if let Some((at, by_reset)) = self.end
             && at <= now
         {
@@ -222,6 +256,7 @@ impl Framed {
                         length,
                         is_head: head.method == Method::Head,
                         body: Vec::new(),
+                        unread: 0,
                         whole: end,
                         answer: None,
                     };
@@ -230,10 +265,15 @@ impl Framed {
                     self.came(self.open.len() - 1, now, random);
                 }
                 Event::Data { stream, data, end } => {
-                    if self.manner != Manner::Full {
-                        self.connection.consume(stream, data.len(), &mut self.out);
+                    let place = self.open.iter().position(|open| open.stream == stream);
+                    match (self.manner, place) {
+                        (Manner::Full, _) => {}
+                        (Manner::Declines, Some(place)) if !self.open[place].is_answered() => {
+                            self.open[place].unread += data.len();
+                        }
+                        _ => self.connection.consume(stream, data.len(), &mut self.out),
                     }
-                    if let Some(place) = self.open.iter().position(|open| open.stream == stream) {
+                    if let Some(place) = place {
                         self.open[place].body.extend_from_slice(data);
                         self.open[place].whole |= end;
                         self.came(place, now, random);
@@ -265,6 +305,9 @@ impl Framed {
                 .reset(stream, ErrorCode::REFUSED_STREAM, &mut self.out);
         }
         let is_early = self.manner == Manner::Early && !open.whole;
+        if self.manner == Manner::Declines && !open.whole {
+            return self.decline(place, now, random);
+        }
         if !open.whole && !is_early {
             return;
         }
@@ -299,10 +342,66 @@ impl Framed {
             sent: 0,
             breaks,
             early: is_early,
+            declines: None,
         });
         if matches!(self.manner, Manner::GoesAway(most) if self.answers > most) && !self.going {
             self.going = true;
             self.connection.announce_end(&mut self.out);
+        }
+    }
+
+    /// Declines a request whose body is not read.
+    fn decline(&mut self, place: usize, now: Time, random: &mut fastrand::Rng) {
+        let open = &mut self.open[place];
+        let body = proof::refusal(open.id);
+        let piece = 1 + random.usize(body.len() / 10..body.len());
+        let gap = Duration::from_millis(random.u64(1..REFUSAL_GAP_MS));
+        self.answers += 1;
+        open.answer = Some(Answer {
+            at: now.after(Duration::from_micros(random.u64(10..40))),
+            begun: false,
+            body,
+            sent: 0,
+            breaks: None,
+            early: false,
+            declines: Some((piece, gap, random.bool())),
+        });
+    }
+
+    /// Continues with the response that declines a request.
+    fn continue_declining(&mut self, place: usize, now: Time) {
+        let open = &mut self.open[place];
+        let (connection, out, stream) = (&mut self.connection, &mut self.out, open.stream);
+        let Some(answer) = &mut open.answer else { return };
+        let Some((piece, gap, resets)) = answer.declines else {
+            return;
+        };
+        if !answer.begun {
+            answer.begun = true;
+            let mut head = connection.respond(stream, 413, out).expect("an open stream");
+            head.field("X-Proof", open.id.to_string().as_bytes())
+                .expect("a field");
+            head.finish(false);
+        }
+        let rest = &answer.body[answer.sent..];
+        let is_last = rest.len() <= piece;
+        let sent = connection.data(stream, &rest[..rest.len().min(piece)], is_last, out);
+        answer.sent += sent.unwrap_or(rest.len());
+        answer.at = now.after(gap);
+        if answer.sent < answer.body.len() {
+            return;
+        }
+        // What was received of the body is not wanted, and the connection's window is for other streams.
+        connection.consume(stream, std::mem::take(&mut open.unread), out);
+        self.stop_rest(place, resets);
+    }
+
+    /// Says that the rest of a request is not wanted (RFC 9113 §8.1), or reads it and drops it.
+    fn stop_rest(&mut self, place: usize, resets: bool) {
+        let open = &self.open[place];
+        if resets && !open.whole && self.connection.is_open(open.stream) {
+            self.connection
+                .reset(open.stream, ErrorCode::NO_ERROR, &mut self.out);
         }
     }
 
@@ -315,6 +414,9 @@ impl Framed {
         };
         if !self.connection.is_open(stream) {
             return;
+        }
+        if answer.declines.is_some() {
+            return self.continue_declining(place, now);
         }
         let (connection, out) = (&mut self.connection, &mut self.out);
         if answer.early {

@@ -10,8 +10,9 @@ use ringmain_web::testing::ReplyReader;
 use ringmain_wire::h1::{FieldBlock, Method};
 use ringmain_wire::h2::{Connection, ErrorCode, Event, HeadBuffer, Limits, Request, Role, Stream};
 
+use crate::ask::{self, Ask, Timeouts};
 use crate::asked::Asked;
-use crate::clients::{Ask, Weather};
+use crate::clients::{Habits, LIVE_BYTES, LIVE_PAUSE, LIVE_PAUSES, Weather, draw_pause};
 
 /// A request on its way.
 struct Open {
@@ -20,6 +21,9 @@ struct Open {
     /// Bytes of its body that were sent.
     sent: usize,
     ended: bool,
+    /// How often it pauses yet within its body, and until when it does.
+    pauses: u32,
+    paused: Option<Time>,
     /// When it was sent as a whole.
     whole: Option<Time>,
     /// Its answer as a client of HTTP/1.1 would have it, but for how long its body is.
@@ -37,6 +41,9 @@ pub(crate) struct FramedClient {
     out: Vec<u8>,
     asks: VecDeque<Ask>,
     open: Vec<Open>,
+    /// Bodies whose length is not announced are live streams: a few bytes at a time, with pauses.
+    is_live: bool,
+    pub(crate) timeouts: Timeouts,
     /// Requests at once.
     width: usize,
     written: usize,
@@ -53,14 +60,15 @@ pub(crate) struct FramedClient {
 }
 
 impl FramedClient {
-    /// A client with these requests; `calm`: it wants all answers.
+    /// A client with these requests; a calm one wants all responses.
     pub(crate) fn new(
         world: &World,
         peer: Peer,
         asks: VecDeque<Ask>,
-        calm: bool,
+        habits: Habits,
         asked: &Asked,
     ) -> FramedClient {
+        let calm = habits.calm;
         let limits = Limits {
             stream_window: [100, 5000, 1 << 20][world.below(3)],
             ..Limits::INTERNET
@@ -81,6 +89,8 @@ impl FramedClient {
             fickle: if calm { 0 } else { [0, 30, 300][world.below(3)] },
             asks,
             open: Vec::new(),
+            is_live: habits.live && world.below(2) == 0,
+            timeouts: [0; 2],
             stuck: false,
             away: false,
             right: 0,
@@ -96,6 +106,12 @@ impl FramedClient {
         let (open, whole) = waiting.find_map(|open| Some((open, open.whole?)))?;
         let waits = !self.done && self.peer.readable() == 0;
         waits.then(|| (open.ask.id, now.since(whole)))
+    }
+
+    /// When it continues with a body after a pause.
+    pub(crate) fn due(&self) -> Option<Time> {
+        let paused = self.open.iter().filter(|open| !open.ended);
+        paused.filter_map(|open| open.paused).min()
     }
 
     pub(crate) fn failed(&self) -> usize {
@@ -117,7 +133,8 @@ impl FramedClient {
     fn may_push(&self) -> bool {
         let pushes = |open: &Open| {
             let all = open.sent == open.ask.body.len();
-            !open.ended && self.wire.is_open(open.stream) && (all || self.wire.window(open.stream) > 0)
+            let acts = !open.ended && open.paused.is_none();
+            acts && self.wire.is_open(open.stream) && (all || self.wire.window(open.stream) > 0)
         };
         self.open.iter().any(pushes)
     }
@@ -166,6 +183,7 @@ impl FramedClient {
         };
         let length = has_body.then_some(ask.body.len() as u64);
         let length = length.filter(|length| length % 2 == 0);
+        let is_live = self.is_live && has_body && length.is_none();
         let stream = self
             .wire
             .request(&request, &fields, length, !has_body, &mut self.out);
@@ -175,6 +193,8 @@ impl FramedClient {
             ask,
             sent: 0,
             ended: !has_body,
+            pauses: if is_live { LIVE_PAUSES } else { 0 },
+            paused: None,
             whole: (!has_body).then(|| world.now()),
             head: Vec::new(),
             body: Vec::new(),
@@ -185,8 +205,15 @@ impl FramedClient {
     /// Sends parts of bodies, as far as windows let them through.
     fn push(&mut self, world: &World) {
         for open in self.open.iter_mut().filter(|open| !open.ended) {
+            if open.paused.is_some_and(|until| world.now() >= until) {
+                open.paused = None;
+            }
+            if open.paused.is_some() && self.wire.is_open(open.stream) {
+                continue;
+            }
             let left = open.ask.body.len() - open.sent;
-            let piece = left.min(1 + world.below(3000));
+            let most = if open.pauses > 0 { LIVE_BYTES } else { 3000 };
+            let piece = left.min(1 + world.below(most));
             let last = piece == left;
             let data = &open.ask.body[open.sent..open.sent + piece];
             // One that was answered early is over.
@@ -194,6 +221,10 @@ impl FramedClient {
                 Ok(sent) => {
                     open.sent += sent;
                     open.ended = last && sent == piece;
+                    if open.pauses > 0 && sent > 0 && !open.ended {
+                        open.pauses -= 1;
+                        open.paused = Some(world.now().after(draw_pause(world, LIVE_PAUSE)));
+                    }
                 }
                 Err(_) => open.ended = true,
             }
@@ -306,7 +337,7 @@ impl FramedClient {
         Ok(())
     }
 
-    fn check(&self, open: &Open, weather: Weather, waited: Option<Duration>) -> Result<bool, String> {
+    fn check(&mut self, open: &Open, weather: Weather, waited: Option<Duration>) -> Result<bool, String> {
         let ask = &open.ask;
         let mut reader = ReplyReader::new();
         reader.feed(&open.head);
@@ -317,6 +348,7 @@ impl FramedClient {
             .next(if open.body.is_empty() { "HEAD" } else { "GET" })
             .map_err(|error| format!("to {}: {error}", ask.id))?
             .ok_or_else(|| format!("to {}: no answer", ask.id))?;
+        ask::count(&reply, &mut self.timeouts);
         ask.check(&reply, weather, &self.asked, waited)
             .map_err(|error| format!("{} {} by HTTP/2: {error}", ask.method, ask.id))
     }

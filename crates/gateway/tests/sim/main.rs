@@ -4,7 +4,8 @@
 //!
 //! Shows that each answer is that of its request, whole or seen to be cut; that a calm run answers all; that changes of
 //! configuration are not felt; that what bounds requests holds to the request; that policies which ask others let nobody in whom
-//! these have not; and that at the end nothing is held: connections, tasks, counts, memory.
+//! these have not; that live streams are not cut and clients that stop are; that what is held for slow readers stays within its mark,
+//! and finished work does not wait for unfinished work; and that at the end nothing is held: connections, tasks, counts, memory.
 //!
 //! `SIM_SEEDS=10000` runs the long suite (`cargo xtask suite sim`), `SIM_SEED=n` one seed, `SIM_FIRST=n` leaves out
 //! those before it.
@@ -14,6 +15,7 @@
     reason = "without a harness this is its report"
 )]
 
+mod ask;
 mod asked;
 mod bounds;
 mod bytes;
@@ -24,6 +26,8 @@ mod framed_clients;
 mod origins;
 mod proof;
 mod run;
+mod stalled;
+mod turns;
 
 use std::alloc::System;
 use std::ops::Range;
@@ -36,6 +40,9 @@ use crate::run::Run;
 
 #[global_allocator]
 static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
+
+/// One in so many seeds also has scenes with a cast of their own.
+const SCENES: u64 = 8;
 
 /// The number in an environment variable.
 fn number(name: &str) -> Option<u64> {
@@ -93,6 +100,16 @@ fn seeds_hold() {
         runs += 1;
         let bytes = held(&region);
         assert_eq!(bytes, 0, "seed {seed}: bytes that were not freed");
+        if seed.is_multiple_of(SCENES) {
+            let region = Region::new(ALLOCATOR);
+            stalled::run(seed);
+            turns::run(seed);
+            assert_eq!(
+                held(&region),
+                0,
+                "seed {seed}: bytes of a scene that were not freed"
+            );
+        }
         if runs <= 10 {
             let again = Run::new(seed);
             let world = again.world();

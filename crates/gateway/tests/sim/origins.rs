@@ -31,7 +31,8 @@ enum Manner {
     EndsIdle(Duration),
     /// Its answers end with the connection.
     UntilClose,
-    /// Refuses a request with a body when it has the head, reads nothing more, and closes long after.
+    /// Refuses a request with a body when it has the head, with a response that may take a while, reads nothing more, and closes
+    /// long after.
     Refuses,
     /// From here on, nothing that a good origin does.
     ClosesAfter(u32),
@@ -106,6 +107,9 @@ struct Guest {
     stuck: bool,
     done: bool,
 }
+
+/// Milliseconds between two pieces of a refusal, fewer than the shortest idle time.
+pub(crate) const REFUSAL_GAP_MS: u64 = 600;
 
 /// How often an origin comes and goes at most.
 const FLAPS: u32 = 12;
@@ -319,18 +323,33 @@ impl Guest {
             return;
         }
         let id = head.fields.get("X-Id").expect("each has one");
-        let id = String::from_utf8_lossy(id).into_owned();
-        policies.arrive(id.parse().expect("a number"), |name| {
+        let id = String::from_utf8_lossy(id).parse().expect("a number");
+        policies.arrive(id, |name| {
             let value = head.fields.get(name)?;
             Some(String::from_utf8_lossy(value).into_owned())
         });
-        let body = proof::REFUSAL;
-        let length = body.len();
-        let answer = format!(
-            "HTTP/1.1 413 Content Too Large\r\nX-Proof: {id}\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n{body}"
-        );
-        let at = now.after(Duration::from_micros(random.u64(10..40)));
-        self.out.push_back((at, answer.into_bytes(), Then::Go));
+        let body = proof::refusal(id);
+        let mut at = now.after(Duration::from_micros(random.u64(10..40)));
+        let is_chunked = random.bool();
+        let framing = match is_chunked {
+            true => "Transfer-Encoding: chunked".to_owned(),
+            false => format!("Content-Length: {}", body.len()),
+        };
+        let close = ["", "Connection: close\r\n"][random.usize(..2)];
+        let head = format!("HTTP/1.1 413 Content Too Large\r\nX-Proof: {id}\r\n{close}{framing}\r\n\r\n");
+        self.out.push_back((at, head.into_bytes(), Then::Go));
+        let gap = Duration::from_millis(random.u64(0..REFUSAL_GAP_MS));
+        for piece in body.chunks(1 + random.usize(body.len() / 10..body.len())) {
+            let mut bytes = piece.to_vec();
+            if is_chunked {
+                bytes = [format!("{:x}\r\n", piece.len()).as_bytes(), piece, b"\r\n"].concat();
+            }
+            self.out.push_back((at, bytes, Then::Go));
+            at = at.after(gap);
+        }
+        if is_chunked {
+            self.out.push_back((at, b"0\r\n\r\n".to_vec(), Then::Go));
+        }
         self.out
             .push_back((at.after(Duration::from_secs(1)), Vec::new(), Then::Close));
         self.kept.clear();

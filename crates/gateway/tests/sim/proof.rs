@@ -23,5 +23,7 @@ pub(crate) fn answer(id: u64, body: &[u8], length: usize) -> Vec<u8> {
     answer
 }
 
-/// The body of an answer that is given before the request's body was read.
-pub(crate) const REFUSAL: &str = "too large for me";
+/// The body of a response that is sent before the request's body was read: of a few bytes, or of more than one piece.
+pub(crate) fn refusal(id: u64) -> Vec<u8> {
+    pattern(id ^ 0x413, [17, 3_000, 40_000][(id % 3) as usize])
+}

@@ -15,12 +15,13 @@ use ringmain_gateway::Gateway;
 use ringmain_web::testing::Inside;
 use ringmain_web::{Server, Site};
 
-use self::setting::{PARROTS, config, quiet, sizes};
+pub(crate) use self::setting::listener;
+use self::setting::{PARROTS, config, longest_idle, quiet, sizes};
 use crate::Named;
 use crate::asked::Asked;
 use crate::bounds::{self, Bounds};
 use crate::bytes::{Caller, KINDS, Kind, Ledger, Parrot};
-use crate::clients::{Client, Weather};
+use crate::clients::{Client, Habits, Weather};
 use crate::filters;
 use crate::origins::Origin;
 
@@ -89,11 +90,11 @@ fn gate(kind: Kind) -> Addr {
     }
 }
 
-fn at(port: u16) -> Addr {
+pub(crate) fn at(port: u16) -> Addr {
     Addr::Inet(SocketAddr::from(([127, 0, 0, 1], port)))
 }
 
-fn origin(number: u16) -> SocketAddr {
+pub(crate) fn origin(number: u16) -> SocketAddr {
     SocketAddr::from(([127, 0, 0, 1], 8000 + number))
 }
 
@@ -222,7 +223,9 @@ impl Run {
                 "{upstream:?}"
             );
         }
-        self.bounds.held(&self.gateway);
+        let timeouts = self.clients.iter().map(Client::timeouts);
+        let timeouts = timeouts.fold([0; 2], |all, one| [all[0] + one[0], all[1] + one[1]]);
+        self.bounds.held(&self.gateway, timeouts);
         self.asks.held(&self.gateway);
         let open = self
             .gateway
@@ -421,14 +424,18 @@ impl Run {
         if let Ok(peer) = self.world.connect(&front()) {
             let ids = self.asked..self.asked + count;
             self.asked += count;
-            self.clients.push(Client::new(
-                &self.world,
-                peer,
-                ids,
-                self.most,
-                self.calm,
-                &self.asks,
-            ));
+            let client = Client::new(&self.world, peer, ids, self.habits(), &self.asks);
+            self.clients.push(client);
+        }
+    }
+
+    /// What its clients are like.
+    fn habits(&self) -> Habits {
+        Habits {
+            most: self.most,
+            calm: self.calm,
+            live: self.bounds.live && !self.asks.is_crowd(),
+            idle: longest_idle(self.calm),
         }
     }
 }

@@ -1,5 +1,6 @@
 //! One channel at home: numbers, memory, who is there, which workers listen. Knows no queues.
 
+mod moving;
 mod pace;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,6 +11,7 @@ use crate::history::{Epoch, History, Place, Recovered};
 use crate::limits;
 use crate::mail::{Course, Life, Question, Rules, Since, Told, TopicKey, WorkerId};
 use crate::protocol::{ClientInfo, Join, Leave, Published, Push, Variant};
+use moving::Moving;
 pub(super) use pace::Goes;
 use pace::Pace;
 
@@ -24,6 +26,8 @@ pub(super) struct Channel {
     /// Subscribers by what pushes look like to them.
     heard: [u32; Variant::ALL.len()],
     present: BTreeMap<Arc<str>, Arc<ClientInfo>>,
+    /// Of `present`, the clients of a predecessor that have not connected here.
+    moving: Moving,
     /// When somebody last went, or published.
     touched: Duration,
     /// Its key among the unused channels: what [`Channel::free_from`] was when it was put there. `None`: it is not there.
@@ -68,6 +72,7 @@ impl Channel {
             interests: Vec::new(),
             heard: [0; Variant::ALL.len()],
             present: BTreeMap::new(),
+            moving: Moving::default(),
             touched: now,
             unused: None,
             pace: Pace::default(),
@@ -88,6 +93,7 @@ impl Channel {
         }
         if !rules.presence && !rules.join_leave {
             self.present.clear();
+            self.moving = Moving::default();
         }
         self.rules = rules;
     }
@@ -162,12 +168,16 @@ impl Channel {
             return (Some(place), None);
         };
         let is_ours = match since.life {
-            Life::Any => since.offset > 0,
+            Life::Any => true,
             Life::Of(epoch) => epoch == place.epoch,
             Life::Foreign => false,
         };
-        if place.offset == 0 || (is_ours && since.offset == place.offset) {
+        if is_ours && since.offset == place.offset {
             return (Some(place), Some(Vec::new()));
+        }
+        if place.offset == 0 {
+            // What the client has is of another life, and nothing takes its place.
+            return (Some(place), None);
         }
         let last = match held {
             Some(shown) => shown,
@@ -371,7 +381,7 @@ impl Channel {
             };
             now < self.touched + retained
         });
-        self.interests.is_empty() && !kept && !remembered && !self.pace.is_holding()
+        self.interests.is_empty() && !kept && !remembered && !self.pace.is_holding() && self.moving.is_empty()
     }
 }
 

@@ -1,11 +1,14 @@
-//! The state of channels for the process that comes after this one: epochs, offsets, what is kept, keys of publications. Pure.
+//! The state of channels for the process that comes after this one: epochs, offsets, what is kept, keys of publications,
+//! and who is present. Pure.
 //!
 //! ```text
 //! record   kind (1 byte) ─ length (4 bytes, little endian) ─ Protobuf          a section is any number of them
 //! ```
 //!
-//! Subscribers and presence are not part of it: clients connect again. Times are ages, since clocks of two processes differ.
+//! Subscribers are not part of it: clients connect again. Members of channels are, for a successor that serves while their clients are
+//! still connected to this process. Times are ages or what remains, since clocks of two processes differ.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -25,8 +28,9 @@ const HEAD_BYTES: usize = 5;
 const OFFSET_MOST: u64 = u64::MAX >> 1;
 const CHANNEL: u8 = 1;
 const KEY: u8 = 2;
+const MEMBER: u8 = 3;
 
-/// A channel or a key, as a predecessor had it.
+/// A channel, a key or a member, as a predecessor had it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Record(Kind);
 
@@ -34,6 +38,7 @@ pub struct Record(Kind);
 enum Kind {
     Channel(ChannelRecord),
     Key(KeyRecord),
+    Member(MemberRecord),
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -85,9 +90,20 @@ struct KeyRecord {
     age: u64,
 }
 
+#[derive(Clone, PartialEq, Message)]
+struct MemberRecord {
+    #[prost(string, tag = "1")]
+    channel: String,
+    #[prost(message, optional, tag = "2")]
+    info: Option<ClientInfo>,
+    /// Milliseconds until it is present no longer, unless it connects.
+    #[prost(uint64, tag = "3")]
+    remaining: u64,
+}
+
 /// A section that cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("expected records of channels and keys, found {0}")]
+#[error("expected records of channels, keys and members, found {0}")]
 pub struct Unreadable(String);
 
 /// The section that a home has written for its successor.
@@ -106,6 +122,7 @@ impl Record {
         match &self.0 {
             Kind::Channel(channel) => &channel.name,
             Kind::Key(key) => &key.channel,
+            Kind::Member(member) => &member.channel,
         }
     }
 
@@ -125,6 +142,7 @@ impl Record {
             records.push(Record(match kind {
                 CHANNEL => Kind::Channel(ChannelRecord::decode(body).map_err(broken)?),
                 KEY => Kind::Key(KeyRecord::decode(body).map_err(broken)?),
+                MEMBER => Kind::Member(MemberRecord::decode(body).map_err(broken)?),
                 other => return Err(Unreadable(format!("a record of kind {other}"))),
             }));
             section = rest;
@@ -140,9 +158,10 @@ impl Home {
         self.is_frozen = true;
     }
 
-    /// Writes the channels that have numbers, and keys of publications.
+    /// Writes the channels that have numbers, and keys of publications; with `present`, also the members of channels, whose clients
+    /// connect to the successor within this time. Members that do not fit are left out.
     #[must_use]
-    pub fn save(&mut self, now: Duration) -> Saved {
+    pub fn save(&mut self, now: Duration, present: Option<Duration>) -> Saved {
         let mut saved = Saved::default();
         for channel in self.channels.iter_mut().flatten() {
             let Some(history) = channel.history_now(now) else {
@@ -167,10 +186,34 @@ impl Home {
             };
             saved.push(KEY, &record);
         }
+        if let Some(remaining) = present {
+            self.save_members(&mut saved, now, remaining);
+        }
         saved
     }
 
-    /// Takes over channels and keys of a predecessor, `elapsed` after it has written them. `rules` are the channel's; a channel that
+    fn save_members(&self, saved: &mut Saved, now: Duration, remaining: Duration) {
+        let moving: BTreeMap<(&str, &str), Duration> = self
+            .moving
+            .all()
+            .map(|(until, channel, client)| ((&**channel, &**client), until))
+            .collect();
+        for channel in self.channels.iter().flatten() {
+            for (client, info) in channel.members() {
+                // Those of this process's own predecessor have no more time than they had.
+                let until = moving.get(&(&*channel.name, &**client));
+                let remaining = until.map_or(remaining, |until| until.saturating_sub(now));
+                let record = MemberRecord {
+                    channel: channel.name.to_string(),
+                    info: Some(ClientInfo::clone(info)),
+                    remaining: millis(remaining),
+                };
+                saved.push(MEMBER, &record);
+            }
+        }
+    }
+
+    /// Takes over channels, keys and members of a predecessor, `elapsed` after it has written them. `rules` are the channel's; a channel that
     /// `None` is returned for, or that has no numbers any more, is left out. Returns how many channels there are of it.
     pub fn restore(
         &mut self,
@@ -180,6 +223,7 @@ impl Home {
         rules: impl Fn(&str) -> Option<Rules>,
     ) -> usize {
         let mut keys = Vec::new();
+        let mut members = Vec::new();
         let mut restored = 0;
         for record in records {
             match record.0 {
@@ -191,6 +235,7 @@ impl Home {
                         }));
                 }
                 Kind::Key(record) => keys.push(record),
+                Kind::Member(record) => members.push(record),
             }
         }
         // They are remembered in the order of their times, also those of several workers.
@@ -209,6 +254,14 @@ impl Home {
                 key: record.key.into(),
             };
             self.keys.restore(name, place, window, now.saturating_sub(age));
+        }
+        // Behind the channels, which have their numbers then.
+        for record in members {
+            let remaining = Duration::from_millis(record.remaining).saturating_sub(elapsed);
+            let rules = rules(&record.channel).filter(|_| !remaining.is_zero());
+            if let (Some(rules), Some(info)) = (rules, record.info) {
+                self.restore_member(record.channel, info, rules, (now, now.saturating_add(remaining)));
+            }
         }
         restored
     }

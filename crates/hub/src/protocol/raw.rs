@@ -63,6 +63,19 @@ pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<
     }
 }
 
+/// The same for a field that is there to carry a value, which may be `null`.
+pub(super) mod value {
+    pub(in super::super) use super::serialize;
+    use super::{Bytes, Deserialize, Deserializer, RawValue};
+
+    pub(in super::super) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Bytes, D::Error> {
+        let raw = Box::<RawValue>::deserialize(deserializer)?;
+        Ok(Box::<[u8]>::from(Box::<str>::from(raw)).into())
+    }
+}
+
 /// Whether bytes are nothing that JSON can carry: they are left out.
 pub(super) fn is_no_json(bytes: &Bytes) -> bool {
     json::value(bytes).is_none()

@@ -47,7 +47,7 @@ fn written() -> Vec<u8> {
         home.handle(WorkerId(0), publish, NOW);
     }
     let mut state = State::new(NOW);
-    state.add(home.save(NOW).section);
+    state.add(home.save(NOW, None).section);
     state.add(Vec::new());
     state.pieces().flatten().copied().collect()
 }

@@ -330,3 +330,35 @@ fn an_expired_token_lets_nobody_in_by_any_transport() {
     drop((lines, socket));
     client.finish().expect("it ends");
 }
+
+/// Tokens of four seconds, as some applications sign them: connection and subscription go on for as long as others arrive in time.
+#[test]
+fn short_tokens_are_refreshed_many_times() {
+    for format in FORMATS {
+        let mut client = serve_guarded(2, guarded());
+        let began = now(&mut client);
+        let until = |exp: u64| token(json!({ "sub": "7", "exp": exp }));
+        let of_channel = |exp: u64| token(json!({ "sub": "7", "channel": "closed:a", "exp": exp }));
+        let (mut talker, _) = Talker::connected(&mut client, format, &until(began + 4));
+        assert_eq!(
+            code(&talker.ask(subscribe("closed:a", &of_channel(began + 4)))),
+            0
+        );
+        let mut refreshes = 0;
+        while refreshes < 23 {
+            talker.wait(&mut client, 3);
+            let at = now(&mut client);
+            let told = talker.ask(refresh(&until(at + 4))).refresh.expect("it goes on");
+            assert!(told.expires && told.ttl <= 4, "{told:?}");
+            assert_eq!(code(&talker.ask(sub_refresh("closed:a", &of_channel(at + 4)))), 0);
+            refreshes += 1;
+        }
+        assert!(now(&mut client) - began >= 69, "more than a minute");
+        assert!(talker.is_quiet(), "neither unsubscribed nor disconnected");
+        // Without another one it ends.
+        talker.wait(&mut client, 4 + GRACE - 3);
+        client.advance(Duration::from_secs(5));
+        assert_eq!(talker.socket.closed().0, 3005);
+        client.finish().expect("it ends");
+    }
+}

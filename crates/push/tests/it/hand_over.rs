@@ -2,19 +2,25 @@
 
 use std::time::Duration;
 
-use ringmain_hub::protocol::Format;
-use ringmain_push::{Options, Push, State, limits};
+use ringmain_hub::protocol::{Command, Format, HistoryRequest, PresenceRequest, Push as Pushed};
+use ringmain_push::{Options, Push, State, Successor, limits};
 use ringmain_web::App;
 use ringmain_web::testing::{Setup, TestClient};
 use serde_json::{Value, json};
 
 use crate::api::call;
-use crate::signing::{Talker, code, subscribe};
+use crate::signing::{FORMATS, Talker, code, guarded, subscribe, token};
 use crate::support::{Stream, options};
 
 fn serve(push: &Push, workers: usize) -> TestClient {
-    push.replace(options()).expect("options");
+    serve_with(push, workers, options())
+}
+
+fn serve_with(push: &Push, workers: usize, options: Options) -> TestClient {
+    push.replace(options).expect("options");
     let setup = Setup {
+        // Processes beside each other do not draw the same names of clients.
+        seed: workers as u64,
         workers,
         ..Setup::default()
     };
@@ -23,7 +29,11 @@ fn serve(push: &Push, workers: usize) -> TestClient {
 
 /// Returns the state of a process, as it is sent.
 fn leave(client: &mut TestClient, push: &Push) -> Vec<u8> {
-    let freezing = push.begin_freeze();
+    leave_to(Successor::Serving, client, push)
+}
+
+fn leave_to(successor: Successor, client: &mut TestClient, push: &Push) -> Vec<u8> {
+    let freezing = push.begin_freeze(successor);
     client.advance(Duration::from_millis(10));
     let state = freezing.collect(Duration::ZERO, Duration::from_secs(1));
     state.pieces().flatten().copied().collect()
@@ -155,5 +165,155 @@ fn clients_are_sent_away_one_after_the_other_and_who_publishes_at_once() {
     client.advance(drain / 2);
     for talker in &mut late {
         assert_eq!(talker.socket.closed(), (3001, "shutdown".to_owned()));
+    }
+}
+
+/// Options with presence and with pushes for joins and leaves.
+fn present() -> Options {
+    let mut options = guarded();
+    let kept = options.namespaces.get_mut("kept").expect("a namespace");
+    kept.rules.join_leave = true;
+    options.drain = Duration::from_secs(4);
+    options
+}
+
+fn user(client: &mut TestClient, format: Format, name: &str) -> Talker {
+    let token = token(json!({ "sub": name }));
+    let mut talker = Talker::connected(client, format, &token).0;
+    assert_eq!(code(&talker.ask(subscribe("kept:a", ""))), 0);
+    talker
+}
+
+/// Returns the users of a channel in order, as programs read them.
+fn users(client: &mut TestClient) -> Vec<String> {
+    let told = call(client, "presence", &json!({ "channel": "kept:a" }));
+    let members = told["result"]["presence"].as_object().expect("members").values();
+    let mut users: Vec<String> = members
+        .map(|info| info["user"].as_str().unwrap_or_default().to_owned())
+        .collect();
+    users.sort_unstable();
+    let stats = call(client, "presence_stats", &json!({ "channel": "kept:a" }));
+    assert_eq!(stats["result"]["num_clients"], users.len(), "{stats}");
+    users
+}
+
+fn joined(push: &Pushed) -> Option<(&str, &str)> {
+    let join = push.join.as_ref().map(|join| ("join", &join.info));
+    let leave = push.leave.as_ref().map(|leave| ("leave", &leave.info));
+    let (kind, info) = join.or(leave)?;
+    Some((kind, &info.as_ref()?.user))
+}
+
+#[test]
+fn members_are_present_at_the_successor_until_they_connect_or_their_time_has_passed() {
+    for (workers, format) in [(1, 3), (3, 1)].into_iter().zip(FORMATS) {
+        let old = Push::new();
+        let mut before = serve_with(&old, workers.0, present());
+        let _members: Vec<Talker> = ["anna", "anna", "bert", "carl"]
+            .iter()
+            .map(|name| user(&mut before, format, name))
+            .collect();
+        let (records, _) = State::read(&leave(&mut before, &old)).expect("state");
+        let new = Push::new();
+        new.await_state();
+        let mut after = serve_with(&new, workers.1, present());
+        new.restore(records, Duration::from_secs(1));
+        assert_eq!(users(&mut after), ["anna", "anna", "bert", "carl"]);
+
+        // A connection of a user takes the place of one that has not moved yet, whatever its identifier.
+        let mut anna = user(&mut after, format, "anna");
+        assert_eq!(users(&mut after), ["anna", "anna", "bert", "carl"]);
+        let _second = user(&mut after, format, "anna");
+        assert_eq!(users(&mut after), ["anna", "anna", "bert", "carl"]);
+        let _third = user(&mut after, format, "anna");
+        assert_eq!(users(&mut after), ["anna", "anna", "anna", "bert", "carl"]);
+        let _bert = user(&mut after, format, "bert");
+        let mut pushes = Vec::new();
+        after.advance(Duration::from_millis(10));
+        anna.look();
+        while !anna.is_quiet() {
+            let push = anna.push();
+            pushes.extend(joined(&push).map(|(kind, user)| format!("{kind} {user}")));
+        }
+        let expected = ["leave anna", "join anna", "join anna", "leave bert", "join bert"];
+        assert_eq!(pushes.len(), 7, "{pushes:?}");
+        assert!(
+            pushes.ends_with(&expected.map(str::to_owned)),
+            "expected {expected:?} at the end, found {pushes:?}"
+        );
+
+        // Two seconds for those that are sent away, and some to connect.
+        after.advance(Duration::from_secs(2) + limits::SENT_AWAY_AFTER + limits::PRESENT_AFTER);
+        assert_eq!(users(&mut after), ["anna", "anna", "anna", "bert"]);
+        anna.look();
+        assert_eq!(joined(&anna.push()), Some(("leave", "carl")));
+    }
+}
+
+#[test]
+fn members_are_passed_on_by_a_process_that_has_them_of_its_own_predecessor() {
+    let first = Push::new();
+    let mut client = serve_with(&first, 2, present());
+    let _anna = user(&mut client, Format::Json, "anna");
+    let (records, _) = State::read(&leave(&mut client, &first)).expect("state");
+    let second = Push::new();
+    second.await_state();
+    let mut client = serve_with(&second, 1, present());
+    second.restore(records, Duration::ZERO);
+    let _bert = user(&mut client, Format::Json, "bert");
+    client.advance(Duration::from_secs(5));
+    let (records, _) = State::read(&leave(&mut client, &second)).expect("state");
+    let third = Push::new();
+    third.await_state();
+    let mut client = serve_with(&third, 2, present());
+    third.restore(records, Duration::from_secs(1));
+    assert_eq!(users(&mut client), ["anna", "bert"]);
+    // Seven seconds since the first was written.
+    client.advance(Duration::from_secs(2));
+    assert_eq!(users(&mut client), ["bert"]);
+}
+
+#[test]
+fn nobody_is_present_at_the_next_start() {
+    let old = Push::new();
+    let mut before = serve_with(&old, 1, present());
+    let _anna = user(&mut before, Format::Json, "anna");
+    let bytes = leave_to(Successor::NextStart, &mut before, &old);
+    let (records, _) = State::read(&bytes).expect("state");
+    let new = Push::new();
+    new.await_state();
+    let mut after = serve_with(&new, 1, present());
+    new.restore(records, Duration::ZERO);
+    assert_eq!(users(&mut after), [""; 0]);
+}
+
+#[test]
+fn who_asks_the_predecessor_about_a_channel_is_sent_to_the_successor() {
+    let presence = PresenceRequest {
+        channel: "kept:a".to_owned(),
+    };
+    let history = HistoryRequest {
+        channel: "kept:a".to_owned(),
+        limit: 1,
+        ..HistoryRequest::default()
+    };
+    let commands = [
+        subscribe("kept:b", ""),
+        Command {
+            presence: Some(presence),
+            ..Command::default()
+        },
+        Command {
+            history: Some(history),
+            ..Command::default()
+        },
+    ];
+    for command in commands {
+        let push = Push::new();
+        let mut client = serve_with(&push, 1, present());
+        let mut anna = user(&mut client, Format::Json, "anna");
+        let _ = leave(&mut client, &push);
+        anna.send([command]);
+        assert_eq!(anna.socket.closed(), (3001, "shutdown".to_owned()));
     }
 }

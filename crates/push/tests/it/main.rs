@@ -1,10 +1,13 @@
 //! Clients in virtual time, on every transport: what they ask for, what they are told, and when they are sent away.
 
+mod answers;
 mod api;
 mod application;
 mod asked;
 mod asking;
 mod calls;
+mod crowds;
+mod cuts;
 mod emulation;
 mod expiring;
 mod formats;
@@ -14,6 +17,7 @@ mod inlet;
 mod listening;
 mod ordering;
 mod paced;
+mod pages;
 mod permits;
 mod questions;
 mod recovery;
@@ -21,8 +25,10 @@ mod refreshing;
 mod servers;
 mod sessions;
 mod signing;
+mod slow;
 mod sockets;
 mod storms;
 mod streams;
 mod support;
 mod tokens;
+mod verbatim;

@@ -82,9 +82,30 @@ pub(super) struct Incoming {
     pub(super) ended: bool,
     /// Nothing more is written to a tunnel's client, which may still send.
     pub(super) half: bool,
+    /// The chunk's size line or trailer section of a body without a minimum rate that is not whole: where it begins in the body, and
+    /// when it must be whole.
+    pub(super) line: Option<(u64, Time)>,
 }
 
 impl Incoming {
+    /// Returns when the chunk's size line or the trailer section that was received in part must be whole: within `span` of its first
+    /// byte. `None`: there is none, or the minimum rate of the body bounds it. Data of a body may arrive as slowly as its sender likes
+    /// who has nothing to send; framing says nothing, and has no cause to be slow.
+    pub(super) fn line_due(&mut self, now: Time, span: Duration) -> Option<Time> {
+        let begins = match &self.coming {
+            Some(Coming::Http1(decoder)) if self.patient && !self.paused && self.fault.is_none() => {
+                decoder.unfinished_line()
+            }
+            _ => None,
+        };
+        self.line = begins.map(|begins| match self.line {
+            // Each byte would put it off, if it were set again.
+            Some((same, due)) if same == begins => (same, due),
+            _ => (begins, now.after(span)),
+        });
+        self.line.map(|(_, due)| due)
+    }
+
     /// Takes bytes of a tunnel, as many as may wait.
     pub(super) fn feed_tunnel(&mut self, conn: Conn<'_>, input: &[u8]) -> usize {
         let room = limits::BODY_QUEUE.saturating_sub(self.queue.len());

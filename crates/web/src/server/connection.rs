@@ -47,6 +47,10 @@ pub struct Connection {
     pub(crate) last: bool,
     /// Counted at its address.
     pub(crate) counted: bool,
+    /// It began with a PROXY protocol header.
+    pub(crate) proxied: bool,
+    /// The generation of entrances that it was accepted by, or judged by since.
+    pub(crate) entered: u16,
     /// Bytes of the present body that had come by then.
     pub(crate) base: u64,
     /// An answer is not all taken: its rate counts since `began`.
@@ -141,6 +145,8 @@ impl Connection {
             ticking: false,
             last: false,
             counted: false,
+            proxied: false,
+            entered: 0,
             base: 0,
             slow: false,
             origin,

@@ -14,6 +14,9 @@ use crate::error::Error;
 use crate::limits::{self, Limits};
 use crate::ws::Live;
 
+/// The shortest deadline: one of no time would be none.
+const LEAST: Duration = Duration::from_millis(1);
+
 /// Since when a transfer's rate counts, and how much had passed by then.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Pace {
@@ -102,8 +105,12 @@ impl Machine {
             Phase::Collecting(_) | Phase::Discarding(_) | Phase::Sending(_) if state.ticking => return,
             Phase::Collecting(_) | Phase::Discarding(_) | Phase::Sending(_) => limits::RATE_TICK,
             Phase::Running { exchange, .. } if exchange.is_ticking() => return,
-            // The handler's time is its own; what it waits for sets a deadline.
-            Phase::Running { .. } => return conn.set_deadline(None),
+            // The handler's time is its own; what it waits for sets a deadline, and so does a line that is not whole.
+            Phase::Running { exchange, .. } => {
+                let now = self.local.cx.now();
+                let due = exchange.line_due(now, limits.header_timeout);
+                return conn.set_deadline(due.map(|due| due.since(now).max(LEAST)));
+            }
             // The socket sets its own.
             Phase::Proxied(_)
             | Phase::Choosing(_)
@@ -151,6 +158,16 @@ impl Machine {
             }
             Phase::Running { exchange, .. } => {
                 let exchange = Rc::clone(exchange);
+                let now = self.local.cx.now();
+                if let Some(due) = exchange.line_due(now, self.site.limits.header_timeout) {
+                    if now < due {
+                        return conn.set_deadline(Some(due.since(now)));
+                    }
+                    conn.set_deadline(None);
+                    let what =
+                        "expected the rest of a chunk's size line or of the trailers in time, found none";
+                    return exchange.fail(Error::new(408, what));
+                }
                 let Some(receiving) = exchange.receiving() else {
                     return conn.set_deadline(None);
                 };

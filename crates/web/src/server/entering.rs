@@ -11,7 +11,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::fmt::{self, Display};
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -83,6 +83,11 @@ impl Ways {
         }
     }
 
+    /// A number that changes with each entrance that does.
+    fn generation(&self) -> u16 {
+        self.entrances.generation() as u16
+    }
+
     /// That of a listener, as it is now.
     fn find(&self, listener: u32) -> Rc<Way> {
         let generation = self.entrances.generation();
@@ -120,11 +125,20 @@ impl Drop for Entered {
     }
 }
 
+/// The address of whoever is connected; `None`: by a Unix socket.
+fn peer(conn: Conn<'_>) -> Option<SocketAddr> {
+    match conn.peer_addr() {
+        Ok(Some(Addr::Inet(address))) => Some(address),
+        _ => None,
+    }
+}
+
 impl Machine {
     /// A new connection. `None`: it is closed, or somebody else has it.
     pub(super) fn open(&self, conn: Conn<'_>, via: Via, out: &mut Vec<u8>) -> Option<Connection> {
         let mut state = self.arrived(conn, via);
         let way = self.ways.find(state.origin.listener);
+        state.entered = self.ways.generation();
         if let Some(proxied) = &way.entrance.proxied {
             let peer = state.origin.remote.map(|address| address.ip());
             if !(proxied.trusts)(peer) {
@@ -136,6 +150,23 @@ impl Machine {
         }
         let entered = self.enter(conn, &mut state, &way, out);
         (entered && !matches!(state.phase, Phase::Taken)).then_some(state)
+    }
+
+    /// Whether a connection would be accepted now as it was: a reload may have changed who sends PROXY protocol headers. Looked at once
+    /// for each change of an entrance.
+    pub(super) fn is_entered(&self, conn: Conn<'_>, state: &mut Connection) -> bool {
+        let generation = self.ways.generation();
+        if generation == state.entered {
+            return true;
+        }
+        let entered = match &self.ways.find(state.origin.listener).entrance.proxied {
+            None => !state.proxied,
+            Some(proxied) => state.proxied && (proxied.trusts)(peer(conn).map(|address| address.ip())),
+        };
+        if entered {
+            state.entered = generation;
+        }
+        entered
     }
 
     /// What comes before all else; how many bytes of it were taken.
@@ -159,10 +190,7 @@ impl Machine {
 
     /// A connection as it comes, known by where it comes from.
     fn arrived(&self, conn: Conn<'_>, via: Via) -> Connection {
-        let remote = match conn.peer_addr() {
-            Ok(Some(Addr::Inet(address))) => Some(address),
-            _ => None,
-        };
+        let remote = peer(conn);
         let listener = match via {
             Via::Listener(number) => number,
             Via::Connect => u32::MAX,
@@ -237,6 +265,7 @@ impl Machine {
                 if let Some(addresses) = header.addresses {
                     state.origin.remote = Some(addresses.from);
                 }
+                state.proxied = true;
                 state.phase = Phase::Head;
                 state.began = self.local.cx.now();
                 if self.enter(conn, state, way, out) {

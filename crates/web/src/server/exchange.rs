@@ -163,6 +163,7 @@ impl Exchange {
         incoming.rate = None;
         incoming.ended = false;
         incoming.half = false;
+        incoming.line = None;
         incoming.queue.clear();
         incoming.trailers.clear();
     }
@@ -371,6 +372,11 @@ impl Exchange {
             away: std::mem::take(&mut incoming.away),
             rate: incoming.rate,
         })
+    }
+
+    /// See [`Incoming::line_due`].
+    pub(crate) fn line_due(&self, now: Time, span: Duration) -> Option<Time> {
+        self.incoming.borrow_mut().line_due(now, span)
     }
 
     /// Bytes a second that this request's body and response must move; `None`: as the application has it.

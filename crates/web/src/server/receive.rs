@@ -218,6 +218,11 @@ impl Machine {
         (bytes, behind): (&[u8], &[u8]),
         desk: &mut Desk,
     ) -> Step {
+        if let Some(error) = self.outdated(conn, state) {
+            let refused = Refused::of_head(&self.local, head);
+            let then = self.refuse(state.client(), &error, (head.exchange(), &refused), &mut desk.out);
+            return step(bytes.len() + behind.len(), then);
+        }
         let most = self.site.limits.requests_per_connection;
         state.last |= most.is_some_and(|most| state.requests >= most);
         let mut arrived = Arrived {
@@ -375,7 +380,7 @@ impl Machine {
             return self.switch(conn, state, *upgrade, &mut reply, &mut desk.out);
         }
         let mut exchange = head.exchange();
-        exchange.keep_alive &= !state.last;
+        exchange.keep_alive &= !state.last && !reply.closes;
         let rest = answer::encode(&mut reply, exchange, &mut desk.out);
         self.count(reply.status, state);
         self.local.log(&request, reply.status, reply.sent, state.began);

@@ -4,10 +4,13 @@
 
 use std::net::SocketAddr;
 
+use ringmain_engine::Conn;
 use ringmain_engine::backend::Time;
+use ringmain_tls::Tls;
 use ringmain_wire::h1::{self, Known, PeerFault, RequestHead, Version};
 use ringmain_wire::h2::load_request;
 
+use super::connection::Connection;
 use super::{Machine, Then, answer};
 use crate::error::Error;
 use crate::local::Local;
@@ -92,6 +95,34 @@ fn text(bytes: &[u8]) -> &str {
 }
 
 impl Machine {
+    /// Returns the response to a request on a connection that the settings of its listener, reloaded since, would not accept as it is: a
+    /// certificate of its client that is not valid by the authorities of now, say, or an address that a proxy is no longer trusted to
+    /// tell. The client may repeat it on another connection (RFC 9110 §15.5.20).
+    pub(super) fn outdated(&self, conn: Conn<'_>, state: &mut Connection) -> Option<Error> {
+        if !self.is_entered(conn, state) {
+            return Some(Error::new(
+                421,
+                "expected a connection by the PROXY protocol settings of now, found one from before",
+            ));
+        }
+        if !state.origin.secure {
+            return None;
+        }
+        let admitted = match conn.layer(|tls: &mut Tls| tls.admitted())? {
+            Some(admitted) => admitted,
+            None => {
+                let now = self.local.cx.wall();
+                conn.layer(|tls: &mut Tls| tls.judge(now))?
+            }
+        };
+        (!admitted).then(|| {
+            Error::new(
+                421,
+                "expected a connection by the TLS settings of now, found one that they would not admit",
+            )
+        })
+    }
+
     /// Answers and notes what is not shown to any handler; the connection closes after it.
     pub(super) fn refuse(
         &self,

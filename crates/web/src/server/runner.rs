@@ -535,7 +535,7 @@ async fn send(exchange: &Exchange, reply: &mut Reply<'_>) -> bool {
         return true;
     }
     let mut wire = reply.request.head.exchange();
-    wire.keep_alive &= !exchange.is_last() && exchange.body_is_over();
+    wire.keep_alive &= !exchange.is_last() && exchange.body_is_over() && !reply.closes;
     let rest = answer::encode(reply, wire, out);
     let conn = exchange.conn();
     // Refused only when the connection is over: then this task is ended.

@@ -388,7 +388,8 @@ impl<'r> Reply<'r> {
         let request = self.request;
         let mut exchange = request.head.exchange();
         // A body that is still coming in might never end: the handler need not read it all.
-        exchange.keep_alive &= !outgoing.exchange.is_last() && outgoing.exchange.body_is_over();
+        exchange.keep_alive &=
+            !outgoing.exchange.is_last() && outgoing.exchange.body_is_over() && !self.closes;
         if !exchange.keep_alive {
             outgoing.exchange.last.set(true);
         }

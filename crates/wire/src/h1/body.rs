@@ -140,6 +140,22 @@ impl BodyDecoder {
         self.position
     }
 
+    /// Returns where the chunk's size line or the trailer section that is decoded at present begins, if part of it was received and
+    /// the rest was not. The first byte of a line is awaited for as long as a peer has nothing to send; the rest of it is not.
+    #[must_use]
+    pub const fn unfinished_line(&self) -> Option<u64> {
+        match self.state {
+            State::Size { line: 0, .. } => None,
+            State::Size { line, .. }
+            | State::Gap { line, .. }
+            | State::Extension { line, .. }
+            | State::SizeLf { line, .. } => Some(self.position - line as u64),
+            // Nothing of it is consumed before it is whole.
+            State::Trailers(_) => Some(self.position),
+            _ => None,
+        }
+    }
+
     /// The next event of `input`.
     ///
     /// # Errors

@@ -20,8 +20,11 @@ pub struct Facts {
     pub suite: &'static str,
     /// The group of the key exchange by its IANA name; `None` where a resumed session of TLS 1.2 had none.
     pub group: Option<&'static str>,
-    /// The peer's certificates in DER, its own first; empty if it showed none.
+    /// The peer's certificates in DER, its own first, which are valid; empty if it showed none.
     pub peer_certificates: Vec<Vec<u8>>,
+    /// The same of a client whose certificate is not valid, which
+    /// [`ClientCertificates::Unchecked`](super::ClientCertificates::Unchecked) admits: they prove nothing.
+    pub unverified_certificates: Vec<Vec<u8>>,
 }
 
 impl Facts {
@@ -40,6 +43,7 @@ impl Facts {
                 .iter()
                 .map(|one: &CertificateDer<'_>| one.to_vec())
                 .collect(),
+            unverified_certificates: Vec::new(),
         })
     }
 }

@@ -1,12 +1,15 @@
 //! The handshake: rustls over the caller's buffer, a record at a time. Knows no traffic: when the handshake is over, keys and
 //! facts are taken out of it and rustls's connection is dropped.
 
+use std::sync::Arc;
+
 use rustls::client::{ClientConnectionData, UnbufferedClientConnection};
 use rustls::kernel::KernelConnection;
 use rustls::server::{ServerConnectionData, UnbufferedServerConnection};
 use rustls::unbuffered::{ConnectionState, UnbufferedConnectionCommon, UnbufferedStatus};
 use rustls::{CommonState, Error, ExtractedSecrets};
 
+use super::clients::ClientPolicy;
 use super::facts::Facts;
 use super::hello::Hello;
 use super::limits::HEADER;
@@ -21,6 +24,8 @@ pub(super) struct Handshake {
     pub(super) received: usize,
     /// A client's first message, read by servers.
     hello: Hello,
+    /// Of a server that verifies certificates of clients when the handshake is over.
+    clients: Option<Arc<ClientPolicy>>,
 }
 
 enum Connection {
@@ -66,8 +71,11 @@ impl Handshake {
         Self::new(Connection::Client(connection))
     }
 
-    pub(super) fn server(connection: UnbufferedServerConnection) -> Self {
-        Self::new(Connection::Server(connection))
+    pub(super) fn server(connection: UnbufferedServerConnection, clients: Option<Arc<ClientPolicy>>) -> Self {
+        Self {
+            clients,
+            ..Self::new(Connection::Server(connection))
+        }
     }
 
     fn new(connection: Connection) -> Self {
@@ -76,6 +84,7 @@ impl Handshake {
             held: 0,
             received: 0,
             hello: Hello::default(),
+            clients: None,
         }
     }
 
@@ -151,9 +160,12 @@ impl Handshake {
     pub(super) fn finish(self) -> Result<Done, Error> {
         let facts = Facts::of(self.state(), self.server_name());
         let suite = self.state().negotiated_cipher_suite();
-        let (Some(facts), Some(suite)) = (facts, suite) else {
+        let (Some(mut facts), Some(suite)) = (facts, suite) else {
             return Err(Error::HandshakeNotComplete);
         };
+        if let Some(clients) = &self.clients {
+            clients.separate(&mut facts);
+        }
         let (secrets, kernel) = match self.connection {
             Connection::Client(client) => {
                 let (secrets, kernel) = client.dangerous_into_kernel_connection()?;

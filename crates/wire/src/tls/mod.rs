@@ -22,6 +22,7 @@
 
 mod certificate;
 mod client;
+mod clients;
 mod clock;
 mod facts;
 mod fault;

@@ -7,6 +7,8 @@ use rustls::server::{NoServerSessionStorage, UnbufferedServerConnection, WebPkiC
 use rustls::{RootCertStore, ServerConfig};
 
 use super::certificate::{Certificate, Served};
+use super::clients::{ClientPolicy, Demand};
+use super::facts::Facts;
 use super::fault::Fault;
 use super::finding::{Finding, is_fatal};
 use super::handshake::Handshake;
@@ -31,6 +33,9 @@ pub enum ClientCertificates {
     Optional(Pem),
     /// They have to show one, issued by one of these authorities.
     Required(Pem),
+    /// They are asked, and admitted whatever they show. One that none of these authorities has issued, or that has expired, is
+    /// reported separately ([`Facts::unverified_certificates`]).
+    Unchecked(Pem),
 }
 
 /// What a server wants. [`Default`] has no certificate yet, and is otherwise for the internet.
@@ -75,6 +80,8 @@ impl Default for ServerSettings {
 #[derive(Debug)]
 pub struct Server {
     config: Arc<ServerConfig>,
+    clients: Arc<ClientPolicy>,
+    minimum_version: Version,
     certificates: Vec<Certificate>,
     warnings: Vec<Finding>,
 }
@@ -89,8 +96,10 @@ impl ServerSettings {
         let mut findings = Vec::new();
         let config = self.config(tickets, serving, &mut findings);
         match config {
-            Some((config, certificates)) if !is_fatal(&findings) => Ok(Server {
+            Some((config, clients, certificates)) if !is_fatal(&findings) => Ok(Server {
                 config,
+                clients: Arc::new(clients),
+                minimum_version: self.minimum_version,
                 certificates,
                 warnings: findings,
             }),
@@ -103,7 +112,7 @@ impl ServerSettings {
         tickets: &Tickets,
         serving: &[[u8; 32]],
         findings: &mut Vec<Finding>,
-    ) -> Option<(Arc<ServerConfig>, Vec<Certificate>)> {
+    ) -> Option<(Arc<ServerConfig>, ClientPolicy, Vec<Certificate>)> {
         let provider = suites::provider(&self.suites).unwrap_or_else(|unknown| {
             findings.push(unknown_suites(&unknown));
             Arc::new(rustls::crypto::aws_lc_rs::default_provider())
@@ -132,23 +141,27 @@ impl ServerSettings {
                 return None;
             }
         };
-        let builder = match authorities? {
-            None => builder.with_no_client_auth(),
-            Some((roots, required)) => {
+        let asked = match authorities? {
+            None => None,
+            Some((roots, demand)) => {
                 let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);
-                let verifier = if required {
-                    verifier
-                } else {
-                    verifier.allow_unauthenticated()
+                let verifier = match demand {
+                    Demand::Required => verifier,
+                    Demand::Optional | Demand::Unchecked => verifier.allow_unauthenticated(),
                 };
                 match verifier.build() {
-                    Ok(verifier) => builder.with_client_cert_verifier(verifier),
+                    Ok(verifier) => Some((demand, verifier)),
                     Err(error) => {
                         findings.push(Finding::error("client_certificates", format!("{error}")));
                         return None;
                     }
                 }
             }
+        };
+        let clients = ClientPolicy::new(asked, tickets.clock());
+        let builder = match clients.handshake_verifier() {
+            None => builder.with_no_client_auth(),
+            Some(verifier) => builder.with_client_cert_verifier(verifier),
         };
         let mut config = builder.with_cert_resolver(Arc::new(names));
         self.complete(&mut config, tickets);
@@ -157,7 +170,8 @@ impl ServerSettings {
         if let Err(error) = UnbufferedServerConnection::new(config.clone()) {
             findings.push(Finding::error("settings", format!("{error}")));
         }
-        Some((config, served.into_iter().map(|one| one.about).collect()))
+        let certificates = served.into_iter().map(|one| one.about).collect();
+        Some((config, clients, certificates))
     }
 
     /// Sets what needs no check.
@@ -178,18 +192,19 @@ impl ServerSettings {
         }
     }
 
-    /// The authorities for clients and whether they have to show a certificate; `None` when something is wrong with them.
+    /// The authorities for clients and what becomes of those without a certificate; `None` when something is wrong with them.
     #[expect(
         clippy::option_option,
         reason = "no authorities, and wrong ones, are two things"
     )]
-    fn authorities(&self, findings: &mut Vec<Finding>) -> Option<Option<(RootCertStore, bool)>> {
-        let (pem, required) = match &self.client_certificates {
+    fn authorities(&self, findings: &mut Vec<Finding>) -> Option<Option<(RootCertStore, Demand)>> {
+        let (pem, demand) = match &self.client_certificates {
             ClientCertificates::Off => return Some(None),
-            ClientCertificates::Optional(pem) => (pem, false),
-            ClientCertificates::Required(pem) => (pem, true),
+            ClientCertificates::Optional(pem) => (pem, Demand::Optional),
+            ClientCertificates::Required(pem) => (pem, Demand::Required),
+            ClientCertificates::Unchecked(pem) => (pem, Demand::Unchecked),
         };
-        roots(pem, findings).map(|roots| Some((roots, required)))
+        roots(pem, findings).map(|roots| Some((roots, demand)))
     }
 
     /// What is asked of clients, as a number: a ticket opens only where it is the same, since a resumed session shows no
@@ -206,6 +221,10 @@ impl ServerSettings {
                 context.update(b"required");
                 context.update(&pem.bytes);
             }
+            ClientCertificates::Unchecked(pem) => {
+                context.update(b"unchecked");
+                context.update(&pem.bytes);
+            }
         }
         let mut policy = [0; 32];
         policy.copy_from_slice(context.finish().as_ref());
@@ -218,9 +237,24 @@ impl Server {
     #[must_use]
     pub fn session(&self) -> Session {
         match UnbufferedServerConnection::new(self.config.clone()) {
-            Ok(connection) => Session::new(Handshake::server(connection)),
+            Ok(connection) => {
+                let clients = self.clients.is_unchecked().then(|| Arc::clone(&self.clients));
+                Session::new(Handshake::server(connection, clients))
+            }
             Err(error) => Session::failed(Fault::of(&error)),
         }
+    }
+
+    /// Whether a handshake by these settings would have agreed on the same: on a version and a suite that are still spoken, with a
+    /// client whose certificate, or lack of one, has the same outcome now. Verifies the certificate again.
+    #[must_use]
+    pub fn admits(&self, facts: &Facts) -> bool {
+        let spoken = self.config.crypto_provider().cipher_suites.iter();
+        facts.version >= self.minimum_version
+            && spoken
+                .map(|suite| suites::name(suite.suite()))
+                .any(|name| name == facts.suite)
+            && self.clients.admits(facts)
     }
 
     /// The certificates, the default one first.

@@ -101,13 +101,27 @@ impl Builder<'_> {
             certificates: self.known(part.certificates, &self.certificates, "a certificate"),
             clients: value(part.clients).map(|part| model::ClientCertificates {
                 authorities: self.known(part.authorities, &self.authorities, "authorities"),
-                mode: match value(part.mode) {
+                mode: match self.client_mode(part.mode) {
                     None | Some(document::ClientCertificateMode::Required) => ClientCertificateMode::Required,
                     Some(document::ClientCertificateMode::Optional) => ClientCertificateMode::Optional,
+                    Some(document::ClientCertificateMode::Unchecked) => ClientCertificateMode::Unchecked,
                 },
             }),
             minimum: text(part.minimum).unwrap_or(TlsVersion::Tls12),
         }
+    }
+
+    fn client_mode(
+        &self,
+        mode: Maybe<document::ClientCertificateMode>,
+    ) -> Option<document::ClientCertificateMode> {
+        let position = mode.as_ref().map(|at| at.position);
+        let mode = value(mode);
+        if let (Some(document::ClientCertificateMode::Unchecked), Some(position)) = (mode, position) {
+            let text = "`mode: unchecked` admits every client, with any certificate or none; `required` and `optional` do not";
+            self.errors.warn(position, text.to_owned());
+        }
+        mode
     }
 
     /// A size that is no larger than a model's number.

@@ -114,6 +114,7 @@ impl Builder<'_> {
             required: value(part.required).unwrap_or(false),
             chain: value(part.chain).unwrap_or(false),
             fingerprint: text(part.fingerprint),
+            verification: text(part.verification),
         })))
     }
 

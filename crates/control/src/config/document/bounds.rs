@@ -1,4 +1,4 @@
-//! Keys of rules that bound what comes through, and of faults that are put in.
+//! Keys of rate limits, concurrency limits, load shedding and fault injection.
 
 use ringmain_gateway::model::HeaderName;
 use schemars::JsonSchema;
@@ -8,67 +8,71 @@ use super::{Maybe, Some1};
 use crate::config::texts::{Share, Time, To};
 use crate::config::values::{Either, Text, secret};
 
-/// So many requests in a time, of each key; then 429. Counted exactly, all workers together.
+/// A rate limit (GCRA): at most `requests` in the period `per` for each key; further requests are rejected with 429. Requests
+/// are counted exactly, across all workers.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(in crate::config) struct RateLimit {
-    /// How many.
+    /// The number of requests allowed in `per`, at least 1. Required.
     pub(in crate::config) requests: Maybe<u32>,
-    /// In which time: `1s` if it does not say.
+    /// The period, at least `1ms`. Default: `1s`.
     pub(in crate::config) per: Maybe<Text<Time>>,
-    /// How many at once: as many as `requests` if it does not say.
+    /// The number of requests that may pass at once, at least 1. Default: the value of `requests`.
     pub(in crate::config) burst: Maybe<u32>,
-    /// What tells requests apart, all of it together. If it does not say, all requests count together.
+    /// The key that requests are counted by; several components form one combined key. Default: none, all requests share one
+    /// counter.
     pub(in crate::config) by: Some1<RateKey>,
-    /// Bits of an IPv4 address that count for `source`: 32 if it does not say.
+    /// The prefix length of IPv4 addresses for `by: source`, from 0 to 32. Default: 32.
     pub(in crate::config) ipv4_prefix: Maybe<u8>,
-    /// Bits of an IPv6 address that count for `source`: 64 if it does not say.
+    /// The prefix length of IPv6 addresses for `by: source`, from 0 to 128. Default: 64.
     pub(in crate::config) ipv6_prefix: Maybe<u8>,
-    /// What is counted belongs to this name, also over changes of the configuration; limits of one name count together. The
-    /// route's name and the numbers of rule and limit if it does not say: then what is counted goes with the numbers.
+    /// The name of the counters. Counters are preserved across reloads under their name, and limits with the same name share
+    /// them. Default: the route's name with the numbers of the rule and of the limit; the counters then follow these numbers.
     pub(in crate::config) name: Maybe<String>,
-    /// Keys that are remembered, with 16 bytes each: 16384 if it does not say. Beyond it the one that owes least is forgotten.
+    /// The maximum number of keys that are tracked, 16 bytes each. At the limit the key that has used the least of its limit is
+    /// evicted. Default: 16384.
     pub(in crate::config) keys: Maybe<u32>,
-    /// Nothing is refused; the access log says what would have been. `false` if it does not say.
+    /// Reports requests over the limit without rejecting them: the access log has the limit's name in `over_limit`. Default:
+    /// `false`.
     pub(in crate::config) log_only: Maybe<bool>,
-    /// What answers say of it: `standard` if it does not say.
+    /// The rate limit headers of responses. Default: `standard`.
     pub(in crate::config) headers: Maybe<RateHeaders>,
-    /// Counted in a Redis, by all gateways that do so with the same name: where, or all about it. In this process if it does not
-    /// say.
+    /// A Redis server that holds the counters, shared by all gateways that use it for a limit of the same name: its address, or
+    /// the full form. Default: none, requests are counted in this process.
     pub(in crate::config) redis: Maybe<Either<Text<To>, Redis>>,
 }
 
-/// A Redis, from version 5 on.
+/// A Redis server, version 5 or later.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(in crate::config) struct Redis {
-    /// Where: an upstream, or `http://HOST:PORT`, whose scheme says no more than that there is no TLS.
+    /// The server: an upstream, or `http://HOST:PORT`, where the scheme only means that TLS is not used. Required.
     pub(in crate::config) to: Maybe<Text<To>>,
-    /// What its keys begin with: `ringmain:` if it does not say.
+    /// The prefix of the keys stored in Redis. Default: `ringmain:`.
     pub(in crate::config) prefix: Maybe<String>,
-    /// Who signs in: its default user if it does not say.
+    /// The user name, which requires `password`. Default: the default user of Redis.
     pub(in crate::config) user: Maybe<String>,
-    /// The password. Nobody signs in if it does not say.
+    /// The password. Default: none, connections are not authenticated.
     #[serde(deserialize_with = "secret")]
     #[schemars(extend("writeOnly" = true))]
     pub(in crate::config) password: Maybe<String>,
-    /// How long it may take, connecting included: `50ms` if it does not say.
+    /// The timeout of a query, at least `1ms`; includes connecting. Default: `50ms`.
     pub(in crate::config) timeout: Maybe<Text<Time>>,
-    /// What becomes of requests while it does not respond. Default: `allow`, they are counted by this process alone.
+    /// The handling of requests while Redis does not respond. Default: `allow`, requests are counted by this process alone.
     pub(in crate::config) on_failure: Maybe<OnFailure>,
 }
 
-/// What becomes of requests when whoever is asked about them does not answer.
+/// The handling of requests when an external service does not respond.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(in crate::config) enum OnFailure {
-    /// They are allowed: counted by this process alone, or without the decision of the service.
+    /// Allows requests: counted by this process alone, or without the decision of the service.
     Allow,
-    /// 503.
+    /// Rejects requests with 503.
     Deny,
 }
 
-/// What tells requests apart. All that do not have it are one.
+/// A component of the key that requests are counted by. Requests without the component share one key.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(in crate::config) enum RateKey {
@@ -78,11 +82,11 @@ pub(in crate::config) enum RateKey {
     Header(Text<HeaderName>),
     /// The value of a cookie.
     Cookie(String),
-    /// Who asks, as the rule has it found out.
+    /// The client's identity, as determined by the rule's policies.
     Identity,
-    /// A claim of the token that the policy `jwt` of the rule has checked, such as `sub` or `realm_access.tenant`.
+    /// A claim of the token that the rule's policy `jwt` has verified, such as `sub` or `realm_access.tenant`.
     Claim(String),
-    /// The host that is asked for.
+    /// The requested host.
     Host,
     /// The path.
     Path,
@@ -90,7 +94,7 @@ pub(in crate::config) enum RateKey {
     Method,
 }
 
-/// What answers say of limits.
+/// The rate limit headers of responses.
 #[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(in crate::config) enum RateHeaders {
@@ -98,61 +102,62 @@ pub(in crate::config) enum RateHeaders {
     Standard,
     /// `X-RateLimit-Limit`, `X-RateLimit-Remaining`, `X-RateLimit-Reset`.
     Legacy,
-    /// Both.
+    /// Both sets of headers.
     Both,
-    /// Nothing but `Retry-After` of a 429.
+    /// Only `Retry-After`, in 429 responses.
     None,
 }
 
-/// How many requests at once; then 503.
+/// A limit on concurrent requests; further requests are rejected with 503.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(in crate::config) struct Concurrency {
-    /// How many; with `by` of each key.
+    /// The number of concurrent requests, at least 1; with `by`, for each key. Required.
     pub(in crate::config) requests: Maybe<u32>,
-    /// What tells requests apart, all of it together; of `source` IPv4 addresses as a whole, of IPv6 the first 64 bits. If it does
-    /// not say, all requests count together.
+    /// The key that requests are counted by; several components form one combined key. With `source`, IPv4 addresses count
+    /// individually and IPv6 addresses by their /64. Default: none, all requests share one counter.
     pub(in crate::config) by: Some1<RateKey>,
-    /// Rules of one name count together. The route's name and the rule's number if it does not say.
+    /// The name of the counter, which rules with the same name share. Default: the route's name and the rule's number.
     pub(in crate::config) name: Maybe<String>,
 }
 
-/// Requests that go first when there is too much to do.
+/// Load shedding: requests that are rejected first under overload.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(in crate::config) struct Shed {
-    /// What has waited for longer in a busy worker is answered 503: `50ms` if it does not say. From `--patience` on, 250 ms, all are.
+    /// The time that a request may be queued in a busy worker, at least `1ms`; beyond it 503. Default: `50ms`. From
+    /// `--patience` (250 ms) on it has no effect, since that limit applies to all requests.
     pub(in crate::config) late: Maybe<Text<Time>>,
 }
 
-/// Faults that are put in, to see what becomes of them: at least one of `delay` and `abort`.
+/// Fault injection, for testing: at least one of `delay` and `abort`.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(in crate::config) struct Inject {
-    /// Requests that are held for a time before they go on.
+    /// A delay of requests.
     pub(in crate::config) delay: Maybe<InjectDelay>,
-    /// Requests that are answered with an error.
+    /// An error response in place of the rule's action.
     pub(in crate::config) abort: Maybe<InjectAbort>,
-    /// Only requests with this header meet it, which goes no further. All do if it does not say.
+    /// A header that selects the requests to inject faults into; it is not forwarded. Default: none, all requests.
     pub(in crate::config) header: Maybe<Text<HeaderName>>,
 }
 
-/// Requests that are held for a time.
+/// An injected delay.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(in crate::config) struct InjectDelay {
-    /// For how long, at most `1m`.
+    /// The delay, at most `1m`. Required.
     pub(in crate::config) time: Maybe<Text<Time>>,
-    /// How many of them: all if it does not say.
+    /// The share of requests that are delayed. Default: all.
     pub(in crate::config) share: Maybe<Text<Share>>,
 }
 
-/// Requests that are answered with an error.
+/// An injected error response.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(in crate::config) struct InjectAbort {
-    /// From 400 to 599: 503 if it does not say.
+    /// The status, from 400 to 599. Default: 503.
     pub(in crate::config) status: Maybe<u16>,
-    /// How many of them: all if it does not say.
+    /// The share of requests that are aborted. Default: all.
     pub(in crate::config) share: Maybe<Text<Share>>,
 }

@@ -1,7 +1,7 @@
-//! A configuration file as it is written: the one definition of its keys. The JSON Schema, the reference page and the error
-//! messages come from it.
+//! The keys of a configuration file. The JSON Schema, the reference page and the error messages are generated from these
+//! definitions.
 //!
-//! Only structure; what the values mean together is for `build`.
+//! This module defines structure only; `build` validates values against each other.
 
 mod bounds;
 mod nats;
@@ -23,256 +23,260 @@ pub(super) use self::upstream::*;
 use super::texts::{Size, SizeOrOff, Time, TimeOrOff};
 use super::values::{At, Either, NumberOrOff, OneOrMany, Pairs, Switch, Text, secret};
 
-/// A value that may be left out.
+/// An optional value.
 pub(super) type Maybe<T> = Option<At<T>>;
 
-/// One or a list, which may be left out.
+/// An optional value, or list of values.
 pub(super) type Some1<T> = Option<At<OneOrMany<T>>>;
 
-/// What the gateway serves. In every text `${env:NAME}` stands for a variable of the environment and `${file:PATH}` for the
-/// contents of a file without the line end at its end; `$${` stands for `${`. Paths of files are relative to this file.
+/// The configuration of the gateway. In every string, `${env:NAME}` is replaced by an environment variable and `${file:PATH}`
+/// by the contents of a file without its trailing line break; `$${` is a literal `${`. File paths are relative to this file.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[schemars(title = "Configuration of ringmain")]
 pub(super) struct Document {
-    /// Where to listen for HTTP, in a line: a listener named `default`.
+    /// The HTTP listen addresses, in short form: defines a listener named `default`.
     pub(super) listen: Some1<Text<Addr>>,
-    /// Who answers what no route does, in a line: a route named `default`, behind all others.
+    /// The upstream for requests that match no other route, in short form: defines a route named `default`.
     pub(super) to: Some1<Either<Text<super::texts::To>, Backend>>,
-    /// Where clients come in, by name.
+    /// The listeners, by name.
     pub(super) listeners: Pairs<Listener>,
-    /// What is done with requests, by name. Of routes that match alike the first counts.
+    /// The routes, by name. Of routes that match equally the first applies.
     pub(super) routes: Pairs<Route>,
-    /// Where connections go that are not looked into, by name.
+    /// The TCP and TLS routes, by name: connections that are forwarded as bytes.
     pub(super) streams: Pairs<Stream>,
-    /// Who answers, by name.
+    /// The upstreams, by name.
     pub(super) upstreams: Pairs<Either<Text<super::texts::Url>, Upstream>>,
-    /// Who signs tokens (JWT), by name; `policies.jwt` of rules refers to them.
+    /// The identity providers that sign tokens (JWT), by name; `policies.jwt` of rules refers to these names.
     pub(super) jwt_providers: Pairs<JwtProvider>,
-    /// What is pushed to clients: live updates in channels.
+    /// The push server: live updates in channels.
     pub(super) push: Maybe<Push>,
-    /// Certificates with their keys, by name.
+    /// The certificates with their private keys, by name.
     pub(super) certificates: Pairs<Certificate>,
-    /// Authorities that certificates are checked by, by name: PEM files.
+    /// The certificate authorities that certificates are verified against, by name: PEM files.
     pub(super) authorities: Pairs<String>,
-    /// The administration's own listener. Without it there is none.
+    /// The administration listener. Default: none.
     pub(super) admin: Maybe<Admin>,
-    /// One line a request. Without it there is no such log.
+    /// The access log. Default: none.
     pub(super) access_log: Maybe<Either<Text<LogDestination>, AccessLog>>,
-    /// What holds for the whole process.
+    /// The limits of the process.
     pub(super) limits: Maybe<Limits>,
 }
 
-/// Addresses with one protocol and one set of hosts. Listeners may have an address in common if hosts tell them apart.
+/// A set of listen addresses with one protocol and one set of hosts. Listeners may share an address if their hosts differ.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct Listener {
-    /// Where.
+    /// The listen addresses. Required.
     pub(super) address: Some1<Text<Addr>>,
-    /// What is spoken. `http` if it does not say, `https` if there is `tls`.
+    /// The protocol. Default: `https` with `tls`, else `http`.
     pub(super) protocol: Maybe<Protocol>,
-    /// For which hosts. All that no other listener of the address has if it does not say.
+    /// The hosts. Default: all hosts that no other listener of the address has.
     pub(super) hosts: Some1<Text<Hostname>>,
-    /// Certificates, and certificates of clients.
+    /// TLS termination: certificates, and verification of client certificates.
     pub(super) tls: Maybe<ListenerTls>,
-    /// Connections begin with a PROXY protocol header.
+    /// Requires a PROXY protocol header at the start of each connection.
     pub(super) proxy_protocol: Maybe<ProxyProtocol>,
-    /// Every request is sent to the same URL under https.
+    /// Redirects every request to the same URL under `https`.
     pub(super) redirect_to_https: Maybe<Switch<HttpsRedirect>>,
-    /// Whose word is taken for the client's address. Nobody's if it does not say.
+    /// The proxies that are trusted to report the client's address. Default: none, the client is the peer of the connection.
     pub(super) client_address: Maybe<ClientAddress>,
-    /// Whether upstreams receive repeated slashes of a path as one. Default: `false`, the path is sent as it arrived. Rules are
-    /// matched against a path with merged slashes in any case.
+    /// Merges repeated slashes in paths sent to upstreams. Default: `false`, the path is sent as received. Rules are always
+    /// matched against the path with merged slashes.
     pub(super) merge_slashes: Maybe<bool>,
-    /// Handling of `%2F`, `%5C` and `\` in paths. Default: `reject` if a rule of the listener guards a part of its paths, else
-    /// `keep`.
+    /// The handling of `%2F`, `%5C` and `\` in paths. Default: `reject` if a rule of the listener protects a part of its paths,
+    /// else `keep`.
     pub(super) escaped_slashes: Maybe<EscapedSlashes>,
-    /// Of connections and heads.
+    /// The limits of connections and request heads.
     pub(super) limits: Maybe<HttpLimits>,
 }
 
-/// Handling of escaped slashes and of backslashes in paths.
+/// The handling of escaped slashes and of backslashes in paths.
 #[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum EscapedSlashes {
-    /// They belong to their segment: `/admin%2fx` does not match `/admin`.
+    /// Treats them as part of their segment: `/admin%2fx` does not match `/admin`.
     Keep,
-    /// They are slashes, for rules and for upstreams.
+    /// Treats them as slashes, for rules and for upstreams.
     Decode,
-    /// The request is answered 400.
+    /// Rejects the request with 400.
     Reject,
 }
 
-/// What is spoken at a listener.
+/// The protocol of a listener.
 #[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Protocol {
-    /// HTTP without TLS: HTTP/1.1, and HTTP/2 from a client that begins with its preface.
+    /// HTTP without TLS: HTTP/1.1, and HTTP/2 with clients that send its connection preface.
     Http,
-    /// HTTP/2 alone, without TLS (by prior knowledge): who begins with something else is closed.
+    /// HTTP/2 only, without TLS (prior knowledge); connections that start with anything else are closed.
     H2c,
     /// HTTP over TLS.
     Https,
-    /// Bytes, sent on as they come.
+    /// TCP, forwarded as bytes.
     Tcp,
-    /// Bytes over TLS, which ends here; routed by SNI.
+    /// TLS that is terminated, with its content forwarded as bytes; routed by SNI.
     Tls,
-    /// TLS that is not ended here; routed by SNI.
+    /// TLS that is forwarded without termination; routed by SNI.
     TlsPassthrough,
 }
 
-/// TLS that ends at a listener.
+/// TLS termination at a listener.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct ListenerTls {
-    /// Names of certificates. The one that fits the SNI is shown, else the first.
+    /// The names of certificates. The one that matches the SNI is presented, else the first.
     pub(super) certificates: Some1<String>,
-    /// Certificates that clients show. None is asked for if it does not say.
+    /// Verification of client certificates. Default: none, no certificate is requested.
     pub(super) clients: Maybe<ClientCertificates>,
-    /// The oldest version that is spoken: `1.2` if it does not say.
+    /// The minimum TLS version. Default: `1.2`.
     pub(super) minimum: Maybe<Text<TlsVersion>>,
 }
 
-/// Certificates that clients show.
+/// Verification of client certificates.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct ClientCertificates {
-    /// Names of authorities that they are checked by.
+    /// The names of the authorities that client certificates are verified against.
     pub(super) authorities: Some1<String>,
-    /// What becomes of clients without one that passes. `required` if it does not say.
+    /// The handling of clients without a valid certificate. Default: `required`.
     pub(super) mode: Maybe<ClientCertificateMode>,
 }
 
-/// What becomes of clients without a certificate that passes.
+/// The handling of clients without a valid certificate.
 #[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum ClientCertificateMode {
     /// The handshake fails.
     Required,
-    /// A client without one is admitted without an identity; one whose certificate does not pass is not.
+    /// Clients without a certificate are admitted without an identity; clients with an invalid certificate are rejected.
     Optional,
+    /// All clients are admitted, and a certificate that does not pass counts as none: for tests, and while authorities are replaced.
+    Unchecked,
 }
 
 /// A PROXY protocol header, version 1 or 2.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct ProxyProtocol {
-    /// Who must send it; a connection from elsewhere is closed.
+    /// The networks that must send it; connections from other addresses are closed.
     pub(super) from: Some1<Text<Network>>,
-    /// How long it may take to come: `5s` if it does not say.
+    /// The timeout for its arrival; then the connection is closed. Default: `5s`.
     pub(super) timeout: Maybe<Text<Time>>,
 }
 
-/// Where requests without TLS are sent.
+/// A redirect of requests without TLS.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct HttpsRedirect {
-    /// The port of the URL: 443 if it does not say.
+    /// The port of the URL. Default: 443.
     pub(super) port: Maybe<u16>,
-    /// 301, 302, 303, 307 or 308; 308 if it does not say.
+    /// The status: 301, 302, 303, 307 or 308. Default: 308.
     pub(super) status: Maybe<u16>,
 }
 
-/// Which address counts as the client's. The header is read from its end, over addresses of trusted networks; the first
-/// other one is the client's.
+/// The source of the client's address. The header is read from its end, skipping addresses of trusted networks; the first other
+/// address is the client's.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct ClientAddress {
-    /// Networks of proxies in front.
+    /// The networks of trusted proxies.
     pub(super) trusted: Some1<Text<Network>>,
-    /// Where they say it: `X-Forwarded-For` if it does not say, `Forwarded`, or a header of one address.
+    /// The header with the client's address: `X-Forwarded-For`, `Forwarded`, or a header with a single address. Default:
+    /// `X-Forwarded-For`.
     pub(super) header: Maybe<Text<HeaderName>>,
-    /// How many proxies there are at most, from 1 to 16; any number if it does not say.
+    /// The maximum number of proxies, from 1 to 16. Default: unlimited.
     pub(super) hops: Maybe<u8>,
 }
 
-/// What a connection of HTTP may take.
+/// The limits of an HTTP connection.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct HttpLimits {
-    /// Of a request's line and headers: `32KiB` if it does not say, at most 48KiB.
+    /// The maximum size of the request line and headers, at most `48KiB`. Default: `32KiB`.
     pub(super) head: Maybe<Text<Size>>,
-    /// How many headers: 100 if it does not say.
+    /// The maximum number of headers. Default: 100.
     pub(super) headers: Maybe<u16>,
-    /// How long a head may take: `10s` if it does not say.
+    /// The timeout for receiving a request head, from its first byte to its last. Default: `10s`.
     pub(super) head_timeout: Maybe<Text<Time>>,
-    /// How long a connection may wait for its next request: `75s` if it does not say.
+    /// The idle timeout between requests. Default: `75s`.
     pub(super) keep_alive: Maybe<Text<Time>>,
-    /// How many requests a connection may make: any number if it does not say.
+    /// The maximum number of requests on a connection. Default: unlimited.
     pub(super) requests_per_connection: Maybe<u32>,
-    /// What a client must send or take a second, behind 5 s of grace. Default: `240B`. Request bodies without an announced length are live
-    /// streams and exempt: those end by silence (`timeouts.idle`).
+    /// The minimum rate per second at which a client must send or receive, after a grace period of 5 s. Default: `240B`.
+    /// Request bodies without an announced length are live streams and exempt; `timeouts.idle` applies to these.
     pub(super) minimum_rate: Maybe<Text<Size>>,
 }
 
-/// A certificate with its key.
+/// A certificate with its private key.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct Certificate {
-    /// A PEM file: the certificate, then those that lead to its authority.
+    /// A PEM file with the certificate, followed by its intermediate certificates.
     pub(super) chain: Maybe<String>,
-    /// A PEM file: its private key.
+    /// A PEM file with the private key.
     pub(super) key: Maybe<String>,
 }
 
-/// Connections that are not looked into.
+/// A TCP or TLS route: connections are forwarded as bytes.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct Stream {
-    /// Names of listeners. All that are not of HTTP if it does not say.
+    /// The names of listeners. Default: all that are not HTTP listeners.
     pub(super) listeners: Some1<String>,
-    /// For which hosts, told by SNI. For all if it does not say.
+    /// The hosts, matched against the SNI. Default: all.
     pub(super) hosts: Some1<Text<Hostname>>,
-    /// Who gets them.
+    /// The upstreams: one, or several by weight.
     pub(super) to: Some1<Either<Text<super::texts::To>, Backend>>,
-    /// Without a byte in either direction: `1h` if it does not say.
+    /// The idle timeout: the time without a byte in either direction after which the connection is reset. Default: `1h`.
     pub(super) idle: Maybe<Text<TimeOrOff>>,
 }
 
-/// The administration's own listener. Whoever reaches it may read all of it, and without `token` change something, too.
+/// The administration listener. Every client that can connect to it may read everything, and may also change state unless
+/// `token` is set.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct Admin {
-    /// Where: on the loopback interface or a Unix socket, unless somebody else guards it.
+    /// The listen addresses: on the loopback interface or a Unix socket, unless access is restricted by other means. Required.
     pub(super) address: Some1<Text<Addr>>,
-    /// Names that requests may carry in `Host`, besides IP addresses and `localhost`: other ones are refused with 421, since a page
-    /// in a browser can point a name of its own to this address. None by default.
+    /// The host names accepted in `Host`, besides IP addresses and `localhost`; others are rejected with 421, as a protection
+    /// against DNS rebinding. Default: none.
     pub(super) hosts: Some1<Text<Hostname>>,
-    /// What requests that change something (`/drain`, `/log`) must show in `Authorization: Bearer`; best as `${env:…}` or
-    /// `${file:…}`. Nothing by default.
+    /// The token that requests which change state (`/drain`, `/log`) must send in `Authorization: Bearer`; best as `${env:…}`
+    /// or `${file:…}`. Default: none.
     #[serde(deserialize_with = "secret")]
     #[schemars(extend("writeOnly" = true))]
     pub(super) token: Maybe<String>,
-    /// Addresses of a listener that has `/metrics`, `/healthz` and `/readyz` alone, for any `Host`: for who may read those and nothing
-    /// else. None by default.
+    /// The addresses of a listener with `/metrics`, `/healthz` and `/readyz` only, for any `Host`: for clients without access
+    /// to the administration. Default: none.
     pub(super) metrics: Some1<Text<Addr>>,
 }
 
-/// One line a request.
+/// The access log, with one line per request.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct AccessLog {
-    /// Where it goes: `stdout` if it does not say.
+    /// The destination. Default: `stdout`.
     pub(super) to: Maybe<Text<LogDestination>>,
-    /// `json` (if it does not say), `combined`, or a line with fields in it as `{name}`, which docs/gateway.md lists.
+    /// The format: `json`, `combined`, or a template with fields as `{name}`, which docs/gateway.md lists. Default: `json`.
     pub(super) format: Maybe<String>,
 }
 
-/// What holds for the whole process.
+/// The limits of the process.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct Limits {
-    /// Connections of clients: as the descriptor limit allows if it does not say.
+    /// The maximum number of client connections. Default: derived from the limit of file descriptors.
     pub(super) connections: Maybe<u32>,
-    /// Connections to all upstreams together: their own caps alone if it does not say.
+    /// The maximum number of connections to all upstreams together. Default: unlimited, the limits of each upstream apply.
     pub(super) upstream_connections: Maybe<u32>,
-    /// Connections of clients with one address; more are closed: 1024 by default, and `off` where a listener trusts proxies
-    /// (`client_address`, `proxy_protocol`). The flag `--per-address` has precedence.
+    /// The maximum number of connections per client address (IPv6: per /64); further connections are closed. Default: 1024, or
+    /// `off` if a listener trusts proxies (`client_address`, `proxy_protocol`). The flag `--per-address` takes precedence.
     pub(super) connections_per_address: Maybe<Text<NumberOrOff>>,
-    /// Of the bodies of requests that are sent to upstreams, where a rule has no `body.request`: `16MiB` by default.
+    /// The maximum size of request bodies sent to upstreams, for rules without `body.request`. Default: `16MiB`.
     pub(super) body: Maybe<Text<SizeOrOff>>,
-    /// How long an exchange may take in all, where a rule has no `timeouts.request`: `off` by default.
+    /// The timeout of a whole exchange, for rules without `timeouts.request`. Default: `off`.
     pub(super) request_timeout: Maybe<Text<TimeOrOff>>,
-    /// How long requests may go on once the process was told to end: `30s` if it does not say.
+    /// The time that requests in flight have to complete during a graceful shutdown. Default: `30s`.
     pub(super) drain: Maybe<Text<Time>>,
 }

@@ -1,4 +1,4 @@
-//! Keys of consumers of NATS.
+//! Keys of NATS consumers.
 
 use ringmain_gateway::model::{Hostname, NatsChannel, NatsServer};
 use schemars::JsonSchema;
@@ -9,51 +9,51 @@ use crate::config::error::quoted;
 use crate::config::values::{Parse, Text, secret};
 use crate::nats::protocol;
 
-/// A NATS whose messages (JSON) are published in channels. Core NATS: what is published there while the connection is down does not
-/// arrive; when it is back, the channels start a new epoch and positioned clients are notified.
+/// A NATS cluster whose messages (JSON) are published in channels. Core NATS: messages published while the connection is down
+/// are lost; after a reconnect the channels start a new epoch and positioned clients are notified.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(in crate::config) struct Nats {
-    /// Servers of one cluster. Each is tried when the one before cannot be reached.
+    /// The servers of one cluster. Each is tried when the one before is unreachable.
     pub(in crate::config) servers: Some1<Text<NatsServer>>,
-    /// Subjects that are listened to, perhaps with `*` (any word) and `>` (any words at the end).
+    /// The subjects to subscribe to, optionally with `*` (any word) and `>` (any words at the end).
     pub(in crate::config) subjects: Some1<Text<NatsFilter>>,
-    /// The channel that a message is published in. `{subject}` stands for its subject, `{2}` for the second word of that, `{2..}` for
-    /// all from the second on. `{subject}` if it does not say.
+    /// The channel that a message is published in. `{subject}` is replaced by the message's subject, `{2}` by the second word
+    /// of the subject, `{2..}` by all words from the second on. Default: `{subject}`.
     pub(in crate::config) channel: Maybe<Text<NatsChannel>>,
-    /// `/readyz` of the administration returns 503 while this NATS does not deliver: without a connection, and until the server has
-    /// confirmed all subscriptions. Default: `true`.
+    /// Includes this NATS cluster in readiness: `/readyz` of the administration returns 503 without a connection, and until the
+    /// server has confirmed all subscriptions. Default: `true`.
     pub(in crate::config) readiness: Maybe<bool>,
-    /// Who signs in, with `password`.
+    /// The user name; requires `password`.
     pub(in crate::config) user: Maybe<String>,
-    /// The user's password; best as `${env:…}` or `${file:…}`.
+    /// The password of `user`; best as `${env:…}` or `${file:…}`.
     #[serde(deserialize_with = "secret")]
     #[schemars(extend("writeOnly" = true))]
     pub(in crate::config) password: Maybe<String>,
-    /// A token to sign in by, in place of a user; best as `${env:…}` or `${file:…}`.
+    /// An authentication token, in place of `user`; best as `${env:…}` or `${file:…}`.
     #[serde(deserialize_with = "secret")]
     #[schemars(extend("writeOnly" = true))]
     pub(in crate::config) token: Maybe<String>,
-    /// A file to sign in by, in place of these: credentials as `nsc` writes them (JWT and NKey seed), or the seed of an NKey alone.
+    /// A credentials file, in place of the keys above: as written by `nsc` (JWT and NKey seed), or with an NKey seed only.
     pub(in crate::config) credentials: Maybe<String>,
-    /// TLS: whose certificates are taken, and what is shown. Without it a server decides whether there is TLS, or its URL with
-    /// `tls://`; with it there is no connection without.
+    /// TLS settings: trusted authorities and the client certificate. With this key TLS is required; without it TLS is used if
+    /// the server requires it or its URL starts with `tls://`.
     pub(in crate::config) tls: Maybe<NatsTls>,
 }
 
-/// TLS towards a NATS.
+/// TLS to a NATS server.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(in crate::config) struct NatsTls {
-    /// The name that the certificate must be for: the server's host if it does not say.
+    /// The name that the certificate is verified against. Default: the server's host.
     pub(in crate::config) server_name: Maybe<Text<Hostname>>,
-    /// Names of authorities that vouch: those that this system trusts if it does not say.
+    /// The names of trusted authorities. Default: the system's trusted authorities.
     pub(in crate::config) authorities: Some1<String>,
-    /// The name of the certificate that is shown if one is asked for.
+    /// The name of the client certificate, which is presented on request.
     pub(in crate::config) certificate: Maybe<String>,
 }
 
-/// Subjects of NATS.
+/// A NATS subject filter.
 #[derive(Clone, Debug)]
 pub(in crate::config) struct NatsFilter(pub(in crate::config) String);
 

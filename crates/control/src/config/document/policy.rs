@@ -1,4 +1,4 @@
-//! Keys of what a request must pass before its rule's action.
+//! Keys of policies, which are evaluated before a rule's action.
 
 use ringmain_gateway::model::{HeaderName, Hostname, JwtAlgorithm, Network, PasswordHash};
 use schemars::JsonSchema;
@@ -8,206 +8,214 @@ use super::{Concurrency, Inject, Maybe, OnFailure, RateLimit, Shed, Some1};
 use crate::config::texts::{KeyDigest, PageUrl, Time, To};
 use crate::config::values::{Either, Free, OneOrMany, Pairs, Switch, Text, secret};
 
-/// What a request must pass, in the order that docs/policies.md gives. Of a route: for all of its rules; a rule has its own in
-/// place of one of the same kind, and `false` for none.
+/// The policies of a rule, or of a route for all of its rules, evaluated in the order that docs/policies.md lists. A rule's
+/// policy replaces the route's policy of the same kind; `false` removes it.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(in crate::config) struct Policies {
-    /// From which addresses requests may come.
+    /// Access control by client address.
     pub(in crate::config) addresses: Maybe<Switch<Addresses>>,
-    /// The upstream is told of the certificate that a client has shown, in the header `Client-Cert` (RFC 9440).
+    /// Sends the client certificate to the upstream in the header `Client-Cert` (RFC 9440).
     pub(in crate::config) client_certificate: Maybe<Switch<ClientCertificate>>,
-    /// A name and a password, by basic authentication.
+    /// Basic authentication with a user name and a password.
     pub(in crate::config) basic: Maybe<Switch<BasicAuth>>,
-    /// A key that consumers were given.
+    /// Authentication with an API key.
     pub(in crate::config) api_keys: Maybe<Switch<ApiKeys>>,
-    /// A token (JWT) that an identity provider has signed.
+    /// Authentication with a token (JWT) signed by an identity provider.
     pub(in crate::config) jwt: Maybe<Switch<Jwt>>,
-    /// Whether all of `client_certificate`, `basic`, `api_keys`, `jwt` must let a request in, or one of them or of the networks that
-    /// `addresses` has to `allow` is enough: `all` if neither the rule nor its route says.
+    /// The policies that must admit a request: all of `client_certificate`, `basic`, `api_keys` and `jwt`, or any one, where
+    /// the networks in `addresses.allow` count as well. Default: the route's value, else `all`.
     pub(in crate::config) satisfy: Maybe<Satisfy>,
-    /// Somebody else is asked whether a request may pass.
+    /// External authorization: a service decides whether a request is allowed.
     pub(in crate::config) authz: Maybe<Switch<ExternalAuth>>,
-    /// How many requests in a time: one limit, or several which all have to let a request pass.
+    /// Rate limiting: one limit, or several that must all admit a request.
     pub(in crate::config) rate_limit: Maybe<Switch<OneOrMany<RateLimit>>>,
-    /// How many requests at once.
+    /// A limit on concurrent requests.
     pub(in crate::config) concurrency: Maybe<Switch<Concurrency>>,
-    /// Requests that go first when there is too much to do.
+    /// Load shedding: requests that are rejected first under overload.
     pub(in crate::config) shed: Maybe<Switch<Shed>>,
-    /// Faults that are put in, to see what becomes of them.
+    /// Fault injection, for testing.
     pub(in crate::config) inject: Maybe<Switch<Inject>>,
-    /// Filters that the program brings along, passed in this order; by name alone where there is nothing to be told. `ringmain`
-    /// itself has none: docs/filters.md says how a program gets some.
+    /// The custom filters of the program, run in this order; a name alone is a filter without options. `ringmain` itself has
+    /// none: docs/filters.md describes how a program adds filters.
     pub(in crate::config) filters: Maybe<Switch<OneOrMany<Either<String, Filter>>>>,
 }
 
-/// A filter that the program brings along, and what it is told.
+/// A custom filter and its options.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(in crate::config) struct Filter {
-    /// What the program calls it.
+    /// The name under which the program registers the filter.
     pub(in crate::config) name: Maybe<String>,
-    /// What it is told: its own keys, which the program says what is wrong with.
+    /// The options of the filter; its keys are defined and validated by the program.
     #[serde(deserialize_with = "secret")]
     #[schemars(extend("writeOnly" = true))]
     pub(in crate::config) options: Maybe<Pairs<Free>>,
 }
 
-/// How many of several must let a request in.
+/// The number of policies that must admit a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(in crate::config) enum Satisfy {
-    /// All.
+    /// All policies.
     All,
-    /// One.
+    /// One policy.
     Any,
 }
 
-/// From which addresses requests may come, by the client's address as the listener's `client_address` has it.
+/// Access control by client address, as determined by the listener's `client_address`.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(in crate::config) struct Addresses {
-    /// From these alone. From all if it does not say.
+    /// The allowed networks; other addresses are rejected with 403. Default: all addresses are allowed.
     pub(in crate::config) allow: Some1<Text<Network>>,
-    /// Not from these, whatever is allowed.
+    /// The denied networks, which take precedence over `allow`.
     pub(in crate::config) deny: Some1<Text<Network>>,
 }
 
-/// What becomes of the certificate that a client has shown. The listener asks for it: `tls.clients`.
+/// Forwarding of the client certificate. The listener requests it with `tls.clients`.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(in crate::config) struct ClientCertificate {
-    /// Clients without one are answered 403. `false` if it does not say.
+    /// Rejects clients without a certificate with 403. Default: `false`.
     pub(in crate::config) required: Maybe<bool>,
-    /// Also those that lead to its authority, in `Client-Cert-Chain`. `false` if it does not say.
+    /// Sends the intermediate certificates in `Client-Cert-Chain` as well. Default: `false`.
     pub(in crate::config) chain: Maybe<bool>,
-    /// A header for its SHA-256 in hexadecimal digits. None if it does not say.
+    /// A header for the certificate's SHA-256 fingerprint, in hexadecimal digits. Default: none.
     pub(in crate::config) fingerprint: Maybe<Text<HeaderName>>,
+    /// A header that tells upstreams whether it is valid: `verified`, `unverified` or `none`. With it they receive certificates that are
+    /// not valid too, from a listener with `mode: unchecked`. Default: none, and a certificate that is not valid counts as none.
+    pub(in crate::config) verification: Maybe<Text<HeaderName>>,
 }
 
-/// A name and a password (RFC 7617). Passwords are checked off the workers, at most 8 at once in the process.
+/// Basic authentication (RFC 7617). Passwords are verified outside the workers, at most 8 at a time in the process.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(in crate::config) struct BasicAuth {
-    /// What users are told that the password is for: `ringmain` if it does not say.
+    /// The realm of the challenge. Default: `ringmain`.
     pub(in crate::config) realm: Maybe<String>,
-    /// Hashes of passwords by the users' names.
+    /// The password hashes, by user name.
     #[serde(deserialize_with = "secret")]
     #[schemars(extend("writeOnly" = true))]
     pub(in crate::config) users: Pairs<Text<PasswordHash>>,
-    /// A file of lines `NAME:HASH`, as `htpasswd -B` writes it.
+    /// A file with lines `NAME:HASH`, as `htpasswd -B` writes it.
     pub(in crate::config) file: Maybe<String>,
-    /// A header that tells the upstream the user's name. None if it does not say.
+    /// A request header that passes the user name to the upstream. Default: none.
     pub(in crate::config) user_header: Maybe<Text<HeaderName>>,
-    /// `Authorization` goes no further. `true` if it does not say.
+    /// Removes `Authorization` from forwarded requests. Default: `true`.
     pub(in crate::config) hide: Maybe<bool>,
 }
 
-/// Keys that consumers were given. The first that a request has counts: in a header, then in the query, then in a cookie.
+/// Authentication with an API key. The first key in the headers, then the query, then the cookies is used.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(in crate::config) struct ApiKeys {
-    /// Headers that may have the key; of `Authorization` what is behind `Bearer`. `X-API-Key` if nothing else is said.
+    /// The headers that may contain the key; for `Authorization`, the value after `Bearer`. Default: `X-API-Key`, unless
+    /// `query` or `cookie` is set.
     pub(in crate::config) header: Some1<Text<HeaderName>>,
-    /// Parameters of the query that may have it.
+    /// The query parameters that may contain the key.
     pub(in crate::config) query: Some1<String>,
-    /// Cookies that may have it.
+    /// The cookies that may contain the key.
     pub(in crate::config) cookie: Some1<String>,
-    /// SHA-256 of keys by the consumers' names.
+    /// The SHA-256 digests of keys, by consumer name.
     #[serde(deserialize_with = "secret")]
     #[schemars(extend("writeOnly" = true))]
     pub(in crate::config) keys: Pairs<OneOrMany<Text<KeyDigest>>>,
-    /// A file of lines `NAME sha256:HEX`.
+    /// A file with lines `NAME sha256:HEX`.
     pub(in crate::config) file: Maybe<String>,
-    /// A header that tells the upstream the consumer's name. None if it does not say.
+    /// A request header that passes the consumer name to the upstream. Default: none.
     pub(in crate::config) consumer_header: Maybe<Text<HeaderName>>,
-    /// Headers with keys go no further; queries and cookies do. `true` if it does not say.
+    /// Removes headers with keys from forwarded requests; query parameters and cookies are forwarded. Default: `true`.
     pub(in crate::config) hide: Maybe<bool>,
 }
 
-/// A token (JWT) that one of some providers has signed, and what it must say.
+/// Authentication with a token (JWT) of one of several providers, and the scopes and claims that it must have.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(in crate::config) struct Jwt {
-    /// Names of `jwt_providers`.
+    /// The names of `jwt_providers`. Required.
     pub(in crate::config) provider: Some1<String>,
-    /// All of these must be among the token's `scope` and `scp`.
+    /// The required scopes: each must be in the token's `scope` or `scp`.
     pub(in crate::config) scopes: Some1<String>,
-    /// What claims must be: each by its name, or the names on the way to it with dots between them, one of these texts. Of a
-    /// claim that is a list one element must be.
+    /// The required claims, each by its name or by the path to it, names separated by dots: the claim must equal one of the
+    /// given texts. In a claim that is a list, one element must.
     pub(in crate::config) claims: Pairs<OneOrMany<String>>,
-    /// Headers that tell the upstream claims, by the headers' names.
+    /// Request headers that pass claims to the upstream, by header name.
     pub(in crate::config) headers: Pairs<String>,
-    /// Headers with tokens go no further. `false` if it does not say.
+    /// Removes headers with tokens from forwarded requests. Default: `false`.
     pub(in crate::config) hide: Maybe<bool>,
 }
 
-/// Who signs tokens. Its keys are either served by it (`jwks`) or in a file (`keys`).
+/// An identity provider that signs tokens. Its keys are either fetched (`jwks`) or read from a file (`keys`).
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(in crate::config) struct JwtProvider {
-    /// What `iss` is.
+    /// The expected value of `iss`. Required.
     pub(in crate::config) issuer: Maybe<String>,
-    /// One of these is `aud`, or is among it. `aud` is not looked at if it does not say.
+    /// The accepted audiences: one must be `aud`, or in it. Default: none, `aud` is not checked.
     pub(in crate::config) audience: Some1<String>,
-    /// Algorithms of signatures that are taken: all of RS, PS, ES and EdDSA if it does not say. HS must be said.
+    /// The accepted signature algorithms. Default: RS, PS and ES in all sizes, and EdDSA. HS must be listed explicitly.
     pub(in crate::config) algorithms: Some1<Text<JwtAlgorithm>>,
-    /// Where its keys are served: the URL of the set (JWKS), or all about it.
+    /// The JWKS endpoint: its URL, or the full form.
     pub(in crate::config) jwks: Maybe<Either<Text<PageUrl>, Jwks>>,
-    /// A file of its keys (JWKS), in place of `jwks`.
+    /// A JWKS file, in place of `jwks`.
     pub(in crate::config) keys: Maybe<String>,
-    /// By how much clocks may differ: `30s` if it does not say.
+    /// The tolerated clock skew. Default: `30s`.
     pub(in crate::config) leeway: Maybe<Text<Time>>,
-    /// Headers that may have the token: `Authorization`, behind `Bearer`, if nothing else is said.
+    /// The headers that may contain the token. Default: `Authorization`, after `Bearer`, unless `query` or `cookie` is set.
     pub(in crate::config) header: Some1<Text<HeaderName>>,
-    /// Parameters of the query that may have it. Logs of what was asked have it, too.
+    /// The query parameters that may contain the token. The gateway's own logs redact it; those of other servers may not.
     pub(in crate::config) query: Some1<String>,
-    /// Cookies that may have it.
+    /// The cookies that may contain the token.
     pub(in crate::config) cookie: Some1<String>,
 }
 
-/// Where a set of keys is served.
+/// A JWKS endpoint.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(in crate::config) struct Jwks {
-    /// Its URL. Either this, or `to` and `path`.
+    /// The URL. Either this, or `to` and `path`.
     pub(in crate::config) url: Maybe<Text<PageUrl>>,
-    /// Who serves it.
+    /// The upstream that serves the keys.
     pub(in crate::config) to: Maybe<Text<To>>,
-    /// Its path.
+    /// The path.
     pub(in crate::config) path: Maybe<String>,
-    /// The host that is asked for: that of the endpoint if it does not say.
+    /// The `Host` of the request. Default: the endpoint's host.
     pub(in crate::config) host: Maybe<Text<Hostname>>,
-    /// How often it is fetched: `10m` if it does not say. Also when a token names a key that is not in it, at most every 10 s.
+    /// The refresh interval, at least `10s`. Default: `10m`. The keys are also fetched when a token names an unknown key, at
+    /// most every 10 s.
     pub(in crate::config) refresh: Maybe<Text<Time>>,
-    /// For how long it is used if it cannot be fetched again: `1d` if it does not say; not shorter than `refresh`.
+    /// The time for which keys are used if they cannot be fetched again, at least `refresh`. Default: `1d`.
     pub(in crate::config) stale: Maybe<Text<Time>>,
 }
 
-/// A service is asked by HTTP whether a request may pass: 2xx lets it pass, 3xx and 4xx are what the client is answered, and all
-/// else is a failure. It sees the request's `Authorization` and `Cookie`, and `X-Forwarded-Method`, `-Proto`, `-Host`, `-Uri`
-/// and `-For`; never its body.
+/// External authorization over HTTP. A 2xx response allows the request, a 3xx or 4xx response is returned to the client,
+/// anything else is a failure. The service receives the request's `Authorization` and `Cookie`, and `X-Forwarded-Method`,
+/// `-Proto`, `-Host`, `-Uri` and `-For`; never its body.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(in crate::config) struct ExternalAuth {
-    /// Who is asked.
+    /// The upstream of the service. Required.
     pub(in crate::config) to: Maybe<Text<To>>,
-    /// It is asked by GET of this path. If nothing is said, or `prefix`, it is asked with the request's method and path.
+    /// The path of the authorization request, which is sent with GET. Without `path` and `prefix` it has the method and path of
+    /// the client's request.
     pub(in crate::config) path: Maybe<String>,
-    /// It is asked with the request's method, and its path behind this.
+    /// A prefix for the path of the authorization request, which otherwise has the method and path of the client's request.
     pub(in crate::config) prefix: Maybe<String>,
-    /// The host that is asked for: that of the endpoint if it does not say.
+    /// The `Host` of the authorization request. Default: the endpoint's host.
     pub(in crate::config) host: Maybe<Text<Hostname>>,
-    /// More headers of the request that it sees.
+    /// Further request headers that are sent to the service.
     pub(in crate::config) request_headers: Some1<Text<HeaderName>>,
-    /// Headers of its answer for the upstream.
+    /// Headers of the service's response that are sent to the upstream.
     pub(in crate::config) upstream_headers: Some1<Text<HeaderName>>,
-    /// More headers of its refusals for the client, who gets `Content-Type`, `Location`, `Set-Cookie` and `WWW-Authenticate`.
+    /// Further headers of a denying response that are returned to the client, besides `Content-Type`, `Location`, `Set-Cookie`
+    /// and `WWW-Authenticate`.
     pub(in crate::config) client_headers: Some1<Text<HeaderName>>,
-    /// The header of its answer that says who asks.
+    /// The header of the service's response that contains the client's identity.
     pub(in crate::config) identity: Maybe<Text<HeaderName>>,
-    /// How long it may take: `1s` if it does not say.
+    /// The timeout of the authorization request. Default: `1s`.
     pub(in crate::config) timeout: Maybe<Text<Time>>,
-    /// What becomes of a request that it fails: `deny` by default. The gateway's own limits always deny.
+    /// The handling of requests whose authorization request fails. Default: `deny`, 503. Failures that are due to limits of the
+    /// gateway always deny.
     pub(in crate::config) on_failure: Maybe<OnFailure>,
 }

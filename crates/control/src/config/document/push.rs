@@ -1,4 +1,4 @@
-//! Keys of push.
+//! Keys of the push server.
 
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -8,185 +8,192 @@ use crate::config::texts::{PageUrl, Size, Time, To};
 use crate::config::values::{Either, Pairs, Text, secret};
 use ringmain_gateway::model::{HeaderName, HeaderValue, Hostname, JwtAlgorithm, Path};
 
-/// What is pushed to clients, who connect by rules with `push: true`: WebSocket, SSE and HTTP streams, by the protocol of
-/// Centrifuge's SDKs or without any. A change holds from the next command of a client on; connections stay, also when the key goes.
+/// The push server. Clients connect at rules with `push: true`, over WebSocket, SSE and HTTP streams, with the client protocol
+/// of Centrifuge's SDKs or unidirectionally. Changes apply from the next command of a client on; connections stay open, even
+/// when the key is removed.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(in crate::config) struct Push {
-    /// Clients connect without saying who they are. `false` if it does not say.
+    /// Admits clients without a token. Default: `false`.
     pub(in crate::config) anonymous: Maybe<bool>,
-    /// By what others say who they are, and what they may: tokens (JWT).
+    /// The verification of tokens (JWT), which identify other clients and grant permissions.
     pub(in crate::config) tokens: Maybe<PushTokens>,
-    /// Each user is subscribed to a channel of its own in this namespace: `NAMESPACE:#USER`.
+    /// The namespace of personal channels: each user is subscribed to its own channel `NAMESPACE:#USER`. Default: none.
     pub(in crate::config) user_channel: Maybe<String>,
-    /// Pages that may connect besides those of the same host: `https://app.example.com`, `https://*.example.com`, or `*` for any.
+    /// The origins that may connect besides the same host: `https://app.example.com`, `https://*.example.com`, or `*` for any.
     pub(in crate::config) origins: Some1<String>,
-    /// What the owner's programs say in `X-API-Key` to publish by `/api/publish`, and what else there is in `/api/`; best as
-    /// `${env:…}` or `${file:…}`. Without it there is none of it.
+    /// The key that programs of the operator send in `X-API-Key` to use `/api/publish` and the other methods of the server API
+    /// below `/api/`; best as `${env:…}` or `${file:…}`. Default: none, the server API is disabled.
     #[serde(deserialize_with = "secret")]
     #[schemars(extend("writeOnly" = true))]
     pub(in crate::config) api_key: Maybe<String>,
-    /// What the application is asked about clients. Nothing if it does not say.
+    /// The events for which the application is queried. Default: none.
     pub(in crate::config) proxy: Maybe<PushProxy>,
-    /// What channels without a `:` in their name do.
+    /// The options of channels without a `:` in their name.
     pub(in crate::config) channels: Maybe<PushNamespace>,
-    /// What others do, by what is before the `:`.
+    /// The options of other channels, by the part of the name before the `:`.
     pub(in crate::config) namespaces: Pairs<PushNamespace>,
-    /// How often a client is pinged, in whole seconds. Default: `25s`.
+    /// The ping interval, in whole seconds, at most `1h`. Default: `25s`.
     pub(in crate::config) ping_interval: Maybe<Text<Time>>,
-    /// How long a client may take to answer a ping, in whole seconds: at least `2s`, and at least `2s` less than `ping_interval`.
-    /// Default: `10s`. A connection whose sent bytes stay unacknowledged for the sum of both and five seconds more is closed.
+    /// The timeout for a client's pong, in whole seconds: at least `2s`, and at least `2s` less than `ping_interval`. Default:
+    /// `10s`. A connection whose sent bytes are not acknowledged for the sum of both plus five seconds is closed.
     pub(in crate::config) pong_timeout: Maybe<Text<Time>>,
-    /// How much there may be.
+    /// The limits of the push server.
     pub(in crate::config) limits: Maybe<PushLimits>,
-    /// A folder for what outlives the process at a restart: epochs and offsets of channels, what is kept of them, keys of publications.
-    /// It is created if it does not exist. It is written when the process begins to drain, used once at the next start, and never after
-    /// a crash. Without it a restart starts new epochs; a process that takes over (`SIGUSR2`) continues in either case.
+    /// A directory for the state that is restored after a restart: epochs and offsets of channels, retained publications,
+    /// idempotency keys. It is created if it does not exist. It is written when the process starts to drain, used once at the
+    /// next start, and never after a crash. Without it a restart starts new epochs; a process that takes over (`SIGUSR2`)
+    /// continues in either case.
     pub(in crate::config) state_dir: Maybe<String>,
-    /// Brokers (NATS) whose messages are published in channels, by a name that metrics and logs have. Without the key none is
-    /// listened to any more.
+    /// The NATS clusters whose messages are published in channels, by the name used in metrics and logs. Removing the key stops
+    /// all consumers.
     pub(in crate::config) nats: Pairs<Nats>,
 }
 
-/// What the application is asked about clients, as Centrifugo's proxy asks it: by POST, in JSON. Of each the URL, or all about it.
+/// The events for which the application is queried, compatible with Centrifugo's proxy: POST requests with JSON. Each event has
+/// a URL, or the full form.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(in crate::config) struct PushProxy {
-    /// Who a client is that connects without a token, and what it is given.
+    /// Authenticates clients that connect without a token, and grants subscriptions and permissions.
     pub(in crate::config) connect: Maybe<Either<Text<PageUrl>, PushAsk>>,
-    /// Whether a connection goes on whose time is over.
+    /// Decides whether an expired connection continues.
     pub(in crate::config) refresh: Maybe<Either<Text<PageUrl>, PushAsk>>,
-    /// What clients call (`rpc`).
+    /// Handles the calls of clients (`rpc`).
     pub(in crate::config) rpc: Maybe<Either<Text<PageUrl>, PushAsk>>,
-    /// Whether a client may listen to a channel without a token for it, where `subscribe_proxy` wants it so.
+    /// Decides whether a client may subscribe to a channel without a token for it, in namespaces with `subscribe_proxy`.
     pub(in crate::config) subscribe: Maybe<Either<Text<PageUrl>, PushAsk>>,
-    /// Whether a client may publish something, where `publish_proxy` wants it so.
+    /// Decides whether a client may publish, in namespaces with `publish_proxy`.
     pub(in crate::config) publish: Maybe<Either<Text<PageUrl>, PushAsk>>,
-    /// Whether a subscription goes on whose time is over, where `sub_refresh_proxy` wants it so.
+    /// Decides whether an expired subscription continues, in namespaces with `sub_refresh_proxy`.
     pub(in crate::config) sub_refresh: Maybe<Either<Text<PageUrl>, PushAsk>>,
-    /// How long an answer may take that does not say: `1s` if this does not, either; at most `20s`.
+    /// The default timeout of requests to the application, at most `20s`. Default: `1s`.
     pub(in crate::config) timeout: Maybe<Text<Time>>,
-    /// Headers of the request by which a client has connected that the application sees, beside those that policies of its rule
-    /// write: `Cookie`, `Authorization`, `Origin`, `X-Forwarded-For`. None if it does not say.
+    /// The headers of the client's connection request that are sent to the application, such as `Cookie`, `Authorization`,
+    /// `Origin` and `X-Forwarded-For`, in addition to those that policies of its rule set. Default: none.
     pub(in crate::config) headers: Some1<Text<HeaderName>>,
-    /// Headers that a client may say in place of those that it cannot set (`headers` of the SDKs). The application must check
-    /// them: whatever stands there is the client's own word. None if it does not say.
+    /// The headers that a client may send with its connect command in place of headers that it cannot set (`headers` of the
+    /// SDKs). Their values are chosen by the client, and the application must verify these. Default: none.
     pub(in crate::config) emulated_headers: Some1<Text<HeaderName>>,
-    /// More headers that the application sees, with their values: a secret by which it knows who asks, best as `${env:…}` or
-    /// `${file:…}`.
+    /// Further headers of requests to the application, with their values, such as a secret that authenticates the gateway; best
+    /// as `${env:…}` or `${file:…}`.
     #[serde(deserialize_with = "secret")]
     #[schemars(extend("writeOnly" = true))]
     pub(in crate::config) own_headers: Pairs<Text<HeaderValue>>,
-    /// Data are told in base64, as `b64data`. `false` if it does not say: they are JSON.
+    /// Sends data in base64, as `b64data`. Default: `false`, data is sent as JSON.
     pub(in crate::config) binary: Maybe<bool>,
 }
 
-/// Where the application is asked about something.
+/// The application's endpoint for an event.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(in crate::config) struct PushAsk {
     /// The URL. Either this, or `to` and `path`.
     pub(in crate::config) url: Maybe<Text<PageUrl>>,
-    /// Who is asked.
+    /// The upstream of the application.
     pub(in crate::config) to: Maybe<Text<To>>,
-    /// By which path.
+    /// The path.
     pub(in crate::config) path: Maybe<String>,
-    /// The host that is asked for: that of the endpoint if it does not say.
+    /// The `Host` of the request. Default: the endpoint's host.
     pub(in crate::config) host: Maybe<Text<Hostname>>,
-    /// How long an answer may take; at most `20s`.
+    /// The timeout of the request, at most `20s`. Default: `proxy.timeout`.
     pub(in crate::config) timeout: Maybe<Text<Time>>,
 }
 
-/// Tokens of clients.
+/// The verification of clients' tokens: one of `secret`, `keys` and `provider`.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(in crate::config) struct PushTokens {
-    /// The secret that they are signed by (HS256, HS384, HS512), at least 32 bytes; best as `${env:…}` or `${file:…}`. This, `keys` or
-    /// `provider`.
+    /// The secret of tokens signed with HMAC (HS256, HS384, HS512), at least 32 bytes; best as `${env:…}` or `${file:…}`.
     #[serde(deserialize_with = "secret")]
     #[schemars(extend("writeOnly" = true))]
     pub(in crate::config) secret: Maybe<String>,
-    /// A file with the set of keys that they are signed by (JWKS).
+    /// A JWKS file with the keys that verify tokens.
     pub(in crate::config) keys: Maybe<String>,
-    /// One of `jwt_providers`, whose tokens they are: its keys, which are fetched from where it serves them, and its `issuer`,
-    /// `audience`, `algorithms` and `leeway`, which then do not stand here. While its keys are not there clients are told to try again.
+    /// One of `jwt_providers`, which signs the tokens: its keys are fetched from its JWKS endpoint, and its `issuer`,
+    /// `audience`, `algorithms` and `leeway` apply, which must not be set here. Until its keys are available clients receive a
+    /// temporary error and retry.
     pub(in crate::config) provider: Maybe<String>,
-    /// By what they may be signed. What the keys are for if it does not say.
+    /// The accepted signature algorithms. Default: those that the keys are for.
     pub(in crate::config) algorithms: Some1<Text<JwtAlgorithm>>,
-    /// What `iss` must be. It is not looked at if it does not say.
+    /// The expected value of `iss`. Default: none, `iss` is not checked.
     pub(in crate::config) issuer: Maybe<String>,
-    /// What `aud` must hold one of. It is not looked at if it does not say.
+    /// The accepted audiences: one must be in `aud`. Default: none, `aud` is not checked.
     pub(in crate::config) audience: Some1<String>,
-    /// By how much clocks may differ: `30s` if it does not say.
+    /// The tolerated clock skew. Default: `30s`.
     pub(in crate::config) leeway: Maybe<Text<Time>>,
 }
 
-/// Who may listen without a token for the channel.
+/// The clients that may subscribe without a token for the channel.
 #[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(in crate::config) enum PushListen {
-    /// Everybody who is connected.
+    /// Every connected client.
     Anybody,
-    /// Everybody of whom it is known who it is.
+    /// Every client whose user is known.
     Users,
-    /// Nobody.
+    /// No client.
     Nobody,
 }
 
-/// What channels do.
+/// The options of channels.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(in crate::config) struct PushNamespace {
-    /// Who may listen without a token for the channel: `anybody`, `users` or `nobody`. `anybody` if it does not say.
+    /// The clients that may subscribe without a token for the channel. Default: `anybody`.
     pub(in crate::config) listen: Maybe<PushListen>,
-    /// What the data of publications must be: `json`, `json_object` or `binary`. Anything else is refused with error 107. Default: `json`.
+    /// The format of publications' data; other data is rejected with error 107. Default: `json`.
     pub(in crate::config) data_format: Maybe<PushDataFormat>,
-    /// Clients may publish. `false` if it does not say: the owner's programs alone do.
+    /// Lets clients publish. Default: `false`, only the operator's programs publish.
     pub(in crate::config) publish: Maybe<bool>,
-    /// The application says who may listen without a token for the channel (`proxy.subscribe`), whatever `listen` says; but for
-    /// channels of named users and private ones. `false` if it does not say.
+    /// The application decides which clients may subscribe without a token for the channel (`proxy.subscribe`), whatever
+    /// `listen` is set to; except for channels of named users and private channels. Default: `false`.
     pub(in crate::config) subscribe_proxy: Maybe<bool>,
-    /// The application says what clients publish (`proxy.publish`), whatever `publish` says. `false` if it does not say.
+    /// The application decides whether clients may publish (`proxy.publish`), whatever `publish` is set to. Default: `false`.
     pub(in crate::config) publish_proxy: Maybe<bool>,
-    /// The application says whether subscriptions go on whose time is over (`proxy.sub_refresh`). `false` if it does not say.
+    /// The application decides whether expired subscriptions continue (`proxy.sub_refresh`). Default: `false`.
     pub(in crate::config) sub_refresh_proxy: Maybe<bool>,
-    /// What of the publications is kept, for those who come back. Nothing if it does not say.
+    /// The retention of publications, for history and recovery. Default: none.
     pub(in crate::config) keep: Maybe<PushKeep>,
-    /// Clients recover what they have missed since a position (offset and epoch), without asking for that when they subscribe. Where it
-    /// is `false` those recover that may read the history and ask for a recoverable subscription. Default: `false`.
+    /// Lets clients recover publications missed since a position (offset and epoch) without requesting recovery in their
+    /// subscription. With `false`, only clients that may read the history and request a recoverable subscription recover.
+    /// Requires `keep`. Default: `false`.
     pub(in crate::config) recovery: Maybe<bool>,
-    /// Clients may ask for what is kept, and recover all of it by the offset 0 without an epoch. Default: `false`.
+    /// Lets clients query retained publications, and recover all retained publications with the offset 0 and no epoch. Requires
+    /// `keep`. Default: `false`.
     pub(in crate::config) history: Maybe<bool>,
-    /// It is known who is there, and clients may ask. `false` if it does not say.
+    /// Tracks the subscribers of each channel, and lets clients query presence. Default: `false`.
     pub(in crate::config) presence: Maybe<bool>,
-    /// Those who are there are told who comes and goes. `false` if it does not say.
+    /// Notifies subscribers when clients join and leave. Default: `false`.
     pub(in crate::config) join_leave: Maybe<bool>,
-    /// Who comes gets the last publication at once. `false` if it does not say.
+    /// Sends the last publication to new subscribers immediately. Requires `keep`. Default: `false`.
     pub(in crate::config) cache: Maybe<bool>,
-    /// At least so long between two publications that a client gets, the last of those in between, and all that is new in its
-    /// channels at one moment. All publications if it does not say.
+    /// The update interval (conflation): the minimum time between two publications of a channel that are sent to a client. At
+    /// its next update the client receives the latest publication of each channel that has a new one. Requires `keep`. Default:
+    /// none, every publication is sent.
     pub(in crate::config) every: Maybe<Text<Time>>,
-    /// What becomes of publications for a client that is too slow. `disconnect` if it does not say.
+    /// The handling of publications for slow clients. Default: `disconnect`.
     pub(in crate::config) slow: Maybe<PushSlow>,
 }
 
-/// What is kept of a channel's publications.
+/// The retention of a channel's publications.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(in crate::config) struct PushKeep {
-    /// So many: 1 if it does not say.
+    /// The maximum number of retained publications. Default: 1.
     pub(in crate::config) publications: Maybe<u32>,
-    /// At most so much of them, beside `publications`. Default: `1MiB`, or 64 KiB for each of `publications` if that is more.
+    /// The maximum size of retained publications, besides `publications`. Default: `1MiB`, or 64 KiB for each of `publications`
+    /// if that is more.
     pub(in crate::config) size: Maybe<Text<Size>>,
-    /// For so long: `5m` if it does not say.
+    /// The retention time of publications. Default: `5m`.
     pub(in crate::config) time: Maybe<Text<Time>>,
-    /// How long the offset and the epoch of a channel are retained after its last publication, or after its last subscriber has left
-    /// (Centrifugo's `history_meta_ttl`); those of a channel that has not published for `time`. At the limit of channels
-    /// (`limits.channels`) the longest unused is removed before. Default: `30d`.
+    /// The retention time of a channel's offset and epoch after its last publication, or after its last subscriber has left
+    /// (Centrifugo's `history_meta_ttl`), at least `time`; in a channel that has not published, `time` applies. At the limit of
+    /// channels (`limits.channels`) the longest unused channel is removed earlier. Default: `30d`.
     pub(in crate::config) meta_time: Maybe<Text<Time>>,
 }
 
-/// What the data of publications must be.
+/// The format of publications' data.
 #[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(in crate::config) enum PushDataFormat {
@@ -194,56 +201,58 @@ pub(in crate::config) enum PushDataFormat {
     Json,
     /// One JSON object.
     JsonObject,
-    /// Any bytes: clients of the JSON format are disconnected (3506) by data that is not JSON.
+    /// Any bytes. Data that is not JSON disconnects clients of the JSON format (3506).
     Binary,
 }
 
-/// What becomes of publications for a client that is too slow.
+/// The handling of publications for slow clients.
 #[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(in crate::config) enum PushSlow {
-    /// The client is disconnected, comes back and recovers.
+    /// Disconnects the client, which reconnects and recovers.
     Disconnect,
-    /// The oldest that wait go.
+    /// Drops the oldest pending publications.
     DropOld,
-    /// New ones go.
+    /// Drops new publications.
     DropNew,
-    /// A new one takes the place of the one of its channel that waits.
+    /// Replaces the pending publication of the same channel by the new one.
     Conflate,
-    /// All that wait go, and the client subscribes again and recovers.
+    /// Drops all pending publications; the client subscribes again and recovers.
     Resync,
 }
 
-/// How much there may be of what is pushed.
+/// The limits of the push server.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(in crate::config) struct PushLimits {
-    /// Subscriptions of a client: 128 if it does not say.
+    /// The maximum number of subscriptions per client. Default: 128.
     pub(in crate::config) subscriptions: Maybe<u32>,
-    /// Connections of a user: 128 if it does not say.
+    /// The maximum number of connections per user. Default: 128.
     pub(in crate::config) connections_per_user: Maybe<u32>,
-    /// Clients of a worker that are about to say who they are: 8192 if it does not say. More come back a little later.
+    /// The maximum number of clients per worker that are connecting and not yet authenticated; further clients are rejected
+    /// with 503 and retry later. Default: 8192.
     pub(in crate::config) handshakes: Maybe<u32>,
-    /// Clients that a worker lets in within a second; more come back a little later. As many as come if it does not say.
+    /// The maximum number of clients that a worker admits per second; further clients are rejected with 503 and retry later.
+    /// Default: unlimited.
     pub(in crate::config) connects_per_second: Maybe<u32>,
-    /// How long an `idempotency_key` is remembered: `5m` if it does not say.
+    /// The retention time of an `idempotency_key`. Default: `5m`.
     pub(in crate::config) idempotency: Maybe<Text<Time>>,
-    /// What waits for a client: `1MiB` if it does not say.
+    /// The maximum size of pushes that are pending for a client; beyond it `slow` applies. Default: `1MiB`.
     pub(in crate::config) waiting: Maybe<Text<Size>>,
-    /// Bytes of a client's message: a WebSocket with a longer one is closed with 1009, a request is answered 413. From `1KiB` to
-    /// `1MiB`. Default: `64KiB`.
+    /// The maximum size of a client's message, from `1KiB` to `1MiB`: beyond it a WebSocket is closed with 1009, and a request
+    /// is rejected with 413. Default: `64KiB`.
     pub(in crate::config) message: Maybe<Text<Size>>,
-    /// Bytes of the body of a program's request (`/api/`); more is answered 413. From `1KiB` to `64MiB`. Default: `1MiB`.
+    /// The maximum size of a request body of the server API (`/api/`), from `1KiB` to `64MiB`: beyond it 413. Default: `1MiB`.
     pub(in crate::config) api_body: Maybe<Text<Size>>,
-    /// Channels of a worker: for one more the longest unused is removed, of those without subscribers and without publications that
-    /// are kept. Default: 1048576.
+    /// The maximum number of channels per worker. At the limit a new channel replaces the longest unused one without
+    /// subscribers and retained publications. Default: 1048576.
     pub(in crate::config) channels: Maybe<u32>,
 }
 
-/// Where clients connect.
+/// The location of the push endpoints.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(in crate::config) struct PushAt {
-    /// The path that the endpoints are below: with `/live` clients connect to `/live/connection/websocket`.
+    /// The prefix of the endpoints' paths: with `/live`, clients connect to `/live/connection/websocket`. Default: none.
     pub(in crate::config) below: Maybe<Text<Path>>,
 }

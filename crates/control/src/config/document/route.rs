@@ -10,208 +10,208 @@ use super::{Maybe, Policies, PushAt, Some1};
 use crate::config::texts::{Condition, GrpcName, Share, Size, SizeOrOff, Time, TimeOrOff, To};
 use crate::config::values::{Either, Pairs, Switch, Text, secret};
 
-/// Rules for the requests of some hosts: `rules`, or the keys of one rule.
+/// A set of rules for the requests of some hosts: either `rules` or `to`.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(in crate::config) struct Route {
-    /// Names of listeners. All of HTTP if it does not say.
+    /// The names of listeners. Default: all HTTP listeners.
     pub(in crate::config) listeners: Some1<String>,
-    /// For which hosts. For all of its listeners' if it does not say.
+    /// The hosts. Default: all hosts of the route's listeners.
     pub(in crate::config) hosts: Some1<Text<Hostname>>,
-    /// What requests must pass, for all of its rules.
+    /// The policies for all rules of the route.
     pub(in crate::config) policies: Maybe<Policies>,
-    /// What is done with which requests. The most specific counts: exact paths, then expressions, then the longest prefix;
-    /// then one with a method, then more headers, then more of the query, then the first.
+    /// The rules. The most specific match applies: exact paths, then regular expressions, then the longest prefix; then matches
+    /// with a method, then with more headers, then with more query parameters, then the first.
     pub(in crate::config) rules: Option<Vec<crate::config::values::At<Rule>>>,
-    /// In place of `rules`: who answers all requests.
+    /// The upstreams for all requests, in place of `rules`.
     pub(in crate::config) to: Some1<Either<Text<To>, Backend>>,
 }
 
-/// What is done with which requests: one of `to`, `redirect`, `respond`, `files` and `push`.
+/// A rule for matching requests: one of `to`, `redirect`, `respond`, `files` and `push`.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(in crate::config) struct Rule {
-    /// For logs and metrics.
+    /// The name in logs and metrics. Default: the rule's number, from 0.
     pub(in crate::config) name: Maybe<String>,
-    /// A request needs to match one of them; every request does if it does not say. A text is the prefix of a path.
+    /// The matches, one of which a request must satisfy; a string is a path prefix. Default: all requests match.
     #[serde(rename = "match")]
     pub(in crate::config) matches: Some1<Either<Text<Path>, Match>>,
-    /// Who answers: one, or several by weight.
+    /// The upstreams: one, or several by weight.
     pub(in crate::config) to: Some1<Either<Text<To>, Backend>>,
-    /// Another URL answers.
+    /// A redirect to another URL.
     pub(in crate::config) redirect: Maybe<Redirect>,
-    /// An answer at once: a status, or all of it.
+    /// A direct response: a status, or the full form.
     pub(in crate::config) respond: Maybe<Either<u16, Respond>>,
-    /// Files answer: a directory, or all about it.
+    /// Static files: a directory, or the full form.
     pub(in crate::config) files: Maybe<Either<String, Files>>,
-    /// Clients connect that are pushed to, as the key `push` of the file says: `true`, or where.
+    /// The endpoints of the push server, as configured by the key `push` of the file: `true`, or their location.
     pub(in crate::config) push: Maybe<Switch<PushAt>>,
-    /// Changes of the request's headers.
+    /// Changes to the request's headers.
     pub(in crate::config) request_headers: Maybe<HeaderChanges>,
-    /// Changes of the response's headers, whoever makes the response: upstream, gateway or error page.
+    /// Changes to the response's headers, whatever generates the response: upstream, gateway or error page.
     pub(in crate::config) response_headers: Maybe<ResponseHeaders>,
-    /// What clients see in place of errors.
+    /// Custom error pages.
     pub(in crate::config) error_pages: Some1<ErrorPage>,
-    /// What requests must pass, beside what the route says.
+    /// The policies of the rule, in addition to the route's.
     pub(in crate::config) policies: Maybe<Policies>,
-    /// Which other sites' scripts may read answers. Preflights are answered by the gateway. Without it nothing is said of it
-    /// but what the upstream says.
+    /// CORS: the origins whose scripts may read responses. Preflight requests are answered by the gateway. Default: none, CORS
+    /// headers of the upstream are forwarded.
     pub(in crate::config) cors: Maybe<Cors>,
-    /// What the upstream sees in place of the request's host and path. Only with `to`, as all that follows.
+    /// Rewrites the host and path of the request that is sent to the upstream. Only valid with `to`, like all keys below.
     pub(in crate::config) rewrite: Maybe<Rewrite>,
-    /// Copies of requests, whose answers nobody waits for.
+    /// Mirrors requests to further upstreams, whose responses are ignored.
     pub(in crate::config) mirror: Some1<Either<Text<To>, Mirror>>,
-    /// How long things may take.
+    /// The timeouts.
     pub(in crate::config) timeouts: Maybe<Timeouts>,
-    /// How many bytes bodies may have.
+    /// The limits of body sizes.
     pub(in crate::config) body: Maybe<BodyLimits>,
-    /// When a request is tried again: `true` is once after a failed connection.
+    /// Retries; `true` retries once after a failed connection. Default: none.
     pub(in crate::config) retry: Maybe<Switch<Retry>>,
-    /// After this time without an answer a request is tried at another endpoint as well, and the answer that begins first counts.
-    /// Only one whose method is idempotent, and whose body, if it has one, is of 64 KiB at most. Never if it does not say.
+    /// The time without a response after which a hedged request is sent to another endpoint; the first response is used. Only
+    /// for idempotent methods, and bodies of at most 64 KiB. Default: none.
     pub(in crate::config) hedge: Maybe<Text<Time>>,
-    /// Requests of one client go to one endpoint.
+    /// Session affinity: sends the requests of a client to the same endpoint.
     pub(in crate::config) affinity: Maybe<Affinity>,
-    /// Protocols that a connection may switch to: `websocket` if it does not say, `[]` for none.
+    /// The protocols that a connection may be upgraded to; `[]` allows none. Default: `websocket`.
     pub(in crate::config) upgrades: Some1<String>,
-    /// Calls of gRPC-Web are sent on as gRPC, and their answers back. `false` if it does not say.
+    /// Translates gRPC-Web calls to gRPC, and their responses back. Default: `false`.
     pub(in crate::config) grpc_web: Maybe<bool>,
-    /// Error pages are also for the upstream's own errors. `false` if it does not say.
+    /// Applies error pages to error responses of the upstream as well. Default: `false`.
     pub(in crate::config) replace_errors: Maybe<bool>,
 }
 
-/// What a request must be: all of it.
+/// The conditions of a match, all of which must hold.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(in crate::config) struct Match {
-    /// A prefix by whole segments; or exact, or an expression.
+    /// A path prefix of whole segments; or an exact path, or a regular expression.
     pub(in crate::config) path: Maybe<Either<Text<Path>, PathMatch>>,
-    /// In place of path and method: a service of gRPC, or one of its methods.
+    /// A gRPC service, or one of its methods, in place of path and method.
     pub(in crate::config) grpc: Maybe<Text<GrpcName>>,
     /// The method.
     pub(in crate::config) method: Maybe<Text<MethodName>>,
-    /// Headers by name.
+    /// The headers, by name.
     #[serde(deserialize_with = "secret")]
     #[schemars(extend("writeOnly" = true))]
     pub(in crate::config) headers: Pairs<Either<String, ValueMatch>>,
-    /// Parameters of the query by name.
+    /// The query parameters, by name.
     #[serde(deserialize_with = "secret")]
     #[schemars(extend("writeOnly" = true))]
     pub(in crate::config) query: Pairs<Either<String, ValueMatch>>,
 }
 
-/// A path.
+/// A path match.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(in crate::config) enum PathMatch {
-    /// This path alone.
+    /// The exact path.
     Exact(Text<Path>),
-    /// This path and what is below it.
+    /// This path and all paths below it.
     Prefix(Text<Path>),
-    /// The whole path matches.
+    /// A regular expression that matches the whole path.
     Regex(Text<Pattern>),
 }
 
-/// A value.
+/// A value match.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(in crate::config) enum ValueMatch {
-    /// This text.
+    /// The exact value.
     Exact(String),
-    /// All of it matches.
+    /// A regular expression that matches the whole value.
     Regex(Text<Pattern>),
-    /// Anything, if it is there: `present: true`.
+    /// Any value, if present: `present: true`.
     Present(bool),
 }
 
-/// One of those who may answer.
+/// A weighted upstream.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(in crate::config) struct Backend {
-    /// Who.
+    /// The upstream. Required.
     pub(in crate::config) to: Maybe<Text<To>>,
-    /// Its share among all: 1 if it does not say.
+    /// The weight relative to the other upstreams of the rule. Default: 1.
     pub(in crate::config) weight: Maybe<u32>,
-    /// After those of the rule.
+    /// Changes to the request's headers, applied after those of the rule.
     pub(in crate::config) request_headers: Maybe<HeaderChanges>,
-    /// After those of the rule.
+    /// Changes to the response's headers, applied after those of the rule.
     pub(in crate::config) response_headers: Maybe<ResponseHeaders>,
-    /// In place of the rule's.
+    /// A rewrite in place of the rule's.
     pub(in crate::config) rewrite: Maybe<Rewrite>,
 }
 
-/// Changes of headers, in this order.
+/// Changes to headers, applied in this order.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(in crate::config) struct HeaderChanges {
-    /// Gone.
+    /// Headers that are removed.
     pub(in crate::config) remove: Some1<Text<HeaderName>>,
-    /// There once, with this value.
+    /// Headers that are set, replacing existing ones of the same name.
     #[serde(deserialize_with = "secret")]
     #[schemars(extend("writeOnly" = true))]
     pub(in crate::config) set: Pairs<Text<HeaderValue>>,
-    /// There once more, with this value.
+    /// Headers that are added to existing ones of the same name.
     #[serde(deserialize_with = "secret")]
     #[schemars(extend("writeOnly" = true))]
     pub(in crate::config) add: Pairs<Text<HeaderValue>>,
 }
 
-/// Changes of a response's headers, in this order.
+/// Changes to a response's headers, applied in this order.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(in crate::config) struct ResponseHeaders {
-    /// Removed. `server` and `date` are also removed from the gateway's own responses.
+    /// Headers that are removed. `server` and `date` are also removed from the gateway's own responses.
     pub(in crate::config) remove: Some1<Text<HeaderName>>,
-    /// Present once, with this value.
+    /// Headers that are set, replacing existing ones of the same name.
     pub(in crate::config) set: Pairs<Text<HeaderValue>>,
-    /// Present once more, with this value.
+    /// Headers that are added to existing ones of the same name.
     pub(in crate::config) add: Pairs<Text<HeaderValue>>,
-    /// Further changes, only for responses with some statuses: `{status: 2xx, set: {cache-control: immutable}}`.
+    /// Further changes for responses with given statuses: `{status: 2xx, set: {cache-control: immutable}}`.
     pub(in crate::config) by_status: Some1<StatusHeaders>,
 }
 
-/// Changes of the headers of responses with some statuses, in this order.
+/// Changes to the headers of responses with given statuses, applied in this order.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(in crate::config) struct StatusHeaders {
-    /// Which: the status that the client receives.
+    /// The statuses, as received by the client. Required.
     pub(in crate::config) status: Some1<Text<StatusRange>>,
-    /// Removed.
+    /// Headers that are removed.
     pub(in crate::config) remove: Some1<Text<HeaderName>>,
-    /// Present once, with this value.
+    /// Headers that are set, replacing existing ones of the same name.
     pub(in crate::config) set: Pairs<Text<HeaderValue>>,
-    /// Present once more, with this value.
+    /// Headers that are added to existing ones of the same name.
     pub(in crate::config) add: Pairs<Text<HeaderValue>>,
 }
 
-/// What the upstream sees: a host, and a path in place of the whole or of the prefix that matched.
+/// A rewrite of the request that is sent to the upstream: the host, and the whole path or its matched prefix.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(in crate::config) struct Rewrite {
-    /// The host.
+    /// The new host.
     pub(in crate::config) host: Maybe<Text<Hostname>>,
-    /// In place of the whole path.
+    /// A path in place of the whole path.
     pub(in crate::config) path: Maybe<Text<Path>>,
-    /// In place of the prefix that matched.
+    /// A path in place of the matched prefix.
     pub(in crate::config) prefix: Maybe<Text<Path>>,
 }
 
-/// Another URL. Parts that it does not set are those of the URL that the client requested: behind a trusted proxy
-/// (`client_address`) those of `X-Forwarded-Proto`, `X-Forwarded-Host` and `X-Forwarded-Port`, or of `Forwarded`.
+/// A redirect. Parts that are not set are taken from the URL that the client requested: behind a trusted proxy
+/// (`client_address`) from `X-Forwarded-Proto`, `X-Forwarded-Host` and `X-Forwarded-Port`, or from `Forwarded`.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(in crate::config) struct Redirect {
-    /// `http` or `https`.
+    /// The scheme: `http` or `https`.
     pub(in crate::config) scheme: Maybe<Scheme>,
     /// The host.
     pub(in crate::config) host: Maybe<Text<Hostname>>,
     /// The port.
     pub(in crate::config) port: Maybe<u16>,
-    /// In place of the whole path.
+    /// A path in place of the whole path.
     pub(in crate::config) path: Maybe<Text<Path>>,
-    /// In place of the prefix that matched.
+    /// A path in place of the matched prefix.
     pub(in crate::config) prefix: Maybe<Text<Path>>,
-    /// 301, 302, 303, 307 or 308; 302 if it does not say.
+    /// The status: 301, 302, 303, 307 or 308. Default: 302.
     pub(in crate::config) status: Maybe<u16>,
 }
 
@@ -219,146 +219,146 @@ pub(in crate::config) struct Redirect {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(in crate::config) enum Scheme {
-    /// Without TLS.
+    /// HTTP without TLS.
     Http,
-    /// With TLS.
+    /// HTTP over TLS.
     Https,
 }
 
-/// An answer without an upstream; at most one of `body` and `file`.
+/// A direct response, without an upstream; at most one of `body` and `file`.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(in crate::config) struct Respond {
-    /// From 200 to 599; 200 if it does not say.
+    /// The status, from 200 to 599. Default: 200.
     pub(in crate::config) status: Maybe<u16>,
-    /// `text/plain; charset=utf-8` if there is a body and it does not say.
+    /// The content type. Default: `text/plain; charset=utf-8` for a response with a body.
     pub(in crate::config) content_type: Maybe<Text<HeaderValue>>,
     /// The body.
     pub(in crate::config) body: Maybe<String>,
-    /// The file that is the body; read once.
+    /// A file with the body, read when the configuration is loaded.
     pub(in crate::config) file: Maybe<String>,
 }
 
-/// What clients see in place of an error; one of `body` and `file`. The status stays.
+/// A custom error page; one of `body` and `file`. The status is preserved.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(in crate::config) struct ErrorPage {
-    /// In place of which, from 400.
+    /// The statuses for which the page is sent, from 400. Required.
     pub(in crate::config) status: Some1<Text<StatusRange>>,
-    /// `text/plain; charset=utf-8` for a body, `text/html; charset=utf-8` for a file, if it does not say.
+    /// The content type. Default: `text/plain; charset=utf-8` for `body`, `text/html; charset=utf-8` for `file`.
     pub(in crate::config) content_type: Maybe<Text<HeaderValue>>,
     /// The body.
     pub(in crate::config) body: Maybe<String>,
-    /// The file that is the body; read once.
+    /// A file with the body, read when the configuration is loaded.
     pub(in crate::config) file: Maybe<String>,
 }
 
-/// Files of a directory. Nothing outside it is served.
+/// Static files from a directory. Files outside the directory are never served.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(in crate::config) struct Files {
-    /// The directory.
+    /// The directory. Required.
     pub(in crate::config) root: Maybe<String>,
-    /// The prefix that matched is not part of the file's path. `true` if it does not say.
+    /// Removes the matched prefix from the path before the file lookup. Default: `true`.
     pub(in crate::config) strip_prefix: Maybe<bool>,
-    /// What a directory is answered with: `index.html` if it does not say.
+    /// The index files of directories; the first that exists is served. Default: `index.html`.
     pub(in crate::config) index: Some1<String>,
-    /// The file for paths that name none, for applications that route in the browser. 404 if it does not say.
+    /// The file for paths without a file, for single-page applications. Default: none, 404.
     pub(in crate::config) fallback: Maybe<Text<Path>>,
-    /// How long it may be kept. Nothing is said of it if it does not say.
+    /// The `max-age` of `Cache-Control`. Default: none, the header is not sent.
     pub(in crate::config) max_age: Maybe<Text<Time>>,
-    /// Media types by file extension, without a dot (`usdz: model/vnd.usdz+zip`). They take precedence over the built-in
-    /// table, which has those registered with IANA and the usual ones of nginx and Apache; default for others:
+    /// Media types by file extension, without a dot (`usdz: model/vnd.usdz+zip`). They take precedence over the built-in table,
+    /// which has those registered with IANA and the usual ones of nginx and Apache; default for others:
     /// `application/octet-stream`.
     pub(in crate::config) types: Pairs<Text<HeaderValue>>,
-    /// Serves files and directories whose name begins with a dot, such as `.env` and `.git`, too. Default: `false`, 404;
+    /// Serves files and directories whose name starts with a dot, such as `.env` and `.git`. Default: `false`, 404;
     /// `.well-known` is always served.
     pub(in crate::config) dot_files: Maybe<bool>,
 }
 
-/// A copy of requests for another upstream.
+/// A target of mirrored requests.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(in crate::config) struct Mirror {
-    /// Who gets them.
+    /// The upstream. Required.
     pub(in crate::config) to: Maybe<Text<To>>,
-    /// Of how many: of all if it does not say.
+    /// The share of requests that are mirrored. Default: all.
     pub(in crate::config) share: Maybe<Text<Share>>,
-    /// A request with a longer body is not mirrored: `1MiB` if it does not say.
+    /// The maximum body size; requests with a larger body are not mirrored. Default: `1MiB`.
     pub(in crate::config) body: Maybe<Text<Size>>,
 }
 
-/// How long parts of an exchange may take.
+/// The timeouts of an exchange.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(in crate::config) struct Timeouts {
-    /// The whole of it, all tries together: `off` if it does not say.
+    /// The timeout of the whole exchange, including all attempts. Default: `limits.request_timeout`, else `off`.
     pub(in crate::config) request: Maybe<Text<TimeOrOff>>,
-    /// One attempt, until its response begins; time in which the client is waited for does not count. Default: `off`.
+    /// The timeout of one attempt, until its response starts; time spent waiting for the client does not count. Default: `off`.
     pub(in crate::config) per_try: Maybe<Text<TimeOrOff>>,
-    /// Without a byte in either direction, whoever is silent. Default: `60s`.
+    /// The idle timeout: the time without a byte in either direction. Default: `60s`.
     pub(in crate::config) idle: Maybe<Text<TimeOrOff>>,
-    /// What an answer's body must bring a second, on average over 5 s and behind as long a grace: any number if it does not
-    /// say. Not for event streams, which may have little to say.
+    /// The minimum rate per second of a response body, averaged over 5 s, after a grace period of 5 s. Default: none. Not for
+    /// event streams, which may be silent.
     pub(in crate::config) minimum_rate: Maybe<Text<Size>>,
 }
 
-/// How many bytes bodies may have.
+/// The limits of body sizes.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(in crate::config) struct BodyLimits {
-    /// Of requests: `16MiB` if it does not say.
+    /// The maximum size of request bodies; beyond it 413. Default: `limits.body`, else `16MiB`.
     pub(in crate::config) request: Maybe<Text<SizeOrOff>>,
-    /// Of answers: `off` if it does not say.
+    /// The maximum size of response bodies; a larger response is aborted. Default: `off`.
     pub(in crate::config) response: Maybe<Text<SizeOrOff>>,
 }
 
-/// Cross-origin resource sharing.
+/// Cross-origin resource sharing (CORS).
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(in crate::config) struct Cors {
-    /// Whose scripts.
+    /// The allowed origins. Required.
     pub(in crate::config) origins: Some1<Text<Origin>>,
-    /// Methods besides GET, HEAD and POST; `*` for all.
+    /// The allowed methods besides GET, HEAD and POST; `*` for all.
     pub(in crate::config) methods: Some1<Text<MethodName>>,
-    /// Headers of requests besides those that are safe; `*` for all.
+    /// The allowed request headers besides the safelisted ones; `*` for all.
     pub(in crate::config) headers: Some1<Text<HeaderName>>,
-    /// Headers of answers, besides those that are safe, that scripts may read.
+    /// The response headers that scripts may read, besides the safelisted ones.
     pub(in crate::config) expose: Some1<Text<HeaderName>>,
-    /// Cookies and the like are sent. `false` if it does not say.
+    /// Allows requests with credentials, such as cookies. Default: `false`.
     pub(in crate::config) credentials: Maybe<bool>,
-    /// How long a preflight's answer holds: what the browser has, 5 s, if it does not say.
+    /// The time that a preflight response may be cached. Default: the browser's default, 5 s.
     pub(in crate::config) max_age: Maybe<Text<Time>>,
 }
 
-/// When a request is tried again, at another endpoint if there is one. Only one that nobody has acted on: that reached nobody, or
-/// whose method is idempotent, with no more than 64 KiB of a body.
+/// Retries, at another endpoint if there is one. A request is only retried if it has not reached an upstream, or if its method
+/// is idempotent and at most 64 KiB of its body were sent.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(in crate::config) struct Retry {
-    /// How often again, at most 10: 1 if it does not say.
+    /// The maximum number of retries, at most 10. Default: 1.
     pub(in crate::config) attempts: Maybe<u8>,
-    /// After what: `connect` if it does not say.
+    /// The conditions for a retry. Default: `connect`.
     pub(in crate::config) on: Some1<Text<Condition>>,
-    /// How long until the second try at most, a random part of it; then of twice as long each time: `25ms` if it does not say.
+    /// The maximum delay before the first retry, of which a random part is used; it doubles with each retry. Default: `25ms`.
     pub(in crate::config) backoff: Maybe<Text<Time>>,
-    /// How long at most: `250ms` if it does not say.
+    /// The upper limit of the delay. Default: `250ms`.
     pub(in crate::config) backoff_most: Maybe<Text<Time>>,
 }
 
-/// Requests of one client go to one endpoint: one of `cookie`, `header` and `source`.
+/// Session affinity: one of `cookie`, `header` and `source`.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(in crate::config) struct Affinity {
-    /// A cookie that the gateway sets: its name, or all about it.
+    /// A cookie that the gateway sets: its name, or the full form.
     pub(in crate::config) cookie: Maybe<Either<String, Cookie>>,
     /// A header that the gateway sets and clients send back.
     pub(in crate::config) header: Maybe<Text<HeaderName>>,
     /// `true`: the client's address.
     pub(in crate::config) source: Maybe<bool>,
-    /// How long a session lasts: as long as its cookie if it does not say.
+    /// The maximum duration of a session. Default: the lifetime of its cookie.
     pub(in crate::config) lasts: Maybe<Text<Time>>,
-    /// How long it lasts without a request.
+    /// The idle timeout of a session. Default: none.
     pub(in crate::config) idle: Maybe<Text<Time>>,
 }
 
@@ -366,10 +366,10 @@ pub(in crate::config) struct Affinity {
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(in crate::config) struct Cookie {
-    /// Its name: `ringmain` if it does not say.
+    /// The name. Default: `ringmain`.
     pub(in crate::config) name: Maybe<String>,
-    /// Its path: `/` if it does not say.
+    /// The path. Default: `/`.
     pub(in crate::config) path: Maybe<String>,
-    /// How long it lasts: until the browser closes if it does not say.
+    /// The lifetime (`Max-Age`). Default: none, until the browser closes.
     pub(in crate::config) max_age: Maybe<Text<Time>>,
 }

@@ -8,81 +8,82 @@ use super::{Maybe, Some1};
 use crate::config::texts::Time;
 use crate::config::values::{Either, Switch, Text};
 
-/// Endpoints that answer alike.
+/// A group of equivalent endpoints.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(in crate::config) struct Upstream {
-    /// Where they are.
+    /// The endpoints, at least one.
     pub(in crate::config) endpoints: Some1<Either<Text<Where>, Endpoint>>,
-    /// What is spoken: `http1` if it does not say.
+    /// The protocol. Default: `http1`.
     pub(in crate::config) protocol: Maybe<UpstreamProtocol>,
-    /// TLS: `true` with the authorities that this system trusts. None if it does not say.
+    /// TLS; `true` uses the system's trusted authorities. Default: none.
     pub(in crate::config) tls: Maybe<Switch<UpstreamTls>>,
-    /// A PROXY protocol header before the first byte, `v1` or `v2`. None if it does not say.
+    /// Sends a PROXY protocol header, `v1` or `v2`, at the start of each connection. Default: none.
     pub(in crate::config) proxy_protocol: Maybe<ProxyProtocolVersion>,
-    /// Who is next: `least_request` if it does not say.
+    /// The load balancing policy. Default: `least_request`.
     pub(in crate::config) balance: Maybe<Balance>,
-    /// How much at once.
+    /// The limits of connections and requests.
     pub(in crate::config) pool: Maybe<Pool>,
-    /// How long connecting may take, TLS included: `5s` if it does not say.
+    /// The timeout for establishing a connection, including the TLS handshake. Default: `5s`.
     pub(in crate::config) connect_timeout: Maybe<Text<Time>>,
-    /// A new endpoint gets its share by and by: `true`, or how. At once if it does not say.
+    /// Increases the share of a new endpoint gradually: `true`, or the full form. Default: none.
     pub(in crate::config) slow_start: Maybe<Switch<SlowStart>>,
-    /// How it is found out who is well.
+    /// Health checks and outlier detection.
     pub(in crate::config) health: Maybe<Health>,
-    /// How many of its requests may be tried again, whatever the rules say.
+    /// The retry budget, which applies to all rules.
     pub(in crate::config) retry_budget: Maybe<RetryBudget>,
 }
 
-/// How many requests may be tried again, process-wide, so that whoever is overloaded is not asked for much more.
+/// A limit on retries, process-wide, that protects an overloaded upstream.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(in crate::config) struct RetryBudget {
-    /// In percent of the requests whose rules have them tried again: 20 if it does not say.
+    /// The number of retries, in percent of the requests whose rules allow retries. Default: 20.
     pub(in crate::config) percent: Maybe<u8>,
-    /// And so many a second whatever their number: 10 if it does not say.
+    /// Further retries per second, independent of the number of requests. Default: 10.
     pub(in crate::config) least: Maybe<u32>,
 }
 
-/// One of those who answer.
+/// An endpoint of an upstream.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(in crate::config) struct Endpoint {
-    /// Where it is.
+    /// The address. Required.
     pub(in crate::config) at: Maybe<Text<Where>>,
-    /// Its share among the endpoints: 1 if it does not say.
+    /// The weight relative to the other endpoints. Default: 1.
     pub(in crate::config) weight: Maybe<u32>,
-    /// Where it stands, for balancing that prefers what is near.
+    /// The zone, for balancing that prefers nearby endpoints.
     pub(in crate::config) zone: Maybe<String>,
-    /// It finishes what it has and gets nothing new. `false` if it does not say.
+    /// Excludes the endpoint from new requests; requests in flight complete. It is used if no other endpoint is left. Default:
+    /// `false`.
     pub(in crate::config) draining: Maybe<bool>,
 }
 
-/// What is spoken to an upstream.
+/// The protocol of an upstream.
 #[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(in crate::config) enum UpstreamProtocol {
     /// HTTP/1.1.
     Http1,
-    /// HTTP/2: by ALPN with TLS, by prior knowledge (`h2c`) without. Requests share connections.
+    /// HTTP/2: negotiated with ALPN over TLS, with prior knowledge (`h2c`) without TLS. Requests share connections.
     Http2,
-    /// HTTP/2 or HTTP/1.1, whichever the server chooses by ALPN; it needs `tls`.
+    /// HTTP/2 or HTTP/1.1, as selected by the server with ALPN; requires `tls`.
     Auto,
 }
 
-/// TLS towards an upstream.
+/// TLS to an upstream.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(in crate::config) struct UpstreamTls {
-    /// The name that is asked for and that the certificate must be for: the endpoint's host if it does not say.
+    /// The server name that is sent (SNI) and that the certificate is verified against. Default: the endpoint's host.
     pub(in crate::config) server_name: Maybe<Text<Hostname>>,
-    /// Names, one of which the certificate must be for, in place of the server name.
+    /// The names that the certificate is verified against in place of the server name; one must match.
     pub(in crate::config) subject_names: Some1<Text<SubjectName>>,
-    /// Names of authorities that vouch: those that this system trusts if it does not say.
+    /// The names of trusted authorities. Default: the system's trusted authorities.
     pub(in crate::config) authorities: Some1<String>,
-    /// The name of the certificate that is shown if one is asked for.
+    /// The name of the client certificate, which is presented on request.
     pub(in crate::config) certificate: Maybe<String>,
-    /// The oldest version that is spoken: `1.2` if it does not say.
+    /// The minimum TLS version. Default: `1.2`.
     pub(in crate::config) minimum: Maybe<Text<TlsVersion>>,
 }
 
@@ -90,39 +91,39 @@ pub(in crate::config) struct UpstreamTls {
 #[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(in crate::config) enum ProxyProtocolVersion {
-    /// A line of text.
+    /// Version 1, text.
     V1,
-    /// Binary.
+    /// Version 2, binary.
     V2,
 }
 
-/// How the next endpoint is chosen.
+/// A load balancing policy.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(in crate::config) enum Balance {
-    /// In turn.
+    /// Round robin.
     RoundRobin,
-    /// The one of two drawn by chance with fewer requests under way.
+    /// Least requests: of two random endpoints the one with fewer requests in flight.
     LeastRequest,
-    /// By chance.
+    /// Random.
     Random,
-    /// The one of two drawn by chance whose answers have lately been quicker.
+    /// Peak EWMA: of two random endpoints the one with the lower recent latency.
     PeakEwma(PeakEwma),
-    /// By hash on a ring.
+    /// Ring hash.
     RingHash(HashKey),
-    /// By hash in a table: an even spread.
+    /// Maglev: a hash table with an even distribution.
     Maglev(HashKey),
 }
 
-/// How answers' times are remembered.
+/// The options of peak EWMA.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(in crate::config) struct PeakEwma {
-    /// After how long a measured time counts half: `5s` if it does not say.
+    /// The half-life of a measured latency. Default: `5s`.
     pub(in crate::config) half_life: Maybe<Text<Time>>,
 }
 
-/// What is hashed.
+/// The hash key.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(in crate::config) enum HashKey {
@@ -136,90 +137,91 @@ pub(in crate::config) enum HashKey {
     Path,
 }
 
-/// Caps of connections and requests, process-wide.
+/// The limits of connections and requests, process-wide.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(in crate::config) struct Pool {
-    /// Connections; beyond it requests wait: 1024 if it does not say.
+    /// The maximum number of connections; beyond it requests are queued. Default: 1024.
     pub(in crate::config) connections: Maybe<u32>,
-    /// Requests that wait; beyond it 503: 1024 if it does not say.
+    /// The maximum number of queued requests; beyond it 503. Default: 1024.
     pub(in crate::config) pending: Maybe<u32>,
-    /// Requests under way; beyond it 503: 16384 if it does not say.
+    /// The maximum number of requests in flight; beyond it 503. Default: 16384.
     pub(in crate::config) requests: Maybe<u32>,
-    /// Requests that are tried again at the same time; beyond it the answer is that of the last try: 1024 if it does not say.
+    /// The maximum number of concurrent retries; beyond it the response of the last attempt is returned. Default: 1024.
     pub(in crate::config) retries: Maybe<u32>,
-    /// How long a connection is kept without a request: `55s` if it does not say; `0s` closes it after each.
+    /// The idle timeout of pooled connections; `0s` closes a connection after each request. Default: `55s`.
     pub(in crate::config) idle: Maybe<Text<Time>>,
-    /// Requests that a connection serves: any number if it does not say.
+    /// The maximum number of requests on a connection. Default: unlimited.
     pub(in crate::config) requests_per_connection: Maybe<u32>,
-    /// Requests under way by one connection of HTTP/2; beyond it there is another one: 100 if it does not say.
+    /// The maximum number of requests in flight on an HTTP/2 connection; beyond it another connection is opened. Default: 100.
     pub(in crate::config) streams_per_connection: Maybe<u32>,
-    /// How many percent of the connections (times streams over HTTP/2) one client address may hold by request bodies that have not
-    /// arrived and by tunnels, from 1 to 100. Default: 50. Behind a proxy that
-    /// is not in `client_address.trusted` all clients have one address: 100 there.
+    /// The percentage of connections (times streams over HTTP/2) that one client address may occupy with incomplete request
+    /// bodies and with tunnels, from 1 to 100. Default: 50. Behind a proxy that is not in `client_address.trusted` all clients
+    /// share one address: set 100 there.
     pub(in crate::config) client_share: Maybe<u8>,
 }
 
-/// How an endpoint's share grows.
+/// The growth of a new endpoint's share.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(in crate::config) struct SlowStart {
-    /// Until it is whole: `30s` if it does not say.
+    /// The time until the endpoint receives its full share. Default: `30s`.
     pub(in crate::config) window: Maybe<Text<Time>>,
-    /// What it begins with, in percent from 1 to 100: 10 if it does not say.
+    /// The initial share in percent, from 1 to 100. Default: 10.
     pub(in crate::config) from_percent: Maybe<u8>,
 }
 
-/// How it is found out who is well.
+/// Health checks and outlier detection.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(in crate::config) struct Health {
-    /// By asking: `true` connects. Nobody asks if it does not say.
+    /// Active health checks; `true` checks that a connection can be established. Default: none.
     pub(in crate::config) active: Maybe<Switch<ActiveHealth>>,
-    /// By what requests meet: `true`, or how.
+    /// Outlier detection, by the outcome of requests: `true`, or the full form. Default: none.
     pub(in crate::config) outliers: Maybe<Switch<Outliers>>,
-    /// When fewer than so many percent of the endpoints that respond are healthy, all that respond are used. Default: 0, never.
+    /// The panic threshold: when fewer than this percentage of the responding endpoints are healthy, all that respond are used.
+    /// Default: 0, never.
     pub(in crate::config) panic_percent: Maybe<u8>,
 }
 
-/// Endpoints are asked from time to time.
+/// Active health checks.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(in crate::config) struct ActiveHealth {
-    /// GET of this path and query; without it a connection is enough.
+    /// The path and query of the GET request. Default: none, an established connection is sufficient.
     pub(in crate::config) path: Maybe<String>,
-    /// `Host` of that request: the upstream's name in TLS, or the endpoint's address, if it does not say.
+    /// The `Host` of the request. Default: the TLS server name of the upstream, else the endpoint's address.
     pub(in crate::config) host: Maybe<Text<Hostname>>,
-    /// Answers that are good: `2xx` if it does not say.
+    /// The statuses of a healthy endpoint. Default: `2xx`.
     pub(in crate::config) status: Maybe<Text<StatusRange>>,
-    /// From one time to the next: `5s` if it does not say.
+    /// The interval between checks. Default: `5s`.
     pub(in crate::config) every: Maybe<Text<Time>>,
-    /// How long an answer may take: `2s` if it does not say.
+    /// The timeout of a check. Default: `2s`.
     pub(in crate::config) timeout: Maybe<Text<Time>>,
-    /// Good answers in a row after which it is well: 2 if it does not say.
+    /// The number of consecutive successful checks after which an endpoint is healthy. Default: 2.
     pub(in crate::config) healthy_after: Maybe<u8>,
-    /// Bad ones after which it is not: 3 if it does not say.
+    /// The number of consecutive failed checks after which an endpoint is unhealthy. Default: 3.
     pub(in crate::config) unhealthy_after: Maybe<u8>,
-    /// Another port than the endpoint's.
+    /// The port of the check. Default: the endpoint's port.
     pub(in crate::config) port: Maybe<u16>,
 }
 
-/// An endpoint whose answers are bad is passed over for a while.
+/// Outlier detection: endpoints with failing requests are ejected temporarily.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(in crate::config) struct Outliers {
-    /// Failures in a row after which: 5 if it does not say; 0 is never.
+    /// The number of consecutive failures after which an endpoint is ejected; 0 disables this. Default: 5.
     pub(in crate::config) consecutive: Maybe<u32>,
-    /// Or so many percent of an interval's requests: never if it does not say.
+    /// The percentage of failed requests in an interval at which an endpoint is ejected. Default: none.
     pub(in crate::config) failure_percent: Maybe<u8>,
-    /// Requests that such an interval needs: 100 if it does not say.
+    /// The minimum number of requests in an interval for `failure_percent` to apply. Default: 100.
     pub(in crate::config) least_requests: Maybe<u32>,
-    /// `10s` if it does not say.
+    /// The interval. Default: `10s`.
     pub(in crate::config) interval: Maybe<Text<Time>>,
-    /// For how long, twice as long each time: `30s` if it does not say.
+    /// The duration of an ejection, which doubles each time. Default: `30s`.
     pub(in crate::config) ejected: Maybe<Text<Time>>,
-    /// How long at most: `5m` if it does not say.
+    /// The maximum duration of an ejection. Default: `5m`.
     pub(in crate::config) ejected_most: Maybe<Text<Time>>,
-    /// How many percent of the endpoints at once: 50 if it does not say.
+    /// The maximum percentage of endpoints that are ejected at the same time. Default: 50.
     pub(in crate::config) most_percent: Maybe<u8>,
 }

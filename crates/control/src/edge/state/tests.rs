@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use super::{FILE, begin, take_file, write_file};
 use ringmain_gateway::model;
-use ringmain_push::{Options, Push};
+use ringmain_push::{Options, Push, Successor};
 
 /// A folder of the test's own.
 struct Folder(PathBuf);
@@ -43,6 +43,7 @@ fn push() -> Push {
 fn a_file_is_used_once() {
     let folder = Folder::new("once");
     let state = push().freeze(
+        Successor::NextStart,
         std::time::Duration::from_secs(1),
         std::time::Duration::from_secs(5),
     );

@@ -197,6 +197,19 @@ impl<H: Harness> Driver<H> {
         panic!("worker {worker}: next() gave {TURN_LIMIT} completions without an end");
     }
 
+    /// As [`Driver::turn_for`], with [`Backend::submit`] behind each completion.
+    pub fn turn_submitting(&mut self, worker: usize, timeout: Option<Duration>) {
+        self.harness.wait(worker, timeout);
+        for _ in 0..TURN_LIMIT {
+            let Some(completion) = self.harness.worker(worker).next() else {
+                return;
+            };
+            self.note(worker, completion);
+            self.harness.worker(worker).submit();
+        }
+        panic!("worker {worker}: next() gave {TURN_LIMIT} completions without an end");
+    }
+
     /// One short turn of each worker.
     pub fn turn(&mut self) {
         self.turn_for(0, Some(STEP));

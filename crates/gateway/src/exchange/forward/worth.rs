@@ -64,13 +64,13 @@ impl Job<'_, '_> {
 
     async fn wait_for_worth(&self, is_tunnel: bool) -> Result<(), Failure> {
         let holder = Holder::from(client_address(self.sending.listener, self.req));
-        let most = self.most(is_tunnel);
         // What filters have taken of a piece would be lost with them; a client that expects 100 is to be answered first.
         let mut collects = !is_tunnel && self.chain.is_none() && !self.req.head().expect_continue;
         let waits = !collects || is_live(self.req);
         let mut collect = pin!(self.collect());
         let mut late = pin!(self.worker.cx.sleep(self.time_to_open()));
         let held = poll_fn(|context| {
+            let most = self.most(is_tunnel, collects);
             if let Some(held) = self
                 .local
                 .shared
@@ -95,12 +95,12 @@ impl Job<'_, '_> {
         Ok(())
     }
 
-    /// How many places may be held on account of clients. An upload need not hold the only one: it can be collected.
-    fn most(&self, is_tunnel: bool) -> Most {
+    /// How many places may be held on account of clients. An upload need not hold the only one as long as it is collected.
+    fn most(&self, is_tunnel: bool, collects: bool) -> Most {
         let (places, share) = self.local.places();
         let all = match is_tunnel {
             true => None,
-            false if is_live(self.req) => Some((places / 2).max(1)),
+            false if is_live(self.req) || !collects => Some((places / 2).max(1)),
             false => Some(places / 2),
         };
         let client = u64::from(places) * u64::from(share) / 100;

@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use crate::Gateway;
 use crate::model::{
-    Action, Config, Endpoint, Forward, HeaderChanges, HeaderName, HeaderValue, Hostname, HttpLimits,
-    Listener, ListenerTls, Match, Path, PathMatch, Protocol, Route, Rule, Upstream, Where,
+    Action, Ask, Config, Endpoint, ExternalAuth, Forward, HeaderChanges, HeaderName, HeaderValue, Hostname,
+    HttpLimits, Listener, ListenerTls, Match, Mirror, Path, PathMatch, Policy, Protocol, Route, Rule, Target,
+    Upstream, Where,
 };
 
 fn listener(name: &str, address: &str) -> Arc<Listener> {
@@ -186,6 +187,96 @@ fn in_parts_no_rule_falls_through_to_a_wider_one() {
         if listed {
             assert_eq!(&*found.route().route().name, "site", "{name}");
         }
+    }
+}
+
+/// Configurations with a part that a translator could not resolve and left in its place.
+fn broken() -> Vec<(&'static str, Config)> {
+    let target = || Target::Broken {
+        reason: "a reference that is not allowed".into(),
+    };
+    let case = |name, change: &dyn Fn(&mut Rule)| {
+        let mut config = config();
+        config.upstreams = vec![upstream("app", 2), upstream("new", 3)];
+        change(&mut Arc::make_mut(&mut config.routes[0]).rules[0]);
+        (name, config)
+    };
+    let forward = |rule: &mut Rule, change: &dyn Fn(&mut Forward)| match &mut rule.action {
+        Action::Forward(forward) => change(forward),
+        other => panic!("expected a rule that forwards, found {other:?}"),
+    };
+    vec![
+        case("a rule", &|rule| {
+            rule.action = Action::Broken {
+                reason: "a filter that does not exist".into(),
+            };
+        }),
+        case("a backend", &|rule| {
+            forward(rule, &|forward| forward.backends[0].target = target());
+        }),
+        case("a mirror", &|rule| {
+            forward(rule, &|forward| {
+                let mut mirror = Mirror::to("app");
+                mirror.target = target();
+                forward.mirrors.push(mirror);
+            });
+        }),
+        case("the upstream of a policy", &|rule| {
+            let policy = ExternalAuth {
+                upstream: target(),
+                host: None,
+                ask: Ask::Prefix("/check".into()),
+                request_headers: Vec::new(),
+                upstream_headers: Vec::new(),
+                client_headers: Vec::new(),
+                identity: None,
+                timeout: Duration::from_secs(1),
+                fail_open: false,
+            };
+            rule.policies.push(Policy::ExternalAuth(Arc::new(policy)));
+        }),
+    ]
+}
+
+#[test]
+fn what_is_broken_keeps_its_place_in_parts_and_changes_nothing_as_a_whole() {
+    for (name, broken) in broken() {
+        let broken = Arc::new(broken);
+        let gateway = Gateway::new(Arc::new(config()), Duration::ZERO);
+        let before = seen(&gateway);
+        let checked = gateway.check(Arc::clone(&broken), Duration::ZERO);
+        assert_eq!(checked.len(), 1, "{name}: {checked:?}");
+        assert!(
+            checked[0].to_string().contains("that "),
+            "{name}: the reason is part of it"
+        );
+        let rejected = gateway.replace_whole(Arc::clone(&broken), Duration::ZERO);
+        assert_eq!(rejected, Err(checked), "{name}");
+        assert_eq!(seen(&gateway), before, "{name}");
+
+        // Its translator has reported it already, but a policy that cannot be compiled is reported here as well.
+        let reported = gateway.replace(Arc::clone(&broken), Duration::ZERO);
+        assert_eq!(
+            reported.len(),
+            usize::from(name == "the upstream of a policy"),
+            "{name}"
+        );
+        assert_eq!(gateway.upstreams().len(), 2, "{name}: the other parts are served");
+        let table = gateway.table();
+        let (listener, _) = table.listeners().next().expect("a listener");
+        let facts = crate::table::RequestFacts {
+            host: "a",
+            path: "/admin/x",
+            method: "GET",
+            query: "",
+            headers: crate::table::Headers::List(&[]),
+        };
+        let found = table.find(listener, &facts).expect("a rule");
+        assert_eq!(
+            found.rule(),
+            &broken.routes[0].rules[0],
+            "{name}: not the wider rule"
+        );
     }
 }
 

@@ -3,6 +3,7 @@
 
 mod listeners;
 mod rules;
+mod unresolved;
 mod upstreams;
 
 use std::collections::BTreeSet;
@@ -11,20 +12,66 @@ use std::sync::Arc;
 use super::names::{Slots, hash};
 use super::problem::{Outcome, Place, Problem};
 use crate::model::{
-    Action, Authorities, Certificate, Config, Listener, Name, Route, Rule, StreamRoute, Upstream,
+    Action, Authorities, Certificate, Config, Listener, Name, Route, Rule, StreamRoute, Target, Upstream,
+    WeightedBackend,
 };
+
+pub(crate) use unresolved::unresolved_parts;
 
 /// The parts of a configuration that are as they should be, and what is wrong with the others.
 pub(super) struct Checked<'c> {
     pub(super) listeners: Vec<&'c Arc<Listener>>,
-    /// Those that are there at all and are the first of their name; rules are for [`Checked::rule`].
-    pub(super) routes: Vec<&'c Arc<Route>>,
-    pub(super) streams: Vec<&'c Arc<StreamRoute>>,
+    /// Those that are left out: no other listener of their addresses receives the requests of their hosts.
+    pub(super) left_out: Vec<&'c Arc<Listener>>,
+    /// Those that have a listener; rules are for [`Checked::rule`].
+    pub(super) routes: Vec<Listed<'c>>,
+    pub(super) streams: Vec<Arc<StreamRoute>>,
     upstreams: BTreeSet<&'c str>,
-    /// Routes that have more rules or matches than they may: all of their requests are answered 500.
-    oversized: BTreeSet<&'c str>,
     pub(super) problems: Problems,
 }
+
+/// A route, and why it cannot be served as a whole.
+#[derive(Clone, Copy)]
+pub(super) struct Listed<'c> {
+    pub(super) route: &'c Arc<Route>,
+    pub(super) refused: Option<Refused>,
+}
+
+/// Why all requests of a route are answered 500: they are kept from wider routes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Refused {
+    /// It has more rules or matches than it may.
+    Oversized,
+    /// A route before it has its name.
+    Again,
+}
+
+impl Listed<'_> {
+    /// Returns the route that keeps the requests of one that is refused.
+    pub(super) fn substitute(&self) -> Option<Arc<Route>> {
+        let broken = |reason: &str| {
+            Rule::new(Action::Broken {
+                reason: reason.into(),
+            })
+        };
+        let rules = match self.refused? {
+            Refused::Oversized => vec![broken("its route has more rules or matches than it may")],
+            Refused::Again => {
+                let rules = self.route.rules.iter().map(|rule| Rule {
+                    matches: rule.matches.clone(),
+                    ..broken(AGAIN)
+                });
+                rules.collect()
+            }
+        };
+        Some(Arc::new(Route {
+            rules,
+            ..Route::clone(self.route)
+        }))
+    }
+}
+
+const AGAIN: &str = "another route has its name";
 
 /// All that was found.
 #[derive(Default)]
@@ -48,37 +95,44 @@ impl Problems {
         });
     }
 
-    /// The first part of each name.
+    /// The first part of each name; others are left out.
     fn unique<'c, T>(
         &mut self,
         parts: &'c [Arc<T>],
         name_of: impl Fn(&T) -> &Name,
         place: impl Fn(Name) -> Place,
     ) -> Vec<&'c Arc<T>> {
+        let again = self.again(parts, name_of, place, Outcome::LeftOut);
+        let first = parts.iter().zip(again).filter(|(_, again)| !again);
+        first.map(|(part, _)| part).collect()
+    }
+
+    /// Of each part, whether one before it has its name, which is a problem with this outcome.
+    fn again<T>(
+        &mut self,
+        parts: &[Arc<T>],
+        name_of: impl Fn(&T) -> &Name,
+        place: impl Fn(Name) -> Place,
+        outcome: Outcome,
+    ) -> Vec<bool> {
         let mut names = Slots::of(parts.len());
-        let mut kept: Vec<&Arc<T>> = Vec::with_capacity(parts.len());
-        for part in parts {
+        let is_again = (0..).zip(parts).map(|(index, part)| {
             let name = name_of(part);
             let hash = hash(0, name.as_bytes());
-            if names
-                .find(hash, |index| name_of(kept[index as usize]) == name)
-                .is_none()
-            {
-                names.insert(hash, u32::try_from(kept.len()).expect("fewer parts than that"));
-                kept.push(part);
-            } else {
-                let found = format!("`{name}` again");
-                let place = place(name.clone());
-                self.tell(
-                    place,
-                    "name",
-                    "a name that none before it has",
-                    found,
-                    Outcome::LeftOut,
-                );
-            }
-        }
-        kept
+            let Some(first) = names.find(hash, |index| name_of(&parts[index as usize]) == name) else {
+                names.insert(hash, index);
+                return false;
+            };
+            let found = format!(
+                "`{name}` again: number {} has the name of number {}",
+                index + 1,
+                first + 1
+            );
+            let expected = "a name that none before it has";
+            self.tell(place(name.clone()), "name", expected, found, outcome);
+            true
+        });
+        is_again.collect()
     }
 }
 
@@ -108,24 +162,17 @@ impl<'c> Checked<'c> {
         let mut listeners = problems.unique(&config.listeners, |part: &Listener| &part.name, Place::Listener);
         listeners.retain(|listener| listeners::check(listener, &known, &mut problems));
         listeners::compatible(&mut listeners, &mut problems);
-        let mut routes = problems.unique(
-            &config.routes,
-            |part: &Route| &part.name,
-            |name| Place::Route(name, None),
-        );
-        routes.retain(|route| rules::attached(route, &listeners, &mut problems));
-        let oversized = routes
-            .iter()
-            .filter(|route| !rules::counted(route, &mut problems));
-        let oversized = oversized.map(|route| &*route.name).collect();
-        let mut streams = problems.unique(&config.streams, |part: &StreamRoute| &part.name, Place::Stream);
-        streams.retain(|stream| rules::stream(stream, &listeners, &upstreams, &mut problems));
+        let served = |it: &&Arc<Listener>| listeners.iter().any(|other| Arc::ptr_eq(it, other));
+        let left_out = match listeners.len() == config.listeners.len() {
+            true => Vec::new(),
+            false => config.listeners.iter().filter(|it| !served(it)).collect(),
+        };
         Checked {
+            routes: routes(config, &listeners, &mut problems),
+            streams: streams(config, &listeners, &upstreams, &mut problems),
             listeners,
-            routes,
-            streams,
+            left_out,
             upstreams,
-            oversized,
             problems,
         }
     }
@@ -135,25 +182,60 @@ impl<'c> Checked<'c> {
         rules::missing(route, &self.upstreams, &mut self.problems)
     }
 
-    /// Whether a route has more rules or matches than it may.
-    pub(super) fn is_oversized(&self, route: &Route) -> bool {
-        self.oversized.contains(&*route.name)
-    }
-
-    /// What stands in for a route that has more rules or matches than it may: one rule that keeps its requests from wider routes.
-    pub(super) fn substitute(&self, route: &Route) -> Option<Arc<Route>> {
-        self.is_oversized(route).then(|| {
-            let reason = "its route has more rules or matches than it may".into();
-            Arc::new(Route {
-                rules: vec![Rule::new(Action::Broken { reason })],
-                ..Route::clone(route)
-            })
-        })
-    }
-
     /// Why a rule of a route cannot be as it says.
     pub(super) fn rule(&mut self, route: &Route, number: usize) -> Option<String> {
         rules::check(route, number, &mut self.problems)
+    }
+}
+
+/// Routes that have a listener. One that is too large, or whose name a route before it has, keeps its requests.
+fn routes<'c>(config: &'c Config, listeners: &[&Arc<Listener>], problems: &mut Problems) -> Vec<Listed<'c>> {
+    let place = |name| Place::Route(name, None);
+    let again = problems.again(&config.routes, |part| &part.name, place, Outcome::Answers500);
+    let mut listed = Vec::with_capacity(config.routes.len());
+    for (route, again) in config.routes.iter().zip(again) {
+        if !rules::attached(route, listeners, problems) {
+            continue;
+        }
+        let refused = match rules::counted(route, problems) {
+            false => Some(Refused::Oversized),
+            true => again.then_some(Refused::Again),
+        };
+        listed.push(Listed { route, refused });
+    }
+    listed
+}
+
+/// The same for routes of connections.
+fn streams(
+    config: &Config,
+    listeners: &[&Arc<Listener>],
+    upstreams: &BTreeSet<&str>,
+    problems: &mut Problems,
+) -> Vec<Arc<StreamRoute>> {
+    let outcome = Outcome::ShareAnswers500;
+    let again = problems.again(&config.streams, |part| &part.name, Place::Stream, outcome);
+    let mut listed = Vec::with_capacity(config.streams.len());
+    for (stream, again) in config.streams.iter().zip(again) {
+        if rules::stream(stream, listeners, upstreams, problems) {
+            listed.push(match again {
+                true => Arc::new(refused(stream)),
+                false => Arc::clone(stream),
+            });
+        }
+    }
+    listed
+}
+
+/// A route of connections that keeps them from wider ones, and leads nowhere.
+fn refused(stream: &StreamRoute) -> StreamRoute {
+    let nowhere = WeightedBackend {
+        target: Target::Broken { reason: AGAIN.into() },
+        ..WeightedBackend::new("")
+    };
+    StreamRoute {
+        backends: vec![nowhere],
+        ..stream.clone()
     }
 }
 

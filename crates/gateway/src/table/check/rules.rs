@@ -148,7 +148,7 @@ pub(super) fn missing(route: &Route, upstreams: &BTreeSet<&str>, problems: &mut 
 }
 
 /// Whom a policy asks.
-fn policy_targets(policy: &Policy) -> Vec<(&'static str, &Target)> {
+pub(super) fn policy_targets(policy: &Policy) -> Vec<(&'static str, &Target)> {
     match policy {
         Policy::Jwt(jwt) => {
             let keys = jwt.providers.iter().map(|provider| &provider.keys);

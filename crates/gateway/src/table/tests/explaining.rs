@@ -199,3 +199,101 @@ fn what_becomes_of_connections() {
     );
     assert_eq!(explain(2, None), (Some("web".to_owned()), Vec::new()));
 }
+
+/// Escaped slashes are handled as the data plane handles them, by the same functions.
+#[test]
+fn paths_are_judged_as_those_of_requests() {
+    use crate::model::{Action, Addresses, EscapedSlashes, Policy};
+    let guarded = || {
+        let mut admin = route("admin", &[], &["/admin"]);
+        admin.rules[0].policies = vec![Policy::Addresses(Arc::new(Addresses {
+            allow: vec![crate::model::Network::parse("10.0.0.0/8").unwrap()],
+            ..Addresses::default()
+        }))];
+        vec![admin, route("all", &[], &["/"])]
+    };
+    let open = || vec![route("admin", &[], &["/admin"]), route("all", &[], &["/"])];
+    let stand_in = ringmain_web::path::ENCODED_SLASH;
+    let target = format!("/admin{stand_in}x");
+    for (routes, how, expected) in [
+        (open(), None, Ok(("all", None))),
+        (open(), Some(EscapedSlashes::Keep), Ok(("all", None))),
+        (
+            open(),
+            Some(EscapedSlashes::Decode),
+            Ok(("admin", Some("/admin/x"))),
+        ),
+        (
+            open(),
+            Some(EscapedSlashes::Reject),
+            Err(crate::fault::Fault::EscapedSlash),
+        ),
+        (guarded(), None, Err(crate::fault::Fault::EscapedSlash)),
+        (guarded(), Some(EscapedSlashes::Keep), Ok(("all", None))),
+        (
+            guarded(),
+            Some(EscapedSlashes::Decode),
+            Ok(("admin", Some("/admin/x"))),
+        ),
+    ] {
+        let mut config = config(routes);
+        Arc::make_mut(&mut config.listeners[0]).paths.escaped_slashes = how;
+        let table = compile(config);
+        assert!(
+            table
+                .routes()
+                .all(|route| !matches!(route.route().rules[0].action, Action::Broken { .. }))
+        );
+        let (id, ..) = table.addresses().iter().next().unwrap();
+        let explained = table.explain(id, &facts("GET", &target));
+        let found = match explained.refused {
+            Some(fault) => Err(fault),
+            None => Ok((
+                &*explained.taken.as_ref().unwrap().route,
+                explained.path.as_deref(),
+            )),
+        };
+        assert_eq!(found, expected, "{how:?}");
+        if let Ok((_, Some(_))) = expected {
+            let why = explained.rejected[0].why.text();
+            assert_eq!(why, "prefix `/` holds too, but comes later");
+        }
+    }
+}
+
+/// A preflight belongs to the rule of the request that it asks for, if CORS applies there.
+#[test]
+fn a_preflight_is_explained_by_what_it_asks_for() {
+    use super::super::{Headers, RequestFacts};
+    use crate::model::{Cors, Policy};
+    let headers: [(&str, &[u8]); 2] = [
+        ("origin", b"https://a.example"),
+        ("access-control-request-method", b"PUT"),
+    ];
+    for has_cors in [false, true] {
+        let mut config = config([route("r", &[], &["/x PUT", "/x OPTIONS", "/"])]);
+        if has_cors {
+            let route = Arc::make_mut(&mut config.routes[0]);
+            route.rules[0].policies = vec![Policy::Cors(Arc::new(Cors::default()))];
+        }
+        let table = compile(config);
+        let (id, ..) = table.addresses().iter().next().unwrap();
+        let explain = |method: &str, headers: &[(&str, &[u8])]| {
+            let facts = RequestFacts {
+                headers: Headers::List(headers),
+                ..facts(method, "/x")
+            };
+            let explained = table.explain(id, &facts);
+            (explained.taken.unwrap().rule, explained.preflight)
+        };
+        let expected = if has_cors {
+            (0, Some("PUT".to_owned()))
+        } else {
+            (1, None)
+        };
+        assert_eq!(explain("OPTIONS", &headers), expected);
+        // Without an origin, or by another method, it is none.
+        assert_eq!(explain("OPTIONS", &headers[1..]), (1, None));
+        assert_eq!(explain("GET", &headers), (2, None));
+    }
+}

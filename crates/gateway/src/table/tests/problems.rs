@@ -101,17 +101,111 @@ fn an_upstream_that_is_not_there_breaks_its_share() {
 
 #[test]
 fn of_two_with_one_name_the_first_counts() {
-    let mut config = config([route("r", &[], &["/a"]), route("r", &[], &["/b"])]);
+    let mut config = config([
+        route("r", &[], &["/a"]),
+        route("other", &[], &["/"]),
+        route("r", &[], &["/b", "/c"]),
+    ]);
     config.listeners.push(Arc::new(listener("web", 81, &[])));
+    let problems = [
+        "listener `web`: name: expected a name that none before it has, found `web` again: number 2 has the name of number 1; \
+         it is left out",
+        "route `r`: name: expected a name that none before it has, found `r` again: number 3 has the name of number 1; its \
+         requests are answered 500",
+    ];
+    let check = |table: &Table<()>| {
+        let plan = |path| table.find(WEB, &facts("GET", path)).unwrap().plan();
+        takes(table, &facts("GET", "/a"), "r 0");
+        assert_eq!(plan("/a"), Ok(&()));
+        takes(table, &facts("GET", "/d"), "other 0");
+        // They do not fall to the wider route.
+        takes(table, &facts("GET", "/b"), "r 0");
+        takes(table, &facts("GET", "/c/x"), "r 1");
+        for path in ["/b", "/c/x"] {
+            assert_eq!(plan(path), Err("another route has its name"), "{path}");
+        }
+    };
+    let table = told(config.clone(), &problems);
+    check(&table);
+    // Nor does the next configuration take one for the other.
+    let next = Table::compile(Arc::new(config), Some(&table), &mut |_, _| Ok(()));
+    assert_eq!(next.problems(), table.problems());
+    check(&next);
+}
+
+#[test]
+fn a_stream_whose_name_another_has_keeps_its_connections() {
+    let stream = |name: &str, host: &str| {
+        Arc::new(StreamRoute {
+            name: name.into(),
+            listeners: Vec::new(),
+            hostnames: vec![crate::model::Hostname::parse(host).unwrap()],
+            backends: vec![crate::model::WeightedBackend::new("up")],
+            idle: None,
+        })
+    };
+    let mut config = config([]);
+    let mut pass = listener("pass", 443, &[]);
+    pass.protocol = Protocol::TlsPassthrough;
+    config.listeners = vec![Arc::new(pass)];
+    config.upstreams = vec![upstream("up")];
+    config.streams = vec![
+        stream("s", "a.example"),
+        stream("wide", "*.example"),
+        stream("s", "b.example"),
+    ];
     let table = told(
         config,
         &[
-            "listener `web`: name: expected a name that none before it has, found `web` again; it is left out",
-            "route `r`: name: expected a name that none before it has, found `r` again; it is left out",
+            "stream `s`: name: expected a name that none before it has, found `s` again: number 3 has the name of number 1; its \
+             share of requests is answered 500",
         ],
     );
-    takes(&table, &facts("GET", "/a"), "r 0");
-    takes(&table, &facts("GET", "/b"), "404");
+    let leads = |host: &str| {
+        let found = table.stream(WEB, Some(host)).unwrap();
+        (found.name.to_string(), found.backends[0].target.clone())
+    };
+    let up = crate::model::Target::Upstream("up".into());
+    assert_eq!(leads("a.example"), ("s".to_owned(), up.clone()));
+    assert_eq!(leads("c.example"), ("wide".to_owned(), up));
+    let (name, target) = leads("b.example");
+    assert_eq!(name, "s");
+    assert!(
+        matches!(target, crate::model::Target::Broken { .. }),
+        "{target:?}"
+    );
+}
+
+/// A listener that cannot be served keeps its hosts: a wider one at its address may demand less of clients.
+#[test]
+fn hosts_of_a_listener_that_is_left_out_fall_to_no_other() {
+    let mut admin = listener("admin", 80, &["admin.example", "*.admin.example"]);
+    admin.limits.head_bytes = 1;
+    let mut config = config([route("r", &[], &["/"])]);
+    let mut exact = listener("exact", 80, &["x.admin.example"]);
+    exact.name = "exact".into();
+    config.listeners.extend([Arc::new(admin), Arc::new(exact)]);
+    // Another protocol's connections are not those of the listeners that are served.
+    let mut pass = listener("pass", 80, &["pass.example"]);
+    pass.protocol = Protocol::TlsPassthrough;
+    config.listeners.push(Arc::new(pass));
+    let table = compile(config);
+    assert_eq!(table.problems().len(), 2);
+    let (address, ..) = table.addresses().iter().next().unwrap();
+    let admitted = |host| {
+        let id = table.addresses().admit(address, host)?;
+        Some(table.listener(id).name.to_string())
+    };
+    for (host, expected) in [
+        ("admin.example", None),
+        ("y.admin.example", None),
+        ("x.admin.example", Some("exact")),
+        ("shop.example", Some("web")),
+        ("pass.example", Some("web")),
+        ("", Some("web")),
+    ] {
+        assert_eq!(admitted(host).as_deref(), expected, "{host}");
+    }
 }
 
 #[test]

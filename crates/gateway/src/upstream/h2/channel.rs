@@ -12,6 +12,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use ringmain_engine::backend::Time;
+use ringmain_engine::limits::WRITE_MARK;
 use ringmain_engine::{Cx, Sleep};
 use ringmain_wire::h1::FieldBlock;
 use ringmain_wire::h2::{ErrorCode, Misuse, Request};
@@ -217,8 +218,17 @@ impl Channel {
                 came.read = 0;
             }
             came.body = body;
+            let cx = &self.session.cx;
+            came.count(cx);
+            came.taken += taken as u64;
+            let is_taken = came.taken >= u64::from(limits::UPSTREAM_FIRST_WINDOW);
+            let window = match is_taken && cx.write_mark() == WRITE_MARK {
+                true => limits::UPSTREAM_STREAM_WINDOW,
+                false => limits::UPSTREAM_FIRST_WINDOW,
+            };
             self.session.with(|state| {
-                state.connection.consume(incoming.stream, taken, &mut state.out);
+                let (connection, out) = (&mut state.connection, &mut state.out);
+                connection.consume_within(incoming.stream, taken, window, out);
             });
             return Poll::Ready(Ok(Some(taken)));
         }
@@ -367,8 +377,10 @@ impl Drop for Channel {
         };
         let stream = incoming.stream;
         let (unread, ended) = {
-            let came = incoming.came.borrow();
-            (came.body.len() - came.read, came.ended)
+            let came = &mut *incoming.came.borrow_mut();
+            let unread = came.body.len() - came.read;
+            came.discard(&session.cx);
+            (unread, came.ended)
         };
         session.with(|state| {
             let (connection, out) = (&mut state.connection, &mut state.out);

@@ -91,7 +91,7 @@ pub(crate) fn limits_for(streams: u32) -> Limits {
     Limits {
         head_bytes: limits::RESPONSE_HEAD_BYTES,
         fields: limits::RESPONSE_FIELDS,
-        stream_window: limits::UPSTREAM_STREAM_WINDOW,
+        stream_window: limits::UPSTREAM_FIRST_WINDOW,
         // So that streams which nobody reads do not keep the others back.
         connection_window: window.min(limits::UPSTREAM_CONNECTION_WINDOW) as u32,
         budgets: Budgets {

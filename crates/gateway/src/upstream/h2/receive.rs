@@ -6,6 +6,7 @@ use std::rc::Rc;
 use std::task::Waker;
 use std::time::Duration;
 
+use ringmain_engine::Cx;
 use ringmain_engine::stream::Receiver;
 use ringmain_wire::h1::{FieldBlock, Fields, ResponseHead};
 use ringmain_wire::h2::{ErrorCode, Event, FaultKind, PeerFault, Stream, store_response};
@@ -37,6 +38,8 @@ pub(super) struct Came {
     pub(super) body: Vec<u8>,
     /// Bytes of it that were read.
     pub(super) read: usize,
+    /// The same, with those that are not in memory any more.
+    pub(super) taken: u64,
     pub(super) trailers: Option<FieldBlock>,
     /// Nothing more follows.
     pub(super) ended: bool,
@@ -47,7 +50,12 @@ pub(super) struct Came {
     pub(super) writer: Option<Waker>,
     /// Memory for the next head.
     spare: Vec<u8>,
+    /// Bytes of the body's memory that are counted as held for a slow reader.
+    counted: usize,
 }
+
+/// Bytes of which memory is counted in multiples.
+const COUNTED_UNIT: usize = 8 * 1024;
 
 impl Incoming {
     pub(super) fn new(stream: Stream) -> Rc<Incoming> {
@@ -87,6 +95,37 @@ impl Incoming {
 }
 
 impl Came {
+    /// Appends part of a body: beyond the first window memory grows in steps, and is not twice what is in it.
+    fn append(&mut self, data: &[u8], cx: &Cx) {
+        let length = self.body.len() + data.len();
+        if length > self.body.capacity() && length > limits::UPSTREAM_FIRST_WINDOW as usize {
+            let whole = length.next_multiple_of(limits::CHANNEL_BODY_STEP);
+            self.body.reserve_exact(whole - self.body.len());
+        }
+        self.body.extend_from_slice(data);
+        self.count(cx);
+    }
+
+    /// Counts the memory of what was not read as held for a slow reader.
+    pub(super) fn count(&mut self, cx: &Cx) {
+        let held = match self.read < self.body.len() {
+            true => self.body.capacity() & !(COUNTED_UNIT - 1),
+            false => 0,
+        };
+        if held != self.counted {
+            cx.hold(self.counted, held);
+            self.counted = held;
+        }
+    }
+
+    /// The body has no reader any more.
+    pub(super) fn discard(&mut self, cx: &Cx) {
+        self.body.clear();
+        self.read = 0;
+        cx.freed(self.counted);
+        self.count(cx);
+    }
+
     fn wake(&mut self) {
         self.reader.take().into_iter().for_each(Waker::wake);
         self.writer.take().into_iter().for_each(Waker::wake);
@@ -240,7 +279,7 @@ impl Session {
     fn event(&self, state: &mut State, event: Event<'_>, heard: &mut Turn) {
         match event {
             Event::Response { stream, head, end } => self.response(state, stream, (&head, end), heard),
-            Event::Data { stream, data, end } => data_came(state, stream, (data, end), heard),
+            Event::Data { stream, data, end } => data_came(state, stream, (data, end), heard, &self.cx),
             Event::Trailers { stream, fields } => {
                 if let Some(incoming) = state.find(stream) {
                     heard.note(&incoming);
@@ -315,11 +354,11 @@ impl Session {
 }
 
 /// Part of a body has come.
-fn data_came(state: &mut State, stream: Stream, (data, end): (&[u8], bool), heard: &mut Turn) {
+fn data_came(state: &mut State, stream: Stream, (data, end): (&[u8], bool), heard: &mut Turn, cx: &Cx) {
     if let Some(incoming) = state.find(stream) {
         heard.note(&incoming);
         let came = &mut *incoming.came.borrow_mut();
-        came.body.extend_from_slice(data);
+        came.append(data, cx);
         came.ended |= end;
         came.reader.take().into_iter().for_each(Waker::wake);
         return;

@@ -6,7 +6,7 @@ use ringmain_gateway::limits;
 
 use super::{Run, front};
 use crate::asked::Asked;
-use crate::clients::Client;
+use crate::clients::{Client, Habits};
 
 /// Until keys are fetched again whatever was before, a key that was not known may be, and nobody is left alone any more.
 const AGAIN: Duration = Duration::from_secs(75);
@@ -52,8 +52,13 @@ impl Run {
             }
         };
         let ids = id..id + 1;
+        let habits = Habits {
+            calm: true,
+            live: false,
+            ..self.habits()
+        };
         self.clients
-            .push(Client::new(&self.world, peer, ids, self.most, true, &self.asks));
+            .push(Client::new(&self.world, peer, ids, habits, &self.asks));
         id
     }
 

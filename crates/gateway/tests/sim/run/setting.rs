@@ -23,9 +23,9 @@ pub(super) fn config(world: &World, calm: bool, bounds: &Bounds, asked: &Asked) 
     let first = world.below(usize::from(ORIGINS)) as u16;
     let endpoints = (0..count).map(|step| Endpoint::new(Where::Address(origin((first + step) % ORIGINS))));
     let mut endpoints: Vec<_> = endpoints.collect();
-    // Up to three times as many as there are origins; none in calm worlds, where every request must get a response of an origin.
+    // Up to three times as many as there are origins: in calm worlds every request gets a response of an origin all the same.
     let dead_endpoints = [0, 0, 1, 2 * count, 3 * count][world.below(5)];
-    for number in 0..if calm { 0 } else { dead_endpoints } {
+    for number in 0..dead_endpoints {
         let place = world.below(endpoints.len() + 1);
         endpoints.insert(place, Endpoint::new(Where::Address(dead(number))));
     }
@@ -72,7 +72,7 @@ pub(super) fn config(world: &World, calm: bool, bounds: &Bounds, asked: &Asked) 
         streams: streams(calm),
         upstreams,
         limits: Limits {
-            upstream_connections: (world.below(3) == 0).then(|| 1 + world.below(6) as u32),
+            upstream_connections: (world.below(3) == 0 && !bounds.live).then(|| 1 + world.below(6) as u32),
             ..Limits::default()
         },
         ..Config::default()
@@ -107,7 +107,7 @@ fn patience(calm: bool) -> Duration {
     Duration::from_secs(if calm { 600 } else { 3 })
 }
 
-fn listener(name: &str, address: Addr, protocol: Protocol) -> Arc<Listener> {
+pub(crate) fn listener(name: &str, address: Addr, protocol: Protocol) -> Arc<Listener> {
     Arc::new(Listener {
         name: name.into(),
         addresses: vec![address],
@@ -151,20 +151,30 @@ pub(super) const PARROTS: [(u16, &str, &[Kind]); 3] = [
     (9100, "few", &[KINDS[2]]),
 ];
 
-/// Those of that name; in a bad world with one that is not there.
+/// Those of that name, in a third of the configurations with up to five that refuse every connection.
 fn parrots(world: &World, name: &str, calm: bool) -> Arc<Upstream> {
     let there = PARROTS
         .iter()
         .filter(|(_, of, _)| *of == name)
         .map(|(port, ..)| *port);
-    let nobody = (!calm && world.below(3) == 0).then_some(9999);
-    let ports = there.chain(nobody);
+    let dead_endpoints = [0, 0, 1 + world.below(5) as u16][world.below(3)];
+    let ports = there.chain(9990..9990 + dead_endpoints);
     let endpoint = |port| Endpoint::new(Where::Address(SocketAddr::from(([127, 0, 0, 1], port))));
     let mut upstream = Upstream::new(name, ports.map(endpoint).collect());
     upstream.pool.connections = 1 + world.below(4) as u32;
     upstream.connect_timeout = patience(calm);
     upstream.into()
 }
+
+/// The longest time without a byte in either direction.
+pub(super) fn longest_idle(calm: bool) -> Duration {
+    if calm { LONG_IDLE } else { SHORT_IDLE }
+}
+
+const LONG_IDLE: Duration = Duration::from_mins(10);
+
+/// Some clients take longer than that to send a body, with pauses that are shorter.
+const SHORT_IDLE: Duration = Duration::from_secs(2);
 
 /// How many clients there are, and bytes of a body at most.
 pub(super) fn sizes(world: &World, calm: bool, asked: &Asked) -> (usize, usize) {
@@ -190,13 +200,11 @@ pub(super) fn sizes(world: &World, calm: bool, asked: &Asked) -> (usize, usize) 
 fn forward(world: &World, calm: bool) -> Forward {
     let mut forward = Forward::to("origin");
     forward.backends.push(WeightedBackend::new("origin"));
-    // Some clients take longer than that to send a body, with pauses that are shorter.
-    let short = Duration::from_secs(2);
     forward.timeouts.idle = Some(match calm && world.below(2) == 0 {
-        true => Duration::from_mins(10),
-        false => short,
+        true => LONG_IDLE,
+        false => SHORT_IDLE,
     });
-    forward.timeouts.per_try = (world.below(2) == 0).then_some(short);
+    forward.timeouts.per_try = (world.below(2) == 0).then_some(SHORT_IDLE);
     if !calm && world.below(3) == 0 {
         forward.timeouts.minimum_rate = 1 + world.below(5000) as u32;
     }

@@ -215,7 +215,7 @@ pub struct PublishRequest {
     pub channel: String,
     /// What.
     #[prost(bytes = "bytes", tag = "2")]
-    #[serde(with = "raw", skip_serializing_if = "raw::is_unset")]
+    #[serde(with = "raw::value", skip_serializing_if = "raw::is_unset")]
     pub data: Bytes,
 }
 

@@ -150,6 +150,21 @@ fn a_cache_gives_the_last_and_no_more() {
         subscribed(Life::Any, 3),
         "subscribed a at Some(3) missed Some([])"
     );
+    // Nothing is there that could take the place of what a client has of another life.
+    for (life, offset, missed) in [
+        (Life::Any, 0, "Some([])"),
+        (Life::Any, 4, "None"),
+        (Life::Foreign, 0, "None"),
+        (Life::Foreign, 4, "None"),
+    ] {
+        let conn = workers.locals[0].open(JSON, None);
+        workers.locals[0]
+            .subscribe(conn, &name("empty"), CACHE, Some(Since { offset, life }))
+            .expect("it may");
+        workers.settle();
+        let expected = format!("subscribed empty at Some(0) missed {missed}");
+        assert_eq!(workers.events(0), [expected], "{life:?}, {offset}");
+    }
     workers.now = Duration::from_secs(3600);
     let conn = workers.locals[0].open(JSON, None);
     let since = Since {

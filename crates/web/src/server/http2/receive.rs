@@ -116,6 +116,12 @@ impl Machine {
         match event {
             Event::Request { stream, head, end } => {
                 self.count_request(state, session, &mut desk.out);
+                if let Some(error) = self.outdated(conn, state) {
+                    let refused = Refused::of_head(&self.local, &head);
+                    self.refuse_http2(state, (session, stream), &error, &refused, &mut desk.out);
+                    session.core.borrow_mut().wire.go_away(&mut desk.out);
+                    return;
+                }
                 let upgrade = head.as_upgrade();
                 let refused = upgrade
                     .as_ref()

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 
 use ringmain_testkit::wait::until;
-use ringmain_tls::{Acceptor, ClientSettings, Connector, KeyPair, ServerSettings};
+use ringmain_tls::{Acceptor, ClientCertificates, ClientSettings, Connector, KeyPair, ServerSettings};
 use ringmain_web::{App, Entrance};
 
 use crate::support::tls::{Authority, Secure, connector_of, localhost, now, trusting};
@@ -13,7 +13,8 @@ use crate::support::{Client, Setting, get, serve_at};
 
 by_tls!(
     a_reload_under_load_fails_nobody,
-    a_reload_that_is_refused_changes_nothing
+    a_reload_that_is_refused_changes_nothing,
+    what_a_reload_demands_of_clients_is_demanded_of_open_connections
 );
 
 /// Requests between two reloads.
@@ -144,4 +145,47 @@ fn a_reload_that_is_refused_changes_nothing(setting: Setting) {
     let mut client = server.client();
     client.expect_alive("/");
     assert!(shown(&client) == before);
+}
+
+/// The next request of a connection is judged by the authorities of now, with and without a body, in a plain and in a streamed handler.
+fn what_a_reload_demands_of_clients_is_demanded_of_open_connections(setting: Setting) {
+    let [ours, theirs] = ["ours", "theirs"].map(Authority::new);
+    let own = ours.sign("localhost");
+    let asking = |pems: &[&Authority]| ServerSettings {
+        client_certificates: ClientCertificates::Required(ringmain_tls::Pem {
+            source: "clients".to_owned(),
+            bytes: pems.iter().flat_map(|it| it.pem.bytes.clone()).collect(),
+        }),
+        ..with(&own)
+    };
+    let acceptor = Acceptor::new(&asking(&[&ours]), now()).expect("settings");
+    let app = app(&acceptor).post_streamed("/upload", async |req, reply| {
+        while req.chunk().await?.is_some() {}
+        reply.text("all of it")
+    });
+    let connector = connector_of(&ClientSettings {
+        certificate: Some(ours.sign("ada.example")),
+        ..trusting(&ours.pem)
+    });
+    let server = serve_at(setting.engine, app, Some(connector));
+    let mut kept: Vec<Client> = (0..4).map(|_| server.client()).collect();
+    kept.iter_mut().for_each(|client| client.expect_alive("/"));
+    // One more authority changes nothing for clients of the first.
+    acceptor
+        .reload(&asking(&[&ours, &theirs]), now())
+        .expect("settings");
+    kept.iter_mut().for_each(|client| client.expect_alive("/"));
+    acceptor.reload(&asking(&[&theirs]), now()).expect("settings");
+    let requests = [
+        get("/"),
+        get("/nothing"),
+        "POST /upload HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\nbody".to_owned(),
+        "POST /upload HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n".to_owned(),
+    ];
+    for (client, request) in kept.iter_mut().zip(requests) {
+        client.send(request);
+        let answer = client.answer();
+        assert_eq!((answer.status, answer.closes()), (421, true));
+        client.expect_end();
+    }
 }

@@ -55,6 +55,8 @@ pub(crate) struct Http2 {
     pub(crate) away: Option<(u32, ErrorCode)>,
     /// What comes is taken, but for bodies: those stay within their windows.
     pub(crate) hungry: bool,
+    /// Of the requests that follow.
+    pub(crate) authority: String,
 }
 
 pub(crate) fn fields(all: &[(&str, &str)]) -> FieldBlock {
@@ -102,6 +104,7 @@ impl Http2 {
             going: Vec::new(),
             away: None,
             hungry: true,
+            authority: "localhost".to_owned(),
         }
     }
 
@@ -131,7 +134,7 @@ impl Http2 {
         let request = Request {
             method: Method::new(method),
             scheme: "http",
-            authority: "localhost",
+            authority: &self.authority,
             path,
             protocol,
         };

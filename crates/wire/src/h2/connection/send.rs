@@ -286,7 +286,15 @@ impl Connection {
     /// So many bytes of a stream's body are done with: the peer may send as many again. For a stream that is over nothing is left to
     /// do: all that came on it counts as done with.
     pub fn consume(&mut self, stream: Stream, bytes: usize, out: &mut Vec<u8>) {
+        self.consume_within(stream, bytes, self.limits.stream_window, out);
+    }
+
+    /// The same, with another window for this stream from now on: a larger one is granted once half of the window in the settings
+    /// of this side was consumed, so that short bodies cost no frame; a smaller one takes effect as the peer uses up what it was
+    /// granted.
+    pub fn consume_within(&mut self, stream: Stream, bytes: usize, window: u32, out: &mut Vec<u8>) {
         let half = self.limits.stream_window / 2;
+        let is_heeded = self.is_heeded;
         let Some(record) = self.streams.get_mut(stream) else {
             return;
         };
@@ -295,7 +303,16 @@ impl Connection {
         if record.remote != Side::Ended {
             record.consumed += bytes;
             if record.consumed >= half {
-                let more = std::mem::take(&mut record.consumed);
+                // Before the peer has read these settings it may go by the first window (RFC 9113 §6.9.2).
+                let more = match is_heeded {
+                    true => i64::from(window) - i64::from(record.receive) - i64::from(record.held),
+                    false => i64::from(record.consumed),
+                };
+                if more < i64::from(half.max(window / 2)) && is_heeded {
+                    return self.replenish(bytes, out);
+                }
+                record.consumed = 0;
+                let more = more as u32;
                 record.receive += more as i32;
                 frame::write(frame::WINDOW_UPDATE, 0, stream.id, &more.to_be_bytes(), out);
             }

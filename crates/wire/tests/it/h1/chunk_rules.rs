@@ -1,7 +1,7 @@
 //! Rule 6: chunks, their extensions and trailers.
 
 use ringmain_wire::h1::FaultKind::{self, *};
-use ringmain_wire::h1::Limits;
+use ringmain_wire::h1::{BodyDecoder, BodyEvent, Framing, Limits};
 
 use crate::h1::support::{check_fields, check_with};
 
@@ -143,4 +143,35 @@ fn rule_6_trailers_are_bounded_and_change_nothing() {
     check(&format!("A: {}\r\n\r\n", "x".repeat(14)), Some(TrailersTooLarge));
     check(&format!("A: {}", "x".repeat(16)), Some(Truncated));
     check(&format!("A: {}", "x".repeat(17)), Some(TrailersTooLarge));
+}
+
+#[test]
+fn a_line_that_is_not_whole_is_known_by_where_it_begins() {
+    let body = b"5;name=value\r\nhello\r\n3\r\nabc\r\n0;x\r\nA: 1\r\nB: 2\r\n\r\n";
+    // Behind each byte: where the line began of which it is part, if that is not whole. The wait for the first byte of a line is none.
+    let expected = |at: usize| match at {
+        1..14 => Some(0),
+        // Behind the CRLF of the first chunk's data.
+        22..24 => Some(21),
+        30..34 => Some(29),
+        // The trailers begin behind the last chunk's line, before any of their bytes.
+        34..48 => Some(34),
+        _ => None,
+    };
+    for cut in 0..=body.len() {
+        let mut decoder =
+            BodyDecoder::new(Framing::Chunked, &Limits::INTERNET).expect("without a limit all fit");
+        // In one piece up to the cut, and byte by byte: what is not consumed is offered again.
+        let mut at = 0;
+        for end in [cut.saturating_sub(1), cut] {
+            while !decoder.is_over() {
+                let step = decoder.decode(&body[at..end]).expect("a right body");
+                at += step.consumed;
+                if matches!(step.event, BodyEvent::NeedMore) {
+                    break;
+                }
+            }
+        }
+        assert_eq!(decoder.unfinished_line(), expected(cut), "behind {cut} bytes");
+    }
 }

@@ -281,3 +281,44 @@ fn what_was_not_consumed_of_a_stream_is_given_back_with_it() {
         assert!(!side.frames().is_empty());
     }
 }
+
+/// Bytes that a stream's peer was granted so far.
+fn granted(side: &mut Side) -> u32 {
+    let frames = side.frames();
+    let updates = frames
+        .iter()
+        .filter(|frame| frame.0 == WINDOW_UPDATE && frame.2 == 1);
+    updates
+        .map(|frame| u32::from_be_bytes(frame.3[..].try_into().expect("four bytes")))
+        .sum()
+}
+
+#[test]
+fn a_stream_may_have_a_larger_window_once_half_of_its_first_was_consumed() {
+    let mut side = Side::server(&limits());
+    let stream = asked(&mut side, &post(1));
+    let consume = |side: &mut Side, bytes: usize, window: u32| {
+        side.hear(&frame(DATA, 0, 1, &vec![0; bytes])).expect("data");
+        side.connection
+            .consume_within(stream, bytes, window, &mut side.out);
+        granted(side)
+    };
+    assert_eq!(consume(&mut side, 499, 4000), 0, "a short body costs no frame");
+    // 500 of 1,000 are used up: 3,500 more make it 4,000.
+    assert_eq!(consume(&mut side, 1, 4000), 3500);
+    assert_eq!(consume(&mut side, 1999, 4000), 0, "less than half of it");
+    assert_eq!(consume(&mut side, 1, 4000), 2000);
+    // A smaller one takes effect as the larger is used up: 4,000, 3,000, 2,000, 1,000 are left, then 500.
+    for _ in 0..3 {
+        assert_eq!(consume(&mut side, 1000, 1000), 0);
+    }
+    assert_eq!(consume(&mut side, 500, 1000), 500);
+    // Whatever was withheld, the peer can always send.
+    for _ in 0..100 {
+        let bytes = 1 + consume(&mut side, 400, 1000) as usize;
+        side.hear(&frame(DATA, 0, 1, &vec![0; bytes.min(100)]))
+            .expect("a window");
+        side.connection
+            .consume_within(stream, bytes.min(100), 1000, &mut side.out);
+    }
+}

@@ -449,6 +449,110 @@ fn rule_7_client_certificates_are_of_their_authority_and_valid() {
     );
 }
 
+/// Both versions: all clients are admitted, and what is not valid is told apart, also in a resumed session.
+#[test]
+fn rule_7_unchecked_certificates_are_told_apart() {
+    for suites in [
+        &["TLS_AES_128_GCM_SHA256"],
+        &["TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256"],
+    ] {
+        let mut world = World::new();
+        world.client.suites = suites.iter().map(|&suite| suite.to_owned()).collect();
+        world.server.client_certificates = ClientCertificates::Unchecked(world.authority.bundle());
+        let expired = world
+            .authority
+            .issue_with(&["client"], &rcgen::PKCS_ED25519, NOW - 3 * DAY, NOW - DAY);
+        for (name, certificate, expected) in [
+            ("none", None, (0, 0)),
+            ("valid", Some(world.authority.issue(&["client.example"])), (1, 0)),
+            (
+                "other",
+                Some(Authority::new("Other").issue(&["client.example"])),
+                (0, 1),
+            ),
+            ("expired", Some(expired), (0, 1)),
+        ] {
+            world.client.certificate = certificate;
+            let (server, client) = world.build();
+            for resumed in [false, true] {
+                let mut pair = Pair::new(&server, &client, "a.example");
+                pair.run();
+                let facts = pair.server.session.facts().expect("established");
+                let shown = (facts.peer_certificates.len(), facts.unverified_certificates.len());
+                assert_eq!((facts.resumed, shown), (resumed, expected), "{name}");
+            }
+        }
+    }
+}
+
+/// Sessions by the settings of a former configuration, judged by those of now.
+#[test]
+fn rule_7_established_sessions_are_judged_as_new_ones_would_be() {
+    let mut world = World::new();
+    let other = Authority::new("Other authority");
+    let both = crate::support::pem("both", [world.authority.pem.clone(), other.pem.clone()].concat());
+    let asking = [
+        ClientCertificates::Off,
+        ClientCertificates::Optional(world.authority.bundle()),
+        ClientCertificates::Required(world.authority.bundle()),
+        ClientCertificates::Unchecked(world.authority.bundle()),
+        ClientCertificates::Optional(other.bundle()),
+        ClientCertificates::Required(other.bundle()),
+        ClientCertificates::Unchecked(other.bundle()),
+        ClientCertificates::Required(both),
+    ];
+    let certificates = [
+        None,
+        Some(world.authority.issue(&["client.example"])),
+        Some(other.issue(&["client.example"])),
+    ];
+    let servers: Vec<_> = asking
+        .iter()
+        .map(|asking| {
+            world.server.client_certificates = asking.clone();
+            world.build_server()
+        })
+        .collect();
+    let mut judged = [0, 0];
+    for certificate in &certificates {
+        world.client.certificate = certificate.clone();
+        world.client.resume = false;
+        let client = world.build_client();
+        let handshakes: Vec<_> = servers
+            .iter()
+            .map(|server| {
+                let mut pair = Pair::new(server, &client, "a.example");
+                pair.run();
+                pair.server.session.shared_facts()
+            })
+            .collect();
+        for (at, facts) in handshakes.iter().enumerate() {
+            let Some(facts) = facts else { continue };
+            for (now, server) in servers.iter().enumerate() {
+                let expected = handshakes[now].as_ref().is_some_and(|fresh| {
+                    (&fresh.peer_certificates, &fresh.unverified_certificates)
+                        == (&facts.peer_certificates, &facts.unverified_certificates)
+                });
+                assert_eq!(server.admits(facts), expected, "begun by {at}, judged by {now}");
+                judged[usize::from(expected)] += 1;
+            }
+        }
+    }
+    assert!(judged.iter().all(|&count| count > 10), "{judged:?}");
+    // Versions and suites that are no longer spoken.
+    world.server.client_certificates = ClientCertificates::Off;
+    world.client.certificate = None;
+    world.client.suites = vec!["TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256".to_owned()];
+    let pair = world.pair();
+    let facts = pair.server.session.facts().expect("established");
+    assert!(world.build_server().admits(facts));
+    world.server.suites = vec!["TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384".to_owned()];
+    assert!(!world.build_server().admits(facts));
+    world.server.suites = Vec::new();
+    world.server.minimum_version = ringmain_wire::tls::Version::Tls13;
+    assert!(!world.build_server().admits(facts));
+}
+
 #[test]
 fn rule_12_a_handshake_is_bounded() {
     // A message that says that it is long, in records of any size.

@@ -8,6 +8,7 @@ pub mod leave;
 pub mod listen;
 pub mod recv;
 pub mod send;
+pub mod submit;
 pub mod worker;
 
 use crate::backend::conformance::{Driver, Harness};
@@ -102,6 +103,9 @@ macro_rules! conformance_cases {
                 cancel_ends_connecting, shutdown_both_ends_connecting, failed_connect_leaves_a_socket_to_close}
             datagram::{datagrams_keep_bounds_and_sender, cancel_ends_receiving_datagrams,
                 many_datagrams_in_flight, a_datagram_socket_with_a_peer_hears_nobody_else}
+            submit::{what_is_submitted_leaves_before_the_next_wait, submit_does_not_move_the_clocks,
+                submit_between_completions_keeps_each_of_them,
+                a_stalled_send_keeps_its_pieces_while_others_are_submitted}
             worker::{time_waits_at_least_as_long_as_asked, exact_timeouts_are_exact,
                 zero_timeout_does_not_wait,
                 clocks_and_randomness_move, waker_ends_a_wait, wake_before_the_wait_is_kept,

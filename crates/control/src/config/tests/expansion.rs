@@ -1,0 +1,63 @@
+//! Texts with variables and files, and what is reported where these do not exist.
+
+use super::all_wrong;
+
+/// The variable is what is wrong, and not what its name would be in its place: everywhere that a text may be.
+#[test]
+fn a_variable_that_does_not_exist_is_the_only_error_of_its_text() {
+    let text = "\
+listen: '127.0.0.1:${env:NO_PORT}'
+limits: {body: '${env:NO_SIZE}', drain: '${env:NO_TIME}'}
+push:
+  tokens: {secret: '${env:NO_SECRET}', algorithms: HS256}
+  api_key: '${env:NO_KEY}'
+upstreams:
+  app: {endpoints: '${env:NO_ENDPOINT}', balance: '${env:NO_BALANCE}'}
+routes:
+  shop:
+    hosts: '${env:NO_HOST}'
+    rules:
+      - {match: '${env:NO_PATH}', to: app}
+      - {match: /live, push: true}
+      - {match: /a, to: '${env:NO_UPSTREAM}'}
+      - {match: /b, to: app, policies: {addresses: {allow: '${env:NO_NETWORK}'}}}
+      - {match: /c, respond: {status: '${env:NO_STATUS}', body: '${file:/no/such/file}'}}
+";
+    let wrong = all_wrong(text);
+    let names = [
+        "PORT", "SIZE", "TIME", "SECRET", "KEY", "ENDPOINT", "BALANCE", "HOST", "PATH", "UPSTREAM",
+        "NETWORK", "STATUS",
+    ];
+    for name in names {
+        let expected =
+            format!("expected the variable `NO_{name}` in the environment, found none of that name");
+        assert_eq!(
+            wrong.iter().filter(|line| line.contains(&expected)).count(),
+            1,
+            "{name}: {wrong:#?}"
+        );
+    }
+    assert_eq!(wrong.len(), names.len() + 1, "{wrong:#?}");
+    assert!(
+        wrong.iter().any(|line| line.contains("found `/no/such/file`")),
+        "{wrong:#?}"
+    );
+}
+
+/// What a variable stands for may be wrong, too: then the text with its name is what was found.
+#[test]
+fn a_secret_that_is_too_short_is_told_with_what_was_found() {
+    let push = |secret: &str| {
+        format!(
+            "listen: 127.0.0.1:1\npush: {{tokens: {{secret: '{secret}', algorithms: HS256}}}}\nroutes: {{r: {{rules: [{{push: true}}]}}}}\n"
+        )
+    };
+    let expected =
+        "c.yaml:2:26: expected a secret of at least 32 bytes, since a shorter one can be guessed, found";
+    for (secret, found) in [
+        ("short", "5 bytes"),
+        ("${env:SECRET}", "what `${env:SECRET}` stands for"),
+    ] {
+        assert_eq!(all_wrong(&push(secret)), [format!("{expected} {found}")]);
+    }
+}

@@ -1,0 +1,85 @@
+//! From a request's head, as it arrived, to its rule: the path that its listener's `escaped_slashes` makes of it, and of a preflight the
+//! rule of the request that it asks for.
+//!
+//! The data plane and explanations share it, so that they cannot judge one request differently.
+
+use std::rc::Rc;
+
+use ringmain_web::path;
+
+use super::facts::{Headers, RequestFacts};
+use super::{ListenerId, Matched, Table};
+use crate::fault::Fault;
+use crate::model::{Cors, EscapedSlashes, Listener, Policy};
+
+impl<P> Table<P> {
+    /// Handles escaped slashes in a path, which is in the form of [`ringmain_web::path`], as a listener's `escaped_slashes` says. `None`:
+    /// the path is matched as it is.
+    ///
+    /// # Errors
+    /// [`Fault::EscapedSlash`]: the listener rejects it.
+    ///
+    /// # Panics
+    /// `listener` is of another table and beyond this one's listeners.
+    pub fn decode_path(&self, listener: ListenerId, path: &str) -> Result<Option<Rc<str>>, Fault> {
+        let default = if self.guards_paths(listener) {
+            EscapedSlashes::Reject
+        } else {
+            EscapedSlashes::Keep
+        };
+        let how = self.listener(listener).paths.escaped_slashes.unwrap_or(default);
+        if how == EscapedSlashes::Keep {
+            return Ok(None);
+        }
+        match (path::with_slashes(path), how) {
+            (Some(_), EscapedSlashes::Reject) => Err(Fault::EscapedSlash),
+            (decoded, _) => Ok(decoded.map(Rc::from)),
+        }
+    }
+
+    /// The rule that takes a request at a listener; of a preflight that of the request it asks for, if CORS applies there.
+    ///
+    /// # Panics
+    /// `listener` is of another table and beyond this one's listeners.
+    #[must_use]
+    pub fn find_request(&self, listener: ListenerId, facts: &RequestFacts<'_>) -> Option<Matched<'_, P>> {
+        let asked = facts
+            .asked_by_preflight()
+            .and_then(|asked| self.find(listener, &asked))
+            .filter(|matched| cors(self.listener(listener), matched).is_some());
+        asked.or_else(|| self.find(listener, facts))
+    }
+}
+
+impl<'a> RequestFacts<'a> {
+    /// The request that a preflight asks for; `None`: it is another request.
+    pub(super) fn asked_by_preflight(&self) -> Option<RequestFacts<'a>> {
+        let method = preflight(self.method, &self.headers)?;
+        Some(RequestFacts { method, ..*self })
+    }
+}
+
+/// The method that a preflight asks for; `None`: it is another request.
+pub(crate) fn preflight<'a>(method: &str, headers: &Headers<'a>) -> Option<&'a str> {
+    if method != "OPTIONS" {
+        return None;
+    }
+    headers.first("Origin")?;
+    let asked = str::from_utf8(headers.first("Access-Control-Request-Method")?).ok()?;
+    is_token(asked).then_some(asked)
+}
+
+/// The CORS policy of a rule, or else of its listener.
+pub(crate) fn cors<'v, P>(listener: &'v Listener, matched: &Matched<'v, P>) -> Option<&'v Cors> {
+    let mut policies = matched.rule().policies.iter().chain(&listener.policies);
+    policies.find_map(|policy| match policy {
+        Policy::Cors(cors) => Some(&**cors),
+        _ => None,
+    })
+}
+
+/// Whether a text is a token (RFC 9110 §5.6.2).
+pub(crate) fn is_token(text: &str) -> bool {
+    let byte = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
+    !text.is_empty() && text.bytes().all(byte)
+}

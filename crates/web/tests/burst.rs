@@ -1,0 +1,156 @@
+//! Bursts and overload by a virtual clock: requests that were queued while a worker computed are answered if the worker catches up
+//! within its allowance, and refused once it does not. Each handler takes the same time, so each count below follows from arithmetic.
+#![forbid(unsafe_code)]
+
+use std::cell::RefCell;
+use std::time::Duration;
+
+use ringmain_engine::backend::sim::{Peer, Plan, World};
+use ringmain_engine::testing::{ClusterConfig, SimCluster};
+use ringmain_web::{App, Limits, Server, limits};
+
+/// Of each request.
+const WORK: Duration = Duration::from_millis(4);
+const PATIENCE: Duration = Duration::from_millis(60);
+/// Requests that a worker answers until it counts as overloaded: those that have not waited for too long, and those within the time
+/// for which others must have been late.
+const ANSWERED: usize =
+    ((PATIENCE.as_millis() * (1 + limits::OVERLOAD_AFTER as u128)) / WORK.as_millis()) as usize;
+/// Receipts between two looks at the clock, at the most.
+const SLACK: usize = limits::RECEIPTS_UNTIMED as usize + 1;
+const STEPS: usize = 200_000;
+
+#[expect(
+    clippy::disallowed_macros,
+    reason = "handlers are `Send`, and the simulated world of this thread is not"
+)]
+mod world {
+    use super::{RefCell, World};
+    std::thread_local! {
+        pub(super) static WORLD: RefCell<Option<World>> = const { RefCell::new(None) };
+    }
+}
+
+fn compute(span: Duration) {
+    world::WORLD.with_borrow(|world| world.as_ref().expect("a world").jump(span));
+}
+
+struct Scene {
+    world: World,
+    cluster: SimCluster<Server>,
+}
+
+impl Scene {
+    fn new(seed: u64) -> Scene {
+        let world = World::new(seed, Plan::calm(), 1);
+        world::WORLD.set(Some(world.clone()));
+        let site = App::new()
+            .limits(Limits {
+                patience: Some(PATIENCE),
+                connections_per_address: None,
+                ..Limits::default()
+            })
+            .get("/work", |_, reply| {
+                compute(WORK);
+                reply.text("done")
+            })
+            .build()
+            .expect("an application");
+        let config = ClusterConfig {
+            workers: 1,
+            ..ClusterConfig::default()
+        };
+        let address = "127.0.0.1:1".parse().expect("an address");
+        let cluster = SimCluster::new(&world, config, &[(0, address, 0)], |start| site.server(start));
+        Scene { world, cluster }
+    }
+
+    /// Opens connections, so that requests on them are all that is left to do.
+    fn connect(&mut self, count: usize) -> Vec<Peer> {
+        let address = "127.0.0.1:1".parse().expect("an address");
+        let peers: Vec<Peer> = (0..count)
+            .map(|_| self.world.connect(&address).expect("it listens"))
+            .collect();
+        for _ in 0..STEPS {
+            if self.cluster.connections(0) as usize == count {
+                return peers;
+            }
+            self.cluster.step();
+        }
+        panic!(
+            "expected {count} connections, found {}",
+            self.cluster.connections(0)
+        );
+    }
+
+    /// Sends a request on each connection at the same instant. Returns the statuses, in the order of the connections.
+    fn burst(&mut self, peers: &[Peer]) -> Vec<u16> {
+        for peer in peers {
+            peer.write(b"GET /work HTTP/1.1\r\nHost: a\r\n\r\n")
+                .expect("it is open");
+        }
+        let mut texts = vec![Vec::new(); peers.len()];
+        for _ in 0..STEPS {
+            for (peer, text) in peers.iter().zip(&mut texts) {
+                text.extend(peer.read(10_000));
+            }
+            let is_refused =
+                |text: &Vec<u8>| text.starts_with(b"HTTP/1.1 503") && !text.ends_with(b"\r\n\r\n");
+            let is_whole = |text: &Vec<u8>| text.ends_with(b"done") || is_refused(text);
+            if texts.iter().all(is_whole) {
+                return texts.iter().map(|text| status(text)).collect();
+            }
+            self.cluster.step();
+        }
+        panic!(
+            "not all are answered: {:?}",
+            texts.iter().map(Vec::len).collect::<Vec<_>>()
+        );
+    }
+}
+
+fn status(text: &[u8]) -> u16 {
+    let line = std::str::from_utf8(&text[9..12]).expect("a status line");
+    line.parse().expect("a status")
+}
+
+#[test]
+fn a_burst_is_answered() {
+    for seed in 0..5 {
+        // Twice what is answered within patience, and as much as is answered before a worker counts as overloaded.
+        for count in [ANSWERED / 2, ANSWERED - SLACK] {
+            let mut scene = Scene::new(seed);
+            let peers = scene.connect(count);
+            let found = scene.burst(&peers);
+            let expected = vec![200; count];
+            assert_eq!(found, expected, "seed {seed}, {count} requests");
+            // And another one, once the first is over.
+            scene.world.jump(4 * PATIENCE);
+            assert_eq!(
+                scene.burst(&peers),
+                expected,
+                "seed {seed}, {count} requests again"
+            );
+        }
+    }
+}
+
+#[test]
+fn more_than_a_burst_is_refused_from_the_first_that_is_too_late() {
+    for seed in 0..5 {
+        let mut scene = Scene::new(seed);
+        let peers = scene.connect(3 * ANSWERED);
+        let mut found = scene.burst(&peers);
+        found.sort_unstable();
+        let answered = found.iter().filter(|status| **status == 200).count();
+        assert!(
+            (ANSWERED - SLACK..=ANSWERED + SLACK).contains(&answered),
+            "seed {seed}: expected about {ANSWERED} of {} answered, found {answered}",
+            peers.len()
+        );
+        assert!(
+            found.iter().all(|status| matches!(status, 200 | 503)),
+            "seed {seed}: {found:?}"
+        );
+    }
+}
