@@ -6,6 +6,7 @@ mod support;
 mod access_log;
 mod amounts;
 mod body_budget;
+mod burst;
 mod grpc;
 mod http;
 mod http2;
