@@ -67,7 +67,7 @@ fn check(capacity: u32, wakes: &[u32]) {
         .collect();
     assert_eq!(drained(&set), expected, "capacity {capacity}");
     assert!(set.is_empty());
-    assert_eq!(drained(&set), [], "a second drain finds nothing");
+    assert!(drained(&set).is_empty(), "a second drain finds nothing");
 }
 
 #[test]

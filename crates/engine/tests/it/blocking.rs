@@ -31,7 +31,7 @@ fn results_come_back_in_whatever_order() {
             }
             all.iter().sum::<u64>()
         });
-        assert_eq!(sum, (0..100).map(|n| n * n).sum());
+        assert_eq!(sum, (0..100).map(|n| n * n).sum::<u64>());
     });
 }
 
