@@ -89,6 +89,13 @@ impl Program {
         self.wait_for_each(&[text]).remove(0)
     }
 
+    /// Returns the first line with this text: one that was read before, or the next.
+    #[track_caller]
+    pub fn line_with(&mut self, text: &str) -> String {
+        let read = self.said.iter().find(|line| line.contains(text)).cloned();
+        read.unwrap_or_else(|| self.wait_for(text))
+    }
+
     /// Waits until each of these texts was in a new line, in any order; returns the lines.
     #[track_caller]
     pub fn wait_for_each(&mut self, texts: &[&str]) -> Vec<String> {

@@ -14,7 +14,7 @@ use ringmain_testkit::port::own_host;
 use ringmain_testkit::wait::until;
 
 /// A guard against hanging, never a measure.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = ringmain_testkit::PATIENCE;
 
 /// Says by which listener a connection came, and sends back what comes.
 struct Echo;

@@ -16,7 +16,7 @@ use ringmain_web::{App, Entrance, Site};
 use self::tls::Secure;
 
 /// How long a test waits for what must come: a guard against hanging, never a measure.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+pub(crate) const PATIENCE: Duration = ringmain_testkit::PATIENCE;
 
 /// Bytes of a socket's buffers in these tests: small, so that a peer that does not read is felt soon.
 const SOCKET_BUFFER: usize = 32 * 1024;

@@ -22,7 +22,7 @@ use ringmain_engine::{
 };
 
 /// How long a test waits for what must come: a guard against hanging, never a measure.
-pub const PATIENCE: Duration = Duration::from_secs(30);
+pub const PATIENCE: Duration = ringmain_testkit::PATIENCE;
 
 /// Until its exec, a child of this process holds copies of all of its descriptors: [`starts_process`] and [`no_process_starts`]
 /// exclude each other.
