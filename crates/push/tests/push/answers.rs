@@ -1,4 +1,4 @@
-//! Eleven answers of the application to each of the four questions that decide: what a client is told, and that nothing else was done.
+//! Eleven answers of the application to each of the four questions that decide: the outcome for the client, and that nothing else was done.
 
 use ringmain_hub::protocol::{Command, PingRequest, PublishRequest, RpcRequest};
 use ringmain_push::Event;
@@ -10,7 +10,7 @@ use crate::signing::{FORMATS, Talker, code, connect, subscribe};
 
 const EVENTS: [Event; 4] = [Event::Connect, Event::Rpc, Event::Subscribe, Event::Publish];
 
-/// What a client finds.
+/// The outcome for a client.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Outcome {
     Done,
@@ -23,7 +23,7 @@ const NONE: Outcome = Outcome::Error {
     temporary: true,
 };
 
-/// The answers, by number, and what they lead to.
+/// Returns an answer by its number, and the outcome that it leads to.
 fn answer(number: usize, event: Event) -> Option<(Answer, Outcome)> {
     let good = match event {
         Event::Connect => json!({ "result": { "user": "7" } }),

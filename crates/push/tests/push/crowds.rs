@@ -1,4 +1,4 @@
-//! Hundreds of clients that enter a channel and leave it in every way: each is joined and left once, and nobody stays behind.
+//! Hundreds of clients that enter a channel and leave it in every way: each is joined and left once, and none stays behind.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -66,7 +66,7 @@ fn who_leaves_in_whichever_way_is_gone_once() {
                 }
             }
         }
-        // Those that have unsubscribed leave a second time, which nobody is told.
+        // The connections of those that have unsubscribed end as well, without a second leave.
         drop(talkers);
         client.advance(Duration::from_millis(200));
         observer.look();

@@ -178,7 +178,7 @@ fn what_is_published_through_cuts_arrives_once_and_in_order() {
             let follower = &mut followers[rng.usize(..CLIENTS)];
             cuts += 1;
             match rng.usize(..6) {
-                // What is on its way is lost with the connection.
+                // Publications on their way are lost with the connection.
                 0 => follower.socket = None,
                 1 => {
                     follower.look();

@@ -155,11 +155,11 @@ fn positions() {
             "{form}: {reply}"
         );
         assert_eq!(result["epoch"], epoch, "{form}");
-        // Where the client stands behind the publications that it was given.
-        let stands = if recovered { offset } else { 10 };
+        // The position in front of the publications that it was given.
+        let position_told = if recovered { offset } else { 10 };
         assert_eq!(
             result["offset"].as_u64().unwrap_or_default(),
-            stands,
+            position_told,
             "{form}: {reply}"
         );
         drop(socket);

@@ -1,4 +1,4 @@
-//! A reader that pauses, by each rule for slow clients, beside one that does not: what the paused one finds when it reads again.
+//! A reader that pauses, by each rule for slow clients, beside one that does not: the publications that the paused one finds when it reads again.
 
 use std::time::Duration;
 
@@ -43,7 +43,7 @@ fn publish(client: &mut TestClient, number: u64) {
     call(client, "publish", &json!({ "channel": "n:a", "data": data }));
 }
 
-/// What has arrived: numbers of publications, other lines, and the code of the close.
+/// Numbers of the publications that have arrived, other lines, and the code of the close.
 #[derive(Default)]
 struct Read {
     numbers: Vec<u64>,
