@@ -10,6 +10,7 @@ use ringmain_tls::{ClientSettings, Trust};
 
 use serde_json::Value;
 
+use super::schema::tests::assert_valid;
 use super::{Judged, comparison, merged, run, search};
 use crate::compare::compare;
 use crate::doubts::{Context, doubts};
@@ -52,6 +53,7 @@ fn plain(run: &Run) -> Judged<'_> {
 
 fn parsed(text: &str) -> Value {
     assert!(text.ends_with("}\n"));
+    assert_valid(text);
     serde_json::from_str(text).unwrap()
 }
 
@@ -80,6 +82,7 @@ fn a_run() {
         doubts: &doubts,
         thresholds: &thresholds,
     });
+    assert_valid(&text);
     golden(&text, "run.json", include_str!("golden/run.json"));
 }
 
