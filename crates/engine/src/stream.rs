@@ -133,7 +133,8 @@ impl Stream {
                 .stream
                 .as_ref()
                 .is_some_and(|stream| stream.error.is_some());
-            connection.phase == Phase::Open && connection.unread.is_empty() && !connection.flags.eof && !told
+            let ended = told || connection.flags.eof || connection.flags.broken;
+            connection.phase == Phase::Open && connection.unread.is_empty() && !ended
         })
     }
 
@@ -308,7 +309,7 @@ impl Stream {
         if connection.unsent() == 0 && !connection.flags.send_held {
             return Poll::Ready(Ok(()));
         }
-        if matches!(connection.phase, Phase::Closing | Phase::Closed) {
+        if matches!(connection.phase, Phase::Closing | Phase::Closed) || connection.flags.broken {
             return Poll::Ready(broken(connection).map_or(Ok(()), Err));
         }
         let stream = connection.stream.as_mut().expect("made with the stream");
@@ -332,7 +333,7 @@ impl Stream {
         if let Some(error) = take_error(connection) {
             return Poll::Ready(Err(error));
         }
-        if matches!(connection.phase, Phase::Closing | Phase::Closed) {
+        if matches!(connection.phase, Phase::Closing | Phase::Closed) || connection.flags.broken {
             return Poll::Ready(broken(connection).map_or(Ok(()), Err));
         }
         let stream = connection.stream.as_mut().expect("made with the stream");

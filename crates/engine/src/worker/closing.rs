@@ -24,7 +24,8 @@ impl Core {
         let Some(connection) = self.connection(slot) else {
             return;
         };
-        if connection.output.is_empty() && !connection.flags.send_held {
+        let flags = &connection.flags;
+        if (connection.output.is_empty() || flags.broken) && !flags.send_held {
             return self.begin_close(slot, reason);
         }
         connection.phase = Phase::Flushing;

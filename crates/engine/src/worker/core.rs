@@ -324,20 +324,28 @@ impl Core {
         self.close_if_quiet(slot);
     }
 
-    /// Who resets a connection has often said why: a server that refuses an upload answers, and closes with bytes unread. That
-    /// answer is there by now, and the send's failure comes before it. So the connection ends in the next turn, behind what is
-    /// received in it.
+    /// A peer that resets a connection has often sent the cause before: a server that refuses an upload responds, and closes with
+    /// bytes unread. That response is in the kernel's queue by now, and the send's failure is reported first. So a stream continues to
+    /// receive until the kernel reports the end, however long its receive has to wait for its turn or for a buffer. A handler's connection
+    /// ends in the next turn, behind what is received in it.
     fn send_failed(&mut self, slot: Slot, reason: Reason) {
         let Some(connection) = self.connection(slot) else {
             return;
         };
         let flags = &mut connection.flags;
-        if connection.phase == Phase::Open && flags.recv_armed && !flags.recv_cancelled {
-            flags.broken = true;
-            self.breaking.push((slot, reason));
-        } else {
-            self.fail(slot, reason);
+        let receives = flags.recv_armed && !flags.recv_cancelled;
+        if connection.phase != Phase::Open || flags.eof || !(flags.streamed || receives) {
+            return self.fail(slot, reason);
         }
+        flags.broken = true;
+        if !flags.streamed {
+            return self.breaking.push((slot, reason));
+        }
+        connection.reason = Some(reason);
+        if let Some(writer) = connection.stream.as_mut().and_then(|stream| stream.writer.take()) {
+            writer.wake();
+        }
+        self.update_recv(slot);
     }
 
     pub(crate) fn on_released(&mut self, slot: Slot) {

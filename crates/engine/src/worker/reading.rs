@@ -121,10 +121,11 @@ impl Core {
             RecvEnd::Eof if connection.flags.broken => {
                 // The failed send took the error along.
                 let found = self.breaking.iter().find(|(breaking, _)| *breaking == slot);
-                let reason = found.map_or(Reason::Failed(io::ErrorKind::ConnectionReset), |(_, reason)| {
-                    *reason
-                });
-                self.fail(slot, reason);
+                let reason = connection.reason.or(found.map(|(_, reason)| *reason));
+                self.fail(
+                    slot,
+                    reason.unwrap_or(Reason::Failed(io::ErrorKind::ConnectionReset)),
+                );
             }
             // A layer may have told it before.
             RecvEnd::Eof if connection.flags.eof => {}

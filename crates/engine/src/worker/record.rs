@@ -88,7 +88,8 @@ pub(crate) struct Flags {
     pub(crate) fin_sent: bool,
     /// The connect operation is in flight.
     pub(crate) connecting: bool,
-    /// A send has failed: nothing more leaves, and what had come before is still received.
+    /// A send has failed, for the reason in [`Connection::reason`] if a stream owns it: nothing more is sent, and bytes that arrived
+    /// before are still received.
     pub(crate) broken: bool,
     /// The close operation has completed.
     pub(crate) kernel_done: bool,
