@@ -144,7 +144,8 @@ impl Acceptor {
     }
 
     /// Begins new sessions from `settings`; those under way stay as they are, and their tickets stay good unless other certificates
-    /// of clients are asked for now; then, or if older versions or other suites are no longer spoken, [`Tls::judge`] says which are still admitted. A certificate that has expired is taken only if it is served already: then it is a warning.
+    /// of clients are asked for now; then, or if versions or suites are no longer spoken, [`Tls::judge`] says which are still admitted.
+    /// A certificate that has expired is taken only if it is served already: then it is a warning.
     ///
     /// # Errors
     /// [`Refused`]: everything stays as it was.

@@ -81,6 +81,8 @@ pub(super) struct Errors<'f> {
     /// Texts with `${…}` that has no value, as they were written. The variable or the file is what is wrong there, and nothing else is
     /// reported of it.
     unexpanded: BTreeMap<Position, String>,
+    /// The maps that they are in: what these lack may be what has no value.
+    incomplete: BTreeSet<Position>,
     /// Errors that only follow from those.
     derived: Cell<usize>,
     /// Where secrets are.
@@ -96,6 +98,7 @@ impl<'f> Errors<'f> {
             more: Cell::new(0),
             written: BTreeMap::new(),
             unexpanded: BTreeMap::new(),
+            incomplete: BTreeSet::new(),
             derived: Cell::new(0),
             secrets: RefCell::default(),
             warnings: RefCell::default(),
@@ -107,9 +110,10 @@ impl<'f> Errors<'f> {
         self.written.insert(position, written.to_owned());
     }
 
-    /// A text has `${…}` without a value, which was reported: from now on nothing else is, at its position.
-    pub(super) fn leave_unexpanded(&mut self, position: Position, written: &str) {
+    /// A text in the map at `holder` has `${…}` without a value, which was reported: from now on nothing else is, at its position.
+    pub(super) fn leave_unexpanded(&mut self, position: Position, holder: Position, written: &str) {
         self.unexpanded.insert(position, written.to_owned());
+        self.incomplete.insert(holder);
     }
 
     /// Returns the texts with `${…}` that has no value.
@@ -154,7 +158,8 @@ impl<'f> Errors<'f> {
     }
 
     pub(super) fn add(&self, position: Position, what: &str, expected: String, found: String, advice: &str) {
-        if self.unexpanded.contains_key(&position) {
+        let lacks = found == "none" && self.incomplete.contains(&position);
+        if lacks || self.unexpanded.contains_key(&position) {
             self.derived.set(self.derived.get() + 1);
             return;
         }

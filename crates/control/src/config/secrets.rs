@@ -10,6 +10,12 @@ use crate::limits;
 
 /// Puts them into all texts. What cannot be put in is told, and the text stays as it is.
 pub(super) fn expand(node: &mut Node<'_>, sources: &Sources<'_>, errors: &mut Errors<'_>) {
+    let position = node.position;
+    expand_in(position, node, sources, errors);
+}
+
+/// The same for a value in the map at `holder`.
+fn expand_in(holder: Position, node: &mut Node<'_>, sources: &Sources<'_>, errors: &mut Errors<'_>) {
     match &mut node.value {
         // A single character is found much sooner.
         Value::Text(text) if text.contains('$') && text.contains("${") => {
@@ -20,13 +26,18 @@ pub(super) fn expand(node: &mut Node<'_>, sources: &Sources<'_>, errors: &mut Er
                     *text = Cow::Owned(new);
                 }
                 Some((new, false)) => *text = Cow::Owned(new),
-                None => errors.leave_unexpanded(position, text),
+                None => errors.leave_unexpanded(position, holder, text),
             }
         }
-        Value::List(list) => list.iter_mut().for_each(|node| expand(node, sources, errors)),
-        Value::Map(pairs) => pairs
+        Value::List(list) => list
             .iter_mut()
-            .for_each(|(_, node)| expand(node, sources, errors)),
+            .for_each(|node| expand_in(holder, node, sources, errors)),
+        Value::Map(pairs) => {
+            let holder = node.position;
+            pairs
+                .iter_mut()
+                .for_each(|(_, node)| expand_in(holder, node, sources, errors));
+        }
         Value::Nothing | Value::Bool(_) | Value::Text(_) => {}
     }
 }

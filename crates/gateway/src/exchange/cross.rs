@@ -20,8 +20,7 @@ pub(crate) struct Cross {
 
 /// What the answer to a request says.
 pub(super) fn fields(cors: &Cors, req: &Request<'_>) -> Cross {
-    let head = req.head();
-    let asked = preflight(head.method.as_str(), &Headers::Fields(head.fields));
+    let asked = preflight(req.method().as_str(), &Headers::Fields(req.head().fields));
     let mut fields = FieldBlock::new();
     let mut put = |name: &str, value: &str| {
         // Values are of the configuration, or were checked to be lists of tokens or an origin.

@@ -193,23 +193,28 @@ fn with_mode(mut config: model::Config, mode: ClientCertificateMode) -> model::C
     config
 }
 
-/// Gateway API, `AllowInsecureFallback`: a certificate that is absent or not valid does not end the handshake. It counts as none.
-fn unchecked_certificates_prove_nothing(engine: Config) {
-    let origin = Origin::echo();
-    let clients = Authority::new("clients");
-    let strangers = Authority::new("clients");
+/// Clients with all kinds of certificates.
+fn shown_by_all(clients: &Authority) -> [(&'static str, Connector); 4] {
     // Settings are made while it is valid.
     let settings = ClientSettings {
         certificate: Some(clients.sign_for("ada.example", 0, 1000)),
         ..trusting(&development().authority)
     };
     let expired = Connector::new(&settings, Duration::from_secs(500)).expect("settings");
-    let all = [
+    let strangers = Authority::new("clients");
+    [
         ("none", showing(None)),
         ("valid", showing(Some(clients.sign("ada.example")))),
         ("stranger's", showing(Some(strangers.sign("ada.example")))),
         ("expired", expired),
-    ];
+    ]
+}
+
+/// Gateway API, `AllowInsecureFallback`: a certificate that is absent or not valid does not end the handshake. It counts as none.
+fn unchecked_certificates_prove_nothing(engine: Config) {
+    let origin = Origin::echo();
+    let clients = Authority::new("clients");
+    let all = shown_by_all(&clients);
     let open = |policy: ClientCertificate| {
         let config = with_mode(
             config(&origin, &clients, policy),

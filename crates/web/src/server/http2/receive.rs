@@ -115,11 +115,7 @@ impl Machine {
     ) {
         match event {
             Event::Request { stream, head, end } => {
-                self.count_request(state, session, &mut desk.out);
-                if let Some(error) = self.outdated(conn, state) {
-                    let refused = Refused::of_head(&self.local, &head);
-                    self.refuse_http2(state, (session, stream), &error, &refused, &mut desk.out);
-                    session.core.borrow_mut().wire.go_away(&mut desk.out);
+                if !self.admit_request(conn, state, (session, stream), &head, &mut desk.out) {
                     return;
                 }
                 let upgrade = head.as_upgrade();
@@ -164,10 +160,7 @@ impl Machine {
                 self.head_too_large(state, session, stream, &mut desk.out);
             }
             Event::Reset { stream, code } => {
-                let (remote, id) = (state.origin.remote, stream.id());
-                log::debug!("{remote:?}: stream {id}: given up: {code}");
-                session.hand_over(conn, &mut desk.out);
-                self.drop_stream(session, stream);
+                self.on_reset(conn, state, (session, stream), code, &mut desk.out);
             }
             Event::Broken { stream, fault } => {
                 log::debug!("{:?}: {fault}", state.origin.remote);
@@ -179,6 +172,40 @@ impl Machine {
             Event::Pong { .. } => session.pinged.set(None),
             Event::NeedMore | Event::GoAway { .. } | Event::Response { .. } => {}
         }
+    }
+
+    /// Counts a request. `false`: it is refused, since its connection would not be accepted as it is, which takes no more streams.
+    fn admit_request(
+        &self,
+        conn: Conn<'_>,
+        state: &mut Connection,
+        (session, stream): (&Session, Stream),
+        head: &RequestHead<'_>,
+        out: &mut Vec<u8>,
+    ) -> bool {
+        self.count_request(state, session, out);
+        let Some(error) = self.outdated(conn, state) else {
+            return true;
+        };
+        let refused = Refused::of_head(&self.local, head);
+        self.refuse_http2(state, (session, stream), &error, &refused, out);
+        session.core.borrow_mut().wire.go_away(out);
+        false
+    }
+
+    /// The client has given a stream up.
+    fn on_reset(
+        &self,
+        conn: Conn<'_>,
+        state: &Connection,
+        (session, stream): (&Rc<Session>, Stream),
+        code: ErrorCode,
+        out: &mut Vec<u8>,
+    ) {
+        let (remote, id) = (state.origin.remote, stream.id());
+        log::debug!("{remote:?}: stream {id}: given up: {code}");
+        session.hand_over(conn, out);
+        self.drop_stream(session, stream);
     }
 
     fn head_too_large(

@@ -1,5 +1,6 @@
 //! TLS against its rules and laws: our sessions against each other and against rustls's own.
 
+mod client_rules;
 mod cuts;
 mod handshake_rules;
 mod late_rules;
