@@ -160,7 +160,7 @@ async fn end_tls(incoming: &Incoming, listener: &Listener) -> Result<(), Fault> 
     Ok(())
 }
 
-/// Connects to an endpoint, and to others if that fails: nothing of the client's was sent by then.
+/// Connects to an endpoint, and to others not tried yet if that fails: no byte of the client's was sent by then.
 async fn connect(
     worker: &Rc<Worker>,
     incoming: &Incoming,
@@ -174,6 +174,8 @@ async fn connect(
     let greeting = local.greeting(|| addresses(incoming));
     let mut tried: Vec<Rc<End>> = Vec::new();
     let mut last = None;
+    let started = worker.cx.now();
+    let most = local.connect_timeout() * limits::FAILOVER_CONNECT_TIMEOUTS;
     loop {
         let chosen = match (local.choose(&tried, key, Prefer::Any), last) {
             (Ok(chosen), None) => chosen,
@@ -204,7 +206,8 @@ async fn connect(
             Err(fault) => {
                 tried.push(end);
                 blame(&local, &tried, fault);
-                if fault.retryable() != Retryable::Always || tried.len() >= limits::STREAM_TRIES {
+                let spent = worker.cx.now().since(started);
+                if fault.retryable() != Retryable::Always || spent >= most {
                     return Err(fault);
                 }
                 last = Some(fault);

@@ -41,6 +41,7 @@ mod names;
 mod observed;
 mod origin;
 mod passing;
+mod passing_ends;
 mod paths;
 mod policies;
 mod proxied;
