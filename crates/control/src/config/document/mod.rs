@@ -30,7 +30,8 @@ pub(super) type Maybe<T> = Option<At<T>>;
 pub(super) type Some1<T> = Option<At<OneOrMany<T>>>;
 
 /// What the gateway serves. In every text `${env:NAME}` stands for a variable of the environment and `${file:PATH}` for the
-/// contents of a file without the line end at its end; `$${` stands for `${`. Paths of files are relative to this file.
+/// contents of a file without the line end at its end; `$${` stands for `${`. Paths of files are relative to this file. An empty
+/// list is an error unless a key says otherwise: a key that is left out has its default.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[schemars(title = "Configuration of ringmain")]

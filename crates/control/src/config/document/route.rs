@@ -8,7 +8,7 @@ use serde::Deserialize;
 
 use super::{Maybe, Policies, PushAt, Some1};
 use crate::config::texts::{Condition, GrpcName, Share, Size, SizeOrOff, Time, TimeOrOff, To};
-use crate::config::values::{Either, Pairs, Switch, Text, secret};
+use crate::config::values::{Either, OneManyOrNone, Pairs, Switch, Text, secret};
 
 /// Rules for the requests of some hosts: `rules`, or the keys of one rule.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
@@ -73,7 +73,7 @@ pub(in crate::config) struct Rule {
     /// Requests of one client go to one endpoint.
     pub(in crate::config) affinity: Maybe<Affinity>,
     /// Protocols that a connection may switch to: `websocket` if it does not say, `[]` for none.
-    pub(in crate::config) upgrades: Some1<String>,
+    pub(in crate::config) upgrades: Maybe<OneManyOrNone<String>>,
     /// Calls of gRPC-Web are sent on as gRPC, and their answers back. `false` if it does not say.
     pub(in crate::config) grpc_web: Maybe<bool>,
     /// Error pages are also for the upstream's own errors. `false` if it does not say.
