@@ -375,8 +375,8 @@ pub const PASSED_OVER: Duration = Duration::from_secs(1);
 /// A connect timeout that is shorter than this, because its caller's deadline is near, says nothing about the endpoint.
 pub const CONNECT_TIMEOUT_LEAST: Duration = Duration::from_millis(250);
 
-/// For how many times the upstream's `connect_timeout` a request that could not be connected continues with endpoints not yet
-/// tried; endpoints that refuse connections take no time.
+/// For how many times the upstream's `connect_timeout` a request, or a connection of a stream route, that could not be connected
+/// continues with endpoints not yet tried; endpoints that refuse connections take no time.
 pub const FAILOVER_CONNECT_TIMEOUTS: u32 = 4;
 
 /// How long a client may take to say for which host its connection is, where TLS is not ended or ends before bytes, and how long
@@ -386,6 +386,10 @@ pub const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Endpoints that are tried for a connection of a stream route, one after the other; then it is closed. Endpoints to which no
 /// connection can be established count only after [`FAILOVER_CONNECT_TIMEOUTS`].
 pub const STREAM_TRIES: usize = 3;
+
+/// How long a passed-on connection may be without a byte once one side takes no more, while the other is handed what that side had
+/// sent before. Then both are reset.
+pub const STREAM_REST: Duration = Duration::from_secs(10);
 
 /// Keys that a rate limit remembers unless it says otherwise, with 16 bytes each. Beyond it the one that owes least is forgotten.
 pub const RATE_KEYS: u32 = 16 * 1024;

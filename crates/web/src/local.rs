@@ -42,6 +42,8 @@ pub(crate) struct Local {
     pub(crate) access: Option<RefCell<AccessWriter>>,
     /// Lines about requests in the clear on TLS listeners, and about server names that are no DNS names.
     pub(crate) plain_http: LogLimit,
+    /// Lines about TLS on listeners of plain HTTP.
+    pub(crate) tls_in_the_clear: LogLimit,
     pub(crate) server_names: LogLimit,
     #[cfg(feature = "grpc")]
     pub(crate) grpc: RefCell<crate::grpc::Coder>,
@@ -74,6 +76,7 @@ impl Local {
             stats,
             sockets: Rc::new(sockets),
             plain_http: LogLimit::new(),
+            tls_in_the_clear: LogLimit::new(),
             server_names: LogLimit::new(),
             access: site
                 .access_log

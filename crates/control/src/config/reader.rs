@@ -21,8 +21,10 @@ use super::tree::{Node, Pair, Value};
 pub(super) const AT: &str = "\0at";
 /// An enum of `Short` (a text, a number) and `Full` (keys, a list).
 pub(super) const EITHER: &str = "\0either";
-/// An enum of `One` and `Many` (a list).
+/// An enum of `One` and `Many` (a list). An empty list is an error: it would count as if the key were absent.
 pub(super) const MANY: &str = "\0many";
+/// The same, and the list may be empty.
+pub(super) const MANY_OR_NONE: &str = "\0many_or_none";
 /// An enum of `Switch` (true or false) and `Full`.
 pub(super) const SWITCH: &str = "\0switch";
 
@@ -104,6 +106,13 @@ impl<'n> Reader<'n> {
             other => other.kind().to_owned(),
         };
         self.errors.tell(self.node.position, expected, found);
+        NoValue::Told
+    }
+
+    /// A list that a program filled, and filled with nothing, must not count as the key's default: it may mean "all".
+    fn empty_list(self) -> NoValue {
+        let expected = "at least one element, or no such key, for its default";
+        self.errors.tell(self.node.position, expected, "an empty list");
         NoValue::Told
     }
 
@@ -243,8 +252,11 @@ impl<'de> Deserializer<'de> for Reader<'de> {
                     "Full"
                 }
             }
-            MANY => {
-                if matches!(value, Value::List(_)) {
+            MANY | MANY_OR_NONE => {
+                if let Value::List(list) = value {
+                    if list.is_empty() && name == MANY {
+                        return Err(self.empty_list());
+                    }
                     "Many"
                 } else {
                     "One"

@@ -1,6 +1,7 @@
 //! What files mean, and what is told of wrong ones.
 
 mod bounds;
+mod empty;
 mod examples;
 mod expansion;
 mod filters;

@@ -180,6 +180,39 @@ impl<T: JsonSchema> JsonSchema for OneOrMany<T> {
 
     fn json_schema(generator: &mut SchemaGenerator) -> Schema {
         let one = generator.subschema_for::<T>();
+        json_schema!({ "anyOf": [one, { "type": "array", "items": one, "minItems": 1 }] })
+    }
+}
+
+/// One of a thing, or a list of them that may be empty: for keys where "none" is a value.
+#[derive(Debug, Deserialize)]
+#[serde(rename = "\0many_or_none")]
+pub(super) enum OneManyOrNone<T> {
+    One(T),
+    Many(Vec<At<T>>),
+}
+
+impl<T> OneManyOrNone<T> {
+    /// All values that could be read.
+    pub(super) fn into_values(self) -> Vec<T> {
+        match self {
+            OneManyOrNone::One(value) => vec![value],
+            OneManyOrNone::Many(list) => list.into_iter().filter_map(|at| at.value).collect(),
+        }
+    }
+}
+
+impl<T: JsonSchema> JsonSchema for OneManyOrNone<T> {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        format!("Any_{}", T::schema_name()).into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        let one = generator.subschema_for::<T>();
         json_schema!({ "anyOf": [one, { "type": "array", "items": one }] })
     }
 }

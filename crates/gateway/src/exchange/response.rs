@@ -1,6 +1,6 @@
 //! The head of an upstream's answer, as the client is told it.
 
-use ringmain_web::Reply;
+use ringmain_web::{Reply, Request};
 use ringmain_wire::grpc::Dialect;
 use ringmain_wire::h1::{
     BodyDecoder, FieldBlock, Fields, Framing, HeadScanner, Known, Limits, Method, Parsed, ResponseHead,
@@ -34,6 +34,8 @@ pub(super) struct Reading<'m, 'a> {
     /// The client's key, if it has asked by HTTP/1.1: the switch answers it.
     pub(super) key: Option<Challenge>,
     interim: u32,
+    /// Whether the upstream has asked for the body of a request that expects `100 Continue`.
+    continued: bool,
     /// Whether anything of an answer has come.
     pub(super) begun: bool,
     /// The client reads trailers.
@@ -89,6 +91,7 @@ impl<'m, 'a> Reading<'m, 'a> {
             connects: false,
             key: None,
             interim: 0,
+            continued: false,
             begun: false,
             trailers,
             extra: FieldBlock::new(),
@@ -200,6 +203,7 @@ impl<'m, 'a> Reading<'m, 'a> {
             self.detail = Some(Detail::interim());
             return Err(Fault::GarbageHead.into());
         }
+        self.continued |= head.status == 100;
         // A client that expects none received it when its body was requested.
         if head.status != 100 || reply.request().expects_continue() {
             fields.clear();
@@ -207,6 +211,13 @@ impl<'m, 'a> Reading<'m, 'a> {
             reply.interim(head.status, fields)?;
         }
         Ok(None)
+    }
+
+    /// Whether the upstream may take the body of this request for the next request: it was told that the client waits for `100 Continue`,
+    /// and has responded finally without asking for the body, which may be on its way all the same (RFC 9110 §10.1.1).
+    fn may_leave_body(&self, request: &Request<'_>) -> bool {
+        let head = request.head();
+        head.expect_continue && head.framing != Framing::None && !self.continued
     }
 
     fn finish(
@@ -270,7 +281,7 @@ impl<'m, 'a> Reading<'m, 'a> {
         Ok(Head::Body {
             framing,
             decoding,
-            keep_alive: head.keep_alive,
+            keep_alive: head.keep_alive && !self.may_leave_body(reply.request()),
             sieve,
             web,
         })

@@ -57,10 +57,16 @@ impl PasswordHash {
             Kind::Argon2 => {
                 let hash = phc::PasswordHash::new(text).map_err(|_| fault(kinds.to_owned()))?;
                 let cost = argon2::Params::try_from(&hash).map_err(|_| fault(kinds.to_owned()))?;
+                if hash.salt.is_none() || hash.hash.is_none() {
+                    return Err(fault(WHOLE.to_owned()));
+                }
                 cost.m_cost() <= limits::ARGON2_KIB && cost.t_cost() <= limits::ARGON2_PASSES
             }
             Kind::ShaCrypt => {
                 PasswordHashRef::new(text).map_err(|_| fault(kinds.to_owned()))?;
+                if !has_whole_digest(text) {
+                    return Err(fault(WHOLE.to_owned()));
+                }
                 rounds(text).is_some_and(|rounds| rounds <= limits::SHA_CRYPT_ROUNDS)
             }
         };
@@ -107,6 +113,17 @@ impl PasswordHash {
             None => false,
         }
     }
+}
+
+/// A file of users may be read when only a part of it was written.
+const WHOLE: &str = "a whole hash, up to the end of its digest";
+
+/// Whether what follows the last `$` of a SHA-crypt is as long as a digest of SHA-256 or SHA-512 in its base64.
+fn has_whole_digest(text: &str) -> bool {
+    let length = if text.starts_with("$5$") { 43 } else { 86 };
+    text.rsplit('$')
+        .next()
+        .is_some_and(|digest| digest.len() == length)
 }
 
 /// Rounds of SHA-crypt: 5000 unless it says otherwise.

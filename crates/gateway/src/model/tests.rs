@@ -168,6 +168,12 @@ fn passwords_are_checked_by_their_hashes() {
         "$argon2id$v=19$m=1048576,t=3,p=4$c2FsdHNhbHQ$aGFzaGhhc2hoYXNoaGFzaA",
         "$argon2id$v=19$m=x,t=3,p=4$c2FsdHNhbHQ$aGFzaA",
         "$6$rounds=999999999$saltstring$x",
+        // Files that were read while they were written.
+        "$5$saltstring",
+        "$5$saltstring$5B8vYYiY.CVt1RlTTf8KbXBH3hsxY/GNooZaBBGWEc",
+        "$6$saltstring$svn8UoSVapNtMuq1ukKS4tPQd8iKwSMHWjl/O817G3uBnIFNjnQJuesI68u4OTLiBFdcbYEdFCoEOfaS35inz",
+        "$argon2id$v=19$m=16,t=1,p=1",
+        "$argon2id$v=19$m=16,t=1,p=1$c2FsdHNhbHQ",
     ] {
         let fault = PasswordHash::parse(wrong).expect_err("it is none");
         assert!(!fault.to_string().contains("Hello"), "{fault}");

@@ -166,7 +166,7 @@ async fn end_tls(incoming: &Incoming, listener: &Listener) -> Result<(), Fault> 
     Ok(())
 }
 
-/// Connects to an endpoint, and to others if that fails: nothing of the client's was sent by then.
+/// Connects to an endpoint, and to others not tried yet if that fails: no byte of the client's was sent by then.
 async fn connect(
     worker: &Rc<Worker>,
     incoming: &Incoming,

@@ -1,11 +1,14 @@
 //! Bytes both ways between two connections, until both sides have ended, one breaks off, or nothing comes for too long.
 //!
 //! ```text
-//! each way:  Open ── the sender's end ──▶ Ending ── all handed on, FIN ──▶ Ended
+//! each way:  Open ─┬─ the sender's end ────▶ Ending ──── all handed on, FIN ──▶ Ended
+//!                  ├─ the sender breaks off ─▶ Breaking ── all handed on ──────▶ Broken, both are reset
+//!                  └─ the receiver breaks off ─────────────────────────────────▶ Refused, the other way continues
 //! ```
 //!
 //! Nothing is read that could not be handed on: a slow reader slows its sender. An end is passed on as an end, a reset as a
-//! reset, and so is silence: what is cut must not look whole.
+//! reset, and so is silence: what is cut must not look whole. A receiver that breaks off may have sent something before, such as
+//! an early response: that still reaches the other side.
 
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
@@ -17,20 +20,29 @@ use ringmain_engine::stream::Stream;
 use ringmain_engine::{Cx, Sleep};
 
 use super::note::Passing;
+use crate::limits::STREAM_REST;
 use crate::metrics::Ended;
 
 /// One way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
     Open,
+    /// The sender has ended its side.
     Ending,
+    /// All of it was handed on, the end too.
     Ended,
+    /// The sender broke off; the receiver is still handed the bytes before that.
+    Breaking,
+    /// The sender broke off, and all before that was handed on.
+    Broken,
+    /// The receiver takes no more.
+    Refused,
 }
 
-/// Why it is over before both ways have ended.
-enum Broken {
-    Sender,
-    Receiver,
+impl Way {
+    fn is_over(self) -> bool {
+        matches!(self, Way::Ended | Way::Broken | Way::Refused)
+    }
 }
 
 /// Passes bytes on; says how it ended.
@@ -47,12 +59,13 @@ pub(super) async fn run(
         stream.set_deadline(None);
     }
     let mut silence = idle.map(|idle| Silence::new(client.cx(), idle));
+    let mut is_resting = false;
     let ended = poll_fn(|context| {
         let moved = passing.moved();
-        let upwards = poll_way(&client, &upstream, &mut up, context, |count| {
+        poll_way(&client, &upstream, &mut up, context, |count| {
             passing.received(count)
         });
-        let downwards = poll_way(&upstream, &client, &mut down, context, |count| {
+        poll_way(&upstream, &client, &mut down, context, |count| {
             passing.sent(count)
         });
         first = first.or(match (up, down) {
@@ -60,21 +73,30 @@ pub(super) async fn run(
             (Way::Open, _) => Some(Ended::Upstream),
             _ => Some(Ended::Client),
         });
-        match (upwards, downwards) {
-            (Poll::Ready(Err(Broken::Sender)), _) | (_, Poll::Ready(Err(Broken::Receiver))) => {
-                return Poll::Ready(Ended::ClientReset);
-            }
-            (Poll::Ready(Err(Broken::Receiver)), _) | (_, Poll::Ready(Err(Broken::Sender))) => {
-                return Poll::Ready(Ended::UpstreamReset);
-            }
-            (Poll::Ready(Ok(())), Poll::Ready(Ok(()))) => {
+        match (up, down) {
+            (Way::Broken, _) => return Poll::Ready(Ended::ClientReset),
+            (_, Way::Broken) => return Poll::Ready(Ended::UpstreamReset),
+            (Way::Ended, Way::Refused) => return Poll::Ready(Ended::Client),
+            (Way::Refused, Way::Ended) => return Poll::Ready(Ended::Upstream),
+            (up, down) if up.is_over() && down.is_over() => {
                 return Poll::Ready(first.unwrap_or(Ended::Client));
             }
             _ => {}
         }
+        // A side that takes no more may have sent something before: an early response, and then it closed.
+        let broken = |way| matches!(way, Way::Breaking | Way::Refused);
+        if !is_resting && (broken(up) || broken(down)) {
+            is_resting = true;
+            let rest = idle.map_or(STREAM_REST, |idle| idle.min(STREAM_REST));
+            silence = Some(Silence::new(client.cx(), rest));
+        }
         let moved = passing.moved() != moved;
         match &mut silence {
-            Some(silence) => silence.poll(moved, context).map(|()| Ended::Idle),
+            Some(silence) => silence.poll(moved, context).map(|()| match (up, down) {
+                (Way::Refused, _) | (_, Way::Breaking) => Ended::UpstreamReset,
+                (Way::Breaking, _) | (_, Way::Refused) => Ended::ClientReset,
+                _ => Ended::Idle,
+            }),
             None => Poll::Pending,
         }
     })
@@ -121,16 +143,42 @@ impl Silence {
     }
 }
 
-/// Moves what can be moved now. Ready when this way has ended.
+/// Moves what can be moved now, and the way's state with it.
 fn poll_way(
     from: &Stream,
     to: &Stream,
     way: &mut Way,
     context: &mut Context<'_>,
     mut count: impl FnMut(usize),
-) -> Poll<Result<(), Broken>> {
-    while *way == Way::Open {
-        let room = ready!(to.poll_room(context)).map_err(|_| Broken::Receiver)?;
+) {
+    loop {
+        let next = match *way {
+            Way::Open => poll_bytes(from, to, context, &mut count),
+            Way::Ending => to.poll_shutdown(context).map(|sent| match sent {
+                Ok(()) => Way::Ended,
+                Err(_) => Way::Refused,
+            }),
+            Way::Breaking => to.poll_flush(context).map(|_| Way::Broken),
+            Way::Ended | Way::Broken | Way::Refused => return,
+        };
+        match next {
+            Poll::Ready(next) => *way = next,
+            Poll::Pending => return,
+        }
+    }
+}
+
+/// Moves bytes until none can be moved, or the way is no longer open.
+fn poll_bytes(
+    from: &Stream,
+    to: &Stream,
+    context: &mut Context<'_>,
+    count: &mut impl FnMut(usize),
+) -> Poll<Way> {
+    loop {
+        let Ok(room) = ready!(to.poll_room(context)) else {
+            return Poll::Ready(Way::Refused);
+        };
         let received = from.poll_received(context, |bytes| {
             let bytes = &bytes[..bytes.len().min(room)];
             // Refused if it has just ended, which the next look for room tells.
@@ -139,18 +187,12 @@ fn poll_way(
                 Err(_closed) => 0,
             }
         });
-        match ready!(received).map_err(|_| Broken::Sender)? {
-            // By TLS an end that nobody has announced may be an attacker's.
-            0 if from.was_cut() => {
-                return Poll::Ready(Err(Broken::Sender));
-            }
-            0 => *way = Way::Ending,
-            moved => count(moved),
+        match ready!(received) {
+            Err(_) => return Poll::Ready(Way::Breaking),
+            // An end that TLS did not announce may be an attacker's.
+            Ok(0) if from.was_cut() => return Poll::Ready(Way::Breaking),
+            Ok(0) => return Poll::Ready(Way::Ending),
+            Ok(moved) => count(moved),
         }
     }
-    if *way == Way::Ending {
-        ready!(to.poll_shutdown(context)).map_err(|_| Broken::Receiver)?;
-        *way = Way::Ended;
-    }
-    Poll::Ready(Ok(()))
 }

@@ -43,6 +43,7 @@ mod names;
 mod observed;
 mod origin;
 mod passing;
+mod passing_ends;
 mod paths;
 mod policies;
 mod proxied;

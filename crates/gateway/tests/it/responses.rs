@@ -24,6 +24,7 @@ on_every_backend! {
     dates_are_added_once,
     the_upstream_decides_about_the_body,
     the_body_is_sent_after_100,
+    a_body_that_was_not_asked_for_is_no_request,
     an_upstream_that_ignores_the_expectation,
     expectations_over_http2,
 }
@@ -400,6 +401,34 @@ fn the_body_is_sent_after_100(engine: Config) {
         answer = client.head();
     }
     assert_eq!((answer.status, client.take(5)), (200, b"abcde".to_vec()));
+    edge.server.shut_down();
+}
+
+/// An upstream that refuses without reading the body takes that for its next request: another client's is not sent behind it.
+fn a_body_that_was_not_asked_for_is_no_request(engine: Config) {
+    let (sender, lines) = mpsc::channel();
+    let origin = Origin::new(move |mut peer| {
+        while let Some(head) = peer.head() {
+            sender.send(head.line().to_owned()).expect("the test waits");
+            peer.send("HTTP/1.1 401 x\r\nContent-Length: 2\r\n\r\nno");
+        }
+    });
+    let edge = edge(engine, to(&[origin.addr], |_, _| {}));
+    for _ in 0..3 {
+        let mut client = edge.server.client();
+        client.send(format!("{EXPECTING}GET /"));
+        let mut answer = client.head();
+        while answer.status < 200 {
+            answer = client.head();
+        }
+        assert_eq!(answer.status, 401);
+        edge.server
+            .ask("GET /other HTTP/1.1\r\nHost: a\r\n\r\n")
+            .expect(401, "no");
+        for expected in ["PUT / HTTP/1.1", "GET /other HTTP/1.1"] {
+            assert_eq!(lines.recv_timeout(PATIENCE).expect("it is sent"), expected);
+        }
+    }
     edge.server.shut_down();
 }
 

@@ -2,6 +2,7 @@
 //!
 //! All plain requests of one receipt are answered by one write, in their order.
 
+use std::fmt::{self, Display};
 use std::rc::Rc;
 
 use bytes::Bytes;
@@ -9,8 +10,8 @@ use ringmain_engine::Conn;
 use ringmain_engine::backend::Time;
 use ringmain_engine::limits::WRITE_MARK;
 use ringmain_wire::h1::{
-    self, BodyDecoder, BodyEvent, FieldTable, Framing, HeadScanner, Parsed, PeerFault, RequestHead, Target,
-    parse_request,
+    self, BodyDecoder, BodyEvent, FaultKind, FieldTable, Found, Framing, HeadScanner, Parsed, PeerFault,
+    RequestHead, Target, parse_request,
 };
 
 use super::connection::{Connection, Phase, Sending};
@@ -187,13 +188,39 @@ impl Machine {
                 state.base = 0;
                 self.request(conn, state, &head, input.split_at(bytes), desk)
             }
-            Ok(Parsed::Partial) => self.partial_head(conn, state),
+            Ok(Parsed::Partial) => match begins_no_request(input) {
+                None => self.partial_head(conn, state),
+                Some(fault) => {
+                    self.note_tls(state, input);
+                    let refused = Refused::of_bytes(&self.local, input);
+                    let about = (h1::Exchange::REFUSED, &refused);
+                    let then = self.refuse_fault(state.client(), &fault, about, &mut desk.out);
+                    step(input.len(), then)
+                }
+            },
             Err(fault) => {
+                self.note_tls(state, input);
                 let refused = Refused::of_bytes(&self.local, input);
                 let about = (h1::Exchange::REFUSED, &refused);
                 let then = self.refuse_fault(state.client(), &fault, about, &mut desk.out);
                 step(input.len(), then)
             }
+        }
+    }
+
+    /// Logs a client that speaks TLS to a listener of plain HTTP: it sees a failed handshake, and does not show why.
+    fn note_tls(&self, state: &Connection, input: &[u8]) {
+        if input.first() == Some(&TLS_HANDSHAKE)
+            && !state.origin.secure
+            && let Some(left_out) = self.local.tls_in_the_clear.admit(self.local.cx.now())
+        {
+            let remote = fmt::from_fn(|f| match state.origin.remote {
+                Some(address) => address.fmt(f),
+                None => f.write_str("unix"),
+            });
+            log::info!(
+                "{remote}: TLS where plain HTTP is expected; answered 400: this port speaks no TLS{left_out}"
+            );
         }
     }
 
@@ -526,4 +553,19 @@ fn discard(decoder: &mut BodyDecoder, input: &[u8]) -> Result<(usize, bool), Pee
             BodyEvent::End => return Ok((consumed, true)),
         }
     }
+}
+
+/// The first byte of a TLS record that begins a handshake (RFC 8446 §5.1).
+const TLS_HANDSHAKE: u8 = 0x16;
+
+/// The fault of a part of a head with which no request can begin, so that its rest need not be waited for: TLS and other binary
+/// protocols. An empty line may precede a request (RFC 9112 §2.2).
+fn begins_no_request(input: &[u8]) -> Option<PeerFault> {
+    let first = *input.first()?;
+    let is_garbage = (first.is_ascii_control() && !matches!(first, b'\r' | b'\n')) || !first.is_ascii();
+    is_garbage.then_some(PeerFault {
+        kind: FaultKind::Method,
+        at: 0,
+        found: Found::Byte(first),
+    })
 }

@@ -118,13 +118,7 @@ impl Builder<'_> {
     fn forward(&mut self, part: document::Rule) -> Forward {
         let mut forward = Forward::to("");
         forward.backends.clear();
-        // Whether it is empty or all of it was told to be wrong.
-        let empty = part.to.as_ref().filter(|at| at.clean).map(|at| at.position);
         self.backends(&mut forward, part.to);
-        if let (true, Some(position)) = (forward.backends.is_empty(), empty) {
-            self.errors
-                .tell(position, "at least one that answers", "an empty list");
-        }
         if let Some(at) = part.rewrite {
             forward.rewrite = self.rewrite(at);
         }
@@ -152,9 +146,8 @@ impl Builder<'_> {
         if let Some(at) = part.affinity {
             forward.affinity = self.affinity(at);
         }
-        if part.upgrades.is_some() {
-            let upgrades = list(part.upgrades).into_iter();
-            forward.upgrades = upgrades.filter_map(|at| at.value).map(Arc::from).collect();
+        if let Some(upgrades) = value(part.upgrades) {
+            forward.upgrades = upgrades.into_values().into_iter().map(Arc::from).collect();
         }
         put(&mut forward.grpc_web, value(part.grpc_web));
         put(&mut forward.replace_errors, value(part.replace_errors));

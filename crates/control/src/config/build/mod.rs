@@ -139,6 +139,16 @@ fn texts<T>(some: Some1<Text<T>>) -> Vec<T> {
         .collect()
 }
 
+/// A number of which 0 would let nothing pass.
+fn positive(errors: &Errors<'_>, at: Maybe<u32>) -> Option<u32> {
+    let position = at.as_ref()?.position;
+    let number = value(at)?;
+    if number == 0 {
+        errors.tell(position, format!("a whole number from 1 to {}", u32::MAX), "`0`");
+    }
+    Some(number)
+}
+
 /// Puts a value in place of a default.
 fn put<T>(target: &mut T, value: Option<T>) {
     if let Some(value) = value {
@@ -329,11 +339,13 @@ impl Builder<'_> {
             if addresses.is_empty() {
                 self.errors.tell(position, "the key `address`", "none");
             }
+            let metrics = texts(part.metrics);
+            self.are_free(position, &addresses, &metrics);
             self.built.config.admin = Some(model::Admin {
                 addresses,
                 hosts: texts(part.hosts),
                 token: part.token.and_then(|at| self.api_key(at)),
-                metrics: texts(part.metrics),
+                metrics,
             });
         }
         if let Some(log) = &log {
@@ -354,11 +366,30 @@ impl Builder<'_> {
                 });
     }
 
+    /// Refuses addresses of the administration that something else listens at.
+    fn are_free(&self, position: Position, addresses: &[model::Addr], metrics: &[model::Addr]) {
+        let any_port = |addr: &model::Addr| matches!(addr, model::Addr::Inet(addr) if addr.port() == 0);
+        for (number, addr) in addresses.iter().chain(metrics).enumerate() {
+            let listeners = &self.built.config.listeners;
+            let listener = listeners.iter().find(|it| it.addresses.contains(addr));
+            let again = addresses.iter().chain(metrics).take(number).any(|it| it == addr);
+            let found = match listener {
+                _ if any_port(addr) => continue,
+                Some(listener) => format!("`{addr}`, as listener `{}` has", listener.name),
+                None if again => format!("`{addr}` twice"),
+                None => continue,
+            };
+            self.errors
+                .tell(position, "addresses that nothing else listens at", found);
+        }
+    }
+
     fn limits(&mut self, limits: Maybe<super::document::Limits>) {
         let Some(limits) = value(limits) else { return };
+        let errors = self.errors;
         let target = &mut self.built.config.limits;
-        target.connections = value(limits.connections);
-        target.upstream_connections = value(limits.upstream_connections);
+        target.connections = positive(errors, limits.connections);
+        target.upstream_connections = positive(errors, limits.upstream_connections);
         let per_address = text(limits.connections_per_address).map(|number| match number.0 {
             Some(most) => model::PerAddress::AtMost(most),
             None => model::PerAddress::Off,

@@ -87,7 +87,11 @@ impl Builder<'_> {
             return;
         }
         let rules = match (part.rules, part.to) {
-            (Some(rules), None) => rules,
+            (Some(rules), None) if !rules.is_empty() => rules,
+            (Some(_), None) => {
+                self.errors.tell(position, "at least one rule", "an empty list");
+                return;
+            }
             (None, Some(to)) => vec![rule_to(to)],
             (both, _) => {
                 let found = if both.is_some() { "both" } else { "neither" };
@@ -217,7 +221,7 @@ impl Builder<'_> {
         let Some(meant) = meant_by(text) else {
             return Some(());
         };
-        let expected = format!("a path without `*`, `{{…}}` and `:name`; {meant}");
+        let expected = format!("a path without patterns such as `*`, `{{…}}` and `:name`; {meant}");
         self.errors.tell(position, expected, quoted(text));
         None
     }
@@ -271,10 +275,19 @@ fn meant_by(path: &str) -> Option<String> {
         let named = segment
             .strip_prefix(':')
             .is_some_and(|name| name.starts_with(|first: char| first.is_ascii_alphabetic()));
-        named || segment.contains('*') || (segment.contains('{') && segment.contains('}'))
+        let encloses =
+            |open: char, close: char| segment.find(open).is_some_and(|at| segment[at..].contains(close));
+        named || segment.contains('*') || encloses('{', '}') || encloses('<', '>')
     };
     if !path.split('/').any(is_pattern) {
-        return None;
+        // What only expressions have; `(1)` and `$metadata` are in paths of OData.
+        let is_expression =
+            path.contains(".+") || path.contains('\\') || path.contains("(?") || path.contains('[');
+        let has_end = path.len() > 1 && path.ends_with('$');
+        return (is_expression || has_end).then(|| {
+            let pattern = path.trim_end_matches('$');
+            format!("for an expression write `{{path: {{regex: '{pattern}'}}}}`")
+        });
     }
     let prefix = path.trim_end_matches('*').trim_end_matches('/');
     if path.ends_with("/*") || path.ends_with("/**") {

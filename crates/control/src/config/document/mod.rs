@@ -31,6 +31,7 @@ pub(super) type Some1<T> = Option<At<OneOrMany<T>>>;
 
 /// The configuration of the gateway. In every string, `${env:NAME}` is replaced by an environment variable and `${file:PATH}`
 /// by the contents of a file without its trailing line break; `$${` is a literal `${`. File paths are relative to this file.
+/// An empty list is an error unless a key documents it otherwise: a key that is left out has its default.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[schemars(title = "Configuration of ringmain")]

@@ -8,7 +8,7 @@ use serde::Deserialize;
 
 use super::{Maybe, Policies, PushAt, Some1};
 use crate::config::texts::{Condition, GrpcName, Share, Size, SizeOrOff, Time, TimeOrOff, To};
-use crate::config::values::{Either, Pairs, Switch, Text, secret};
+use crate::config::values::{Either, OneManyOrNone, Pairs, Switch, Text, secret};
 
 /// A set of rules for the requests of some hosts: either `rules` or `to`.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
@@ -73,7 +73,7 @@ pub(in crate::config) struct Rule {
     /// Session affinity: sends the requests of a client to the same endpoint.
     pub(in crate::config) affinity: Maybe<Affinity>,
     /// The protocols that a connection may be upgraded to; `[]` allows none. Default: `websocket`.
-    pub(in crate::config) upgrades: Some1<String>,
+    pub(in crate::config) upgrades: Maybe<OneManyOrNone<String>>,
     /// Translates gRPC-Web calls to gRPC, and their responses back. Default: `false`.
     pub(in crate::config) grpc_web: Maybe<bool>,
     /// Applies error pages to error responses of the upstream as well. Default: `false`.

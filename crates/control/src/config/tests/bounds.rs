@@ -208,7 +208,10 @@ fn wrong_rates() {
 #[test]
 fn wrong_others() {
     wrong(&[
-        ("rate_limit: []", "from 1 to 8 limits, found 0"),
+        (
+            "rate_limit: []",
+            "at least one element, or no such key, for its default, found an empty list",
+        ),
         ("rate_limit: true", "from 1 to 8 limits, found 0"),
         ("concurrency: {name: x}", "the key `requests`, found none"),
         ("concurrency: {requests: 0}", "a whole number from 1"),

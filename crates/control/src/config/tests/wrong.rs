@@ -254,7 +254,7 @@ fn many_errors_are_counted() {
 fn short_forms_and_switches() {
     wrong(
         "listen: :80\nto: []\n",
-        &["2:5: expected at least one that answers, found an empty list"],
+        &["2:5: expected at least one element, or no such key, for its default, found an empty list"],
     );
     wrong(
         "listen: :80\nto: 127.0.0.1:3000\n",
@@ -404,6 +404,9 @@ fn paths_with_patterns_of_other_programs_are_refused() {
         ),
         ("/a.b/{x}/*", "write `{path: {regex: '/a\\.b/[^/]+/[^/]*'}}`"),
         ("/*.php", "write `{path: {regex: '/[^/]*\\.php'}}`"),
+        ("/users/<id>", "write `{path: {regex: '/users/[^/]+'}}`"),
+        ("/admin$", "write `{path: {regex: '/admin'}}`"),
+        ("/v[0-9]/x", "write `{path: {regex: '/v[0-9]/x'}}`"),
     ] {
         let of = |text: String| {
             let wrong = all_wrong(&format!(
@@ -416,7 +419,17 @@ fn paths_with_patterns_of_other_programs_are_refused() {
         of(format!("{{path: {{exact: '{path}'}}}}"));
         of(format!("{{path: '{path}', method: GET}}"));
     }
-    right("listen: :80\nroutes: {r: {rules: [{match: /v1/projects:batch, respond: 200}]}}\n");
+    for path in [
+        "/v1/projects:batch",
+        "/Products(1)",
+        "/odata/$metadata",
+        "/a.b",
+        "/c++",
+    ] {
+        right(&format!(
+            "listen: :80\nroutes: {{r: {{rules: [{{match: {path}, respond: 200}}]}}}}\n"
+        ));
+    }
 }
 
 #[test]

@@ -22,6 +22,13 @@ pub(super) fn check(listener: &Listener, known: &Known<'_>, problems: &mut Probl
         let expected = "a protocol of connections: datagrams are not served yet";
         tell("protocol", expected, "Udp".to_owned());
     }
+    let inet = |addr: &&Addr| !matches!(addr, Addr::Inet(addr) if addr.port() == 0);
+    let addresses = || listener.addresses.iter().filter(inet);
+    let twice = addresses().find(|addr| addresses().filter(|other| other == addr).count() > 1);
+    if let Some(addr) = twice {
+        let found = format!("`{addr}` twice");
+        tell("addresses", "addresses that are all different", found);
+    }
     tls(listener, known, &mut tell);
     if let Some(redirect) = &listener.redirect_to_https {
         if listener.protocol != Protocol::Http {
@@ -32,15 +39,20 @@ pub(super) fn check(listener: &Listener, known: &Known<'_>, problems: &mut Probl
             let found = redirect.status.to_string();
             tell("redirect_to_https", "301, 302, 303, 307 or 308", found);
         }
+        if redirect.port == 0 {
+            tell("redirect_to_https.port", "a port from 1 to 65535", "0".to_owned());
+        }
     }
-    if listener
-        .proxy_protocol
-        .as_ref()
-        .is_some_and(|proxy| proxy.from.is_empty())
-    {
-        let expected = "at least one network that may send it";
-        tell("proxy_protocol.from", expected, "none".to_owned());
+    if let Some(proxy) = &listener.proxy_protocol {
+        if proxy.from.is_empty() {
+            let expected = "at least one network that may send it";
+            tell("proxy_protocol.from", expected, "none".to_owned());
+        }
+        if proxy.timeout.is_zero() {
+            tell("proxy_protocol.timeout", "a time above 0", "0".to_owned());
+        }
     }
+    limits(listener, &mut tell);
     let hops = listener.client_address.hops;
     if hops.is_some_and(|hops| !(1..=limits::HOPS).contains(&hops)) {
         let expected = format!("a number from 1 to {}", limits::HOPS);
@@ -48,15 +60,6 @@ pub(super) fn check(listener: &Listener, known: &Known<'_>, problems: &mut Probl
             "client_address.hops",
             &expected,
             hops.unwrap_or_default().to_string(),
-        );
-    }
-    let most = ringmain_web::limits::HEAD_BYTES_MOST;
-    let head = listener.limits.head_bytes;
-    if !(1024..=most).contains(&head) {
-        tell(
-            "limits.head_bytes",
-            &format!("from 1024 to {most} bytes"),
-            head.to_string(),
         );
     }
     // One that nobody asks would guard nothing.
@@ -69,6 +72,30 @@ pub(super) fn check(listener: &Listener, known: &Known<'_>, problems: &mut Probl
         tell("policies", expected, "another one".to_owned());
     }
     problems.0.len() == before
+}
+
+/// Limits of connections and heads. With 0 no request would pass.
+fn limits(listener: &Listener, tell: &mut impl FnMut(&'static str, &str, String)) {
+    let limits = &listener.limits;
+    let most = ringmain_web::limits::HEAD_BYTES_MOST;
+    let head = limits.head_bytes;
+    if !(1024..=most).contains(&head) {
+        tell(
+            "limits.head_bytes",
+            &format!("from 1024 to {most} bytes"),
+            head.to_string(),
+        );
+    }
+    if limits.headers == 0 {
+        tell("limits.headers", "at least 1 header", "0".to_owned());
+    }
+    if limits.head_timeout.is_zero() {
+        tell("limits.head_timeout", "a time above 0", "0".to_owned());
+    }
+    if limits.requests_per_connection == Some(0) {
+        let expected = "at least 1 request";
+        tell("limits.requests_per_connection", expected, "0".to_owned());
+    }
 }
 
 fn tls(listener: &Listener, known: &Known<'_>, tell: &mut impl FnMut(&'static str, &str, String)) {

@@ -2,7 +2,9 @@
 
 use super::{Known, Problems};
 use crate::limits;
-use crate::model::{HealthCheck, SubjectName, Trust, Upstream, UpstreamProtocol, UpstreamTls, Where};
+use crate::model::{
+    Balance, HealthCheck, SubjectName, Trust, Upstream, UpstreamProtocol, UpstreamTls, Where,
+};
 use crate::table::problem::{Outcome, Place};
 
 /// Whether an upstream can be used.
@@ -22,6 +24,10 @@ pub(super) fn check(upstream: &Upstream, known: &Known<'_>, problems: &mut Probl
             "room for at least one connection and request",
             "0".to_owned(),
         );
+    }
+    if upstream.pool.requests_per_connection == Some(0) {
+        let expected = "at least 1 request";
+        tell("pool.requests_per_connection", expected, "0".to_owned());
     }
     let streams = upstream.pool.streams_per_connection;
     if !(1..=limits::UPSTREAM_STREAMS_MOST).contains(&streams) {
@@ -56,6 +62,14 @@ pub(super) fn check(upstream: &Upstream, known: &Known<'_>, problems: &mut Probl
     if upstream.retry_budget.percent > 100 {
         let found = upstream.retry_budget.percent.to_string();
         tell("retry_budget.percent", "at most 100 percent", found);
+    }
+    if upstream.slow_start.is_some_and(|start| start.window.is_zero()) {
+        tell("slow_start.window", "a time above 0", "0".to_owned());
+    }
+    if let Balance::PeakEwma { half_life } = &upstream.balance
+        && half_life.is_zero()
+    {
+        tell("balance.peak_ewma", "a time above 0", "0".to_owned());
     }
     health(upstream, &mut tell);
     problems.0.len() == before
@@ -145,12 +159,18 @@ fn health(upstream: &Upstream, tell: &mut impl FnMut(&'static str, &str, String)
             "health.outliers.failure_percent",
             outliers.failure_percent.unwrap_or(0),
         );
+        if outliers.interval.is_zero() || outliers.ejected.is_zero() {
+            tell("health.outliers", "times above 0", "0".to_owned());
+        }
     }
     let Some(active) = &upstream.health.active else {
         return;
     };
     if active.every.is_zero() || active.timeout.is_zero() {
         tell("health.active", "times above 0", "0".to_owned());
+    }
+    if active.port == Some(0) {
+        tell("health.active.port", "a port from 1 to 65535", "0".to_owned());
     }
     if active.healthy_after == 0 || active.unhealthy_after == 0 {
         tell("health.active", "at least 1 answer", "0".to_owned());

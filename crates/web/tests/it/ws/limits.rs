@@ -193,6 +193,23 @@ fn a_slow_reader_is_not_a_silent_one() {
     client.finish().unwrap();
 }
 
+/// The pong follows what is queued, and neither ends the connection nor is lost.
+#[test]
+fn a_ping_is_answered_while_the_client_reads_nothing() {
+    let bounds = limits(|ws| ws.unsent_bytes = 4_000_000);
+    let (mut client, ends) = echo_with(bounds, &WsOptions::new());
+    let mut socket = client.ws("/echo").open();
+    socket.send_binary(vec![1; 1_000_000]);
+    socket.ping("still here");
+    socket.send_text("next");
+    assert_eq!(ends.count(), 0);
+    assert_eq!(socket.message().data().len(), 1_000_000);
+    assert_eq!(socket.event().unwrap(), TestEvent::Pong(b"still here".to_vec()));
+    assert_eq!(socket.text(), "next");
+    drop(socket);
+    client.finish().unwrap();
+}
+
 #[test]
 fn large_messages_wait_until_they_are_taken() {
     let bounds = limits(|ws| {

@@ -104,6 +104,33 @@ fn the_connection_s_window_holds_for_all_streams() {
     assert_eq!(side.connection.window(second), 7);
 }
 
+/// Servers have hung, or sent empty frames without end, with a connection window of one byte and two streams that want it.
+#[test]
+fn the_last_byte_of_the_connection_s_window_is_for_one_stream() {
+    let mut side = Side::server(&limits());
+    side.hear(&settings(&[(4, 1 << 20)])).expect("settings");
+    let first = asked(&mut side, &get(1));
+    let second = asked(&mut side, &get(3));
+    for stream in [first, second] {
+        side.connection
+            .respond(stream, 200, &mut side.out)
+            .expect("a head")
+            .finish(false);
+    }
+    let data =
+        |side: &mut Side, stream, bytes: &[u8]| side.connection.data(stream, bytes, true, &mut side.out);
+    assert_eq!(data(&mut side, first, &[0; 65_534]), Ok(65_534));
+    side.frames();
+    assert_eq!(side.connection.window(second), 1);
+    assert_eq!(data(&mut side, second, b"abc"), Ok(1));
+    assert_eq!(side.frames(), [(DATA, 0, 3, b"a".to_vec())]);
+    assert_eq!(data(&mut side, second, b"bc"), Ok(0));
+    assert!(side.out.is_empty(), "no empty frame");
+    side.hear(&window_update(0, 2)).expect("an update");
+    assert_eq!(data(&mut side, second, b"bc"), Ok(2));
+    assert_eq!(side.frames(), [(DATA, END_STREAM, 3, b"bc".to_vec())]);
+}
+
 #[test]
 fn frames_of_data_are_no_larger_than_agreed() {
     let mut side = Side::server(&limits());
