@@ -30,6 +30,7 @@ impl Client {
                     self.dialling.push_back((id, index));
                 }
                 Err(error) => {
+                    self.links[index as usize].down.get_or_insert(now);
                     self.waiting.push_front(index);
                     self.refused(error);
                 }
@@ -164,7 +165,11 @@ impl Client {
     fn stand(&mut self, conn: Conn<'_>, index: u32, opening: Opening, now: Time) {
         conn.set_deadline(None);
         self.end_dialling(opening.id);
-        self.links[index as usize].state = State::Open(opening.id);
+        let link = &mut self.links[index as usize];
+        link.state = State::Open(opening.id);
+        if let Some(since) = link.down.take() {
+            self.window.unconnected(since, now);
+        }
         self.window.connected(opening.connect, now);
         self.open += 1;
         if self.window.phase == Phase::Dialling && self.waiting.is_empty() && self.dialling.is_empty() {
@@ -186,7 +191,11 @@ impl Client {
         let Some(index) = self.end_dialling(id) else {
             return;
         };
-        self.links[index as usize].state = State::Waiting;
+        let link = &mut self.links[index as usize];
+        if let State::Dialling(since) | State::Opening(Opening { since, .. }) = link.state {
+            link.down.get_or_insert(since);
+        }
+        link.state = State::Waiting;
         self.waiting.push_back(index);
         let kind = match reason {
             Reason::NotConnected(kind) => kind,
@@ -205,6 +214,7 @@ impl Client {
         error: io::Error,
     ) {
         self.end_dialling(opening.id);
+        self.links[index as usize].down.get_or_insert(opening.since);
         self.end_life(index);
         self.waiting.push_back(index);
         self.window.handshake_failed(what, &error);

@@ -116,6 +116,8 @@ pub(crate) struct Link {
     pub(crate) reading: Reading,
     /// Messages sent over all lives, for those that number theirs.
     pub(crate) messages: u64,
+    /// When the first of the attempts to connect began that have failed since it was open.
+    pub(crate) down: Option<Time>,
 }
 
 /// What is known of an answer that is on its way.
@@ -146,6 +148,7 @@ impl Link {
             offered: 0,
             reading,
             messages: 0,
+            down: None,
         };
         link.free_lanes(lanes);
         link

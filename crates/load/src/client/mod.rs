@@ -35,7 +35,7 @@ use ringmain_engine::backend::Time;
 use ringmain_engine::{Conn, ConnId, Cx, Handler, Reason, Start, Via};
 use ringmain_wire::grpc::Code;
 
-use self::link::{InFlight, Lane, Link, State};
+use self::link::{InFlight, Lane, Link, Opening, State};
 pub(crate) use self::schedule::Schedule;
 pub(crate) use self::secure::{Agreed, Secure, Secures, Unsecured, agreed, failure};
 use self::speak::Speaker;
@@ -240,6 +240,18 @@ impl Client {
         }
     }
 
+    /// Ends a number of requests of which the rest cannot be sent: no connection has been established for too long.
+    fn give_up_rest(&mut self, now: Time) {
+        let due = self.schedule.as_mut().map_or(0, |schedule| {
+            let first = schedule.next();
+            let due = schedule.skip(now);
+            self.window.dropped(due, first, now);
+            due
+        });
+        self.window.give_up(due, now);
+        self.finish(now);
+    }
+
     /// Counts no longer.
     fn finish(&mut self, now: Time) {
         self.follow(now);
@@ -331,6 +343,19 @@ impl Client {
         let in_flight = self.links.iter().flat_map(Link::requests);
         self.window.record_unfinished(in_flight.chain(unprocessed), now);
         self.window.record_unsent(self.arrivals.iter().copied(), now);
+        // An attempt that has lasted for longer than any that succeeded will hardly do so.
+        let usual = self.window.longest_connect();
+        for link in &self.links {
+            let attempt = match link.state {
+                State::Dialling(since) | State::Opening(Opening { since, .. }) => {
+                    Some(since).filter(|since| now.since(*since) > usual)
+                }
+                State::Waiting | State::Open(_) => None,
+            };
+            if let Some(since) = link.down.or(attempt) {
+                self.window.unconnected(since, now);
+            }
+        }
     }
 
     /// Arrivals that still wait when all is over were never sent.
@@ -498,7 +523,7 @@ impl Handler for Client {
         self.wake(now);
         self.take_arrivals(now);
         if self.gives_up().is_some_and(|at| now >= at) {
-            self.finish(now);
+            self.give_up_rest(now);
         }
         self.dial();
         self.set_alarm();

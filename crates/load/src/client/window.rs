@@ -291,6 +291,40 @@ impl Window {
         }
     }
 
+    /// Counts requests of the quota that were never sent, since no connection could be established: all that have not begun but
+    /// those that were `due`, which are counted already. In a closed loop they have waited since the last progress.
+    pub(super) fn give_up(&mut self, due: u64, now: Time) {
+        let rest = self
+            .quota
+            .map_or(0, |quota| quota.saturating_sub(self.begun + due));
+        if self.phase != Phase::Measuring || rest == 0 {
+            return;
+        }
+        self.figures.counts.dropped += rest;
+        let waits = self.figures.failed.get_or_insert_default();
+        match self.open_loop {
+            true => waits.response.record_n(0, rest),
+            false => waits
+                .service
+                .record_n(now.since(self.progress).as_nanos() as u64, rest),
+        }
+    }
+
+    /// Counts the time in which a connection of a closed loop could not be established, as far as it was measured.
+    pub(super) fn unconnected(&mut self, since: Time, now: Time) {
+        // A number of requests is as many, whenever it is sent.
+        let is_counted = self.quota.is_some() && self.end.is_none();
+        if self.phase == Phase::Measuring && !self.open_loop && !is_counted {
+            let until = self.end.map_or(now, |end| end.min(now));
+            self.figures.counts.unconnected += until.since(since.max(self.began));
+        }
+    }
+
+    /// The longest time that an attempt to connect took that succeeded, as far as this interval shows.
+    pub(super) fn longest_connect(&self) -> Duration {
+        self.figures.connect.max()
+    }
+
     /// Counts how long a request without a response had waited.
     fn record_wait(&mut self, request: InFlight, now: Time) {
         let waits = self.figures.failed.get_or_insert_default();

@@ -6,6 +6,7 @@
 #[cfg(test)]
 mod tests;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::figures::{Figures, Population};
@@ -17,7 +18,7 @@ use crate::stats::{self, Estimate};
 pub const PAIRS: usize = 5;
 
 /// What is compared.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, JsonSchema, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Metric {
     /// Whole answers a second.
@@ -153,7 +154,7 @@ fn percentile_us(figures: &Figures, from_schedule: bool, percent: f64) -> Option
     } else {
         &figures.service
     };
-    (answered.count() > 0).then(|| Population::of(figures, from_schedule).percentile(percent).low / 1e3)
+    (answered.count() > 0).then(|| Population::of(figures, from_schedule, 0).percentile(percent).low / 1e3)
 }
 
 fn ratio(metric: Metric, first: &Run, other: &Run, seed: u64) -> Option<Ratio> {

@@ -9,6 +9,7 @@ mod figures;
 #[cfg(test)]
 mod tests;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::report::{Round, Run, Severity};
@@ -27,7 +28,7 @@ pub struct Doubt {
 }
 
 /// What a doubt is about.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, JsonSchema, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
     /// A worker of the client used up its CPU.

@@ -6,6 +6,7 @@ mod latency;
 mod unanswered;
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 pub use latency::{Latency, Percentiles};
 pub(crate) use unanswered::Population;
@@ -72,6 +73,9 @@ pub struct Counts {
     pub unfinished: u64,
     /// Attempts to connect that failed, handshakes included, by what happened (`refused`, `timed out`, …).
     pub connect_errors: BTreeMap<&'static str, u64>,
+    /// In a closed loop, the time in which connections could not be established, summed over connections: no request was sent by
+    /// these then. An open loop counts its arrivals instead ([`Counts::dropped`]).
+    pub unconnected: Duration,
     /// Of failed handshakes and of TLS that failed later the first of each kind, in the words of who found the fault.
     pub first_errors: BTreeMap<&'static str, String>,
     /// Connections that came about, handshakes included: those that the round began with, and those opened while it was
@@ -89,7 +93,8 @@ pub struct Counts {
     pub tls_resumed: u64,
     /// Requests that left more than [`crate::limits::LATE`] after their scheduled time.
     pub late: u64,
-    /// Arrivals for which no connection became free in time; never sent.
+    /// Arrivals for which no connection became free in time, and requests of a number that was given up since no connection could
+    /// be established; never sent.
     pub dropped: u64,
     /// Times that a server declared a request unprocessed (HTTP/2: a stream above the last one of GOAWAY, or REFUSED_STREAM) and
     /// it was sent again (RFC 9113 §8.7). The request itself counts once in `sent`.
@@ -99,6 +104,9 @@ pub struct Counts {
     /// As received.
     pub bytes_received: u64,
 }
+
+/// Beyond, a share of missing requests cannot be told from all of them.
+const MOST_MISSING: f64 = 1e15;
 
 impl Figures {
     /// Adds what another worker or interval has seen.
@@ -129,6 +137,15 @@ impl Figures {
             .map_or(0, |waits| waits.service.count_above(longest))
     }
 
+    /// Returns how many more requests the round would have had if its connections had carried as many in the time in which they
+    /// could not be established as they did in the rest; `time` is that of all connections together.
+    #[must_use]
+    pub fn missing(&self, time: Duration) -> u64 {
+        let down = self.counts.unconnected.min(time);
+        let up = time.saturating_sub(down).max(Duration::from_nanos(1));
+        (self.counts.answered as f64 * down.as_secs_f64() / up.as_secs_f64()).min(MOST_MISSING) as u64
+    }
+
     /// As new, but for the memory.
     pub fn clear(&mut self) {
         self.counts = Counts::default();
@@ -157,6 +174,7 @@ impl Counts {
         merge_map(&mut self.broken, &other.broken);
         self.unfinished += other.unfinished;
         merge_map(&mut self.connect_errors, &other.connect_errors);
+        self.unconnected += other.unconnected;
         for (what, said) in &other.first_errors {
             self.first_errors.entry(what).or_insert_with(|| said.clone());
         }

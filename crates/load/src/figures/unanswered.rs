@@ -59,7 +59,8 @@ pub(crate) struct Population {
 
 impl Population {
     /// All requests of a round: from their scheduled times, or from their sending.
-    pub(crate) fn of(figures: &Figures, from_schedule: bool) -> Population {
+    /// `missing` requests were never sent ([`Figures::missing`]): of them not even a wait is known.
+    pub(crate) fn of(figures: &Figures, from_schedule: bool, missing: u64) -> Population {
         let waits = |waits: &Option<Box<Waits>>| {
             let waits = waits.as_deref()?;
             Some(
@@ -77,7 +78,9 @@ impl Population {
             &figures.service
         };
         let (unfinished, failed) = (waits(&figures.unfinished), waits(&figures.failed));
-        Population::new(answered, unfinished.as_ref(), failed.as_ref())
+        let mut population = Population::new(answered, unfinished.as_ref(), failed.as_ref());
+        population.failed.record_n(0, missing);
+        population
     }
 
     fn new(answered: &Latency, unfinished: Option<&Latency>, failed: Option<&Latency>) -> Population {

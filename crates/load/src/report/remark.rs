@@ -1,5 +1,6 @@
 //! Something that a reader must know before believing the figures.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 /// A sentence about the figures, with how much it matters.
@@ -12,7 +13,7 @@ pub struct Remark {
 }
 
 /// How much a doubt or another remark matters, the least first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, JsonSchema, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Severity {
     /// Good to know; the figures stand.

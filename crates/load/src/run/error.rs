@@ -69,7 +69,7 @@ fn reason(connections: u32, waited: Duration, last: Option<&io::Error>) -> Strin
     match last {
         // However many connections there were to be, none would be taken.
         Some(error) if error.kind() == io::ErrorKind::InvalidData => error.to_string(),
-        Some(error) => format!("{error}; expected {connections} connections within {waited:?}"),
-        None => format!("no answer; expected {connections} connections within {waited:?}"),
+        Some(error) => format!("{error}; expected {connections} connections, gave up after {waited:.1?}"),
+        None => format!("no answer; expected {connections} connections, gave up after {waited:.1?}"),
     }
 }

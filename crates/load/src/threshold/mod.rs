@@ -131,7 +131,8 @@ impl Measure {
     /// Errors are requests without a response (timeouts, broken connections, arrivals that were never sent, and requests in flight
     /// at the end that had waited longer than every response of their round took) and responses that failed a check; without one
     /// of its own a request expects a status from 200 to 399. In latencies a request without a response took at least as long as
-    /// the client waited for it.
+    /// the client waited for it. A closed loop sends nothing while a connection cannot be established: the requests that it would
+    /// have carried at the pace of the others count as errors, and as latencies of which nothing is known.
     ///
     /// # Errors
     ///
@@ -148,10 +149,15 @@ impl Measure {
             Measure::Latency(Clock::Response, _) if !open => {
                 Err("a closed loop has no response times; give a rate")
             }
-            Measure::Latency(clock, point) => over_rounds(run, |round| match clock {
-                Clock::Felt if open => point.of_requests(&round.figures, Clock::Response),
-                Clock::Response => point.of_requests(&round.figures, Clock::Response),
-                Clock::Felt | Clock::Service => point.of_requests(&round.figures, Clock::Service),
+            Measure::Latency(clock, point) => over_rounds(run, |round| {
+                let missing = missing(run, round);
+                match clock {
+                    Clock::Felt if open => point.of_requests(&round.figures, Clock::Response, missing),
+                    Clock::Response => point.of_requests(&round.figures, Clock::Response, missing),
+                    Clock::Felt | Clock::Service => {
+                        point.of_requests(&round.figures, Clock::Service, missing)
+                    }
+                }
             }),
         }
     }
@@ -169,11 +175,11 @@ impl Measure {
 
 impl Point {
     /// Returns the bounds of the point over all requests of a round, with and without a response.
-    fn of_requests(self, figures: &Figures, clock: Clock) -> Result<Bounds, &'static str> {
+    fn of_requests(self, figures: &Figures, clock: Clock, missing: u64) -> Result<Bounds, &'static str> {
         if figures.counts.answered == 0 {
             return Err("a round had no answer");
         }
-        let requests = Population::of(figures, clock == Clock::Response);
+        let requests = Population::of(figures, clock == Clock::Response, missing);
         Ok(match self {
             Point::Percent(percent) => requests.percentile(percent),
             Point::Mean => requests.mean(),
@@ -230,12 +236,18 @@ fn server_cpu(round: &Round) -> Result<f64, &'static str> {
     Ok(microseconds * 1e3)
 }
 
+/// Requests that a round lacks since connections could not be established.
+fn missing(run: &Run, round: &Round) -> u64 {
+    round.figures.missing(round.elapsed * run.plan.connections)
+}
+
 fn errors(run: &Run) -> Result<f64, &'static str> {
     let (mut wrong, mut all) = (0, 0);
-    for figures in run.rounds.iter().map(|round| &round.figures) {
+    for round in &run.rounds {
+        let (figures, missing) = (&round.figures, missing(run, round));
         let counts = &figures.counts;
-        wrong += counts.failed() + counts.dropped + counts.unexpected + figures.overdue();
-        all += counts.sent + counts.dropped;
+        wrong += counts.failed() + counts.dropped + counts.unexpected + figures.overdue() + missing;
+        all += counts.sent + counts.dropped + missing;
     }
     if all == 0 {
         Err("nothing was sent")

@@ -308,3 +308,30 @@ fn requests_in_flight_at_the_end_are_errors_only_where_they_waited_longer_than_a
     assert!(!threshold("errors<0.1%").judge(&run).held());
     assert!(!threshold("max<1s").judge(&run).held());
 }
+
+/// A closed loop sends nothing while its connections cannot be established: it must not look as good as before.
+#[test]
+fn time_without_connections_counts_by_the_pace_of_the_rest() {
+    let whole = fixtures::run();
+    let total = whole.rounds[0].elapsed * whole.plan.connections;
+    let judged = |share: u32, text: &str| {
+        let mut run = whole.clone();
+        for round in &mut run.rounds {
+            round.figures.counts.unconnected = total * share / 100;
+        }
+        threshold(text).judge(&run)
+    };
+    for text in ["p50<3600s", "p99<3600s", "errors<1%"] {
+        assert!(judged(0, text).held(), "{text}");
+    }
+    // Half of the time: as many requests again, of which nothing is known.
+    for text in ["p99<3600s", "max<3600s", "mean<3600s", "errors<49%"] {
+        let judgement = judged(50, text);
+        assert!(!judgement.held(), "{judgement}");
+    }
+    assert!(judged(50, "errors<51%").held());
+    // An hour bounds nine of ten whatever the one would have taken.
+    assert!(judged(5, "p90<3600s").held());
+    assert!(!judged(5, "p99<3600s").held());
+    assert!(!judged(100, "errors<99%").held());
+}

@@ -7,7 +7,9 @@ use std::time::Duration;
 use ringmain_engine::{Addr, Choice};
 use ringmain_load::figures::Counts;
 use ringmain_load::plan::{Extent, Plan};
+use ringmain_load::report::Run;
 use ringmain_load::run::{RunError, Session};
+use ringmain_load::threshold::Threshold;
 use ringmain_load::traffic::{Check, Request, Test, Traffic};
 
 use crate::support::{Peer, Server, answer, get, plan, plan_to, round};
@@ -195,6 +197,7 @@ fn a_server_that_is_gone(engine: Choice) {
     let counts = round.figures.counts;
     assert_eq!((counts.answered, counts.connects), (15, 3));
     assert!(counts.sent < 1000, "what cannot be reached is given up");
+    assert_eq!(counts.sent + counts.dropped, 1000, "and counts as never sent");
     assert!(counts.connect_errors["refused"] > 1);
     assert!(round.elapsed >= Duration::from_millis(300));
     server.finish();
@@ -207,9 +210,26 @@ fn a_server_that_is_gone_while_time_runs(engine: Choice) {
         extent: Extent::Time(Duration::from_secs(1)),
         ..plan(&server, engine)
     };
-    let counts = round(plan, get()).figures.counts;
+    let round = round(plan.clone(), get());
+    let counts = &round.figures.counts;
     assert_eq!((counts.answered, counts.connects), (15, 3));
     assert!(counts.connect_errors["refused"] > 1);
+    let down = counts.unconnected;
+    assert!(
+        down > Duration::from_secs(2) && down <= Duration::from_secs(3),
+        "three connections for most of a second, found {down:?}"
+    );
+    // What was answered before says nothing of the rest.
+    let run = Run {
+        name: String::new(),
+        plan,
+        engine: String::new(),
+        rounds: vec![round],
+    };
+    for threshold in ["errors<50%", "p50<10s", "p99<10s", "max<10s", "mean<10s"] {
+        let judgement = threshold.parse::<Threshold>().expect("a threshold").judge(&run);
+        assert!(!judgement.held(), "{judgement}");
+    }
     server.finish();
 }
 

@@ -154,3 +154,45 @@ fn what_the_client_itself_limits_is_told_as_that() {
     let searched = search.found().unwrap();
     assert!(searched.is_clients_limit() && searched.found.held.is_some());
 }
+
+#[test]
+fn documents_are_of_the_schema() {
+    use crate::push::report::json;
+    use crate::report::json::schema::tests::assert_valid;
+    use crate::report::{Remark, Severity};
+    let remarks = [Remark {
+        severity: Severity::Warning,
+        message: "it was short".to_owned(),
+    }];
+    let mut run = run([100.0, 10.0]);
+    run.heard.counts.disconnects.add("3008 slow".to_owned());
+    assert_valid(&json::run(&run, "ws://a/", &remarks));
+    assert_valid(&json::run(&self::run([0.0, 0.0]), "ws://a/", &[]));
+    for most in [10_000.0, 0.5] {
+        let (searched, _) = search([300.0, 100.0], most);
+        assert_valid(&json::search(&searched, "ws://a/", &remarks));
+    }
+}
+
+#[test]
+fn a_run_without_any_delivery_has_failed() {
+    let good = run([100.0, 10.0]);
+    assert_eq!(good.failure(), None);
+    let mut deaf = good.clone();
+    deaf.heard.counts.delivered = 0;
+    let failure = deaf.failure().expect("it has failed");
+    assert!(
+        failure.starts_with("none of 1100 deliveries arrived"),
+        "{failure}"
+    );
+    deaf.published.accepted = 0;
+    deaf.totals.expected = 0;
+    let failure = deaf.failure().expect("it has failed");
+    assert!(
+        failure.starts_with("none of 110 publications was accepted"),
+        "{failure}"
+    );
+    // Clients that only wait.
+    deaf.published.due = 0;
+    assert_eq!(deaf.failure(), None);
+}

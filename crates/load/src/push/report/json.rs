@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::Run;
@@ -45,13 +46,15 @@ pub fn search(searched: &Searched, name: &str, remarks: &[Remark]) -> String {
     )
 }
 
-#[derive(Serialize)]
-struct SearchDocument<'a> {
+#[derive(JsonSchema, Serialize)]
+#[schemars(rename = "PushSearchDocument")]
+pub(crate) struct SearchDocument<'a> {
     search: Search,
     run: Option<Document<'a>>,
 }
 
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
+#[schemars(rename = "PushSearch")]
 struct Search {
     /// Publications a second.
     held_per_s: Option<f64>,
@@ -99,8 +102,9 @@ impl<'a> Document<'a> {
     }
 }
 
-#[derive(Serialize)]
-struct Document<'a> {
+#[derive(JsonSchema, Serialize)]
+#[schemars(rename = "PushDocument")]
+pub(crate) struct Document<'a> {
     name: &'a str,
     engine: &'a str,
     plan: Setup<'a>,
@@ -125,7 +129,8 @@ struct Document<'a> {
     remarks: Vec<Said<'a>>,
 }
 
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
+#[schemars(rename = "PushSetup")]
 struct Setup<'a> {
     target: String,
     path: &'a str,
@@ -183,7 +188,7 @@ impl<'a> Setup<'a> {
     }
 }
 
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
 struct Joined {
     took_s: f64,
     clients_per_s: f64,
@@ -208,7 +213,7 @@ impl Joined {
     }
 }
 
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
 struct Published<'a> {
     due: u64,
     accepted: u64,
@@ -239,7 +244,7 @@ impl<'a> Published<'a> {
     }
 }
 
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
 struct Deliveries {
     expected: u64,
     expected_slow: u64,
@@ -285,7 +290,7 @@ impl Deliveries {
     }
 }
 
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
 struct Clients<'a> {
     slow: u32,
     disconnects: Vec<Ended<'a>>,
@@ -321,7 +326,7 @@ impl<'a> Clients<'a> {
     }
 }
 
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
 struct Recovery {
     clients_cut: u64,
     clients_back: u64,
@@ -342,7 +347,7 @@ struct Recovery {
 }
 
 /// One time at which all clients were cut off.
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
 struct Cut {
     clients_cut: u64,
     clients_back: u64,
@@ -378,7 +383,7 @@ impl Recovery {
 }
 
 /// How something ended, and how often.
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
 struct Ended<'a> {
     how: &'a str,
     count: u64,
@@ -390,7 +395,8 @@ impl<'a> Ended<'a> {
     }
 }
 
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
+#[schemars(rename = "PushClient")]
 struct Client {
     /// Of each thread; the last one publishes.
     cpu_s: Vec<f64>,
@@ -413,7 +419,8 @@ impl Client {
     }
 }
 
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
+#[schemars(rename = "PushServer")]
 struct Server {
     cpu_s: f64,
     cpu_s_per_million_deliveries: Option<f64>,
@@ -421,7 +428,7 @@ struct Server {
     memory_a_client_bytes: Option<u64>,
 }
 
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
 struct Times {
     count: u64,
     p50_us: f64,
@@ -446,7 +453,7 @@ impl Times {
     }
 }
 
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
 struct Said<'a> {
     severity: Severity,
     message: &'a str,

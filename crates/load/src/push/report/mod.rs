@@ -223,6 +223,27 @@ impl Run {
         self.for_each(self.joined.own_bytes)
     }
 
+    /// Returns why the run has measured nothing, if that is so: it failed then, whatever its other figures are.
+    #[must_use]
+    pub fn failure(&self) -> Option<String> {
+        let (published, delivered) = (&self.published, self.delivered());
+        let expected = self.totals.expected + self.totals.expected_slow;
+        if delivered > 0 {
+            None
+        } else if published.due > 0 && published.accepted == 0 {
+            let due = published.due;
+            Some(format!(
+                "none of {due} publications was accepted, and nothing was delivered"
+            ))
+        } else if expected > 0 {
+            Some(format!(
+                "none of {expected} deliveries arrived; check that clients and publications reach the same server and channels"
+            ))
+        } else {
+            None
+        }
+    }
+
     /// What speaks against believing it, the weightier first. `shared` says on which CPUs both sides may run, if any.
     #[must_use]
     pub fn remarks(&self, shared: &[usize]) -> Vec<Remark> {

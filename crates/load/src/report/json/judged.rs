@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::round::Latency;
@@ -15,7 +16,7 @@ use crate::stats;
 use crate::threshold::Judgement;
 
 /// A reason to doubt.
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
 pub(super) struct Told<'a> {
     /// What it is about, as one word: `client_busy`, `send_lag`, …
     kind: Kind,
@@ -28,7 +29,7 @@ pub(super) struct Told<'a> {
 }
 
 /// A threshold and whether it was met.
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
 pub(super) struct Verdict {
     /// As it was given.
     threshold: String,
@@ -38,7 +39,7 @@ pub(super) struct Verdict {
 }
 
 /// A target against the first one.
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
 pub(super) struct Against<'a> {
     /// The name of the first target.
     first: &'a str,
@@ -50,7 +51,7 @@ pub(super) struct Against<'a> {
 }
 
 /// One metric.
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
 struct Compared {
     /// `throughput` (a second), `server_cpu` (microseconds an answer), `service_p50`, `service_p99`, `response_p50`,
     /// `response_p99` (microseconds).
@@ -74,7 +75,7 @@ struct Compared {
 }
 
 /// The outcome of a search for the highest rate.
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
 pub(super) struct Search {
     /// The highest rate that held and was confirmed; `null` if none was.
     held_per_s: Option<f64>,
@@ -86,13 +87,13 @@ pub(super) struct Search {
 }
 
 /// Files of histograms put together.
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
 pub(super) struct Merged<'a> {
     /// By tag.
     tags: BTreeMap<&'a str, Part>,
 }
 
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
 struct Part {
     /// Lines of the files.
     lines: u64,

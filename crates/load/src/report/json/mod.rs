@@ -5,19 +5,22 @@
 //! What there is none of is `null`, never left out. [`VERSION`] rises when a name or a meaning changes; names may be added
 //! without that, so readers skip what they do not know.
 //!
-//! The fields of the private structures below are the fields of the documents. Knows the model and its judgements, no
+//! The fields of the private structures below are the fields of the documents, and [`schema`] describes them. Knows the model and its judgements, no
 //! other output.
 
 mod judged;
 mod round;
+pub(crate) mod schema;
 mod setup;
 #[cfg(test)]
 mod tests;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use self::judged::{Against, Merged, Search, Told, Verdict};
 use self::round::{Round, Summary};
+pub use self::schema::schema;
 use self::setup::Setup;
 pub(crate) use self::setup::Tls;
 use crate::compare::Comparison;
@@ -95,7 +98,7 @@ pub(crate) fn document(kind: &'static str, body: &impl Serialize) -> String {
 }
 
 /// What all documents have.
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
 struct Document<'a, Body: Serialize> {
     /// Always `ringmain-bench`.
     format: &'static str,
@@ -103,18 +106,18 @@ struct Document<'a, Body: Serialize> {
     version: u32,
     /// The version of the program.
     ringmain: &'static str,
-    /// `run`, `comparison`, `search`, `merged` or `push`.
+    /// `run`, `comparison`, `search`, `merged`, `push` or `push-search`.
     kind: &'static str,
     #[serde(flatten)]
     body: &'a Body,
 }
 
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
 struct RunDocument<'a> {
     run: Target<'a>,
 }
 
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
 struct ComparisonDocument<'a> {
     /// In the order in which the user named them.
     runs: Vec<Target<'a>>,
@@ -122,14 +125,14 @@ struct ComparisonDocument<'a> {
     comparisons: Vec<Against<'a>>,
 }
 
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
 struct SearchDocument<'a> {
     search: Search,
     run: Option<Target<'a>>,
 }
 
 /// One target.
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
 struct Target<'a> {
     /// What the user calls it.
     name: &'a str,

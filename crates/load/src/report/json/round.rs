@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::figures::{self, Percentiles};
@@ -10,7 +11,7 @@ use crate::report::{self, ServerUse, per_second};
 use crate::stats;
 
 /// Medians over the rounds, each with the least and the greatest.
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
 pub(super) struct Summary {
     /// Whole answers a second.
     throughput_per_s: Option<Spread>,
@@ -25,7 +26,7 @@ pub(super) struct Summary {
 }
 
 /// A figure of several rounds.
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
 struct Spread {
     median: f64,
     min: f64,
@@ -33,7 +34,7 @@ struct Spread {
 }
 
 /// Latencies that so many percent do not exceed, over the rounds.
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
 struct Tail {
     p50_us: Option<Spread>,
     p90_us: Option<Spread>,
@@ -44,7 +45,7 @@ struct Tail {
 }
 
 /// One round, the measured part.
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
 pub(super) struct Round<'a> {
     /// When measuring began, since the Unix epoch.
     began_s: f64,
@@ -78,7 +79,7 @@ pub(super) struct Round<'a> {
 }
 
 /// What was counted. Each request that was sent is in one of `answered`, `timeouts`, `broken` and `unfinished`.
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
 struct Counts<'a> {
     sent: u64,
     /// Whole answers of whatever status.
@@ -101,6 +102,8 @@ struct Counts<'a> {
     unprocessed: u64,
     /// Attempts to connect that failed, handshakes included, by what happened.
     connect_errors: &'a BTreeMap<&'static str, u64>,
+    /// In a closed loop, the time in which connections could not be established, summed over connections.
+    unconnected_s: f64,
     /// Of failed handshakes the first of each kind, in the words of who found the fault.
     first_errors: &'a BTreeMap<&'static str, String>,
     /// Connections that came about.
@@ -117,14 +120,14 @@ struct Counts<'a> {
     tls_resumed: u64,
     /// Requests that left more than a millisecond after their scheduled time.
     late: u64,
-    /// Arrivals that were never sent, for want of a free connection.
+    /// Arrivals, or requests of a number of them, that were never sent for want of a connection.
     dropped: u64,
     sent_bytes: u64,
     received_bytes: u64,
 }
 
 /// A distribution of latencies.
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
 pub(super) struct Latency {
     count: u64,
     mean_us: f64,
@@ -139,14 +142,14 @@ pub(super) struct Latency {
 }
 
 /// What the client itself used.
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
 struct Client {
     cpu_s: f64,
     cpu_us_per_answer: Option<f64>,
     workers: Vec<Worker>,
 }
 
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
 struct Worker {
     cpu_s: f64,
     /// Ready, without a CPU.
@@ -156,7 +159,7 @@ struct Worker {
 }
 
 /// What the server's process and all its descendants used.
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
 struct Server {
     cpu_s: f64,
     cpu_us_per_answer: Option<f64>,
@@ -166,7 +169,7 @@ struct Server {
 }
 
 /// A part of a round.
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
 struct Interval<'a> {
     /// Its end, since the beginning of the round.
     until_s: f64,
@@ -180,7 +183,7 @@ struct Interval<'a> {
 }
 
 /// A distribution of latencies in short.
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
 struct Short {
     p50_us: f64,
     p90_us: f64,
@@ -285,6 +288,7 @@ impl<'a> Counts<'a> {
             unfinished: counts.unfinished,
             unprocessed: counts.unprocessed,
             connect_errors: &counts.connect_errors,
+            unconnected_s: counts.unconnected.as_secs_f64(),
             first_errors: &counts.first_errors,
             connects: counts.connects,
             deflated: counts.deflated,

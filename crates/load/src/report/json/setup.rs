@@ -2,12 +2,13 @@
 
 use ringmain_engine::Choice;
 use ringmain_tls::Trust;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::plan::{self, Pace, Plan, Protocol};
 
 /// The plan of a run.
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
 pub(super) struct Setup {
     /// Where to: an IP address with a port, or `unix:` with a path.
     target: String,
@@ -60,7 +61,7 @@ pub(super) struct Setup {
 }
 
 /// What was asked of TLS. What was agreed on is in the counts of each round.
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
 pub(crate) struct Tls {
     /// Whom certificates had to be for.
     name: String,

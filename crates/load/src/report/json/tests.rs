@@ -10,6 +10,7 @@ use ringmain_tls::{ClientSettings, Trust};
 
 use serde_json::Value;
 
+use super::schema::tests::assert_valid;
 use super::{Judged, comparison, merged, run, search};
 use crate::compare::compare;
 use crate::doubts::{Context, doubts};
@@ -52,11 +53,13 @@ fn plain(run: &Run) -> Judged<'_> {
 
 fn parsed(text: &str) -> Value {
     assert!(text.ends_with("}\n"));
+    assert_valid(text);
     serde_json::from_str(text).unwrap()
 }
 
 #[track_caller]
 fn golden(text: &str, file: &str, expect: &str) {
+    assert_valid(text);
     if std::env::var_os("UPDATE_GOLDEN").is_some() {
         let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/src/report/json/golden");
         std::fs::write(

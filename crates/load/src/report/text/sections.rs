@@ -26,7 +26,7 @@ pub(super) fn write(out: &mut String, run: &Run, style: Style) {
     if !counts.codes.is_empty() {
         calls(out, run, &counts, style);
     }
-    errors(out, &counts, style);
+    errors(out, &counts, !rounds::has_schedule(run), style);
     if rounds::handshakes(run).next().is_some() {
         connecting(out, run, style);
     }
@@ -213,7 +213,7 @@ fn streamed(out: &mut String, run: &Run, style: Style) {
     table.write(out, &LEAST[..3], style);
 }
 
-fn errors(out: &mut String, counts: &Counts, style: Style) {
+fn errors(out: &mut String, counts: &Counts, is_closed: bool, style: Style) {
     let mut table = Table::default();
     table.head(["no answer", "", "of requests"]);
     share_row(&mut table, "timed out", counts.timeouts, counts.sent);
@@ -226,6 +226,10 @@ fn errors(out: &mut String, counts: &Counts, style: Style) {
     }
     let share = amount::percent(counts.unfinished, counts.sent);
     table.row(vec!["unfinished".into(), amount::count(counts.unfinished), share]);
+    if is_closed && counts.dropped > 0 {
+        let all = counts.sent + counts.dropped;
+        share_row(&mut table, "never sent", counts.dropped, all);
+    }
     share_row(
         &mut table,
         "no connection",
@@ -237,6 +241,14 @@ fn errors(out: &mut String, counts: &Counts, style: Style) {
     }
     out.push('\n');
     table.write(out, &LEAST[..3], style);
+    if !counts.unconnected.is_zero() {
+        let span = amount::span(counts.unconnected);
+        let note = format!(
+            "Connections could not be established for {span}, summed over connections. The requests that they would have \
+             carried count as errors in thresholds."
+        );
+        sentence(out, &note, style);
+    }
     for (what, said) in &counts.first_errors {
         let first = format!("the first \u{201c}{what}\u{201d}: {}.", printable(said));
         sentence(out, &first, style);
