@@ -56,9 +56,8 @@ fn start(inherited: Result<Vec<Inherited>, inherit::InheritError>) -> Result<(),
     let cli = match Cli::read(words.clone()) {
         Ok(cli) => cli,
         Err(answer) if !answer.use_stderr() => {
-            // Help or version. A reader that has left (`ringmain --help | head -1`) has seen enough.
-            let _ = answer.print();
-            return Ok(());
+            // Help or version.
+            return print(|_| answer.print());
         }
         Err(error) => return Err(Failure::from_clap(&error, words.get(1..).unwrap_or_default())),
     };

@@ -21,6 +21,24 @@ pub(super) struct Measured {
     pub(super) run: Run,
     /// The user wanted an end before all was done.
     pub(super) interrupted: bool,
+    /// Why a round behind those that were measured could not be: their figures are shown, and the command fails.
+    pub(super) failed: Option<Failure>,
+}
+
+impl Measured {
+    /// Returns why not all rounds were measured, if that is so.
+    pub(super) fn incomplete(self) -> Option<Failure> {
+        let (rounds, asked) = (self.run.rounds.len(), self.run.plan.rounds);
+        if let Some(failed) = self.failed {
+            return Some(Failure::Other(format!(
+                "round {} of {asked}: {}",
+                rounds + 1,
+                failed.text()
+            )));
+        }
+        let text = format!("interrupted in round {rounds} of {asked}");
+        self.interrupted.then_some(Failure::Other(text))
+    }
 }
 
 /// All rounds of one target.
@@ -32,12 +50,17 @@ pub(super) fn rounds(
     live: &mut Live,
     histograms: &mut Histograms,
 ) -> Result<Measured, Failure> {
-    let mut run = empty(name, session);
+    let (mut run, mut failed) = (empty(name, session), None);
     for number in 0..session.plan().rounds {
         live.begin(None, number, session.plan());
-        match one(session, number, server.as_deref_mut(), live, histograms)? {
-            Some(round) => run.rounds.push(round),
-            None => break,
+        match one(session, number, server.as_deref_mut(), live, histograms) {
+            Ok(Some(round)) => run.rounds.push(round),
+            Ok(None) => break,
+            Err(error) if run.rounds.is_empty() => return Err(error),
+            Err(error) => {
+                failed = Some(error);
+                break;
+            }
         }
         if interrupt.came() {
             break;
@@ -49,6 +72,7 @@ pub(super) fn rounds(
     Ok(Measured {
         run,
         interrupted: interrupt.came(),
+        failed,
     })
 }
 

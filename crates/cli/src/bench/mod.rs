@@ -34,7 +34,13 @@ pub(crate) fn bench(mut args: Bench) -> Result<(), Failure> {
         Some(BenchCommand::Push(args)) => push::run(&args),
         Some(BenchCommand::Merge { files, output, json }) => merge::run(&files, output.as_deref(), json),
         Some(BenchCommand::Check { scenario }) => scene::check(&scenario),
-        Some(BenchCommand::Schema) => output::to_standard_output(&format!("{:#}", scenario::schema())),
+        Some(BenchCommand::Schema { results: false }) => {
+            output::to_standard_output(&format!("{:#}", scenario::schema()))
+        }
+        Some(BenchCommand::Schema { results: true }) => {
+            let schema = ringmain_load::report::json::schema();
+            output::to_standard_output(&format!("{:#}", schema.as_value()))
+        }
     }
 }
 

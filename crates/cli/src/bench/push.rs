@@ -103,7 +103,11 @@ pub(super) fn run(args: &Push) -> Result<(), Failure> {
         || text::run(&run, &args.target, &remarks, output::style()),
         || json::run(&run, &args.target, &remarks),
         String::new,
-    )
+    )?;
+    match run.failure() {
+        Some(failure) => Err(Failure::Other(format!("{}: {failure}", args.target))),
+        None => Ok(()),
+    }
 }
 
 /// Searches the highest rate.

@@ -113,16 +113,12 @@ fn carry_out(args: &Bench, name: &str, task: &Task) -> Result<(), Failure> {
     } else {
         let measured = bench.rounds()?;
         drop(bench);
-        let interrupted = measured.interrupted;
-        let verdict = Verdict::of(measured.run, &around, &args.results.threshold);
+        let verdict = Verdict::of(measured.run.clone(), &around, &args.results.threshold);
         write(&verdict, sinks, json::run)?;
-        if interrupted {
-            let (rounds, asked) = (verdict.run.rounds.len(), verdict.run.plan.rounds);
-            return Err(Failure::Other(format!(
-                "interrupted in round {rounds} of {asked}"
-            )));
+        match measured.incomplete() {
+            Some(failure) => Err(failure),
+            None => check_results(&[verdict]),
         }
-        check_results(&[verdict])
     }
 }
 
@@ -174,6 +170,9 @@ impl Single<'_> {
                 Pace::Constant(step.rate)
             };
             let mut measured = self.carry_out(plan)?;
+            if let Some(failed) = measured.failed.take() {
+                return Err(failed);
+            }
             if measured.interrupted {
                 return Err(Failure::Other(
                     "interrupted before the highest rate was found".into(),

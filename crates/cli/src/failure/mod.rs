@@ -26,6 +26,13 @@ pub(crate) enum Failure {
 }
 
 impl Failure {
+    /// The message.
+    pub(crate) fn text(&self) -> &str {
+        match self {
+            Failure::Usage(text) | Failure::Other(text) => text,
+        }
+    }
+
     /// Anything that is not the fault of the command line.
     pub(crate) fn other(error: impl Display) -> Failure {
         Failure::Other(error.to_string())

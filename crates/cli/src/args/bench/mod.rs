@@ -88,8 +88,12 @@ pub(crate) enum BenchCommand {
         #[arg(value_name = "SCENARIO.yaml")]
         scenario: PathBuf,
     },
-    /// Print the JSON Schema of scenario files, which editors complete and check by
-    Schema,
+    /// Print the JSON Schema of scenario files, which editors complete and check by, or that of results
+    Schema {
+        /// Print the JSON Schema of what --json writes
+        #[arg(long)]
+        results: bool,
+    },
 }
 
 /// How much, for how long, at what pace.
@@ -282,7 +286,7 @@ pub(crate) struct Results {
     #[arg(long, value_name = "RULE", action = ArgAction::Append)]
     pub(crate) threshold: Vec<Threshold>,
 
-    /// Write the figures as JSON: to standard output in place of the summary, or to this file
+    /// Write the figures as JSON (`ringmain bench schema --results`): to standard output in place of the summary, or to this file
     #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, default_missing_value = "-")]
     pub(crate) json: Option<File>,
 

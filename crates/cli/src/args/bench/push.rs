@@ -206,7 +206,7 @@ pub(crate) struct Threads {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Results")]
 pub(crate) struct Output {
-    /// Write the figures as JSON: to standard output in place of the summary, or to this file
+    /// Write the figures as JSON (`ringmain bench schema --results`): to standard output in place of the summary, or to this file
     #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, default_missing_value = "-")]
     pub(crate) json: Option<File>,
 

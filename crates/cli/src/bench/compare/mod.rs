@@ -91,8 +91,8 @@ fn carry_out(args: &Compare, tasks: &[Task]) -> Result<(), Failure> {
             run,
         });
     }
-    rounds(&mut sides, &interrupt, Live::new(args.results.quiet))?;
-    finish(args, sides, seed, sinks, interrupt.came())
+    let failed = rounds(&mut sides, &interrupt, Live::new(args.results.quiet))?;
+    finish(args, sides, seed, sinks, (failed, interrupt.came()))
 }
 
 /// How the server of the target of this name is watched.
@@ -116,7 +116,10 @@ fn watched<'a>(args: &'a Compare, name: &str) -> Result<Watched<'a>, Failure> {
     })
 }
 
-fn rounds(sides: &mut [Side], interrupt: &Interrupt, mut live: Live) -> Result<(), Failure> {
+/// Runs the rounds of all targets. Returns why one behind those that were measured could not be: what was measured is shown, and
+/// the command fails.
+fn rounds(sides: &mut [Side], interrupt: &Interrupt, mut live: Live) -> Result<Option<Failure>, Failure> {
+    let mut failed = None;
     let rounds = sides.first().map_or(0, |side| side.session.plan().rounds);
     let mut histograms = Histograms::none();
     for index in order(sides.len(), rounds) {
@@ -129,8 +132,15 @@ fn rounds(sides: &mut [Side], interrupt: &Interrupt, mut live: Live) -> Result<(
             side.server.as_mut(),
             &mut live,
             &mut histograms,
-        )?;
-        side.run.rounds.extend(round);
+        );
+        match round {
+            Ok(round) => side.run.rounds.extend(round),
+            Err(error) => {
+                let text = format!("{}: round {}: {}", side.run.name, number + 1, error.text());
+                failed = Some(Failure::Other(text));
+                break;
+            }
+        }
         if interrupt.came() {
             break;
         }
@@ -138,14 +148,13 @@ fn rounds(sides: &mut [Side], interrupt: &Interrupt, mut live: Live) -> Result<(
     // A round that has no counterpart compares with nothing.
     let least = sides.iter().map(|side| side.run.rounds.len()).min().unwrap_or(0);
     if least == 0 {
-        return Err(Failure::Other(
-            "interrupted before every target was measured".into(),
-        ));
+        let text = "interrupted before every target was measured";
+        return Err(failed.unwrap_or(Failure::Other(text.into())));
     }
     for side in sides {
         side.run.rounds.truncate(least);
     }
-    Ok(())
+    Ok(failed)
 }
 
 fn finish(
@@ -153,7 +162,7 @@ fn finish(
     sides: Vec<Side>,
     seed: u64,
     sinks: Sinks,
-    interrupted: bool,
+    (failed, interrupted): (Option<Failure>, bool),
 ) -> Result<(), Failure> {
     let runs: Vec<Run> = sides.iter().map(|side| side.run.clone()).collect();
     let comparisons = compare(&runs, seed);
@@ -176,6 +185,9 @@ fn finish(
         || json::comparison(&judged, &comparisons),
         || page::comparison(&comparison, &runs, &remarks),
     )?;
+    if let Some(failed) = failed {
+        return Err(failed);
+    }
     if interrupted {
         return Err(Failure::Other(format!(
             "interrupted after {} of {} rounds of each target",
