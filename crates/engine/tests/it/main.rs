@@ -15,6 +15,7 @@ mod behaviour;
 mod blocking;
 mod clients;
 mod contract;
+mod early_responses;
 mod features;
 mod files;
 mod holding;

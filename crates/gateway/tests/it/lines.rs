@@ -48,7 +48,7 @@ fn a_line_that_drips_is_cut(engine: Config) {
         };
         while count() == 0 {
             assert!(begun.elapsed() < PATIENCE, "{begins:?} is waited for");
-            std::thread::sleep(GAP);
+            ringmain_testkit::wait::pause(GAP);
             // It may be closed by now.
             let _ = client.send_behind(b"x".to_vec()).join();
         }
@@ -81,7 +81,7 @@ fn lines_that_are_whole_may_pause(engine: Config) {
     ];
     for piece in pieces {
         // All of them take longer than one may.
-        std::thread::sleep(HEADER);
+        ringmain_testkit::wait::pause(HEADER);
         client.send(piece);
     }
     client.answer().expect(200, "4");

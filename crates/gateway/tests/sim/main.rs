@@ -10,6 +10,10 @@
 //! `SIM_SEEDS=10000` runs the long suite (`cargo xtask suite sim`), `SIM_SEED=n` one seed, `SIM_FIRST=n` leaves out
 //! those before it.
 #![expect(
+    clippy::disallowed_macros,
+    reason = "handlers and filters are `Send`, and the simulated world of a thread is not"
+)]
+#![expect(
     clippy::print_stdout,
     clippy::print_stderr,
     reason = "without a harness this is its report"

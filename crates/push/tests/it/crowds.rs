@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use ringmain_hub::protocol::{Command, Format, UnsubscribeRequest};
+use ringmain_push::Options;
 use serde_json::json;
 
 use crate::api::call;
@@ -13,16 +14,16 @@ const CLIENTS: usize = 600;
 const TOGETHER: usize = 60;
 const CHANNEL: &str = "kept:room";
 
+fn with_join_leave() -> Options {
+    let mut options = guarded();
+    let kept = options.namespaces.get_mut("kept").expect("a namespace");
+    kept.rules.join_leave = true;
+    options
+}
+
 #[test]
 fn who_leaves_in_whichever_way_is_gone_once() {
-    let mut options = guarded();
-    options
-        .namespaces
-        .get_mut("kept")
-        .expect("a namespace")
-        .rules
-        .join_leave = true;
-    let mut client = serve_guarded(3, options);
+    let mut client = serve_guarded(3, with_join_leave());
     let user = |name: String| token(json!({ "sub": name }));
     let mut observer = Talker::connected(&mut client, Format::Protobuf, &user("observer".to_owned())).0;
     assert_eq!(code(&observer.ask(subscribe(CHANNEL, ""))), 0);

@@ -46,6 +46,18 @@ struct Follower {
 }
 
 impl Follower {
+    fn new(seed: u64, number: u64) -> Follower {
+        Follower {
+            seed,
+            channel: format!("kept:{}", number % CHANNELS),
+            socket: None,
+            lines: VecDeque::new(),
+            epoch: String::new(),
+            offset: 0,
+            commands: 0,
+        }
+    }
+
     fn command(&mut self, name: &str, mut body: Value) -> u64 {
         self.commands += 1;
         body["channel"] = json!(self.channel);
@@ -150,15 +162,7 @@ fn what_is_published_through_cuts_arrives_once_and_in_order() {
     for seed in 0..4 {
         let (mut rng, mut client) = (Rng::with_seed(seed), serve(seed));
         let mut followers: Vec<Follower> = (0..CLIENTS as u64)
-            .map(|number| Follower {
-                seed,
-                channel: format!("kept:{}", number % CHANNELS),
-                socket: None,
-                lines: VecDeque::new(),
-                epoch: String::new(),
-                offset: 0,
-                commands: 0,
-            })
+            .map(|number| Follower::new(seed, number))
             .collect();
         for follower in &mut followers {
             follower.connect(&mut client);

@@ -13,6 +13,8 @@ use ringmain_tune::journal::{Journal, JournalError};
 use ringmain_tune::plan::plan;
 use ringmain_tune::root::{Key, Root};
 
+use ringmain_testkit::wait;
+
 use crate::support::{Directory, host};
 
 fn wish(profile: Profile, steps: &[Id], accept: &[Accept]) -> Wish {
@@ -57,17 +59,22 @@ fn value(root: &Root, key: &str) -> String {
         .to_owned()
 }
 
+/// The journal, once no child that another test starts holds a copy of its lock.
+fn open(state: &Directory) -> Journal {
+    wait::find("the journal's lock", || Journal::open(state.path()).ok())
+}
+
 fn look(root: &Root) -> Host {
     Host::look(root, &Asked::default()).unwrap()
 }
 
 fn run(root: &Root, wish: &Wish, state: &Directory) -> apply::Applied {
-    let mut journal = Journal::open(state.path()).unwrap();
+    let mut journal = open(state);
     apply(root, &Asked::default(), wish, &mut journal, &mut |_| {}).unwrap()
 }
 
 fn revert(root: &Root, state: &Directory, how: How) -> apply::Reverted {
-    let mut journal = Journal::open(state.path()).unwrap();
+    let mut journal = open(state);
     undo(root, &look(root), &mut journal, how, &mut |_| {}).unwrap()
 }
 
@@ -98,7 +105,7 @@ fn all_steps_of_a_large_host_are_applied_and_taken_back_to_the_byte() {
 fn only_the_steps_that_are_named_are_written() {
     let ((_directory, root), state) = (host("ena16"), Directory::new());
     let mut keys = Vec::new();
-    let mut journal = Journal::open(state.path()).unwrap();
+    let mut journal = open(&state);
     let wish = wish(Profile::Throughput, &[Id::Xps], &[]);
     apply(&root, &Asked::default(), &wish, &mut journal, &mut |event| {
         if let Event::Written(key) = event {
@@ -204,7 +211,7 @@ fn a_journal_of_another_network_namespace_is_not_used() {
     let link = root.place("/proc/self/ns/net");
     fs::remove_file(&link).unwrap();
     std::os::unix::fs::symlink("net:[777]", &link).unwrap();
-    let mut journal = Journal::open(state.path()).unwrap();
+    let mut journal = open(&state);
     let error = undo(&root, &look(&root), &mut journal, How::Force, &mut |_| {}).unwrap_err();
     assert!(matches!(error, ApplyError::OtherNetwork { .. }), "{error}");
     assert_eq!(value(&root, "/proc/sys/net/core/somaxconn"), "65535");
@@ -225,7 +232,7 @@ fn a_setting_that_is_gone_is_nothing_to_take_back() {
 #[test]
 fn two_at_once_are_one_too_many() {
     let state = Directory::new();
-    let _first = Journal::open(state.path()).unwrap();
+    let _first = open(&state);
     let error = Journal::open(state.path()).unwrap_err();
     assert!(matches!(error, JournalError::Locked(_)), "{error}");
 }
@@ -240,7 +247,7 @@ fn a_value_other_than_planned_is_not_written() {
         &wish(Profile::Throughput, &[Id::Backlogs], &[]),
     ));
     set(&root, "/proc/sys/net/core/somaxconn", "512");
-    let mut journal = Journal::open(state.path()).unwrap();
+    let mut journal = open(&state);
     let applied = apply::carry_out(&root, &host, &planned, &mut journal, &mut |_| {}).unwrap();
     assert!(
         applied.failed[0]
@@ -264,7 +271,7 @@ fn a_queueing_discipline_comes_back_after_the_default_that_it_is_made_of() {
 
 /// A run that ends at that event, or is whole if it has no so many.
 fn ended(root: &Root, wish: &Wish, state: &Directory, end: usize) -> bool {
-    let mut journal = Journal::open(state.path()).unwrap();
+    let mut journal = open(state);
     let mut seen = 0;
     // A panic leaves files as a kill does: nothing is cleaned up.
     let ended = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {

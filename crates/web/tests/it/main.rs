@@ -1,4 +1,8 @@
 //! Applications over real sockets and without any: HTTP/1.1, HTTP/2, WebSocket, gRPC, limits, the access log.
+#![expect(
+    clippy::disallowed_macros,
+    reason = "handlers and filters are `Send`, and the simulated world of a thread is not"
+)]
 
 #[macro_use]
 mod support;

@@ -330,6 +330,7 @@ impl Client {
 
     /// Sends on a thread of its own, so that a server that does not read cannot hold the test. Fails without a word
     /// when the server closes.
+    #[allow(clippy::disallowed_methods, reason = "a client of a test is a real thread")]
     pub(crate) fn send_behind(&mut self, bytes: Vec<u8>) -> std::thread::JoinHandle<std::io::Result<()>> {
         let wire = self.sealed(&bytes);
         let mut stream = self.stream.try_clone().expect("a descriptor");

@@ -1,4 +1,8 @@
 //! A gateway at work on a file of the test's own, and origins behind it: threads that say their name and what they were asked.
+#![allow(
+    clippy::disallowed_methods,
+    reason = "connections in a test are served by real threads"
+)]
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};

@@ -53,7 +53,7 @@ fn a_secret_that_is_too_short_is_told_with_what_was_found() {
         )
     };
     let expected =
-        "c.yaml:2:26: expected a secret of at least 32 bytes, since a shorter one can be guessed, found";
+        "c.yaml:2:25: expected a secret of at least 32 bytes, since a shorter one can be guessed, found";
     for (secret, found) in [
         ("short", "5 bytes"),
         ("${env:SECRET}", "what `${env:SECRET}` stands for"),

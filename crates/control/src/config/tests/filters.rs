@@ -79,7 +79,7 @@ fn options_come_as_they_are_written() {
 fn wrong_ones_are_told() {
     for (filters, words) in [
         ("true", "from 1 to 16 filters, by their names"),
-        ("[]", "from 1 to 16 filters, by their names"),
+        ("[]", "expected at least one element"),
         ("{options: {a: b}}", "the `name` of a filter"),
         ("''", "the `name` of a filter"),
         ("{nam: one}", "`name`"),

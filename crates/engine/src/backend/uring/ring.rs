@@ -136,7 +136,10 @@ impl Ring {
             return;
         }
         // EBUSY, EAGAIN and EINTR leave the queue as it is; anything else the next wait reports.
-        let _ = self.enter(0, 0, None);
+        if self.enter(0, 0, None).is_ok() && !self.sqpoll && !self.ring.submission().is_empty() {
+            // A short submit: once more, so that the rest is not late by a turn.
+            let _ = self.enter(0, 0, None);
+        }
     }
 
     /// A second try; the third is the next wait.

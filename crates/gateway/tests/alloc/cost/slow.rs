@@ -113,8 +113,8 @@ fn bodies() -> Vec<Case> {
         case(
             "a chunk's size, a digit a second",
             Script::drip(&size, "0", SECOND),
-            "400",
-            (14, 18),
+            "408",
+            (10, 12),
         ),
         case(
             "leave to send that nobody uses",

@@ -117,8 +117,15 @@ pub(crate) struct Stand {
     /// What the origin answers; it closes behind it if so said.
     answer: Vec<u8>,
     closes: bool,
+    steps: usize,
     _gateway: Gateway,
 }
+
+/// Attackers that all act in every step; of more, those that have nothing due act once in [`CROWD_EVERY`] steps.
+const ALWAYS: usize = 16;
+
+/// See [`ALWAYS`].
+const CROWD_EVERY: usize = 32;
 
 /// Where the origin is.
 pub(crate) fn origin() -> SocketAddr {
@@ -154,6 +161,7 @@ impl Stand {
             guests: Vec::with_capacity(64),
             answer: answer.into(),
             closes,
+            steps: 0,
             _gateway: gateway,
         }
     }
@@ -215,7 +223,13 @@ impl Stand {
 
     fn step(&mut self, attackers: &mut [Attacker], cost: &mut Cost) {
         let now = self.world.now();
-        attackers.iter_mut().for_each(|attacker| attacker.act(now));
+        self.steps += 1;
+        let all = attackers.len() <= ALWAYS || self.steps.is_multiple_of(CROWD_EVERY);
+        for attacker in attackers.iter_mut() {
+            if all || attacker.due().is_some_and(|due| due <= now) {
+                attacker.act(now);
+            }
+        }
         self.serve(cost);
         let due = attackers.iter().filter_map(Attacker::due).min();
         if due.is_some_and(|due| self.leap(attackers, due)) {

@@ -9,6 +9,7 @@ const RULES: &str = include_str!("../../../../../docs/tls-rules.md");
 
 /// Where tests of rules stand.
 const TESTS: &[&str] = &[
+    include_str!("client_rules.rs"),
     include_str!("cuts.rs"),
     include_str!("handshake_rules.rs"),
     include_str!("late_rules.rs"),

@@ -99,6 +99,19 @@ fn validate(root: &Value, schema: &Value, value: &Value, path: &str) -> Result<(
     Ok(())
 }
 
+fn is_of_type(value: &Value, name: &Value) -> bool {
+    match name.as_str().unwrap_or_default() {
+        "null" => value.is_null(),
+        "boolean" => value.is_boolean(),
+        "integer" => value.is_u64() || value.is_i64(),
+        "number" => value.is_number(),
+        "string" => value.is_string(),
+        "array" => value.is_array(),
+        "object" => value.is_object(),
+        _ => false,
+    }
+}
+
 fn check(
     root: &Value,
     (keyword, rule): (&str, &Value),
@@ -115,17 +128,11 @@ fn check(
         }
         "type" => {
             let types = rule.as_array().map_or(std::slice::from_ref(rule), Vec::as_slice);
-            let is = |name: &Value| match name.as_str().unwrap_or_default() {
-                "null" => value.is_null(),
-                "boolean" => value.is_boolean(),
-                "integer" => value.is_u64() || value.is_i64(),
-                "number" => value.is_number(),
-                "string" => value.is_string(),
-                "array" => value.is_array(),
-                "object" => value.is_object(),
-                _ => false,
-            };
-            if types.iter().any(is) { Ok(()) } else { fail() }
+            if types.iter().any(|name| is_of_type(value, name)) {
+                Ok(())
+            } else {
+                fail()
+            }
         }
         "const" if rule != value => fail(),
         "enum" if !rule.as_array().is_some_and(|all| all.contains(value)) => fail(),

@@ -1,7 +1,5 @@
 //! What a peer had sent before it reset a connection is received, although a send fails first.
 
-mod support;
-
 use std::future::poll_fn;
 use std::io::{self, Write};
 use std::net::TcpStream;
@@ -9,9 +7,10 @@ use std::sync::mpsc;
 use std::task::Poll;
 use std::time::Duration;
 
+use crate::support::{PATIENCE, Rig, for_each_engine};
 use ringmain_engine::stream::Stream;
+use ringmain_testkit::wait;
 use rustix::net::sockopt::{set_socket_linger, set_socket_send_buffer_size, socket_send_buffer_size};
-use support::{PATIENCE, Rig, for_each_engine};
 
 /// Writes until nothing more is taken for a while; how much was taken.
 async fn fill(stream: &Stream) -> usize {
@@ -40,7 +39,7 @@ fn fill_from(mut client: &TcpStream) -> usize {
             Ok(count) => (written, idle) = (written + count, 0),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                 idle += 1;
-                std::thread::sleep(Duration::from_millis(1));
+                wait::pause(Duration::from_millis(1));
             }
             Err(error) => panic!("{error}"),
         }
