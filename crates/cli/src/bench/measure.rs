@@ -1,5 +1,7 @@
 //! The rounds of one session, shown and recorded while they run; and the thresholds that its figures must keep.
 
+use std::collections::BTreeMap;
+
 use ringmain_load::doubts::{Context, Doubt, doubts};
 use ringmain_load::plan::Plan;
 use ringmain_load::report::json::Judged;
@@ -179,6 +181,25 @@ fn told(doubt: &Doubt) -> Remark {
     }
 }
 
+/// Returns the errors of a run with their numbers, in parentheses; empty if there were none.
+fn reasons(verdict: &Verdict) -> String {
+    let mut all = BTreeMap::new();
+    for round in &verdict.run.rounds {
+        let counts = &round.figures.counts;
+        for (reason, count) in counts.broken.iter().chain(&counts.connect_errors) {
+            *all.entry(*reason).or_insert(0) += count;
+        }
+    }
+    let all: Vec<String> = all
+        .iter()
+        .map(|(reason, count)| format!("{reason}: {count}"))
+        .collect();
+    match all.is_empty() {
+        true => String::new(),
+        false => format!(" ({})", all.join(", ")),
+    }
+}
+
 /// Returns an error if a run has no response at all, or misses a threshold.
 pub(super) fn check_results(verdicts: &[Verdict]) -> Result<(), Failure> {
     for verdict in verdicts {
@@ -189,7 +210,8 @@ pub(super) fn check_results(verdicts: &[Verdict]) -> Result<(), Failure> {
         if answered == 0 {
             let name = &verdict.run.name;
             return Err(Failure::Other(format!(
-                "{name}: no response to any of {sent} requests; check the address, and try one request by hand"
+                "{name}: no response to any of {sent} requests{}; check the address, and try one request by hand",
+                reasons(verdict)
             )));
         }
     }
