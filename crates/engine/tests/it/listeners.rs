@@ -109,6 +109,7 @@ fn end(running: Running<std::convert::Infallible>) {
 
 #[test]
 fn one_comes_and_goes() {
+    let _nothing_starts = crate::scripted::no_process_starts();
     for_each_engine(|config| {
         let (running, first) = start(config);
         let listeners = running.listeners();
@@ -144,6 +145,7 @@ fn one_comes_and_goes() {
 
 #[test]
 fn a_thousand_times() {
+    let _nothing_starts = crate::scripted::no_process_starts();
     for_each_engine(|config| {
         let (running, first) = start(config);
         let listeners = running.listeners();
