@@ -25,7 +25,7 @@ use cases::Signer;
 const ROUNDS: usize = 1000;
 const WARM: usize = 300;
 /// A list may still grow for good the first time.
-const ATTEMPTS: usize = 3;
+const ATTEMPTS: usize = 10;
 
 /// What is sent again and again, what comes back, and how much one request may allocate.
 struct Case {

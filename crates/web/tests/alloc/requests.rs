@@ -18,7 +18,7 @@ use crate::ALLOCATOR;
 const ROUNDS: usize = 1000;
 
 /// A list may still grow for good the first time.
-const ATTEMPTS: usize = 3;
+const ATTEMPTS: usize = 10;
 
 const WARM: usize = 300;
 

@@ -16,7 +16,7 @@ const WARM: usize = 300;
 const ROUNDS: usize = 1000;
 
 /// A list may still grow for good the first time.
-const ATTEMPTS: usize = 3;
+const ATTEMPTS: usize = 10;
 
 /// Sockets that are opened to see what an idle one holds.
 const IDLE: usize = 400;
