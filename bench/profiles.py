@@ -29,7 +29,7 @@ import symbols
 FOLDER = servers.TARGET / "profiles"
 BUILT = FOLDER / "built.json"
 
-# What cargo's variables CARGO_PROFILE_RELEASE_* are set to.
+# Values of cargo's variables CARGO_PROFILE_RELEASE_*.
 VARIANTS = {
     "fat": {"LTO": "fat", "CODEGEN_UNITS": "1", "DEBUG": "line-tables-only"},
     "fat-16": {"LTO": "fat", "CODEGEN_UNITS": "16", "DEBUG": "line-tables-only"},

@@ -1,6 +1,6 @@
 """Programs of others that are compared: where they are, and their versions for the head of a report.
 
-Must not know what is measured. A program that `bench/peers.sh` or `bench/build.sh` has built into $PEERS/bin is preferred to
+Must not know the measurement. A program that `bench/peers.sh` or `bench/build.sh` has built into $PEERS/bin is preferred to
 the distribution's of the same name, which is the older one.
 """
 
@@ -10,7 +10,7 @@ import subprocess
 
 import server as servers
 
-# How each prints its version.
+# The arguments with which each program prints its version.
 ASK = {"nginx": ["-V"], "haproxy": ["-v"], "h2o": ["-v"], "node": ["-v"], "go": ["version"], "openssl": ["version"],
        "caddy": ["version"], "h2load": ["--version"], "wrk": ["-v"]}
 ANSWER_SECONDS = 20.0

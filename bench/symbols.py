@@ -1,6 +1,6 @@
 """A program's symbols in a file of their own, as packages ship them.
 
-Must not know how the program was built. Uses the objcopy that comes with rustc, else that of binutils.
+Must not know how the program was built. Uses rustc's own objcopy, else that of binutils.
 """
 
 import os

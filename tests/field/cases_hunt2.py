@@ -82,7 +82,7 @@ def given_up(r):
     expect("sent and never sent", 100_000_000, counts["sent"] + counts["dropped"])
 
 
-@case("B1", "a server that dies between rounds: what was measured is written, and the command fails")
+@case("B1", "a server that dies between rounds: the measured rounds are written, and the command fails")
 def dies_between_rounds(r):
     server = Mortal(r, 1.5)
     result = r.dir / "result.json"
@@ -173,7 +173,7 @@ def members_move(r):
         return answer.json()["result"]["num_clients"] if answer.status == 200 else None
 
     expect("members right after the hand-over", 6, rig.until("the new process answers", stats))
-    # Each is sent away at its time, and comes back.
+    # Each is disconnected at its time, and reconnects.
     for client in clients:
         expect("close code", 3001, client.code())
         again = Ws(port)

@@ -47,7 +47,7 @@ def refusal_before_a_reset(rig):
         expect(f"statuses with {engine}", [b"413"] * 12, statuses)
 
 
-@case("G4", "bytes that are passed on: what an upstream sent before it broke off reaches the client, TCP and TLS ended here")
+@case("G4", "stream connections: bytes that an upstream sent before it reset the connection reach the client, TCP and terminated TLS")
 def refusal_through_bytes(rig):
     origin, port = rig.origin(refuse_and_close), free_port()
     rig.gateway(f"""

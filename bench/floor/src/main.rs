@@ -6,7 +6,7 @@
 //!
 //! Usage: `PORT=n floor uring|epoll` echoes; `uring-http|epoll-http` answers every head with
 //! one constant response; `uring-bare|epoll-bare` parses requests and answers by path;
-//! `UPSTREAM=n uring-relay|epoll-relay` is a bare reverse proxy; `PUBLISH=n uring-push [RINGS]` sends what is published at that
+//! `UPSTREAM=n uring-relay|epoll-relay` is a bare reverse proxy; `PUBLISH=n uring-push [RINGS]` sends the publications of that
 //! port to every subscriber.
 //! A fault of the set-up ends the process by a panic.
 

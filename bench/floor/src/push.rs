@@ -36,7 +36,7 @@ const READY: u64 = 7 << 32;
 struct Ring {
     uring: IoUring,
     listener: i32,
-    /// Where each connection's channel is received.
+    /// The target that receives each connection's channel.
     channels: Vec<[u8; 4]>,
 }
 
@@ -112,7 +112,7 @@ type Subscriber = (usize, u32);
 
 struct Floor {
     rings: Vec<Ring>,
-    /// Where the publisher connects to.
+    /// The port of the publisher's connection.
     publishers: i32,
     publisher: i32,
     published: Box<[u8]>,

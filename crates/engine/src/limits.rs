@@ -80,8 +80,7 @@ pub const FRUGAL_RECEIPT: usize = 32 * 1024;
 /// Bytes of freed buffers from which on a worker has the allocator return memory to the system.
 pub const RECLAIM_BYTES: usize = 8 * 1024 * 1024;
 
-/// How long after that it does: what is freed and used again in between is not given back for nothing, and allocators
-/// themselves wait for a second.
+/// The delay after that: memory that is freed and used again in between is not returned for nothing.
 pub const RECLAIM_AFTER: std::time::Duration = std::time::Duration::from_millis(1500);
 
 /// Time within a turn of the loop after which what was written leaves before the turn ends. Checked between two steps:

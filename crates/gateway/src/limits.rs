@@ -387,8 +387,8 @@ pub const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 /// connection can be established count only after [`FAILOVER_CONNECT_TIMEOUTS`].
 pub const STREAM_TRIES: usize = 3;
 
-/// How long a passed-on connection may be without a byte once one side takes no more, while the other is handed what that side had
-/// sent before. Then both are reset.
+/// The idle time of a stream connection after one side has reset it, while the bytes that this side sent before are delivered to the other.
+/// Longer: both are reset.
 pub const STREAM_REST: Duration = Duration::from_secs(10);
 
 /// Keys that a rate limit remembers unless it says otherwise, with 16 bytes each. Beyond it the one that owes least is forgotten.

@@ -235,7 +235,7 @@ pub const STATE_BYTES: usize = 4 << 30;
 /// been sent away yet have nothing of what the successor publishes.
 pub const SENT_AWAY_WITHIN: Duration = Duration::from_secs(10);
 
-/// How long members of channels are present at the successor after their clients were sent away, if these do not connect there.
+/// The time that members of channels remain present at the successor after their clients were disconnected, if these do not reconnect.
 pub const PRESENT_AFTER: Duration = Duration::from_secs(5);
 
 /// When the first of them are, after the drain has begun.

@@ -335,7 +335,7 @@ impl Session {
     }
 }
 
-/// Whether a command is answered from a channel's state.
+/// Returns whether the reply to a command is made from a channel's state.
 fn is_of_successor(command: &Command) -> bool {
     command.subscribe.is_some()
         || command.publish.is_some()

@@ -1,20 +1,18 @@
 //! Memory of the process.
 
-/// Bytes of a block that allocators take from the system's pages by themselves, and look for others to give back with.
-const LARGE_BYTES: usize = 4 * 1024 * 1024;
-
-/// Gives back to the kernel what the process has freed and its allocator keeps for later: worth its milliseconds behind
-/// something rare that took much more than stays.
+/// Returns memory to the kernel that the process has freed and its allocator keeps for later. Takes milliseconds: for use after a rare peak.
 ///
-/// For glibc's allocator by its own call. mimalloc gives pages back a second after they were freed, but only when something
-/// large is allocated or freed then, which a process that has become idle never does: so that is done here.
+/// glibc's allocator is trimmed as a whole. With the feature `mimalloc` the calling thread's heap and the arenas of all threads are purged; without
+/// that call mimalloc purges freed pages with some later allocation, which a process that has become idle does not make.
 pub fn give_back() {
     #[cfg(target_env = "gnu")]
     // SAFETY: no pointers go in or out, and any thread may call it at any time.
     unsafe {
         libc::malloc_trim(0);
     }
-    for _ in 0..2 {
-        drop(std::hint::black_box(Vec::<u8>::with_capacity(LARGE_BYTES)));
+    #[cfg(feature = "mimalloc")]
+    // SAFETY: no pointers go in or out, and any thread may call it at any time, also in a program with another global allocator.
+    unsafe {
+        libmimalloc_sys::mi_collect(true);
     }
 }

@@ -41,7 +41,7 @@ impl Folder {
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        // What cannot be removed is left to the system's cleaning of temporary files.
+        // On an error the files are left to the system's cleaning of temporary files.
         let _ = fs::remove_dir_all(&self.0);
     }
 }

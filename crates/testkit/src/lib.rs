@@ -1,4 +1,4 @@
-//! For tests only: what the tests of several crates need. Development dependencies alone may name it.
+//! For tests only: code that the tests of several crates share. Development dependencies alone may name it.
 //!
 //! Owns every wait of the tests, so that none of them sleeps or chooses a port. Knows no crate of ours, so that each of them can use it.
 #![forbid(unsafe_code)]
@@ -21,7 +21,7 @@ pub mod wait;
 use std::io::Write;
 use std::time::Duration;
 
-/// How long a test waits for an event before it fails: a guard against hanging, never a measure. Generous: the machine may be busy.
+/// The time after which a test that waits for an event fails: a guard against hanging, never a measurement. Generous for busy machines.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Reports that something was not tested here, past the test harness, which shows no output of a test that passes.

@@ -26,7 +26,7 @@ fn start(command: &mut Command, ready: &str) -> Option<(Program, String)> {
 #[derive(Debug)]
 pub struct Nats {
     _program: Program,
-    /// Where clients connect.
+    /// The address for clients.
     pub port: u16,
 }
 
@@ -93,7 +93,7 @@ impl Redis {
         })
     }
 
-    /// Where clients connect.
+    /// The address for clients.
     pub fn socket(&self) -> &Path {
         &self.socket
     }

@@ -25,7 +25,7 @@ pub struct Acceptor(Arc<Shared>);
 struct Shared {
     clock: Clock,
     generation: AtomicU64,
-    /// Of what is demanded of clients.
+    /// The number of changes of [`Demands`].
     demands: AtomicU64,
     server: Mutex<Serving>,
     counters: All,
@@ -39,7 +39,7 @@ struct Serving {
     tickets: Tickets,
 }
 
-/// What settings demand of clients: connections that were admitted by the same need no other judgement.
+/// The demands of settings on clients. A connection that was admitted by equal demands needs no second check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Demands {
     certificates: ClientCertificates,
@@ -239,13 +239,13 @@ impl AcceptHandle {
 }
 
 impl Admission {
-    /// The outcome by what the acceptor demands now; `None`: that has changed since it was judged.
+    /// Returns the outcome by the acceptor's current demands. `None`: these have changed since the connection was judged.
     pub(crate) fn outcome(&self) -> Option<bool> {
         let is_current = self.acceptor.demands.load(Ordering::Acquire) == self.demands;
         is_current.then_some(self.is_admitted)
     }
 
-    /// Judges a session by what the acceptor demands now.
+    /// Judges a session by the acceptor's current demands.
     #[cold]
     pub(crate) fn judge(&mut self, facts: Option<&Facts>, now: Duration) -> bool {
         self.acceptor.clock.set(now);

@@ -35,8 +35,8 @@ impl Tls {
         }
     }
 
-    /// Whether the settings that its acceptor has now admit this connection. `None`: a reload demands something else of clients than what
-    /// it was judged by, and [`Tls::judge`] is to be called. A connection that was not accepted is always admitted.
+    /// Returns whether the current settings of its acceptor admit this connection. `None`: a reload has changed the demands on clients since
+    /// it was judged, and [`Tls::judge`] is to be called. A connection that was not accepted is always admitted.
     #[must_use]
     pub fn admitted(&self) -> Option<bool> {
         self.admission.as_ref().map_or(Some(true), Admission::outcome)

@@ -11,7 +11,7 @@ use std::process::{Command, ExitCode, Stdio};
 use crate::steps::{self, Line, Outcome};
 use crate::{tidy, usage_error};
 
-/// How a step is carried out.
+/// The work of a step.
 enum Work {
     /// These commands in turn.
     Commands(&'static [Line]),
@@ -141,7 +141,7 @@ impl Work {
     }
 }
 
-/// Whether the work tree has the parent commit's dependencies; false when git cannot tell, as in a shallow clone.
+/// Returns whether the work tree has the parent commit's dependencies; false when git cannot tell, as in a shallow clone.
 fn dependencies_are_unchanged(root: &Path) -> bool {
     let mut git = Command::new("git");
     git.args(["diff", "--quiet", "HEAD^", "--"])

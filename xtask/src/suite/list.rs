@@ -143,7 +143,7 @@ pub(super) const SUITES: &[Suite] = &[
     },
     Suite {
         name: "h2proxy",
-        about: "CPU per request that comes by HTTP/2 through proxies, before HTTP/1.1 and HTTP/2, against HAProxy and others; fifteen minutes, needs h2load",
+        about: "CPU per HTTP/2 request through proxies, before HTTP/1.1 and HTTP/2, against HAProxy and others; fifteen minutes, needs h2load",
         lines: &[
             Line::new("bench/install.sh proxy"),
             Line::new("bench/build.sh floor"),
@@ -188,7 +188,7 @@ pub(super) const SUITES: &[Suite] = &[
     },
     Suite {
         name: "h2spec",
-        about: "h2spec's cases of HTTP/2, all of them, in the clear and by TLS; half a minute, needs Go and its module proxy",
+        about: "h2spec's cases of HTTP/2, all of them, in the clear and over TLS; half a minute, needs Go and its module proxy",
         lines: &[
             Line::new("cargo build --release -p ringmain-web --example h2_server"),
             Line::new("tests/h2spec/run.sh target/release/examples/h2_server"),

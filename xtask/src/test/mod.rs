@@ -6,7 +6,7 @@ mod tests;
 use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
 
-/// What is tested.
+/// The tests to run.
 const ALL: [&str; 2] = ["--workspace", "--all-features"];
 
 /// Runs the tests, documentation too if others have failed; `filters` are parts of names.

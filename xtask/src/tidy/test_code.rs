@@ -9,7 +9,7 @@ use super::Finding;
 /// The crate that waits for all of them.
 const TESTKIT: &str = "crates/testkit/";
 
-/// Whether a file is code of tests alone, and has to wait as tests do.
+/// Returns whether a file is code of tests alone, which must wait as tests do.
 pub(crate) fn is_test_code(path: &str) -> bool {
     let in_folder = path.starts_with("tests/") || path.contains("/tests/");
     let is_file = path.ends_with("/tests.rs") || path.ends_with("_tests.rs");
@@ -52,14 +52,14 @@ pub(crate) fn inspect(path: &str, trees: &[TokenTree]) -> Option<Finding> {
     })
 }
 
-/// Whether the word is followed by `::`.
+/// Returns whether the word is followed by `::`.
 fn has_path(trees: &[TokenTree]) -> bool {
     let is_colon =
         |index: usize| matches!(trees.get(index), Some(TokenTree::Punct(mark)) if mark.as_char() == ':');
     is_colon(1) && is_colon(2)
 }
 
-/// The word of waiting that stands there, or in a list of imports.
+/// Returns the forbidden way of waiting at this place, or in a list of imports.
 fn waiting(tree: &TokenTree) -> Option<&'static str> {
     const WORDS: [&str; 2] = ["sleep", "yield_now"];
     match tree {
@@ -71,7 +71,7 @@ fn waiting(tree: &TokenTree) -> Option<&'static str> {
     }
 }
 
-/// Whether the arguments of a `bind` end with a port other than 0: `("127.0.0.1:8080")`, `((host, 8080))`.
+/// Returns whether the arguments of a `bind` end with a port other than 0: `("127.0.0.1:8080")`, `((host, 8080))`.
 fn names_port(arguments: &TokenTree) -> bool {
     let TokenTree::Group(arguments) = arguments else {
         return false;
@@ -95,7 +95,7 @@ fn last(group: &Group) -> Option<TokenTree> {
     group.stream().into_iter().last()
 }
 
-/// Whether it is `process::id() % …`: a port, or a share of them, by the number of the process.
+/// Returns whether it is `process::id() % …`: a port, or a range of ports, derived from the process identifier.
 fn counts_on_id(trees: &[TokenTree]) -> bool {
     let is_id = matches!(trees.get(3), Some(TokenTree::Ident(word)) if word == "id");
     let is_rest = matches!(trees.get(5), Some(TokenTree::Punct(mark)) if mark.as_char() == '%');

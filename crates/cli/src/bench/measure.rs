@@ -23,7 +23,7 @@ pub(super) struct Measured {
     pub(super) run: Run,
     /// The user wanted an end before all was done.
     pub(super) interrupted: bool,
-    /// Why a round behind those that were measured could not be: their figures are shown, and the command fails.
+    /// The error that ended the run after some rounds were measured: their figures are shown, and the command fails.
     pub(super) failed: Option<Failure>,
 }
 

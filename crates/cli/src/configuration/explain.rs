@@ -44,7 +44,7 @@ pub(crate) fn explain(args: &Explain) -> Result<(), Failure> {
     let limits = ringmain_gateway::connection_limits(table.config()).http1;
     let mut fields = FieldTable::new(&limits);
     let refused = |why: &dyn Display| Failure::Other(format!("400 Bad Request: {why}"));
-    // By the gateway's own parser: what it refuses is refused here.
+    // The gateway's own parser, so that the same requests are rejected.
     let head = match parse_request(head.as_bytes(), &limits, &mut HeadScanner::new(), &mut fields) {
         Ok(Parsed::Complete { head, .. }) => head,
         Ok(Parsed::Partial) => return Err(refused(&"the head has no end")),

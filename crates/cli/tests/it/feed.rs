@@ -140,7 +140,7 @@ fn it_goes_on_when_its_nats_comes_back() {
 }
 
 #[test]
-fn a_nats_that_lets_nobody_publish_ends_it() {
+fn a_nats_that_denies_publishing_ends_it() {
     let folder = Directory::new();
     let config = folder.join("nats.conf");
     let user = "{user: ada, password: pass, permissions: {publish: {deny: \"market.>\"}}}";
@@ -230,11 +230,11 @@ fn it_goes_on_when_its_push_server_comes_back() {
 
 #[test]
 fn ctrl_c_ends_it_while_it_connects() {
-    let nobody = TcpListener::bind("127.0.0.1:0").expect("a port");
-    let to = format!("nats://{}", nobody.local_addr().expect("an address"));
+    let silent = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let to = format!("nats://{}", silent.local_addr().expect("an address"));
     let feed = feed(&[&to]);
     // It listens for signals before it connects, and no greeting comes.
-    let (_silent, _) = nobody.accept().expect("a connection");
+    let (_silent, _) = silent.accept().expect("a connection");
     feed.signal(Signal::INT);
     let (status, said) = feed.finish();
     assert_eq!((status.code(), said.len()), (Some(0), 0), "{said:#?}");
@@ -276,7 +276,7 @@ fn piped(args: &[&str]) -> Child {
 }
 
 #[test]
-fn what_nobody_reads_is_left_out() {
+fn unread_trades_are_left_out() {
     let mut child = piped(&["-r", "100k", "-s", "1k", "-d", "1500ms"]);
     let mut said = BufReader::new(child.stderr.take().expect("piped")).lines();
     let first = said.next().expect("a line").expect("text");
@@ -304,7 +304,7 @@ fn a_reader_that_leaves_ends_it() {
 #[test]
 fn what_cannot_be_is_refused() {
     let reserved = Reserved::new();
-    let nobody = format!("nats://{}", reserved.addr());
+    let silent = format!("nats://{}", reserved.addr());
     for (args, code, expect) in [
         (&["feed", "ftp://a"][..], 2, "expected"),
         (&["feed", "https://a"], 2, "nothing else is spoken here"),
@@ -321,7 +321,7 @@ fn what_cannot_be_is_refused() {
         (&["feed", "-r", "0"], 2, "expected trades a second"),
         (&["feed", "--symbols", "0"], 2, "from 1 to 100000"),
         (&["feed", "--distribution", "even"], 2, "zipf, uniform"),
-        (&["feed", &nobody], 1, "refused"),
+        (&["feed", &silent], 1, "refused"),
     ] {
         let said = fails(Command::new(program()).args(args), code);
         assert!(said.contains(expect), "{args:?}: {said}");

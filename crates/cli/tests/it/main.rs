@@ -1,6 +1,6 @@
-//! The binary from outside: its command lines, what it serves, and how it ends.
+//! The binary from outside: its command lines, its responses, and its shutdown.
 //!
-//! One program, so that what the tests share is compiled and linked once.
+//! One program, so that the common code of the tests is compiled and linked once.
 
 mod common;
 #[path = "common/proxy.rs"]

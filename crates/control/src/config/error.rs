@@ -78,10 +78,9 @@ pub(super) struct Errors<'f> {
     more: Cell<usize>,
     /// Texts that secrets were put into, as they were written: what errors say was found.
     written: BTreeMap<Position, String>,
-    /// Texts with `${…}` that has no value, as they were written. The variable or the file is what is wrong there, and nothing else is
-    /// reported of it.
+    /// Texts with a `${…}` that has no value, as they were written. The missing variable or file is their only error.
     unexpanded: BTreeMap<Position, String>,
-    /// The maps that they are in: what these lack may be what has no value.
+    /// The maps that contain them: a key that is missing there may be the one without a value.
     incomplete: BTreeSet<Position>,
     /// Errors that only follow from those.
     derived: Cell<usize>,
@@ -148,7 +147,7 @@ impl<'f> Errors<'f> {
         self.secrets.into_inner()
     }
 
-    /// How many there are, with those that only follow from others.
+    /// The number of errors, including those that only follow from others.
     pub(super) fn count(&self) -> usize {
         self.all.borrow().len() + self.more.get() + self.derived.get()
     }

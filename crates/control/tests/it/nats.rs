@@ -230,7 +230,7 @@ fn a_change_of_the_configuration_replaces_consumers_and_cuts_nobody() {
     fs::write(&edge.file, configuration("")).expect("a file");
     wait::until("no consumer", || edge.control.consumers().reports().is_empty());
     subscriber.send(r#"{"id":9,"publish":{"channel":"prices:a","data":5}}"#);
-    assert_eq!(subscriber.receive()["id"], 9, "who is there stays");
+    assert_eq!(subscriber.receive()["id"], 9, "connected clients stay");
 }
 
 #[test]

@@ -327,7 +327,7 @@ impl Core {
     /// A peer that resets a connection has often sent the cause before: a server that refuses an upload responds, and closes with
     /// bytes unread. That response is in the kernel's queue by now, and the send's failure is reported first. So a stream continues to
     /// receive until the kernel reports the end, however long its receive has to wait for its turn or for a buffer. A handler's connection
-    /// ends in the next turn, behind what is received in it.
+    /// ends in the next turn, after the bytes received in it.
     fn send_failed(&mut self, slot: Slot, reason: Reason) {
         let Some(connection) = self.connection(slot) else {
             return;

@@ -24,8 +24,6 @@ pub(crate) struct Holding {
     pub(crate) freed: usize,
     /// When it is given back again.
     pub(crate) reclaim_at: Time,
-    /// The pool was emptied, and its memory is given back the next time.
-    emptied: bool,
 }
 
 impl Holding {
@@ -37,7 +35,6 @@ impl Holding {
             frugal: false,
             freed: 0,
             reclaim_at: Time::NEVER,
-            emptied: false,
         }
     }
 
@@ -134,15 +131,10 @@ impl Core {
         if self.holding.reclaim_at > self.now() {
             return;
         }
+        // Buffers for reuse are scattered among those that were freed, and keep their pages in use.
+        self.pool.empty();
         self.backend.give_memory_back();
         self.holding.freed = 0;
-        if std::mem::replace(&mut self.holding.emptied, false) {
-            self.holding.reclaim_at = Time::NEVER;
-        } else {
-            // Buffers for reuse lie scattered among those that were freed, and hold their pages.
-            self.pool.empty();
-            self.holding.emptied = true;
-            self.holding.reclaim_at = self.now().after(limits::RECLAIM_AFTER);
-        }
+        self.holding.reclaim_at = Time::NEVER;
     }
 }

@@ -1,34 +1,13 @@
-//! What a peer had sent before it reset a connection is received, although a send fails first.
+//! Bytes that a peer sent before it reset a connection are received, although a send fails first.
 
-use std::future::poll_fn;
 use std::io::{self, Write};
 use std::net::TcpStream;
 use std::sync::mpsc;
-use std::task::Poll;
 use std::time::Duration;
 
-use crate::support::{PATIENCE, Rig, for_each_engine};
-use ringmain_engine::stream::Stream;
+use crate::support::{PATIENCE, Rig, fill, for_each_engine};
 use ringmain_testkit::wait;
 use rustix::net::sockopt::{set_socket_linger, set_socket_send_buffer_size, socket_send_buffer_size};
-
-/// Writes until nothing more is taken for a while; how much was taken.
-async fn fill(stream: &Stream) -> usize {
-    let (mut written, mut idle) = (0, 0);
-    while idle < 10 {
-        let before = written;
-        poll_fn(|context| {
-            while let Poll::Ready(count) = stream.poll_write(context, &[7; 4096]) {
-                written += count.expect("it is open");
-            }
-            Poll::Ready(())
-        })
-        .await;
-        idle = if written == before { idle + 1 } else { 0 };
-        stream.cx().sleep(Duration::from_millis(3)).await;
-    }
-    written
-}
 
 /// Writes until nothing more is taken for a while, and returns how much of it the other side's kernel has at least.
 fn fill_from(mut client: &TcpStream) -> usize {

@@ -9,7 +9,7 @@ use std::sync::mpsc;
 use std::task::{Poll, Waker};
 use std::time::Duration;
 
-use crate::support::{PATIENCE, Rig, for_each_engine, pattern, thread};
+use crate::support::{PATIENCE, Rig, fill, for_each_engine, pattern, thread};
 use ringmain_engine::stream::{Receiver, Stream};
 use ringmain_engine::{Addr, Choice, Cx};
 use rustix::net::sockopt::set_socket_linger;
@@ -248,25 +248,6 @@ fn bytes_before_the_end_survive_our_own_end() {
         assert_eq!((rest, end), (pattern(1000)[1..].to_vec(), 0));
         assert_eq!(read_all(&client).expect("an orderly end"), b"");
     });
-}
-
-/// Writes until neither the stream nor the kernel takes more; returns how much they took.
-async fn fill(stream: &Stream) -> usize {
-    let mut written = 0;
-    let mut idle = 0;
-    while idle < 10 {
-        let before = written;
-        poll_fn(|context| {
-            while let Poll::Ready(count) = stream.poll_write(context, &[7; 4096]) {
-                written += count.expect("it is open");
-            }
-            Poll::Ready(())
-        })
-        .await;
-        idle = if written == before { idle + 1 } else { 0 };
-        stream.cx().sleep(Duration::from_millis(3)).await;
-    }
-    written
 }
 
 #[test]

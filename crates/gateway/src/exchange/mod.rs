@@ -279,8 +279,8 @@ fn find<'v>(worker: &Worker, view: &'v View, req: &Request<'_>) -> Result<Place<
     if !listener.protocol.is_http() || listener.protocol.has_sni() != secure {
         return Err(stranger.into());
     }
-    // What the handshake demands is judged before a request is here, by the settings of now. It demands less than each listener where
-    // several at an address differ.
+    // The server checks the demands of the handshake before each request, by the current settings. Where several listeners of an address
+    // differ, the handshake demands less than each of them.
     if secure && several && refuses_certificate(listener, || req.tls()) {
         return Err(Fault::NoCertificate.into());
     }

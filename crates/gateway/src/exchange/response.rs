@@ -34,7 +34,7 @@ pub(super) struct Reading<'m, 'a> {
     /// The client's key, if it has asked by HTTP/1.1: the switch answers it.
     pub(super) key: Option<Challenge>,
     interim: u32,
-    /// Whether the upstream has asked for the body of a request that expects `100 Continue`.
+    /// The upstream has sent `100 Continue` for a request that expects it.
     continued: bool,
     /// Whether anything of an answer has come.
     pub(super) begun: bool,
@@ -213,8 +213,8 @@ impl<'m, 'a> Reading<'m, 'a> {
         Ok(None)
     }
 
-    /// Whether the upstream may take the body of this request for the next request: it was told that the client waits for `100 Continue`,
-    /// and has responded finally without asking for the body, which may be on its way all the same (RFC 9110 §10.1.1).
+    /// Returns whether the upstream might read the body of this request as the next request: it received `Expect: 100-continue` and sent
+    /// a final response without `100 Continue`, but the client may send the body nevertheless (RFC 9110 §10.1.1).
     fn may_leave_body(&self, request: &Request<'_>) -> bool {
         let head = request.head();
         head.expect_continue && head.framing != Framing::None && !self.continued

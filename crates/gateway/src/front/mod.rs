@@ -363,8 +363,8 @@ fn places<P>(table: &Table<P>) -> Vec<Place<'_>> {
     places.collect()
 }
 
-/// Whether a listener refuses a client for its certificate, or for having none. The handshake demands less where listeners of an address
-/// differ.
+/// Returns whether a listener refuses a client because of its certificate, or because it has none. The handshake demands less where
+/// listeners of an address differ.
 pub(crate) fn refuses_certificate(listener: &Listener, facts: impl FnOnce() -> Option<Arc<Facts>>) -> bool {
     let clients = listener.tls.as_ref().and_then(|tls| tls.clients.as_ref());
     match clients.map(|clients| clients.mode) {

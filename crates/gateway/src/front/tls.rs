@@ -217,10 +217,10 @@ impl MadeOf {
     }
 }
 
-/// Authorities of clients, and what becomes of clients without a certificate by one of them.
+/// Authorities of clients, and the mode for clients without a certificate of one of them.
 type Asked = (Vec<Arc<Authorities>>, ClientCertificateMode);
 
-/// What clients are asked for. Where listeners of an address differ, the handshake demands what all of them demand, and the rest is
+/// Returns the demands of the handshake. Where listeners of an address differ, the handshake demands what all of them demand, and the rest is
 /// checked for each request ([`refuses_certificate`](super::refuses_certificate)).
 fn clients(config: &Config, listeners: &[&Arc<Listener>]) -> Result<Option<Asked>, Problem> {
     let asking = |it: &&Arc<Listener>| Some((it.name.clone(), it.tls.as_ref()?.clients.clone()?));

@@ -118,7 +118,7 @@ impl PasswordHash {
 /// A file of users may be read when only a part of it was written.
 const WHOLE: &str = "a whole hash, up to the end of its digest";
 
-/// Whether what follows the last `$` of a SHA-crypt is as long as a digest of SHA-256 or SHA-512 in its base64.
+/// Returns whether the text after the last `$` of a SHA-crypt hash has the length of a SHA-256 or SHA-512 digest in its base64.
 fn has_whole_digest(text: &str) -> bool {
     let length = if text.starts_with("$5$") { 43 } else { 86 };
     text.rsplit('$')

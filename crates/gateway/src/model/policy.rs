@@ -66,8 +66,8 @@ pub struct ClientCertificate {
     pub chain: bool,
     /// A header for its SHA-256, in hexadecimal digits. Default `None`.
     pub fingerprint: Option<HeaderName>,
-    /// A header that tells whether it is valid: `verified`, `unverified` or `none`. With it the upstream is told of certificates that
-    /// are not valid too, which a listener admits in [`Unchecked`](super::ClientCertificateMode::Unchecked) mode alone. Default `None`:
+    /// A header for the result of verification: `verified`, `unverified` or `none`. With it the upstream also receives invalid
+    /// certificates, which a listener admits in [`Unchecked`](super::ClientCertificateMode::Unchecked) mode alone. Default `None`:
     /// a certificate that is not valid counts as none.
     pub verification: Option<HeaderName>,
 }

@@ -53,8 +53,8 @@ pub enum ClientCertificateMode {
     Required,
     /// A client without one comes in as nobody; the handshake of one with a wrong one fails.
     Optional,
-    /// All clients are admitted. A certificate that is not valid counts as none, and upstreams are told of it only where
-    /// [`verification`](super::ClientCertificate::verification) tells them that it is not. `AllowInsecureFallback` of the Gateway API.
+    /// All clients are admitted. An invalid certificate counts as none, and upstreams receive it only with
+    /// [`verification`](super::ClientCertificate::verification), which marks it as such. `AllowInsecureFallback` of the Gateway API.
     Unchecked,
 }
 

@@ -6,9 +6,9 @@
 //!                  └─ the receiver breaks off ─────────────────────────────────▶ Refused, the other way continues
 //! ```
 //!
-//! Nothing is read that could not be handed on: a slow reader slows its sender. An end is passed on as an end, a reset as a
-//! reset, and so is silence: what is cut must not look whole. A receiver that breaks off may have sent something before, such as
-//! an early response: that still reaches the other side.
+//! Bytes are read only when they can be forwarded: a slow reader slows its sender. A half-close is forwarded as a half-close, a reset and
+//! an idle timeout as a reset, so that a truncated stream does not look complete. A receiver that resets its connection may have sent bytes
+//! before, such as an early response: these are still delivered.
 
 use std::future::{Future, poll_fn};
 use std::pin::Pin;

@@ -23,7 +23,7 @@ struct Shared {
     /// For datagrams, which have ports of their own.
     datagrams: bool,
     listeners: Vec<(ListenerId, Arc<Listener>)>,
-    /// Hosts of listeners that cannot be served: no other one receives what was meant for these.
+    /// Hosts of listeners that cannot be served: no other listener receives their requests.
     refused: Vec<Hostname>,
 }
 

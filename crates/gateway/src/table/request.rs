@@ -78,7 +78,7 @@ pub(crate) fn cors<'v, P>(listener: &'v Listener, matched: &Matched<'v, P>) -> O
     })
 }
 
-/// Whether a text is a token (RFC 9110 §5.6.2).
+/// Returns whether a text is a token (RFC 9110 §5.6.2).
 pub(crate) fn is_token(text: &str) -> bool {
     let byte = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
     !text.is_empty() && text.bytes().all(byte)

@@ -1,4 +1,4 @@
-//! What requests allocate, and what attacks cost: counted by the allocator, in a process for each case.
+//! Allocations of requests and of attacks, counted by the allocator, each case in a process of its own.
 #![forbid(unsafe_code)]
 #![allow(clippy::print_stdout, reason = "a test without harness reports its counts")]
 

@@ -222,7 +222,7 @@ fn unchecked_certificates_prove_nothing(engine: Config) {
         );
         Gates::open(engine.clone(), config)
     };
-    // An upstream that asks for nothing else is told of valid ones alone.
+    // Without `verification` an upstream receives valid certificates alone.
     let gates = open(ClientCertificate {
         fingerprint: Some(header("X-Client-Fingerprint")),
         ..ClientCertificate::default()
@@ -272,7 +272,7 @@ fn unchecked_certificates_prove_nothing(engine: Config) {
     gates.shut_down();
 }
 
-/// What the handshake of an address lets pass for one listener is refused by the others.
+/// A certificate that the handshake of an address admits for one listener is refused by the others.
 fn one_host_of_an_address_takes_unchecked_certificates(engine: Config) {
     let origin = Origin::echo();
     let clients = Authority::new("clients");
@@ -381,14 +381,14 @@ fn a_reload_of_the_authorities_is_for_open_connections_too(engine: Config) {
             assert_eq!(streams.ask("/").status, status, "{mode:?}");
         };
         ask(200);
-        // One more: rotation begins, and nobody has to connect again.
+        // One more authority: rotation begins, and no client has to reconnect.
         assert_eq!(gates.change(with(&[&first, &second])), [""; 0]);
         ask(200);
         assert_eq!(gates.change(with(&[&second])), [""; 0]);
         misdirected(&mut old);
         assert_eq!(streams.ask("/").status, 421, "{mode:?}");
         while streams.away.is_none() {
-            assert!(streams.turn(), "it is told to open another connection");
+            assert!(streams.turn(), "GOAWAY");
         }
         gates.shut_down();
     }

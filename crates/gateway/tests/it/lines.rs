@@ -13,7 +13,7 @@ on_every_backend! {
     lines_that_are_whole_may_pause,
 }
 
-/// How long a line may take.
+/// The time limit of a line.
 const HEADER: Duration = Duration::from_millis(300);
 
 /// Between two bytes.

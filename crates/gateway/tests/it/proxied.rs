@@ -31,7 +31,7 @@ fn told_by_who_is_in_front(engine: Config) {
         origin.seen().field("x-forwarded-for").as_deref(),
         Some("192.0.2.1")
     );
-    // Who may say it follows the configuration, on open connections too.
+    // The trusted senders follow the configuration, on open connections too.
     let mut change = |from: &[&str]| {
         let listener = Arc::make_mut(&mut config.listeners[0]);
         listener.proxy_protocol.as_mut().expect("there").from =

@@ -459,7 +459,7 @@ fn copies_and_probes(engine: Config) {
     edge.server.shut_down();
 }
 
-/// What an endpoint has sent of bodies that nobody reads counts in `engine::limits::HELD_BYTES`, until the clients are gone.
+/// Received bytes of bodies that clients do not read count in `engine::limits::HELD_BYTES` until these clients have disconnected.
 fn bodies_that_wait_for_slow_clients_are_counted(engine: Config) {
     const CLIENTS: usize = 6;
     // On a connection of its own each, since an endpoint of this test sends one body at a time.
@@ -493,7 +493,7 @@ fn bodies_that_wait_for_slow_clients_are_counted(engine: Config) {
         let mut client = server.slow_client();
         client.send(get("/"));
         clients.push(client);
-        // What is unsent is a mark and a share of the relay at most; the rest is the body behind these.
+        // At most a mark and a share of the relay are unsent; the rest is counted for bodies.
         let unsent = ringmain_engine::limits::WRITE_MARK + ringmain_gateway::limits::RELAY_SHARE;
         until(|| held() > count * (unsent + UPSTREAM_STREAM_WINDOW as usize / 4));
         let most = count * (unsent + 2 * UPSTREAM_STREAM_WINDOW as usize);

@@ -176,7 +176,7 @@ impl Channel {
             return (Some(place), Some(Vec::new()));
         }
         if place.offset == 0 {
-            // What the client has is of another life, and nothing takes its place.
+            // The client's publication is of another epoch, and there is none to replace it.
             return (Some(place), None);
         }
         let last = match held {

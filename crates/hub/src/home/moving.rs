@@ -5,7 +5,7 @@
 //!                      └▶ its time has passed ─▶ leave
 //! ```
 //!
-//! A client that connects again has another identifier, so the user is what the two have in common.
+//! A client that reconnects has another identifier, so members are matched by user.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::limits;
 use crate::mail::Rules;
 use crate::protocol::ClientInfo;
 
-/// When each of them leaves, with its channel and its client.
+/// The expiry of each such member, with its channel and client.
 #[derive(Debug, Default)]
 pub(super) struct Moving(BTreeSet<(Duration, Arc<str>, Arc<str>)>);
 

@@ -1,5 +1,4 @@
-//! The state of channels for the process that comes after this one: epochs, offsets, what is kept, keys of publications,
-//! and who is present. Pure.
+//! The state of channels for the successor of this process: epochs, offsets, retained publications, idempotency keys, and members. Pure.
 //!
 //! ```text
 //! record   kind (1 byte) ─ length (4 bytes, little endian) ─ Protobuf          a section is any number of them

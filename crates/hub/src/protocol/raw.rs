@@ -63,7 +63,7 @@ pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<
     }
 }
 
-/// The same for a field that is there to carry a value, which may be `null`.
+/// The same for a required value, which may be `null`.
 pub(super) mod value {
     pub(in super::super) use super::serialize;
     use super::{Bytes, Deserialize, Deserializer, RawValue};

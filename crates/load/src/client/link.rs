@@ -116,7 +116,7 @@ pub(crate) struct Link {
     pub(crate) reading: Reading,
     /// Messages sent over all lives, for those that number theirs.
     pub(crate) messages: u64,
-    /// When the first of the attempts to connect began that have failed since it was open.
+    /// The start of the first attempt to connect that failed since the connection was last open.
     pub(crate) down: Option<Time>,
 }
 

@@ -1,4 +1,4 @@
-//! Whole loads and fan-outs over real sockets, against servers that do what the test says.
+//! Whole loads and fan-outs over real sockets, against scripted servers.
 
 mod push;
 mod rounds;

@@ -1,4 +1,4 @@
-//! What clients and publications cost in memory: counted by the allocator, in a process for each case.
+//! Memory of clients and publications, counted by the allocator, each case in a process of its own.
 #![forbid(unsafe_code)]
 #![allow(clippy::print_stdout, reason = "a test without harness reports its counts")]
 

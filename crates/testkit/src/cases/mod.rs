@@ -1,4 +1,4 @@
-//! Test programs without the standard harness, whose threads would allocate while a case counts what it allocates.
+//! Test programs without the standard harness, whose threads would allocate while a case counts its allocations.
 //!
 //! Owns the command line, in the form that `cargo test` and `cargo nextest` use. Each case runs in a process of its own, so that none sees
 //! what an earlier one has allocated.
@@ -73,7 +73,7 @@ fn passes(name: &str) -> bool {
     passed
 }
 
-/// What the command line asks for.
+/// The requests of the command line.
 #[derive(Debug, Default, PartialEq)]
 struct Wish {
     list: bool,

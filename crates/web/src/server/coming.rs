@@ -89,8 +89,8 @@ pub(super) struct Incoming {
 
 impl Incoming {
     /// Returns when the chunk's size line or the trailer section that was received in part must be whole: within `span` of its first
-    /// byte. `None`: there is none, or the minimum rate of the body bounds it. Data of a body may arrive as slowly as its sender likes
-    /// who has nothing to send; framing says nothing, and has no cause to be slow.
+    /// byte. `None`: there is none, or the minimum rate of the body bounds it. A live stream may send data
+    /// as slowly as it likes; a sender has no reason to split framing.
     pub(super) fn line_due(&mut self, now: Time, span: Duration) -> Option<Time> {
         let begins = match &self.coming {
             Some(Coming::Http1(decoder)) if self.patient && !self.paused && self.fault.is_none() => {

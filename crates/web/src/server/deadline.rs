@@ -105,7 +105,7 @@ impl Machine {
             Phase::Collecting(_) | Phase::Discarding(_) | Phase::Sending(_) if state.ticking => return,
             Phase::Collecting(_) | Phase::Discarding(_) | Phase::Sending(_) => limits::RATE_TICK,
             Phase::Running { exchange, .. } if exchange.is_ticking() => return,
-            // The handler's time is its own; what it waits for sets a deadline, and so does a line that is not whole.
+            // A handler's own time has no limit; the body that it waits for sets a deadline, and so does an incomplete line of framing.
             Phase::Running { exchange, .. } => {
                 let now = self.local.cx.now();
                 let due = exchange.line_due(now, limits.header_timeout);

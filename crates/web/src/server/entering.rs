@@ -152,8 +152,8 @@ impl Machine {
         (entered && !matches!(state.phase, Phase::Taken)).then_some(state)
     }
 
-    /// Whether a connection would be accepted now as it was: a reload may have changed who sends PROXY protocol headers. Looked at once
-    /// for each change of an entrance.
+    /// Returns whether the current settings would accept a connection as it was accepted: a reload may have changed the trusted senders of
+    /// PROXY protocol headers. Checked once for each change of an entrance.
     pub(super) fn is_entered(&self, conn: Conn<'_>, state: &mut Connection) -> bool {
         let generation = self.ways.generation();
         if generation == state.entered {

@@ -112,14 +112,14 @@ fn status(text: &[u8]) -> u16 {
 #[test]
 fn a_burst_is_answered() {
     for seed in 0..5 {
-        // Twice what is answered within patience, and as much as is answered before a worker counts as overloaded.
+        // Twice the number that is answered within patience, and the number that is answered before a worker counts as overloaded.
         for count in [ANSWERED / 2, ANSWERED - SLACK] {
             let mut scene = Scene::new(seed);
             let peers = scene.connect(count);
             let found = scene.burst(&peers);
             let expected = vec![200; count];
             assert_eq!(found, expected, "seed {seed}, {count} requests");
-            // And another one, once the first is over.
+            // And another burst after the first.
             scene.world.jump(4 * PATIENCE);
             assert_eq!(
                 scene.burst(&peers),

@@ -8,13 +8,14 @@ use std::time::Duration;
 
 use rustls::client::danger::HandshakeSignatureValid;
 use rustls::pki_types::{CertificateDer, UnixTime};
+use rustls::server::ParsedCertificate;
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
-use rustls::{CertificateError, DigitallySignedStruct, DistinguishedName, Error, SignatureScheme};
+use rustls::{DigitallySignedStruct, DistinguishedName, Error, SignatureScheme};
 
 use super::clock::Clock;
 use super::facts::Facts;
 
-/// What becomes of clients without a valid certificate.
+/// The treatment of clients without a valid certificate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Demand {
     /// They need none; an invalid one is refused.
@@ -50,7 +51,7 @@ impl ClientPolicy {
         })
     }
 
-    /// Whether a handshake accepts certificates without having verified them.
+    /// Returns whether a handshake accepts certificates without verification.
     pub(super) fn is_unchecked(&self) -> bool {
         matches!(self.asked, Some((Demand::Unchecked, _)))
     }
@@ -62,7 +63,7 @@ impl ClientPolicy {
         }
     }
 
-    /// Whether a handshake by this policy would have had the same outcome as the one that agreed on these facts.
+    /// Returns whether a handshake by this policy would have had the same outcome as the one that established these facts.
     pub(super) fn admits(&self, facts: &Facts) -> bool {
         let (valid, invalid) = (&facts.peer_certificates, &facts.unverified_certificates);
         let Some((demand, _)) = &self.asked else {
@@ -76,7 +77,7 @@ impl ClientPolicy {
         needs && (valid.is_empty() || self.verifies(valid))
     }
 
-    /// Whether one of the authorities has issued a certificate, the first of `chain`, and it is valid now.
+    /// Returns whether one of the authorities has issued the first certificate of `chain`, and it is valid now.
     fn verifies(&self, chain: &[Vec<u8>]) -> bool {
         let Some((_, verifier)) = &self.asked else {
             return false;
@@ -118,7 +119,10 @@ impl ClientCertVerifier for AcceptsAny {
         certificate: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        unless_unreadable(self.0.verify_tls12_signature(message, certificate, signed))
+        unless_unreadable(
+            certificate,
+            self.0.verify_tls12_signature(message, certificate, signed),
+        )
     }
 
     fn verify_tls13_signature(
@@ -127,7 +131,10 @@ impl ClientCertVerifier for AcceptsAny {
         certificate: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        unless_unreadable(self.0.verify_tls13_signature(message, certificate, signed))
+        unless_unreadable(
+            certificate,
+            self.0.verify_tls13_signature(message, certificate, signed),
+        )
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
@@ -135,15 +142,20 @@ impl ClientCertVerifier for AcceptsAny {
     }
 }
 
-/// Accepts a signature that cannot be verified because its certificate cannot be read (one of X.509 version 1, say): such a certificate
-/// is not valid and proves nothing. A wrong signature is refused.
+/// Accepts the signature of a client whose certificate cannot be parsed (one of X.509 version 1, say): no signature can be verified by it,
+/// and [`ClientPolicy::verifies`] cannot parse it either, so that it counts as invalid. Any other error is final: without a verified signature a
+/// client could present the certificate of another one.
 fn unless_unreadable(
+    certificate: &CertificateDer<'_>,
     verified: Result<HandshakeSignatureValid, Error>,
 ) -> Result<HandshakeSignatureValid, Error> {
     match verified {
-        Err(Error::InvalidCertificate(CertificateError::BadEncoding | CertificateError::Other(_))) => {
+        Err(_) if ParsedCertificate::try_from(certificate).is_err() => {
             Ok(HandshakeSignatureValid::assertion())
         }
         verified => verified,
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -24,7 +24,7 @@ pub(super) struct Handshake {
     pub(super) received: usize,
     /// A client's first message, read by servers.
     hello: Hello,
-    /// Of a server that verifies certificates of clients when the handshake is over.
+    /// The policy of a server that verifies certificates of clients after the handshake.
     clients: Option<Arc<ClientPolicy>>,
 }
 

@@ -192,7 +192,7 @@ impl ServerSettings {
         }
     }
 
-    /// The authorities for clients and what becomes of those without a certificate; `None` when something is wrong with them.
+    /// Returns the authorities for clients and the demand on them; `None` when the authorities are invalid.
     #[expect(
         clippy::option_option,
         reason = "no authorities, and wrong ones, are two things"
@@ -245,7 +245,7 @@ impl Server {
         }
     }
 
-    /// Whether a handshake by these settings would have agreed on the same: on a version and a suite that are still spoken, with a
+    /// Returns whether a handshake by these settings would have had the same result: a version and a suite that are still spoken, with a
     /// client whose certificate, or lack of one, has the same outcome now. Verifies the certificate again.
     #[must_use]
     pub fn admits(&self, facts: &Facts) -> bool {

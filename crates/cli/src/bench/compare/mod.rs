@@ -116,7 +116,7 @@ fn watched<'a>(args: &'a Compare, name: &str) -> Result<Watched<'a>, Failure> {
     })
 }
 
-/// Runs the rounds of all targets. Returns why one behind those that were measured could not be: what was measured is shown, and
+/// Runs the rounds of all targets. Returns the error that ended the run after some rounds were measured: those are shown, and
 /// the command fails.
 fn rounds(sides: &mut [Side], interrupt: &Interrupt, mut live: Live) -> Result<Option<Failure>, Failure> {
     let mut failed = None;

@@ -1,4 +1,4 @@
-//! The binary under test: starting it, reading what it says, ending it. Every wait has an end.
+//! The binary under test: starts it, reads its output, ends it. Every wait is bounded.
 
 #![allow(
     clippy::disallowed_methods,
@@ -77,7 +77,7 @@ impl Stream for UnixStream {
     }
 }
 
-/// Connects to an address as the program says it; an error if nobody listens.
+/// Connects to an address as the program prints it. Returns an error if no listener has it.
 pub(crate) fn try_connect(addr: &str) -> std::io::Result<Box<dyn Stream>> {
     if let Some(name) = addr.strip_prefix("unix:") {
         let stream = match name.strip_prefix('@') {
@@ -93,7 +93,7 @@ pub(crate) fn try_connect(addr: &str) -> std::io::Result<Box<dyn Stream>> {
     Ok(Box::new(stream))
 }
 
-/// As [`try_connect`], where somebody must listen.
+/// As [`try_connect`], and panics if no listener has the address.
 pub(crate) fn connect(addr: &str) -> Box<dyn Stream> {
     try_connect(addr).unwrap_or_else(|error| panic!("{addr}: {error}"))
 }
@@ -103,7 +103,7 @@ pub(crate) fn exchange(stream: &mut dyn Stream, message: &[u8]) -> std::io::Resu
     stream.write_all(message)?;
     let mut back = vec![0; message.len()];
     stream.read_exact(&mut back)?;
-    assert!(back == message, "other bytes came back");
+    assert!(back == message, "other bytes were received");
     Ok(())
 }
 
@@ -116,7 +116,7 @@ pub(crate) fn check_echo(addr: &str) {
     stream.finish();
     let mut rest = Vec::new();
     stream.read_to_end(&mut rest).unwrap();
-    assert!(rest.is_empty(), "more came back than was sent");
+    assert!(rest.is_empty(), "more bytes were received than sent");
 }
 
 /// Both back-ends by their names; `uring` only where it is to be had, which is said loudly.

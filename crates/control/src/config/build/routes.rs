@@ -280,7 +280,7 @@ fn meant_by(path: &str) -> Option<String> {
         named || segment.contains('*') || encloses('{', '}') || encloses('<', '>')
     };
     if !path.split('/').any(is_pattern) {
-        // What only expressions have; `(1)` and `$metadata` are in paths of OData.
+        // Characters that only expressions have; `(1)` and `$metadata` occur in paths of OData.
         let is_expression =
             path.contains(".+") || path.contains('\\') || path.contains("(?") || path.contains('[');
         let has_end = path.len() > 1 && path.ends_with('$');

@@ -1,8 +1,8 @@
-//! Texts with variables and files, and what is reported where these do not exist.
+//! Texts with variables and files, and the errors where these do not exist.
 
 use super::all_wrong;
 
-/// The variable is what is wrong, and not what its name would be in its place: everywhere that a text may be.
+/// The error names the variable, and not the value that its name would have in its place: wherever a text is allowed.
 #[test]
 fn a_variable_that_does_not_exist_is_the_only_error_of_its_text() {
     let text = "\
@@ -44,7 +44,7 @@ routes:
     );
 }
 
-/// What a variable stands for may be wrong, too: then the text with its name is what was found.
+/// The value of a variable may be invalid, too: then the error quotes the text with its name.
 #[test]
 fn a_secret_that_is_too_short_is_told_with_what_was_found() {
     let push = |secret: &str| {

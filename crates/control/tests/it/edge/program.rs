@@ -14,7 +14,7 @@ impl Directory {
         Directory(Folder::new())
     }
 
-    /// Writes the file, at once as far as who reads it can tell.
+    /// Writes the file atomically.
     pub(crate) fn file(&self, text: &str) -> PathBuf {
         let (path, new) = (self.0.join("edge.yaml"), self.0.file("new.yaml", text));
         std::fs::rename(&new, &path).expect("the same directory");

@@ -16,7 +16,7 @@ use crate::backend::{Backend, Completion, Op, RecvEnd, Slot, Socket, Time};
 const PATIENCE: Duration = Duration::from_secs(10);
 /// How long nothing may come before "nothing comes" counts as shown.
 const QUIET: Duration = Duration::from_millis(30);
-/// How long a send is in flight before it counts as stalled. Longer than the kernel's persist timer (200 ms): room of less than a
+/// The time in flight after which a send counts as stalled. Longer than the kernel's persist timer (200 ms): room of less than a
 /// segment is not used before that.
 const STALLED: Duration = Duration::from_millis(400);
 /// One turn's wait.

@@ -17,7 +17,7 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
 use super::{FarState, Harness};
 use crate::backend::{Backend, Socket};
 
-/// A fixed size: what the kernel grows by itself lets a send that was stalled for a while continue although nobody reads.
+/// A fixed size: a buffer that the kernel grows by itself lets a stalled send continue although the peer does not read.
 const SOCKET_BUFFER: usize = 64 * 1024;
 
 const LOOPBACK: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);

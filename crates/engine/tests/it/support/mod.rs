@@ -5,9 +5,10 @@
     reason = "the far ends of these tests are ordinary threads"
 )]
 
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::net::SocketAddr;
 use std::sync::{Arc, mpsc};
+use std::task::Poll;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -158,4 +159,23 @@ pub(crate) fn pattern(len: usize) -> Vec<u8> {
     (0..len as u64)
         .map(|i| (i.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 56) as u8)
         .collect()
+}
+
+/// Writes until neither the stream nor the kernel takes more; returns how much they took.
+pub(crate) async fn fill(stream: &Stream) -> usize {
+    let mut written = 0;
+    let mut idle = 0;
+    while idle < 10 {
+        let before = written;
+        poll_fn(|context| {
+            while let Poll::Ready(count) = stream.poll_write(context, &[7; 4096]) {
+                written += count.expect("it is open");
+            }
+            Poll::Ready(())
+        })
+        .await;
+        idle = if written == before { idle + 1 } else { 0 };
+        stream.cx().sleep(Duration::from_millis(3)).await;
+    }
+    written
 }

@@ -95,7 +95,7 @@ impl Job<'_, '_> {
         Ok(())
     }
 
-    /// How many places may be held on account of clients. An upload need not hold the only one as long as it is collected.
+    /// Returns the number of places that may be held on account of clients. An upload need not hold the only one as long as it is collected.
     fn most(&self, is_tunnel: bool, collects: bool) -> Most {
         let (places, share) = self.local.places();
         let all = match is_tunnel {

@@ -37,7 +37,7 @@ pub(super) struct Listed<'c> {
     pub(super) refused: Option<Refused>,
 }
 
-/// Why all requests of a route are answered 500: they are kept from wider routes.
+/// The reason that all requests of a route receive 500 instead of matching wider routes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Refused {
     /// It has more rules or matches than it may.
@@ -182,7 +182,7 @@ impl<'c> Checked<'c> {
         rules::missing(route, &self.upstreams, &mut self.problems)
     }
 
-    /// Why a rule of a route cannot be as it says.
+    /// Checks a rule of a route. Returns the reason that it cannot be served.
     pub(super) fn rule(&mut self, route: &Route, number: usize) -> Option<String> {
         rules::check(route, number, &mut self.problems)
     }

@@ -95,7 +95,7 @@ impl Incoming {
 }
 
 impl Came {
-    /// Appends part of a body: beyond the first window memory grows in steps, and is not twice what is in it.
+    /// Appends part of a body: beyond the first window memory grows in steps instead of doubling.
     fn append(&mut self, data: &[u8], cx: &Cx) {
         let length = self.body.len() + data.len();
         if length > self.body.capacity() && length > limits::UPSTREAM_FIRST_WINDOW as usize {
@@ -106,7 +106,7 @@ impl Came {
         self.count(cx);
     }
 
-    /// Counts the memory of what was not read as held for a slow reader.
+    /// Counts the memory of unread bytes as held for a slow reader.
     pub(super) fn count(&mut self, cx: &Cx) {
         let held = match self.read < self.body.len() {
             true => self.body.capacity() & !(COUNTED_UNIT - 1),

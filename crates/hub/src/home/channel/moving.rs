@@ -13,7 +13,7 @@ use crate::protocol::ClientInfo;
 pub(super) struct Moving(BTreeSet<(Box<str>, Arc<str>)>);
 
 impl Moving {
-    /// Whether there are none.
+    /// Returns whether there are no such members.
     pub(super) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

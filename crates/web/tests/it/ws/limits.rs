@@ -193,7 +193,7 @@ fn a_slow_reader_is_not_a_silent_one() {
     client.finish().unwrap();
 }
 
-/// The pong follows what is queued, and neither ends the connection nor is lost.
+/// The pong follows the queued messages, and neither ends the connection nor is lost.
 #[test]
 fn a_ping_is_answered_while_the_client_reads_nothing() {
     let bounds = limits(|ws| ws.unsent_bytes = 4_000_000);

@@ -161,7 +161,7 @@ fn a_line_that_is_not_whole_is_known_by_where_it_begins() {
     for cut in 0..=body.len() {
         let mut decoder =
             BodyDecoder::new(Framing::Chunked, &Limits::INTERNET).expect("without a limit all fit");
-        // In one piece up to the cut, and byte by byte: what is not consumed is offered again.
+        // In one piece up to the cut, and byte by byte: bytes that were not consumed are offered again.
         let mut at = 0;
         for end in [cut.saturating_sub(1), cut] {
             while !decoder.is_over() {

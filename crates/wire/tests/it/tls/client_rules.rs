@@ -4,7 +4,7 @@ use ringmain_wire::tls::{ClientCertificates, Version};
 
 use super::support::{Authority, DAY, NOW, Pair, World, at};
 
-/// Both versions: all clients are admitted, and what is not valid is told apart, also in a resumed session.
+/// Both versions: all clients are admitted, and invalid certificates are reported separately, also in a resumed session.
 #[test]
 fn rule_7_unchecked_certificates_are_told_apart() {
     for suites in [

@@ -1,4 +1,4 @@
-//! Handing over what is queued in the middle of a turn (rule W5). Worker 0 never waits between `submit` and what a case looks for:
+//! Submission of queued operations in the middle of a turn (rule W5). Worker 0 never waits between `submit` and what a case looks for:
 //! only worker 1 does, which moves a simulation on.
 
 use std::time::Duration;
@@ -37,7 +37,7 @@ fn another<H: Harness>(pair: &mut Pair<H>, at: &ringmain_sys::addr::Addr) -> (Sl
     (pair.driver.slot(), socket, peer)
 }
 
-/// Rule W5: what is queued leaves without a wait, and its completion follows.
+/// Rule W5: a queued operation is submitted without a wait, and its completion follows.
 pub fn what_is_submitted_leaves_before_the_next_wait<H: Harness>(harness: H) {
     let mut pair = Pair::new(harness);
     let pieces: Vec<Vec<u8>> = (0..SEND_PIECES)
@@ -47,7 +47,7 @@ pub fn what_is_submitted_leaves_before_the_next_wait<H: Harness>(harness: H) {
     pair.driver.send(0, pair.slot, pair.socket, pieces);
     pair.driver.harness.worker(0).submit();
     let got = read_unaided(&mut pair.driver, &mut pair.peer, 1);
-    let count = pair.driver.sent(0, pair.slot).expect("the peer is there");
+    let count = pair.driver.sent(0, pair.slot).expect("the peer is connected");
     assert!(
         count >= got.len() && got == all[..got.len()],
         "{count} of {got:?}"
@@ -68,7 +68,7 @@ pub fn submit_does_not_move_the_clocks<H: Harness>(harness: H) {
     }
     let after = (pair.driver.now(), pair.driver.harness.worker(0).wall());
     assert_eq!(before, after);
-    assert_eq!(pair.driver.sent(0, pair.slot).expect("the peer is there"), 1);
+    assert_eq!(pair.driver.sent(0, pair.slot).expect("the peer is connected"), 1);
     assert_eq!(
         pair.driver.peer_read(&mut pair.peer, 1),
         (b"x".to_vec(), FarState::Open)
@@ -103,7 +103,7 @@ pub fn submit_between_completions_keeps_each_of_them<H: Harness>(harness: H) {
             driver.send(0, *slot, *socket, vec![got]);
             driver.harness.worker(0).submit();
             driver.turn_submitting(0, Some(Duration::ZERO));
-            let sent = driver.sent(0, *slot).expect("the peer is there");
+            let sent = driver.sent(0, *slot).expect("the peer is connected");
             driver.send_all(0, *slot, *socket, &text.as_bytes()[sent..]);
             assert_eq!(driver.peer_read(peer, text.len()).0, text.as_bytes());
         }
@@ -149,7 +149,7 @@ pub fn a_stalled_send_keeps_its_pieces_while_others_are_submitted<H: Harness>(ha
             is_stalled = true;
             break;
         };
-        expected.extend_from_slice(&block[..result.expect("the peer is there")]);
+        expected.extend_from_slice(&block[..result.expect("the peer is connected")]);
     }
     assert!(is_stalled, "{} bytes taken and still no stall", expected.len());
     for round in 0..10_u8 {
@@ -157,7 +157,7 @@ pub fn a_stalled_send_keeps_its_pieces_while_others_are_submitted<H: Harness>(ha
         let text = pieces.concat();
         pair.driver.send(0, other, other_socket, pieces);
         pair.driver.harness.worker(0).submit();
-        let sent = pair.driver.sent(0, other).expect("the peer is there");
+        let sent = pair.driver.sent(0, other).expect("the peer is connected");
         pair.driver.send_all(0, other, other_socket, &text[sent..]);
         assert_eq!(pair.driver.peer_read(&mut other_peer, text.len()).0, text);
     }

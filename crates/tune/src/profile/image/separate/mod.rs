@@ -1,4 +1,4 @@
-//! Where the symbols of a stripped program are: files of debug information beside it or below `/usr/lib/debug`.
+//! Symbols of stripped programs: files of debug information beside it or below `/usr/lib/debug`.
 //!
 //! A candidate is used only when it belongs to the program, by build ID or checksum: symbols of another build would give
 //! wrong names. Knows nothing of the symbols themselves.
@@ -15,13 +15,13 @@ use object::Object;
 use super::{Contents, Elf, Source};
 use crate::profile::limits::SEPARATE_FILE_BYTES;
 
-/// Where distributions put the files.
+/// The directory of distributions for these files.
 const DEBUG: &str = "usr/lib/debug";
 
 /// Bytes read at once for a checksum.
 const CHUNK: usize = 64 << 10;
 
-/// How a stripped program names its file.
+/// The reference of a stripped program to its file.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Names {
     /// The note `.note.gnu.build-id`.

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use super::{CHUNK, Names, candidates, checksum};
 use crate::profile::image::{Contents, Image, Source};
 
-/// Where the function `measured` is, in every program of these tests.
+/// The address of the function `measured` in every program of these tests.
 const ADDRESS: u64 = 0x1000;
 
 const SHT_PROGBITS: u32 = 1;
