@@ -6,7 +6,7 @@
  *
  *   ws    WebSocket at /connection/websocket, Centrifuge's JSON protocol, one channel a client; publications are lines
  *         "CHANNEL JSON" in the body of POST /pub
- *   raw   TCP: a client sends the number of its channel, 4 bytes, and receives messages of 210 bytes; the publisher sends
+ *   raw   TCP: a client sends the number of its channel, 4 bytes, receives them back, then messages of 210 bytes; the publisher sends
  *         4 bytes of channel (all ones: every client) and those 210 bytes to the port -P
  *
  * Prints a line of key=value for each part: connected, idle, and one for each rate. Rates (-r) are publications a second
@@ -184,10 +184,14 @@ static void take_lines(client *c, const uint8_t *text, size_t bytes, uint64_t no
   }
 }
 
-/* Takes whole messages. Returns the bytes used; the client may be given up. */
+/* Takes whole messages; in raw mode the first four bytes confirm the subscription. Returns the bytes used; the client may be given up. */
 static size_t take(client *c, const uint8_t *data, size_t bytes, uint64_t now) {
   size_t used = 0;
   if (opt.raw) {
+    if (c->state == JOINING && bytes >= 4) {
+      subscribed(c);
+      used = 4;
+    }
     for (; bytes - used >= RAW_MESSAGE; used += RAW_MESSAGE) deliver(c, data + used, now);
     return used;
   }
@@ -242,7 +246,7 @@ static void on_dialled(client *c) {
   watch(c, EPOLL_CTL_MOD, EPOLLIN);
   if (opt.raw) {
     if (send(c->fd, &c->channel, 4, MSG_NOSIGNAL) != 4) give_up(c);
-    else subscribed(c);
+    else c->state = JOINING;
     return;
   }
   char *request;

@@ -1,9 +1,10 @@
 //! The fan-out floor: what sending one message to many connections must cost on this kernel, over io_uring.
 //!
-//! A subscriber sends the number of its channel, four bytes, once, and receives messages. One publisher sends records of a
+//! A subscriber sends the number of its channel, four bytes, once, and receives them back, then messages. One publisher sends records of a
 //! channel (all ones: every subscriber) and a message. There is no framing, no queue and no check; each subscriber gets
 //! one send from the shared bytes of the message. Several rings of one thread hold more connections than a process may
-//! have descriptors. When a subscriber leaves, all are forgotten: it is the end of a run.
+//! have descriptors. When a subscriber leaves, all are forgotten: it is the end of a run. A connection
+//! that ends without a channel is a check whether the floor listens.
 
 use std::collections::HashMap;
 use std::os::fd::AsRawFd;
@@ -94,6 +95,13 @@ impl Ring {
         let bytes = &mut self.channels[slot as usize];
         let one = opcode::Recv::new(types::Fixed(slot), bytes.as_mut_ptr(), 4);
         self.push(&one.build().user_data(kind | u64::from(slot)));
+    }
+
+    /// Sends the four bytes of the channel back: publications that follow reach this subscriber.
+    fn confirm(&mut self, slot: u32) {
+        let bytes = &self.channels[slot as usize];
+        let one = opcode::Send::new(types::Fixed(slot), bytes.as_ptr(), 4).flags(libc::MSG_NOSIGNAL);
+        self.push(&one.build().flags(squeue::Flags::SKIP_SUCCESS).user_data(0));
     }
 
     fn send(&mut self, slot: u32, message: &[u8; MESSAGE]) {
@@ -187,7 +195,8 @@ impl Floor {
                 }
             }
             CHANNEL if result == 4 => self.subscribe(ring, slot),
-            CHANNEL | WATCH => self.forget(ring, slot),
+            CHANNEL => self.close(ring, slot),
+            WATCH => self.forget(ring, slot),
             PUBLISHER => {
                 assert!(
                     result >= 0,
@@ -212,12 +221,17 @@ impl Floor {
         let channel = u32::from_ne_bytes(self.rings[ring].channels[slot as usize]);
         self.every.push((ring, slot));
         self.by_channel.entry(channel).or_default().push((ring, slot));
+        self.rings[ring].confirm(slot);
         self.rings[ring].receive(slot, WATCH);
     }
 
     fn forget(&mut self, ring: usize, slot: u32) {
         self.every.clear();
         self.by_channel.clear();
+        self.close(ring, slot);
+    }
+
+    fn close(&mut self, ring: usize, slot: u32) {
         let close = opcode::Close::new(types::Fixed(slot)).build();
         self.rings[ring].push(&close.flags(squeue::Flags::SKIP_SUCCESS).user_data(0));
     }
