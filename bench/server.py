@@ -33,14 +33,20 @@ class ServerError(Exception):
     """The server did not start, answer or survive; the text says which, with its last output."""
 
 
-def free_port():
-    """A port of 127.0.0.1 that nothing listens on, chosen by the kernel.
+RESERVED = []
 
-    A new one for every start: an io_uring server's listener outlives its process a little.
+
+def free_port():
+    """A port of 127.0.0.1 that no other socket is given as long as this process lives: it stays bound, but does not listen.
+
+    Servers that set SO_REUSEADDR, as they all do, listen there all the same. A new one for every start: an io_uring server's
+    listener outlives its process a little.
     """
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
+    s = socket.socket()
+    s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    s.bind(("127.0.0.1", 0))
+    RESERVED.append(s)
+    return s.getsockname()[1]
 
 
 def end_on_signals():

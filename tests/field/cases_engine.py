@@ -287,7 +287,8 @@ def collected_bodies_http1(rig):
         if not moved:
             time.sleep(0.01)
     full = steady(server, 5)
-    check(full - idle <= 110 * MIB, f"expected at most 110 MiB, found {(full - idle) // MIB} MiB more than idle")
+    # The budget of 64 MiB, twice: a body that grows is copied, and the allocator has not returned the smaller buffers yet.
+    check(full - idle <= 128 * MIB, f"expected at most 128 MiB, found {(full - idle) // MIB} MiB more than idle")
     for state in sockets:
         state[0].close()
     until("memory given back", lambda: server.rss() <= idle + 24 * MIB, 10)

@@ -62,11 +62,19 @@ def until(subject, probe, seconds=GUARD_SECONDS, interval=0.02):
         time.sleep(interval)
 
 
+RESERVED = []
+
+
 def free_port():
-    """Returns a port of 127.0.0.1 that was free a moment ago, chosen by the kernel."""
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
+    """Returns a port of 127.0.0.1 that no other socket is given as long as this process lives: it stays bound, but does not listen.
+
+    Servers that set SO_REUSEADDR, as they all do, listen there all the same.
+    """
+    s = socket.socket()
+    s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    s.bind(("127.0.0.1", 0))
+    RESERVED.append(s)
+    return s.getsockname()[1]
 
 
 class Rig:

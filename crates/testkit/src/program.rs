@@ -1,14 +1,41 @@
 //! Programs under test: starting one, reading the lines that it writes, ending it. Every wait has an end.
 
 use std::io::{BufRead, BufReader, Read};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Instant;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
 
 use crate::PATIENCE;
+
+/// Until its exec, a child of this process holds copies of all of its descriptors: [`starts_process`] and [`no_process_starts`]
+/// exclude each other.
+static STARTING: RwLock<()> = RwLock::new(());
+
+/// Held by a test while it starts a process.
+pub fn starts_process() -> RwLockWriteGuard<'static, ()> {
+    STARTING.write().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Held by a test that relies on a closed listener being gone.
+pub fn no_process_starts() -> RwLockReadGuard<'static, ()> {
+    STARTING.read().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Starts a command beside no test that holds [`no_process_starts`].
+pub fn spawn(command: &mut Command) -> std::io::Result<Child> {
+    let _starting = starts_process();
+    command.spawn()
+}
+
+/// As [`spawn`], and returns the output once the program has ended.
+pub fn output(command: &mut Command) -> std::io::Result<Output> {
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    spawn(command.stdin(Stdio::null()))?.wait_with_output()
+}
 
 /// A running program whose lines are read. Dropping it ends it.
 #[derive(Debug)]
@@ -55,7 +82,7 @@ impl Program {
 
     /// Starts it, and reads what of standard output and error is piped. An error where there is no such program.
     pub(crate) fn try_spawn(command: &mut Command) -> std::io::Result<Program> {
-        let mut child = command.stdin(Stdio::null()).spawn()?;
+        let mut child = spawn(command.stdin(Stdio::null()))?;
         let (sender, lines) = mpsc::channel();
         let outputs: [Option<Box<dyn Read + Send>>; 2] = [
             child

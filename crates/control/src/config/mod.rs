@@ -71,6 +71,7 @@ pub struct Loaded {
     places: BTreeMap<Place, Position>,
     policies: BTreeMap<(Place, &'static str), Position>,
     left_out: BTreeSet<String>,
+    incomplete: BTreeSet<Place>,
     unexpanded: Vec<String>,
 }
 
@@ -80,7 +81,11 @@ impl Loaded {
     pub fn located(&self, problems: &[Problem]) -> Vec<ConfigError> {
         let follows = |problem: &&Problem| {
             let name = problem.found.trim_matches('`');
-            self.left_out.contains(name) || self.unexpanded.iter().any(|text| problem.found.contains(text))
+            let is_named = |place: &Place| matches!(place, Place::Listener(named) | Place::Upstream(named) if **named == *name);
+            self.left_out.contains(name)
+                || self.incomplete.contains(&problem.place)
+                || self.incomplete.iter().any(is_named)
+                || self.unexpanded.iter().any(|text| problem.found.contains(text))
         };
         // What is wrong with a route's policy is wrong with each of its rules, and told once.
         let mut told = BTreeSet::new();
@@ -196,6 +201,7 @@ pub fn load(file: &str, text: &str, sources: &Sources<'_>) -> Loaded {
         places: BTreeMap::new(),
         policies: BTreeMap::new(),
         left_out: BTreeSet::new(),
+        incomplete: BTreeSet::new(),
         unexpanded: Vec::new(),
     };
     if let Some(mut tree) = tree::read(text, &errors) {
@@ -215,6 +221,7 @@ pub fn load(file: &str, text: &str, sources: &Sources<'_>) -> Loaded {
             loaded.places = built.places;
             loaded.policies = built.policies;
             loaded.left_out = built.left_out;
+            loaded.incomplete = built.incomplete;
         }
     }
     (loaded.errors, loaded.more, loaded.warnings) = errors.finish();

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use aws_lc_rs::hmac;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use ringmain_sys::memory;
 use ringmain_web::limits::client_network;
 
 use super::passwords::PasswordChecks;
@@ -17,6 +18,9 @@ use crate::exchange::client_address;
 use crate::fault::Fault;
 use crate::limits;
 use crate::model::{self, BasicAuth, HeaderName, User};
+
+/// Bytes of a check's memory from which on it is returned to the system before the next check begins.
+const RETURNED_BYTES: u64 = 1 << 20;
 
 /// See the module.
 #[derive(Debug)]
@@ -90,6 +94,10 @@ impl Basic {
         let password = shown.password.clone();
         let checked = at.worker.cx.blocking(move || {
             let right = hash.verify(&password);
+            // The allocator may keep the memory for a while, beside that of the next check: the limit is of both.
+            if hash.memory() >= RETURNED_BYTES {
+                memory::give_back();
+            }
             // Here, since the check runs to its end also when its client has left.
             drop(permit);
             right

@@ -14,6 +14,7 @@ use ringmain_sys::inherit::{Successor, ready, spawn_with, state, take};
 use ringmain_sys::listen::{ListenOptions, listen};
 use ringmain_sys::signal::{Signal, Signals};
 use ringmain_sys::socket;
+use ringmain_testkit::program;
 use rustix::event::{PollFd, PollFlags, poll};
 
 fn open(addr: &Addr) -> OwnedFd {
@@ -29,11 +30,12 @@ fn is_successor() -> bool {
     std::env::var("LISTEN_PID").is_ok_and(|pid| pid == std::process::id().to_string())
 }
 
-fn spawn(listeners: &[OwnedFd], program: &Path, args: &[&str]) -> std::io::Result<Successor> {
+fn spawn(listeners: &[OwnedFd], path: &Path, args: &[&str]) -> std::io::Result<Successor> {
     let names = ["one", "two", "three", "four", "five", "six", "seven", "eight"];
     let listeners: Vec<_> = listeners.iter().map(AsFd::as_fd).zip(names).collect();
     let args: Vec<_> = args.iter().map(OsString::from).collect();
-    spawn_with(&listeners, program, &args)
+    let _starting = program::starts_process();
+    spawn_with(&listeners, path, &args)
 }
 
 fn spawn_test(listeners: &[OwnedFd], test: &str) -> Successor {
@@ -206,7 +208,7 @@ fn check_take(redirections: &str, variables: &str, expect: &str) {
         .args(["-c", &script, "sh"])
         .arg(std::env::current_exe().unwrap());
     command.args(["--exact", "inherit::what_take_says", "--nocapture"]);
-    let output = command.env("RINGMAIN_TEST_CHILD", "1").output().unwrap();
+    let output = program::output(command.env("RINGMAIN_TEST_CHILD", "1")).unwrap();
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(text.contains(expect), "{script}\n{text}");
 }

@@ -12,6 +12,8 @@ use crate::common::{self, Directory};
 use ringmain_sys::addr::Addr;
 use ringmain_sys::listen::{ListenOptions, attach_cpu_steering, listen, owner, unlink_if_ours};
 use ringmain_sys::{cpu, socket};
+use ringmain_testkit::port::Reserved;
+use ringmain_testkit::{program, wait};
 use rustix::net::sockopt;
 
 fn open(addr: &str) -> OwnedFd {
@@ -45,7 +47,14 @@ fn each_family_and_both() {
         v6_only: true,
         ..ListenOptions::default()
     };
-    let only = listen(&":0".parse().unwrap(), &only).unwrap();
+    // Nothing listens at its port by IPv4.
+    let mut reserved = Vec::new();
+    let only = wait::find("a port that is free in both families", || {
+        let held = Reserved::new();
+        let only = listen(&format!(":{}", held.port()).parse().unwrap(), &only).ok();
+        reserved.push(held);
+        only
+    });
     assert!(reaches("::1", &only) && !reaches("127.0.0.1", &only));
 }
 
@@ -155,6 +164,7 @@ fn abstract_names_are_exclusive() {
 
 #[test]
 fn a_stale_socket_file_is_replaced() {
+    let _nothing_starts = program::no_process_starts();
     let directory = Directory::new();
     let path = directory.join("s");
     drop(UnixListener::bind(&path).unwrap());
@@ -237,11 +247,8 @@ fn a_directory_without_permission_is_named() {
     } else if common::is_root() {
         let directory = Directory::new();
         let mut child = common::in_child(test);
-        let status = child
-            .env("RINGMAIN_TEST_PATH", directory.join("s"))
-            .status()
-            .unwrap();
-        assert!(status.success());
+        let output = program::output(child.env("RINGMAIN_TEST_PATH", directory.join("s"))).unwrap();
+        assert!(output.status.success(), "{output:?}");
     }
 }
 
@@ -263,7 +270,8 @@ fn another_users_socket_is_not_judged() {
         };
         let _holder = open_unix(&path, &options).unwrap();
         let mut child = common::in_child(test);
-        assert!(child.env("RINGMAIN_TEST_PATH", &path).status().unwrap().success());
+        let output = program::output(child.env("RINGMAIN_TEST_PATH", &path)).unwrap();
+        assert!(output.status.success(), "{output:?}");
     }
 }
 
@@ -311,13 +319,15 @@ fn an_owner_that_may_not_be_given_leaves_no_file() {
         fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o777)).unwrap();
         let path = directory.join("s");
         let mut child = common::in_child(test);
-        assert!(child.env("RINGMAIN_TEST_PATH", &path).status().unwrap().success());
+        let output = program::output(child.env("RINGMAIN_TEST_PATH", &path)).unwrap();
+        assert!(output.status.success(), "{output:?}");
         assert!(!path.exists());
     }
 }
 
 #[test]
 fn of_many_starters_one_wins() {
+    let _nothing_starts = program::no_process_starts();
     let directory = Directory::new();
     let path = directory.join("s");
     for _ in 0..50 {

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use ringmain_sys::process::{cpu_time, thread_cpu_time, thread_waited};
 use ringmain_sys::{clock, cpu};
+use ringmain_testkit::program;
 
 /// What each of the child's two threads burns.
 const SHARE: Duration = Duration::from_millis(60);
@@ -41,11 +42,7 @@ fn busy_child() -> Child {
     let cpu = last_cpu();
     // SAFETY: between fork and exec it makes one system call, and allocates nothing as this CPU is below 1024.
     unsafe { command.pre_exec(move || cpu::pin(cpu)) };
-    let mut child = command
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
+    let mut child = program::spawn(command.stdin(Stdio::piped()).stdout(Stdio::piped())).unwrap();
     let lines = BufReader::new(child.stdout.as_mut().unwrap()).lines();
     let burnt = lines.map(Result::unwrap).any(|line| line.contains("burnt"));
     assert!(burnt, "the child ended early");

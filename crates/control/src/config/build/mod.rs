@@ -38,6 +38,8 @@ pub(super) struct Built {
     pub(super) policies: BTreeMap<(Place, &'static str), Position>,
     /// Names of parts that are there in the file and not in the configuration.
     pub(super) left_out: BTreeSet<String>,
+    /// Listeners and upstreams whose TLS settings name a part that was left out.
+    pub(super) incomplete: BTreeSet<Place>,
 }
 
 struct Builder<'b> {
@@ -76,6 +78,7 @@ pub(super) fn build(
             log: Position::START,
             policies: BTreeMap::new(),
             left_out: BTreeSet::new(),
+            incomplete: BTreeSet::new(),
         },
         listeners: names(&document.listeners),
         upstreams: names(&document.upstreams),
@@ -107,6 +110,7 @@ pub(super) fn build(
         let expected = "somewhere to listen: the key `listen` or `listeners`";
         errors.tell(Position::START, expected, "neither");
     }
+    builder.find_incomplete();
     builder.built
 }
 
@@ -180,6 +184,34 @@ impl Builder<'_> {
             Place::Route(..) | Place::Stream(_) | Place::Push => return,
         };
         self.built.left_out.insert(name.to_string());
+    }
+
+    /// Finds the listeners and upstreams that cannot be used because a certificate or authorities have an error.
+    fn find_incomplete(&mut self) {
+        let Built {
+            config,
+            left_out,
+            incomplete,
+            ..
+        } = &mut self.built;
+        let is_left_out = |name: &Name| left_out.contains(&**name);
+        for listener in &config.listeners {
+            let Some(tls) = &listener.tls else { continue };
+            let authorities = tls.clients.iter().flat_map(|clients| &clients.authorities);
+            if tls.certificates.iter().chain(authorities).any(is_left_out) {
+                incomplete.insert(Place::Listener(listener.name.clone()));
+            }
+        }
+        for upstream in &config.upstreams {
+            let Some(tls) = &upstream.tls else { continue };
+            let authorities = match &tls.trust {
+                model::Trust::Authorities(names) => &names[..],
+                model::Trust::System => &[],
+            };
+            if tls.certificate.iter().chain(authorities).any(is_left_out) {
+                incomplete.insert(Place::Upstream(upstream.name.clone()));
+            }
+        }
     }
 
     /// Parts by name, each kept if it is right: `build` says what it is, or has told why it is nothing.

@@ -12,7 +12,6 @@
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Duration;
 
 use ringmain_engine::backend::Time;
@@ -24,19 +23,7 @@ use ringmain_engine::{
 /// How long a test waits for what must come: a guard against hanging, never a measure.
 pub const PATIENCE: Duration = ringmain_testkit::PATIENCE;
 
-/// Until its exec, a child of this process holds copies of all of its descriptors: [`starts_process`] and [`no_process_starts`]
-/// exclude each other.
-static STARTING: RwLock<()> = RwLock::new(());
-
-/// Held by a test while it starts a process.
-pub fn starts_process() -> RwLockWriteGuard<'static, ()> {
-    STARTING.write().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Held by a test that checks that a listener is closed.
-pub fn no_process_starts() -> RwLockReadGuard<'static, ()> {
-    STARTING.read().unwrap_or_else(PoisonError::into_inner)
-}
+pub use ringmain_testkit::program::{no_process_starts, starts_process};
 
 /// io_uring with all that works here, one worker.
 pub fn direct() -> Config {

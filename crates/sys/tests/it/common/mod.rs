@@ -4,6 +4,8 @@
 
 use std::process::Command;
 
+use ringmain_testkit::program;
+
 pub use ringmain_testkit::folder::Folder as Directory;
 
 /// Whether this process is a child made by [`in_child`].
@@ -21,7 +23,7 @@ pub fn in_child(test: &str) -> Command {
 
 /// Runs one test of this binary in a child and fails with its output if it fails.
 pub fn run_in_child(test: &str) {
-    let output = in_child(test).output().unwrap();
+    let output = program::output(&mut in_child(test)).unwrap();
     let text = String::from_utf8_lossy(&output.stdout);
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{}\n{text}\n{errors}", output.status);
