@@ -10,4 +10,17 @@ export PYTHONDONTWRITEBYTECODE=1
 # The selection and features of the test command, so that nothing is built twice.
 (cd "$here/.." && cargo test --workspace --all-features --no-run --quiet)
 cd "$here"
-exec python3 -m unittest --quiet test_bench test_h2 test_h2proxy test_http test_client test_ws test_tls test_shop test_proxy test_policies test_tune_noise test_push test_programs
+# check MODULE: runs one module of tests; prints its output if it fails, its last line (with the tests that were skipped) if not.
+check() {
+  local output
+  if output=$(python3 -m unittest --quiet "$1" 2>&1); then
+    printf '%-16s %s\n' "$1" "$(tail -n 1 <<<"$output")"
+  else
+    printf '%-16s FAILED\n%s\n' "$1" "$output"
+    return 1
+  fi
+}
+export -f check
+# Their servers and clients wait for each other: several at once, the longest first. Exit code 123: one of them failed.
+printf '%s\n' test_client test_bench test_http test_tls test_push test_h2 test_h2proxy test_ws test_shop test_proxy test_policies test_tune_noise test_programs |
+  xargs -P "$(($(nproc) + 1))" -I '{}' bash -c 'check "{}"'

@@ -1,5 +1,7 @@
-//! `cargo xtask test`: all tests, in one pool where cargo-nextest is installed. Installs nothing.
+//! `cargo xtask test`: all tests, in one pool: of cargo-nextest where it is installed, else of the programs that `cargo test` builds.
+//! Installs nothing.
 
+mod pool;
 #[cfg(test)]
 mod tests;
 
@@ -11,15 +13,16 @@ const ALL: [&str; 2] = ["--workspace", "--all-features"];
 
 /// Runs the tests, documentation too if others have failed; `filters` are parts of names.
 pub(crate) fn run(root: &Path, filters: &[&str]) -> ExitCode {
-    let mut failures = Vec::new();
-    for line in lines(has_nextest(root), filters) {
-        let shown = format!("cargo {}", line.join(" "));
-        eprintln!("$ {shown}");
-        match cargo(root, &line).status() {
-            Ok(status) if status.success() => {}
-            Ok(status) => failures.push(format!("`{shown}` ended with {status}")),
-            Err(error) => failures.push(format!("`{shown}` could not be started: {error}")),
-        }
+    let tested = if has_nextest(root) {
+        run_line(root, &[&["nextest", "run"], &ALL[..], filters].concat())
+    } else {
+        run_pool(root, filters)
+    };
+    let mut failures = tested.err().unwrap_or_default();
+    // Only cargo itself knows the tests in documentation.
+    if filters.is_empty() {
+        let documentation = run_line(root, &[&["test", "--doc", "--quiet"], &ALL[..]].concat());
+        failures.extend(documentation.err().unwrap_or_default());
     }
     failures.iter().for_each(|failure| eprintln!("test: {failure}"));
     if failures.is_empty() {
@@ -29,29 +32,25 @@ pub(crate) fn run(root: &Path, filters: &[&str]) -> ExitCode {
     }
 }
 
-/// The arguments of cargo, command by command.
-fn lines<'a>(nextest: bool, filters: &[&'a str]) -> Vec<Vec<&'a str>> {
-    let line = |words: &[&'static str]| -> Vec<&'a str> { [words, &ALL].concat() };
-    let filtered = |mut line: Vec<&'a str>| {
-        line.extend(filters);
-        line
-    };
-    if !nextest {
-        return match filters {
-            [] => vec![line(&["test", "--no-fail-fast"])],
-            // `cargo test` takes one filter alone; the test programs take several.
-            _ => {
-                let mut line = line(&["test", "--no-fail-fast"]);
-                line.push("--");
-                vec![filtered(line)]
-            }
-        };
+/// Runs cargo; `Err`: what failed.
+fn run_line(root: &Path, line: &[&str]) -> Result<(), Vec<String>> {
+    let shown = format!("cargo {}", line.join(" "));
+    eprintln!("$ {shown}");
+    match cargo(root, line).status() {
+        Ok(status) if status.success() => Ok(()),
+        Ok(status) => Err(vec![format!("`{shown}` ended with {status}")]),
+        Err(error) => Err(vec![format!("`{shown}` could not be started: {error}")]),
     }
-    let tests = filtered(line(&["nextest", "run"]));
-    match filters {
-        // nextest does not know tests in documentation.
-        [] => vec![tests, line(&["test", "--doc"])],
-        _ => vec![tests],
+}
+
+/// Runs the programs of `cargo test`; `Err`: what failed.
+fn run_pool(root: &Path, filters: &[&str]) -> Result<(), Vec<String>> {
+    let programs = pool::build(root, &ALL).map_err(|error| vec![error])?;
+    let failures = pool::run(&programs, filters).map_err(|error| vec![error])?;
+    if failures.is_empty() {
+        Ok(())
+    } else {
+        Err(failures)
     }
 }
 

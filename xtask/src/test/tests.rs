@@ -1,39 +1,28 @@
-//! The commands with cargo-nextest and without.
+//! Reading cargo's messages.
 
-use super::lines;
+use super::pool::programs;
 
-#[track_caller]
-fn check(nextest: bool, filters: &[&str], expect: &[&str]) {
-    let found: Vec<String> = lines(nextest, filters)
+#[test]
+fn only_test_programs_run() {
+    let messages = r#"{"reason":"compiler-artifact","manifest_path":"/r/crates/a/Cargo.toml","target":{"name":"a"},"profile":{"test":false},"executable":"/t/a"}
+{"reason":"compiler-artifact","manifest_path":"/r/crates/a/Cargo.toml","target":{"name":"it"},"profile":{"test":true},"executable":"/t/it-1"}
+{"reason":"compiler-artifact","manifest_path":"/r/crates/a/Cargo.toml","target":{"name":"lib"},"profile":{"test":true},"executable":null}
+   Compiling a line that is not a message
+{"reason":"build-finished","success":true}
+"#;
+    let found: Vec<_> = programs(messages)
+        .expect("messages of cargo")
         .iter()
-        .map(|line| line.join(" "))
+        .map(|program| format!("{program:?}"))
         .collect();
-    assert_eq!(found, expect);
-}
-
-#[test]
-fn documentation_is_tested_with_both() {
-    check(false, &[], &["test --no-fail-fast --workspace --all-features"]);
-    check(
-        true,
-        &[],
-        &[
-            "nextest run --workspace --all-features",
-            "test --doc --workspace --all-features",
-        ],
+    assert_eq!(
+        found,
+        [r#"Program { folder: "/r/crates/a", target: "it", executable: "/t/it-1" }"#]
     );
 }
 
 #[test]
-fn filters_select_tests_by_name() {
-    check(
-        false,
-        &["stall", "udp"],
-        &["test --no-fail-fast --workspace --all-features -- stall udp"],
-    );
-    check(
-        true,
-        &["stall"],
-        &["nextest run --workspace --all-features stall"],
-    );
+fn a_broken_message_is_an_error() {
+    let error = programs("{\"reason\":").expect_err("it is cut");
+    assert!(error.contains("expected a message of cargo in JSON"), "{error}");
 }

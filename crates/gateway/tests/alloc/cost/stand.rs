@@ -121,7 +121,8 @@ pub(crate) struct Stand {
     _gateway: Gateway,
 }
 
-/// Attackers that all act in every step; of more, those that have nothing due act once in [`CROWD_EVERY`] steps.
+/// Attackers that act in every step, and the origin with them. More of them act once in [`CROWD_EVERY`] steps, and whenever the worker has
+/// nothing to do.
 const ALWAYS: usize = 16;
 
 /// See [`ALWAYS`].
@@ -222,18 +223,16 @@ impl Stand {
     }
 
     fn step(&mut self, attackers: &mut [Attacker], cost: &mut Cost) {
-        let now = self.world.now();
+        let is_turn_of_peers = attackers.len() <= ALWAYS || self.steps.is_multiple_of(CROWD_EVERY);
         self.steps += 1;
-        let all = attackers.len() <= ALWAYS || self.steps.is_multiple_of(CROWD_EVERY);
-        for attacker in attackers.iter_mut() {
-            if all || attacker.due().is_some_and(|due| due <= now) {
-                attacker.act(now);
+        if is_turn_of_peers {
+            let now = self.world.now();
+            attackers.iter_mut().for_each(|attacker| attacker.act(now));
+            self.serve(cost);
+            let due = attackers.iter().filter_map(Attacker::due).min();
+            if due.is_some_and(|due| self.leap(attackers, due)) {
+                return self.hurry();
             }
-        }
-        self.serve(cost);
-        let due = attackers.iter().filter_map(Attacker::due).min();
-        if due.is_some_and(|due| self.leap(attackers, due)) {
-            return;
         }
         let before = ALLOCATOR.stats();
         let step = self.cluster.step();
@@ -242,9 +241,16 @@ impl Stand {
             cost.turns += 1;
             cost.allocations += change.allocations + change.reallocations;
         }
-        if step == Step::Quiet && due.is_none() {
+        if step == Step::Quiet && !is_turn_of_peers {
+            self.hurry();
+        } else if step == Step::Quiet && attackers.iter().all(|attacker| attacker.due().is_none()) {
             self.world.jump(Duration::from_secs(1));
         }
+    }
+
+    /// The peers act in the next step.
+    fn hurry(&mut self) {
+        self.steps = self.steps.next_multiple_of(CROWD_EVERY);
     }
 
     /// To this moment, unless something happens before; whether it does not.
