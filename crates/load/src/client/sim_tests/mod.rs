@@ -50,7 +50,7 @@ fn seeds() -> Range<u64> {
     let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse().ok());
     match number("SIM_SEED") {
         Some(seed) => seed..seed + 1,
-        None => 0..number("SIM_SEEDS").unwrap_or(100),
+        None => 0..number("SIM_SEEDS").unwrap_or(50),
     }
 }
 
