@@ -1,4 +1,4 @@
-//! Which crate may depend on which, and what a plain application must not pull in.
+//! Which crate may depend on which, and what a plain application and the binary must not pull in.
 //!
 //! Works on what cargo printed; knows nothing of files' contents.
 
@@ -17,13 +17,15 @@ const MAY_KNOW: &[(&str, Option<&[&str]>)] = &[
     ("ringmain-jwt", Some(&[])),
     // For tests only, and for those of every crate.
     ("ringmain-testkit", Some(&[])),
+    ("ringmain-sim", Some(&["ringmain-engine"])),
     ("ringmain-engine", Some(&["ringmain-sys"])),
     ("ringmain-hub", Some(&["ringmain-wire"])),
     // What joins the two: TLS of `wire` as a layer of `engine`.
     ("ringmain-tls", Some(&["ringmain-wire", "ringmain-engine"])),
+    // The simulation only behind its feature `testing`: a client for the tests of applications.
     (
         "ringmain-web",
-        Some(&["ringmain-wire", "ringmain-engine", "ringmain-tls"]),
+        Some(&["ringmain-wire", "ringmain-engine", "ringmain-tls", "ringmain-sim"]),
     ),
     // What clients of `hub`'s channels connect to: a part of any application.
     (
@@ -74,8 +76,8 @@ const MAY_KNOW: &[(&str, Option<&[&str]>)] = &[
     ("xtask", Some(&[])),
 ];
 
-/// For tests alone: any crate may have them as development dependencies, none as others.
-const FOR_TESTS: &[&str] = &["ringmain-testkit"];
+/// For tests alone: any crate may have them as development dependencies. Never in the binary or under a plain application.
+const FOR_TESTS: &[&str] = &["ringmain-testkit", "ringmain-sim"];
 
 /// Never under a plain application. A name covers its family too (`tokio` covers `tokio-util`).
 const NOT_UNDER_PLAIN: &[&str] = &["tokio", "clap", "kube", "k8s-openapi"];
@@ -186,12 +188,6 @@ fn wrong_way(package: &Package, other: &str, may_know: &[&str]) -> Finding {
 
 /// `tree` is `cargo tree --prefix none -f {p}` of the root package with default features.
 pub(crate) fn plain_closure(tree: &str) -> Vec<Finding> {
-    let mut names: Vec<&str> = tree
-        .lines()
-        .filter_map(|line| line.split_whitespace().next())
-        .collect();
-    names.sort_unstable();
-    names.dedup();
     let banned = |name: &&str| {
         NOT_UNDER_PLAIN.iter().any(|family| {
             name.strip_prefix(family)
@@ -210,5 +206,39 @@ pub(crate) fn plain_closure(tree: &str) -> Vec<Finding> {
             format!("see `cargo tree -p ringmain -i {name}` and put what needs it behind a feature"),
         )
     };
-    names.into_iter().filter(banned).map(finding).collect()
+    let mut findings: Vec<_> = names(tree).into_iter().filter(banned).map(finding).collect();
+    findings.extend(without_tests("Cargo.toml", "ringmain", tree));
+    findings
+}
+
+/// `tree` is that of the binary's package, `ringmain-cli`, as for [`plain_closure`].
+pub(crate) fn binary_closure(tree: &str) -> Vec<Finding> {
+    without_tests("crates/cli/Cargo.toml", "ringmain-cli", tree)
+}
+
+fn without_tests(manifest: &str, package: &str, tree: &str) -> Vec<Finding> {
+    let finding = |name: &str| {
+        Finding::new(
+            manifest,
+            1,
+            format!("`{package}` is built with `{name}`"),
+            format!("none of {}, which are for tests", FOR_TESTS.join(", ")),
+            format!(
+                "see `cargo tree -p {package} -e normal -i {name}` and make it a development dependency, or optional"
+            ),
+        )
+    };
+    let found = names(tree).into_iter().filter(|name| FOR_TESTS.contains(name));
+    found.map(finding).collect()
+}
+
+/// Returns the names of the packages in a tree, each once, sorted.
+fn names(tree: &str) -> Vec<&str> {
+    let mut names: Vec<&str> = tree
+        .lines()
+        .filter_map(|line| line.split_whitespace().next())
+        .collect();
+    names.sort_unstable();
+    names.dedup();
+    names
 }

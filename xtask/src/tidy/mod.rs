@@ -96,21 +96,8 @@ fn check(root: &Path) -> Result<Vec<Finding>, String> {
     let packages = crates::packages(&metadata, root)?;
     let mut findings = crates::direction(&packages);
 
-    let closure = cargo(
-        root,
-        &[
-            "tree",
-            "-p",
-            "ringmain",
-            "-e",
-            "normal,build",
-            "--prefix",
-            "none",
-            "-f",
-            "{p}",
-        ],
-    )?;
-    findings.extend(crates::plain_closure(&closure));
+    findings.extend(crates::plain_closure(&closure(root, "ringmain")?));
+    findings.extend(crates::binary_closure(&closure(root, "ringmain-cli")?));
     findings.extend(manifest::explained(&read(root, "Cargo.toml")?));
 
     let mut sizes = Vec::new();
@@ -132,6 +119,15 @@ fn check(root: &Path) -> Result<Vec<Finding>, String> {
     findings.extend(exceptions::compare(EXCEPTIONS, &read(root, EXCEPTIONS)?, &sizes));
     findings.sort();
     Ok(findings)
+}
+
+/// Returns the crates that a package is built with, with its default features, one a line.
+fn closure(root: &Path, package: &str) -> Result<String, String> {
+    let edges = "normal,build";
+    let line = [
+        "tree", "-p", package, "-e", edges, "--prefix", "none", "-f", "{p}",
+    ];
+    cargo(root, &line)
 }
 
 fn cargo(root: &Path, args: &[&str]) -> Result<String, String> {

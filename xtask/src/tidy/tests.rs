@@ -126,6 +126,29 @@ fn a_plain_application_stays_lean() {
             "1 a plain application pulls in `tokio-util`",
         ],
     );
+    check(
+        crates::plain_closure("ringmain v0.1.0\nringmain-sim v0.1.0 (/tree/crates/sim)\n"),
+        &["1 `ringmain` is built with `ringmain-sim`"],
+    );
+}
+
+#[test]
+fn the_binary_is_built_without_crates_for_tests() {
+    check(
+        crates::binary_closure(
+            "ringmain-cli v0.1.0 (/tree/crates/cli)\nringmain-engine v0.1.0\nclap v4.6.0\n",
+        ),
+        &[],
+    );
+    check(
+        crates::binary_closure(
+            "ringmain-cli v0.1.0\nringmain-sim v0.1.0\nringmain-testkit v0.1.0\nringmain-sim v0.1.0 (*)\n",
+        ),
+        &[
+            "1 `ringmain-cli` is built with `ringmain-sim`",
+            "1 `ringmain-cli` is built with `ringmain-testkit`",
+        ],
+    );
 }
 
 #[test]
@@ -146,11 +169,12 @@ fn what_is_not_rust_is_said() {
 }
 
 #[test]
-fn unsafe_stands_in_two_crates_only() {
+fn unsafe_is_allowed_in_two_crates_of_the_product() {
     let text = "//! A.\nfn a() {\n    unsafe { b() }\n}\n";
     check_source("crates/sys/src/a.rs", text, &[]);
     check_source("crates/engine/tests/a.rs", text, &[]);
     check_source("bench/floor/src/a.rs", text, &[]);
+    check_source("crates/sim/src/a.rs", text, &[]);
     check_source("bench/src/a.rs", text, &["3 `unsafe`"]);
     check_source("crates/web/src/a.rs", text, &["3 `unsafe`"]);
     check_source(
