@@ -1,4 +1,4 @@
-//! Thread-per-core network engine: one completion contract, three back-ends.
+//! Thread-per-core network engine: one completion contract, io_uring and epoll under it.
 //!
 //! Owns workers, connections, buffers, timers and mail. Knows nothing of HTTP or any other protocol.
 

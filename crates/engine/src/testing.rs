@@ -1,37 +1,38 @@
-//! The real workers on the simulated back-end, for tests: [`SimCluster`].
+//! Real workers on back-ends of the caller's choice, for tests: [`Cluster`].
 //!
-//! Owns the wiring that [`crate::Engine`] does for a process, and gives workers their turns as the world's
-//! scheduler says. Knows nothing of handlers and clients. Nothing here reaches a product build.
+//! Owns the wiring that [`crate::Engine`] does for a process, without threads: the caller gives each worker its turns. Knows no
+//! back-end and nothing of handlers and clients. `ringmain-sim` puts the workers into a simulated world with it. Feature
+//! `testing`, never in a product build.
 
+use std::io;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
-use ringmain_sys::addr::Addr;
-
-use crate::backend::sim::{Step, World};
+use crate::backend::{Backend, Socket};
 use crate::mail::{Inbox, Mailbox, grid};
 use crate::worker::handler::Handler;
 use crate::worker::shared::{Counters, Opened, Order, Shared, State};
 use crate::worker::{Parts, Start, Worker};
 
-/// What a process would set; see [`crate::Config`].
+/// Settings of a process under test; see [`crate::Config`].
 #[derive(Clone, Copy, Debug)]
 pub struct ClusterConfig {
-    /// How many workers.
+    /// Number of workers.
     pub workers: usize,
-    /// Connections that one worker holds.
+    /// Limit of connections of one worker.
     pub capacity: u32,
-    /// Connections that all of them hold.
+    /// Limit of connections of all workers.
     pub max_connections: u32,
-    /// Connections that may wait on one worker's listeners: so near to a limit it accepts one by one.
+    /// Connections that the listen queues of one worker may hold: so near to a limit it accepts one by one.
     pub queue_limit: u32,
-    /// Letters that wait from one worker to one other.
+    /// Messages that may be queued from one worker to one other.
     pub mail_per_pair: usize,
-    /// Letters that wait from outside to one worker.
+    /// Messages that may be queued from other threads to one worker.
     pub inbox: usize,
-    /// Bytes that all of them hold for slow readers; see [`crate::limits::HELD_BYTES`].
+    /// Limit of the bytes that all workers hold for slow readers; see [`crate::limits::HELD_BYTES`].
     pub held_bytes: usize,
-    /// How long connections may go on after [`SimCluster::shut_down`].
+    /// Time for connections to finish after [`Cluster::shut_down`].
     pub grace: Duration,
 }
 
@@ -50,90 +51,113 @@ impl Default for ClusterConfig {
     }
 }
 
-/// The workers of one simulated process.
-pub struct SimCluster<H: Handler> {
-    world: World,
+/// The workers of one process, on the caller's thread.
+///
+/// A worker is added, gets its listeners and begins its first wait. After that each turn begins when its back-end has ended the
+/// wait: [`Cluster::turn`] does what the completions ask for and begins the next wait, which must not block the thread.
+pub struct Cluster<H: Handler> {
+    config: ClusterConfig,
     shared: Arc<Shared>,
-    /// `None`: has ended in order.
-    workers: Vec<Option<Worker<H>>>,
+    /// Mailboxes of workers that are not added yet, the next one last.
+    mailboxes: Vec<Mailbox<H::Mail>>,
     inboxes: Vec<Inbox<H::Mail>>,
+    /// `None`: the worker has shut down.
+    workers: Vec<Option<Worker<H>>>,
 }
 
-impl<H: Handler> SimCluster<H> {
-    /// Makes the workers in `world`, which must have as many. `listeners` are (worker, address, number); all
-    /// are open before the first worker takes a turn.
-    ///
-    /// # Panics
-    /// If a listener cannot be opened.
-    pub fn new(
-        world: &World,
-        config: ClusterConfig,
-        listeners: &[(usize, Addr, u32)],
-        mut make: impl FnMut(Start<H::Mail>) -> H,
-    ) -> SimCluster<H> {
+impl<H: Handler> Cluster<H> {
+    /// Prepares a process of `config.workers` workers, none of which is added yet.
+    #[must_use]
+    pub fn new(config: ClusterConfig) -> Cluster<H> {
         let shared = Shared::new(config.workers, config.max_connections);
         let doorbells: Vec<_> = shared.workers.iter().map(|w| Arc::clone(&w.doorbell)).collect();
-        let mailboxes = grid(&doorbells, config.mail_per_pair, config.inbox);
+        let mut mailboxes = grid(&doorbells, config.mail_per_pair, config.inbox);
         let inboxes = mailboxes.iter().map(Mailbox::inbox).collect();
-        let mut worker = |(index, mailbox)| {
-            let parts = Parts {
-                backend: Box::new(world.backend(index)),
-                mailbox,
-                shared: Arc::clone(&shared),
-                index,
-                capacity: config.capacity,
-                queue_limit: config.queue_limit,
-                held_bytes: config.held_bytes,
-                grace: config.grace,
-                flush: crate::limits::FLUSH,
-            };
-            let mut worker = Worker::new(parts, &mut make);
-            for (_, addr, tag) in listeners.iter().filter(|(owner, ..)| *owner == index) {
-                let opened = worker.listen(world.listen(index, addr), *tag);
-                opened.expect("a fresh worker has room");
-            }
-            worker.begin_wait().expect("a simulated wait never fails");
-            Some(worker)
-        };
-        let workers = mailboxes.into_iter().enumerate().map(&mut worker).collect();
-        SimCluster {
-            world: world.clone(),
+        mailboxes.reverse();
+        Cluster {
+            config,
             shared,
-            workers,
+            mailboxes,
             inboxes,
+            workers: Vec::new(),
         }
     }
 
-    /// One step of the world; a worker's turn is taken.
-    pub fn step(&mut self) -> Step {
-        let step = self.world.step();
-        if let Step::Turn(index) = step {
-            self.turn(index);
-        }
-        step
+    /// Adds the next worker and returns its number, from 0.
+    ///
+    /// # Panics
+    /// If all workers of the configuration have been added.
+    pub fn add(&mut self, backend: Box<dyn Backend>, make: impl FnOnce(Start<H::Mail>) -> H) -> usize {
+        let index = self.workers.len();
+        let mailbox = self.mailboxes.pop();
+        let parts = Parts {
+            backend,
+            mailbox: mailbox.expect("no more workers than configured"),
+            shared: Arc::clone(&self.shared),
+            index,
+            capacity: self.config.capacity,
+            queue_limit: self.config.queue_limit,
+            held_bytes: self.config.held_bytes,
+            grace: self.config.grace,
+            flush: crate::limits::FLUSH,
+        };
+        self.workers.push(Some(Worker::new(parts, make)));
+        index
     }
 
-    /// Ends the wait that the worker began in its last turn, and does what the turn asks for.
-    fn turn(&mut self, index: usize) {
-        let worker = self.workers[index].as_mut();
-        let worker = worker.expect("a worker that has ended is not scheduled");
-        self.world.end_wait(index);
-        self.shared.workers[index].doorbell.cancel_sleep();
-        worker.work();
-        if worker.is_done() {
-            self.workers[index] = None;
-        } else {
-            worker.begin_wait().expect("a simulated wait never fails");
-        }
+    /// Gives a worker that has not begun its first wait a listener of its back-end; `number` is the same on all workers.
+    ///
+    /// # Errors
+    /// If the worker has no room for it.
+    ///
+    /// # Panics
+    /// If the worker was not added or has shut down.
+    pub fn listen(&mut self, worker: usize, socket: Socket, number: u32) -> io::Result<()> {
+        self.running(worker).listen(socket, number)
     }
 
-    /// Has a worker open a listener, as [`crate::Listeners::open`]: an address that is no open listener's.
-    pub fn open(&self, worker: usize, addr: &Addr, number: u32) {
-        // Whether it has come about the connections tell.
+    /// Begins a worker's first wait.
+    ///
+    /// # Errors
+    /// Those of [`Backend::wait`].
+    ///
+    /// # Panics
+    /// If the worker was not added or has shut down.
+    pub fn begin_wait(&mut self, worker: usize) -> io::Result<()> {
+        self.running(worker).begin_wait().map(drop)
+    }
+
+    /// Does what a worker's turn does after its wait, and begins the next wait. A worker that has shut down is dropped instead,
+    /// with its back-end.
+    ///
+    /// # Errors
+    /// Those of [`Backend::wait`].
+    ///
+    /// # Panics
+    /// If the worker was not added or has shut down.
+    pub fn turn(&mut self, worker: usize) -> io::Result<()> {
+        self.shared.workers[worker].doorbell.cancel_sleep();
+        let running = self.running(worker);
+        running.work();
+        if running.is_done() {
+            self.workers[worker] = None;
+            return Ok(());
+        }
+        running.begin_wait().map(drop)
+    }
+
+    fn running(&mut self, worker: usize) -> &mut Worker<H> {
+        let running = self.workers[worker].as_mut();
+        running.expect("a worker that has shut down takes no more turns")
+    }
+
+    /// Has a worker open a listener, as [`crate::Listeners::open`]. The socket is a listener of its back-end.
+    pub fn open(&self, worker: usize, socket: Socket, number: u32) {
+        // Success shows by the connections alone: the outcome is not received.
         let (told, _) = mpsc::channel();
         let order = Order::Open {
             tag: number,
-            listener: Opened::Simulated(self.world.listen(worker, addr)),
+            listener: Opened::Socket(socket),
             backlog: 0,
             told,
         };
@@ -161,62 +185,61 @@ impl<H: Handler> SimCluster<H> {
         self.shared.advance(State::Draining);
     }
 
-    /// Ends all connections at once, as [`crate::Running::stop`].
+    /// Closes all connections at once, as [`crate::Running::stop`].
     pub fn stop(&self) {
         self.shared.advance(State::Stopping);
     }
 
-    /// Whether every worker has ended in order.
+    /// Returns whether every worker has shut down.
     #[must_use]
     pub fn is_done(&self) -> bool {
         self.workers.iter().all(Option::is_none)
     }
 
-    /// Connections of a worker, as it tells the others.
+    /// Returns the connections of a worker, as the other workers see them.
     #[must_use]
     pub fn connections(&self, worker: usize) -> u32 {
-        let load = &self.shared.workers[worker].load;
-        load.load(std::sync::atomic::Ordering::Relaxed)
+        self.shared.workers[worker].load.load(Ordering::Relaxed)
     }
 
-    /// Bytes that a worker's connections hold for slow readers; none once it has ended.
+    /// Returns the bytes that a worker's connections hold for slow readers; 0 once it has shut down.
     #[must_use]
     pub fn held(&self, worker: usize) -> usize {
         let worker = self.workers[worker].as_ref();
         worker.map_or(0, |worker| worker.cx.held())
     }
 
-    /// Tasks of a worker that are not over; none once it has ended.
+    /// Returns the unfinished tasks of a worker; 0 once it has shut down.
     #[must_use]
     pub fn tasks(&self, worker: usize) -> u32 {
         let worker = self.workers[worker].as_ref();
         worker.map_or(0, |worker| worker.cx.0.tasks.count())
     }
 
-    /// The counts of a worker; they outlive it.
+    /// Returns the counters of a worker; they outlive it.
     #[must_use]
     pub fn counters(&self, worker: usize) -> &Counters {
         &self.shared.workers[worker].counters
     }
 
-    /// The way to a worker from outside.
+    /// Returns the inbox by which other threads send mail to a worker.
     #[must_use]
     pub fn inbox(&self, worker: usize) -> Inbox<H::Mail> {
         self.inboxes[worker].clone()
     }
 }
 
-impl<H: Handler> Drop for SimCluster<H> {
+impl<H: Handler> Drop for Cluster<H> {
     fn drop(&mut self) {
-        // Tasks hold the worker that holds them.
+        // A task holds its worker, and the worker holds the task.
         for worker in self.workers.iter().flatten() {
             worker.cx.0.tasks.clear();
         }
     }
 }
 
-impl<H: Handler> std::fmt::Debug for SimCluster<H> {
+impl<H: Handler> std::fmt::Debug for Cluster<H> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "SimCluster of {} in {:?}", self.workers.len(), self.world)
+        write!(f, "Cluster of {} workers", self.config.workers)
     }
 }

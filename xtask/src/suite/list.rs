@@ -8,7 +8,7 @@ pub(super) const SUITES: &[Suite] = &[
         name: "sim",
         about: "10,000 seeds in the simulated world, of the contract alone, of the real workers, and of HTTP applications, the load generator and the gateway on them",
         lines: &[
-            Line::new("cargo test --release -p ringmain-engine --lib backend::sim").with(SEEDS),
+            Line::new("cargo test --release -p ringmain-sim --lib").with(SEEDS),
             Line::new("cargo test --release -p ringmain-engine --test sim -- --nocapture").with(SEEDS),
             Line::new("cargo test --release -p ringmain-web --test sim").with(SEEDS),
             Line::new("cargo test --release -p ringmain-load --lib client::sim_tests").with(SEEDS),

@@ -1,14 +1,12 @@
 //! The completion contract: what a worker may ask of the kernel and what comes back.
 //!
-//! Owns the vocabulary ([`Backend`], [`Completion`], [`Slot`], [`Socket`], [`Lent`]) that the three
+//! Owns the vocabulary ([`Backend`], [`Completion`], [`Slot`], [`Socket`], [`Lent`]) that all
 //! back-ends share. Knows nothing of connections, tasks, timers or mail.
-//! The rules, operation by operation, are in `docs/contract.md`; `tests/it/contract.rs`
-//! runs them on every back-end.
+//! The rules, operation by operation, are in `docs/contract.md`. `crates/sim` has the cases that
+//! show them and the simulated back-end; `tests/it/contract.rs` and `tests/sim/contract.rs` run the
+//! cases on every back-end.
 
-#[cfg(any(test, feature = "testing"))]
-pub mod conformance;
 pub mod epoll;
-pub mod sim;
 pub mod uring;
 
 use std::io;
@@ -78,6 +76,22 @@ impl Slot {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Socket(pub(crate) u32);
 
+/// For back-ends without a kernel, whose sockets are no descriptors.
+#[cfg(feature = "testing")]
+impl Socket {
+    /// Names the socket that the back-end has under `number`.
+    #[must_use]
+    pub fn from_number(number: u32) -> Socket {
+        Socket(number)
+    }
+
+    /// Returns the number that the back-end gave the socket.
+    #[must_use]
+    pub fn number(self) -> u32 {
+        self.0
+    }
+}
+
 /// An operation that may be in flight, as named in [`Backend::cancel`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Op {
@@ -111,7 +125,7 @@ impl Lent {
     /// # Safety
     /// The bytes must be initialised and valid for reads and writes, and nobody else may touch them
     /// until the value is given back.
-    pub(crate) unsafe fn new(start: NonNull<u8>, len: u32, id: u32) -> Lent {
+    pub unsafe fn new(start: NonNull<u8>, len: u32, id: u32) -> Lent {
         Lent { start, len, id }
     }
 
@@ -133,7 +147,9 @@ impl Lent {
         self.len == 0
     }
 
-    pub(crate) fn id(&self) -> u32 {
+    /// Returns the back-end's name for the buffer, as given to [`Lent::new`].
+    #[must_use]
+    pub fn id(&self) -> u32 {
         self.id
     }
 }

@@ -400,7 +400,7 @@ impl<H: Handler> Worker<H> {
         match listener {
             Opened::Descriptor(fd) => self.adopt_listener(fd, tag),
             #[cfg(feature = "testing")]
-            Opened::Simulated(socket) => self.listen(socket, tag),
+            Opened::Socket(socket) => self.listen(socket, tag),
         }
     }
 

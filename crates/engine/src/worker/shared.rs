@@ -67,9 +67,9 @@ pub(crate) enum Order {
 #[derive(Debug)]
 pub(crate) enum Opened {
     Descriptor(OwnedFd),
-    /// One that the worker's simulated back-end knows.
+    /// A listener of a back-end without descriptors.
     #[cfg(feature = "testing")]
-    Simulated(crate::backend::Socket),
+    Socket(crate::backend::Socket),
 }
 
 /// A listener that can be handed to another process.

@@ -10,10 +10,10 @@
 use std::sync::Arc;
 
 use ringmain_engine::backend::RunJob;
-use ringmain_engine::backend::conformance::RealHarness;
 use ringmain_engine::backend::epoll::{Epoll, EpollGroup};
 use ringmain_engine::backend::uring::{Group, Uring, UringConfig};
 use ringmain_engine::features::{Feature, Features};
+use ringmain_sim::conformance::RealHarness;
 
 /// A pool of its own for each job: what the pool does is not the contract's business.
 fn run_job() -> RunJob {
@@ -23,7 +23,7 @@ fn run_job() -> RunJob {
     })
 }
 
-fn epoll() -> RealHarness<Epoll> {
+pub(crate) fn epoll() -> RealHarness<Epoll> {
     let group = EpollGroup::new(2).expect("eventfds");
     let worker = |index| group.worker(index, run_job()).expect("an epoll instance");
     RealHarness::new([worker(0), worker(1)])
@@ -35,9 +35,9 @@ fn uring(config: &UringConfig) -> RealHarness<Uring> {
     RealHarness::new([worker(0), worker(1)])
 }
 
-ringmain_engine::conformance!(on_epoll, epoll());
+ringmain_sim::conformance!(on_epoll, epoll());
 
-ringmain_engine::conformance!(on_uring, uring(&UringConfig::default()));
+ringmain_sim::conformance!(on_uring, uring(&UringConfig::default()));
 
 /// Rings without some of what the probe would find here.
 fn without(features: &[Feature]) -> UringConfig {
@@ -49,20 +49,20 @@ fn without(features: &[Feature]) -> UringConfig {
     }
 }
 
-ringmain_engine::conformance!(
+ringmain_sim::conformance!(
     on_uring_plain_descriptors,
     uring(&without(&[Feature::DirectDescriptors]))
 );
 
-ringmain_engine::conformance!(on_uring_no_message_ring, uring(&without(&[Feature::MessageRing])));
+ringmain_sim::conformance!(on_uring_no_message_ring, uring(&without(&[Feature::MessageRing])));
 
-ringmain_engine::conformance!(
+ringmain_sim::conformance!(
     on_uring_single_shot,
     uring(&without(&[Feature::MultishotAccept, Feature::MultishotRecv]))
 );
 
 // Nothing beyond the floor.
-ringmain_engine::conformance!(
+ringmain_sim::conformance!(
     on_uring_floor,
     uring(&UringConfig {
         features: Features::none(),
@@ -71,7 +71,7 @@ ringmain_engine::conformance!(
 );
 
 // Every second entry of the kernel takes one operation less than it was given.
-ringmain_engine::conformance!(
+ringmain_sim::conformance!(
     on_uring_short_submits,
     uring(&UringConfig {
         short_submit_every: 2,
@@ -80,7 +80,7 @@ ringmain_engine::conformance!(
 );
 
 // Rings and buffers so small that submissions wait, completions overflow and receives end with `NoBuffers`.
-ringmain_engine::conformance!(
+ringmain_sim::conformance!(
     on_uring_cramped,
     uring(&UringConfig {
         submission_entries: 2,

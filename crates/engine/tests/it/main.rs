@@ -16,6 +16,7 @@ mod blocking;
 mod clients;
 mod contract;
 mod early_responses;
+mod epoll;
 mod features;
 mod files;
 mod holding;

@@ -5,9 +5,8 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use ringmain_engine::backend::Time;
-use ringmain_engine::backend::sim::{Plan, World};
-use ringmain_engine::testing::{ClusterConfig, SimCluster};
 use ringmain_engine::{Conn, Cx, Handler, Start, Via};
+use ringmain_sim::{ClusterConfig, Plan, SimCluster, World};
 
 use crate::{Named, some_seeds};
 

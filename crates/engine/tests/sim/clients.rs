@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use ringmain_engine::backend::sim::{Peer, PeerListener, World};
+use ringmain_sim::{Peer, PeerListener, World};
 
 use crate::courier::{RECORD, Way};
 

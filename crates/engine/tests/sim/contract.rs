@@ -4,7 +4,8 @@
 
 use std::time::Duration;
 
-use ringmain_engine::backend::sim::{Fault, Plan, SimHarness};
+use ringmain_sim::conformance::SimHarness;
+use ringmain_sim::{Fault, Plan};
 
 fn calm(seed: u64) -> SimHarness {
     SimHarness::new(seed, Plan::calm())
@@ -30,11 +31,11 @@ fn rough(seed: u64) -> SimHarness {
     SimHarness::new(seed, plan)
 }
 
-ringmain_engine::conformance!(calm_1, calm(1));
-ringmain_engine::conformance!(calm_2, calm(2));
-ringmain_engine::conformance!(calm_3, calm(3));
-ringmain_engine::conformance!(rough_1, rough(1));
-ringmain_engine::conformance!(rough_2, rough(2));
-ringmain_engine::conformance!(rough_3, rough(3));
-ringmain_engine::conformance!(rough_4, rough(4));
-ringmain_engine::conformance!(rough_5, rough(5));
+ringmain_sim::conformance!(calm_1, calm(1));
+ringmain_sim::conformance!(calm_2, calm(2));
+ringmain_sim::conformance!(calm_3, calm(3));
+ringmain_sim::conformance!(rough_1, rough(1));
+ringmain_sim::conformance!(rough_2, rough(2));
+ringmain_sim::conformance!(rough_3, rough(3));
+ringmain_sim::conformance!(rough_4, rough(4));
+ringmain_sim::conformance!(rough_5, rough(5));

@@ -2,8 +2,7 @@
 
 use std::sync::mpsc::TryRecvError;
 
-use ringmain_engine::backend::sim::{Fault, Plan, World};
-use ringmain_engine::testing::ClusterConfig;
+use ringmain_sim::{ClusterConfig, Fault, Plan, World};
 
 use crate::clients::{Client, Manner};
 use crate::courier::{HANDLER, STREAM, Way};

@@ -4,10 +4,9 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
 
-use ringmain_engine::backend::sim::{Peer, Plan, World};
 use ringmain_engine::stream::Stream;
-use ringmain_engine::testing::{ClusterConfig, SimCluster};
 use ringmain_engine::{Conn, Cx, Handler, Reason, Start, Via, limits};
+use ringmain_sim::{ClusterConfig, Peer, Plan, SimCluster, World};
 
 use crate::courier::HANDLER;
 use crate::run::addr;

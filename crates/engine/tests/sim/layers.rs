@@ -4,9 +4,8 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-use ringmain_engine::backend::sim::{Peer, Plan, World};
-use ringmain_engine::testing::{ClusterConfig, SimCluster};
 use ringmain_engine::{Conn, Cx, Handler, Layer, LayerFault, LayerStep, Reason, Start, Via, limits};
+use ringmain_sim::{ClusterConfig, Peer, Plan, SimCluster, World};
 
 use crate::run::addr;
 use crate::scramble::{RECORD, Scramble};

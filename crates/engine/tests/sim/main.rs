@@ -21,7 +21,7 @@ mod turns;
 
 use std::ops::Range;
 
-use ringmain_engine::backend::sim::{Fault, World};
+use ringmain_sim::{Fault, World};
 
 use crate::run::Run;
 

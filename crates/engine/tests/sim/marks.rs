@@ -3,9 +3,8 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use ringmain_engine::backend::sim::{Fault, Peer, Plan, World};
-use ringmain_engine::testing::{ClusterConfig, SimCluster};
 use ringmain_engine::{Conn, Cx, Handler, Reason, Start, Via, WriteError, limits};
+use ringmain_sim::{ClusterConfig, Fault, Peer, Plan, SimCluster, World};
 
 use crate::clients::{Client, Manner};
 use crate::courier::{HANDLER, Way};

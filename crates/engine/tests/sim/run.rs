@@ -7,9 +7,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use ringmain_engine::backend::sim::{Fault, Plan, Step, World};
-use ringmain_engine::testing::{ClusterConfig, SimCluster};
 use ringmain_engine::{Addr, limits};
+use ringmain_sim::{ClusterConfig, Fault, Plan, SimCluster, Step, World};
 
 use crate::Named;
 use crate::clients::{Client, Upstream};

@@ -2,9 +2,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use ringmain_engine::backend::sim::{Fault, Plan, World};
-use ringmain_engine::testing::ClusterConfig;
 use ringmain_engine::{Counters, limits};
+use ringmain_sim::{ClusterConfig, Fault, Plan, World};
 
 use crate::clients::{Client, Manner};
 use crate::courier::{HANDLER, Way};

@@ -5,9 +5,8 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use ringmain_engine::backend::Time;
-use ringmain_engine::backend::sim::{Peer, Plan, World};
-use ringmain_engine::testing::{ClusterConfig, SimCluster};
 use ringmain_engine::{Conn, ConnId, Handler, Post, Start, Via, limits};
+use ringmain_sim::{ClusterConfig, Peer, Plan, SimCluster, World};
 
 use crate::courier::HANDLER;
 use crate::run::addr;

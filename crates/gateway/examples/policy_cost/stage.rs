@@ -4,14 +4,13 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ringmain_engine::backend::sim::{Peer, PeerListener, Plan, World};
-use ringmain_engine::testing::{ClusterConfig, SimCluster};
 use ringmain_engine::{Addr, Layer, LayerEvent};
 use ringmain_gateway::Gateway;
 use ringmain_gateway::model::{
     Authorities, Certificate, ClientCertificateMode, ClientCertificates, Config, ListenerTls, Protocol,
     Secret,
 };
+use ringmain_sim::{ClusterConfig, Peer, PeerListener, Plan, SimCluster, World};
 use ringmain_tls::{ClientSettings, ConnectHandle, Connector, KeyPair, PeerName, Pem, Tls, Trust};
 use ringmain_web::Server;
 

@@ -3,8 +3,8 @@
 use std::ops::Range;
 use std::time::Duration;
 
-use ringmain_engine::backend::sim::World;
 use ringmain_gateway::fault::Fault;
+use ringmain_sim::World;
 use ringmain_web::testing::TestReply;
 
 use crate::asked::Asked;

@@ -4,13 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ringmain_engine::backend::Time;
-use ringmain_engine::backend::sim::World;
 use ringmain_gateway::fault::Fault;
 use ringmain_gateway::model::{
     Concurrency, Inject, Policy, RateKey, RateLimit, RetryBudget, Share, Upstream,
 };
 use ringmain_gateway::status::{Cap, Counted};
 use ringmain_gateway::{Gateway, UpstreamStatus};
+use ringmain_sim::World;
 use ringmain_web::testing::TestReply;
 
 use crate::ask::{TIMEOUTS, Timeouts};

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use ringmain_engine::backend::Time;
-use ringmain_engine::backend::sim::{Peer, World};
+use ringmain_sim::{Peer, World};
 use ringmain_web::testing::ReplyReader;
 
 use crate::ask::{self, Ask, Timeouts};

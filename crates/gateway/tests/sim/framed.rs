@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use ringmain_engine::backend::Time;
-use ringmain_engine::backend::sim::Peer;
+use ringmain_sim::Peer;
 use ringmain_wire::h1::{FieldBlock, Method};
 use ringmain_wire::h2::{Connection, ErrorCode, Event, HeadBuffer, Limits, PREFACE, Role, Stream};
 

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use ringmain_engine::backend::Time;
-use ringmain_engine::backend::sim::{Peer, World};
+use ringmain_sim::{Peer, World};
 use ringmain_web::testing::ReplyReader;
 use ringmain_wire::h1::{FieldBlock, Method};
 use ringmain_wire::h2::{Connection, ErrorCode, Event, HeadBuffer, Limits, Request, Role, Stream};

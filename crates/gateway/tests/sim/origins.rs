@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use ringmain_engine::Addr;
 use ringmain_engine::backend::Time;
-use ringmain_engine::backend::sim::{Peer, PeerListener, World};
+use ringmain_sim::{Peer, PeerListener, World};
 use ringmain_wire::h1::{
     BodyDecoder, BodyEvent, FieldTable, Framing, HeadScanner, Limits, Method, Parsed, parse_request,
 };

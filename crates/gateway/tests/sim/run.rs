@@ -8,10 +8,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use ringmain_engine::backend::sim::{Fault, Plan, Step, World};
-use ringmain_engine::testing::{ClusterConfig, SimCluster};
 use ringmain_engine::{Addr, limits};
 use ringmain_gateway::Gateway;
+use ringmain_sim::{ClusterConfig, Fault, Plan, SimCluster, Step, World};
 use ringmain_web::testing::Inside;
 use ringmain_web::{Server, Site};
 

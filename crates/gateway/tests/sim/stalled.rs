@@ -7,8 +7,6 @@ use std::alloc::System;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ringmain_engine::backend::sim::{Peer, PeerListener, Plan, Step, World};
-use ringmain_engine::testing::{ClusterConfig, SimCluster};
 use ringmain_engine::{Addr, limits};
 use ringmain_gateway::Gateway;
 use ringmain_gateway::filter::Filters;
@@ -16,6 +14,7 @@ use ringmain_gateway::limits::{CHANNEL_BODY_STEP, UPSTREAM_FIRST_WINDOW};
 use ringmain_gateway::model::{
     Action, Config, Endpoint, Forward, Protocol, Route, Rule, Upstream, UpstreamProtocol, Where,
 };
+use ringmain_sim::{ClusterConfig, Peer, PeerListener, Plan, SimCluster, Step, World};
 use ringmain_web::Server;
 use ringmain_web::testing::ReplyReader;
 use ringmain_wire::h2::{Connection, Event, HeadBuffer, Limits, Role, Stream};

@@ -6,8 +6,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ringmain_engine::backend::Time;
-use ringmain_engine::backend::sim::{Peer, PeerListener, Plan, Step, World};
-use ringmain_engine::testing::{ClusterConfig, SimCluster};
 use ringmain_engine::{Addr, limits};
 use ringmain_gateway::Gateway;
 use ringmain_gateway::filter::{
@@ -16,6 +14,7 @@ use ringmain_gateway::filter::{
 use ringmain_gateway::model::{
     Action, Config, Endpoint, Forward, Policy, Protocol, Route, Rule, Upstream, Where,
 };
+use ringmain_sim::{ClusterConfig, Peer, PeerListener, Plan, SimCluster, Step, World};
 use ringmain_web::Server;
 use ringmain_web::testing::ReplyReader;
 

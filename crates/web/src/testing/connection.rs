@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
-use ringmain_engine::backend::sim::Peer;
+use ringmain_sim::Peer;
 
 use super::TestError;
 use super::reader::ReplyReader;

@@ -39,7 +39,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-pub use ringmain_engine::backend::sim::{Fault, Plan};
+pub use ringmain_sim::{Fault, Plan};
 
 pub use self::connection::{Ending, RawConnection};
 pub use self::inside::{Inside, counted_addresses};

@@ -8,8 +8,7 @@ use std::time::Duration;
 
 use ringmain_engine::Addr;
 use ringmain_engine::backend::Time;
-use ringmain_engine::backend::sim::{Peer, World};
-use ringmain_engine::testing::{ClusterConfig, SimCluster};
+use ringmain_sim::{ClusterConfig, Peer, SimCluster, World};
 
 use super::inside::Inside;
 use super::{Setup, TestError};

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ringmain_engine::backend::sim::Plan;
+use ringmain_sim::Plan;
 use ringmain_web::testing::{RawConnection, Setup, TestClient};
 use ringmain_web::{App, Limits};
 

@@ -4,8 +4,7 @@
 use std::cell::RefCell;
 use std::time::Duration;
 
-use ringmain_engine::backend::sim::{Peer, Plan, World};
-use ringmain_engine::testing::{ClusterConfig, SimCluster};
+use ringmain_sim::{ClusterConfig, Peer, Plan, SimCluster, World};
 use ringmain_web::{App, Limits, Server, limits};
 
 /// Of each request.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use ringmain_engine::backend::Time;
-use ringmain_engine::backend::sim::World;
+use ringmain_sim::World;
 use ringmain_web::testing::ReplyReader;
 
 use crate::link::Link;

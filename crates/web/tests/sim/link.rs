@@ -6,8 +6,8 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair as Key, PKCS_ED25519};
-use ringmain_engine::backend::sim::Peer;
 use ringmain_engine::{Layer, LayerEvent};
+use ringmain_sim::Peer;
 use ringmain_tls::{
     Acceptor, ClientSettings, Connector, KeyPair, PeerName, Pem, ServerSettings, Tls, Trust, http_protocols,
 };

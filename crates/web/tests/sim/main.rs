@@ -22,7 +22,7 @@ use std::alloc::System;
 use std::ops::Range;
 use std::process::ExitCode;
 
-use ringmain_engine::backend::sim::World;
+use ringmain_sim::World;
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 
 use crate::run::Run;

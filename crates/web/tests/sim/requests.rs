@@ -1,6 +1,6 @@
 //! What clients ask, and what they must be answered.
 
-use ringmain_engine::backend::sim::World;
+use ringmain_sim::World;
 use ringmain_web::Limits;
 use ringmain_web::testing::TestReply;
 

@@ -5,9 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use ringmain_engine::backend::sim::{Fault, Plan, Step, World};
-use ringmain_engine::testing::{ClusterConfig, SimCluster};
 use ringmain_engine::{Addr, limits as engine_limits};
+use ringmain_sim::{ClusterConfig, Fault, Plan, SimCluster, Step, World};
 use ringmain_tls::Connector;
 use ringmain_web::testing::{Inside, counted_addresses};
 use ringmain_web::{Entrance, Limits, Server, Site};

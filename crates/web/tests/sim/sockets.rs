@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use ringmain_engine::backend::Time;
-use ringmain_engine::backend::sim::World;
+use ringmain_sim::World;
 use ringmain_wire::h1::{self, FieldTable, HeadScanner, Method, Parsed, RequestEncoder, parse_response};
 use ringmain_wire::ws::{
     Close, CloseCode, Decoder, Deflater, Deflation, Encoder, Event, Inflater, Limits, Mask, Message, Opening,

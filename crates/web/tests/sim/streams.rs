@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use ringmain_engine::backend::sim::World;
+use ringmain_sim::World;
 use ringmain_web::Limits;
 use ringmain_wire::h1::{FieldBlock, Method};
 use ringmain_wire::h2::{self, Connection, ErrorCode, Event, HeadBuffer, Request, Role, Stream};

@@ -1,4 +1,4 @@
-//! What only this back-end does; the contract itself is tested by `conformance`.
+//! What only this back-end does; the contract itself is tested by `tests/it/contract.rs`.
 
 #![allow(clippy::disallowed_methods, reason = "real sockets and racing threads")]
 
@@ -14,7 +14,6 @@ use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use super::{Epoll, EpollGroup};
-use crate::backend::conformance::{Driver, Harness, RealHarness};
 use crate::backend::{Backend, Completion, Op, RecvEnd, RunJob, Slot, Socket};
 use crate::limits;
 
@@ -260,37 +259,6 @@ fn a_given_connection_no_longer_reports_to_the_giver() {
     assert!(matches!(other.next(), Some(Completion::Adopted { .. })));
     peer.write_all(b"for the other").expect("connected");
     assert_eq!(worker.poller.wait(Some(Duration::ZERO)).expect("epoll works"), 0);
-}
-
-/// A descriptor that somebody else holds too goes on reporting after close (epoll(7), questions and answers).
-#[test]
-fn events_of_a_former_socket_do_not_reach_the_next_of_its_name() {
-    let mut driver = Driver::new(RealHarness::new(pair_of_workers()));
-    let silent = driver.harness.silent_addr();
-    let worker = driver.harness.worker(0);
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
-    let peer = TcpStream::connect(listener.local_addr().expect("bound")).expect("a backlog");
-    let (shared, _) = listener.accept().expect("a connection");
-    let former = worker
-        .adopt(OwnedFd::from(shared.try_clone().expect("a descriptor")))
-        .expect("adopted");
-    driver.recv(0, SLOT, former);
-    driver.cancel(0, Op::Recv, SLOT);
-    driver.recv_ended(0, SLOT);
-    driver.closed(0, SLOT, former);
-    let next = driver
-        .harness
-        .worker(0)
-        .open_stream(&silent, None)
-        .expect("a socket");
-    assert_eq!(next, former, "the name is reused, else this test shows nothing");
-    driver.connect(0, OTHER, next, &silent);
-    driver.harness.peer_reset(peer);
-    driver.quiet();
-    driver.cancel(0, Op::Connect, OTHER);
-    driver.connected(0, OTHER).expect_err("cancelled");
-    driver.closed(0, OTHER, next);
-    driver.finish();
 }
 
 #[test]

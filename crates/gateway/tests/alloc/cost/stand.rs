@@ -7,10 +7,9 @@ use std::time::Duration;
 
 use ringmain_engine::Addr;
 use ringmain_engine::backend::Time;
-use ringmain_engine::backend::sim::{Peer, PeerListener, Plan, Step, World};
-use ringmain_engine::testing::{ClusterConfig, SimCluster};
 use ringmain_gateway::Gateway;
 use ringmain_gateway::model::Config;
+use ringmain_sim::{ClusterConfig, Peer, PeerListener, Plan, SimCluster, Step, World};
 use ringmain_web::Server;
 
 use crate::ALLOCATOR;

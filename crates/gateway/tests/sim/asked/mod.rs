@@ -19,7 +19,6 @@ use std::time::Duration;
 
 use ringmain_engine::Addr;
 use ringmain_engine::backend::Time;
-use ringmain_engine::backend::sim::{Fault as Broken, World};
 use ringmain_gateway::Gateway;
 use ringmain_gateway::fault::Fault;
 use ringmain_gateway::limits;
@@ -27,6 +26,7 @@ use ringmain_gateway::model::{
     Ask, Endpoint, ExternalAuth, HeaderName, Jwt, JwtAlgorithm, JwtKeys, JwtProvider, KeyPlace, Policy,
     RateLimit, Redis, RemoteKeys, Target, Upstream, Where,
 };
+use ringmain_sim::{Fault as Broken, World};
 use ringmain_web::testing::TestReply;
 
 use self::counting::Counting;

@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use ringmain_engine::backend::sim::{Peer, World};
+use ringmain_sim::{Peer, World};
 
 use super::{Account, Header, KINDS, Kind, Ledger, hello};
 use crate::clients::Weather;

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ringmain_engine::Addr;
-use ringmain_engine::backend::sim::World;
 use ringmain_gateway::model::{
     Action, ActiveHealth, Balance, Config, Endpoint, Forward, HashKey, HealthCheck, Hostname, Limits,
     Listener, Mirror, OutlierDetection, Protocol, Retry, RetryOn, Route, Rule, Share, SlowStart, StatusRange,
     StreamRoute, Upstream, UpstreamProtocol, WeightedBackend, Where,
 };
+use ringmain_sim::World;
 
 use super::{ORIGINS, front, gate, origin};
 use crate::asked::{self, Asked};

@@ -14,9 +14,8 @@ use std::sync::mpsc::{self, Receiver};
 use std::time::Duration;
 
 use ringmain_engine::backend::Time;
-use ringmain_engine::backend::sim::{self, World};
-use ringmain_engine::testing::{ClusterConfig, SimCluster};
 use ringmain_engine::{Addr, Choice};
+use ringmain_sim::{ClusterConfig, SimCluster, World};
 
 use self::server::Server;
 use super::{Client, News, Order, share, window};
@@ -229,9 +228,9 @@ impl Run {
         let calm = seed.is_multiple_of(3);
         let bad = seed.is_multiple_of(2);
         let mut weather = if calm {
-            sim::Plan::calm()
+            ringmain_sim::Plan::calm()
         } else {
-            sim::Plan::mixed(seed)
+            ringmain_sim::Plan::mixed(seed)
         };
         weather.sockets = 1 << 12;
         // In a world without delays a worker that can run does so before time goes on.

@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
 
 use ringmain_engine::backend::Time;
-use ringmain_engine::backend::sim::{Peer, PeerListener, World};
+use ringmain_sim::{Peer, PeerListener, World};
 
 use super::socket::{Said, Socket};
 use super::streams::Streams;
