@@ -242,7 +242,11 @@ fn a_stream_that_is_never_answered(engine: Choice) {
         ..on_streams(&server, engine, 2)
     };
     let counts = round(plan, get()).figures.counts;
-    assert_eq!((counts.timeouts, counts.answered, counts.connects), (1, 19, 1), "{counts:?}");
+    assert_eq!(
+        (counts.timeouts, counts.answered, counts.connects),
+        (1, 19, 1),
+        "{counts:?}"
+    );
     assert!(counts.broken.is_empty(), "{counts:?}");
     server.finish();
 }
