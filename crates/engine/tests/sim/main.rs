@@ -34,7 +34,7 @@ fn number(name: &str) -> Option<u64> {
 fn seeds() -> Range<u64> {
     match number("SIM_SEED") {
         Some(seed) => seed..seed + 1,
-        None => 0..number("SIM_SEEDS").unwrap_or(100),
+        None => 0..number("SIM_SEEDS").unwrap_or(50),
     }
 }
 

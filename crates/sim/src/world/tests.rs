@@ -14,7 +14,7 @@ fn seeds() -> u64 {
     std::env::var("SIM_SEEDS")
         .ok()
         .and_then(|text| text.parse().ok())
-        .unwrap_or(100)
+        .unwrap_or(50)
 }
 
 #[test]
