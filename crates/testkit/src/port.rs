@@ -1,6 +1,6 @@
 //! Ports that a test must know before a server listens there.
 
-use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU8, Ordering};
 
@@ -19,6 +19,10 @@ impl Reserved {
     /// A port of the kernel's choice.
     #[allow(clippy::new_without_default, reason = "it takes a port")]
     pub fn new() -> Reserved {
+        Reserved::on(Ipv4Addr::LOCALHOST)
+    }
+
+    fn on(host: Ipv4Addr) -> Reserved {
         let socket = socket_with(
             AddressFamily::INET,
             SocketType::STREAM,
@@ -27,7 +31,7 @@ impl Reserved {
         )
         .expect("a socket");
         set_socket_reuseaddr(&socket, true).expect("a socket option");
-        bind(&socket, &SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).expect("a free port");
+        bind(&socket, &SocketAddr::from((host, 0))).expect("a free port");
         let addr = getsockname(&socket).expect("it is bound");
         Reserved {
             addr: SocketAddr::try_from(addr).expect("an internet address"),
@@ -55,6 +59,6 @@ pub fn own_host() -> Ipv4Addr {
 
 /// An address at which nothing listens, unless the caller starts a server there.
 pub fn unused() -> SocketAddr {
-    let listener = TcpListener::bind((own_host(), 0)).expect("a free port");
-    listener.local_addr().expect("it is bound")
+    // Never a listener: a child of another test may have a copy of the socket until its exec.
+    Reserved::on(own_host()).addr()
 }

@@ -4,6 +4,7 @@ use std::io::ErrorKind;
 use std::net::{TcpListener, TcpStream};
 use std::process::Command;
 use std::sync::mpsc::channel;
+use std::time::Duration;
 
 use rustix::process::Signal;
 
@@ -94,4 +95,27 @@ fn a_wait_ends_with_what_it_waits_for() {
         looks == 3
     });
     assert_eq!(looks, 3);
+    let checked = wait::until_ok("the fifth look", || {
+        looks += 1;
+        if looks == 5 { Ok(looks) } else { Err(looks) }
+    });
+    assert_eq!(checked, 5);
+    let patience = wait::Patience::new();
+    assert!(!patience.is_over() && patience.left() <= crate::PATIENCE);
+}
+
+#[test]
+fn work_takes_as_long_as_it_must() {
+    let span = Duration::from_millis(5);
+    assert_eq!(
+        wait::at_least(span, || {
+            wait::pause(span);
+            7
+        }),
+        7
+    );
+    let quick = std::panic::catch_unwind(|| wait::at_least(crate::PATIENCE, || ()));
+    let text = quick.expect_err("it is quicker");
+    let text = text.downcast_ref::<String>().expect("a message");
+    assert!(text.starts_with("expected 60s or longer, found "), "{text}");
 }
