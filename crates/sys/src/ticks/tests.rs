@@ -7,8 +7,19 @@ fn nanoseconds() -> u64 {
     monotonic().as_nanos() as u64
 }
 
+/// Clocks of which one must follow: a busy machine can stop this thread between two readings that belong together.
+const ATTEMPTS: usize = 50;
+
 #[test]
 fn the_tick_clock_follows_the_kernels_clock_or_has_no_rate() {
+    let follows = (0..ATTEMPTS).any(|_| follows_or_has_no_rate());
+    assert!(
+        follows,
+        "none of {ATTEMPTS} clocks was within 100 µs of the kernel's"
+    );
+}
+
+fn follows_or_has_no_rate() -> bool {
     let mut clock = TickClock::new();
     let begun = nanoseconds();
     clock.anchor(begun);
@@ -20,13 +31,10 @@ fn the_tick_clock_follows_the_kernels_clock_or_has_no_rate() {
     let before = nanoseconds();
     let Some(read) = clock.read() else {
         // A CPU without a constant counter: the caller reads the kernel's clock.
-        return;
+        return true;
     };
     let after = nanoseconds();
     // The counters of two CPUs, and both conversions, may differ by some microseconds.
     let slack = 100_000;
-    assert!(
-        read + slack >= before && read <= after + slack,
-        "{before} <= {read} <= {after}"
-    );
+    read + slack >= before && read <= after + slack
 }
