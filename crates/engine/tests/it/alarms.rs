@@ -24,6 +24,9 @@ on_every_backend!(
 
 const HOUR: Duration = Duration::from_secs(3600);
 
+/// Alarms of which one must be exact.
+const ATTEMPTS: usize = 10_000;
+
 impl Server {
     /// Sets the alarm so long after the worker's present time; returns when it is due.
     fn set_alarm(&self, after: Duration) -> Time {
@@ -67,15 +70,21 @@ fn an_alarm_comes_once_and_never_early(config: Config) {
     );
 }
 
-/// The best of many: what the host makes late is not the engine's doing.
+/// One alarm is enough: a back-end that rounds timeouts to milliseconds makes each of them at least 700 µs late, while a busy host
+/// makes only some of them late.
 fn an_alarm_is_finer_than_a_timer(config: Config) {
     let server = serve(config, Setting::echo);
-    let late = || {
-        let at = server.set_alarm(Duration::from_micros(1300));
-        server.alarm().since(at)
+    let is_exact = || {
+        // From the time of the turn on, as the worker computes its timeout: the rounding error does not depend on the host.
+        let at = server.on_worker(0, |cx| {
+            let at = cx.now().after(Duration::from_micros(1300));
+            cx.set_alarm(Some(at));
+            at
+        });
+        server.alarm().since(at) < Duration::from_micros(300)
     };
-    let best = (0..200).map(|_| late()).min().expect("200 of them");
-    assert!(best < Duration::from_micros(300), "never less than {best:?} late");
+    let found = (0..ATTEMPTS).any(|_| is_exact());
+    assert!(found, "all of {ATTEMPTS} alarms were late");
 }
 
 /// As an open loop does it: each alarm sets the next by the schedule and not by the time it came.
@@ -120,13 +129,25 @@ fn the_next_alarm_replaces_the_last(config: Config) {
 
 fn an_alarm_taken_away_does_not_come(config: Config) {
     let server = serve(config, Setting::echo);
-    server.set_alarm(Duration::from_millis(40));
-    server.on_worker(0, |cx| cx.set_alarm(None));
+    let mut span = Duration::from_millis(40);
+    loop {
+        let at = server.set_alarm(span);
+        let is_early = server.on_worker(0, move |cx| {
+            cx.set_alarm(None);
+            cx.clock() < at
+        });
+        if is_early {
+            break;
+        }
+        // The host was slower than the alarm. What was reported of it is none of the next one's.
+        server.alarms_within(Duration::from_millis(1));
+        span *= 2;
+    }
     server.on_worker(0, |cx| {
         cx.set_alarm(Some(cx.now()));
         cx.set_alarm(None);
     });
-    assert_eq!(server.alarms_within(Duration::from_millis(60)), 0);
+    assert_eq!(server.alarms_within(span + Duration::from_millis(20)), 0);
 }
 
 /// An alarm that is due at once, for ever: one in each turn, and connections, timers and mail are served.
@@ -145,7 +166,11 @@ fn alarms_that_are_always_due_starve_nobody(config: Config) {
     for _ in 0..100 {
         echo(&mut client, b"still served");
     }
-    assert!(server.alarms_within(Duration::from_millis(5)) > 1);
+    // A timer fires between them, and they continue behind it.
+    server.alarms_within(Duration::from_millis(1));
+    for _ in 0..10 {
+        server.alarm();
+    }
     server.on_worker(0, |cx| cx.set_alarm(None));
     let report = server.running.report().workers[0];
     assert_eq!(report.panics, 0);

@@ -1,6 +1,8 @@
 //! Blocking work of workers of both real back-ends: results, panics, a full queue, cancelled tasks.
 
+use std::cell::Cell;
 use std::io;
+use std::rc::Rc;
 use std::sync::mpsc;
 use std::time::Duration;
 
@@ -58,19 +60,25 @@ fn a_full_queue_refuses_and_says_what_to_do() {
         let (let_go, release) = mpsc::channel::<()>();
         let refused = rig.run(|cx: Cx| async move {
             let (refusals, refused) = mpsc::channel();
+            let asked = Rc::new(Cell::new(0));
             let mut release = Some(release);
             // One runs, a queue's worth waits; the thread may take its first job late, so one more may be refused.
             for _ in 0..limits::BLOCKING_QUEUE + 2 {
                 let (worker, refusals, release) = (cx.clone(), refusals.clone(), release.take());
+                let asked = Rc::clone(&asked);
                 let job = async move {
                     let work = move || release.map(|held| held.recv());
+                    // It is refused within this step, if it is.
+                    asked.set(asked.get() + 1);
                     if let Err(error) = worker.blocking(work).await {
                         refusals.send(error).expect("collected below");
                     }
                 };
                 cx.spawn(job).expect("room for a task");
             }
-            cx.sleep(Duration::from_millis(5)).await;
+            while asked.get() < limits::BLOCKING_QUEUE + 2 {
+                cx.sleep(Duration::from_millis(1)).await;
+            }
             refused.try_iter().collect::<Vec<_>>()
         });
         drop(let_go);

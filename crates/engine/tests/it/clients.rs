@@ -9,10 +9,12 @@ use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr as UnixAddr, UnixListener};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::scripted::{self, Server, Setting, Told, start};
+use ringmain_engine::backend::Time;
 use ringmain_engine::{Addr, Choice, Config, Engine, EngineError, Reason};
+use ringmain_testkit::port::Reserved;
 use ringmain_testkit::wait::until;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, connect, getsockname, listen, socket_with};
 
@@ -44,12 +46,14 @@ fn clients(config: Config) -> Server {
 }
 
 impl Server {
-    fn connect(&self, to: &Addr, deadline: Option<Duration>) {
+    /// Opens a connection; returns the worker's time of it, from which the deadline counts.
+    fn connect(&self, to: &Addr, deadline: Option<Duration>) -> Time {
         let to = to.clone();
         self.on_worker(0, move |cx| {
             let id = cx.connect(&to, None).expect("a socket");
             cx.conn(id).set_deadline(deadline);
-        });
+            cx.now()
+        })
     }
 
     fn not_connected(&self) -> Reason {
@@ -159,6 +163,8 @@ fn a_cpu_that_may_not_be_used_is_named(config: Config) {
 }
 
 fn unix_sockets_are_connected_to(config: Config) {
+    // A child of another test would have a copy of the listener.
+    let _nothing_starts = scripted::no_process_starts();
     let server = clients(config);
     let path = std::env::temp_dir().join(format!("ringmain-clients-{:?}", std::thread::current().id()));
     // Of a run that was ended.
@@ -224,11 +230,8 @@ fn a_full_unix_listener(config: Config) {
 }
 
 fn nobody_listens_is_refused(config: Config) {
-    // Of a host that no other test has: the port is given to none of them meanwhile.
-    let listener = TcpListener::bind((Ipv4Addr::new(127, 0, 66, 3), 0)).unwrap();
-    let addr = listener.local_addr().unwrap().into();
-    drop(listener);
-    clients(config).fails(&addr, ErrorKind::ConnectionRefused);
+    let reserved = Reserved::new();
+    clients(config).fails(&reserved.addr().into(), ErrorKind::ConnectionRefused);
 }
 
 /// No stream goes to a broadcast address, whatever the host's routes.
@@ -278,11 +281,13 @@ fn silence_times_out(config: Config) {
 }
 
 fn a_deadline_ends_connecting(config: Config) {
+    const DEADLINE: Duration = Duration::from_millis(30);
     let (silent, server) = (Silent::new(), clients(config));
-    let begin = Instant::now();
-    server.connect(&silent.addr, Some(Duration::from_millis(30)));
+    let begun = server.connect(&silent.addr, Some(DEADLINE));
     assert_eq!(server.not_connected(), Reason::Deadline);
-    assert!(begin.elapsed() >= Duration::from_millis(30), "not early");
+    // By the worker's clock, which no load makes fast: a slow machine can only be later.
+    let ended = server.on_worker(0, |cx| cx.now());
+    assert!(ended.since(begun) >= DEADLINE, "not early");
     server.is_free();
     server.running.shut_down();
     server.running.join().unwrap();
@@ -292,9 +297,20 @@ fn a_deadline_ends_connecting(config: Config) {
 fn a_deadline_set_while_connecting_holds_afterwards(config: Config) {
     let server = clients(config);
     let (listener, addr) = tcp();
-    server.connect(&addr, Some(Duration::from_millis(200)));
+    let mut deadline = Duration::from_millis(200);
+    let connects = |deadline| {
+        server.connect(&addr, Some(deadline));
+        server.until(|_, told| match told {
+            Told::Opened(_) => Some(true),
+            Told::NotConnected(_) => Some(false),
+            _ => None,
+        })
+    };
+    // A worker that had no CPU for that long gave up before it saw the connection.
+    while !connects(deadline) {
+        deadline *= 2;
+    }
     let (_peer, _) = listener.accept().unwrap();
-    server.opened();
     server.expect(&Told::Deadline);
     assert_eq!(server.closed(), Reason::Deadline);
 }

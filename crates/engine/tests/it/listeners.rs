@@ -69,8 +69,9 @@ fn start(config: Config) -> (Running<std::convert::Infallible>, SocketAddr) {
     (engine.start(|_| Echo).expect("it starts"), inet(&addr))
 }
 
+/// Of a host of its own: no other test gets the port once it is closed.
 fn any() -> Addr {
-    "127.0.0.1:0".parse().expect("an address")
+    Addr::Inet(SocketAddr::from((own_host(), 0)))
 }
 
 fn inet(addr: &Addr) -> SocketAddr {
@@ -114,8 +115,7 @@ fn one_comes_and_goes() {
         let (running, first) = start(config);
         let listeners = running.listeners();
         let options = ListenOptions::default();
-        let host = Addr::Inet(SocketAddr::from((own_host(), 0)));
-        let second = inet(&listeners.open(1, &host, &options).expect("a free port"));
+        let second = inet(&listeners.open(1, &any(), &options).expect("a free port"));
         // Enough that each worker has some.
         let mut all: Vec<_> = (0..20).map(|_| client(second, 1)).collect();
         client(first, 0);
@@ -149,7 +149,7 @@ fn a_thousand_times() {
     for_each_engine(|config| {
         let (running, first) = start(config);
         let listeners = running.listeners();
-        let mut addr = Addr::Inet(SocketAddr::from((own_host(), 0)));
+        let mut addr = any();
         let mut old = client(first, 0);
         for _ in 0..250 {
             addr = listeners

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use crate::scripted::{self, App, Letter, Server, Setting, Told, echo, serve};
 use ringmain_engine::{Config, Cx};
-use ringmain_testkit::wait::give_way;
+use ringmain_testkit::wait::{self, give_way};
 
 on_every_backend!(
     the_handler_that_holds_a_worker_is_named,
@@ -72,14 +72,7 @@ fn await_line(watchdog: Option<ThreadId>, part: &str) -> ThreadId {
             .find(|(_, line)| line.contains(part))
             .map(|(thread, _)| *thread)
     };
-    let (_never, nothing) = channel::<()>();
-    for _ in 0..10_000 {
-        if let Some(thread) = found() {
-            return thread;
-        }
-        let _ = nothing.recv_timeout(Duration::from_millis(3));
-    }
-    panic!("no line with `{part}` in {:?}", LOG.lock().unwrap());
+    wait::find(&format!("a line with `{part}`"), found)
 }
 
 /// Holds a worker until the sender goes.

@@ -5,13 +5,15 @@ use std::future::poll_fn;
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::rc::Rc;
-use std::sync::mpsc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, mpsc};
 use std::task::{Poll, Waker};
 use std::time::Duration;
 
 use crate::support::{PATIENCE, Rig, fill, for_each_engine, pattern, thread};
 use ringmain_engine::stream::{Receiver, Stream};
 use ringmain_engine::{Addr, Choice, Cx};
+use ringmain_testkit::port::Reserved;
 use rustix::net::sockopt::set_socket_linger;
 
 const LARGE: usize = 10_000_000;
@@ -50,6 +52,14 @@ where
     (rig, receiver)
 }
 
+/// Waits on the worker until the test has set the flag, and for one more turn: for what the kernel holds by then.
+async fn until_set(stream: &Stream, flag: &AtomicBool) {
+    while !flag.load(Ordering::Acquire) {
+        stream.cx().sleep(Duration::from_millis(1)).await;
+    }
+    stream.cx().sleep(Duration::from_millis(1)).await;
+}
+
 /// What the far side sees and what the served stream returned; all is freed at the end.
 fn outcome<T>(rig: &Rig, receiver: &mpsc::Receiver<T>) -> T {
     let value = receiver.recv_timeout(PATIENCE).expect("the stream's task ends");
@@ -61,10 +71,8 @@ fn outcome<T>(rig: &Rig, receiver: &mpsc::Receiver<T>) -> T {
 fn nobody_listens() {
     for_each_engine(|choice| {
         let rig = Rig::new(choice);
-        // Of a host that no other test has: the port is given to none of them meanwhile.
-        let listener = TcpListener::bind("127.0.66.2:0").expect("a free port");
-        let addr = Addr::Inet(listener.local_addr().expect("it is bound"));
-        drop(listener);
+        let reserved = Reserved::new();
+        let addr = Addr::Inet(reserved.addr());
         let error = rig.run(|cx: Cx| async move { cx.connect_stream(&addr, None).await.map(drop) });
         assert_eq!(
             error.expect_err("nobody is there").kind(),
@@ -229,21 +237,27 @@ fn the_engine_closes_its_half_first() {
 #[test]
 fn bytes_before_the_end_survive_our_own_end() {
     for_each_engine(|choice| {
-        let (rig, ended) = served(choice, |stream| async move {
-            let mut first = [0; 1];
-            stream.read_exact(&mut first).await?;
-            // The end arrives meanwhile, with most bytes unread.
-            stream.cx().sleep(Duration::from_millis(20)).await;
-            stream.shutdown().await?;
-            stream.cx().sleep(Duration::from_millis(5)).await;
-            let mut rest = vec![0; 999];
-            stream.read_exact(&mut rest).await?;
-            let end = stream.read(&mut first).await?;
-            io::Result::Ok((rest, end))
+        let client_has_ended = Arc::new(AtomicBool::new(false));
+        let has_ended = Arc::clone(&client_has_ended);
+        let (rig, ended) = served(choice, move |stream| {
+            let has_ended = Arc::clone(&has_ended);
+            async move {
+                let mut first = [0; 1];
+                stream.read_exact(&mut first).await?;
+                // The end is there, with most bytes unread.
+                until_set(&stream, &has_ended).await;
+                stream.shutdown().await?;
+                stream.cx().sleep(Duration::from_millis(5)).await;
+                let mut rest = vec![0; 999];
+                stream.read_exact(&mut rest).await?;
+                let end = stream.read(&mut first).await?;
+                io::Result::Ok((rest, end))
+            }
         });
         let mut client = dial(&rig);
         client.write_all(&pattern(1000)).expect("it is read");
         client.shutdown(Shutdown::Write).expect("it is open");
+        client_has_ended.store(true, Ordering::Release);
         let (rest, end) = outcome(&rig, &ended).expect("no error");
         assert_eq!((rest, end), (pattern(1000)[1..].to_vec(), 0));
         assert_eq!(read_all(&client).expect("an orderly end"), b"");
@@ -361,14 +375,16 @@ fn a_deadline_ends_reads_for_good() {
 fn after_a_reset_come_the_bytes_before_it_and_then_errors_only() {
     for_each_engine(|choice| {
         let (told, read_one) = mpsc::channel();
+        let client_has_reset = Arc::new(AtomicBool::new(false));
+        let has_reset = Arc::clone(&client_has_reset);
         let (rig, ended) = served(choice, move |stream| {
-            let told = told.clone();
+            let (told, has_reset) = (told.clone(), Arc::clone(&has_reset));
             async move {
                 let mut data = [0; 4];
                 stream.read_exact(&mut data[..1]).await.expect("it is sent");
                 told.send(()).expect("the test waits");
-                // The reset arrives meanwhile, with bytes unread.
-                stream.cx().sleep(Duration::from_millis(20)).await;
+                // The reset is there, with bytes unread.
+                until_set(&stream, &has_reset).await;
                 let rest = stream.read_exact(&mut data).await.map(|()| data);
                 let first = stream.read(&mut data).await.map_err(|error| error.kind());
                 let again = stream.read(&mut data).await.map_err(|error| error.kind());
@@ -379,6 +395,7 @@ fn after_a_reset_come_the_bytes_before_it_and_then_errors_only() {
         client.write_all(b"12345").expect("it is read");
         read_one.recv_timeout(PATIENCE).expect("it is read");
         reset(client);
+        client_has_reset.store(true, Ordering::Release);
         let (rest, first, again) = outcome(&rig, &ended);
         assert_eq!(&rest.expect("they came before"), b"2345");
         assert_eq!(first, Err(io::ErrorKind::ConnectionReset));

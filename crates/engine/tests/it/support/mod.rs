@@ -161,11 +161,12 @@ pub(crate) fn pattern(len: usize) -> Vec<u8> {
         .collect()
 }
 
-/// Writes until neither the stream nor the kernel takes more; returns how much they took.
+/// Writes until neither the stream nor the kernel takes more; returns how much they took. The stream is full when it returns, however
+/// late the kernel is: nothing runs on the worker between the last write that was refused and the return.
 pub(crate) async fn fill(stream: &Stream) -> usize {
     let mut written = 0;
     let mut idle = 0;
-    while idle < 10 {
+    loop {
         let before = written;
         poll_fn(|context| {
             while let Poll::Ready(count) = stream.poll_write(context, &[7; 4096]) {
@@ -175,7 +176,9 @@ pub(crate) async fn fill(stream: &Stream) -> usize {
         })
         .await;
         idle = if written == before { idle + 1 } else { 0 };
+        if idle == 10 {
+            return written;
+        }
         stream.cx().sleep(Duration::from_millis(3)).await;
     }
-    written
 }

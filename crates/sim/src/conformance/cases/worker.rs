@@ -9,6 +9,9 @@ use ringmain_engine::backend::{Backend, SocketOption};
 use super::Pair;
 use crate::conformance::{Driver, Harness};
 
+/// Turns of which one must be as quick as the kernel can.
+const TURNS: usize = 5_000;
+
 /// Rule W1: with nothing to report a wait may end early, but rarely, and time really passes.
 pub fn time_waits_at_least_as_long_as_asked<H: Harness>(harness: H) {
     let mut driver = Driver::new(harness);
@@ -40,9 +43,9 @@ pub fn exact_timeouts_are_exact<H: Harness>(harness: H) {
         }
         driver.now().since(start) - span
     };
-    // The best of many: a busy host makes some late.
-    let best = (0..100).map(|_| late()).min().expect("a hundred of them");
-    assert!(best < Duration::from_micros(500), "never less than {best:?} late");
+    // One of them is enough: a busy host makes some late, while rounding to milliseconds would make each of them 750 µs late.
+    let is_exact = (0..TURNS).any(|_| late() < Duration::from_micros(500));
+    assert!(is_exact, "all of {TURNS} waits were late");
     driver.finish();
 }
 
@@ -50,15 +53,14 @@ pub fn exact_timeouts_are_exact<H: Harness>(harness: H) {
 pub fn zero_timeout_does_not_wait<H: Harness>(harness: H) {
     let mut driver = Driver::new(harness);
     driver.turn_for(0, Some(Duration::ZERO));
-    let start = driver.now();
-    for _ in 0..100 {
+    let mut is_short = || {
+        let start = driver.now();
         driver.turn_for(0, Some(Duration::ZERO));
-    }
-    let spent = driver.now().since(start);
-    assert!(
-        spent < Duration::from_secs(1),
-        "{spent:?} for 100 turns of nothing"
-    );
+        driver.now().since(start) < Duration::from_millis(1)
+    };
+    // One of them is enough: a busy host makes some long, while a wait of the kernel's shortest time would make each of them long.
+    let is_short = (0..TURNS).any(|_| is_short());
+    assert!(is_short, "each of {TURNS} turns of nothing waited");
     driver.finish();
 }
 
