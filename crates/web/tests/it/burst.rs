@@ -1,5 +1,5 @@
 //! Bursts in virtual time: requests that were queued while a worker computed are answered if the worker catches up within its allowance.
-//! Each handler takes the same time, so each count below follows from arithmetic.
+//! Each handler takes a known time, so each count below follows from arithmetic.
 
 use std::cell::RefCell;
 use std::time::Duration;
@@ -48,6 +48,11 @@ impl Scene {
                 compute(WORK);
                 reply.text("done")
             })
+            .get("/quick", |_, reply| reply.text("done"))
+            .get("/long", |_, reply| {
+                compute(10 * PATIENCE);
+                reply.text("done")
+            })
             .build()
             .expect("an application");
         let config = ClusterConfig {
@@ -78,9 +83,9 @@ impl Scene {
     }
 
     /// Sends a request on each connection at the same instant. Returns the statuses, in the order of the connections.
-    fn burst(&mut self, peers: &[Peer]) -> Vec<u16> {
-        for peer in peers {
-            peer.write(b"GET /work HTTP/1.1\r\nHost: a\r\n\r\n")
+    fn burst(&mut self, peers: &[Peer], targets: &[&str]) -> Vec<u16> {
+        for (peer, target) in peers.iter().zip(targets) {
+            peer.write(format!("GET {target} HTTP/1.1\r\nHost: a\r\n\r\n").as_bytes())
                 .expect("it is open");
         }
         let mut texts = vec![Vec::new(); peers.len()];
@@ -115,16 +120,31 @@ fn a_burst_is_answered() {
         for count in [ANSWERED / 2, ANSWERED - SLACK] {
             let mut scene = Scene::new(seed);
             let peers = scene.connect(count);
-            let found = scene.burst(&peers);
+            let targets = vec!["/work"; count];
+            let found = scene.burst(&peers, &targets);
             let expected = vec![200; count];
             assert_eq!(found, expected, "seed {seed}, {count} requests");
             // And another burst after the first.
             scene.world.jump(4 * PATIENCE);
             assert_eq!(
-                scene.burst(&peers),
+                scene.burst(&peers, &targets),
                 expected,
                 "seed {seed}, {count} requests again"
             );
         }
+    }
+}
+
+/// Between quick ones, three that compute for ten times what patience allows.
+#[test]
+fn requests_behind_a_long_computation_are_answered() {
+    let quick = ["/quick"; 10];
+    let part = [&quick[..], &["/long"]].concat();
+    let targets = [part.repeat(3), quick.to_vec()].concat();
+    for seed in 0..5 {
+        let mut scene = Scene::new(seed);
+        let peers = scene.connect(targets.len());
+        let found = scene.burst(&peers, &targets);
+        assert_eq!(found, vec![200; targets.len()], "seed {seed}");
     }
 }

@@ -1,5 +1,5 @@
-//! An overloaded worker refuses what has waited too long, and nothing else; one that is held by a long computation or by a burst
-//! refuses nothing.
+//! An overloaded worker refuses what has waited too long, and nothing else. That bursts and long computations alone refuse nothing is
+//! shown in virtual time (`burst.rs`).
 
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Mutex, PoisonError};
@@ -10,10 +10,7 @@ use ringmain_web::{App, Limits, Request, Result};
 
 use crate::support::{get, serve};
 
-on_every_backend!(
-    what_has_waited_too_long_in_an_overloaded_worker_is_refused,
-    what_waited_behind_one_long_computation_is_answered,
-);
+on_every_backend!(what_has_waited_too_long_in_an_overloaded_worker_is_refused);
 
 /// By the worker's own clock.
 const WORK: Duration = Duration::from_millis(4);
@@ -49,10 +46,6 @@ fn held() -> Held {
             entered.send(())?;
             gate.lock().unwrap_or_else(PoisonError::into_inner).recv()?;
             reply.text("open")
-        })
-        .get("/long", |req, reply| {
-            spin(req, 10 * PATIENCE);
-            reply.text("computed")
         })
         .get("/work", |req, reply| {
             spin(req, WORK);
@@ -91,27 +84,4 @@ fn what_has_waited_too_long_in_an_overloaded_worker_is_refused(config: Config) {
     probe.answer().expect(200, "ok\n");
     // A worker that has caught up answers as ever.
     workers[0].expect_alive("/");
-}
-
-fn what_waited_behind_one_long_computation_is_answered(config: Config) {
-    let held = held();
-    let server = serve(config, held.app);
-    let mut first = server.client();
-    first.send(get("/gate"));
-    held.has_entered.recv().expect("the handler runs");
-    // Between quick ones, three that compute for ten times what patience allows.
-    let mut clients = Vec::new();
-    for _ in 0..3 {
-        clients.extend((0..10).map(|_| (server.client(), "/", "ok")));
-        clients.push((server.client(), "/long", "computed"));
-    }
-    clients.extend((0..10).map(|_| (server.client(), "/", "ok")));
-    clients
-        .iter_mut()
-        .for_each(|(client, path, _)| client.send(get(path)));
-    held.open.send(()).expect("the handler waits");
-    first.answer().expect(200, "open");
-    for (client, _, body) in &mut clients {
-        client.answer().expect(200, body);
-    }
 }
