@@ -1,71 +1,55 @@
-//! Framing of a body without a minimum rate that arrives a byte at a time: chunk extensions and trailers.
+//! Framing of a body without a minimum rate that arrives a byte at a time, in virtual time: chunk extensions and trailers.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use ringmain_engine::Config;
 use ringmain_gateway::fault::Fault;
 
-use crate::origin::{Origin, edge_within, to};
-use crate::support::PATIENCE;
-
-on_every_backend! {
-    a_line_that_drips_is_cut,
-    lines_that_are_whole_may_pause,
-}
+use crate::origin::to;
+use crate::scene::{ORIGIN, Scene, write};
 
 /// The time limit of a line.
-const HEADER: Duration = Duration::from_millis(300);
+const HEADER: Duration = Duration::from_secs(10);
 
-/// Between two bytes.
-const GAP: Duration = Duration::from_millis(20);
-
-/// Responds to the whole request alone.
-fn whole() -> Origin {
-    Origin::new(|mut peer| {
-        while let Some(seen) = peer.request() {
-            let length = seen.body.len().to_string();
-            let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", length.len());
-            peer.send([head, length].concat());
-        }
-    })
-}
+const SECOND: Duration = Duration::from_secs(1);
 
 const HEAD: &str = "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n";
 
-fn a_line_that_drips_is_cut(engine: Config) {
-    let origin = whole();
+fn scene() -> Scene {
+    Scene::new(to(&[ORIGIN], |_, _| {}), |limits| limits.header_timeout = HEADER)
+}
+
+#[test]
+fn a_line_that_drips_is_cut() {
     for begins in ["5;", "1\r\nx\r\n2;a", "1\r\nx\r\n0\r\nX-Last: "] {
-        let config = to(&[origin.addr], |_, _| {});
-        let edge = edge_within(engine.clone(), config, |limits| limits.header_timeout = HEADER);
-        let mut client = edge.server.client();
-        client.send(HEAD);
-        client.send(begins);
-        let begun = Instant::now();
-        let count = || {
-            let faults = edge.gateway.faults();
-            let found = faults.iter().find(|(fault, _)| *fault == Fault::RequestTooSlow);
-            found.map_or(0, |(_, count)| *count)
-        };
-        while count() == 0 {
-            assert!(begun.elapsed() < PATIENCE, "{begins:?} is waited for");
-            ringmain_testkit::wait::pause(GAP);
-            // It may be closed by now.
-            let _ = client.send_behind(b"x".to_vec()).join();
+        let mut scene = scene();
+        let client = scene.dial();
+        let begun = scene.now();
+        write(&client, [HEAD, begins].concat());
+        while scene.count(Fault::RequestTooSlow) == 0 {
+            scene.pass(SECOND);
+            let passed = scene.now().since(begun);
+            // The line is seen with its first byte, or with the next one: not with every one.
+            assert!(
+                passed <= HEADER + 2 * SECOND,
+                "{begins:?}: not cut after {passed:?}"
+            );
+            // The gateway may have closed it by now.
+            let _ = client.write(b"x");
         }
-        assert!(begun.elapsed() >= HEADER, "{begins:?} is cut too early");
-        assert_eq!(client.answer().status, 408, "{begins:?}");
-        drop(client);
-        edge.server.shut_down();
+        let passed = scene.now().since(begun);
+        assert!(passed >= HEADER, "{begins:?}: cut after {passed:?}");
+        assert_eq!(scene.reply(&client).status(), 408, "{begins:?}");
+        client.close();
+        scene.stop();
     }
 }
 
-/// Each line has its own time, the wait for its first byte has none, and data may arrive as slowly as its sender likes.
-fn lines_that_are_whole_may_pause(engine: Config) {
-    let origin = whole();
-    let config = to(&[origin.addr], |_, _| {});
-    let edge = edge_within(engine, config, |limits| limits.header_timeout = 10 * HEADER);
-    let mut client = edge.server.client();
-    client.send(HEAD);
+/// Each line has a time of its own, the wait for its first byte has none, and data may arrive as slowly as its sender likes.
+#[test]
+fn lines_that_are_whole_may_pause() {
+    let mut scene = scene();
+    let client = scene.dial();
+    write(&client, HEAD);
     let pieces = [
         "3;",
         "a\r\n",
@@ -81,10 +65,16 @@ fn lines_that_are_whole_may_pause(engine: Config) {
     ];
     for piece in pieces {
         // All of them take longer than one may.
-        ringmain_testkit::wait::pause(HEADER);
-        client.send(piece);
+        scene.pass(HEADER - SECOND);
+        write(&client, piece);
     }
-    client.answer().expect(200, "4");
-    drop(client);
-    edge.server.shut_down();
+    let origin = scene.accept();
+    let request = scene.read_to(&origin, "X-Last: 1\r\n\r\n");
+    assert!(request.starts_with(b"POST / HTTP/1.1\r\n"));
+    write(&origin, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
+    let reply = scene.reply(&client);
+    assert_eq!((reply.status(), reply.text()), (200, "ok"));
+    assert_eq!(scene.faults(), 0);
+    client.close();
+    scene.stop();
 }

@@ -12,6 +12,7 @@ use ringmain_gateway::health::{Reason, Verdict};
 use ringmain_gateway::model::{
     ActiveHealth, Endpoint, HealthCheck, Hostname, OutlierDetection, Retry, RetryOn, StatusRange, Where,
 };
+use ringmain_testkit::wait;
 
 use crate::origin::{Edge, Origin, edge, nobody, to};
 use crate::support::{self, Answer};
@@ -121,16 +122,7 @@ fn at(name: &str, port: u16) -> Endpoint {
 /// Asks until the answer is the one that is waited for: how soon it comes is nobody's promise.
 #[track_caller]
 fn until(edge: &Edge, what: &str, is: impl Fn(&Answer) -> bool) {
-    let mut last = None;
-    for _ in 0..20_000 {
-        let answer = edge.server.get("/");
-        if is(&answer) {
-            return;
-        }
-        last = Some(answer);
-        std::thread::park_timeout(Duration::from_millis(2));
-    }
-    panic!("expected {what}, found {last:?}");
+    wait::until(what, || is(&edge.server.get("/")));
 }
 
 fn names_are_followed(engine: Config) {
