@@ -5,7 +5,6 @@ use std::fs;
 use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::Instant;
 
 use ringmain_testkit::wait;
 
@@ -255,9 +254,8 @@ fn one_that_ignores_sigterm_is_killed() {
     );
     place.go();
     let pid = server.pid();
-    let began = Instant::now();
-    drop(server);
-    assert!(began.elapsed() >= limits::SERVER_END, "it was not given its time");
+    // It is given its time, however busy the machine is.
+    wait::at_least(limits::SERVER_END, || drop(server));
     check_ended(pid);
 }
 

@@ -307,7 +307,6 @@ fn conflated_channels_lose_nothing_and_say_how_far_they_are_behind() {
     });
     let plan = Plan {
         conflated: Some(Duration::from_millis(50)),
-        settle: Duration::from_millis(500),
         ..plan(&server)
     };
     let run = run(plan);
@@ -317,6 +316,7 @@ fn conflated_channels_lose_nothing_and_say_how_far_they_are_behind() {
     );
     assert_eq!(run.heard.counts.behind_at_end, 0);
     assert!(run.heard.fresh.count() > 0);
+    // By the calendar of publications, which lasts for 250 ms however slow the machine is.
     assert!(
         run.heard.fresh.max() <= Duration::from_millis(250),
         "{:?}",

@@ -29,7 +29,7 @@ fn the_highest_rate_is_found_with_clients_that_connect_once() {
     });
     let plan = Plan {
         rate: 100.0,
-        settle: Duration::from_millis(500),
+        settle: Duration::from_secs(1),
         ..plan(&server)
     };
     let session = Session::new(plan).unwrap();

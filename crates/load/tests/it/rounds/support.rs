@@ -14,6 +14,7 @@ use ringmain_load::plan::{Extent, Pace, Plan, Protocol};
 use ringmain_load::report::Round;
 use ringmain_load::run::Session;
 use ringmain_load::traffic::{Request, Traffic};
+use ringmain_testkit::port::own_host;
 use ringmain_tls::{AcceptHandle, Acceptor};
 
 use crate::rounds::secured::Secured;
@@ -236,7 +237,8 @@ impl Server {
 
     /// Takes so many connections; serves them when it does not listen any more.
     pub(crate) fn limited(most: usize, script: impl Fn(&mut Peer) + Send + Sync + 'static) -> Server {
-        let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
+        // Of a host of its own: no other server gets the port when this one has stopped listening.
+        let listener = TcpListener::bind((own_host(), 0)).expect("a free port");
         let addr = listener.local_addr().expect("an address").into();
         Server::start(Listener::Tcp(listener), addr, most, Arc::new(script))
     }
