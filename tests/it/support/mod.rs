@@ -10,10 +10,11 @@ use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
-use std::time::{Duration, Instant, UNIX_EPOCH};
+use std::time::{Duration, UNIX_EPOCH};
 
 use ringmain::engine::{Layer, LayerEvent};
 use ringmain::tls::{ClientSettings, Connector, PeerName, Trust};
+use ringmain_testkit::wait::Patience;
 use rustix::process::{Pid, Signal, kill_process};
 
 /// How long anything may take before a test fails. Generous: the machine may be busy.
@@ -118,10 +119,9 @@ impl Server {
 
     /// Waits for the next line with this text.
     pub(crate) fn wait_for(&mut self, text: &str) -> String {
-        let end = Instant::now() + PATIENCE;
+        let patience = Patience::new();
         loop {
-            let left = end.saturating_duration_since(Instant::now());
-            let Ok(line) = self.lines.recv_timeout(left) else {
+            let Ok(line) = self.lines.recv_timeout(patience.left()) else {
                 panic!("`{text}` was never said: {:#?}", self.said);
             };
             self.said.push(line.clone());
@@ -207,13 +207,10 @@ impl Server {
 
     /// Waits for its end: exit code and all that it said.
     pub(crate) fn finish(mut self) -> (Option<i32>, Vec<String>) {
-        let end = Instant::now() + PATIENCE;
+        let patience = Patience::new();
         // Standard error ends with the process.
         loop {
-            match self
-                .lines
-                .recv_timeout(end.saturating_duration_since(Instant::now()))
-            {
+            match self.lines.recv_timeout(patience.left()) {
                 Ok(line) => self.said.push(line),
                 Err(RecvTimeoutError::Disconnected) => break,
                 Err(RecvTimeoutError::Timeout) => panic!("it does not end: {:#?}", self.said),

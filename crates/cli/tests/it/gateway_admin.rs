@@ -5,10 +5,10 @@
 )]
 
 use std::fs;
-use std::time::Instant;
 
-use crate::common::{self, PATIENCE, engines, try_connect};
+use crate::common::{self, engines, try_connect};
 use crate::proxy::{Answer, Origin, Proxy, ask, get, until};
+use ringmain_testkit::wait;
 use rustix::process::Signal;
 use serde_json::Value;
 
@@ -192,15 +192,14 @@ routes:
     );
     let proxy = Proxy::start(&text, &[]);
     let admin = admin(&proxy);
-    let end = Instant::now() + PATIENCE;
-    let upstreams = loop {
+    let upstreams = wait::until_ok("an ejected endpoint", || {
         assert_eq!(get(proxy.addr(), "a", "/").status, 200);
         let upstreams = json(&admin, "/upstreams");
-        if !upstreams["upstreams"][0]["endpoints"][1]["ejected"].is_null() {
-            break upstreams;
+        match upstreams["upstreams"][0]["endpoints"][1]["ejected"].is_null() {
+            false => Ok(upstreams),
+            true => Err(upstreams),
         }
-        assert!(Instant::now() < end, "never passed over: {upstreams}");
-    };
+    });
     let upstream = &upstreams["upstreams"][0];
     assert_eq!(upstream["endpoints"][0]["ejected"], Value::Null);
     let ejected = &upstream["endpoints"][1]["ejected"];
@@ -232,10 +231,9 @@ fn reloads_are_counted_and_a_bad_one_is_shown() {
     let proxy = Proxy::start(&file(&origin, ""), &[]);
     let admin = admin(&proxy);
     let is_current = |wanted: bool| {
-        let end = Instant::now() + PATIENCE;
-        while json(&admin, "/config")["is_current"] != wanted {
-            assert!(Instant::now() < end, "never {wanted}");
-        }
+        wait::until(&format!("is_current: {wanted}"), || {
+            json(&admin, "/config")["is_current"] == wanted
+        });
     };
     let metric = |name: &str| sample(&get(&admin, "localhost", "/metrics").body, name);
     let served_since = metric("ringmain_config_last_reload_success_timestamp_seconds");
@@ -287,10 +285,7 @@ fn it_drains_and_sets_the_level_of_the_log() {
     // The second request has begun: its connection keeps the gateway from ending at once.
     assert_eq!(ask(&admin, "POST", "localhost", "/drain", "").status, 202);
     until(&admin, "localhost", "/readyz", |answer| answer.status == 503);
-    let end = Instant::now() + PATIENCE;
-    while try_connect(proxy.addr()).is_ok() {
-        assert!(Instant::now() < end, "still listening");
-    }
+    wait::until("no listener", || try_connect(proxy.addr()).is_err());
     drop(held);
     let (status, said) = proxy.server.finish();
     assert_eq!(status.code(), Some(0), "{said:#?}");
@@ -305,14 +300,13 @@ access_log: {to: ./access.log, format: '{method} {target} {status} {route}/{rule
     let proxy = Proxy::start(&file(&origin, more), &[]);
     let log = proxy.folder.join("access.log");
     let lines = |path: &std::path::Path, count: usize| {
-        let end = Instant::now() + PATIENCE;
-        loop {
+        wait::until_ok(&format!("{count} lines"), || {
             let text = fs::read_to_string(path).unwrap_or_default();
-            if text.lines().count() >= count {
-                return text;
+            match text.lines().count() >= count {
+                true => Ok(text),
+                false => Err(text),
             }
-            assert!(Instant::now() < end, "never {count} lines: {text}");
-        }
+        })
     };
     assert_eq!(get(proxy.addr(), "a", "/cart?b=c").status, 200);
     assert_eq!(get(proxy.addr(), "a", "/none").status, 404);
@@ -331,10 +325,7 @@ access_log: {to: ./access.log, format: '{method} {target} {status} {route}/{rule
     let old = proxy.folder.join("access.log.1");
     fs::rename(&log, &old).expect("renamed");
     proxy.server.signal(Signal::USR1);
-    let end = Instant::now() + PATIENCE;
-    while !log.exists() {
-        assert!(Instant::now() < end, "never opened anew");
-    }
+    wait::until("the log is reopened", || log.exists());
     assert_eq!(get(proxy.addr(), "a", "/none").status, 404);
     assert!(lines(&log, 1).ends_with(" no_route\n"));
     proxy.server.terminate();

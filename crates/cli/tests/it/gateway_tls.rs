@@ -9,12 +9,12 @@ use std::fs;
 use std::io::Write;
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::AsFd;
-use std::time::Instant;
 
 use crate::common::{self, Directory, PATIENCE, program, wait_end};
 use crate::proxy::{Answer, Origin, Proxy, get, until};
 use crate::secure::{Authority, Secure, connector_of, trusting};
 use ringmain_sys::inherit::spawn_with;
+use ringmain_testkit::wait;
 use ringmain_tls::{ClientSettings, KeyPair, PeerName};
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -111,14 +111,10 @@ to: http://{}
     );
 
     install(&proxy.folder, "shop", &authority.sign("shop.test"));
-    let end = Instant::now() + PATIENCE;
-    let again = loop {
+    let again = wait::find("the new certificate", || {
         let again = Client::open(secure, "shop.test", &settings).expect("a handshake");
-        if again.shown() != shop.shown() {
-            break again;
-        }
-        assert!(Instant::now() < end, "never shown");
-    };
+        (again.shown() != shop.shown()).then_some(again)
+    });
     drop(again);
     // A key that is none changes nothing, and neither does one of another certificate.
     let mut server = proxy.server;

@@ -7,15 +7,16 @@
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
-use std::time::{Instant, UNIX_EPOCH};
+use std::time::UNIX_EPOCH;
 
-use crate::common::{PATIENCE, connect, engines};
+use crate::common::{connect, engines};
 use crate::proxy::{Answer, Proxy};
 use aws_lc_rs::rand::SystemRandom;
 use aws_lc_rs::rsa::KeySize;
 use aws_lc_rs::signature::{KeyPair, RSA_PKCS1_SHA256, RsaKeyPair};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use ringmain_testkit::wait;
 use serde_json::{Value, json};
 
 const EXAMPLE: &str = include_str!("../../../../examples/policies.yaml");
@@ -178,14 +179,13 @@ fn ask(addr: &str, path: &str, fields: &str) -> Answer {
 
 /// Asks with a token; again as long as keys are not there yet.
 fn show(addr: &str, path: &str, token: &str) -> Answer {
-    let end = Instant::now() + PATIENCE;
-    loop {
+    wait::until_ok("keys", || {
         let answer = ask(addr, path, &format!("Authorization: Bearer {token}\r\n"));
-        if answer.status != 503 {
-            return answer;
+        match answer.status {
+            503 => Err(answer),
+            _ => Ok(answer),
         }
-        assert!(Instant::now() < end, "{answer:?}");
-    }
+    })
 }
 
 /// A path, a token, the status, and fields that the upstream is sent; those that are empty it is not.

@@ -10,10 +10,10 @@ use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use crate::common::{Directory, PATIENCE, Server, connect, program};
-use ringmain_testkit::wait::pause;
+use crate::common::{Directory, Server, connect, program};
+use ringmain_testkit::wait::{self, pause};
 use ringmain_tune::profile::suspects::SUSPECTS;
 use rustix::process::Signal;
 use serde_json::Value;
@@ -321,19 +321,19 @@ fn locality_shows_what_each_worker_has_accepted() {
         "--json",
     ];
     // What the engine counts is shown a moment later.
-    let end = Instant::now() + PATIENCE;
-    let workers = loop {
+    let workers = wait::until_ok("all connections accepted", || {
         let found: Value = serde_json::from_str(&said(&asked)).unwrap();
         let workers = found[0]["workers"].as_array().unwrap().clone();
         let accepted: u64 = workers
             .iter()
             .filter_map(|worker| worker["accepted"].as_u64())
             .sum();
-        if accepted == CONNECTIONS {
-            break workers;
+        assert!(accepted <= CONNECTIONS, "{found}");
+        match accepted == CONNECTIONS {
+            true => Ok(workers),
+            false => Err(found),
         }
-        assert!(accepted < CONNECTIONS && Instant::now() < end, "{found}");
-    };
+    });
     let names: Vec<&str> = workers
         .iter()
         .filter_map(|worker| worker["name"].as_str())

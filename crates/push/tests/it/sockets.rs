@@ -1,20 +1,17 @@
 //! Every transport over real sockets, on each back-end, with two workers. What is asked and answered is tested in virtual time,
 //! elsewhere.
-#![expect(
-    clippy::disallowed_methods,
-    reason = "real sockets have real time: guards against hanging"
-)]
 
 use std::convert::Infallible;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use aws_lc_rs::hmac;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use ringmain_engine::{Addr, Choice, Config, Engine, ListenOptions, Running};
 use ringmain_push::{KeySet, Namespace, Options, Tokens};
+use ringmain_testkit::wait::{self, Patience};
 use ringmain_web::App;
 
 const SECRET: &[u8] = b"a secret of two and thirty bytes";
@@ -178,7 +175,7 @@ impl Client {
     /// Waits for a text; what came before it.
     #[track_caller]
     fn until(&mut self, text: &str) -> String {
-        let end = Instant::now() + PATIENCE;
+        let patience = Patience::new();
         loop {
             let found = self
                 .came
@@ -197,7 +194,7 @@ impl Client {
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) => panic!("expected {text:?}, found {came:?}: {error}"),
             }
-            assert!(Instant::now() < end, "expected {text:?}, found {came:?}");
+            assert!(!patience.is_over(), "expected {text:?}, found {came:?}");
         }
     }
 
@@ -277,18 +274,17 @@ fn a_stream_that_breaks_leaves_its_channels(server: &Server) {
     let mut beside = server.client();
     let mut asks = 10;
     let mut await_count = |count: &str| {
-        let end = Instant::now() + PATIENCE;
-        loop {
+        wait::until_ok(count, || {
             asks += 1;
             let ask = format!(r#"{{"id":{asks},"presence_stats":{{"channel":"open:a"}}}}"#);
             beside.say(&watching, &ask);
             watcher.until(&format!(r#"{{"id":{asks},"presence_stats":"#));
             let told = watcher.until("\n");
-            if told.starts_with(count) {
-                return;
+            match told.starts_with(count) {
+                true => Ok(()),
+                false => Err(told),
             }
-            assert!(Instant::now() < end, "expected {count}, found {told}");
-        }
+        });
     };
     for transport in ["uni_sse", "uni_http_stream"] {
         let mut stream = server.post(&format!("/connection/{transport}"), r#"{"subs":{"open:a":{}}}"#);

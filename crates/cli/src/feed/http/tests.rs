@@ -5,9 +5,9 @@
 )]
 
 use std::net::{TcpListener, TcpStream};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use ringmain_testkit::wait::pause;
+use ringmain_testkit::wait::{Patience, pause};
 
 use super::*;
 use crate::limits::FEED_STEP;
@@ -26,10 +26,10 @@ fn pair(key: Option<&str>) -> (Http, TcpStream) {
 
 /// Goes on until it is as wanted, or fails.
 fn until(http: &mut Http, wanted: impl Fn(&Http) -> bool) -> Result<(), Trouble> {
-    let end = Instant::now() + PATIENCE;
+    let patience = Patience::new();
     while !wanted(http) {
         http.carry_on()?;
-        assert!(Instant::now() < end, "{} are on their way", http.pending());
+        assert!(!patience.is_over(), "{} are on their way", http.pending());
         pause(FEED_STEP);
     }
     Ok(())

@@ -10,9 +10,9 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::process::Command;
 use std::sync::{Arc, Condvar, Mutex};
-use std::time::Instant;
 
 use crate::common::{Directory, PATIENCE, Server, connect, program};
+use ringmain_testkit::wait;
 
 /// Answers every request with its name and the request's target; `/hold` only when it is told to. What wants to be upgraded
 /// gets every byte back.
@@ -212,12 +212,11 @@ pub(crate) fn get(addr: &str, host: &str, target: &str) -> Answer {
 
 /// Asks again and again until an answer is as wanted.
 pub(crate) fn until(addr: &str, host: &str, target: &str, wanted: impl Fn(&Answer) -> bool) -> Answer {
-    let end = Instant::now() + PATIENCE;
-    loop {
+    wait::until_ok("a response as wanted", || {
         let answer = get(addr, host, target);
-        if wanted(&answer) {
-            return answer;
+        match wanted(&answer) {
+            true => Ok(answer),
+            false => Err(answer),
         }
-        assert!(Instant::now() < end, "never as wanted: {answer:?}");
-    }
+    })
 }
