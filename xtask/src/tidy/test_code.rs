@@ -1,4 +1,5 @@
-//! Rules for the code of tests: no sleeps, no loops that yield, no chosen ports. `crates/testkit` has what tests need in their place.
+//! Rules for the code of tests: no sleeps, no loops that yield, no chosen ports, no clock that tells elapsed time. `crates/testkit` has
+//! what tests need in their place.
 //!
 //! Works on tokens; knows nothing of the file system.
 
@@ -14,6 +15,11 @@ pub(crate) fn is_test_code(path: &str) -> bool {
     let in_folder = path.starts_with("tests/") || path.contains("/tests/");
     let is_file = path.ends_with("/tests.rs") || path.ends_with("_tests.rs");
     (in_folder || is_file) && !path.starts_with(TESTKIT)
+}
+
+/// Returns whether a test may read a clock: it tests the clock itself, or it is a benchmark, which prints its figures.
+fn may_measure(path: &str) -> bool {
+    path.starts_with("crates/sys/") || path.ends_with("/bench.rs")
 }
 
 /// Checks the code that begins at the first of these tokens, which are those of one group or file.
@@ -40,6 +46,16 @@ pub(crate) fn inspect(path: &str, trees: &[TokenTree]) -> Option<Finding> {
             )),
         };
     }
+    if reads_clock(trees) && !may_measure(path) {
+        return Some(Finding::new(
+            path,
+            line,
+            format!("a test measures elapsed time: `{word}`"),
+            "virtual time, a count, an order of events: a bound on elapsed time fails on a busy machine",
+            "use a simulated world; a wait uses `ringmain_testkit::wait::{until, find, Patience}`, a lower bound of a real clock \
+             `wait::at_least`",
+        ));
+    }
     let chooses = (word == "bind" && names_port(trees.get(1)?)) || (word == "process" && counts_on_id(trees));
     chooses.then(|| {
         Finding::new(
@@ -50,6 +66,13 @@ pub(crate) fn inspect(path: &str, trees: &[TokenTree]) -> Option<Finding> {
             "bind port 0 and read the address; a port that is known before uses `ringmain_testkit::port::Reserved`",
         )
     })
+}
+
+/// Returns whether it is `Instant::now` or `clock::monotonic`.
+fn reads_clock(trees: &[TokenTree]) -> bool {
+    let is = |index: usize, expected: &str| matches!(trees.get(index), Some(TokenTree::Ident(word)) if word == expected);
+    let names = |clock, function| is(0, clock) && has_path(trees) && is(3, function);
+    names("Instant", "now") || names("clock", "monotonic")
 }
 
 /// Returns whether the word is followed by `::`.

@@ -284,6 +284,56 @@ fn tests_wait_for_events_and_let_the_kernel_choose_ports() {
 }
 
 #[test]
+fn tests_measure_no_elapsed_time() {
+    let measures = |clock: &str| format!("2 a test measures elapsed time: `{clock}`");
+    let (instant, clock) = (measures("Instant"), measures("clock"));
+    let of = |code: &str| format!("//! A.\n{code}\n");
+    for (code, expect) in [
+        (
+            "fn a() { let begun = Instant::now(); assert!(begun.elapsed() < LONG) }",
+            &[&*instant][..],
+        ),
+        (
+            "fn a() { let end = std::time::Instant::now() + PATIENCE; }",
+            &[&instant],
+        ),
+        (
+            "fn a() { let begun = ringmain_sys::clock::monotonic(); }",
+            &[&clock],
+        ),
+        // Virtual time, the time of day, a type, other words, a comment.
+        (
+            "fn a() { assert!(client.elapsed() < LONG && cx.now() < end) }",
+            &[],
+        ),
+        (
+            "fn a() { UNIX_EPOCH.elapsed(); SystemTime::now(); clock::realtime() }",
+            &[],
+        ),
+        ("use std::time::{Duration, Instant};", &[]),
+        ("fn a(instant: Instant) -> Time { Time::now() }", &[]),
+        ("// Instant::now", &[]),
+    ] {
+        for path in [
+            "crates/web/tests/it/http/early.rs",
+            "crates/web/src/path/tests.rs",
+            "tests/it/examples.rs",
+        ] {
+            check_source(path, &of(code), expect);
+        }
+        // No test, a benchmark, the crate that owns the waits, and the one that owns the clock.
+        for path in [
+            "crates/load/src/server/child.rs",
+            "crates/web/src/router/tests/bench.rs",
+            "crates/testkit/src/wait.rs",
+            "crates/sys/tests/it/kernel.rs",
+        ] {
+            check_source(path, &of(code), &[]);
+        }
+    }
+}
+
+#[test]
 fn an_ignored_test_has_a_reason() {
     let silent = ["2 test ignored without a reason"];
     check_source(
