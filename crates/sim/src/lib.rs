@@ -23,6 +23,7 @@
 
 mod cluster;
 pub mod conformance;
+pub mod seeds;
 mod world;
 
 pub use ringmain_engine::testing::ClusterConfig;

@@ -79,7 +79,7 @@ fn it_goes_by_a_nats_to_browsers() {
     assert_eq!(status.code(), Some(0), "{said:#?}");
     let last = said.last().expect("a last line");
     assert!(
-        last.starts_with("100 trades in 0.") && !last.contains(';'),
+        last.starts_with("100 trades in ") && !last.contains(';'),
         "{last}"
     );
     // The gateway may have subscribed a little later than it said; from then on it has all of them.
@@ -169,7 +169,7 @@ fn it_goes_to_a_push_server() {
     assert_eq!(status.code(), Some(0), "{said:#?}");
     let last = said.last().expect("a last line");
     assert!(
-        last.starts_with("300 trades in 0.") && !last.contains(';'),
+        last.starts_with("300 trades in ") && !last.contains(';'),
         "{last}"
     );
     for number in 0..300 {

@@ -8,7 +8,7 @@ use ringmain_engine::backend::Time;
 use ringmain_engine::{Conn, Cx, Handler, Start, Via};
 use ringmain_sim::{ClusterConfig, Plan, SimCluster, World};
 
-use crate::{Named, some_seeds};
+use ringmain_sim::seeds;
 
 const STEPS: usize = 200_000;
 const COUNT: usize = 50;
@@ -64,11 +64,7 @@ impl Handler for Clockwork {
 /// Due and came, of each alarm of one worker.
 fn run(seed: u64, test: &'static str, plan: Plan) -> Vec<(Time, Time)> {
     let world = World::new(seed, plan, 1);
-    let _named = Named {
-        seed,
-        test,
-        world: world.clone(),
-    };
+    let _named = crate::named(seed, test, &world);
     let config = ClusterConfig {
         workers: 1,
         ..ClusterConfig::default()
@@ -99,7 +95,7 @@ fn until(cluster: &mut SimCluster<Clockwork>, done: impl Fn(&SimCluster<Clockwor
 
 #[test]
 fn an_alarm_comes_at_the_very_nanosecond() {
-    for seed in some_seeds(20) {
+    for seed in seeds::some(20) {
         let came = run(seed, "an_alarm_comes_at_the_very_nanosecond", Plan::calm());
         for (due, now) in came {
             assert_eq!(due, now, "seed {seed}");
@@ -109,7 +105,7 @@ fn an_alarm_comes_at_the_very_nanosecond() {
 
 #[test]
 fn an_alarm_is_never_early_whatever_happens() {
-    for seed in some_seeds(100) {
+    for seed in seeds::some(100) {
         let came = run(
             seed,
             "an_alarm_is_never_early_whatever_happens",

@@ -7,7 +7,7 @@ use ringmain_sim::{ClusterConfig, Fault, Plan, World};
 use crate::clients::{Client, Manner};
 use crate::courier::{HANDLER, STREAM, Way};
 use crate::run::{Run, addr};
-use crate::some_seeds;
+use ringmain_sim::seeds;
 
 const ROUNDS: usize = 12;
 const WORKERS: usize = 3;
@@ -39,7 +39,7 @@ fn dial(run: &mut Run, count: usize) {
 
 #[test]
 fn who_has_come_stays_when_the_listener_goes() {
-    for seed in some_seeds(60) {
+    for seed in seeds::some(60) {
         let world = World::new(seed, plan(seed), WORKERS);
         let config = ClusterConfig {
             workers: WORKERS,
@@ -78,7 +78,7 @@ fn who_has_come_stays_when_the_listener_goes() {
 
 #[test]
 fn a_shutdown_does_not_mind_what_is_opening_or_closing() {
-    for seed in some_seeds(60) {
+    for seed in seeds::some(60) {
         let world = World::new(seed, plan(seed), WORKERS);
         let config = ClusterConfig {
             workers: WORKERS,

@@ -10,7 +10,7 @@ use ringmain_sim::{ClusterConfig, Peer, Plan, SimCluster, World};
 
 use crate::courier::HANDLER;
 use crate::run::addr;
-use crate::{Named, some_seeds};
+use ringmain_sim::seeds::{self, Named};
 
 const STEPS: usize = 400_000;
 const READERS: usize = 48;
@@ -73,11 +73,7 @@ impl Scene {
         // What one of them may hold beyond its mark: a piece, or the receipts that were under way.
         let beyond = limits::FRUGAL_MARK + PIECE + plan.buffers * plan.buffer_bytes + limits::READ_MARK;
         let world = World::new(seed, plan, 1);
-        let named = Named {
-            seed,
-            test,
-            world: world.clone(),
-        };
+        let named = crate::named(seed, test, &world);
         let (streams, marks): (Rc<RefCell<_>>, Rc<RefCell<_>>) = (Rc::default(), Rc::default());
         let config = ClusterConfig {
             workers: 1,
@@ -139,7 +135,7 @@ impl Scene {
 
 #[test]
 fn slow_readers_hold_a_share_and_little_beyond_it() {
-    for seed in some_seeds(20) {
+    for seed in seeds::some(20) {
         let mut all = Scene::new(seed, "slow_readers_hold_a_share_and_little_beyond_it", false);
         let peers: Vec<Peer> = (0..READERS)
             .map(|_| all.world.connect(&addr(HANDLER)).expect("it listens"))
@@ -170,7 +166,7 @@ fn slow_readers_hold_a_share_and_little_beyond_it() {
 
 #[test]
 fn streams_that_nobody_reads_hold_no_more() {
-    for seed in some_seeds(20) {
+    for seed in seeds::some(20) {
         let mut all = Scene::new(seed, "streams_that_nobody_reads_hold_no_more", true);
         let peers: Vec<Peer> = (0..READERS)
             .map(|_| all.world.connect(&addr(HANDLER)).expect("it listens"))

@@ -9,7 +9,7 @@ use ringmain_sim::{ClusterConfig, Peer, Plan, SimCluster, World};
 
 use crate::run::addr;
 use crate::scramble::{RECORD, Scramble};
-use crate::{Named, some_seeds};
+use ringmain_sim::seeds;
 
 const PORT: u32 = 7;
 const STEPS: usize = 400_000;
@@ -168,15 +168,11 @@ impl Client {
 
 #[test]
 fn what_goes_through_layers_comes_back() {
-    for seed in some_seeds(60) {
+    for seed in seeds::some(60) {
         let calm = seed % 3 == 0;
         let plan = if calm { Plan::calm() } else { Plan::mixed(seed) };
         let world = World::new(seed, plan, 1);
-        let _named = Named {
-            seed,
-            test: "what_goes_through_layers_comes_back",
-            world: world.clone(),
-        };
+        let _named = crate::named(seed, "what_goes_through_layers_comes_back", &world);
         let (turn, seen): (Rc<Turn>, Rc<RefCell<Seen>>) = Default::default();
         let config = ClusterConfig {
             workers: 1,

@@ -19,60 +19,24 @@ mod scramble;
 mod sharing;
 mod turns;
 
-use std::ops::Range;
-
+use ringmain_sim::seeds::{self, Named};
 use ringmain_sim::{Fault, World};
 
 use crate::run::Run;
 
-/// The number in an environment variable.
-fn number(name: &str) -> Option<u64> {
-    std::env::var(name).ok().and_then(|text| text.parse().ok())
-}
-
-/// The seeds of this run of the test.
-fn seeds() -> Range<u64> {
-    match number("SIM_SEED") {
-        Some(seed) => seed..seed + 1,
-        None => 0..number("SIM_SEEDS").unwrap_or(50),
-    }
-}
-
-/// The seeds of a test that needs few: `count` in the long suite, a fifth of them otherwise.
-fn some_seeds(count: u64) -> Range<u64> {
-    match number("SIM_SEED") {
-        Some(seed) => seed..seed + 1,
-        None if number("SIM_SEEDS").is_some() => 0..count,
-        None => 0..count.div_ceil(5),
-    }
-}
-
-/// Tells, when the test fails, which seed it was and what happened last.
-struct Named {
-    seed: u64,
-    test: &'static str,
-    world: World,
-}
-
-impl Drop for Named {
-    #[expect(clippy::print_stderr, reason = "beside the panic's own message")]
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            let (seed, test) = (self.seed, self.test);
-            let text = self.world.trace_text();
-            // Idle turns tell nothing, and there may be many.
-            let told: Vec<&str> = text.lines().filter(|line| !line.contains("  wait")).collect();
-            let told = &told[told.len().saturating_sub(200)..];
-            eprintln!("the last of seed {seed}:\n{}", told.join("\n"));
-            eprintln!("again: SIM_SEED={seed} cargo test -p ringmain-engine --test sim {test}");
-        }
-    }
+/// Names the seed of a test and its last events if its run fails.
+fn named(seed: u64, test: &str, world: &World) -> Named {
+    Named::new(
+        seed,
+        world,
+        format!("cargo test -p ringmain-engine --test sim {test}"),
+    )
 }
 
 #[test]
 fn nothing_is_lost_doubled_or_crossed() {
     let (mut whole, mut runs, mut counts) = (0, 0, vec![0; Fault::ALL.len()]);
-    for seed in seeds() {
+    for seed in seeds::all() {
         let run = Run::new(seed, "nothing_is_lost_doubled_or_crossed");
         let world = run.world();
         whole += run.finish();
@@ -90,14 +54,14 @@ fn nothing_is_lost_doubled_or_crossed() {
         .map(|(fault, _)| fault)
         .collect();
     assert!(
-        runs < 100 || never.is_empty(),
+        !seeds::are_many(runs) || never.is_empty(),
         "never seen in {runs} seeds: {never:?}"
     );
 }
 
 #[test]
 fn the_same_seed_gives_the_same_run() {
-    for seed in some_seeds(30) {
+    for seed in seeds::some(30) {
         let hash = || {
             let run = Run::new(seed, "the_same_seed_gives_the_same_run");
             let world = run.world();

@@ -9,7 +9,7 @@ use ringmain_sim::{ClusterConfig, Fault, Peer, Plan, SimCluster, World};
 use crate::clients::{Client, Manner};
 use crate::courier::{HANDLER, Way};
 use crate::run::{Run, addr};
-use crate::{Named, some_seeds};
+use ringmain_sim::seeds::{self, Named};
 
 const STEPS: usize = 200_000;
 
@@ -63,11 +63,7 @@ struct Flooded {
 impl Flooded {
     fn new(seed: u64, test: &'static str, bytes: usize) -> Flooded {
         let world = World::new(seed, Plan::calm(), 1);
-        let named = Named {
-            seed,
-            test,
-            world: world.clone(),
-        };
+        let named = crate::named(seed, test, &world);
         let seen: Rc<RefCell<Seen>> = Rc::default();
         let config = ClusterConfig {
             workers: 1,
@@ -107,7 +103,7 @@ impl Flooded {
 
 #[test]
 fn beyond_the_write_limit_the_connection_closes() {
-    for seed in some_seeds(20) {
+    for seed in seeds::some(20) {
         let name = "beyond_the_write_limit_the_connection_closes";
         let mut all = Flooded::new(seed, name, limits::WRITE_LIMIT + 1);
         all.peer.write(b"!").expect("it is open");
@@ -124,7 +120,7 @@ fn beyond_the_write_limit_the_connection_closes() {
 
 #[test]
 fn a_closed_connection_flushes_for_a_while_only() {
-    for seed in some_seeds(20) {
+    for seed in seeds::some(20) {
         let name = "a_closed_connection_flushes_for_a_while_only";
         let mut all = Flooded::new(seed, name, limits::WRITE_LIMIT);
         all.peer.write(b".").expect("it is open");
@@ -140,7 +136,7 @@ fn a_closed_connection_flushes_for_a_while_only() {
 
 #[test]
 fn what_was_written_before_a_close_arrives() {
-    for seed in some_seeds(20) {
+    for seed in seeds::some(20) {
         let name = "what_was_written_before_a_close_arrives";
         let mut all = Flooded::new(seed, name, limits::WRITE_LIMIT);
         all.peer.write(b".").expect("it is open");
@@ -161,7 +157,7 @@ fn what_was_written_before_a_close_arrives() {
 /// A peer that never reads: its connection stops reading, and what waits stays bounded.
 #[test]
 fn a_deaf_peer_is_not_read_from() {
-    for seed in some_seeds(20) {
+    for seed in seeds::some(20) {
         let plan = Plan::calm();
         let bound = limits::WRITE_MARK + plan.buffers * plan.buffer_bytes;
         let kernel = 2 * (plan.send_bytes + plan.receive_bytes) + limits::READ_MARK;
@@ -194,7 +190,7 @@ fn a_deaf_peer_is_not_read_from() {
 fn connections_without_a_buffer_take_turns() {
     const CLIENTS: usize = 32;
     const EACH: usize = 20_000;
-    for seed in some_seeds(20) {
+    for seed in seeds::some(20) {
         let mut plan = Plan::calm();
         plan.buffers = 1;
         plan.buffer_bytes = 512;

@@ -10,9 +10,9 @@ use std::time::Duration;
 use ringmain_engine::{Addr, limits};
 use ringmain_sim::{ClusterConfig, Fault, Plan, SimCluster, Step, World};
 
-use crate::Named;
 use crate::clients::{Client, Upstream};
 use crate::courier::{Courier, HANDLER, Letter, PROXY, STREAM, Seen, Way};
+use ringmain_sim::seeds::Named;
 
 /// Steps after which a run counts as stuck.
 const STEP_LIMIT: usize = 600_000;
@@ -112,11 +112,7 @@ impl Run {
         config: ClusterConfig,
         listeners: &[(usize, Addr, u32)],
     ) -> Run {
-        let named = Named {
-            seed,
-            test,
-            world: world.clone(),
-        };
+        let named = crate::named(seed, test, &world);
         let upstream = Upstream::new(world.peer_listen(&addr(UPSTREAM)));
         let seen: Rc<RefCell<Seen>> = Rc::default();
         let cluster = SimCluster::new(&world, config, listeners, |start| {

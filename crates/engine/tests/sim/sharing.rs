@@ -8,7 +8,7 @@ use ringmain_sim::{ClusterConfig, Fault, Plan, World};
 use crate::clients::{Client, Manner};
 use crate::courier::{HANDLER, Way};
 use crate::run::{Run, addr};
-use crate::some_seeds;
+use ringmain_sim::seeds;
 
 /// A cluster of three with all connections arriving at the first worker.
 fn lopsided(seed: u64, test: &'static str, plan: Plan, config: ClusterConfig) -> Run {
@@ -56,7 +56,7 @@ fn finish(mut run: Run) {
 #[test]
 fn a_worker_with_too_many_gives_new_ones_away() {
     const CLIENTS: usize = 240;
-    for seed in some_seeds(12) {
+    for seed in seeds::some(12) {
         let plan = if seed % 2 == 0 {
             Plan::calm()
         } else {
@@ -83,7 +83,7 @@ fn a_worker_with_too_many_gives_new_ones_away() {
 #[test]
 fn a_full_process_accepts_again_when_there_is_room() {
     const CLIENTS: usize = 60;
-    for seed in some_seeds(12) {
+    for seed in seeds::some(12) {
         let config = ClusterConfig {
             capacity: 10,
             max_connections: 24,
@@ -116,7 +116,7 @@ fn a_full_process_accepts_again_when_there_is_room() {
 #[test]
 fn a_full_descriptor_table_backs_off_and_goes_on() {
     const CLIENTS: usize = 30;
-    for seed in some_seeds(12) {
+    for seed in seeds::some(12) {
         let mut plan = Plan::calm();
         plan.backlog = CLIENTS;
         plan.sockets = 6;
@@ -143,7 +143,7 @@ fn a_full_descriptor_table_backs_off_and_goes_on() {
 #[test]
 fn coming_and_going_at_the_limit_leaves_nothing_behind() {
     const ROUNDS: usize = 300;
-    for seed in some_seeds(4) {
+    for seed in seeds::some(4) {
         let config = ClusterConfig {
             max_connections: 4,
             ..ClusterConfig::default()
@@ -173,7 +173,7 @@ fn coming_and_going_at_the_limit_leaves_nothing_behind() {
 /// Who is on the way to another worker when all ends, and comes back, ends too.
 #[test]
 fn a_refused_gift_ends_with_its_worker() {
-    for seed in some_seeds(40) {
+    for seed in seeds::some(40) {
         let mut plan = Plan::calm()
             .with(Fault::GiveRefused, 900)
             .with(Fault::LateCompletion, 500);

@@ -10,7 +10,7 @@ use ringmain_sim::{ClusterConfig, Peer, Plan, SimCluster, World};
 
 use crate::courier::HANDLER;
 use crate::run::addr;
-use crate::{Named, some_seeds};
+use ringmain_sim::seeds::{self, Named};
 
 const STEPS: usize = 100_000;
 const CLIENTS: usize = 20;
@@ -87,11 +87,7 @@ impl Scene {
         let mut plan = Plan::calm();
         plan.trace = 100_000;
         let world = World::new(seed, plan, 1);
-        let named = Named {
-            seed,
-            test,
-            world: world.clone(),
-        };
+        let named = crate::named(seed, test, &world);
         let written: Rc<RefCell<Vec<_>>> = Rc::default();
         let config = ClusterConfig {
             workers: 1,
@@ -158,7 +154,7 @@ impl Scene {
 #[test]
 fn what_is_finished_leaves_a_turn_that_lasts_within_a_millisecond() {
     let name = "what_is_finished_leaves_a_turn_that_lasts_within_a_millisecond";
-    for seed in some_seeds(30) {
+    for seed in seeds::some(30) {
         for by in [By::Handler, By::Task, By::Letter] {
             for cost in [Duration::from_millis(5), Duration::from_micros(300)] {
                 let mut all = Scene::new(seed, name, by, cost);
@@ -182,7 +178,7 @@ fn what_is_finished_leaves_a_turn_that_lasts_within_a_millisecond() {
 fn long_steps_are_not_taken_for_a_queue_and_short_ones_are() {
     let name = "long_steps_are_not_taken_for_a_queue_and_short_ones_are";
     let mut longest = Duration::ZERO;
-    for seed in some_seeds(30) {
+    for seed in seeds::some(30) {
         let most = |cost: Duration| {
             let mut all = Scene::new(seed, name, By::Handler, cost);
             all.run();

@@ -16,13 +16,13 @@ use ringmain_web::{Server, Site};
 
 pub(crate) use self::setting::listener;
 use self::setting::{PARROTS, config, longest_idle, quiet, sizes};
-use crate::Named;
 use crate::asked::Asked;
 use crate::bounds::{self, Bounds};
 use crate::bytes::{Caller, KINDS, Kind, Ledger, Parrot};
 use crate::clients::{Client, Habits, Weather};
 use crate::filters;
 use crate::origins::Origin;
+use ringmain_sim::seeds::Named;
 
 /// Steps after which a run counts as stuck.
 const STEP_LIMIT: usize = 2_000_000;
@@ -116,10 +116,7 @@ impl Run {
         let workers = 1 + (seed % 3) as usize;
         let calm = is_calm(seed);
         let world = World::new(seed, plan(seed), workers);
-        let named = Named {
-            seed,
-            world: world.clone(),
-        };
+        let named = crate::named(seed, &world);
         let cluster_config = cluster(&world, seed, workers);
         let asks = Asked::draw(&world, seed, calm);
         let origins = (0..ORIGINS).map(|number| {

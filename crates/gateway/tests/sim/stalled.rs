@@ -21,7 +21,9 @@ use ringmain_wire::h2::{Connection, Event, HeadBuffer, Limits, Role, Stream};
 use stats_alloc::Region;
 
 use crate::run::{at, listener, origin};
-use crate::{ALLOCATOR, Named, held, proof};
+use ringmain_sim::seeds::Named;
+
+use crate::{ALLOCATOR, held, proof};
 
 /// Steps after which a scene counts as stuck.
 const STEPS: usize = 400_000;
@@ -152,10 +154,7 @@ impl Stalled {
         (plan.send_bytes, plan.receive_bytes) = (NETWORK, NETWORK);
         plan.trace = 300;
         let world = World::new(seed, plan, 1);
-        let named = Named {
-            seed,
-            world: world.clone(),
-        };
+        let named = crate::named(seed, &world);
         let listener = world.peer_listen(&Addr::Inet(origin(0)));
         let gateway = Gateway::with_filters(Arc::new(config(protocol)), Filters::new(), Duration::ZERO);
         let site = gateway.app().build().expect("an application");

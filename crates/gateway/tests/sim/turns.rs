@@ -18,8 +18,8 @@ use ringmain_sim::{ClusterConfig, Peer, PeerListener, Plan, SimCluster, Step, Wo
 use ringmain_web::Server;
 use ringmain_web::testing::ReplyReader;
 
-use crate::Named;
 use crate::run::{at, listener, origin};
+use ringmain_sim::seeds::Named;
 
 /// Steps after which a scene counts as stuck.
 const STEPS: usize = 100_000;
@@ -147,10 +147,7 @@ impl Scene {
         let mut plan = Plan::calm();
         plan.trace = 100_000;
         let world = World::new(seed, plan, 1);
-        let named = Named {
-            seed,
-            world: world.clone(),
-        };
+        let named = crate::named(seed, &world);
         let listener = world.peer_listen(&Addr::Inet(origin(0)));
         let filters = Filters::new().add("computing", |_: &Options| Ok(|_: &Cx| Computing));
         let gateway = Gateway::with_filters(Arc::new(config()), filters, Duration::ZERO);

@@ -7,20 +7,13 @@ mod run;
 mod small;
 
 use super::{Fault, Plan, World};
+use crate::seeds;
 use run::Run;
-
-/// Seeds of one test run; more with `SIM_SEEDS`.
-fn seeds() -> u64 {
-    std::env::var("SIM_SEEDS")
-        .ok()
-        .and_then(|text| text.parse().ok())
-        .unwrap_or(50)
-}
 
 #[test]
 fn no_byte_is_lost_doubled_or_crossed() {
     let mut counts = vec![0; Fault::ALL.len()];
-    for seed in 0..seeds() {
+    for seed in seeds::all() {
         let run = Run::new(seed, Plan::mixed(seed), 1 + (seed % 3) as usize);
         let world = run.finish();
         for (count, fault) in counts.iter_mut().zip(Fault::ALL) {
@@ -28,13 +21,13 @@ fn no_byte_is_lost_doubled_or_crossed() {
         }
     }
     for (count, fault) in counts.iter().zip(Fault::ALL) {
-        assert!(*count > 0, "{fault:?} never struck in {} seeds", seeds());
+        assert!(*count > 0, "{fault:?} never struck in seeds {:?}", seeds::all());
     }
 }
 
 #[test]
 fn without_faults_every_byte_comes_back() {
-    for seed in 0..seeds() / 3 {
+    for seed in seeds::some(seeds::COMMIT) {
         let run = Run::new(seed, Plan::calm(), 2);
         let clients = run.clients.len();
         // The upstream's connections may come on top of these.

@@ -11,13 +11,13 @@ use ringmain_tls::Connector;
 use ringmain_web::testing::{Inside, counted_addresses};
 use ringmain_web::{Entrance, Limits, Server, Site};
 
-use crate::Named;
 use crate::app;
 use crate::clients::{Client, Weather};
 use crate::link::{self, Link};
 use crate::requests::Ask;
 use crate::sockets::SocketClient;
 use crate::streams::StreamClient;
+use ringmain_sim::seeds::Named;
 
 /// Listeners by their numbers.
 const CLEAR: u32 = 0;
@@ -83,10 +83,7 @@ impl Run {
     pub(crate) fn new(seed: u64) -> Run {
         let workers = 1 + (seed % 3) as usize;
         let world = World::new(seed, plan(seed), workers);
-        let named = Named {
-            seed,
-            world: world.clone(),
-        };
+        let named = crate::named(seed, &world);
         let config = ClusterConfig {
             workers,
             // In two worlds of five slow readers soon hold more than their share.

@@ -15,6 +15,7 @@ use std::time::Duration;
 
 use ringmain_engine::backend::Time;
 use ringmain_engine::{Addr, Choice};
+use ringmain_sim::seeds::{self, Named};
 use ringmain_sim::{ClusterConfig, SimCluster, World};
 
 use self::server::Server;
@@ -34,40 +35,14 @@ const STEPS_TO_REST: usize = 20_000;
 fn every_seed_keeps_its_promises() {
     let mut answered = 0;
     let mut runs = 0;
-    for seed in seeds() {
+    for seed in seeds::all() {
         answered += Run::new(seed).finish();
         runs += 1;
     }
     assert!(
-        answered > 5 * runs || runs < 100,
+        answered > 5 * runs || !seeds::are_many(runs),
         "{answered} answers in {runs} runs"
     );
-}
-
-/// The seeds of this run of the test.
-fn seeds() -> Range<u64> {
-    let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse().ok());
-    match number("SIM_SEED") {
-        Some(seed) => seed..seed + 1,
-        None => 0..number("SIM_SEEDS").unwrap_or(50),
-    }
-}
-
-/// Tells, when a run fails, which seed it was.
-struct Named(u64, World);
-
-impl Drop for Named {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            let text = self.1.trace_text();
-            let told: Vec<&str> = text.lines().filter(|line| !line.contains("  wait")).collect();
-            let told = told[told.len().saturating_sub(60)..].join("\n");
-            let seed = self.0;
-            let line =
-                format!("{told}\nagain: SIM_SEED={seed} cargo test -p ringmain-load --lib sim_tests\n");
-            let _ = std::io::Write::write_all(&mut std::io::stderr(), line.as_bytes());
-        }
-    }
 }
 
 /// What one worker has told.
@@ -239,7 +214,7 @@ impl Run {
             weather.delay = Duration::ZERO;
         }
         let world = World::new(seed, weather, workers);
-        let named = Named(seed, world.clone());
+        let named = Named::new(seed, &world, "cargo test -p ringmain-load --lib sim_tests");
         let traffic = Arc::new(if random.u32(0..5) == 0 {
             messages(&mut random)
         } else {
@@ -307,10 +282,15 @@ impl Run {
             self.cluster.stop();
         }
         self.drive("stopping", |run| run.cluster.is_done());
-        assert_eq!(self.world.leaks(), Vec::<String>::new(), "seed {}", self.named.0);
+        assert_eq!(
+            self.world.leaks(),
+            Vec::<String>::new(),
+            "seed {}",
+            self.named.seed
+        );
         for worker in 0..workers {
             let panics = self.cluster.counters(worker).panics.load(Ordering::Relaxed);
-            assert_eq!(panics, 0, "seed {}: panics of worker {worker}", self.named.0);
+            assert_eq!(panics, 0, "seed {}: panics of worker {worker}", self.named.seed);
         }
         self.told.iter().map(|told| told.figures.counts.answered).sum()
     }
@@ -330,7 +310,7 @@ impl Run {
             }
             self.step();
         }
-        panic!("seed {}: busy after the end: {:?}", self.named.0, self.plan);
+        panic!("seed {}: busy after the end: {:?}", self.named.seed, self.plan);
     }
 
     fn drive(&mut self, phase: &str, until: impl Fn(&Run) -> bool) {
@@ -343,7 +323,7 @@ impl Run {
         }
         panic!(
             "seed {}: stuck while {phase} in {:?}; {:?}",
-            self.named.0, self.plan, self.server.seen
+            self.named.seed, self.plan, self.server.seen
         );
     }
 
@@ -382,7 +362,7 @@ impl Run {
                         told.under_way.extend(figures);
                         assert!(told.under_way.len() <= limits::INTERVALS_UNDER_WAY);
                         // Half of the runs put nothing together before the end.
-                        if self.named.0.is_multiple_of(2) {
+                        if self.named.seed.is_multiple_of(2) {
                             told.put_together();
                         }
                     }
@@ -403,7 +383,7 @@ impl Run {
     }
 
     fn check(&self) {
-        let seed = self.named.0;
+        let seed = self.named.seed;
         let mut total = Figures::default();
         for (worker, told) in self.told.iter().enumerate() {
             let counts = &told.figures.counts;
@@ -459,7 +439,7 @@ impl Run {
         let Extent::Count(count) = self.plan.extent else {
             return;
         };
-        let (seed, (_, quota)) = (self.named.0, share(count, worker, self.told.len()));
+        let (seed, (_, quota)) = (self.named.seed, share(count, worker, self.told.len()));
         if !self.cut && self.calm {
             assert!(over >= quota, "seed {seed}: {over} of {quota}");
         }
@@ -470,7 +450,7 @@ impl Run {
 
     /// Each arrival of the measured time was sent or dropped, and never late by this program's doing.
     fn check_schedule(&self, total: &Figures) {
-        let seed = self.named.0;
+        let seed = self.named.seed;
         let single = self.traffic.flows().iter().all(|flow| flow.steps.len() == 1);
         let pauses = self
             .traffic

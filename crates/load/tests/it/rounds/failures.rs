@@ -215,7 +215,7 @@ fn a_server_that_is_gone_while_time_runs(engine: Choice) {
     let counts = &round.figures.counts;
     assert_eq!((counts.answered, counts.connects), (15, 3));
     assert!(counts.connect_errors["refused"] > 1);
-    // From the last response on, none of the three connections is established; intervals are as exact as the report is.
+    // From the last response on, none of the three connections is established. The client notices that some time after it.
     let silent = round
         .series
         .iter()
@@ -224,7 +224,7 @@ fn a_server_that_is_gone_while_time_runs(engine: Choice) {
     let silent: Duration = silent.map(|interval| interval.length).sum();
     let down = counts.unconnected;
     assert!(
-        down >= 3 * silent && down <= 3 * round.elapsed,
+        2 * down >= 3 * silent && down <= 3 * round.elapsed,
         "{down:?} of three connections, of which none was established for {silent:?}"
     );
     // What was answered before says nothing of the rest.
