@@ -14,7 +14,7 @@ use std::time::Instant;
 use serde_json::Value;
 
 /// The programs that take longest: they are started first, so that none of them runs alone at the end.
-const LONG: [&str; 8] = [
+const LONG: [&str; 7] = [
     "gateway it",
     "gateway alloc",
     "web it",
@@ -22,8 +22,10 @@ const LONG: [&str; 8] = [
     "gateway sim",
     "cli it",
     "engine it",
-    "load it",
 ];
+
+/// The programs that run by themselves at the end: their subject is real time, which others beside them would stretch.
+const ALONE: [&str; 1] = ["load it"];
 
 /// A test program.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -101,13 +103,13 @@ pub(super) fn programs(messages: &str) -> Result<Vec<Program>, String> {
     Ok(found)
 }
 
-/// The programs that run at once: one more than there are CPUs. `TEST_PROGRAMS` sets another number.
+/// The programs that run at once: as many as there are CPUs. `TEST_PROGRAMS` sets another number.
 fn width() -> Result<usize, String> {
     match env::var("TEST_PROGRAMS") {
         Ok(text) => text.parse().ok().filter(|count| *count > 0).ok_or_else(|| {
             format!("TEST_PROGRAMS: expected a number of test programs to run at once, found `{text}`")
         }),
-        Err(_) => Ok(thread::available_parallelism().map_or(1, usize::from) + 1),
+        Err(_) => Ok(thread::available_parallelism().map_or(1, usize::from)),
     }
 }
 
@@ -116,20 +118,25 @@ fn width() -> Result<usize, String> {
 /// Standard error is passed on at once: tests that are skipped report it there. Of a program that passes, standard output is reduced
 /// to its summary.
 pub(super) fn run(programs: &[Program], filters: &[&str]) -> Result<Vec<String>, String> {
-    let width = width()?;
-    let (next, failures) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
-    let work = || {
-        while let Some(program) = programs.get(next.fetch_add(1, Ordering::Relaxed)) {
-            let failure = run_one(program, filters);
-            failures.lock().expect("no holder panics").extend(failure);
-        }
-    };
-    thread::scope(|scope| {
-        for _ in 0..width.min(programs.len()) {
-            scope.spawn(work);
-        }
-    });
-    Ok(failures.into_inner().expect("no holder panics"))
+    let (width, mut failures) = (width()?, Vec::new());
+    let is_alone = |program: &&Program| ALONE.contains(&program.name().as_str());
+    let (alone, others): (Vec<&Program>, Vec<&Program>) = programs.iter().partition(is_alone);
+    for (programs, width) in [(others, width), (alone, 1)] {
+        let (next, failed) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+        let work = || {
+            while let Some(program) = programs.get(next.fetch_add(1, Ordering::Relaxed)) {
+                let failure = run_one(program, filters);
+                failed.lock().expect("no holder panics").extend(failure);
+            }
+        };
+        thread::scope(|scope| {
+            for _ in 0..width.min(programs.len()) {
+                scope.spawn(work);
+            }
+        });
+        failures.extend(failed.into_inner().expect("no holder panics"));
+    }
+    Ok(failures)
 }
 
 fn run_one(program: &Program, filters: &[&str]) -> Option<String> {

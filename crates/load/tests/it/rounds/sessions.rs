@@ -54,10 +54,13 @@ fn cut_short(engine: Choice) {
         };
         let session = Session::new(plan, get()).expect("a plan");
         let stop = session.stop();
-        let mut seen = 0;
+        let (mut seen, mut answered) = (0, 0);
         let mut end = |progress: Progress<'_>| {
-            seen += u32::from(matches!(progress, Progress::Interval { .. }));
-            stop.store(seen >= 2, Ordering::SeqCst);
+            if let Progress::Interval { figures, .. } = progress {
+                seen += 1;
+                answered += figures.counts.answered;
+            }
+            stop.store(seen >= 2 && answered > 0, Ordering::SeqCst);
         };
         let round = session.round(0, None, &mut end).expect("a part of a round");
         check(&round, session.plan());
