@@ -14,6 +14,7 @@ pub mod cases;
 pub mod folder;
 pub mod port;
 pub mod program;
+pub mod redis;
 pub mod servers;
 pub mod subscriber;
 pub mod wait;

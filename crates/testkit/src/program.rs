@@ -20,7 +20,7 @@ pub fn starts_process() -> RwLockWriteGuard<'static, ()> {
     STARTING.write().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Held by a test that relies on a closed listener being gone.
+/// Held by a test that relies on a closed listener or file being closed: a child has copies until its exec.
 pub fn no_process_starts() -> RwLockReadGuard<'static, ()> {
     STARTING.read().unwrap_or_else(PoisonError::into_inner)
 }

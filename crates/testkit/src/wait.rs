@@ -28,7 +28,7 @@ pub fn until(what: &str, mut is_true: impl FnMut() -> bool) {
     find(what, || is_true().then_some(()));
 }
 
-/// Returns the value of `check` as soon as there is one. Panics with `what` and with what was found last after [`PATIENCE`].
+/// Returns the value of `check` as soon as there is one. Panics with `what` and the last error after [`PATIENCE`].
 #[track_caller]
 pub fn until_ok<T, E: Debug>(what: &str, mut check: impl FnMut() -> Result<T, E>) -> T {
     let patience = Patience::new();

@@ -108,3 +108,8 @@ pub fn thread_waited() -> Option<Duration> {
 pub fn thread_cpu_time() -> Duration {
     duration(clock_gettime(ClockId::ThreadCPUTime))
 }
+/// Returns the name of the host, as `uname -n` prints it.
+#[must_use]
+pub fn host_name() -> String {
+    rustix::system::uname().nodename().to_string_lossy().into_owned()
+}

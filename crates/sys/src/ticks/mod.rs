@@ -6,12 +6,18 @@
 /// Nanoseconds that must lie between two readings of the kernel's clock before the rate follows from them.
 const CALIBRATION_NANOSECONDS: u64 = 20_000_000;
 
+/// The span of two readings that gives the final rate, in nanoseconds. Until then the rate is computed again whenever the span has doubled: a
+/// thread that is stopped between the two clocks of a reading shifts it by milliseconds, which a long span outweighs.
+const CALIBRATED_NANOSECONDS: u64 = 60_000_000_000;
+
 /// A clock that follows the kernel's between two readings of it, by the CPU's tick counter.
 #[derive(Debug)]
 pub struct TickClock {
     available: bool,
     /// Nanoseconds a tick, with 32 binary digits behind the point; zero until it is known.
     rate: u64,
+    /// The time of the kernel's clock from which on the rate is computed again.
+    due: u64,
     /// The first reading of both clocks: (ticks, nanoseconds).
     first: Option<(u64, u64)>,
     /// The last reading of both clocks.
@@ -25,6 +31,7 @@ impl TickClock {
         TickClock {
             available: has_constant_rate(),
             rate: 0,
+            due: 0,
             first: None,
             last: (0, 0),
         }
@@ -33,11 +40,15 @@ impl TickClock {
     /// Notes what the kernel's clock has just shown.
     #[inline]
     pub fn anchor(&mut self, nanoseconds: u64) {
-        if !self.available {
-            return;
+        if self.available {
+            self.read_both(ticks(), nanoseconds);
         }
-        self.last = (ticks(), nanoseconds);
-        if self.rate == 0 {
+    }
+
+    #[inline]
+    fn read_both(&mut self, ticks: u64, nanoseconds: u64) {
+        self.last = (ticks, nanoseconds);
+        if nanoseconds >= self.due {
             self.calibrate();
         }
     }
@@ -46,20 +57,24 @@ impl TickClock {
     fn calibrate(&mut self) {
         let Some(first) = self.first else {
             self.first = Some(self.last);
+            self.due = self.last.1.saturating_add(CALIBRATION_NANOSECONDS);
             return;
         };
         let span = self.last.1.saturating_sub(first.1);
         let ticks = self.last.0.saturating_sub(first.0);
-        if span < CALIBRATION_NANOSECONDS {
-            return;
-        }
         // A counter below 8 MHz or above 1 THz is none that this is for.
         if ticks < span / 128 || ticks > span.saturating_mul(1024) {
             self.available = false;
+            self.rate = 0;
             return;
         }
         let rate = (u128::from(span) << 32) / u128::from(ticks);
         self.rate = u64::try_from(rate).unwrap_or(0);
+        self.due = if span < CALIBRATED_NANOSECONDS {
+            first.1.saturating_add(2 * span)
+        } else {
+            u64::MAX
+        };
     }
 
     /// Returns the time in nanoseconds on the kernel's clock, as far as ticks since the last anchor tell; `None` while the

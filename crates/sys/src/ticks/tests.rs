@@ -38,3 +38,18 @@ fn follows_or_has_no_rate() -> bool {
     let slack = 100_000;
     read + slack >= before && read <= after + slack
 }
+
+#[test]
+fn a_reading_that_was_interrupted_does_not_fix_the_rate() {
+    const MILLISECOND: u64 = 1_000_000;
+    let mut clock = TickClock::new();
+    clock.available = true;
+    // A tick is a nanosecond, and the thread was stopped for 4 ms between the two clocks of the first reading.
+    clock.read_both(4 * MILLISECOND, 0);
+    for at in (MILLISECOND..=1_000 * MILLISECOND).step_by(MILLISECOND as usize) {
+        clock.read_both(at.max(4 * MILLISECOND), at);
+    }
+    let exact = 1 << 32;
+    let off = clock.rate.abs_diff(exact);
+    assert!(off < exact / 100, "{} for {exact}", clock.rate);
+}
