@@ -52,6 +52,13 @@ pub const GIFTS_IN_FLIGHT: usize = 256;
 /// Zero-copy sends that the kernel copied all the same, in a row, after which the worker stops asking.
 pub const ZERO_COPY_PATIENCE: u32 = 16;
 
+/// The interval at which connections that have received bytes are checked for a reset that the kernel did not report: one that was quiet
+/// for one to two of these begins to receive again.
+pub const RESET_CHECK_INTERVAL: std::time::Duration = std::time::Duration::from_secs(1);
+
+/// Places that the list of these connections keeps when it is shorter.
+pub const RESET_CHECK_KEPT: usize = 1024;
+
 /// Unsent bytes above which a connection stops reading and a writer should wait for `drained`.
 pub const WRITE_MARK: usize = 64 * 1024;
 

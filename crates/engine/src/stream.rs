@@ -309,7 +309,7 @@ impl Stream {
         if connection.unsent() == 0 && !connection.flags.send_held {
             return Poll::Ready(Ok(()));
         }
-        if matches!(connection.phase, Phase::Closing | Phase::Closed) || connection.flags.broken {
+        if connection.phase.has_ended() || connection.flags.broken {
             return Poll::Ready(broken(connection).map_or(Ok(()), Err));
         }
         let stream = connection.stream.as_mut().expect("made with the stream");
@@ -333,7 +333,7 @@ impl Stream {
         if let Some(error) = take_error(connection) {
             return Poll::Ready(Err(error));
         }
-        if matches!(connection.phase, Phase::Closing | Phase::Closed) || connection.flags.broken {
+        if connection.phase.has_ended() || connection.flags.broken {
             return Poll::Ready(broken(connection).map_or(Ok(()), Err));
         }
         let stream = connection.stream.as_mut().expect("made with the stream");

@@ -54,7 +54,7 @@ impl Default for ClusterConfig {
 /// The workers of one process, on the caller's thread.
 ///
 /// A worker is added, gets its listeners and begins its first wait. After that each turn begins when its back-end has ended the
-/// wait: [`Cluster::turn`] does what the completions ask for and begins the next wait, which must not block the thread.
+/// wait: [`Cluster::turn`] processes the completions and starts the next wait, which must not block the thread.
 pub struct Cluster<H: Handler> {
     config: ClusterConfig,
     shared: Arc<Shared>,
@@ -127,7 +127,7 @@ impl<H: Handler> Cluster<H> {
         self.running(worker).begin_wait().map(drop)
     }
 
-    /// Does what a worker's turn does after its wait, and begins the next wait. A worker that has shut down is dropped instead,
+    /// Processes the completions of a worker's wait, and starts the next wait. A worker that has shut down is dropped instead,
     /// with its back-end.
     ///
     /// # Errors

@@ -1,6 +1,6 @@
 //! A process of real workers in a simulated world: [`SimCluster`].
 //!
-//! Gives workers their turns as the world's scheduler says. Knows nothing of handlers and clients.
+//! Runs each worker's turn when the world's scheduler selects it. Knows nothing of handlers and clients.
 
 use std::sync::mpsc;
 

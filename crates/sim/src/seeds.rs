@@ -28,7 +28,7 @@ pub fn all() -> Range<u64> {
     }
 }
 
-/// Returns the seeds of a test that needs few: `count` of them where the number of seeds was chosen, a fifth of them otherwise.
+/// Returns the seeds of a test that needs few: `count` with `SIM_SEEDS`, otherwise a fifth.
 #[must_use]
 pub fn some(count: u64) -> Range<u64> {
     match number("SIM_SEED") {
@@ -38,7 +38,7 @@ pub fn some(count: u64) -> Range<u64> {
     }
 }
 
-/// Returns whether so many seeds say something about all: at least those of a commit. A single seed may be any.
+/// Returns whether a run had enough seeds for claims on averages: at least [`COMMIT`].
 #[must_use]
 pub fn are_many(runs: impl TryInto<u64>) -> bool {
     runs.try_into().is_ok_and(|runs| runs >= COMMIT)
@@ -72,7 +72,7 @@ impl Drop for Named {
         }
         let (seed, again) = (self.seed, &self.again);
         let trace = self.world.trace_text();
-        // Idle turns tell nothing, and there may be many.
+        // Idle turns have no information, and there may be many.
         let lines: Vec<&str> = trace.lines().filter(|line| !line.contains("  wait")).collect();
         let end = lines[lines.len().saturating_sub(TRACE_LINES)..].join("\n");
         let report = format!("the end of seed {seed}:\n{end}\nagain: SIM_SEED={seed} {again}\n");

@@ -403,6 +403,11 @@ pub trait Backend {
     /// places before a limit, since [`Backend::accept`] may bring a whole listen queue at once.
     fn accept_one(&mut self, slot: Slot, listener: Socket);
 
+    /// Returns whether a receive may fail to report a reset that arrived right behind data. A receive that is started later reports it.
+    fn may_miss_resets(&self) -> bool {
+        false
+    }
+
     /// Receives until ended. `poll_first`: do not try at once, no data is expected yet.
     fn recv(&mut self, slot: Slot, socket: Socket, poll_first: bool);
 

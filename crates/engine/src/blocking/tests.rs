@@ -10,7 +10,7 @@ use super::{Pool, Unfinished};
 use crate::backend::Job;
 
 /// Longer than any scheduling delay: when it passes, the test has failed.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = ringmain_testkit::PATIENCE;
 
 /// A job that says that it started and runs until told to end.
 fn held() -> (Job, Receiver<()>, Sender<()>) {

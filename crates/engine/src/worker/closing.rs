@@ -49,7 +49,7 @@ impl Core {
     /// Ends the connection at once and drops what is unsent; the peer sees a reset.
     pub(crate) fn abort(&mut self, slot: Slot, reason: Reason) {
         if let Some(Record::Connection(connection)) = self.records.get_mut(slot)
-            && !matches!(connection.phase, Phase::Closing | Phase::Closed | Phase::Giving)
+            && !(connection.phase.has_ended() || connection.phase == Phase::Giving)
         {
             // Without the option the kernel would go on sending what it holds; if it fails, that happens.
             let _ = self
@@ -72,7 +72,7 @@ impl Core {
                 self.told_not_connected(slot, reason);
             }
             Phase::Open | Phase::Flushing => self.begin_close(slot, reason),
-            Phase::Giving | Phase::Closing | Phase::Closed => {}
+            Phase::Giving | Phase::Closing | Phase::Closed | Phase::Released => {}
         }
     }
 
@@ -92,7 +92,7 @@ impl Core {
         let Some(Record::Connection(connection)) = self.records.get_mut(slot) else {
             return;
         };
-        if matches!(connection.phase, Phase::Closing | Phase::Closed) {
+        if connection.phase.has_ended() {
             return;
         }
         connection.phase = Phase::Closing;
@@ -179,7 +179,7 @@ impl Core {
         }
         match self.records.get_mut(slot) {
             Some(Record::Connection(connection)) => {
-                connection.flags.kernel_done = true;
+                connection.phase = Phase::Released;
                 self.free_if_done(slot);
             }
             Some(Record::Listener(_)) => {
@@ -199,7 +199,7 @@ impl Core {
         let Some(connection) = self.connection(slot) else {
             return;
         };
-        if !connection.flags.kernel_done || connection.stream.is_some() {
+        if connection.phase != Phase::Released || connection.stream.is_some() {
             return;
         }
         if let Some(Record::Connection(connection)) = self.records.remove(slot) {

@@ -14,6 +14,7 @@ use bytes::Bytes;
 use super::holding::Holding;
 use super::pool::Pool;
 use super::record::{Connection, Phase, Reason, Record};
+use super::resets::Resets;
 use super::shared::{Counters, Shared};
 use super::sleep::Sleepers;
 use super::steps::Steps;
@@ -80,6 +81,7 @@ pub(crate) struct Core {
     /// The same that had some: they wait behind those.
     pub(crate) parked_fed: VecDeque<Slot>,
     pub(crate) sated: Vec<Slot>,
+    pub(crate) resets: Resets,
     /// Connections that yielded, and since when their bytes have waited: they are offered them again in the next turn.
     pub(crate) yielded: Vec<(Slot, Time)>,
     pub(crate) holding: Holding,
@@ -138,6 +140,7 @@ impl Core {
     pub(crate) fn new(backend: Box<dyn Backend>, shared: Arc<Shared>, index: usize) -> Core {
         Core {
             wheel: Wheel::new(backend.now()),
+            resets: Resets::new(backend.may_miss_resets()),
             backend,
             records: Slab::new(limits::CONNECTIONS_PER_WORKER),
             sleepers: Sleepers::new(),

@@ -18,6 +18,7 @@ pub(crate) mod output;
 pub(crate) mod pool;
 pub(crate) mod reading;
 pub(crate) mod record;
+pub(crate) mod resets;
 pub(crate) mod shared;
 pub(crate) mod sleep;
 pub(crate) mod steps;
@@ -35,7 +36,7 @@ use self::core::Core;
 use self::cx::{Cx, Inner};
 use self::handler::Handler;
 use self::holding::Holding;
-use self::record::{Reason, Record};
+use self::record::{Phase, Reason, Record};
 use self::shared::{Counters, Opened, Order, Shared, State};
 use self::sleep::Fired;
 use self::tasks::Tasks;
@@ -234,6 +235,7 @@ impl<H: Handler> Worker<H> {
         }
         self.offer_yielded();
         self.timers();
+        self.cx.core().check_resets();
         self.mail();
         self.orders();
         self.tasks();
@@ -294,7 +296,9 @@ impl<H: Handler> Worker<H> {
         let now = core.now();
         let timer = core.wheel.next_deadline(now);
         let reclaim = Some(core.holding.reclaim_at).filter(|at| *at != Time::NEVER);
-        let next = timer.into_iter().chain(self.stop_at).chain(reclaim).min();
+        let check = Some(core.resets.check_at).filter(|at| *at != Time::NEVER);
+        let next = timer.into_iter().chain(self.stop_at).chain(reclaim);
+        let next = next.chain(check).min();
         if core.alarm == Time::NEVER {
             return Some(next?.since(now));
         }
@@ -504,7 +508,7 @@ impl Core {
     /// Whether every socket is closed. Records of closed ones may be left to streams that the handler holds.
     fn holds_nothing(&self) -> bool {
         let done = |slot| match self.records.get(slot) {
-            Some(Record::Connection(connection)) => connection.flags.kernel_done,
+            Some(Record::Connection(connection)) => connection.phase == Phase::Released,
             _ => false,
         };
         self.unnamed_closes == 0 && self.records.slots().all(done)

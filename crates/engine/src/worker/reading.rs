@@ -238,5 +238,6 @@ impl Core {
             self.sated.push(slot);
             self.update_recv(slot);
         }
+        self.check_later(slot);
     }
 }

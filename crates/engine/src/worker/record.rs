@@ -4,8 +4,8 @@
 //!
 //! ```text
 //! Connecting ──connected──► Open ──close()──► Flushing ──all sent──► Closing ──no operation──► Closed
-//!     │                      │                   │                    ▲         in flight        │
-//!     │                      └──failure, abort()─┴────────────────────┤                  slot is free
+//!     │                      │                   │                    ▲         in flight        │ close completes
+//!     │                      └──failure, abort()─┴────────────────────┤                  Released: slot is free
 //!     └──refused, abort()─────────────────────────────────────────────┘
 //! Giving ──taken by the other worker──► slot is free
 //!     └──refused──► Open
@@ -60,6 +60,15 @@ pub(crate) enum Phase {
     Flushing,
     Closing,
     Closed,
+    /// The close operation has completed.
+    Released,
+}
+
+impl Phase {
+    /// Returns whether the connection has ended for the application.
+    pub(crate) fn has_ended(self) -> bool {
+        matches!(self, Phase::Closing | Phase::Closed | Phase::Released)
+    }
 }
 
 /// One bit each; grouped so that a record stays small.
@@ -91,8 +100,6 @@ pub(crate) struct Flags {
     /// A send has failed, for the reason in [`Connection::reason`] if a stream owns it: nothing more is sent, and bytes that arrived
     /// before are still received.
     pub(crate) broken: bool,
-    /// The close operation has completed.
-    pub(crate) kernel_done: bool,
     /// A [`crate::stream::Stream`] owns it, not the handler.
     pub(crate) streamed: bool,
     /// The handler wants no more in this turn: it is offered what it left in the next.
@@ -111,6 +118,8 @@ pub(crate) struct Connection {
     pub(crate) socket: Socket,
     pub(crate) phase: Phase,
     pub(crate) flags: Flags,
+    /// See [`super::resets`].
+    pub(crate) check: Check,
     pub(crate) reason: Option<Reason>,
     /// What the connection counts in [`super::holding`], in units.
     pub(crate) held_unsent: u8,
@@ -131,6 +140,16 @@ pub(crate) struct Connection {
     pub(crate) timer_at: Time,
     pub(crate) timer: Option<TimerId>,
     pub(crate) listener: u32,
+}
+
+/// The state of a connection in the list of those to check for a reset that was not reported.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Check {
+    Unlisted,
+    /// It is, and has received bytes since the last check.
+    Fed,
+    /// It is, and has received none.
+    Quiet,
 }
 
 /// The part that only connections owned by a stream have.
@@ -160,6 +179,7 @@ impl Connection {
             phase,
             flags: Flags::default(),
             listener,
+            check: Check::Unlisted,
             output: Output::default(),
             sent: 0,
             held_unsent: 0,

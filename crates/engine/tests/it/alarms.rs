@@ -140,7 +140,7 @@ fn an_alarm_taken_away_does_not_come(config: Config) {
         if is_early {
             break;
         }
-        // The host was slower than the alarm. What was reported of it is none of the next one's.
+        // The host was slower than the alarm. Its report must not count for the next one.
         server.alarms_within(Duration::from_millis(1));
         span *= 2;
     }

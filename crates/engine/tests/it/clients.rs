@@ -46,7 +46,7 @@ fn clients(config: Config) -> Server {
 }
 
 impl Server {
-    /// Opens a connection; returns the worker's time of it, from which the deadline counts.
+    /// Opens a connection. Returns the worker's time at that moment, from which the deadline counts.
     fn connect(&self, to: &Addr, deadline: Option<Duration>) -> Time {
         let to = to.clone();
         self.on_worker(0, move |cx| {

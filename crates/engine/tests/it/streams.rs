@@ -52,7 +52,7 @@ where
     (rig, receiver)
 }
 
-/// Waits on the worker until the test has set the flag, and for one more turn: for what the kernel holds by then.
+/// Waits on the worker until the test has set the flag, and for one more turn, in which the worker receives the bytes in the kernel's buffer.
 async fn until_set(stream: &Stream, flag: &AtomicBool) {
     while !flag.load(Ordering::Acquire) {
         stream.cx().sleep(Duration::from_millis(1)).await;
@@ -244,7 +244,7 @@ fn bytes_before_the_end_survive_our_own_end() {
             async move {
                 let mut first = [0; 1];
                 stream.read_exact(&mut first).await?;
-                // The end is there, with most bytes unread.
+                // The end has arrived, with most bytes unread.
                 until_set(&stream, &has_ended).await;
                 stream.shutdown().await?;
                 stream.cx().sleep(Duration::from_millis(5)).await;
@@ -383,7 +383,7 @@ fn after_a_reset_come_the_bytes_before_it_and_then_errors_only() {
                 let mut data = [0; 4];
                 stream.read_exact(&mut data[..1]).await.expect("it is sent");
                 told.send(()).expect("the test waits");
-                // The reset is there, with bytes unread.
+                // The reset has arrived, with bytes unread.
                 until_set(&stream, &has_reset).await;
                 let rest = stream.read_exact(&mut data).await.map(|()| data);
                 let first = stream.read(&mut data).await.map_err(|error| error.kind());

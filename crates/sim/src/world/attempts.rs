@@ -135,7 +135,8 @@ impl State {
             return self.push(id, ended(RecvEnd::Failed(os(libc::ENOTCONN))), true);
         };
         let eager = match &mut self.operations.get_mut(&id).expect("the caller has it").work {
-            Work::Recv { eager } => std::mem::take(eager),
+            Work::Recv { missed: true, .. } => return,
+            Work::Recv { eager, .. } => std::mem::take(eager),
             _ => unreachable!("only a receive is tried here"),
         };
         loop {
@@ -167,13 +168,27 @@ impl State {
                 return self.push(id, ended(RecvEnd::NoBuffers), true);
             }
             let more = self.receive_some(id, end_id);
-            if !more {
+            if !more || self.misses_reset(id, end_id) {
                 return;
             }
             if self.random.coin() {
                 return self.plan_attempt(id);
             }
         }
+    }
+
+    /// The bytes that were just received were the last before a reset, and the receive does not report it.
+    fn misses_reset(&mut self, id: u64, end: u32) -> bool {
+        let end = &self.ends[&end];
+        let is_reset = end.receive.is_empty() && end.dead;
+        if !is_reset || !self.strikes(Fault::MissedReset) {
+            return false;
+        }
+        let operation = self.operations.get_mut(&id).expect("the caller has it");
+        if let Work::Recv { missed, .. } = &mut operation.work {
+            *missed = true;
+        }
+        true
     }
 
     /// Moves received bytes into a lent buffer. Returns whether the operation goes on.

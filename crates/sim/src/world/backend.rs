@@ -166,8 +166,15 @@ impl Backend for Sim {
             .begin(self.worker, slot, listener.number(), work);
     }
 
+    fn may_miss_resets(&self) -> bool {
+        true
+    }
+
     fn recv(&mut self, slot: Slot, socket: Socket, poll_first: bool) {
-        let work = Work::Recv { eager: !poll_first };
+        let work = Work::Recv {
+            eager: !poll_first,
+            missed: false,
+        };
         self.state
             .borrow_mut()
             .begin(self.worker, slot, socket.number(), work);

@@ -42,9 +42,11 @@ pub(super) enum Work {
         /// It ends with the next connection.
         one: bool,
     },
-    /// `eager`: the next look may report a lack of buffers although there is no data.
+    /// `eager`: the next look may report a lack of buffers although there is no data. `missed`: it reports nothing any more, since a
+    /// reset came right behind bytes.
     Recv {
         eager: bool,
+        missed: bool,
     },
     Send(Sending),
     /// `doomed`: it hangs and will time out.

@@ -60,11 +60,13 @@ pub enum Fault {
     DatagramTwice,
     /// Sending a datagram fails with `ENOBUFS`.
     DatagramRefused,
+    /// A multishot receive does not report a reset that came right behind bytes, see `Backend::may_miss_resets`.
+    MissedReset,
 }
 
 impl Fault {
     /// All of them.
-    pub const ALL: [Fault; 25] = [
+    pub const ALL: [Fault; 26] = [
         Fault::CutRead,
         Fault::ReceiveStops,
         Fault::NoBuffers,
@@ -90,6 +92,7 @@ impl Fault {
         Fault::DatagramLost,
         Fault::DatagramTwice,
         Fault::DatagramRefused,
+        Fault::MissedReset,
     ];
 
     /// How often it strikes in a [`Plan::storm`], of 1,000 occasions.
@@ -97,7 +100,7 @@ impl Fault {
         match self {
             Fault::CutRead | Fault::ShortSend | Fault::AtOnce => 250,
             Fault::HeldSend | Fault::ReceiveStops => 100,
-            Fault::ResetLosesBytes => 300,
+            Fault::ResetLosesBytes | Fault::MissedReset => 300,
             Fault::ConnectRefused | Fault::ConnectTimeout | Fault::OpenFails => 100,
             Fault::GiveRefused | Fault::PoolFull => 150,
             Fault::LateCompletion | Fault::LateWake | Fault::SlowWire => 50,

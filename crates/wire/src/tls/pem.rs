@@ -69,11 +69,13 @@ impl Pem {
                         Decrypt it: openssl pkey -in KEY -out KEY.plain";
             return Err(Finding::error(&self.source, text));
         }
-        PrivateKeyDer::from_pem_slice(&self.bytes).map_err(|_| {
-            let text = format!(
-                "expected a private key in PEM (BEGIN PRIVATE KEY); found {}",
-                self.what()
-            );
+        PrivateKeyDer::from_pem_slice(&self.bytes).map_err(|error| {
+            let found = if self.has(b"PRIVATE KEY-----") {
+                format!("a broken one: {error}")
+            } else {
+                self.what().to_owned()
+            };
+            let text = format!("expected a private key in PEM (BEGIN PRIVATE KEY); found {found}");
             Finding::error(&self.source, text)
         })
     }

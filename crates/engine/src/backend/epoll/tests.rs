@@ -1,4 +1,4 @@
-//! What only this back-end does; the contract itself is tested by `tests/it/contract.rs`.
+//! Behaviour of this back-end alone; the contract itself is tested by `tests/it/contract.rs`.
 
 #![allow(clippy::disallowed_methods, reason = "real sockets and racing threads")]
 

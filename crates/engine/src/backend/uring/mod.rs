@@ -435,6 +435,12 @@ impl Backend for Uring {
         self.begin_accept(slot, listener, true);
     }
 
+    /// Linux (observed on 6.18) merges the wake-ups for data and for an RST that follows it. A multishot receive then completes with the data
+    /// and polls again, for a wake-up that has already passed. After a FIN the socket stays readable, so the end of the stream is reported.
+    fn may_miss_resets(&self) -> bool {
+        self.config.features.has(Feature::MultishotRecv)
+    }
+
     fn recv(&mut self, slot: Slot, socket: Socket, poll_first: bool) {
         let group = self.buffers.group();
         let multishot = self.config.features.has(Feature::MultishotRecv);

@@ -18,7 +18,7 @@ use ringmain_engine::{
 };
 
 /// So long a test waits for what must come.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+pub(crate) const PATIENCE: Duration = ringmain_testkit::PATIENCE;
 
 pub(crate) fn for_each_engine(test: impl Fn(Choice)) {
     for choice in [Choice::Uring, Choice::Epoll] {

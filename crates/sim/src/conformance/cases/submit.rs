@@ -1,4 +1,4 @@
-//! Submission of queued operations in the middle of a turn (rule W5). Worker 0 never waits between `submit` and what a case looks for:
+//! Submission of queued operations in the middle of a turn (rule W5). Worker 0 never waits between `submit` and the check of a case:
 //! only worker 1 does, which moves a simulation on.
 
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! An overloaded worker refuses what has waited too long, and nothing else. That bursts and long computations alone refuse nothing is
+//! An overloaded worker refuses requests that have waited too long, and no others. That bursts and long computations alone refuse nothing is
 //! shown in virtual time (`burst.rs`).
 
 use std::sync::mpsc::{Receiver, channel};

@@ -184,6 +184,8 @@ fn rule_17_files_hold_what_they_are_for() {
     );
     let encrypted = b"-----BEGIN ENCRYPTED PRIVATE KEY-----\nAAAA\n-----END ENCRYPTED PRIVATE KEY-----\n";
     check(&key(encrypted), &["without a passphrase", "openssl pkey"]);
+    let undecodable = b"-----BEGIN PRIVATE KEY-----\n!!!\n-----END PRIVATE KEY-----\n";
+    check(&key(undecodable), &["key.pem", "found a broken one"]);
     let old = b"-----BEGIN RSA PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED\nDEK-Info: AES-128-CBC,00\n\nAAAA\n-----END RSA PRIVATE KEY-----\n";
     check(&key(old), &["without a passphrase"]);
     let broken = b"-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n";
