@@ -6,13 +6,14 @@
 //! ```
 //!
 //! Offsets belong to an epoch: one life of a channel's memory. A place of another epoch says nothing about this one's offsets.
+//! Offsets that a log assigned may leave numbers out: those of records for other channels.
 
 use std::collections::VecDeque;
 use std::fmt;
 use std::time::Duration;
 
 /// One life of a channel's offsets. Two are the same only if they are the same life, since it is drawn by lot.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Epoch(u64);
 
 impl Epoch {
@@ -69,7 +70,8 @@ pub struct Keep {
 pub struct History<T> {
     epoch: Epoch,
     top: u64,
-    /// The position at which this epoch began: what a client missed before it cannot be known.
+    /// The newest publication that is not retained any more, or the position at which this epoch began: a client behind it has
+    /// missed publications that cannot be recovered.
     floor: u64,
     keep: Keep,
     bytes: usize,
@@ -78,6 +80,7 @@ pub struct History<T> {
 
 #[derive(Debug)]
 struct Kept<T> {
+    number: u64,
     item: T,
     bytes: usize,
     at: Duration,
@@ -127,15 +130,20 @@ impl<T> History<T> {
         }
     }
 
-    /// Adds a publication that is numbered already: the last that is added has the offset of the place.
-    pub fn add_kept(&mut self, item: T, bytes: usize, at: Duration) {
+    /// Adds a retained publication of a restored history, with its offset. The oldest is added first.
+    pub fn add_kept(&mut self, number: u64, item: T, bytes: usize, at: Duration) {
         self.bytes += bytes;
-        self.kept.push_back(Kept { item, bytes, at });
+        self.kept.push_back(Kept {
+            number,
+            item,
+            bytes,
+            at,
+        });
     }
 
-    /// Returns the retained publications, the oldest first, each with the time at which it was published.
-    pub fn all_kept(&self) -> impl Iterator<Item = (&T, Duration)> {
-        self.kept.iter().map(|kept| (&kept.item, kept.at))
+    /// Returns the retained publications, the oldest first, each with its offset and the time at which it was published.
+    pub fn all_kept(&self) -> impl Iterator<Item = (u64, &T, Duration)> {
+        self.kept.iter().map(|kept| (kept.number, &kept.item, kept.at))
     }
 
     /// The position at which the epoch began.
@@ -155,11 +163,44 @@ impl<T> History<T> {
 
     /// Adds a publication of so many bytes. Returns its offset. `now` never goes back.
     pub fn publish(&mut self, item: T, bytes: usize, now: Duration) -> u64 {
-        self.top += 1;
-        self.bytes += bytes;
-        self.kept.push_back(Kept { item, bytes, at: now });
-        self.expire(now);
+        self.publish_at(self.top + 1, item, bytes, now);
         self.top
+    }
+
+    /// Adds a publication under the offset that its log assigned. Returns whether the offset is above the current position; a
+    /// publication that repeats an older one changes nothing.
+    pub fn publish_at(&mut self, number: u64, item: T, bytes: usize, now: Duration) -> bool {
+        if number <= self.top {
+            return false;
+        }
+        self.top = number;
+        self.add_kept(number, item, bytes, now);
+        self.expire(now);
+        true
+    }
+
+    /// Continues in the epoch of a log, without publications. Clients at `position` or above it have missed no record.
+    pub fn enter_log(&mut self, epoch: Epoch, position: u64) {
+        self.clear();
+        self.epoch = epoch;
+        self.top = position;
+        self.floor = position;
+    }
+
+    /// Raises the floor: publications below it may be missing.
+    pub fn raise_floor(&mut self, floor: u64) {
+        self.floor = self.floor.max(floor);
+        self.top = self.top.max(floor);
+    }
+
+    /// Raises the position: no publication is between the current one and this one.
+    pub fn advance(&mut self, position: u64) {
+        self.top = self.top.max(position);
+    }
+
+    /// Clients below `floor` do not recover, not even those that received all publications so far.
+    pub fn exclude_below(&mut self, floor: u64) {
+        self.floor = self.floor.max(floor);
     }
 
     /// Keeps another amount from now on.
@@ -176,6 +217,7 @@ impl<T> History<T> {
                 return Some(end);
             }
             self.bytes -= first.bytes;
+            self.floor = self.floor.max(first.number);
             self.kept.pop_front();
         }
         None
@@ -191,6 +233,7 @@ impl<T> History<T> {
     pub fn clear(&mut self) {
         self.kept.clear();
         self.bytes = 0;
+        self.floor = self.top;
     }
 
     /// Starts a new epoch at the current position, because publications may be missing there. What is kept stays and can be
@@ -213,26 +256,22 @@ impl<T> History<T> {
         if epoch.is_some_and(|epoch| epoch != self.epoch) {
             return Recovered::Gap;
         }
-        // More than there ever were, or fewer than this epoch began with: another epoch's, whatever the client says.
-        let missed = self.top.checked_sub(offset).filter(|_| offset >= self.floor);
-        let Some(missed) = missed else {
+        // Beyond the newest, or below the floor: a position of another epoch, whatever the client claims.
+        if offset > self.top || offset < self.floor {
             return Recovered::Gap;
-        };
-        match usize::try_from(missed) {
-            Ok(missed) if missed <= self.kept.len() && missed <= limit => {
-                let first = self.kept.len() - missed;
-                let items = self.kept.range(first..).map(|kept| &kept.item);
-                Recovered::All((offset + 1..).zip(items).collect())
-            }
-            _ => Recovered::Gap,
         }
+        let first = self.kept.partition_point(|kept| kept.number <= offset);
+        if self.kept.len() - first > limit {
+            return Recovered::Gap;
+        }
+        let items = self.kept.range(first..).map(|kept| (kept.number, &kept.item));
+        Recovered::All(items.collect())
     }
 
     /// What is kept, in order, each with its offset.
     pub fn query(&mut self, query: Query, now: Duration) -> Vec<(u64, &T)> {
         self.expire(now);
-        let first = self.top - self.kept.len() as u64 + 1;
-        let all = (first..).zip(self.kept.iter().map(|kept| &kept.item));
+        let all = self.kept.iter().map(|kept| (kept.number, &kept.item));
         let wanted = |(offset, _): &(u64, &T)| match query.since {
             Some(since) if query.reverse => *offset < since,
             Some(since) => *offset > since,
@@ -251,7 +290,7 @@ impl<T> History<T> {
     /// The last publication that is kept, with its offset: what a channel in cache mode shows.
     pub fn last(&mut self, now: Duration) -> Option<(u64, &T)> {
         self.expire(now);
-        self.kept.back().map(|kept| (self.top, &kept.item))
+        self.kept.back().map(|kept| (kept.number, &kept.item))
     }
 
     /// How many are kept.

@@ -5,8 +5,10 @@
 //! the first number that did not go, and sends it again from its history.
 
 mod channel;
+mod expected;
 mod interruption;
 mod keys;
+mod log;
 mod moving;
 mod state;
 mod unused;
@@ -19,10 +21,13 @@ use std::time::Duration;
 
 use crate::history::{Epoch, Place};
 use crate::limits;
-use crate::mail::{Course, Manner, Rules, Subscribed, Subscribing, ToHome, ToWorker, Told, WorkerId};
+use crate::mail::{Course, Manner, Origin, Rules, Subscribed, Subscribing, ToHome, ToWorker, Told, WorkerId};
 use crate::protocol::{Published, Push, Variant};
 use channel::{Channel, Goes};
-use keys::{Keys, Name};
+use expected::Expected;
+use keys::{Key, Keys};
+use log::Logs;
+pub use log::{LogEvent, LogId, Numbered};
 use moving::Moving;
 pub use state::{Record, Saved, Unreadable};
 use unused::Unused;
@@ -46,6 +51,8 @@ pub struct Home {
     /// Channels without subscribers, by when they may be removed for others.
     unused: Unused,
     keys: Keys,
+    logs: Logs,
+    expected: Expected,
     moving: Moving,
     writer: Writer,
     counts: Counts,
@@ -96,6 +103,8 @@ impl Home {
             swept: 0,
             unused: Unused::default(),
             keys: Keys::default(),
+            logs: Logs::default(),
+            expected: Expected::default(),
             moving: Moving::default(),
             writer: Writer::default(),
             counts: Counts::default(),
@@ -130,9 +139,10 @@ impl Home {
                 rules,
                 published,
                 manner,
+                origin,
                 ask,
             } => {
-                let done = self.publish_as(&channel, rules, published, manner, now);
+                let done = self.publish_as(&channel, rules, published, (manner, origin), now);
                 if let Some(ask) = ask {
                     let answer = match done {
                         Some(place) => ToWorker::Published { ask, place },
@@ -202,6 +212,7 @@ impl Home {
     /// Forgets channels that nobody needs any more, [`limits::CHANNELS_A_SWEEP`] of them at most; to be called now and then.
     pub fn sweep(&mut self, now: Duration) {
         self.keys.expire(now);
+        self.logs.expire(now);
         self.expire_moving(now);
         self.writer.tidy();
         for _ in 0..limits::CHANNELS_A_SWEEP.min(self.channels.len()) {
@@ -266,8 +277,9 @@ impl Home {
     /// The channel of a name; made if there is room for it.
     fn channel(&mut self, name: &Arc<str>, rules: Rules, now: Duration) -> Option<u32> {
         if let Some(&index) = self.names.get(name) {
-            if let Some(channel) = &mut self.channels[index as usize] {
-                channel.follow(rules, now);
+            let channel = self.channels[index as usize].as_mut();
+            if channel.is_some_and(|channel| channel.follow(rules, now)) {
+                self.renew(index);
             }
             return Some(index);
         }
@@ -299,11 +311,17 @@ impl Home {
 
     fn subscribe(&mut self, from: WorkerId, subscribing: Subscribing, now: Duration) {
         let ask = subscribing.ask;
+        let (channel, since) = (&subscribing.channel, subscribing.since);
+        let is_early = || self.is_behind(channel, since) || self.expects_log(channel, since);
+        if subscribing.rules.keep.is_some() && is_early() {
+            return self.answer(from, ToWorker::Behind { ask });
+        }
         let Some(index) = self.channel(&subscribing.channel, subscribing.rules, now) else {
             return self.answer(from, ToWorker::Refused { ask });
         };
         // What this worker has not had yet goes before the answer, or it would come behind it.
         self.send_again(index, from, now);
+        self.adopt_position(index, subscribing.since);
         let Some(channel) = &mut self.channels[index as usize] else {
             return;
         };
@@ -363,28 +381,22 @@ impl Home {
         channel: &Arc<str>,
         rules: Rules,
         published: Arc<Published>,
-        manner: Option<Box<Manner>>,
+        (manner, origin): (Option<Box<Manner>>, Origin),
         now: Duration,
     ) -> Option<Option<Place>> {
         let Manner { unkept, once } = manner.map(|manner| *manner).unwrap_or_default();
-        let name = once.map(|once| {
-            let channel = Arc::clone(channel);
-            (
-                Name {
-                    channel,
-                    key: once.key,
-                },
-                once.window,
-            )
-        });
-        if let Some((name, window)) = &name
-            && let Some(place) = self.keys.first(name, *window, now)
+        let key = once.map(|once| (Key::new(Arc::clone(channel), once.key), once.window));
+        if let Some((key, window)) = &key
+            && let Some(place) = self.keys.first(key, *window, now)
         {
             self.counts.repeated += 1;
             return Some(place);
         }
         let index = self.channel(channel, rules, now)?;
         self.counts.publications += 1;
+        if let Some(channel) = &mut self.channels[index as usize] {
+            channel.note_origin(origin);
+        }
         let place = match self.channels[index as usize].as_ref() {
             Some(channel) if unkept && channel.keeps() => {
                 self.tell(index, published_push(&published, 0), true);
@@ -395,25 +407,53 @@ impl Home {
                 self.channels[index as usize].as_ref().and_then(Channel::place)
             }
         };
-        if let Some((name, _)) = name {
-            self.keys.remember(name, place, now);
+        if let Some((key, _)) = key {
+            self.keys.remember(key, place, now);
         }
         Some(place)
     }
 
     fn publish(&mut self, index: u32, published: Arc<Published>, now: Duration) {
+        self.leave_log(index);
+        self.publish_record(index, published, (None, true), now);
+    }
+
+    /// Publishes under the offset of a log, or under the channel's next one. A record that is not live is retained for recovery alone.
+    fn publish_record(
+        &mut self,
+        index: u32,
+        published: Arc<Published>,
+        (offset, is_live): (Option<u64>, bool),
+        now: Duration,
+    ) {
         let Some(channel) = &mut self.channels[index as usize] else {
             return;
         };
-        let offset = channel.publish(Arc::clone(&published), now);
+        let offset = match offset {
+            Some(offset) => channel.publish_at(offset, Arc::clone(&published), now),
+            None => channel.publish(Arc::clone(&published), now),
+        };
+        // All subscribers receive the newest state; positions do not exceed that of the last one sent.
+        if is_live || channel.keeps() && !channel.relies_on_positions() {
+            self.pass(index, offset, &published, now);
+        } else if channel.withhold() {
+            self.notify_lost(index);
+        }
+    }
+
+    /// Sends a publication now, or later in a channel that is conflated.
+    fn pass(&mut self, index: u32, offset: u64, published: &Arc<Published>, now: Duration) {
+        let Some(channel) = &mut self.channels[index as usize] else {
+            return;
+        };
         let due = channel.due();
-        match channel.goes(offset, &published, now) {
+        match channel.goes(offset, published, now) {
             Goes::Now => {
                 // What was held has been overtaken.
                 if let Some(due) = due {
                     self.paced.remove(&(due, index));
                 }
-                self.send(index, offset, &published);
+                self.send(index, offset, published);
             }
             Goes::At(at) => drop(self.paced.insert((at, index))),
             Goes::InPlace => {}

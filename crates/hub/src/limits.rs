@@ -77,6 +77,17 @@ pub(crate) const TOUCHED_TOGETHER: usize = 32;
 /// Bytes of the key by which a publication is known to be the same as another one; whoever takes such keys refuses longer ones.
 pub const KEY_BYTES: usize = 255;
 
+/// Logs that assign the offsets of one worker's channels: each partition of a topic is one. With more, one is forgotten: its channels
+/// do not recover positions of other nodes.
+pub const LOGS: usize = 4096;
+
+/// The time for which a log of a predecessor is kept without a reader. Until then, clients with higher positions retry.
+pub const LOG_RESTORED: Duration = Duration::from_secs(60);
+
+/// The time for which records that were published before are awaited ([`LogEvent::Live`](crate::home::LogEvent::Live)). Until then, clients
+/// that subscribe to their channels retry.
+pub const LOG_REPLAY: Duration = Duration::from_secs(20);
+
 /// Keys of publications that one worker remembers. With more the oldest are forgotten before their time is over: the time that
 /// keys are remembered gets shorter, and nothing is refused.
 pub const KEYS: usize = 1 << 18;
@@ -85,7 +96,7 @@ pub const KEYS: usize = 1 << 18;
 pub const KEYS_BYTES: usize = 64 << 20;
 
 /// What a key is counted with besides its text.
-pub const KEY_OVERHEAD_BYTES: usize = 128;
+pub const KEY_OVERHEAD_BYTES: usize = 144;
 
 /// Of the interval of a channel that shows states ([`Rules::every`]): as often its home hands workers the last publication, so that
 /// what a client gets at its moment is no older. Mail between workers is bounded by it, whatever a feed brings.

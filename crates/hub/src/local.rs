@@ -282,7 +282,8 @@ impl Local {
             ToWorker::Push { key, frames, course } => self.deliver(key, &frames, course),
             ToWorker::Lost { key } => self.lost(key),
             ToWorker::Subscribed(subscribed) => self.subscribed(*subscribed),
-            ToWorker::Refused { ask } => self.refused(ask),
+            ToWorker::Refused { ask } => self.refused(ask, Fault::LIMIT_EXCEEDED),
+            ToWorker::Behind { ask } => self.refused(ask, Fault::INTERNAL),
             ToWorker::Published { ask, place } => self.published(ask, place),
             ToWorker::Told { ask, told } => self.told(ask, told),
         }

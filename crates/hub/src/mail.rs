@@ -115,6 +115,8 @@ pub enum ToHome {
         published: Arc<Published>,
         /// What is not as usual about it.
         manner: Option<Box<Manner>>,
+        /// The publisher.
+        origin: Origin,
         /// Who wants to know that it is.
         ask: Option<Ask>,
     },
@@ -129,6 +131,34 @@ pub enum ToHome {
         /// Who asks.
         ask: Ask,
     },
+}
+
+/// The publisher of a publication, as far as a channel remembers it: a gap of a source concerns the channels that it has fed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Origin(u8);
+
+impl Origin {
+    /// Clients, and programs that call the API.
+    pub const PROGRAM: Origin = Origin(63);
+    /// Sources whose records have the offsets of a log.
+    pub const LOG: Origin = Origin(62);
+
+    /// A source without a log, by its number. Sources whose numbers are equal modulo 62 are not told apart: a gap of one concerns the
+    /// channels of the other, too.
+    #[must_use]
+    pub const fn source(number: u32) -> Origin {
+        Origin((number % 62) as u8)
+    }
+
+    pub(crate) const fn bit(self) -> u64 {
+        1 << self.0
+    }
+}
+
+impl Default for Origin {
+    fn default() -> Origin {
+        Origin::PROGRAM
+    }
 }
 
 /// What is not as usual about a publication.
@@ -265,6 +295,11 @@ pub enum ToWorker {
     /// It is not, or nothing is published: as many channels are there as may be.
     Refused {
         /// Who asked.
+        ask: Ask,
+    },
+    /// It is not subscribed: its position is that of another node that has read more of the channel's log. It has to retry.
+    Behind {
+        /// The request.
         ask: Ask,
     },
     /// For all subscribers of a channel.

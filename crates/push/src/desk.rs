@@ -4,11 +4,11 @@
 //! hundred clients have asked for goes in one visit to each queue.
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::future::poll_fn;
 use std::rc::Rc;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, PoisonError};
 use std::task::{Poll, Waker};
 use std::time::Duration;
 
@@ -57,6 +57,8 @@ pub(crate) struct Inner {
     pub(crate) asking: RefCell<Asking>,
     pub(crate) surveys: RefCell<Surveys>,
     pub(crate) applying: RefCell<Applying>,
+    /// Commands of sources that are not sent to the other workers yet: at most one for each partition, which waits for its receipt.
+    pub(crate) commands: RefCell<VecDeque<Order>>,
     /// Of the settings that were looked at last.
     seen: Cell<u64>,
     options: RefCell<Rc<Checked>>,
@@ -116,6 +118,7 @@ impl Desk {
             asking: RefCell::default(),
             surveys: RefCell::default(),
             applying: RefCell::default(),
+            commands: RefCell::default(),
             seen: Cell::new(seen),
             options: RefCell::new(Rc::new(options)),
             node: Arc::clone(&ends.node),
@@ -133,6 +136,12 @@ impl Desk {
             users: RefCell::default(),
             rounds: RefCell::new(rounds),
         }));
+        let expected = settings
+            .expected
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone();
+        desk.home.borrow_mut().expect_logs(expected);
         let (carrier, clock, pacer, farewell) = (desk.clone(), desk.clone(), desk.clone(), desk.clone());
         for spawned in [
             cx.spawn(async move { farewell.send_away().await }),
@@ -279,6 +288,19 @@ impl Desk {
         }
     }
 
+    /// Runs commands of sources here, and has the other workers run them. Returns whether some wait for room.
+    fn run_commands(&self, ends: &mut Ends) -> bool {
+        loop {
+            let next = self.0.commands.borrow_mut().pop_front();
+            let Some(order) = next else { return false };
+            if !ends.order(self.0.cx.worker(), &order) {
+                self.0.commands.borrow_mut().push_front(order);
+                return true;
+            }
+            self.follow(&order);
+        }
+    }
+
     /// Ends what nobody has shown another token for.
     fn end_what_is_over(&self) {
         let now = self.0.cx.wall().as_secs();
@@ -380,6 +402,7 @@ impl Desk {
         rings.fill(false);
         self.follow_hand_over(&ends.slots);
         let mut more = self.take_arrived(&ends.slots);
+        more |= self.run_commands(ends);
         for queue in &mut ends.as_sessions {
             // Whoever adds to it meanwhile rings again.
             for _ in 0..limits::EMULATED {

@@ -78,8 +78,17 @@ impl HandOver {
     fn take_records(&self, worker: usize, workers: u16) -> (Vec<Record>, Duration) {
         let mut restored = self.restored.lock().unwrap_or_else(PoisonError::into_inner);
         let all = std::mem::take(&mut restored.0);
-        let is_here = |record: &Record| usize::from(home_of(record.channel(), workers).0) == worker;
-        let (here, elsewhere) = all.into_iter().partition(is_here);
+        let (mut here, mut elsewhere) = (Vec::new(), Vec::new());
+        for record in all {
+            match record.channel() {
+                Some(channel) if usize::from(home_of(channel, workers).0) == worker => here.push(record),
+                Some(_) => elsewhere.push(record),
+                None => {
+                    here.push(record.clone());
+                    elsewhere.push(record);
+                }
+            }
+        }
         restored.0 = elsewhere;
         (here, restored.1)
     }
@@ -148,6 +157,7 @@ impl Freezing {
     #[must_use]
     pub fn collect(self, within: Duration, now: Duration) -> State {
         let mut state = State::new(now);
+        let mut logs = Vec::new();
         let mut missing = self.workers;
         while missing > 0 {
             // Each of them has this long since the one before.
@@ -165,6 +175,10 @@ impl Freezing {
                 );
             }
             state.add(saved.section);
+            logs.push(saved.logs);
+        }
+        if missing == 0 {
+            logs.into_iter().for_each(|section| state.add(section));
         }
         self.settings.hand_over.sections().take();
         state

@@ -5,32 +5,42 @@
 //!            ◀─ Inlet::poll_room ── woken when something was taken ──┘
 //! ```
 //!
+//! Records of sources go in batches: see [`Batch`].
+//!
 //! A channel's publications go by one queue, so that they stay in order. Workers take from it without a lock. What a publication
 //! may be is looked at by whoever publishes, not by the worker.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, PoisonError};
 use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
 use crossbeam_queue::ArrayQueue;
+use ringmain_engine::backend::Time;
+use ringmain_hub::home::{LogEvent, LogId};
 use ringmain_hub::local::home_of;
-use ringmain_hub::mail::Rules;
+use ringmain_hub::mail::{Origin, Rules, WorkerId};
 use ringmain_hub::protocol::{Fault, compact};
 
+use crate::api::UserCommand;
+use crate::batch::Records;
 use crate::desk::Desk;
 use crate::interruptions::{Interruptions, Scope};
 use crate::limits;
 use crate::options::Checked;
+use crate::orders::{Order, Reached};
+use crate::receipts::{Receipt, Receipts};
 use crate::settings::Settings;
 
 /// Publishes from any thread. Clones publish into the same queues; each looks at the settings by itself.
 #[derive(Clone)]
 pub struct Inlet {
-    settings: Arc<Settings>,
+    pub(crate) settings: Arc<Settings>,
     /// The settings that were looked at last.
     seen: u64,
-    options: Option<Arc<Checked>>,
+    pub(crate) options: Option<Arc<Checked>>,
+    /// Noted by channels, for [`Inlet::interrupted`].
+    pub(crate) origin: Origin,
 }
 
 /// Why a publication was not taken.
@@ -46,23 +56,56 @@ pub enum NotTaken {
     /// [`Inlet::poll_room`] says when there are less.
     #[error("more is being published than can be carried on")]
     Full,
-    /// There is nobody yet who could carry it on: no settings, or no worker.
+    /// It has more than [`PUBLICATION_BYTES`](limits::PUBLICATION_BYTES).
+    #[error("too large")]
+    TooLarge,
+    /// No worker can publish it: there are no settings yet, or a successor publishes from now on.
     #[error("nothing is pushed yet")]
     NotYet,
 }
 
 /// On its way to the channel's home.
-pub(crate) struct Arriving {
-    channel: Arc<str>,
-    rules: Rules,
-    data: Bytes,
+pub(crate) enum Arriving {
+    Publication {
+        channel: Arc<str>,
+        rules: Rules,
+        data: Bytes,
+        origin: Origin,
+    },
+    Records(Box<Records>),
+    Log(LogId, LogEvent),
+    LogEnded(LogId),
+    Expected(Vec<Arc<str>>),
+    Command(Box<(Order, Receipt)>),
+}
+
+impl Arriving {
+    fn bytes(&self) -> usize {
+        match self {
+            Arriving::Publication { data, .. } => data.len(),
+            Arriving::Records(records) => records.bytes(),
+            Arriving::Log(..) | Arriving::LogEnded(_) | Arriving::Expected(_) | Arriving::Command(_) => 0,
+        }
+    }
+
+    /// Returns how much of [`limits::INLET`] it takes.
+    fn count(&self) -> usize {
+        match self {
+            Arriving::Records(records) => records.len(),
+            _ => 1,
+        }
+    }
 }
 
 /// What waits for one worker.
 pub(crate) struct Slot {
     queue: ArrayQueue<Arriving>,
-    /// Of what is in the queue.
+    /// Publications and events that are in the queue, or for which room is reserved: never less than the queue's entries.
+    count: AtomicUsize,
+    /// The bytes of those.
     bytes: AtomicUsize,
+    /// Records and events of logs in the queue: they go to the home directly, which they cannot while it waits for its predecessor's.
+    for_home: AtomicUsize,
     /// It was rung for and has not looked since.
     rung: AtomicBool,
     /// Of the worker's desk, which sets it when it begins.
@@ -78,6 +121,17 @@ impl Inlet {
             settings: Arc::clone(settings),
             seen: 0,
             options: None,
+            origin: Origin::PROGRAM,
+        }
+    }
+
+    /// An inlet of another source: channels remember that it has fed them. It publishes into the same queues.
+    #[must_use]
+    pub fn for_source(&self) -> Inlet {
+        let number = self.settings.sources.fetch_add(1, Ordering::Relaxed);
+        Inlet {
+            origin: Origin::source(number),
+            ..self.clone()
         }
     }
 
@@ -85,6 +139,12 @@ impl Inlet {
     #[must_use]
     pub fn is_ready(&self) -> bool {
         self.settings.mesh.slots().is_some() && self.settings.is_there()
+    }
+
+    /// Returns whether a successor publishes from now on: nothing is taken any more.
+    #[must_use]
+    pub fn is_frozen(&self) -> bool {
+        self.settings.hand_over.is_frozen()
     }
 
     /// Whether the state of a predecessor is still to arrive: it has not stopped yet, so what arrives here from now on follows what it
@@ -104,10 +164,7 @@ impl Inlet {
             // The successor has it from its own source.
             return Ok(());
         }
-        if let Some((seen, options)) = self.settings.newer(self.seen) {
-            self.seen = seen;
-            self.options = Some(Arc::new(options));
-        }
+        self.refresh();
         let (Some(options), Some(slots)) = (&self.options, self.settings.mesh.slots()) else {
             return Err(NotTaken::NotYet);
         };
@@ -122,11 +179,94 @@ impl Inlet {
             .data_format
             .check_json(&data)
             .map_err(|_| NotTaken::NotJson)?;
-        slot.put(Arriving {
+        let is_put = slot.put(Arriving::Publication {
             channel: Arc::clone(channel),
             rules,
             data,
-        })
+            origin: self.origin,
+        });
+        if is_put { Ok(()) } else { Err(NotTaken::Full) }
+    }
+
+    /// Hands a command to a worker, which has it done on all of them and then completes the receipt that is issued for it. It may overtake
+    /// records that were handed over before and are not done.
+    ///
+    /// # Errors
+    /// [`NotTaken`]: nothing was handed over, and no receipt was issued. [`NotTaken::Full`] is also for a window without room
+    /// ([`Receipts::has_room`]).
+    pub fn submit_command(&mut self, command: &UserCommand, receipts: &mut Receipts) -> Result<(), NotTaken> {
+        if self.settings.hand_over.is_frozen() {
+            return Err(NotTaken::NotYet);
+        }
+        self.refresh();
+        let (Some(options), Some(slots)) = (&self.options, self.settings.mesh.slots()) else {
+            return Err(NotTaken::NotYet);
+        };
+        let order = command.order(options).map_err(|fault| match fault {
+            Fault::LIMIT_EXCEEDED => NotTaken::TooLarge,
+            Fault::UNKNOWN_CHANNEL => NotTaken::NoChannel(fault),
+            _ => NotTaken::NotJson,
+        })?;
+        let slot = slot_of(slots, command.user());
+        if !receipts.has_room() || !slot.reserve(0) {
+            return Err(NotTaken::Full);
+        }
+        // The window has room.
+        let receipt = receipts.issue_one().ok_or(NotTaken::Full)?;
+        slot.put_reserved(Arriving::Command(Box::new((order, receipt))));
+        slot.wake();
+        Ok(())
+    }
+
+    /// Reports a change of the records that a source reads to a worker, behind the records that were handed to it. `false`: its queue is full.
+    #[must_use]
+    pub fn submit_event(&self, worker: usize, id: LogId, event: LogEvent) -> bool {
+        self.put_event(worker, Arriving::Log(id, event))
+    }
+
+    /// Reports to a worker that a life of a log has ended: records that were delivered are lost, or the log was created again. Its
+    /// channels start epochs of their own, and positioned clients are notified. `false`: its queue is full.
+    #[must_use]
+    pub fn submit_log_ended(&self, worker: usize, id: LogId) -> bool {
+        self.put_event(worker, Arriving::LogEnded(id))
+    }
+
+    /// Replaces the prefixes of channels that are fed by logs that are not read yet: a client with a position in an unknown log retries.
+    /// For workers that have not started yet; [`Inlet::submit_expected`] is for others.
+    pub fn expect_logs(&self, prefixes: Vec<Arc<str>>) {
+        *self
+            .settings
+            .expected
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner) = prefixes;
+    }
+
+    /// The same for a worker, behind the records that were handed to it. `false`: its queue is full.
+    #[must_use]
+    pub fn submit_expected(&self, worker: usize, prefixes: &[Arc<str>]) -> bool {
+        self.put_event(worker, Arriving::Expected(prefixes.to_vec()))
+    }
+
+    fn put_event(&self, worker: usize, arriving: Arriving) -> bool {
+        if self.settings.hand_over.is_frozen() {
+            // A record before it may not be part of the state, and the successor reads it again.
+            return true;
+        }
+        let slots = self.settings.mesh.slots().unwrap_or_default();
+        slots.get(worker).is_none_or(|slot| slot.put(arriving))
+    }
+
+    /// The number of workers; zero until they have started.
+    #[must_use]
+    pub fn workers(&self) -> usize {
+        self.settings.mesh.slots().map_or(0, <[Slot]>::len)
+    }
+
+    pub(crate) fn refresh(&mut self) {
+        if let Some((seen, options)) = self.settings.newer(self.seen) {
+            self.seen = seen;
+            self.options = Some(Arc::new(options));
+        }
     }
 
     /// Ready once something more of this channel may be taken; others may be quicker. At most [`INLET_WAITING`] wait at a time
@@ -141,7 +281,7 @@ impl Inlet {
         if !slot.is_full() || slot.waiting.push(context.waker().clone()).is_err() {
             return Poll::Ready(());
         }
-        // What was taken before the waker was there woke nobody.
+        // A publication that was taken before the waker was registered has woken no task.
         match slot.is_full() {
             true => Poll::Pending,
             false => Poll::Ready(()),
@@ -156,12 +296,17 @@ impl Inlet {
         }
     }
 
-    /// Reports that publications may be missing in all channels whose names begin with `prefix`, behind those that were taken: a
-    /// source has reconnected. Each starts a new epoch, as with [`Inlet::dropped`].
+    /// Reports that publications may be missing in channels whose names begin with `prefix`, behind those that were taken: a source has
+    /// reconnected. Each starts a new epoch, as with [`Inlet::dropped`]. An inlet [of a source](Inlet::for_source) excepts the channels
+    /// that only others have fed.
     pub fn interrupted(&self, prefix: &str) {
         let prefix: Arc<str> = Arc::from(prefix);
+        let scope = match self.origin {
+            Origin::PROGRAM => Scope::Prefix(prefix),
+            origin => Scope::Fed(prefix, origin),
+        };
         for slot in self.settings.mesh.slots().unwrap_or_default() {
-            slot.interrupt(Scope::Prefix(Arc::clone(&prefix)));
+            slot.interrupt(scope.clone());
         }
     }
 
@@ -169,7 +314,7 @@ impl Inlet {
     #[must_use]
     pub fn waiting(&self) -> usize {
         let slots = self.settings.mesh.slots().unwrap_or_default();
-        slots.iter().map(|slot| slot.queue.len()).sum()
+        slots.iter().map(|slot| slot.count.load(Ordering::Relaxed)).sum()
     }
 }
 
@@ -180,15 +325,22 @@ impl std::fmt::Debug for Inlet {
 }
 
 fn slot_of<'s>(slots: &'s [Slot], channel: &str) -> &'s Slot {
+    &slots[worker_of(slots, channel)]
+}
+
+/// Returns the worker where a channel is at home.
+pub(crate) fn worker_of(slots: &[Slot], channel: &str) -> usize {
     let workers = u16::try_from(slots.len()).unwrap_or(u16::MAX);
-    &slots[usize::from(home_of(channel, workers).0)]
+    usize::from(home_of(channel, workers).0)
 }
 
 impl Slot {
     pub(crate) fn new() -> Slot {
         Slot {
             queue: ArrayQueue::new(limits::INLET),
+            count: AtomicUsize::new(0),
             bytes: AtomicUsize::new(0),
+            for_home: AtomicUsize::new(0),
             rung: AtomicBool::new(false),
             bell: OnceLock::new(),
             waiting: ArrayQueue::new(limits::INLET_WAITING),
@@ -203,22 +355,40 @@ impl Slot {
     }
 
     /// One publication may be larger than all of the bytes: it goes when nothing else waits.
-    fn is_full(&self) -> bool {
-        self.queue.is_full() || self.bytes.load(Ordering::Relaxed) >= limits::INLET_BYTES
+    pub(crate) fn is_full(&self) -> bool {
+        self.count.load(Ordering::Relaxed) >= limits::INLET
+            || self.bytes.load(Ordering::Relaxed) >= limits::INLET_BYTES
     }
 
-    fn put(&self, arriving: Arriving) -> Result<(), NotTaken> {
-        let bytes = arriving.data.len();
-        // Before it can be taken, else they would be less than nothing.
-        self.bytes.fetch_add(bytes, Ordering::Relaxed);
-        self.interruptions.before_put();
-        if self.queue.push(arriving).is_err() {
-            self.bytes.fetch_sub(bytes, Ordering::Relaxed);
-            self.interruptions.not_put();
-            return Err(NotTaken::Full);
+    /// Reserves room for one publication of so many bytes. `false`: there is none.
+    pub(crate) fn reserve(&self, bytes: usize) -> bool {
+        if self.count.fetch_add(1, Ordering::Relaxed) >= limits::INLET {
+            self.count.fetch_sub(1, Ordering::Relaxed);
+            return false;
         }
-        self.wake();
-        Ok(())
+        self.bytes.fetch_add(bytes, Ordering::Relaxed);
+        true
+    }
+
+    /// `false`: there is no room.
+    fn put(&self, arriving: Arriving) -> bool {
+        let has_room = self.reserve(arriving.bytes());
+        if has_room {
+            self.put_reserved(arriving);
+            self.wake();
+        }
+        has_room
+    }
+
+    /// Puts publications into the queue for which room is reserved. [`Slot::wake`] has to follow.
+    pub(crate) fn put_reserved(&self, arriving: Arriving) {
+        let is_for_home = usize::from(!matches!(arriving, Arriving::Publication { .. }));
+        // Counted before the worker can take it, or the counts would be negative for a moment.
+        self.for_home.fetch_add(is_for_home, Ordering::Relaxed);
+        self.interruptions.before_put(arriving.count());
+        let put = self.queue.push(arriving);
+        // Each entry has at least one of the `INLET` places that are reserved, and gives it back after it has left the queue.
+        debug_assert!(put.is_ok(), "room was reserved");
     }
 
     fn interrupt(&self, scope: Scope) {
@@ -246,7 +416,11 @@ impl Slot {
 
     fn take(&self) -> Option<Arriving> {
         let arriving = self.queue.pop()?;
-        self.bytes.fetch_sub(arriving.data.len(), Ordering::Relaxed);
+        self.bytes.fetch_sub(arriving.bytes(), Ordering::Relaxed);
+        self.count.fetch_sub(arriving.count(), Ordering::Relaxed);
+        if !matches!(arriving, Arriving::Publication { .. }) {
+            self.for_home.fetch_sub(1, Ordering::Relaxed);
+        }
         Some(arriving)
     }
 }
@@ -257,15 +431,46 @@ impl Desk {
         let slot = &slots[self.cx.worker()];
         // Before it is looked at: whoever adds to it from now on rings again.
         slot.rung.swap(false, Ordering::AcqRel);
+        if self.is_holding() && slot.for_home.load(Ordering::Relaxed) > 0 {
+            // The predecessor's state is restored first.
+            return false;
+        }
         let (mut local, mut places) = (self.local.borrow_mut(), self.places.borrow_mut());
+        let mut home = self.home.borrow_mut();
+        let now = self.cx.now().since(Time(0));
+        let own = WorkerId(self.cx.worker() as u16);
         let mut taken = 0;
         while taken < limits::TAKEN_A_TURN && local.backlog() <= limits::BACKLOG {
-            let Some(Arriving { channel, rules, data }) = slot.take() else {
+            let Some(arriving) = slot.take() else {
                 break;
             };
-            let published = places.with_data(&rules, data);
-            local.publish_for(&channel, rules, &published, None, None);
-            taken += 1;
+            taken += arriving.count();
+            match arriving {
+                Arriving::Publication {
+                    channel,
+                    rules,
+                    data,
+                    origin,
+                } => {
+                    let published = places.with_data(&rules, data);
+                    local.publish_from(&channel, rules, published, origin);
+                }
+                Arriving::Records(records) => {
+                    // Publications that were queued before them go first.
+                    while let Some(message) = local.poll_home(own) {
+                        home.handle(own, message, now);
+                    }
+                    records.publish(&mut home, now);
+                }
+                Arriving::Log(id, event) => home.log_event(id, event),
+                Arriving::LogEnded(id) => home.log_ended(id.epoch),
+                Arriving::Expected(prefixes) => home.expect_logs(prefixes),
+                Arriving::Command(command) => {
+                    let (mut order, receipt) = *command;
+                    order.reached = Some(Reached::with_receipt(self.cx.workers(), Some(receipt)));
+                    self.commands.borrow_mut().push_back(order);
+                }
+            }
         }
         slot.interruptions.count_taken(taken);
         while taken > 0

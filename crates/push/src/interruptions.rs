@@ -14,6 +14,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use ringmain_engine::backend::Time;
+use ringmain_hub::mail::Origin;
 
 use crate::desk::Desk;
 use crate::limits;
@@ -23,6 +24,8 @@ use crate::limits;
 pub(crate) enum Scope {
     /// All whose names begin with this text.
     Prefix(Arc<str>),
+    /// Those of them that a source may have fed.
+    Fed(Arc<str>, Origin),
     Channel(Arc<str>),
 }
 
@@ -38,12 +41,8 @@ pub(crate) struct Interruptions {
 }
 
 impl Interruptions {
-    pub(crate) fn before_put(&self) {
-        self.put.fetch_add(1, Ordering::AcqRel);
-    }
-
-    pub(crate) fn not_put(&self) {
-        self.put.fetch_sub(1, Ordering::AcqRel);
+    pub(crate) fn before_put(&self, count: usize) {
+        self.put.fetch_add(count as u64, Ordering::AcqRel);
     }
 
     /// The worker alone takes.
@@ -123,6 +122,10 @@ impl Desk {
             }
             Scope::Prefix(prefix) => {
                 home.interrupt_all(prefix, applying.after.as_deref(), limits::INTERRUPTED_A_TURN)
+            }
+            Scope::Fed(prefix, origin) => {
+                let after = applying.after.as_deref();
+                home.interrupt_fed((prefix, *origin), after, limits::INTERRUPTED_A_TURN)
             }
         };
         if applying.after.is_none() {

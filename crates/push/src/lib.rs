@@ -19,6 +19,7 @@
 mod admission;
 mod api;
 mod asking;
+mod batch;
 mod calls;
 mod claims;
 mod desk;
@@ -47,6 +48,7 @@ mod pacing;
 mod pending;
 mod place;
 mod publisher;
+mod receipts;
 mod replies;
 mod rights;
 mod rounds;
@@ -72,8 +74,13 @@ pub use ringmain_hub::home::Record;
 pub use ringmain_hub::local::Limits;
 pub use ringmain_hub::mail::{Rules, Slow};
 
+pub use api::UserCommand;
+pub use batch::{Batch, SourceRecord};
 pub use hand_over::{Freezing, Successor};
 pub use inlet::{Inlet, NotTaken};
+pub use receipts::{Receipted, Receipts};
+pub use ringmain_hub::history::Epoch;
+pub use ringmain_hub::home::{LogEvent, LogId};
 pub use state::{State, StateError};
 
 pub use publisher::{Busy, NotPublished, Publisher};

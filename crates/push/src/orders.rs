@@ -17,6 +17,7 @@ use crate::claims::{Lasts, Terms};
 use crate::desk::Desk;
 use crate::limits;
 use crate::publisher::{Busy, Publisher};
+use crate::receipts::{Receipt, Receipted};
 use crate::seat::Seat;
 use crate::session::Session;
 
@@ -39,14 +40,21 @@ pub(crate) struct Reached {
     /// Workers that have not carried it out yet.
     left: AtomicUsize,
     waker: Mutex<Option<Waker>>,
+    /// The receipt of a source's command, completed by the last worker.
+    receipt: Mutex<Option<Receipt>>,
 }
 
 impl Reached {
     fn new(workers: usize) -> Arc<Reached> {
+        Reached::with_receipt(workers, None)
+    }
+
+    pub(crate) fn with_receipt(workers: usize, receipt: Option<Receipt>) -> Arc<Reached> {
         Arc::new(Reached {
             connections: AtomicU32::new(0),
             left: AtomicUsize::new(workers),
             waker: Mutex::new(None),
+            receipt: Mutex::new(receipt),
         })
     }
 
@@ -55,6 +63,10 @@ impl Reached {
         if self.left.fetch_sub(1, Ordering::AcqRel) == 1 {
             let waker = self.waker.lock().unwrap_or_else(PoisonError::into_inner).take();
             waker.iter().for_each(Waker::wake_by_ref);
+            let receipt = self.receipt.lock().unwrap_or_else(PoisonError::into_inner).take();
+            if let Some(receipt) = receipt {
+                receipt.complete(Receipted::Published);
+            }
         }
     }
 

@@ -271,7 +271,7 @@ impl Seat {
                 };
                 self.ungrant(desk, conn, &channel);
                 match asked.kind {
-                    Kind::Connecting => self.disconnect(disconnect_for(fault)),
+                    Kind::Connecting => self.refuse_connect(fault),
                     Kind::Own => self.say(failed(asked.number, fault)),
                     Kind::Pushed => {}
                 }
@@ -318,6 +318,15 @@ impl Seat {
             push: Some(push),
             ..Reply::default()
         });
+    }
+
+    /// Ends a client that cannot be subscribed to a channel of its `connect`. One that may retry is sent that as the reply.
+    fn refuse_connect(&self, fault: Fault) {
+        let number = self.pending.joining(|joining| joining.number);
+        if let Some(number) = number.filter(|number| *number > 0 && fault.temporary) {
+            self.say(failed(number, fault));
+        }
+        self.disconnect(disconnect_for(fault));
     }
 
     /// What a subscription was granted goes with it.

@@ -4,8 +4,8 @@
 //! Push::replace ─▶ options, generation + 1 ─▶ desks look at the number at each command, and begin where there was none
 //! ```
 
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
 use crate::hand_over::HandOver;
@@ -22,6 +22,10 @@ pub(crate) struct Settings {
     /// Of `held`, which it is looked at before.
     generation: AtomicU64,
     held: Mutex<Held>,
+    /// Prefixes of channels whose logs are not read yet, for workers that have not begun.
+    pub(crate) expected: Mutex<Vec<Arc<str>>>,
+    /// Sources so far: their numbers.
+    pub(crate) sources: AtomicU32,
 }
 
 #[derive(Default)]

@@ -1,5 +1,6 @@
 //! One channel at home: numbers, memory, who is there, which workers listen. Knows no queues.
 
+mod log;
 mod moving;
 mod pace;
 
@@ -9,8 +10,9 @@ use std::time::Duration;
 
 use crate::history::{Epoch, History, Place, Recovered};
 use crate::limits;
-use crate::mail::{Course, Life, Question, Rules, Since, Told, TopicKey, WorkerId};
+use crate::mail::{Course, Life, Origin, Question, Rules, Since, Told, TopicKey, WorkerId};
 use crate::protocol::{ClientInfo, Join, Leave, Published, Push, Variant};
+use log::LogState;
 use moving::Moving;
 pub(super) use pace::Goes;
 use pace::Pace;
@@ -28,6 +30,9 @@ pub(super) struct Channel {
     present: BTreeMap<Arc<str>, Arc<ClientInfo>>,
     /// Of `present`, the clients of a predecessor that have not connected here.
     moving: Moving,
+    log: LogState,
+    /// The publishers of its publications, a bit for each [`Origin`].
+    origins: u64,
     /// When somebody last went, or published.
     touched: Duration,
     /// Its key among the unused channels: what [`Channel::free_from`] was when it was put there. `None`: it is not there.
@@ -73,16 +78,20 @@ impl Channel {
             heard: [0; Variant::ALL.len()],
             present: BTreeMap::new(),
             moving: Moving::default(),
+            log: LogState::default(),
+            origins: 0,
             touched: now,
             unused: None,
             pace: Pace::default(),
         }
     }
 
-    /// Does as its namespace says now.
-    pub(super) fn follow(&mut self, rules: Rules, now: Duration) {
+    /// Applies the current rules of its namespace. Returns whether it has to start a new epoch: publications were not counted while
+    /// none were retained.
+    #[must_use]
+    pub(super) fn follow(&mut self, rules: Rules, now: Duration) -> bool {
         if rules == self.rules {
-            return;
+            return false;
         }
         match (&mut self.history, rules.keep) {
             (Some(history), Some(keep)) => history.set_keep(keep, now),
@@ -96,11 +105,32 @@ impl Channel {
             self.moving = Moving::default();
         }
         self.rules = rules;
+        rules.keep.is_some() && std::mem::take(&mut self.log.is_outdated)
     }
 
-    /// Its history, which a predecessor had.
-    pub(super) fn set_history(&mut self, history: History<Arc<Published>>) {
-        self.history = Some(history);
+    /// Notes the publisher of a publication.
+    pub(super) fn note_origin(&mut self, origin: Origin) {
+        self.origins |= origin.bit();
+    }
+
+    /// Notes that a process before this one had it: any source may have fed it.
+    pub(super) fn set_any_origin(&mut self) {
+        self.origins = u64::MAX;
+    }
+
+    /// Returns whether a source that publishes in channels of such names may feed it: it has, or nothing has published yet. If the names
+    /// are known (`is_named`), the channels in which programs alone have published may be the source's, too.
+    pub(super) fn may_be_fed_by(&self, origin: Origin, is_named: bool) -> bool {
+        let others = match is_named {
+            true => self.origins & !Origin::PROGRAM.bit(),
+            false => self.origins,
+        };
+        others == 0 || others & origin.bit() != 0
+    }
+
+    /// Returns whether subscribers rely on positions, and so have to be notified of missing publications.
+    pub(super) fn relies_on_positions(&self) -> bool {
+        self.rules.keep.is_some() && self.rules.every.is_none()
     }
 
     pub(super) fn history_mut(&mut self) -> Option<&mut History<Arc<Published>>> {
@@ -121,15 +151,17 @@ impl Channel {
     /// Starts a new epoch at the current position. Returns whether subscribers rely on positions, and so have to be notified.
     pub(super) fn renew(&mut self, epoch: Epoch) -> bool {
         self.epoch = epoch;
+        self.log.leave();
         if let Some(history) = &mut self.history {
             history.renew(epoch);
         }
-        self.rules.keep.is_some() && self.rules.every.is_none()
+        self.relies_on_positions()
     }
 
     /// Where it stands, and what somebody has missed.
     pub(super) fn stand(&mut self, since: Option<Since>, now: Duration) -> (Option<Place>, Missed) {
         let place = self.place();
+        let since = since.map(|since| self.resolve(since));
         if self.rules.cache || self.rules.every.is_some() {
             return self.stand_shown(place, since, now);
         }
@@ -192,6 +224,7 @@ impl Channel {
     }
 
     pub(super) fn enter(&mut self, worker: WorkerId, key: TopicKey, variant: Variant) {
+        self.log.has_notified = false;
         self.heard[variant.number()] += 1;
         match self
             .interests
@@ -250,7 +283,26 @@ impl Channel {
         self.touched = now;
         match &mut self.history {
             Some(history) if self.rules.keep.is_some() => history.publish(published, bytes, now),
-            _ => 0,
+            history => {
+                self.log.is_outdated |= history.is_some();
+                0
+            }
+        }
+    }
+
+    /// Retains a record of the channel's log under its offset. Returns the offset, 0 for none.
+    pub(super) fn publish_at(&mut self, offset: u64, published: Arc<Published>, now: Duration) -> u64 {
+        let bytes = published.data.len();
+        self.touched = now;
+        match &mut self.history {
+            Some(history) if self.rules.keep.is_some() => {
+                history.publish_at(offset, published, bytes, now);
+                offset
+            }
+            history => {
+                self.log.is_outdated |= history.is_some();
+                0
+            }
         }
     }
 

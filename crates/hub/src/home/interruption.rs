@@ -11,7 +11,8 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use super::Home;
-use crate::mail::ToWorker;
+use super::channel::Channel;
+use crate::mail::Origin;
 
 impl Home {
     /// Starts a new epoch in one channel. A channel that does not exist has no positions to invalidate.
@@ -24,6 +25,30 @@ impl Home {
     /// Starts a new epoch in the next `limit` channels at most whose names begin with `prefix`, behind a name. Returns the name to
     /// continue behind; `None` when all are done.
     pub fn interrupt_all(&mut self, prefix: &str, after: Option<&str>, limit: usize) -> Option<Arc<str>> {
+        self.interrupt_where(prefix, after, limit, |_| true)
+    }
+
+    /// The same for a source, except channels that other publishers alone have fed. With an empty prefix, those of programs are
+    /// excepted, too.
+    pub fn interrupt_fed(
+        &mut self,
+        (prefix, origin): (&str, Origin),
+        after: Option<&str>,
+        limit: usize,
+    ) -> Option<Arc<str>> {
+        let is_named = !prefix.is_empty();
+        self.interrupt_where(prefix, after, limit, |channel| {
+            channel.may_be_fed_by(origin, is_named)
+        })
+    }
+
+    fn interrupt_where(
+        &mut self,
+        prefix: &str,
+        after: Option<&str>,
+        limit: usize,
+        is_affected: impl Fn(&Channel) -> bool,
+    ) -> Option<Arc<str>> {
         let from = after.map_or(Bound::Included(prefix), Bound::Excluded);
         let names = self.names.range::<str, _>((from, Bound::Unbounded));
         let mut matching = names.take_while(|(name, _)| name.starts_with(prefix));
@@ -34,13 +59,16 @@ impl Home {
             .collect();
         let has_more = matching.next().is_some();
         for (_, index) in &found {
-            self.renew(*index);
+            let channel = self.channels[*index as usize].as_ref();
+            if channel.is_some_and(&is_affected) {
+                self.renew(*index);
+            }
         }
         let last = found.into_iter().next_back();
         last.filter(|_| has_more).map(|(name, _)| name)
     }
 
-    fn renew(&mut self, index: u32) {
+    pub(super) fn renew(&mut self, index: u32) {
         let epoch = self.draw_epoch();
         let Some(channel) = &mut self.channels[index as usize] else {
             return;
@@ -48,13 +76,6 @@ impl Home {
         if !channel.renew(epoch) {
             return;
         }
-        for interest in channel.interests() {
-            let outbox = &mut self.outboxes[usize::from(interest.worker.0)];
-            // Publications that found no room are part of what is reported as lost.
-            if interest.marked.take().is_some() {
-                outbox.marked.retain(|&marked| marked != index);
-            }
-            outbox.queue.push_back(ToWorker::Lost { key: interest.key });
-        }
+        self.notify_lost(index);
     }
 }

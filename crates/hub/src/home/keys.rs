@@ -1,20 +1,22 @@
 //! Keys of publications that were published once already. Pure.
 //!
-//! All are remembered for the same time, so the first that came is the first to go.
+//! All are remembered for the same time, so the first that came is the first to go. They are ordered by a hash: comparing it reads no
+//! other memory than the tree's, while names are elsewhere, and there are many.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::mix;
 use crate::history::Place;
 use crate::limits;
 
 /// See the module. Bounded by [`limits::KEYS`] and [`limits::KEYS_BYTES`].
 #[derive(Debug)]
 pub(super) struct Keys {
-    places: BTreeMap<Arc<Name>, Option<Place>>,
+    places: BTreeMap<Key, Option<Place>>,
     /// The oldest first, by when they came.
-    order: VecDeque<(Duration, Arc<Name>)>,
+    order: VecDeque<(Duration, Key)>,
     bytes: usize,
     most: usize,
     most_bytes: usize,
@@ -24,15 +26,37 @@ pub(super) struct Keys {
 }
 
 /// A key in a channel.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Key {
+    /// The hash of the name. Keys with equal hashes are compared by name, so chosen collisions cost no more than an order by names.
+    hash: u64,
+    name: Arc<Name>,
+}
+
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Name {
     pub(super) channel: Arc<str>,
     pub(super) key: Box<str>,
 }
 
-impl Name {
+impl Key {
+    pub(super) fn new(channel: Arc<str>, key: Box<str>) -> Key {
+        let mut hash = channel.len() as u64;
+        for text in [channel.as_bytes(), key.as_bytes()] {
+            for word in text.chunks(8) {
+                let mut bytes = [0; 8];
+                bytes[..word.len()].copy_from_slice(word);
+                hash = mix(hash ^ u64::from_le_bytes(bytes)).wrapping_add(0x9e37_79b9_7f4a_7c15);
+            }
+        }
+        Key {
+            hash,
+            name: Arc::new(Name { channel, key }),
+        }
+    }
+
     fn bytes(&self) -> usize {
-        self.channel.len() + self.key.len() + limits::KEY_OVERHEAD_BYTES
+        self.name.channel.len() + self.name.key.len() + limits::KEY_OVERHEAD_BYTES
     }
 }
 
@@ -56,18 +80,17 @@ impl Keys {
     }
 
     /// Where the channel stood behind the first publication of this name, if there was one within the window.
-    pub(super) fn first(&mut self, name: &Name, window: Duration, now: Duration) -> Option<Option<Place>> {
+    pub(super) fn first(&mut self, key: &Key, window: Duration, now: Duration) -> Option<Option<Place>> {
         self.window = window;
         self.expire(now);
-        self.places.get(name).copied()
+        self.places.get(key).copied()
     }
 
     /// The first has been published.
-    pub(super) fn remember(&mut self, name: Name, place: Option<Place>, now: Duration) {
-        let name = Arc::new(name);
-        self.bytes += name.bytes();
-        self.places.insert(Arc::clone(&name), place);
-        self.order.push_back((now, name));
+    pub(super) fn remember(&mut self, key: Key, place: Option<Place>, now: Duration) {
+        self.bytes += key.bytes();
+        self.places.insert(key.clone(), place);
+        self.order.push_back((now, key));
         while self.order.len() > self.most || self.bytes > self.most_bytes {
             self.forgotten += 1;
             self.pop();
@@ -75,17 +98,17 @@ impl Keys {
     }
 
     /// One that a predecessor remembered since then. Those before it are not younger.
-    pub(super) fn restore(&mut self, name: Name, place: Option<Place>, window: Duration, at: Duration) {
+    pub(super) fn restore(&mut self, key: Key, place: Option<Place>, window: Duration, at: Duration) {
         self.window = window;
-        if !self.places.contains_key(&name) {
-            self.remember(name, place, at);
+        if !self.places.contains_key(&key) {
+            self.remember(key, place, at);
         }
     }
 
     /// All of them, the oldest first: since when, and where the channel stood.
     pub(super) fn all(&self) -> impl Iterator<Item = (Duration, &Name, Option<Place>)> {
         let all = self.order.iter();
-        all.filter_map(|(at, name)| Some((*at, &**name, *self.places.get(name)?)))
+        all.filter_map(|(at, key)| Some((*at, &*key.name, *self.places.get(key)?)))
     }
 
     /// Lets go of those whose time is over.
@@ -96,9 +119,9 @@ impl Keys {
     }
 
     fn pop(&mut self) {
-        if let Some((_, name)) = self.order.pop_front() {
-            self.bytes -= name.bytes();
-            self.places.remove(&name);
+        if let Some((_, key)) = self.order.pop_front() {
+            self.bytes -= key.bytes();
+            self.places.remove(&key);
         }
     }
 }
@@ -107,17 +130,14 @@ impl Keys {
 mod tests {
     use std::time::Duration;
 
-    use super::{Keys, Name};
+    use super::{Key, Keys};
     use crate::history::{Epoch, Place};
     use crate::limits::KEY_OVERHEAD_BYTES;
 
     const WINDOW: Duration = Duration::from_secs(300);
 
-    fn name(channel: &str, key: &str) -> Name {
-        Name {
-            channel: channel.into(),
-            key: key.into(),
-        }
+    fn name(channel: &str, key: &str) -> Key {
+        Key::new(channel.into(), key.into())
     }
 
     fn place(offset: u64) -> Option<Place> {

@@ -14,8 +14,8 @@ use std::time::Duration;
 use prost::Message;
 
 use super::channel::Channel;
-use super::keys::Name;
-use super::{Home, epoch};
+use super::keys::Key;
+use super::{Home, LogId, epoch};
 use crate::history::{Epoch, History, Place};
 use crate::limits;
 use crate::mail::Rules;
@@ -28,6 +28,7 @@ const OFFSET_MOST: u64 = u64::MAX >> 1;
 const CHANNEL: u8 = 1;
 const KEY: u8 = 2;
 const MEMBER: u8 = 3;
+const LOG: u8 = 4;
 
 /// A channel, a key or a member, as a predecessor had it.
 #[derive(Clone, Debug, PartialEq)]
@@ -38,6 +39,7 @@ enum Kind {
     Channel(ChannelRecord),
     Key(KeyRecord),
     Member(MemberRecord),
+    Log(LogRecord),
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -55,6 +57,39 @@ struct ChannelRecord {
     /// Milliseconds since it was last needed.
     #[prost(uint64, tag = "6")]
     age: u64,
+    /// Its offsets are those of a log.
+    #[prost(bool, tag = "7")]
+    is_of_log: bool,
+    /// The logs that have fed it.
+    #[prost(message, repeated, tag = "8")]
+    fed: Vec<FedRecord>,
+    /// It assigns its offsets itself, whatever feeds it.
+    #[prost(bool, tag = "9")]
+    is_mixed: bool,
+}
+
+/// The newest record of a log that a channel was fed.
+#[derive(Clone, PartialEq, Message)]
+struct FedRecord {
+    #[prost(fixed64, tag = "1")]
+    epoch: u64,
+    #[prost(uint64, tag = "2")]
+    offset: u64,
+}
+
+/// The state of a log that feeds a worker's channels.
+#[derive(Clone, PartialEq, Message)]
+struct LogRecord {
+    #[prost(fixed64, tag = "1")]
+    epoch: u64,
+    #[prost(uint32, tag = "2")]
+    reader: u32,
+    #[prost(uint64, tag = "3")]
+    start: u64,
+    #[prost(uint64, tag = "4")]
+    position: u64,
+    #[prost(uint64, tag = "5")]
+    base: u64,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -70,6 +105,9 @@ struct PublicationRecord {
     /// Milliseconds since it was published.
     #[prost(uint64, tag = "5")]
     age: u64,
+    /// Its offset. Zero: processes that wrote none counted by one up to the channel's position.
+    #[prost(uint64, tag = "6")]
+    number: u64,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -110,18 +148,22 @@ pub struct Unreadable(String);
 pub struct Saved {
     /// The section.
     pub section: Vec<u8>,
+    /// Another section: the state of logs. It is of use only if the sections of all workers are there, since it includes that channels
+    /// without a record here are in none of them.
+    pub logs: Vec<u8>,
     /// Channels that did not fit ([`limits::STATE_BYTES`]): they start a new epoch.
     pub omitted: usize,
 }
 
 impl Record {
-    /// The channel that it belongs to.
+    /// The channel that it belongs to. `None`: it is needed by every worker.
     #[must_use]
-    pub fn channel(&self) -> &str {
+    pub fn channel(&self) -> Option<&str> {
         match &self.0 {
-            Kind::Channel(channel) => &channel.name,
-            Kind::Key(key) => &key.channel,
-            Kind::Member(member) => &member.channel,
+            Kind::Channel(channel) => Some(&channel.name),
+            Kind::Key(key) => Some(&key.channel),
+            Kind::Member(member) => Some(&member.channel),
+            Kind::Log(_) => None,
         }
     }
 
@@ -142,6 +184,7 @@ impl Record {
                 CHANNEL => Kind::Channel(ChannelRecord::decode(body).map_err(broken)?),
                 KEY => Kind::Key(KeyRecord::decode(body).map_err(broken)?),
                 MEMBER => Kind::Member(MemberRecord::decode(body).map_err(broken)?),
+                LOG => Kind::Log(LogRecord::decode(body).map_err(broken)?),
                 other => return Err(Unreadable(format!("a record of kind {other}"))),
             }));
             section = rest;
@@ -163,16 +206,25 @@ impl Home {
     pub fn save(&mut self, now: Duration, present: Option<Duration>) -> Saved {
         let mut saved = Saved::default();
         for channel in self.channels.iter_mut().flatten() {
-            let Some(history) = channel.history_now(now) else {
-                continue;
-            };
-            let record = ChannelRecord {
+            let record = channel.history_now(now).map(|history| ChannelRecord {
                 name: channel.name.to_string(),
                 ..history
-            };
-            if !saved.push(CHANNEL, &record) {
-                saved.omitted += 1;
+            });
+            let is_saved = record.as_ref().map(|record| saved.push(CHANNEL, record));
+            saved.omitted += usize::from(is_saved == Some(false));
+            if is_saved != Some(true) {
+                self.logs.removed(channel);
             }
+        }
+        for (id, [start, position, base]) in self.logs.all() {
+            let record = LogRecord {
+                epoch: id.epoch.number(),
+                reader: id.reader,
+                start,
+                position,
+                base,
+            };
+            push(&mut saved.logs, LOG, &record);
         }
         for (at, name, place) in self.keys.all() {
             let record = KeyRecord {
@@ -224,18 +276,34 @@ impl Home {
         let mut keys = Vec::new();
         let mut members = Vec::new();
         let mut restored = 0;
+        let mut left_out = Vec::new();
         for record in records {
             match record.0 {
                 Kind::Channel(record) => {
+                    let own = (Epoch::new(record.epoch), record.top);
+                    let fed = record.fed.iter().map(|fed| (Epoch::new(fed.epoch), fed.offset));
+                    let positions: Vec<_> = fed.chain(record.is_of_log.then_some(own)).collect();
                     let rules = rules(&record.name);
-                    restored +=
-                        usize::from(rules.is_some_and(|rules| {
-                            self.restore_channel(record, rules, now, elapsed).is_some()
-                        }));
+                    let index = rules.and_then(|rules| self.restore_channel(record, rules, now, elapsed));
+                    restored += usize::from(index.is_some());
+                    if index.is_none() {
+                        left_out.extend(positions);
+                    }
                 }
                 Kind::Key(record) => keys.push(record),
                 Kind::Member(record) => members.push(record),
+                Kind::Log(record) => {
+                    let id = LogId {
+                        epoch: Epoch::new(record.epoch),
+                        reader: record.reader,
+                    };
+                    self.logs
+                        .restore(id, [record.start, record.position, record.base], now);
+                }
             }
+        }
+        for (epoch, offset) in left_out {
+            self.logs.raise_base(epoch, offset);
         }
         // They are remembered in the order of their times, also those of several workers.
         keys.sort_by_key(|key| std::cmp::Reverse(key.age));
@@ -248,11 +316,8 @@ impl Home {
                 offset: record.offset,
                 epoch: Epoch::new(record.epoch),
             });
-            let name = Name {
-                channel: record.channel.into(),
-                key: record.key.into(),
-            };
-            self.keys.restore(name, place, window, now.saturating_sub(age));
+            let key = Key::new(record.channel.into(), record.key.into());
+            self.keys.restore(key, place, window, now.saturating_sub(age));
         }
         // Behind the channels, which have their numbers then.
         for record in members {
@@ -274,15 +339,23 @@ impl Home {
     ) -> Option<u32> {
         let keep = rules.keep?;
         let kept_before = u64::try_from(record.kept.len()).ok()?;
-        let is_whole = kept_before <= record.top && record.floor <= record.top && record.top <= OFFSET_MOST;
+        // A channel of a log may recover nothing below a record that has not arrived.
+        let is_whole = kept_before <= record.top
+            && (record.floor <= record.top || record.is_of_log)
+            && record.top <= OFFSET_MOST;
         if !is_whole || self.names.contains_key(&*record.name) || self.names.len() >= self.most {
             return None;
         }
         let at = |age: u64| now.saturating_sub(Duration::from_millis(age).saturating_add(elapsed));
         let is_kept =
             |kept: &PublicationRecord| Duration::from_millis(kept.age).saturating_add(elapsed) < keep.time;
-        // The oldest come first. A time before this clock's beginning counts as its beginning.
-        let kept = record.kept.into_iter().skip_while(|kept| !is_kept(kept));
+        let (records, mut floor) = numbered(record.kept, (record.top, record.floor), record.is_of_log)?;
+        let expired = records.iter().take_while(|kept| !is_kept(kept)).count();
+        if let Some(last) = expired.checked_sub(1).and_then(|last| records.get(last)) {
+            floor = floor.max(last.number);
+        }
+        // The oldest are first. A time before this clock's beginning counts as its beginning.
+        let kept = records.into_iter().skip(expired);
         let kept = kept.map(|kept| {
             let (bytes, at) = (kept.data.len(), at(kept.age));
             let published = Arc::new(Published {
@@ -291,18 +364,25 @@ impl Home {
                 tags: kept.tags,
                 time: kept.time,
             });
-            (published, bytes, at)
+            (kept.number, published, bytes, at)
         });
         let place = Place {
             offset: record.top,
             epoch: Epoch::new(record.epoch),
         };
-        let mut history = History::restored(place, record.floor, keep);
-        kept.for_each(|(item, bytes, at)| history.add_kept(item, bytes, at));
+        let mut history = History::restored(place, floor, keep);
+        kept.for_each(|(number, item, bytes, at)| history.add_kept(number, item, bytes, at));
         history.expire(now);
         let name: Arc<str> = record.name.into();
         let mut channel = Channel::new(Arc::clone(&name), rules, place.epoch, at(record.age));
-        channel.set_history(history);
+        channel.set_history(history, record.is_of_log);
+        channel.set_any_origin();
+        for fed in record.fed {
+            channel.note_fed_before(Epoch::new(fed.epoch), fed.offset);
+        }
+        if record.is_mixed {
+            channel.set_mixed();
+        }
         Some(self.add(name, channel))
     }
 
@@ -313,19 +393,48 @@ impl Home {
     }
 }
 
+/// Returns retained publications with their offsets, and the floor, of a channel at this position. `None`: they are invalid.
+fn numbered(
+    mut records: Vec<PublicationRecord>,
+    (top, mut floor): (u64, u64),
+    is_of_log: bool,
+) -> Option<(Vec<PublicationRecord>, u64)> {
+    let before = top - u64::try_from(records.len()).ok()?;
+    let is_counted = match records.first() {
+        Some(first) => first.number == 0,
+        None => !is_of_log,
+    };
+    if is_counted {
+        // Such a process did not raise the floor either.
+        floor = floor.max(before);
+    }
+    for (kept, counted) in records.iter_mut().zip(before + 1..) {
+        if kept.number == 0 {
+            kept.number = counted;
+        }
+    }
+    let is_sorted = records.is_sorted_by(|one, next| one.number < next.number);
+    let is_below = records.last().is_none_or(|last| last.number <= top);
+    (is_sorted && is_below).then_some((records, floor))
+}
+
 impl Saved {
     /// Adds a record. `false`: there is no room for it.
     fn push(&mut self, kind: u8, record: &impl Message) -> bool {
-        let length = record.encoded_len();
-        if self.section.len() + HEAD_BYTES + length > limits::STATE_BYTES {
-            return false;
-        }
-        self.section.push(kind);
-        // Below the limit, which is far below 4 GiB.
-        self.section.extend_from_slice(&(length as u32).to_le_bytes());
-        self.section.extend_from_slice(&record.encode_to_vec());
-        true
+        push(&mut self.section, kind, record)
     }
+}
+
+fn push(section: &mut Vec<u8>, kind: u8, record: &impl Message) -> bool {
+    let length = record.encoded_len();
+    if section.len() + HEAD_BYTES + length > limits::STATE_BYTES {
+        return false;
+    }
+    section.push(kind);
+    // Below the limit, which is far below 4 GiB.
+    section.extend_from_slice(&(length as u32).to_le_bytes());
+    section.extend_from_slice(&record.encode_to_vec());
+    true
 }
 
 impl Channel {
@@ -333,9 +442,17 @@ impl Channel {
     fn history_now(&mut self, now: Duration) -> Option<ChannelRecord> {
         let touched = self.touched();
         let place = self.place()?;
+        let is_of_log = self.log_place().is_some();
+        let is_mixed = self.is_mixed();
+        let fed = self.log_positions().map(|(epoch, offset)| FedRecord {
+            epoch: epoch.number(),
+            offset,
+        });
+        let fed = fed.collect();
         let history = self.history_mut()?;
         history.expire(now);
-        let kept = history.all_kept().map(|(item, at)| PublicationRecord {
+        let kept = history.all_kept().map(|(number, item, at)| PublicationRecord {
+            number,
             data: item.data.clone(),
             info: item.info.clone(),
             tags: item.tags.clone(),
@@ -350,6 +467,9 @@ impl Channel {
             floor: history.floor(),
             kept,
             age: millis(now.saturating_sub(touched)),
+            is_of_log,
+            fed,
+            is_mixed,
         })
     }
 }

@@ -41,6 +41,7 @@ impl Home {
     pub(super) fn remove(&mut self, index: u32) {
         if let Some(mut channel) = self.channels[index as usize].take() {
             self.unused.take(index, &mut channel);
+            self.logs.removed(&channel);
             if let Some(due) = channel.due() {
                 self.paced.remove(&(due, index));
             }

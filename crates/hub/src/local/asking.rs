@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::{Answer, ConnId, Event, Local};
 use crate::history::Place;
-use crate::mail::{Ask, Manner, Question, Rules, ToHome, Told};
+use crate::mail::{Ask, Manner, Origin, Question, Rules, ToHome, Told};
 use crate::protocol::{Fault, Published, Variant};
 
 /// Who waits for an answer.
@@ -38,7 +38,27 @@ impl Local {
             rules,
             published: Arc::new(published),
             manner: None,
+            origin: Origin::PROGRAM,
             ask,
+        };
+        self.send(channel, message);
+    }
+
+    /// Publishes for a source, in the order of its other publications.
+    pub fn publish_from(
+        &mut self,
+        channel: &Arc<str>,
+        rules: Rules,
+        published: Arc<Published>,
+        origin: Origin,
+    ) {
+        let message = ToHome::Publish {
+            channel: Arc::clone(channel),
+            rules,
+            published,
+            manner: None,
+            origin,
+            ask: None,
         };
         self.send(channel, message);
     }
@@ -59,6 +79,7 @@ impl Local {
             rules,
             published: Arc::clone(published),
             manner,
+            origin: Origin::PROGRAM,
             ask,
         };
         self.send(channel, message);
@@ -133,14 +154,13 @@ impl Local {
         }
     }
 
-    pub(super) fn refused(&mut self, ask: Ask) {
+    pub(super) fn refused(&mut self, ask: Ask, fault: Fault) {
         match self.answered(ask) {
             Some(Asked::Subscribe { conn: id, topic, .. }) => {
                 let channel = Arc::clone(&self.topics[topic as usize].name);
                 self.topics[topic as usize].waiting -= 1;
                 if self.conn(id).is_some() {
                     self.take_out(id, topic);
-                    let fault = Fault::LIMIT_EXCEEDED;
                     self.events.push_back(Event::Refused {
                         conn: id,
                         channel,

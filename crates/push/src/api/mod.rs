@@ -3,6 +3,7 @@
 mod carry;
 mod commands;
 mod pattern;
+mod record;
 mod said;
 mod told;
 
@@ -20,6 +21,7 @@ use crate::limits;
 use crate::place::desk_of;
 use carry::Begun;
 pub(crate) use pattern::Pattern;
+pub use record::UserCommand;
 use said::{
     Batch, Broadcast, Channels, Command, Disconnect, History, HistoryRemove, Info, Presence, PresenceStats,
     Publish, Refresh, Subscribe, Unsubscribe,

@@ -266,6 +266,17 @@ impl Command {
         }
     }
 
+    /// The user whose connections it is for. `None`: it is for no user.
+    pub(super) fn user(&self) -> Option<&str> {
+        match self {
+            Command::Subscribe(said) => Some(&said.user),
+            Command::Unsubscribe(said) => Some(&said.user),
+            Command::Disconnect(said) => Some(&said.user),
+            Command::Refresh(said) => Some(&said.user),
+            _ => None,
+        }
+    }
+
     /// What it is called.
     pub(super) fn name(&self) -> &'static str {
         match self {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use ringmain_hub::history::Keep;
 use ringmain_hub::home::Home;
-use ringmain_hub::mail::{Manner, Once, Rules, ToHome, WorkerId};
+use ringmain_hub::mail::{Manner, Once, Origin, Rules, ToHome, WorkerId};
 use ringmain_hub::protocol::Published;
 
 use super::{State, StateError};
@@ -42,6 +42,7 @@ fn written() -> Vec<u8> {
                 unkept: false,
                 once: Some(once),
             })),
+            origin: Origin::PROGRAM,
             ask: None,
         };
         home.handle(WorkerId(0), publish, NOW);
@@ -56,7 +57,7 @@ fn written() -> Vec<u8> {
 fn what_was_written_is_read() {
     let (records, at) = State::read(&written()).expect("state");
     assert_eq!(at, NOW);
-    let mut channels: Vec<&str> = records.iter().map(|record| record.channel()).collect();
+    let mut channels: Vec<&str> = records.iter().filter_map(|record| record.channel()).collect();
     channels.sort_unstable();
     assert_eq!(channels, ["a", "a", "a", "b", "b"], "two channels, three keys");
     let mut empty = State::new(NOW);

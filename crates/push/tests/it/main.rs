@@ -31,4 +31,5 @@ mod storms;
 mod streams;
 mod support;
 mod tokens;
+mod user_commands;
 mod verbatim;

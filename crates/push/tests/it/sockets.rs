@@ -26,7 +26,7 @@ fn token(claims: &str) -> String {
 }
 
 /// How long what must come may take: a guard against hanging, never a measure.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = ringmain_testkit::PATIENCE;
 
 /// Runs each case on each back-end; says so where io_uring is not there.
 macro_rules! on_every_backend {

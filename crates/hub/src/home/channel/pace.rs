@@ -63,6 +63,11 @@ impl Pace {
         Some(held)
     }
 
+    /// Forgets the last that went: its number is of another epoch.
+    pub(super) fn forget_shown(&mut self) {
+        self.shown = None;
+    }
+
     pub(super) fn is_holding(&self) -> bool {
         self.held.is_some()
     }

@@ -2,6 +2,8 @@
 
 mod chance;
 mod interruptions;
+mod keyed;
+mod logs;
 mod moments;
 mod paced;
 mod programs;

@@ -1,0 +1,336 @@
+//! A source whose records have names and no numbers, while a seed decides the events: it repeats what it has not committed, and workers
+//! take nothing for long.
+//!
+//! ```text
+//! partitions ─ read, pause ─▶ inboxes of homes, bounded ─▶ homes ─ mail ─▶ clients, which check every publication
+//!      ▲────────────── commit up to the first that is not done ─┘
+//! ```
+//!
+//! `SIM_SEEDS=10000` runs the long suite (`cargo xtask suite sim`), `SIM_SEED=n` one seed.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ringmain_hub::home::Numbered;
+use ringmain_hub::local::{ConnId, Event, home_of};
+use ringmain_hub::mail::{Life, Once, Origin, Since};
+
+use crate::hub::workers::{JSON, KEPT, LIMITS, Workers, name, number};
+
+const WORKERS: usize = 2;
+/// Two of them belong to each home.
+const CHANNELS: [&str; 4] = ["a", "e", "b", "f"];
+const PARTITIONS: usize = 3;
+/// Records that an inbox has room for.
+const ROOM: usize = 4;
+/// Records of a partition in flight, at most.
+const IN_FLIGHT: usize = 6;
+const STEPS: usize = 600;
+const WINDOW: Duration = Duration::from_secs(300);
+
+fn seeds() -> Range<u64> {
+    let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse().ok());
+    match number("SIM_SEED") {
+        Some(seed) => seed..seed + 1,
+        None => number("SIM_FIRST").unwrap_or(0)..number("SIM_SEEDS").unwrap_or(100),
+    }
+}
+
+/// A record: its channel, and its number among those of the channel.
+type Record = (&'static str, u64);
+
+/// A partition with the state of its reader.
+#[derive(Default)]
+struct Partition {
+    records: Vec<Record>,
+    /// The next record to read.
+    next: usize,
+    /// Up to here, all records were done, and will not be read again.
+    committed: usize,
+    /// Of records from `committed` on: whether they are done.
+    done: VecDeque<bool>,
+    /// Turns in which the broker does not respond.
+    stalled: u32,
+}
+
+/// A client of all channels; its numbers are those of the newest publications.
+struct Client {
+    worker: usize,
+    conn: ConnId,
+    newest: BTreeMap<&'static str, u64>,
+}
+
+#[derive(Debug, Default)]
+struct Occurred {
+    /// Records that were read again after they were published, and before.
+    repeated: u64,
+    redelivered: u64,
+    /// Reads that found an inbox full, and those of other partitions that found room meanwhile.
+    full: u64,
+    continued: u64,
+    /// Workers that took nothing.
+    held: u64,
+}
+
+struct World {
+    seed: u64,
+    random: fastrand::Rng,
+    workers: Workers,
+    partitions: Vec<Partition>,
+    /// Of each home: the partition and the index of records.
+    inboxes: Vec<VecDeque<(usize, usize)>>,
+    /// Turns in which a home takes nothing.
+    held: [u32; WORKERS],
+    written: BTreeMap<&'static str, u64>,
+    clients: Vec<Client>,
+    occurred: Occurred,
+}
+
+/// Returns the partition of a channel: two channels share one.
+fn partition_of(channel: &str) -> usize {
+    CHANNELS
+        .iter()
+        .position(|name| *name == channel)
+        .expect("a channel")
+        % PARTITIONS
+}
+
+fn home_index(channel: &str) -> usize {
+    usize::from(home_of(channel, WORKERS as u16).0)
+}
+
+impl World {
+    fn new(seed: u64) -> World {
+        let mut workers = Workers::new(WORKERS as u16, LIMITS);
+        let clients = (0..WORKERS).map(|worker| {
+            let local = &mut workers.locals[worker];
+            let conn = local.open(JSON, None);
+            for channel in CHANNELS {
+                let subscribed = local.subscribe(conn, &name(channel), KEPT, None);
+                subscribed.expect("few channels");
+            }
+            let newest = BTreeMap::new();
+            Client { worker, conn, newest }
+        });
+        let clients = clients.collect();
+        workers.settle();
+        for worker in 0..WORKERS {
+            assert_eq!(workers.events(worker).len(), CHANNELS.len());
+        }
+        World {
+            seed,
+            random: fastrand::Rng::with_seed(seed),
+            workers,
+            partitions: (0..PARTITIONS).map(|_| Partition::default()).collect(),
+            inboxes: vec![VecDeque::new(); WORKERS],
+            held: [0; WORKERS],
+            written: BTreeMap::new(),
+            clients,
+            occurred: Occurred::default(),
+        }
+    }
+
+    fn step(&mut self) {
+        let partition = self.random.usize(0..PARTITIONS);
+        let worker = self.random.usize(0..WORKERS);
+        match self.random.u32(0..1000) {
+            0..250 => self.write(),
+            250..550 => self.read(partition),
+            550..800 => self.take(worker),
+            800..940 => self.mail(),
+            940..960 => self.reconnect(partition),
+            960..975 => self.partitions[partition].stalled = self.random.u32(2..30),
+            975..985 => {
+                self.held[worker] = self.random.u32(5..40);
+                self.occurred.held += 1;
+            }
+            _ => self.commit(partition),
+        }
+    }
+
+    fn write(&mut self) {
+        let channel = self.random.choice(CHANNELS).expect("one");
+        let count = self.written.entry(channel).or_default();
+        *count += 1;
+        let record = (channel, *count);
+        self.partitions[partition_of(channel)].records.push(record);
+    }
+
+    /// Reads the next record of a partition, if its home has room: else the partition waits, and others do not.
+    fn read(&mut self, index: usize) {
+        let partition = &mut self.partitions[index];
+        if partition.stalled > 0 {
+            partition.stalled -= 1;
+            return;
+        }
+        let Some(&(channel, _)) = partition.records.get(partition.next) else {
+            return;
+        };
+        let is_any_full = self.inboxes.iter().any(|inbox| inbox.len() >= ROOM);
+        let inbox = &mut self.inboxes[home_index(channel)];
+        if inbox.len() >= ROOM || partition.next - partition.committed >= IN_FLIGHT {
+            self.occurred.full += 1;
+            return;
+        }
+        self.occurred.continued += u64::from(is_any_full);
+        inbox.push_back((index, partition.next));
+        partition.next += 1;
+        partition.done.push_back(false);
+    }
+
+    /// A home publishes the next record of its inbox.
+    fn take(&mut self, home: usize) {
+        if self.held[home] > 0 {
+            self.held[home] -= 1;
+            return;
+        }
+        let Some((index, position)) = self.inboxes[home].pop_front() else {
+            return;
+        };
+        let partition = &mut self.partitions[index];
+        let (channel, count) = partition.records[position];
+        let once = Once {
+            key: format!("{index}/{position}").into(),
+            window: WINDOW,
+        };
+        let now = self.workers.now;
+        let published = Arc::new(number(count));
+        let source = (Some(once), Origin::source(0));
+        let outcome = self.workers.homes[home].publish_keyed(&name(channel), KEPT, published, source, now);
+        assert_ne!(outcome, Numbered::NoRoom, "seed {}", self.seed);
+        self.occurred.repeated += u64::from(outcome == Numbered::Repeated);
+        // Receipts of a connection that was lost are those of records that were committed since, or are read again.
+        let place = position.checked_sub(partition.committed);
+        if let Some(done) = place.and_then(|place| partition.done.get_mut(place)) {
+            *done = true;
+        }
+    }
+
+    fn commit(&mut self, index: usize) {
+        let partition = &mut self.partitions[index];
+        while partition.done.front() == Some(&true) {
+            partition.done.pop_front();
+            partition.committed += 1;
+        }
+    }
+
+    /// The connection is lost: everything that was not committed is read again, whether or not it is in an inbox.
+    fn reconnect(&mut self, index: usize) {
+        let partition = &mut self.partitions[index];
+        self.occurred.redelivered += (partition.next - partition.committed) as u64;
+        partition.next = partition.committed;
+        partition.done.clear();
+    }
+
+    fn mail(&mut self) {
+        for _ in 0..3 {
+            let (worker, home) = (self.random.usize(0..WORKERS), self.random.usize(0..WORKERS));
+            let (up, down) = (self.random.usize(0..6), self.random.usize(0..6));
+            self.workers.up(worker, home, up);
+            self.workers.down(home, worker, down);
+        }
+        self.receive();
+    }
+
+    /// Each client receives the publications of each channel once, and in their order.
+    fn receive(&mut self) {
+        for client in &mut self.clients {
+            for text in self.workers.pushes(client.worker, client.conn) {
+                let push = parse(&text).unwrap_or_else(|| panic!("seed {}: {text}", self.seed));
+                let (channel, count) = push;
+                let newest = client.newest.entry(channel).or_default();
+                assert_eq!(count, *newest + 1, "seed {}: {channel}", self.seed);
+                *newest = count;
+            }
+        }
+    }
+
+    /// Everything responds and takes again: all that was written arrives.
+    fn finish(&mut self) {
+        self.held = [0; WORKERS];
+        for partition in &mut self.partitions {
+            partition.stalled = 0;
+        }
+        for _ in 0..3 * STEPS {
+            (0..PARTITIONS).for_each(|index| self.read(index));
+            (0..WORKERS).for_each(|home| self.take(home));
+            (0..PARTITIONS).for_each(|index| self.commit(index));
+        }
+        self.workers.settle();
+        self.receive();
+        for worker in 0..WORKERS {
+            if let Some(event) = self.workers.locals[worker].poll_event() {
+                panic!("seed {}: {event:?}", self.seed);
+            }
+        }
+        for client in &self.clients {
+            assert_eq!(client.newest, self.written, "seed {}", self.seed);
+        }
+        for partition in &self.partitions {
+            assert_eq!(partition.committed, partition.records.len(), "seed {}", self.seed);
+        }
+        self.recover();
+    }
+
+    /// The positions that clients have are those of the newest publications: nothing is missing behind them, nor repeated.
+    fn recover(&mut self) {
+        let local = &mut self.workers.locals[0];
+        let conn = local.open(JSON, None);
+        for channel in CHANNELS {
+            let since = Since {
+                offset: self.written.get(channel).copied().unwrap_or(0),
+                life: Life::Any,
+            };
+            let subscribed = local.subscribe(conn, &name(channel), KEPT, Some(since));
+            subscribed.expect("few channels");
+        }
+        self.workers.settle();
+        while let Some(event) = self.workers.locals[0].poll_event() {
+            let Event::Subscribed { missed, .. } = event else {
+                panic!("seed {}: {event:?}", self.seed);
+            };
+            let missed = missed.map(|missed| missed.len());
+            assert_eq!(missed, Some(0), "seed {}", self.seed);
+        }
+    }
+}
+
+/// Returns the channel and the number of a push.
+fn parse(text: &str) -> Option<Record> {
+    let rest = text.strip_prefix(r#"{"push":{"channel":""#)?;
+    let channel = CHANNELS.into_iter().find(|name| rest.starts_with(name))?;
+    let (_, rest) = rest.split_once(r#""data":"#)?;
+    let digits = rest.find(|byte: char| !byte.is_ascii_digit())?;
+    Some((channel, rest[..digits].parse().ok()?))
+}
+
+#[test]
+fn repeats_are_not_delivered_and_a_full_queue_stops_its_partitions_alone() {
+    let mut all = Occurred::default();
+    for seed in seeds() {
+        let mut world = World::new(seed);
+        for _ in 0..STEPS {
+            world.step();
+        }
+        world.finish();
+        let Occurred {
+            repeated,
+            redelivered,
+            full,
+            continued,
+            held,
+        } = world.occurred;
+        all.repeated += repeated;
+        all.redelivered += redelivered;
+        all.full += full;
+        all.continued += continued;
+        all.held += held;
+    }
+    println!("{all:?}");
+    if seeds().count() >= 100 {
+        let least = [all.repeated, all.redelivered, all.full, all.continued, all.held];
+        assert!(least.iter().all(|count| *count > 100), "{all:?}");
+    }
+}

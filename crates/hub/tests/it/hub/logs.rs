@@ -1,0 +1,531 @@
+//! Channels that are fed by logs: offsets of the log, and which positions recover.
+
+mod chance;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ringmain_hub::history::{Epoch, Keep};
+use ringmain_hub::home::{Home, LogEvent, LogId, Numbered, Record};
+use ringmain_hub::limits;
+use ringmain_hub::local::ConnId;
+use ringmain_hub::mail::{Life, Rules, Since};
+
+use super::workers::{JSON, KEPT, LIMITS, PLAIN, Workers, name, number};
+
+const E: Epoch = Epoch::new(0xe);
+
+fn id(epoch: Epoch, reader: u32) -> LogId {
+    LogId { epoch, reader }
+}
+
+fn feed_by(workers: &mut Workers, id: LogId, channel: &str, rules: Rules, offset: u64) -> Numbered {
+    let published = Arc::new(number(offset));
+    let now = workers.now;
+    workers.homes[0].publish_numbered(&name(channel), rules, published, (id, offset), now)
+}
+
+fn feed(workers: &mut Workers, channel: &str, offset: u64) -> Numbered {
+    feed_by(workers, id(E, 0), channel, KEPT, offset)
+}
+
+fn event(workers: &mut Workers, event: LogEvent) {
+    workers.homes[0].log_event(id(E, 0), event);
+}
+
+/// One worker that reads the log from its beginning.
+fn begun() -> Workers {
+    let mut workers = Workers::new(1, LIMITS);
+    event(&mut workers, LogEvent::Begins(0));
+    workers
+}
+
+fn at(epoch: Epoch, offset: u64) -> Option<Since> {
+    let life = Life::Of(epoch);
+    Some(Since { offset, life })
+}
+
+fn subscribe(
+    workers: &mut Workers,
+    conn: ConnId,
+    channel: &str,
+    rules: Rules,
+    since: Option<Since>,
+) -> String {
+    workers.locals[0]
+        .subscribe(conn, &name(channel), rules, since)
+        .expect("it may");
+    workers.settle();
+    workers.events(0).join(", ")
+}
+
+/// Returns the reply to a new client with this position.
+fn recover(workers: &mut Workers, channel: &str, offset: u64) -> String {
+    let conn = workers.locals[0].open(JSON, None);
+    let told = subscribe(workers, conn, channel, KEPT, at(E, offset));
+    workers.locals[0].close(conn);
+    workers.settle();
+    workers.events(0);
+    told
+}
+
+fn epoch_of(workers: &mut Workers, conn: ConnId, channel: &str) -> Epoch {
+    use ringmain_hub::local::Event;
+    workers.locals[0]
+        .subscribe(conn, &name(channel), KEPT, None)
+        .expect("it may");
+    workers.settle();
+    match workers.locals[0].poll_event() {
+        Some(Event::Subscribed {
+            place: Some(place), ..
+        }) => place.epoch,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Returns a process that has the state of another one.
+fn restored(workers: &mut Workers) -> Workers {
+    let now = workers.now;
+    workers.homes[0].freeze();
+    let saved = workers.homes[0].save(now, None);
+    let sections = [saved.section, saved.logs].concat();
+    let records = Record::read_all(&sections).expect("records");
+    let mut next = Workers::new(1, LIMITS);
+    next.homes[0] = Home::new(1, 1000, 99);
+    next.now = now;
+    let window = Duration::from_secs(300);
+    next.homes[0].restore(records, (now, Duration::ZERO), window, |channel| {
+        (channel != "gone").then_some(KEPT)
+    });
+    next
+}
+
+#[test]
+fn offsets_are_those_of_the_log_and_repeats_are_not_published() {
+    let mut workers = begun();
+    assert_eq!(feed(&mut workers, "a", 3), Numbered::Published);
+    assert_eq!(feed(&mut workers, "b", 4), Numbered::Published);
+    assert_eq!(feed(&mut workers, "a", 7), Numbered::Published);
+    for (channel, offset) in [("a", 3), ("b", 4), ("a", 7)] {
+        assert_eq!(feed(&mut workers, channel, offset), Numbered::Repeated);
+    }
+    assert_eq!(
+        recover(&mut workers, "a", 0),
+        "subscribed a at Some(7) missed Some([3, 7])"
+    );
+    assert_eq!(
+        recover(&mut workers, "a", 4),
+        "subscribed a at Some(7) missed Some([7])"
+    );
+    assert_eq!(
+        recover(&mut workers, "b", 4),
+        "subscribed b at Some(4) missed Some([])"
+    );
+}
+
+#[test]
+fn a_client_from_another_node_recovers_or_retries() {
+    let mut workers = begun();
+    feed(&mut workers, "a", 3);
+    assert_eq!(recover(&mut workers, "a", 9), "refused a: 100");
+    assert_eq!(recover(&mut workers, "none", 9), "refused none: 100");
+    event(&mut workers, LogEvent::Reached(9));
+    // Its channel has no record between.
+    assert_eq!(
+        recover(&mut workers, "a", 9),
+        "subscribed a at Some(9) missed Some([])"
+    );
+    assert_eq!(
+        recover(&mut workers, "none", 9),
+        "subscribed none at Some(9) missed Some([])"
+    );
+    // One that is not as far lacks nothing either.
+    assert_eq!(
+        recover(&mut workers, "none", 5),
+        "subscribed none at Some(9) missed Some([])"
+    );
+    feed(&mut workers, "none", 12);
+    assert_eq!(
+        recover(&mut workers, "none", 5),
+        "subscribed none at Some(12) missed Some([12])"
+    );
+    let conn = workers.locals[0].open(JSON, None);
+    let told = subscribe(&mut workers, conn, "plain", PLAIN, at(E, 99));
+    assert_eq!(
+        told, "subscribed plain at None missed None",
+        "it has no positions"
+    );
+}
+
+#[test]
+fn clients_that_subscribed_before_the_first_record_recover_it() {
+    let mut workers = begun();
+    let conn = workers.locals[0].open(JSON, None);
+    let before = epoch_of(&mut workers, conn, "a");
+    feed(&mut workers, "a", 5);
+    workers.settle();
+    assert_eq!(workers.events(0), ["unsubscribed a: 2500"]);
+    let told = subscribe(&mut workers, conn, "a", KEPT, at(before, 0));
+    assert_eq!(told, "subscribed a at Some(5) missed Some([5])");
+}
+
+#[test]
+fn missing_records_are_reported_also_where_none_has_arrived() {
+    for hole in [LogEvent::Begins(20), LogEvent::Reached(20)] {
+        let is_hole = hole == LogEvent::Begins(20);
+        let mut workers = begun();
+        feed(&mut workers, "a", 3);
+        let conn = workers.locals[0].open(JSON, None);
+        subscribe(&mut workers, conn, "a", KEPT, at(E, 3));
+        let before = epoch_of(&mut workers, conn, "b");
+        event(&mut workers, hole);
+        workers.settle();
+        let notified = workers.events(0).len();
+        assert_eq!(notified, if is_hole { 2 } else { 0 });
+        feed(&mut workers, "b", 21);
+        workers.settle();
+        workers.events(0);
+        let told = subscribe(&mut workers, conn, "b", KEPT, at(before, 0));
+        let expected = if is_hole { "None" } else { "Some([21])" };
+        assert_eq!(told, format!("subscribed b at Some(21) missed {expected}"));
+        let expected = if is_hole { "None" } else { "Some([])" };
+        let told = recover(&mut workers, "a", 3);
+        assert!(told.ends_with(&format!("missed {expected}")), "{told}");
+    }
+}
+
+#[test]
+fn a_life_that_ends_is_reported_and_its_positions_are_void() {
+    let mut workers = begun();
+    feed(&mut workers, "a", 3);
+    let conn = workers.locals[0].open(JSON, None);
+    subscribe(&mut workers, conn, "a", KEPT, at(E, 3));
+    subscribe(&mut workers, conn, "b", KEPT, None);
+    workers.homes[0].log_ended(E);
+    workers.settle();
+    assert_eq!(workers.events(0).len(), 2);
+    assert_eq!(
+        recover(&mut workers, "a", 3),
+        "subscribed a at Some(3) missed None"
+    );
+    let other = id(Epoch::new(2), 0);
+    workers.homes[0].log_event(other, LogEvent::Begins(2));
+    feed_by(&mut workers, other, "a", KEPT, 3);
+    assert_eq!(
+        recover(&mut workers, "a", 3),
+        "subscribed a at Some(3) missed None"
+    );
+    let told = subscribe(&mut workers, conn, "a", KEPT, at(other.epoch, 2));
+    assert_eq!(
+        told, "subscribed a at Some(3) missed None",
+        "nothing recovers across"
+    );
+}
+
+#[test]
+fn a_channel_of_several_publishers_counts_for_itself() {
+    let mut workers = begun();
+    feed(&mut workers, "a", 3);
+    let conn = workers.locals[0].open(JSON, None);
+    subscribe(&mut workers, conn, "a", KEPT, at(E, 3));
+    workers.locals[0].publish(&name("a"), KEPT, number(0), None);
+    workers.settle();
+    assert_eq!(workers.events(0), ["unsubscribed a: 2500"]);
+    assert_eq!(
+        feed(&mut workers, "a", 4),
+        Numbered::Published,
+        "under another offset"
+    );
+    assert_eq!(
+        recover(&mut workers, "a", 3),
+        "subscribed a at Some(5) missed None"
+    );
+    // It stays so: subscribers are not notified by each record.
+    let own = epoch_of(&mut workers, conn, "a");
+    feed(&mut workers, "a", 8);
+    workers.locals[0].publish(&name("a"), KEPT, number(0), None);
+    feed_by(&mut workers, id(Epoch::new(2), 0), "a", KEPT, 1);
+    workers.settle();
+    assert!(workers.events(0).is_empty());
+    let other = workers.locals[0].open(JSON, None);
+    let told = subscribe(&mut workers, other, "a", KEPT, at(own, 5));
+    assert_eq!(told, "subscribed a at Some(8) missed Some([6, 7, 8])");
+}
+
+#[test]
+fn positions_do_not_recover_across_an_interruption_or_another_log() {
+    let mut workers = begun();
+    feed(&mut workers, "a", 3);
+    workers.homes[0].interrupt("a");
+    feed(&mut workers, "a", 4);
+    assert_eq!(
+        recover(&mut workers, "a", 3),
+        "subscribed a at Some(4) missed None"
+    );
+    assert_eq!(
+        recover(&mut workers, "a", 4),
+        "subscribed a at Some(4) missed Some([])"
+    );
+}
+
+#[test]
+fn removed_channels_and_refused_ones_raise_the_base() {
+    let brief = Rules {
+        keep: Some(Keep {
+            time: Duration::from_secs(1),
+            ..KEPT.keep.expect("it keeps")
+        }),
+        remember: Duration::from_secs(1),
+        ..KEPT
+    };
+    let mut workers = begun();
+    workers.homes[0].set_most(1);
+    feed_by(&mut workers, id(E, 0), "a", brief, 5);
+    assert_eq!(feed(&mut workers, "b", 7), Numbered::NoRoom);
+    assert_eq!(
+        feed(&mut workers, "b", 7),
+        Numbered::Repeated,
+        "it is not kept for later"
+    );
+    workers.now += Duration::from_secs(9);
+    let now = workers.now;
+    workers.homes[0].sweep(now);
+    assert!(workers.homes[0].is_empty());
+    workers.homes[0].set_most(9);
+    event(&mut workers, LogEvent::Reached(9));
+    for channel in ["a", "b"] {
+        let told = recover(&mut workers, channel, 6);
+        assert_eq!(told, format!("subscribed {channel} at Some(0) missed None"));
+    }
+    assert_eq!(
+        recover(&mut workers, "c", 7),
+        "subscribed c at Some(7) missed Some([])"
+    );
+}
+
+#[test]
+fn an_interrupted_channel_raises_the_base_too() {
+    let mut workers = begun();
+    let brief = Rules {
+        remember: Duration::ZERO,
+        keep: Some(Keep {
+            time: Duration::from_secs(1),
+            ..KEPT.keep.expect("it keeps")
+        }),
+        ..KEPT
+    };
+    feed_by(&mut workers, id(E, 0), "a", brief, 6);
+    workers.homes[0].interrupt("a");
+    workers.now += Duration::from_secs(9);
+    let now = workers.now;
+    workers.homes[0].sweep(now);
+    assert!(workers.homes[0].is_empty());
+    assert_eq!(
+        recover(&mut workers, "a", 5),
+        "subscribed a at Some(0) missed None"
+    );
+}
+
+#[test]
+fn what_was_not_retained_for_a_while_is_not_recovered() {
+    let mut workers = begun();
+    feed(&mut workers, "a", 3);
+    feed_by(&mut workers, id(E, 0), "a", PLAIN, 4);
+    assert_eq!(
+        recover(&mut workers, "a", 3),
+        "subscribed a at Some(3) missed None"
+    );
+    feed_by(&mut workers, id(E, 0), "b", PLAIN, 6);
+    event(&mut workers, LogEvent::Reached(9));
+    assert_eq!(
+        recover(&mut workers, "b", 5),
+        "subscribed b at Some(0) missed None"
+    );
+    // The same for a channel that counts for itself.
+    let conn = workers.locals[0].open(JSON, None);
+    workers.locals[0].publish(&name("c"), KEPT, number(1), None);
+    let own = epoch_of(&mut workers, conn, "c");
+    workers.locals[0].publish(&name("c"), PLAIN, number(2), None);
+    workers.settle();
+    let other = workers.locals[0].open(JSON, None);
+    let told = subscribe(&mut workers, other, "c", KEPT, at(own, 1));
+    assert!(told.contains("subscribed c at Some(1) missed None"), "{told}");
+}
+
+#[test]
+fn two_readers_of_a_log_publish_each_record_once() {
+    let mut workers = begun();
+    workers.homes[0].log_event(id(E, 1), LogEvent::Begins(0));
+    for rules in [KEPT, PLAIN] {
+        let channel = if rules == KEPT { "a" } else { "plain" };
+        let offset = if rules == KEPT { 3 } else { 4 };
+        let outcomes = [0, 1].map(|reader| feed_by(&mut workers, id(E, reader), channel, rules, offset));
+        assert_eq!(outcomes, [Numbered::Published, Numbered::Repeated]);
+    }
+    // One that joins later leaves nothing out of channels that the other one feeds.
+    workers.homes[0].log_event(id(E, 2), LogEvent::Begins(50));
+    assert_eq!(feed(&mut workers, "a", 8), Numbered::Published);
+    assert_eq!(
+        recover(&mut workers, "a", 3),
+        "subscribed a at Some(8) missed Some([8])"
+    );
+    // Its records do not go before those that the other one has not delivered.
+    feed_by(&mut workers, id(E, 2), "a", KEPT, 60);
+    assert_eq!(
+        recover(&mut workers, "b", 55),
+        "refused b: 100",
+        "one of them lags behind"
+    );
+    for reader in 0..3 {
+        workers.homes[0].log_event(id(E, reader), LogEvent::Reached(60));
+    }
+    assert_eq!(
+        recover(&mut workers, "a", 8),
+        "subscribed a at Some(60) missed None"
+    );
+}
+
+#[test]
+fn records_that_were_published_before_are_retained_and_not_sent() {
+    let mut workers = begun();
+    let conn = workers.locals[0].open(JSON, None);
+    subscribe(&mut workers, conn, "a", KEPT, at(E, 0));
+    event(&mut workers, LogEvent::Live(10));
+    assert_eq!(
+        recover(&mut workers, "a", 0),
+        "refused a: 100",
+        "it is being filled"
+    );
+    feed(&mut workers, "a", 6);
+    workers.settle();
+    assert!(workers.pushes(0, conn).is_empty());
+    assert_eq!(
+        workers.events(0),
+        ["unsubscribed a: 2500"],
+        "or it would miss the record"
+    );
+    let other = workers.locals[0].open(JSON, None);
+    let told = subscribe(&mut workers, other, "a", KEPT, None);
+    assert_eq!(told, "refused a: 100", "older records would follow its position");
+    feed(&mut workers, "a", 12);
+    let told = subscribe(&mut workers, conn, "a", KEPT, at(E, 0));
+    assert_eq!(told, "subscribed a at Some(12) missed Some([6, 12])");
+}
+
+#[test]
+fn retained_records_are_awaited_for_a_limited_time() {
+    let mut workers = begun();
+    feed(&mut workers, "a", 3);
+    event(&mut workers, LogEvent::Live(10));
+    for _ in 0..2 {
+        let now = workers.now;
+        workers.homes[0].sweep(now);
+        assert_eq!(recover(&mut workers, "a", 3), "refused a: 100");
+        workers.now += limits::LOG_REPLAY / 2;
+    }
+    let now = workers.now;
+    workers.homes[0].sweep(now);
+    assert_eq!(
+        recover(&mut workers, "a", 3),
+        "subscribed a at Some(3) missed Some([])"
+    );
+}
+
+#[test]
+fn channels_that_show_states_send_the_newest() {
+    let shown = Rules {
+        cache: true,
+        every: Some(Duration::from_secs(1)),
+        ..KEPT
+    };
+    let mut workers = begun();
+    let conn = workers.locals[0].open(JSON, None);
+    subscribe(&mut workers, conn, "a", shown, Some(Since::NOWHERE));
+    event(&mut workers, LogEvent::Live(10));
+    feed_by(&mut workers, id(E, 0), "a", shown, 6);
+    workers.settle();
+    assert_eq!(workers.pushes(0, conn).len(), 1, "also those from before");
+    feed_by(&mut workers, id(E, 0), "a", shown, 11);
+    let cached = Rules { every: None, ..shown };
+    for channel in ["a", "b"] {
+        let other = workers.locals[0].open(JSON, None);
+        let told = subscribe(&mut workers, other, channel, cached, at(E, 99));
+        assert_eq!(told, format!("refused {channel}: 100"));
+    }
+}
+
+#[test]
+fn a_successor_continues_in_the_log() {
+    let mut workers = begun();
+    feed(&mut workers, "a", 3);
+    feed(&mut workers, "gone", 5);
+    event(&mut workers, LogEvent::Reached(8));
+    let mut next = restored(&mut workers);
+    assert_eq!(
+        recover(&mut next, "a", 0),
+        "subscribed a at Some(3) missed Some([3])"
+    );
+    assert_eq!(recover(&mut next, "a", 9), "refused a: 100");
+    event(&mut next, LogEvent::Begins(4));
+    assert_eq!(feed(&mut next, "b", 7), Numbered::Repeated);
+    assert_eq!(feed(&mut next, "a", 9), Numbered::Published);
+    assert_eq!(
+        recover(&mut next, "a", 3),
+        "subscribed a at Some(9) missed Some([9])"
+    );
+    let told = recover(&mut next, "gone", 4);
+    assert_eq!(told, "subscribed gone at Some(0) missed None", "it was left out");
+    assert_eq!(
+        recover(&mut next, "c", 5),
+        "subscribed c at Some(5) missed Some([])"
+    );
+}
+
+#[test]
+fn a_successor_that_begins_later_reports_the_records_between() {
+    let mut workers = begun();
+    feed(&mut workers, "a", 3);
+    let mut next = restored(&mut workers);
+    let conn = next.locals[0].open(JSON, None);
+    subscribe(&mut next, conn, "a", KEPT, at(E, 3));
+    event(&mut next, LogEvent::Begins(20));
+    next.settle();
+    assert_eq!(next.events(0), ["unsubscribed a: 2500"]);
+    assert_eq!(recover(&mut next, "a", 3), "subscribed a at Some(20) missed None");
+}
+
+#[test]
+fn clients_ahead_of_a_log_that_nothing_reads_any_more_do_not_retry_for_ever() {
+    let mut workers = begun();
+    feed(&mut workers, "a", 3);
+    let mut next = restored(&mut workers);
+    assert_eq!(recover(&mut next, "a", 9), "refused a: 100");
+    next.now += limits::LOG_RESTORED;
+    let now = next.now;
+    next.homes[0].sweep(now);
+    assert_eq!(recover(&mut next, "a", 9), "subscribed a at Some(3) missed None");
+    event(&mut next, LogEvent::Begins(3));
+    assert_eq!(recover(&mut next, "a", 9), "refused a: 100", "it is read again");
+}
+
+#[test]
+fn with_more_logs_than_the_limit_one_is_forgotten() {
+    let mut workers = begun();
+    feed(&mut workers, "a", 3);
+    for epoch in 100..100 + limits::LOGS as u64 {
+        workers.homes[0].log_event(id(Epoch::new(epoch), 0), LogEvent::Begins(0));
+    }
+    // The log with the lowest epoch: its channels recover their retained publications, and no positions of other nodes.
+    assert_eq!(
+        recover(&mut workers, "a", 0),
+        "subscribed a at Some(3) missed Some([3])"
+    );
+    assert_eq!(
+        recover(&mut workers, "a", 9),
+        "subscribed a at Some(3) missed None"
+    );
+    assert_eq!(
+        recover(&mut workers, "b", 3),
+        "subscribed b at Some(0) missed None"
+    );
+}

@@ -1,0 +1,306 @@
+//! A client that relies on its replies, and checks them.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use ringmain_hub::history::Place;
+use ringmain_hub::local::{ConnId, Event};
+use ringmain_hub::mail::{Life, Since};
+
+use super::Occurred;
+use super::nodes::{Node, WORKERS, home_index, id_of_published, rules};
+use super::reports::{Hole, Received};
+use super::truth::{CHANNELS, Truth, keeps};
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum State {
+    #[default]
+    Off,
+    Requested,
+    Subscribed,
+}
+
+/// The state of a channel at a client.
+#[derive(Debug, Default)]
+struct View {
+    state: State,
+    /// Its position, also while it is not subscribed.
+    position: Option<Place>,
+    /// The process and the time at which it was subscribed last.
+    subscribed: (u64, u64),
+    /// The position that it asked to be recovered from.
+    recovers_from: Option<Place>,
+    /// A hole was reported while it was subscribed: it has to be notified.
+    must_notice: bool,
+    /// The process that reported a hole behind its position: it must not recover the position.
+    lost_at: Option<u64>,
+    received: BTreeSet<u64>,
+}
+
+#[derive(Debug)]
+pub(super) struct Client {
+    pub(super) node: usize,
+    pub(super) worker: usize,
+    pub(super) conn: Option<ConnId>,
+    views: BTreeMap<&'static str, View>,
+}
+
+/// The facts that a client is checked against.
+pub(super) struct Context<'a> {
+    pub(super) seed: u64,
+    pub(super) clock: u64,
+    pub(super) truth: &'a mut Truth,
+    pub(super) node: &'a Node,
+    pub(super) occurred: &'a mut Occurred,
+}
+
+impl Client {
+    pub(super) fn new(node: usize) -> Client {
+        Client {
+            node,
+            worker: 0,
+            conn: None,
+            views: BTreeMap::new(),
+        }
+    }
+
+    pub(super) fn subscribe(
+        &mut self,
+        channel: &'static str,
+        forgets: bool,
+        node: &mut Node,
+        random: &mut fastrand::Rng,
+    ) {
+        let view = self.views.entry(channel).or_default();
+        if view.state != State::Off {
+            return;
+        }
+        let conn = match self.conn {
+            Some(conn) => conn,
+            None => {
+                self.worker = random.usize(0..WORKERS);
+                node.open(self.worker)
+            }
+        };
+        self.conn = Some(conn);
+        view.recovers_from = view.position.filter(|_| !forgets);
+        view.state = State::Requested;
+        let since = view.recovers_from.map(|position| Since {
+            offset: position.offset,
+            life: Life::Of(position.epoch),
+        });
+        let subscribed = node
+            .local(self.worker)
+            .subscribe(conn, &Arc::from(channel), rules(channel), since);
+        subscribed.expect("few channels");
+    }
+
+    pub(super) fn unsubscribe(&mut self, channel: &'static str, node: &mut Node) {
+        let view = self.views.entry(channel).or_default();
+        if let (Some(conn), State::Subscribed) = (self.conn, view.state) {
+            node.local(self.worker).leave(conn, channel);
+            view.end();
+        }
+    }
+
+    pub(super) fn disconnect(&mut self, node: &mut Node) {
+        if let Some(conn) = self.conn {
+            node.local(self.worker).close(conn);
+        }
+        self.connection_lost();
+    }
+
+    pub(super) fn connection_lost(&mut self) {
+        self.conn = None;
+        self.views.values_mut().for_each(View::end);
+    }
+
+    /// A home of its node has reported missing records.
+    pub(super) fn must_notice(&mut self, home: usize, hole: &Hole, truth: &Truth, node: &Node) {
+        for (channel, view) in &mut self.views {
+            let is_concerned =
+                keeps(channel) && home_index(channel) == home && truth.log_of(channel) == hole.log;
+            let (Some(position), State::Subscribed) = (view.position, view.state) else {
+                continue;
+            };
+            // A channel in which only other programs have published is not one of the log's.
+            let mut processed = node.processed(channel, view.subscribed.1);
+            let is_fed = processed.any(|record| record.epoch == hole.epoch);
+            let relies = position.epoch == hole.epoch
+                || !truth.is_of_log(position.epoch) && (position.offset == 0 && !node.is_shared || is_fed);
+            let is_missing = hole
+                .missing
+                .is_none_or(|missing| !truth.between(hole.epoch, channel, missing).is_empty());
+            if is_concerned && relies && is_missing {
+                view.must_notice = true;
+                view.lost_at = Some(node.life);
+            }
+        }
+    }
+
+    pub(super) fn receive(&mut self, received: Received, context: Context<'_>) {
+        match received {
+            Received::Event(Event::Subscribed {
+                channel,
+                place,
+                missed,
+                ..
+            }) => {
+                let channel = named(&channel);
+                let missed = missed.map(|missed| {
+                    let all = missed.iter();
+                    all.map(|(offset, published)| (*offset, id_of_published(published)))
+                        .collect()
+                });
+                let view = self.views.get_mut(channel).expect("a channel that it requested");
+                view.subscribed(channel, place, missed, context);
+            }
+            Received::Event(Event::Unsubscribed { channel, .. }) => {
+                let view = self.views.get_mut(named(&channel)).expect("a channel");
+                view.end();
+                context.occurred.notified += 1;
+            }
+            Received::Event(Event::Refused { channel, fault, .. }) => {
+                let view = self.views.get_mut(named(&channel)).expect("a channel");
+                view.end();
+                if fault.code == 100 {
+                    assert!(fault.temporary, "seed {}", context.seed);
+                    context.occurred.behind += 1;
+                }
+            }
+            Received::Push { channel, offset, id } => {
+                let channel = named(&channel);
+                let view = self.views.get_mut(channel).expect("a channel");
+                view.push(channel, (offset, id), context);
+            }
+            Received::Event(event) => panic!("seed {}: {event:?}", context.seed),
+        }
+    }
+
+    /// Nothing arrives any more: it has all that its node has published since it subscribed.
+    pub(super) fn has_all(&self, truth: &Truth, node: &Node, seed: u64) {
+        for (channel, view) in &self.views {
+            assert_eq!(view.state, State::Subscribed, "seed {seed}: {channel}");
+            assert!(
+                !view.must_notice,
+                "seed {seed}: {channel}: a hole was not reported"
+            );
+            let processed = node.processed(channel, view.subscribed.1);
+            // Records from before are retained, where records are, and not sent.
+            let mut sent = processed.filter(|record| record.is_live || keeps(channel));
+            if let Some(last) = sent.next_back() {
+                assert!(
+                    view.received.contains(&last.id),
+                    "seed {seed}: {channel}: {last:?} is missing"
+                );
+            }
+            let Some(position) = view.position else { continue };
+            let log = &truth.logs[truth.log_of(channel)];
+            if position.epoch == log.epoch {
+                let more = truth.between(position.epoch, channel, (position.offset, u64::MAX));
+                assert!(
+                    more.is_empty(),
+                    "seed {seed}: {channel}: {more:?} behind {position:?}"
+                );
+            }
+        }
+    }
+}
+
+fn named(channel: &str) -> &'static str {
+    CHANNELS
+        .into_iter()
+        .find(|name| *name == channel)
+        .expect("a channel")
+}
+
+impl View {
+    fn end(&mut self) {
+        self.state = State::Off;
+        self.must_notice = false;
+    }
+
+    fn subscribed(
+        &mut self,
+        channel: &'static str,
+        place: Option<Place>,
+        missed: Option<Vec<(u64, u64)>>,
+        context: Context<'_>,
+    ) {
+        let Context {
+            seed,
+            clock,
+            truth,
+            node,
+            occurred,
+        } = context;
+        assert_eq!(self.state, State::Requested, "seed {seed}: {channel}");
+        self.state = State::Subscribed;
+        let before = std::mem::replace(&mut self.subscribed, (node.life, clock));
+        assert_eq!(place.is_some(), keeps(channel), "seed {seed}: {channel}");
+        let Some(place) = place else { return };
+        let from = self.recovers_from.take();
+        let text = format!("seed {seed}: {channel} from {from:?} to {place:?}: {missed:?}");
+        occurred.gaps += u64::from(from.is_some() && missed.is_none());
+        if let Some(missed) = missed {
+            let from = from.expect("it asked for recovery");
+            let is_lost = self.lost_at.is_some_and(|life| node.continues(life));
+            assert!(!is_lost, "{text}: across a hole");
+            for &(offset, id) in &missed {
+                truth.check_name((channel, place.epoch), (offset, id), seed);
+            }
+            let offsets: Vec<u64> = missed.iter().map(|(offset, _)| *offset).collect();
+            let expected: Vec<u64> = if from.epoch != place.epoch {
+                // The client subscribed before the channel's first record.
+                assert!(
+                    truth.is_of_log(place.epoch) && !truth.is_of_log(from.epoch),
+                    "{text}"
+                );
+                assert!(from.offset == 0 && node.continues(before.0), "{text}");
+                let all = truth.between(place.epoch, channel, (0, place.offset));
+                let is_before = |id: u64| all.iter().any(|record| record.id == id);
+                let ids: BTreeSet<u64> = missed.iter().map(|(_, id)| *id).collect();
+                for record in node
+                    .processed(channel, before.1)
+                    .filter(|record| is_before(record.id))
+                {
+                    assert!(ids.contains(&record.id), "{text} without {record:?}");
+                }
+                let all: Vec<u64> = all.iter().map(|record| record.offset).collect();
+                all[all.len() - offsets.len().min(all.len())..].to_vec()
+            } else if truth.is_of_log(place.epoch) {
+                let all = truth.between(place.epoch, channel, (from.offset, place.offset));
+                all.iter().map(|record| record.offset).collect()
+            } else {
+                (from.offset + 1..=place.offset).collect()
+            };
+            assert_eq!(offsets, expected, "{text}");
+            assert!(from.offset <= place.offset || from.epoch != place.epoch, "{text}");
+            self.received.extend(missed.iter().map(|(_, id)| *id));
+            occurred.recovered += u64::from(!missed.is_empty());
+            occurred.moved += u64::from(before.0 != node.life && before.0 != 0);
+        }
+        self.position = Some(place);
+        self.lost_at = None;
+    }
+
+    fn push(&mut self, channel: &'static str, (offset, id): (u64, u64), context: Context<'_>) {
+        let Context { seed, truth, .. } = context;
+        assert_eq!(self.state, State::Subscribed, "seed {seed}: {channel} {offset}");
+        self.received.insert(id);
+        let Some(position) = &mut self.position else {
+            assert_eq!(offset, 0, "seed {seed}: {channel}");
+            return;
+        };
+        let text = format!("seed {seed}: {channel} {offset} behind {position:?}");
+        truth.check_name((channel, position.epoch), (offset, id), seed);
+        if truth.is_of_log(position.epoch) {
+            let records = truth.between(position.epoch, channel, (position.offset, offset));
+            let records: Vec<u64> = records.iter().map(|record| record.offset).collect();
+            assert_eq!(records, [offset], "{text}");
+        } else {
+            assert_eq!(offset, position.offset + 1, "{text}");
+        }
+        position.offset = offset;
+    }
+}

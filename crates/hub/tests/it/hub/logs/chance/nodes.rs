@@ -1,0 +1,583 @@
+//! A node: readers of the logs, the homes of its workers, and their clients.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use ringmain_hub::history::{Epoch, Keep};
+use ringmain_hub::home::{Home, LogEvent, LogId, Numbered, Record};
+use ringmain_hub::local::{ConnId, Event, Limits, Local, home_of};
+use ringmain_hub::mail::{Life, Rules, Since, ToHome, ToWorker, WorkerId};
+use ringmain_hub::protocol::{Format, Published, Replies};
+
+use super::Occurred;
+use super::reports::{Expected, Hole, Processed, Progress, Received};
+use super::truth::{self, LogRecord, Truth};
+use crate::hub::workers::{JSON, KEPT, PLAIN, number};
+
+pub(super) const WORKERS: usize = 2;
+
+const LIMITS: Limits = Limits {
+    subscriptions: 16,
+    waiting_bytes: 1 << 20,
+};
+
+pub(super) fn rules(channel: &str) -> Rules {
+    match truth::keeps(channel) {
+        false => PLAIN,
+        true => Rules {
+            keep: Some(Keep {
+                publications: 6,
+                bytes: 1 << 20,
+                time: Duration::from_secs(30),
+            }),
+            remember: Duration::from_secs(60),
+            ..KEPT
+        },
+    }
+}
+
+/// An item that a reader has handed to a home.
+#[derive(Clone, Copy, Debug)]
+enum Arriving {
+    Record(LogId, LogRecord),
+    Event(LogId, LogEvent),
+    Ended(Epoch),
+}
+
+/// A source's reader of a log.
+#[derive(Debug)]
+struct Reader {
+    log: usize,
+    number: u32,
+    /// The life that it reads; none before it has begun.
+    epoch: Option<Epoch>,
+    at: u64,
+    /// Records up to it were published before this process.
+    live: u64,
+    /// Turns in which it reads nothing.
+    stalled: u32,
+}
+
+pub(super) struct Node {
+    homes: Vec<Home>,
+    locals: Vec<Local>,
+    inboxes: Vec<VecDeque<Arriving>>,
+    readers: Vec<Reader>,
+    progress: Vec<BTreeMap<LogId, Progress>>,
+    expected: Vec<BTreeMap<(usize, u64), Expected>>,
+    processed: BTreeMap<&'static str, Vec<Processed>>,
+    /// Logs that two readers of this node read.
+    read_twice: BTreeSet<usize>,
+    published: BTreeSet<(Epoch, u64)>,
+    /// Other programs publish in its channels.
+    pub(super) is_shared: bool,
+    /// Differs between processes.
+    pub(super) life: u64,
+    /// The processes whose state this one has.
+    continued: BTreeSet<u64>,
+    most: usize,
+}
+
+impl Node {
+    pub(super) fn new(number: u64, truth: &Truth, random: &mut fastrand::Rng) -> Node {
+        let mut readers = Vec::new();
+        let mut read_twice = BTreeSet::new();
+        for log in 0..truth.logs.len() {
+            let count = if random.u8(0..4) == 0 { 2 } else { 1 };
+            if count == 2 {
+                read_twice.insert(log);
+            }
+            readers.extend((0..count).map(|number| Reader {
+                log,
+                number,
+                epoch: None,
+                at: 0,
+                live: 0,
+                stalled: 0,
+            }));
+        }
+        let mut node = Node {
+            homes: Vec::new(),
+            locals: Vec::new(),
+            inboxes: Vec::new(),
+            readers,
+            progress: Vec::new(),
+            expected: Vec::new(),
+            processed: BTreeMap::new(),
+            read_twice,
+            published: BTreeSet::new(),
+            is_shared: random.u8(0..3) == 0,
+            life: number << 32,
+            continued: BTreeSet::new(),
+            most: random.usize(2..=6),
+        };
+        node.start();
+        node
+    }
+
+    /// This is a process, or has its state.
+    pub(super) fn continues(&self, life: u64) -> bool {
+        self.life == life || self.continued.contains(&life)
+    }
+
+    /// Starts a process without any state.
+    fn start(&mut self) {
+        self.life += 1;
+        let workers = WORKERS as u16;
+        let seed = |home: usize| self.life << 8 | home as u64;
+        self.homes = (0..WORKERS)
+            .map(|home| Home::new(workers, self.most, seed(home)))
+            .collect();
+        self.locals = (0..WORKERS).map(|_| Local::new(workers, LIMITS)).collect();
+        self.inboxes = (0..WORKERS).map(|_| VecDeque::new()).collect();
+        self.progress = (0..WORKERS).map(|_| BTreeMap::new()).collect();
+        self.expected = (0..WORKERS).map(|_| BTreeMap::new()).collect();
+    }
+
+    pub(super) fn restart(
+        &mut self,
+        with_state: bool,
+        now: Duration,
+        truth: &Truth,
+        random: &mut fastrand::Rng,
+    ) {
+        let committed: Vec<u64> = self.readers.iter().map(|reader| self.committed(reader)).collect();
+        let mut records = Vec::new();
+        let mut progress: BTreeMap<LogId, Progress> = BTreeMap::new();
+        if with_state {
+            for (home, own) in self.homes.iter_mut().zip(&self.progress) {
+                home.freeze();
+                records.extend(read(home, now));
+                for (id, own) in own {
+                    let all = progress.entry(*id).or_default();
+                    all.position = all.position.max(own.position);
+                    all.is_restored = true;
+                }
+            }
+        }
+        self.continued.insert(self.life);
+        self.start();
+        if !with_state {
+            self.continued.clear();
+            self.processed.clear();
+            self.published.clear();
+        }
+        if with_state {
+            let elapsed = Duration::from_secs(random.u64(0..3));
+            for (index, home) in self.homes.iter_mut().enumerate() {
+                let is_here = |record: &&Record| {
+                    let channel = record.channel();
+                    channel.is_none_or(|channel| home_index(channel) == index)
+                };
+                let own = records.iter().filter(is_here).cloned().collect();
+                let window = Duration::from_secs(300);
+                home.restore(own, (now, elapsed), window, |channel| Some(rules(channel)));
+            }
+            self.progress.fill(progress);
+        }
+        for (reader, committed) in self.readers.iter_mut().zip(committed) {
+            let at = truth.continue_at(reader.log, reader.epoch, committed);
+            // Commits lag behind, or the history is filled with records that were published before.
+            let fills = !with_state && random.bool();
+            reader.live = if fills { at } else { 0 };
+            let back = if fills { 30 } else { 4 };
+            reader.at = at.saturating_sub(random.u64(0..back));
+            if random.u8(0..6) == 0 {
+                // It reads new records alone.
+                reader.at = truth.logs[reader.log].end;
+                reader.live = 0;
+            }
+            (reader.epoch, reader.stalled) = (None, 0);
+        }
+    }
+
+    /// Returns the offset up to which all records of a reader are done.
+    fn committed(&self, reader: &Reader) -> u64 {
+        let Some(epoch) = reader.epoch else {
+            return reader.at;
+        };
+        let id = LogId {
+            epoch,
+            reader: reader.number,
+        };
+        let pending = self
+            .inboxes
+            .iter()
+            .flatten()
+            .filter_map(|arriving| match arriving {
+                Arriving::Record(own, record) if *own == id => Some(record.offset - 1),
+                _ => None,
+            });
+        pending.min().unwrap_or(reader.at).min(reader.at)
+    }
+
+    pub(super) fn make_room(&mut self) {
+        self.homes.iter_mut().for_each(|home| home.set_most(1000));
+        self.readers.iter_mut().for_each(|reader| reader.stalled = 0);
+    }
+
+    pub(super) fn stall(&mut self, random: &mut fastrand::Rng) {
+        let reader = random.choice(&mut self.readers).expect("one");
+        reader.stalled = random.u32(5..60);
+    }
+
+    /// A reader continues with records that it has read before.
+    pub(super) fn repeat(&mut self, truth: &Truth, random: &mut fastrand::Rng) {
+        let reader = random.choice(&mut self.readers).expect("one");
+        if reader.epoch != Some(truth.logs[reader.log].epoch) {
+            return;
+        }
+        reader.at = reader.at.saturating_sub(random.u64(1..8));
+        if random.bool() {
+            let (id, event) = (reader_id(reader), LogEvent::Begins(reader.at));
+            self.post(id, event);
+        }
+    }
+
+    fn post(&mut self, id: Option<LogId>, event: LogEvent) {
+        let Some(id) = id else { return };
+        for inbox in &mut self.inboxes {
+            inbox.push_back(Arriving::Event(id, event));
+        }
+    }
+
+    /// A reader reads one record, or notices a change of its log.
+    pub(super) fn read(&mut self, truth: &Truth, random: &mut fastrand::Rng, occurred: &mut Occurred) {
+        let index = random.usize(0..self.readers.len());
+        let reports = random.bool();
+        for _ in 0..random.u8(1..4) {
+            self.read_next(index, truth, reports, occurred);
+        }
+    }
+
+    pub(super) fn read_all(&mut self, truth: &Truth, occurred: &mut Occurred) {
+        for index in 0..self.readers.len() {
+            while self.read_next(index, truth, true, occurred) {}
+        }
+    }
+
+    /// Returns whether there may be more to read.
+    fn read_next(&mut self, index: usize, truth: &Truth, reports: bool, occurred: &mut Occurred) -> bool {
+        let reader = &mut self.readers[index];
+        if reader.stalled > 0 {
+            reader.stalled -= 1;
+            return false;
+        }
+        let log = &truth.logs[reader.log];
+        if reader.epoch != Some(log.epoch) {
+            let before = reader.epoch.replace(log.epoch);
+            if before.is_some() {
+                reader.at = truth.continue_at(reader.log, before, reader.at);
+                reader.live = 0;
+            }
+            reader.at = reader.at.min(log.end).max(log.retained);
+            let (id, at, live) = (reader_id(reader), reader.at, reader.live.min(log.end));
+            self.post(id, LogEvent::Begins(at));
+            if live > at {
+                self.post(id, LogEvent::Live(live));
+            }
+            if let Some(before) = before {
+                for inbox in &mut self.inboxes {
+                    inbox.push_back(Arriving::Ended(before));
+                }
+            }
+            return true;
+        }
+        if reader.at < log.retained {
+            reader.at = log.retained;
+            let (id, at) = (reader_id(reader), reader.at);
+            self.post(id, LogEvent::Begins(at));
+            occurred.holes += 1;
+            return true;
+        }
+        let next = truth.next(reader.log, reader.at);
+        if let (Some(record), Some(id)) = (next, reader_id(reader)) {
+            self.readers[index].at = record.offset;
+            self.inboxes[home_index(record.channel)].push_back(Arriving::Record(id, record));
+        }
+        if next.is_none() {
+            // The last offsets may be those of no record.
+            self.readers[index].at = self.readers[index].at.max(log.end);
+        }
+        let (id, at) = (reader_id(&self.readers[index]), self.readers[index].at);
+        if reports {
+            self.post(id, LogEvent::Reached(at));
+        }
+        next.is_some()
+    }
+
+    pub(super) fn has_arriving(&self, home: usize) -> bool {
+        !self.inboxes[home].is_empty()
+    }
+
+    /// Has a home process one item of its inbox. Returns the losses that it reports.
+    pub(super) fn process(
+        &mut self,
+        (home, seed): (usize, u64),
+        (now, clock): (Duration, u64),
+        truth: &Truth,
+        occurred: &mut Occurred,
+    ) -> Option<Hole> {
+        let arriving = self.inboxes[home].pop_front()?;
+        let progress = &mut self.progress[home];
+        match arriving {
+            Arriving::Record(id, record) => {
+                self.publish_record((home, seed), (now, clock), (id, record), truth, occurred);
+                None
+            }
+            Arriving::Event(id, event) => self.apply_event(home, id, event, truth),
+            Arriving::Ended(epoch) => {
+                self.homes[home].log_ended(epoch);
+                let before = progress.len();
+                progress.retain(|id, _| id.epoch != epoch);
+                (progress.len() < before).then(|| Hole {
+                    epoch,
+                    log: truth.log_of_epoch(epoch),
+                    missing: None,
+                })
+            }
+        }
+    }
+
+    fn publish_record(
+        &mut self,
+        (home, seed): (usize, u64),
+        (now, clock): (Duration, u64),
+        (id, record): (LogId, LogRecord),
+        truth: &Truth,
+        occurred: &mut Occurred,
+    ) {
+        let progress = &mut self.progress[home];
+        let own = progress.entry(id).or_insert(Progress {
+            position: record.offset - 1,
+            ..Progress::default()
+        });
+        own.position = own.position.max(record.offset);
+        own.is_restored = false;
+        let is_live = record.offset > own.live;
+        let channel: Arc<str> = Arc::from(record.channel);
+        let published = Arc::new(number(record.id));
+        let place = (id, record.offset);
+        let outcome = self.homes[home].publish_numbered(&channel, rules(&channel), published, place, now);
+        match outcome {
+            Numbered::Published => {
+                let is_new = self.published.insert((id.epoch, record.id));
+                let is_read_twice = self.read_twice.contains(&truth.log_of_epoch(id.epoch));
+                assert!(
+                    is_new || is_read_twice,
+                    "seed {seed}: {record:?} is published twice"
+                );
+                self.processed.entry(record.channel).or_default().push(Processed {
+                    clock,
+                    epoch: id.epoch,
+                    id: record.id,
+                    is_live,
+                });
+            }
+            Numbered::Repeated => occurred.repeated += 1,
+            Numbered::NoRoom => {}
+            Numbered::Draining => panic!("seed {seed}: it is not frozen"),
+        }
+    }
+
+    fn apply_event(&mut self, home: usize, id: LogId, event: LogEvent, truth: &Truth) -> Option<Hole> {
+        let progress = &mut self.progress[home];
+        let others = progress
+            .keys()
+            .filter(|other| other.epoch == id.epoch && **other != id);
+        let is_sole = others.count() == 0;
+        self.homes[home].log_event(id, event);
+        match event {
+            LogEvent::Begins(start) => {
+                let before = progress.get(&id).map(|own| own.position);
+                let own = progress.entry(id).or_default();
+                own.position = own.position.max(start);
+                own.is_restored = false;
+                let before = before.filter(|before| is_sole && *before < start)?;
+                Some(Hole {
+                    epoch: id.epoch,
+                    log: truth.log_of_epoch(id.epoch),
+                    missing: Some((before, start)),
+                })
+            }
+            LogEvent::Reached(position) => {
+                if let Some(own) = progress.get_mut(&id) {
+                    own.position = own.position.max(position);
+                    own.is_restored = false;
+                }
+                None
+            }
+            LogEvent::Live(live) => {
+                if let Some(own) = progress.get_mut(&id) {
+                    own.live = own.live.max(live);
+                }
+                None
+            }
+        }
+    }
+
+    /// Returns the number of channels that were removed.
+    pub(super) fn sweep(&mut self, now: Duration) -> u64 {
+        let mut removed = 0;
+        for home in &mut self.homes {
+            home.release(now);
+            let before = home.len();
+            home.sweep(now);
+            removed += before - home.len();
+        }
+        removed as u64
+    }
+
+    pub(super) fn publish(&mut self, channel: &str, id: u64) {
+        self.locals[0].publish(&Arc::from(channel), rules(channel), number(id), None);
+    }
+
+    pub(super) fn interrupt(&mut self, channel: &str) {
+        self.homes[home_index(channel)].interrupt(channel);
+    }
+
+    pub(super) fn open(&mut self, worker: usize) -> ConnId {
+        self.locals[worker].open(JSON, None)
+    }
+
+    pub(super) fn local(&mut self, worker: usize) -> &mut Local {
+        &mut self.locals[worker]
+    }
+
+    /// Returns the records that the home of a channel has published since.
+    pub(super) fn processed(&self, channel: &str, since: u64) -> impl DoubleEndedIterator<Item = &Processed> {
+        let processed = self.processed.get(channel).into_iter().flatten();
+        processed.filter(move |processed| processed.clock > since)
+    }
+
+    /// Delivers at most so many messages of a worker to a home.
+    pub(super) fn up(&mut self, worker: usize, home: usize, most: usize, now: Duration) {
+        for _ in 0..most {
+            let Some(message) = self.locals[worker].poll_home(WorkerId(home as u16)) else {
+                break;
+            };
+            if let ToHome::Subscribe(subscribing) = &message {
+                let expected = match truth::keeps(&subscribing.channel) {
+                    true => self.expects(home, subscribing.since),
+                    false => Expected::Answer,
+                };
+                self.expected[home].insert((worker, subscribing.ask.0), expected);
+            }
+            self.homes[home].handle(WorkerId(worker as u16), message, now);
+        }
+    }
+
+    fn expects(&self, home: usize, since: Option<Since>) -> Expected {
+        // The channel may be one of a log whose retained records have not all arrived; they are awaited for a limited time.
+        let mut all = self.progress[home].values();
+        match all.any(|progress| progress.position < progress.live) {
+            true => Expected::Either,
+            false => self.expects_by_position(home, since),
+        }
+    }
+
+    fn expects_by_position(&self, home: usize, since: Option<Since>) -> Expected {
+        let Some(Since {
+            offset,
+            life: Life::Of(epoch),
+        }) = since
+        else {
+            return Expected::Answer;
+        };
+        let own = self.progress[home].iter().filter(|(id, _)| id.epoch == epoch);
+        let own: Vec<Progress> = own.map(|(_, progress)| *progress).collect();
+        if own.is_empty() {
+            return Expected::Answer;
+        }
+        if own.iter().all(|progress| progress.is_restored) {
+            // It is forgotten some time after the start.
+            Expected::Either
+        } else if own.iter().all(|progress| progress.position < offset) {
+            Expected::Behind
+        } else if own.iter().all(|progress| progress.position >= offset) {
+            Expected::Answer
+        } else {
+            Expected::Either
+        }
+    }
+
+    /// Delivers at most so many messages of a home to a worker.
+    pub(super) fn down(&mut self, home: usize, worker: usize, most: usize, (now, seed): (Duration, u64)) {
+        for _ in 0..most {
+            let Some(message) = self.homes[home].poll(WorkerId(worker as u16), now) else {
+                break;
+            };
+            let (ask, wrong) = match &message {
+                ToWorker::Subscribed(subscribed) => (Some(subscribed.ask), Expected::Behind),
+                ToWorker::Behind { ask } => (Some(*ask), Expected::Answer),
+                ToWorker::Refused { ask } => (Some(*ask), Expected::Behind),
+                _ => (None, Expected::Either),
+            };
+            if let Some(expected) = ask.and_then(|ask| self.expected[home].remove(&(worker, ask.0))) {
+                assert!(
+                    expected != wrong || expected == Expected::Either,
+                    "seed {seed}: expected {expected:?}, found {message:?}"
+                );
+            }
+            self.locals[worker].handle(message);
+        }
+    }
+
+    /// Returns what connections of a worker receive.
+    pub(super) fn received(&mut self, worker: usize) -> Vec<(ConnId, Received)> {
+        let local = &mut self.locals[worker];
+        let mut received = Vec::new();
+        while let Some(event) = local.poll_event() {
+            let (Event::Subscribed { conn, .. }
+            | Event::Unsubscribed { conn, .. }
+            | Event::Refused { conn, .. }) = &event
+            else {
+                panic!("{event:?}");
+            };
+            received.push((*conn, Received::Event(event)));
+        }
+        while let Some(conn) = local.poll_ready() {
+            while let Some(frame) = local.take(conn) {
+                let reply = Replies::new(Format::Json, frame).next();
+                let push = reply.expect("one").expect("a reply").push.expect("a push");
+                let publication = push.pub_.expect("a publication");
+                let push = Received::Push {
+                    channel: push.channel,
+                    offset: publication.offset,
+                    id: id_of(&publication.data),
+                };
+                received.push((conn, push));
+            }
+        }
+        received
+    }
+}
+
+pub(super) fn id_of_published(published: &Published) -> u64 {
+    id_of(&published.data)
+}
+
+fn id_of(data: &[u8]) -> u64 {
+    let text = std::str::from_utf8(data).expect("a number");
+    text.parse().expect("a number")
+}
+
+pub(super) fn home_index(channel: &str) -> usize {
+    usize::from(home_of(channel, WORKERS as u16).0)
+}
+
+fn reader_id(reader: &Reader) -> Option<LogId> {
+    let reader_number = reader.number;
+    reader.epoch.map(|epoch| LogId {
+        epoch,
+        reader: reader_number,
+    })
+}
+
+/// Returns the state that a home leaves to its successor.
+fn read(home: &mut Home, now: Duration) -> Vec<Record> {
+    let saved = home.save(now, None);
+    let section = [saved.section, saved.logs].concat();
+    Record::read_all(&section).expect("records")
+}

@@ -1,0 +1,67 @@
+//! Commands of sources for the connections of a user.
+
+use std::time::Duration;
+
+use ringmain_hub::protocol::Fault;
+use ringmain_push::{NotTaken, Push, Receipted, Receipts, UserCommand};
+use ringmain_web::App;
+use ringmain_web::testing::{Setup, TestClient};
+use serde_json::json;
+
+use crate::signing::{FORMATS, Talker, guarded, token};
+
+#[test]
+fn commands_of_records_are_done_on_all_workers_before_their_receipts() {
+    let push = Push::new();
+    push.replace(guarded()).expect("options");
+    let mut inlet = push.inlet().for_source();
+    let setup = Setup {
+        workers: 3,
+        ..Setup::default()
+    };
+    let mut client = TestClient::with(push.serve(App::new()), setup).expect("an application");
+    let token = token(json!({ "sub": "ada" }));
+    let mut talkers = [0; 4].map(|_| Talker::connected(&mut client, FORMATS[0], &token).0);
+    let mut receipts = Receipts::new(8);
+    let command = |method: &str, payload: &str| {
+        let payload = serde_json::value::RawValue::from_string(payload.to_owned()).expect("JSON");
+        UserCommand::parse(method, &payload)
+    };
+    assert!(command("presence", r#"{"channel":"news"}"#).is_none());
+    assert!(command("disconnect", r#"{"users":"ada"}"#).is_none());
+    let mut submit = |method: &str, payload: &str| {
+        let command = command(method, payload).expect("a command");
+        let outcome = inlet.submit_command(&command, &mut receipts);
+        client.advance(Duration::from_millis(10));
+        (outcome, receipts.advance())
+    };
+    let unknown = (Err(NotTaken::NoChannel(Fault::UNKNOWN_CHANNEL)), None);
+    assert_eq!(
+        submit("subscribe", r#"{"user":"ada","channel":"nowhere:a"}"#),
+        unknown
+    );
+    assert_eq!(
+        submit("disconnect", r#"{"user":""}"#),
+        (Err(NotTaken::NotJson), None)
+    );
+    let done = (Ok(()), Some(Receipted::Published));
+    assert_eq!(
+        submit("subscribe", r#"{"user":"ada","channel":"closed:a"}"#),
+        done
+    );
+    for talker in &mut talkers {
+        let push = talker.push();
+        assert_eq!((&*push.channel, push.subscribe.is_some()), ("closed:a", true));
+    }
+    assert_eq!(
+        submit("unsubscribe", r#"{"user":"ada","channel":"closed:a"}"#),
+        done
+    );
+    for talker in &mut talkers {
+        assert!(talker.push().unsubscribe.is_some());
+    }
+    assert_eq!(submit("disconnect", r#"{"user":"ada"}"#), done);
+    for talker in &mut talkers {
+        assert_eq!(talker.socket.closed().0, 3503);
+    }
+}
