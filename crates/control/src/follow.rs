@@ -18,6 +18,7 @@ use std::time::Duration;
 
 use ringmain_gateway::Gateway;
 use ringmain_gateway::model::Config;
+use ringmain_sources::Sources;
 use ringmain_sys::clock;
 use ringmain_sys::event::Event;
 use ringmain_sys::memory;
@@ -45,6 +46,7 @@ struct Shared {
     bad: AtomicU64,
     state: Mutex<State>,
     consumers: Consumers,
+    sources: Sources,
 }
 
 /// The configuration that is served, and what was last read.
@@ -103,6 +105,7 @@ impl Control {
             good: AtomicU64::new(0),
             bad: AtomicU64::new(0),
             consumers: Consumers::new(gateway.inlet()),
+            sources: Sources::new(gateway.inlet()),
             state: Mutex::new(State {
                 path: begun.path.clone(),
                 text: begun.text,
@@ -156,6 +159,12 @@ impl Control {
         &self.shared.consumers
     }
 
+    /// The sources of publications.
+    #[must_use]
+    pub fn sources(&self) -> &Sources {
+        &self.shared.sources
+    }
+
     /// The configuration that is served, and what was last read.
     #[must_use]
     pub fn state(&self) -> State {
@@ -184,6 +193,7 @@ impl Shared {
     fn consume(&self, config: &Config) {
         if let Some(push) = &config.push {
             self.consumers.follow(&push.nats);
+            self.sources.follow(&push.sources);
         }
     }
 }

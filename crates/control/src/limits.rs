@@ -97,11 +97,11 @@ pub const NATS_ROOM_WITHIN: Duration = Duration::from_millis(250);
 /// worker that stands still does not hold up what is for the others.
 pub const NATS_IMPATIENT: Duration = Duration::from_secs(5);
 
-/// How often a consumer of NATS looks for workers at the start.
-pub const NATS_READY_LOOK: Duration = Duration::from_millis(20);
-
 /// A consumer of NATS says the same at most so often.
 pub const NATS_TELL_EVERY: Duration = Duration::from_secs(10);
+
+/// Sources of push in a configuration, without consumers of core NATS; a file with more is refused.
+pub const SOURCES: usize = 64;
 
 /// Consumers of NATS in a configuration; a file with more is refused.
 pub const NATS_CONSUMERS: usize = 64;

@@ -6,6 +6,7 @@
 mod endpoints;
 mod nats;
 mod requests;
+mod sources;
 
 use std::fmt::{Display, Write};
 
@@ -35,6 +36,7 @@ pub(super) fn text(inner: &Inner) -> String {
     upstreams(&mut page, inner);
     counters(&mut page, inner);
     nats::consumers(&mut page, inner);
+    sources::all(&mut page, inner);
     configuration(&mut page, inner);
     page.0
 }

@@ -263,7 +263,8 @@ fn show_ready(inner: &Inner, _: &Request<'_>, reply: &mut Reply<'_>) -> Result {
     if inner.board.report().is_none() {
         return Err(Error::new(503, "not started yet"));
     }
-    let undelivered = inner.control.consumers().undelivered();
+    let mut undelivered = inner.control.consumers().undelivered();
+    undelivered.append(&mut inner.control.sources().undelivered());
     if !undelivered.is_empty() {
         let names = undelivered.join(", ");
         return Err(Error::new(
@@ -271,7 +272,14 @@ fn show_ready(inner: &Inner, _: &Request<'_>, reply: &mut Reply<'_>) -> Result {
             format!("no publications arrive from these sources of push: {names}"),
         ));
     }
-    reply.text("ok\n")
+    let degraded = inner.control.sources().degraded();
+    if degraded.is_empty() {
+        return reply.text("ok\n");
+    }
+    let names = degraded.join(", ");
+    reply.text(format!(
+        "ok\ndegraded: these sources of push cannot deliver their dead letters: {names}\n"
+    ))
 }
 
 fn drain(inner: &Inner, _: &Request<'_>, reply: &mut Reply<'_>) -> Result {

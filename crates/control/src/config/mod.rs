@@ -81,9 +81,18 @@ impl Loaded {
     pub fn located(&self, problems: &[Problem]) -> Vec<ConfigError> {
         let follows = |problem: &&Problem| {
             let name = problem.found.trim_matches('`');
-            let is_named = |place: &Place| matches!(place, Place::Listener(named) | Place::Upstream(named) if **named == *name);
+            let is_named = |place: &Place| match place {
+                Place::Listener(named) => problem.part == "listeners" && **named == *name,
+                Place::Upstream(named) => problem.part != "listeners" && **named == *name,
+                _ => false,
+            };
+            // A certificate that cannot be used is reported itself.
+            let is_of_certificate = |other: &Problem| {
+                matches!(other.place, Place::Certificate(_)) && problem.found.contains(&other.found)
+            };
             self.left_out.contains(name)
-                || self.incomplete.contains(&problem.place)
+                || problem.part.starts_with("tls")
+                    && (self.incomplete.contains(&problem.place) || problems.iter().any(is_of_certificate))
                 || self.incomplete.iter().any(is_named)
                 || self.unexpanded.iter().any(|text| problem.found.contains(text))
         };

@@ -5,11 +5,19 @@ mod empty;
 mod examples;
 mod expansion;
 mod filters;
+mod following;
 mod grpc;
 mod nats;
 mod policies;
 mod push;
 mod schema;
+#[cfg(all(
+    feature = "kafka",
+    feature = "jetstream",
+    feature = "redis",
+    feature = "postgres"
+))]
+mod sources;
 mod wrong;
 
 use std::io;

@@ -257,7 +257,7 @@ impl Edge {
         };
         let (served, consumers) = (Arc::clone(&site), Arc::clone(&serving.control));
         // Sources have to deliver here before they end in the process before this one.
-        let is_ready = || consumers.consumers().all_deliver();
+        let is_ready = || consumers.consumers().all_deliver() && consumers.sources().undelivered().is_empty();
         let observe = |running: &Running<_>| {
             let report = serving.look(running);
             watch.look(&report, &addrs, site.stats().totals().requests());

@@ -12,8 +12,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fastrand::Rng;
-use ringmain_gateway::model::Nats;
+use ringmain_gateway::model::{Nats, Subject};
 use ringmain_push::{Inlet, NotTaken};
+use ringmain_sources::supervisor::Member;
 use ringmain_sys::clock;
 use tokio::time::{sleep, timeout};
 
@@ -21,12 +22,9 @@ use super::backoff;
 use super::connection::{Access, Connection, Failure, refused};
 use super::protocol::Event;
 use super::status::{Dropped, Status};
-use crate::limits::{
-    NATS_IMPATIENT, NATS_PING_EVERY, NATS_PONG_WITHIN, NATS_READY_LOOK, NATS_ROOM_WITHIN, NATS_TELL_EVERY,
-};
+use crate::limits::{NATS_IMPATIENT, NATS_PING_EVERY, NATS_PONG_WITHIN, NATS_ROOM_WITHIN, NATS_TELL_EVERY};
 
 /// See the module.
-#[derive(Clone)]
 pub(super) struct Consumer {
     name: Arc<str>,
     nats: Arc<Nats>,
@@ -66,26 +64,19 @@ impl Drop for Connected<'_> {
 }
 
 impl Consumer {
-    pub(super) fn new(name: &Arc<str>, nats: &Arc<Nats>, inlet: &Inlet, status: &Arc<Status>) -> Consumer {
+    pub(super) fn new(member: Member<Nats, Status>) -> Consumer {
         Consumer {
-            name: Arc::clone(name),
-            nats: Arc::clone(nats),
-            inlet: inlet.clone(),
-            status: Arc::clone(status),
+            name: member.name,
+            nats: member.config,
+            inlet: member.inlet,
+            status: member.status,
         }
-    }
-
-    pub(super) fn name(&self) -> &str {
-        &self.name
     }
 
     /// For as long as it is wanted.
     pub(super) async fn run(mut self) {
         let mut random = Rng::with_seed(clock::realtime().as_nanos() as u64);
         let mut told = Told::default();
-        while !self.inlet.is_ready() {
-            sleep(NATS_READY_LOOK).await;
-        }
         let (mut failures, mut turn) = (0, 0);
         loop {
             let began = clock::monotonic();
@@ -225,8 +216,7 @@ impl Listening<'_> {
             } = &*self.consumer;
             // A process before this one had all until now, and its channels are still to arrive: nothing is missing.
             if !(inlet.continues() && status.is_first()) {
-                let prefixes = nats.channel.prefixes(&nats.subjects);
-                prefixes.iter().for_each(|prefix| inlet.interrupted(prefix));
+                nats.bounds().iter().for_each(|bound| bound.interrupt(inlet));
             }
             status.delivers(!self.is_refused);
         }
@@ -238,7 +228,7 @@ impl Listening<'_> {
             nats, inlet, status, ..
         } = &mut *self.consumer;
         status.message();
-        let Some(channel) = nats.channel.of(subject) else {
+        let Some(channel) = nats.channel.channel_of(&Subject(subject)) else {
             return self.leave_out(Dropped::NoChannel, subject);
         };
         let channel: Arc<str> = channel.into();
@@ -258,6 +248,7 @@ impl Listening<'_> {
             Ok(()) => status.handed_over(clock::monotonic().saturating_sub(self.received)),
             Err(NotTaken::NoChannel(_)) => self.leave_out(Dropped::NoChannel, subject),
             Err(NotTaken::NotJson) => self.leave_out(Dropped::NotJson, subject),
+            Err(NotTaken::TooLarge) => self.leave_out(Dropped::TooLarge, subject),
             Err(NotTaken::Full | NotTaken::NotYet) => {
                 inlet.dropped(&channel);
                 self.leave_out(Dropped::Full, subject);

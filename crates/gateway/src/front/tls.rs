@@ -220,7 +220,7 @@ impl MadeOf {
 /// Authorities of clients, and the mode for clients without a certificate of one of them.
 type Asked = (Vec<Arc<Authorities>>, ClientCertificateMode);
 
-/// Returns the demands of the handshake. Where listeners of an address differ, the handshake demands what all of them demand, and the rest is
+/// Returns the demands of the handshake. Where listeners of an address differ, the handshake has their common demands, and the others are
 /// checked for each request ([`refuses_certificate`](super::refuses_certificate)).
 fn clients(config: &Config, listeners: &[&Arc<Listener>]) -> Result<Option<Asked>, Problem> {
     let asking = |it: &&Arc<Listener>| Some((it.name.clone(), it.tls.as_ref()?.clients.clone()?));

@@ -50,6 +50,7 @@
 
 mod action;
 mod bounds;
+mod channel;
 mod filter;
 mod jwt;
 mod listener;
@@ -61,6 +62,7 @@ mod process;
 mod push;
 mod route;
 mod secret;
+mod sources;
 mod text;
 mod tls;
 mod upstream;
@@ -75,6 +77,7 @@ pub use action::{
     Share, StatusHeaders, StatusRange, Target, WeightedBackend,
 };
 pub use bounds::{Concurrency, Inject, RateHeaders, RateKey, RateLimit, Redis, Shed};
+pub use channel::{CHANNEL_BOUNDS, ChannelBound, ChannelTemplate, RecordParts, Subject, SubjectPattern};
 pub use filter::{FilterUse, Options};
 pub use jwt::{
     ClaimHeader, ClaimPath, ClaimRule, Jwt, JwtAlgorithm, JwtKeys, JwtProvider, KeySet, RemoteKeys,
@@ -84,7 +87,7 @@ pub use listener::{
     ProxyProtocol,
 };
 pub use matching::{HeaderMatch, Match, PathMatch, QueryMatch, ValueMatch};
-pub use nats::{Nats, NatsAccess, NatsChannel, NatsLogin, NatsServer, NatsTls};
+pub use nats::{Nats, NatsAccess, NatsLogin, NatsServer, NatsTls};
 pub use password::PasswordHash;
 pub use policy::{
     Addresses, ApiKey, ApiKeys, Ask, BasicAuth, ClientCertificate, Cors, ExternalAuth, KeyPlace, Origin,
@@ -100,6 +103,10 @@ pub use route::{
     Affinity, AffinityBy, BodyLimits, Cookie, Retry, RetryOn, Route, Rule, StreamRoute, Timeouts,
 };
 pub(crate) use secret::secret_params;
+pub use sources::{
+    BrokerLogin, BrokerTls, JetStream, Kafka, KafkaSasl, Mapping, Postgres, RecordFormat, RedisAccess,
+    RedisDeployment, RedisPubSub, RedisStreams, SaslMechanism, Source, SourceKind, Start,
+};
 pub use text::{
     HeaderName, HeaderValue, Hostname, MethodName, Name, Network, Path, Pattern, Secret, TextFault,
 };

@@ -9,7 +9,7 @@ use ringmain_engine::backend::Time;
 use ringmain_push::{KeySource, Limits, Look, Options, Proxy, Tokens};
 
 use super::{
-    HeaderName, HeaderValue, Hostname, JwtAlgorithm, JwtProvider, KeySet, Nats, Path, Secret, Target,
+    HeaderName, HeaderValue, Hostname, JwtAlgorithm, JwtProvider, KeySet, Nats, Path, Secret, Source, Target,
 };
 
 /// What channels of a namespace do, and who may listen there.
@@ -69,6 +69,8 @@ pub struct Push {
     /// What publishes in channels besides clients and the owner's programs, by name. Whoever follows the configuration has them at
     /// work: workers know nothing of them.
     pub nats: BTreeMap<Arc<str>, Arc<Nats>>,
+    /// Brokers whose records are published at least once, by name.
+    pub sources: BTreeMap<Arc<str>, Arc<Source>>,
 }
 
 /// What the application is asked about clients, as Centrifugo's proxy asks it: by POST, in JSON.
@@ -258,6 +260,7 @@ impl Default for Push {
             pong_timeout,
             state_dir: None,
             nats: BTreeMap::new(),
+            sources: BTreeMap::new(),
         }
     }
 }

@@ -60,7 +60,7 @@ impl Gate {
 /// Gateways that are tried before a request counts as not having waited.
 const ATTEMPTS: usize = 5;
 
-/// On a machine that stands still for longer than a request may wait the request is refused, as it should be: then another gateway is
+/// On a machine that is stopped for longer than a request may wait, the request is refused, as it should be: then another gateway is
 /// tried. How long a request waits is shown in virtual time (`tests/sim/asked`).
 fn keys_that_come_late_are_waited_for(engine: Config) {
     let waited = (0..ATTEMPTS).any(|_| waits_for_late_keys(engine.clone()));

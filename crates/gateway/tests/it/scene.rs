@@ -32,7 +32,7 @@ pub(crate) struct Scene {
     pub(crate) gateway: Gateway,
 }
 
-/// Writes all of it.
+/// Writes all bytes.
 #[track_caller]
 pub(crate) fn write(peer: &Peer, bytes: impl AsRef<[u8]>) {
     let bytes = bytes.as_ref();
@@ -118,7 +118,7 @@ impl Scene {
         self.origin.accept()
     }
 
-    /// Reads until the bytes end with `end`, and returns all of them.
+    /// Reads until the bytes end with `end`, and returns them.
     #[track_caller]
     pub(crate) fn read_to(&mut self, peer: &Peer, end: impl AsRef<[u8]>) -> Vec<u8> {
         let mut bytes = Vec::new();
@@ -139,7 +139,7 @@ impl Scene {
         })
     }
 
-    /// How often the gateway has counted this fault.
+    /// Returns the gateway's count of this fault.
     pub(crate) fn count(&self, fault: Fault) -> u64 {
         let faults = self.gateway.faults();
         faults

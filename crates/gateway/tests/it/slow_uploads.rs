@@ -36,7 +36,7 @@ fn without_grace(limits: &mut ringmain_web::Limits) {
     limits.rate_grace = Duration::ZERO;
 }
 
-/// Sends a body in ten pieces, one a second. Returns what the origin has received by then.
+/// Sends a body in ten pieces, one a second. Returns the bytes that the origin has received by then.
 fn trickle(scene: &mut Scene, client: &Peer, origin: &mut Option<Peer>, begins: bool) -> Vec<u8> {
     let mut received = Vec::new();
     let mut has_responded = false;
@@ -155,7 +155,7 @@ fn an_upload_that_moves_is_not_idle() {
     }
 }
 
-/// Slow bodies under a short time for attempts: none of it is a failure of the endpoint.
+/// Slow bodies with a short `per_try` timeout are no failure of the endpoint.
 #[test]
 fn the_time_of_the_client_is_no_attempts_time() {
     let config = to(&[ORIGIN], |forward, upstream| {

@@ -40,13 +40,27 @@ pub(super) struct Moment {
     pub(super) brokers: Vec<Broker>,
 }
 
-/// A broker (NATS) whose messages are published.
-#[derive(Clone, Debug, Serialize)]
+/// A source of push: a broker whose records are published.
+#[derive(Clone, Debug, Default, Serialize)]
 pub(super) struct Broker {
     pub(super) name: String,
+    /// The kind of its broker.
+    pub(super) kind: &'static str,
     pub(super) is_connected: bool,
+    /// It cannot deliver its dead letters.
+    pub(super) is_degraded: bool,
     /// Connections that were lost, and attempts that led to none.
     pub(super) failures: u64,
+    /// Records that were read.
+    pub(super) records: u64,
+    /// Records that were not published.
+    pub(super) dead: u64,
+    /// Times at which records were, or may have been, missed.
+    pub(super) gaps: Option<u64>,
+    /// Records in the broker that were not read yet.
+    pub(super) lag: Option<u64>,
+    /// The age of the record that was read last, when it was read, in microseconds.
+    pub(super) lag_us: Option<u64>,
 }
 
 /// What is served, and whether that is what was read last.
@@ -92,8 +106,8 @@ struct Document<'a> {
     routes: Vec<Route<'a>>,
     more_routes: usize,
     streams: Vec<Stream<'a>>,
-    /// Brokers whose messages are published.
-    brokers: &'a [Broker],
+    brokers: Vec<Fed<'a>>,
+    more_brokers: usize,
     upstreams: Vec<Upstream<'a>>,
     more_upstreams: usize,
     faults: Vec<Fallen<'a>>,
@@ -124,6 +138,13 @@ struct Stream<'a> {
     total: u64,
     per_s: f64,
     bytes_per_s: f64,
+}
+
+#[derive(Serialize)]
+struct Fed<'a> {
+    #[serde(flatten)]
+    broker: &'a Broker,
+    per_s: f64,
 }
 
 #[derive(Serialize)]
@@ -190,7 +211,8 @@ impl Figures {
             more_routes: routes.len().saturating_sub(DASHBOARD_ROUTES),
             routes,
             streams: self.streams(&now, per_s),
-            brokers: &now.brokers,
+            more_brokers: now.brokers.len().saturating_sub(DASHBOARD_ROUTES),
+            brokers: self.brokers(&now, per_s),
             more_upstreams: now.upstreams.len().saturating_sub(DASHBOARD_UPSTREAMS),
             upstreams: now
                 .upstreams
@@ -202,6 +224,7 @@ impl Figures {
         };
         document.routes.truncate(DASHBOARD_ROUTES);
         document.streams.truncate(DASHBOARD_ROUTES);
+        document.brokers.truncate(DASHBOARD_ROUTES);
         let document = serde_json::to_string(&document).expect("text and finite numbers under text names");
         self.last = now;
         document
@@ -281,6 +304,22 @@ impl Figures {
             }
         };
         now.streams.iter().map(stream).collect()
+    }
+
+    /// Those that do not deliver first.
+    fn brokers<'a>(&self, now: &'a Moment, per_s: impl Fn(u64, u64) -> f64) -> Vec<Fed<'a>> {
+        let fed = |broker: &'a Broker| {
+            let mut before = self.last.brokers.iter();
+            let before = before.find(|before| before.name == broker.name && before.kind == broker.kind);
+            Fed {
+                broker,
+                // A source that was restarted counts from 0 again.
+                per_s: per_s(broker.records, before.map_or(0, |before| before.records)),
+            }
+        };
+        let mut brokers: Vec<Fed<'a>> = now.brokers.iter().map(fed).collect();
+        brokers.sort_by_key(|fed| fed.broker.is_connected);
+        brokers
     }
 
     /// What there was at all, most frequent first.

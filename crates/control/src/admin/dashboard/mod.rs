@@ -22,7 +22,7 @@ const PAGE: &str = include_str!("page.html");
 
 /// What a browser may do for the page: run its one script and style, by their digests (a test computes them), and ask this
 /// server.
-const POLICY: &str = "default-src 'none'; style-src 'sha256-OfPqZSG8L3oOvz9eimtWId6Hgq+kQMpdrF/idun2Ylk='; script-src 'sha256-Z5cYPd399/EiWM0Gv+5YA8UW0fVkAv5qz1QG8cOwKus='; connect-src 'self'; img-src data:; \
+const POLICY: &str = "default-src 'none'; style-src 'sha256-PXVOqhFte93pNtGj6G8BLj6YC4mSQPfDGmUYiCwrjV0='; script-src 'sha256-kv7Equwa62YuOYNJDjJ92/fnm8N6O2FW5r9esI7haqw='; connect-src 'self'; img-src data:; \
      base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
 /// What viewers see.
@@ -117,12 +117,32 @@ pub(super) async fn live(inner: &Inner, request: &Request<'_>, reply: &mut Reply
 
 fn brokers(inner: &Inner) -> Vec<Broker> {
     let reports = inner.control.consumers().reports();
+    let micros = |time: Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
     let broker = |report: &crate::nats::Report| Broker {
         name: report.name.to_string(),
+        kind: "nats",
         is_connected: report.connected,
+        is_degraded: false,
         failures: report.failures,
+        records: report.messages,
+        dead: report.dropped.iter().sum(),
+        ..Broker::default()
     };
-    reports.iter().map(broker).collect()
+    let source = |report: &ringmain_sources::Report| Broker {
+        name: report.name.to_string(),
+        kind: report.kind,
+        is_connected: report.delivers,
+        is_degraded: report.letters_fail,
+        failures: report.failures,
+        records: report.records,
+        dead: report.dead.iter().sum(),
+        gaps: Some(report.gaps),
+        lag: report.lag,
+        lag_us: report.lag_time.map(micros),
+    };
+    let sources = inner.control.sources().reports();
+    let sources = sources.iter().map(source);
+    reports.iter().map(broker).chain(sources).collect()
 }
 
 /// What is counted now.

@@ -85,6 +85,47 @@ fn counts_become_rates() {
     );
 }
 
+fn source(name: &str, is_connected: bool, records: u64) -> Broker {
+    Broker {
+        name: name.to_owned(),
+        kind: "kafka",
+        is_connected,
+        records,
+        lag: Some(3),
+        ..Broker::default()
+    }
+}
+
+#[test]
+fn sources_have_rates_and_those_that_do_not_deliver_are_first() {
+    let mut figures = Figures::default();
+    let mut at = |seconds, brokers| {
+        let moment = Moment {
+            brokers,
+            ..second(seconds, 0, Vec::new())
+        };
+        parsed(&figures.document("1.2.3", moment))
+    };
+    at(0, vec![source("orders", true, 100), source("prices", true, 500)]);
+    let document = at(2, vec![source("orders", true, 130), source("prices", false, 2)]);
+    let sources = &document["brokers"];
+    assert_eq!(
+        (&sources[0]["name"], &sources[0]["per_s"]),
+        (&json!("prices"), &json!(0.0))
+    );
+    assert_eq!(
+        sources[1],
+        json!({
+            "name": "orders", "kind": "kafka", "is_connected": true, "is_degraded": false, "failures": 0, "records": 130, "dead": 0, "gaps": null, "lag": 3,
+            "lag_us": null, "per_s": 15.0
+        })
+    );
+    let many = (0..DASHBOARD_ROUTES + 2).map(|number| source(&number.to_string(), true, 0));
+    let document = at(3, many.collect());
+    assert_eq!(document["brokers"].as_array().unwrap().len(), DASHBOARD_ROUTES);
+    assert_eq!(document["more_brokers"], 2);
+}
+
 #[test]
 fn the_page_is_bounded() {
     let routes = (0..DASHBOARD_ROUTES + 5).map(|number| route(&number.to_string(), [0, 1, 0, 0, 0]));

@@ -10,6 +10,7 @@ mod policies;
 mod proxy;
 mod push;
 mod routes;
+mod sources;
 mod upstreams;
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use ringmain_gateway::limits::NAME_BYTES;
-use ringmain_gateway::model::{self, NatsAccess, NatsChannel, NatsLogin, NatsTls, Secret};
+use ringmain_gateway::model::{self, ChannelTemplate, NatsAccess, NatsLogin, NatsTls, Secret};
 
 use super::{Builder, text, texts, value};
 use crate::config::document::{self, Maybe};
@@ -42,6 +42,12 @@ impl Builder<'_> {
                 self.errors.tell(position, expected, "none");
             }
         }
+        let channel_at = part.channel.as_ref().map(|at| at.position);
+        let channel = text(part.channel).unwrap_or_else(ChannelTemplate::subject);
+        if let Some(position) = channel_at.filter(|_| !channel.reads_subject_only()) {
+            let expected = "a channel's name with parts of the subject alone: core NATS has no keys, and headers are not read";
+            self.errors.tell(position, expected, "`{key}` or `{header:NAME}`");
+        }
         let (servers, subjects) = (texts(part.servers), texts(part.subjects));
         let login = self.nats_login(part.user, part.password, part.token, part.credentials);
         let tls = part.tls.and_then(|at| at.value).map(|part| self.nats_tls(part));
@@ -55,13 +61,13 @@ impl Builder<'_> {
                 tls,
             },
             subjects: subjects.into_iter().map(|filter| filter.0.into()).collect(),
-            channel: text(part.channel).unwrap_or_else(NatsChannel::subject),
+            channel,
             readiness: value(part.readiness).unwrap_or(true),
         })
     }
 
     /// `None`: it is wrong, which was told.
-    fn nats_login(
+    pub(super) fn nats_login(
         &self,
         user: Maybe<String>,
         password: Maybe<String>,
@@ -99,7 +105,7 @@ impl Builder<'_> {
         }
     }
 
-    fn nats_tls(&self, part: document::NatsTls) -> NatsTls {
+    pub(super) fn nats_tls(&self, part: document::NatsTls) -> NatsTls {
         let authorities = part.authorities.is_some().then(|| {
             let names = self.known(part.authorities, &self.authorities, "authorities");
             let all = &self.built.config.authorities;

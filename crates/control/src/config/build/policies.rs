@@ -132,6 +132,7 @@ impl Builder<'_> {
         }
         let realm = realm.map_or("ringmain", |(realm, _)| realm).into();
         let mut users = Vec::new();
+        let errors = self.errors.count();
         for (name, at) in part.users.0 {
             if let (Some(text), Some(Text(password))) = (name.value, at.value) {
                 self.user(&mut users, &text, password, name.position, "");
@@ -153,11 +154,8 @@ impl Builder<'_> {
             }
         }
         self.once(users.iter().map(|user| &*user.name), "users", position);
-        self.counted(
-            users.len(),
-            "at least one of the `users`, or of a `file`",
-            position,
-        );
+        let expected = "at least one of the `users`, or of a `file`";
+        self.counted(users.len(), expected, position, errors);
         Some(Policy::Basic(Arc::new(model::BasicAuth {
             realm,
             users: users.into(),
@@ -239,6 +237,7 @@ impl Builder<'_> {
             from.extend(HeaderName::parse("X-API-Key").map(KeyPlace::Header));
         }
         let mut keys = Vec::new();
+        let errors = self.errors.count();
         for (name, at) in part.keys.0 {
             let digests = at.into_list().into_iter().filter_map(|at| at.value);
             if let Some(consumer) = name.value {
@@ -264,7 +263,8 @@ impl Builder<'_> {
             }
         }
         self.once(keys.iter().map(|key| key.digest), "keys", position);
-        self.counted(keys.len(), "at least one of the `keys`, or of a `file`", position);
+        let expected = "at least one of the `keys`, or of a `file`";
+        self.counted(keys.len(), expected, position, errors);
         Some(Policy::ApiKeys(Arc::new(model::ApiKeys {
             from,
             keys: keys.into(),
@@ -285,10 +285,13 @@ impl Builder<'_> {
         }
     }
 
-    fn counted(&self, count: usize, expected: &str, position: Position) {
+    /// Checks the number of credentials. `errors` is the number of errors before they were read: none are left after an error.
+    fn counted(&self, count: usize, expected: &str, position: Position, errors: usize) {
         let most = ringmain_gateway::limits::CREDENTIALS;
         if count == 0 {
-            self.errors.tell(position, expected, "none");
+            if self.errors.count() == errors {
+                self.errors.tell(position, expected, "none");
+            }
         } else if count > most {
             self.errors
                 .tell(position, format!("at most {most}"), count.to_string());

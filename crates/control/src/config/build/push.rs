@@ -105,6 +105,10 @@ impl Builder<'_> {
             push.namespaces.insert(Arc::from(name), namespace);
         }
         self.push_nats(&mut push, part.nats);
+        self.push_kafka(&mut push, part.kafka);
+        self.push_jetstream(&mut push, part.jetstream);
+        self.push_redis(&mut push, part.redis_streams, part.redis_pubsub);
+        self.push_postgres(&mut push, part.postgres);
         if self.errors.count() == before
             && let Err(why) = push.options(None)
         {

@@ -8,6 +8,7 @@ mod nats;
 mod policy;
 mod push;
 mod route;
+mod sources;
 mod upstream;
 
 use ringmain_gateway::model::{Addr, HeaderName, Hostname, LogDestination, Network, TlsVersion};
@@ -19,6 +20,7 @@ pub(super) use self::nats::*;
 pub(super) use self::policy::*;
 pub(super) use self::push::*;
 pub(super) use self::route::*;
+pub(super) use self::sources::*;
 pub(super) use self::upstream::*;
 use super::texts::{Size, SizeOrOff, Time, TimeOrOff};
 use super::values::{At, Either, NumberOrOff, OneOrMany, Pairs, Switch, Text, secret};

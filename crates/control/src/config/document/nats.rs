@@ -1,6 +1,6 @@
 //! Keys of NATS consumers.
 
-use ringmain_gateway::model::{Hostname, NatsChannel, NatsServer};
+use ringmain_gateway::model::{ChannelTemplate, Hostname, NatsServer};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -20,7 +20,7 @@ pub(in crate::config) struct Nats {
     pub(in crate::config) subjects: Some1<Text<NatsFilter>>,
     /// The channel that a message is published in. `{subject}` is replaced by the message's subject, `{2}` by the second word
     /// of the subject, `{2..}` by all words from the second on. Default: `{subject}`.
-    pub(in crate::config) channel: Maybe<Text<NatsChannel>>,
+    pub(in crate::config) channel: Maybe<Text<ChannelTemplate>>,
     /// Includes this NATS cluster in readiness: `/readyz` of the administration returns 503 without a connection, and until the
     /// server has confirmed all subscriptions. Default: `true`.
     pub(in crate::config) readiness: Maybe<bool>,
@@ -75,7 +75,7 @@ impl Parse for NatsFilter {
 
 impl Parse for NatsServer {
     const NAME: &'static str = "NATS server";
-    const ABOUT: &'static str = "A server of NATS: `nats://queue.internal:4222`, or `tls://queue.internal` for one with TLS. Port 4222 if it does not say.";
+    const ABOUT: &'static str = "A server of NATS: `nats://queue.internal:4222`, or `tls://queue.internal` for one with TLS. Default port: 4222.";
     const SHAPE: &'static str = "^(nats|tls)://";
 
     fn parse(text: &str) -> Result<NatsServer, String> {
@@ -109,14 +109,5 @@ impl Parse for NatsServer {
             }),
             _ => wrong(&quoted(text)),
         }
-    }
-}
-
-impl Parse for NatsChannel {
-    const NAME: &'static str = "channel of a subject";
-    const ABOUT: &'static str = "A channel's name with parts of a subject in it: `{subject}`, `{2}` for its second word, `{2..}` for all from that on: `prices:{2}`.";
-
-    fn parse(text: &str) -> Result<NatsChannel, String> {
-        NatsChannel::parse(text)
     }
 }

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::{Maybe, Nats, Some1};
+use super::{JetStream, Kafka, Maybe, Nats, Postgres, RedisPubSub, RedisStreams, Some1};
 use crate::config::texts::{PageUrl, Size, Time, To};
 use crate::config::values::{Either, Pairs, Text, secret};
 use ringmain_gateway::model::{HeaderName, HeaderValue, Hostname, JwtAlgorithm, Path};
@@ -48,6 +48,17 @@ pub(in crate::config) struct Push {
     /// The NATS clusters whose messages are published in channels, by the name used in metrics and logs. Removing the key stops
     /// all consumers.
     pub(in crate::config) nats: Pairs<Nats>,
+    /// The Kafka topics whose records are published in channels, by the name used in metrics and logs. A name is unique among all
+    /// sources.
+    pub(in crate::config) kafka: Pairs<Kafka>,
+    /// The JetStream streams whose messages are published in channels, by the name used in metrics and logs.
+    pub(in crate::config) jetstream: Pairs<JetStream>,
+    /// The Redis streams whose entries are published in channels, by the name used in metrics and logs.
+    pub(in crate::config) redis_streams: Pairs<RedisStreams>,
+    /// The Redis pub/sub channels whose messages are published in channels, by the name used in metrics and logs.
+    pub(in crate::config) redis_pubsub: Pairs<RedisPubSub>,
+    /// The PostgreSQL outbox tables whose rows are published in channels, by the name used in metrics and logs.
+    pub(in crate::config) postgres: Pairs<Postgres>,
 }
 
 /// The events for which the application is queried, compatible with Centrifugo's proxy: POST requests with JSON. Each event has

@@ -1,8 +1,6 @@
 //! The keys of consumers of NATS.
 
-use std::sync::Arc;
-
-use ringmain_gateway::model::{NatsChannel, NatsLogin, NatsServer, Secret};
+use ringmain_gateway::model::{NatsLogin, NatsServer, Secret, Subject};
 
 use super::{all_wrong, right};
 
@@ -38,7 +36,10 @@ fn consumers_are_read_with_their_defaults() {
         (&plain.access.login, &plain.access.tls),
         (&NatsLogin::Nobody, &None)
     );
-    assert_eq!(plain.channel.of("news").as_deref(), Some("news"));
+    assert_eq!(
+        plain.channel.channel_of(&Subject("news")).as_deref(),
+        Some("news")
+    );
     let full = &nats["full"];
     assert_eq!(
         full.access.servers,
@@ -48,9 +49,12 @@ fn consumers_are_read_with_their_defaults() {
             server("::1", 4222, false)
         ]
     );
-    assert_eq!(full.subjects, ["prices.>".into(), "eu.*".into()]);
     assert_eq!(
-        full.channel.of("prices.eu.acme").as_deref(),
+        full.subjects,
+        ["prices.>", "eu.*"].map(std::sync::Arc::<str>::from)
+    );
+    assert_eq!(
+        full.channel.channel_of(&Subject("prices.eu.acme")).as_deref(),
         Some("prices:eu.acme")
     );
     let login = NatsLogin::User {
@@ -70,31 +74,10 @@ fn consumers_are_read_with_their_defaults() {
         token.access.login,
         NatsLogin::Token(Secret::new(b"t0ken".as_slice()))
     );
-    assert_eq!(token.channel.of("whatever").as_deref(), Some("all"));
-}
-
-#[test]
-fn channels_are_made_of_subjects() {
-    for (channel, subject, expect) in [
-        ("{subject}", "a.b", Some("a.b")),
-        ("{1}", "a.b", Some("a")),
-        ("x:{2}", "a.b", Some("x:b")),
-        ("{2}:{1}", "a.b.c", Some("b:a")),
-        ("{3}", "a.b", None),
-        ("{1..}", "a.b.c", Some("a.b.c")),
-        ("{2..}", "a.b.c", Some("b.c")),
-        ("{3..}", "a.b.c", Some("c")),
-        ("{4..}", "a.b.c", None),
-        ("news", "a", Some("news")),
-    ] {
-        let config = right(&with(&format!(
-            "    a: {{servers: 'nats://a', subjects: '>', channel: '{channel}'}}\n"
-        )));
-        let found = config.push.as_deref().expect("push").nats["a"]
-            .channel
-            .of(subject);
-        assert_eq!(found.as_deref(), expect, "{channel} of {subject}");
-    }
+    assert_eq!(
+        token.channel.channel_of(&Subject("whatever")).as_deref(),
+        Some("all")
+    );
 }
 
 /// Consumers and what is told of them, at least.
@@ -126,11 +109,19 @@ const WRONG: &[(&str, &str)] = &[
     ("{servers: 'nats://a', subjects: a.>.b}", "found `a.>.b`"),
     (
         "{servers: 'nats://a', subjects: a, channel: '{0}'}",
-        "expected a channel's name with `{subject}`, `{1}` or `{2..}` in it, found `{0}`",
+        "expected a channel's name with `{key}`, `{subject}`, `{2}`, `{2..}` or `{header:NAME}` in it, found `{0}`",
     ),
     (
         "{servers: 'nats://a', subjects: a, channel: '{name}'}",
         "found `{name}`",
+    ),
+    (
+        "{servers: 'nats://a', subjects: a, channel: 'a:{key}'}",
+        "7:52: expected a channel's name with parts of the subject alone: core NATS has no keys, and headers are not read",
+    ),
+    (
+        "{servers: 'nats://a', subjects: a, channel: '{header:room}'}",
+        "expected a channel's name with parts of the subject alone",
     ),
     (
         "{servers: 'nats://a', subjects: a, channel: 'a{1'}",
@@ -189,26 +180,10 @@ fn the_example_is_right() {
     let config = right(include_str!("../../../../../examples/push-nats.yaml"));
     let nats = &config.push.as_deref().expect("push").nats;
     assert_eq!(
-        nats["market"].channel.of("market.ARDN").as_deref(),
+        nats["market"]
+            .channel
+            .channel_of(&Subject("market.ARDN"))
+            .as_deref(),
         Some("market:ARDN")
     );
-}
-
-#[test]
-fn channels_of_a_consumer_begin_with_what_is_known_of_its_subjects() {
-    for (channel, subjects, expected) in [
-        ("prices:{2..}", &["a.>"][..], &["prices:"][..]),
-        (
-            "{subject}",
-            &["prices.>", "a.b", "*.c", ">"],
-            &["prices.", "a.b", "", ""],
-        ),
-        ("{1..}:x", &["prices.*.eu"], &["prices."]),
-        ("{2..}", &["a.prices.*", "a.*", "a"], &["prices.", "", ""]),
-        ("{2}:{3}", &["a.prices.>", "a.*.b"], &["prices", ""]),
-    ] {
-        let subjects: Vec<Arc<str>> = subjects.iter().map(|subject| Arc::from(*subject)).collect();
-        let channel = NatsChannel::parse(channel).expect("a channel");
-        assert_eq!(channel.prefixes(&subjects), expected, "{channel:?}");
-    }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ringmain_gateway::model::{
-    Action, Path, Push, PushDataFormat, PushEvent, PushKeys, PushListen, Secret, Target,
+    Action, ChannelBound, Path, Push, PushDataFormat, PushEvent, PushKeys, PushListen, Secret, Target,
 };
 use ringmain_push::{Keep, Slow};
 
@@ -135,7 +135,9 @@ push:
     assert_eq!((kept("many"), kept("few")), (100 * (64 << 10), 1 << 20));
     let feed = &push.nats["feed"];
     assert!(!feed.readiness);
-    assert_eq!(feed.channel.prefixes(&feed.subjects), ["many:"]);
+    let bounds = feed.bounds();
+    let prefixes: Vec<&str> = bounds.iter().map(ChannelBound::prefix).collect();
+    assert_eq!(prefixes, ["many:"]);
 }
 
 /// The guide names keys that there are.

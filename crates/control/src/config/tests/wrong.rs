@@ -7,7 +7,7 @@ use ringmain_gateway::model::{Action, Hostname, LogDestination, Origin, Policy};
 use super::{all_wrong, loaded, right};
 
 #[track_caller]
-fn wrong(text: &str, expected: &[&str]) {
+pub(super) fn wrong(text: &str, expected: &[&str]) {
     let wrong = all_wrong(text);
     let wrong: Vec<_> = wrong
         .iter()
@@ -325,29 +325,6 @@ fn no_slip_of_the_hand_panics_and_every_error_has_a_place() {
     }
 }
 
-#[test]
-fn listeners_and_upstreams_without_their_certificates_are_no_errors_of_their_own() {
-    wrong(
-        "\
-certificates: {site: {chain: site.crt, key: lost}}
-authorities: {staff: gone}
-listeners:
-  secure: {address: 127.0.0.1:1, tls: {certificates: site}}
-  admitted: {address: 127.0.0.1:2, tls: {certificates: site, clients: {authorities: staff}}}
-  plain: {address: 127.0.0.1:3}
-upstreams: {app: {endpoints: 127.0.0.1:4, tls: {server_name: app.example, authorities: staff}}}
-routes:
-  shop: {listeners: [secure, admitted], to: app}
-  other: {listeners: [plain, nowhere], to: app}
-",
-        &[
-            "1:45: expected a file that can be read, found `lost`: entity not found",
-            "2:15: expected a file that can be read, found `gone`: entity not found",
-            "10:30: expected the name of a listener of this file, found `nowhere`",
-        ],
-    );
-}
-
 /// The names of all keys that the schema has.
 fn keys() -> std::collections::BTreeSet<String> {
     fn collect(value: &serde_json::Value, keys: &mut std::collections::BTreeSet<String>) {
@@ -391,7 +368,7 @@ fn no_misspelt_key_and_no_value_of_another_type_is_taken() {
             let is_name = |path: &str| {
                 matches!(
                     path,
-                    "listeners" | "routes" | "upstreams" | "certificates" | "authorities"
+                    "listeners" | "routes" | "streams" | "upstreams" | "certificates" | "authorities"
                 )
             };
             let parent = lines[..number].iter().rev().find(|before| {

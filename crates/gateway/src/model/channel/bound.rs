@@ -1,0 +1,193 @@
+//! Bounds of the channels that a source feeds: a gap of the source concerns no others.
+
+use std::sync::Arc;
+
+use ringmain_push::Inlet;
+
+/// Bounds of one source at most. Beyond that they become one prefix, which they all have.
+pub const CHANNEL_BOUNDS: usize = 64;
+
+/// Names of channels that a source can feed.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum ChannelBound {
+    /// This one.
+    Name(String),
+    /// All that begin with this text.
+    Prefix(String),
+}
+
+impl ChannelBound {
+    /// Any channel.
+    pub const ANY: ChannelBound = ChannelBound::Prefix(String::new());
+
+    /// The text that its names begin with.
+    #[must_use]
+    pub fn prefix(&self) -> &str {
+        match self {
+            ChannelBound::Name(text) | ChannelBound::Prefix(text) => text,
+        }
+    }
+
+    /// Reports to workers that publications may be missing in these channels, behind those that were taken. Of a prefix, those that only
+    /// other sources have fed are excepted.
+    pub fn interrupt(&self, inlet: &Inlet) {
+        match self {
+            ChannelBound::Name(name) => inlet.dropped(&Arc::from(&**name)),
+            ChannelBound::Prefix(prefix) => inlet.interrupted(prefix),
+        }
+    }
+
+    /// Adds a part of the name. Behind one that is not whole, nothing is known.
+    pub(super) fn append(&mut self, text: &str, is_whole: bool) {
+        if let ChannelBound::Name(known) = self {
+            *known += text;
+            if !is_whole {
+                *self = ChannelBound::Prefix(std::mem::take(known));
+            }
+        }
+    }
+
+    fn covers(&self, other: &ChannelBound) -> bool {
+        match self {
+            ChannelBound::Name(_) => self == other,
+            ChannelBound::Prefix(prefix) => other.prefix().starts_with(&**prefix),
+        }
+    }
+}
+
+/// Leaves out bounds that others cover, and those above the limit.
+pub(super) fn limited(bounds: Vec<ChannelBound>) -> Vec<ChannelBound> {
+    let mut kept: Vec<ChannelBound> = Vec::new();
+    for bound in bounds {
+        if !kept.iter().any(|other| other.covers(&bound)) {
+            kept.retain(|other| !bound.covers(other));
+            kept.push(bound);
+        }
+    }
+    if kept.len() <= CHANNEL_BOUNDS {
+        return kept;
+    }
+    let mut texts = kept.iter().map(ChannelBound::prefix);
+    let first = texts.next().unwrap_or_default();
+    let common = texts.fold(first, |common, text| {
+        let same = common.chars().zip(text.chars()).take_while(|(a, b)| a == b);
+        &common[..same.map(|(a, _)| a.len_utf8()).sum()]
+    });
+    vec![ChannelBound::Prefix(common.to_owned())]
+}
+
+/// Topics, subjects, streams or channels of a broker that a source reads, in words between dots.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SubjectPattern {
+    words: Vec<Word>,
+    /// Any words may follow.
+    is_open: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Word {
+    Known(Arc<str>),
+    /// It begins with this text, and nothing is known of what follows it.
+    Begins(Arc<str>),
+    /// Any word.
+    Any,
+}
+
+impl SubjectPattern {
+    /// One name.
+    #[must_use]
+    pub fn name(name: &str) -> SubjectPattern {
+        SubjectPattern {
+            words: name.split('.').map(|word| Word::Known(word.into())).collect(),
+            is_open: false,
+        }
+    }
+
+    /// Any name.
+    #[must_use]
+    pub fn any() -> SubjectPattern {
+        SubjectPattern {
+            words: Vec::new(),
+            is_open: true,
+        }
+    }
+
+    /// A filter of NATS: `*` is any word, `>` at the end any words.
+    #[must_use]
+    pub fn nats(filter: &str) -> SubjectPattern {
+        let (words, is_open) = match filter.strip_suffix('>') {
+            Some(rest) if rest.is_empty() || rest.ends_with('.') => (rest.trim_end_matches('.'), true),
+            _ => (filter, false),
+        };
+        let words = words.split('.').filter(|word| !word.is_empty());
+        let words = words.map(|word| match word {
+            "*" => Word::Any,
+            word => Word::Known(word.into()),
+        });
+        SubjectPattern {
+            words: words.collect(),
+            is_open,
+        }
+    }
+
+    /// A pattern of Redis' `PSUBSCRIBE`. Its text is known up to the first special character.
+    #[must_use]
+    pub fn glob(pattern: &str) -> SubjectPattern {
+        let Some(end) = pattern.find(['*', '?', '[', '\\']) else {
+            return SubjectPattern::name(pattern);
+        };
+        let mut pattern = SubjectPattern::name(&pattern[..end]);
+        if let Some(Word::Known(begin)) = pattern.words.pop() {
+            pattern.words.push(Word::Begins(begin));
+        }
+        pattern.is_open = true;
+        pattern
+    }
+
+    /// Returns whether it is the pattern of this name. Of a glob, only the text before its first special character counts.
+    #[must_use]
+    pub fn matches(&self, name: &str) -> bool {
+        let mut words = name.split('.');
+        for pattern in &self.words {
+            let is_right = match (pattern, words.next()) {
+                (_, None) => false,
+                (Word::Any, Some(_)) => true,
+                (Word::Known(known), Some(word)) => **known == *word,
+                (Word::Begins(begin), Some(word)) => return word.starts_with(&**begin),
+            };
+            if !is_right {
+                return false;
+            }
+        }
+        match self.is_open {
+            // `>` stands for at least one word.
+            true => words.next().is_some(),
+            false => words.next().is_none(),
+        }
+    }
+
+    /// The text of so many words from one on, up to the first that is not known, and whether it is whole. `None`: it has no such word.
+    pub(super) fn words(&self, from: usize, count: usize) -> Option<(String, bool)> {
+        let words = self.words.get(from..).unwrap_or_default();
+        if words.is_empty() {
+            return self.is_open.then(|| (String::new(), false));
+        }
+        let mut text = String::new();
+        for (at, word) in words.iter().take(count).enumerate() {
+            if at > 0 {
+                text.push('.');
+            }
+            match word {
+                Word::Known(word) => text += word,
+                Word::Begins(begin) => return Some((text + begin, false)),
+                Word::Any => return Some((text, false)),
+            }
+        }
+        let is_whole = count <= words.len() || !self.is_open;
+        if !is_whole {
+            // At least one more word follows.
+            text.push('.');
+        }
+        Some((text, is_whole))
+    }
+}

@@ -1,0 +1,54 @@
+//! The limits of sources, with their units.
+
+use std::time::Duration;
+
+/// Records of one partition that are in flight unless the configuration says otherwise: read, and not yet taken by their channels.
+/// At the limit that partition is not read.
+pub const IN_FLIGHT: usize = 4096;
+
+/// The highest limit of records in flight that may be set.
+pub const IN_FLIGHT_MOST: usize = 65_536;
+
+/// The interval at which completed records are committed.
+pub const COMMIT_INTERVAL: Duration = Duration::from_millis(100);
+
+/// The time for which a failed connection waits before it is tried again: the first time, and the longest.
+pub const BACKOFF: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(3)];
+
+/// A connection that worked for so long resets the backoff.
+pub const BACKOFF_RESET_AFTER: Duration = Duration::from_secs(10);
+
+/// The time for which the thread of sources waits for more records while some arrive: at most so much latency is added to a record.
+pub const LINGER: Duration = Duration::from_millis(1);
+
+/// The interval at which a source checks for workers at the start.
+pub const READY_CHECK_INTERVAL: Duration = Duration::from_millis(20);
+
+/// The time for which clients with positions in a log retry after the start of the process, until its source reads it: a consumer group takes that
+/// long to notice that a member of before was killed.
+pub const LOG_EXPECTED: Duration = Duration::from_secs(20);
+
+/// A source logs the same failure at most so often.
+pub const LOG_INTERVAL: Duration = Duration::from_secs(10);
+
+/// Dead letters of one partition that wait for their destination, at most, and not more than records may be in flight: beyond that the
+/// partition is not read. Those of the records that were read at once are added.
+pub const DEAD_LETTERS_WAITING: usize = 256;
+
+/// Bytes of the dead letters of one source that wait: beyond that, no partition with such a letter is read.
+pub const DEAD_LETTER_BYTES: usize = 64 << 20;
+
+/// Bytes of a record's value that can be published; a larger one is a dead letter.
+pub const RECORD_BYTES: usize = ringmain_push::limits::PUBLICATION_BYTES;
+
+/// Channels of one `broadcast` command; a record with more is a dead letter.
+pub const BROADCAST_CHANNELS: usize = 1024;
+
+/// The time for which a source may be without a sign of its broker before it counts as not delivering.
+pub const SILENT_AFTER: Duration = Duration::from_secs(5);
+
+/// The time for which a source waits after a panic before it is started again.
+pub const PANIC_WAIT: Duration = Duration::from_secs(15);
+
+/// The time that a source may take to end: to commit the completed records, and to leave its group.
+pub const STOP_TIMEOUT: Duration = Duration::from_secs(5);
