@@ -140,6 +140,16 @@ pub const SCENARIO_BYTES: usize = 1 << 20;
 /// Worker threads of a run.
 pub const THREADS: usize = 1_024;
 
+/// Endpoints that the clients of a fan-out are spread over.
+pub const NODES: usize = 32;
+
+/// Blocks of 32 positions of which a thread retains the publications, to compare them across clients; further positions are counted as not
+/// compared.
+pub const AUDITED_BLOCKS: usize = 1 << 18;
+
+/// Ranges of missing publications that a thread retains; further ones count as missing even if they arrive later.
+pub const AUDITED_GAPS: usize = 1 << 20;
+
 /// Channels of a fan-out, besides the common one.
 pub const PUSH_CHANNELS: u32 = 1 << 20;
 
@@ -168,6 +178,9 @@ pub const PUBLICATIONS_WAITING: usize = 1 << 18;
 /// Publications of one request at most.
 pub const PUBLISHES_IN_REQUEST: usize = 512;
 
+/// Records of a broker without an acknowledgement. More are not sent, and counted as such.
+pub const RECORDS_IN_FLIGHT: u64 = 1 << 18;
+
 /// Publications that are due within this time leave together, at its end, where several go in one request; how late that makes them
 /// is in their latency.
 pub const BATCH_TICK: Duration = Duration::from_millis(1);
@@ -193,7 +206,7 @@ pub const PUSH_REASONS: usize = 64;
 /// Subscriptions asked for in one message.
 pub const SUBSCRIBES_A_MESSAGE: usize = 64;
 
-/// A client that was cut off comes back after so long.
+/// The default time after which a client whose session or attempt has ended connects again.
 pub const RECONNECT: Duration = Duration::from_secs(1);
 
 /// Times at which all clients of a run are cut off.

@@ -151,6 +151,11 @@ Examples, on a server whose programs publish with the key K:
   ringmain bench push ws://127.0.0.1:8000 -c 2000 --channels 5000 --each 50 -r 100k --prefix market: \\
       --conflated 200ms --slow 5% --api-key K
   ringmain bench push http://127.0.0.1:8000/connection/uni_sse --api-key K
+  ringmain bench push ws://a:8000 ws://b:8000 ws://c:8000 -c 3000 --channels 100 -r 1k --prefix kept: --api-key K \\
+      --publish http://a:8000/api/publish --kill-server PID@3s
+  ringmain bench push ws://a:8000 ws://b:8000 -c 2000 --channels 100 --prefix kept: --listen-only=0000002a
+  ringmain bench push ws://127.0.0.1:8000 -c 500 --channels 5000 --each 10 -r 20k \\
+      --publish-to kafka://127.0.0.1:9092/prices --plain-consumer
 
 Publications leave when they are due, whether or not answers come, and latencies count from then.";
 

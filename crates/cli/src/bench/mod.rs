@@ -4,6 +4,7 @@
 //! request is sent or timed.
 
 mod bed;
+mod broker;
 mod compare;
 pub(crate) mod interrupt;
 mod live;

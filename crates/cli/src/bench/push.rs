@@ -5,15 +5,21 @@ use std::time::Duration;
 
 use ringmain_engine::{Addr, Choice};
 use ringmain_load::knee::{Outcome, Phase, Step};
+use ringmain_load::limits;
 use ringmain_load::plan::Tls;
 use ringmain_load::push::knee::Break;
 use ringmain_load::push::report::{json, text};
-use ringmain_load::push::{Form, Format, Kill, Plan, Progress, Publishing, PushError, Session, Transport};
+use ringmain_load::push::{
+    BrokerPlan, Form, Format, Kill, KillServer, Node, Plan, Progress, Publishing, PushError, Session,
+    Transport,
+};
 use ringmain_load::report::amount;
-use ringmain_load::server::Server;
+use ringmain_load::server::{Server, reach};
 use ringmain_load::target::{Scheme, Target};
 use ringmain_sys::{clock, cpu};
 
+use super::broker;
+use super::interrupt::Interrupt;
 use super::output;
 use super::output::Sinks;
 use super::place::{Watched, addresses, open};
@@ -44,14 +50,16 @@ pub(super) fn run(args: &Push) -> Result<(), Failure> {
     if let Some(what) = args.contradiction() {
         return Err(Failure::Usage(what));
     }
-    let target = target(&args.target)?;
-    let publishing = publishing(args, &target)?;
+    let broker = broker::broker(&args.publications)?;
+    let targets = targets(&args.targets)?;
+    let target = &targets[0];
+    let publishing = publishing(args, target)?;
     let posts = publishing.as_ref().and_then(|(to, _)| to.secured_as.as_ref());
-    check_used(&args.tls, target.secured_as.is_some() || posts.is_some())?;
-    let named = target.secured_as.clone();
-    let tls = named
-        .map(|name| secured(name, ALPN_HTTP1, &args.tls))
-        .transpose()?;
+    let is_secured = targets.iter().any(|target| target.secured_as.is_some());
+    check_used(&args.tls, is_secured || posts.is_some())?;
+    let names = targets.iter().map(|target| target.secured_as.clone());
+    let tls = names.map(|name| name.map(|name| secured(name, ALPN_HTTP1, &args.tls)).transpose());
+    let tls = tls.collect::<Result<Vec<_>, _>>()?;
     let allowed = cpu::allowed();
     let cpus = cpus(args.client.cpus.as_ref(), &args.server.started, &allowed)?;
     let sinks = Sinks::json(args.results.json.as_ref(), args.results.quiet)?;
@@ -65,13 +73,14 @@ pub(super) fn run(args: &Push) -> Result<(), Failure> {
     let (mut server, mut reached) = open(&addresses(&target.place)?, watched, started, &interrupt)?;
     // Clients of push go to one address: what they receive is accounted for as one server's.
     let addr = reached.remove(0);
+    let nodes = nodes(args, targets.iter().zip(tls), &addr, &interrupt)?;
     let publishing = match publishing {
         Some((to, form)) => Some(Publishing {
             target: match to.place == target.place {
                 true => addr.clone(),
-                false => ringmain_load::server::reach(&addresses(&to.place)?).map_err(Failure::other)?,
+                false => reach(&addresses(&to.place)?).map_err(Failure::other)?,
             },
-            tls: publishing_tls(args, &target, &to)?,
+            tls: publishing_tls(args, target, &to)?,
             host: to.host,
             path: to.path,
             api_key: secret(
@@ -83,10 +92,7 @@ pub(super) fn run(args: &Push) -> Result<(), Failure> {
         }),
         None => None,
     };
-    let plan = Plan {
-        tls,
-        ..plan(args, &target, addr, publishing, cpus, &allowed)?
-    };
+    let plan = plan(args, target.scheme, nodes, (publishing, broker), cpus, &allowed)?;
     let shared = shared(server.as_ref(), args, &plan, &allowed);
     let session = Session::new(plan).map_err(failed)?;
     interrupt.tells(session.stop());
@@ -98,14 +104,15 @@ pub(super) fn run(args: &Push) -> Result<(), Failure> {
         .run(server.as_mut(), &mut |progress| live.show(progress))
         .map_err(failed)?;
     let remarks = run.remarks(&shared);
+    let name = name(args);
     sinks.write(
         &remarks,
-        || text::run(&run, &args.target, &remarks, output::style()),
-        || json::run(&run, &args.target, &remarks),
+        || text::run(&run, &name, &remarks, output::style()),
+        || json::run(&run, &name, &remarks),
         String::new,
     )?;
     match run.failure() {
-        Some(failure) => Err(Failure::Other(format!("{}: {failure}", args.target))),
+        Some(failure) => Err(Failure::Other(format!("{name}: {failure}"))),
         None => Ok(()),
     }
 }
@@ -120,6 +127,7 @@ fn find_max(
     sinks: Sinks,
 ) -> Result<(), Failure> {
     let live = RefCell::new(live);
+    let name = name(args);
     let searched = session
         .search(
             &args.search.slo,
@@ -129,14 +137,14 @@ fn find_max(
         )
         .map_err(failed)?;
     let Some(last) = searched.confirmed.last() else {
-        sinks.write_json(|| json::search(&searched, &args.target, &[]))?;
+        sinks.write_json(|| json::search(&searched, &name, &[]))?;
         return Err(Failure::Other(text::found(&searched)));
     };
     let remarks = last.remarks(shared);
     sinks.write(
         &remarks,
-        || text::search(&searched, &args.target, &remarks, output::style()),
-        || json::search(&searched, &args.target, &remarks),
+        || text::search(&searched, &name, &remarks, output::style()),
+        || json::search(&searched, &name, &remarks),
         String::new,
     )
 }
@@ -145,6 +153,70 @@ fn failed(error: PushError) -> Failure {
     match error {
         PushError::Plan { .. } => Failure::Usage(error.to_string()),
         _ => Failure::other(error),
+    }
+}
+
+/// The name of the run in reports: all URLs.
+fn name(args: &Push) -> String {
+    args.targets.join(" ")
+}
+
+/// Reads the URLs of all nodes, which clients speak the same to.
+fn targets(texts: &[String]) -> Result<Vec<Target>, Failure> {
+    let targets = texts
+        .iter()
+        .map(|text| target(text))
+        .collect::<Result<Vec<_>, _>>()?;
+    let scheme = targets[0].scheme;
+    match targets.iter().position(|target| target.scheme != scheme) {
+        None => Ok(targets),
+        Some(other) => Err(Failure::Usage(format!(
+            "{}: expected the transport of the first URL, {}, for all nodes",
+            texts[other], texts[0]
+        ))),
+    }
+}
+
+/// Returns the nodes, each of which accepts connections. The first one has been reached at `first`; where this program has started the
+/// servers, the others may take a while.
+fn nodes<'a>(
+    args: &Push,
+    targets: impl Iterator<Item = (&'a Target, Option<Tls>)>,
+    first: &Addr,
+    interrupt: &Interrupt,
+) -> Result<Vec<Node>, Failure> {
+    let mut nodes = Vec::with_capacity(args.targets.len());
+    for (number, ((target, tls), url)) in targets.zip(&args.targets).enumerate() {
+        let addr = match number {
+            0 => first.clone(),
+            _ => reach_node(args, target, interrupt)?,
+        };
+        nodes.push(Node {
+            name: url.clone(),
+            target: addr,
+            host: target.host.clone(),
+            path: target.path.clone(),
+            tls,
+        });
+    }
+    Ok(nodes)
+}
+
+/// Returns an address of a node that accepts connections.
+fn reach_node(args: &Push, target: &Target, interrupt: &Interrupt) -> Result<Addr, Failure> {
+    let addrs = addresses(&target.place)?;
+    let patience = match args.server.server {
+        Some(_) => args.server.started.server_wait.0,
+        None => Duration::ZERO,
+    };
+    let end = clock::monotonic() + patience;
+    loop {
+        match reach(&addrs) {
+            Ok(addr) => return Ok(addr),
+            Err(error) if clock::monotonic() >= end => return Err(Failure::other(error)),
+            Err(_) if interrupt.pause(limits::SERVER_LOOK) => {}
+            Err(error) => return Err(Failure::other(error)),
+        }
     }
 }
 
@@ -168,7 +240,9 @@ fn target(text: &str) -> Result<Target, Failure> {
 
 /// Where publications are posted to, and in what form.
 fn publishing(args: &Push, clients: &Target) -> Result<Option<(Target, Form)>, Failure> {
-    if args.publications.idle {
+    let publications = &args.publications;
+    let is_external = publications.listen_only.is_some() || publications.publish_to.is_some();
+    if publications.idle || is_external {
         return Ok(None);
     }
     let (form, path) = match (args.publications.publish_as, args.publications.batch) {
@@ -214,32 +288,23 @@ fn publishing_tls(args: &Push, clients: &Target, to: &Target) -> Result<Option<T
 
 fn plan(
     args: &Push,
-    target: &Target,
-    addr: Addr,
-    publishing: Option<Publishing>,
+    scheme: Scheme,
+    nodes: Vec<Node>,
+    (publishing, broker): (Option<Publishing>, Option<BrokerPlan>),
     cpus: Vec<usize>,
     allowed: &[usize],
 ) -> Result<Plan, Failure> {
     let (audience, publications, time) = (&args.audience, &args.publications, &args.time);
     let sources: Vec<Addr> = args.client.source.iter().flatten().cloned().collect();
-    check_sources(&sources, &addr)?;
-    let transport = match (target.scheme, audience.protobuf) {
-        (Scheme::WebSocket, false) => Transport::WebSocket(Format::Json),
-        (Scheme::WebSocket, true) => Transport::WebSocket(Format::Protobuf),
-        (_, false) => Transport::Sse,
-        (_, true) => {
-            return Err(Failure::Usage(
-                "--protobuf is for ws:// targets: events are text; drop it".into(),
-            ));
-        }
-    };
+    for node in &nodes {
+        check_sources(&sources, &node.target)?;
+    }
     let default_rate = if publications.common.is_some() { 0.0 } else { RATE };
+    let listening = publications.listen_only;
+    let publishes = publishing.is_some() || broker.is_some();
     Ok(Plan {
-        target: addr,
-        host: target.host.clone(),
-        path: target.path.clone(),
-        tls: None,
-        transport,
+        nodes,
+        transport: transport(scheme, audience.protobuf)?,
         token: audience.token.clone(),
         sources,
         clients: audience.clients,
@@ -247,10 +312,11 @@ fn plan(
         each: audience.each,
         prefix: audience.prefix.clone(),
         publishing,
-        rate: if publications.idle {
-            0.0
-        } else {
+        broker,
+        rate: if publishes {
             publications.rate.unwrap_or(default_rate)
+        } else {
+            0.0
         },
         common: publications.common,
         size: publications.size,
@@ -262,9 +328,19 @@ fn plan(
             after: after.0,
             every: audience.kill_every.map(|every| every.0),
         }),
+        kill_server: audience.kill_server.map(|kill| KillServer {
+            pid: kill.pid,
+            after: kill.after.0,
+        }),
+        reconnect: audience.reconnect.0,
+        listening,
         timeout: audience.timeout.0,
         connect_timeout: audience.connect_timeout.0,
-        warmup: time.warmup.0,
+        warmup: if listening.is_some() {
+            Duration::ZERO
+        } else {
+            time.warmup.0
+        },
         duration: time.duration.0,
         settle: time.settle.0,
         threads: threads(args, if cpus.is_empty() { allowed } else { &cpus }.len()),
@@ -274,6 +350,20 @@ fn plan(
             EngineName::Uring => Choice::Uring,
             EngineName::Epoll => Choice::Epoll,
         },
+    })
+}
+
+/// Returns what clients speak.
+fn transport(scheme: Scheme, protobuf: bool) -> Result<Transport, Failure> {
+    Ok(match (scheme, protobuf) {
+        (Scheme::WebSocket, false) => Transport::WebSocket(Format::Json),
+        (Scheme::WebSocket, true) => Transport::WebSocket(Format::Protobuf),
+        (_, false) => Transport::Sse,
+        (_, true) => {
+            return Err(Failure::Usage(
+                "--protobuf is for ws:// targets: events are text; drop it".into(),
+            ));
+        }
     })
 }
 

@@ -141,7 +141,7 @@ impl Feed {
                 if let Some((count, why)) = sink.refusals()
                     && let Some(why) = self.pace.refuse(count, why)
                 {
-                    log::warn!("{} refuses what is published: {why}", self.target.shown());
+                    log::warn!("{} does not accept publications: {why}", self.target.shown());
                 }
                 let rest = match sink.pending() {
                     0 => self.pace.rest(passed),

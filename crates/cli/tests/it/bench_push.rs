@@ -54,6 +54,18 @@ const WRONG: &[(&[&str], &str)] = &[
         "cannot be used with",
     ),
     (
+        &["ws://127.0.0.1:9", "--plain-consumer"],
+        "required arguments were not provided",
+    ),
+    (
+        &["ws://127.0.0.1:9", "--publish-to", "amqp://a/b"],
+        "--publish-to: ",
+    ),
+    (
+        &["ws://127.0.0.1:9", "--publish-to", "redis://a/b", "--batch", "2"],
+        "cannot be used with",
+    ),
+    (
         &["ws://127.0.0.1:9", "--publish", "ws://a"],
         "--publish: expected http://",
     ),

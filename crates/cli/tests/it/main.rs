@@ -10,7 +10,10 @@ mod proxy;
 mod secure;
 
 mod bench;
+#[cfg(feature = "brokers")]
+mod bench_brokers;
 mod bench_guide;
+mod bench_nodes;
 mod bench_push;
 mod bench_secured;
 mod configuration;
@@ -22,6 +25,8 @@ mod gateway_tls;
 mod http;
 mod identity;
 mod profile;
+#[cfg(feature = "brokers")]
+mod push_examples;
 mod reference;
 mod refusing;
 mod serving;

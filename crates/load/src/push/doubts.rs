@@ -24,6 +24,7 @@ pub(super) fn doubts(run: &Run, shared: &[usize]) -> Vec<Remark> {
     publishing(run, &mut remarks);
     answers(run, &mut remarks);
     returns(run, &mut remarks);
+    nodes(run, &mut remarks);
     remarks.sort_by_key(|remark| std::cmp::Reverse(remark.severity));
     remarks
 }
@@ -140,19 +141,7 @@ fn publishing(run: &Run, remarks: &mut Vec<Remark>) {
 fn answers(run: &Run, remarks: &mut Vec<Remark>) {
     let counts = &run.heard.counts;
     if run.lost() > 0 {
-        let cut = counts.disconnects.total();
-        let why = match cut {
-            0 if run.plan.kill.is_some() => {
-                "clients that came back did not recover them, or they came after the end (--settle)"
-                    .to_owned()
-            }
-            0 => "no client was cut off: the server dropped them, or they came after the end (--settle)"
-                .to_owned(),
-            _ => format!(
-                "{} clients were cut off, and miss what was published until they were back",
-                amount::count(cut)
-            ),
-        };
+        let why = why_lost(run);
         warn(
             remarks,
             format!(
@@ -191,7 +180,7 @@ fn answers(run: &Run, remarks: &mut Vec<Remark>) {
     if run.plan.conflated.is_some() && run.missing() == 0 && run.totals.expected > 0 {
         note(remarks, "nothing was conflated: does the server do that for these channels (--prefix), and is more published than it sends?".into());
     }
-    if run.plan.conflated.is_none() && run.heard.fast.count() < FEW && run.plan.publishing.is_some() {
+    if run.plan.conflated.is_none() && run.heard.fast.count() < FEW && run.plan.publishes() {
         note(
             remarks,
             format!(
@@ -208,6 +197,68 @@ fn answers(run: &Run, remarks: &mut Vec<Remark>) {
     }
 }
 
+/// The possible fates of lost deliveries.
+fn why_lost(run: &Run) -> String {
+    let cut = run.heard.counts.disconnects.total();
+    match cut {
+        _ if run.plan.kill_server.is_some() => {
+            "clients that connected again did not recover them, or they arrived after the end (--settle)"
+                .to_owned()
+        }
+        0 if run.plan.kill.is_some() => {
+            "clients that came back did not recover them, or they came after the end (--settle)".to_owned()
+        }
+        0 => {
+            "no client was cut off: the server dropped them, or they came after the end (--settle)".to_owned()
+        }
+        _ => format!(
+            "{} clients were cut off, and miss what was published until they were back",
+            amount::count(cut)
+        ),
+    }
+}
+
+/// Whether nodes and clients agree on what was published.
+fn nodes(run: &Run, remarks: &mut Vec<Remark>) {
+    let counts = &run.heard.counts;
+    if counts.falsely_recovered > 0 {
+        warn(
+            remarks,
+            format!(
+                "{} subscriptions were reported as recovered (recovered: true) and lack publications that were published before: the \
+                 server has lost them without a notice",
+                amount::count(counts.falsely_recovered),
+            ),
+        );
+    }
+    if counts.conflicting > 0 {
+        warn(
+            remarks,
+            format!(
+                "{} positions (epoch and offset) were delivered with different publications: a client that fails over to another node \
+                 cannot recover from its position",
+                amount::count(counts.conflicting),
+            ),
+        );
+    }
+    if run.plan.nodes.len() > 1 && run.plan.has_publications() && counts.compared == 0 && run.delivered() > 0
+    {
+        note(
+            remarks,
+            "no position was delivered by more than one node, so nothing was compared: do the nodes share the channels' history, and do \
+             clients get positions (a namespace with keep and recovery, --prefix)?"
+                .into(),
+        );
+    }
+    let (cut, _) = run.cut_and_back();
+    if run.plan.kill_server.is_some() && cut == 0 {
+        warn(
+            remarks,
+            "no client lost its session when the server was killed: is --kill-server the process that a URL leads to?".into(),
+        );
+    }
+}
+
 /// Whether clients that were cut off on purpose came back, and to what.
 fn returns(run: &Run, remarks: &mut Vec<Remark>) {
     let counts = &run.heard.counts;
@@ -217,7 +268,7 @@ fn returns(run: &Run, remarks: &mut Vec<Remark>) {
             remarks,
             format!(
                 "of {} clients that were cut off {} were not back at the end: wait for longer (--settle, or a --duration that goes on \
-                 behind the last --kill), or see under `failed` why they could not connect",
+                 behind the last kill), or see under `failed` why they could not connect",
                 amount::count(cut),
                 amount::count(cut - back),
             ),

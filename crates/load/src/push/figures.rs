@@ -35,8 +35,32 @@ pub struct Heard {
     pub recovered: Latency,
     /// From all clients' being cut off to one's standing again with all subscriptions.
     pub back: Latency,
-    /// Each time at which all clients were cut off.
+    /// Each time at which all clients were cut off, or the time at which a server was killed.
     pub outages: Vec<Outage>,
+    /// Clients by node, in the order of the plan.
+    pub nodes: Vec<NodeCounts>,
+}
+
+/// Clients of one node.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct NodeCounts {
+    /// Clients whose first session was there.
+    pub joined: u64,
+    /// Sessions there that ended without being cut off on purpose.
+    pub ended: u64,
+    /// Of those, after [`super::Plan::kill_server`].
+    pub ended_by_kill: u64,
+    /// Clients with a session there at the end.
+    pub at_end: u64,
+}
+
+impl NodeCounts {
+    fn merge(&mut self, other: &NodeCounts) {
+        self.joined += other.joined;
+        self.ended += other.ended;
+        self.ended_by_kill += other.ended_by_kill;
+        self.at_end += other.at_end;
+    }
 }
 
 /// One time at which all clients were cut off.
@@ -103,6 +127,14 @@ pub struct Counts {
     pub unrecovered: u64,
     /// Subscriptions taken up again of which nobody knew where they had stood: the server had not said it.
     pub unplaced: u64,
+    /// Of `recoveries`, those after which a publication is missing nevertheless.
+    pub falsely_recovered: u64,
+    /// Positions (epoch and offset of a channel) under which clients received different publications.
+    pub conflicting: u64,
+    /// Positions that clients of at least two nodes received.
+    pub compared: u64,
+    /// Receipts whose positions were not compared (see [`limits::AUDITED_BLOCKS`]).
+    pub not_compared: u64,
     /// Deliveries that count and came with the answer to a subscription.
     pub by_recovery: u64,
     /// Clients that do not come back: the server has told them so.
@@ -157,6 +189,14 @@ impl Disconnects {
 }
 
 impl Heard {
+    /// The counts of a node.
+    pub(super) fn node(&mut self, node: usize) -> &mut NodeCounts {
+        if self.nodes.len() <= node {
+            self.nodes.resize(node + 1, NodeCounts::default());
+        }
+        &mut self.nodes[node]
+    }
+
     /// What of it is about joining.
     pub(super) fn joining(&self) -> Heard {
         Heard {
@@ -165,6 +205,14 @@ impl Heard {
                 tls_resumed: self.counts.tls_resumed,
                 ..Counts::default()
             },
+            nodes: self
+                .nodes
+                .iter()
+                .map(|node| NodeCounts {
+                    joined: node.joined,
+                    ..NodeCounts::default()
+                })
+                .collect(),
             ready: self.ready.clone(),
             connect: self.connect.clone(),
             handshake: self.handshake.clone(),
@@ -178,6 +226,11 @@ impl Heard {
         let outages = self.outages.len().max(other.outages.len());
         self.outages.resize(outages, Outage::default());
         for (into, from) in self.outages.iter_mut().zip(&other.outages) {
+            into.merge(from);
+        }
+        let nodes = self.nodes.len().max(other.nodes.len());
+        self.nodes.resize(nodes, NodeCounts::default());
+        for (into, from) in self.nodes.iter_mut().zip(&other.nodes) {
             into.merge(from);
         }
         let latencies = [
@@ -216,6 +269,10 @@ impl Counts {
             (&mut self.recoveries, other.recoveries),
             (&mut self.unrecovered, other.unrecovered),
             (&mut self.unplaced, other.unplaced),
+            (&mut self.falsely_recovered, other.falsely_recovered),
+            (&mut self.conflicting, other.conflicting),
+            (&mut self.compared, other.compared),
+            (&mut self.not_compared, other.not_compared),
             (&mut self.by_recovery, other.by_recovery),
             (&mut self.gone, other.gone),
             (&mut self.tls_resumed, other.tls_resumed),

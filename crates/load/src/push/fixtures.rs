@@ -5,16 +5,19 @@ use std::time::Duration;
 
 use ringmain_engine::Choice;
 
-use super::plan::{Form, Format, Plan, Publishing, Transport};
+use super::plan::{Form, Format, Node, Plan, Publishing, Transport};
 
 /// Ten clients on one channel, ten publications a second.
 pub(super) fn plan() -> Plan {
     let target = SocketAddr::from((Ipv4Addr::LOCALHOST, 9)).into();
     Plan {
-        target,
-        host: "127.0.0.1:9".into(),
-        path: "/connection/websocket".into(),
-        tls: None,
+        nodes: vec![Node {
+            name: "ws://127.0.0.1:9".into(),
+            target,
+            host: "127.0.0.1:9".into(),
+            path: "/connection/websocket".into(),
+            tls: None,
+        }],
         transport: Transport::WebSocket(Format::Json),
         token: None,
         sources: Vec::new(),
@@ -31,6 +34,7 @@ pub(super) fn plan() -> Plan {
             form: Form::Api,
             connections: 1,
         }),
+        broker: None,
         rate: 10.0,
         common: None,
         size: 200,
@@ -39,6 +43,9 @@ pub(super) fn plan() -> Plan {
         slow_pace: 0.25,
         connect_rate: None,
         kill: None,
+        kill_server: None,
+        reconnect: Duration::from_secs(1),
+        listening: None,
         timeout: Duration::from_secs(5),
         connect_timeout: Duration::from_secs(5),
         warmup: Duration::from_secs(1),

@@ -2,25 +2,22 @@
 //!
 //! Plain data. Knows neither how it was written down nor how it is carried out.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use ringmain_engine::{Addr, Choice};
+use ringmain_sys::process;
 
+use super::broker::Broker;
 use super::stamp;
 use crate::limits;
 use crate::plan::Tls;
 
-/// One server, its clients and what is published.
+/// The nodes under test, their clients and the publications.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// Where clients connect to.
-    pub target: Addr,
-    /// What they say in `Host`.
-    pub host: String,
-    /// Path and query there.
-    pub path: String,
-    /// How their connections are secured; `None`: not at all.
-    pub tls: Option<Tls>,
+    /// Endpoints that clients connect to, spread round robin; from 1 to [`limits::NODES`].
+    pub nodes: Vec<Node>,
     /// What they speak.
     pub transport: Transport,
     /// A token that all of them show.
@@ -37,6 +34,8 @@ pub struct Plan {
     pub prefix: String,
     /// How to publish; `None`: nothing is published, and clients only stand there.
     pub publishing: Option<Publishing>,
+    /// Publications are written as records to a broker that the server reads, instead of by [`Plan::publishing`]; `None`: they are not.
+    pub broker: Option<BrokerPlan>,
     /// Publications a second to the channels, taken in turn, all together; 0 for none.
     pub rate: f64,
     /// Publications a second to one more channel that all clients subscribe to; `None`: there is no such channel.
@@ -54,6 +53,13 @@ pub struct Plan {
     pub connect_rate: Option<f64>,
     /// When all clients are cut off while publications count, to come back and to recover what they missed; `None`: never.
     pub kill: Option<Kill>,
+    /// A process that receives SIGKILL while publications count; `None`: none.
+    pub kill_server: Option<KillServer>,
+    /// The time after which a client whose session or attempt has ended connects again.
+    pub reconnect: Duration,
+    /// Publications arrive from an external producer, stamped with this run number, instead of from [`Plan::publishing`]; `None`: they
+    /// do not.
+    pub listening: Option<u32>,
     /// How long one client may take to connect and subscribe.
     pub timeout: Duration,
     /// How long all of them may take, before the run fails.
@@ -79,6 +85,30 @@ pub struct Kill {
     pub after: Duration,
     /// Again so long after each time, at most [`limits::KILLS`] times in all; `None`: once.
     pub every: Option<Duration>,
+}
+
+/// An endpoint that clients connect to.
+#[derive(Clone, Debug)]
+pub struct Node {
+    /// The URL as the user wrote it, for reports.
+    pub name: String,
+    /// Address of the server.
+    pub target: Addr,
+    /// Value of the `Host` field.
+    pub host: String,
+    /// Path and query.
+    pub path: String,
+    /// TLS of the connections; `None`: cleartext.
+    pub tls: Option<Tls>,
+}
+
+/// A process that is killed during the run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KillServer {
+    /// Its number.
+    pub pid: u32,
+    /// Time of SIGKILL since publications count; before their end.
+    pub after: Duration,
 }
 
 /// What clients speak.
@@ -118,6 +148,15 @@ pub struct Publishing {
     pub connections: u32,
 }
 
+/// Publications as records of a broker.
+#[derive(Clone, Debug)]
+pub struct BrokerPlan {
+    /// The broker.
+    pub broker: Arc<dyn Broker>,
+    /// Values are commands of the server API (`{"method": "publish", "payload": …}`), instead of the data of publications.
+    pub commands: bool,
+}
+
 /// What the body of a publishing request looks like, and which answer is a right one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
@@ -148,7 +187,28 @@ impl Plan {
     /// Whether what clients miss is to come to them when they are back: else it is lost. Of conflated values the newest is all
     /// that anybody is to have.
     pub(super) fn recovers(&self) -> bool {
-        self.kill.is_some() && self.publishing.is_some() && self.conflated.is_none()
+        let is_killed = self.kill.is_some() || self.kill_server.is_some();
+        is_killed && self.has_publications() && self.conflated.is_none()
+    }
+
+    /// Returns whether this process publishes.
+    pub(super) fn publishes(&self) -> bool {
+        self.publishing.is_some() || self.broker.is_some()
+    }
+
+    /// Whether publications are expected, from this process or from an external producer.
+    pub(super) fn has_publications(&self) -> bool {
+        self.publishes() || self.listening.is_some()
+    }
+
+    /// Whether clients retain the positions of their subscriptions and recover from them.
+    pub(super) fn is_positioned(&self) -> bool {
+        self.kill.is_some() || self.is_audited()
+    }
+
+    /// Whether positions and recoveries are compared across clients.
+    pub(super) fn is_audited(&self) -> bool {
+        self.nodes.len() > 1 || self.kill_server.is_some() || self.listening.is_some()
     }
 
     /// What makes no sense: the setting, what it may be, and what it is.
@@ -212,7 +272,13 @@ impl Plan {
             .or_else(|| share("slow", self.slow))
             .or_else(|| share("slow-pace", self.slow_pace))
             .or_else(|| self.length_fault())
+            .or_else(|| {
+                let found = self.nodes.len() as u64;
+                range("nodes", 1, limits::NODES as u64, found)
+            })
             .or_else(|| self.kill_fault())
+            .or_else(|| self.kill_server_fault())
+            .or_else(|| self.listening_fault())
             .or_else(|| self.name_fault())
     }
 
@@ -248,6 +314,46 @@ impl Plan {
             let expected = format!("at most {} times in all", limits::KILLS);
             ("kill-every", expected, "more".into())
         })
+    }
+
+    fn kill_server_fault(&self) -> Option<(&'static str, String, String)> {
+        let KillServer { pid, after } = self.kill_server?;
+        let fault = |expected: String, found: String| Some(("kill-server", expected, found));
+        if after >= self.duration {
+            return fault(
+                format!("a time before the end of the duration, {:?}", self.duration),
+                format!("{after:?}"),
+            );
+        }
+        if self.kill.is_some() {
+            return fault("no --kill in the same run".into(), "both".into());
+        }
+        if pid == std::process::id() {
+            return fault(
+                "the number of a server's process".into(),
+                format!("{pid}, which is this program"),
+            );
+        }
+        let is_running = process::stat(pid).is_some_and(|stat| !stat.ended);
+        match is_running {
+            true => None,
+            false => fault(
+                "the number of a running process".into(),
+                format!("no process {pid} (`ps -e` lists them)"),
+            ),
+        }
+    }
+
+    fn listening_fault(&self) -> Option<(&'static str, String, String)> {
+        self.listening?;
+        let other = [
+            ("publishing", self.publishes()),
+            ("conflated", self.conflated.is_some()),
+            ("warmup", !self.warmup.is_zero()),
+        ];
+        let (setting, _) = other.into_iter().find(|(_, given)| *given)?;
+        let expected = "none where publications arrive from an external producer";
+        Some((setting, expected.into(), "one".into()))
     }
 
     /// Names are written as they are into JSON, lines and addresses.

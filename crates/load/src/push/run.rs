@@ -4,31 +4,33 @@
 
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::time::Duration;
 
 use ringmain_engine::backend::Time;
-use ringmain_engine::{Config, Engine, EngineError, Running};
+use ringmain_engine::{Config, Engine, Running, Start};
 use ringmain_sys::{clock, process};
-use ringmain_tls::Refused;
 
+use super::audit::{Findings, judge};
 use super::calendar::Calendar;
+use super::error::PushError;
 use super::figures::{Heard, Published, Spread};
+use super::kill_server::ServerKill;
 use super::knee::{Break, Search, Searched, outcome};
 use super::layout::Layout;
 use super::listen::{Common, Gauge, Listeners};
 use super::outages::Outages;
 use super::plan::Plan;
 use super::publish::Publisher;
-use super::report::{Effort, Joined, Run, Totals};
+use super::report::{Effort, Joined, Recorded, Run, Totals};
 use super::worker::{News, Order, Worker};
 use crate::client::{Secures, Unsecured};
 use crate::knee::{Outcome, Step};
 use crate::limits;
 use crate::plan::Tls;
 use crate::run::is_final;
-use crate::server::{Server, ServerError};
+use crate::server::Server;
 use crate::threshold::Threshold;
 
 /// How often it is looked at what goes on.
@@ -36,81 +38,6 @@ const LOOK: Duration = Duration::from_millis(50);
 
 /// From the order to begin to the first publication.
 const LEAD: Duration = Duration::from_millis(20);
-
-/// Why a fan-out came to nothing. What went wrong while it was measured is no error but a figure.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum PushError {
-    /// A setting makes no sense.
-    #[error("{setting}: expected {expected}, found {found}")]
-    Plan {
-        /// Which.
-        setting: &'static str,
-        /// What it may be.
-        expected: String,
-        /// What it is.
-        found: String,
-    },
-    /// Authorities, certificate or key.
-    #[error(transparent)]
-    Tls(#[from] Refused),
-    /// The client's own engine.
-    #[error(transparent)]
-    Engine(#[from] EngineError),
-    /// Not all clients stand.
-    #[error("{standing} of {clients} clients stand after {:.1}s{}", waited.as_secs_f64(), reason(last.as_ref()))]
-    NotConnected {
-        /// How many stand.
-        standing: u32,
-        /// How many were to.
-        clients: u32,
-        /// For how long was tried.
-        waited: Duration,
-        /// The last failure.
-        last: Option<io::Error>,
-    },
-    /// The server does not want to.
-    #[error("{0}")]
-    Refused(String),
-    /// A worker of the client ended.
-    #[error("a worker of the load generator has ended before its run did; this is a bug, please report it")]
-    Worker,
-    /// It was cut short.
-    #[error("interrupted before all was measured")]
-    Stopped,
-    /// The server under test.
-    #[error(transparent)]
-    Server(#[from] ServerError),
-}
-
-impl From<Unsecured> for PushError {
-    fn from(unsecured: Unsecured) -> PushError {
-        match unsecured {
-            Unsecured::Settings(refused) => PushError::Tls(refused),
-            Unsecured::Name(found) => PushError::Plan {
-                setting: "sni",
-                expected: "a host name or an address".into(),
-                found,
-            },
-        }
-    }
-}
-
-/// The last failure, and what to do about it.
-fn reason(last: Option<&io::Error>) -> String {
-    let Some(error) = last else {
-        return String::new();
-    };
-    let hint = match (error.kind(), error.raw_os_error()) {
-        (io::ErrorKind::AddrNotAvailable | io::ErrorKind::AddrInUse, _) => {
-            "; all ports of an address are in use: connect from more addresses (--source)"
-        }
-        // No file descriptor is left, of this process or of all.
-        (_, Some(23 | 24)) => "; no descriptor is left: use more --threads on io_uring, or raise `ulimit -n`",
-        _ => "",
-    };
-    format!(": {error}{hint}")
-}
 
 /// What can be shown while it runs.
 #[derive(Clone, Copy, Debug)]
@@ -188,7 +115,7 @@ impl Session {
         told: &mut dyn FnMut(&Step, &Outcome<Break>),
     ) -> Result<Searched, PushError> {
         let plan = &self.plan;
-        if plan.publishing.is_none() || plan.rates().iter().sum::<f64>() <= 0.0 {
+        if !plan.publishes() || plan.rates().iter().sum::<f64>() <= 0.0 {
             return Err(PushError::Plan {
                 setting: "rate",
                 expected: "something to be published".into(),
@@ -231,31 +158,23 @@ impl Session {
             plan: Arc::clone(plan),
             layout,
             calendar: Calendar::new(plan),
-            run: clock::random() as u32,
+            run: plan.listening.unwrap_or_else(|| clock::random() as u32),
             news,
+            tops: tops(plan),
+            exchange: Arc::default(),
         };
         let gauges: Vec<Arc<Gauge>> = (0..plan.threads).map(|_| Arc::default()).collect();
         let (threads, shown) = (plan.threads, gauges.clone());
         let given = std::sync::Mutex::new(common.clone());
-        let (listening, publishing) = secures(plan)?;
+        let secures = secures(plan)?;
         let running = engine.start(move |start| {
             let common = given.lock().expect("nothing panics with it").clone();
-            match gauges.get(start.cx.worker()) {
-                Some(gauge) => {
-                    let secure = listening.as_ref().map(Secures::handle);
-                    Worker::Listen(Box::new(Listeners::new(
-                        &start,
-                        common,
-                        Arc::clone(gauge),
-                        secure,
-                    )))
-                }
-                None => {
-                    let secure = publishing.as_ref().map(Secures::handle);
-                    Worker::Publish(Box::new(Publisher::new(&start, common, secure)))
-                }
-            }
+            worker(&start, common, &gauges, &secures)
         })?;
+        let started = match &plan.broker {
+            Some(broker) => common.exchange.start(&*broker.broker, running.inbox(threads)),
+            None => Ok(()),
+        };
         let mut conduct = Conduct {
             session: self,
             common,
@@ -269,8 +188,12 @@ impl Session {
             joined: Joined::default(),
             stood: (Time(0), Duration::ZERO),
             joining: None,
+            kill: ServerKill::default(),
         };
-        let outcome = body(&mut conduct);
+        let outcome = match started {
+            Ok(()) => body(&mut conduct),
+            Err(error) => Err(PushError::Broker(error)),
+        };
         match &outcome {
             Ok(_) => running.shut_down(),
             Err(_) => running.stop(),
@@ -278,6 +201,15 @@ impl Session {
         running.join()?;
         outcome
     }
+}
+
+/// The counts of all workers in a run.
+#[derive(Default)]
+struct Collected {
+    heard: Heard,
+    spreads: Vec<Vec<Spread>>,
+    findings: Vec<Findings>,
+    recorded: Recorded,
 }
 
 /// A run that goes on.
@@ -297,6 +229,7 @@ struct Conduct<'a> {
     stood: (Time, Duration),
     /// What was counted of joining, with the first step.
     joining: Option<Box<Heard>>,
+    kill: ServerKill,
 }
 
 impl Conduct<'_> {
@@ -321,6 +254,8 @@ impl Conduct<'_> {
         show(Progress::Warming);
         let (at, then) = self.stood;
         let at = at.after(clock::monotonic().saturating_sub(then)).after(LEAD);
+        let lead = at.since(self.stood.0) + plan.warmup;
+        self.kill = ServerKill::new(plan.kill_server, then + lead)?;
         self.order(Order::Begin { at, calendar, run });
         let (published, accepted, used) = self.publish(show)?;
         show(Progress::Settling);
@@ -328,7 +263,22 @@ impl Conduct<'_> {
         let totals = Totals::new(&layout, &calendar, &accepted);
         self.settle(&totals, published.unanswered == 0)?;
         self.order(Order::End { is_last });
-        let (mut heard, spreads) = self.hear()?;
+        let Collected {
+            mut heard,
+            spreads,
+            findings,
+            recorded,
+        } = self.hear()?;
+        let mut totals = totals.spread(&layout, &calendar, &accepted, &spreads, &recorded);
+        let is_published = |mark| {
+            let Some(place) = calendar.place(mark) else {
+                return plan.listening.is_some();
+            };
+            let has_arrived =
+                |spreads: &Vec<Spread>| spreads.get(place).is_some_and(|spread| spread.count > 0);
+            accepted[place] || spreads.iter().any(has_arrived)
+        };
+        judge(findings, &mut heard.counts, &mut totals, &is_published);
         self.outages.tell(&mut heard.outages);
         match &self.joining {
             None => self.joining = Some(Box::new(heard.joining())),
@@ -340,7 +290,8 @@ impl Conduct<'_> {
             joined: self.joined,
             published: *published,
             heard,
-            totals: totals.spread(&layout, &calendar, &accepted, &spreads),
+            totals,
+            killed_after: self.kill.sent(),
             efforts: self.efforts.clone(),
             server: used,
         })
@@ -361,11 +312,13 @@ impl Conduct<'_> {
     }
 
     /// What is told within a look; nothing if that is nothing.
-    fn next(&self) -> Result<Option<News>, PushError> {
+    fn next(&mut self) -> Result<Option<News>, PushError> {
         if self.session.stop.load(Ordering::Relaxed) {
             return Err(PushError::Stopped);
         }
-        match self.told.recv_timeout(LOOK) {
+        self.kill.poll(clock::monotonic())?;
+        let left = self.kill.left(clock::monotonic()).unwrap_or(LOOK);
+        match self.told.recv_timeout(LOOK.min(left)) {
             Ok(News::Refused { message }) => Err(PushError::Refused(message)),
             Ok(news) => Ok(Some(news)),
             Err(RecvTimeoutError::Timeout) if !self.running.is_over() => Ok(None),
@@ -399,14 +352,19 @@ impl Conduct<'_> {
         };
         let began = clock::monotonic();
         let (mut left, mut now, mut last) = (plan.threads + 1, Time(0), None);
+        // Nodes that took no connection for a reason that does not go away, a bit each.
+        let (mut failed, all) = (0u64, (1u64 << plan.nodes.len()) - 1);
         while left > 0 {
             match self.next()? {
                 Some(News::Standing { now: at }) => {
                     now = now.max(at);
                     left -= 1;
                 }
-                Some(News::NotConnected { error }) => {
-                    let hopeless = self.standing() == 0 && is_final(error.kind());
+                Some(News::NotConnected { node, error }) => {
+                    if is_final(error.kind()) {
+                        failed |= node.map_or(all, |node| 1 << node);
+                    }
+                    let hopeless = self.standing() == 0 && failed == all;
                     last = Some(error);
                     if hopeless {
                         return Err(self.not_connected(last, began));
@@ -506,7 +464,9 @@ impl Conduct<'_> {
         let began = clock::monotonic();
         let all = totals.expected + totals.expected_slow;
         while clock::monotonic().saturating_sub(began) < plan.settle {
-            let are_back = plan.kill.is_none() || self.standing() == plan.clients;
+            let is_killed = plan.kill.is_some() || plan.kill_server.is_some();
+            let are_back = !is_killed || self.standing() == plan.clients;
+            let are_known = are_known && plan.listening.is_none();
             if are_known && plan.conflated.is_none() && self.delivered() >= all && are_back {
                 return Ok(());
             }
@@ -517,22 +477,36 @@ impl Conduct<'_> {
         Ok(())
     }
 
-    fn hear(&mut self) -> Result<(Heard, Vec<Vec<Spread>>), PushError> {
-        let (mut heard, mut spreads) = (Heard::default(), Vec::new());
-        while spreads.len() < self.gauges.len() {
+    /// Collects what the workers have counted.
+    fn hear(&mut self) -> Result<Collected, PushError> {
+        let mut all = Collected::default();
+        let mut is_recorded = self.session.plan.broker.is_none();
+        while all.spreads.len() < self.gauges.len() || !is_recorded {
             match self.next()? {
                 Some(News::Heard {
                     figures,
                     spreads: some,
+                    findings,
                 }) => {
-                    heard.merge(&figures);
-                    spreads.push(some);
+                    all.heard.merge(&figures);
+                    all.findings.extend(findings.map(|findings| *findings));
+                    all.spreads.push(some);
+                }
+                Some(News::Recorded {
+                    acknowledged,
+                    consumed,
+                }) => {
+                    is_recorded = true;
+                    all.recorded = Recorded {
+                        acknowledged,
+                        consumed,
+                    };
                 }
                 Some(news) => self.take(news)?,
                 None => {}
             }
         }
-        Ok((heard, spreads))
+        Ok(all)
     }
 
     fn order(&self, order: Order) {
@@ -543,12 +517,35 @@ impl Conduct<'_> {
     }
 }
 
-/// What clients' connections, and those for publishing, are secured with.
-fn secures(plan: &Plan) -> Result<(Option<Secures>, Option<Secures>), Unsecured> {
+/// Highest sequence numbers of an external producer's channels; none without one.
+fn tops(plan: &Plan) -> Arc<[AtomicU32]> {
+    let channels = plan.listening.map_or(0, |_| plan.channels + 1);
+    (0..channels).map(|_| AtomicU32::new(0)).collect()
+}
+
+/// Returns the worker of a thread: clients, or on the last one the publisher.
+fn worker(start: &Start<Order>, common: Common, gauges: &[Arc<Gauge>], secures: &AllSecures) -> Worker {
+    let handle = |secures: &Option<Secures>| secures.as_ref().map(Secures::handle);
+    let (listening, publishing) = secures;
+    match gauges.get(start.cx.worker()) {
+        Some(gauge) => {
+            let secure = listening.iter().map(handle).collect();
+            Worker::Listen(Box::new(Listeners::new(start, common, Arc::clone(gauge), secure)))
+        }
+        None => Worker::Publish(Box::new(Publisher::new(start, common, handle(publishing)))),
+    }
+}
+
+/// TLS of clients' connections to each node, and of those for publishing; `None`: not secured.
+type AllSecures = (Vec<Option<Secures>>, Option<Secures>);
+
+/// TLS of clients' connections to each node, and of those for publishing.
+fn secures(plan: &Plan) -> Result<AllSecures, Unsecured> {
     let made = |tls: Option<&Tls>| tls.map(Secures::new).transpose();
+    let nodes: Result<Vec<_>, _> = plan.nodes.iter().map(|node| made(node.tls.as_ref())).collect();
     let publishing = plan.publishing.as_ref();
     let publishing = publishing.and_then(|publishing| publishing.tls.as_ref());
-    Ok((made(plan.tls.as_ref())?, made(publishing)?))
+    Ok((nodes?, made(publishing)?))
 }
 
 fn config(plan: &Plan) -> Config {

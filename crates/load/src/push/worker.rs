@@ -8,6 +8,7 @@ use std::time::Duration;
 use ringmain_engine::backend::Time;
 use ringmain_engine::{Conn, ConnId, Cx, Handler, Reason, Via};
 
+use super::audit::Findings;
 use super::calendar::Calendar;
 use super::figures::{Heard, Published, Spread};
 use super::listen::Listeners;
@@ -18,6 +19,8 @@ use super::publish::Publisher;
 pub(super) enum Order {
     /// Publications are due from then on, these, told by this number.
     Begin { at: Time, calendar: Calendar, run: u32 },
+    /// A broker's thread has reported something.
+    Reported,
     /// Tell what has been counted; after the last time nothing more is to come.
     End { is_last: bool },
 }
@@ -27,8 +30,8 @@ pub(super) enum Order {
 pub(super) enum News {
     /// All that it has to open stands.
     Standing { now: Time },
-    /// A connection did not come about; another attempt may.
-    NotConnected { error: io::Error },
+    /// A connection did not come about, to this node or to publish; another attempt may.
+    NotConnected { node: Option<u16>, error: io::Error },
     /// The server does not want to, and would not a second time.
     Refused { message: String },
     /// Publications count from now on.
@@ -40,6 +43,12 @@ pub(super) enum News {
         figures: Box<Published>,
         accepted: Vec<bool>,
     },
+    /// For each publication that counts and was written to a broker, microseconds since it was due until the broker acknowledged it, and
+    /// until a plain consumer had it; `u32::MAX`: not.
+    Recorded {
+        acknowledged: Vec<u32>,
+        consumed: Vec<u32>,
+    },
     /// One thread cuts off its clients, for the time of this number.
     Cut { number: u16 },
     /// Those of its clients stand again.
@@ -48,6 +57,7 @@ pub(super) enum News {
     Heard {
         figures: Box<Heard>,
         spreads: Vec<Spread>,
+        findings: Option<Box<Findings>>,
     },
     /// What one thread has used since counting began, and how long it was without a CPU that it wanted.
     Effort {
@@ -169,6 +179,8 @@ impl Handler for Worker {
                 publisher.alarm(cx.now());
             }
             (Worker::Publish(publisher), Order::End { is_last }) => publisher.end(is_last),
+            (Worker::Publish(publisher), Order::Reported) => publisher.reported(cx.now()),
+            (Worker::Listen(_), Order::Reported) => {}
         }
     }
 }

@@ -6,7 +6,7 @@ use clap::{ArgAction, Args, ValueEnum};
 use ringmain_engine::Addr;
 use ringmain_load::limits;
 
-use super::values::{self, File};
+use super::values::{self, File, KillAt};
 use super::{EngineName, MILLISECOND, Search, Tls, UnderTest};
 use crate::args::values::{Time, size_32, time, whole};
 use crate::limits::TIME_MAX;
@@ -14,12 +14,13 @@ use crate::limits::TIME_MAX;
 /// Have very many clients listen, publish to them, and measure how long it takes and what is lost.
 #[derive(Debug, Args)]
 pub(crate) struct Push {
-    /// Where clients connect to, and what they speak there
+    /// Where clients connect to, and what they speak there; several nodes get clients round robin, and a client whose node fails
+    /// connects to the next one
     ///
     /// ws://HOST[:PORT][/PATH] (/connection/websocket): the Centrifuge client protocol over WebSocket; http://HOST[:PORT][/PATH]
     /// (/connection/uni_sse): server-sent events; wss:// and https:// for the same over TLS
-    #[arg(value_name = "URL")]
-    pub(crate) target: String,
+    #[arg(value_name = "URL", required = true, num_args = 1..=limits::NODES)]
+    pub(crate) targets: Vec<String>,
     #[command(flatten)]
     pub(crate) audience: Audience,
     #[command(flatten)]
@@ -88,6 +89,16 @@ pub(crate) struct Audience {
     #[arg(long, value_name = "TIME", requires = "kill", value_parser = time(MILLISECOND..=TIME_MAX))]
     pub(crate) kill_every: Option<Time>,
 
+    /// Send SIGKILL to the process PID so long after publications begin to count, such as 4711@3s, and report the time until all
+    /// clients that lost their sessions are connected and subscribed again, at another URL if there are several
+    #[arg(long, value_name = "PID@TIME", value_parser = values::kill_at, conflicts_with_all = ["kill", "find_max"])]
+    pub(crate) kill_server: Option<KillAt>,
+
+    /// The time after which a client whose session or attempt has ended connects again
+    #[arg(long, value_name = "TIME", default_value_t = Time(limits::RECONNECT), hide_short_help = true,
+          value_parser = time(MILLISECOND..=Duration::from_hours(1)))]
+    pub(crate) reconnect: Time,
+
     /// How long one client may take to connect and subscribe; also how long answers to publications are waited for
     #[arg(long, value_name = "TIME", default_value_t = Time(Duration::from_secs(10)), hide_short_help = true,
           value_parser = time(MILLISECOND..=Duration::from_hours(1)))]
@@ -121,8 +132,21 @@ pub(crate) struct Publications {
     pub(crate) conflated: Option<Time>,
 
     /// Publish nothing: what clients cost that only stand there
-    #[arg(long, conflicts_with_all = ["rate", "common", "conflated", "publish", "publish_as", "publishers", "batch"])]
+    #[arg(long, conflicts_with_all = ["rate", "common", "conflated", "publish", "publish_as", "publishers", "batch",
+                                  "publish_to"])]
     pub(crate) idle: bool,
+
+    /// Publish nothing, and check the publications of an external producer: payloads of --size bytes with this run number, 8
+    /// hexadecimal digits
+    ///
+    /// A payload is {"b":"RRRRRRRRCCCCCCCCSSSSSSSSTTTTTTTTTTTTTTTTxxx…"} of exactly --size bytes, where lower-case hexadecimal digits
+    /// are R: the run number, C: the channel's number (N of PREFIXN; the number of channels for PREFIXall), S: the publication's number
+    /// in its channel, from any number but 0 on and without gaps, T: its time on the host's monotonic clock in nanoseconds, or 0; x pads
+    /// it. All publications from a subscription's first one on count; --warmup does not apply.
+    #[arg(long, value_name = "RUN", num_args = 0..=1, require_equals = true, default_missing_value = "00000000",
+          value_parser = values::run_number,
+          conflicts_with_all = ["idle", "rate", "conflated", "publish", "publish_as", "publishers", "batch", "find_max", "publish_to"])]
+    pub(crate) listen_only: Option<u32>,
 
     /// The key that programs send in X-API-Key; other users of the host see arguments, so name it by the variable or a file
     #[arg(long, value_name = "KEY", env = "RINGMAIN_API_KEY", hide_env_values = true)]
@@ -135,6 +159,24 @@ pub(crate) struct Publications {
     /// Where publications are posted to [default: /api/publish where clients connect, behind the path that precedes /connection/ there]
     #[arg(long, value_name = "URL")]
     pub(crate) publish: Option<String>,
+
+    /// Write publications to a broker that the server reads, instead of posting them: kafka://HOST[:PORT]/TOPIC, nats://HOST[:PORT]/SUBJECT
+    /// (JetStream) with {channel} in the subject, or redis://HOST[:PORT]/STREAM
+    ///
+    /// The channel is the key of a record of Kafka, a part of the subject, or the field `channel` of an entry of Redis, whose field `data`
+    /// is the value. A publication is accepted once the broker has acknowledged the record; times are reported from there, too. Needs a
+    /// build with the feature `brokers`, as releases are.
+    #[arg(long, value_name = "URL", conflicts_with_all = ["publish", "publish_as", "publishers", "batch", "api_key_file"])]
+    pub(crate) publish_to: Option<String>,
+
+    /// Values of records: the data of publications, or commands of the server API
+    #[arg(long, value_enum, default_value_t = RecordFormat::Data, requires = "publish_to", hide_short_help = true)]
+    pub(crate) record_format: RecordFormat,
+
+    /// Read the records in this process, too, with a plain consumer of the same library, and report how long it takes: the part of the
+    /// delay that is the broker's
+    #[arg(long, requires = "publish_to")]
+    pub(crate) plain_consumer: bool,
 
     /// What is posted
     #[arg(long, value_enum, default_value_t = PublishAs::Api, hide_short_help = true)]
@@ -158,6 +200,15 @@ pub(crate) enum PublishAs {
     Api,
     /// The channel, a space and the data, on a line
     Lines,
+}
+
+/// The value of a record that publishes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum RecordFormat {
+    /// The data of the publication
+    Data,
+    /// {"method": "publish", "payload": {"channel": …, "data": …}}, as sources with `format: commands` and Centrifugo's consumers read
+    Commands,
 }
 
 /// For how long.
@@ -279,7 +330,18 @@ impl Push {
                 "--kill {kill} is not before the end of the {duration} that count: lower it, or raise --duration"
             ));
         }
+        let kill = audience.kill_server;
+        if let Some(kill) = kill.filter(|kill| kill.after.0 >= duration.0) {
+            return Some(format!(
+                "--kill-server {kill} is not before the end of the {duration} that count: lower it, or raise --duration"
+            ));
+        }
         let server = &self.server;
+        if let Some(kill) = kill.filter(|kill| server.server_pid == Some(kill.pid)) {
+            return Some(format!(
+                "--kill-server {kill} is the process that --server-pid measures, which must not end: measure another node"
+            ));
+        }
         if server.started.server_cpus.is_some() && server.server.is_none() {
             return Some(
                 "--server-cpus needs a server that is started: add --server COMMAND, or drop it (a running one is pinned by \

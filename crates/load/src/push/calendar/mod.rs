@@ -76,7 +76,7 @@ impl Calendar {
 
     /// With other rates than the plan's.
     pub(super) fn at(plan: &Plan, rates: [f64; 2]) -> Calendar {
-        let published = |rate| if plan.publishing.is_some() { rate } else { 0.0 };
+        let published = |rate| if plan.publishes() { rate } else { 0.0 };
         Calendar {
             channels: plan.channels,
             streams: rates.map(|rate| Stream::new(published(rate), plan)),

@@ -36,6 +36,7 @@ fn run([rate, common]: [f64; 2]) -> Run {
             expected: 10 * published,
             ..Totals::default()
         },
+        killed_after: None,
         efforts: vec![
             Effort {
                 cpu: Duration::from_millis(500),

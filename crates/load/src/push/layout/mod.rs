@@ -20,6 +20,14 @@ pub(super) struct Audience {
 }
 
 impl Layout {
+    /// Returns the endpoint, of so many, that a client connects to first: round robin, and shifted by one whenever the channels of
+    /// clients repeat, so that the clients of each channel are spread over all endpoints as well.
+    pub(super) fn node(&self, client: u32, nodes: usize) -> u16 {
+        let period = self.channels / divisor(self.channels, self.each);
+        let (turn, number) = (client / period, client % period);
+        ((u64::from(turn) + u64::from(number)) % nodes as u64) as u16
+    }
+
     /// Subscriptions of a client.
     pub(super) fn places(&self) -> u32 {
         self.each + u32::from(self.common)
@@ -79,6 +87,15 @@ impl Layout {
     /// Clients that read slowly.
     pub(super) fn slow_clients(&self) -> u32 {
         (0..self.clients).filter(|client| self.is_slow(*client)).count() as u32
+    }
+}
+
+/// Returns the greatest common divisor of two numbers, of which one is positive.
+fn divisor(one: u32, other: u32) -> u32 {
+    if other == 0 {
+        one
+    } else {
+        divisor(other, one % other)
     }
 }
 

@@ -13,6 +13,35 @@ fn layout(clients: u32, channels: u32, each: u32, common: bool) -> Layout {
 }
 
 #[test]
+fn clients_of_all_and_of_each_channel_are_spread_evenly_over_nodes() {
+    for (clients, channels, each) in [
+        (12, 1, 1),
+        (12, 2, 1),
+        (30, 3, 1),
+        (24, 4, 2),
+        (90, 6, 4),
+        (60, 10, 3),
+    ] {
+        let layout = layout(clients, channels, each, false);
+        for nodes in [1, 2, 3] {
+            let count = |channel: Option<u32>| {
+                let mut counts = vec![0u32; nodes];
+                for client in 0..clients {
+                    let has = channel.is_none_or(|channel| layout.place(client, channel).is_some());
+                    counts[usize::from(layout.node(client, nodes))] += u32::from(has);
+                }
+                counts.iter().max().unwrap() - counts.iter().min().unwrap()
+            };
+            let context = (clients, channels, each, nodes);
+            assert!(count(None) <= 1, "{context:?}");
+            for channel in 0..channels {
+                assert!(count(Some(channel)) <= 2, "{context:?} {channel}");
+            }
+        }
+    }
+}
+
+#[test]
 fn a_channel_is_at_the_place_that_has_it_and_at_no_other() {
     for layout in [
         layout(7, 3, 2, false),

@@ -29,8 +29,12 @@ impl Listeners {
                 Found::Whole(stamp, end) => {
                     at += end;
                     self.delivered(index, stamp, brought, now);
-                    if let (Brought::ByPush(format), Some(_)) = (brought, &self.positions) {
-                        self.advance(index, stamp, speak::offset(format, part, at));
+                    match (brought, &self.positions) {
+                        (Brought::ByPush(format), Some(_)) => {
+                            self.advance(index, stamp, speak::offset(format, part, at));
+                        }
+                        (Brought::ByAnswer, Some(_)) => self.answered.push(stamp.mark),
+                        (_, None) => {}
                     }
                 }
                 Found::Changed(end) => {
@@ -48,6 +52,8 @@ impl Listeners {
         let track = place.map(|place| self.track(index, place));
         if let (Some(positions), Some(track)) = (&mut self.positions, track) {
             positions.advance(track, offset);
+            let epoch = positions.epoch(track);
+            self.audit_push(index, epoch, stamp.mark, offset);
         }
     }
 
@@ -64,10 +70,20 @@ impl Listeners {
             return;
         };
         let track = self.track(index, place);
+        let before = self.tracks[track].highest();
         let arrival = self.tracks[track].take(mark.sequence);
-        let Some(counted) = self.calendar.place(mark) else {
+        if let Some(audit) = &mut self.audit {
+            let is_pushed = brought != Brought::ByAnswer;
+            audit.arrived(track as u32, mark.sequence, before, arrival, is_pushed);
+        }
+        let counted = match self.plan.listening {
+            None => self.calendar.place(mark),
+            Some(_) => self.raise_top(mark),
+        };
+        let Some(counted) = counted else {
             return;
         };
+        let span = self.latency(due, now);
         let slow = self.links[index as usize].slow;
         let counts = &mut self.figures.counts;
         match arrival {
@@ -82,19 +98,20 @@ impl Listeners {
             Arrival::Late => counts.reordered += 1,
             Arrival::New => {}
         }
-        let span = now.since(due);
         let latency = match (brought, slow) {
             (Brought::ByAnswer, _) => &mut self.figures.recovered,
             (_, true) => &mut self.figures.slow,
             (_, false) => &mut self.figures.fast,
         };
-        latency.record(span.as_nanos() as u64);
+        if let Some(span) = span {
+            latency.record(span.as_nanos() as u64);
+        }
         counts.by_recovery += u64::from(brought == Brought::ByAnswer);
         if slow {
             counts.delivered_slow += 1;
         } else {
             counts.delivered += 1;
-            if let Some(spread) = self.spreads.get_mut(counted) {
+            if let (Some(spread), Some(span)) = (self.spreads.get_mut(counted), span) {
                 spread.take(span);
             }
         }

@@ -13,7 +13,7 @@ use super::{How, Listeners, Phase};
 use crate::client::{Agreed, agreed, failure};
 use crate::limits;
 use crate::push::layout::write_name;
-use crate::push::plan::{Format, Plan, Transport};
+use crate::push::plan::{Format, Node, Transport};
 use crate::push::speak::{self, Wish};
 use crate::push::worker::{News, Place};
 
@@ -33,7 +33,9 @@ impl Listeners {
             let number = (self.first + index) as usize;
             let sources = &self.plan.sources;
             let source = (!sources.is_empty()).then(|| &sources[number % sources.len()]);
-            match self.cx.connect(&self.plan.target, source) {
+            let node = self.links[index as usize].node;
+            let target = &self.plan.nodes[usize::from(node)].target;
+            match self.cx.connect(target, source) {
                 Ok(id) => {
                     self.cx.conn(id).set_deadline(Some(self.plan.timeout));
                     self.dialling += 1;
@@ -54,7 +56,10 @@ impl Listeners {
                         .entry(error.to_string())
                         .or_default() += 1;
                     if self.phase == Phase::Joining {
-                        let _ = self.news.send(News::NotConnected { error });
+                        let _ = self.news.send(News::NotConnected {
+                            node: Some(node),
+                            error,
+                        });
                     }
                 }
             }
@@ -104,13 +109,15 @@ impl Listeners {
             }
         }
         self.figures.connect.record(now.since(since).as_nanos() as u64);
-        if let Some(secure) = &self.secure {
+        let node = usize::from(link.node);
+        if let Some(secure) = &self.secure[node] {
             // What is written before it stands waits for it.
             secure.begin(conn, self.cx.wall());
         }
+        self.audit_request(index);
         self.scratch.clear();
         let written = match self.plan.transport {
-            Transport::WebSocket(format) => opening(&mut self.scratch, &self.plan, nonce, format),
+            Transport::WebSocket(format) => opening(&mut self.scratch, &self.plan.nodes[node], nonce, format),
             Transport::Sse => self.write_listening(index),
         };
         match written {
@@ -175,9 +182,10 @@ impl Listeners {
             .collect();
         let mut query = Vec::new();
         speak::listening(&mut query, plan.token.as_deref(), &channels);
-        let join = if plan.path.contains('?') { '&' } else { '?' };
-        let path = format!("{}{join}cf_connect={}", plan.path, escaped(&query));
-        let mut head = RequestEncoder::new(&mut self.scratch, Method::Get, &path, &plan.host)?;
+        let node = &plan.nodes[usize::from(self.links[index as usize].node)];
+        let join = if node.path.contains('?') { '&' } else { '?' };
+        let path = format!("{}{join}cf_connect={}", node.path, escaped(&query));
+        let mut head = RequestEncoder::new(&mut self.scratch, Method::Get, &path, &node.host)?;
         head.field("Accept", b"text/event-stream")?;
         head.finish(Framing::None, true).map(drop)
     }
@@ -206,10 +214,12 @@ impl Listeners {
         self.dialling -= 1;
         self.standing += 1;
         self.gauge.standing.store(self.standing, Ordering::Relaxed);
+        let node = usize::from(link.node);
         match (std::mem::replace(&mut link.stood, true), link.outage.take()) {
             (_, Some(number)) => self.is_back(number),
             (true, None) => self.figures.counts.reconnects += 1,
             (false, None) => {
+                self.figures.node(node).joined += 1;
                 let now = self.cx.clock();
                 self.figures.ready.record(now.since(since).as_nanos() as u64);
             }
@@ -225,8 +235,8 @@ impl Listeners {
 }
 
 /// Appends the request that opens a WebSocket.
-fn opening(out: &mut Vec<u8>, plan: &Plan, nonce: [u8; 16], format: Format) -> Result<(), Misuse> {
-    let mut head = RequestEncoder::new(out, Method::Get, &plan.path, &plan.host)?;
+fn opening(out: &mut Vec<u8>, node: &Node, nonce: [u8; 16], format: Format) -> Result<(), Misuse> {
+    let mut head = RequestEncoder::new(out, Method::Get, &node.path, &node.host)?;
     let opening = Opening::new(nonce, protocols(format), None).expect("a name of ours is a token");
     opening.write_fields(&mut head)?;
     head.finish_with_upgrade(Framing::None, b"websocket").map(drop)

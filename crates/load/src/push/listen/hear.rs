@@ -106,7 +106,7 @@ impl Listeners {
     ) -> Result<usize, Stop> {
         let mut at = 0;
         if matches!(talk.reading, Reading::Head { .. }) {
-            match self.head(conn, talk, bytes)? {
+            match self.head(conn, index, talk, bytes)? {
                 Some(head) => at = head,
                 None => return Ok(0),
             }
@@ -121,7 +121,13 @@ impl Listeners {
     }
 
     /// The answer that opens a connection; returns its length once it is whole.
-    fn head(&mut self, conn: Conn<'_>, talk: &mut Talk, bytes: &[u8]) -> Result<Option<usize>, Stop> {
+    fn head(
+        &mut self,
+        conn: Conn<'_>,
+        index: u32,
+        talk: &mut Talk,
+        bytes: &[u8],
+    ) -> Result<Option<usize>, Stop> {
         let Reading::Head { scanner, nonce } = &mut talk.reading else {
             return Ok(Some(0));
         };
@@ -131,7 +137,8 @@ impl Listeners {
             Ok(Parsed::Partial) => return Ok(None),
             Err(_) => return Err(Stop::Refused("what answers there does not speak HTTP/1.1".into())),
         };
-        let path = self.plan.path.split('?').next().unwrap_or_default();
+        let node = &self.plan.nodes[usize::from(self.links[index as usize].node)];
+        let path = node.path.split('?').next().unwrap_or_default();
         let refused = |status: u16| {
             let said = String::from_utf8_lossy(&bytes[length..]);
             let said = detail(&said);
@@ -329,6 +336,7 @@ impl Listeners {
             Some(Said::Subscribed { .. } | Said::Connected { .. }) => Brought::ByAnswer,
             _ => Brought::ByPush(format),
         };
+        self.answered.clear();
         let published = self.publications(index, part, brought, now);
         let said = match said {
             Some(said) => said,

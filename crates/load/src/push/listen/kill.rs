@@ -21,6 +21,8 @@ pub(super) struct Kills {
     next: VecDeque<Time>,
     /// Those that were: when, and how much CPU time this thread had used by then.
     past: Vec<(Time, Duration)>,
+    /// When a server is killed: clients whose sessions end from then on are those of its outage.
+    server: Option<Time>,
 }
 
 impl Listeners {
@@ -30,6 +32,7 @@ impl Listeners {
         self.kills = Kills {
             next: moments.into_iter().flatten().map(|at| from.after(at)).collect(),
             past: Vec::new(),
+            server: self.plan.kill_server.map(|kill| from.after(kill.after)),
         };
     }
 
@@ -77,6 +80,25 @@ impl Listeners {
             self.dials = Schedule::new(Pace::Constant(rate), worker, self.plan.threads, 0, since);
         }
         self.look_whether_back(number);
+    }
+
+    /// Records that a live session has ended by itself, and whether that was after the server was killed. The signal is sent at the
+    /// planned time or later, never before.
+    pub(super) fn ended_live(&mut self, index: u32) {
+        let link = &mut self.links[index as usize];
+        let node = self.figures.node(usize::from(link.node));
+        node.ended += 1;
+        let killed = self.kills.server.filter(|_| self.phase == Phase::Hearing);
+        let Some(at) = killed.filter(|at| *at <= self.cx.clock()) else {
+            return;
+        };
+        node.ended_by_kill += 1;
+        link.outage = Some(0);
+        if self.kills.past.is_empty() {
+            self.kills.past.push((at, thread_cpu_time()));
+            self.figures.outages.push(Outage::default());
+        }
+        self.figures.outages[0].cut += 1;
     }
 
     /// A client that was cut off stands again.

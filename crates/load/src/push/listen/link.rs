@@ -41,6 +41,8 @@ pub(super) struct Link {
     pub(super) stood: bool,
     /// The number of the time at which all were cut off that it has not come back from, if there is one.
     pub(super) outage: Option<u16>,
+    /// The endpoint that it is connected to, or connects to next.
+    pub(super) node: u16,
     /// What is known of its connection, while there is one.
     pub(super) talk: Option<Box<Talk>>,
 }
@@ -78,7 +80,7 @@ const _: () = assert!(
 );
 
 impl Link {
-    pub(super) fn new(slow: bool) -> Link {
+    pub(super) fn new(slow: bool, node: u16) -> Link {
         Link {
             state: State::Waiting,
             life: 0,
@@ -87,6 +89,7 @@ impl Link {
             budget: 0,
             stood: false,
             outage: None,
+            node,
             talk: None,
         }
     }
@@ -97,6 +100,11 @@ impl Link {
             State::Dialling { id, .. } | State::Joining { id, .. } | State::Live { id } => Some(id),
             State::Waiting | State::Gone => None,
         }
+    }
+
+    /// Connects to the next endpoint the next time.
+    pub(super) fn fail_over(&mut self, nodes: usize) {
+        self.node = (self.node + 1) % nodes as u16;
     }
 
     pub(super) fn end_life(&mut self, state: State) {

@@ -2,8 +2,9 @@
 //!
 //! No task and no buffer for a client: its bytes are looked at where the engine has received them. `dial` opens
 //! connections, `hear` reads them, `told` does what it is told and `deliver` counts publications, `watch` slows some of them down
-//! and looks how fresh their values are, `kill` cuts them off.
+//! and looks how fresh their values are, `kill` cuts them off. `audited` compares what different clients have received.
 
+mod audited;
 mod deliver;
 mod dial;
 mod hear;
@@ -20,6 +21,7 @@ use std::time::Duration;
 
 use ringmain_engine::backend::Time;
 use ringmain_engine::{Conn, ConnId, Cx, Reason, Start};
+use ringmain_sys::clock;
 use ringmain_sys::process::{thread_cpu_time, thread_waited};
 use ringmain_wire::h1::{self, FieldTable};
 use ringmain_wire::ws::{Close, CloseCode, Encoder, Mask, Role};
@@ -27,7 +29,9 @@ use ringmain_wire::ws::{Close, CloseCode, Encoder, Mask, Role};
 use self::kill::Kills;
 use self::link::{Link, State};
 use self::watch::Watch;
-use super::calendar::Calendar;
+use super::audit::Audit;
+use super::broker::Exchange;
+use super::calendar::{Calendar, Mark};
 use super::figures::{Heard, Spread};
 use super::layout::Layout;
 use super::order::Track;
@@ -36,8 +40,10 @@ use super::position::Positions;
 use super::stamp;
 use super::worker::{News, Order, Place};
 use crate::client::{Schedule, Secure, share};
-use crate::limits;
 use crate::plan::Pace;
+
+/// The code of a server that shuts down.
+const SHUTDOWN: u32 = 3001;
 
 /// What the run shows while threads work.
 #[derive(Debug, Default)]
@@ -72,8 +78,18 @@ pub(super) struct Listeners {
     tracks: Vec<Track>,
     /// Where those stand, if clients are to recover.
     positions: Option<Positions>,
-    /// What connections are secured with, if they are.
-    secure: Option<Secure>,
+    /// Compares positions and recoveries, if that is needed.
+    audit: Option<Audit>,
+    /// Publications of the reply that is processed, in order.
+    answered: Vec<Mark>,
+    /// The highest sequence number of each channel while publications count, over all threads; only of an external producer's.
+    tops: Arc<[AtomicU32]>,
+    /// Whether the highest sequence numbers are final.
+    has_tops: bool,
+    /// The host's monotonic clock when the engine's was zero.
+    origin: Duration,
+    /// TLS of the connections to each node.
+    secure: Vec<Option<Secure>>,
     /// The number of the first client among those of all threads.
     first: u32,
     /// Clients to be dialled, in order.
@@ -118,6 +134,10 @@ pub(super) struct Common {
     /// What publications of this run are told by.
     pub(super) run: u32,
     pub(super) news: Sender<News>,
+    /// The highest sequence number of each channel of an external producer; empty without one.
+    pub(super) tops: Arc<[AtomicU32]>,
+    /// The way to the broker that publications are written to, if there is one.
+    pub(super) exchange: Arc<Exchange>,
 }
 
 impl Listeners {
@@ -125,7 +145,7 @@ impl Listeners {
         start: &Start<Order>,
         common: Common,
         gauge: Arc<Gauge>,
-        secure: Option<Secure>,
+        secure: Vec<Option<Secure>>,
     ) -> Listeners {
         let cx = start.cx.clone();
         let Common {
@@ -134,6 +154,8 @@ impl Listeners {
             calendar,
             run,
             news,
+            tops,
+            ..
         } = common;
         let (worker, workers) = (cx.worker(), plan.threads);
         let (first, count) = share(u64::from(plan.clients), worker, workers);
@@ -143,9 +165,18 @@ impl Listeners {
         let dials = pace.and_then(|pace| Schedule::new(pace, worker, workers, 0, cx.now()));
         let subscriptions = count as usize * layout.places() as usize;
         let mut listeners = Listeners {
-            links: clients.map(|client| Link::new(layout.is_slow(client))).collect(),
+            links: clients
+                .map(|client| Link::new(layout.is_slow(client), layout.node(client, plan.nodes.len())))
+                .collect(),
             tracks: vec![Track::default(); subscriptions],
-            positions: plan.kill.map(|_| Positions::new(subscriptions)),
+            positions: plan.is_positioned().then(|| Positions::new(subscriptions)),
+            audit: plan
+                .is_audited()
+                .then(|| Audit::new(subscriptions, plan.listening.is_some(), plan.conflated.is_some())),
+            answered: Vec::new(),
+            tops,
+            has_tops: false,
+            origin: clock::monotonic().saturating_sub(Duration::from_nanos(cx.clock().0)),
             secure,
             first,
             waiting: (0..count).collect(),
@@ -188,6 +219,9 @@ impl Listeners {
         self.reader = stamp::Reader::new(run, self.plan.size as usize);
         if std::mem::replace(&mut self.has_told, false) {
             self.tracks.fill(Track::default());
+            if let Some(audit) = &mut self.audit {
+                audit.reset();
+            }
             *self.figures = Heard::default();
             self.gauge.delivered.store(0, Ordering::Relaxed);
             self.effort = None;
@@ -211,6 +245,7 @@ impl Listeners {
         }
         if now >= until {
             self.counts.1 = Time::NEVER;
+            self.has_tops = true;
             self.tell_effort();
         }
         self.kill(now);
@@ -249,12 +284,15 @@ impl Listeners {
         if self.phase == Phase::Hearing {
             self.look_at_last();
         }
+        self.count_nodes();
+        let findings = self.findings(is_last);
         self.phase = if is_last { Phase::Over } else { Phase::Ready };
         self.has_told = true;
         self.counts = (Time::NEVER, Time::NEVER);
         let _ = self.news.send(News::Heard {
             figures: std::mem::take(&mut self.figures),
             spreads: std::mem::take(&mut self.spreads),
+            findings: findings.map(Box::new),
         });
         self.set_alarm();
     }
@@ -315,19 +353,25 @@ impl Listeners {
                 self.gauge.standing.store(self.standing, Ordering::Relaxed);
                 if self.phase != Phase::Over {
                     self.figures.counts.disconnects.add(how.told());
+                    self.ended_live(index);
                 }
             }
             State::Dialling { .. } | State::Joining { .. } => {
                 self.dialling -= 1;
-                self.not_joined(how);
+                self.not_joined(self.links[index as usize].node, how);
             }
             State::Waiting | State::Gone => return,
         }
         let comes_back = self.phase != Phase::Over && how.may_come_back();
         if comes_back {
-            self.links[index as usize].end_life(State::Waiting);
+            let link = &mut self.links[index as usize];
+            // A node that ends a session with a code is alive, unless it shuts down.
+            if !matches!(link.state, State::Live { .. }) || how.is_node_down() {
+                link.fail_over(self.plan.nodes.len());
+            }
+            link.end_life(State::Waiting);
             self.later
-                .push_back((self.cx.now().after(limits::RECONNECT), index));
+                .push_back((self.cx.now().after(self.plan.reconnect), index));
         } else {
             self.links[index as usize].end_life(State::Gone);
             self.figures.counts.gone += u64::from(self.phase != Phase::Over);
@@ -337,26 +381,25 @@ impl Listeners {
     }
 
     /// A client could not join; while all are to stand the run is told why.
-    fn not_joined(&mut self, how: &How<'_>) {
+    fn not_joined(&mut self, node: u16, how: &How<'_>) {
         *self.figures.counts.connect_errors.entry(how.told()).or_default() += 1;
         if self.phase != Phase::Joining {
             return;
         }
-        let _ = self.news.send(match how {
-            How::Code(..) | How::Refused(_) => News::Refused { message: how.said() },
-            How::Failed(kind) => News::NotConnected {
-                error: (*kind).into(),
-            },
-            How::Later(what) => News::NotConnected {
-                error: std::io::Error::other(what.clone()),
-            },
-            How::What(what) => News::NotConnected {
-                error: std::io::Error::other(*what),
-            },
+        let error = match how {
+            How::Code(..) | How::Refused(_) => {
+                let _ = self.news.send(News::Refused { message: how.said() });
+                return;
+            }
+            How::Failed(kind) => (*kind).into(),
+            How::Later(what) => std::io::Error::other(what.clone()),
+            How::What(what) => std::io::Error::other(*what),
             // However many clients there are, none would be taken.
-            How::Insecure(_, said) => News::NotConnected {
-                error: std::io::Error::new(std::io::ErrorKind::InvalidData, said.clone()),
-            },
+            How::Insecure(_, said) => std::io::Error::new(std::io::ErrorKind::InvalidData, said.clone()),
+        };
+        let _ = self.news.send(News::NotConnected {
+            node: Some(node),
+            error,
         });
     }
 
@@ -420,6 +463,15 @@ impl How<'_> {
                 self.told()
             ),
             _ => self.told(),
+        }
+    }
+
+    /// Whether the node that ended a session is down or shuts down, so that a client connects elsewhere.
+    fn is_node_down(&self) -> bool {
+        match self {
+            // A shutdown; and codes of WebSocket alone, by which nothing of the protocol was sent.
+            How::Code(code, _) => *code == SHUTDOWN || *code < 3000,
+            _ => true,
         }
     }
 

@@ -125,7 +125,7 @@ impl Listeners {
             let name = self.name_of(index, place);
             return Err(Stop::Refused(format!(
                 "clients cannot recover what they miss of {name}: the server keeps nothing of it, or does not let them, and all that is \
-                 published while they are cut off (--kill) would be lost; name a namespace that keeps publications (--prefix), or \
+                 published while they are cut off (--kill, --kill-server) would be lost; name a namespace that keeps publications (--prefix), or \
                  publish nothing (--idle)"
             )));
         }
@@ -137,10 +137,12 @@ impl Listeners {
             (Some(_), true) => counts.recoveries += 1,
             (Some(_), false) => counts.unrecovered += 1,
         }
+        let is_recovery = !is_new && positions.at(track).is_some();
         match at.recoverable {
             true => positions.stand(track, at.offset, &at.epoch),
             false => positions.forget(track),
         }
+        self.audit_reply(index, place, at, is_recovery);
         Ok(())
     }
 
@@ -195,6 +197,7 @@ impl Listeners {
         };
         let mut message = Vec::new();
         self.write_subscribe(&mut message, index, place, format);
+        self.audit_request(index);
         self.say(conn, format, &message);
         true
     }

@@ -33,6 +33,16 @@ impl Positions {
         Some((self.offsets[subscription], &self.epochs[life as usize]))
     }
 
+    /// Returns the number of a subscription's epoch, from 1; 0 for none.
+    pub(super) fn epoch(&self, subscription: usize) -> u32 {
+        self.lives[subscription]
+    }
+
+    /// Returns all epochs, numbered from 1.
+    pub(super) fn epochs(&self) -> &[Arc<str>] {
+        &self.epochs
+    }
+
     /// The server has said where a subscription stands. An epoch that is not kept (see [`limits::EPOCHS`]) is none.
     pub(super) fn stand(&mut self, subscription: usize, offset: u64, epoch: &str) {
         self.offsets[subscription] = offset;

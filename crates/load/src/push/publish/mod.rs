@@ -9,6 +9,8 @@
 //! together may leave in one request.
 
 pub mod exchange;
+mod line;
+mod records;
 mod request;
 
 use std::collections::VecDeque;
@@ -22,7 +24,9 @@ use ringmain_engine::{Conn, ConnId, Cx, Reason, Start};
 use ringmain_sys::process::{thread_cpu_time, thread_waited};
 use ringmain_wire::h1::{self, FieldTable};
 
-use self::exchange::{Reading, faults, hint};
+use self::exchange::{faults, hint};
+use self::line::{Due, Flight, Line};
+use self::records::Records;
 use super::calendar::{Calendar, Number};
 use super::figures::Published;
 use super::listen::Common;
@@ -40,38 +44,6 @@ enum Phase {
     Over,
 }
 
-/// What one connection carries.
-#[derive(Debug)]
-struct Line {
-    id: Option<ConnId>,
-    life: u32,
-    /// Whether it stands.
-    open: bool,
-    /// Publications that were sent and have no answer yet.
-    in_flight: VecDeque<Flight>,
-    /// How many of these each request holds.
-    requests: VecDeque<u16>,
-    /// Publications that are due and wait for room.
-    waiting: VecDeque<Due>,
-    reading: Reading,
-}
-
-/// A publication that is due.
-#[derive(Clone, Copy, Debug)]
-struct Due {
-    due: Time,
-    /// `None`: the one that tries whether publishing works.
-    number: Option<Number>,
-    /// What it is told by; of a former one than is published now nothing is counted any more.
-    run: u32,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Flight {
-    due: Due,
-    sent: Time,
-}
-
 /// The last worker.
 pub(super) struct Publisher {
     cx: Cx,
@@ -81,6 +53,8 @@ pub(super) struct Publisher {
     /// What connections are secured with, if they are.
     secure: Option<Secure>,
     lines: Vec<Line>,
+    /// The records that are written to a broker instead.
+    records: Option<Records>,
     phase: Phase,
     begun: Time,
     /// The next publication of each stream.
@@ -112,6 +86,7 @@ impl Publisher {
             calendar,
             run,
             news,
+            exchange,
             ..
         } = common;
         let lines = plan
@@ -121,6 +96,7 @@ impl Publisher {
         let mut publisher = Publisher {
             secure,
             lines: (0..lines).map(|_| Line::new()).collect(),
+            records: plan.broker.is_some().then(|| Records::new(exchange, &start.cx)),
             phase: Phase::Trying,
             begun: Time(0),
             next: [0; 2],
@@ -160,12 +136,16 @@ impl Publisher {
             ..Published::default()
         };
         self.accepted = vec![false; calendar.counted()];
+        if let Some(records) = &mut self.records {
+            records.begin(calendar.counted());
+        }
         let from = at.after(self.plan.warmup);
         self.marks = [(from, Edge::Begin), (from.after(self.plan.duration), Edge::End)].into();
     }
 
     /// What was counted is told already. After the last time connections that end are not opened again.
     pub(super) fn end(&mut self, is_last: bool) {
+        self.tell_records();
         if is_last {
             self.phase = Phase::Over;
             self.redial = None;
@@ -232,18 +212,24 @@ impl Publisher {
             };
             self.next[usize::from(number.stream)] += 1;
             let mark = self.calendar.mark(number);
+            let due = Due {
+                due,
+                number: Some(number),
+                run: self.run,
+            };
+            if self.records.is_some() {
+                self.add_record(due);
+                continue;
+            }
             let line = mark.channel as usize % self.lines.len();
             let waiting = &mut self.lines[line].waiting;
             if waiting.len() < limits::PUBLICATIONS_WAITING {
-                waiting.push_back(Due {
-                    due,
-                    number: Some(number),
-                    run: self.run,
-                });
+                waiting.push_back(due);
             } else {
                 self.figures.unsent += u64::from(self.calendar.place(mark).is_some());
             }
         }
+        self.send_records(now);
         for line in 0..self.lines.len() {
             self.pump(line);
         }
@@ -307,9 +293,10 @@ impl Publisher {
     /// When what is due at a moment leaves: at once, or with what else is due in the same millisecond.
     fn together(&self, due: Time) -> Time {
         let form = self.plan.publishing.as_ref().map(|publishing| publishing.form);
-        let Some(Form::Batch(2..) | Form::Lines(2..)) = form else {
+        let is_batched = matches!(form, Some(Form::Batch(2..) | Form::Lines(2..)));
+        if !is_batched && self.records.is_none() {
             return due;
-        };
+        }
         let tick = limits::BATCH_TICK.as_nanos() as u64;
         let since = due.since(self.begun).as_nanos() as u64;
         self.begun
@@ -331,7 +318,7 @@ impl Publisher {
                 }
                 Err(error) => {
                     self.redial = Some(self.cx.now().after(limits::REDIAL));
-                    let _ = self.news.send(News::NotConnected { error });
+                    let _ = self.news.send(News::NotConnected { node: None, error });
                 }
             }
         }
@@ -374,7 +361,10 @@ impl Publisher {
         };
         self.redial = Some(self.cx.now().after(limits::REDIAL));
         self.set_alarm();
-        let _ = self.news.send(News::NotConnected { error: kind.into() });
+        let _ = self.news.send(News::NotConnected {
+            node: None,
+            error: kind.into(),
+        });
     }
 
     /// TLS has found a fault; the connection ends.
@@ -482,7 +472,7 @@ impl Publisher {
                 }
                 Some(what) => {
                     let (address, hint) = (self.address(), hint(status));
-                    self.refuse(format!("{address} refuses what is published: {what}{hint}"));
+                    self.refuse(format!("{address} does not accept publications: {what}{hint}"));
                 }
             };
         }
@@ -503,7 +493,7 @@ impl Publisher {
 
     /// Without connections there is nothing to try.
     fn look_whether_ready(&mut self) {
-        if self.lines.is_empty() {
+        if self.lines.is_empty() && self.records.is_none() {
             self.phase = Phase::Ready;
             let _ = self.news.send(News::Standing { now: self.cx.now() });
         }
@@ -511,7 +501,8 @@ impl Publisher {
 
     fn look_whether_done(&mut self) {
         let quiet = |line: &Line| line.in_flight.is_empty() && line.waiting.is_empty();
-        if self.phase == Phase::Waiting && self.lines.iter().all(quiet) {
+        let are_acknowledged = self.records.as_ref().is_none_or(Records::are_acknowledged);
+        if self.phase == Phase::Waiting && self.lines.iter().all(quiet) && are_acknowledged {
             self.finish();
         }
     }
@@ -533,6 +524,7 @@ impl Publisher {
             self.figures.unsent += unsent as u64;
             self.lines[index].waiting.clear();
         }
+        self.figures.unanswered += self.records.as_ref().map_or(0, Records::unacknowledged);
         // An answer that comes now counts no more.
         self.phase = Phase::Ready;
         let _ = self.news.send(News::Published {
@@ -552,29 +544,5 @@ impl Publisher {
             let scheme = if to.tls.is_some() { "https" } else { "http" };
             format!("{scheme}://{}{}", to.host, to.path)
         })
-    }
-}
-
-impl Line {
-    fn new() -> Line {
-        Line {
-            id: None,
-            life: 0,
-            open: false,
-            in_flight: VecDeque::new(),
-            requests: VecDeque::new(),
-            waiting: VecDeque::new(),
-            reading: Reading::default(),
-        }
-    }
-
-    /// Returns what was on its way.
-    fn end_life(&mut self) -> VecDeque<Flight> {
-        self.id = None;
-        self.open = false;
-        self.life = self.life.wrapping_add(1);
-        self.reading = Reading::default();
-        self.requests.clear();
-        std::mem::take(&mut self.in_flight)
     }
 }

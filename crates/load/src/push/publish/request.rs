@@ -2,8 +2,9 @@
 
 use ringmain_wire::h1::Misuse;
 
+use super::Publisher;
 use super::exchange::write_head;
-use super::{Flight, Line, Publisher};
+use super::line::{Flight, Line};
 use crate::limits;
 use crate::push::calendar::Mark;
 use crate::push::layout::write_name;

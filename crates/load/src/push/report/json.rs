@@ -11,7 +11,7 @@ use super::Run;
 use crate::figures::Latency;
 use crate::push::figures::Disconnects;
 use crate::push::knee::Searched;
-use crate::push::plan::{Format, Transport};
+use crate::push::plan::{BrokerPlan, Format, Transport};
 use crate::report::json::{Tls, document};
 use crate::report::{Remark, Severity, per_second};
 
@@ -80,10 +80,12 @@ impl<'a> Document<'a> {
             latency_slow: Times::of(&run.heard.slow),
             last: Times::of(&run.totals.last),
             last_common: Times::of(&run.totals.last_common),
+            broker: run.plan.broker.as_ref().map(|plan| Broker::of(run, plan)),
             behind: Times::of(&run.heard.fresh),
             behind_slow: Times::of(&run.heard.fresh_slow),
             clients: Clients::of(run),
-            recovery: run.plan.kill.map(|_| Recovery::of(run)),
+            nodes: Node::all(run),
+            recovery: run.plan.is_positioned().then(|| Recovery::of(run)),
             client: Client::of(run),
             server: run.server.map(|used| Server {
                 cpu_s: used.cpu.as_secs_f64(),
@@ -117,11 +119,14 @@ pub(crate) struct Document<'a> {
     /// To the last of a publication's clients.
     last: Option<Times>,
     last_common: Option<Times>,
+    /// Of publications that were written to a broker; `null` if they were not.
+    broker: Option<Broker<'a>>,
     /// How far clients' newest values were behind the newest published ones.
     behind: Option<Times>,
     behind_slow: Option<Times>,
     clients: Clients<'a>,
-    /// Of clients that were cut off on purpose.
+    nodes: Vec<Node<'a>>,
+    /// Of clients that connected again; `null` if they were not to recover.
     recovery: Option<Recovery>,
     /// What this program used.
     client: Client,
@@ -147,6 +152,9 @@ struct Setup<'a> {
     conflated_s: Option<f64>,
     kill_after_s: Option<f64>,
     kill_every_s: Option<f64>,
+    kill_server: Option<KillServer>,
+    /// The run number of an external producer's publications, hexadecimal.
+    listening_run: Option<String>,
     slow_share: f64,
     slow_pace_share: f64,
     warmup_s: f64,
@@ -158,14 +166,14 @@ impl<'a> Setup<'a> {
     fn of(run: &'a Run) -> Setup<'a> {
         let plan = &run.plan;
         Setup {
-            target: plan.target.to_string(),
-            path: &plan.path,
+            target: plan.nodes[0].target.to_string(),
+            path: &plan.nodes[0].path,
             transport: match plan.transport {
                 Transport::WebSocket(Format::Json) => "websocket-json",
                 Transport::WebSocket(Format::Protobuf) => "websocket-protobuf",
                 Transport::Sse => "sse",
             },
-            tls: plan.tls.as_ref().map(Tls::of),
+            tls: plan.nodes.iter().find_map(|node| node.tls.as_ref()).map(Tls::of),
             clients: plan.clients,
             channels: plan.channels,
             channels_a_client: plan.each,
@@ -179,12 +187,58 @@ impl<'a> Setup<'a> {
                 .kill
                 .and_then(|kill| kill.every)
                 .map(|every| every.as_secs_f64()),
+            kill_server: plan.kill_server.map(|kill| KillServer {
+                pid: kill.pid,
+                after_s: kill.after.as_secs_f64(),
+            }),
+            listening_run: plan.listening.map(|run| format!("{run:08x}")),
             slow_share: plan.slow,
             slow_pace_share: plan.slow_pace,
             warmup_s: plan.warmup.as_secs_f64(),
             duration_s: plan.duration.as_secs_f64(),
             threads: plan.threads,
         }
+    }
+}
+
+/// A process that received SIGKILL.
+#[derive(JsonSchema, Serialize)]
+struct KillServer {
+    pid: u32,
+    /// As planned, from the time at which publications count.
+    after_s: f64,
+}
+
+/// An endpoint that clients connect to.
+#[derive(JsonSchema, Serialize)]
+#[schemars(rename = "PushNode")]
+struct Node<'a> {
+    url: &'a str,
+    address: String,
+    /// Clients whose first session was there.
+    clients: u64,
+    clients_at_end: u64,
+    /// Sessions that ended without being cut off on purpose.
+    sessions_ended: u64,
+    /// Of those, after a server was killed.
+    sessions_ended_by_kill: u64,
+}
+
+impl<'a> Node<'a> {
+    fn all(run: &'a Run) -> Vec<Node<'a>> {
+        let nodes = run.plan.nodes.iter().enumerate();
+        let node = nodes.map(|(number, node)| {
+            let counts = run.heard.nodes.get(number).copied().unwrap_or_default();
+            Node {
+                url: &node.name,
+                address: node.target.to_string(),
+                clients: counts.joined,
+                clients_at_end: counts.at_end,
+                sessions_ended: counts.ended,
+                sessions_ended_by_kill: counts.ended_by_kill,
+            }
+        });
+        node.collect()
     }
 }
 
@@ -244,18 +298,61 @@ impl<'a> Published<'a> {
     }
 }
 
+/// Publications as records of a broker.
+#[derive(JsonSchema, Serialize)]
+#[schemars(rename = "PushBroker")]
+struct Broker<'a> {
+    url: &'a str,
+    /// The point at which the broker acknowledges a record.
+    acknowledges: &'static str,
+    /// Whether values are commands of the server API.
+    commands: bool,
+    /// From a publication's moment to the broker's acknowledgement.
+    acknowledged: Option<Times>,
+    /// From the broker's acknowledgement to the last of a publication's clients.
+    to_last_client: Option<Times>,
+    /// From the broker's acknowledgement to a plain consumer.
+    to_consumer: Option<Times>,
+    /// From a publication's moment to a plain consumer.
+    consumed: Option<Times>,
+}
+
+impl<'a> Broker<'a> {
+    fn of(run: &'a Run, plan: &'a BrokerPlan) -> Broker<'a> {
+        let totals = &run.totals;
+        Broker {
+            url: plan.broker.url(),
+            acknowledges: plan.broker.acknowledges(),
+            commands: plan.commands,
+            acknowledged: Times::of(&totals.acknowledged),
+            to_last_client: Times::of(&totals.last_after),
+            to_consumer: Times::of(&totals.consumed_after),
+            consumed: Times::of(&totals.consumed),
+        }
+    }
+}
+
 #[derive(JsonSchema, Serialize)]
 struct Deliveries {
     expected: u64,
     expected_slow: u64,
     delivered: u64,
     delivered_slow: u64,
-    delivered_per_s: f64,
+    /// `null` for publications of an external producer, which are counted while clients connect, too.
+    delivered_per_s: Option<f64>,
     lost: u64,
     lost_slow: u64,
     conflated: u64,
     doubled: u64,
     reordered: u64,
+    /// Recoveries reported as complete after which a publication is missing; `null` if they were not checked.
+    falsely_recovered: Option<u64>,
+    /// Positions (epoch and offset of a channel) under which clients received different publications; `null` if they were not compared.
+    conflicting: Option<u64>,
+    /// Positions that clients of several nodes received.
+    positions_compared: u64,
+    /// Deliveries beyond the limit of comparisons.
+    deliveries_not_compared: u64,
     too_old_to_tell: u64,
     misdelivered: u64,
     changed: u64,
@@ -269,18 +366,26 @@ impl Deliveries {
     fn of(run: &Run) -> Deliveries {
         let (counts, conflates) = (&run.heard.counts, run.plan.conflated.is_some());
         let missing = [run.missing(), run.missing_slow()];
+        let is_audited = run.plan.is_audited();
         let [lost, lost_slow] = if conflates { [0, 0] } else { missing };
         Deliveries {
             expected: run.totals.expected,
             expected_slow: run.totals.expected_slow,
             delivered: counts.delivered,
             delivered_slow: counts.delivered_slow,
-            delivered_per_s: per_second(run.delivered(), run.plan.duration),
+            delivered_per_s: match run.plan.listening {
+                None => Some(per_second(run.delivered(), run.plan.duration)),
+                Some(_) => None,
+            },
             lost,
             lost_slow,
             conflated: if conflates { missing.iter().sum() } else { 0 },
             doubled: counts.doubled,
             reordered: counts.reordered,
+            falsely_recovered: is_audited.then_some(counts.falsely_recovered),
+            conflicting: is_audited.then_some(counts.conflicting),
+            positions_compared: counts.compared,
+            deliveries_not_compared: counts.not_compared,
             too_old_to_tell: counts.old,
             misdelivered: counts.misdelivered,
             changed: counts.changed,
@@ -334,7 +439,14 @@ struct Recovery {
     all_back_s: Option<f64>,
     /// The same of each client.
     back: Option<Times>,
+    /// When the process of `kill_server` received SIGKILL, from the time at which publications count.
+    server_killed_after_s: Option<f64>,
+    /// Subscriptions of clients that connected again, recovered or not.
+    subscriptions_resumed: u64,
+    /// Reported as complete (`recovered: true`).
     subscriptions_recovered: u64,
+    /// Of those, with a publication missing nevertheless.
+    subscriptions_falsely_recovered: u64,
     /// The server does not have all that they missed.
     subscriptions_unrecovered: u64,
     /// Nobody knew where they had stood.
@@ -346,7 +458,7 @@ struct Recovery {
     times: Vec<Cut>,
 }
 
-/// One time at which all clients were cut off.
+/// One time at which all clients were cut off, or a server was killed.
 #[derive(JsonSchema, Serialize)]
 struct Cut {
     clients_cut: u64,
@@ -371,7 +483,10 @@ impl Recovery {
             clients_back: back,
             all_back_s: run.all_back().map(|took| took.as_secs_f64()),
             back: Times::of(&run.heard.back),
+            server_killed_after_s: run.killed_after.map(|after| after.as_secs_f64()),
+            subscriptions_resumed: run.recovery_attempts(),
             subscriptions_recovered: counts.recoveries,
+            subscriptions_falsely_recovered: counts.falsely_recovered,
             subscriptions_unrecovered: counts.unrecovered,
             subscriptions_without_position: counts.unplaced,
             deliveries: counts.by_recovery,

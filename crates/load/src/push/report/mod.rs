@@ -29,6 +29,8 @@ pub struct Run {
     pub heard: Heard,
     /// What follows from both.
     pub totals: Totals,
+    /// When the process of [`Plan::kill_server`] received SIGKILL, from the time at which publications count.
+    pub killed_after: Option<Duration>,
     /// What each thread used while it counted; the last one published.
     pub efforts: Vec<Effort>,
     /// What the server used in that time, if it was watched.
@@ -73,6 +75,35 @@ pub struct Totals {
     pub last_common: Latency,
     /// Publications that some of these clients do not have.
     pub incomplete: u64,
+    /// From a publication's moment to the broker's acknowledgement. This and the following are empty unless publications are written to a
+    /// broker.
+    pub acknowledged: Latency,
+    /// From the broker's acknowledgement of a publication to the last of its clients having it, of those in `last`. Zero where the client
+    /// had it before the acknowledgement arrived.
+    pub last_after: Latency,
+    /// From the broker's acknowledgement to a plain consumer having it; zero as above.
+    pub consumed_after: Latency,
+    /// From a publication's moment to a plain consumer having it.
+    pub consumed: Latency,
+}
+
+/// For each publication that counts and was written to a broker, microseconds since it was due; `u32::MAX`: never.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Recorded {
+    /// Until the broker acknowledged it.
+    pub(super) acknowledged: Vec<u32>,
+    /// Until a plain consumer had it.
+    pub(super) consumed: Vec<u32>,
+}
+
+impl Recorded {
+    fn acknowledged(&self, place: usize) -> Option<u32> {
+        self.acknowledged.get(place).copied().filter(|at| *at != u32::MAX)
+    }
+
+    fn consumed(&self, place: usize) -> Option<u32> {
+        self.consumed.get(place).copied().filter(|at| *at != u32::MAX)
+    }
 }
 
 impl Totals {
@@ -97,7 +128,9 @@ impl Totals {
         calendar: &Calendar,
         accepted: &[bool],
         spreads: &[Vec<Spread>],
+        recorded: &Recorded,
     ) -> Totals {
+        self.record(recorded);
         if spreads.iter().all(Vec::is_empty) {
             return self;
         }
@@ -125,9 +158,30 @@ impl Totals {
                     false => &mut self.last,
                 };
                 latency.record(u64::from(all.last_us) * 1000);
+                if let Some(acknowledged) = recorded.acknowledged(place) {
+                    self.last_after
+                        .record(u64::from(all.last_us.saturating_sub(acknowledged)) * 1000);
+                }
             }
         }
         self
+    }
+
+    /// Adds the times of records of a broker.
+    fn record(&mut self, recorded: &Recorded) {
+        for place in 0..recorded.acknowledged.len() {
+            let acknowledged = recorded.acknowledged(place);
+            if let Some(acknowledged) = acknowledged {
+                self.acknowledged.record(u64::from(acknowledged) * 1000);
+            }
+            if let Some(consumed) = recorded.consumed(place) {
+                self.consumed.record(u64::from(consumed) * 1000);
+                if let Some(acknowledged) = acknowledged {
+                    self.consumed_after
+                        .record(u64::from(consumed.saturating_sub(acknowledged)) * 1000);
+                }
+            }
+        }
     }
 }
 
@@ -193,6 +247,13 @@ impl Run {
         is_over.then(|| outages.iter().map(|outage| outage.took).max().unwrap_or_default())
     }
 
+    /// Subscriptions of clients that connected again, whatever the server reported of what they had missed.
+    #[must_use]
+    pub fn recovery_attempts(&self) -> u64 {
+        let counts = &self.heard.counts;
+        counts.recoveries + counts.unrecovered + counts.unplaced
+    }
+
     /// CPU time of the server for each client that came back after all had been cut off, with what it did besides until then.
     #[must_use]
     pub fn server_cpu_a_return(&self) -> Option<Duration> {
@@ -234,6 +295,12 @@ impl Run {
             let due = published.due;
             Some(format!(
                 "none of {due} publications was accepted, and nothing was delivered"
+            ))
+        } else if let Some(run) = self.plan.listening {
+            Some(format!(
+                "no publication of run {run:08x} arrived; check --prefix, and that the producer's payloads have {} bytes and this run \
+                 number",
+                self.plan.size
             ))
         } else if expected > 0 {
             Some(format!(

@@ -7,9 +7,9 @@ use ringmain_tls::Trust;
 use super::Run;
 use crate::figures::Latency;
 use crate::plan::Tls;
-use crate::push::figures::Disconnects;
+use crate::push::figures::{Disconnects, NodeCounts};
 use crate::push::knee::Searched;
-use crate::push::plan::{Format, Transport};
+use crate::push::plan::{BrokerPlan, Format, Transport};
 use crate::report::text::table::{Table, labelled, printable};
 use crate::report::text::{Style, write_remarks};
 use crate::report::{Remark, amount, per_second};
@@ -19,7 +19,7 @@ use crate::report::{Remark, amount, per_second};
 pub fn run(run: &Run, name: &str, remarks: &[Remark], style: Style) -> String {
     let mut out = format!("{}\n", style.bold(&printable(name)));
     setup(&mut out, run, style);
-    if run.plan.publishing.is_some() {
+    if run.plan.has_publications() {
         latencies(&mut out, run, style);
         deliveries(&mut out, run, style);
     }
@@ -86,7 +86,7 @@ fn setup(out: &mut String, run: &Run, style: Style) {
     if plan.common.is_some() {
         clients.push_str(" and on one common channel");
     }
-    if plan.tls.is_some() {
+    if plan.nodes.iter().any(|node| node.tls.is_some()) {
         clients = clients.replacen(transport, &format!("{transport} over TLS"), 1);
     }
     if run.totals.slow_clients > 0 {
@@ -97,22 +97,26 @@ fn setup(out: &mut String, run: &Run, style: Style) {
         ));
     }
     labelled(out, "clients", &clients, style);
-    let mut load = match &plan.publishing {
-        None => "nothing is published".to_owned(),
-        Some(_) => format!(
+    let mut load = match (plan.publishes(), plan.listening) {
+        (_, Some(run)) => format!(
+            "publications of run {run:08x} from an external producer, of {} bytes",
+            amount::count(plan.size.into())
+        ),
+        (false, None) => "nothing is published".to_owned(),
+        (true, None) => format!(
             "{} publications/s of {} bytes",
             amount::number(plan.rate),
             amount::count(plan.size.into())
         ),
     };
-    if let Some(common) = plan
-        .common
-        .filter(|rate| *rate > 0.0 && plan.publishing.is_some())
-    {
+    if let Some(common) = plan.common.filter(|rate| *rate > 0.0 && plan.publishes()) {
         load.push_str(&format!(
             ", and {}/s to the common channel",
             amount::number(common)
         ));
+    }
+    if let Some(BrokerPlan { broker, .. }) = &plan.broker {
+        load.push_str(&format!(", written to {}", printable(broker.url())));
     }
     if let Some(interval) = plan.conflated {
         load.push_str(&format!("; conflated to one in {}", amount::span(interval)));
@@ -138,7 +142,12 @@ fn latencies(out: &mut String, run: &Run, style: Style) {
     table.head(["", "p50", "p90", "p99", "p99.9", "max"]);
     let (heard, totals) = (&run.heard, &run.totals);
     table.main(row("the client", &heard.fast));
+    let is_recorded = run.plan.broker.is_some();
+    if is_recorded {
+        table.row(row("the broker's acknowledgement", &totals.acknowledged));
+    }
     let rows = [
+        ("a plain consumer", &totals.consumed),
         ("a client that reads slowly", &heard.slow),
         ("a client that came back", &heard.recovered),
         ("the last of its clients", &totals.last),
@@ -150,6 +159,9 @@ fn latencies(out: &mut String, run: &Run, style: Style) {
         }
     }
     table.write(out, &[30], style);
+    if is_recorded {
+        after_acknowledgement(out, run, style);
+    }
     if run.plan.conflated.is_none() {
         return;
     }
@@ -160,6 +172,22 @@ fn latencies(out: &mut String, run: &Run, style: Style) {
     table.main(row("clients", &heard.fresh));
     if heard.fresh_slow.count() > 0 {
         table.row(row("clients that read slowly", &heard.fresh_slow));
+    }
+    table.write(out, &[30], style);
+}
+
+/// Times from the broker's acknowledgement.
+fn after_acknowledgement(out: &mut String, run: &Run, style: Style) {
+    let totals = &run.totals;
+    out.push_str(&format!(
+        "\n{}\n",
+        style.bold("From the broker's acknowledgement to")
+    ));
+    let mut table = Table::default();
+    table.head(["", "p50", "p90", "p99", "p99.9", "max"]);
+    table.main(row("the last of its clients", &totals.last_after));
+    if totals.consumed_after.count() > 0 {
+        table.row(row("a plain consumer", &totals.consumed_after));
     }
     table.write(out, &[30], style);
 }
@@ -183,15 +211,14 @@ fn deliveries(out: &mut String, run: &Run, style: Style) {
     let line =
         |name: &str, cells: Vec<String>| std::iter::once(name.to_owned()).chain(cells).collect::<Vec<_>>();
     table.row(line("expected", cell(expected)));
-    let pace = format!(
-        "{}/s",
-        amount::number(per_second(run.delivered(), run.plan.duration))
-    );
     let share = amount::percent(run.delivered(), expected);
-    table.main(line(
-        "delivered",
-        vec![amount::count(run.delivered()), share.clone(), pace],
-    ));
+    let mut delivered = vec![amount::count(run.delivered()), share];
+    // Publications of an external producer are counted while clients connect, too: they have no rate.
+    if run.plan.listening.is_none() {
+        let pace = per_second(run.delivered(), run.plan.duration);
+        delivered.push(format!("{}/s", amount::number(pace)));
+    }
+    table.main(line("delivered", delivered));
     if counts.by_recovery > 0 {
         let recovered = counts.by_recovery;
         let share = amount::percent(recovered, expected);
@@ -216,9 +243,12 @@ fn deliveries(out: &mut String, run: &Run, style: Style) {
     }
     // Elsewhere those are among the lost.
     let without_last = run.plan.conflated.map_or(0, |_| counts.behind_at_end);
+    let is_audited = run.plan.is_audited();
     let faults = [
         ("doubled", counts.doubled, true),
         ("reordered", counts.reordered, true),
+        ("falsely recovered", counts.falsely_recovered, is_audited),
+        ("conflicting", counts.conflicting, is_audited),
         ("too old to tell which", counts.old, false),
         ("to clients not subscribed", counts.misdelivered, false),
         ("not as published", counts.changed, false),
@@ -232,7 +262,45 @@ fn deliveries(out: &mut String, run: &Run, style: Style) {
         }
     }
     table.write(out, &[30], style);
-    publications(out, run, style);
+    if run.plan.publishes() {
+        publications(out, run, style);
+    }
+    if run.plan.nodes.len() > 1 {
+        labelled(out, "compared", &compared(run), style);
+    }
+}
+
+/// How many positions more than one node has delivered.
+fn compared(run: &Run) -> String {
+    let counts = &run.heard.counts;
+    let mut text = format!(
+        "{} positions (epoch and offset) that clients of several nodes received",
+        amount::count(counts.compared)
+    );
+    if counts.not_compared > 0 {
+        let skipped = amount::count(counts.not_compared);
+        text.push_str(&format!("; {skipped} deliveries beyond the limit were not"));
+    }
+    text
+}
+
+/// The clients of each node.
+fn nodes(run: &Run) -> String {
+    let default = NodeCounts::default();
+    let each = run.plan.nodes.iter().enumerate().map(|(number, node)| {
+        let counts = run.heard.nodes.get(number).unwrap_or(&default);
+        let mut text = format!(
+            "{}: {} clients, {} at the end",
+            printable(&node.name),
+            amount::count(counts.joined),
+            amount::count(counts.at_end)
+        );
+        if counts.ended > 0 {
+            text.push_str(&format!(", {} sessions ended", amount::count(counts.ended)));
+        }
+        text
+    });
+    each.collect::<Vec<_>>().join("; ")
 }
 
 fn publications(out: &mut String, run: &Run, style: Style) {
@@ -277,7 +345,7 @@ fn ends(out: &mut String, run: &Run, style: Style) {
     );
     labelled(out, "joined", &stood, style);
     let counts = &heard.counts;
-    if let Some(tls) = &run.plan.tls {
+    if let Some(tls) = run.plan.nodes.iter().find_map(|node| node.tls.as_ref()) {
         labelled(out, "TLS", &secured(run, tls), style);
     }
     let received = format!(
@@ -287,8 +355,13 @@ fn ends(out: &mut String, run: &Run, style: Style) {
         amount::count(counts.pings),
     );
     labelled(out, "received", &received, style);
-    if run.plan.kill.is_some() {
+    if run.plan.nodes.len() > 1 {
+        labelled(out, "nodes", &nodes(run), style);
+    }
+    if run.plan.kill.is_some() || run.plan.kill_server.is_some() {
         labelled(out, "killed", &killed(run), style);
+    }
+    if run.plan.kill.is_some() || run.recovery_attempts() > 0 {
         labelled(out, "recovered", &recovered(run), style);
     }
     let mut cut = match counts.disconnects.total() {
@@ -333,11 +406,21 @@ fn secured(run: &Run, tls: &Tls) -> String {
 /// How clients came back that were cut off on purpose.
 fn killed(run: &Run) -> String {
     let (cut, back) = run.cut_and_back();
-    let times = match run.heard.outages.len() {
-        1 => "at once".to_owned(),
-        times => format!("in {times} times"),
+    let mut said = match (run.plan.kill_server, run.heard.outages.len()) {
+        (Some(kill), _) => {
+            let sent = run.killed_after.unwrap_or(kill.after);
+            let (pid, sent) = (kill.pid, amount::time(sent));
+            format!(
+                "process {pid} at {sent}; {} clients lost their sessions, ",
+                amount::count(cut)
+            )
+        }
+        (None, 1) => format!("{} clients at once; ", amount::count(cut)),
+        (None, times) => format!("{} clients in {times} times; ", amount::count(cut)),
     };
-    let mut said = format!("{} clients {times}; ", amount::count(cut));
+    if cut == 0 {
+        return said.trim_end_matches([' ', ',', ';']).to_owned();
+    }
     match run.all_back() {
         Some(took) => said.push_str(&format!("all back in {}", amount::time(took))),
         None => said.push_str(&format!("{} came back", amount::count(back))),
@@ -358,10 +441,17 @@ fn killed(run: &Run) -> String {
 fn recovered(run: &Run) -> String {
     let counts = &run.heard.counts;
     let mut said = format!(
-        "{} subscriptions, with {} publications",
+        "{} of {} subscriptions, with {} publications",
         amount::count(counts.recoveries),
+        amount::count(run.recovery_attempts()),
         amount::count(counts.by_recovery),
     );
+    if counts.falsely_recovered > 0 {
+        let falsely = amount::count(counts.falsely_recovered);
+        said.push_str(&format!(
+            "; {falsely} of them (recovered: true) lack a publication nevertheless"
+        ));
+    }
     let others = [
         (
             counts.unrecovered,

@@ -82,13 +82,18 @@ impl From<Subscribe> for Standing {
             epoch,
             publications,
         } = said;
-        let last = publications.last().map_or(0, |last| last.offset);
+        let offsets: Vec<u64> = publications
+            .iter()
+            .map(|publication| publication.offset)
+            .collect();
+        let last = offsets.last().copied().unwrap_or(0);
         Standing {
             recoverable,
             recovered,
             // The reply to a recovery has the offset that was asked from, and its publications lead on from there.
             offset: offset.max(last),
             epoch,
+            offsets,
         }
     }
 }

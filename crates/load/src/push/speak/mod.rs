@@ -74,6 +74,8 @@ pub(super) struct Standing {
     pub(super) offset: u64,
     /// What it is of; empty for nothing.
     pub(super) epoch: String,
+    /// Offsets of the publications in the reply, in order; 0 where one has none.
+    pub(super) offsets: Vec<u64>,
 }
 
 /// What a subscription is to be, besides standing.

@@ -73,7 +73,11 @@ fn standing(part: &[u8]) -> Option<Standing> {
             (6, Value::Bytes(bytes)) => at.epoch = text(bytes),
             (8, Value::Number(number)) => at.recovered = number != 0,
             // The reply to a recovery has the offset that was asked from, and its publications lead on from there.
-            (7, Value::Bytes(bytes)) => at.offset = at.offset.max(publication_offset(bytes)),
+            (7, Value::Bytes(bytes)) => {
+                let offset = publication_offset(bytes);
+                at.offset = at.offset.max(offset);
+                at.offsets.push(offset);
+            }
             (9, Value::Number(number)) => at.offset = at.offset.max(number),
             _ => {}
         }

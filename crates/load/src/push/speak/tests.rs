@@ -24,8 +24,9 @@ fn subscribed(id: u32, at: Standing) -> Said {
 }
 
 /// Behind seven publications.
-fn standing(recovered: bool) -> Standing {
+fn standing(recovered: bool, offsets: &[u64]) -> Standing {
     Standing {
+        offsets: offsets.to_vec(),
         recoverable: true,
         recovered,
         offset: 7,
@@ -54,15 +55,15 @@ fn replies_in_json() {
     json(r#"{"id":2,"subscribe":{}}"#, subscribed(2, Standing::default()));
     json(
         r#"{"id":2,"subscribe":{"recoverable":true,"epoch":"e","publications":[{"data":{}}],"recovered":true,"offset":7}}"#,
-        subscribed(2, standing(true)),
+        subscribed(2, standing(true, &[0])),
     );
     json(
         r#"{"id":2,"subscribe":{"recoverable":true,"epoch":"e","publications":[{"data":{},"offset":6},{"data":{},"offset":7}],"recovered":true,"offset":5}}"#,
-        subscribed(2, standing(true)),
+        subscribed(2, standing(true, &[6, 7])),
     );
     json(
         r#"{"id":2,"subscribe":{"recoverable":true,"epoch":"e","offset":7,"was_recovering":true}}"#,
-        subscribed(2, standing(false)),
+        subscribed(2, standing(false, &[])),
     );
     json(
         r#"{"id":2,"error":{"code":103,"message":"permission denied"}}"#,
@@ -94,7 +95,10 @@ fn pushes_to_one_who_only_listens() {
         r#"{"connect":{"client":"x","subs":{"a":{},"b":{"recoverable":true,"recovered":true,"epoch":"e","offset":7}}}}"#,
         Said::Connected {
             pong: false,
-            subs: vec![("a".into(), Standing::default()), ("b".into(), standing(true))],
+            subs: vec![
+                ("a".into(), Standing::default()),
+                ("b".into(), standing(true, &[])),
+            ],
         },
     );
     json(r#"{"channel":"a","pub":{"data":{}}}"#, Said::Other);
@@ -131,7 +135,7 @@ fn replies_in_protobuf() {
     let stands = [
         0x32, 17, 0x18, 1, 0x32, 1, b'e', 0x3A, 6, 0x22, 2, b'{', b'}', 0x30, 7, 0x40, 1, 0x48, 7, 8, 2,
     ];
-    check(&stands, subscribed(2, standing(true)));
+    check(&stands, subscribed(2, standing(true, &[7])));
     check(
         &[8, 2, 0x12, 6, 8, 103, 0x12, 2, b'n', b'o'],
         refused(103, "no", false),

@@ -83,6 +83,14 @@ impl Reader {
     }
 }
 
+/// Returns the run and the stamp of a publication of any run and size, anywhere in `text`.
+pub(super) fn identify(text: &[u8]) -> Option<(u32, Stamp)> {
+    let begun = memchr::memmem::find(text, OPEN)? + OPEN.len();
+    let digits = text.get(begun..begun + RUN + REST)?;
+    let run = number(&digits[..RUN])? as u32;
+    Some((run, read(&digits[RUN..])?))
+}
+
 fn read(text: &[u8]) -> Option<Stamp> {
     let channel = number(&text[..8])? as u32;
     let sequence = number(&text[8..16])? as u32;

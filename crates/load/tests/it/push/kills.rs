@@ -63,7 +63,7 @@ fn what_clients_missed_comes_by_recovery_and_is_not_lost() {
 fn what_the_server_did_not_keep_is_lost_and_told() {
     let server = Server::new(Manner::Forgets, right);
     let run = run(Plan {
-        // What is lost never arrives: this long the clients have to be back.
+        // The time limit for reconnecting: lost publications never arrive, so the run ends by it.
         settle: Duration::from_secs(2),
         ..killed(&server)
     });

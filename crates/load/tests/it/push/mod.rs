@@ -4,7 +4,9 @@
     reason = "servers in a test are real threads and sockets"
 )]
 
+mod broker;
 mod kills;
+mod nodes;
 mod search;
 mod server;
 
@@ -14,19 +16,27 @@ use std::time::Duration;
 
 use ringmain_engine::Choice;
 use ringmain_load::push::report::{Run, json, text};
-use ringmain_load::push::{Form, Format, Plan, Publishing, PushError, Session, Transport};
+use ringmain_load::push::{Form, Format, Node, Plan, Publishing, PushError, Session, Transport};
 use ringmain_load::report::text::Style;
 use serde_json::Value;
 
 use server::{Fate, Manner, Server, right};
 
-/// A hundred publications, in turn to four channels, to eight clients with two channels each.
-fn plan(server: &Server) -> Plan {
-    Plan {
+/// The WebSocket endpoint of a server.
+pub(crate) fn node(server: &Server) -> Node {
+    Node {
+        name: format!("ws://{}", server.addr),
         target: server.addr.into(),
         host: server.addr.to_string(),
         path: "/connection/websocket".into(),
         tls: None,
+    }
+}
+
+/// A hundred publications, in turn to four channels, to eight clients with two channels each.
+fn plan(server: &Server) -> Plan {
+    Plan {
+        nodes: vec![node(server)],
         transport: Transport::WebSocket(Format::Json),
         token: None,
         sources: Vec::new(),
@@ -43,6 +53,7 @@ fn plan(server: &Server) -> Plan {
             form: Form::Api,
             connections: 1,
         }),
+        broker: None,
         rate: 400.0,
         common: None,
         size: 200,
@@ -51,6 +62,9 @@ fn plan(server: &Server) -> Plan {
         slow_pace: 0.25,
         connect_rate: None,
         kill: None,
+        kill_server: None,
+        reconnect: Duration::from_secs(1),
+        listening: None,
         timeout: Duration::from_secs(30),
         connect_timeout: Duration::from_secs(30),
         warmup: Duration::ZERO,
@@ -180,7 +194,10 @@ fn clients_that_only_listen_hear_events() {
     });
     let plan = Plan {
         transport: Transport::Sse,
-        path: "/connection/uni_sse".into(),
+        nodes: vec![Node {
+            path: "/connection/uni_sse".into(),
+            ..node(&server)
+        }],
         ..plan(&server)
     };
     all_right(&run(plan), ALL);
@@ -425,7 +442,10 @@ fn nobody_there_and_plans_without_sense_are_errors() {
         .unwrap();
     fails(
         Plan {
-            target: free.into(),
+            nodes: vec![Node {
+                target: free.into(),
+                ..node(&server)
+            }],
             ..plan(&server)
         },
         "0 of 8 clients stand",

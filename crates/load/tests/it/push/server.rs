@@ -85,13 +85,18 @@ pub(crate) enum Manner {
     Keeps,
     /// Clients may recover; but nothing is kept, and they are told so.
     Forgets,
+    /// As `Keeps`; but the first publication that a client has missed is left out, and the reply says that all are there.
+    Lies,
     /// As `Keeps`; and the first who takes up one of its subscriptions again is told to try it later.
     Hesitates,
 }
 
 impl Manner {
     fn recovers(self) -> bool {
-        matches!(self, Manner::Keeps | Manner::Forgets | Manner::Hesitates)
+        matches!(
+            self,
+            Manner::Keeps | Manner::Forgets | Manner::Lies | Manner::Hesitates
+        )
     }
 }
 
@@ -121,6 +126,7 @@ struct State {
 /// A server at work until the test ends.
 pub(crate) struct Server {
     pub(crate) addr: SocketAddr,
+    manner: Manner,
     shared: Arc<Shared>,
 }
 
@@ -146,28 +152,24 @@ impl Server {
             refused: false,
             script: Box::new(script),
         });
-        let state = Arc::new(Shared {
+        let shared = Arc::new(Shared {
             state,
             changed: Condvar::new(),
         });
-        let shared = Arc::clone(&state);
-        std::thread::spawn(move || {
-            loop {
-                let ((stream, peer), shared) =
-                    (listener.accept().expect("a connection"), Arc::clone(&shared));
-                std::thread::spawn(move || {
-                    Peer {
-                        stream,
-                        peer,
-                        manner,
-                        shared,
-                        kept: Vec::new(),
-                    }
-                    .serve()
-                });
-            }
-        });
-        Server { addr, shared: state }
+        accept_all(listener, manner, &shared);
+        Server { addr, manner, shared }
+    }
+
+    /// Another node with the same channels.
+    pub(crate) fn another(&self) -> Server {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let addr = listener.local_addr().expect("an address");
+        accept_all(listener, self.manner, &self.shared);
+        Server {
+            addr,
+            manner: self.manner,
+            shared: Arc::clone(&self.shared),
+        }
     }
 
     /// Requests that published.
@@ -184,6 +186,26 @@ impl Server {
     pub(crate) fn pongs(&self) -> usize {
         lock(&self.shared).pongs
     }
+}
+
+/// Serves each connection in a thread.
+fn accept_all(listener: TcpListener, manner: Manner, shared: &Arc<Shared>) {
+    let shared = Arc::clone(shared);
+    std::thread::spawn(move || {
+        loop {
+            let ((stream, peer), shared) = (listener.accept().expect("a connection"), Arc::clone(&shared));
+            std::thread::spawn(move || {
+                Peer {
+                    stream,
+                    peer,
+                    manner,
+                    shared,
+                    kept: Vec::new(),
+                }
+                .serve()
+            });
+        }
+    });
 }
 
 fn lock(shared: &Shared) -> MutexGuard<'_, State> {
@@ -380,7 +402,8 @@ impl Peer {
             let count = |state: &State| state.kept.get(channel).map_or(0, Vec::len);
             state = wait(&shared, state, |state| count(state) > offset);
             if self.manner != Manner::Forgets {
-                let kept = state.kept[channel].iter().enumerate().skip(offset);
+                let left_out = usize::from(self.manner == Manner::Lies);
+                let kept = state.kept[channel].iter().enumerate().skip(offset + left_out);
                 let missed = kept.map(|(before, data)| {
                     let data: Value = serde_json::from_str(data).expect("JSON");
                     json!({"data": data, "offset": before + 1})

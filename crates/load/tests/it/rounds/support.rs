@@ -20,7 +20,7 @@ use ringmain_tls::{AcceptHandle, Acceptor};
 use crate::rounds::secured::Secured;
 
 /// How long a test waits for what must come: a guard against hanging, never a measure.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+pub(crate) const PATIENCE: Duration = ringmain_testkit::PATIENCE;
 
 /// Runs each case on each back-end; says so where io_uring is not there.
 macro_rules! on_every_backend {

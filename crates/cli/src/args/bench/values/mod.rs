@@ -2,17 +2,20 @@
 //!
 //! Each parser says what it expects; clap says what it found and for which option.
 
+use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::str::FromStr;
+use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use ringmain_engine::Addr;
 use ringmain_load::limits;
 
-use crate::limits::{CPU_MAX, SOURCES_MAX};
+use crate::args::values::{Time, time, whole};
+use crate::limits::{CPU_MAX, SOURCES_MAX, TIME_MAX};
 
 #[cfg(test)]
 mod tests;
@@ -60,6 +63,35 @@ pub(crate) fn base64(text: &str) -> Result<Bytes, String> {
     decoded
         .map(Bytes)
         .map_err(|error| format!("expected base64 with its padding: {error}"))
+}
+
+/// A process and the time at which it is killed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct KillAt {
+    pub(crate) pid: u32,
+    pub(crate) after: Time,
+}
+
+impl fmt::Display for KillAt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}@{}", self.pid, self.after)
+    }
+}
+
+/// Parses a process and a time: `4711@3s`.
+pub(crate) fn kill_at(text: &str) -> Result<KillAt, String> {
+    let expected = || "expected the number of a process, @ and a time, such as 4711@3s".to_owned();
+    let (pid, after) = text.split_once('@').ok_or_else(expected)?;
+    let pid = whole(1..=u32::MAX)(pid).map_err(|_| expected())?;
+    let after = time(Duration::ZERO..=TIME_MAX)(after)?;
+    Ok(KillAt { pid, after })
+}
+
+/// Parses the number of a run: 8 hexadecimal digits.
+pub(crate) fn run_number(text: &str) -> Result<u32, String> {
+    let is_hex = text.len() == 8 && text.bytes().all(|digit| digit.is_ascii_hexdigit());
+    let number = is_hex.then(|| u32::from_str_radix(text, 16).ok()).flatten();
+    number.ok_or_else(|| "expected 8 hexadecimal digits, such as 0000002a".to_owned())
 }
 
 /// CPUs as the kernel lists them: `0-3,8`.

@@ -140,3 +140,32 @@ fn places_of_results() {
     assert_eq!("a".parse(), Ok(File::Path("a".into())));
     assert!("".parse::<File>().is_err());
 }
+
+#[test]
+fn processes_that_are_killed() {
+    let found = kill_at("4711@3s").unwrap();
+    assert_eq!((found.pid, found.after), (4711, Time(Duration::from_secs(3))));
+    assert_eq!(found.to_string(), "4711@3s");
+    for (text, expect) in [
+        ("4711", "expected the number of a process, @ and a time"),
+        ("0@3s", "expected the number of a process"),
+        ("-1@3s", "expected the number of a process"),
+        ("4711@", "expected a time from 0s"),
+        ("4711@3", "write 3s for seconds"),
+        ("4711@25h", "expected a time from 0s to 24h"),
+    ] {
+        let error = kill_at(text).unwrap_err();
+        assert!(error.contains(expect), "{text}: {error}");
+    }
+}
+
+#[test]
+fn numbers_of_runs() {
+    assert_eq!(run_number("0000002A"), Ok(42));
+    for text in ["", "2a", "0x00002a", "+000002a", "0000002ab", "0000002g"] {
+        assert!(
+            run_number(text).unwrap_err().contains("8 hexadecimal digits"),
+            "{text}"
+        );
+    }
+}
