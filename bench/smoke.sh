@@ -21,6 +21,6 @@ check() {
   fi
 }
 export -f check
-# Their servers and clients wait for each other: several at once, the longest first. Exit code 123: one of them failed.
+# Their servers and clients wait for each other: several at once, the longest first. Exit code 123: a module failed.
 printf '%s\n' test_client test_bench test_http test_tls test_push test_h2 test_h2proxy test_ws test_shop test_proxy test_policies test_tune_noise test_programs |
   xargs -P "$(($(nproc) + 1))" -I '{}' bash -c 'check "{}"'

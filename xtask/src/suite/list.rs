@@ -6,13 +6,15 @@ use crate::steps::Line;
 pub(super) const SUITES: &[Suite] = &[
     Suite {
         name: "sim",
-        about: "10,000 seeds in the simulated world, of the contract alone, of the real workers, and of HTTP applications, the load generator and the gateway on them",
+        about: "10,000 seeds in the simulated world, of the contract alone, of the real workers, of HTTP applications, the load generator and the gateway on them, of nodes that read the same logs, and of sources that repeat records",
         lines: &[
             Line::new("cargo test --release -p ringmain-sim --lib").with(SEEDS),
             Line::new("cargo test --release -p ringmain-engine --test sim -- --nocapture").with(SEEDS),
             Line::new("cargo test --release -p ringmain-web --test sim").with(SEEDS),
             Line::new("cargo test --release -p ringmain-load --lib client::sim_tests").with(SEEDS),
             Line::new("cargo test --release -p ringmain-gateway --test sim").with(SEEDS),
+            Line::new("cargo test --release -p ringmain-hub --test it logs::chance").with(SEEDS),
+            Line::new("cargo test --release -p ringmain-hub --test it hub::keyed").with(SEEDS),
         ],
     },
     Suite {
@@ -198,6 +200,14 @@ pub(super) const SUITES: &[Suite] = &[
         name: "field",
         about: "every entry of docs/field-faults.md replayed against the release binary by its own reproduction; five minutes",
         lines: &[RELEASE, Line::new("python3 tests/field/run.py")],
+    },
+    Suite {
+        name: "sources",
+        about: "each source of push with 100,000 records of a real broker that is killed, suspended and restored, behind links that fail, with full queues and nodes that take over, and the tutorials of sources; half an hour, needs Java and Maven, Go, Node and npm, Python with venv, redis-server, PostgreSQL, kcat, root, and the package registries",
+        lines: &[
+            Line::new("cargo build --release -p ringmain-cli --features brokers"),
+            Line::new("python3 tests/sources/run.py"),
+        ],
     },
     Suite {
         name: "hpack",

@@ -1,5 +1,5 @@
-//! Rules for the code of tests: no sleeps, no loops that yield, no chosen ports, no clock that tells elapsed time. `crates/testkit` has
-//! what tests need in their place.
+//! Rules for the code of tests: no sleeps, no loops that yield, no chosen ports, no clocks that measure elapsed time. `crates/testkit` has
+//! the replacements.
 //!
 //! Works on tokens; knows nothing of the file system.
 
