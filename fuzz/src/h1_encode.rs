@@ -260,7 +260,7 @@ fn request(script: &mut Script<'_>, message: &Message, out: &mut Vec<u8>) -> Opt
 /// `None` if it was refused or rolled back.
 fn response(script: &mut Script<'_>, message: &Message, out: &mut Vec<u8>) -> Option<()> {
     let status = match script.byte() {
-        byte @ 0..=127 => [200, 204, 304, 100, 101, 103, 404, 999][usize::from(byte % 8)],
+        byte @ 0..=127 => [200, 204, 304, 100, 101, 103, 205, 999][usize::from(byte % 8)],
         byte => u16::from(byte % 8) << 8 | u16::from(script.byte()),
     };
     let choices = script.byte();
@@ -276,7 +276,9 @@ fn response(script: &mut Script<'_>, message: &Message, out: &mut Vec<u8>) -> Op
             Ok(())
         }
     });
-    let silent = asked == Method::Head || status == 304;
+    let undeclared = asked == Method::Head || status == 304;
+    // RFC 9110 §15.3.6: a 205 declares a length of 0, whatever is written.
+    let silent = undeclared || status == 205;
     let (data, whole, framing) = match end {
         0 => {
             head.switch(protocol).ok()?;
@@ -305,7 +307,8 @@ fn response(script: &mut Script<'_>, message: &Message, out: &mut Vec<u8>) -> Op
     let tunnel = asked == Method::Connect && matches!(status, 200..=299);
     assert_eq!(head.switches, status == 101 || tunnel);
     let expected = match framing {
-        _ if silent || status < 200 || status == 204 || tunnel => Framing::None,
+        _ if undeclared || status < 200 || status == 204 || tunnel => Framing::None,
+        _ if status == 205 => Framing::Length(0),
         Framing::None => Framing::Length(0),
         framing => framing,
     };

@@ -56,10 +56,11 @@ const STEPS: &[Step] = &[
         name: "deny",
         work: Work::Deny,
     },
+    // One seed, so that a change fails for what it changed: the suite `fuzz` looks for more with seeds of its own.
     // Built by the step `test`. `cargo run` would build it with other features, and most crates a second time.
     Step {
         name: "fuzz",
-        work: Work::Commands(&[Line::new("target/debug/fuzz-smoke --seconds 1")]),
+        work: Work::Commands(&[Line::new("target/debug/fuzz-smoke --seconds 1 --seed 1")]),
     },
     Step {
         name: "bench",
