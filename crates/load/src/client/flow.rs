@@ -407,6 +407,8 @@ impl Client {
         {
             let allowed = session.streams_allowed();
             link.most = allowed.unwrap_or(u32::MAX).min(most);
+            // What was offered before and is too much now, other links are to take.
+            link.offered = link.offered.min(link.most.saturating_sub(link.busy));
             self.window.allowed(allowed);
         }
     }

@@ -228,36 +228,46 @@ impl Client {
     #[inline]
     fn follow(&mut self, now: Time) {
         if now >= self.window.next && !self.window.is_due(now) {
-            if let (Some(end), Some(schedule)) = (self.window.over_at(now), &mut self.schedule) {
-                let first = schedule.next();
-                self.window.dropped(schedule.skip(end), first, end);
-                self.record_waits(end);
-            } else if self.window.over_at(now).is_some() {
-                self.record_waits(now);
+            // The measured time may have passed since as well: what was due in it is counted.
+            self.window.end_warmup(now, &self.cx, &self.news);
+            if let Some(end) = self.window.over_at(now) {
+                self.drop_due(end);
+                self.record_waits(if self.is_open_loop() { end } else { now });
             }
             self.window.pass(now, &self.cx, &self.news);
             self.clear_arrivals();
         }
     }
 
+    /// Counts arrivals of the measured time before `until` that were not sent; returns their number.
+    fn drop_due(&mut self, until: Time) -> u64 {
+        let Some(schedule) = &mut self.schedule else {
+            return 0;
+        };
+        schedule.skip(self.window.began());
+        let first = schedule.next();
+        let due = schedule.skip(until);
+        self.window.dropped(due, first, until);
+        due
+    }
+
     /// Ends a number of requests of which the rest cannot be sent: no connection has been established for too long.
     fn give_up_rest(&mut self, now: Time) {
-        let due = self.schedule.as_mut().map_or(0, |schedule| {
-            let first = schedule.next();
-            let due = schedule.skip(now);
-            self.window.dropped(due, first, now);
-            due
-        });
-        self.window.give_up(due, now);
+        let due = self.drop_due(now);
+        // Those of an open loop are counted when it ends.
+        let unsent = match self.is_open_loop() {
+            true => 0,
+            false => self.unsent(now).count() as u64,
+        };
+        self.window.give_up(due, unsent, now);
         self.finish(now);
     }
 
     /// Counts no longer.
     fn finish(&mut self, now: Time) {
         self.follow(now);
-        if let Some(schedule) = self.schedule.as_mut().filter(|_| self.window.may_begin()) {
-            let first = schedule.next();
-            self.window.dropped(schedule.skip(now), first, now);
+        if self.window.may_begin() {
+            self.drop_due(now);
         }
         self.record_waits(now);
         self.window.end(now, &self.cx, &self.news);
@@ -302,7 +312,8 @@ impl Client {
         if !self.window.is_due(now) {
             return;
         }
-        self.window.start(&self.plan, &self.cx, &self.news);
+        self.window.start(&self.plan);
+        self.follow(now);
         for index in 0..self.links.len() as u32 {
             if matches!(self.links[index as usize].state, State::Open(_)) {
                 self.use_link(index, now);
@@ -343,6 +354,10 @@ impl Client {
         let in_flight = self.links.iter().flat_map(Link::requests);
         self.window.record_unfinished(in_flight.chain(unprocessed), now);
         self.window.record_unsent(self.arrivals.iter().copied(), now);
+        if self.is_open_loop() {
+            let unsent: Vec<Time> = self.unsent(now).collect();
+            self.window.drop_unsent(&unsent, now);
+        }
         // An attempt that has lasted for longer than any that succeeded will hardly do so.
         let usual = self.window.longest_connect();
         for link in &self.links {
@@ -356,6 +371,14 @@ impl Client {
                 self.window.unconnected(since, now);
             }
         }
+    }
+
+    /// The flows whose first request was due and could not leave on the connection that they have, by the time it was due.
+    fn unsent(&self, now: Time) -> impl Iterator<Item = Time> {
+        let is_unsent = move |lane: &&Lane| {
+            lane.next.is_some_and(|next| next.step == 0) && lane.unprocessed.is_none() && lane.due < now
+        };
+        self.lanes.iter().filter(is_unsent).map(|lane| lane.due)
     }
 
     /// Arrivals that still wait when all is over were never sent.

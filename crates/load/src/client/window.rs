@@ -129,17 +129,20 @@ impl Window {
         self.phase == Phase::Ready && now >= self.next
     }
 
-    /// Sending begins: nothing was sent before, so without a warm-up nothing is on its way when counting begins.
-    pub(super) fn start(&mut self, plan: &Plan, cx: &Cx, news: &Sender<News>) {
+    /// Sending begins: nothing was sent before, so without a warm-up nothing is on its way when counting begins. The client follows the
+    /// clock next.
+    pub(super) fn start(&mut self, plan: &Plan) {
         self.phase = Phase::Warming;
         self.set_up = std::mem::take(&mut self.figures);
         self.next = self.next.after(plan.warmup);
         if let Some(span) = plan.extent.time() {
             self.end = Some(self.next.after(span));
         }
-        if cx.now() >= self.next {
-            self.pass(cx.now(), cx, news);
-        }
+    }
+
+    /// The beginning of the measured time; before it has begun, the start of the clock.
+    pub(super) fn began(&self) -> Time {
+        self.began
     }
 
     /// Whether requests are sent.
@@ -180,11 +183,15 @@ impl Window {
         (self.next != Time::NEVER).then_some(self.next)
     }
 
-    /// `now` has reached `next`: a phase or an interval is over.
-    pub(super) fn pass(&mut self, now: Time, cx: &Cx, news: &Sender<News>) {
+    /// `now` has reached `next`: the warm-up is over, if it was that.
+    pub(super) fn end_warmup(&mut self, now: Time, cx: &Cx, news: &Sender<News>) {
         if self.phase == Phase::Warming {
             self.start_counting(now, cx, news);
         }
+    }
+
+    /// `now` has reached `next` behind the warm-up: intervals are over, perhaps the measured time.
+    pub(super) fn pass(&mut self, now: Time, cx: &Cx, news: &Sender<News>) {
         while self.phase == Phase::Measuring && now >= self.next {
             if self.end.is_some_and(|end| now >= end && self.next >= end) {
                 self.end(now, cx, news);
@@ -291,12 +298,20 @@ impl Window {
         }
     }
 
+    /// Counts arrivals that connections took and never sent.
+    pub(super) fn drop_unsent(&mut self, unsent: &[Time], now: Time) {
+        if self.phase == Phase::Measuring {
+            self.figures.counts.dropped += unsent.len() as u64;
+            self.record_unsent(unsent.iter().copied(), now);
+        }
+    }
+
     /// Counts requests of the quota that were never sent, since no connection could be established: all that have not begun but
-    /// those that were `due`, which are counted already. In a closed loop they have waited since the last progress.
-    pub(super) fn give_up(&mut self, due: u64, now: Time) {
-        let rest = self
-            .quota
-            .map_or(0, |quota| quota.saturating_sub(self.begun + due));
+    /// those that were `due`, which are counted already, and `unsent` ones of those that have. In a closed loop they have waited since
+    /// the last progress.
+    pub(super) fn give_up(&mut self, due: u64, unsent: u64, now: Time) {
+        let begun = self.begun.saturating_sub(unsent);
+        let rest = self.quota.map_or(0, |quota| quota.saturating_sub(begun + due));
         if self.phase != Phase::Measuring || rest == 0 {
             return;
         }

@@ -25,8 +25,8 @@ use crate::limits;
 use crate::plan::{Extent, Pace, Plan, Protocol};
 use crate::traffic::{Body, Capture, FlowDraft, Request, Source, StepDraft, Traffic};
 
-/// Steps after which a run counts as stuck.
-const STEP_LIMIT: usize = 5_000_000;
+/// Steps after which a run counts as stuck. A closed loop of several requests a connection takes more than 5 million in 100 ms without delays.
+const STEP_LIMIT: usize = 50_000_000;
 
 /// Steps that clients whose round is over may still take until all is still.
 const STEPS_TO_REST: usize = 20_000;
@@ -43,6 +43,14 @@ fn every_seed_keeps_its_promises() {
         answered > 5 * runs || !seeds::are_many(runs),
         "{answered} answers in {runs} runs"
     );
+}
+
+/// In seed 4478 a worker wakes when its measured time is over already.
+#[test]
+fn seeds_that_failed_keep_their_promises() {
+    for seed in [4478] {
+        Run::new(seed).finish();
+    }
 }
 
 /// What one worker has told.

@@ -7,7 +7,7 @@ use ringmain_engine::backend::Time;
 use ringmain_sim::{Peer, PeerListener, World};
 
 use super::socket::{Said, Socket};
-use super::streams::Streams;
+use super::streams::{self, Streams};
 use crate::plan::Protocol;
 
 /// How the server behaves on one connection.
@@ -298,7 +298,8 @@ impl Guest {
                 Manner::Chunked => (plain(true), Then::Go),
                 Manner::Interim => {
                     let interim = streams.interim(stream);
-                    ([interim, streams.answer(stream, &body, false)].concat(), Then::Go)
+                    let answer = streams.answer(stream, &body, false);
+                    ([&interim, &streams::FEWER[..], &answer].concat(), Then::Go)
                 }
                 Manner::Last(most) if over(most) => {
                     let answer = plain(false);

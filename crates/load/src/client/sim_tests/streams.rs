@@ -10,6 +10,9 @@ const ANY: Rate = Rate {
     per_second: u32::MAX,
 };
 
+/// SETTINGS that allow one stream at once from now on (RFC 9113 §6.5.2); more may be open.
+pub(super) const FEWER: &[u8] = &[0, 0, 6, 4, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 1];
+
 /// A request as it has come so far.
 #[derive(Debug)]
 struct Begun {
