@@ -43,10 +43,11 @@ impl DurableRedis {
         DurableRedis::start(&arguments)
     }
 
-    /// Starts a Sentinel that monitors `master` by this name, and fails over within a second or so.
+    /// Starts a Sentinel that monitors `master` by this name, and fails over within two seconds or so: a machine that is busy
+    /// for less does not have it do so.
     pub fn start_sentinel(name: &str, master: &DurableRedis) -> Option<DurableRedis> {
         let settings = format!(
-            "sentinel monitor {name} 127.0.0.1 {} 1\nsentinel down-after-milliseconds {name} 500\n\
+            "sentinel monitor {name} 127.0.0.1 {} 1\nsentinel down-after-milliseconds {name} 1500\n\
              sentinel failover-timeout {name} 3000\n",
             master.port()
         );
@@ -141,6 +142,17 @@ impl DurableRedis {
         }
         (&stream).write_all(text.as_bytes())?;
         commands.iter().map(|_| RedisReply::read(&mut reader)).collect()
+    }
+
+    /// Waits until a replica has all that was written here until now. `WAIT` knows the writes of its own connection alone.
+    #[track_caller]
+    pub fn wait_for_replica(&self, replica: &DurableRedis) {
+        let offset = |server: &DurableRedis, at: usize| match server.call(&["ROLE"]).list().get(at) {
+            Some(RedisReply::Number(offset)) => *offset,
+            other => panic!("expected an offset, found {other:?}"),
+        };
+        let written = offset(self, 1);
+        wait::until("replication", || offset(replica, 4) >= written);
     }
 
     /// Waits until its role is that of a master.

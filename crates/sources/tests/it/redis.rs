@@ -441,7 +441,7 @@ fn a_source_follows_the_master_of_sentinels() {
     fill(&master, "a", 0..100);
     node.until_received(100);
     until_acknowledged(&mut node, &master, &["a"]);
-    assert_eq!(master.call(&["WAIT", "1", "10000"]), RedisReply::Number(1));
+    master.wait_for_replica(&replica);
     master.kill();
     replica.wait_for_promotion();
     fill(&replica, "a", 100..200);
