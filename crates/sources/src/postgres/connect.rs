@@ -64,15 +64,17 @@ pub(super) async fn connect(
     if !password.is_empty() {
         config.password(password);
     }
+    let refused = |failure: Failure| Failure::Ended(format!("{}: {failure}", postgres.server));
     let (client, task) = match &postgres.tls {
         None => {
             config.ssl_mode(SslMode::Disable);
-            let (client, connection) = within(config.connect(NoTls)).await?;
+            let (client, connection) = within(config.connect(NoTls)).await.map_err(refused)?;
             (client, drive(connection, wake))
         }
         Some(tls) => {
             config.ssl_mode(SslMode::Require);
-            let (client, connection) = within(config.connect(Tls::new(tls)?)).await?;
+            let connecting = within(config.connect(Tls::new(tls)?)).await;
+            let (client, connection) = connecting.map_err(refused)?;
             (client, drive(connection, wake))
         }
     };

@@ -112,7 +112,7 @@ impl<'a> Access<'a> {
         let mut failure = no_server();
         for server in &self.servers {
             let client = Client::open(server.clone())?;
-            let connecting = client.get_multiplexed_async_connection_with_config(&config);
+            let connecting = connect(&client, &config);
             match opened(server, timeout(CONNECT_TIMEOUT, connecting).await) {
                 Ok(connection) => return Ok(Connection::Node(connection)),
                 Err(found) => failure = found,
@@ -148,6 +148,22 @@ impl<'a> Access<'a> {
                 return Failure::Ended(format!("the master is {} now", master.addr()));
             }
         }
+    }
+}
+
+/// Connects. A server that requires a login refuses the first command only: that is not left to the reader of a stream.
+async fn connect(
+    client: &Client,
+    config: &AsyncConnectionConfig,
+) -> redis::RedisResult<MultiplexedConnection> {
+    let mut connection = client
+        .get_multiplexed_async_connection_with_config(config)
+        .await?;
+    let pong: redis::RedisResult<()> = redis::cmd("PING").query_async(&mut connection).await;
+    match pong {
+        // A user without the permission is logged in.
+        Err(error) if error.code() == Some("NOPERM") => Ok(connection),
+        pong => pong.map(|()| connection),
     }
 }
 
