@@ -218,10 +218,7 @@ pub fn load(file: &str, text: &str, sources: &Sources<'_>) -> Loaded {
         loaded.unexpanded = errors.unexpanded();
         // There may be thousands of them: each is read when it is translated, so that they need not all stand here twice.
         let routes = tree.take_map("routes");
-        let reader = Reader {
-            node: &tree,
-            errors: &errors,
-        };
+        let reader = Reader::new(&tree, &errors);
         // Why there is none was told.
         if let Ok(document) = Document::deserialize(reader) {
             let built = build::build(document, &routes, sources, &errors);

@@ -67,13 +67,26 @@ impl de::Error for NoValue {
 /// Reads one value.
 #[derive(Clone, Copy)]
 pub(super) struct Reader<'n> {
-    pub(super) node: &'n Node<'n>,
-    pub(super) errors: &'n Errors<'n>,
+    node: &'n Node<'n>,
+    errors: &'n Errors<'n>,
+    /// The name, chosen by the user, that the value has in its map.
+    pub(super) name: Option<&'n str>,
 }
 
+/// Keys that an error lists, at most.
+const KEYS_LISTED: usize = 8;
+
 impl<'n> Reader<'n> {
+    pub(super) fn new(node: &'n Node<'n>, errors: &'n Errors<'n>) -> Reader<'n> {
+        Reader {
+            node,
+            errors,
+            name: None,
+        }
+    }
+
     fn at(self, node: &'n Node<'n>) -> Reader<'n> {
-        Reader { node, ..self }
+        Reader::new(node, self.errors)
     }
 
     /// The value, or why there is none is told.
@@ -135,6 +148,19 @@ impl<'n> Reader<'n> {
             Value::Bool(false) => Ok("false"),
             Value::Nothing | Value::List(_) | Value::Map(_) => Err(self.wrong("a text")),
         }
+    }
+
+    /// The entries of a map with those keys.
+    fn entries(self, fields: &[&str]) -> Result<&'n [Pair<'n>], NoValue> {
+        let expected = match self.name {
+            _ if matches!(self.node.value, Value::Map(_)) => return self.pairs(),
+            Some(name) if fields.contains(&name) => {
+                format!("a map under a name of your choice, such as `main: {{{name}: …}}`")
+            }
+            _ if fields.len() <= KEYS_LISTED => format!("a map with the keys {}", listed(fields)),
+            _ => "keys with values".to_owned(),
+        };
+        Err(self.wrong(&expected))
     }
 
     fn pairs(self) -> Result<&'n [Pair<'n>], NoValue> {
@@ -216,7 +242,7 @@ impl<'de> Deserializer<'de> for Reader<'de> {
     ) -> Result<V::Value, NoValue> {
         let read = visitor.visit_map(Entries {
             reader: self,
-            rest: self.pairs()?.iter(),
+            rest: self.entries(fields)?.iter(),
             value: None,
             fields: Some(fields),
         });
@@ -385,7 +411,8 @@ impl<'de> SeqAccess<'de> for Elements<'de> {
 struct Entries<'n> {
     reader: Reader<'n>,
     rest: std::slice::Iter<'n, Pair<'n>>,
-    value: Option<&'n Node<'n>>,
+    /// The value of the key that was read last.
+    value: Option<Reader<'n>>,
     fields: Option<&'static [&'static str]>,
 }
 
@@ -403,19 +430,22 @@ impl<'de> MapAccess<'de> for Entries<'de> {
                     key.unknown(name, fields, "one of the keys");
                     continue;
                 }
-                self.value = Some(value);
+                self.value = Some(self.reader.at(value));
                 let name: StrDeserializer<'_, NoValue> = name.into_deserializer();
                 return seed.deserialize(name).map(Some);
             }
-            self.value = Some(value);
+            self.value = Some(Reader {
+                name: Some(name),
+                ..self.reader.at(value)
+            });
             return seed.deserialize(key).map(Some);
         }
         Ok(None)
     }
 
     fn next_value_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<T::Value, NoValue> {
-        let node = self.value.take().expect("a key was asked for");
-        seed.deserialize(self.reader.at(node))
+        let value = self.value.take().expect("a key was asked for");
+        seed.deserialize(value)
     }
 
     fn size_hint(&self) -> Option<usize> {
@@ -434,7 +464,7 @@ impl<'de> SeqAccess<'de> for Place<'de> {
     type Error = NoValue;
 
     fn next_element_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<Option<T::Value>, NoValue> {
-        let Reader { node, errors } = self.reader;
+        let Reader { node, errors, .. } = self.reader;
         self.step += 1;
         let value = match self.step {
             1 => seed.deserialize(node.position.line.into_deserializer()),

@@ -21,10 +21,7 @@ const HIDDEN: &str = "(not shown)";
 pub fn shown(text: &str) -> Option<Json> {
     let errors = Errors::new("");
     let node = tree::read(text, &errors)?;
-    let reader = Reader {
-        node: &node,
-        errors: &errors,
-    };
+    let reader = Reader::new(&node, &errors);
     // Reading it is what finds the marks.
     Document::deserialize(reader).ok()?;
     Some(json(&node, &errors.into_secrets()))

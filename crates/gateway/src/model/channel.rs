@@ -110,6 +110,16 @@ impl ChannelTemplate {
         Ok(ChannelTemplate(parts))
     }
 
+    /// Returns the namespace of all channels that it makes, if it has one and no record decides it.
+    #[must_use]
+    pub fn namespace(&self) -> Option<&str> {
+        let Some(Part::Text(text)) = self.0.first() else {
+            return None;
+        };
+        let (name, _) = text.strip_prefix('$').unwrap_or(text).split_once(':')?;
+        (!name.is_empty()).then_some(name)
+    }
+
     /// Returns whether it reads the subject alone: brokers without keys and headers can be read.
     #[must_use]
     pub fn reads_subject_only(&self) -> bool {

@@ -56,6 +56,8 @@ struct Builder<'b> {
     providers: BTreeMap<String, Option<Arc<model::JwtProvider>>>,
     /// Whether the file says what is pushed, right or not.
     pushes: bool,
+    /// The namespaces of its channels, right or not.
+    namespaces: BTreeSet<String>,
     /// Upstreams that were made of a URL.
     inline: BTreeSet<String>,
     /// What `limits` has for rules that have no `body.request` and no `timeouts.request`.
@@ -87,6 +89,7 @@ pub(super) fn build(
         authorities: names(&document.authorities),
         providers: BTreeMap::new(),
         pushes: document.push.is_some(),
+        namespaces: BTreeSet::new(),
         inline: BTreeSet::new(),
         body: None,
         request_timeout: None,

@@ -44,6 +44,7 @@ impl Builder<'_> {
         }
         let channel_at = part.channel.as_ref().map(|at| at.position);
         let channel = text(part.channel).unwrap_or_else(ChannelTemplate::subject);
+        self.check_namespace(channel_at, &channel);
         if let Some(position) = channel_at.filter(|_| !channel.reads_subject_only()) {
             let expected = "a channel's name with parts of the subject alone: core NATS has no keys, and headers are not read";
             self.errors.tell(position, expected, "`{key}` or `{header:NAME}`");
@@ -94,12 +95,22 @@ impl Builder<'_> {
                 Some(NatsLogin::Credentials(Secret::new(file)))
             }
             (user, password, token, credentials) => {
-                let at = [user, password, token, credentials]
-                    .into_iter()
-                    .flatten()
-                    .next()?;
+                let keys = [
+                    ("`user`", user),
+                    ("`password`", password),
+                    ("`token`", token),
+                    ("`credentials`", credentials),
+                ];
+                let set = keys
+                    .iter()
+                    .filter_map(|(key, at)| Some((*key, at.as_ref()?.position)));
+                let (names, positions): (Vec<&str>, Vec<Position>) = set.unzip();
                 let expected = "either `user` and `password`, or `token`, or `credentials`";
-                self.errors.tell(at.position, expected, "something else");
+                let found = match &names[..] {
+                    [name] => format!("{name} alone"),
+                    names => names.join(" and "),
+                };
+                self.errors.tell(*positions.first()?, expected, found);
                 None
             }
         }

@@ -10,7 +10,7 @@ use ringmain_gateway::model::{
 use ringmain_gateway::table::Place;
 use ringmain_push::{Keep, Options, Slow};
 
-use super::{Builder, list, put, text, texts, value};
+use super::{Builder, list, names, put, text, texts, value};
 use crate::config::document::{self, Maybe};
 use crate::config::texts::Size;
 use crate::config::values::{At, Switch, Text};
@@ -93,6 +93,7 @@ impl Builder<'_> {
         if let Some(at) = part.channels {
             push.plain = self.push_namespace(at, &push.proxy);
         }
+        self.namespaces = names(&part.namespaces);
         for (key, at) in part.namespaces.0 {
             let Some(name) = key.value else { continue };
             if name.is_empty() || name.contains([':', '#', '$', ',']) {

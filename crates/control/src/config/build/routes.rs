@@ -25,10 +25,10 @@ impl Builder<'_> {
     pub(super) fn routes(&mut self, routes: &[Pair<'_>]) {
         let errors = self.errors;
         for (key, node) in routes {
-            let Ok(name) = At::<String>::deserialize(Reader { node: key, errors }) else {
+            let Ok(name) = At::<String>::deserialize(Reader::new(key, errors)) else {
                 continue;
             };
-            let Ok(at) = At::deserialize(Reader { node, errors }) else {
+            let Ok(at) = At::deserialize(Reader::new(node, errors)) else {
                 continue;
             };
             let Some(text) = name.value else { continue };

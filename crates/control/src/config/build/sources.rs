@@ -13,7 +13,7 @@ use ringmain_sources::limits::{IN_FLIGHT, IN_FLIGHT_MOST};
 
 use super::{Builder, text, texts, value};
 use crate::config::document::{self, BrokerServer, MappingKeys, Maybe, RedisAccessKeys, Some1};
-use crate::config::error::{Position, quoted};
+use crate::config::error::{Position, quoted, suggestion};
 use crate::config::values::{Pairs, Text};
 use crate::limits::SOURCES;
 
@@ -140,6 +140,7 @@ impl Builder<'_> {
         }
         let channel_at = keys.channel.as_ref().map(|at| at.position);
         let channel = text(keys.channel).unwrap_or(channel);
+        self.check_namespace(channel_at, &channel);
         if let Some(position) = channel_at
             && matches!(kind, SourceKind::RedisPubSub(_))
             && !channel.reads_subject_only()
@@ -162,6 +163,30 @@ impl Builder<'_> {
             mapping,
             readiness,
         })
+    }
+
+    /// Reports a channel whose namespace is not configured: no record could be published.
+    pub(super) fn check_namespace(&self, position: Option<Position>, channel: &ChannelTemplate) {
+        if let Some(position) = position
+            && let Some(name) = channel.namespace()
+            && !self.namespaces.contains(name)
+        {
+            let names: Vec<String> = self.namespaces.iter().map(|name| quoted(name)).collect();
+            let expected = match names.is_empty() {
+                true => "a channel without a namespace, as `push.namespaces` has none".to_owned(),
+                false => format!("a channel of one of the namespaces {}", names.join(", ")),
+            };
+            let advice = suggestion(name, self.namespaces.iter().map(String::as_str))
+                .map(|name| format!("did you mean `{name}`?"))
+                .unwrap_or_default();
+            self.errors.add(
+                position,
+                "",
+                expected,
+                format!("the namespace {}", quoted(name)),
+                &advice,
+            );
+        }
     }
 
     fn broker_tls(&self, part: Maybe<document::BrokerTls>) -> Option<model::BrokerTls> {
@@ -215,8 +240,8 @@ impl Builder<'_> {
         }
         let sasl = part.sasl.and_then(|at| {
             let sasl = at.value?;
-            let is_whole = sasl.user.is_some() && sasl.password.is_some();
-            self.required(is_whole, "`user` and the key `password`", at.position, ())?;
+            self.required(sasl.user.is_some(), "`user`", at.position, ());
+            self.required(sasl.password.is_some(), "`password`", at.position, ());
             Some(model::KafkaSasl {
                 mechanism: text(sasl.mechanism).unwrap_or(SaslMechanism::ScramSha512),
                 login: BrokerLogin {

@@ -84,7 +84,7 @@ fn wrong_ones_are_told() {
         ("''", "the `name` of a filter"),
         ("{nam: one}", "`name`"),
         ("{name: one, options: 7}", "keys with values"),
-        ("[[one]]", "keys with values"),
+        ("[[one]]", "a map with the keys `name`, `options`"),
     ] {
         let wrong = all_wrong(&format!(
             "listen: :80\nroutes:\n  all:\n    rules:\n      - {{match: /, respond: 200, policies: {{filters: {filters}}}}}\n"

@@ -6,7 +6,7 @@ use super::{all_wrong, right};
 
 fn with(nats: &str) -> String {
     format!(
-        "listen: :80\nto: http://127.0.0.1:1\nauthorities: {{own: own.pem}}\ncertificates: {{me: {{chain: a.crt, key: a.key}}}}\npush:\n  nats:\n{nats}"
+        "listen: :80\nto: http://127.0.0.1:1\nauthorities: {{own: own.pem}}\ncertificates: {{me: {{chain: a.crt, key: a.key}}}}\npush:\n  nats:\n{nats}  namespaces: {{prices: {{}}, a: {{}}}}\n"
     )
 }
 

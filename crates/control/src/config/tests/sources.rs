@@ -67,6 +67,7 @@ fn kafka_is_read_with_its_defaults() {
       dead_letters: dead
       in_flight: 10
       readiness: false
+  namespaces: {prices: {}}
 ",
         "a",
     );
@@ -164,7 +165,43 @@ const WRONG: &[(&str, &str)] = &[
     ),
     (
         "kafka: {a: {servers: 'b:1', topics: t, sasl: {user: u}}}",
-        "expected the key `user` and the key `password`, found none",
+        "expected the key `password`, found none",
+    ),
+    (
+        "kafka: {a: {servers: 'b:1', topics: t, sasl: {password: p}}}",
+        "expected the key `user`, found none",
+    ),
+    (
+        "kafka: {a: {servers: 'b:1', topics: t, tls: true}}",
+        "expected a map with the keys `server_name`, `authorities`, `certificate`, found `true`",
+    ),
+    (
+        "kafka: {servers: 'b:1', topics: t}",
+        "6:20: expected a map under a name of your choice, such as `main: {servers: …}`, found `b:1`",
+    ),
+    (
+        "nats: {servers: 'nats://b', subjects: s}",
+        "expected a map under a name of your choice, such as `main: {subjects: …}`, found `s`",
+    ),
+    (
+        "kafka: {a: {servers: 'b:1', topics: t, channel: 'prices:{key}'}}",
+        "expected a channel without a namespace, as `push.namespaces` has none, found the namespace `prices`",
+    ),
+    (
+        "namespaces: {price: {}, other: {}}\n  redis_pubsub: {a: {servers: 'b:1', patterns: p, channel: '$prices:{channel}'}}",
+        "expected a channel of one of the namespaces `other`, `price`, found the namespace `prices`; did you mean `price`?",
+    ),
+    (
+        "nats: {a: {servers: 'nats://b', subjects: s, channel: 'prices:{subject}'}}",
+        "found the namespace `prices`",
+    ),
+    (
+        "nats: {a: {servers: 'nats://b', subjects: s, user: u}}",
+        "expected either `user` and `password`, or `token`, or `credentials`, found `user` alone",
+    ),
+    (
+        "jetstream: {a: {servers: 'nats://b', stream: S, user: u, token: t}}",
+        "expected either `user` and `password`, or `token`, or `credentials`, found `user` and `token`",
     ),
     (
         "kafka: {a: {servers: 'b:1', topics: t, sasl: {mechanism: gssapi, user: u, password: p}}}",

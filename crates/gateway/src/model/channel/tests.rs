@@ -38,6 +38,22 @@ fn channels_are_made_of_subjects() {
 }
 
 #[test]
+fn namespaces_are_known_where_records_do_not_decide_them() {
+    for (channel, expected) in [
+        ("prices:{key}", Some("prices")),
+        ("$prices:{key}", Some("prices")),
+        ("prices:all", Some("prices")),
+        ("prices{key}:x", None),
+        ("{key}:x", None),
+        (":{key}", None),
+        ("news", None),
+    ] {
+        let template = ChannelTemplate::parse(channel).expect("a template");
+        assert_eq!(template.namespace(), expected, "{channel}");
+    }
+}
+
+#[test]
 fn names_are_known_as_far_as_subjects_are() {
     let subject = SubjectPattern::name;
     check(
