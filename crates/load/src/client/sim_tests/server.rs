@@ -299,7 +299,7 @@ impl Guest {
                 Manner::Interim => {
                     let interim = streams.interim(stream);
                     let answer = streams.answer(stream, &body, false);
-                    ([&interim, &streams::FEWER[..], &answer].concat(), Then::Go)
+                    ([&interim[..], streams::FEWER, &answer].concat(), Then::Go)
                 }
                 Manner::Last(most) if over(most) => {
                     let answer = plain(false);
