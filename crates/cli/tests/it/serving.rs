@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use crate::common::{Directory, Server, check_echo, connect, echo, engines, exchange, try_connect};
+use ringmain_testkit::port::own_host;
 use ringmain_testkit::wait::until;
 use rustix::process::{Signal, kill_process};
 
@@ -52,7 +53,9 @@ fn ipv6_only_refuses_ipv4() {
     let (server, addrs) = Server::start(&mut echo(&["--listen", ":0", "--ipv6-only"]), 1);
     let port = addrs[0].strip_prefix("[::]:").unwrap();
     check_echo(&format!("[::1]:{port}"));
-    let error = try_connect(&format!("127.0.0.1:{port}")).err().expect("refused");
+    // Another test may have the port at 127.0.0.1.
+    let host = own_host();
+    let error = try_connect(&format!("{host}:{port}")).err().expect("refused");
     assert_eq!(error.kind(), ErrorKind::ConnectionRefused);
     server.terminate();
 }
