@@ -83,7 +83,9 @@ fn counters_are_said_while_it_runs() {
 #[test]
 fn sigterm_lets_open_connections_finish() {
     for engine in engines() {
-        let args = ["--engine", engine, "--listen", "127.0.0.1:0"];
+        // Nothing else listens there once it has ended.
+        let listen = format!("{}:0", own_host());
+        let args = ["--engine", engine, "--listen", &listen];
         let (mut server, addrs) = Server::start(&mut echo(&args), 1);
         let mut stream = connect(&addrs[0]);
         exchange(&mut *stream, b"before").unwrap();
