@@ -16,7 +16,7 @@ import rig
 from believer import Believer, Ledger
 
 CHANNELS = [f"k{number}" for number in range(100)]
-# The logs of the case's nodes, which run.py prints when the case fails.
+# The processes of the case's nodes: run.py prints the ends of their logs when the case fails.
 LOGS = []
 OUTBOX = rig.REPO / "docs" / "outbox.sql"
 
@@ -34,7 +34,7 @@ class Node:
 
     def start(self, ready=True):
         self.process = self.case.gateway(self.config, *self.flags, port=self.port, name=f"{self.name}.yaml")
-        LOGS.append((self.name, self.process.log))
+        LOGS.append((self.name, self.process))
         if ready:
             rig.until(f"{self.name} is ready", self.is_ready, 60, 0.05)
         return self

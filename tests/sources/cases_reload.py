@@ -36,7 +36,7 @@ class Sources:
         }
         self.values = dict.fromkeys(self.sources, 100)
         self.process = case.gateway(self.text(), port=self.port, env={"SECRET": POSTGRES_PASSWORD})
-        LOGS.append(("reload", self.process.log))
+        LOGS.append(("reload", self.process))
 
     def text(self):
         """Returns the configuration."""

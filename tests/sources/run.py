@@ -42,9 +42,11 @@ def run(case, resources, records):
     try:
         return case(resources, records)
     except rig.Failed:
-        for name, log in cases.LOGS:
-            lines = [line for line in log.read_text(errors="replace").splitlines() if " source " in line or " ERROR " in line]
-            print("\n".join(f"    {name}: {line}" for line in lines[-30:]), flush=True)
+        for name, process in cases.LOGS:
+            code = process.child.poll()
+            lines = [f"pid {process.pid} {'runs' if code is None else f'ended with {code}'}"]
+            lines += process.log.read_text(errors="replace").splitlines()[-30:]
+            print("\n".join(f"    {name}: {line}" for line in lines), flush=True)
         raise
 
 

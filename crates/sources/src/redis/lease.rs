@@ -64,7 +64,9 @@ enum Attempt {
     Held {
         other: Option<String>,
     },
-    Busy,
+    Busy {
+        consumer: String,
+    },
 }
 
 /// Returns a name that no other reader has, in this process or another one.
@@ -82,8 +84,8 @@ impl Reader<'_> {
         let other = loop {
             match self.attempt().await? {
                 Attempt::Held { other } => break other,
-                Attempt::Busy => {
-                    self.wait_for_owner();
+                Attempt::Busy { consumer } => {
+                    self.wait_for_owner(&consumer);
                     sleep(RETRY_INTERVAL).await;
                 }
             }
@@ -135,8 +137,8 @@ impl Reader<'_> {
         self.lease_at = Instant::now() + LEASE_INTERVAL;
         match self.attempt().await? {
             Attempt::Held { .. } => Ok(()),
-            Attempt::Busy => {
-                self.wait_for_owner();
+            Attempt::Busy { consumer } => {
+                self.wait_for_owner(&consumer);
                 Err(Failure::Ended(format!(
                     "another member of the group reads {} since this one did not respond",
                     self.name
@@ -183,7 +185,7 @@ impl Reader<'_> {
             Err(error) => return Err(error.into()),
         };
         if is_held == 0 {
-            return Ok(Attempt::Busy);
+            return Ok(Attempt::Busy { consumer });
         }
         let is_other = !owner.is_empty() && *owner != *self.owner();
         Ok(Attempt::Held {
@@ -191,8 +193,9 @@ impl Reader<'_> {
         })
     }
 
-    /// Another member reads the stream: this one is ready without it.
-    fn wait_for_owner(&self) {
+    /// Another member reads the stream: this one is ready without it. The lease of a process that was this same consumer ends soon, and its
+    /// entries that were not acknowledged are still to be published here: clients with positions wait for them.
+    fn wait_for_owner(&self, consumer: &str) {
         if self.lease().is_owner {
             self.shared.feed().gap();
         }
@@ -200,7 +203,8 @@ impl Reader<'_> {
             is_owner: false,
             has_waited: true,
         });
-        self.shared.set_stream(self.index, StreamState::waiting());
+        let is_other = *consumer != *self.shared.redis.consumer;
+        self.shared.set_stream(self.index, StreamState::waiting(is_other));
     }
 
     fn lease(&self) -> LeaseMemory {

@@ -145,11 +145,11 @@ pub(super) struct StreamState {
 }
 
 impl StreamState {
-    /// The state of a stream that another member of the group reads.
-    pub(super) fn waiting() -> StreamState {
+    /// The state of a stream that another member of the group reads; `has_begun`: no entries of before are to be published here first.
+    pub(super) fn waiting(has_begun: bool) -> StreamState {
         StreamState {
             delivers: true,
-            has_begun: true,
+            has_begun,
             lag: Some(0),
             ..StreamState::default()
         }

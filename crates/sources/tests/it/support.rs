@@ -1,5 +1,6 @@
 //! An application whose workers publish records of sources, and a client that listens.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -29,8 +30,19 @@ pub(crate) struct Node {
 impl Node {
     /// With three workers. Channels of the namespace `kept` have a history.
     pub(crate) fn new() -> Node {
+        Node::start(&[])
+    }
+
+    /// The same with sources that are there before the workers, as in a process that has just started: clients with positions wait for the
+    /// records of before.
+    pub(crate) fn start(sources: &[(&str, &Source)]) -> Node {
         let push = Push::new();
         push.replace(options()).expect("options");
+        let running = (!sources.is_empty()).then(|| {
+            let running = Sources::new(push.inlet());
+            running.follow(&named(sources));
+            running
+        });
         let setup = Setup {
             workers: 3,
             ..Setup::default()
@@ -42,7 +54,7 @@ impl Node {
         Node {
             client,
             push,
-            sources: None,
+            sources: running,
             socket,
             commands: 1,
             received: Vec::new(),
@@ -62,15 +74,22 @@ impl Node {
         }
     }
 
+    /// Subscribes with a position of another process. Returns the code of the error, if it is refused.
+    pub(crate) fn recover(&mut self, channel: &str) -> Option<u64> {
+        self.commands += 1;
+        let subscribe = json!({ "channel": channel, "recover": true, "epoch": "0123456789abcdef", "offset": 7 });
+        let command = json!({ "id": self.commands, "subscribe": subscribe });
+        self.socket.send_text(command.to_string());
+        let reply: Value = serde_json::from_str(&self.socket.text()).expect("JSON");
+        reply["error"]["code"].as_u64()
+    }
+
     /// Runs these sources, in place of those before.
     pub(crate) fn follow(&mut self, sources: &[(&str, &Source)]) {
-        let sources = sources
-            .iter()
-            .map(|(name, source)| (Arc::from(*name), Arc::new((*source).clone())));
         let running = self
             .sources
             .get_or_insert_with(|| Sources::new(self.push.inlet()));
-        running.follow(&sources.collect());
+        running.follow(&named(sources));
     }
 
     /// Ends all sources.
@@ -143,6 +162,13 @@ impl Node {
         let found = self.received.iter().filter(|(name, _)| name == channel);
         found.filter_map(|(_, data)| data.as_u64()).collect()
     }
+}
+
+fn named(sources: &[(&str, &Source)]) -> BTreeMap<Arc<str>, Arc<Source>> {
+    let sources = sources.iter();
+    sources
+        .map(|(name, source)| (Arc::from(*name), Arc::new((*source).clone())))
+        .collect()
 }
 
 fn options() -> Options {

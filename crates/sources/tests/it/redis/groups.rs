@@ -4,9 +4,13 @@ use std::time::Duration;
 
 use ringmain_gateway::model::SourceKind;
 use ringmain_testkit::redis::DurableRedis;
+use ringmain_testkit::wait;
 
 use super::{GROUP, all, fill, pending, streams, until_acknowledged};
 use crate::support::Node;
+
+/// The code of an error after which clients try again.
+const TEMPORARY: u64 = 100;
 
 #[test]
 fn entries_of_a_consumer_that_is_gone_are_claimed() {
@@ -76,6 +80,41 @@ fn entries_of_the_owner_before_are_read_before_new_ones() {
         0,
         "clients of this process have missed nothing"
     );
+}
+
+#[test]
+fn clients_wait_for_the_entries_of_the_same_consumer_before_a_kill() {
+    let Some(redis) = DurableRedis::start(&[]) else {
+        return;
+    };
+    let source = streams(&redis, &["a"], "kept:{stream}");
+    let SourceKind::RedisStreams(kind) = &source.kind else {
+        panic!("{source:?}");
+    };
+    fill(&redis, "a", 0..100);
+    redis.call(&["XGROUP", "CREATE", "a", GROUP, "0"]);
+    let lease = format!("ringmain_lease:{GROUP}:a");
+    let owned_until = |until: &str| {
+        let fields = ["owner", "killed", "consumer", &*kind.consumer, "until", until];
+        redis.call(&[&["HSET", &*lease][..], &fields].concat());
+    };
+    owned_until("9999999999999");
+    let read = ["XREADGROUP", "GROUP", GROUP, &*kind.consumer, "STREAMS", "a", ">"];
+    redis.call(&read);
+    let mut node = Node::start(&[("redis", &source)]);
+    node.until("it waits for the lease", |node| node.report().delivers);
+    for _ in 0..3 {
+        node.turn();
+        assert_eq!(node.recover("kept:a"), Some(TEMPORARY));
+    }
+    owned_until("0");
+    node.until("all are acknowledged", |_| pending(&redis, "a") == 0);
+    wait::until("a subscription", || {
+        node.turn();
+        node.recover("kept:a").is_none()
+    });
+    node.turn();
+    assert_eq!(node.received, [], "they were published before");
 }
 
 #[test]
