@@ -51,6 +51,9 @@ const FULL_RETRY_INTERVAL: Duration = Duration::from_millis(5);
 const POLL_INTERVAL_LEAST: Duration = Duration::from_millis(10);
 /// The time for which rows in flight are awaited before the source ends.
 const STOP_WAIT: Duration = Duration::from_secs(1);
+/// The time after which the session of a process that was killed has ended at the server, unless it cannot know: until then, partitions
+/// that another session has may be of that process.
+const PREDECESSOR_WAIT: Duration = Duration::from_secs(3);
 /// Separates our advisory locks from those of others on the same table: "ring".
 const LOCKS: u32 = 0x7269_6e67;
 /// The second key of the lock that all readers of a table share. Partitions are not negative.
@@ -112,6 +115,8 @@ struct Reader<'p> {
     name: String,
     owned: BTreeMap<i32, Owned>,
     dead: DeadTable,
+    /// The time at which the connection was opened.
+    opened: Instant,
     /// The time of the last deletion of published rows.
     deleted: Instant,
     /// The time of the last search for rows outside of the partitions.
@@ -144,6 +149,7 @@ impl Reader<'_> {
             name,
             owned: BTreeMap::new(),
             dead: DeadTable::default(),
+            opened: Instant::now(),
             deleted: Instant::now(),
             checked: None,
         };
@@ -190,9 +196,12 @@ impl Reader<'_> {
     /// Returns whether all rows that a process that was killed may have published were handed to workers: as many as are in flight at
     /// most. Clients with positions of before are answered behind them.
     fn has_begun(&self) -> bool {
-        self.owned
-            .values()
-            .all(|owned| owned.partition.is_drained() && (owned.was_empty || owned.read >= READ_ROWS))
+        let others = usize::from(self.postgres.partitions.max(1)).saturating_sub(self.owned.len());
+        may_begin(others, self.opened.elapsed())
+            && self
+                .owned
+                .values()
+                .all(|owned| owned.partition.is_drained() && (owned.was_empty || owned.read >= READ_ROWS))
     }
 
     /// Marks all partitions as having new rows.
@@ -431,7 +440,27 @@ impl Reader<'_> {
     }
 }
 
+/// Returns whether a process that connected so long ago does not wait for the `others`: partitions that another session has.
+fn may_begin(others: usize, connected: Duration) -> bool {
+    others == 0 || connected >= PREDECESSOR_WAIT
+}
+
 /// The numbers of the first column.
 fn numbers(rows: &[Row]) -> Result<BTreeSet<i64>, tokio_postgres::Error> {
     rows.iter().map(|row| row.try_get(0)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::{PREDECESSOR_WAIT, may_begin};
+
+    #[test]
+    fn partitions_of_a_session_that_was_killed_are_waited_for() {
+        assert!(may_begin(0, Duration::ZERO));
+        assert!(!may_begin(1, Duration::ZERO));
+        assert!(!may_begin(4, PREDECESSOR_WAIT - Duration::from_millis(1)));
+        assert!(may_begin(4, PREDECESSOR_WAIT));
+    }
 }

@@ -77,7 +77,8 @@ impl Node {
     /// Subscribes with a position of another process. Returns the code of the error, if it is refused.
     pub(crate) fn recover(&mut self, channel: &str) -> Option<u64> {
         self.commands += 1;
-        let subscribe = json!({ "channel": channel, "recover": true, "epoch": "0123456789abcdef", "offset": 7 });
+        let subscribe =
+            json!({ "channel": channel, "recover": true, "epoch": "0123456789abcdef", "offset": 7 });
         let command = json!({ "id": self.commands, "subscribe": subscribe });
         self.socket.send_text(command.to_string());
         let reply: Value = serde_json::from_str(&self.socket.text()).expect("JSON");
