@@ -38,6 +38,7 @@ own! {
     HeaderValue "header value" "The value of a header.",
     MethodName "method" "A method in capital letters: `GET`.",
     Pattern "expression" "A regular expression that the whole text must match, as in Rust's crate `regex`: linear in the text, no look-around, no back-references. At most 1024 bytes, and 256 KiB once compiled.",
+    Origin "origin" "The origin of scripts: `https://shop.example`, `https://*.shop.example:8443` for all hosts below one, `https://*` for all hosts, `http://localhost:*` for all ports, `capacitor://localhost` of an application, or `*` for all. Without a port the scheme's default port is meant.",
     Network "network" "A network: `10.0.0.0/8`, `fd00::/8`, or one address.",
 }
 
@@ -335,31 +336,6 @@ impl Parse for SubjectName {
             return Ok(SubjectName::Uri(text.into()));
         }
         <Hostname as Parse>::parse(text).map(SubjectName::Host)
-    }
-}
-
-impl Parse for Origin {
-    const NAME: &'static str = "origin";
-    const ABOUT: &'static str = "The origin of scripts: `https://shop.example`, `https://*.shop.example:8443` for all hosts below one, or `*` for all.";
-
-    fn parse(text: &str) -> Result<Origin, String> {
-        const EXPECTED: &str = "`*`, or an origin without a path such as https://shop.example";
-        if text == "*" {
-            return Ok(Origin::Any);
-        }
-        let (https, rest) = match text.split_once("://") {
-            Some(("https", rest)) => (true, rest),
-            Some(("http", rest)) => (false, rest),
-            _ => return wrong(EXPECTED, text),
-        };
-        let (host, port) = match rest.split_once(':') {
-            Some((host, port)) => (host, Some(port.parse::<u16>())),
-            None => (rest, None),
-        };
-        match (Hostname::parse(host), port.transpose()) {
-            (Ok(host), Ok(port)) => Ok(Origin::Of { https, host, port }),
-            _ => wrong(EXPECTED, text),
-        }
     }
 }
 

@@ -230,11 +230,7 @@ fn basic() -> Policy {
 
 fn cors() -> Policy {
     Policy::Cors(Arc::new(Cors {
-        origins: vec![Origin::Of {
-            https: true,
-            host: ringmain_gateway::model::Hostname::parse("shop.example").expect("a host"),
-            port: None,
-        }],
+        origins: vec![Origin::parse("https://shop.example").expect("an origin")],
         exposed_headers: vec![name("X-Total")],
         credentials: true,
         ..Cors::default()

@@ -1,14 +1,15 @@
 //! Cross-origin resource sharing (the Fetch standard's CORS): preflights are answered here, and answers say which scripts may
 //! read them. Whether a request is sent on at all is not decided by it: browsers judge, not servers.
 
-use std::borrow::Cow;
-
 use ringmain_web::Request;
 use ringmain_wire::h1::FieldBlock;
 
 use super::fields::options;
-use crate::model::{Cors, Origin};
+use crate::model::{Cors, Origin, SerializedOrigin};
 use crate::table::{Headers, is_token, preflight};
+
+/// The methods that browsers allow in any case (Fetch §2.2.1).
+const SAFELISTED_METHODS: &str = "GET, HEAD, POST";
 
 /// What a request's answer says to browsers.
 #[derive(Debug, Default)]
@@ -48,40 +49,38 @@ pub(super) fn fields(cors: &Cors, req: &Request<'_>) -> Cross {
     if cors.credentials {
         put("Access-Control-Allow-Credentials", "true");
     }
-    match asked {
-        None => {
-            let exposed = joined(cors.exposed_headers.iter().map(|name| name.as_str()));
-            if !exposed.is_empty() {
-                put("Access-Control-Expose-Headers", &exposed);
-            }
+    // With credentials a star is the name of a header.
+    let names = cors.exposed_headers.iter().map(|name| name.as_str());
+    let exposed = joined(names.filter(|name| !(cors.credentials && *name == "*")));
+    if !exposed.is_empty() {
+        put("Access-Control-Expose-Headers", &exposed);
+    }
+    if let Some(method) = asked {
+        let listed = || match &cors.methods[..] {
+            [] => SAFELISTED_METHODS.to_owned(),
+            methods => joined(methods.iter().map(|method| method.as_str())),
+        };
+        // With credentials a star is a name like another.
+        let methods = match (cors.any_method, cors.credentials) {
+            (true, false) => "*".to_owned(),
+            (true, true) => method.to_owned(),
+            (false, _) => listed(),
+        };
+        put("Access-Control-Allow-Methods", &methods);
+        let wanted = req.header("Access-Control-Request-Headers").filter(|list| {
+            let names = || options(list.as_bytes());
+            names().all(|name| str::from_utf8(name).is_ok_and(is_token))
+        });
+        let headers = match (cors.any_request_header, cors.credentials) {
+            // A star does not cover `Authorization`: it is said by its name.
+            (true, _) => wanted.unwrap_or_default().to_owned(),
+            (false, _) => joined(cors.request_headers.iter().map(|name| name.as_str())),
+        };
+        if !headers.is_empty() {
+            put("Access-Control-Allow-Headers", &headers);
         }
-        Some(method) => {
-            let listed = || {
-                let own = cors.methods.iter().map(|method| method.as_str());
-                joined(["GET", "HEAD", "POST"].into_iter().chain(own))
-            };
-            // With credentials a star is a name like another.
-            let methods = match (cors.any_method, cors.credentials) {
-                (true, false) => "*".to_owned(),
-                (true, true) => method.to_owned(),
-                (false, _) => listed(),
-            };
-            put("Access-Control-Allow-Methods", &methods);
-            let wanted = req.header("Access-Control-Request-Headers").filter(|list| {
-                let names = || options(list.as_bytes());
-                names().all(|name| str::from_utf8(name).is_ok_and(is_token))
-            });
-            let headers = match (cors.any_request_header, cors.credentials) {
-                // A star does not cover `Authorization`: it is said by its name.
-                (true, _) => wanted.unwrap_or_default().to_owned(),
-                (false, _) => joined(cors.request_headers.iter().map(|name| name.as_str())),
-            };
-            if !headers.is_empty() {
-                put("Access-Control-Allow-Headers", &headers);
-            }
-            if let Some(age) = cors.max_age {
-                put("Access-Control-Max-Age", &age.as_secs().to_string());
-            }
+        if let Some(age) = cors.max_age {
+            put("Access-Control-Max-Age", &age.as_secs().to_string());
         }
     }
     Cross {
@@ -90,65 +89,13 @@ pub(super) fn fields(cors: &Cors, req: &Request<'_>) -> Cross {
     }
 }
 
-/// Whether scripts of an origin may read answers.
+/// Returns whether scripts of an origin may read responses.
 fn is_allowed(cors: &Cors, origin: &str) -> bool {
-    let read = Parsed::of(origin);
-    cors.origins.iter().any(|allowed| match allowed {
-        // Documents without an origin of their own are anybody's: nobody's credentials are for them.
-        Origin::Any => read.is_some() || (origin == "null" && !cors.credentials),
-        Origin::Of { https, host, port } => read.as_ref().is_some_and(|read| {
-            let own = if *https { 443 } else { 80 };
-            read.https == Some(*https)
-                && host.matches(&read.host)
-                && read.port.unwrap_or(own) == port.unwrap_or(own)
-        }),
-    })
-}
-
-/// A serialised origin (RFC 6454 §6.2).
-struct Parsed<'o> {
-    /// `None`: another scheme.
-    https: Option<bool>,
-    /// In lower case.
-    host: Cow<'o, str>,
-    port: Option<u16>,
-}
-
-impl<'o> Parsed<'o> {
-    fn of(text: &'o str) -> Option<Parsed<'o>> {
-        let (scheme, rest) = text.split_once("://")?;
-        let (host, port) = match rest.rsplit_once(':') {
-            Some((host, port)) if !port.ends_with(']') => (host, Some(port.parse().ok()?)),
-            _ => (rest, None),
-        };
-        let scheme_byte = |byte: u8| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte);
-        let well = scheme.bytes().all(scheme_byte) && is_host(host);
-        (well && !scheme.is_empty()).then(|| Parsed {
-            https: match scheme {
-                "https" => Some(true),
-                "http" => Some(false),
-                _ => None,
-            },
-            host: match host.bytes().any(|byte| byte.is_ascii_uppercase()) {
-                true => host.to_ascii_lowercase().into(),
-                // As browsers write it.
-                false => host.into(),
-            },
-            port,
-        })
+    match SerializedOrigin::parse(origin) {
+        Some(origin) => cors.origins.iter().any(|allowed| allowed.matches(&origin)),
+        // Any page can have an opaque origin: credentials are not for it.
+        None => origin == "null" && !cors.credentials && cors.origins.contains(&Origin::Any),
     }
-}
-
-/// A host as browsers serialise it: labels of letters, digits, `-` and `_`, or an IPv6 address in brackets.
-fn is_host(text: &str) -> bool {
-    if let Some(address) = text.strip_prefix('[') {
-        let address = address.strip_suffix(']').unwrap_or_default();
-        return address.parse::<std::net::Ipv6Addr>().is_ok();
-    }
-    let byte = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
-    let name = text.strip_suffix('.').unwrap_or(text);
-    name.split('.')
-        .all(|label| !label.is_empty() && label.bytes().all(byte))
 }
 
 fn joined<'n>(names: impl Iterator<Item = &'n str>) -> String {

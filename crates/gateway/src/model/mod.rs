@@ -56,6 +56,7 @@ mod jwt;
 mod listener;
 mod matching;
 mod nats;
+mod origin;
 mod password;
 mod policy;
 mod process;
@@ -88,10 +89,11 @@ pub use listener::{
 };
 pub use matching::{HeaderMatch, Match, PathMatch, QueryMatch, ValueMatch};
 pub use nats::{Nats, NatsAccess, NatsLogin, NatsServer, NatsTls};
+pub(crate) use origin::SerializedOrigin;
+pub use origin::{Origin, OriginPort};
 pub use password::PasswordHash;
 pub use policy::{
-    Addresses, ApiKey, ApiKeys, Ask, BasicAuth, ClientCertificate, Cors, ExternalAuth, KeyPlace, Origin,
-    Policy, User,
+    Addresses, ApiKey, ApiKeys, Ask, BasicAuth, ClientCertificate, Cors, ExternalAuth, KeyPlace, Policy, User,
 };
 pub use process::{AccessLog, AccessLogFormat, Admin, Limits, LogDestination, PerAddress};
 pub use push::{

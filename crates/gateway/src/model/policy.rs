@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::jwt::Jwt;
-use super::{Concurrency, FilterUse, HeaderName, Hostname, Inject, MethodName, Network, RateLimit, Shed};
-use super::{PasswordHash, Target};
+use super::{Concurrency, FilterUse, HeaderName, Inject, MethodName, Network, Origin, RateLimit, Shed};
+use super::{Hostname, PasswordHash, Target};
 
 /// What a request must pass, or what is done around it. A kind of policy is a variant here and a file in the data plane.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -176,7 +176,8 @@ pub enum Ask {
 pub struct Cors {
     /// Whose. None: nobody's.
     pub origins: Vec<Origin>,
-    /// Besides GET, HEAD and POST. Empty with [`any_method`](Self::any_method) `false`: no more.
+    /// The methods that preflight responses list. Empty with [`any_method`](Self::any_method) `false`: GET, HEAD and POST, which browsers
+    /// allow in any case.
     pub methods: Vec<MethodName>,
     /// Every method.
     pub any_method: bool,
@@ -184,26 +185,11 @@ pub struct Cors {
     pub request_headers: Vec<HeaderName>,
     /// Every request header.
     pub any_request_header: bool,
-    /// Response headers besides the safe ones that scripts may read.
+    /// Response headers besides the safelisted ones that scripts may read. With [`credentials`](Self::credentials) a `*` is not sent:
+    /// browsers take it for the name of a header.
     pub exposed_headers: Vec<HeaderName>,
     /// Cookies and the like are sent. Default `false`.
     pub credentials: bool,
     /// How long a preflight's answer holds. Default: `None`, what browsers have (5 s).
     pub max_age: Option<Duration>,
-}
-
-/// Origins of scripts.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Origin {
-    /// All.
-    Any,
-    /// One, or those of all hosts below one: `https`, the host, the port if it is not the scheme's own.
-    Of {
-        /// `http` or `https`.
-        https: bool,
-        /// Which hosts.
-        host: Hostname,
-        /// Which port; `None`: the scheme's own.
-        port: Option<u16>,
-    },
 }

@@ -1,6 +1,9 @@
 //! Texts and what they are read as.
 
-use super::{HeaderName, HeaderValue, Hostname, MethodName, Network, PasswordHash, Path, Pattern, Secret};
+use super::{
+    HeaderName, HeaderValue, Hostname, MethodName, Network, Origin, OriginPort, PasswordHash, Path, Pattern,
+    Secret,
+};
 
 #[track_caller]
 fn told<T: std::fmt::Debug>(outcome: Result<T, super::TextFault>, expected: &str) {
@@ -40,6 +43,71 @@ fn hostnames() {
     let wildcard = Hostname::parse("*.shop.example").unwrap();
     assert!(wildcard.matches("a.shop.example") && wildcard.matches("a.b.shop.example"));
     assert!(!wildcard.matches("shop.example") && !wildcard.matches("ashop.example"));
+}
+
+#[test]
+fn origins() {
+    let of = |scheme: &str, host: Option<&str>, port| Origin::Of {
+        scheme: scheme.into(),
+        host: host.map(|host| Hostname::parse(host).unwrap()),
+        port,
+    };
+    for (text, expected) in [
+        ("*", Origin::Any),
+        (
+            "https://Shop.example",
+            of("https", Some("shop.example"), OriginPort::Default),
+        ),
+        (
+            "http://*.shop.example:8080",
+            of("http", Some("*.shop.example"), OriginPort::Number(8080)),
+        ),
+        ("https://*", of("https", None, OriginPort::Default)),
+        ("https://*:8443", of("https", None, OriginPort::Number(8443))),
+        (
+            "http://localhost:*",
+            of("http", Some("localhost"), OriginPort::Any),
+        ),
+        (
+            "http://[::1]:3000",
+            of("http", Some("[::1]"), OriginPort::Number(3000)),
+        ),
+        (
+            "http://[2001:db8::1]",
+            of("http", Some("[2001:db8::1]"), OriginPort::Default),
+        ),
+        (
+            "Capacitor://localhost",
+            of("capacitor", Some("localhost"), OriginPort::Default),
+        ),
+    ] {
+        assert_eq!(Origin::parse(text), Ok(expected), "{text}");
+    }
+    for bad in [
+        "",
+        "null",
+        "shop.example",
+        "https://",
+        "https://shop.example/",
+        "https://shop.example?a",
+        "https://shop.example:",
+        "https://shop.example:0",
+        "https://shop.example:65536",
+        "https://a@shop.example",
+        "https://**",
+        "https://*shop.example",
+        "https://a.*.example",
+        "https://::1",
+        "://shop.example",
+        "1http://shop.example",
+        "*://shop.example",
+    ] {
+        assert!(Origin::parse(bad).is_err(), "{bad}");
+    }
+    told(
+        Origin::parse("shop.example"),
+        "expected `*`, or an origin without a path such as https://shop.example or http://localhost:*, found `shop.example`",
+    );
 }
 
 #[test]

@@ -22,7 +22,7 @@ pub struct TextFault {
 }
 
 impl TextFault {
-    fn new(expected: impl Into<String>, found: &str) -> TextFault {
+    pub(super) fn new(expected: impl Into<String>, found: &str) -> TextFault {
         let mut end = found.len().min(80);
         while !found.is_char_boundary(end) {
             end -= 1;

@@ -29,6 +29,7 @@ use crate::gateway::{View, Worker};
 use crate::health::Meeting;
 use crate::limits;
 use crate::model::{HashKey, Listener, Protocol, StreamRoute, Target, WeightedBackend};
+use crate::table::{AddressId, ListenerId};
 use crate::upstream::local::bytes::Purpose;
 use crate::upstream::local::{Chosen, End, Local, Sole};
 use crate::upstream::{Admitted, Prefer, Shared};
@@ -70,7 +71,7 @@ pub(crate) async fn serve(incoming: Incoming) {
                 log_plain_http(&worker, &incoming);
                 return hello::answer_and_end(&incoming.stream, &answer).await;
             }
-            refuse(incoming, fault, passing.is_asked());
+            refuse(incoming, fault, passing.takes_alerts());
         }
     }
 }
@@ -117,6 +118,9 @@ fn find(
     let address = view.address(number).ok_or(Fault::NoListener)?;
     let name = hello.and_then(|hello| hello.server_name.as_deref());
     let id = view.table.addresses().admit(address, name.unwrap_or_default());
+    if is_passthrough(view, address, id) {
+        passing.pass_through();
+    }
     let id = id.ok_or(Fault::NoListener)?;
     let listener = view.table.listener(id);
     // It may be another one since the connection came.
@@ -142,6 +146,19 @@ fn find(
         route: Arc::clone(route),
         upstream: Arc::clone(upstream),
     })
+}
+
+/// Returns whether the gateway is no party to the TLS of a connection: its listener passes it through, or no listener admits it and
+/// none of its address terminates TLS.
+fn is_passthrough(view: &View, address: AddressId, admitted: Option<ListenerId>) -> bool {
+    let passes = |listener: &Listener| listener.protocol == Protocol::TlsPassthrough;
+    match admitted {
+        Some(id) => passes(view.table.listener(id)),
+        None => {
+            let mut listeners = view.table.addresses().listeners(address);
+            listeners.all(|(_, listener)| passes(listener))
+        }
+    }
 }
 
 /// Ends the client's TLS.
@@ -267,15 +284,16 @@ fn log_plain_http(worker: &Worker, incoming: &Incoming) {
     }
 }
 
-/// A client that asks by TLS is told in its terms; to others an end in order would look as if they had been served.
-fn refuse(incoming: Incoming, fault: Fault, asked_by_tls: bool) {
-    let ended_here = incoming.stream.layer(|_: &mut Tls| ()).is_some();
-    if !asked_by_tls || ended_here {
-        return match ended_here {
-            // What TLS has to say is under way.
-            true => drop(incoming),
-            false => incoming.stream.abort(),
-        };
+/// Closes a connection that is not passed on. A reset unless an alert tells it apart from a complete response: after an orderly end it
+/// would look as if it had been served. A client whose TLS another server terminates takes alerts from that server alone (decision 0028).
+fn refuse(incoming: Incoming, fault: Fault, takes_alerts: bool) {
+    let is_terminated = incoming.stream.layer(|_: &mut Tls| ()).is_some();
+    if is_terminated {
+        // The session's own alert is being sent.
+        return drop(incoming);
+    }
+    if !takes_alerts {
+        return incoming.stream.abort();
     }
     // RFC 8446 §6.2: `unrecognized_name`, `internal_error`.
     let description = match fault {

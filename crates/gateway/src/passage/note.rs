@@ -23,8 +23,10 @@ pub(super) struct Passing {
     began: Time,
     /// Those of no route until one has taken it.
     counts: Arc<StreamCounts>,
-    /// The first message of TLS is there.
-    asked: bool,
+    /// The client has sent a ClientHello.
+    is_tls: bool,
+    /// The TLS of the connection is between the client and another server.
+    is_passthrough: bool,
     name: Option<String>,
     route: Option<Name>,
     upstream: Option<Name>,
@@ -44,7 +46,8 @@ impl Passing {
             logging: incoming.logging(),
             began: worker.cx.now(),
             counts: worker.counting.stream(crate::metrics::NO_ROUTE),
-            asked: false,
+            is_tls: false,
+            is_passthrough: false,
             name: None,
             route: None,
             upstream: None,
@@ -61,13 +64,18 @@ impl Passing {
 
     /// What its client asks for, if it speaks TLS.
     pub(super) fn asks(&mut self, hello: Option<&Hello>) {
-        self.asked = hello.is_some();
+        self.is_tls = hello.is_some();
         self.name = hello.and_then(|hello| hello.server_name.clone());
     }
 
-    /// Whether its client has asked by TLS.
-    pub(super) fn is_asked(&self) -> bool {
-        self.asked
+    /// The TLS of the connection is between its client and another server.
+    pub(super) fn pass_through(&mut self) {
+        self.is_passthrough = true;
+    }
+
+    /// Returns whether a rejection is an alert of TLS.
+    pub(super) fn takes_alerts(&self) -> bool {
+        self.is_tls && !self.is_passthrough
     }
 
     /// A route has taken it.
@@ -144,7 +152,7 @@ impl Drop for Passing {
             return;
         }
         self.logging.note(&Passed {
-            protocol: if self.asked { "TLS" } else { "TCP" },
+            protocol: if self.is_tls { "TLS" } else { "TCP" },
             target: self.name.as_deref().unwrap_or("-"),
             status: self.fault.get().map_or(200, Fault::status),
             sent: self.sent.get(),

@@ -17,7 +17,7 @@ pub struct StreamExplanation {
     pub protocol: Option<Protocol>,
     /// Other listeners of the address, and why it is not theirs.
     pub others: Vec<(Name, String)>,
-    /// The route that takes it; `None`: it is closed, by TLS with the alert `unrecognized_name`.
+    /// The route that takes it; `None`: it is reset, or closed with the alert `unrecognized_name` where TLS is terminated.
     pub taken: Option<StreamTaken>,
     /// Routes that did not take it, what came nearest first: at most [`limits::EXPLAINED`].
     pub rejected: Vec<(Name, Why)>,

@@ -16,10 +16,11 @@ use ringmain_wire::h2::Limits;
 
 use crate::gates::{Gates, hosts};
 use crate::http2::Http2;
+use crate::observed::access_log;
 use crate::origin::{Origin, Seen, to};
 use crate::policies::header;
 use crate::support::Client;
-use crate::support::tls::{Authority, connector_of, development, localhost, trusting};
+use crate::support::tls::{Authority, Secure, connector_of, development, localhost, trusting};
 
 on_every_backend! {
     whose_certificate_it_is_is_told,
@@ -27,6 +28,8 @@ on_every_backend! {
     a_rule_that_needs_one,
     one_of_another_authority_does_not_come_in,
     unchecked_certificates_prove_nothing,
+    unchecked_certificates_are_no_identities,
+    sessions_of_unchecked_certificates_are_resumed_nowhere_else,
     one_host_of_an_address_takes_unchecked_certificates,
     a_reload_of_the_authorities_is_for_open_connections_too,
     a_version_that_a_reload_does_not_speak_any_more,
@@ -268,6 +271,120 @@ fn unchecked_certificates_prove_nothing(engine: Config) {
     for (name, connector) in &all {
         let expected = if *name == "valid" { 200 } else { 403 };
         assert_eq!(ask(&gates, connector, ""), expected, "{name}");
+    }
+    gates.shut_down();
+}
+
+/// In the access log and at the upstream, over HTTP/1.1, HTTP/2 and in resumed sessions.
+fn unchecked_certificates_are_no_identities(engine: Config) {
+    let origin = Origin::echo();
+    let clients = Authority::new("clients");
+    let config = config(&origin, &clients, ClientCertificate::default());
+    let config = with_mode(config, ClientCertificateMode::Unchecked);
+    let (log, mut lines) = access_log();
+    let gates = Gates::open_with(engine, config, |app| app.access_log(log));
+    let pair = clients.sign("ada.example");
+    let der = STANDARD
+        .decode(told(&pair.chain.bytes)[0].trim_matches(':'))
+        .expect("base64");
+    let hex = digest(&SHA256, &der)
+        .as_ref()
+        .iter()
+        .fold(String::new(), |hex, byte| hex + &format!("{byte:02x}"));
+    let identity = format!("sha256:{hex}");
+    let expired = clients.sign_for("ada.example", 0, 1000);
+    let stranger = Authority::new("clients").sign("ada.example");
+    for (name, certificate) in [
+        ("none", None),
+        ("valid", Some(pair)),
+        ("stranger's", Some(stranger)),
+        ("expired", Some(expired)),
+    ] {
+        let connector = |alpn: &[u8]| {
+            let settings = ClientSettings {
+                certificate: certificate.clone(),
+                alpn: vec![alpn.to_vec()],
+                ..trusting(&development().authority)
+            };
+            // Settings are made while the certificate is valid.
+            Connector::new(&settings, Duration::from_secs(500)).expect("settings")
+        };
+        let expected = (name == "valid").then_some(&*identity);
+        let mut check = |is_resumed: bool| {
+            let seen = origin.seen();
+            assert_eq!(seen.field("client-cert").is_some(), expected.is_some(), "{name}");
+            let line = lines.next();
+            assert_eq!(
+                line["identity"].as_str(),
+                expected,
+                "{name}, resumed: {is_resumed}: {line}"
+            );
+        };
+        let by_h1 = connector(b"http/1.1");
+        for is_resumed in [false, true] {
+            let client = gates.client(0).secure(&by_h1, &localhost());
+            let mut client = client.expect("a handshake");
+            client.send(REQUEST);
+            assert_eq!(client.answer().status, 200, "{name}");
+            let facts = client.tls.as_ref().and_then(Secure::facts);
+            assert_eq!(facts.map(|facts| facts.resumed), Some(is_resumed), "{name}");
+            check(is_resumed);
+        }
+        let by_h2 = connector(b"h2");
+        for is_resumed in [false, true] {
+            let client = gates.client(0).secure(&by_h2, &localhost());
+            let mut client = Http2::over(client.expect("a handshake"), &Limits::INTERNET);
+            assert_eq!(client.ask("/").status, 200, "{name}");
+            check(is_resumed);
+        }
+    }
+    gates.shut_down();
+}
+
+/// A client has one cache of sessions for all ports of a host: a session that began where certificates are not checked must not carry
+/// its outcome to a port where they are.
+fn sessions_of_unchecked_certificates_are_resumed_nowhere_else(engine: Config) {
+    let origin = Origin::echo();
+    let clients = Authority::new("clients");
+    let mut config = config(&origin, &clients, ClientCertificate::default());
+    let listener = config.listeners.remove(0);
+    for (name, mode) in [
+        ("unchecked", ClientCertificateMode::Unchecked),
+        ("optional", ClientCertificateMode::Optional),
+        ("required", ClientCertificateMode::Required),
+    ] {
+        let mut listener = (*listener).clone();
+        listener.name = name.into();
+        listener.addresses = vec![crate::gates::reserved().into()];
+        let tls = listener.tls.as_mut().expect("there");
+        tls.clients.as_mut().expect("there").mode = mode;
+        config.listeners.push(Arc::new(listener));
+    }
+    Arc::make_mut(&mut config.routes[0]).listeners = Vec::new();
+    let gates = Gates::open(engine, config);
+    // The status, and whether the session was resumed; `None`: the handshake failed.
+    let ask = |gate: usize, connector: &Connector| {
+        let mut client = gates.client(gate).secure(connector, &localhost()).ok()?;
+        client.send(REQUEST);
+        // Over TLS 1.3 a client receives the refusal after its own handshake.
+        client.receive().ok()?;
+        let facts = client.tls.as_ref().and_then(Secure::facts);
+        let is_resumed = facts.is_some_and(|facts| facts.resumed);
+        Some((client.answer().status, is_resumed))
+    };
+    let shown = shown_by_all(&clients);
+    for (name, connector) in &shown {
+        assert_eq!(ask(0, connector), Some((200, false)), "{name}");
+        assert_eq!(ask(0, connector), Some((200, true)), "{name}");
+        let [optional, required] = match *name {
+            "none" => [Some((200, false)), None],
+            "valid" => [Some((200, false)), Some((200, false))],
+            _ => [None, None],
+        };
+        // Each begins from a session of the unchecked port.
+        assert_eq!(ask(1, connector), optional, "{name}");
+        ask(0, connector);
+        assert_eq!(ask(2, connector), required, "{name}");
     }
     gates.shut_down();
 }

@@ -4,27 +4,26 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ringmain_engine::Config;
-use ringmain_gateway::model::{
-    self, Cors, HeaderName, Hostname, Match, MethodName, Origin as Allowed, Policy,
-};
+use ringmain_gateway::model::{self, Cors, HeaderName, Match, MethodName, Origin as Allowed, Policy};
+use ringmain_wire::h2::Limits;
 
+use crate::http2::{Http2, fields};
 use crate::origin::{Edge, Origin, edge, nobody, to};
 use crate::support::Answer;
 
 on_every_backend! {
     preflights_are_answered,
+    methods_are_those_that_are_configured,
+    the_filter_of_the_gateway_api,
     answers_say_who_may_read_them,
     origins,
     a_star_and_credentials,
+    all_headers_are_exposed_without_credentials,
     answers_of_the_gateways_own,
 }
 
-fn of(https: bool, host: &str, port: Option<u16>) -> Allowed {
-    Allowed::Of {
-        https,
-        host: Hostname::parse(host).expect("a host"),
-        port,
-    }
+fn allowed(text: &str) -> Allowed {
+    Allowed::parse(text).expect("an origin")
 }
 
 fn header(name: &str) -> HeaderName {
@@ -33,7 +32,9 @@ fn header(name: &str) -> HeaderName {
 
 fn cors() -> Cors {
     Cors {
-        origins: vec![of(true, "shop.example", None), of(true, "*.shop.example", None)],
+        origins: ["https://shop.example", "https://*.shop.example"]
+            .map(allowed)
+            .into(),
         methods: vec![MethodName::parse("PUT").expect("a method")],
         request_headers: vec![header("X-One"), header("X-Two")],
         exposed_headers: vec![header("X-Three")],
@@ -84,7 +85,7 @@ fn preflights_are_answered(engine: Config) {
     assert_eq!(
         told(&answer),
         format!(
-            "{VARY}\nac-allow-origin: https://shop.example\nac-allow-methods: GET, HEAD, POST, PUT\n\
+            "{VARY}\nac-allow-origin: https://shop.example\nac-expose-headers: X-Three\nac-allow-methods: PUT\n\
              ac-allow-headers: X-One, X-Two\nac-max-age: 600"
         )
     );
@@ -100,6 +101,89 @@ fn preflights_are_answered(engine: Config) {
         404
     );
     assert_eq!(ask(&edge, "OPTIONS", PREFLIGHT).status, 404);
+    edge.server.shut_down();
+}
+
+/// Browsers allow GET, HEAD and POST whatever is listed (Fetch, CORS-safelisted methods): they are listed where nothing else is.
+fn methods_are_those_that_are_configured(engine: Config) {
+    let config = with(to(&[nobody()], |_, _| {}), cors());
+    let edge = edge(engine, config.clone());
+    for (configured, expected) in [
+        (&[][..], "GET, HEAD, POST"),
+        (&["PUT"], "PUT"),
+        (&["GET", "OPTIONS"], "GET, OPTIONS"),
+        (&["DELETE", "POST", "PATCH"], "DELETE, POST, PATCH"),
+    ] {
+        let methods = configured.iter().copied().map(MethodName::parse);
+        let cors = Cors {
+            methods: methods.map(|method| method.expect("a method")).collect(),
+            ..cors()
+        };
+        let config = Arc::new(with(config.clone(), cors));
+        assert_eq!(edge.gateway.replace(config, Duration::ZERO), []);
+        let answer = ask(
+            &edge,
+            "OPTIONS",
+            &format!("Origin: https://shop.example\r\n{PREFLIGHT}"),
+        );
+        assert_eq!(answer.status, 204);
+        assert_eq!(answer.field("access-control-allow-methods"), Some(expected));
+    }
+    edge.server.shut_down();
+}
+
+/// The filter of the test HTTPRouteCORS (Gateway API 1.7) with several origins, methods and headers.
+fn the_filter_of_the_gateway_api(engine: Config) {
+    let filter = Cors {
+        origins: ["https://www.foo.com", "https://*.bar.com"].map(allowed).into(),
+        methods: ["GET", "OPTIONS"]
+            .map(|method| MethodName::parse(method).expect("a method"))
+            .into(),
+        request_headers: ["x-header-1", "x-header-2"].map(header).into(),
+        exposed_headers: ["x-header-3", "x-header-4"].map(header).into(),
+        credentials: true,
+        max_age: Some(Duration::from_secs(3600)),
+        ..Cors::default()
+    };
+    let edge = edge(engine, with(to(&[nobody()], |_, _| {}), filter));
+    let preflight = |origin: &str| {
+        let fields = format!(
+            "Origin: {origin}\r\naccess-control-request-method: GET\r\n\
+             access-control-request-headers: x-header-1, x-header-2\r\n"
+        );
+        let answer = ask(&edge, "OPTIONS", &fields);
+        assert_eq!(answer.status, 204);
+        told(&answer)
+    };
+    for origin in [
+        "https://www.foo.com",
+        "https://www.bar.com",
+        "https://xpto.www.bar.com",
+    ] {
+        assert_eq!(
+            preflight(origin),
+            format!(
+                "{VARY}\nac-allow-origin: {origin}\nac-allow-credentials: true\n\
+                 ac-expose-headers: x-header-3, x-header-4\nac-allow-methods: GET, OPTIONS\n\
+                 ac-allow-headers: x-header-1, x-header-2\nac-max-age: 3600"
+            )
+        );
+    }
+    assert_eq!(preflight("https://foobar.com"), VARY);
+    // Over HTTP/2 as well.
+    let mut client = Http2::over(edge.server.client(), &Limits::INTERNET);
+    let fields = fields(&[
+        ("origin", "https://www.foo.com"),
+        ("access-control-request-method", "GET"),
+    ]);
+    let stream = client.head("OPTIONS", "/", &fields, true);
+    let got = client.wait(stream);
+    assert_eq!(got.status, 204);
+    assert_eq!(got.field("access-control-allow-methods"), Some("GET, OPTIONS"));
+    assert_eq!(
+        got.field("access-control-expose-headers"),
+        Some("x-header-3, x-header-4")
+    );
     edge.server.shut_down();
 }
 
@@ -127,7 +211,18 @@ fn answers_say_who_may_read_them(engine: Config) {
 fn origins(engine: Config) {
     let origin = Origin::answering("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
     let mut policy = cors();
-    policy.origins.push(of(false, "dev.example", Some(3000)));
+    policy.origins.extend(
+        [
+            "http://dev.example:3000",
+            "http://localhost:*",
+            "https://*:8443",
+            "http://*.test:*",
+            "http://[::1]:5173",
+            "capacitor://localhost",
+            "Chrome-Extension://*",
+        ]
+        .map(allowed),
+    );
     let edge = edge(engine, with(to(&[origin.addr], |_, _| {}), policy));
     for (origin, allowed) in [
         ("https://shop.example", true),
@@ -136,13 +231,30 @@ fn origins(engine: Config) {
         ("https://a.b.shop.example", true),
         ("http://dev.example:3000", true),
         ("http://shop.example", false),
-        ("https://shop.example:8443", false),
+        ("https://shop.example:8444", false),
         ("https://evilshop.example", false),
         ("https://shop.example.evil.example", false),
         ("https://shop.example/", false),
         ("https://evil.example#.shop.example", false),
         ("https://user@shop.example", false),
         ("http://dev.example", false),
+        ("http://localhost", true),
+        ("http://localhost:5173", true),
+        ("https://localhost", false),
+        ("https://other.example:8443", true),
+        ("https://[2001:db8::1]:8443", true),
+        ("https://other.example", false),
+        ("https://other.example:443", false),
+        ("http://a.test", true),
+        ("http://a.b.test:8080", true),
+        ("http://test:8080", false),
+        ("http://[::1]:5173", true),
+        ("http://[::1]", false),
+        ("capacitor://localhost", true),
+        ("capacitor://localhost:8080", false),
+        ("ionic://localhost", false),
+        ("chrome-extension://aapbdbdomjkkjkaonfhkkikfgjllcleb", true),
+        ("chrome-extension://a/b", false),
         ("null", false),
         ("", false),
     ] {
@@ -184,6 +296,34 @@ fn a_star_and_credentials(engine: Config) {
         )
     );
     assert_eq!(preflight(&edge, "null"), VARY);
+    edge.server.shut_down();
+}
+
+/// With credentials browsers take `*` for the name of a header (Fetch, HTTP extensions of CORS).
+fn all_headers_are_exposed_without_credentials(engine: Config) {
+    let mut cors = Cors {
+        exposed_headers: vec![header("*")],
+        ..cors()
+    };
+    let config = with(to(&[nobody()], |_, _| {}), cors.clone());
+    let edge = edge(engine, config.clone());
+    let exposed = |method: &str| {
+        let answer = ask(
+            &edge,
+            method,
+            &format!("Origin: https://shop.example\r\n{PREFLIGHT}"),
+        );
+        answer.field("access-control-expose-headers").map(str::to_owned)
+    };
+    for method in ["GET", "OPTIONS"] {
+        assert_eq!(exposed(method).as_deref(), Some("*"), "{method}");
+    }
+    cors.credentials = true;
+    let config = Arc::new(with(config, cors));
+    assert_eq!(edge.gateway.replace(config, Duration::ZERO), []);
+    for method in ["GET", "OPTIONS"] {
+        assert_eq!(exposed(method), None, "{method}");
+    }
     edge.server.shut_down();
 }
 

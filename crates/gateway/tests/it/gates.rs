@@ -9,6 +9,7 @@ use ringmain_gateway::Gateway;
 use ringmain_gateway::fault::Fault;
 use ringmain_gateway::metrics::{Ended, StreamReport};
 use ringmain_gateway::model::{Config, Hostname, Listener, Protocol, StreamRoute, Upstream, WeightedBackend};
+use ringmain_web::App;
 
 use crate::origin;
 use crate::support::{Client, PATIENCE, tls};
@@ -23,9 +24,14 @@ pub(crate) struct Gates {
 
 impl Gates {
     pub(crate) fn open(engine: EngineConfig, config: Config) -> Gates {
+        Gates::open_with(engine, config, |app| app)
+    }
+
+    /// Opens a gateway with changes of its application, such as an access log.
+    pub(crate) fn open_with(engine: EngineConfig, config: Config, change: impl FnOnce(App) -> App) -> Gates {
         let gateway = Gateway::new(Arc::new(config), tls::now());
         assert_eq!(gateway.problems(), [], "a configuration without problems");
-        let site = gateway.app().build().expect("an application");
+        let site = change(gateway.app()).build().expect("an application");
         let mut engine = Engine::new(engine).expect("the back-end is there");
         let options = ListenOptions {
             send_buffer: Some(32 * 1024),

@@ -44,6 +44,7 @@ mod observed;
 mod origin;
 mod passing;
 mod passing_ends;
+mod passing_refused;
 mod paths;
 mod policies;
 mod proxied;

@@ -22,7 +22,7 @@ on_every_backend! {
 }
 
 /// An access log's lines.
-struct Lines {
+pub(crate) struct Lines {
     lines: mpsc::Receiver<Vec<u8>>,
     rest: Vec<u8>,
 }
@@ -43,7 +43,7 @@ impl Write for Sink {
 
 impl Lines {
     #[track_caller]
-    fn next(&mut self) -> Value {
+    pub(crate) fn next(&mut self) -> Value {
         loop {
             if let Some(end) = self.rest.iter().position(|&byte| byte == b'\n') {
                 let line: Vec<u8> = self.rest.drain(..=end).collect();
@@ -58,12 +58,17 @@ impl Lines {
 /// A gateway that serves, and its access log.
 fn logged(engine: Config, config: model::Config) -> (Edge, Lines) {
     let gateway = Gateway::new(std::sync::Arc::new(config), Duration::ZERO);
+    let (log, lines) = access_log();
+    let server = support::serve(engine, gateway.app().access_log(log));
+    (Edge { server, gateway }, lines)
+}
+
+/// An access log, and its lines.
+pub(crate) fn access_log() -> (AccessLog, Lines) {
     let (sender, lines) = mpsc::channel();
     let log = AccessLog::to_writer(Sink(sender)).expect("a thread");
-    let app = gateway.app().access_log(log.format(Format::Json));
-    let server = support::serve(engine, app);
     let rest = Vec::new();
-    (Edge { server, gateway }, Lines { lines, rest })
+    (log.format(Format::Json), Lines { lines, rest })
 }
 
 fn broken_rules_are_named(engine: Config) {

@@ -239,6 +239,10 @@ impl Builder<'_> {
         cors.methods.retain(|method| method.as_str() != "*");
         cors.any_request_header = cors.request_headers.iter().any(|name| name.as_str() == "*");
         cors.request_headers.retain(|name| name.as_str() != "*");
+        if cors.credentials && cors.exposed_headers.iter().any(|name| name.as_str() == "*") {
+            let text = "`expose: '*'` has no effect with `credentials: true`, where browsers take it for the name of a header: list the headers";
+            self.errors.warn(at.position, text.to_owned());
+        }
         Some(cors)
     }
 

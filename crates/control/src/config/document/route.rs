@@ -319,11 +319,12 @@ pub(in crate::config) struct BodyLimits {
 pub(in crate::config) struct Cors {
     /// The allowed origins. Required.
     pub(in crate::config) origins: Some1<Text<Origin>>,
-    /// The allowed methods besides GET, HEAD and POST; `*` for all.
+    /// The allowed methods, as preflight responses list them; `*` for all. Default: GET, HEAD and POST, which browsers allow even
+    /// if they are not listed.
     pub(in crate::config) methods: Some1<Text<MethodName>>,
     /// The allowed request headers besides the safelisted ones; `*` for all.
     pub(in crate::config) headers: Some1<Text<HeaderName>>,
-    /// The response headers that scripts may read, besides the safelisted ones.
+    /// The response headers that scripts may read, besides the safelisted ones; `*` for all, but not with `credentials`.
     pub(in crate::config) expose: Some1<Text<HeaderName>>,
     /// Allows requests with credentials, such as cookies. Default: `false`.
     pub(in crate::config) credentials: Maybe<bool>,

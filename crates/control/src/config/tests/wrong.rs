@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use ringmain_gateway::model::{Action, Hostname, LogDestination, Origin, Policy};
+use ringmain_gateway::model::{Action, LogDestination, Origin, Policy};
 
 use super::{all_wrong, loaded, right};
 
@@ -82,18 +82,8 @@ fn other_origins_and_tries() {
     let [Policy::Cors(cors)] = &rule.policies[..] else {
         panic!("{:?}", rule.policies);
     };
-    let of = |https, host: &str, port| Origin::Of {
-        https,
-        host: Hostname::parse(host).unwrap(),
-        port,
-    };
-    assert_eq!(
-        cors.origins,
-        [
-            of(true, "shop.example", None),
-            of(false, "*.dev.example", Some(3000))
-        ]
-    );
+    let origins = ["https://shop.example", "http://*.dev.example:3000"];
+    assert_eq!(cors.origins, origins.map(|origin| Origin::parse(origin).unwrap()));
     assert!(cors.any_method && cors.methods.is_empty() && !cors.any_request_header && cors.credentials);
     let Action::Forward(forward) = &rule.action else {
         panic!("{:?}", rule.action);
@@ -104,17 +94,37 @@ fn other_origins_and_tries() {
     let wrong = all_wrong(
         "listen: :80\nupstreams:\n  shop: {endpoints: 127.0.0.1:1, retry_budget: {percent: 101}}\n\
          routes:\n  all:\n    rules:\n      - {to: shop, cors: {methods: PUT}}\n      \
-         - {to: shop, cors: {origins: shop.example}}\n      - {to: shop, cors: {origins: 'https://a.example/b'}}\n",
+         - {to: shop, cors: {origins: shop.example}}\n      - {to: shop, cors: {origins: 'https://a.example/b'}}\n      \
+         - {to: shop, cors: {origins: 'https://a.example:0'}}\n",
     );
     let told = [
         "the key `origins` with at least one, found none",
-        "`*`, or an origin without a path such as https://shop.example, found `shop.example`",
-        "`*`, or an origin without a path such as https://shop.example, found `https://a.example/b`",
+        "`*`, or an origin without a path such as https://shop.example or http://localhost:*, found `shop.example`",
+        "such as https://shop.example or http://localhost:*, found `https://a.example/b`",
+        "such as https://shop.example or http://localhost:*, found `https://a.example:0`",
         "at most 100 percent",
     ];
     for told in told {
         assert!(wrong.iter().any(|text| text.contains(told)), "{told}: {wrong:#?}");
     }
+}
+
+#[test]
+fn all_headers_are_not_exposed_with_credentials() {
+    let warned = |cors: &str| {
+        let loaded = loaded(&format!(
+            "listen: :80\nroutes:\n  all:\n    rules:\n      - to: http://127.0.0.1:1\n        cors: {{origins: '*', {cors}}}\n"
+        ));
+        let warnings = loaded.warnings.iter().map(ToString::to_string);
+        warnings.collect::<Vec<_>>()
+    };
+    assert_eq!(warned("expose: '*'"), [""; 0]);
+    assert_eq!(warned("expose: X-Total, credentials: true"), [""; 0]);
+    let both = warned("expose: '*', credentials: true");
+    assert!(
+        both.len() == 1 && both[0].starts_with("c.yaml:6:15: warning: `expose: '*'` has no effect"),
+        "{both:?}"
+    );
 }
 
 /// A wrong file is not served. What `ringmain explain` and configurations of many owners see of it never lets more in than it means.

@@ -39,9 +39,6 @@ pub(crate) struct Caller {
     pub(crate) done: bool,
 }
 
-/// How the gateway refuses a client that asks by TLS; one more byte says why.
-const ALERT: &[u8] = &[21, 3, 3, 0, 2, 2];
-
 impl Caller {
     pub(crate) fn new(
         world: &World,
@@ -121,7 +118,7 @@ impl Caller {
             let bytes = self.peer.read(1 + world.below(most));
             self.received.extend_from_slice(&bytes);
         }
-        let refused = self.look(weather)?;
+        self.look()?;
         if self.leave() {
             self.done = true;
             return Ok(());
@@ -134,7 +131,7 @@ impl Caller {
             };
         }
         if self.peer.eof() {
-            self.end(refused)?;
+            self.end()?;
         }
         Ok(())
     }
@@ -168,16 +165,10 @@ impl Caller {
         change(self.ledger.borrow_mut().of(self.header.id));
     }
 
-    /// Whether what has come are the bytes of its own connection; `true`: it was refused.
-    fn look(&self, weather: Weather) -> Result<bool, String> {
-        if self.expected.starts_with(&self.received) {
-            return Ok(false);
-        }
-        let named = KINDS[usize::from(self.header.kind)] != Kind::Tcp;
-        let refused =
-            self.received.len() <= 7 && ALERT.starts_with(&self.received[..self.received.len().min(6)]);
-        match named && refused && weather.broken {
-            true => Ok(true),
+    /// Checks that all bytes received are those of its own connection: a rejected one is reset without a byte.
+    fn look(&self) -> Result<(), String> {
+        match self.expected.starts_with(&self.received) {
+            true => Ok(()),
             false => Err("bytes that are not its own".to_owned()),
         }
     }
@@ -201,12 +192,7 @@ impl Caller {
     }
 
     /// The other side has ended in order: has it, and is all of it there?
-    fn end(&mut self, refused: bool) -> Result<(), String> {
-        if refused {
-            self.peer.close();
-            self.done = true;
-            return Ok(());
-        }
+    fn end(&mut self) -> Result<(), String> {
         if !std::mem::replace(&mut self.heard_end, true) {
             self.check_end()?;
         }

@@ -58,11 +58,13 @@ fn rule_8_sessions_are_not_resumed_where_more_is_asked_of_clients() {
         let optional = world.build_server();
         world.server.client_certificates = ClientCertificates::Required(world.authority.bundle());
         let required = world.build_server();
+        world.server.client_certificates = ClientCertificates::Unchecked(world.authority.bundle());
+        let unchecked = world.build_server();
         let both = [world.authority.pem.clone(), Authority::new("Other authority").pem].concat();
         world.server.client_certificates =
             ClientCertificates::Required(crate::tls::support::pem("both", both));
         let others = world.build_server();
-        let servers = [&off, &optional, &required, &others];
+        let servers = [&off, &optional, &required, &unchecked, &others];
         for (at, first) in servers.iter().enumerate() {
             for (other, second) in servers.iter().enumerate() {
                 assert_eq!(resumes(&world, first, second), at == other, "{at} {other}");
