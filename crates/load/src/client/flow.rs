@@ -398,7 +398,7 @@ impl Client {
         }
     }
 
-    /// How many requests may be under way on a link is for the other end to say.
+    /// The server has limited the streams of a link: what was offered beyond that is for others.
     pub(super) fn allow(&mut self, index: u32) {
         let most = self.plan.pipeline;
         let link = &mut self.links[index as usize];
@@ -407,7 +407,6 @@ impl Client {
         {
             let allowed = session.streams_allowed();
             link.most = allowed.unwrap_or(u32::MAX).min(most);
-            // What was offered before and is too much now, other links are to take.
             link.offered = link.offered.min(link.most.saturating_sub(link.busy));
             self.window.allowed(allowed);
         }
