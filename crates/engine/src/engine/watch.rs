@@ -31,8 +31,8 @@ pub(super) fn watch(shared: Arc<Shared>, fabric: Fabric, threshold: Duration) ->
         let mut pause = threshold / 4;
         while stopped.recv_timeout(pause) == Err(mpsc::RecvTimeoutError::Timeout) {
             for event in watch.check(&shared.beats, fabric.now()) {
-                tell(&shared, &event, &fabric, rescue.rescued);
-                rescue.follow(&event);
+                tell(&shared, event, &fabric, rescue.rescued);
+                rescue.follow(event);
             }
             pause = threshold / 4;
             if rescue.is_needed() {
@@ -72,6 +72,8 @@ struct Rescue {
     homeless: VecDeque<(u32, OwnedFd)>,
     /// Connections handed over since the first of the present stalls began.
     rescued: u64,
+    /// The connections of each worker that is not held and has room, in one round.
+    loads: Vec<Option<u32>>,
 }
 
 impl Rescue {
@@ -80,6 +82,7 @@ impl Rescue {
             held: vec![false; workers],
             homeless: VecDeque::new(),
             rescued: 0,
+            loads: Vec::with_capacity(workers),
         }
     }
 
@@ -100,9 +103,9 @@ impl Rescue {
 
     /// Empties the listen queues that nobody serves, as far as the others have room.
     fn run(&mut self, shared: &Shared, fabric: &Fabric) {
-        let mut loads = self.loads(shared);
+        self.read_loads(shared);
         while let Some((tag, fd)) = self.homeless.pop_front() {
-            if let Err(fd) = self.hand(&mut loads, fabric, tag, fd) {
+            if let Err(fd) = self.hand(fabric, tag, fd) {
                 return self.homeless.push_front((tag, fd));
             }
         }
@@ -112,38 +115,33 @@ impl Rescue {
             if !listener.workers.iter().all(|&worker| self.held[worker]) {
                 continue;
             }
-            while loads.iter().any(Option::is_some)
+            while self.loads.iter().any(Option::is_some)
                 && shared.connections() < shared.max_connections
                 && let Ok(Some(fd)) = accept_waiting(listener.fd.as_fd())
             {
-                if let Err(fd) = self.hand(&mut loads, fabric, listener.tag, fd) {
+                if let Err(fd) = self.hand(fabric, listener.tag, fd) {
                     return self.homeless.push_back((listener.tag, fd));
                 }
             }
         }
     }
 
-    /// The connections of each worker that goes on and has room.
-    fn loads(&self, shared: &Shared) -> Vec<Option<u32>> {
+    fn read_loads(&mut self, shared: &Shared) {
         let workers = shared.workers.iter().zip(&self.held);
         let load = |(worker, held): (&crate::worker::shared::WorkerShared, &bool)| {
             let load = worker.load.load(Ordering::Relaxed);
             let fits = load < worker.capacity.load(Ordering::Relaxed);
             (fits && !held).then_some(load)
         };
-        workers.map(load).collect()
+        self.loads.clear();
+        self.loads.extend(workers.map(load));
     }
 
     /// To the least loaded one; those whose queues are full are not asked again in this round.
-    fn hand(
-        &mut self,
-        loads: &mut [Option<u32>],
-        fabric: &Fabric,
-        tag: u32,
-        mut fd: OwnedFd,
-    ) -> Result<(), OwnedFd> {
+    fn hand(&mut self, fabric: &Fabric, tag: u32, mut fd: OwnedFd) -> Result<(), OwnedFd> {
         loop {
-            let open = loads
+            let open = self
+                .loads
                 .iter()
                 .enumerate()
                 .filter_map(|(i, load)| Some((i, (*load)?)));
@@ -152,12 +150,12 @@ impl Rescue {
             };
             match fabric.hand(worker, tag, fd) {
                 Ok(()) => {
-                    loads[worker] = Some(load + 1);
+                    self.loads[worker] = Some(load + 1);
                     self.rescued += 1;
                     return Ok(());
                 }
                 Err(back) => {
-                    loads[worker] = None;
+                    self.loads[worker] = None;
                     fd = back;
                 }
             }

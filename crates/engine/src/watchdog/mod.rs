@@ -155,6 +155,8 @@ pub struct Watch {
     last: Option<Time>,
     /// By worker.
     seen: Vec<Option<Seen>>,
+    /// Of the last check: a check allocates nothing, however often workers are held.
+    events: Vec<Event>,
 }
 
 /// A step in which a worker was seen.
@@ -174,15 +176,17 @@ impl Watch {
             threshold,
             last: None,
             seen: Vec::new(),
+            events: Vec::new(),
         }
     }
 
     /// Looks at all heartbeats (of the same workers each time) and says what has changed.
     /// Stalls shorter than the pause between two checks may go unseen.
-    #[must_use]
-    pub fn check(&mut self, beats: &[Heartbeat], now: Time) -> Vec<Event> {
+    pub fn check(&mut self, beats: &[Heartbeat], now: Time) -> &[Event] {
         self.seen.resize(beats.len(), None);
-        let mut events = Vec::new();
+        self.events.clear();
+        // A worker has two at most: the end of a stall, and the next one.
+        self.events.reserve(2 * beats.len());
         for (worker, (heartbeat, seen)) in beats.iter().zip(&mut self.seen).enumerate() {
             let read = heartbeat.read();
             if let Some(before) = *seen
@@ -190,7 +194,7 @@ impl Watch {
             {
                 if before.reported {
                     let held = now.since(before.since);
-                    events.push(Event::Recovered {
+                    self.events.push(Event::Recovered {
                         worker,
                         what: before.what,
                         held,
@@ -214,7 +218,7 @@ impl Watch {
             });
             if !current.reported && now.since(current.since) >= self.threshold {
                 current.reported = true;
-                events.push(Event::Stalled {
+                self.events.push(Event::Stalled {
                     worker,
                     what,
                     since: current.since,
@@ -222,6 +226,6 @@ impl Watch {
             }
         }
         self.last = Some(now);
-        events
+        &self.events
     }
 }
