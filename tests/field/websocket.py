@@ -29,6 +29,8 @@ class Ws:
                  "Sec-WebSocket-Version: 13", f"Sec-WebSocket-Key: {key}", *fields]
         self.socket.sendall("\r\n".join(lines).encode() + b"\r\n\r\n")
         self.head, self.buffer = rig.read_head(self.socket)
+        if self.head is None:
+            raise Closed(None)
         self.status = int(self.head.split(b" ", 2)[1])
         # Lines that have arrived, and the last one that was returned.
         self.queue, self.text = [], ""
