@@ -18,7 +18,7 @@ const USAGE: &str = "\
 usage: cargo xtask <task>
 
   test [NAME]...            all tests, by cargo nextest where it is installed; with names, those that contain one
-  tidy                      structure, style and language, which the compiler does not check
+  tidy                      structure, style, language and subjects of commits, which the compiler does not check
   tidy --lower              lowers the ceilings of the rule `english`, then checks
   english                   the language of each crate in figures
   ci [--except STEP]...     everything that a change must pass

@@ -1,14 +1,15 @@
 //! `cargo xtask tidy`: rules of structure and style that the compiler does not check.
 //!
 //! Owns the rules' order and how findings are shown. Each rule is a pure function over text in
-//! a file of its own ([`crates`], [`source`], [`manifest`], [`exceptions`], [`english`]); only this file
-//! reads the tree and runs cargo.
+//! a file of its own ([`crates`], [`source`], [`manifest`], [`exceptions`], [`english`], [`subjects`]); only this file
+//! reads the tree and runs cargo, and [`subjects`] runs git.
 
 mod crates;
 mod english;
 mod exceptions;
 mod manifest;
 mod source;
+mod subjects;
 mod test_code;
 #[cfg(test)]
 mod tests;
@@ -22,6 +23,7 @@ use std::thread;
 use english::{Language, ceilings, figures};
 use exceptions::Size;
 use serde_json::Value;
+use subjects::Subjects;
 
 /// The list of files and functions that may be longer than the limit.
 const EXCEPTIONS: &str = "xtask/tidy-exceptions.txt";
@@ -168,6 +170,10 @@ fn check(root: &Path) -> Result<Vec<Finding>, String> {
         &read(root, CEILINGS)?,
         &tree.languages,
     ));
+    match subjects::read(root) {
+        Subjects::Commits(commits) => findings.extend(subjects::inspect(&commits)),
+        Subjects::Skipped(reason) => eprintln!("tidy: subjects of commits are not checked: {reason}"),
+    }
     findings.sort();
     Ok(findings)
 }
