@@ -165,11 +165,9 @@ fn check(root: &Path) -> Result<Vec<Finding>, String> {
         &read(root, EXCEPTIONS)?,
         &tree.sizes,
     ));
-    findings.extend(ceilings::compare(
-        CEILINGS,
-        &read(root, CEILINGS)?,
-        &tree.languages,
-    ));
+    let list = read(root, CEILINGS)
+        .map_err(|error| format!("{error}; restore it, or let `{}` write it", ceilings::LOWER))?;
+    findings.extend(ceilings::compare(CEILINGS, &list, &tree.languages));
     match subjects::read(root) {
         Subjects::Commits(commits) => findings.extend(subjects::inspect(&commits)),
         Subjects::Skipped(reason) => eprintln!("tidy: subjects of commits are not checked: {reason}"),

@@ -229,57 +229,80 @@ pub(crate) struct Lowered {
 
 /// Lowers each ceiling in `list` to the count of its file.
 ///
-/// A file without ceilings, as after a rename, receives those that a file that is gone no longer needs, or a file of the same crate
-/// that shrank. No ceiling of a file rises, and no sum of an expression.
+/// A file without ceilings receives those of a file that is gone and had the same counts, as after a rename. Otherwise it receives those
+/// that files that are gone, and smaller files of its crate, no longer need. No ceiling of a file rises, and no sum of an expression.
 pub(crate) fn lower(list: &str, languages: &[Language]) -> Lowered {
-    let counts = counts(languages);
+    let mut counts = counts(languages);
     let paths: BTreeSet<&str> = languages.iter().map(|language| language.path.as_str()).collect();
-    let mut lowered = Lowered {
-        ceilings: FileCounts::new(),
-        sums: (0, 0),
-        moved: Vec::new(),
-    };
-    // Freed ceilings by expression, then by crate; those of files that are gone have an empty name of the crate.
-    let mut freed = BTreeMap::<(&str, &str), usize>::new();
     // A merge may leave two lines for one ceiling: the smaller one applies.
-    let mut listed = BTreeMap::<(&str, &str), usize>::new();
+    let mut listed = FileCounts::new();
     for row in rows("", list).0 {
-        let ceiling = listed.entry((row.path, row.name)).or_insert(row.count);
+        let names = listed.entry(row.path.into()).or_default();
+        let ceiling = names.entry(row.name.into()).or_insert(row.count);
         *ceiling = row.count.min(*ceiling);
     }
-    for (&(path, name), &before) in &listed {
-        let count = counts.get(path).and_then(|names| names.get(name)).copied();
-        let after = before.min(count.unwrap_or(0));
-        lowered.sums.0 += before;
-        if after > 0 {
-            let names = lowered.ceilings.entry(path.into()).or_default();
-            names.insert(name.into(), after);
+    let mut lowered = Lowered {
+        ceilings: FileCounts::new(),
+        sums: (sum(&listed), 0),
+        moved: Vec::new(),
+    };
+    let mut new: FileCounts = counts
+        .extract_if(.., |path, _| !listed.contains_key(path))
+        .collect();
+    // By expression, then by crate; for files that are gone the name of the crate is empty.
+    let mut freed = BTreeMap::<(&str, &str), usize>::new();
+    for (path, names) in &listed {
+        let is_gone = !paths.contains(path.as_str());
+        let renamed = new.iter().find(|(_, counts)| is_gone && *counts == names);
+        if let Some(path) = renamed.map(|(path, _)| path.clone()) {
+            new.remove(&path);
+            lowered.receive(path, names.clone());
+            continue;
         }
-        let group = if paths.contains(path) { crate_of(path) } else { "" };
-        *freed.entry((name, group)).or_default() += before - after;
+        let group = if is_gone { "" } else { crate_of(path) };
+        let mut remaining = BTreeMap::new();
+        for (name, &before) in names {
+            let count = counts.get(path).and_then(|names| names.get(name)).copied();
+            let after = before.min(count.unwrap_or(0));
+            *freed.entry((name, group)).or_default() += before - after;
+            if after > 0 {
+                remaining.insert(name.clone(), after);
+            }
+        }
+        if !remaining.is_empty() {
+            lowered.ceilings.insert(path.clone(), remaining);
+        }
     }
-    let listed: BTreeSet<&str> = listed.keys().map(|(path, _)| *path).collect();
-    for (path, names) in counts.iter().filter(|(path, _)| !listed.contains(path.as_str())) {
-        let mut received = 0;
-        for (name, count) in names {
-            let mut ceiling = 0;
+    for (path, names) in &new {
+        let mut received = BTreeMap::new();
+        for (name, &count) in names {
             for group in ["", crate_of(path)] {
-                if let Some(left) = freed.get_mut(&(name.as_str(), group)) {
-                    let taken = (*left).min(count - ceiling);
-                    *left -= taken;
-                    ceiling += taken;
-                }
+                let before = received.get(name).copied().unwrap_or(0);
+                let left = freed.get_mut(&(name.as_str(), group));
+                let Some(left) = left.filter(|left| **left > 0 && before < count) else {
+                    continue;
+                };
+                let taken = (*left).min(count - before);
+                *left -= taken;
+                received.insert(name.clone(), before + taken);
             }
-            if ceiling > 0 {
-                let names = lowered.ceilings.entry(path.clone()).or_default();
-                names.insert(name.clone(), ceiling);
-            }
-            received += ceiling;
         }
-        if received > 0 {
-            lowered.moved.push((path.clone(), received));
+        if !received.is_empty() {
+            lowered.receive(path.clone(), received);
         }
     }
-    lowered.sums.1 = lowered.ceilings.values().flat_map(BTreeMap::values).sum();
+    lowered.sums.1 = sum(&lowered.ceilings);
     lowered
+}
+
+fn sum(ceilings: &FileCounts) -> usize {
+    ceilings.values().flat_map(BTreeMap::values).sum()
+}
+
+impl Lowered {
+    /// Sets the ceilings of a file that had none.
+    fn receive(&mut self, path: String, ceilings: BTreeMap<String, usize>) {
+        self.moved.push((path.clone(), ceilings.values().sum()));
+        self.ceilings.insert(path, ceilings);
+    }
 }

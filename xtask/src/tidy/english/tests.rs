@@ -407,6 +407,12 @@ fn lowering_never_raises() {
         &[("b.rs", "// came\n"), ("c.rs", "// came\n")],
         "b.rs\tcome\t1\nc.rs\tcome\t1\n",
     );
+    // A renamed file has priority over another new one.
+    check_lower(
+        "a.rs\tcome\t1\na.rs\tnobody\t1\n",
+        &[("b.rs", "// came\n"), ("c.rs", "// he came\n")],
+        "c.rs\tcome\t1\nc.rs\tnobody\t1\n",
+    );
     // So does a part that was cut off, in the same crate, and no file that has ceilings already.
     let split = "crates/a/a.rs\tcome\t2\n";
     check_lower(
