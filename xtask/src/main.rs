@@ -1,6 +1,6 @@
-//! Developer tasks: `cargo xtask test|tidy|ci|deny|suite`.
+//! Developer tasks: `cargo xtask test|tidy|english|ci|deny|suite`.
 //!
-//! Owns what "clean" means for this repository and the order in which it is checked.
+//! Owns the meaning of "clean" for this repository and the order of the checks.
 //! Knows nothing of what the product does.
 #![forbid(unsafe_code)]
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command line talks")]
@@ -18,7 +18,9 @@ const USAGE: &str = "\
 usage: cargo xtask <task>
 
   test [NAME]...            all tests, by cargo nextest where it is installed; with names, those that contain one
-  tidy                      structure and style that the compiler does not check
+  tidy                      structure, style, language and subjects of commits, which the compiler does not check
+  tidy --lower              lowers the ceilings of the rule `english`, then checks
+  english                   the language of each crate in figures
   ci [--except STEP]...     everything that a change must pass
   ci --list                 the steps of `ci` and their commands
   deny                      licences, bans, sources and advisories of the dependencies
@@ -33,6 +35,8 @@ fn main() -> ExitCode {
     match words.as_slice() {
         ["test", filters @ ..] => test::run(&root, filters),
         ["tidy"] => tidy::run(&root),
+        ["tidy", "--lower"] => tidy::run_lower(&root),
+        ["english"] => tidy::print_english(&root),
         ["ci", rest @ ..] => ci::run(&root, rest),
         ["deny"] => deny(&root),
         ["suite"] => suite::list(),
@@ -67,7 +71,7 @@ fn root() -> PathBuf {
         .to_path_buf()
 }
 
-/// Says what was wrong with the command line; exit code 2.
+/// Reports an error of the command line; exit code 2.
 fn usage_error(what: &str) -> ExitCode {
     eprintln!("{what}\n{USAGE}");
     ExitCode::from(2)

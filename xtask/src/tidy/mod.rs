@@ -1,13 +1,15 @@
 //! `cargo xtask tidy`: rules of structure and style that the compiler does not check.
 //!
 //! Owns the rules' order and how findings are shown. Each rule is a pure function over text in
-//! a file of its own ([`crates`], [`source`], [`manifest`], [`exceptions`]); only this file
-//! reads the tree and runs cargo.
+//! a file of its own ([`crates`], [`source`], [`manifest`], [`exceptions`], [`english`], [`subjects`]); only this file
+//! reads the tree and runs cargo, and [`subjects`] runs git.
 
 mod crates;
+mod english;
 mod exceptions;
 mod manifest;
 mod source;
+mod subjects;
 mod test_code;
 #[cfg(test)]
 mod tests;
@@ -16,11 +18,18 @@ use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
+use std::thread;
 
+use english::{Language, ceilings, figures};
+use exceptions::Size;
 use serde_json::Value;
+use subjects::Subjects;
 
 /// The list of files and functions that may be longer than the limit.
 const EXCEPTIONS: &str = "xtask/tidy-exceptions.txt";
+
+/// The list of files that may contain expressions of the rule `english`.
+const CEILINGS: &str = "xtask/english.ceilings";
 
 /// Something to put right, for a reader who has never seen the rule.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -89,6 +98,50 @@ pub(crate) fn run(root: &Path) -> ExitCode {
     }
 }
 
+/// Writes the file of ceilings again, none of them higher, then checks the tree.
+pub(crate) fn run_lower(root: &Path) -> ExitCode {
+    match lower(root) {
+        Ok(()) => run(root),
+        Err(error) => {
+            eprintln!("tidy: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Lowers the ceilings. Without their file, it writes the counts of the tree: the start of the rule, and the answer to a merge that
+/// brings text from before the rule.
+fn lower(root: &Path) -> Result<(), String> {
+    let languages = languages(root)?;
+    let text = if root.join(CEILINGS).exists() {
+        let lowered = ceilings::lower(&read(root, CEILINGS)?, &languages);
+        for (path, count) in &lowered.moved {
+            eprintln!("tidy: {path} receives {count} from files that are gone or smaller");
+        }
+        let (before, after) = lowered.sums;
+        eprintln!("tidy: the sum of the ceilings was {before} and is {after}");
+        ceilings::write(&lowered.ceilings)
+    } else {
+        eprintln!("tidy: {CEILINGS} did not exist; it now has the counts of the tree");
+        ceilings::write(&ceilings::counts(&languages))
+    };
+    fs::write(root.join(CEILINGS), text).map_err(|error| format!("{CEILINGS} cannot be written: {error}"))
+}
+
+/// `cargo xtask english`: prints the language of each crate in figures.
+pub(crate) fn print_english(root: &Path) -> ExitCode {
+    match languages(root) {
+        Ok(languages) => {
+            print!("{}", figures::tables(&languages));
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            eprintln!("english: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
 fn check(root: &Path) -> Result<Vec<Finding>, String> {
     let metadata = cargo(root, &["metadata", "--format-version", "1", "--no-deps"])?;
     let metadata: Value = serde_json::from_str(&metadata)
@@ -100,25 +153,91 @@ fn check(root: &Path) -> Result<Vec<Finding>, String> {
     findings.extend(crates::binary_closure(&closure(root, "ringmain-cli")?));
     findings.extend(manifest::explained(&read(root, "Cargo.toml")?));
 
-    let mut sizes = Vec::new();
-    for path in sources(root)? {
-        let text = read(root, &path)?;
-        if path.ends_with(".rs") {
-            let facts = source::inspect(&path, &text);
-            findings.extend(facts.findings);
-            sizes.extend(facts.sizes);
-        } else {
-            findings.extend(source::unfinished(&path, &text, &[]));
-        }
-    }
+    let tree = inspect(root)?;
+    findings.extend(tree.findings);
     for package in &packages {
         for target in &package.roots {
             findings.extend(source::forbids_unsafe(target, &read(root, target)?));
         }
     }
-    findings.extend(exceptions::compare(EXCEPTIONS, &read(root, EXCEPTIONS)?, &sizes));
+    findings.extend(exceptions::compare(
+        EXCEPTIONS,
+        &read(root, EXCEPTIONS)?,
+        &tree.sizes,
+    ));
+    let list = read(root, CEILINGS)
+        .map_err(|error| format!("{error}; restore it, or let `{}` write it", ceilings::LOWER))?;
+    findings.extend(ceilings::compare(CEILINGS, &list, &tree.languages));
+    match subjects::read(root) {
+        Subjects::Commits(commits) => findings.extend(subjects::inspect(&commits)),
+        Subjects::Skipped(reason) => eprintln!("tidy: subjects of commits are not checked: {reason}"),
+    }
     findings.sort();
     Ok(findings)
+}
+
+/// The results of the rules for single files.
+#[derive(Default)]
+struct FileResults {
+    findings: Vec<Finding>,
+    sizes: Vec<Size>,
+    languages: Vec<Language>,
+}
+
+/// Applies the rules for single files to the tree, on every CPU.
+fn inspect(root: &Path) -> Result<FileResults, String> {
+    let mut tree = FileResults::default();
+    for part in on_every_cpu(&sources(root)?, |paths| inspect_files(root, paths))? {
+        tree.findings.extend(part.findings);
+        tree.sizes.extend(part.sizes);
+        tree.languages.extend(part.languages);
+    }
+    Ok(tree)
+}
+
+fn inspect_files(root: &Path, paths: &[String]) -> Result<FileResults, String> {
+    let mut tree = FileResults::default();
+    for path in paths {
+        let text = read(root, path)?;
+        if path.ends_with(".rs") {
+            let facts = source::inspect(path, &text);
+            tree.findings.extend(facts.findings);
+            tree.sizes.extend(facts.sizes);
+        } else if path.ends_with(".py") {
+            tree.findings.extend(source::unfinished(path, &text, &[]));
+        }
+        tree.languages.extend(english::read(path, &text));
+    }
+    Ok(tree)
+}
+
+/// Reads the language of the tree, without the other rules.
+fn languages(root: &Path) -> Result<Vec<Language>, String> {
+    let read_files = |paths: &[String]| {
+        let mut languages = Vec::new();
+        for path in paths {
+            languages.extend(english::read(path, &read(root, path)?));
+        }
+        Ok(languages)
+    };
+    Ok(on_every_cpu(&sources(root)?, read_files)?.concat())
+}
+
+/// Runs `work` on a part of `paths` for each CPU; returns the results in the order of the paths.
+fn on_every_cpu<T: Send>(
+    paths: &[String],
+    work: impl Fn(&[String]) -> Result<T, String> + Sync,
+) -> Result<Vec<T>, String> {
+    let cpus = thread::available_parallelism().map_or(1, usize::from);
+    let work = &work;
+    thread::scope(|scope| {
+        let parts = paths.chunks(paths.len().div_ceil(cpus).max(1));
+        let workers: Vec<_> = parts.map(|part| scope.spawn(move || work(part))).collect();
+        workers
+            .into_iter()
+            .map(|worker| worker.join().expect("the rules do not panic"))
+            .collect()
+    })
 }
 
 /// Returns the crates that a package is built with, with its default features, one a line.
@@ -151,7 +270,13 @@ fn read(root: &Path, path: &str) -> Result<String, String> {
     fs::read_to_string(root.join(path)).map_err(|error| format!("{path} cannot be read: {error}"))
 }
 
-/// Every Rust and Python file of the repository, relative to `root`, sorted.
+/// Returns whether a folder holds files of others: hidden ones, packages, and build output, which a folder of sources is not.
+fn is_foreign(path: &Path, name: &str) -> bool {
+    let is_source = path.iter().any(|part| part == "src");
+    name.starts_with('.') || name == "node_modules" || (name == "target" && !is_source)
+}
+
+/// Every Rust, Python and Markdown file of the repository, relative to `root`, sorted.
 fn sources(root: &Path) -> Result<Vec<String>, String> {
     let mut found = Vec::new();
     let mut folders = vec![PathBuf::new()];
@@ -165,9 +290,9 @@ fn sources(root: &Path) -> Result<Vec<String>, String> {
             let kind = entry
                 .file_type()
                 .map_err(|error| format!("{}: {error}", path.display()))?;
-            if kind.is_dir() && name != "target" && !name.starts_with('.') {
+            if kind.is_dir() && !is_foreign(&path, &name) {
                 folders.push(path);
-            } else if kind.is_file() && (name.ends_with(".rs") || name.ends_with(".py")) {
+            } else if kind.is_file() && [".rs", ".py", ".md"].iter().any(|end| name.ends_with(end)) {
                 found.push(path.to_string_lossy().into_owned());
             }
         }

@@ -9,7 +9,7 @@ use super::{Finding, crates, manifest, source};
 
 /// Compares findings as `line what`.
 #[track_caller]
-fn check(found: impl IntoIterator<Item = Finding>, expect: &[&str]) {
+pub(super) fn check(found: impl IntoIterator<Item = Finding>, expect: &[&str]) {
     let found: Vec<String> = found
         .into_iter()
         .map(|finding| format!("{} {}", finding.line, finding.what))

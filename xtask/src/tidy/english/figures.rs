@@ -1,0 +1,153 @@
+//! `cargo xtask english`: the language of each crate in figures.
+//!
+//! Works on what [`super`] read; knows nothing of ceilings.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use super::expressions::Expression;
+use super::{Language, TextKind};
+
+/// The columns of expressions, each per thousand lines.
+const COLUMNS: &[(&str, Expression)] = &[
+    ("what", Expression::What),
+    ("Who", Expression::WhoFirst),
+    ("come", Expression::Come),
+    ("told", Expression::IsTold),
+    ("stand", Expression::Stand),
+];
+
+/// The most types that may share a name.
+const TYPES_OF_ONE_NAME: usize = 2;
+
+/// Returns the crate of a file, or the folder at the root that has it.
+pub(super) fn crate_of(path: &str) -> &str {
+    if path.ends_with(".md") {
+        return "documents";
+    }
+    match path.split_once('/') {
+        Some(("crates", rest)) => rest.split('/').next().unwrap_or(rest),
+        Some(("src" | "tests", _)) | None => "ringmain",
+        Some((folder, _)) => folder,
+    }
+}
+
+/// The figures of a crate.
+#[derive(Default)]
+struct CrateFigures {
+    lines: usize,
+    returns: usize,
+    functions: usize,
+    characters: usize,
+    counts: [usize; COLUMNS.len()],
+}
+
+impl CrateFigures {
+    fn add(&mut self, language: &Language) {
+        self.lines += language.lines;
+        self.returns += language.returns;
+        self.functions += language.functions;
+        self.characters += language.function_characters;
+        for hit in language.hits.iter().filter(|hit| hit.kind != TextKind::Text) {
+            let column = COLUMNS
+                .iter()
+                .position(|(_, expression)| *expression == hit.expression);
+            if let Some(column) = column {
+                self.counts[column] += 1;
+            }
+        }
+    }
+
+    fn write(&self, out: &mut String, name: &str) {
+        let thousand = |count| ratio(count, self.lines) * 1000.0;
+        let _ = write!(out, "{name:<12}{:>9}", self.lines);
+        for count in self.counts {
+            let _ = write!(out, "{:>9.1}", thousand(count));
+        }
+        let _ = write!(out, "{:>9.1}{:>11}", thousand(self.returns), self.functions);
+        let _ = match self.functions {
+            0 => writeln!(out, "{:>9}", "-"),
+            _ => writeln!(out, "{:>9.1}", ratio(self.characters, self.functions)),
+        };
+    }
+}
+
+/// Returns the quotient; 0 for nothing out of nothing.
+fn ratio(part: usize, whole: usize) -> f64 {
+    part as f64 / whole.max(1) as f64
+}
+
+/// Returns the tables: by crate, by expression, and the types that share a name.
+pub(crate) fn tables(languages: &[Language]) -> String {
+    let mut out =
+        String::from("Lines of comments (documents: lines), and expressions per thousand lines:\n\n");
+    let _ = write!(out, "{:<12}{:>9}", "crate", "lines");
+    for (title, _) in COLUMNS {
+        let _ = write!(out, "{title:>9}");
+    }
+    let _ = writeln!(out, "{:>9}{:>11}{:>9}", "returns", "functions", "name");
+
+    let (mut rows, mut total) = (BTreeMap::<&str, CrateFigures>::new(), CrateFigures::default());
+    for language in languages {
+        let name = crate_of(&language.path);
+        rows.entry(name).or_default().add(language);
+        if name != "documents" {
+            total.add(language);
+        }
+    }
+    let documents = rows.remove("documents").unwrap_or_default();
+    rows.iter().for_each(|(name, row)| row.write(&mut out, name));
+    total.write(&mut out, "all crates");
+    documents.write(&mut out, "documents");
+
+    write_expressions(&mut out, languages);
+    write_types(&mut out, languages);
+    out
+}
+
+fn write_expressions(out: &mut String, languages: &[Language]) {
+    let mut counts = BTreeMap::<&str, [usize; 3]>::new();
+    for hit in languages.iter().flat_map(|language| &language.hits) {
+        let column = match hit.kind {
+            TextKind::Comment => 0,
+            TextKind::Text => 1,
+            TextKind::Document => 2,
+        };
+        counts.entry(hit.expression.name()).or_default()[column] += 1;
+    }
+    let _ = writeln!(
+        out,
+        "\n{:<14}{:>9}{:>9}{:>11}",
+        "expression", "comments", "texts", "documents"
+    );
+    for (name, [comments, texts, documents]) in counts {
+        let _ = writeln!(out, "{name:<14}{comments:>9}{texts:>9}{documents:>11}");
+    }
+}
+
+fn write_types(out: &mut String, languages: &[Language]) {
+    let mut definitions = BTreeMap::<&str, Vec<&str>>::new();
+    for language in languages {
+        for name in &language.types {
+            definitions
+                .entry(&name.name)
+                .or_default()
+                .push(crate_of(&language.path));
+        }
+    }
+    let mut shared: Vec<_> = definitions
+        .into_iter()
+        .filter(|(_, crates)| crates.len() > TYPES_OF_ONE_NAME)
+        .collect();
+    shared.sort_by_key(|(name, crates)| (std::cmp::Reverse(crates.len()), *name));
+    let _ = writeln!(
+        out,
+        "\nType names defined more than {TYPES_OF_ONE_NAME} times: {}",
+        shared.len()
+    );
+    for (name, mut crates) in shared {
+        let count = crates.len();
+        crates.dedup();
+        let _ = writeln!(out, "{count:>4}  {name} ({})", crates.join(", "));
+    }
+}
