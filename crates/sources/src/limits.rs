@@ -19,7 +19,7 @@ pub const BACKOFF: [Duration; 2] = [Duration::from_millis(100), Duration::from_s
 pub const BACKOFF_RESET_AFTER: Duration = Duration::from_secs(10);
 
 /// The time for which the thread of sources waits for more records while some arrive: at most so much latency is added to a record.
-pub const LINGER: Duration = Duration::from_millis(1);
+pub const LINGER: Duration = Duration::from_micros(250);
 
 /// The interval at which a source checks for workers at the start.
 pub const READY_CHECK_INTERVAL: Duration = Duration::from_millis(20);
