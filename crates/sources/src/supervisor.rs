@@ -12,6 +12,7 @@ use std::collections::BTreeMap;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use ringmain_push::Inlet;
 use tokio::sync::watch;
@@ -283,10 +284,17 @@ where
     C: Send + Sync + 'static,
     S: Send + Sync + 'static,
 {
+    let mut waited = Duration::ZERO;
     while !member.inlet.is_ready() {
         tokio::select! {
             _ = stopped.changed() => return,
-            () = sleep(limits::READY_CHECK_INTERVAL) => {}
+            () = sleep(limits::READY_CHECK_INTERVAL) => waited += limits::READY_CHECK_INTERVAL,
+        }
+        if waited == limits::LOG_INTERVAL {
+            log::warn!(
+                "source {}: no worker has started within {waited:?}; still waiting",
+                member.name
+            );
         }
     }
     loop {
