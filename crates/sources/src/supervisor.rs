@@ -31,7 +31,7 @@ pub struct Member<C, S> {
     pub config: Arc<C>,
     /// Its state.
     pub status: Arc<S>,
-    /// The inlet that it publishes with: its own, so that channels remember what has fed them.
+    /// Its own inlet for publications, so that channels remember their source.
     pub inlet: Inlet,
     /// Its number, one for each name.
     pub number: u32,
