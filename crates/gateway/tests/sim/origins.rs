@@ -111,6 +111,9 @@ struct Guest {
 /// Milliseconds between two pieces of a refusal, fewer than the shortest idle time.
 pub(crate) const REFUSAL_GAP_MS: u64 = 600;
 
+/// Bytes that both sockets of a connection of a calm world hold at most: those that have left the gateway though no origin reads.
+const SOCKETS_HOLD: u64 = 2 * 64 * 1024;
+
 /// How often an origin comes and goes at most.
 const FLAPS: u32 = 12;
 
@@ -316,12 +319,15 @@ impl Guest {
     fn refuse(&mut self, now: Time, random: &mut fastrand::Rng, policies: &Policies) {
         let mut table = FieldTable::new(&Limits::INTERNET);
         let parsed = parse_request(&self.kept, &Limits::INTERNET, &mut HeadScanner::new(), &mut table);
-        let Ok(Parsed::Complete { head, .. }) = parsed else {
+        let Ok(Parsed::Complete { head, bytes }) = parsed else {
             return;
         };
-        if matches!(head.framing, Framing::None | Framing::Length(0)) {
-            return;
-        }
+        let here = (self.kept.len() - bytes) as u64;
+        let can_be_sent = match head.framing {
+            Framing::None | Framing::Length(0) => return,
+            Framing::Length(length) => length.saturating_sub(here) <= SOCKETS_HOLD,
+            _ => true,
+        };
         let id = head.fields.get("X-Id").expect("each has one");
         let id = String::from_utf8_lossy(id).parse().expect("a number");
         policies.arrive(id, |name| {
@@ -335,7 +341,10 @@ impl Guest {
             true => "Transfer-Encoding: chunked".to_owned(),
             false => format!("Content-Length: {}", body.len()),
         };
-        let close = ["", "Connection: close\r\n"][random.usize(..2)];
+        // A good origin announces that it reads nothing more, unless the rest of the request has no room on the connection: a client
+        // that has sent a request as a whole may send the next one there.
+        let announces = random.bool() || !self.bad && can_be_sent;
+        let close = if announces { "Connection: close\r\n" } else { "" };
         let head = format!("HTTP/1.1 413 Content Too Large\r\nX-Proof: {id}\r\n{close}{framing}\r\n\r\n");
         self.out.push_back((at, head.into_bytes(), Then::Go));
         let gap = Duration::from_millis(random.u64(0..REFUSAL_GAP_MS));
