@@ -247,7 +247,9 @@ impl Job<'_, '_> {
             let (chosen, link, begun) = match first.take() {
                 Some(begun) => begun,
                 None => {
-                    let chosen = self.local.choose(&tried, self.key, self.prefer)?;
+                    let unreachable = self.tries.unreachable.borrow();
+                    let avoided = (&*tried, &**unreachable);
+                    let chosen = self.local.choose_again(avoided, self.key, self.prefer)?;
                     (chosen, None, self.worker.cx.now())
                 }
             };
@@ -282,11 +284,10 @@ impl Job<'_, '_> {
                     .met(&end, if bad { Meeting::Bad } else { Meeting::Good });
             }
             fresh = false;
+            let fails_over = can && fault.is_some_and(|fault| self.fails_over(fault, begun, &end));
             tried.push(end);
             // After a status it was decided when that was seen.
-            let mut fails_over = false;
             if let Some(fault) = fault {
-                fails_over = can && self.fails_over(fault, begun, &tried);
                 if !(fails_over || can && self.goes_on(fault)) {
                     return Err(fault.into());
                 }

@@ -151,6 +151,8 @@ pub(crate) fn token(upstream: &str, addr: &str) -> u64 {
 pub(super) struct Wish<'a> {
     /// Endpoints that have failed this request.
     pub(super) tried: &'a [Rc<End>],
+    /// Endpoints to which no connection could be established.
+    pub(super) unreachable: &'a [Rc<End>],
     /// A hash of what tells requests apart.
     pub(super) key: Option<u64>,
     pub(super) prefer: Prefer,
@@ -179,8 +181,10 @@ pub(super) fn choose(
     }
     let usable = |index: usize| wellness.usable[index] || regardless;
     let fresh = |index: usize| usable(index) && !is_tried(wish.tried, &ends[index]);
+    let reachable = |index: usize| usable(index) && !is_tried(wish.unreachable, &ends[index]);
     preferred(current, wish, &fresh)
         .or_else(|| pick(current, turns, wish, &fresh))
+        .or_else(|| pick(current, turns, wish, &reachable))
         .or_else(|| pick(current, turns, wish, &usable))
         .ok_or(Fault::AllDown)
 }

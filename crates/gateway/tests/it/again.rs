@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use ringmain_engine::Config;
-use ringmain_gateway::model::{Forward, Retry, RetryBudget, RetryOn, StatusRange, Upstream};
+use ringmain_gateway::model::{Balance, Forward, Retry, RetryBudget, RetryOn, StatusRange, Upstream};
 
-use crate::origin::{Origin, edge, to};
+use crate::origin::{Origin, edge, nobody, to};
 use crate::support::{pattern, post};
 
 on_every_backend! {
@@ -16,6 +16,7 @@ on_every_backend! {
     bodies_are_sent_again,
     bodies_that_are_too_long_are_not,
     after_a_reset_in_the_middle_of_a_body,
+    a_retry_that_reaches_no_other_endpoint_goes_back,
     never_more_than_the_budget,
 }
 
@@ -79,6 +80,23 @@ fn after_a_status(engine: Config) {
         answer.expect(status, if status == 200 { "" } else { "bad" });
         assert_eq!(answer.field("x-try"), (status != 200).then_some("bad"));
         assert_eq!(count.load(Ordering::SeqCst), asked, "{attempts} attempts");
+        edge.server.shut_down();
+    }
+}
+
+/// The endpoint that answered 503 is the only one that accepts connections: the one retry that is allowed goes there.
+fn a_retry_that_reaches_no_other_endpoint_goes_back(engine: Config) {
+    for (times, status) in [(1, 200), (2, 503)] {
+        let (origin, count) = failing(times);
+        let config = to(&[origin.addr, nobody(), nobody()], |forward, upstream| {
+            rule(1)(forward, upstream);
+            upstream.balance = Balance::RoundRobin;
+        });
+        let edge = edge(engine.clone(), config);
+        edge.server
+            .get("/")
+            .expect(status, if status == 200 { "" } else { "bad" });
+        assert_eq!(count.load(Ordering::SeqCst), 2);
         edge.server.shut_down();
     }
 }

@@ -1,7 +1,7 @@
 //! Whether and when a request is tried again: what its rule says, what its method allows, what the upstream's budget and caps have
 //! room for.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use ringmain_engine::backend::Time;
@@ -22,6 +22,8 @@ pub(super) struct Tries {
     pub(super) before: Cell<usize>,
     /// Those of them that ended without a connection and were continued elsewhere: no retries.
     failovers: Cell<usize>,
+    /// Whose endpoints could not be connected to.
+    pub(super) unreachable: RefCell<Vec<Rc<End>>>,
     /// When the first of these began.
     failing_since: Cell<Option<Time>>,
     /// What it is counted by from the second one on.
@@ -36,13 +38,19 @@ impl Job<'_, '_> {
         (retries < usize::from(retry.attempts)).then_some(retry)
     }
 
-    /// Whether an attempt that got no connection continues at once with an endpoint not yet tried. That is no retry, since
-    /// no endpoint has seen the request: it needs no rule and no budget. `begun`: when the attempt began.
-    pub(super) fn fails_over(&self, fault: Fault, begun: Time, tried: &[Rc<End>]) -> bool {
-        if !fault.is_connect_failure() || !self.local.has_untried(tried) {
+    /// Whether an attempt that got no connection to `end` continues at once with another endpoint. That is no retry, since no
+    /// endpoint has seen this attempt: it needs no rule and no budget. Endpoints not yet tried are used first, then those that an
+    /// earlier attempt has reached: a retry after their response or reset is allowed, and the others are down. `begun`: when the
+    /// attempt began.
+    pub(super) fn fails_over(&self, fault: Fault, begun: Time, end: &Rc<End>) -> bool {
+        if !fault.is_connect_failure() {
             return false;
         }
         let tries = &self.tries;
+        tries.unreachable.borrow_mut().push(Rc::clone(end));
+        if !self.local.has_untried(&tries.unreachable.borrow()) {
+            return false;
+        }
         let since = tries.failing_since.get().unwrap_or(begun);
         tries.failing_since.set(Some(since));
         let most = self.local.connect_timeout() * limits::FAILOVER_CONNECT_TIMEOUTS;

@@ -18,6 +18,19 @@ impl Local {
         self.choose_as(&self.wish(tried, key, prefer))
     }
 
+    /// The same for a request that may go to one of `tried` again, rather than to one of `unreachable`.
+    pub(crate) fn choose_again(
+        &self,
+        (tried, unreachable): (&[Rc<End>], &[Rc<End>]),
+        key: Option<u64>,
+        prefer: Prefer,
+    ) -> Result<Chosen, Fault> {
+        self.choose_as(&Wish {
+            unreachable,
+            ..self.wish(tried, key, prefer)
+        })
+    }
+
     /// Chooses an endpoint even if none is healthy, none of `tried` if there are others.
     pub(crate) fn choose_regardless(&self, tried: &[Rc<End>]) -> Result<Chosen, Fault> {
         self.choose_as(&Wish {
@@ -42,6 +55,7 @@ impl Local {
     fn wish<'a>(&'a self, tried: &'a [Rc<End>], key: Option<u64>, prefer: Prefer) -> Wish<'a> {
         Wish {
             tried,
+            unreachable: &[],
             key,
             prefer,
             regardless: false,
