@@ -63,7 +63,7 @@ impl Trade for Counting {
         Some(words)
     }
 
-    fn asked(&mut self, words: &Words, _now: Time, _waiting: &[Time]) {
+    fn asked(&mut self, words: &Words, _now: Time) {
         assert!(words.len() == 6 && words[2] == b"1", "{words:?}");
         assert!(words[3].starts_with(b"ringmain:shared:"), "{words:?}");
     }

@@ -42,6 +42,8 @@ pub(super) struct Keys {
     stale: Duration,
     /// When it was asked last.
     last: Option<Time>,
+    /// Since when more than one fetch waits for a response.
+    beside: Option<Time>,
     /// Who fetches them is another one from now on, who does not wait for the last one's time.
     pub(super) renewed: bool,
 }
@@ -113,14 +115,10 @@ impl Trade for Keys {
         Some(())
     }
 
-    fn asked(&mut self, (): &(), now: Time, waiting: &[Time]) {
+    fn asked(&mut self, (): &(), now: Time) {
         if self.renewed {
             return;
         }
-        // One that was given up has ended its connection; that takes a moment to be seen.
-        let long = limits::KEYS_TIMEOUT - Duration::from_millis(500);
-        let beside = waiting.iter().filter(|since| now.since(**since) < long).count();
-        assert_eq!(beside, 0, "one fetch at a time");
         // Connecting takes a part of the time between two. Of two on one occasion the first was on a kept connection.
         if let (Some(first), Some(last)) = (self.first, self.last)
             && first < last
@@ -133,6 +131,20 @@ impl Trade for Keys {
             assert!(again || old || apart >= least, "fetched again after {apart:?}");
         }
         self.last = Some(now);
+    }
+
+    fn waiting(&mut self, count: usize, now: Time) {
+        if self.renewed || count < 2 {
+            self.beside = None;
+            return;
+        }
+        // A fetch that is given up closes its connection, which takes a moment to arrive here.
+        let since = *self.beside.get_or_insert(now);
+        let span = now.since(since);
+        assert!(
+            span < Duration::from_millis(500),
+            "{count} fetches at a time for {span:?}"
+        );
     }
 
     fn answer(&mut self, (): &(), _now: Time, random: &mut fastrand::Rng) -> (Vec<u8>, usize) {

@@ -16,8 +16,11 @@ pub(super) trait Trade {
     /// Takes a whole question from the front.
     fn question(&mut self, kept: &mut Vec<u8>) -> Option<Self::Question>;
 
-    /// It was asked that. `waiting`: since when others wait whose connections stand.
-    fn asked(&mut self, question: &Self::Question, now: Time, waiting: &[Time]);
+    /// A question has arrived.
+    fn asked(&mut self, question: &Self::Question, now: Time);
+
+    /// Counts the open connections that wait for a response at the end of a step.
+    fn waiting(&mut self, _count: usize, _now: Time) {}
 
     /// The true answer.
     fn answer(
@@ -168,9 +171,7 @@ impl<T: Trade> Service<T> {
             let bytes = guest.peer.read(usize::MAX);
             guest.kept.extend_from_slice(&bytes);
             while let Some(question) = self.trade.question(&mut self.guests[at].kept) {
-                let waiting = self.guests.iter().enumerate().filter(|(other, _)| *other != at);
-                let waiting: Vec<Time> = waiting.filter_map(|(_, guest)| guest.waits_now()).collect();
-                self.trade.asked(&question, now, &waiting);
+                self.trade.asked(&question, now);
                 self.guests[at].waits = Some(now);
                 self.answer(at, &question, now);
             }
@@ -182,6 +183,8 @@ impl<T: Trade> Service<T> {
             }
         }
         self.guests.retain(|guest| !guest.done);
+        let waiting = self.guests.iter().filter(|guest| guest.waits_now()).count();
+        self.trade.waiting(waiting, now);
     }
 
     fn how(&mut self) -> How {
@@ -296,10 +299,9 @@ impl<T> Guest<T> {
         (!self.stuck).then_some(due.at)
     }
 
-    /// Since when it waits, if it still does.
-    fn waits_now(&self) -> Option<Time> {
-        let there = !self.peer.eof() && !self.peer.failed();
-        self.waits.filter(|_| there)
+    /// It still waits for a response.
+    fn waits_now(&self) -> bool {
+        self.waits.is_some() && !self.peer.eof() && !self.peer.failed()
     }
 
     fn write(&mut self, now: Time, trade: &mut impl Trade<Told = T>) {

@@ -58,7 +58,7 @@ impl Trade for Verdicts {
         Some((id, asked.is_head))
     }
 
-    fn asked(&mut self, _question: &(u64, bool), _now: Time, _waiting: &[Time]) {}
+    fn asked(&mut self, _question: &(u64, bool), _now: Time) {}
 
     fn answer(
         &mut self,
