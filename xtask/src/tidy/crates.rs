@@ -62,6 +62,8 @@ const MAY_KNOW: &[(&str, Option<&[&str]>)] = &[
             "ringmain-sys",
         ]),
     ),
+    // Pure translation of Kubernetes objects into the model.
+    ("ringmain-kube", Some(&["ringmain-gateway", "ringmain-sys"])),
     (
         "ringmain-control",
         Some(&[

@@ -1,0 +1,10 @@
+//! Kubernetes objects as a source of configuration: the Gateway API, translated into the gateway's model.
+//!
+//! Owns the trimmed objects ([`objects`]), the store that indexes them ([`store`]), the translation into parts of the model
+//! ([`translate`]) and the status documents that follow from it ([`status`]). All of these are pure functions over plain
+//! data: they know no API server, no clock, no socket and no runtime.
+#![forbid(unsafe_code)]
+
+pub mod limits;
+pub mod objects;
+pub mod store;
