@@ -11,6 +11,7 @@
 
 mod backoff;
 mod feed;
+mod first;
 mod health;
 mod lease;
 mod pool;
@@ -260,7 +261,7 @@ impl Live {
             self.turn.translate(&self.store, &self.pool);
             self.health.count_translation();
         }
-        self.turn.publish(&self.store, clock::realtime());
+        self.turn.publish(&self.store, &self.pool, clock::realtime());
         if !self.health.is_synced() {
             log::info!("all lists of the cluster have arrived, and are served");
             self.health.set_synced();
