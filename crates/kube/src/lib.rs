@@ -8,3 +8,4 @@
 pub mod limits;
 pub mod objects;
 pub mod store;
+pub mod translate;

@@ -25,3 +25,6 @@ pub const STATUS_ANCESTORS: usize = 16;
 
 /// Characters of a condition's message. A longer one is cut; the API allows 32,768.
 pub const MESSAGE_CHARS: usize = 1024;
+
+/// The time for a connection to an endpoint, TLS included; then the endpoint has failed.
+pub const CONNECT_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(2);
