@@ -12,3 +12,4 @@ pub mod limits;
 pub mod live;
 pub mod objects;
 pub mod store;
+pub mod translate;
