@@ -11,5 +11,6 @@ pub mod limits;
 #[cfg(feature = "client")]
 pub mod live;
 pub mod objects;
+pub mod status;
 pub mod store;
 pub mod translate;

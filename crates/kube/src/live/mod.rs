@@ -11,7 +11,6 @@
 
 mod backoff;
 mod feed;
-mod first;
 mod health;
 mod lease;
 mod pool;
@@ -154,7 +153,7 @@ impl Live {
     ) -> Live {
         let mut live = Live {
             pool: Pool::new(settings.pool.clone()),
-            turn: Turn::new(Arc::clone(&settings.controller), apply, wanted),
+            turn: Turn::new(&settings.controller, apply, wanted),
             api,
             settings,
             health,
@@ -261,7 +260,7 @@ impl Live {
             self.turn.translate(&self.store, &self.pool);
             self.health.count_translation();
         }
-        self.turn.publish(&self.store, &self.pool, clock::realtime());
+        self.turn.publish(&self.store, clock::realtime());
         if !self.health.is_synced() {
             log::info!("all lists of the cluster have arrived, and are served");
             self.health.set_synced();

@@ -4,11 +4,12 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
-use ringmain_gateway::model::Network;
+use ringmain_gateway::model::{Addr, Network};
 use serde_json::Value;
 
 use crate::limits;
-use crate::objects::{Gateway, Id};
+use crate::objects::{Gateway, GatewayAddress, Id};
+use crate::translate::{AddressProblem, Placement, Places, StatusAddress};
 
 /// Addresses that are tried before the range counts as full.
 const PROBES: u128 = 1 << 16;
@@ -26,11 +27,6 @@ impl Pool {
             network,
             assigned: BTreeMap::new(),
         }
-    }
-
-    /// Returns the addresses of a Gateway: those of its specification that can be used, or else one of its own.
-    pub(super) fn addresses(&self, gateway: &Id) -> &[IpAddr] {
-        self.assigned.get(gateway).map_or(&[], Vec::as_slice)
     }
 
     /// Assigns addresses to these Gateways, which are in the order of precedence. Requested addresses come first, then those that a
@@ -66,6 +62,10 @@ impl Pool {
                 None => log::error!("Gateway {id}: no address of {} is free", self.network),
             }
         }
+    }
+
+    fn assigned(&self, gateway: &Gateway) -> &[IpAddr] {
+        self.assigned.get(&gateway.metadata.id()).map_or(&[], Vec::as_slice)
     }
 
     fn take(&mut self, taken: &mut BTreeMap<IpAddr, Id>, id: Id, address: IpAddr) {
@@ -104,6 +104,46 @@ impl Pool {
             IpAddr::V6(_) => Ipv6Addr::from_bits(number).into(),
         }
     }
+}
+
+impl Places for Pool {
+    fn place(&self, gateway: &Gateway) -> Placement {
+        let assigned = self.assigned(gateway);
+        let kind = |address: &GatewayAddress| address.kind.clone().unwrap_or_else(|| "IPAddress".to_owned());
+        let unsupported = gateway.spec.addresses.iter().map(kind).find(|kind| kind != "IPAddress");
+        let missing = || {
+            let mut addresses = gateway.spec.addresses.iter();
+            addresses.find(|address| !address.value.is_empty() && !is_in(assigned, &address.value))
+        };
+        let problem = if let Some(kind) = unsupported {
+            let message = format!("addresses of type {kind} are not supported, IPAddress is");
+            Some(AddressProblem::Unsupported(message))
+        } else if let Some(address) = missing() {
+            let message = format!(
+                "{} is not a free address of {}",
+                address.value, self.network
+            );
+            Some(AddressProblem::NotUsable(message))
+        } else if assigned.is_empty() {
+            let message = format!("no address of {} is free", self.network);
+            Some(AddressProblem::NotAssigned(message))
+        } else {
+            None
+        };
+        Placement {
+            addresses: assigned.iter().map(StatusAddress::ip).collect(),
+            problem,
+        }
+    }
+
+    fn bind(&self, gateway: &Gateway, port: u16) -> Vec<Addr> {
+        let assigned = self.assigned(gateway).iter();
+        assigned.map(|address| Addr::Inet((*address, port).into())).collect()
+    }
+}
+
+fn is_in(assigned: &[IpAddr], value: &str) -> bool {
+    value.parse().is_ok_and(|address| assigned.contains(&address))
 }
 
 /// The addresses that a Gateway asks for by value.

@@ -3,33 +3,37 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ringmain_gateway::table::Problem;
+use ringmain_gateway::model::Config;
+use serde_json::json;
 use tokio::sync::watch;
 
-use super::first;
+use super::Apply;
 use super::pool::Pool;
 use super::services::service;
 use super::time::time;
 use super::writer::Wanted;
-use super::Apply;
 use crate::objects::{Gateway, GatewayClass, Id};
+use crate::status::{StatusDocument, apply_problems, documents};
 use crate::store::Store;
+use crate::translate::{Findings, Settings, Translation, translate};
 
 /// The last translation and its outcome.
 pub(super) struct Turn {
-    controller: Arc<str>,
+    settings: Settings,
     apply: Apply,
     wanted: watch::Sender<Arc<Wanted>>,
-    problems: Vec<Problem>,
+    findings: Findings,
 }
 
 impl Turn {
-    pub(super) fn new(controller: Arc<str>, apply: Apply, wanted: watch::Sender<Arc<Wanted>>) -> Turn {
+    pub(super) fn new(controller: &str, apply: Apply, wanted: watch::Sender<Arc<Wanted>>) -> Turn {
         Turn {
-            controller,
+            settings: Settings {
+                controller_name: controller.to_owned(),
+            },
             apply,
             wanted,
-            problems: Vec::new(),
+            findings: Findings::default(),
         }
     }
 
@@ -37,30 +41,52 @@ impl Turn {
     pub(super) fn gateways<'s>(&self, store: &'s Store) -> Vec<&'s Arc<Gateway>> {
         let is_ours = |gateway: &&Arc<Gateway>| {
             let class = store.get::<GatewayClass>("", &gateway.spec.gateway_class_name);
-            class.is_some_and(|class| *class.spec.controller_name == *self.controller)
+            class.is_some_and(|class| class.spec.controller_name == self.settings.controller_name)
         };
-        store.by_precedence::<Gateway>().into_iter().filter(is_ours).collect()
+        let gateways = store.by_precedence::<Gateway>().into_iter();
+        gateways.filter(is_ours).collect()
     }
 
     /// Translates and applies the objects: once this returns every worker serves them.
     pub(super) fn translate(&mut self, store: &Store, pool: &Pool) {
-        let config = first::translate(store, pool, &self.gateways(store));
-        self.problems = (self.apply)(config);
-        for problem in &self.problems {
-            log::warn!("{problem}");
+        let Translation {
+            listeners,
+            routes,
+            streams,
+            upstreams,
+            certificates,
+            authorities,
+            mut findings,
+        } = translate(store, &self.settings, pool);
+        let problems = (self.apply)(Config {
+            listeners,
+            routes,
+            streams,
+            upstreams,
+            certificates,
+            authorities,
+            ..Config::default()
+        });
+        for problem in &problems {
+            log::debug!("{problem}");
         }
+        apply_problems(&mut findings, &problems);
+        self.findings = findings;
     }
 
-    /// Publishes what is to be written.
-    pub(super) fn publish(&mut self, store: &Store, pool: &Pool, now: Duration) {
-        let gateways = self.gateways(store);
-        let services = gateways.iter().map(|gateway| {
+    /// Publishes what is to be written: the statuses that differ from those of the store, and Services.
+    pub(super) fn publish(&self, store: &Store, now: Duration) {
+        let gateways = self.gateways(store).into_iter();
+        let accepted = gateways.filter(|gateway| self.is_accepted(gateway));
+        let services = accepted.map(|gateway| {
             let (name, service) = service(gateway);
-            (Id::new(Arc::clone(&gateway.metadata.namespace), name), Arc::new(service))
+            let id = Id::new(Arc::clone(&gateway.metadata.namespace), name);
+            (id, Arc::new(service))
         });
+        let statuses = documents(store, &self.settings, &self.findings, &time(now)).into_iter();
         let wanted = Wanted {
             services: services.collect(),
-            statuses: first::statuses(store, pool, &self.controller, &gateways, &time(now)),
+            statuses: statuses.map(object).collect(),
         };
         self.wanted.send_if_modified(|last| {
             let differs = **last != wanted;
@@ -70,4 +96,31 @@ impl Turn {
             differs
         });
     }
+
+    fn is_accepted(&self, gateway: &Gateway) -> bool {
+        let finding = self.findings.gateways.get(&gateway.metadata.id());
+        let mut conditions = finding.iter().flat_map(|finding| &finding.conditions);
+        conditions.any(|condition| condition.kind == "Accepted" && condition.is_true)
+            && gateway.metadata.deletion_timestamp.is_none()
+    }
+}
+
+/// An object as its status is written: all else is ignored there.
+fn object(document: StatusDocument) -> (crate::objects::Key, Arc<serde_json::Value>) {
+    let StatusDocument {
+        key,
+        resource_version,
+        status,
+    } = document;
+    let mut metadata = json!({"name": key.name, "resourceVersion": resource_version});
+    if key.kind.is_namespaced() {
+        metadata["namespace"] = json!(key.namespace);
+    }
+    let object = json!({
+        "apiVersion": key.kind.api_version(),
+        "kind": key.kind.name(),
+        "metadata": metadata,
+        "status": status,
+    });
+    (key, Arc::new(object))
 }
