@@ -7,5 +7,6 @@
 
 pub mod limits;
 pub mod objects;
+pub mod status;
 pub mod store;
 pub mod translate;
