@@ -184,14 +184,16 @@ impl<'a> Attached<'a> {
     }
 
     /// Returns the listeners of the model, and reports all Gateways and ListenerSets.
-    pub(super) fn finish(self, context: &mut Context<'_>) -> Vec<Arc<Listener>> {
+    pub(super) fn finish(mut self, context: &mut Context<'_>) -> Vec<Arc<Listener>> {
         let mut models = Vec::new();
         for index in 0..self.listeners.len() {
             if self.is_emitted(index) {
                 let listener = &self.listeners[index];
                 let gateway = self.gateways[listener.gateway].gateway;
                 let addresses = self.places.bind(gateway, listener.spec.port);
+                let is_unbound = addresses.is_empty();
                 models.extend(listener.model(addresses).map(Arc::new));
+                self.listeners[index].is_unbound = is_unbound;
             }
         }
         for gateway in &self.gateways {

@@ -32,6 +32,8 @@ pub(super) struct ListenerState<'a> {
     unusable: bool,
     tls: Option<ListenerTls>,
     pub(super) attached: u32,
+    /// No address can be bound for its port.
+    pub(super) is_unbound: bool,
 }
 
 impl<'a> ListenerState<'a> {
@@ -55,6 +57,7 @@ impl<'a> ListenerState<'a> {
             unusable: false,
             tls: None,
             attached: 0,
+            is_unbound: false,
         };
         state.read_protocol();
         state.read_hostname();
@@ -236,7 +239,7 @@ impl<'a> ListenerState<'a> {
     }
 
     pub(super) fn is_programmed(&self) -> bool {
-        self.accepted.is_none() && self.protocol.is_some() && !self.unusable
+        self.accepted.is_none() && self.protocol.is_some() && !self.unusable && !self.is_unbound
     }
 
     /// Returns whether a route of this namespace may attach.
@@ -279,6 +282,10 @@ impl<'a> ListenerState<'a> {
         let programmed = match (self.is_programmed(), &self.conflict) {
             (true, _) => None,
             (false, Some(conflict)) => Some(conflict.clone()),
+            (false, None) if self.is_unbound => Some(Fault::new(
+                "PortUnavailable",
+                "the port cannot be bound at an address of the Gateway",
+            )),
             (false, None) => {
                 let fault = self.accepted.as_ref().or(self.resolved.as_ref());
                 Some(Fault::new("Invalid", fault.map_or("", |fault| &fault.message)))
