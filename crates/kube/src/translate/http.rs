@@ -88,7 +88,9 @@ pub(super) fn translate_grpc(
 struct Outcome {
     rule: Rule,
     unresolved: Option<Fault>,
+    /// Of the rule, or of one of its backends alone.
     invalid: Option<Fault>,
+    is_broken: bool,
 }
 
 fn translate(
@@ -103,7 +105,7 @@ fn translate(
         let (mut rules, mut invalid) = (Vec::new(), 0);
         for at in 0..count {
             let outcome = rule(context, usage, at);
-            invalid += usize::from(outcome.invalid.is_some());
+            invalid += usize::from(outcome.is_broken);
             faults.unresolved = faults.unresolved.or(outcome.unresolved);
             faults.invalid = faults.invalid.or(outcome.invalid);
             rules.push(outcome.rule);
@@ -126,6 +128,8 @@ struct Draft {
     filters: Filters,
     faults: Faults,
     unresolved: Option<Fault>,
+    /// A filter of a backend that is not supported.
+    invalid_backend: Option<Fault>,
 }
 
 impl Draft {
@@ -137,6 +141,7 @@ impl Draft {
             filters: Filters::default(),
             faults: Faults::default(),
             unresolved: None,
+            invalid_backend: None,
         }
     }
 
@@ -165,7 +170,7 @@ impl Draft {
                 // The share of this backend alone: no request passes without its filter.
                 let reason = fault.message.as_str().into();
                 weighted.target = Target::Broken { reason };
-                self.unresolved.get_or_insert(fault);
+                self.invalid_backend.get_or_insert(fault);
             }
             weighted.request_headers = filters.request_headers;
             weighted.response_headers = filters.response_headers;
@@ -208,7 +213,8 @@ impl Draft {
         Outcome {
             rule: self.rule,
             unresolved: self.unresolved,
-            invalid: self.faults.0,
+            is_broken: self.faults.0.is_some(),
+            invalid: self.faults.0.or(self.invalid_backend),
         }
     }
 }

@@ -253,7 +253,10 @@ impl<'a> RouteHead<'a> {
     fn finding(&self, state: &ParentState<'_>, faults: &RuleFaults, parts: Vec<Name>) -> Parent {
         let invalid = faults.invalid.as_ref().or(self.hostname_fault.as_ref());
         let is_useless = faults.all_invalid || self.has_no_host;
-        let accepted = state.accepted.as_ref().or(invalid.filter(|_| is_useless));
+        let hostnames = self.hostname_fault.as_ref().filter(|_| self.has_no_host);
+        let accepted = hostnames
+            .or(state.accepted.as_ref())
+            .or(invalid.filter(|_| is_useless));
         let mut conditions = vec![
             Condition::unless("Accepted", "Accepted", accepted),
             Condition::unless("ResolvedRefs", "ResolvedRefs", faults.unresolved.as_ref()),
@@ -263,7 +266,7 @@ impl<'a> RouteHead<'a> {
                 kind: "PartiallyInvalid",
                 is_true: true,
                 reason: fault.reason,
-                message: format!("requests of invalid rules are answered 500: {}", fault.message),
+                message: format!("requests of invalid parts are answered 500: {}", fault.message),
             });
         }
         Parent {
