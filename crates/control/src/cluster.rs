@@ -20,7 +20,7 @@ use crate::config::Kubernetes;
 pub struct Cluster {
     #[cfg(feature = "kubernetes")]
     health: Arc<Health>,
-    /// Whether listeners follow what is applied: before, an address that cannot be listened at would be found too late.
+    /// `true` once listeners follow the configuration: before, an address that cannot be bound would be detected too late.
     listens: watch::Sender<bool>,
     stop: watch::Sender<bool>,
     thread: Option<JoinHandle<()>>,
@@ -39,7 +39,7 @@ impl Cluster {
         let (started, start) = std::sync::mpsc::sync_channel(1);
         let settings = live::Settings {
             controller: Arc::clone(&settings.controller),
-            pool: settings.pool.clone(),
+            pool: settings.pool,
             identity: identity(),
         };
         let apply: live::Apply = Box::new(move |parts| combined.replace_objects(parts, clock::realtime()));
@@ -84,7 +84,7 @@ impl Cluster {
         Err(io::ErrorKind::Unsupported.into())
     }
 
-    /// Begins to follow the cluster: listeners follow what is applied from now on.
+    /// Begins to follow the cluster: listeners follow the configuration from now on.
     pub fn begin(&self) {
         self.listens.send_replace(true);
     }
@@ -96,7 +96,7 @@ impl Cluster {
         &self.health
     }
 
-    /// Whether all lists of the cluster have arrived once, and what they have is served.
+    /// Returns `true` once all lists of the cluster have arrived and are served.
     #[must_use]
     pub fn is_synced(&self) -> bool {
         #[cfg(feature = "kubernetes")]
@@ -111,7 +111,7 @@ impl Drop for Cluster {
         self.stop.send_replace(true);
         self.listens.send_replace(true);
         if let Some(thread) = self.thread.take() {
-            // What it panicked of was logged.
+            // A panic has been logged.
             let _ = thread.join();
         }
     }

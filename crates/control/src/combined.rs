@@ -7,7 +7,7 @@
 //! objects ──────────────────▶ ┘
 //! ```
 //!
-//! Without a second source a file is applied by [`Gateway::replace_whole`]. Knows neither formats nor where configurations come from.
+//! Without a second source a file is applied by [`Gateway::replace_whole`]. Knows neither formats nor the origin of configurations.
 
 #[cfg(test)]
 mod tests;
@@ -19,7 +19,7 @@ use ringmain_gateway::Gateway;
 use ringmain_gateway::model::Config;
 use ringmain_gateway::table::Problem;
 
-/// A gateway that serves what its sources have together.
+/// A gateway that serves the parts of its sources together.
 #[derive(Debug)]
 pub struct Combined {
     gateway: Gateway,
@@ -34,7 +34,7 @@ struct Sources {
 }
 
 impl Combined {
-    /// A gateway that serves a file. `has_objects`: there is a second source, which has nothing yet.
+    /// A gateway that serves a file. `has_objects`: there is a second source, which is empty.
     #[must_use]
     pub fn new(gateway: Gateway, file: Arc<Config>, has_objects: bool) -> Combined {
         Combined {
@@ -52,10 +52,10 @@ impl Combined {
         &self.gateway
     }
 
-    /// Replaces what the file has, as a whole. Returns the file's configuration as it is served. `now` is wall time since 1970.
+    /// Replaces the parts of the file, as a whole. Returns the file's configuration as it is served. `now` is wall time since 1970.
     ///
     /// # Errors
-    /// What is wrong with the file: then nothing has changed.
+    /// The problems of the file: then nothing has changed.
     pub fn replace_file(&self, config: Arc<Config>, now: Duration) -> Result<Arc<Config>, Vec<Problem>> {
         let mut sources = self.sources();
         let Some(objects) = &sources.objects else {
@@ -75,7 +75,7 @@ impl Combined {
         Ok(config)
     }
 
-    /// Replaces what objects have, in parts. Returns what is wrong with all that is served, once all workers serve it.
+    /// Replaces the parts of objects, one by one. Returns the problems of the whole configuration, once all workers serve it.
     pub fn replace_objects(&self, objects: Config, now: Duration) -> Vec<Problem> {
         let mut sources = self.sources();
         let is_same = sources.objects.as_ref() == Some(&objects);
@@ -93,7 +93,7 @@ impl Combined {
     }
 }
 
-/// The parts of both. Of two with one name, or that match alike, the file's counts; what the process has once is the file's.
+/// The parts of both. Of two with one name, or that match alike, the file's counts; settings of the process are the file's.
 fn join(file: &Config, objects: &Config) -> Config {
     let mut joined = file.clone();
     joined.listeners.extend(objects.listeners.iter().cloned());
@@ -105,7 +105,7 @@ fn join(file: &Config, objects: &Config) -> Config {
     joined
 }
 
-/// Whether a problem is one of the file's own parts.
+/// Returns `true` if a problem is one of the file's own parts.
 fn belongs(problem: &Problem, file: &Config) -> bool {
     use ringmain_gateway::table::Place;
     match &problem.place {

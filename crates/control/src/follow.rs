@@ -441,7 +441,10 @@ impl Follower {
         let started = &self.started;
         let limits = self.combined.gateway().limits();
         let changed = [
-            ("limits of listeners", limits != self.limits && self.kubernetes.is_none()),
+            (
+                "limits of listeners",
+                limits != self.limits && self.kubernetes.is_none(),
+            ),
             ("kubernetes", kubernetes != self.kubernetes.as_ref()),
             ("admin", config.admin != started.admin),
             ("access_log", config.access_log != started.access_log),

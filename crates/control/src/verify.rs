@@ -67,7 +67,11 @@ pub(crate) fn start(loaded: &mut Loaded, filters: &Filters) -> Result<Gateway, R
 ///
 /// # Errors
 /// Anything is wrong with it: the gateway serves on as before.
-pub(crate) fn reload(combined: &Combined, loaded: &mut Loaded, last: &Config) -> Result<Arc<Config>, Rejected> {
+pub(crate) fn reload(
+    combined: &Combined,
+    loaded: &mut Loaded,
+    last: &Config,
+) -> Result<Arc<Config>, Rejected> {
     let places = loaded.config.as_ref().map(|config| wrong_places(loaded, config));
     let places = places.unwrap_or_default();
     let (now, gateway) = (clock::realtime(), combined.gateway());

@@ -263,8 +263,15 @@ fn show_ready(inner: &Inner, _: &Request<'_>, reply: &mut Reply<'_>) -> Result {
     if inner.board.report().is_none() {
         return Err(Error::new(503, "not started yet"));
     }
-    if inner.control.cluster().is_some_and(|cluster| !cluster.is_synced()) {
-        return Err(Error::new(503, "not all objects of the Kubernetes cluster have arrived yet"));
+    if inner
+        .control
+        .cluster()
+        .is_some_and(|cluster| !cluster.is_synced())
+    {
+        return Err(Error::new(
+            503,
+            "not all objects of the Kubernetes cluster have arrived yet",
+        ));
     }
     let mut undelivered = inner.control.consumers().undelivered();
     undelivered.append(&mut inner.control.sources().undelivered());

@@ -48,7 +48,9 @@ fn combined(has_objects: bool) -> Combined {
 fn routes(combined: &Combined) -> Vec<String> {
     let table = combined.gateway().table();
     let routes = table.config().routes.iter();
-    routes.map(|route| format!("{}: {}", route.name, route.hostnames.len())).collect()
+    routes
+        .map(|route| format!("{}: {}", route.name, route.hostnames.len()))
+        .collect()
 }
 
 #[test]
@@ -57,7 +59,9 @@ fn parts_of_both_are_served_the_files_first() {
     assert_eq!(combined.replace_objects(objects(), NOW), []);
     assert_eq!(routes(&combined), ["r: 1", "object: 0"]);
     // A later file leaves what objects have.
-    combined.replace_file(file("[a.example, b.example]"), NOW).unwrap();
+    combined
+        .replace_file(file("[a.example, b.example]"), NOW)
+        .unwrap();
     assert_eq!(routes(&combined), ["r: 2", "object: 0"]);
     // Objects that are gone leave the file.
     combined.replace_objects(Config::default(), NOW);
@@ -71,7 +75,12 @@ fn wrong_file_is_rejected_whole_and_wrong_object_in_part() {
     wrong.upstreams.clear();
     // The rule whose upstream does not exist keeps its place.
     let problems = combined.replace_objects(wrong, NOW);
-    assert!(problems.iter().any(|problem| problem.to_string().contains("service")), "{problems:?}");
+    assert!(
+        problems
+            .iter()
+            .any(|problem| problem.to_string().contains("service")),
+        "{problems:?}"
+    );
     assert_eq!(routes(&combined), ["r: 1", "object: 0"]);
     // Nor does it keep a file from being applied.
     combined.replace_file(file("c.example"), NOW).unwrap();

@@ -1,4 +1,4 @@
-//! Errors of the API server, with what to do about them. Knows nothing of what was requested for.
+//! Errors of the API server, each with a next step. Knows no kind of object.
 
 use std::fmt::Write as _;
 
@@ -38,40 +38,52 @@ pub enum Error {
     Unexpected {
         /// The request: its method and path.
         request: String,
-        /// What was expected and found.
+        /// The difference.
         why: String,
     },
 }
 
 impl Error {
-    /// Whether the requested version of a collection is not kept any more: then it has to be listed again.
+    /// Returns `true` if the requested version of a collection is not kept any more: then it has to be listed again.
     #[must_use]
     pub fn is_expired(&self) -> bool {
         matches!(self, Error::Refused { status: 410, .. })
     }
 
-    /// Whether an object has changed since it was read, or exists already.
+    /// Returns `true` if an object has changed since it was read, or exists already.
     #[must_use]
     pub fn is_conflict(&self) -> bool {
         matches!(self, Error::Refused { status: 409, .. })
     }
 
-    /// Whether an object or a kind does not exist.
+    /// Returns `true` if an object or a kind does not exist.
     #[must_use]
     pub fn is_missing(&self) -> bool {
         matches!(self, Error::Refused { status: 404, .. })
     }
 
-    /// Whether the credentials do not suffice.
+    /// Returns `true` if the credentials do not suffice.
     #[must_use]
     pub fn is_denied(&self) -> bool {
-        matches!(self, Error::Refused { status: 401 | 403, .. })
+        matches!(
+            self,
+            Error::Refused {
+                status: 401 | 403,
+                ..
+            }
+        )
     }
 
-    /// Whether the same request cannot succeed later.
+    /// Returns `true` if the same request cannot succeed later.
     #[must_use]
     pub fn is_permanent(&self) -> bool {
-        matches!(self, Error::Refused { status: 400 | 413 | 422, .. })
+        matches!(
+            self,
+            Error::Refused {
+                status: 400 | 413 | 422,
+                ..
+            }
+        )
     }
 
     pub(super) fn of(error: kube::Error, request: &str, url: &str) -> Error {
@@ -97,7 +109,7 @@ impl Error {
 fn advice(status: u16) -> &'static str {
     match status {
         401 => "; is the token of the ServiceAccount, or that of KUBECONFIG, valid?",
-        403 => "; grant this to the ServiceAccount by a ClusterRole and a binding of it",
+        403 => "; grant this to the ServiceAccount by a ClusterRole and its binding",
         _ => "",
     }
 }

@@ -35,12 +35,12 @@ pub struct Api {
     namespace: String,
 }
 
-/// A collection of objects, or one object of it by name.
+/// A collection of objects, or a single one by name.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Collection {
     /// The path of the collection: `/api/v1/namespaces/shop/secrets`.
     pub path: String,
-    /// The one object of it that lists and watches return. `None`: all.
+    /// The one object that lists and watches return. `None`: all.
     pub only: Option<String>,
 }
 
@@ -69,7 +69,9 @@ struct PageMetadata {
 
 impl fmt::Debug for Api {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Api").field("url", &self.url).finish_non_exhaustive()
+        f.debug_struct("Api")
+            .field("url", &self.url)
+            .finish_non_exhaustive()
     }
 }
 
@@ -201,7 +203,7 @@ impl Api {
         self.request(request).await
     }
 
-    /// Creates an object or changes the fields of it that `object` has. Fields of an earlier call that this one does not have are
+    /// Creates an object or changes those of its fields that `object` has. Fields of an earlier call that this one does not have are
     /// removed, and those of others stay (server-side apply).
     ///
     /// # Errors

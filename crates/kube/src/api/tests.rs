@@ -1,4 +1,4 @@
-//! Watches over lines that a test has written. What needs an API server is in the suite `kube`.
+//! Watches over lines that a test has written. Tests with an API server are in the suite `kube`.
 
 use serde_json::{Value, json};
 
@@ -7,7 +7,10 @@ use super::watch::{Event, Watch};
 
 /// All events of a watch of these bytes, and how it ended.
 fn events(text: &str) -> (Vec<Event<Value>>, Option<Error>) {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .build()
+        .unwrap();
     let bytes = text.as_bytes().to_vec();
     runtime.block_on(async move {
         let mut watch = Watch::new("GET /things".to_owned(), futures_util::io::Cursor::new(bytes));
@@ -58,11 +61,18 @@ fn expired_version_is_an_error_of_its_own() {
 }
 
 #[test]
-fn what_is_no_event_is_an_error() {
-    for line in ["nonsense\n", "{\"type\":\"OTHER\",\"object\":{}}\n", "{\"type\":\"ADDED\"}\n"] {
+fn other_lines_are_errors() {
+    for line in [
+        "nonsense\n",
+        "{\"type\":\"OTHER\",\"object\":{}}\n",
+        "{\"type\":\"ADDED\"}\n",
+    ] {
         let (events, error) = events(line);
         assert!(events.is_empty(), "{line}");
-        assert!(matches!(error, Some(Error::Unexpected { .. })), "{line}: {error:?}");
+        assert!(
+            matches!(error, Some(Error::Unexpected { .. })),
+            "{line}: {error:?}"
+        );
     }
 }
 
@@ -74,7 +84,7 @@ fn endless_line_is_an_error() {
 }
 
 #[test]
-fn denied_request_says_what_to_do() {
+fn denied_request_says_the_missing_right() {
     let error = Error::Refused {
         request: "GET /apis/x".to_owned(),
         status: 403,
@@ -82,5 +92,5 @@ fn denied_request_says_what_to_do() {
         message: "no".to_owned(),
     };
     assert!(error.is_denied());
-    assert!(error.to_string().ends_with("by a ClusterRole and a binding of it"));
+    assert!(error.to_string().ends_with("by a ClusterRole and its binding"));
 }

@@ -1,4 +1,4 @@
-//! A watch: a response of lines that does not end by itself, each an object of JSON. Knows nothing of what objects mean.
+//! A watch: a response of lines that does not end by itself, each an object of JSON. Knows no kind of object.
 
 use std::pin::Pin;
 
@@ -84,7 +84,7 @@ impl Watch {
         }
     }
 
-    /// Reads a line. Returns `false` at the end; what is left of an incomplete line then is dropped.
+    /// Reads a line. Returns `false` at the end; an incomplete last line is dropped.
     async fn read_line(&mut self) -> Result<bool, Error> {
         self.line.clear();
         loop {

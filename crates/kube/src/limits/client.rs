@@ -18,7 +18,7 @@ pub const CONNECT_WITHIN: Duration = Duration::from_secs(10);
 /// Seconds after which the API server ends a watch; the next one continues where it ended.
 pub const WATCH_SECONDS: u32 = 290;
 
-/// How long a watch may be silent. The API server sends a bookmark about once a minute; longer, and the connection counts as lost.
+/// The time for which a watch may be silent. The API server sends a bookmark about once a minute; longer, and the connection counts as lost.
 pub const WATCH_SILENCE: Duration = Duration::from_secs(150);
 
 /// The first pause after a failed list or watch; each further one is twice as long, with a random part.
@@ -33,13 +33,13 @@ pub const MISSING_AGAIN: Duration = Duration::from_secs(30);
 /// Changes that may wait to be applied. A watch whose change finds no room pauses.
 pub const CHANGES: usize = 1024;
 
-/// After a change: how long nothing else must change before it is translated.
+/// The time without a further change after which a change is translated.
 pub const QUIET: Duration = Duration::from_millis(2);
 
-/// After a change: when it is translated at the latest.
+/// The longest time from a change to its translation.
 pub const QUIET_AT_MOST: Duration = Duration::from_millis(20);
 
-/// How long a translation waits for the first list of a Secret or ConfigMap that an object has begun to refer to.
+/// The time for which a translation waits for the first list of a Secret or ConfigMap that an object has begun to refer to.
 pub const REFERENCED_WITHIN: Duration = Duration::from_millis(500);
 
 /// Secrets and ConfigMaps that are watched by name. Further ones count as missing, which is logged.
@@ -51,13 +51,13 @@ pub const WRITES_PER_SECOND: u32 = 50;
 /// Statuses written at once after a pause.
 pub const WRITES_AT_ONCE: u32 = 200;
 
-/// How long the holder of a Lease that does not renew it still holds it.
+/// The time for which a Lease that is not renewed is still held.
 pub const LEASE_SECONDS: u64 = 15;
 
 /// A holder that could not renew its Lease for this long stops writing: before others may take it.
 pub const LEASE_RENEW_WITHIN: Duration = Duration::from_secs(10);
 
-/// How often a Lease is renewed by its holder, and read by others.
+/// The interval at which a Lease is renewed by its holder, and read by others.
 pub const LEASE_EVERY: Duration = Duration::from_secs(2);
 
 /// Gateways that are provided with an address each. Further ones are not programmed.

@@ -17,7 +17,7 @@ impl Backoff {
         self.0 = BACKOFF_LEAST;
     }
 
-    /// Returns the next pause: between half of it and all of it.
+    /// Returns the next pause: a random share of the current one, at least half.
     pub(super) fn next(&mut self) -> Duration {
         let pause = self.0.mul_f64(0.5 + fastrand::f64() / 2.0);
         self.0 = (self.0 * 2).min(BACKOFF_MOST);

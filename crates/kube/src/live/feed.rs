@@ -1,12 +1,12 @@
-//! The objects of one kind, or one object of it, as the API server has them: listed once, then watched.
+//! The objects of one kind, or a single one, as the API server has them: listed once, then watched.
 //!
 //! ```text
 //! list ─▶ watch ─┬─ ended, lost ─▶ watch again from the last version
-//!   ▲            └─ version expired ─▶ list again: what is not in it was deleted
+//!   ▲            └─ version expired ─▶ list again: all others were deleted
 //!   └─ failed: a pause, which grows
 //! ```
 //!
-//! Knows nothing of what objects mean. While it fails, its objects stay as they were.
+//! Knows no kind of object. While it fails, its objects stay as they were.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -28,7 +28,7 @@ pub(super) struct Topic {
     pub(super) only: Option<Id>,
 }
 
-/// What a feed has learned.
+/// A change that a feed reports.
 #[derive(Debug)]
 pub(super) enum Change {
     /// Objects that are new or have changed, and those that are gone.
@@ -36,7 +36,7 @@ pub(super) enum Change {
         topic: Topic,
         put: Vec<Object>,
         deleted: Vec<Key>,
-        /// Whether these are all objects of the topic.
+        /// `true`: these are all objects of the topic.
         is_list: bool,
     },
     /// The list or watch fails.
@@ -120,12 +120,19 @@ impl Feed {
                 Ok(Err(error)) => {
                     let is_missing = error.is_missing();
                     if error.is_expired() {
-                        log::info!("{}: listed again: the version that was watched has expired", self.topic);
+                        log::info!(
+                            "{}: listed again: the version that was watched has expired",
+                            self.topic
+                        );
                         self.version = None;
                     } else if self.fail(error).await.is_err() {
                         return;
                     }
-                    if is_missing { limits::MISSING_AGAIN } else { backoff.next() }
+                    if is_missing {
+                        limits::MISSING_AGAIN
+                    } else {
+                        backoff.next()
+                    }
                 }
             };
             sleep(pause).await;

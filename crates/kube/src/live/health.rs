@@ -1,4 +1,4 @@
-//! What others may know of following Kubernetes: whether all lists are in, and which watches fail. Knows no objects.
+//! The state of following Kubernetes: whether all lists have arrived, and which watches fail. Knows no objects.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -15,13 +15,13 @@ pub struct Health {
 }
 
 impl Health {
-    /// Whether all lists have arrived once, and what they have is served.
+    /// Returns `true` once all lists have arrived and are served.
     #[must_use]
     pub fn is_synced(&self) -> bool {
         self.is_synced.load(Ordering::Acquire)
     }
 
-    /// Whether this replica writes statuses.
+    /// Returns `true` while this replica writes statuses.
     #[must_use]
     pub fn leads(&self) -> bool {
         self.leads.load(Ordering::Relaxed)
@@ -33,7 +33,7 @@ impl Health {
         self.translations.load(Ordering::Relaxed)
     }
 
-    /// The lists and watches that fail, and since when (since 1970). What they delivered before is served.
+    /// The lists and watches that fail, and since when (since 1970). Earlier objects are served.
     #[must_use]
     pub fn failing(&self) -> BTreeMap<String, Duration> {
         self.failures().clone()

@@ -1,4 +1,4 @@
-//! The Lease that one of several replicas holds: that one writes statuses. All of them serve.
+//! The Lease that one of several replicas holds: that one writes statuses. Every replica serves.
 //!
 //! ```text
 //! free, or not renewed for LEASE_SECONDS ─▶ ours, renewed every LEASE_EVERY
@@ -31,9 +31,9 @@ pub(super) struct Candidate {
     collection: String,
     name: String,
     identity: String,
-    /// The Lease as another replica last renewed it, and when that was first seen: clocks of other hosts are not trusted.
+    /// The Lease as another replica last renewed it, with the instant at which that was first seen: clocks of other hosts are not trusted.
     seen: Option<(Spec, Instant)>,
-    /// When the Lease was last ours.
+    /// The last renewal.
     renewed: Option<Instant>,
 }
 
@@ -114,7 +114,11 @@ impl Candidate {
 
     fn set(&self, leads: &watch::Sender<bool>, holds: bool) {
         if leads.send_replace(holds) != holds {
-            let what = if holds { "writes statuses from now on" } else { "stops writing statuses" };
+            let what = if holds {
+                "writes statuses from now on"
+            } else {
+                "stops writing statuses"
+            };
             log::info!("{}, {}: this replica {what}", self.collection, self.name);
         }
     }
@@ -136,7 +140,9 @@ impl Candidate {
             Err(error) => return Err(error),
             Ok(lease) if self.may_take(&lease.spec) => {
                 let object = self.object(Some(&lease.metadata.resource_version), &lease.spec);
-                self.api.replace::<Value>(&self.collection, &self.name, &object).await
+                self.api
+                    .replace::<Value>(&self.collection, &self.name, &object)
+                    .await
             }
             Ok(_) => {
                 self.renewed = None;
@@ -177,15 +183,22 @@ impl Candidate {
     fn object(&self, version: Option<&str>, last: &Spec) -> Value {
         let now = micro_time(clock::realtime());
         let is_ours = last.holder_identity.as_deref() == Some(&self.identity);
-        let acquired = last.acquire_time.clone().filter(|_| is_ours).unwrap_or_else(|| now.clone());
+        let acquired = last
+            .acquire_time
+            .clone()
+            .filter(|_| is_ours)
+            .unwrap_or_else(|| now.clone());
         let transitions = last.lease_transitions.unwrap_or(0) + u64::from(!is_ours && version.is_some());
-        self.document(version, &json!({
-            "holderIdentity": self.identity,
-            "leaseDurationSeconds": LEASE_SECONDS,
-            "acquireTime": acquired,
-            "renewTime": now,
-            "leaseTransitions": transitions,
-        }))
+        self.document(
+            version,
+            &json!({
+                "holderIdentity": self.identity,
+                "leaseDurationSeconds": LEASE_SECONDS,
+                "acquireTime": acquired,
+                "renewTime": now,
+                "leaseTransitions": transitions,
+            }),
+        )
     }
 
     fn document(&self, version: Option<&str>, spec: &Value) -> Value {
@@ -210,6 +223,9 @@ impl Candidate {
             "leaseTransitions": lease.spec.lease_transitions,
         });
         let object = self.document(Some(&lease.metadata.resource_version), &spec);
-        self.api.replace::<Value>(&self.collection, &self.name, &object).await.map(drop)
+        self.api
+            .replace::<Value>(&self.collection, &self.name, &object)
+            .await
+            .map(drop)
     }
 }

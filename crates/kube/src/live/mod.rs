@@ -6,8 +6,8 @@
 //!   └── Secrets, ConfigMaps by name ◀──┘ references
 //! ```
 //!
-//! All of it is one task on the caller's runtime; feeds, the Lease and the writer are tasks beside it. A feed that fails, an API server
-//! that is gone or a lost Lease change nothing of what is served. Knows neither files nor how a configuration is applied.
+//! The loop is one task on the caller's runtime; feeds, the Lease and the writer are tasks beside it. A feed that fails, an API server
+//! that is gone or a lost Lease do not change the served configuration. Knows neither files nor how a configuration is applied.
 
 mod backoff;
 mod feed;
@@ -43,7 +43,7 @@ use crate::limits;
 use crate::objects::{Key, Kind, Object};
 use crate::store::{self, Store};
 
-/// What a cluster is followed by.
+/// Settings of following a cluster.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// The `spec.controllerName` of the GatewayClasses that are served.
@@ -54,11 +54,11 @@ pub struct Settings {
     pub identity: String,
 }
 
-/// Applies the parts of a configuration that objects were translated to: returns once all workers serve them, with what is wrong with
-/// them.
+/// Applies the parts of a configuration that objects were translated to: returns once all workers serve them, with
+/// their problems.
 pub type Apply = Box<dyn FnMut(Config) -> Vec<Problem> + Send>;
 
-/// The path of a collection; of a kind without namespaces, or with `None`, in all of them.
+/// The path of a collection; with `None`, in all namespaces, or of a kind without them.
 fn path(kind: Kind, namespace: Option<&str>) -> String {
     let group = match kind.group() {
         "" => format!("/api/{}", kind.version()),
@@ -152,7 +152,7 @@ impl Live {
         sender: mpsc::Sender<Change>,
     ) -> Live {
         let mut live = Live {
-            pool: Pool::new(settings.pool.clone()),
+            pool: Pool::new(settings.pool),
             turn: Turn::new(&settings.controller, apply, wanted),
             api,
             settings,
@@ -214,7 +214,7 @@ impl Live {
         if error.is_missing() {
             log::info!("{topic}: not installed in this cluster");
         } else {
-            log::warn!("{topic}: {error}; what was delivered before is served, and it is tried again");
+            log::warn!("{topic}: {error}; earlier objects are served, and it is retried");
             self.health.fail(topic.to_string(), clock::realtime());
         }
         // A kind that is not installed has no objects. A Secret that may not be read is as one that does not exist.
@@ -241,17 +241,20 @@ impl Live {
         }
     }
 
-    /// Translates and applies what has changed, once everything is there that it needs. Returns when to try again at the latest.
+    /// Translates and applies changes, once all lists have arrived. Returns the instant of the next attempt.
     fn turn(&mut self) -> Option<Instant> {
         if self.is_stale {
             self.follow_references();
         }
         let mut unlisted = self.feeds.iter().filter(|(_, running)| !running.is_listed);
-        let (core, referenced): (Vec<_>, Vec<_>) = unlisted.by_ref().partition(|(topic, _)| topic.only.is_none());
+        let (core, referenced): (Vec<_>, Vec<_>) =
+            unlisted.by_ref().partition(|(topic, _)| topic.only.is_none());
         if !core.is_empty() {
             return None;
         }
-        let due = referenced.iter().map(|(_, running)| running.since + limits::REFERENCED_WITHIN);
+        let due = referenced
+            .iter()
+            .map(|(_, running)| running.since + limits::REFERENCED_WITHIN);
         if let Some(due) = due.max().filter(|due| *due > Instant::now()) {
             return Some(due);
         }
@@ -290,7 +293,8 @@ impl Live {
             running.task.abort();
             self.health.recover(&topic.to_string());
             if let Some(id) = &topic.only {
-                self.store.remove(&Key::new(topic.kind, &*id.namespace, &*id.name));
+                self.store
+                    .remove(&Key::new(topic.kind, &*id.namespace, &*id.name));
             }
         }
         for topic in topics {

@@ -29,7 +29,7 @@ impl Pool {
         }
     }
 
-    /// Assigns addresses to these Gateways, which are in the order of precedence. Requested addresses come first, then those that a
+    /// Assigns addresses to these Gateways, which are in the order of precedence. Requested addresses take precedence, then those that a
     /// Gateway has or had, then free ones.
     pub(super) fn assign(&mut self, gateways: &[&Arc<Gateway>]) {
         let last = std::mem::take(&mut self.assigned);
@@ -50,7 +50,9 @@ impl Pool {
         for gateway in others {
             let id = gateway.metadata.id();
             let kept = last.get(&id).and_then(|addresses| addresses.first().copied());
-            let kept = kept.or_else(|| published(gateway)).filter(|address| self.is_usable(*address));
+            let kept = kept
+                .or_else(|| published(gateway))
+                .filter(|address| self.is_usable(*address));
             match kept {
                 Some(address) if !taken.contains_key(&address) => self.take(&mut taken, id, address),
                 _ => unassigned.push(id),
@@ -65,7 +67,9 @@ impl Pool {
     }
 
     fn assigned(&self, gateway: &Gateway) -> &[IpAddr] {
-        self.assigned.get(&gateway.metadata.id()).map_or(&[], Vec::as_slice)
+        self.assigned
+            .get(&gateway.metadata.id())
+            .map_or(&[], Vec::as_slice)
     }
 
     fn take(&mut self, taken: &mut BTreeMap<IpAddr, Id>, id: Id, address: IpAddr) {
@@ -110,7 +114,12 @@ impl Places for Pool {
     fn place(&self, gateway: &Gateway) -> Placement {
         let assigned = self.assigned(gateway);
         let kind = |address: &GatewayAddress| address.kind.clone().unwrap_or_else(|| "IPAddress".to_owned());
-        let unsupported = gateway.spec.addresses.iter().map(kind).find(|kind| kind != "IPAddress");
+        let unsupported = gateway
+            .spec
+            .addresses
+            .iter()
+            .map(kind)
+            .find(|kind| kind != "IPAddress");
         let missing = || {
             let mut addresses = gateway.spec.addresses.iter();
             addresses.find(|address| !address.value.is_empty() && !is_in(assigned, &address.value))
@@ -119,10 +128,7 @@ impl Places for Pool {
             let message = format!("addresses of type {kind} are not supported, IPAddress is");
             Some(AddressProblem::Unsupported(message))
         } else if let Some(address) = missing() {
-            let message = format!(
-                "{} is not a free address of {}",
-                address.value, self.network
-            );
+            let message = format!("{} is not a free address of {}", address.value, self.network);
             Some(AddressProblem::NotUsable(message))
         } else if assigned.is_empty() {
             let message = format!("no address of {} is free", self.network);
@@ -138,7 +144,9 @@ impl Places for Pool {
 
     fn bind(&self, gateway: &Gateway, port: u16) -> Vec<Addr> {
         let assigned = self.assigned(gateway).iter();
-        assigned.map(|address| Addr::Inet((*address, port).into())).collect()
+        assigned
+            .map(|address| Addr::Inet((*address, port).into()))
+            .collect()
     }
 }
 
@@ -153,7 +161,7 @@ fn requested(gateway: &Gateway) -> impl Iterator<Item = IpAddr> {
     of_type.filter_map(|address| address.value.parse().ok())
 }
 
-/// Whether any address will do.
+/// Returns `true` for a Gateway that accepts any address.
 fn wants_any(gateway: &Gateway) -> bool {
     let addresses = &gateway.spec.addresses;
     addresses.is_empty() || addresses.iter().all(|address| address.value.is_empty())

@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 
 use crate::objects::{Gateway, Kind};
 
-/// The label by which the Gateway API finds what belongs to a Gateway.
+/// The label by which tools of the Gateway API find the objects of a Gateway.
 const GATEWAY_NAME: &str = "gateway.networking.k8s.io/gateway-name";
 
 /// Characters of a name of a Service, and of the value of a label.
@@ -20,7 +20,12 @@ pub(super) fn service(gateway: &Gateway) -> (String, Value) {
     let infrastructure = gateway.spec.infrastructure.clone().unwrap_or_default();
     let mut labels: Map<String, Value> = to_map(infrastructure.labels);
     labels.insert(GATEWAY_NAME.to_owned(), short(&meta.name).into());
-    let mut ports: Vec<u16> = gateway.spec.listeners.iter().map(|listener| listener.port).collect();
+    let mut ports: Vec<u16> = gateway
+        .spec
+        .listeners
+        .iter()
+        .map(|listener| listener.port)
+        .collect();
     ports.sort_unstable();
     ports.dedup();
     ports.truncate(PORTS);
@@ -50,13 +55,19 @@ pub(super) fn service(gateway: &Gateway) -> (String, Value) {
 }
 
 fn to_map(texts: std::collections::BTreeMap<String, String>) -> Map<String, Value> {
-    texts.into_iter().map(|(key, value)| (key, Value::from(value))).collect()
+    texts
+        .into_iter()
+        .map(|(key, value)| (key, Value::from(value)))
+        .collect()
 }
 
 /// A name that is not longer than a label may be: of a longer one the beginning and a hash.
 fn short(name: &str) -> String {
     let is_safe = |char: char| char.is_ascii_alphanumeric() || char == '-';
-    let flat: String = name.chars().map(|char| if is_safe(char) { char } else { '-' }).collect();
+    let flat: String = name
+        .chars()
+        .map(|char| if is_safe(char) { char } else { '-' })
+        .collect();
     if flat == name && name.len() <= LABEL_CHARS {
         return flat;
     }

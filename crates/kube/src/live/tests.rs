@@ -1,4 +1,4 @@
-//! The pure parts of following a cluster. What needs an API server is in the suite `kube`.
+//! The pure parts of following a cluster. Tests with an API server are in the suite `kube`.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -39,7 +39,11 @@ fn pool(network: &str, gateways: &[&Arc<Gateway>]) -> Pool {
 
 fn addresses(pool: &Pool, gateway: &Gateway) -> Vec<String> {
     let placement = pool.place(gateway);
-    placement.addresses.into_iter().map(|address| address.value).collect()
+    placement
+        .addresses
+        .into_iter()
+        .map(|address| address.value)
+        .collect()
 }
 
 #[test]
@@ -56,7 +60,9 @@ fn instants_are_rfc_3339() {
 
 #[test]
 fn each_gateway_has_an_address_of_its_own() {
-    let gateways: Vec<_> = (0..14).map(|number| plain(&format!("gateway-{number}"))).collect();
+    let gateways: Vec<_> = (0..14)
+        .map(|number| plain(&format!("gateway-{number}")))
+        .collect();
     let all: Vec<_> = gateways.iter().collect();
     let pool = pool("10.0.0.0/28", &all);
     let mut found: Vec<_> = all.iter().flat_map(|gateway| addresses(&pool, gateway)).collect();
@@ -84,9 +90,13 @@ fn replicas_and_restarts_assign_alike() {
     let other = pool("10.0.0.0/24", &[&first, &second]);
     assert_eq!(addresses(&one, &first), addresses(&other, &first));
     // An address of a status is kept, whatever the name would give.
-    let known = gateway("second", json!({}), json!({"addresses": [{"type": "IPAddress", "value": "10.0.0.77"}]}));
+    let known = gateway(
+        "second",
+        json!({}),
+        json!({"addresses": [{"type": "IPAddress", "value": "10.0.0.77"}]}),
+    );
     assert_eq!(addresses(&pool("10.0.0.0/24", &[&known]), &known), ["10.0.0.77"]);
-    // One that is assigned stays when others come and go.
+    // One that is assigned stays when others are added and removed.
     let mut pool = one;
     let before = addresses(&pool, &second);
     pool.assign(&[&second]);
@@ -95,7 +105,13 @@ fn replicas_and_restarts_assign_alike() {
 
 #[test]
 fn requested_addresses_win_and_must_be_usable() {
-    let asks = |name, value| gateway(name, json!({"addresses": [{"type": "IPAddress", "value": value}]}), json!({}));
+    let asks = |name, value| {
+        gateway(
+            name,
+            json!({"addresses": [{"type": "IPAddress", "value": value}]}),
+            json!({}),
+        )
+    };
     let (wants, same) = (asks("wants", "10.0.0.9"), asks("same", "10.0.0.9"));
     let outside = asks("outside", "192.0.2.1");
     let holds = gateway("holds", json!({}), json!({"addresses": [{"value": "10.0.0.9"}]}));
@@ -105,14 +121,27 @@ fn requested_addresses_win_and_must_be_usable() {
     for gateway in [&same, &outside] {
         let placement = pool.place(gateway);
         assert!(placement.addresses.is_empty(), "{placement:?}");
-        assert!(matches!(placement.problem, Some(AddressProblem::NotUsable(_))), "{placement:?}");
+        assert!(
+            matches!(placement.problem, Some(AddressProblem::NotUsable(_))),
+            "{placement:?}"
+        );
     }
-    let named = gateway("named", json!({"addresses": [{"type": "Hostname", "value": "a.example"}]}), json!({}));
-    assert!(matches!(pool.place(&named).problem, Some(AddressProblem::Unsupported(_))));
+    let named = gateway(
+        "named",
+        json!({"addresses": [{"type": "Hostname", "value": "a.example"}]}),
+        json!({}),
+    );
+    assert!(matches!(
+        pool.place(&named).problem,
+        Some(AddressProblem::Unsupported(_))
+    ));
     let any = gateway("any", json!({"addresses": [{"type": "IPAddress"}]}), json!({}));
     let mut pool = Pool::new(Network::parse("10.0.0.0/24").unwrap());
     pool.assign(&[&any]);
-    assert_eq!((addresses(&pool, &any).len(), pool.place(&any).problem), (1, None));
+    assert_eq!(
+        (addresses(&pool, &any).len(), pool.place(&any).problem),
+        (1, None)
+    );
     assert_eq!(pool.bind(&any, 80).len(), 1);
 }
 
@@ -138,7 +167,10 @@ fn service_carries_what_the_gateway_asks_for() {
     let (name, service) = service(&gateway);
     assert_eq!(name, "ringmain-edge");
     let metadata = &service["metadata"];
-    assert_eq!(metadata["labels"], json!({"team": "x", "gateway.networking.k8s.io/gateway-name": "edge"}));
+    assert_eq!(
+        metadata["labels"],
+        json!({"team": "x", "gateway.networking.k8s.io/gateway-name": "edge"})
+    );
     assert_eq!(metadata["annotations"], json!({"note": "y"}));
     assert_eq!(metadata["ownerReferences"][0]["uid"], "uid-of-edge");
     let ports = service["spec"]["ports"].as_array().unwrap();
@@ -161,8 +193,14 @@ fn long_names_are_cut_and_stay_apart() {
 
 #[test]
 fn paths_and_names_are_those_of_the_api() {
-    assert_eq!(super::path(Kind::GatewayClass, None), "/apis/gateway.networking.k8s.io/v1/gatewayclasses");
-    assert_eq!(super::path(Kind::Secret, Some("shop")), "/api/v1/namespaces/shop/secrets");
+    assert_eq!(
+        super::path(Kind::GatewayClass, None),
+        "/apis/gateway.networking.k8s.io/v1/gatewayclasses"
+    );
+    assert_eq!(
+        super::path(Kind::Secret, Some("shop")),
+        "/api/v1/namespaces/shop/secrets"
+    );
     assert_eq!(lease_name("ringmain.dev/gateway"), "ringmain.dev-gateway");
     let topic = Topic::one(&Key::new(Kind::Secret, "shop", "tls"));
     assert_eq!(topic.to_string(), "Secret shop/tls");

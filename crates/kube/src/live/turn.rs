@@ -1,4 +1,4 @@
-//! One turn from objects to statuses: translated, applied, and what is to be written. Knows neither feeds nor requests.
+//! One turn from objects to statuses: the translation, its application, and the documents to write. Knows neither feeds nor requests.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -74,7 +74,7 @@ impl Turn {
         self.findings = findings;
     }
 
-    /// Publishes what is to be written: the statuses that differ from those of the store, and Services.
+    /// Publishes the documents to write: the statuses that differ from those of the store, and Services.
     pub(super) fn publish(&self, store: &Store, now: Duration) {
         let gateways = self.gateways(store).into_iter();
         let accepted = gateways.filter(|gateway| self.is_accepted(gateway));

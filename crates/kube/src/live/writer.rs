@@ -1,4 +1,4 @@
-//! What is written to the API server: statuses and Services, by the replica that holds the Lease.
+//! Writes to the API server: statuses and Services, by the replica that holds the Lease.
 //!
 //! ```text
 //! wanted (all that differs, newest only) ─▶ queue ─▶ at most WRITES_PER_SECOND ─┬─ done ─▶ the object as it is now
@@ -51,7 +51,7 @@ enum Write {
 
 /// A token bucket.
 struct Pace {
-    /// When the bucket would be empty if nothing were written from now on.
+    /// The instant at which the bucket is full again.
     next: Instant,
 }
 
@@ -65,7 +65,9 @@ impl Pace {
     /// Waits until a write may begin.
     async fn wait(&mut self) {
         let now = Instant::now();
-        self.next = self.next.max(now.checked_sub(Self::INTERVAL * WRITES_AT_ONCE).unwrap_or(now));
+        self.next = self
+            .next
+            .max(now.checked_sub(Self::INTERVAL * WRITES_AT_ONCE).unwrap_or(now));
         if self.next > now {
             sleep_until(self.next).await;
         }
@@ -91,11 +93,11 @@ impl Writer {
         }
     }
 
-    /// Runs until nothing is wanted any more.
+    /// Runs until the sender of documents is gone.
     pub(super) async fn run(mut self) {
         let mut backoff = Backoff::new();
         loop {
-            // What is wanted now replaces what was wanted before.
+            // Newer documents replace those in the queue.
             if self.wanted.has_changed().unwrap_or(false) {
                 self.refill();
             }
@@ -163,7 +165,10 @@ impl Writer {
             Write::Status(key, object) => {
                 let namespace = key.kind.is_namespaced().then_some(&*key.namespace);
                 let collection = super::path(key.kind, namespace);
-                let written = self.api.write_status::<Box<RawValue>>(&collection, &key.name, object).await;
+                let written = self
+                    .api
+                    .write_status::<Box<RawValue>>(&collection, &key.name, object)
+                    .await;
                 let object = match written {
                     Err(error) if error.is_conflict() => self.api.read(&collection, &key.name).await?,
                     written => written?,

@@ -23,12 +23,12 @@ use ringmain_gateway::model::{self, Config, Name};
 use ringmain_gateway::table::Place;
 use ringmain_web::access_log::Template;
 
-use super::{Kubernetes, Sources};
 use super::document::{Document, Maybe, Some1};
 use super::error::{Errors, Position, quoted, suggestion};
 use super::secrets;
 use super::tree::Pair;
 use super::values::{At, Either, OneOrMany, Pairs, Text};
+use super::{Kubernetes, Sources};
 
 /// What a document means.
 pub(super) struct Built {
