@@ -17,6 +17,11 @@ impl Backoff {
         self.0 = BACKOFF_LEAST;
     }
 
+    /// Returns `true` before the first failure.
+    pub(super) fn is_reset(&self) -> bool {
+        self.0 == BACKOFF_LEAST
+    }
+
     /// Returns the next pause: a random share of the current one, at least half.
     pub(super) fn next(&mut self) -> Duration {
         let pause = self.0.mul_f64(0.5 + fastrand::f64() / 2.0);

@@ -53,7 +53,8 @@ pub(super) struct Feed {
     known: BTreeSet<Key>,
     /// The version to watch from. `None`: the objects have to be listed.
     version: Option<String>,
-    has_failed: bool,
+    /// The failure that was reported last: whether it was for a missing right.
+    failure: Option<bool>,
 }
 
 /// The receiver of changes is gone.
@@ -97,7 +98,7 @@ impl Feed {
             changes,
             known: BTreeSet::new(),
             version: None,
-            has_failed: false,
+            failure: None,
         }
     }
 
@@ -204,7 +205,8 @@ impl Feed {
     }
 
     async fn fail(&mut self, error: Error) -> Result<(), Over> {
-        if std::mem::replace(&mut self.has_failed, true) {
+        let is_denied = error.is_denied();
+        if self.failure.replace(is_denied) == Some(is_denied) {
             log::debug!("{}: {error}", self.topic);
             return Ok(());
         }
@@ -213,7 +215,7 @@ impl Feed {
     }
 
     async fn recover(&mut self) -> Result<(), Over> {
-        if !std::mem::take(&mut self.has_failed) {
+        if self.failure.take().is_none() {
             return Ok(());
         }
         let topic = self.topic.clone();

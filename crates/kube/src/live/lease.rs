@@ -113,13 +113,15 @@ impl Candidate {
     }
 
     fn set(&self, leads: &watch::Sender<bool>, holds: bool) {
-        if leads.send_replace(holds) != holds {
-            let what = if holds {
-                "writes statuses from now on"
-            } else {
-                "stops writing statuses"
-            };
-            log::info!("{}, {}: this replica {what}", self.collection, self.name);
+        // Renewals are no news.
+        let is_new = leads.send_if_modified(|led| std::mem::replace(led, holds) != holds);
+        if is_new {
+            let verb = if holds { "starts" } else { "stops" };
+            log::info!(
+                "Lease {} of {}: this replica {verb} writing statuses",
+                self.name,
+                self.api.namespace()
+            );
         }
     }
 

@@ -79,7 +79,7 @@ pub async fn run(
     log::info!("following Gateways of {} at {}", settings.controller, api.url());
     let (sender, mut changes) = mpsc::channel(limits::CHANGES);
     let (wanted, wishes) = watch::channel(Arc::new(Wanted::default()));
-    let (leads, leading) = watch::channel(false);
+    let (leads, mut leading) = watch::channel(false);
     let (returned, mut objects) = mpsc::channel(limits::CHANGES);
     let lease = lease::lease_name(&settings.controller);
     let candidate = Candidate::new(api.clone(), lease, settings.identity.clone());
@@ -98,9 +98,13 @@ pub async fn run(
             _ = stop.changed() => break,
             Some(change) = changes.recv() => live.take(change),
             Some(object) = objects.recv() => live.take_returned(object),
+            Ok(()) = leading.changed() => {
+                live.health.set_leads(*leading.borrow_and_update());
+                // Statuses of the holder report its own listeners: those that could not be opened are retried.
+                live.is_stale = true;
+            }
             () = wake => continue,
         }
-        live.health.set_leads(*leading.borrow());
         let latest = Instant::now() + limits::QUIET_AT_MOST;
         loop {
             let until = latest.min(Instant::now() + limits::QUIET);

@@ -134,7 +134,11 @@ impl Writer {
                     self.queue.pop_front();
                 }
                 Err(error) => {
-                    log::warn!("not written yet: {error}");
+                    let level = match backoff.is_reset() {
+                        true => log::Level::Warn,
+                        false => log::Level::Debug,
+                    };
+                    log::log!(level, "not written yet: {error}");
                     // One object must not keep the others from theirs.
                     self.queue.rotate_left(1);
                     sleep(backoff.next()).await;
