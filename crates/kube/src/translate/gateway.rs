@@ -30,6 +30,7 @@ pub(super) fn class_conditions(class: &GatewayClass) -> Vec<Condition> {
 
 /// A Gateway while routes attach to it.
 pub(super) struct GatewayState<'a> {
+    index: usize,
     pub(super) id: Id,
     gateway: &'a Arc<Gateway>,
     placement: Placement,
@@ -132,6 +133,7 @@ impl<'a> Attached<'a> {
             self.set_gateways.insert(set.metadata.id(), index);
         }
         self.gateways.push(GatewayState {
+            index,
             id,
             gateway,
             placement,
@@ -243,7 +245,7 @@ impl<'a> Attached<'a> {
         let mut own = self
             .listeners
             .iter()
-            .filter(|listener| listener.gateway == self.index_of(state));
+            .filter(|listener| listener.gateway == state.index);
         if own.any(ListenerState::uses_fallback) {
             let kind = "InsecureFrontendValidationMode";
             conditions.push(Condition::new(kind, true, "ConfigurationChanged"));
@@ -262,13 +264,6 @@ impl<'a> Attached<'a> {
             listeners,
             attached_listener_sets: (allows_sets || sets > 0).then_some(sets),
         }
-    }
-
-    fn index_of(&self, state: &GatewayState<'_>) -> usize {
-        let mut gateways = self.gateways.iter();
-        gateways
-            .position(|gateway| gateway.id == state.id)
-            .unwrap_or(usize::MAX)
     }
 
     fn set_finding(&self, id: &Id, is_allowed: bool, gateway: &GatewayState<'_>) -> ListenerSetFinding {

@@ -28,7 +28,7 @@ pub(super) struct ListenerState<'a> {
     pub(super) accepted: Option<Fault>,
     resolved: Option<Fault>,
     pub(super) conflict: Option<Fault>,
-    /// It has no certificate, or none that its clients are validated by: it keeps its hosts and serves none.
+    /// It lacks a certificate, an authority for its clients, or a filter: it keeps its hosts and serves none of their requests.
     unusable: bool,
     tls: Option<ListenerTls>,
     pub(super) attached: u32,
@@ -70,6 +70,7 @@ impl<'a> ListenerState<'a> {
         }
         if spec.filters.as_ref().is_some_and(has_filters) {
             state.refuse("UnsupportedValue", "filters of listeners are not supported");
+            state.unusable = true;
         }
         state
     }
@@ -86,12 +87,15 @@ impl<'a> ListenerState<'a> {
             ("TLS", "Terminate") => Protocol::Tls,
             ("TLS", "Passthrough") => Protocol::TlsPassthrough,
             ("TCP", _) => Protocol::Tcp,
-            ("HTTPS" | "TLS", mode) => {
-                let message = format!(
-                    "mode {mode} with protocol {} is not supported",
-                    self.spec.protocol
-                );
-                return self.refuse("UnsupportedValue", &message);
+            (name @ ("HTTPS" | "TLS"), mode) => {
+                let message = format!("mode {mode} with protocol {name} is not supported");
+                self.refuse("UnsupportedValue", &message);
+                self.unusable = true;
+                if name == "HTTPS" {
+                    Protocol::Https
+                } else {
+                    Protocol::Tls
+                }
             }
             (protocol, _) => {
                 let message = format!("protocol {protocol} is not supported");
@@ -171,7 +175,7 @@ impl<'a> ListenerState<'a> {
         if references.is_empty() {
             self.resolved = Some(Fault::new("InvalidCertificateRef", "there is no certificateRef"));
         }
-        self.unusable = tls.certificates.is_empty();
+        self.unusable |= tls.certificates.is_empty();
         self.tls = Some(tls);
     }
 
@@ -256,12 +260,12 @@ impl<'a> ListenerState<'a> {
         let protocol = self
             .protocol
             .filter(|_| self.is_emitted() && !addresses.is_empty())?;
-        let mut tls = self.tls.clone();
-        if let Some(tls) = tls.as_mut().filter(|_| self.unusable) {
-            // The data plane leaves such a listener out, and gives its hosts to no other one.
-            tls.certificates.clear();
-            tls.clients = None;
-        }
+        // The data plane leaves out a listener with TLS and no certificate, whatever its protocol, and gives its hosts to no
+        // other listener.
+        let tls = match self.unusable {
+            true => Some(ListenerTls::default()),
+            false => self.tls.clone(),
+        };
         let hostname = self.hostname.clone().filter(|_| protocol != Protocol::Tcp);
         Some(Listener {
             name: Arc::clone(&self.part),

@@ -1,5 +1,8 @@
 //! Durations of GEP-2257 and PEM.
 
+#[cfg(test)]
+mod tests;
+
 use std::time::Duration;
 
 /// Parses a duration such as `1h30m` or `500ms`. `None`: it is not one.

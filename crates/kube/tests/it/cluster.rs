@@ -2,9 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
 
 use base64::Engine as _;
-use ringmain_gateway::model::Addr;
+use ringmain_gateway::model::{Addr, Config};
+use ringmain_gateway::table::{Place, Problem};
 use ringmain_kube::objects::{Gateway, Id, Kind, Object, Resource as _};
 use ringmain_kube::store::Store;
 use ringmain_kube::translate::{
@@ -252,6 +255,32 @@ fn render_listener(listener: &ListenerFinding) -> String {
         "{} {kinds:?} routes {}: {conditions}",
         listener.part, listener.attached_routes
     )
+}
+
+/// Renders the problems that the data plane has with the parts: their places, and the fields that are wrong. Certificates of
+/// tests are not real, so that problems with their contents are left out, and those of listeners and upstreams that follow.
+pub(crate) fn render_problems(translation: &Translation) -> Vec<String> {
+    let config = Config {
+        listeners: translation.listeners.clone(),
+        routes: translation.routes.clone(),
+        streams: translation.streams.clone(),
+        upstreams: translation.upstreams.clone(),
+        certificates: translation.certificates.clone(),
+        authorities: translation.authorities.clone(),
+        ..Config::default()
+    };
+    let problems = ringmain_gateway::Gateway::new(Arc::new(config), Duration::from_hours(500_000)).problems();
+    let is_real = |problem: &&Problem| {
+        let is_material = matches!(problem.place, Place::Certificate(_) | Place::Authorities(_));
+        !is_material && problem.part != "tls"
+    };
+    let render = |problem: &Problem| {
+        let Problem {
+            place, part, outcome, ..
+        } = problem;
+        format!("problem: {place}: {part}; {outcome}")
+    };
+    problems.iter().filter(is_real).map(render).collect()
 }
 
 /// `Accepted`, or `!Accepted=Reason`; the reason follows a true condition only if it is another word.

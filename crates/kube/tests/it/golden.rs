@@ -2,7 +2,9 @@
 
 use ringmain_kube::store::Store;
 
-use crate::cluster::{apply, check_golden, manifests, render_findings, render_parts, translate_store};
+use crate::cluster::{
+    apply, check_golden, manifests, render_findings, render_parts, render_problems, translate_store,
+};
 
 const BASE: &str = include_str!("golden/base.yaml");
 
@@ -19,6 +21,7 @@ fn check(name: &str) {
         render_parts(&found),
         vec!["---".to_owned()],
         render_findings(&found),
+        render_problems(&found),
     ]
     .concat();
     let new: Vec<String> = lines.into_iter().filter(|line| !known.contains(line)).collect();

@@ -10,7 +10,7 @@ use ringmain_kube::store::Store;
 use ringmain_kube::translate::{FEATURES, Translation};
 use serde_json::{Value, json};
 
-use crate::cluster::{apply, check_golden, manifests, render_findings, translate_store};
+use crate::cluster::{apply, check_golden, manifests, render_findings, render_problems, translate_store};
 use crate::modules;
 
 /// Features of the API that have no test and no support, each with its reason.
@@ -75,7 +75,8 @@ fn manifests_of_the_suite() {
         let translation = translate_store(&suite_store(&base, &read(&file)));
         let name = file.file_name().unwrap().to_string_lossy();
         writeln!(text, "{name} {}", counts(&translation)).unwrap();
-        for line in render_findings(&translation) {
+        let lines = [render_findings(&translation), render_problems(&translation)].concat();
+        for line in lines {
             if !known.contains(&line) {
                 writeln!(text, "  {line}").unwrap();
             }
