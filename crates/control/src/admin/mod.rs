@@ -182,7 +182,7 @@ const PATHS: &str = "\
 /upstreams  upstreams and their endpoints: health, who is passed over, requests, connections, tries
 /metrics    counts, in Prometheus' text format
 /healthz    200 as long as the process answers
-/readyz     200 while it takes requests and its sources deliver; 503 while it drains, or a source does not
+/readyz     200 while it takes requests and its sources deliver; 503 while it drains, a source does not, or lists of Kubernetes are missing
 /drain      POST: take no more connections, finish what is open, and end
 /log        GET and PUT: how much is logged (error, warn, info, debug, trace)
 
