@@ -20,6 +20,7 @@ pub mod hpack;
 pub mod hub_messages;
 mod hyper_client;
 mod hyper_server;
+pub mod kube;
 mod memory;
 pub mod nats;
 pub mod profile;
@@ -90,6 +91,10 @@ pub const TARGETS: &[Target] = &[
     Target {
         name: "hub_messages",
         run: hub_messages::run,
+    },
+    Target {
+        name: "kube",
+        run: kube::run,
     },
     Target {
         name: "nats",

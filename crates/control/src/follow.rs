@@ -24,7 +24,9 @@ use ringmain_sys::event::Event;
 use ringmain_sys::memory;
 use ringmain_sys::watch::{Watcher, Woken};
 
-use crate::config::{ConfigError, Loaded};
+use crate::cluster::Cluster;
+use crate::combined::Combined;
+use crate::config::{ConfigError, Kubernetes, Loaded};
 use crate::file::{self, Print, Reading, Unreadable};
 use crate::limits;
 use crate::nats::Consumers;
@@ -47,6 +49,7 @@ struct Shared {
     state: Mutex<State>,
     consumers: Consumers,
     sources: Sources,
+    cluster: Option<Cluster>,
 }
 
 /// The configuration that is served, and what was last read.
@@ -90,14 +93,22 @@ pub struct Begun {
     pub text: Arc<str>,
     /// What it means.
     pub config: Arc<Config>,
+    /// Kubernetes as a second source.
+    pub kubernetes: Option<Arc<Kubernetes>>,
 }
 
 impl Control {
-    /// Starts the thread. Changes since the file was read are not missed.
+    /// Starts the thread, and that of a second source. Changes since the file was read are not missed.
     ///
     /// # Errors
-    /// No descriptor or no thread.
+    /// No descriptor, no thread, or no access to the second source.
     pub fn start(gateway: Gateway, begun: Begun) -> io::Result<Control> {
+        let has_objects = begun.kubernetes.is_some();
+        let limits = gateway.limits();
+        let combined = Combined::new(gateway.clone(), Arc::clone(&begun.config), has_objects);
+        let combined = Arc::new(combined);
+        let cluster = begun.kubernetes.as_ref();
+        let cluster = cluster.map(|settings| Cluster::start(settings, Arc::clone(&combined)));
         let shared = Arc::new(Shared {
             bell: Event::new()?,
             asked: AtomicBool::new(false),
@@ -106,6 +117,7 @@ impl Control {
             bad: AtomicU64::new(0),
             consumers: Consumers::new(gateway.inlet()),
             sources: Sources::new(gateway.inlet()),
+            cluster: cluster.transpose()?,
             state: Mutex::new(State {
                 path: begun.path.clone(),
                 text: begun.text,
@@ -122,9 +134,10 @@ impl Control {
             shared: Arc::clone(&shared),
             path: begun.path,
             print: begun.print,
-            limits: gateway.limits(),
+            limits,
             started: begun.config,
-            gateway,
+            combined,
+            kubernetes: begun.kubernetes,
         };
         let builder = std::thread::Builder::new().name("ringmain-control".into());
         #[expect(
@@ -165,6 +178,12 @@ impl Control {
         &self.shared.sources
     }
 
+    /// The cluster that is followed.
+    #[must_use]
+    pub fn cluster(&self) -> Option<&Cluster> {
+        self.shared.cluster.as_ref()
+    }
+
     /// The configuration that is served, and what was last read.
     #[must_use]
     pub fn state(&self) -> State {
@@ -201,7 +220,8 @@ impl Shared {
 /// What the thread has.
 struct Follower {
     shared: Arc<Shared>,
-    gateway: Gateway,
+    combined: Arc<Combined>,
+    kubernetes: Option<Arc<Kubernetes>>,
     path: PathBuf,
     print: Print,
     /// What cannot change without a restart is compared with.
@@ -376,7 +396,7 @@ impl Follower {
         let name = self.path.display();
         let last = Arc::clone(&self.shared.state().config);
         let begun = clock::monotonic();
-        let config = match verify::reload(&self.gateway, &mut loaded, &last) {
+        let config = match verify::reload(&self.combined, &mut loaded, &last) {
             Ok(config) => config,
             Err(Rejected { errors, more }) => {
                 for error in &errors {
@@ -393,7 +413,7 @@ impl Follower {
             log::warn!("{warning}");
         }
         self.shared.consume(&config);
-        let at_restart = self.at_restart(&config);
+        let at_restart = self.at_restart(&config, loaded.kubernetes.as_ref());
         if !at_restart.is_empty() {
             log::warn!(
                 "{name}: these hold from a restart on (SIGUSR2 does one without a connection refused): {}",
@@ -406,8 +426,7 @@ impl Follower {
             log::info!("{name}: configuration reloaded in {took:?}");
         }
         let mut state = self.shared.state();
-        // The table's own, which has the parts of the last one that are alike: none is held twice.
-        state.config = Arc::clone(self.gateway.table().config());
+        state.config = config;
         state.text = text;
         state.since = clock::realtime();
         state.tried = state.since;
@@ -418,10 +437,15 @@ impl Follower {
     }
 
     /// What cannot follow while it serves.
-    fn at_restart(&self, config: &Config) -> Vec<String> {
+    fn at_restart(&self, config: &Config, kubernetes: Option<&Arc<Kubernetes>>) -> Vec<String> {
         let started = &self.started;
+        let limits = self.combined.gateway().limits();
         let changed = [
-            ("limits of listeners", self.gateway.limits() != self.limits),
+            (
+                "limits of listeners",
+                limits != self.limits && self.kubernetes.is_none(),
+            ),
+            ("kubernetes", kubernetes != self.kubernetes.as_ref()),
             ("admin", config.admin != started.admin),
             ("access_log", config.access_log != started.access_log),
             (

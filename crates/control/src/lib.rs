@@ -6,6 +6,8 @@
 #![forbid(unsafe_code)]
 
 pub mod admin;
+pub mod cluster;
+pub mod combined;
 pub mod config;
 pub mod edge;
 pub mod file;

@@ -17,6 +17,7 @@ use ringmain_gateway::model::{AccessLog, Config, LogDestination};
 use ringmain_gateway::table::Problem;
 use ringmain_sys::clock;
 
+use crate::combined::Combined;
 use crate::config::{ConfigError, Loaded};
 
 /// Everything that is wrong with a configuration, in the order of its file.
@@ -66,10 +67,14 @@ pub(crate) fn start(loaded: &mut Loaded, filters: &Filters) -> Result<Gateway, R
 ///
 /// # Errors
 /// Anything is wrong with it: the gateway serves on as before.
-pub(crate) fn reload(gateway: &Gateway, loaded: &mut Loaded, last: &Config) -> Result<Arc<Config>, Rejected> {
+pub(crate) fn reload(
+    combined: &Combined,
+    loaded: &mut Loaded,
+    last: &Config,
+) -> Result<Arc<Config>, Rejected> {
     let places = loaded.config.as_ref().map(|config| wrong_places(loaded, config));
     let places = places.unwrap_or_default();
-    let now = clock::realtime();
+    let (now, gateway) = (clock::realtime(), combined.gateway());
     let right = places.is_empty().then(|| loaded.take(Some(last)));
     if let Some(config) = right.flatten() {
         let config = Arc::new(config);
@@ -77,11 +82,8 @@ pub(crate) fn reload(gateway: &Gateway, loaded: &mut Loaded, last: &Config) -> R
         if *config == *last && gateway.unheard().is_empty() {
             return Ok(config);
         }
-        let replaced = gateway.replace_whole(Arc::clone(&config), now);
-        return match replaced {
-            Ok(()) => Ok(config),
-            Err(problems) => Err(rejected(loaded, &problems, places)),
-        };
+        let replaced = combined.replace_file(config, now);
+        return replaced.map_err(|problems| rejected(loaded, &problems, places));
     }
     let config = loaded.config.take().map(Arc::new);
     let problems = config

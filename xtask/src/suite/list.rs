@@ -210,6 +210,14 @@ pub(super) const SUITES: &[Suite] = &[
         ],
     },
     Suite {
+        name: "kube",
+        about: "a real API server behind a link that is cut, two replicas, rights, Secrets and certificates that change, followed by the release binary; two minutes, needs the folder of a rig with up.sh, in.sh and down.sh in RINGMAIN_KUBE_RIG, and openssl",
+        lines: &[
+            Line::new("cargo build --release -p ringmain-cli --features kubernetes"),
+            Line::new("python3 tests/kube/faults.py target/release/ringmain"),
+        ],
+    },
+    Suite {
         name: "hpack",
         about: "header compression of HTTP/2 against Go's, both ways; a minute, needs Go and its module proxy",
         lines: &[Line::new("tests/hpack/run.sh")],

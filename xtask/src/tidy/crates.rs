@@ -62,9 +62,15 @@ const MAY_KNOW: &[(&str, Option<&[&str]>)] = &[
             "ringmain-sys",
         ]),
     ),
+    // Objects of Kubernetes into the model, and their client; nothing of files.
+    (
+        "ringmain-kube",
+        Some(&["ringmain-gateway", "ringmain-engine", "ringmain-sys"]),
+    ),
     (
         "ringmain-control",
         Some(&[
+            "ringmain-kube",
             "ringmain-sources",
             "ringmain-gateway",
             "ringmain-push",

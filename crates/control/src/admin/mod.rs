@@ -182,7 +182,7 @@ const PATHS: &str = "\
 /upstreams  upstreams and their endpoints: health, who is passed over, requests, connections, tries
 /metrics    counts, in Prometheus' text format
 /healthz    200 as long as the process answers
-/readyz     200 while it takes requests and its sources deliver; 503 while it drains, or a source does not
+/readyz     200 while it takes requests and its sources deliver; 503 while it drains, a source does not, or lists of Kubernetes are missing
 /drain      POST: take no more connections, finish what is open, and end
 /log        GET and PUT: how much is logged (error, warn, info, debug, trace)
 
@@ -262,6 +262,16 @@ fn show_ready(inner: &Inner, _: &Request<'_>, reply: &mut Reply<'_>) -> Result {
     }
     if inner.board.report().is_none() {
         return Err(Error::new(503, "not started yet"));
+    }
+    if inner
+        .control
+        .cluster()
+        .is_some_and(|cluster| !cluster.is_synced())
+    {
+        return Err(Error::new(
+            503,
+            "not all objects of the Kubernetes cluster have arrived yet",
+        ));
     }
     let mut undelivered = inner.control.consumers().undelivered();
     undelivered.append(&mut inner.control.sources().undelivered());

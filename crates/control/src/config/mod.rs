@@ -28,8 +28,9 @@ mod values;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::Path;
+use std::sync::Arc;
 
-use ringmain_gateway::model::Config;
+use ringmain_gateway::model::{Config, Network};
 use ringmain_gateway::table::{Place, Problem};
 use serde::Deserialize;
 
@@ -54,12 +55,23 @@ pub struct Sources<'s> {
     pub folder: &'s Path,
 }
 
+/// Kubernetes as a source of configuration.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Kubernetes {
+    /// The `spec.controllerName` of the GatewayClasses whose Gateways are served.
+    pub controller: Arc<str>,
+    /// The range that each Gateway has an address of.
+    pub pool: Network,
+}
+
 /// A configuration file, read.
 #[derive(Debug)]
 pub struct Loaded {
     /// The configuration. With `errors` it is not what the file means, and only good to be explained. `None`: the file is not YAML,
     /// or wrong as a whole.
     pub config: Option<Config>,
+    /// Kubernetes as a second source. `None`: the file does not have it, or it is wrong.
+    pub kubernetes: Option<Arc<Kubernetes>>,
     /// What is wrong, in the order of the file: at most [`CONFIG_ERRORS`](crate::limits::CONFIG_ERRORS).
     pub errors: Vec<ConfigError>,
     /// How many more errors there are.
@@ -202,6 +214,7 @@ pub fn load(file: &str, text: &str, sources: &Sources<'_>) -> Loaded {
     let mut errors = Errors::new(file);
     let mut loaded = Loaded {
         config: None,
+        kubernetes: None,
         errors: Vec::new(),
         more: 0,
         warnings: Vec::new(),
@@ -223,6 +236,7 @@ pub fn load(file: &str, text: &str, sources: &Sources<'_>) -> Loaded {
         if let Ok(document) = Document::deserialize(reader) {
             let built = build::build(document, &routes, sources, &errors);
             loaded.config = Some(built.config);
+            loaded.kubernetes = built.kubernetes;
             loaded.log = built.log;
             loaded.places = built.places;
             loaded.policies = built.policies;

@@ -7,6 +7,7 @@ mod expansion;
 mod filters;
 mod following;
 mod grpc;
+mod kubernetes;
 mod nats;
 mod policies;
 mod push;

@@ -213,7 +213,7 @@ impl Edge {
         let settings = &self.settings;
         let (gateway, begun) = self.load()?;
         let config = Arc::clone(&begun.config);
-        let mut engine = self.engine(&config)?;
+        let mut engine = self.engine(&config, begun.kubernetes.is_some())?;
         watch.begin(&engine);
         let may_wait = !inherited.is_empty();
         let addrs = addresses::open(settings, &mut engine, &mut inherited, &gateway.addrs())?;
@@ -272,8 +272,10 @@ impl Edge {
         })
     }
 
-    fn engine(&self, config: &ringmain_gateway::model::Config) -> Result<Engine, EdgeError> {
+    /// `has_objects`: listeners may be added by a second source.
+    fn engine(&self, config: &model::Config, has_objects: bool) -> Result<Engine, EdgeError> {
         let mut engine = self.settings.engine.clone();
+        engine.clients_only |= has_objects && config.listeners.is_empty();
         engine.max_connections = config.limits.connections;
         engine.grace = config.limits.drain;
         Engine::new(engine).map_err(other)
@@ -302,6 +304,7 @@ impl Edge {
             print,
             text,
             config,
+            kubernetes: loaded.kubernetes,
         };
         Ok((gateway, begun))
     }
@@ -364,6 +367,9 @@ impl Serving<'_> {
         let missed = gateway.listen_by(listeners, self.settings.listen.clone());
         if missed {
             self.control.reload();
+        }
+        if let Some(cluster) = self.control.cluster() {
+            cluster.begin();
         }
     }
 }

@@ -63,6 +63,7 @@ impl Edge {
             path: path.clone(),
             print,
             text,
+            kubernetes: None,
             config,
         };
         let control = Control::start(gateway, begun).expect("a thread");

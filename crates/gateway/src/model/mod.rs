@@ -22,7 +22,7 @@
 //! | detection of misdirected requests (421) | follows from [`Listener::hostnames`]; nothing to say |
 //! | static and empty addresses | [`Listener::addresses`], which a translation fills in |
 //! | parentRef with section name and port | [`Route::listeners`] |
-//! | intersection of hostnames | [`Route::hostnames`], which a translation intersects |
+//! | intersection of hostnames | [`Route::hostnames`] as the route has them: precedence follows these, and [`Listener::hostnames`] admit the requests |
 //! | HTTPRoute rules, their names and order | [`Rule`], [`Rule::name`]; order as in [`crate::table`] |
 //! | path Exact, PathPrefix, RegularExpression | [`PathMatch`] |
 //! | method, headers, query parameters | [`Match`] |

@@ -342,6 +342,18 @@ impl Network {
         Ok(network)
     }
 
+    /// The first address.
+    #[must_use]
+    pub fn address(&self) -> IpAddr {
+        self.address
+    }
+
+    /// The number of bits that all addresses have in common.
+    #[must_use]
+    pub fn bits(&self) -> u8 {
+        self.bits
+    }
+
     /// Whether `address` is in it. An IPv4 address that came as IPv6 (`::ffff:10.0.0.1`) is the IPv4 address.
     #[must_use]
     pub fn contains(&self, address: IpAddr) -> bool {

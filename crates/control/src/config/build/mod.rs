@@ -4,6 +4,7 @@ mod actions;
 mod bounds;
 mod filters;
 mod jwt;
+mod kubernetes;
 mod listeners;
 mod nats;
 mod policies;
@@ -22,16 +23,17 @@ use ringmain_gateway::model::{self, Config, Name};
 use ringmain_gateway::table::Place;
 use ringmain_web::access_log::Template;
 
-use super::Sources;
 use super::document::{Document, Maybe, Some1};
 use super::error::{Errors, Position, quoted, suggestion};
 use super::secrets;
 use super::tree::Pair;
 use super::values::{At, Either, OneOrMany, Pairs, Text};
+use super::{Kubernetes, Sources};
 
 /// What a document means.
 pub(super) struct Built {
     pub(super) config: Config,
+    pub(super) kubernetes: Option<Arc<Kubernetes>>,
     pub(super) places: BTreeMap<Place, Position>,
     /// Where `access_log` is.
     pub(super) log: Position,
@@ -77,6 +79,7 @@ pub(super) fn build(
         errors,
         built: Built {
             config: Config::default(),
+            kubernetes: None,
             places: BTreeMap::new(),
             log: Position::START,
             policies: BTreeMap::new(),
@@ -110,8 +113,10 @@ pub(super) fn build(
     builder.short_route(document.to);
     builder.streams(document.streams);
     builder.process(document.admin, document.access_log);
-    if builder.listeners.is_empty() {
-        let expected = "somewhere to listen: the key `listen` or `listeners`";
+    let has_gateways = document.kubernetes.is_some();
+    builder.kubernetes(document.kubernetes);
+    if builder.listeners.is_empty() && !has_gateways {
+        let expected = "somewhere to listen: the key `listen`, `listeners` or `kubernetes`";
         errors.tell(Position::START, expected, "neither");
     }
     builder.find_incomplete();

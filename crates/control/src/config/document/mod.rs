@@ -4,6 +4,7 @@
 //! This module defines structure only; `build` validates values against each other.
 
 mod bounds;
+mod kubernetes;
 mod nats;
 mod policy;
 mod push;
@@ -16,6 +17,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 pub(super) use self::bounds::*;
+pub(super) use self::kubernetes::*;
 pub(super) use self::nats::*;
 pub(super) use self::policy::*;
 pub(super) use self::push::*;
@@ -58,6 +60,9 @@ pub(super) struct Document {
     pub(super) certificates: Pairs<Certificate>,
     /// The certificate authorities that certificates are verified against, by name: PEM files.
     pub(super) authorities: Pairs<String>,
+    /// Kubernetes as a second source of listeners, routes and upstreams, beside those of this file: the Gateways of a controller name
+    /// and the routes that are attached to them. Default: none.
+    pub(super) kubernetes: Maybe<Kubernetes>,
     /// The administration listener. Default: none.
     pub(super) admin: Maybe<Admin>,
     /// The access log. Default: none.

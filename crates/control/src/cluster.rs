@@ -1,0 +1,126 @@
+//! The thread that follows a Kubernetes cluster, if the configuration has one and the build the feature `kubernetes`.
+//!
+//! Owns the thread and its runtime. Knows no objects: `ringmain_kube` does.
+
+use std::io;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+#[cfg(feature = "kubernetes")]
+use ringmain_kube::live::{self, Health};
+#[cfg(feature = "kubernetes")]
+use ringmain_sys::clock;
+use tokio::sync::watch;
+
+use crate::combined::Combined;
+use crate::config::Kubernetes;
+
+/// A cluster that is followed. Dropping it ends that.
+#[derive(Debug)]
+pub struct Cluster {
+    #[cfg(feature = "kubernetes")]
+    health: Arc<Health>,
+    /// `true` once listeners follow the configuration: before, an address that cannot be bound would be detected too late.
+    listens: watch::Sender<bool>,
+    stop: watch::Sender<bool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Cluster {
+    /// Starts the thread. The API server need not be reachable yet.
+    ///
+    /// # Errors
+    /// There is no access to an API server, or no thread.
+    #[cfg(feature = "kubernetes")]
+    pub(crate) fn start(settings: &Arc<Kubernetes>, combined: Arc<Combined>) -> io::Result<Cluster> {
+        let (stop, stopped) = watch::channel(false);
+        let (listens, mut listening) = watch::channel(false);
+        let health = Arc::new(Health::default());
+        let (started, start) = std::sync::mpsc::sync_channel(1);
+        let settings = live::Settings {
+            controller: Arc::clone(&settings.controller),
+            pool: settings.pool,
+            identity: identity(),
+        };
+        let apply: live::Apply = Box::new(move |parts| combined.replace_objects(parts, clock::realtime()));
+        let runtime = crate::nats::runtime()?;
+        let shown = Arc::clone(&health);
+        let builder = std::thread::Builder::new().name("ringmain-kube".into());
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "the one thread that waits for the API server, which no worker may"
+        )]
+        let thread = builder.spawn(move || {
+            runtime.block_on(async move {
+                match ringmain_kube::api::Api::from_environment().await {
+                    Ok(api) => {
+                        // The receiver waits for this.
+                        let _ = started.send(Ok(()));
+                        if listening.wait_for(|listens| *listens).await.is_err() {
+                            return;
+                        }
+                        live::run(api, settings, apply, shown, stopped).await;
+                    }
+                    Err(error) => drop(started.send(Err(error))),
+                }
+            });
+        })?;
+        let cluster = Cluster {
+            health,
+            listens,
+            stop,
+            thread: Some(thread),
+        };
+        match start.recv() {
+            Ok(Ok(())) => Ok(cluster),
+            Ok(Err(error)) => Err(io::Error::other(error)),
+            Err(_) => Err(io::Error::other("the thread that follows Kubernetes has ended")),
+        }
+    }
+
+    /// A file with such a source is rejected by a build without the feature.
+    #[cfg(not(feature = "kubernetes"))]
+    pub(crate) fn start(_: &Arc<Kubernetes>, _: Arc<Combined>) -> io::Result<Cluster> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    /// Begins to follow the cluster: listeners follow the configuration from now on.
+    pub fn begin(&self) {
+        self.listens.send_replace(true);
+    }
+
+    /// The state of following it.
+    #[cfg(feature = "kubernetes")]
+    #[must_use]
+    pub fn health(&self) -> &Health {
+        &self.health
+    }
+
+    /// Returns `true` once all lists of the cluster have arrived and are served.
+    #[must_use]
+    pub fn is_synced(&self) -> bool {
+        #[cfg(feature = "kubernetes")]
+        return self.health.is_synced();
+        #[cfg(not(feature = "kubernetes"))]
+        false
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        self.stop.send_replace(true);
+        self.listens.send_replace(true);
+        if let Some(thread) = self.thread.take() {
+            // A panic has been logged.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// The name of this replica: that of its Pod or host, with a random part, since two processes of a host may be replicas of each other.
+#[cfg(feature = "kubernetes")]
+fn identity() -> String {
+    let name = std::env::var("POD_NAME").or_else(|_| std::env::var("HOSTNAME"));
+    let name = name.unwrap_or_else(|_| "ringmain".to_owned());
+    format!("{name}_{:08x}", fastrand::u32(..))
+}

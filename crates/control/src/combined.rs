@@ -1,0 +1,120 @@
+//! One gateway with two sources of configuration: a file, which is applied as a whole, and objects of many owners, which are applied in
+//! parts (decision 0024).
+//!
+//! ```text
+//! file ────▶ checked alone ─▶ ┐
+//!                             ├─ file's parts, then objects' ─▶ Gateway::replace
+//! objects ──────────────────▶ ┘
+//! ```
+//!
+//! Without a second source a file is applied by [`Gateway::replace_whole`]. Knows neither formats nor the origin of configurations.
+
+#[cfg(test)]
+mod tests;
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use ringmain_gateway::Gateway;
+use ringmain_gateway::model::Config;
+use ringmain_gateway::table::Problem;
+
+/// A gateway that serves the parts of its sources together.
+#[derive(Debug)]
+pub struct Combined {
+    gateway: Gateway,
+    sources: Mutex<Sources>,
+}
+
+#[derive(Debug)]
+struct Sources {
+    file: Arc<Config>,
+    /// `None`: there is no second source.
+    objects: Option<Config>,
+}
+
+impl Combined {
+    /// A gateway that serves a file. `has_objects`: there is a second source, which is empty.
+    #[must_use]
+    pub fn new(gateway: Gateway, file: Arc<Config>, has_objects: bool) -> Combined {
+        Combined {
+            gateway,
+            sources: Mutex::new(Sources {
+                file,
+                objects: has_objects.then(Config::default),
+            }),
+        }
+    }
+
+    /// The gateway.
+    #[must_use]
+    pub fn gateway(&self) -> &Gateway {
+        &self.gateway
+    }
+
+    /// Replaces the parts of the file, as a whole. Returns the file's configuration as it is served. `now` is wall time since 1970.
+    ///
+    /// # Errors
+    /// The problems of the file: then nothing has changed.
+    pub fn replace_file(&self, config: Arc<Config>, now: Duration) -> Result<Arc<Config>, Vec<Problem>> {
+        let mut sources = self.sources();
+        let Some(objects) = &sources.objects else {
+            self.gateway.replace_whole(config, now)?;
+            // The table's own, which has the parts of the last one that are alike: none is held twice.
+            return Ok(Arc::clone(self.gateway.table().config()));
+        };
+        let problems = self.gateway.check(Arc::clone(&config), now);
+        if !problems.is_empty() {
+            return Err(problems);
+        }
+        let problems = self.gateway.replace(Arc::new(join(&config, objects)), now);
+        for problem in problems.iter().filter(|problem| belongs(problem, &config)) {
+            log::error!("{problem}");
+        }
+        sources.file = Arc::clone(&config);
+        Ok(config)
+    }
+
+    /// Replaces the parts of objects, one by one. Returns the problems of the whole configuration, once all workers serve it.
+    pub fn replace_objects(&self, objects: Config, now: Duration) -> Vec<Problem> {
+        let mut sources = self.sources();
+        let is_same = sources.objects.as_ref() == Some(&objects);
+        // An address that could not be listened at may be free now.
+        if is_same && self.gateway.unheard().is_empty() {
+            return self.gateway.problems();
+        }
+        let joined = join(&sources.file, &objects);
+        sources.objects = Some(objects);
+        self.gateway.replace(Arc::new(joined), now)
+    }
+
+    fn sources(&self) -> MutexGuard<'_, Sources> {
+        self.sources.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The parts of both. Of two with one name, or that match alike, the file's counts; settings of the process are the file's.
+fn join(file: &Config, objects: &Config) -> Config {
+    let mut joined = file.clone();
+    joined.listeners.extend(objects.listeners.iter().cloned());
+    joined.routes.extend(objects.routes.iter().cloned());
+    joined.streams.extend(objects.streams.iter().cloned());
+    joined.upstreams.extend(objects.upstreams.iter().cloned());
+    joined.certificates.extend(objects.certificates.iter().cloned());
+    joined.authorities.extend(objects.authorities.iter().cloned());
+    joined
+}
+
+/// Returns `true` if a problem is one of the file's own parts.
+fn belongs(problem: &Problem, file: &Config) -> bool {
+    use ringmain_gateway::table::Place;
+    match &problem.place {
+        Place::Listener(name) => file.listeners.iter().any(|part| part.name == *name),
+        Place::Route(name, _) => file.routes.iter().any(|part| part.name == *name),
+        Place::Stream(name) => file.streams.iter().any(|part| part.name == *name),
+        Place::Upstream(name) => file.upstreams.iter().any(|part| part.name == *name),
+        Place::Certificate(name) => file.certificates.iter().any(|part| part.name == *name),
+        Place::Authorities(name) => file.authorities.iter().any(|part| part.name == *name),
+        Place::Push => true,
+    }
+}

@@ -1,0 +1,109 @@
+//! A file and objects beside each other on one gateway.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ringmain_gateway::Gateway;
+use ringmain_gateway::model::{Config, Upstream};
+
+use super::Combined;
+use crate::config::{self, Sources};
+
+const NOW: Duration = Duration::ZERO;
+
+fn config(text: &str) -> Config {
+    let sources = Sources {
+        variable: &|_| None,
+        file: &|_| Err(std::io::ErrorKind::NotFound.into()),
+        is_public: &|_| false,
+        folder: Path::new("/"),
+    };
+    let loaded = config::load("test.yaml", text, &sources);
+    assert_eq!(loaded.errors, []);
+    loaded.config.unwrap()
+}
+
+fn file(host: &str) -> Arc<Config> {
+    let text = format!(
+        "listeners: {{web: {{address: \"127.0.0.1:0\"}}}}\n\
+         routes: {{r: {{hosts: {host}, rules: [{{to: u}}]}}}}\n\
+         upstreams: {{u: \"http://127.0.0.1:1\"}}\n"
+    );
+    Arc::new(config(&text))
+}
+
+fn objects() -> Config {
+    let text = "listeners: {cluster: {address: \"127.0.0.2:0\"}}\n\
+         routes: {object: {listeners: cluster, rules: [{to: service}]}}\n\
+         upstreams: {service: \"http://127.0.0.1:2\"}\n";
+    config(text)
+}
+
+fn combined(has_objects: bool) -> Combined {
+    let file = file("a.example");
+    Combined::new(Gateway::new(Arc::clone(&file), NOW), file, has_objects)
+}
+
+fn routes(combined: &Combined) -> Vec<String> {
+    let table = combined.gateway().table();
+    let routes = table.config().routes.iter();
+    routes
+        .map(|route| format!("{}: {}", route.name, route.hostnames.len()))
+        .collect()
+}
+
+#[test]
+fn parts_of_both_are_served_the_files_first() {
+    let combined = combined(true);
+    assert_eq!(combined.replace_objects(objects(), NOW), []);
+    assert_eq!(routes(&combined), ["r: 1", "object: 0"]);
+    // A later file leaves what objects have.
+    combined
+        .replace_file(file("[a.example, b.example]"), NOW)
+        .unwrap();
+    assert_eq!(routes(&combined), ["r: 2", "object: 0"]);
+    // Objects that are gone leave the file.
+    combined.replace_objects(Config::default(), NOW);
+    assert_eq!(routes(&combined), ["r: 2"]);
+}
+
+#[test]
+fn wrong_file_is_rejected_whole_and_wrong_object_in_part() {
+    let combined = combined(true);
+    let mut wrong = objects();
+    wrong.upstreams.clear();
+    // The rule whose upstream does not exist keeps its place.
+    let problems = combined.replace_objects(wrong, NOW);
+    assert!(
+        problems
+            .iter()
+            .any(|problem| problem.to_string().contains("service")),
+        "{problems:?}"
+    );
+    assert_eq!(routes(&combined), ["r: 1", "object: 0"]);
+    // Nor does it keep a file from being applied.
+    combined.replace_file(file("c.example"), NOW).unwrap();
+    let mut wrong = (*file("[c.example, d.example]")).clone();
+    wrong.upstreams.clear();
+    assert!(combined.replace_file(Arc::new(wrong), NOW).is_err());
+    assert_eq!(routes(&combined), ["r: 1", "object: 0"]);
+}
+
+#[test]
+fn of_two_parts_with_one_name_the_files_counts() {
+    let combined = combined(true);
+    let mut objects = objects();
+    objects.upstreams.push(Arc::new(Upstream::new("u", Vec::new())));
+    assert_eq!(combined.replace_objects(objects, NOW).len(), 1);
+    let upstreams = combined.gateway().upstreams();
+    let endpoints = upstreams.iter().find(|upstream| *upstream.name == *"u");
+    assert_eq!(endpoints.unwrap().endpoints.len(), 1);
+}
+
+#[test]
+fn without_objects_a_file_is_applied_as_a_whole() {
+    let combined = combined(false);
+    let served = combined.replace_file(file("b.example"), NOW).unwrap();
+    assert!(Arc::ptr_eq(&served, combined.gateway().table().config()));
+}

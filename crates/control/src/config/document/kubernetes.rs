@@ -1,0 +1,28 @@
+//! Keys of Kubernetes as a source of configuration.
+
+use ringmain_gateway::model::Network;
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::{Maybe, Text};
+
+/// Kubernetes as a source of configuration. The API server is that of the Pod's ServiceAccount, or the one of the kubeconfig file that
+/// the environment variable KUBECONFIG names. Needs a build with the feature `kubernetes`.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(in crate::config) struct Kubernetes {
+    /// The controller name: the Gateways of GatewayClasses with this `spec.controllerName` are served. Default:
+    /// `ringmain.dev/gateway`.
+    pub(in crate::config) controller: Maybe<String>,
+    /// The addresses of Gateways. Required.
+    pub(in crate::config) addresses: Maybe<GatewayAddresses>,
+}
+
+/// The addresses of Gateways.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(in crate::config) struct GatewayAddresses {
+    /// A range of addresses that are routed to this host, for example as virtual addresses. Each Gateway has one of its own, and listens
+    /// on the ports of its listeners there. Required.
+    pub(in crate::config) pool: Maybe<Text<Network>>,
+}

@@ -1,0 +1,228 @@
+//! The objects of one kind, or a single one, as the API server has them: listed once, then watched.
+//!
+//! ```text
+//! list ─▶ watch ─┬─ ended, lost ─▶ watch again from the last version
+//!   ▲            └─ version expired ─▶ list again: all others were deleted
+//!   └─ failed: a pause, which grows
+//! ```
+//!
+//! Knows no kind of object. While it fails, its objects stay as they were.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use serde_json::value::RawValue;
+use tokio::sync::mpsc;
+use tokio::time::{Instant, sleep};
+
+use super::backoff::Backoff;
+use crate::api::{Api, Collection, Error, Event};
+use crate::limits;
+use crate::objects::{Id, Key, Kind, Object};
+
+/// The objects that a feed is for.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Topic {
+    pub(super) kind: Kind,
+    /// `None`: all of the kind.
+    pub(super) only: Option<Id>,
+}
+
+/// A change that a feed reports.
+#[derive(Debug)]
+pub(super) enum Change {
+    /// Objects that are new or have changed, and those that are gone.
+    Objects {
+        topic: Topic,
+        put: Vec<Object>,
+        deleted: Vec<Key>,
+        /// `true`: these are all objects of the topic.
+        is_list: bool,
+    },
+    /// The list or watch fails.
+    Failed { topic: Topic, error: Error },
+    /// The watch delivers again.
+    Recovered { topic: Topic },
+}
+
+pub(super) struct Feed {
+    api: Api,
+    topic: Topic,
+    collection: Collection,
+    changes: mpsc::Sender<Change>,
+    known: BTreeSet<Key>,
+    /// The version to watch from. `None`: the objects have to be listed.
+    version: Option<String>,
+    /// The failure that was reported last: whether it was for a missing right.
+    failure: Option<bool>,
+}
+
+/// The receiver of changes is gone.
+struct Over;
+
+impl Topic {
+    pub(super) fn all(kind: Kind) -> Topic {
+        Topic { kind, only: None }
+    }
+
+    pub(super) fn one(key: &Key) -> Topic {
+        Topic {
+            kind: key.kind,
+            only: Some(key.id()),
+        }
+    }
+
+    fn collection(&self) -> Collection {
+        match &self.only {
+            None => Collection::all(super::path(self.kind, None)),
+            Some(id) => Collection::one(super::path(self.kind, Some(&id.namespace)), &id.name),
+        }
+    }
+}
+
+impl std::fmt::Display for Topic {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match &self.only {
+            None => write!(f, "{}", self.kind.plural()),
+            Some(id) => write!(f, "{} {id}", self.kind),
+        }
+    }
+}
+
+impl Feed {
+    pub(super) fn new(api: Api, topic: Topic, changes: mpsc::Sender<Change>) -> Feed {
+        Feed {
+            collection: topic.collection(),
+            api,
+            topic,
+            changes,
+            known: BTreeSet::new(),
+            version: None,
+            failure: None,
+        }
+    }
+
+    /// Runs until nothing receives changes any more.
+    pub(super) async fn run(mut self) {
+        let mut backoff = Backoff::new();
+        loop {
+            let begun = Instant::now();
+            let result = match self.version.take() {
+                None => self.list().await,
+                Some(version) => self.watch(version).await,
+            };
+            let pause = match result {
+                Err(Over) => return,
+                Ok(Ok(())) if begun.elapsed() >= Duration::from_secs(1) || self.version.is_some() => {
+                    backoff.reset();
+                    Duration::ZERO
+                }
+                Ok(Ok(())) => backoff.next(),
+                Ok(Err(error)) => {
+                    let is_missing = error.is_missing();
+                    if error.is_expired() {
+                        log::info!(
+                            "{}: listed again: the version that was watched has expired",
+                            self.topic
+                        );
+                        self.version = None;
+                    } else if self.fail(error).await.is_err() {
+                        return;
+                    }
+                    if is_missing {
+                        limits::MISSING_AGAIN
+                    } else {
+                        backoff.next()
+                    }
+                }
+            };
+            sleep(pause).await;
+        }
+    }
+
+    /// Lists the objects, and reports those that have changed or are gone.
+    async fn list(&mut self) -> Result<Result<(), Error>, Over> {
+        let listed = match self.api.list::<Box<RawValue>>(&self.collection).await {
+            Ok(listed) => listed,
+            Err(error) => return Ok(Err(error)),
+        };
+        let put: Vec<_> = listed.items.iter().filter_map(|item| self.parse(item)).collect();
+        let keys: BTreeSet<_> = put.iter().map(Object::key).collect();
+        let deleted = self.known.difference(&keys).cloned().collect();
+        self.known = keys;
+        self.version = Some(listed.version);
+        self.recover().await?;
+        self.report(put, deleted, true).await.map(Ok)
+    }
+
+    /// Watches from a version until the watch ends.
+    async fn watch(&mut self, version: String) -> Result<Result<(), Error>, Over> {
+        let begun = self.api.watch(&self.collection, &version).await;
+        self.version = Some(version);
+        let mut watch = match begun {
+            Ok(watch) => watch,
+            Err(error) => return Ok(Err(error)),
+        };
+        self.recover().await?;
+        loop {
+            match watch.next::<Box<RawValue>>().await {
+                Ok(None) => return Ok(Ok(())),
+                Err(error) => return Ok(Err(error)),
+                Ok(Some(Event::Bookmark(version))) => self.version = Some(version),
+                Ok(Some(Event::Put(json))) => {
+                    let Some(object) = self.parse(&json) else { continue };
+                    self.version = Some(object.meta().resource_version.clone());
+                    self.known.insert(object.key());
+                    self.report(vec![object], Vec::new(), false).await?;
+                }
+                Ok(Some(Event::Deleted(json))) => {
+                    let Some(object) = self.parse(&json) else { continue };
+                    self.version = Some(object.meta().resource_version.clone());
+                    self.known.remove(&object.key());
+                    self.report(Vec::new(), vec![object.key()], false).await?;
+                }
+            }
+        }
+    }
+
+    /// An object that cannot be read is logged, and is as if it did not exist.
+    fn parse(&self, json: &RawValue) -> Option<Object> {
+        let parsed = Object::parse(self.topic.kind, json.get().as_bytes());
+        parsed
+            .inspect_err(|error| log::error!("{}: an object is ignored: {error}", self.topic))
+            .ok()
+    }
+
+    async fn report(&self, put: Vec<Object>, deleted: Vec<Key>, is_list: bool) -> Result<(), Over> {
+        let topic = self.topic.clone();
+        self.send(Change::Objects {
+            topic,
+            put,
+            deleted,
+            is_list,
+        })
+        .await
+    }
+
+    async fn fail(&mut self, error: Error) -> Result<(), Over> {
+        let is_denied = error.is_denied();
+        if self.failure.replace(is_denied) == Some(is_denied) {
+            log::debug!("{}: {error}", self.topic);
+            return Ok(());
+        }
+        let topic = self.topic.clone();
+        self.send(Change::Failed { topic, error }).await
+    }
+
+    async fn recover(&mut self) -> Result<(), Over> {
+        if self.failure.take().is_none() {
+            return Ok(());
+        }
+        let topic = self.topic.clone();
+        self.send(Change::Recovered { topic }).await
+    }
+
+    async fn send(&self, change: Change) -> Result<(), Over> {
+        self.changes.send(change).await.map_err(|_| Over)
+    }
+}

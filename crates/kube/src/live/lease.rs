@@ -1,0 +1,233 @@
+//! The Lease that one of several replicas holds: that one writes statuses. Every replica serves.
+//!
+//! ```text
+//! free, or not renewed for LEASE_SECONDS ─▶ ours, renewed every LEASE_EVERY
+//!                  ▲                          └─ not renewed for LEASE_RENEW_WITHIN ─▶ not ours any more
+//!                  └── released at the end ◀──┘
+//! ```
+
+use std::time::Duration;
+
+use ringmain_sys::clock;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep, timeout};
+
+use super::time::micro_time;
+use crate::api::{Api, Error};
+use crate::limits::{LEASE_EVERY, LEASE_RENEW_WITHIN, LEASE_SECONDS};
+
+/// The name of the Lease for a controller name: `ringmain.dev/gateway` has `ringmain.dev-gateway`.
+pub(super) fn lease_name(controller: &str) -> String {
+    let fits = |char: char| char.is_ascii_alphanumeric() || char == '.' || char == '-';
+    let name = controller.chars().map(|char| if fits(char) { char } else { '-' });
+    name.collect::<String>().to_ascii_lowercase()
+}
+
+/// A replica that holds a Lease, or wants to.
+pub(super) struct Candidate {
+    api: Api,
+    collection: String,
+    name: String,
+    identity: String,
+    /// The Lease as another replica last renewed it, with the instant at which that was first seen: clocks of other hosts are not trusted.
+    seen: Option<(Spec, Instant)>,
+    /// The last renewal.
+    renewed: Option<Instant>,
+}
+
+#[derive(Deserialize)]
+struct Lease {
+    metadata: Metadata,
+    #[serde(default)]
+    spec: Spec,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Metadata {
+    resource_version: String,
+}
+
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "camelCase", default)]
+struct Spec {
+    holder_identity: Option<String>,
+    lease_duration_seconds: Option<u64>,
+    acquire_time: Option<String>,
+    renew_time: Option<String>,
+    lease_transitions: Option<u64>,
+}
+
+impl Candidate {
+    pub(super) fn new(api: Api, name: String, identity: String) -> Candidate {
+        let namespace = api.namespace().to_owned();
+        Candidate {
+            collection: format!("/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"),
+            api,
+            name,
+            identity,
+            seen: None,
+            renewed: None,
+        }
+    }
+
+    /// Holds the Lease whenever it can until `stop` changes, then releases it. `leads` is whether it does.
+    pub(super) async fn run(mut self, leads: watch::Sender<bool>, mut stop: watch::Receiver<bool>) {
+        let mut has_failed = false;
+        loop {
+            let within = self.left().unwrap_or(LEASE_RENEW_WITHIN) / 2;
+            let attempt = timeout(within.max(Duration::from_millis(100)), self.attempt()).await;
+            match attempt {
+                Ok(Ok(holds)) => {
+                    has_failed = false;
+                    self.set(&leads, holds);
+                }
+                failed => {
+                    let why = failed.map_or_else(
+                        |_| "the API server has not responded in time".to_owned(),
+                        |result| result.err().map(|error| error.to_string()).unwrap_or_default(),
+                    );
+                    if !std::mem::replace(&mut has_failed, true) {
+                        log::warn!("the Lease {} is not renewed: {why}", self.name);
+                    }
+                    if self.left().is_none() {
+                        self.set(&leads, false);
+                    }
+                }
+            }
+            let pause = match has_failed {
+                true => LEASE_EVERY / 4,
+                false => LEASE_EVERY,
+            };
+            tokio::select! {
+                () = sleep(pause) => {}
+                _ = stop.changed() => break,
+            }
+        }
+        if self.left().is_some() {
+            leads.send_replace(false);
+            let _ = timeout(Duration::from_secs(1), self.release()).await;
+        }
+    }
+
+    fn set(&self, leads: &watch::Sender<bool>, holds: bool) {
+        // Renewals are no news.
+        let is_new = leads.send_if_modified(|led| std::mem::replace(led, holds) != holds);
+        if is_new {
+            let verb = if holds { "starts" } else { "stops" };
+            log::info!(
+                "Lease {} of {}: this replica {verb} writing statuses",
+                self.name,
+                self.api.namespace()
+            );
+        }
+    }
+
+    /// The time for which the Lease is ours without being renewed. `None`: it is not ours.
+    fn left(&self) -> Option<Duration> {
+        let left = LEASE_RENEW_WITHIN.checked_sub(self.renewed?.elapsed());
+        left.filter(|left| !left.is_zero())
+    }
+
+    /// Takes or renews the Lease. Returns whether it is ours.
+    async fn attempt(&mut self) -> Result<bool, Error> {
+        let at = Instant::now();
+        let taken = match self.api.read::<Lease>(&self.collection, &self.name).await {
+            Err(error) if error.is_missing() => {
+                let object = self.object(None, &Spec::default());
+                self.api.create::<Value>(&self.collection, &object).await
+            }
+            Err(error) => return Err(error),
+            Ok(lease) if self.may_take(&lease.spec) => {
+                let object = self.object(Some(&lease.metadata.resource_version), &lease.spec);
+                self.api
+                    .replace::<Value>(&self.collection, &self.name, &object)
+                    .await
+            }
+            Ok(_) => {
+                self.renewed = None;
+                return Ok(false);
+            }
+        };
+        match taken {
+            Ok(_) => {
+                self.renewed = Some(at);
+                self.seen = None;
+                Ok(true)
+            }
+            // Another replica was faster. Its renewal is seen at the next attempt.
+            Err(error) if error.is_conflict() => {
+                self.renewed = None;
+                Ok(false)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    fn may_take(&mut self, spec: &Spec) -> bool {
+        let holder = spec.holder_identity.as_deref().unwrap_or_default();
+        if holder.is_empty() || holder == self.identity {
+            return true;
+        }
+        let lasts = Duration::from_secs(spec.lease_duration_seconds.unwrap_or(LEASE_SECONDS));
+        match &self.seen {
+            Some((last, since)) if last == spec => since.elapsed() > lasts,
+            _ => {
+                self.seen = Some((spec.clone(), Instant::now()));
+                false
+            }
+        }
+    }
+
+    /// The Lease as ours.
+    fn object(&self, version: Option<&str>, last: &Spec) -> Value {
+        let now = micro_time(clock::realtime());
+        let is_ours = last.holder_identity.as_deref() == Some(&self.identity);
+        let acquired = last
+            .acquire_time
+            .clone()
+            .filter(|_| is_ours)
+            .unwrap_or_else(|| now.clone());
+        let transitions = last.lease_transitions.unwrap_or(0) + u64::from(!is_ours && version.is_some());
+        self.document(
+            version,
+            &json!({
+                "holderIdentity": self.identity,
+                "leaseDurationSeconds": LEASE_SECONDS,
+                "acquireTime": acquired,
+                "renewTime": now,
+                "leaseTransitions": transitions,
+            }),
+        )
+    }
+
+    fn document(&self, version: Option<&str>, spec: &Value) -> Value {
+        json!({
+            "apiVersion": "coordination.k8s.io/v1",
+            "kind": "Lease",
+            "metadata": {"name": self.name, "resourceVersion": version},
+            "spec": spec,
+        })
+    }
+
+    /// Gives the Lease up, so that another replica need not wait until it expires.
+    async fn release(&self) -> Result<(), Error> {
+        let lease = self.api.read::<Lease>(&self.collection, &self.name).await?;
+        if lease.spec.holder_identity.as_deref() != Some(&self.identity) {
+            return Ok(());
+        }
+        let spec = json!({
+            "holderIdentity": "",
+            "leaseDurationSeconds": 1,
+            "renewTime": micro_time(clock::realtime()),
+            "leaseTransitions": lease.spec.lease_transitions,
+        });
+        let object = self.document(Some(&lease.metadata.resource_version), &spec);
+        self.api
+            .replace::<Value>(&self.collection, &self.name, &object)
+            .await
+            .map(drop)
+    }
+}

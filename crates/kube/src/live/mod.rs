@@ -1,0 +1,310 @@
+//! A gateway that follows the objects of a cluster.
+//!
+//! ```text
+//! feeds (a list and a watch each) ─▶ store ─▶ quiet? ─▶ translate ─▶ applied by every worker ─▶ statuses ─▶ writer (with the Lease)
+//!   ▲                                  │
+//!   └── Secrets, ConfigMaps by name ◀──┘ references
+//! ```
+//!
+//! The loop is one task on the caller's runtime; feeds, the Lease and the writer are tasks beside it. A feed that fails, an API server
+//! that is gone or a lost Lease do not change the served configuration. Knows neither files nor how a configuration is applied.
+
+mod backoff;
+mod feed;
+mod health;
+mod lease;
+mod pool;
+mod services;
+mod time;
+mod turn;
+mod writer;
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use ringmain_gateway::model::{Config, Network};
+use ringmain_gateway::table::Problem;
+use ringmain_sys::clock;
+use tokio::sync::{mpsc, watch};
+use tokio::task::AbortHandle;
+use tokio::time::{Instant, sleep_until, timeout_at};
+
+use self::feed::{Change, Feed, Topic};
+pub use self::health::Health;
+use self::lease::Candidate;
+use self::pool::Pool;
+use self::turn::Turn;
+use self::writer::{Wanted, Writer};
+use crate::api::{Api, Error};
+use crate::limits;
+use crate::objects::{Key, Kind, Object};
+use crate::store::{self, Store};
+
+/// Settings of following a cluster.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// The `spec.controllerName` of the GatewayClasses that are served.
+    pub controller: Arc<str>,
+    /// The range that each Gateway has an address of.
+    pub pool: Network,
+    /// The name of this replica, unique among those of the controller.
+    pub identity: String,
+}
+
+/// Applies the parts of a configuration that objects were translated to: returns once all workers serve them, with
+/// their problems.
+pub type Apply = Box<dyn FnMut(Config) -> Vec<Problem> + Send>;
+
+/// The path of a collection; with `None`, in all namespaces, or of a kind without them.
+fn path(kind: Kind, namespace: Option<&str>) -> String {
+    let group = match kind.group() {
+        "" => format!("/api/{}", kind.version()),
+        group => format!("/apis/{group}/{}", kind.version()),
+    };
+    let namespace = namespace.map(|namespace| format!("/namespaces/{namespace}"));
+    format!("{group}{}/{}", namespace.unwrap_or_default(), kind.plural())
+}
+
+/// Follows a cluster until `stop` changes.
+pub async fn run(
+    api: Api,
+    settings: Settings,
+    apply: Apply,
+    health: Arc<Health>,
+    mut stop: watch::Receiver<bool>,
+) {
+    log::info!("following Gateways of {} at {}", settings.controller, api.url());
+    let (sender, mut changes) = mpsc::channel(limits::CHANGES);
+    let (wanted, wishes) = watch::channel(Arc::new(Wanted::default()));
+    let (leads, mut leading) = watch::channel(false);
+    let (returned, mut objects) = mpsc::channel(limits::CHANGES);
+    let lease = lease::lease_name(&settings.controller);
+    let candidate = Candidate::new(api.clone(), lease, settings.identity.clone());
+    let candidate = tokio::spawn(candidate.run(leads, stop.clone()));
+    let writer = tokio::spawn(Writer::new(api.clone(), wishes, leading.clone(), returned).run());
+    let mut live = Live::new(api, settings, apply, health, wanted, sender);
+    loop {
+        let wake = live.turn();
+        let wake = async move {
+            match wake {
+                Some(at) => sleep_until(at).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            _ = stop.changed() => break,
+            Some(change) = changes.recv() => live.take(change),
+            Some(object) = objects.recv() => live.take_returned(object),
+            Ok(()) = leading.changed() => {
+                live.health.set_leads(*leading.borrow_and_update());
+                // Statuses of the holder report its own listeners: those that could not be opened are retried.
+                live.is_stale = true;
+            }
+            () = wake => continue,
+        }
+        let latest = Instant::now() + limits::QUIET_AT_MOST;
+        loop {
+            let until = latest.min(Instant::now() + limits::QUIET);
+            tokio::select! {
+                biased;
+                Ok(Some(change)) = timeout_at(until, changes.recv()) => live.take(change),
+                Ok(Some(object)) = timeout_at(until, objects.recv()) => live.take_returned(object),
+                else => break,
+            }
+        }
+    }
+    for feed in live.feeds.values() {
+        feed.task.abort();
+    }
+    writer.abort();
+    // It releases the Lease.
+    let _ = candidate.await;
+}
+
+struct Live {
+    api: Api,
+    settings: Settings,
+    health: Arc<Health>,
+    sender: mpsc::Sender<Change>,
+    feeds: BTreeMap<Topic, Running>,
+    store: Store,
+    pool: Pool,
+    turn: Turn,
+    /// Objects have changed in a way that matters to the translation.
+    is_stale: bool,
+    /// More Secrets and ConfigMaps are referred to than are read.
+    has_too_many: bool,
+}
+
+struct Running {
+    task: AbortHandle,
+    since: Instant,
+    /// Its first list has arrived, or failed in a way that a later one will not repair soon.
+    is_listed: bool,
+}
+
+impl Live {
+    fn new(
+        api: Api,
+        settings: Settings,
+        apply: Apply,
+        health: Arc<Health>,
+        wanted: watch::Sender<Arc<Wanted>>,
+        sender: mpsc::Sender<Change>,
+    ) -> Live {
+        let mut live = Live {
+            pool: Pool::new(settings.pool),
+            turn: Turn::new(&settings.controller, apply, wanted),
+            api,
+            settings,
+            health,
+            sender,
+            feeds: BTreeMap::new(),
+            store: Store::new(),
+            is_stale: true,
+            has_too_many: false,
+        };
+        for kind in Kind::ALL {
+            if !matches!(kind, Kind::Secret | Kind::ConfigMap) {
+                live.start(Topic::all(kind));
+            }
+        }
+        live
+    }
+
+    fn start(&mut self, topic: Topic) {
+        let feed = Feed::new(self.api.clone(), topic.clone(), self.sender.clone());
+        let running = Running {
+            task: tokio::spawn(feed.run()).abort_handle(),
+            since: Instant::now(),
+            is_listed: false,
+        };
+        self.feeds.insert(topic, running);
+    }
+
+    fn take(&mut self, change: Change) {
+        match change {
+            Change::Objects {
+                topic,
+                put,
+                deleted,
+                is_list,
+            } => {
+                let Some(running) = self.feeds.get_mut(&topic) else {
+                    return;
+                };
+                running.is_listed |= is_list;
+                self.is_stale |= is_list;
+                put.into_iter().for_each(|object| self.put(object));
+                for key in deleted {
+                    self.is_stale |= self.store.remove(&key).is_some();
+                }
+            }
+            Change::Failed { topic, error } => self.fail(topic, &error),
+            Change::Recovered { topic } => {
+                log::info!("{topic}: delivered again");
+                self.health.recover(&topic.to_string());
+            }
+        }
+    }
+
+    fn fail(&mut self, topic: Topic, error: &Error) {
+        let Some(running) = self.feeds.get_mut(&topic) else {
+            return;
+        };
+        if error.is_missing() {
+            log::info!("{topic}: not installed in this cluster");
+        } else {
+            log::warn!("{topic}: {error}; earlier objects are served, and it is retried");
+            self.health.fail(topic.to_string(), clock::realtime());
+        }
+        // A kind that is not installed has no objects. A Secret that may not be read is as one that does not exist.
+        let is_listed = error.is_missing() || topic.only.is_some();
+        if is_listed && !std::mem::replace(&mut running.is_listed, true) {
+            self.is_stale = true;
+        }
+    }
+
+    fn put(&mut self, object: Object) {
+        match self.store.apply(object) {
+            Ok(store::Change::Unchanged) => {}
+            Ok(store::Change::Added | store::Change::Updated) => self.is_stale = true,
+            Err(error) => log::error!("{error}"),
+        }
+    }
+
+    /// An object as a write has returned it, which the watch will deliver, too. It must not replace a later version.
+    fn take_returned(&mut self, object: Object) {
+        let version = |object: &Object| object.meta().resource_version.parse::<u64>().unwrap_or(0);
+        let known = self.store.object(&object.key());
+        if known.is_some_and(|known| version(&known) < version(&object)) {
+            self.put(object);
+        }
+    }
+
+    /// Translates and applies changes, once all lists have arrived. Returns the instant of the next attempt.
+    fn turn(&mut self) -> Option<Instant> {
+        if self.is_stale {
+            self.follow_references();
+        }
+        let mut unlisted = self.feeds.iter().filter(|(_, running)| !running.is_listed);
+        let (core, referenced): (Vec<_>, Vec<_>) =
+            unlisted.by_ref().partition(|(topic, _)| topic.only.is_none());
+        if !core.is_empty() {
+            return None;
+        }
+        let due = referenced
+            .iter()
+            .map(|(_, running)| running.since + limits::REFERENCED_WITHIN);
+        if let Some(due) = due.max().filter(|due| *due > Instant::now()) {
+            return Some(due);
+        }
+        if std::mem::take(&mut self.is_stale) {
+            self.pool.assign(&self.turn.gateways(&self.store));
+            self.turn.translate(&self.store, &self.pool);
+            self.health.count_translation();
+        }
+        self.turn.publish(&self.store, clock::realtime());
+        if !self.health.is_synced() {
+            log::info!("all lists of the cluster have arrived, and are served");
+            self.health.set_synced();
+        }
+        None
+    }
+
+    /// Has a feed for each Secret and ConfigMap that is referred to, and for no other.
+    fn follow_references(&mut self) {
+        let references = self.store.references(&self.settings.controller);
+        let key = |kind| move |id: &crate::objects::Id| Key::new(kind, &*id.namespace, &*id.name);
+        let secrets = references.secrets.iter().map(key(Kind::Secret));
+        let config_maps = references.config_maps.iter().map(key(Kind::ConfigMap));
+        let keys: Vec<_> = secrets.chain(config_maps).collect();
+        let is_over = keys.len() > limits::REFERENCED;
+        if is_over && !self.has_too_many {
+            log::error!(
+                "{} Secrets and ConfigMaps are referred to; only {} are read",
+                keys.len(),
+                limits::REFERENCED
+            );
+        }
+        self.has_too_many = is_over;
+        let topics: BTreeSet<_> = keys.iter().take(limits::REFERENCED).map(Topic::one).collect();
+        let is_unused = |topic: &Topic| topic.only.is_some() && !topics.contains(topic);
+        for (topic, running) in self.feeds.extract_if(.., |topic, _| is_unused(topic)) {
+            running.task.abort();
+            self.health.recover(&topic.to_string());
+            if let Some(id) = &topic.only {
+                self.store
+                    .remove(&Key::new(topic.kind, &*id.namespace, &*id.name));
+            }
+        }
+        for topic in topics {
+            if !self.feeds.contains_key(&topic) {
+                self.start(topic);
+            }
+        }
+    }
+}

@@ -1,0 +1,79 @@
+//! The Service of each Gateway. It has no selector and no endpoints: it carries the labels and annotations that the Gateway asks for. Pure.
+
+use serde_json::{Map, Value, json};
+
+use crate::objects::{Gateway, Kind};
+
+/// The label by which tools of the Gateway API find the objects of a Gateway.
+const GATEWAY_NAME: &str = "gateway.networking.k8s.io/gateway-name";
+
+/// Characters of a name of a Service, and of the value of a label.
+const LABEL_CHARS: usize = 63;
+
+/// Ports of a Service, as many as are shown; the API server refuses more than some hundreds in one object.
+const PORTS: usize = 100;
+
+/// The name of a Service for a Gateway, and the Service.
+pub(super) fn service(gateway: &Gateway) -> (String, Value) {
+    let meta = &gateway.metadata;
+    let name = short(&format!("ringmain-{}", meta.name));
+    let infrastructure = gateway.spec.infrastructure.clone().unwrap_or_default();
+    let mut labels: Map<String, Value> = to_map(infrastructure.labels);
+    labels.insert(GATEWAY_NAME.to_owned(), short(&meta.name).into());
+    let mut ports: Vec<u16> = gateway
+        .spec
+        .listeners
+        .iter()
+        .map(|listener| listener.port)
+        .collect();
+    ports.sort_unstable();
+    ports.dedup();
+    ports.truncate(PORTS);
+    let ports: Vec<Value> = ports
+        .iter()
+        .map(|port| json!({"name": format!("port-{port}"), "port": port, "protocol": "TCP"}))
+        .collect();
+    let service = json!({
+        "apiVersion": Kind::Service.api_version(),
+        "kind": "Service",
+        "metadata": {
+            "name": name,
+            "namespace": meta.namespace,
+            "labels": labels,
+            "annotations": to_map(infrastructure.annotations),
+            "ownerReferences": [{
+                "apiVersion": Kind::Gateway.api_version(),
+                "kind": Kind::Gateway.name(),
+                "name": meta.name,
+                "uid": meta.uid,
+                "controller": true,
+            }],
+        },
+        "spec": {"type": "ClusterIP", "ports": ports},
+    });
+    (name, service)
+}
+
+fn to_map(texts: std::collections::BTreeMap<String, String>) -> Map<String, Value> {
+    texts
+        .into_iter()
+        .map(|(key, value)| (key, Value::from(value)))
+        .collect()
+}
+
+/// A name that is not longer than a label may be: of a longer one the beginning and a hash.
+fn short(name: &str) -> String {
+    let is_safe = |char: char| char.is_ascii_alphanumeric() || char == '-';
+    let flat: String = name
+        .chars()
+        .map(|char| if is_safe(char) { char } else { '-' })
+        .collect();
+    if flat == name && name.len() <= LABEL_CHARS {
+        return flat;
+    }
+    let hash = name.bytes().fold(0x811c_9dc5_u32, |hash, byte| {
+        (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193)
+    });
+    let beginning: String = flat.chars().take(LABEL_CHARS - 9).collect();
+    format!("{}-{hash:08x}", beginning.trim_end_matches('-'))
+}

@@ -1,0 +1,208 @@
+//! The pure parts of following a cluster. Tests with an API server are in the suite `kube`.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ringmain_gateway::model::Network;
+use serde_json::{Value, json};
+
+use super::feed::Topic;
+use super::lease::lease_name;
+use super::pool::Pool;
+use super::services::service;
+use super::time::{micro_time, time};
+use crate::objects::{Gateway, Key, Kind, Object};
+use crate::translate::{AddressProblem, Places};
+
+fn gateway(name: &str, spec: Value, status: Value) -> Arc<Gateway> {
+    let object = json!({
+        "metadata": {"name": name, "namespace": "shop", "uid": format!("uid-of-{name}")},
+        "spec": spec,
+        "status": status,
+    });
+    match Object::from_value(Kind::Gateway, object) {
+        Ok(Object::Gateway(gateway)) => gateway,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn plain(name: &str) -> Arc<Gateway> {
+    gateway(name, json!({}), json!({}))
+}
+
+fn pool(network: &str, gateways: &[&Arc<Gateway>]) -> Pool {
+    let mut pool = Pool::new(Network::parse(network).unwrap());
+    pool.assign(gateways);
+    pool
+}
+
+fn addresses(pool: &Pool, gateway: &Gateway) -> Vec<String> {
+    let placement = pool.place(gateway);
+    placement
+        .addresses
+        .into_iter()
+        .map(|address| address.value)
+        .collect()
+}
+
+#[test]
+fn instants_are_rfc_3339() {
+    let check = |seconds, expected: &str| assert_eq!(time(Duration::from_secs(seconds)), expected);
+    check(0, "1970-01-01T00:00:00Z");
+    check(951_782_399, "2000-02-28T23:59:59Z");
+    check(951_782_400, "2000-02-29T00:00:00Z");
+    check(1_709_251_200, "2024-03-01T00:00:00Z");
+    check(1_767_225_599, "2025-12-31T23:59:59Z");
+    let with_micros = micro_time(Duration::new(1_767_225_600, 42_000));
+    assert_eq!(with_micros, "2026-01-01T00:00:00.000042Z");
+}
+
+#[test]
+fn each_gateway_has_an_address_of_its_own() {
+    let gateways: Vec<_> = (0..14)
+        .map(|number| plain(&format!("gateway-{number}")))
+        .collect();
+    let all: Vec<_> = gateways.iter().collect();
+    let pool = pool("10.0.0.0/28", &all);
+    let mut found: Vec<_> = all.iter().flat_map(|gateway| addresses(&pool, gateway)).collect();
+    found.sort();
+    found.dedup();
+    assert_eq!(found.len(), 14);
+    let is_inner = |address: &String| !["10.0.0.0", "10.0.0.15"].contains(&&**address);
+    assert!(found.iter().all(is_inner), "{found:?}");
+}
+
+#[test]
+fn full_range_leaves_the_youngest_without() {
+    let gateways: Vec<_> = (0..3).map(|number| plain(&format!("gateway-{number}"))).collect();
+    let all: Vec<_> = gateways.iter().collect();
+    let pool = pool("10.0.0.0/30", &all);
+    let placement = pool.place(&gateways[2]);
+    assert!(placement.addresses.is_empty());
+    assert!(matches!(placement.problem, Some(AddressProblem::NotAssigned(_))));
+}
+
+#[test]
+fn replicas_and_restarts_assign_alike() {
+    let (first, second) = (plain("first"), plain("second"));
+    let one = pool("10.0.0.0/24", &[&first, &second]);
+    let other = pool("10.0.0.0/24", &[&first, &second]);
+    assert_eq!(addresses(&one, &first), addresses(&other, &first));
+    // An address of a status is kept, whatever the name would give.
+    let known = gateway(
+        "second",
+        json!({}),
+        json!({"addresses": [{"type": "IPAddress", "value": "10.0.0.77"}]}),
+    );
+    assert_eq!(addresses(&pool("10.0.0.0/24", &[&known]), &known), ["10.0.0.77"]);
+    // One that is assigned stays when others are added and removed.
+    let mut pool = one;
+    let before = addresses(&pool, &second);
+    pool.assign(&[&second]);
+    assert_eq!(addresses(&pool, &second), before);
+}
+
+#[test]
+fn requested_addresses_win_and_must_be_usable() {
+    let asks = |name, value| {
+        gateway(
+            name,
+            json!({"addresses": [{"type": "IPAddress", "value": value}]}),
+            json!({}),
+        )
+    };
+    let (wants, same) = (asks("wants", "10.0.0.9"), asks("same", "10.0.0.9"));
+    let outside = asks("outside", "192.0.2.1");
+    let holds = gateway("holds", json!({}), json!({"addresses": [{"value": "10.0.0.9"}]}));
+    let pool = pool("10.0.0.0/24", &[&holds, &wants, &same, &outside]);
+    assert_eq!(addresses(&pool, &wants), ["10.0.0.9"]);
+    assert_ne!(addresses(&pool, &holds), ["10.0.0.9"]);
+    for gateway in [&same, &outside] {
+        let placement = pool.place(gateway);
+        assert!(placement.addresses.is_empty(), "{placement:?}");
+        assert!(
+            matches!(placement.problem, Some(AddressProblem::NotUsable(_))),
+            "{placement:?}"
+        );
+    }
+    let named = gateway(
+        "named",
+        json!({"addresses": [{"type": "Hostname", "value": "a.example"}]}),
+        json!({}),
+    );
+    assert!(matches!(
+        pool.place(&named).problem,
+        Some(AddressProblem::Unsupported(_))
+    ));
+    let any = gateway("any", json!({"addresses": [{"type": "IPAddress"}]}), json!({}));
+    let mut pool = Pool::new(Network::parse("10.0.0.0/24").unwrap());
+    pool.assign(&[&any]);
+    assert_eq!(
+        (addresses(&pool, &any).len(), pool.place(&any).problem),
+        (1, None)
+    );
+    assert_eq!(pool.bind(&any, 80).len(), 1);
+}
+
+#[test]
+fn ranges_of_ipv6_and_single_addresses_serve() {
+    let only = plain("only");
+    assert_eq!(addresses(&pool("10.0.0.5", &[&only]), &only), ["10.0.0.5"]);
+    let address = addresses(&pool("fd00::/64", &[&only]), &only);
+    let address: IpAddr = address[0].parse().unwrap();
+    assert!(Network::parse("fd00::/64").unwrap().contains(address));
+}
+
+#[test]
+fn service_carries_what_the_gateway_asks_for() {
+    let gateway = gateway(
+        "edge",
+        json!({
+            "listeners": [{"name": "a", "port": 80}, {"name": "b", "port": 443}, {"name": "c", "port": 80}],
+            "infrastructure": {"labels": {"team": "x"}, "annotations": {"note": "y"}},
+        }),
+        json!({}),
+    );
+    let (name, service) = service(&gateway);
+    assert_eq!(name, "ringmain-edge");
+    let metadata = &service["metadata"];
+    assert_eq!(
+        metadata["labels"],
+        json!({"team": "x", "gateway.networking.k8s.io/gateway-name": "edge"})
+    );
+    assert_eq!(metadata["annotations"], json!({"note": "y"}));
+    assert_eq!(metadata["ownerReferences"][0]["uid"], "uid-of-edge");
+    let ports = service["spec"]["ports"].as_array().unwrap();
+    assert_eq!(ports.len(), 2);
+    assert_eq!(service["spec"].get("selector"), None);
+}
+
+#[test]
+fn long_names_are_cut_and_stay_apart() {
+    let (one, other) = ("a".repeat(200) + "1", "a".repeat(200) + "2");
+    let names = [&one, &other].map(|name| service(&plain(name)));
+    assert_ne!(names[0].0, names[1].0);
+    for (name, service) in names {
+        let label = service["metadata"]["labels"]["gateway.networking.k8s.io/gateway-name"].as_str();
+        assert!(name.len() <= 63 && label.unwrap().len() <= 63);
+    }
+    let (name, _) = service(&plain("with.dots"));
+    assert!(!name.contains('.'), "{name}");
+}
+
+#[test]
+fn paths_and_names_are_those_of_the_api() {
+    assert_eq!(
+        super::path(Kind::GatewayClass, None),
+        "/apis/gateway.networking.k8s.io/v1/gatewayclasses"
+    );
+    assert_eq!(
+        super::path(Kind::Secret, Some("shop")),
+        "/api/v1/namespaces/shop/secrets"
+    );
+    assert_eq!(lease_name("ringmain.dev/gateway"), "ringmain.dev-gateway");
+    let topic = Topic::one(&Key::new(Kind::Secret, "shop", "tls"));
+    assert_eq!(topic.to_string(), "Secret shop/tls");
+    assert_eq!(Topic::all(Kind::HttpRoute).to_string(), "httproutes");
+}

@@ -1,0 +1,189 @@
+//! Writes to the API server: statuses and Services, by the replica that holds the Lease.
+//!
+//! ```text
+//! wanted (all that differs, newest only) ─▶ queue ─▶ at most WRITES_PER_SECOND ─┬─ done ─▶ the object as it is now
+//!                                             ▲                                ├─ conflict ─▶ the object as it is now
+//!                                             └──────── a pause, which grows ◀──┴─ failed
+//! ```
+//!
+//! Never in the way of serving: nothing waits for this task.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::Value;
+use serde_json::value::RawValue;
+use tokio::sync::{mpsc, watch};
+use tokio::time::{Instant, sleep, sleep_until};
+
+use super::backoff::Backoff;
+use crate::api::{Api, Error};
+use crate::limits::{WRITES_AT_ONCE, WRITES_PER_SECOND};
+use crate::objects::{Id, Key, Kind, Object};
+
+/// All that is to be written.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Wanted {
+    /// Services by namespace and name.
+    pub(super) services: BTreeMap<Id, Arc<Value>>,
+    /// Objects with the status that they should have, and with the version that it was made for; in the order of writing.
+    pub(super) statuses: Vec<(Key, Arc<Value>)>,
+}
+
+pub(super) struct Writer {
+    api: Api,
+    wanted: watch::Receiver<Arc<Wanted>>,
+    leads: watch::Receiver<bool>,
+    /// Objects as the API server has returned them.
+    returned: mpsc::Sender<Object>,
+    /// Services as they were last applied.
+    applied: BTreeMap<Id, Arc<Value>>,
+    queue: VecDeque<Write>,
+    pace: Pace,
+}
+
+#[derive(Clone, Debug)]
+enum Write {
+    Service(Id, Arc<Value>),
+    Status(Key, Arc<Value>),
+}
+
+/// A token bucket.
+struct Pace {
+    /// The instant at which the bucket is full again.
+    next: Instant,
+}
+
+impl Pace {
+    const INTERVAL: Duration = Duration::from_millis(1000 / WRITES_PER_SECOND as u64);
+
+    fn new() -> Pace {
+        Pace { next: Instant::now() }
+    }
+
+    /// Waits until a write may begin.
+    async fn wait(&mut self) {
+        let now = Instant::now();
+        self.next = self
+            .next
+            .max(now.checked_sub(Self::INTERVAL * WRITES_AT_ONCE).unwrap_or(now));
+        if self.next > now {
+            sleep_until(self.next).await;
+        }
+        self.next += Self::INTERVAL;
+    }
+}
+
+impl Writer {
+    pub(super) fn new(
+        api: Api,
+        wanted: watch::Receiver<Arc<Wanted>>,
+        leads: watch::Receiver<bool>,
+        returned: mpsc::Sender<Object>,
+    ) -> Writer {
+        Writer {
+            api,
+            wanted,
+            leads,
+            returned,
+            applied: BTreeMap::new(),
+            queue: VecDeque::new(),
+            pace: Pace::new(),
+        }
+    }
+
+    /// Runs until the sender of documents is gone.
+    pub(super) async fn run(mut self) {
+        let mut backoff = Backoff::new();
+        loop {
+            // Newer documents replace those in the queue.
+            if self.wanted.has_changed().unwrap_or(false) {
+                self.refill();
+            }
+            let leads = *self.leads.borrow_and_update();
+            let Some(write) = self.queue.front().cloned().filter(|_| leads) else {
+                tokio::select! {
+                    changed = self.wanted.changed() => match changed {
+                        Ok(()) => self.refill(),
+                        Err(_) => return,
+                    },
+                    changed = self.leads.changed() => match changed {
+                        // Another replica may have written meanwhile.
+                        Ok(()) => {
+                            self.applied.clear();
+                            self.refill();
+                        }
+                        Err(_) => return,
+                    },
+                }
+                continue;
+            };
+            self.pace.wait().await;
+            match self.write(&write).await {
+                Ok(()) => {
+                    backoff.reset();
+                    self.queue.pop_front();
+                }
+                Err(error) if error.is_missing() => {
+                    log::debug!("not written: {error}");
+                    self.queue.pop_front();
+                }
+                Err(error) if error.is_permanent() => {
+                    log::error!("not written: {error}");
+                    self.queue.pop_front();
+                }
+                Err(error) => {
+                    let level = match backoff.is_reset() {
+                        true => log::Level::Warn,
+                        false => log::Level::Debug,
+                    };
+                    log::log!(level, "not written yet: {error}");
+                    // One object must not keep the others from theirs.
+                    self.queue.rotate_left(1);
+                    sleep(backoff.next()).await;
+                }
+            }
+        }
+    }
+
+    fn refill(&mut self) {
+        let wanted = Arc::clone(&self.wanted.borrow_and_update());
+        self.applied.retain(|id, _| wanted.services.contains_key(id));
+        let services = wanted.services.iter();
+        let services = services.filter(|(id, service)| self.applied.get(id) != Some(service));
+        let services = services.map(|(id, service)| Write::Service(id.clone(), Arc::clone(service)));
+        let statuses = wanted.statuses.iter();
+        let statuses = statuses.map(|(key, object)| Write::Status(key.clone(), Arc::clone(object)));
+        self.queue = services.chain(statuses).collect();
+    }
+
+    async fn write(&mut self, write: &Write) -> Result<(), Error> {
+        match write {
+            Write::Service(id, service) => {
+                let collection = super::path(Kind::Service, Some(&id.namespace));
+                self.api.apply::<Value>(&collection, &id.name, service).await?;
+                self.applied.insert(id.clone(), Arc::clone(service));
+                Ok(())
+            }
+            Write::Status(key, object) => {
+                let namespace = key.kind.is_namespaced().then_some(&*key.namespace);
+                let collection = super::path(key.kind, namespace);
+                let written = self
+                    .api
+                    .write_status::<Box<RawValue>>(&collection, &key.name, object)
+                    .await;
+                let object = match written {
+                    Err(error) if error.is_conflict() => self.api.read(&collection, &key.name).await?,
+                    written => written?,
+                };
+                match Object::parse(key.kind, object.get().as_bytes()) {
+                    // The receiver ends with the whole.
+                    Ok(object) => drop(self.returned.send(object).await),
+                    Err(error) => log::debug!("{key}: {error}"),
+                }
+                Ok(())
+            }
+        }
+    }
+}

@@ -1,0 +1,245 @@
+//! The objects of a cluster by key, with the indexes that the translation needs.
+//!
+//! Owns the tables of objects and the limits of their number, the slices of each Service, grants ([`grants`]) and the Secrets
+//! and ConfigMaps that are referred to ([`references`]). Knows neither the model nor where objects originate.
+
+mod grants;
+mod references;
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use crate::limits;
+use crate::objects::{
+    BackendTlsPolicy, ConfigMap, EndpointSlice, Gateway, GatewayClass, GrpcRoute, HttpRoute, Id, Key, Kind,
+    ListenerSet, Namespace, Object, ReferenceGrant, Resource, Secret, Service, TcpRoute, TlsRoute,
+};
+
+pub use grants::Referrer;
+pub use references::References;
+
+/// The objects of one kind.
+pub type Objects<T> = BTreeMap<Id, Arc<T>>;
+
+/// An object that the store does not accept.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum StoreError {
+    /// The kind is at its limit.
+    #[error("{key}: there are {limit} objects of this kind, which is the limit; this one is not used")]
+    TooMany {
+        /// The object.
+        key: Key,
+        /// The limit.
+        limit: usize,
+    },
+}
+
+/// The outcome of a change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// The object was not in the store.
+    Added,
+    /// Another version of the object was replaced.
+    Updated,
+    /// The store had this object already, apart from its resource version and status.
+    Unchanged,
+}
+
+macro_rules! tables {
+    ($($field:ident: $name:ident),* $(,)?) => {
+        /// The objects of a cluster.
+        #[derive(Clone, Debug, Default)]
+        pub struct Store {
+            $($field: Objects<$name>,)*
+            /// The slices of each Service.
+            slices_of: BTreeMap<Id, BTreeSet<Id>>,
+        }
+
+        /// A type of object that a [`Store`] has a table for.
+        pub trait Stored: Resource + 'static {
+            /// The table.
+            fn table(store: &Store) -> &Objects<Self>;
+        }
+
+        $(impl Stored for $name {
+            fn table(store: &Store) -> &Objects<$name> {
+                &store.$field
+            }
+        })*
+
+        impl Store {
+            /// Returns an object of any kind.
+            #[must_use]
+            pub fn object(&self, key: &Key) -> Option<Object> {
+                let id = key.id();
+                match key.kind {
+                    $(Kind::$name => self.$field.get(&id).cloned().map(Object::$name),)*
+                }
+            }
+
+            /// Returns the number of objects of a kind.
+            #[must_use]
+            pub fn count(&self, kind: Kind) -> usize {
+                match kind {
+                    $(Kind::$name => self.$field.len(),)*
+                }
+            }
+
+            /// Returns the keys of the objects of a kind, sorted.
+            #[must_use]
+            pub fn keys(&self, kind: Kind) -> Vec<Key> {
+                let key = |id: &Id| Key::new(kind, Arc::clone(&id.namespace), Arc::clone(&id.name));
+                match kind {
+                    $(Kind::$name => self.$field.keys().map(key).collect(),)*
+                }
+            }
+
+            fn insert(&mut self, object: Object) -> Change {
+                match object {
+                    $(Object::$name(object) => {
+                        let id = object.metadata.id();
+                        match self.$field.insert(id, Arc::clone(&object)) {
+                            None => Change::Added,
+                            Some(old) if is_same(&*old, &*object) => Change::Unchanged,
+                            Some(_) => Change::Updated,
+                        }
+                    })*
+                }
+            }
+
+            fn take(&mut self, key: &Key) -> Option<Object> {
+                let id = key.id();
+                match key.kind {
+                    $(Kind::$name => self.$field.remove(&id).map(Object::$name),)*
+                }
+            }
+        }
+    };
+}
+
+tables! {
+    classes: GatewayClass,
+    gateways: Gateway,
+    listener_sets: ListenerSet,
+    http_routes: HttpRoute,
+    grpc_routes: GrpcRoute,
+    tls_routes: TlsRoute,
+    tcp_routes: TcpRoute,
+    grants: ReferenceGrant,
+    backend_policies: BackendTlsPolicy,
+    services: Service,
+    slices: EndpointSlice,
+    secrets: Secret,
+    config_maps: ConfigMap,
+    namespaces: Namespace,
+}
+
+/// Returns whether two versions are translated alike: the generation counts changes of specifications, but not every kind
+/// has one.
+fn is_same<T: Resource + PartialEq>(old: &T, new: &T) -> bool {
+    let (before, after) = (old.meta(), new.meta());
+    match T::KIND.has_status() {
+        // The status alone has changed: it is our own, or does not matter to the translation.
+        true => {
+            before.generation == after.generation
+                && before.generation != 0
+                && before.uid == after.uid
+                && before.deletion_timestamp == after.deletion_timestamp
+        }
+        false => before.resource_version == after.resource_version && old == new,
+    }
+}
+
+impl Store {
+    /// Creates an empty store.
+    #[must_use]
+    pub fn new() -> Store {
+        Store::default()
+    }
+
+    /// Adds an object, or replaces the version that the store has.
+    ///
+    /// # Errors
+    /// It would be one more of its kind than the limit. The store has not changed.
+    pub fn apply(&mut self, object: Object) -> Result<Change, StoreError> {
+        let key = object.key();
+        let limit = match key.kind {
+            Kind::EndpointSlice => limits::ENDPOINT_SLICES,
+            _ => limits::OBJECTS_PER_KIND,
+        };
+        if self.count(key.kind) >= limit && self.object(&key).is_none() {
+            return Err(StoreError::TooMany { key, limit });
+        }
+        if let Object::EndpointSlice(slice) = &object {
+            self.forget_slice(&key.id());
+            if let Some(service) = slice.service() {
+                let service = Id::new(Arc::clone(&key.namespace), service);
+                self.slices_of.entry(service).or_default().insert(key.id());
+            }
+        }
+        Ok(self.insert(object))
+    }
+
+    /// Removes an object and returns it.
+    pub fn remove(&mut self, key: &Key) -> Option<Object> {
+        if key.kind == Kind::EndpointSlice {
+            self.forget_slice(&key.id());
+        }
+        self.take(key)
+    }
+
+    fn forget_slice(&mut self, id: &Id) {
+        let Some(service) = self.slices.get(id).and_then(|slice| slice.service()) else {
+            return;
+        };
+        let service = Id::new(Arc::clone(&id.namespace), service);
+        if let Some(slices) = self.slices_of.get_mut(&service) {
+            slices.remove(id);
+            if slices.is_empty() {
+                self.slices_of.remove(&service);
+            }
+        }
+    }
+
+    /// Returns an object of a type.
+    #[must_use]
+    pub fn get<T: Stored>(&self, namespace: &str, name: &str) -> Option<&Arc<T>> {
+        T::table(self).get(&Id::new(namespace, name))
+    }
+
+    /// Returns all objects of a type, by namespace and name.
+    pub fn all<T: Stored>(&self) -> impl Iterator<Item = &Arc<T>> {
+        T::table(self).values()
+    }
+
+    /// Returns all objects of a type in the order of precedence: older ones first, then by namespace and name.
+    #[must_use]
+    pub fn by_precedence<T: Stored>(&self) -> Vec<&Arc<T>> {
+        let mut all: Vec<&Arc<T>> = self.all::<T>().collect();
+        all.sort_by(|a, b| a.meta().precedence().cmp(&b.meta().precedence()));
+        all
+    }
+
+    /// Returns the EndpointSlices of a Service, by name.
+    pub fn slices_of(&self, service: &Id) -> impl Iterator<Item = &Arc<EndpointSlice>> {
+        let slices = self.slices_of.get(service).into_iter().flatten();
+        slices.filter_map(|id| self.slices.get(id))
+    }
+
+    /// Returns the Service whose endpoints an EndpointSlice has.
+    #[must_use]
+    pub fn service_of_slice(&self, slice: &Key) -> Option<Id> {
+        let found = self.slices.get(&slice.id())?;
+        Some(Id::new(Arc::clone(&slice.namespace), found.service()?))
+    }
+
+    /// Returns the labels of a namespace; none if it is not known.
+    #[must_use]
+    pub fn namespace_labels(&self, namespace: &str) -> Option<&BTreeMap<String, String>> {
+        let found = self.namespaces.get(&Id::new("", namespace))?;
+        Some(&found.metadata.labels)
+    }
+}

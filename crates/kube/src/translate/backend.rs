@@ -1,0 +1,178 @@
+//! Backends: a port of a Service, its EndpointSlices and its BackendTLSPolicy as an upstream.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+
+use ringmain_gateway::model::{Endpoint, Name, RetryBudget, Target, Upstream, UpstreamProtocol, Where};
+
+use super::condition::Fault;
+use super::{Context, policy};
+use crate::limits;
+use crate::objects::{BackendRef, EndpointAddress, Id, Kind, Service, ServicePort};
+use crate::store::Referrer;
+
+/// The use of a backend, which the upstream depends on.
+pub(super) struct Usage<'a> {
+    /// The kind and namespace of the route.
+    pub(super) from: Referrer<'a>,
+    /// The Gateway that the route is attached to.
+    pub(super) gateway: &'a Id,
+    /// The certificate that its upstreams receive.
+    pub(super) certificate: Option<&'a Name>,
+    /// Connections are not terminated here: no TLS is added.
+    pub(super) passthrough: bool,
+}
+
+/// A backend of a route, and the reason for which its reference is not resolved.
+pub(super) struct Backend {
+    pub(super) target: Target,
+    pub(super) fault: Option<Fault>,
+}
+
+impl Backend {
+    fn broken(fault: Fault) -> Backend {
+        let reason = fault.message.as_str().into();
+        Backend {
+            target: Target::Broken { reason },
+            fault: Some(fault),
+        }
+    }
+}
+
+impl Context<'_> {
+    /// Resolves a reference and adds the upstream to the parts.
+    pub(super) fn backend(&mut self, usage: &Usage<'_>, reference: &BackendRef) -> Backend {
+        let is_core = reference.group.as_deref().unwrap_or_default().is_empty();
+        let kind = reference.kind.as_deref().unwrap_or("Service");
+        if !is_core || kind != "Service" {
+            return Backend::broken(Fault::new(
+                "InvalidKind",
+                format!("backends of kind {kind} are not supported"),
+            ));
+        }
+        let namespace = reference.namespace.as_deref().unwrap_or(usage.from.namespace);
+        let id = Id::new(namespace, &*reference.name);
+        if !self
+            .store
+            .permits(usage.from, Kind::Service, namespace, &reference.name)
+        {
+            let message = format!("no ReferenceGrant permits Service {id}");
+            return Backend::broken(Fault::new("RefNotPermitted", message));
+        }
+        let not_found = |what: String| Backend::broken(Fault::new("BackendNotFound", what));
+        let Some(service) = self.store.get::<Service>(namespace, &reference.name).cloned() else {
+            return not_found(format!("Service {id} is not found"));
+        };
+        if service.spec.kind == "ExternalName" {
+            return not_found(format!(
+                "Service {id} is of type ExternalName, which is not supported"
+            ));
+        }
+        let number = reference.port.unwrap_or_default();
+        let mut ports = service.spec.ports.iter();
+        let Some(port) = ports.find(|port| port.port == number && port.protocol != "UDP") else {
+            return not_found(format!("Service {id} has no TCP port {number}"));
+        };
+        self.upstream(usage, &id, port)
+    }
+
+    fn upstream(&mut self, usage: &Usage<'_>, service: &Id, port: &ServicePort) -> Backend {
+        let found = self
+            .policies
+            .find(service, &port.name, usage.gateway)
+            .filter(|_| !usage.passthrough);
+        let app = port.app_protocol.as_deref().unwrap_or_default();
+        let is_h2 = usage.from.kind == Kind::GrpcRoute || matches!(app, "kubernetes.io/h2c" | "grpc");
+        if found.is_none() && app == "kubernetes.io/wss" && !usage.passthrough {
+            let message = format!("Service {service}: {app} needs a BackendTLSPolicy");
+            return Backend::broken(Fault::new("UnsupportedProtocol", message));
+        }
+        let certificate = usage.certificate.filter(|_| found.is_some());
+        let mut name = format!("Service/{service}:{}", port.port);
+        if is_h2 && !matches!(app, "kubernetes.io/h2c" | "grpc") {
+            name.push_str("+h2");
+        }
+        if usage.passthrough {
+            name.push_str("+passthrough");
+        }
+        if certificate.is_some() {
+            name.push_str(&format!("+{}", usage.gateway));
+        }
+        let name: Name = name.into();
+        let target = Target::Upstream(Arc::clone(&name));
+        if self.upstreams.contains_key(&name) {
+            return Backend { target, fault: None };
+        }
+        let tls = match found.map(|found| policy::resolve(self, found).tls) {
+            None => None,
+            Some(Ok(mut tls)) => {
+                tls.certificate = certificate.cloned();
+                Some(tls)
+            }
+            // The reference itself is resolved; the policy reports the fault.
+            Some(Err(fault)) => {
+                let reason = format!(
+                    "the BackendTLSPolicy of Service {service} is not valid: {}",
+                    fault.message
+                );
+                let target = Target::Broken {
+                    reason: reason.into(),
+                };
+                return Backend { target, fault: None };
+            }
+        };
+        let mut upstream = Upstream::new(Arc::clone(&name), self.endpoints(service, port));
+        upstream.protocol = match is_h2 {
+            true => UpstreamProtocol::Http2,
+            false => UpstreamProtocol::Http1,
+        };
+        upstream.tls = tls;
+        upstream.connect_timeout = limits::CONNECT_TIMEOUT;
+        // Rules that retry set their own number of attempts, which the default budget would cut short.
+        upstream.retry_budget = RetryBudget {
+            percent: 100,
+            least: 10_000,
+        };
+        self.upstreams.insert(name, Arc::new(upstream));
+        Backend { target, fault: None }
+    }
+
+    /// Returns the endpoints of a port, each address once, sorted.
+    fn endpoints(&self, service: &Id, port: &ServicePort) -> Vec<Endpoint> {
+        let mut endpoints: BTreeMap<SocketAddr, Endpoint> = BTreeMap::new();
+        for slice in self.store.slices_of(service) {
+            let mut ports = slice.ports.iter();
+            let number = ports
+                .find(|found| found.name == port.name)
+                .and_then(|found| found.port);
+            let Some(number) = number else { continue };
+            for endpoint in &slice.endpoints {
+                let Some((address, endpoint)) = translate_endpoint(endpoint, number) else {
+                    continue;
+                };
+                if endpoints.len() < limits::ENDPOINTS_PER_PORT {
+                    let stored = endpoints.entry(address).or_insert_with(|| endpoint.clone());
+                    stored.draining &= endpoint.draining;
+                }
+            }
+        }
+        endpoints.into_values().collect()
+    }
+}
+
+/// Returns an endpoint that is ready, or that still serves while it terminates. All its addresses are the same endpoint.
+fn translate_endpoint(endpoint: &EndpointAddress, port: u16) -> Option<(SocketAddr, Endpoint)> {
+    let address: IpAddr = endpoint.addresses.first()?.parse().ok()?;
+    let conditions = endpoint.conditions;
+    let is_ready = conditions.ready.unwrap_or(true);
+    let is_draining = conditions.serving.unwrap_or(false) && conditions.terminating.unwrap_or(false);
+    if !is_ready && !is_draining {
+        return None;
+    }
+    let address = SocketAddr::new(address, port);
+    let mut found = Endpoint::new(Where::Address(address));
+    found.zone.clone_from(&endpoint.zone);
+    found.draining = !is_ready;
+    Some((address, found))
+}

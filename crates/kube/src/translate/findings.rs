@@ -1,0 +1,82 @@
+//! The results of a translation for each object, from which statuses follow.
+
+use std::collections::BTreeMap;
+
+use ringmain_gateway::model::Name;
+
+use super::{Condition, StatusAddress};
+use crate::objects::{Id, Key, Kind, ParentRef};
+
+/// The results for each object of ours. Objects of other controllers are not in here.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Findings {
+    /// By name.
+    pub classes: BTreeMap<Id, Vec<Condition>>,
+    /// By namespace and name.
+    pub gateways: BTreeMap<Id, GatewayFinding>,
+    /// By namespace and name.
+    pub listener_sets: BTreeMap<Id, ListenerSetFinding>,
+    /// The parents of ours of each route. Empty: the route has none any more.
+    pub routes: BTreeMap<Key, Vec<Parent>>,
+    /// The Gateways that use each BackendTLSPolicy. Empty: none does.
+    pub policies: BTreeMap<Id, Vec<Ancestor>>,
+}
+
+/// The results for a Gateway.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct GatewayFinding {
+    /// Its conditions.
+    pub conditions: Vec<Condition>,
+    /// Its addresses.
+    pub addresses: Vec<StatusAddress>,
+    /// Its own listeners.
+    pub listeners: Vec<ListenerFinding>,
+    /// The number of ListenerSets with a listener that serves; `None`: the Gateway allows none.
+    pub attached_listener_sets: Option<u32>,
+}
+
+/// The results for a listener.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ListenerFinding {
+    /// Its name in its object.
+    pub name: String,
+    /// Its name in the model.
+    pub part: Name,
+    /// The kinds of routes that may attach.
+    pub kinds: Vec<Kind>,
+    /// The number of routes that are attached.
+    pub attached_routes: u32,
+    /// Its conditions.
+    pub conditions: Vec<Condition>,
+    /// Its certificates in the model.
+    pub certificates: Vec<Name>,
+}
+
+/// The results for a ListenerSet.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ListenerSetFinding {
+    /// Its conditions.
+    pub conditions: Vec<Condition>,
+    /// Its listeners; none if its Gateway does not allow it.
+    pub listeners: Vec<ListenerFinding>,
+}
+
+/// The results for a route at one parent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Parent {
+    /// The reference, as the route has it.
+    pub parent_ref: ParentRef,
+    /// Its conditions.
+    pub conditions: Vec<Condition>,
+    /// The names of its parts in the model.
+    pub parts: Vec<Name>,
+}
+
+/// The results for a policy at one Gateway.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ancestor {
+    /// The Gateway.
+    pub gateway: Id,
+    /// Its conditions.
+    pub conditions: Vec<Condition>,
+}

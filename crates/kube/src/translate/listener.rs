@@ -1,0 +1,366 @@
+//! One listener of a Gateway or a ListenerSet: its protocol, kinds, certificates and validation of clients, and conflicts with
+//! the listeners before it.
+
+use std::sync::Arc;
+
+use ringmain_gateway::model::{
+    Addr, ClientCertificateMode, ClientCertificates, Hostname, Listener, ListenerTls, Name, Protocol,
+    TlsVersion,
+};
+
+use super::condition::Fault;
+use super::{Condition, Context, ListenerFinding, part_name};
+use crate::objects::{FrontendTls, GATEWAY_GROUP, Gateway, Key, Kind, ListenerSpec, NamespaceScope};
+use crate::store::{Referrer, Store};
+
+/// A listener while routes attach to it.
+pub(super) struct ListenerState<'a> {
+    /// The Gateway or ListenerSet that has it.
+    pub(super) owner: Key,
+    /// The index of its Gateway.
+    pub(super) gateway: usize,
+    pub(super) spec: &'a ListenerSpec,
+    pub(super) part: Name,
+    pub(super) protocol: Option<Protocol>,
+    /// `None`: all hosts.
+    pub(super) hostname: Option<Hostname>,
+    pub(super) kinds: Vec<Kind>,
+    pub(super) accepted: Option<Fault>,
+    resolved: Option<Fault>,
+    pub(super) conflict: Option<Fault>,
+    /// It lacks a certificate, an authority for its clients, or a filter: it keeps its hosts and serves none of their requests.
+    unusable: bool,
+    tls: Option<ListenerTls>,
+    pub(super) attached: u32,
+    /// No address can be bound for its port.
+    pub(super) is_unbound: bool,
+}
+
+impl<'a> ListenerState<'a> {
+    pub(super) fn new(
+        context: &mut Context<'_>,
+        (index, gateway): (usize, &Gateway),
+        owner: Key,
+        spec: &'a ListenerSpec,
+    ) -> ListenerState<'a> {
+        let mut state = ListenerState {
+            part: part_name(&owner, &format!("/{}", spec.name)),
+            owner,
+            gateway: index,
+            spec,
+            protocol: None,
+            hostname: None,
+            kinds: Vec::new(),
+            accepted: None,
+            resolved: None,
+            conflict: None,
+            unusable: false,
+            tls: None,
+            attached: 0,
+            is_unbound: false,
+        };
+        state.read_protocol();
+        state.read_hostname();
+        state.read_kinds();
+        if matches!(state.protocol, Some(Protocol::Https | Protocol::Tls)) {
+            state.read_certificates(context);
+            if state.protocol == Some(Protocol::Https) {
+                state.read_validation(context, gateway);
+            }
+        }
+        if spec.filters.as_ref().is_some_and(has_filters) {
+            state.refuse("UnsupportedValue", "filters of listeners are not supported");
+            state.unusable = true;
+        }
+        state
+    }
+
+    fn refuse(&mut self, reason: &'static str, message: &str) {
+        self.accepted.get_or_insert_with(|| Fault::new(reason, message));
+    }
+
+    fn read_protocol(&mut self) {
+        let mode = self.spec.tls.as_ref().and_then(|tls| tls.mode.as_deref());
+        let protocol = match (self.spec.protocol.as_str(), mode.unwrap_or("Terminate")) {
+            ("HTTP", _) => Protocol::Http,
+            ("HTTPS", "Terminate") => Protocol::Https,
+            ("TLS", "Terminate") => Protocol::Tls,
+            ("TLS", "Passthrough") => Protocol::TlsPassthrough,
+            ("TCP", _) => Protocol::Tcp,
+            (name @ ("HTTPS" | "TLS"), mode) => {
+                let message = format!("mode {mode} with protocol {name} is not supported");
+                self.refuse("UnsupportedValue", &message);
+                self.unusable = true;
+                if name == "HTTPS" {
+                    Protocol::Https
+                } else {
+                    Protocol::Tls
+                }
+            }
+            (protocol, _) => {
+                let message = format!("protocol {protocol} is not supported");
+                return self.refuse("UnsupportedProtocol", &message);
+            }
+        };
+        self.protocol = Some(protocol);
+    }
+
+    fn read_hostname(&mut self) {
+        let hostname = self
+            .spec
+            .hostname
+            .as_deref()
+            .filter(|hostname| !hostname.is_empty());
+        match hostname.map(Hostname::parse) {
+            None => {}
+            Some(Ok(hostname)) => self.hostname = Some(hostname),
+            Some(Err(fault)) => self.refuse("UnsupportedValue", &fault.to_string()),
+        }
+    }
+
+    fn read_kinds(&mut self) {
+        let supported: &[Kind] = match self.protocol {
+            Some(protocol) if protocol.is_http() => &[Kind::HttpRoute, Kind::GrpcRoute],
+            Some(protocol) if protocol.has_sni() => &[Kind::TlsRoute],
+            Some(Protocol::Tcp) => &[Kind::TcpRoute],
+            _ => &[],
+        };
+        let allowed = self
+            .spec
+            .allowed_routes
+            .as_ref()
+            .map_or(&[][..], |allowed| &allowed.kinds);
+        if allowed.is_empty() {
+            self.kinds = supported.to_vec();
+            return;
+        }
+        for listed in allowed {
+            let is_ours = listed.group.as_deref().unwrap_or(GATEWAY_GROUP) == GATEWAY_GROUP;
+            match Kind::parse(&listed.kind).filter(|kind| is_ours && supported.contains(kind)) {
+                Some(kind) if self.kinds.contains(&kind) => {}
+                Some(kind) => self.kinds.push(kind),
+                None => {
+                    let message = format!(
+                        "kind {} does not attach to protocol {}",
+                        listed.kind, self.spec.protocol
+                    );
+                    self.resolved = Some(Fault::new("InvalidRouteKinds", message));
+                }
+            }
+        }
+    }
+
+    fn read_certificates(&mut self, context: &mut Context<'_>) {
+        let owner = self.owner.clone();
+        let from = Referrer {
+            kind: owner.kind,
+            namespace: &owner.namespace,
+        };
+        let references = self
+            .spec
+            .tls
+            .as_ref()
+            .map_or(&[][..], |tls| &tls.certificate_refs);
+        let mut tls = ListenerTls {
+            certificates: Vec::new(),
+            clients: None,
+            minimum: TlsVersion::default(),
+        };
+        for reference in references {
+            match context.certificate(from, reference) {
+                Ok(name) => tls.certificates.push(name),
+                Err(fault) => self.resolved = Some(fault),
+            }
+        }
+        if references.is_empty() {
+            self.resolved = Some(Fault::new("InvalidCertificateRef", "there is no certificateRef"));
+        }
+        self.unusable |= tls.certificates.is_empty();
+        self.tls = Some(tls);
+    }
+
+    fn read_validation(&mut self, context: &mut Context<'_>, gateway: &Gateway) {
+        let Some(validation) = frontend(gateway, self.spec.port).and_then(|tls| tls.validation.as_ref())
+        else {
+            return;
+        };
+        let from = Referrer {
+            kind: Kind::Gateway,
+            namespace: &gateway.metadata.namespace,
+        };
+        let mut authorities = Vec::new();
+        for reference in &validation.authorities {
+            match context.authority(from, reference, "InvalidCACertificateKind") {
+                Ok(name) => authorities.push(name),
+                Err(fault) => self.resolved = Some(fault),
+            }
+        }
+        let mode = match validation.mode.as_deref().unwrap_or("AllowValidOnly") {
+            "AllowInsecureFallback" => ClientCertificateMode::Unchecked,
+            "AllowValidOnly" => ClientCertificateMode::Required,
+            mode => {
+                self.unusable = true;
+                let message = format!("validation mode {mode} is not supported");
+                self.refuse("UnsupportedValue", &message);
+                ClientCertificateMode::Required
+            }
+        };
+        if authorities.is_empty() {
+            self.unusable = true;
+            self.refuse("NoValidCACertificate", "no caCertificateRef is valid");
+        }
+        if let Some(tls) = &mut self.tls {
+            tls.clients = Some(ClientCertificates { authorities, mode });
+        }
+    }
+
+    /// Sets the conflict with an earlier listener of the Gateway, if there is one.
+    pub(super) fn check_conflict(&mut self, earlier: &ListenerState<'_>) {
+        let (Some(protocol), Some(other)) = (self.protocol, earlier.protocol) else {
+            return;
+        };
+        if self.conflict.is_some() || self.spec.port != earlier.spec.port {
+            return;
+        }
+        let alike = protocol.has_sni() == other.has_sni() && protocol.is_http() == other.is_http();
+        let both_sni = protocol.has_sni() && other.has_sni();
+        let (reason, found) = if !alike && !both_sni {
+            ("ProtocolConflict", "another protocol")
+        } else if protocol == Protocol::Tcp || self.hostname == earlier.hostname {
+            ("HostnameConflict", "the same hostname")
+        } else {
+            return;
+        };
+        let message = format!("listener `{}` of the same port has {found}", earlier.part);
+        self.conflict = Some(Fault::new(reason, message.clone()));
+        self.accepted = Some(Fault::new(reason, message));
+    }
+
+    /// Returns whether the data plane gets it, be it to refuse its hosts.
+    pub(super) fn is_emitted(&self) -> bool {
+        let keeps_hosts = self.unusable && self.protocol.is_some() && self.conflict.is_none();
+        (self.accepted.is_none() && self.protocol.is_some()) || keeps_hosts
+    }
+
+    pub(super) fn is_programmed(&self) -> bool {
+        self.accepted.is_none() && self.protocol.is_some() && !self.unusable && !self.is_unbound
+    }
+
+    /// Returns whether a route of this namespace may attach.
+    pub(super) fn allows(&self, store: &Store, namespace: &str) -> bool {
+        let scope = self
+            .spec
+            .allowed_routes
+            .as_ref()
+            .and_then(|allowed| allowed.namespaces.as_ref());
+        is_in_scope(store, scope, "Same", &self.owner.namespace, namespace)
+    }
+
+    pub(super) fn model(&self, addresses: Vec<Addr>) -> Option<Listener> {
+        let protocol = self
+            .protocol
+            .filter(|_| self.is_emitted() && !addresses.is_empty())?;
+        // The data plane leaves out a listener with TLS and no certificate, whatever its protocol, and gives its hosts to no
+        // other listener.
+        let tls = match self.unusable {
+            true => Some(ListenerTls::default()),
+            false => self.tls.clone(),
+        };
+        let hostname = self.hostname.clone().filter(|_| protocol != Protocol::Tcp);
+        Some(Listener {
+            name: Arc::clone(&self.part),
+            addresses,
+            protocol,
+            hostnames: hostname.into_iter().collect(),
+            tls,
+            proxy_protocol: None,
+            redirect_to_https: None,
+            client_address: Default::default(),
+            paths: Default::default(),
+            limits: Default::default(),
+            policies: Vec::new(),
+        })
+    }
+
+    pub(super) fn finding(&self) -> ListenerFinding {
+        let programmed = match (self.is_programmed(), &self.conflict) {
+            (true, _) => None,
+            (false, Some(conflict)) => Some(conflict.clone()),
+            (false, None) if self.is_unbound => Some(Fault::new(
+                "PortUnavailable",
+                "the port cannot be bound at an address of the Gateway",
+            )),
+            (false, None) => {
+                let fault = self.accepted.as_ref().or(self.resolved.as_ref());
+                Some(Fault::new("Invalid", fault.map_or("", |fault| &fault.message)))
+            }
+        };
+        let mut conflicted = Condition::new("Conflicted", false, "NoConflicts");
+        if let Some(conflict) = &self.conflict {
+            conflicted = Condition {
+                is_true: true,
+                ..Condition::unless("Conflicted", "NoConflicts", Some(conflict))
+            };
+        }
+        ListenerFinding {
+            name: self.spec.name.clone(),
+            part: Arc::clone(&self.part),
+            kinds: self.kinds.clone(),
+            attached_routes: self.attached,
+            conditions: vec![
+                Condition::unless("Accepted", "Accepted", self.accepted.as_ref()),
+                Condition::unless("Programmed", "Programmed", programmed.as_ref()),
+                Condition::unless("ResolvedRefs", "ResolvedRefs", self.resolved.as_ref()),
+                conflicted,
+            ],
+            certificates: self
+                .tls
+                .iter()
+                .flat_map(|tls| tls.certificates.iter().cloned())
+                .collect(),
+        }
+    }
+
+    pub(super) fn uses_fallback(&self) -> bool {
+        let clients = self.tls.as_ref().and_then(|tls| tls.clients.as_ref());
+        clients.is_some_and(|clients| clients.mode == ClientCertificateMode::Unchecked)
+    }
+}
+
+fn has_filters(filters: &serde_json::Value) -> bool {
+    match &filters["requests"] {
+        serde_json::Value::Null => false,
+        serde_json::Value::Array(filters) => !filters.is_empty(),
+        _ => true,
+    }
+}
+
+/// The settings of TLS towards clients for a port: the entry of the port, or the default.
+fn frontend(gateway: &Gateway, port: u16) -> Option<&FrontendTls> {
+    let frontend = gateway.spec.tls.as_ref()?.frontend.as_ref()?;
+    let entry = frontend.per_port.iter().find(|entry| entry.port == port);
+    Some(entry.map_or(&frontend.default_tls, |entry| &entry.tls))
+}
+
+/// Returns whether a namespace is in a scope. Values that are not known include no namespace.
+pub(super) fn is_in_scope(
+    store: &Store,
+    scope: Option<&NamespaceScope>,
+    default: &str,
+    own: &str,
+    namespace: &str,
+) -> bool {
+    let from = scope.and_then(|scope| scope.from.as_deref()).unwrap_or(default);
+    match from {
+        "All" => true,
+        "Same" => own == namespace,
+        "Selector" => {
+            let selector = scope.and_then(|scope| scope.selector.as_ref());
+            let labels = store.namespace_labels(namespace);
+            selector
+                .zip(labels)
+                .is_some_and(|(selector, labels)| selector.matches(labels))
+        }
+        _ => false,
+    }
+}

@@ -1,0 +1,8 @@
+//! Translations of manifests, the suite's own manifests, the schemas of the API, and arbitrary objects.
+
+mod cluster;
+mod golden;
+mod modules;
+mod property;
+mod schema;
+mod suite;
