@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! file ────▶ checked alone ─▶ ┐
-//!                             ├─ file's parts, then objects' ─▶ Gateway::replace
+//!                             ├─ file's parts, then objects' ─▶ Gateway::replace, replace_bound
 //! objects ──────────────────▶ ┘
 //! ```
 //!
@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use ringmain_gateway::Gateway;
-use ringmain_gateway::model::Config;
+use ringmain_gateway::model::{Config, Name};
 use ringmain_gateway::table::Problem;
 
 /// A gateway that serves the parts of its sources together.
@@ -67,10 +67,9 @@ impl Combined {
         if !problems.is_empty() {
             return Err(problems);
         }
-        let problems = self.gateway.replace(Arc::new(join(&config, objects)), now);
-        for problem in problems.iter().filter(|problem| belongs(problem, &config)) {
-            log::error!("{problem}");
-        }
+        let is_ours = |name: &Name| config.listeners.iter().any(|listener| listener.name == *name);
+        self.gateway
+            .replace_bound(Arc::new(join(&config, objects)), now, &is_ours)?;
         sources.file = Arc::clone(&config);
         Ok(config)
     }
@@ -103,18 +102,4 @@ fn join(file: &Config, objects: &Config) -> Config {
     joined.certificates.extend(objects.certificates.iter().cloned());
     joined.authorities.extend(objects.authorities.iter().cloned());
     joined
-}
-
-/// Returns `true` if a problem is one of the file's own parts.
-fn belongs(problem: &Problem, file: &Config) -> bool {
-    use ringmain_gateway::table::Place;
-    match &problem.place {
-        Place::Listener(name) => file.listeners.iter().any(|part| part.name == *name),
-        Place::Route(name, _) => file.routes.iter().any(|part| part.name == *name),
-        Place::Stream(name) => file.streams.iter().any(|part| part.name == *name),
-        Place::Upstream(name) => file.upstreams.iter().any(|part| part.name == *name),
-        Place::Certificate(name) => file.certificates.iter().any(|part| part.name == *name),
-        Place::Authorities(name) => file.authorities.iter().any(|part| part.name == *name),
-        Place::Push => true,
-    }
 }

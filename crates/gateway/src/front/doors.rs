@@ -7,7 +7,7 @@ use crate::model::Name;
 use crate::table::{Outcome, Place, Problem};
 
 /// Addresses that were bound for a change, in its order.
-pub(crate) type Bindings = Vec<BoundListener>;
+pub(crate) type Bindings = Vec<Option<BoundListener>>;
 
 /// All listeners, and what opens and closes them.
 #[derive(Debug, Default)]
@@ -32,11 +32,15 @@ impl Doors {
     }
 
     /// Binds the addresses that are new, in their order, before anything of what was prepared holds. The kernel queues connections
-    /// there from now on.
+    /// there from now on. Those of listeners whose names `is_required` does not select are left to [`Doors::turn`].
     ///
     /// # Errors
     /// Those that cannot be bound: then no address is bound or closed.
-    pub(crate) fn bind(&self, next: &NextFronts) -> Result<Bindings, Vec<Problem>> {
+    pub(crate) fn bind(
+        &self,
+        next: &NextFronts,
+        is_required: &dyn Fn(&Name) -> bool,
+    ) -> Result<Bindings, Vec<Problem>> {
         let Some((engine, options)) = &self.engine else {
             return Ok(Vec::new());
         };
@@ -44,6 +48,10 @@ impl Doors {
         let mut closed = Vec::new();
         let mut problems = Vec::new();
         for (addr, listener) in next.opened() {
+            if !is_required(listener) {
+                bound.push(None);
+                continue;
+            }
             let mut binding = engine.bind(addr, options);
             if binding.is_err() {
                 // Listeners that are gone may be in its way: `0.0.0.0:80` where `127.0.0.1:80` is new.
@@ -58,7 +66,7 @@ impl Doors {
                 }
             }
             match binding {
-                Ok(binding) => bound.push(binding),
+                Ok(binding) => bound.push(Some(binding)),
                 Err(error) => problems.push(unopened(listener, &error)),
             }
         }
@@ -107,7 +115,7 @@ impl Doors {
         let mut problems = Vec::new();
         let mut bound = bound.into_iter();
         for (number, addr, listener) in &followed.opened {
-            let opened = match bound.next() {
+            let opened = match bound.next().flatten() {
                 Some(bound) => engine.start(*number, bound),
                 None => engine.open(*number, addr, options),
             };

@@ -21,7 +21,7 @@ use super::{Gateway, Published, State};
 use crate::compiling::Staged;
 use crate::exchange::push::Asks;
 use crate::front::{Bindings, Doors, NextFronts};
-use crate::model::{Config, secret_params};
+use crate::model::{Config, Name, secret_params};
 use crate::passage::StreamPlan;
 use crate::policy;
 use crate::table::{Problem, unresolved_parts};
@@ -50,19 +50,27 @@ impl Gateway {
         let (staged, next) = self.prepare(&doors, config, now);
         let problems = problems(&staged, &next);
         let bound = match problems.is_empty() {
-            true => doors.bind(&next),
+            true => doors.bind(&next, &|_| true),
             false => Err(problems),
         };
-        match bound {
-            Ok(bound) => {
-                self.commit(&mut doors, staged, next, bound);
-                Ok(())
-            }
-            Err(problems) => {
-                self.state().registries.discard(staged);
-                Err(problems)
-            }
-        }
+        self.commit_bound(&mut doors, staged, next, bound)
+    }
+
+    /// Replaces the configuration in parts, as [`Gateway::replace`] does, once the addresses of the listeners that `is_required`
+    /// selects by their names are bound: for parts that were checked as a whole ([`Gateway::check`]) beside parts of others.
+    ///
+    /// # Errors
+    /// The addresses of these listeners that cannot be listened at: then nothing has changed.
+    pub fn replace_bound(
+        &self,
+        config: Arc<Config>,
+        now: Duration,
+        is_required: &dyn Fn(&Name) -> bool,
+    ) -> Result<(), Vec<Problem>> {
+        let mut doors = self.doors();
+        let (staged, next) = self.prepare(&doors, config, now);
+        let bound = doors.bind(&next, is_required);
+        self.commit_bound(&mut doors, staged, next, bound)
     }
 
     /// What is wrong with a configuration that would replace this one. Nothing changes, and no address is opened.
@@ -85,6 +93,26 @@ impl Gateway {
         let staged = registries.stage(config, Some(table), now);
         let next = doors.fronts.prepare(&staged.table, now);
         (staged, next)
+    }
+
+    /// Serves a prepared configuration, or discards it because addresses could not be bound.
+    fn commit_bound(
+        &self,
+        doors: &mut Doors,
+        staged: Staged,
+        next: NextFronts,
+        bound: Result<Bindings, Vec<Problem>>,
+    ) -> Result<(), Vec<Problem>> {
+        match bound {
+            Ok(bound) => {
+                self.commit(doors, staged, next, bound);
+                Ok(())
+            }
+            Err(problems) => {
+                self.state().registries.discard(staged);
+                Err(problems)
+            }
+        }
     }
 
     /// Serves what was prepared.

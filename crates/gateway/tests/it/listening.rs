@@ -21,6 +21,7 @@ on_every_backend! {
     new_ones_are_opened_and_old_ones_closed,
     what_is_spoken_changes,
     what_cannot_be_opened_is_told,
+    required_addresses_are_bound_before_anything_changes,
     a_hundred_changes,
 }
 
@@ -201,6 +202,35 @@ fn what_cannot_be_opened_is_told(engine: Config) {
     assert_eq!(gates.change(all(&next, &origin, bytes)), [""; 0]);
     assert_eq!(gates.gateway.unheard(), []);
     ask(&mut Client::new(addr), 200);
+    gates.shut_down();
+}
+
+fn required_addresses_are_bound_before_anything_changes(engine: Config) {
+    let (origin, bytes) = (origin(), echo("bytes"));
+    let first = at("first", Protocol::Http, reserved());
+    let (taken, free) = (reserved(), reserved());
+    let other = TcpListener::bind(taken).expect("it was free");
+    let gates = Gates::open(engine, all(std::slice::from_ref(&first), &origin, bytes));
+    let replace = |required: &str| {
+        let next = [
+            at("file", Protocol::Http, free),
+            at("cluster", Protocol::Http, taken),
+        ];
+        let next = Arc::new(all(&next, &origin, bytes));
+        gates
+            .gateway
+            .replace_bound(next, crate::support::tls::now(), &|name| **name == *required)
+    };
+    let problems = replace("cluster").expect_err("its address is taken");
+    assert!(problems[0].to_string().contains("in use"), "{problems:?}");
+    // Nothing has changed.
+    ask(&mut gates.client(0), 200);
+    expect_nobody(free);
+    assert_eq!(replace("file"), Ok(()));
+    ask(&mut Client::new(free), 200);
+    expect_nobody(gates.addrs[0]);
+    assert_eq!(gates.gateway.unheard().len(), 1);
+    drop(other);
     gates.shut_down();
 }
 
