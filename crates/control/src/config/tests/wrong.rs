@@ -48,7 +48,7 @@ routes:
             "1:9: expected an IP address and port, such as 127.0.0.1:8080, [::1]:8080 or :8080, or a Unix socket, such as \
              unix:/run/app.sock or unix:@name, found `0.0.0.0:80800`",
             "2:1: expected one of the keys `listen`, `to`, `listeners`, `routes`, `streams`, `upstreams`, `jwt_providers`, `push`, `certificates`, \
-             `authorities`, `admin`, `access_log`, `limits`, found `lisners`; did you mean `listeners`?",
+             `authorities`, `kubernetes`, `admin`, `access_log`, `limits`, found `lisners`; did you mean `listeners`?",
             "5:33: expected an address and port, a host and port, or unix:/path, found `here`",
             "6:5: expected one of the keys `endpoints`, `protocol`, `tls`, `proxy_protocol`, `balance`, `pool`, \
              `connect_timeout`, `slow_start`, `health`, `retry_budget`, found `conect_timeout`; did you mean `connect_timeout`?",
@@ -274,7 +274,9 @@ fn short_forms_and_switches() {
     );
     wrong(
         "to: http://a:1\n",
-        &["1:1: expected somewhere to listen: the key `listen` or `listeners`, found neither"],
+        &[
+            "1:1: expected somewhere to listen: the key `listen`, `listeners` or `kubernetes`, found none of them",
+        ],
     );
     wrong("listen: :80\nto:\n", &["2:3: expected a text, found nothing"]);
     wrong(
