@@ -153,9 +153,6 @@ fn what_is_published_reaches_browsers_also_after_a_restart() {
 fn positioned_clients_are_notified_of_what_a_restart_has_lost() {
     let reserved = Reserved::new();
     let port = reserved.port();
-    let Some(nats) = Nats::start(Some(port), &[]) else {
-        return;
-    };
     let consumer = format!(
         "feed: {{servers: 'nats://127.0.0.1:{port}', subjects: prices.>, channel: 'prices:{{2..}}'}}"
     );
@@ -164,24 +161,27 @@ fn positioned_clients_are_notified_of_what_a_restart_has_lost() {
         "{prices: {keep: {publications: 10}, recovery: true}, other: {keep: {}, recovery: true}}",
     );
     let edge = Edge::start("gap", &text);
+    // The first connection is a gap as well, to clients that subscribed before it. One channel gets publications, one gets none, one
+    // is not the consumer's.
+    let mut subscriber = Subscriber::to(&edge.addr, &["prices:a", "prices:quiet", "other:x"]);
+    let Some(nats) = Nats::start(Some(port), &[]) else {
+        return;
+    };
+    expect_gaps(&mut subscriber);
     edge.until(|it| it.delivers);
     assert!(edge.control.consumers().undelivered().is_empty());
-    // One channel had publications, one had none yet, one is not the consumer's.
-    let mut subscriber = Subscriber::to(&edge.addr, &["prices:a", "prices:quiet", "other:x"]);
+    for (id, channel) in [(5, "prices:a"), (6, "prices:quiet")] {
+        subscriber.send(&format!(r#"{{"id":{id},"subscribe":{{"channel":"{channel}"}}}}"#));
+        let answer = subscriber.receive();
+        assert!(answer["subscribe"].is_object(), "{answer}");
+    }
     nats.publish(&[("prices.a", "1")]);
     assert_eq!(subscriber.publication(), ("prices:a".to_owned(), 1.into()));
     drop(nats);
     edge.until(|it| !it.connected);
     assert_eq!(edge.control.consumers().undelivered().len(), 1);
     let _nats = Nats::start(Some(port), &[]).expect("it was there before");
-    let mut notified = Vec::new();
-    for _ in 0..2 {
-        let push = subscriber.receive();
-        assert_eq!(push["push"]["unsubscribe"]["code"], 2500, "{push}");
-        notified.push(push["push"]["channel"].as_str().expect("a channel").to_owned());
-    }
-    notified.sort();
-    assert_eq!(notified, ["prices:a", "prices:quiet"]);
+    expect_gaps(&mut subscriber);
     edge.until(|it| it.delivers);
     // Nothing more, and what is kept is there still.
     subscriber.send(
@@ -190,6 +190,19 @@ fn positioned_clients_are_notified_of_what_a_restart_has_lost() {
     let answer = subscriber.receive();
     assert_eq!(answer["subscribe"]["offset"], 1, "{answer}");
     assert_ne!(answer["subscribe"]["recovered"], true, "{answer}");
+}
+
+/// Both channels of the consumer are ended for positioned clients, with the code upon which they subscribe again.
+#[track_caller]
+fn expect_gaps(subscriber: &mut Subscriber) {
+    let mut notified = Vec::new();
+    for _ in 0..2 {
+        let push = subscriber.receive();
+        assert_eq!(push["push"]["unsubscribe"]["code"], 2500, "{push}");
+        notified.push(push["push"]["channel"].as_str().expect("a channel").to_owned());
+    }
+    notified.sort();
+    assert_eq!(notified, ["prices:a", "prices:quiet"]);
 }
 
 /// Publishes until a message is heard: the server may not have the subscription yet.

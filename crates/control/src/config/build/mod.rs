@@ -117,7 +117,7 @@ pub(super) fn build(
     builder.kubernetes(document.kubernetes);
     if builder.listeners.is_empty() && !has_gateways {
         let expected = "somewhere to listen: the key `listen`, `listeners` or `kubernetes`";
-        errors.tell(Position::START, expected, "none of them");
+        errors.tell(Position::START, expected, "none");
     }
     builder.find_incomplete();
     builder.built

@@ -274,9 +274,7 @@ fn short_forms_and_switches() {
     );
     wrong(
         "to: http://a:1\n",
-        &[
-            "1:1: expected somewhere to listen: the key `listen`, `listeners` or `kubernetes`, found none of them",
-        ],
+        &["1:1: expected somewhere to listen: the key `listen`, `listeners` or `kubernetes`, found none"],
     );
     wrong("listen: :80\nto:\n", &["2:3: expected a text, found nothing"]);
     wrong(
