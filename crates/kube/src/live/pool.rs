@@ -1,6 +1,6 @@
 //! The addresses of Gateways, out of a range that is routed to this host. Pure: replicas that see the same objects assign alike.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
@@ -29,39 +29,42 @@ impl Pool {
         }
     }
 
-    /// Assigns addresses to these Gateways, which are in the order of precedence. Requested addresses take precedence, then those that a
-    /// Gateway has or had, then free ones.
+    /// Assigns addresses to these Gateways, which are in the order of precedence. Addresses that a Gateway has and still wants take
+    /// precedence over requests of others, so that no Gateway can take over the address of another one; then requested addresses,
+    /// then free ones.
     pub(super) fn assign(&mut self, gateways: &[&Arc<Gateway>]) {
         let last = std::mem::take(&mut self.assigned);
-        let mut taken: BTreeMap<IpAddr, Id> = BTreeMap::new();
+        let mut taken: BTreeSet<IpAddr> = BTreeSet::new();
         let gateways = &gateways[..gateways.len().min(limits::GATEWAYS)];
         for gateway in gateways {
             let id = gateway.metadata.id();
-            let usable = requested(gateway).filter(|address| self.is_usable(*address));
-            let free: Vec<_> = usable
-                .filter(|address| *taken.entry(*address).or_insert_with(|| id.clone()) == id)
-                .collect();
-            if !free.is_empty() {
-                self.assigned.insert(id, free);
+            let held = last.get(&id).cloned();
+            let held = held.unwrap_or_else(|| published(gateway)).into_iter();
+            // Any address: one is enough.
+            let count = if wants_any(gateway) { 1 } else { usize::MAX };
+            let kept = held.filter(|address| wants(gateway, *address) && self.is_usable(*address));
+            let kept: Vec<_> = kept.take(count).collect();
+            for address in kept {
+                self.take(&mut taken, &id, address);
             }
         }
-        let others = gateways.iter().filter(|gateway| wants_any(gateway));
-        let mut unassigned = Vec::new();
-        for gateway in others {
+        for gateway in gateways {
             let id = gateway.metadata.id();
-            let kept = last.get(&id).and_then(|addresses| addresses.first().copied());
-            let kept = kept
-                .or_else(|| published(gateway))
-                .filter(|address| self.is_usable(*address));
-            match kept {
-                Some(address) if !taken.contains_key(&address) => self.take(&mut taken, id, address),
-                _ => unassigned.push(id),
+            let usable: Vec<_> = requested(gateway)
+                .filter(|address| self.is_usable(*address))
+                .collect();
+            for address in usable {
+                self.take(&mut taken, &id, address);
             }
         }
-        for id in unassigned {
-            match self.free(&taken, &id) {
-                Some(address) => self.take(&mut taken, id, address),
-                None => log::error!("Gateway {id}: no address of {} is free", self.network),
+        for gateway in gateways.iter().filter(|gateway| wants_any(gateway)) {
+            let id = gateway.metadata.id();
+            if self.assigned.contains_key(&id) {
+                continue;
+            }
+            // Without a free one its status reports that.
+            if let Some(address) = self.free(&taken, &id) {
+                self.take(&mut taken, &id, address);
             }
         }
     }
@@ -72,9 +75,11 @@ impl Pool {
             .map_or(&[], Vec::as_slice)
     }
 
-    fn take(&mut self, taken: &mut BTreeMap<IpAddr, Id>, id: Id, address: IpAddr) {
-        taken.insert(address, id.clone());
-        self.assigned.entry(id).or_default().push(address);
+    /// Assigns an address unless it is taken.
+    fn take(&mut self, taken: &mut BTreeSet<IpAddr>, id: &Id, address: IpAddr) {
+        if taken.insert(address) {
+            self.assigned.entry(id.clone()).or_default().push(address);
+        }
     }
 
     /// Within the range, without its first and last address: of IPv4 these are the network's own.
@@ -85,13 +90,13 @@ impl Pool {
     }
 
     /// The first free address from a place on that the name determines.
-    fn free(&self, taken: &BTreeMap<IpAddr, Id>, id: &Id) -> Option<IpAddr> {
+    fn free(&self, taken: &BTreeSet<IpAddr>, id: &Id) -> Option<IpAddr> {
         let (first, last) = self.bounds();
         let size = (last - first).saturating_add(1);
         let start = hash(id) % size;
         let tried = (0..size.min(PROBES)).map(|step| first + (start + step) % size);
         let mut addresses = tried.map(|number| self.address(number));
-        addresses.find(|address| self.is_usable(*address) && !taken.contains_key(address))
+        addresses.find(|address| self.is_usable(*address) && !taken.contains(address))
     }
 
     fn bounds(&self) -> (u128, u128) {
@@ -167,10 +172,19 @@ fn wants_any(gateway: &Gateway) -> bool {
     addresses.is_empty() || addresses.iter().all(|address| address.value.is_empty())
 }
 
-/// The address that the status of a Gateway has, which may be another replica's assignment.
-fn published(gateway: &Gateway) -> Option<IpAddr> {
-    let addresses = gateway.status.get("addresses").and_then(Value::as_array)?;
-    addresses.first()?.get("value")?.as_str()?.parse().ok()
+/// Returns whether a Gateway asks for this address, or for any.
+fn wants(gateway: &Gateway, address: IpAddr) -> bool {
+    wants_any(gateway) || requested(gateway).any(|wanted| wanted == address)
+}
+
+/// The addresses that the status of a Gateway has, which may be another replica's assignment.
+fn published(gateway: &Gateway) -> Vec<IpAddr> {
+    let addresses = gateway.status.get("addresses").and_then(Value::as_array);
+    let values = addresses
+        .into_iter()
+        .flatten()
+        .filter_map(|address| address.get("value")?.as_str());
+    values.filter_map(|value| value.parse().ok()).collect()
 }
 
 fn number(address: IpAddr) -> u128 {

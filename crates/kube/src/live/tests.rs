@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::feed::Topic;
 use super::lease::lease_name;
 use super::pool::Pool;
-use super::services::service;
+use super::services::{have_one_owner, service};
 use super::time::{micro_time, time};
 use crate::objects::{Gateway, Key, Kind, Object};
 use crate::translate::{AddressProblem, Places};
@@ -104,7 +104,7 @@ fn replicas_and_restarts_assign_alike() {
 }
 
 #[test]
-fn requested_addresses_win_and_must_be_usable() {
+fn requested_addresses_must_be_usable_and_free() {
     let asks = |name, value| {
         gateway(
             name,
@@ -114,10 +114,8 @@ fn requested_addresses_win_and_must_be_usable() {
     };
     let (wants, same) = (asks("wants", "10.0.0.9"), asks("same", "10.0.0.9"));
     let outside = asks("outside", "192.0.2.1");
-    let holds = gateway("holds", json!({}), json!({"addresses": [{"value": "10.0.0.9"}]}));
-    let pool = pool("10.0.0.0/24", &[&holds, &wants, &same, &outside]);
+    let pool = pool("10.0.0.0/24", &[&wants, &same, &outside]);
     assert_eq!(addresses(&pool, &wants), ["10.0.0.9"]);
-    assert_ne!(addresses(&pool, &holds), ["10.0.0.9"]);
     for gateway in [&same, &outside] {
         let placement = pool.place(gateway);
         assert!(placement.addresses.is_empty(), "{placement:?}");
@@ -143,6 +141,30 @@ fn requested_addresses_win_and_must_be_usable() {
         (1, None)
     );
     assert_eq!(pool.bind(&any, 80).len(), 1);
+}
+
+#[test]
+fn request_does_not_take_over_the_address_of_another_gateway() {
+    let request = json!({"addresses": [{"type": "IPAddress", "value": "10.0.0.9"}]});
+    let status = json!({"addresses": [{"type": "IPAddress", "value": "10.0.0.9"}]});
+    let thief = gateway("thief", request.clone(), json!({}));
+    // By the status, also for an older Gateway that asks later.
+    let holds = gateway("holds", json!({}), status.clone());
+    let mut known = pool("10.0.0.0/24", &[&thief, &holds]);
+    assert_eq!(addresses(&known, &holds), ["10.0.0.9"]);
+    assert!(matches!(
+        known.place(&thief).problem,
+        Some(AddressProblem::NotUsable(_))
+    ));
+    // By the last assignment, before a status is written.
+    let plain = plain("holds");
+    known.assign(&[&thief, &plain]);
+    assert_eq!(addresses(&known, &plain), ["10.0.0.9"]);
+    // It is free once the holder is gone, or asks for another one.
+    let moves = gateway("holds", json!({"addresses": [{"value": "10.0.0.10"}]}), status);
+    known.assign(&[&thief, &moves]);
+    assert_eq!(addresses(&known, &moves), ["10.0.0.10"]);
+    assert_eq!(addresses(&known, &thief), ["10.0.0.9"]);
 }
 
 #[test]
@@ -176,6 +198,13 @@ fn service_carries_what_the_gateway_asks_for() {
     let ports = service["spec"]["ports"].as_array().unwrap();
     assert_eq!(ports.len(), 2);
     assert_eq!(service["spec"].get("selector"), None);
+    assert!(have_one_owner(&service, &service));
+    for other in [
+        json!({"metadata": {"name": "ringmain-edge"}}),
+        json!({"metadata": {"ownerReferences": [{"uid": "another"}]}}),
+    ] {
+        assert!(!have_one_owner(&other, &service), "{other}");
+    }
 }
 
 #[test]
