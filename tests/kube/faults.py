@@ -330,6 +330,27 @@ class Faults:
         until("the new certificate", lambda: presented(self.address) == chain)
         until("ResolvedRefs true", lambda: self.resolved("https") == "True")
 
+    def foreign_service(self):
+        """A Service that has the name of a Gateway's own, and another owner, stays as it is."""
+        service = {
+            "apiVersion": "v1",
+            "kind": "Service",
+            "metadata": {"name": "ringmain-other"},
+            "spec": {"selector": {"app": "mine"}, "ports": [{"name": "db", "port": 5432}]},
+        }
+        gateway = {
+            "apiVersion": "gateway.networking.k8s.io/v1",
+            "kind": "Gateway",
+            "metadata": {"name": "other"},
+            "spec": {"gatewayClassName": "ringmain", "listeners": [{"name": "http", "port": 18081, "protocol": "HTTP"}]},
+        }
+        self.rig.apply(service)
+        before = self.rig.get("service", "ringmain-other")
+        self.rig.apply(gateway)
+        log = self.replicas[0].log
+        until("the refusal in the log", lambda: "Service shop/ringmain-other is not written" in log.read_text())
+        assert self.rig.get("service", "ringmain-other") == before
+
     def rights_taken(self):
         """Without rights everything is served as before; with them again, what has changed."""
         binding = self.rig.get("clusterrolebinding", "ringmain")
@@ -382,7 +403,7 @@ class Faults:
         return self.rig.get("lease", "ringmain.dev-gateway", "ringmain")["spec"].get("holderIdentity", "")
 
 
-CASES = ["first_light", "idle", "watch_cut", "server_gone", "certificate_replaced", "secret_deleted", "rights_taken", "two_replicas", "released"]
+CASES = ["first_light", "idle", "watch_cut", "server_gone", "certificate_replaced", "secret_deleted", "foreign_service", "rights_taken", "two_replicas", "released"]
 
 
 def main():

@@ -54,6 +54,13 @@ pub(super) fn service(gateway: &Gateway) -> (String, Value) {
     (name, service)
 }
 
+/// Returns whether two versions of a Service have the same Gateway as their owner. One without it is another author's.
+pub(super) fn have_one_owner(present: &Value, wanted: &Value) -> bool {
+    let owner = &wanted["metadata"]["ownerReferences"][0]["uid"];
+    let owners = present["metadata"]["ownerReferences"].as_array();
+    owners.is_some_and(|owners| owners.iter().any(|present| present["uid"] == *owner))
+}
+
 fn to_map(texts: std::collections::BTreeMap<String, String>) -> Map<String, Value> {
     texts
         .into_iter()

@@ -18,6 +18,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::backoff::Backoff;
+use super::services;
 use crate::api::{Api, Error};
 use crate::limits::{WRITES_AT_ONCE, WRITES_PER_SECOND};
 use crate::objects::{Id, Key, Kind, Object};
@@ -162,7 +163,19 @@ impl Writer {
         match write {
             Write::Service(id, service) => {
                 let collection = super::path(Kind::Service, Some(&id.namespace));
-                self.api.apply::<Value>(&collection, &id.name, service).await?;
+                let present = self.api.read::<Value>(&collection, &id.name).await;
+                let is_ours = match &present {
+                    Err(error) if error.is_missing() => true,
+                    Err(error) => return Err(error.clone()),
+                    Ok(present) => services::have_one_owner(present, service),
+                };
+                if is_ours {
+                    self.api.apply::<Value>(&collection, &id.name, service).await?;
+                } else {
+                    log::error!(
+                        "Service {id} is not written: there is one that its Gateway does not own; rename one of them"
+                    );
+                }
                 self.applied.insert(id.clone(), Arc::clone(service));
                 Ok(())
             }
