@@ -378,6 +378,18 @@ class Faults:
         until("written by the other one", lambda: self.accepted("heir"))
         assert self.holder().startswith("two_")
 
+    def leader_paused(self):
+        """A holder that was stopped and continued no longer writes: another one has the Lease."""
+        two, three = self.replicas[1], self.start("three")
+        self.replicas.append(three)
+        until("the third is ready", three.is_ready)
+        two.process.send_signal(signal.SIGSTOP)
+        until("the Lease of the third", lambda: self.holder().startswith("three_"))
+        two.process.send_signal(signal.SIGCONT)
+        until("the end in the log of the second", lambda: "this replica stops writing statuses" in two.log.read_text())
+        three.end()
+        until("the Lease of the second again", lambda: self.holder().startswith("two_"))
+
     def released(self):
         """A replica that is shut down releases the Lease."""
         self.replicas[1].end()
@@ -403,7 +415,7 @@ class Faults:
         return self.rig.get("lease", "ringmain.dev-gateway", "ringmain")["spec"].get("holderIdentity", "")
 
 
-CASES = ["first_light", "idle", "watch_cut", "server_gone", "certificate_replaced", "secret_deleted", "foreign_service", "rights_taken", "two_replicas", "released"]
+CASES = ["first_light", "idle", "watch_cut", "server_gone", "certificate_replaced", "secret_deleted", "foreign_service", "rights_taken", "two_replicas", "leader_paused", "released"]
 
 
 def main():

@@ -35,6 +35,20 @@ pub(super) struct Candidate {
     seen: Option<(Spec, Instant)>,
     /// The last renewal.
     renewed: Option<Instant>,
+    /// The last notification was of holding the Lease.
+    has_told: bool,
+}
+
+/// The instant until which a replica may write. `None`: it may not.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Term(pub(super) Option<Instant>);
+
+impl Term {
+    /// Returns whether a write may begin now. To be called before each: a process that was stopped and continued learns of the end
+    /// in no other way.
+    pub(super) fn is_current(self) -> bool {
+        self.0.is_some_and(|end| Instant::now() < end)
+    }
 }
 
 #[derive(Deserialize)]
@@ -70,20 +84,19 @@ impl Candidate {
             identity,
             seen: None,
             renewed: None,
+            has_told: false,
         }
     }
 
-    /// Holds the Lease whenever it can until `stop` changes, then releases it. `leads` is whether it does.
-    pub(super) async fn run(mut self, leads: watch::Sender<bool>, mut stop: watch::Receiver<bool>) {
+    /// Holds the Lease whenever it can until `stop` changes, then releases it. `leads` is notified of the beginning and of the end,
+    /// not of renewals.
+    pub(super) async fn run(mut self, leads: watch::Sender<Term>, mut stop: watch::Receiver<bool>) {
         let mut has_failed = false;
         loop {
             let within = self.left().unwrap_or(LEASE_RENEW_WITHIN) / 2;
             let attempt = timeout(within.max(Duration::from_millis(100)), self.attempt()).await;
             match attempt {
-                Ok(Ok(holds)) => {
-                    has_failed = false;
-                    self.set(&leads, holds);
-                }
+                Ok(Ok(())) => has_failed = false,
                 failed => {
                     let why = failed.map_or_else(
                         |_| "the API server has not responded in time".to_owned(),
@@ -92,11 +105,9 @@ impl Candidate {
                     if !std::mem::replace(&mut has_failed, true) {
                         log::warn!("the Lease {} is not renewed: {why}", self.name);
                     }
-                    if self.left().is_none() {
-                        self.set(&leads, false);
-                    }
                 }
             }
+            self.publish(&leads);
             let pause = match has_failed {
                 true => LEASE_EVERY / 4,
                 false => LEASE_EVERY,
@@ -104,17 +115,26 @@ impl Candidate {
             tokio::select! {
                 () = sleep(pause) => {}
                 _ = stop.changed() => break,
+                // Nothing is written any more.
+                () = leads.closed() => break,
             }
         }
         if self.left().is_some() {
-            leads.send_replace(false);
+            leads.send_replace(Term::default());
             let _ = timeout(Duration::from_secs(1), self.release()).await;
         }
     }
 
-    fn set(&self, leads: &watch::Sender<bool>, holds: bool) {
-        // Renewals are no news.
-        let is_new = leads.send_if_modified(|led| std::mem::replace(led, holds) != holds);
+    fn publish(&mut self, leads: &watch::Sender<Term>) {
+        let term = Term(self.renewed.map(|renewed| renewed + LEASE_RENEW_WITHIN));
+        let holds = term.is_current();
+        let is_new = std::mem::replace(&mut self.has_told, holds) != holds;
+        leads.send_if_modified(|last| {
+            // One that had expired before it was renewed, because the process was stopped, has begun anew.
+            let begins = holds && !last.is_current();
+            *last = term;
+            is_new || begins
+        });
         if is_new {
             let verb = if holds { "starts" } else { "stops" };
             log::info!(
@@ -131,8 +151,8 @@ impl Candidate {
         left.filter(|left| !left.is_zero())
     }
 
-    /// Takes or renews the Lease. Returns whether it is ours.
-    async fn attempt(&mut self) -> Result<bool, Error> {
+    /// Takes or renews the Lease, or finds that it is another replica's.
+    async fn attempt(&mut self) -> Result<(), Error> {
         let at = Instant::now();
         let taken = match self.api.read::<Lease>(&self.collection, &self.name).await {
             Err(error) if error.is_missing() => {
@@ -148,19 +168,19 @@ impl Candidate {
             }
             Ok(_) => {
                 self.renewed = None;
-                return Ok(false);
+                return Ok(());
             }
         };
         match taken {
             Ok(_) => {
                 self.renewed = Some(at);
                 self.seen = None;
-                Ok(true)
+                Ok(())
             }
             // Another replica was faster. Its renewal is seen at the next attempt.
             Err(error) if error.is_conflict() => {
                 self.renewed = None;
-                Ok(false)
+                Ok(())
             }
             Err(error) => Err(error),
         }

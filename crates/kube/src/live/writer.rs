@@ -18,6 +18,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::backoff::Backoff;
+use super::lease::Term;
 use super::services;
 use crate::api::{Api, Error};
 use crate::limits::{WRITES_AT_ONCE, WRITES_PER_SECOND};
@@ -35,7 +36,7 @@ pub(super) struct Wanted {
 pub(super) struct Writer {
     api: Api,
     wanted: watch::Receiver<Arc<Wanted>>,
-    leads: watch::Receiver<bool>,
+    leads: watch::Receiver<Term>,
     /// Objects as the API server has returned them.
     returned: mpsc::Sender<Object>,
     /// Services as they were last applied.
@@ -80,7 +81,7 @@ impl Writer {
     pub(super) fn new(
         api: Api,
         wanted: watch::Receiver<Arc<Wanted>>,
-        leads: watch::Receiver<bool>,
+        leads: watch::Receiver<Term>,
         returned: mpsc::Sender<Object>,
     ) -> Writer {
         Writer {
@@ -102,7 +103,7 @@ impl Writer {
             if self.wanted.has_changed().unwrap_or(false) {
                 self.refill();
             }
-            let leads = *self.leads.borrow_and_update();
+            let leads = self.leads.borrow_and_update().is_current();
             let Some(write) = self.queue.front().cloned().filter(|_| leads) else {
                 tokio::select! {
                     changed = self.wanted.changed() => match changed {
@@ -121,6 +122,9 @@ impl Writer {
                 continue;
             };
             self.pace.wait().await;
+            if !self.leads.borrow().is_current() {
+                continue;
+            }
             match self.write(&write).await {
                 Ok(()) => {
                     backoff.reset();
