@@ -74,6 +74,12 @@ impl Error {
         )
     }
 
+    /// Returns `true` if the API server has not responded.
+    #[must_use]
+    pub fn is_unreachable(&self) -> bool {
+        matches!(self, Error::Unreachable { .. } | Error::Late(_))
+    }
+
     /// Returns `true` if the same request cannot succeed later.
     #[must_use]
     pub fn is_permanent(&self) -> bool {

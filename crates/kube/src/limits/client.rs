@@ -39,10 +39,11 @@ pub const QUIET: Duration = Duration::from_millis(2);
 /// The longest time from a change to its translation.
 pub const QUIET_AT_MOST: Duration = Duration::from_millis(20);
 
-/// The time for which a translation waits for the first list of a Secret or ConfigMap that an object has begun to refer to.
+/// The time for which a translation waits for the first list of a Secret or ConfigMap that an object has begun to refer to; longer, and it
+/// counts as missing. While the API server does not respond, the translation waits for it without a limit.
 pub const REFERENCED_WITHIN: Duration = Duration::from_millis(500);
 
-/// Secrets and ConfigMaps that are watched by name. Further ones count as missing, which is logged.
+/// Secrets and ConfigMaps that are watched by name. Further ones count as missing, which is logged; those that are watched already stay.
 pub const REFERENCED: usize = 500;
 
 /// Statuses written a second.

@@ -147,7 +147,8 @@ impl Feed {
             Err(error) => return Ok(Err(error)),
         };
         let put: Vec<_> = listed.items.iter().filter_map(|item| self.parse(item)).collect();
-        let keys: BTreeSet<_> = put.iter().map(Object::key).collect();
+        let keys = listed.items.iter().filter_map(|item| self.identify(item));
+        let keys: BTreeSet<_> = keys.map(|(key, _)| key).collect();
         let deleted = self.known.difference(&keys).cloned().collect();
         self.known = keys;
         self.version = Some(listed.version);
@@ -170,22 +171,35 @@ impl Feed {
                 Err(error) => return Ok(Err(error)),
                 Ok(Some(Event::Bookmark(version))) => self.version = Some(version),
                 Ok(Some(Event::Put(json))) => {
-                    let Some(object) = self.parse(&json) else { continue };
-                    self.version = Some(object.meta().resource_version.clone());
-                    self.known.insert(object.key());
-                    self.report(vec![object], Vec::new(), false).await?;
+                    let Some((key, version)) = self.identify(&json) else {
+                        continue;
+                    };
+                    self.version = Some(version);
+                    self.known.insert(key);
+                    if let Some(object) = self.parse(&json) {
+                        self.report(vec![object], Vec::new(), false).await?;
+                    }
                 }
                 Ok(Some(Event::Deleted(json))) => {
-                    let Some(object) = self.parse(&json) else { continue };
-                    self.version = Some(object.meta().resource_version.clone());
-                    self.known.remove(&object.key());
-                    self.report(Vec::new(), vec![object.key()], false).await?;
+                    let Some((key, version)) = self.identify(&json) else {
+                        continue;
+                    };
+                    self.version = Some(version);
+                    self.known.remove(&key);
+                    self.report(Vec::new(), vec![key], false).await?;
                 }
             }
         }
     }
 
-    /// An object that cannot be read is logged, and is as if it did not exist.
+    /// Returns the key and the version of an object, also of one that cannot be read otherwise.
+    fn identify(&self, json: &RawValue) -> Option<(Key, String)> {
+        Object::identify(self.topic.kind, json.get().as_bytes())
+            .inspect_err(|error| log::error!("{}: an object is ignored: {error}", self.topic))
+            .ok()
+    }
+
+    /// An object that cannot be read is logged, and stays as it was.
     fn parse(&self, json: &RawValue) -> Option<Object> {
         let parsed = Object::parse(self.topic.kind, json.get().as_bytes());
         parsed

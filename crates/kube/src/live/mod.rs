@@ -34,7 +34,7 @@ use tokio::time::{Instant, sleep_until, timeout_at};
 
 use self::feed::{Change, Feed, Topic};
 pub use self::health::Health;
-use self::lease::Candidate;
+use self::lease::{Candidate, Term};
 use self::pool::Pool;
 use self::turn::Turn;
 use self::writer::{Wanted, Writer};
@@ -79,7 +79,7 @@ pub async fn run(
     log::info!("following Gateways of {} at {}", settings.controller, api.url());
     let (sender, mut changes) = mpsc::channel(limits::CHANGES);
     let (wanted, wishes) = watch::channel(Arc::new(Wanted::default()));
-    let (leads, mut leading) = watch::channel(false);
+    let (leads, mut leading) = watch::channel(Term::default());
     let (returned, mut objects) = mpsc::channel(limits::CHANGES);
     let lease = lease::lease_name(&settings.controller);
     let candidate = Candidate::new(api.clone(), lease, settings.identity.clone());
@@ -99,7 +99,7 @@ pub async fn run(
             Some(change) = changes.recv() => live.take(change),
             Some(object) = objects.recv() => live.take_returned(object),
             Ok(()) = leading.changed() => {
-                live.health.set_leads(*leading.borrow_and_update());
+                live.health.set_leads(leading.borrow_and_update().is_current());
                 // Statuses of the holder report its own listeners: those that could not be opened are retried.
                 live.is_stale = true;
             }
@@ -144,6 +144,8 @@ struct Running {
     since: Instant,
     /// Its first list has arrived, or failed in a way that a later one will not repair soon.
     is_listed: bool,
+    /// The last failure was that the API server did not respond.
+    is_unreachable: bool,
 }
 
 impl Live {
@@ -181,6 +183,7 @@ impl Live {
             task: tokio::spawn(feed.run()).abort_handle(),
             since: Instant::now(),
             is_listed: false,
+            is_unreachable: false,
         };
         self.feeds.insert(topic, running);
     }
@@ -197,6 +200,7 @@ impl Live {
                     return;
                 };
                 running.is_listed |= is_list;
+                running.is_unreachable = false;
                 self.is_stale |= is_list;
                 put.into_iter().for_each(|object| self.put(object));
                 for key in deleted {
@@ -221,8 +225,10 @@ impl Live {
             log::warn!("{topic}: {error}; earlier objects are served, and it is retried");
             self.health.fail(topic.to_string(), clock::realtime());
         }
-        // A kind that is not installed has no objects. A Secret that may not be read is as one that does not exist.
-        let is_listed = error.is_missing() || topic.only.is_some();
+        // A kind that is not installed has no objects. A Secret that may not be read is as one that does not exist. One that could not
+        // be read because the API server is gone may exist: what refers to it is translated once the server is back.
+        running.is_unreachable = error.is_unreachable();
+        let is_listed = error.is_missing() || (error.is_denied() && topic.only.is_some());
         if is_listed && !std::mem::replace(&mut running.is_listed, true) {
             self.is_stale = true;
         }
@@ -256,6 +262,9 @@ impl Live {
         if !core.is_empty() {
             return None;
         }
+        if referenced.iter().any(|(_, running)| running.is_unreachable) {
+            return None;
+        }
         let due = referenced
             .iter()
             .map(|(_, running)| running.since + limits::REFERENCED_WITHIN);
@@ -281,17 +290,22 @@ impl Live {
         let key = |kind| move |id: &crate::objects::Id| Key::new(kind, &*id.namespace, &*id.name);
         let secrets = references.secrets.iter().map(key(Kind::Secret));
         let config_maps = references.config_maps.iter().map(key(Kind::ConfigMap));
-        let keys: Vec<_> = secrets.chain(config_maps).collect();
-        let is_over = keys.len() > limits::REFERENCED;
+        let topics: Vec<_> = secrets.chain(config_maps).map(|key| Topic::one(&key)).collect();
+        // Those that are read already come first: further references take nothing away from them.
+        let (read, new): (Vec<_>, Vec<_>) = topics
+            .into_iter()
+            .partition(|topic| self.feeds.contains_key(topic));
+        let topics: Vec<_> = read.into_iter().chain(new).collect();
+        let is_over = topics.len() > limits::REFERENCED;
         if is_over && !self.has_too_many {
             log::error!(
                 "{} Secrets and ConfigMaps are referred to; only {} are read",
-                keys.len(),
+                topics.len(),
                 limits::REFERENCED
             );
         }
         self.has_too_many = is_over;
-        let topics: BTreeSet<_> = keys.iter().take(limits::REFERENCED).map(Topic::one).collect();
+        let topics: BTreeSet<_> = topics.into_iter().take(limits::REFERENCED).collect();
         let is_unused = |topic: &Topic| topic.only.is_some() && !topics.contains(topic);
         for (topic, running) in self.feeds.extract_if(.., |topic, _| is_unused(topic)) {
             running.task.abort();

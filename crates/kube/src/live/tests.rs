@@ -8,7 +8,7 @@ use ringmain_gateway::model::Network;
 use serde_json::{Value, json};
 
 use super::feed::Topic;
-use super::lease::lease_name;
+use super::lease::{Term, lease_name};
 use super::pool::Pool;
 use super::services::{have_one_owner, service};
 use super::time::{micro_time, time};
@@ -218,6 +218,15 @@ fn long_names_are_cut_and_stay_apart() {
     }
     let (name, _) = service(&plain("with.dots"));
     assert!(!name.contains('.'), "{name}");
+}
+
+#[test]
+fn expired_term_is_not_current() {
+    let now = tokio::time::Instant::now();
+    let hour = Duration::from_secs(3600);
+    assert!(Term(Some(now + hour)).is_current());
+    assert!(!Term(Some(now)).is_current());
+    assert!(!Term::default().is_current());
 }
 
 #[test]

@@ -330,6 +330,29 @@ impl Object {
         Object::read(kind, Input::Bytes(json))
     }
 
+    /// Parses the key and the resource version of an object alone: those of one that cannot be read otherwise.
+    ///
+    /// # Errors
+    /// It is not JSON with such metadata, or has no name.
+    pub fn identify(kind: Kind, json: &[u8]) -> Result<(Key, String), ParseError> {
+        #[derive(Deserialize)]
+        struct Head {
+            metadata: Meta,
+        }
+        let head = serde_json::from_slice::<Head>(json);
+        let Head { metadata } = head.map_err(|error| ParseError::Invalid {
+            kind,
+            message: error.to_string(),
+        })?;
+        match metadata.name.is_empty() {
+            true => Err(ParseError::Unnamed { kind }),
+            false => Ok((
+                Key::new(kind, metadata.namespace, metadata.name),
+                metadata.resource_version,
+            )),
+        }
+    }
+
     /// Parses an object that has been read as a value, whose size the caller has bounded.
     ///
     /// # Errors

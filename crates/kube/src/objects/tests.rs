@@ -71,3 +71,14 @@ fn rejected_objects() {
     let large = Object::parse(Kind::Gateway, &large).unwrap_err();
     assert!(matches!(large, ParseError::TooLarge { .. }));
 }
+
+#[test]
+fn unreadable_objects_have_keys() {
+    let json = br#"{"metadata":{"name":"r","namespace":"n","resourceVersion":"7"},"spec":{"rules":3}}"#;
+    assert!(Object::parse(Kind::HttpRoute, json).is_err());
+    let (key, version) = Object::identify(Kind::HttpRoute, json).unwrap();
+    assert_eq!((key.to_string(), &*version), ("HTTPRoute/n/r".to_owned(), "7"));
+    for wrong in [&b"{}"[..], b"{\"metadata\":{}}", b"["] {
+        assert!(Object::identify(Kind::HttpRoute, wrong).is_err());
+    }
+}
