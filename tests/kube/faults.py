@@ -134,11 +134,12 @@ class Replica:
             "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u", "namespace": "ringmain"}}],
         }
         (folder / f"{name}.kubeconfig").write_text(json.dumps(kubeconfig))
-        config = folder / f"{name}.yaml"
-        config.write_text(f"kubernetes: {{addresses: {{pool: {POOL}}}}}\nadmin: {{address: '127.0.0.1:{self.admin}'}}\n")
+        self.config = folder / f"{name}.yaml"
+        self.text = f"kubernetes: {{addresses: {{pool: {POOL}}}}}\nadmin: {{address: '127.0.0.1:{self.admin}'}}\n"
+        self.config.write_text(self.text)
         env = {**os.environ, "KUBECONFIG": str(folder / f"{name}.kubeconfig"), "POD_NAME": name}
         with self.log.open("w") as log:
-            self.process = subprocess.Popen([binary, "run", str(config)], env=env, stdout=log, stderr=log)
+            self.process = subprocess.Popen([binary, "run", str(self.config)], env=env, stdout=log, stderr=log)
 
     def is_ready(self):
         return status(f"http://127.0.0.1:{self.admin}/readyz") == 200
@@ -330,6 +331,15 @@ class Faults:
         until("the new certificate", lambda: presented(self.address) == chain)
         until("ResolvedRefs true", lambda: self.resolved("https") == "True")
 
+    def file_beside(self):
+        """A listener of the file takes precedence over one of a Gateway, whose status reports that; without it both are as before."""
+        one = self.replicas[0]
+        one.config.write_text(one.text + f"listeners: {{mine: {{address: '{self.address}:18080'}}}}\nto: http://127.0.0.1:{self.port}\n")
+        until("the status of the listener", lambda: self.listener("http", "Programmed") == "False")
+        one.config.write_text(one.text)
+        until("the status of the listener again", lambda: self.listener("http", "Programmed") == "True")
+        until("served again", lambda: self.served("first") == 200)
+
     def foreign_service(self):
         """A Service that has the name of a Gateway's own, and another owner, stays as it is."""
         service = {
@@ -401,8 +411,11 @@ class Faults:
         return gateway if condition(conditions, "Programmed") == wanted else None
 
     def resolved(self, listener):
+        return self.listener(listener, "ResolvedRefs")
+
+    def listener(self, name, kind):
         entries = self.rig.get("gateway", "edge")["status"]["listeners"]
-        return condition(next(entry for entry in entries if entry["name"] == listener)["conditions"], "ResolvedRefs")
+        return condition(next(entry for entry in entries if entry["name"] == name)["conditions"], kind)
 
     def accepted(self, name):
         parents = self.rig.get("httproute", name).get("status", {}).get("parents", [])
@@ -415,7 +428,7 @@ class Faults:
         return self.rig.get("lease", "ringmain.dev-gateway", "ringmain")["spec"].get("holderIdentity", "")
 
 
-CASES = ["first_light", "idle", "watch_cut", "server_gone", "certificate_replaced", "secret_deleted", "foreign_service", "rights_taken", "two_replicas", "leader_paused", "released"]
+CASES = ["first_light", "idle", "watch_cut", "server_gone", "certificate_replaced", "secret_deleted", "foreign_service", "file_beside", "rights_taken", "two_replicas", "leader_paused", "released"]
 
 
 def main():

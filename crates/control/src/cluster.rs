@@ -23,6 +23,8 @@ pub struct Cluster {
     /// `true` once listeners follow the configuration: before, an address that cannot be bound would be detected too late.
     listens: watch::Sender<bool>,
     stop: watch::Sender<bool>,
+    /// Notifies of a file that was applied: statuses report what is served beside it.
+    again: watch::Sender<()>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -34,6 +36,7 @@ impl Cluster {
     #[cfg(feature = "kubernetes")]
     pub(crate) fn start(settings: &Arc<Kubernetes>, combined: Arc<Combined>) -> io::Result<Cluster> {
         let (stop, stopped) = watch::channel(false);
+        let (again, changed) = watch::channel(());
         let (listens, mut listening) = watch::channel(false);
         let health = Arc::new(Health::default());
         let (started, start) = std::sync::mpsc::sync_channel(1);
@@ -59,7 +62,7 @@ impl Cluster {
                         if listening.wait_for(|listens| *listens).await.is_err() {
                             return;
                         }
-                        live::run(api, settings, apply, shown, stopped).await;
+                        live::run(api, settings, apply, shown, (stopped, changed)).await;
                     }
                     Err(error) => drop(started.send(Err(error))),
                 }
@@ -69,6 +72,7 @@ impl Cluster {
             health,
             listens,
             stop,
+            again,
             thread: Some(thread),
         };
         match start.recv() {
@@ -87,6 +91,11 @@ impl Cluster {
     /// Begins to follow the cluster: listeners follow the configuration from now on.
     pub fn begin(&self) {
         self.listens.send_replace(true);
+    }
+
+    /// Has the statuses of objects follow a file that was applied.
+    pub fn report_again(&self) {
+        self.again.send_replace(());
     }
 
     /// The state of following it.

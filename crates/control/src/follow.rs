@@ -413,6 +413,9 @@ impl Follower {
             log::warn!("{warning}");
         }
         self.shared.consume(&config);
+        if let Some(cluster) = &self.shared.cluster {
+            cluster.report_again();
+        }
         let at_restart = self.at_restart(&config, loaded.kubernetes.as_ref());
         if !at_restart.is_empty() {
             log::warn!(

@@ -70,7 +70,7 @@ pub(crate) fn start(loaded: &mut Loaded, filters: &Filters) -> Result<Gateway, R
 pub(crate) fn reload(
     combined: &Combined,
     loaded: &mut Loaded,
-    last: &Config,
+    last: &Arc<Config>,
 ) -> Result<Arc<Config>, Rejected> {
     let places = loaded.config.as_ref().map(|config| wrong_places(loaded, config));
     let places = places.unwrap_or_default();
@@ -79,8 +79,8 @@ pub(crate) fn reload(
     if let Some(config) = right.flatten() {
         let config = Arc::new(config);
         // An address that could not be listened at may be free now.
-        if *config == *last && gateway.unheard().is_empty() {
-            return Ok(config);
+        if config == *last && gateway.unheard().is_empty() {
+            return Ok(Arc::clone(last));
         }
         let replaced = combined.replace_file(config, now);
         return replaced.map_err(|problems| rejected(loaded, &problems, places));

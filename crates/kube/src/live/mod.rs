@@ -68,13 +68,13 @@ fn path(kind: Kind, namespace: Option<&str>) -> String {
     format!("{group}{}/{}", namespace.unwrap_or_default(), kind.plural())
 }
 
-/// Follows a cluster until `stop` changes.
+/// Follows a cluster until `stop` changes. `again` notifies of changes of other sources, upon which problems of objects may differ.
 pub async fn run(
     api: Api,
     settings: Settings,
     apply: Apply,
     health: Arc<Health>,
-    mut stop: watch::Receiver<bool>,
+    (mut stop, mut again): (watch::Receiver<bool>, watch::Receiver<()>),
 ) {
     log::info!("following Gateways of {} at {}", settings.controller, api.url());
     let (sender, mut changes) = mpsc::channel(limits::CHANGES);
@@ -103,6 +103,7 @@ pub async fn run(
                 // Statuses of the holder report its own listeners: those that could not be opened are retried.
                 live.is_stale = true;
             }
+            Ok(()) = again.changed() => live.is_stale = true,
             () = wake => continue,
         }
         let latest = Instant::now() + limits::QUIET_AT_MOST;
