@@ -7,7 +7,7 @@ use std::time::Duration;
 use ringmain_engine::Config;
 use ringmain_gateway::model::{Balance, Forward, Retry, RetryBudget, RetryOn, StatusRange, Upstream};
 
-use crate::origin::{Origin, edge, nobody, to};
+use crate::origin::{Origin, edge, refusing_addr, to};
 use crate::support::{pattern, post};
 
 on_every_backend! {
@@ -88,10 +88,13 @@ fn after_a_status(engine: Config) {
 fn a_retry_that_reaches_no_other_endpoint_goes_back(engine: Config) {
     for (times, status) in [(1, 200), (2, 503)] {
         let (origin, count) = failing(times);
-        let config = to(&[origin.addr, nobody(), nobody()], |forward, upstream| {
-            rule(1)(forward, upstream);
-            upstream.balance = Balance::RoundRobin;
-        });
+        let config = to(
+            &[origin.addr, refusing_addr(), refusing_addr()],
+            |forward, upstream| {
+                rule(1)(forward, upstream);
+                upstream.balance = Balance::RoundRobin;
+            },
+        );
         let edge = edge(engine.clone(), config);
         edge.server
             .get("/")

@@ -15,7 +15,7 @@ use ringmain_gateway::model::{
 use ringmain_gateway::table::steps;
 use serde_json::json;
 
-use crate::origin::{Edge, Origin, edge, nobody, to};
+use crate::origin::{Edge, Origin, edge, refusing_addr, to};
 use crate::policies::{ask, header, with};
 use crate::signer::{ISSUER, Signer, claims, inline, jwt, provider};
 
@@ -250,7 +250,7 @@ fn denied_addresses_and_all_of_all(engine: Config) {
 
 fn less_than_two_are_told(_: Config) {
     let told = |policies: Vec<Policy>| -> (Vec<String>, Vec<String>) {
-        let config = with(to(&[nobody()], |_, _| {}), policies);
+        let config = with(to(&[refusing_addr()], |_, _| {}), policies);
         let said = steps(&config.routes[0].rules[0]);
         let gateway = Gateway::new(Arc::new(config), Duration::ZERO);
         let problems = gateway.problems().iter().map(ToString::to_string).collect();

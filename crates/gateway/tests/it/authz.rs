@@ -11,7 +11,7 @@ use ringmain_gateway::model::{
 };
 use ringmain_testkit::wait::until;
 
-use crate::origin::{Edge, Origin, edge, nobody, to, upstream};
+use crate::origin::{Edge, Origin, edge, refusing_addr, to, upstream};
 use crate::policies::{ask, header, with};
 use crate::support::PATIENCE;
 
@@ -215,7 +215,10 @@ fn what_fails_lets_nobody_pass(engine: Config) {
         peer.request();
         peer.some();
     });
-    for (addr, timeout) in [(nobody(), PATIENCE), (silent.addr, Duration::from_millis(20))] {
+    for (addr, timeout) in [
+        (refusing_addr(), PATIENCE),
+        (silent.addr, Duration::from_millis(20)),
+    ] {
         let policy = ExternalAuth { timeout, ..policy() };
         let edge = guarded(engine.clone(), &origin, addr, policy);
         assert_eq!(ask(&edge, "GET", "").status, 503);
@@ -368,7 +371,7 @@ fn the_next_endpoint_is_asked_without_a_connection(engine: Config) {
     let (origin, authz) = (Origin::echo(), choosy());
     let policies = vec![Policy::ExternalAuth(Arc::new(policy()))];
     let mut config = with(to(&[origin.addr], |_, _| {}), policies);
-    let service = upstream("authz", &[nobody(), authz.addr, nobody()]);
+    let service = upstream("authz", &[refusing_addr(), authz.addr, refusing_addr()]);
     config.upstreams.push(Arc::new(service));
     let edge = edge(engine, config);
     for _ in 0..10 {

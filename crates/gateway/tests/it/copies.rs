@@ -8,7 +8,7 @@ use ringmain_gateway::Copied;
 use ringmain_gateway::model::{self, Mirror, Share, Target};
 
 use crate::gates::until;
-use crate::origin::{Edge, Origin, edge, nobody, to, upstream};
+use crate::origin::{Edge, Origin, edge, refusing_addr, to, upstream};
 use crate::support::{get, pattern};
 
 on_every_backend! {
@@ -138,7 +138,11 @@ fn whoever_gets_them_is_not_waited_for(engine: Config) {
     let mirrors = vec![Mirror::to("mute"), Mirror::to("gone")];
     let edge = edge(
         engine,
-        config(&origin, mirrors, &[("mute", mute.addr), ("gone", nobody())]),
+        config(
+            &origin,
+            mirrors,
+            &[("mute", mute.addr), ("gone", refusing_addr())],
+        ),
     );
     let mut client = edge.server.client();
     for _ in 0..200 {

@@ -8,7 +8,7 @@ use ringmain_gateway::model::{self, Cors, HeaderName, Match, MethodName, Origin 
 use ringmain_wire::h2::Limits;
 
 use crate::http2::{Http2, fields};
-use crate::origin::{Edge, Origin, edge, nobody, to};
+use crate::origin::{Edge, Origin, edge, refusing_addr, to};
 use crate::support::Answer;
 
 on_every_backend! {
@@ -68,7 +68,7 @@ const VARY: &str = "vary: Origin, Access-Control-Request-Method, Access-Control-
 
 fn preflights_are_answered(engine: Config) {
     // Nobody is asked: there is nobody.
-    let mut config = with(to(&[nobody()], |_, _| {}), cors());
+    let mut config = with(to(&[refusing_addr()], |_, _| {}), cors());
     let route = Arc::make_mut(&mut config.routes[0]);
     // It belongs to the rule of the method that it asks for.
     route.rules[0].matches = vec![Match {
@@ -106,7 +106,7 @@ fn preflights_are_answered(engine: Config) {
 
 /// Browsers allow GET, HEAD and POST whatever is listed (Fetch, CORS-safelisted methods): they are listed where nothing else is.
 fn methods_are_those_that_are_configured(engine: Config) {
-    let config = with(to(&[nobody()], |_, _| {}), cors());
+    let config = with(to(&[refusing_addr()], |_, _| {}), cors());
     let edge = edge(engine, config.clone());
     for (configured, expected) in [
         (&[][..], "GET, HEAD, POST"),
@@ -145,7 +145,7 @@ fn the_filter_of_the_gateway_api(engine: Config) {
         max_age: Some(Duration::from_secs(3600)),
         ..Cors::default()
     };
-    let edge = edge(engine, with(to(&[nobody()], |_, _| {}), filter));
+    let edge = edge(engine, with(to(&[refusing_addr()], |_, _| {}), filter));
     let preflight = |origin: &str| {
         let fields = format!(
             "Origin: {origin}\r\naccess-control-request-method: GET\r\n\
@@ -272,7 +272,7 @@ fn a_star_and_credentials(engine: Config) {
         any_request_header: true,
         ..Cors::default()
     };
-    let config = with(to(&[nobody()], |_, _| {}), any.clone());
+    let config = with(to(&[refusing_addr()], |_, _| {}), any.clone());
     let edge = edge(engine, config.clone());
     let preflight =
         |edge: &Edge, origin: &str| told(&ask(edge, "OPTIONS", &format!("Origin: {origin}\r\n{PREFLIGHT}")));
@@ -305,7 +305,7 @@ fn all_headers_are_exposed_without_credentials(engine: Config) {
         exposed_headers: vec![header("*")],
         ..cors()
     };
-    let config = with(to(&[nobody()], |_, _| {}), cors.clone());
+    let config = with(to(&[refusing_addr()], |_, _| {}), cors.clone());
     let edge = edge(engine, config.clone());
     let exposed = |method: &str| {
         let answer = ask(
@@ -328,7 +328,7 @@ fn all_headers_are_exposed_without_credentials(engine: Config) {
 }
 
 fn answers_of_the_gateways_own(engine: Config) {
-    let edge = edge(engine, with(to(&[nobody()], |_, _| {}), cors()));
+    let edge = edge(engine, with(to(&[refusing_addr()], |_, _| {}), cors()));
     let answer = ask(&edge, "GET", "Origin: https://shop.example\r\n");
     answer.expect(503, "the upstream refuses connections\n");
     assert_eq!(

@@ -10,7 +10,7 @@ use ringmain_gateway::model::{
 };
 use ringmain_testkit::wait;
 
-use crate::origin::{Origin, edge, nobody, rules, to, upstream};
+use crate::origin::{Origin, edge, refusing_addr, rules, to, upstream};
 use crate::support::{End, get, pattern, post};
 
 on_every_backend! {
@@ -191,7 +191,9 @@ fn another_endpoint(engine: Config) {
     };
     let edge = edge(
         engine,
-        to(&[nobody(), origin.addr], |forward, _| forward.retry = Some(retry)),
+        to(&[refusing_addr(), origin.addr], |forward, _| {
+            forward.retry = Some(retry)
+        }),
     );
     for _ in 0..10 {
         edge.server.ask(post("/", "text/plain", "abc")).expect(200, "ok");
@@ -208,7 +210,7 @@ fn no_endpoints_and_broken_backends(engine: Config) {
     none.server.shut_down();
     let weightless = edge(
         engine.clone(),
-        to(&[nobody()], |forward, _| forward.backends[0].weight = 0),
+        to(&[refusing_addr()], |forward, _| forward.backends[0].weight = 0),
     );
     weightless
         .server
@@ -217,7 +219,7 @@ fn no_endpoints_and_broken_backends(engine: Config) {
     weightless.server.shut_down();
     let broken = edge(
         engine,
-        to(&[nobody()], |forward, _| {
+        to(&[refusing_addr()], |forward, _| {
             forward.backends = vec![WeightedBackend {
                 target: Target::Broken {
                     reason: "not allowed".into(),
@@ -292,7 +294,7 @@ fn an_early_answer(engine: Config) {
 }
 
 fn error_pages(engine: Config) {
-    let mut config = to(&[nobody()], |_, _| {});
+    let mut config = to(&[refusing_addr()], |_, _| {});
     let route = Arc::make_mut(&mut config.routes[0]);
     route.rules[0].error_pages = vec![ErrorPage {
         statuses: StatusRange {

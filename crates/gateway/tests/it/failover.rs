@@ -15,7 +15,7 @@ use ringmain_testkit::PATIENCE;
 use ringmain_testkit::wait::until;
 
 use crate::framed::Framed;
-use crate::origin::{Edge, Origin, edge, nobody, to};
+use crate::origin::{Edge, Origin, edge, refusing_addr, to};
 use crate::support::{chunked, pattern};
 
 on_every_backend! {
@@ -75,7 +75,11 @@ fn wait_for(edge: &Edge, expected: &[Verdict]) {
 fn the_dead_get_nothing_after_a_health_check(engine: Config) {
     let origin = alive();
     for panic_percent in [None, Some(50), Some(100)] {
-        let config = to_all(&[nobody(), nobody(), origin.addr], panic_percent, true);
+        let config = to_all(
+            &[refusing_addr(), refusing_addr(), origin.addr],
+            panic_percent,
+            true,
+        );
         let edge = edge(engine.clone(), config);
         wait_for(&edge, &[Verdict::Ill, Verdict::Ill, Verdict::Well]);
         for _ in 0..30 {
@@ -89,7 +93,7 @@ fn the_dead_get_nothing_after_a_health_check(engine: Config) {
 
 fn a_connect_failure_continues_with_the_next_endpoint(engine: Config) {
     let origin = Origin::echo();
-    let dead: Vec<SocketAddr> = (0..5).map(|_| nobody()).chain([origin.addr]).collect();
+    let dead: Vec<SocketAddr> = (0..5).map(|_| refusing_addr()).chain([origin.addr]).collect();
     let edge = edge(engine, to_all(&dead, None, false));
     for request in [
         "GET / HTTP/1.1\r\nHost: a\r\n\r\n",
@@ -124,7 +128,13 @@ fn a_body_of_any_length_continues_with_the_next_endpoint(engine: Config) {
     });
     let framed = Framed::echo();
     let reaches = |alive: SocketAddr, protocol: UpstreamProtocol, change: &dyn Fn(&mut model::Forward)| {
-        let addrs = [nobody(), nobody(), nobody(), nobody(), alive];
+        let addrs = [
+            refusing_addr(),
+            refusing_addr(),
+            refusing_addr(),
+            refusing_addr(),
+            alive,
+        ];
         for method in ["PUT", "POST"] {
             for length in lengths {
                 // Of its own, which does not know yet that the others are dead.
@@ -170,7 +180,7 @@ fn a_body_of_any_length_continues_with_the_next_endpoint(engine: Config) {
 }
 
 fn all_dead_is_the_failure_of_the_last(engine: Config) {
-    let dead = [nobody(), nobody(), nobody()];
+    let dead = [refusing_addr(), refusing_addr(), refusing_addr()];
     let edge = edge(engine, to_all(&dead, None, false));
     for _ in 0..3 {
         edge.server
@@ -183,7 +193,14 @@ fn all_dead_is_the_failure_of_the_last(engine: Config) {
 fn panic_uses_endpoints_that_respond(engine: Config) {
     let (origin, sick) = (alive(), failing());
     // One of three that respond is healthy: fewer than a half.
-    let addrs = [nobody(), nobody(), nobody(), sick.addr, sick.addr, origin.addr];
+    let addrs = [
+        refusing_addr(),
+        refusing_addr(),
+        refusing_addr(),
+        sick.addr,
+        sick.addr,
+        origin.addr,
+    ];
     let mut config = to_all(&addrs[..], Some(60), true);
     let other = failing();
     Arc::make_mut(&mut config.upstreams[0]).endpoints[4] =
@@ -199,7 +216,7 @@ fn panic_uses_endpoints_that_respond(engine: Config) {
 }
 
 fn a_dead_endpoint_that_is_back_is_used(engine: Config) {
-    let addr = nobody();
+    let addr = refusing_addr();
     let edge = edge(engine, to_all(&[addr], None, false));
     edge.server
         .get("/")

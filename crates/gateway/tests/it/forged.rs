@@ -10,7 +10,7 @@ use ringmain_gateway::model::{
     self, Action, ApiKeys, Forward, HeaderName, HeaderValue, Match, MethodName, Path, PathMatch, Policy, Rule,
 };
 
-use crate::origin::{Edge, Origin, edge, nobody, rules, to, upstream};
+use crate::origin::{Edge, Origin, edge, refusing_addr, rules, to, upstream};
 use crate::support::get;
 
 on_every_backend! {
@@ -103,7 +103,7 @@ fn trace_goes_further_where_it_is_named(engine: Config) {
 
 fn a_connection_field_of_many_names_is_refused_before_anybody_is_connected_to(engine: Config) {
     // Connecting would be another fault.
-    let edge = edge(engine, to(&[nobody()], |_, _| {}));
+    let edge = edge(engine, to(&[refusing_addr()], |_, _| {}));
     let asked = |names: usize, rest: &str| {
         let names = vec!["x"; names].join(", ");
         edge.server.ask(format!(

@@ -3,7 +3,7 @@
 use ringmain_engine::Config;
 use ringmain_gateway::model::{ClientHeader, HeaderChanges, HeaderName, HeaderValue, Network};
 
-use crate::origin::{Origin, edge, nobody, to};
+use crate::origin::{Origin, edge, refusing_addr, to};
 use crate::support::{chunked, get, pattern, post};
 
 on_every_backend! {
@@ -180,7 +180,7 @@ fn connections_are_kept(engine: Config) {
 }
 
 fn nobody_listens(engine: Config) {
-    let edge = edge(engine, to(&[nobody()], |_, _| {}));
+    let edge = edge(engine, to(&[refusing_addr()], |_, _| {}));
     let answer = edge.server.get("/");
     answer.expect(503, "the upstream refuses connections\n");
     assert_eq!(answer.field("retry-after"), Some("1"));

@@ -7,7 +7,7 @@ use ringmain_gateway::model::{Retry, UpstreamProtocol};
 use ringmain_wire::grpc::{TextDecoder, encode_text};
 
 use crate::framed::Framed;
-use crate::origin::{Origin, edge, nobody, to};
+use crate::origin::{Origin, edge, refusing_addr, to};
 use crate::shared::by_streams;
 use crate::support::{Answer, chunked};
 
@@ -75,7 +75,7 @@ fn server() -> Framed {
 fn faults_are_statuses(engine: Config) {
     let edge = edge(
         engine,
-        to(&[nobody()], |_, upstream| {
+        to(&[refusing_addr()], |_, upstream| {
             upstream.protocol = UpstreamProtocol::Http2
         }),
     );

@@ -11,7 +11,7 @@ use ringmain_gateway::model::{self, Balance, RetryBudget};
 use ringmain_gateway::status::Cap;
 use ringmain_testkit::wait::{pause, until};
 
-use crate::origin::{Edge, Origin, edge, nobody, to};
+use crate::origin::{Edge, Origin, edge, refusing_addr, to};
 use crate::support::{PATIENCE, chunked, get, pattern, post};
 
 on_every_backend! {
@@ -99,7 +99,7 @@ fn the_first_answers_after_all(engine: Config) {
 
 fn one_of_them_fails(engine: Config) {
     let (first, go) = held();
-    let edge = edge(engine, hedged([first.addr, nobody()], SOON, |_| {}));
+    let edge = edge(engine, hedged([first.addr, refusing_addr()], SOON, |_| {}));
     let mut client = edge.server.client();
     client.send(get("/"));
     first.seen();

@@ -9,7 +9,7 @@ use ringmain_gateway::model::{JwtAlgorithm, JwtKeys, Policy, RemoteKeys, Target}
 use ringmain_testkit::wait::until;
 use serde_json::json;
 
-use crate::origin::{Edge, Origin, edge, nobody, to, upstream};
+use crate::origin::{Edge, Origin, edge, refusing_addr, to, upstream};
 use crate::policies::{ask, with};
 use crate::signer::{Signer, claims, jwt, provider, set, shown};
 use crate::support::PATIENCE;
@@ -114,7 +114,7 @@ fn waits_for_late_keys(engine: Config) -> bool {
 fn without_keys_nobody_passes(engine: Config) {
     let origin = Origin::echo();
     let signer = Signer::new(JwtAlgorithm::Es256, "one");
-    let edge = remote(engine, &origin, nobody());
+    let edge = remote(engine, &origin, refusing_addr());
     let answer = shown(&edge, &signer.sign(&claims(json!({}))));
     answer.expect(503, "tokens cannot be checked now\n");
     assert_eq!(answer.field("retry-after"), Some("1"));

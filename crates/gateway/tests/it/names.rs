@@ -14,7 +14,7 @@ use ringmain_gateway::model::{
 };
 use ringmain_testkit::wait;
 
-use crate::origin::{Edge, Origin, edge, nobody, to};
+use crate::origin::{Edge, Origin, edge, refusing_addr, to};
 use crate::support::{self, Answer};
 
 on_every_backend! {
@@ -266,7 +266,7 @@ fn all_of_them_are_ill(engine: Config) {
     edge.gateway.replace(Arc::new(config.clone()), Duration::ZERO);
     until(&edge, "one of the ill", |answer| answer.status == 200);
     let upstream = Arc::make_mut(&mut config.upstreams[0]);
-    upstream.endpoints = vec![Endpoint::new(Where::Address(nobody()))];
+    upstream.endpoints = vec![Endpoint::new(Where::Address(refusing_addr()))];
     upstream.health.active = None;
     edge.gateway.replace(Arc::new(config), Duration::ZERO);
     until(&edge, "nobody who listens", |answer| answer.status == 503);
@@ -323,7 +323,7 @@ fn whoever_answers_badly_is_passed_over(engine: Config) {
         },
         ..Retry::default()
     };
-    let config = to(&[good.addr, bad.addr, nobody()], |forward, upstream| {
+    let config = to(&[good.addr, bad.addr, refusing_addr()], |forward, upstream| {
         forward.retry = Some(retry);
         upstream.health.panic_percent = 0;
         upstream.health.outliers = Some(OutlierDetection {

@@ -11,7 +11,7 @@ use ringmain_web::AccessLog;
 use ringmain_web::access_log::Format;
 use serde_json::Value;
 
-use crate::origin::{Edge, Origin, nobody, to, upstream};
+use crate::origin::{Edge, Origin, refusing_addr, to, upstream};
 use crate::support::{self, PATIENCE, get, post};
 
 on_every_backend! {
@@ -201,7 +201,7 @@ fn requests_are_counted_by_upstream_and_status(engine: Config) {
         ..model::Match::default()
     }];
     route.rules.push(down);
-    let down = nobody();
+    let down = refusing_addr();
     config
         .upstreams
         .push(std::sync::Arc::new(upstream("down", &[down])));

@@ -189,7 +189,7 @@ impl Origin {
 }
 
 /// An address where nobody listens.
-pub(crate) fn nobody() -> SocketAddr {
+pub(crate) fn refusing_addr() -> SocketAddr {
     // Of a host of its own: the port of another would be given to the next test that listens.
     crate::gates::reserved()
 }

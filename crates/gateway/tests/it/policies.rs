@@ -11,7 +11,7 @@ use ringmain_gateway::model::{
     KeyPlace, Network, PasswordHash, Policy, StatusRange, User,
 };
 
-use crate::origin::{Edge, Origin, edge, nobody, to};
+use crate::origin::{Edge, Origin, edge, refusing_addr, to};
 use crate::support;
 
 on_every_backend! {
@@ -105,7 +105,7 @@ fn a_preflight_meets_addresses_and_no_more(engine: Config) {
         })),
         addresses(&[], &["192.0.2.0/24"]),
     ];
-    let edge = edge(engine, with(to(&[nobody()], |_, _| {}), policies));
+    let edge = edge(engine, with(to(&[refusing_addr()], |_, _| {}), policies));
     let cross = "Origin: https://a.example\r\nAccess-Control-Request-Method: GET\r\n";
     let asked = |method: &str, address: &str| ask(&edge, method, &format!("{}{cross}", from(address)));
     assert_eq!(asked("OPTIONS", "10.1.2.3").status, 204);
@@ -118,7 +118,10 @@ fn a_preflight_meets_addresses_and_no_more(engine: Config) {
 }
 
 fn a_refusal_is_an_error_like_another(engine: Config) {
-    let mut config = with(to(&[nobody()], |_, _| {}), vec![addresses(&["10.0.0.0/8"], &[])]);
+    let mut config = with(
+        to(&[refusing_addr()], |_, _| {}),
+        vec![addresses(&["10.0.0.0/8"], &[])],
+    );
     let rule = &mut Arc::make_mut(&mut config.routes[0]).rules[0];
     rule.error_pages.push(ErrorPage {
         statuses: StatusRange::one(403),

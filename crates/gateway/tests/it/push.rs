@@ -13,7 +13,7 @@ use ringmain_testkit::wait;
 use serde_json::{Value, json};
 
 use crate::keys::Gate;
-use crate::origin::{Edge, Origin, Seen, edge, nobody, rules, upstream};
+use crate::origin::{Edge, Origin, Seen, edge, refusing_addr, rules, upstream};
 use crate::policies::{addresses, header, with};
 use crate::signer::{Signer, claims, provider, set};
 use crate::support::{Client, get};
@@ -413,7 +413,7 @@ fn the_application_is_asked(engine: Config) {
 }
 
 fn an_application_that_is_not_there_lets_nobody_in(engine: Config) {
-    let edge = edge(engine, asked(nobody()));
+    let edge = edge(engine, asked(refusing_addr()));
     let mut stranger = Listener::open(&edge, "");
     stranger.say("{\"id\":1,\"connect\":{}}");
     let refused = r#"{"id":1,"error":{"code":100,"message":"internal server error","temporary":true}}"#;
@@ -537,7 +537,7 @@ fn keys_of_a_provider_come_late_and_change(engine: Config) {
 fn a_provider_that_is_gone_lets_nobody_in_until_it_is_there(engine: Config) {
     let signer = Signer::new(JwtAlgorithm::Es256, "one");
     let token = signer.sign(&claims(json!({})));
-    let edge = edge(engine, provided(nobody()));
+    let edge = edge(engine, provided(refusing_addr()));
     assert_eq!(shows(&edge, &token), 100);
     // Who shows none is let in, since all are.
     assert_eq!(shows(&edge, ""), 0);

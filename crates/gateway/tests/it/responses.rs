@@ -12,7 +12,7 @@ use ringmain_wire::h2::Limits;
 
 use crate::framed::{Framed, Happened};
 use crate::http2::{Http2, fields};
-use crate::origin::{Edge, Origin, edge, nobody, rules, to, upstream};
+use crate::origin::{Edge, Origin, edge, refusing_addr, rules, to, upstream};
 use crate::shared::by_streams;
 use crate::support::{Answer, PATIENCE};
 
@@ -222,7 +222,7 @@ fn own_responses_are_changed(engine: Config) {
             all_rules.push(rule);
         }
     }
-    let down: Vec<SocketAddr> = vec![nobody()];
+    let down: Vec<SocketAddr> = vec![refusing_addr()];
     let edge = edge(engine, rules(all_rules, vec![upstream("down", &down)]));
     for (number, status) in [200, 404, 302, 503].into_iter().enumerate() {
         let ask = |change: &str| asked(&edge, &format!("/{number}/{change}"), "Host: a\r\n");

@@ -180,7 +180,7 @@ fn names_that_are_none() {
         (SubjectName::Uri("spiffe://a b".into()), "URIs with a scheme"),
     ] {
         let own = Authority::new("own");
-        let config = config(crate::origin::nobody(), &own.pem, |upstream| {
+        let config = config(crate::origin::refusing_addr(), &own.pem, |upstream| {
             upstream.tls.as_mut().expect("there").subject_names = vec![name.clone()];
         });
         let problems = Gateway::new(Arc::new(config), now()).problems();

@@ -14,7 +14,7 @@ use ringmain_gateway::model::{
 use ringmain_testkit::servers;
 use ringmain_testkit::wait::until;
 
-use crate::origin::{Edge, Origin, edge, nobody, rules, upstream};
+use crate::origin::{Edge, Origin, edge, refusing_addr, rules, upstream};
 use crate::policies::{ask, with};
 use crate::support::PATIENCE;
 
@@ -182,7 +182,7 @@ fn one_that_says_nothing(engine: Config) {
             redis.denies = denies;
         })
     };
-    for addr in [mute.addr, nobody()] {
+    for addr in [mute.addr, refusing_addr()] {
         for (denies, expected) in [(true, [503; 3]), (false, [200, 429, 429])] {
             let edge = edge(engine.clone(), short(addr, denies));
             assert_eq!(statuses(&edge, 3), expected);

@@ -5,7 +5,7 @@ use std::time::Duration;
 use ringmain_engine::Config;
 use ringmain_gateway::model::{Affinity, AffinityBy, Balance, Cookie, HashKey, HeaderName};
 
-use crate::origin::{Edge, Origin, edge, nobody, to};
+use crate::origin::{Edge, Origin, edge, refusing_addr, to};
 
 on_every_backend! {
     by_cookie,
@@ -133,7 +133,7 @@ fn by_hash(engine: Config) {
     let addrs: Vec<_> = origins
         .iter()
         .map(|origin| origin.addr)
-        .chain([nobody()])
+        .chain([refusing_addr()])
         .collect();
     for balance in [Balance::Maglev(HashKey::Path), Balance::RingHash(HashKey::Path)] {
         let edge = edge(

@@ -6,7 +6,7 @@ use ringmain_wire::h1::FieldBlock;
 
 use crate::framed::Framed;
 use crate::http2::{Http2, fields};
-use crate::origin::{Edge, Origin, edge, nobody, to};
+use crate::origin::{Edge, Origin, edge, refusing_addr, to};
 use crate::shared::by_streams;
 use crate::support::{Setting, pattern};
 
@@ -152,7 +152,7 @@ fn an_end_by_the_head_stays_one(engine: Config) {
 }
 
 fn calls_that_cannot_be_sent_on(engine: Config) {
-    let edge = edge(engine.clone(), to(&[nobody()], |_, _| {}));
+    let edge = edge(engine.clone(), to(&[refusing_addr()], |_, _| {}));
     let mut client = client(&engine, &edge);
     let block = fields(&[("te", "trailers"), ("content-type", "application/grpc")]);
     let stream = client.head("POST", "/shop.Cart/Add", &block, true);

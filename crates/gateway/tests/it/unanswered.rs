@@ -9,7 +9,7 @@ use ringmain_testkit::wait::find;
 use ringmain_wire::h2::ErrorCode;
 
 use crate::framed::{Framed, Happened};
-use crate::origin::{Origin, edge, nobody, to};
+use crate::origin::{Origin, edge, refusing_addr, to};
 use crate::shared::by_streams;
 use crate::support::{PATIENCE, get, post};
 
@@ -362,7 +362,7 @@ fn idle_connections_are_closed(engine: Config) {
 }
 
 fn nobody_is_there(engine: Config) {
-    let config = to(&[nobody()], |_, upstream| {
+    let config = to(&[refusing_addr()], |_, upstream| {
         upstream.protocol = UpstreamProtocol::Http2
     });
     let edge = edge(engine, config);

@@ -126,7 +126,7 @@ impl<'a> RouteHead<'a> {
                 let listeners: Vec<Name> = listeners
                     .map(|at| Arc::clone(&attached.listeners[*at].part))
                     .collect();
-                // A part without listeners would be for every listener, and one without hosts for every host.
+                // A route without listeners would apply to all listeners, and one without hostnames to all hostnames.
                 if !listeners.is_empty() && !self.has_no_host {
                     names.push(self.add_part(&mut parts, listeners, translated, &usage));
                 }

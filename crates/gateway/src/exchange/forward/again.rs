@@ -22,7 +22,7 @@ pub(super) struct Tries {
     pub(super) before: Cell<usize>,
     /// Those of them that ended without a connection and were continued elsewhere: no retries.
     failovers: Cell<usize>,
-    /// Whose endpoints could not be connected to.
+    /// Endpoints to which this request could not be connected.
     pub(super) unreachable: RefCell<Vec<Rc<End>>>,
     /// When the first of these began.
     failing_since: Cell<Option<Time>>,

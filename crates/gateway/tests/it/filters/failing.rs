@@ -225,7 +225,7 @@ fn panics_while_waiting(engine: Config) {
 
 fn filters_that_are_not_there(engine: Config) {
     let naming = |name: &str, options: Options| {
-        let mut config = to(&[crate::origin::nobody()], |_, _| {});
+        let mut config = to(&[crate::origin::refusing_addr()], |_, _| {});
         let rule = &mut Arc::make_mut(&mut config.routes[0]).rules[0];
         let wanted = FilterUse {
             name: name.into(),

@@ -4,7 +4,7 @@ use ringmain_gateway::filter::Answer;
 use ringmain_gateway::model::{Action, HeaderName, HeaderValue, Rule};
 
 use super::*;
-use crate::origin::{nobody, rules, upstream};
+use crate::origin::{refusing_addr, rules, upstream};
 use crate::policies::with;
 
 on_every_backend! {
@@ -186,7 +186,7 @@ fn what_answers_here_is_seen_by_those_in_front(engine: Config) {
         ..Script::default()
     };
     let (filters, told) = scripted([("a", front), ("b", answers), ("c", Script::default())]);
-    let edge = edge(engine, to(&[nobody()], |_, _| {}), filters);
+    let edge = edge(engine, to(&[refusing_addr()], |_, _| {}), filters);
     let answer = edge.server.get("/");
     answer.expect(418, "NO COFFEE\n");
     assert_eq!(
@@ -234,7 +234,10 @@ fn answers_of_the_gateways_own(engine: Config) {
             ..Script::default()
         };
         let (filters, _) = scripted([("a", script)]);
-        let config = rules(vec![Rule::new(action)], vec![upstream("origin", &[nobody()])]);
+        let config = rules(
+            vec![Rule::new(action)],
+            vec![upstream("origin", &[refusing_addr()])],
+        );
         let edge = edge(engine.clone(), config, filters);
         let answer = edge.server.get("/");
         answer.expect(status, body);
@@ -249,7 +252,11 @@ fn who_is_refused_never_comes(engine: Config) {
         ..model::ClientCertificate::default()
     }));
     let (filters, told) = scripted([("a", Script::default())]);
-    let edge = edge(engine, with(to(&[nobody()], |_, _| {}), vec![refusing]), filters);
+    let edge = edge(
+        engine,
+        with(to(&[refusing_addr()], |_, _| {}), vec![refusing]),
+        filters,
+    );
     assert_eq!(edge.server.get("/").status, 403);
     edge.server.shut_down();
     assert_eq!(super::told(&told), Vec::<String>::new());
