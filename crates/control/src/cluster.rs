@@ -7,6 +7,8 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 
 #[cfg(feature = "kubernetes")]
+use ringmain_kube::api::Api;
+#[cfg(feature = "kubernetes")]
 use ringmain_kube::live::{self, Health};
 #[cfg(feature = "kubernetes")]
 use ringmain_sys::clock;
@@ -14,6 +16,8 @@ use tokio::sync::watch;
 
 use crate::combined::Combined;
 use crate::config::Kubernetes;
+#[cfg(feature = "kubernetes")]
+use crate::limits;
 
 /// A cluster that is followed. Dropping it ends that.
 #[derive(Debug)]
@@ -23,7 +27,7 @@ pub struct Cluster {
     /// `true` once listeners follow the configuration: before, an address that cannot be bound would be detected too late.
     listens: watch::Sender<bool>,
     stop: watch::Sender<bool>,
-    /// Notifies of a file that was applied: statuses report what is served beside it.
+    /// Notifies of a file that was applied: statuses depend on its listeners.
     again: watch::Sender<()>,
     thread: Option<JoinHandle<()>>,
 }
@@ -45,7 +49,6 @@ impl Cluster {
             pool: settings.pool,
             identity: identity(),
         };
-        let apply: live::Apply = Box::new(move |parts| combined.replace_objects(parts, clock::realtime()));
         let runtime = crate::nats::runtime()?;
         let shown = Arc::clone(&health);
         let builder = std::thread::Builder::new().name("ringmain-kube".into());
@@ -55,14 +58,14 @@ impl Cluster {
         )]
         let thread = builder.spawn(move || {
             runtime.block_on(async move {
-                match ringmain_kube::api::Api::from_environment().await {
+                match Api::from_environment().await {
                     Ok(api) => {
                         // The receiver waits for this.
                         let _ = started.send(Ok(()));
                         if listening.wait_for(|listens| *listens).await.is_err() {
                             return;
                         }
-                        live::run(api, settings, apply, shown, (stopped, changed)).await;
+                        supervise(api, settings, combined, shown, (stopped, changed)).await;
                     }
                     Err(error) => drop(started.send(Err(error))),
                 }
@@ -122,6 +125,41 @@ impl Drop for Cluster {
         if let Some(thread) = self.thread.take() {
             // A panic has been logged.
             let _ = thread.join();
+        }
+    }
+}
+
+/// Follows the cluster until `stop` changes, again after a panic: a fault in the translation of one object must not end the
+/// translation of others in silence. The served configuration stays.
+#[cfg(feature = "kubernetes")]
+async fn supervise(
+    api: Api,
+    settings: live::Settings,
+    combined: Arc<Combined>,
+    health: Arc<Health>,
+    (mut stop, again): (watch::Receiver<bool>, watch::Receiver<()>),
+) {
+    loop {
+        let combined = Arc::clone(&combined);
+        let apply: live::Apply = Box::new(move |parts| combined.replace_objects(parts, clock::realtime()));
+        let receivers = (stop.clone(), again.clone());
+        let followed = live::run(
+            api.clone(),
+            settings.clone(),
+            apply,
+            Arc::clone(&health),
+            receivers,
+        );
+        match tokio::spawn(followed).await {
+            Ok(()) => return,
+            Err(error) => log::error!(
+                "following Kubernetes has ended by a fault of Ringmain, and begins again in {:?}; please report it: {error}",
+                limits::CLUSTER_AGAIN
+            ),
+        }
+        tokio::select! {
+            () = tokio::time::sleep(limits::CLUSTER_AGAIN) => {}
+            _ = stop.changed() => return,
         }
     }
 }

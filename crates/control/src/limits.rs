@@ -114,3 +114,7 @@ pub const STATE_SEND_WITHIN: Duration = Duration::from_secs(10);
 
 /// How long a successor waits for them, from its start on; what is asked of channels waits meanwhile.
 pub const STATE_RECEIVE_WITHIN: Duration = Duration::from_secs(20);
+
+/// The pause after a panic of the task that follows Kubernetes; then it begins again.
+#[cfg(feature = "kubernetes")]
+pub const CLUSTER_AGAIN: Duration = Duration::from_secs(10);
