@@ -3,7 +3,7 @@
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
-use ringmain_gateway::model::{Addr, Config, Name};
+use ringmain_gateway::model::{Addr, Name};
 use ringmain_gateway::table::Table;
 use ringmain_kube::objects::{Gateway, Kind, Object};
 use ringmain_kube::status::{apply_problems, documents};
@@ -57,23 +57,20 @@ pub fn run(input: &[u8]) {
     }
     let settings = Settings::default();
     let mut found = translate(&store, &settings, &OneAddress);
-    let is_known = |name: &Name| found.listeners.iter().any(|listener| listener.name == *name);
-    for route in &found.routes {
+    let is_known = |name: &Name| {
+        found
+            .parts
+            .listeners
+            .iter()
+            .any(|listener| listener.name == *name)
+    };
+    for route in &found.parts.routes {
         assert!(!route.listeners.is_empty() && route.listeners.iter().all(is_known));
     }
-    for stream in &found.streams {
+    for stream in &found.parts.streams {
         assert!(!stream.listeners.is_empty() && stream.listeners.iter().all(is_known));
     }
-    let config = Config {
-        listeners: found.listeners,
-        routes: found.routes,
-        streams: found.streams,
-        upstreams: found.upstreams,
-        certificates: found.certificates,
-        authorities: found.authorities,
-        ..Config::default()
-    };
-    let table: Table<()> = Table::compile(Arc::new(config), None, &mut |_, _| Ok(()));
+    let table: Table<()> = Table::compile(Arc::new(found.parts), None, &mut |_, _| Ok(()));
     apply_problems(&mut found.findings, table.problems());
     let written = documents(&store, &settings, &found.findings, "2026-01-01T00:00:00Z");
     assert!(written.iter().all(|document| document.status.is_object()));

@@ -14,7 +14,6 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout};
 
-use super::time::micro_time;
 use crate::api::{Api, Error};
 use crate::limits::{LEASE_EVERY, LEASE_RENEW_WITHIN, LEASE_SECONDS};
 
@@ -23,6 +22,11 @@ pub(super) fn lease_name(controller: &str) -> String {
     let fits = |char: char| char.is_ascii_alphanumeric() || char == '.' || char == '-';
     let name = controller.chars().map(|char| if fits(char) { char } else { '-' });
     name.collect::<String>().to_ascii_lowercase()
+}
+
+/// Writes an instant, given since 1970, as RFC 3339 with microseconds, as fields of a Lease have it.
+pub(super) fn micro_time(since_1970: Duration) -> String {
+    format!("{:.6}", super::timestamp(since_1970))
 }
 
 /// A replica that holds a Lease, or wants to.
@@ -41,7 +45,7 @@ pub(super) struct Candidate {
 
 /// The instant until which a replica may write. `None`: it may not.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Term(pub(super) Option<Instant>);
+pub(super) struct Term(Option<Instant>);
 
 impl Term {
     /// Returns whether a write may begin now. To be called before each: a process that was stopped and continued learns of the end
@@ -130,7 +134,7 @@ impl Candidate {
         let holds = term.is_current();
         let is_new = std::mem::replace(&mut self.has_told, holds) != holds;
         leads.send_if_modified(|last| {
-            // One that had expired before it was renewed, because the process was stopped, has begun anew.
+            // A term that had expired before it was renewed, because the process was stopped, begins again.
             let begins = holds && !last.is_current();
             *last = term;
             is_new || begins

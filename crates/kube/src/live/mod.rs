@@ -15,7 +15,6 @@ mod health;
 mod lease;
 mod pool;
 mod services;
-mod time;
 mod turn;
 mod writer;
 
@@ -24,7 +23,9 @@ mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use ringmain_gateway::model::{Config, Network};
 use ringmain_gateway::table::Problem;
 use ringmain_sys::clock;
@@ -57,6 +58,25 @@ pub struct Settings {
 /// Applies the parts of a configuration that objects were translated to: returns once all workers serve them, with
 /// their problems.
 pub type Apply = Box<dyn FnMut(Config) -> Vec<Problem> + Send>;
+
+/// Writes an instant, given since 1970, as RFC 3339 with seconds.
+fn rfc3339(since_1970: Duration) -> String {
+    format!("{:.0}", timestamp(since_1970))
+}
+
+fn timestamp(since_1970: Duration) -> Timestamp {
+    SignedDuration::try_from(since_1970)
+        .ok()
+        .and_then(|since| Timestamp::from_duration(since).ok())
+        .unwrap_or(Timestamp::MAX)
+}
+
+/// FNV-1a: the same in every replica and version.
+fn hash(text: &str) -> u64 {
+    text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
+    })
+}
 
 /// The path of a collection; with `None`, in all namespaces, or of a kind without them.
 fn path(kind: Kind, namespace: Option<&str>) -> String {
@@ -292,7 +312,7 @@ impl Live {
         let secrets = references.secrets.iter().map(key(Kind::Secret));
         let config_maps = references.config_maps.iter().map(key(Kind::ConfigMap));
         let topics: Vec<_> = secrets.chain(config_maps).map(|key| Topic::one(&key)).collect();
-        // Those that are read already come first: further references take nothing away from them.
+        // Objects that are watched already take precedence over further references.
         let (read, new): (Vec<_>, Vec<_>) = topics
             .into_iter()
             .partition(|topic| self.feeds.contains_key(topic));

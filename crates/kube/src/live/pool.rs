@@ -93,7 +93,7 @@ impl Pool {
     fn free(&self, taken: &BTreeSet<IpAddr>, id: &Id) -> Option<IpAddr> {
         let (first, last) = self.bounds();
         let size = (last - first).saturating_add(1);
-        let start = hash(id) % size;
+        let start = u128::from(super::hash(&id.to_string())) % size;
         let tried = (0..size.min(PROBES)).map(|step| first + (start + step) % size);
         let mut addresses = tried.map(|number| self.address(number));
         addresses.find(|address| self.is_usable(*address) && !taken.contains(address))
@@ -192,13 +192,4 @@ fn number(address: IpAddr) -> u128 {
         IpAddr::V4(address) => address.to_bits().into(),
         IpAddr::V6(address) => address.to_bits(),
     }
-}
-
-/// FNV-1a: the same in every replica and version.
-fn hash(id: &Id) -> u128 {
-    let bytes = id.namespace.bytes().chain([b'/']).chain(id.name.bytes());
-    let hash = bytes.fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
-    });
-    hash.into()
 }

@@ -78,9 +78,7 @@ fn short(name: &str) -> String {
     if flat == name && name.len() <= LABEL_CHARS {
         return flat;
     }
-    let hash = name.bytes().fold(0x811c_9dc5_u32, |hash, byte| {
-        (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193)
-    });
+    let hash = super::hash(name) as u32;
     let beginning: String = flat.chars().take(LABEL_CHARS - 9).collect();
     format!("{}-{hash:08x}", beginning.trim_end_matches('-'))
 }

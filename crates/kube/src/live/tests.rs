@@ -8,10 +8,9 @@ use ringmain_gateway::model::Network;
 use serde_json::{Value, json};
 
 use super::feed::Topic;
-use super::lease::{Term, lease_name};
+use super::lease::{lease_name, micro_time};
 use super::pool::Pool;
 use super::services::{have_one_owner, service};
-use super::time::{micro_time, time};
 use crate::objects::{Gateway, Key, Kind, Object};
 use crate::translate::{AddressProblem, Places};
 
@@ -48,7 +47,7 @@ fn addresses(pool: &Pool, gateway: &Gateway) -> Vec<String> {
 
 #[test]
 fn instants_are_rfc_3339() {
-    let check = |seconds, expected: &str| assert_eq!(time(Duration::from_secs(seconds)), expected);
+    let check = |seconds, expected: &str| assert_eq!(super::rfc3339(Duration::from_secs(seconds)), expected);
     check(0, "1970-01-01T00:00:00Z");
     check(951_782_399, "2000-02-28T23:59:59Z");
     check(951_782_400, "2000-02-29T00:00:00Z");
@@ -218,15 +217,6 @@ fn long_names_are_cut_and_stay_apart() {
     }
     let (name, _) = service(&plain("with.dots"));
     assert!(!name.contains('.'), "{name}");
-}
-
-#[test]
-fn expired_term_is_not_current() {
-    let now = tokio::time::Instant::now();
-    let hour = Duration::from_secs(3600);
-    assert!(Term(Some(now + hour)).is_current());
-    assert!(!Term(Some(now)).is_current());
-    assert!(!Term::default().is_current());
 }
 
 #[test]

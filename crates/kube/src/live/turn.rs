@@ -3,14 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ringmain_gateway::model::Config;
 use serde_json::json;
 use tokio::sync::watch;
 
 use super::Apply;
 use super::pool::Pool;
 use super::services::service;
-use super::time::time;
 use super::writer::Wanted;
 use crate::objects::{Gateway, GatewayClass, Id};
 use crate::status::{StatusDocument, apply_problems, documents};
@@ -49,24 +47,8 @@ impl Turn {
 
     /// Translates and applies the objects: once this returns every worker serves them.
     pub(super) fn translate(&mut self, store: &Store, pool: &Pool) {
-        let Translation {
-            listeners,
-            routes,
-            streams,
-            upstreams,
-            certificates,
-            authorities,
-            mut findings,
-        } = translate(store, &self.settings, pool);
-        let problems = (self.apply)(Config {
-            listeners,
-            routes,
-            streams,
-            upstreams,
-            certificates,
-            authorities,
-            ..Config::default()
-        });
+        let Translation { parts, mut findings } = translate(store, &self.settings, pool);
+        let problems = (self.apply)(parts);
         for problem in &problems {
             log::debug!("{problem}");
         }
@@ -83,7 +65,7 @@ impl Turn {
             let id = Id::new(Arc::clone(&gateway.metadata.namespace), name);
             (id, Arc::new(service))
         });
-        let statuses = documents(store, &self.settings, &self.findings, &time(now)).into_iter();
+        let statuses = documents(store, &self.settings, &self.findings, &super::rfc3339(now)).into_iter();
         let wanted = Wanted {
             services: services.collect(),
             statuses: statuses.map(object).collect(),

@@ -177,7 +177,7 @@ impl Writer {
                     self.api.apply::<Value>(&collection, &id.name, service).await?;
                 } else {
                     log::error!(
-                        "Service {id} is not written: there is one that its Gateway does not own; rename one of them"
+                        "Service {id} is not written: there is a Service of that name that its Gateway does not own; rename the Service or the Gateway"
                     );
                 }
                 self.applied.insert(id.clone(), Arc::clone(service));

@@ -25,7 +25,7 @@ mod text;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use ringmain_gateway::model::{Authorities, Certificate, Listener, Name, Route, StreamRoute, Upstream};
+use ringmain_gateway::model::{Authorities, Certificate, Config, Name, Upstream};
 
 use crate::objects::{GatewayClass, GrpcRoute, HttpRoute, Id, Key, Kind, TcpRoute, TlsRoute};
 use crate::store::Store;
@@ -53,21 +53,12 @@ impl Default for Settings {
     }
 }
 
-/// Parts of the model, each list in the order of precedence, and findings.
+/// The parts of the model that objects give, and findings.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Translation {
-    /// Listeners of Gateways and ListenerSets.
-    pub listeners: Vec<Arc<Listener>>,
-    /// HTTPRoutes and GRPCRoutes, older ones first.
-    pub routes: Vec<Arc<Route>>,
-    /// TLSRoutes and TCPRoutes, older ones first.
-    pub streams: Vec<Arc<StreamRoute>>,
-    /// Ports of Services.
-    pub upstreams: Vec<Arc<Upstream>>,
-    /// Secrets with a certificate and a key.
-    pub certificates: Vec<Arc<Certificate>>,
-    /// ConfigMaps and Secrets with authorities.
-    pub authorities: Vec<Arc<Authorities>>,
+    /// Listeners, routes, streams, upstreams, certificates and authorities, routes in the order of precedence. All else has its
+    /// default.
+    pub parts: Config,
     /// The results for each object.
     pub findings: Findings,
 }
@@ -115,12 +106,15 @@ pub fn translate(store: &Store, settings: &Settings, places: &dyn Places) -> Tra
     policy::report(&mut context);
     let listeners = attached.finish(&mut context);
     Translation {
-        listeners,
-        routes: routes.sorted(),
-        streams: streams.sorted(),
-        upstreams: context.upstreams.into_values().collect(),
-        certificates: context.certificates.into_values().collect(),
-        authorities: context.authorities.into_values().collect(),
+        parts: Config {
+            listeners,
+            routes: routes.sorted(),
+            streams: streams.sorted(),
+            upstreams: context.upstreams.into_values().collect(),
+            certificates: context.certificates.into_values().collect(),
+            authorities: context.authorities.into_values().collect(),
+            ..Config::default()
+        },
         findings: context.findings,
     }
 }

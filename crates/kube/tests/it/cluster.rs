@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use base64::Engine as _;
-use ringmain_gateway::model::{Addr, Config};
+use ringmain_gateway::model::Addr;
 use ringmain_gateway::table::{Place, Problem};
 use ringmain_kube::objects::{Gateway, Id, Kind, Object, Resource as _};
 use ringmain_kube::store::Store;
@@ -116,10 +116,10 @@ pub(crate) fn translate_store(store: &Store) -> Translation {
 /// Renders the parts, a line for each listener, rule, stream and upstream.
 pub(crate) fn render_parts(translation: &Translation) -> Vec<String> {
     let mut lines = Vec::new();
-    for listener in &translation.listeners {
+    for listener in &translation.parts.listeners {
         lines.push(compact(&format!("{listener:?}")));
     }
-    for route in &translation.routes {
+    for route in &translation.parts.routes {
         let hosts: Vec<&str> = route.hostnames.iter().map(|host| host.as_str()).collect();
         let listeners = route.listeners.join(", ");
         for (at, rule) in route.rules.iter().enumerate() {
@@ -130,17 +130,19 @@ pub(crate) fn render_parts(translation: &Translation) -> Vec<String> {
             ));
         }
     }
-    for stream in &translation.streams {
+    for stream in &translation.parts.streams {
         lines.push(compact(&format!("{stream:?}")));
     }
-    for upstream in &translation.upstreams {
+    for upstream in &translation.parts.upstreams {
         lines.push(compact(&format!("{upstream:?}")));
     }
     let certificates = translation
+        .parts
         .certificates
         .iter()
         .map(|found| format!("certificate {}", found.name));
     let authorities = translation
+        .parts
         .authorities
         .iter()
         .map(|found| format!("authorities {}", found.name));
@@ -260,16 +262,9 @@ fn render_listener(listener: &ListenerFinding) -> String {
 /// Renders the problems that the data plane has with the parts: their places, and the fields that are wrong. Certificates of
 /// tests are not real, so that problems with their contents are left out, and those of listeners and upstreams that follow.
 pub(crate) fn render_problems(translation: &Translation) -> Vec<String> {
-    let config = Config {
-        listeners: translation.listeners.clone(),
-        routes: translation.routes.clone(),
-        streams: translation.streams.clone(),
-        upstreams: translation.upstreams.clone(),
-        certificates: translation.certificates.clone(),
-        authorities: translation.authorities.clone(),
-        ..Config::default()
-    };
-    let problems = ringmain_gateway::Gateway::new(Arc::new(config), Duration::from_hours(500_000)).problems();
+    let problems =
+        ringmain_gateway::Gateway::new(Arc::new(translation.parts.clone()), Duration::from_hours(500_000))
+            .problems();
     let is_real = |problem: &&Problem| {
         let is_material = matches!(problem.place, Place::Certificate(_) | Place::Authorities(_));
         !is_material && problem.part != "tls"

@@ -122,9 +122,14 @@ fn arbitrary_objects() {
 
 fn check(store: &Store) {
     let found = translate_store(store);
-    let listeners: Vec<_> = found.listeners.iter().map(|listener| &listener.name).collect();
+    let listeners: Vec<_> = found
+        .parts
+        .listeners
+        .iter()
+        .map(|listener| &listener.name)
+        .collect();
     let is_known = |name| listeners.contains(&name);
-    for route in &found.routes {
+    for route in &found.parts.routes {
         assert!(
             !route.listeners.is_empty() && route.listeners.iter().all(is_known),
             "{route:?}"
@@ -137,7 +142,7 @@ fn check(store: &Store) {
         };
         assert_eq!(has_hosts, !route.hostnames.is_empty(), "{}", route.name);
     }
-    for stream in &found.streams {
+    for stream in &found.parts.streams {
         assert!(
             !stream.listeners.is_empty() && stream.listeners.iter().all(is_known),
             "{stream:?}"

@@ -88,10 +88,10 @@ fn manifests_of_the_suite() {
 fn counts(translation: &Translation) -> String {
     format!(
         "listeners {} routes {} streams {} upstreams {}",
-        translation.listeners.len(),
-        translation.routes.len(),
-        translation.streams.len(),
-        translation.upstreams.len()
+        translation.parts.listeners.len(),
+        translation.parts.routes.len(),
+        translation.parts.streams.len(),
+        translation.parts.upstreams.len()
     )
 }
 
