@@ -144,6 +144,11 @@ class Replica:
     def is_ready(self):
         return status(f"http://127.0.0.1:{self.admin}/readyz") == 200
 
+    def metric(self, name):
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.admin}/metrics", timeout=5) as response:
+            lines = response.read().decode().splitlines()
+        return float(next(line for line in lines if line.startswith(f"ringmain_kubernetes_{name} ")).split()[1])
+
     def end(self, how=signal.SIGTERM):
         if self.process.poll() is None:
             self.process.send_signal(how)
@@ -368,12 +373,15 @@ class Faults:
         self.link.cut_once()
         log = self.replicas[0].log
         until("the missing right in the log", lambda: "403 Forbidden" in log.read_text())
+        until("watches that fail in the metrics", lambda: self.replicas[0].metric("failing_watches") > 0)
         self.rig.apply(route("unseen", "/unseen"))
         assert self.served("first") == 200 and self.served("unseen") == 404
         for key in ("resourceVersion", "uid", "creationTimestamp"):
             binding["metadata"].pop(key)
         self.rig.apply(binding)
         until("the route of that time", lambda: self.served("unseen") == 200)
+        until("no more of them", lambda: self.replicas[0].metric("failing_watches") == 0)
+        assert self.replicas[0].metric("leader") == 1 and self.replicas[0].metric("synced") == 1
 
     def two_replicas(self):
         """Of two replicas one writes. When it is killed, the other one does."""

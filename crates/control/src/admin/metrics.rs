@@ -3,6 +3,8 @@
 //! Labels are of bounded sets: routes and upstreams up to a number of them, kinds of faults, workers, classes of statuses. Nothing
 //! of a client's is among them.
 
+#[cfg(feature = "kubernetes")]
+mod cluster;
 mod endpoints;
 mod nats;
 mod requests;
@@ -37,6 +39,8 @@ pub(super) fn text(inner: &Inner) -> String {
     counters(&mut page, inner);
     nats::consumers(&mut page, inner);
     sources::all(&mut page, inner);
+    #[cfg(feature = "kubernetes")]
+    cluster::all(&mut page, inner);
     configuration(&mut page, inner);
     page.0
 }

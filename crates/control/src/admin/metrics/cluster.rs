@@ -1,0 +1,51 @@
+//! The state of following Kubernetes. Kinds of objects are a fixed set; objects that are read by name count as one kind.
+
+use super::Page;
+use crate::admin::Inner;
+
+/// Nothing without Kubernetes.
+pub(super) fn all(page: &mut Page, inner: &Inner) {
+    let Some(health) = inner.control.cluster().map(crate::cluster::Cluster::health) else {
+        return;
+    };
+    let failing = health.failing();
+    let oldest = failing
+        .values()
+        .min()
+        .map_or(0.0, std::time::Duration::as_secs_f64);
+    for (name, kind, help, value) in [
+        (
+            "ringmain_kubernetes_synced",
+            "gauge",
+            "1 once all lists of the cluster have arrived and are served.",
+            f64::from(u8::from(health.is_synced())),
+        ),
+        (
+            "ringmain_kubernetes_leader",
+            "gauge",
+            "1 while this replica holds the Lease and writes statuses.",
+            f64::from(u8::from(health.leads())),
+        ),
+        (
+            "ringmain_kubernetes_translations_total",
+            "counter",
+            "Translations of objects that were applied.",
+            health.translations() as f64,
+        ),
+        (
+            "ringmain_kubernetes_failing_watches",
+            "gauge",
+            "Lists and watches that fail; earlier objects are served.",
+            failing.len() as f64,
+        ),
+        (
+            "ringmain_kubernetes_failing_since_seconds",
+            "gauge",
+            "The time at which the first failing list or watch began to fail, since 1970; 0 while none fails.",
+            oldest,
+        ),
+    ] {
+        page.metric(name, kind, help);
+        page.sample(name, &[], value);
+    }
+}
