@@ -18,8 +18,6 @@ pub struct Service {
     pub metadata: Meta,
     /// Its specification.
     pub spec: ServiceSpec,
-    /// The addresses of its load balancer.
-    pub status: ServiceStatus,
 }
 
 /// The specification of a [`Service`].
@@ -29,9 +27,6 @@ pub struct ServiceSpec {
     /// `ClusterIP` (the default), `NodePort`, `LoadBalancer` or `ExternalName`.
     #[serde(rename = "type")]
     pub kind: String,
-    /// An address, `None` for a headless Service, or empty.
-    #[serde(rename = "clusterIP")]
-    pub cluster_ip: String,
     /// Its ports.
     #[serde(deserialize_with = "nullable")]
     pub ports: Vec<ServicePort>,
@@ -49,35 +44,6 @@ pub struct ServicePort {
     pub protocol: String,
     /// The protocol of the application, such as `kubernetes.io/h2c`.
     pub app_protocol: Option<String>,
-    /// The port on every node, if it has one.
-    pub node_port: Option<u16>,
-}
-
-/// The status of a [`Service`].
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub struct ServiceStatus {
-    /// Its load balancer.
-    pub load_balancer: LoadBalancer,
-}
-
-/// A load balancer of a Service.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(default)]
-pub struct LoadBalancer {
-    /// Its addresses.
-    #[serde(deserialize_with = "nullable")]
-    pub ingress: Vec<LoadBalancerAddress>,
-}
-
-/// An address of a load balancer.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(default)]
-pub struct LoadBalancerAddress {
-    /// Empty if it has a name.
-    pub ip: String,
-    /// Empty if it has an address.
-    pub hostname: String,
 }
 
 /// Some endpoints of a Service.

@@ -160,15 +160,6 @@ impl Kind {
     pub fn has_status(self) -> bool {
         self.group() == GATEWAY_GROUP && self != Kind::ReferenceGrant
     }
-
-    /// Returns whether the kind is a route.
-    #[must_use]
-    pub fn is_route(self) -> bool {
-        matches!(
-            self,
-            Kind::HttpRoute | Kind::GrpcRoute | Kind::TlsRoute | Kind::TcpRoute
-        )
-    }
 }
 
 impl fmt::Display for Kind {

@@ -23,8 +23,8 @@ use serde_json::Value;
 use crate::limits;
 
 pub use cluster::{
-    ConfigMap, ConfigMapData, EndpointAddress, EndpointConditions, EndpointPort, EndpointSlice, LoadBalancer,
-    LoadBalancerAddress, Namespace, Secret, SecretData, Service, ServicePort, ServiceSpec, ServiceStatus,
+    ConfigMap, ConfigMapData, EndpointAddress, EndpointConditions, EndpointPort, EndpointSlice, Namespace,
+    Secret, SecretData, Service, ServicePort, ServiceSpec,
 };
 pub use gateway::{
     AllowedListeners, AllowedRoutes, BackendCertificate, ClientValidation, Frontend, FrontendTls, Gateway,

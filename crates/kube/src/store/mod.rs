@@ -229,13 +229,6 @@ impl Store {
         slices.filter_map(|id| self.slices.get(id))
     }
 
-    /// Returns the Service whose endpoints an EndpointSlice has.
-    #[must_use]
-    pub fn service_of_slice(&self, slice: &Key) -> Option<Id> {
-        let found = self.slices.get(&slice.id())?;
-        Some(Id::new(Arc::clone(&slice.namespace), found.service()?))
-    }
-
     /// Returns the labels of a namespace; none if it is not known.
     #[must_use]
     pub fn namespace_labels(&self, namespace: &str) -> Option<&BTreeMap<String, String>> {

@@ -15,8 +15,6 @@ pub struct References {
     pub secrets: BTreeSet<Id>,
     /// ConfigMaps with authorities.
     pub config_maps: BTreeSet<Id>,
-    /// The labels of namespaces are needed: a listener selects namespaces by label.
-    pub namespace_labels: bool,
 }
 
 impl Store {
@@ -59,12 +57,6 @@ impl Store {
             namespace: &gateway.metadata.namespace,
         };
         self.add_listeners(from, &gateway.spec.listeners, references);
-        references.namespace_labels |= gateway
-            .spec
-            .allowed_listeners
-            .as_ref()
-            .and_then(|allowed| allowed.namespaces.as_ref())
-            .is_some_and(|namespaces| namespaces.selector.is_some());
         let Some(tls) = &gateway.spec.tls else { return };
         let backend = tls
             .backend
@@ -88,11 +80,6 @@ impl Store {
             for reference in listener.tls.iter().flat_map(|tls| &tls.certificate_refs) {
                 self.add(from, reference, Some(Kind::Secret), references);
             }
-            references.namespace_labels |= listener
-                .allowed_routes
-                .as_ref()
-                .and_then(|allowed| allowed.namespaces.as_ref())
-                .is_some_and(|namespaces| namespaces.selector.is_some());
         }
     }
 

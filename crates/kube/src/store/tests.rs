@@ -121,7 +121,6 @@ fn references_of_our_classes() {
     let expected = References {
         secrets: [Id::new("n", "ours")].into(),
         config_maps: [Id::new("n", "ca")].into(),
-        namespace_labels: false,
     };
     assert_eq!(
         references, expected,
