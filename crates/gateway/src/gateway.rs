@@ -438,14 +438,8 @@ impl Worker {
         if view.generation != self.gateway.0.generation.load(Ordering::Acquire) {
             *view = Rc::new(View::new(&self.gateway));
             self.filters.follow(&view.table);
-            let names = |local: &Rc<Local>| {
-                let upstreams = &view.table.config().upstreams;
-                upstreams
-                    .iter()
-                    .any(|upstream| upstream.name == local.shared.name)
-            };
             for place in self.locals.borrow_mut().iter_mut() {
-                if place.as_ref().is_some_and(|local| !names(local)) {
+                if place.as_ref().is_some_and(|local| local.shared.is_removed()) {
                     *place = None;
                 }
             }

@@ -22,7 +22,7 @@ pub const UNIX_NAME_LIMIT: usize = 107;
 /// The text form is `127.0.0.1:80`, `[::1]:80`, `:80` (short for `[::]:80`, which serves IPv4 too),
 /// `unix:/run/app.sock` or `/run/app.sock`, `unix:@name` or `@name`. In Unix names a backslash
 /// and every byte that is not printable UTF-8 are written `\xNN`, so that the text round-trips.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Addr {
     /// IPv4 or IPv6 with a port.
     Inet(SocketAddr),

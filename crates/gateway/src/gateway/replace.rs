@@ -21,7 +21,7 @@ use super::{Gateway, Published, State};
 use crate::compiling::Staged;
 use crate::exchange::push::Asks;
 use crate::front::{Bindings, Doors, NextFronts};
-use crate::model::{Config, Name, secret_params};
+use crate::model::{Config, Endpoint, Name, secret_params};
 use crate::passage::StreamPlan;
 use crate::policy;
 use crate::table::{Problem, unresolved_parts};
@@ -71,6 +71,22 @@ impl Gateway {
         let (staged, next) = self.prepare(&doors, config, now);
         let bound = doors.bind(&next, is_required);
         self.commit_bound(&mut doors, staged, next, bound)
+    }
+
+    /// Replaces the endpoints of an upstream, and nothing else: no rule is compiled. Each worker follows at its next request to it;
+    /// connections to endpoints that stay are kept. The next [`Gateway::replace`] sets them again. Returns `false` if there is no such
+    /// upstream: then nothing has changed. Not to be called by a worker, as for [`Gateway::replace`].
+    pub fn put_endpoints(&self, upstream: &str, endpoints: Vec<Endpoint>) -> bool {
+        // A configuration prepared meanwhile would bring back former endpoints.
+        let doors = self.doors();
+        let is_known = self
+            .state()
+            .registries
+            .upstreams
+            .set_endpoints(upstream, endpoints);
+        self.0.changes.tell();
+        drop(doors);
+        is_known
     }
 
     /// What is wrong with a configuration that would replace this one. Nothing changes, and no address is opened.

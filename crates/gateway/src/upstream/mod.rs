@@ -55,6 +55,8 @@ pub(crate) struct Shared {
     requests: Line<AtomicU32>,
     /// A connection that requests share takes no more of them, for the sake of those who wait for another one.
     leaving: AtomicBool,
+    /// The configuration has it no more.
+    removed: AtomicBool,
     pub(crate) waiting: Waiting,
     /// Places that are held on account of clients.
     shares: Shares,
@@ -145,6 +147,7 @@ impl Shared {
             connections: Line::default(),
             requests: Line::default(),
             leaving: AtomicBool::new(false),
+            removed: AtomicBool::new(false),
             waiting: Waiting::default(),
             shares: Shares::default(),
             turns: Shares::default(),
@@ -162,6 +165,15 @@ impl Shared {
         self.generation.0.fetch_add(1, Ordering::Release);
         drop(place);
         drop(old);
+    }
+
+    /// Has workers drop its connections, once they look at the next configuration.
+    pub(crate) fn remove(&self) {
+        self.removed.store(true, Ordering::Release);
+    }
+
+    pub(crate) fn is_removed(&self) -> bool {
+        self.removed.load(Ordering::Acquire)
     }
 
     pub(crate) fn generation(&self) -> u64 {

@@ -23,6 +23,8 @@ pub(crate) struct Registry {
     upstreams: BTreeMap<Name, Arc<Shared>>,
     /// By number; one whose upstream nobody holds any more is given away again.
     numbers: Vec<Weak<Shared>>,
+    /// Below it no number is free.
+    first_free: usize,
     endpoints: BTreeMap<(Name, String), Arc<EndpointState>>,
     names: BTreeMap<Hostname, Known>,
     room: Arc<Room>,
@@ -49,6 +51,7 @@ enum Known {
 #[derive(Default)]
 struct Draft {
     endpoints: Vec<(Endpoint, Option<Hostname>)>,
+    addresses: BTreeSet<Addr>,
     absence: Option<Fault>,
     is_pending: bool,
 }
@@ -56,7 +59,7 @@ struct Draft {
 impl Draft {
     fn add(&mut self, config: &model::Endpoint, addr: Addr, authority: String, host: Option<&Hostname>) {
         // A name may have the address of another one.
-        if self.endpoints.iter().any(|(endpoint, _)| endpoint.addr == addr) {
+        if !self.addresses.insert(addr.clone()) {
             return;
         }
         let endpoint = Endpoint {
@@ -102,20 +105,55 @@ impl Registry {
         }
         let transport = Transport::of(config, whole, None, now);
         let current = Arc::new(self.current(config, transport));
-        let free = self.numbers.iter().position(|number| number.strong_count() == 0);
-        let id = free.unwrap_or(self.numbers.len());
+        let id = self.free_number();
         let shared = Arc::new(Shared::new(
             id,
             config.name.clone(),
             current,
             Arc::clone(&self.room),
         ));
-        match free {
-            Some(id) => self.numbers[id] = Arc::downgrade(&shared),
+        match self.numbers.get_mut(id) {
+            Some(number) => *number = Arc::downgrade(&shared),
             None => self.numbers.push(Arc::downgrade(&shared)),
         }
         self.upstreams.insert(config.name.clone(), shared);
         self.added.push(config.name.clone());
+    }
+
+    fn free_number(&mut self) -> usize {
+        let mut others = self.numbers[self.first_free..].iter();
+        let free = others.position(|number| number.strong_count() == 0);
+        let id = free.map_or(self.numbers.len(), |at| self.first_free + at);
+        self.first_free = id + 1;
+        id
+    }
+
+    /// Replaces the endpoints of an upstream at once. Returns `false` if there is no such upstream. States of endpoints that stay
+    /// are kept, and those of others forgotten once nothing refers to them.
+    pub(crate) fn set_endpoints(&mut self, name: &str, endpoints: Vec<model::Endpoint>) -> bool {
+        let Some(shared) = self.upstreams.get(name).cloned() else {
+            return false;
+        };
+        let last = shared.current();
+        if last.config.endpoints == endpoints {
+            return true;
+        }
+        let config = Arc::new(Upstream {
+            endpoints,
+            ..Upstream::clone(&last.config)
+        });
+        let current = self.current(&config, Arc::clone(&last.transport));
+        drop(last);
+        shared.publish(Arc::new(current));
+        let name = &shared.name;
+        let of_it = (Name::clone(name), String::new())..;
+        let states = self.endpoints.range(of_it).take_while(|((of, _), _)| of == name);
+        let unused = states.filter(|(_, state)| Arc::strong_count(state) == 1);
+        let unused: Vec<_> = unused.map(|(key, _)| key.clone()).collect();
+        for key in unused {
+            self.endpoints.remove(&key);
+        }
+        true
     }
 
     /// Upstreams become what was staged; those that `keep` does not want are forgotten.
@@ -133,6 +171,7 @@ impl Registry {
         for name in std::mem::take(&mut self.added) {
             self.upstreams.remove(&name);
         }
+        self.first_free = 0;
         let names: BTreeSet<Name> = self.upstreams.keys().cloned().collect();
         self.retain(|name| names.contains(name));
     }
@@ -169,7 +208,10 @@ impl Registry {
 
     /// Forgets those that `keep` does not want.
     fn retain(&mut self, keep: impl Fn(&str) -> bool) {
-        self.upstreams.retain(|name, _| keep(name));
+        for (_, shared) in self.upstreams.extract_if(.., |name, _| !keep(name)) {
+            shared.remove();
+        }
+        self.first_free = 0;
         self.counters.sweep();
         let names = self.names();
         self.names.retain(|name, _| names.contains(name));

@@ -1,9 +1,12 @@
 //! Answers of all forms on a connection that was kept: whether they need a task or not, clients see the same.
 
-use std::sync::Mutex;
+use std::net::SocketAddr;
 use std::sync::mpsc;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use ringmain_engine::Config;
+use ringmain_gateway::model::{Balance, Endpoint, Where};
 
 use crate::origin::{Origin, Peer, Seen, edge, to};
 use crate::support::{Answer, Client, PATIENCE, get, pattern};
@@ -12,6 +15,7 @@ on_every_backend! {
     answers_of_every_form,
     what_is_pipelined_is_answered_in_order,
     whoever_leaves_takes_the_connection_along,
+    endpoints_are_replaced_without_the_table,
 }
 
 const LARGE: usize = 300_000;
@@ -181,5 +185,44 @@ fn whoever_leaves_takes_the_connection_along(engine: Config) {
     let mut client = edge.server.client();
     ask(&mut client, "GET", "/second").expect(200, "/second");
     ask(&mut client, "GET", "/third").expect(200, "/third");
+    edge.server.shut_down();
+}
+
+/// The connection to an endpoint that stays is kept, one that was removed gets no request, and the next configuration sets the endpoints again.
+fn endpoints_are_replaced_without_the_table(engine: Config) {
+    let (first, second) = (Origin::echo(), Origin::echo());
+    let config = to(&[first.addr], |_, upstream| {
+        upstream.balance = Balance::RoundRobin
+    });
+    let name = Arc::clone(&config.upstreams[0].name);
+    let edge = edge(engine, config.clone());
+    let table = edge.gateway.table();
+    let endpoints = |addrs: &[SocketAddr]| -> Vec<Endpoint> {
+        let endpoint = |addr: &SocketAddr| Endpoint::new(Where::Address(*addr));
+        addrs.iter().map(endpoint).collect()
+    };
+    let put = |addrs: &[SocketAddr]| assert!(edge.gateway.put_endpoints(&name, endpoints(addrs)));
+    let mut client = edge.server.client();
+    ask(&mut client, "GET", "/");
+    assert_eq!(first.seen().connection, 0);
+    put(&[first.addr, second.addr]);
+    for _ in 0..2 {
+        ask(&mut client, "GET", "/");
+    }
+    assert_eq!(first.seen().connection, 0, "the same connection");
+    assert_eq!(second.seen().connection, 0, "each has its turn");
+    put(&[second.addr]);
+    for _ in 0..2 {
+        ask(&mut client, "GET", "/");
+        assert_eq!(second.seen().connection, 0);
+    }
+    put(&[]);
+    assert_eq!(ask(&mut client, "GET", "/").status, 503);
+    assert!(!edge.gateway.put_endpoints("another", endpoints(&[first.addr])));
+    assert!(Arc::ptr_eq(&edge.gateway.table(), &table), "nothing is compiled");
+    assert_eq!(edge.gateway.upstreams().len(), 1);
+    assert_eq!(edge.gateway.replace(Arc::new(config), Duration::ZERO), []);
+    ask(&mut client, "GET", "/");
+    assert_eq!(first.seen().connection, 1, "another connection");
     edge.server.shut_down();
 }
