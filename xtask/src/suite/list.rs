@@ -15,6 +15,7 @@ pub(super) const SUITES: &[Suite] = &[
             Line::new("cargo test --release -p ringmain-gateway --test sim").with(SEEDS),
             Line::new("cargo test --release -p ringmain-hub --test it logs::chance").with(SEEDS),
             Line::new("cargo test --release -p ringmain-hub --test it hub::keyed").with(SEEDS),
+            Line::new("cargo test --release -p ringmain-kube --test it following").with(SEEDS),
         ],
     },
     Suite {

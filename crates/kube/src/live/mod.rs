@@ -26,7 +26,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
-use ringmain_gateway::model::{Config, Network};
+use ringmain_gateway::model::{Config, Endpoint, Name, Network};
 use ringmain_gateway::table::Problem;
 use ringmain_sys::clock;
 use tokio::sync::{mpsc, watch};
@@ -42,7 +42,7 @@ use self::writer::{Wanted, Writer};
 use crate::api::{Api, Error};
 use crate::limits;
 use crate::objects::{Key, Kind, Object};
-use crate::store::{self, Store};
+use crate::store::Store;
 
 /// Settings of following a cluster.
 #[derive(Clone, Debug)]
@@ -55,9 +55,14 @@ pub struct Settings {
     pub identity: String,
 }
 
-/// Applies the parts of a configuration that objects were translated to: returns once all workers serve them, with
-/// their problems.
-pub type Apply = Box<dyn FnMut(Config) -> Vec<Problem> + Send>;
+/// A server of the parts that objects were translated to.
+pub trait DataPlane: Send {
+    /// Serves these parts in place of the last ones. Returns once all workers do, with the problems of the parts.
+    fn replace(&mut self, parts: Config) -> Vec<Problem>;
+
+    /// Replaces the endpoints of some upstreams of these parts, and nothing else.
+    fn put_endpoints(&mut self, endpoints: Vec<(Name, Vec<Endpoint>)>);
+}
 
 /// Writes an instant, given since 1970, as RFC 3339 with seconds.
 fn rfc3339(since_1970: Duration) -> String {
@@ -92,7 +97,7 @@ fn path(kind: Kind, namespace: Option<&str>) -> String {
 pub async fn run(
     api: Api,
     settings: Settings,
-    apply: Apply,
+    plane: Box<dyn DataPlane>,
     health: Arc<Health>,
     (mut stop, mut again): (watch::Receiver<bool>, watch::Receiver<()>),
 ) {
@@ -105,7 +110,7 @@ pub async fn run(
     let candidate = Candidate::new(api.clone(), lease, settings.identity.clone());
     let candidate = tokio::spawn(candidate.run(leads, stop.clone()));
     let writer = tokio::spawn(Writer::new(api.clone(), wishes, leading.clone(), returned).run());
-    let mut live = Live::new(api, settings, apply, health, wanted, sender);
+    let mut live = Live::new(api, settings, plane, health, wanted, sender);
     loop {
         let wake = live.turn();
         let wake = async move {
@@ -154,7 +159,7 @@ struct Live {
     store: Store,
     pool: Pool,
     turn: Turn,
-    /// Objects have changed in a way that matters to the translation.
+    /// Everything is to be translated and applied again, whatever has changed.
     is_stale: bool,
     /// More Secrets and ConfigMaps are referred to than are read.
     has_too_many: bool,
@@ -173,14 +178,14 @@ impl Live {
     fn new(
         api: Api,
         settings: Settings,
-        apply: Apply,
+        plane: Box<dyn DataPlane>,
         health: Arc<Health>,
         wanted: watch::Sender<Arc<Wanted>>,
         sender: mpsc::Sender<Change>,
     ) -> Live {
         let mut live = Live {
             pool: Pool::new(settings.pool),
-            turn: Turn::new(&settings.controller, apply, wanted),
+            turn: Turn::new(&settings.controller, plane, wanted),
             api,
             settings,
             health,
@@ -220,12 +225,12 @@ impl Live {
                 let Some(running) = self.feeds.get_mut(&topic) else {
                     return;
                 };
+                self.is_stale |= is_list && !running.is_listed;
                 running.is_listed |= is_list;
                 running.is_unreachable = false;
-                self.is_stale |= is_list;
                 put.into_iter().for_each(|object| self.put(object));
                 for key in deleted {
-                    self.is_stale |= self.store.remove(&key).is_some();
+                    self.store.remove(&key);
                 }
             }
             Change::Failed { topic, error } => self.fail(topic, &error),
@@ -256,10 +261,8 @@ impl Live {
     }
 
     fn put(&mut self, object: Object) {
-        match self.store.apply(object) {
-            Ok(store::Change::Unchanged) => {}
-            Ok(store::Change::Added | store::Change::Updated) => self.is_stale = true,
-            Err(error) => log::error!("{error}"),
+        if let Err(error) = self.store.apply(object) {
+            log::error!("{error}");
         }
     }
 
@@ -274,7 +277,7 @@ impl Live {
 
     /// Translates and applies changes, once all lists have arrived. Returns the instant of the next attempt.
     fn turn(&mut self) -> Option<Instant> {
-        if self.is_stale {
+        if self.is_stale || self.store.changes().affect_all() {
             self.follow_references();
         }
         let mut unlisted = self.feeds.iter().filter(|(_, running)| !running.is_listed);
@@ -292,12 +295,21 @@ impl Live {
         if let Some(due) = due.max().filter(|due| *due > Instant::now()) {
             return Some(due);
         }
-        if std::mem::take(&mut self.is_stale) {
+        let mut changes = self.store.take_changes();
+        let changed = if std::mem::take(&mut self.is_stale) || changes.affect_all() {
             self.pool.assign(&self.turn.gateways(&self.store));
-            self.turn.translate(&self.store, &self.pool);
             self.health.count_translation();
-        }
-        self.turn.publish(&self.store, clock::realtime());
+            self.turn.translate(&self.store, &self.pool)
+        } else {
+            let (changed, is_applied) = self.turn.update(&self.store, &self.pool, &changes);
+            if is_applied {
+                self.health.count_translation();
+            }
+            changed
+        };
+        changes.statuses.extend(changed);
+        self.turn
+            .publish(&self.store, &changes.statuses, clock::realtime());
         if !self.health.is_synced() {
             log::info!("all lists of the cluster have arrived, and are served");
             self.health.set_synced();

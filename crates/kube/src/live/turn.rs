@@ -1,37 +1,48 @@
 //! One turn from objects to statuses: the translation, its application, and the documents to write. Knows neither feeds nor requests.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::sync::watch;
 
-use super::Apply;
+use super::DataPlane;
 use super::pool::Pool;
 use super::services::service;
 use super::writer::Wanted;
-use crate::objects::{Gateway, GatewayClass, Id};
-use crate::status::{StatusDocument, apply_problems, documents};
-use crate::store::Store;
-use crate::translate::{Findings, Settings, Translation, translate};
+use crate::objects::{Gateway, GatewayClass, Id, Key};
+use crate::status::{StatusDocument, apply_problems, document};
+use crate::store::{Changes, Store};
+use crate::translate::{Findings, Settings, Translation, Translator, Update};
 
 /// The last translation and its outcome.
 pub(super) struct Turn {
     settings: Settings,
-    apply: Apply,
+    translator: Translator,
+    plane: Box<dyn DataPlane>,
     wanted: watch::Sender<Arc<Wanted>>,
     findings: Findings,
+    /// The statuses that are to be written, in the order of writing.
+    statuses: BTreeMap<Key, Arc<Value>>,
 }
 
 impl Turn {
-    pub(super) fn new(controller: &str, apply: Apply, wanted: watch::Sender<Arc<Wanted>>) -> Turn {
+    pub(super) fn new(
+        controller: &str,
+        plane: Box<dyn DataPlane>,
+        wanted: watch::Sender<Arc<Wanted>>,
+    ) -> Turn {
+        let settings = Settings {
+            controller_name: controller.to_owned(),
+        };
         Turn {
-            settings: Settings {
-                controller_name: controller.to_owned(),
-            },
-            apply,
+            translator: Translator::new(settings.clone()),
+            settings,
+            plane,
             wanted,
             findings: Findings::default(),
+            statuses: BTreeMap::new(),
         }
     }
 
@@ -45,19 +56,51 @@ impl Turn {
         gateways.filter(is_ours).collect()
     }
 
-    /// Translates and applies the objects: once this returns every worker serves them.
-    pub(super) fn translate(&mut self, store: &Store, pool: &Pool) {
-        let Translation { parts, mut findings } = translate(store, &self.settings, pool);
-        let problems = (self.apply)(parts);
+    /// Translates all objects and applies the parts, also if they are those of the last time. Once this returns every worker
+    /// serves them. Returns the objects whose statuses may have changed.
+    pub(super) fn translate(&mut self, store: &Store, pool: &Pool) -> BTreeSet<Key> {
+        let translation = self.translator.translate(store, pool);
+        let mut changed = self.apply(translation);
+        changed.extend(self.statuses.keys().cloned());
+        changed
+    }
+
+    /// Does the same for what depends on changes. Returns whether something was applied, too.
+    pub(super) fn update(&mut self, store: &Store, pool: &Pool, changes: &Changes) -> (BTreeSet<Key>, bool) {
+        match self.translator.update(store, pool, changes) {
+            Update::Unchanged => (BTreeSet::new(), false),
+            Update::Endpoints(endpoints) => {
+                self.plane.put_endpoints(endpoints);
+                (BTreeSet::new(), true)
+            }
+            Update::Translation(translation) => (self.apply(*translation), true),
+        }
+    }
+
+    fn apply(&mut self, translation: Translation) -> BTreeSet<Key> {
+        let Translation { parts, mut findings } = translation;
+        let problems = self.plane.replace(parts);
         for problem in &problems {
             log::debug!("{problem}");
         }
         apply_problems(&mut findings, &problems);
+        let changed = findings.changes(&self.findings);
         self.findings = findings;
+        changed
     }
 
-    /// Publishes the documents to write: the statuses that differ from those of the store, and Services.
-    pub(super) fn publish(&self, store: &Store, now: Duration) {
+    /// Publishes the documents to write: the statuses of these objects that differ from those of the store, and Services.
+    pub(super) fn publish(&mut self, store: &Store, changed: &BTreeSet<Key>, now: Duration) {
+        if changed.is_empty() {
+            return;
+        }
+        let now = super::rfc3339(now);
+        for key in changed {
+            match document(store, &self.settings, &self.findings, key, &now) {
+                Some(document) => drop(self.statuses.insert(key.clone(), object(document))),
+                None => drop(self.statuses.remove(key)),
+            }
+        }
         let gateways = self.gateways(store).into_iter();
         let accepted = gateways.filter(|gateway| self.is_accepted(gateway));
         let services = accepted.map(|gateway| {
@@ -65,10 +108,12 @@ impl Turn {
             let id = Id::new(Arc::clone(&gateway.metadata.namespace), name);
             (id, Arc::new(service))
         });
-        let statuses = documents(store, &self.settings, &self.findings, &super::rfc3339(now)).into_iter();
+        let statuses = self.statuses.iter();
         let wanted = Wanted {
             services: services.collect(),
-            statuses: statuses.map(object).collect(),
+            statuses: statuses
+                .map(|(key, object)| (key.clone(), Arc::clone(object)))
+                .collect(),
         };
         self.wanted.send_if_modified(|last| {
             let differs = **last != wanted;
@@ -88,7 +133,7 @@ impl Turn {
 }
 
 /// An object as its status is written: all else is ignored there.
-fn object(document: StatusDocument) -> (crate::objects::Key, Arc<serde_json::Value>) {
+fn object(document: StatusDocument) -> Arc<Value> {
     let StatusDocument {
         key,
         resource_version,
@@ -98,11 +143,10 @@ fn object(document: StatusDocument) -> (crate::objects::Key, Arc<serde_json::Val
     if key.kind.is_namespaced() {
         metadata["namespace"] = json!(key.namespace);
     }
-    let object = json!({
+    Arc::new(json!({
         "apiVersion": key.kind.api_version(),
         "kind": key.kind.name(),
         "metadata": metadata,
         "status": status,
-    });
-    (key, Arc::new(object))
+    }))
 }

@@ -155,6 +155,15 @@ impl Kind {
         !matches!(self, Kind::GatewayClass | Kind::Namespace)
     }
 
+    /// Returns whether objects of the kind are routes.
+    #[must_use]
+    pub fn is_route(self) -> bool {
+        matches!(
+            self,
+            Kind::HttpRoute | Kind::GrpcRoute | Kind::TlsRoute | Kind::TcpRoute
+        )
+    }
+
     /// Returns whether a status is written for objects of the kind.
     #[must_use]
     pub fn has_status(self) -> bool {

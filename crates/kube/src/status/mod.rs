@@ -15,7 +15,9 @@ use serde_json::{Map, Value, json};
 use crate::limits;
 use crate::objects::{GATEWAY_GROUP, Key, Kind, Object, ParentRef};
 use crate::store::Store;
-use crate::translate::{Condition, FEATURES, Findings, ListenerFinding, Settings};
+use crate::translate::{
+    Ancestor, Condition, FEATURES, Findings, GatewayFinding, ListenerFinding, Parent, Settings,
+};
 use merge::{Merge, Owned};
 
 pub use problems::apply_problems;
@@ -47,84 +49,110 @@ const ANCESTOR: Owned = &["Accepted", "ResolvedRefs"];
 /// Gateways, ListenerSets, routes, policies. `now` is the time in RFC 3339, in seconds.
 #[must_use]
 pub fn documents(store: &Store, settings: &Settings, findings: &Findings, now: &str) -> Vec<StatusDocument> {
-    let mut documents = Vec::new();
-    for (id, conditions) in &findings.classes {
-        let key = Key::new(Kind::GatewayClass, "", id.name.clone());
-        documents.extend(document(store, key, now, |status, merge| {
-            merge.conditions(status, CLASS, conditions);
-            let features = FEATURES.iter().map(|name| json!({ "name": name }));
-            status.insert("supportedFeatures".into(), features.collect());
-        }));
-    }
-    for (id, finding) in &findings.gateways {
-        let key = Key::new(Kind::Gateway, id.namespace.clone(), id.name.clone());
-        documents.extend(document(store, key, now, |status, merge| {
-            merge.conditions(status, GATEWAY, &finding.conditions);
-            let addresses = finding.addresses.iter();
-            let addresses = addresses.map(|address| json!({"type": address.kind, "value": address.value}));
-            status.insert("addresses".into(), addresses.collect());
-            listeners(status, merge, &finding.listeners);
-            match finding.attached_listener_sets {
-                Some(count) => status.insert("attachedListenerSets".into(), count.into()),
-                None => status.remove("attachedListenerSets"),
-            };
-        }));
-    }
-    for (id, finding) in &findings.listener_sets {
-        let key = Key::new(Kind::ListenerSet, id.namespace.clone(), id.name.clone());
-        documents.extend(document(store, key, now, |status, merge| {
-            merge.conditions(status, LISTENER_SET, &finding.conditions);
-            listeners(status, merge, &finding.listeners);
-        }));
-    }
-    for (key, parents) in &findings.routes {
-        let ours = parents
-            .iter()
-            .map(|parent| (parent_ref(&parent.parent_ref), &*parent.conditions));
-        let entries = Entries {
-            list: "parents",
-            reference: "parentRef",
-            owned: PARENT,
-            limit: limits::STATUS_ENTRIES,
-            ours: ours.collect(),
-        };
-        documents.extend(document(store, key.clone(), now, |status, merge| {
-            entries.merge_into(status, merge, &settings.controller_name);
-        }));
-    }
-    for (id, ancestors) in &findings.policies {
-        let key = Key::new(Kind::BackendTlsPolicy, id.namespace.clone(), id.name.clone());
-        let reference = |gateway: &crate::objects::Id| {
-            json!({
-                "group": GATEWAY_GROUP, "kind": "Gateway",
-                "namespace": &*gateway.namespace, "name": &*gateway.name,
-            })
-        };
-        let ours = ancestors
-            .iter()
-            .map(|ancestor| (reference(&ancestor.gateway), &*ancestor.conditions));
-        let entries = Entries {
-            list: "ancestors",
-            reference: "ancestorRef",
-            owned: ANCESTOR,
-            limit: limits::STATUS_ANCESTORS,
-            ours: ours.collect(),
-        };
-        documents.extend(document(store, key, now, |status, merge| {
-            entries.merge_into(status, merge, &settings.controller_name);
-        }));
-    }
+    let documents = findings.keys().into_iter();
     documents
+        .filter_map(|key| document(store, settings, findings, &key, now))
+        .collect()
+}
+
+/// Returns the status of one object, as [`documents`] does. `None`: nothing changes, the object is gone, or it is none of ours.
+#[must_use]
+pub fn document(
+    store: &Store,
+    settings: &Settings,
+    findings: &Findings,
+    key: &Key,
+    now: &str,
+) -> Option<StatusDocument> {
+    let id = key.id();
+    let controller = &settings.controller_name;
+    match key.kind {
+        Kind::GatewayClass => {
+            let conditions = findings.classes.get(&id)?;
+            derive(store, key, now, |status, merge| {
+                merge.conditions(status, CLASS, conditions);
+                let features = FEATURES.iter().map(|name| json!({ "name": name }));
+                status.insert("supportedFeatures".into(), features.collect());
+            })
+        }
+        Kind::Gateway => {
+            let finding = findings.gateways.get(&id)?;
+            derive(store, key, now, |status, merge| gateway(status, merge, finding))
+        }
+        Kind::ListenerSet => {
+            let finding = findings.listener_sets.get(&id)?;
+            derive(store, key, now, |status, merge| {
+                merge.conditions(status, LISTENER_SET, &finding.conditions);
+                listeners(status, merge, &finding.listeners);
+            })
+        }
+        Kind::BackendTlsPolicy => {
+            let entries = ancestors(findings.policies.get(&id)?);
+            derive(store, key, now, |status, merge| {
+                entries.merge_into(status, merge, controller);
+            })
+        }
+        _ => {
+            let entries = parents(findings.routes.get(key)?);
+            derive(store, key, now, |status, merge| {
+                entries.merge_into(status, merge, controller);
+            })
+        }
+    }
+}
+
+fn gateway(status: &mut Map<String, Value>, merge: &Merge<'_>, finding: &GatewayFinding) {
+    merge.conditions(status, GATEWAY, &finding.conditions);
+    let addresses = finding.addresses.iter();
+    let addresses = addresses.map(|address| json!({"type": address.kind, "value": address.value}));
+    status.insert("addresses".into(), addresses.collect());
+    listeners(status, merge, &finding.listeners);
+    match finding.attached_listener_sets {
+        Some(count) => status.insert("attachedListenerSets".into(), count.into()),
+        None => status.remove("attachedListenerSets"),
+    };
+}
+
+fn parents(parents: &[Parent]) -> Entries<'_> {
+    let ours = parents
+        .iter()
+        .map(|parent| (parent_ref(&parent.parent_ref), &*parent.conditions));
+    Entries {
+        list: "parents",
+        reference: "parentRef",
+        owned: PARENT,
+        limit: limits::STATUS_ENTRIES,
+        ours: ours.collect(),
+    }
+}
+
+fn ancestors(ancestors: &[Ancestor]) -> Entries<'_> {
+    let reference = |gateway: &crate::objects::Id| {
+        json!({
+            "group": GATEWAY_GROUP, "kind": "Gateway",
+            "namespace": &*gateway.namespace, "name": &*gateway.name,
+        })
+    };
+    let ours = ancestors
+        .iter()
+        .map(|ancestor| (reference(&ancestor.gateway), &*ancestor.conditions));
+    Entries {
+        list: "ancestors",
+        reference: "ancestorRef",
+        owned: ANCESTOR,
+        limit: limits::STATUS_ANCESTORS,
+        ours: ours.collect(),
+    }
 }
 
 /// Derives the status of one object. `None`: nothing changes, or the object is gone.
-fn document(
+fn derive(
     store: &Store,
-    key: Key,
+    key: &Key,
     now: &str,
     change: impl FnOnce(&mut Map<String, Value>, &Merge<'_>),
 ) -> Option<StatusDocument> {
-    let object: Object = store.object(&key)?;
+    let object: Object = store.object(key)?;
     let present = object.status()?.as_object().cloned().unwrap_or_default();
     let merge = Merge {
         generation: object.meta().generation,
@@ -133,7 +161,7 @@ fn document(
     let mut status = present.clone();
     change(&mut status, &merge);
     (status != present).then(|| StatusDocument {
-        key,
+        key: key.clone(),
         resource_version: object.meta().resource_version.clone(),
         status: Value::Object(status),
     })

@@ -1,14 +1,23 @@
 //! The data plane's problems, mapped to the objects whose parts have them.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
 use ringmain_gateway::model::Name;
 use ringmain_gateway::table::{Outcome, Place, Problem};
 
+use crate::objects::Key;
 use crate::translate::{Condition, Findings, GatewayFinding, ListenerFinding, Parent};
 
 /// Adds the problems that the data plane reported for the parts of a translation: a listener that is left out is not
 /// programmed, a certificate that is not valid is not resolved, and a route is invalid as a whole or in part. Problems that
 /// the translation knows already change nothing, and those of upstreams concern no single object.
 pub fn apply_problems(findings: &mut Findings, problems: &[Problem]) {
+    let has_route = |problem: &Problem| matches!(problem.place, Place::Route(..) | Place::Stream(_));
+    let of_part = match problems.iter().any(has_route) {
+        true => routes_of_parts(findings),
+        false => BTreeMap::new(),
+    };
     for problem in problems {
         match &problem.place {
             Place::Listener(name) => each_listener(findings, |listener| {
@@ -26,16 +35,32 @@ pub fn apply_problems(findings: &mut Findings, problems: &[Problem]) {
                     );
                 }
             }),
-            Place::Route(name, rule) => each_parent(findings, name, |parent| {
-                add_to_route(parent, problem, rule.is_some());
-            }),
-            Place::Stream(name) => each_parent(findings, name, |parent| add_to_route(parent, problem, false)),
+            Place::Route(name, rule) => {
+                add_to_parents(findings, &of_part, name, |parent| {
+                    add_to_route(parent, problem, rule.is_some());
+                });
+            }
+            Place::Stream(name) => {
+                add_to_parents(findings, &of_part, name, |parent| {
+                    add_to_route(parent, problem, false)
+                });
+            }
             Place::Upstream(_) | Place::Authorities(_) | Place::Push => {}
         }
     }
     for gateway in findings.gateways.values_mut() {
         check_gateway(gateway);
     }
+}
+
+/// The route of each part.
+fn routes_of_parts(findings: &Findings) -> BTreeMap<Name, Key> {
+    let routes = findings.routes.iter();
+    let parts = routes.flat_map(|(key, parents)| {
+        let parts = parents.iter().flat_map(|parent| &parent.parts);
+        parts.map(|part| (Name::clone(part), key.clone()))
+    });
+    parts.collect()
 }
 
 fn each_listener(findings: &mut Findings, mut change: impl FnMut(&mut ListenerFinding)) {
@@ -50,8 +75,16 @@ fn each_listener(findings: &mut Findings, mut change: impl FnMut(&mut ListenerFi
     gateways.chain(sets).for_each(&mut change);
 }
 
-fn each_parent(findings: &mut Findings, part: &Name, mut change: impl FnMut(&mut Parent)) {
-    let parents = findings.routes.values_mut().flatten();
+fn add_to_parents(
+    findings: &mut Findings,
+    of_part: &BTreeMap<Name, Key>,
+    part: &Name,
+    mut change: impl FnMut(&mut Parent),
+) {
+    let route = of_part.get(part).and_then(|key| findings.routes.get_mut(key));
+    let parents = route
+        .into_iter()
+        .flat_map(|parents| Arc::make_mut(parents).iter_mut());
     parents
         .filter(|parent| parent.parts.contains(part))
         .for_each(&mut change);

@@ -3,6 +3,7 @@
 //! Owns the tables of objects and the limits of their number, the slices of each Service, grants ([`grants`]) and the Secrets
 //! and ConfigMaps that are referred to ([`references`]). Knows neither the model nor where objects originate.
 
+mod changes;
 mod grants;
 mod references;
 
@@ -18,6 +19,7 @@ use crate::objects::{
     ListenerSet, Namespace, Object, ReferenceGrant, Resource, Secret, Service, TcpRoute, TlsRoute,
 };
 
+pub use changes::Changes;
 pub use grants::Referrer;
 pub use references::References;
 
@@ -56,6 +58,7 @@ macro_rules! tables {
             $($field: Objects<$name>,)*
             /// The slices of each Service.
             slices_of: BTreeMap<Id, BTreeSet<Id>>,
+            changes: Changes,
         }
 
         /// A type of object that a [`Store`] has a table for.
@@ -173,28 +176,59 @@ impl Store {
         if self.count(key.kind) >= limit && self.object(&key).is_none() {
             return Err(StoreError::TooMany { key, limit });
         }
-        if let Object::EndpointSlice(slice) = &object {
-            self.forget_slice(&key.id());
-            if let Some(service) = slice.service() {
-                let service = Id::new(Arc::clone(&key.namespace), service);
-                self.slices_of.entry(service).or_default().insert(key.id());
-            }
+        if key.kind.has_status() {
+            self.changes.statuses.insert(key.clone());
         }
-        Ok(self.insert(object))
+        if let Object::EndpointSlice(slice) = &object {
+            let last = self.forget_slice(&key.id());
+            let service = slice.service();
+            let service = service.map(|service| Id::new(Arc::clone(&key.namespace), service));
+            if let Some(service) = &service {
+                let slices = self.slices_of.entry(service.clone()).or_default();
+                slices.insert(key.id());
+            }
+            let change = self.insert(object);
+            if change != Change::Unchanged {
+                self.changes.endpoints.extend(last.into_iter().chain(service));
+            }
+            return Ok(change);
+        }
+        let change = self.insert(object);
+        if change != Change::Unchanged {
+            self.changes.objects.insert(key);
+        }
+        Ok(change)
+    }
+
+    /// Returns the changes since the last call.
+    pub fn take_changes(&mut self) -> Changes {
+        std::mem::take(&mut self.changes)
+    }
+
+    /// Returns the changes since the last [`Store::take_changes`].
+    #[must_use]
+    pub fn changes(&self) -> &Changes {
+        &self.changes
     }
 
     /// Removes an object and returns it.
     pub fn remove(&mut self, key: &Key) -> Option<Object> {
         if key.kind == Kind::EndpointSlice {
-            self.forget_slice(&key.id());
+            let service = self.forget_slice(&key.id());
+            self.changes.endpoints.extend(service);
+            return self.take(key);
         }
-        self.take(key)
+        let removed = self.take(key)?;
+        if key.kind.has_status() {
+            self.changes.statuses.insert(key.clone());
+        }
+        self.changes.objects.insert(key.clone());
+        Some(removed)
     }
 
-    fn forget_slice(&mut self, id: &Id) {
-        let Some(service) = self.slices.get(id).and_then(|slice| slice.service()) else {
-            return;
-        };
+    /// Removes a slice from those of its Service, which is returned.
+    fn forget_slice(&mut self, id: &Id) -> Option<Id> {
+        let service = self.slices.get(id)?.service()?;
         let service = Id::new(Arc::clone(&id.namespace), service);
         if let Some(slices) = self.slices_of.get_mut(&service) {
             slices.remove(id);
@@ -202,6 +236,7 @@ impl Store {
                 self.slices_of.remove(&service);
             }
         }
+        Some(service)
     }
 
     /// Returns an object of a type.

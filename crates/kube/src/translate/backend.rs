@@ -10,7 +10,7 @@ use super::condition::Fault;
 use super::{Context, policy};
 use crate::limits;
 use crate::objects::{BackendRef, EndpointAddress, Id, Kind, Service, ServicePort};
-use crate::store::Referrer;
+use crate::store::{Referrer, Store};
 
 /// The use of a backend, which the upstream depends on.
 pub(super) struct Usage<'a> {
@@ -22,6 +22,14 @@ pub(super) struct Usage<'a> {
     pub(super) certificate: Option<&'a Name>,
     /// Connections are not terminated here: no TLS is added.
     pub(super) passthrough: bool,
+}
+
+/// An upstream of the parts.
+#[derive(Clone, Debug)]
+pub(super) struct KnownUpstream {
+    pub(super) upstream: Arc<Upstream>,
+    /// The port of the Service.
+    pub(super) port: ServicePort,
 }
 
 /// A backend of a route, and the reason for which its reference is not resolved.
@@ -61,6 +69,7 @@ impl Context<'_> {
             return Backend::broken(Fault::new("RefNotPermitted", message));
         }
         let not_found = |what: String| Backend::broken(Fault::new("BackendNotFound", what));
+        self.reads.services.insert(id.clone());
         let Some(service) = self.store.get::<Service>(namespace, &reference.name).cloned() else {
             return not_found(format!("Service {id} is not found"));
         };
@@ -89,7 +98,7 @@ impl Context<'_> {
             return Backend::broken(Fault::new("UnsupportedProtocol", message));
         }
         let certificate = usage.certificate.filter(|_| found.is_some());
-        let mut name = format!("Service/{service}:{}", port.port);
+        let mut name = format!("{}{}", upstream_prefix(service), port.port);
         if is_h2 && !matches!(app, "kubernetes.io/h2c" | "grpc") {
             name.push_str("+h2");
         }
@@ -101,6 +110,7 @@ impl Context<'_> {
         }
         let name: Name = name.into();
         let target = Target::Upstream(Arc::clone(&name));
+        self.reads.upstreams.insert(Arc::clone(&name));
         if self.upstreams.contains_key(&name) {
             return Backend { target, fault: None };
         }
@@ -122,7 +132,7 @@ impl Context<'_> {
                 return Backend { target, fault: None };
             }
         };
-        let mut upstream = Upstream::new(Arc::clone(&name), self.endpoints(service, port));
+        let mut upstream = Upstream::new(Arc::clone(&name), endpoints(self.store, service, port));
         upstream.protocol = match is_h2 {
             true => UpstreamProtocol::Http2,
             false => UpstreamProtocol::Http1,
@@ -134,31 +144,40 @@ impl Context<'_> {
             percent: 100,
             least: 10_000,
         };
-        self.upstreams.insert(name, Arc::new(upstream));
+        let known = KnownUpstream {
+            upstream: Arc::new(upstream),
+            port: port.clone(),
+        };
+        self.upstreams.insert(name, known);
         Backend { target, fault: None }
     }
+}
 
-    /// Returns the endpoints of a port, each address once, sorted.
-    fn endpoints(&self, service: &Id, port: &ServicePort) -> Vec<Endpoint> {
-        let mut endpoints: BTreeMap<SocketAddr, Endpoint> = BTreeMap::new();
-        for slice in self.store.slices_of(service) {
-            let mut ports = slice.ports.iter();
-            let number = ports
-                .find(|found| found.name == port.name)
-                .and_then(|found| found.port);
-            let Some(number) = number else { continue };
-            for endpoint in &slice.endpoints {
-                let Some((address, endpoint)) = translate_endpoint(endpoint, number) else {
-                    continue;
-                };
-                if endpoints.len() < limits::ENDPOINTS_PER_PORT {
-                    let stored = endpoints.entry(address).or_insert_with(|| endpoint.clone());
-                    stored.draining &= endpoint.draining;
-                }
+/// The start of the names of a Service's upstreams.
+pub(super) fn upstream_prefix(service: &Id) -> String {
+    format!("Service/{service}:")
+}
+
+/// Returns the endpoints of a port, each address once, sorted.
+pub(super) fn endpoints(store: &Store, service: &Id, port: &ServicePort) -> Vec<Endpoint> {
+    let mut endpoints: BTreeMap<SocketAddr, Endpoint> = BTreeMap::new();
+    for slice in store.slices_of(service) {
+        let mut ports = slice.ports.iter();
+        let number = ports
+            .find(|found| found.name == port.name)
+            .and_then(|found| found.port);
+        let Some(number) = number else { continue };
+        for endpoint in &slice.endpoints {
+            let Some((address, endpoint)) = translate_endpoint(endpoint, number) else {
+                continue;
+            };
+            if endpoints.len() < limits::ENDPOINTS_PER_PORT {
+                let stored = endpoints.entry(address).or_insert_with(|| endpoint.clone());
+                stored.draining &= endpoint.draining;
             }
         }
-        endpoints.into_values().collect()
     }
+    endpoints.into_values().collect()
 }
 
 /// Returns an endpoint that is ready, or that still serves while it terminates. All its addresses are the same endpoint.

@@ -1,6 +1,7 @@
 //! The results of a translation for each object, from which statuses follow.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use ringmain_gateway::model::Name;
 
@@ -17,9 +18,54 @@ pub struct Findings {
     /// By namespace and name.
     pub listener_sets: BTreeMap<Id, ListenerSetFinding>,
     /// The parents of ours of each route. Empty: the route has none any more.
-    pub routes: BTreeMap<Key, Vec<Parent>>,
+    pub routes: BTreeMap<Key, Arc<Vec<Parent>>>,
     /// The Gateways that use each BackendTLSPolicy. Empty: none does.
     pub policies: BTreeMap<Id, Vec<Ancestor>>,
+}
+
+impl Findings {
+    /// Returns the objects, in the order in which their statuses are written.
+    #[must_use]
+    pub fn keys(&self) -> Vec<Key> {
+        let of = |kind| move |id: &Id| Key::new(kind, Arc::clone(&id.namespace), Arc::clone(&id.name));
+        let classes = self.classes.keys().map(of(Kind::GatewayClass));
+        let gateways = self.gateways.keys().map(of(Kind::Gateway));
+        let sets = self.listener_sets.keys().map(of(Kind::ListenerSet));
+        let policies = self.policies.keys().map(of(Kind::BackendTlsPolicy));
+        let routes = self.routes.keys().cloned();
+        classes
+            .chain(gateways)
+            .chain(sets)
+            .chain(routes)
+            .chain(policies)
+            .collect()
+    }
+
+    /// Returns the objects whose results differ from those of `last`.
+    #[must_use]
+    pub fn changes(&self, last: &Findings) -> BTreeSet<Key> {
+        let of = |kind| move |id: &Id| Key::new(kind, Arc::clone(&id.namespace), Arc::clone(&id.name));
+        let mut changed = BTreeSet::new();
+        changed.extend(differing(&self.classes, &last.classes).map(of(Kind::GatewayClass)));
+        changed.extend(differing(&self.gateways, &last.gateways).map(of(Kind::Gateway)));
+        changed.extend(differing(&self.listener_sets, &last.listener_sets).map(of(Kind::ListenerSet)));
+        changed.extend(differing(&self.policies, &last.policies).map(of(Kind::BackendTlsPolicy)));
+        let routes = self.routes.iter().filter(|(key, finding)| {
+            let before = last.routes.get(*key);
+            before.is_none_or(|before| !Arc::ptr_eq(before, finding) && before != *finding)
+        });
+        changed.extend(routes.map(|(key, _)| key.clone()));
+        changed
+    }
+}
+
+/// The keys whose values are new or others.
+fn differing<'a, T: PartialEq>(
+    now: &'a BTreeMap<Id, T>,
+    last: &BTreeMap<Id, T>,
+) -> impl Iterator<Item = &'a Id> {
+    let differs = |(id, finding): &(&Id, &T)| last.get(*id) != Some(*finding);
+    now.iter().filter(differs).map(|(id, _)| id)
 }
 
 /// The results for a Gateway.

@@ -45,6 +45,8 @@ pub(super) struct Attached<'a> {
     pub(super) gateways: Vec<GatewayState<'a>>,
     pub(super) listeners: Vec<ListenerState<'a>>,
     places: &'a dyn Places,
+    /// Each Gateway, by index.
+    by_id: BTreeMap<Id, usize>,
     /// The listeners of a Gateway or a ListenerSet.
     by_owner: BTreeMap<Key, Vec<usize>>,
     /// The Gateway of each ListenerSet of ours, by index.
@@ -62,6 +64,7 @@ impl<'a> Attached<'a> {
             gateways: Vec::new(),
             listeners: Vec::new(),
             places,
+            by_id: BTreeMap::new(),
             by_owner: BTreeMap::new(),
             set_gateways: BTreeMap::new(),
         };
@@ -132,6 +135,7 @@ impl<'a> Attached<'a> {
         for (set, _) in &sets {
             self.set_gateways.insert(set.metadata.id(), index);
         }
+        self.by_id.insert(id.clone(), index);
         self.gateways.push(GatewayState {
             index,
             id,
@@ -171,12 +175,20 @@ impl<'a> Attached<'a> {
     /// Returns the Gateway and the listeners that a parent of a route has. `None`: it is none of ours.
     pub(super) fn parent(&self, kind: Kind, id: &Id) -> Option<(usize, &[usize])> {
         let gateway = match kind {
-            Kind::Gateway => self.gateways.iter().position(|gateway| gateway.id == *id)?,
+            Kind::Gateway => *self.by_id.get(id)?,
             Kind::ListenerSet => *self.set_gateways.get(id)?,
             _ => return None,
         };
         let owner = Key::new(kind, Arc::clone(&id.namespace), Arc::clone(&id.name));
         Some((gateway, self.by_owner.get(&owner).map_or(&[], Vec::as_slice)))
+    }
+
+    /// Counts a route that is attached to these listeners.
+    pub(super) fn count(&mut self, listeners: &BTreeSet<usize>) {
+        for listener in listeners {
+            let listener = &mut self.listeners[*listener];
+            listener.attached += u32::from(listener.conflict.is_none());
+        }
     }
 
     /// Returns whether the data plane gets a listener.

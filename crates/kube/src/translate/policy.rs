@@ -18,6 +18,8 @@ pub(super) struct PolicyIndex<'a> {
     by_target: BTreeMap<Target, Vec<&'a Arc<BackendTlsPolicy>>>,
     /// The Gateways that use each policy.
     used: BTreeMap<Id, BTreeSet<Id>>,
+    /// Policies and Gateways of the calls of `find` since the last `take_found`.
+    found: BTreeSet<(Id, Id)>,
 }
 
 impl<'a> PolicyIndex<'a> {
@@ -34,6 +36,7 @@ impl<'a> PolicyIndex<'a> {
         PolicyIndex {
             by_target,
             used: BTreeMap::new(),
+            found: BTreeSet::new(),
         }
     }
 
@@ -55,9 +58,24 @@ impl<'a> PolicyIndex<'a> {
         let first = policies.peek().map(|policy| **policy);
         let ids: Vec<Id> = policies.map(|policy| policy.metadata.id()).collect();
         for id in ids {
-            self.used.entry(id).or_default().insert(gateway.clone());
+            self.found.insert((id, gateway.clone()));
         }
         first
+    }
+
+    /// Returns the policies and Gateways of one route, which count as used.
+    pub(super) fn take_found(&mut self) -> BTreeSet<(Id, Id)> {
+        let found = std::mem::take(&mut self.found);
+        self.add(&found);
+        found
+    }
+
+    /// Counts policies as used by Gateways.
+    pub(super) fn add(&mut self, found: &BTreeSet<(Id, Id)>) {
+        for (policy, gateway) in found {
+            let gateways = self.used.entry(policy.clone()).or_default();
+            gateways.insert(gateway.clone());
+        }
     }
 
     /// Returns an older policy with one of the same targets.

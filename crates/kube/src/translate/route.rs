@@ -96,7 +96,9 @@ impl<'a> RouteHead<'a> {
             .iter()
             .filter_map(|parent| self.attach(context, attached, parent))
             .collect();
-        self.count(attached, &states);
+        let listeners = states.iter().flat_map(|state| &state.listeners);
+        context.reads.listeners = listeners.copied().collect();
+        attached.count(&context.reads.listeners);
         let mut parts: Vec<(Attachment, T)> = Vec::new();
         let mut findings = Vec::new();
         for state in &states {
@@ -133,7 +135,7 @@ impl<'a> RouteHead<'a> {
             }
             findings.push(self.finding(state, &faults, names));
         }
-        context.findings.routes.insert(self.key(), findings);
+        context.findings.routes.insert(self.key(), Arc::new(findings));
         parts
     }
 
@@ -237,17 +239,6 @@ impl<'a> RouteHead<'a> {
                 .hostnames
                 .iter()
                 .any(|hostname| have_common_host(listener, hostname))
-    }
-
-    fn count(&self, attached: &mut Attached<'_>, states: &[ParentState<'_>]) {
-        let listeners: BTreeSet<usize> = states
-            .iter()
-            .flat_map(|state| state.listeners.iter().copied())
-            .collect();
-        for listener in listeners {
-            let listener = &mut attached.listeners[listener];
-            listener.attached += u32::from(listener.conflict.is_none());
-        }
     }
 
     fn finding(&self, state: &ParentState<'_>, faults: &RuleFaults, parts: Vec<Name>) -> Parent {

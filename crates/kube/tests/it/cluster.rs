@@ -20,7 +20,7 @@ use serde_json::Value;
 pub(crate) struct Pool(BTreeMap<Id, Ipv4Addr>);
 
 impl Pool {
-    fn new(store: &Store) -> Pool {
+    pub(crate) fn new(store: &Store) -> Pool {
         let gateways = store.by_precedence::<Gateway>().into_iter();
         let numbered = (1..).zip(gateways);
         Pool(
@@ -223,7 +223,7 @@ pub(crate) fn render_findings(translation: &Translation) -> Vec<String> {
         lines.extend(set.listeners.iter().map(render_listener));
     }
     for (key, parents) in &findings.routes {
-        for parent in parents {
+        for parent in parents.iter() {
             let reference = &parent.parent_ref;
             let section = reference
                 .section_name

@@ -1,6 +1,7 @@
 //! Translations of manifests, the suite's own manifests, the schemas of the API, and arbitrary objects.
 
 mod cluster;
+mod following;
 mod golden;
 mod modules;
 mod property;

@@ -11,7 +11,7 @@ use crate::cluster::{manifests, translate_store};
 const SEED: u64 = 30;
 const ROUNDS: usize = 400;
 
-fn corpus() -> Vec<Value> {
+pub(crate) fn corpus() -> Vec<Value> {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/golden/cases");
     let mut files: Vec<_> = std::fs::read_dir(folder)
         .unwrap()
@@ -29,7 +29,7 @@ fn corpus() -> Vec<Value> {
 }
 
 /// Changes one value somewhere.
-fn mutate(value: &mut Value, random: &mut fastrand::Rng) {
+pub(crate) fn mutate(value: &mut Value, random: &mut fastrand::Rng) {
     match value {
         Value::Object(fields) if !fields.is_empty() && random.u8(..) > 20 => {
             let at = random.usize(..fields.len());
