@@ -7,9 +7,13 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 
 #[cfg(feature = "kubernetes")]
+use ringmain_gateway::model::{Config, Endpoint, Name};
+#[cfg(feature = "kubernetes")]
+use ringmain_gateway::table::Problem;
+#[cfg(feature = "kubernetes")]
 use ringmain_kube::api::Api;
 #[cfg(feature = "kubernetes")]
-use ringmain_kube::live::{self, Health};
+use ringmain_kube::live::{self, DataPlane, Health};
 #[cfg(feature = "kubernetes")]
 use ringmain_sys::clock;
 use tokio::sync::watch;
@@ -141,12 +145,11 @@ async fn supervise(
 ) {
     loop {
         let combined = Arc::clone(&combined);
-        let apply: live::Apply = Box::new(move |parts| combined.replace_objects(parts, clock::realtime()));
         let receivers = (stop.clone(), again.clone());
         let followed = live::run(
             api.clone(),
             settings.clone(),
-            apply,
+            Box::new(Plane(combined)),
             Arc::clone(&health),
             receivers,
         );
@@ -161,6 +164,20 @@ async fn supervise(
             () = tokio::time::sleep(limits::CLUSTER_AGAIN) => {}
             _ = stop.changed() => return,
         }
+    }
+}
+
+#[cfg(feature = "kubernetes")]
+struct Plane(Arc<Combined>);
+
+#[cfg(feature = "kubernetes")]
+impl DataPlane for Plane {
+    fn replace(&mut self, parts: Config) -> Vec<Problem> {
+        self.0.replace_objects(parts, clock::realtime())
+    }
+
+    fn put_endpoints(&mut self, endpoints: Vec<(Name, Vec<Endpoint>)>) {
+        self.0.put_endpoints(endpoints);
     }
 }
 

@@ -5,6 +5,7 @@
 //! file ────▶ checked alone ─▶ ┐
 //!                             ├─ file's parts, then objects' ─▶ Gateway::replace, replace_bound
 //! objects ──────────────────▶ ┘
+//! endpoints of objects ───────────────────────────────────▶ Gateway::put_endpoints
 //! ```
 //!
 //! Without a second source a file is applied by [`Gateway::replace_whole`]. Knows neither formats nor the origin of configurations.
@@ -12,11 +13,12 @@
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use ringmain_gateway::Gateway;
-use ringmain_gateway::model::{Config, Name};
+use ringmain_gateway::model::{Config, Endpoint, Name};
 use ringmain_gateway::table::Problem;
 
 /// A gateway that serves the parts of its sources together.
@@ -77,7 +79,10 @@ impl Combined {
     /// Replaces the parts of objects, one by one. Returns the problems of the whole configuration, once all workers serve it.
     pub fn replace_objects(&self, objects: Config, now: Duration) -> Vec<Problem> {
         let mut sources = self.sources();
-        let is_same = sources.objects.as_ref() == Some(&objects);
+        let is_same = sources
+            .objects
+            .as_ref()
+            .is_some_and(|last| have_same_parts(last, &objects));
         // An address that could not be listened at may be free now.
         if is_same && self.gateway.unheard().is_empty() {
             return self.gateway.problems();
@@ -85,6 +90,28 @@ impl Combined {
         let joined = join(&sources.file, &objects);
         sources.objects = Some(objects);
         self.gateway.replace(Arc::new(joined), now)
+    }
+
+    /// Replaces the endpoints of some upstreams of the objects, and nothing else: no rule is compiled. Upstreams that the objects do
+    /// not have are ignored.
+    pub fn put_endpoints(&self, all: Vec<(Name, Vec<Endpoint>)>) {
+        let mut sources = self.sources();
+        let Sources { file, objects } = &mut *sources;
+        let Some(objects) = objects else { return };
+        let mut put: BTreeMap<Name, Vec<Endpoint>> = all.into_iter().collect();
+        for upstream in &mut objects.upstreams {
+            let Some(endpoints) = put.remove(&upstream.name) else {
+                continue;
+            };
+            Arc::make_mut(upstream).endpoints.clone_from(&endpoints);
+            // Of two with one name the file's counts.
+            if file.upstreams.iter().all(|other| other.name != upstream.name) {
+                self.gateway.put_endpoints(&upstream.name, endpoints);
+            }
+            if put.is_empty() {
+                break;
+            }
+        }
     }
 
     fn sources(&self) -> MutexGuard<'_, Sources> {
@@ -102,4 +129,18 @@ fn join(file: &Config, objects: &Config) -> Config {
     joined.certificates.extend(objects.certificates.iter().cloned());
     joined.authorities.extend(objects.authorities.iter().cloned());
     joined
+}
+
+/// Returns whether the parts of objects are the same: those that are shared are not compared.
+fn have_same_parts(a: &Config, b: &Config) -> bool {
+    fn are_same<T: PartialEq>(a: &[Arc<T>], b: &[Arc<T>]) -> bool {
+        let mut pairs = a.iter().zip(b);
+        a.len() == b.len() && pairs.all(|(a, b)| Arc::ptr_eq(a, b) || a == b)
+    }
+    are_same(&a.listeners, &b.listeners)
+        && are_same(&a.routes, &b.routes)
+        && are_same(&a.streams, &b.streams)
+        && are_same(&a.upstreams, &b.upstreams)
+        && are_same(&a.certificates, &b.certificates)
+        && are_same(&a.authorities, &b.authorities)
 }

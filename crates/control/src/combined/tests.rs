@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ringmain_gateway::Gateway;
-use ringmain_gateway::model::{Config, Upstream};
+use ringmain_gateway::model::{Config, Endpoint, Upstream, Where};
 
 use super::Combined;
 use crate::config::{self, Sources};
@@ -106,4 +106,44 @@ fn without_objects_a_file_is_applied_as_a_whole() {
     let combined = combined(false);
     let served = combined.replace_file(file("b.example"), NOW).unwrap();
     assert!(Arc::ptr_eq(&served, combined.gateway().table().config()));
+}
+
+#[test]
+fn endpoints_of_objects_alone_change_neither_the_table_nor_the_file() {
+    let combined = combined(true);
+    assert_eq!(combined.replace_objects(objects(), NOW), []);
+    let table = combined.gateway().table();
+    let to = |port: u16| vec![Endpoint::new(Where::Address(([127, 0, 0, 1], port).into()))];
+    let put = |name: &str, port| combined.put_endpoints(vec![(name.into(), to(port))]);
+    put("service", 3);
+    // Upstreams of the file are not of the objects.
+    put("u", 4);
+    assert_eq!(addresses(&combined), ["service 127.0.0.1:3", "u 127.0.0.1:1"]);
+    assert!(Arc::ptr_eq(&table, &combined.gateway().table()));
+    // A later file has the endpoints as they are now.
+    combined.replace_file(file("b.example"), NOW).unwrap();
+    assert_eq!(addresses(&combined), ["service 127.0.0.1:3", "u 127.0.0.1:1"]);
+    let mut same_name = Config::clone(&file("b.example"));
+    same_name
+        .upstreams
+        .push(Arc::new(Upstream::new("service", to(5))));
+    combined.replace_file(Arc::new(same_name), NOW).unwrap();
+    put("service", 6);
+    assert_eq!(
+        addresses(&combined),
+        ["service 127.0.0.1:5", "u 127.0.0.1:1"],
+        "the file's counts"
+    );
+    combined.replace_file(file("b.example"), NOW).unwrap();
+    assert_eq!(addresses(&combined), ["service 127.0.0.1:6", "u 127.0.0.1:1"]);
+}
+
+fn addresses(combined: &Combined) -> Vec<String> {
+    let upstreams = combined.gateway().upstreams().into_iter();
+    let lines = upstreams.flat_map(|upstream| {
+        let name = upstream.name;
+        let endpoints = upstream.endpoints.into_iter();
+        endpoints.map(move |endpoint| format!("{name} {}", endpoint.addr))
+    });
+    lines.collect()
 }
