@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use ringmain_gateway::model::{Listener, Name};
+use ringmain_gateway::model::{Hostname, Listener, Name};
 
 use super::condition::Fault;
 use super::listener::{ListenerState, is_in_scope};
@@ -38,6 +38,20 @@ pub(super) struct GatewayState<'a> {
     /// The certificate that upstreams receive, or why there is none.
     pub(super) backend_certificate: Option<Result<Name, Fault>>,
     sets: Vec<(Id, bool)>,
+}
+
+/// The ports of a Gateway whose listeners have no conflict with each other.
+#[derive(Default)]
+struct Taken {
+    ports: BTreeMap<u16, TakenPort>,
+}
+
+/// Listeners by index.
+#[derive(Default)]
+struct TakenPort {
+    /// The protocol of the others is compatible with that of the first one.
+    first: Option<usize>,
+    by_hostname: BTreeMap<Option<Hostname>, usize>,
 }
 
 /// All Gateways of ours with their listeners.
@@ -122,14 +136,17 @@ impl<'a> Attached<'a> {
         let sets: Vec<_> = sets.iter().map(|set| (*set, is_allowed(set))).collect();
         let key = |kind, id: &Id| Key::new(kind, Arc::clone(&id.namespace), Arc::clone(&id.name));
         let first = self.listeners.len();
+        let mut taken = Taken::default();
         for spec in &gateway.spec.listeners {
             let owner = key(Kind::Gateway, &id);
-            self.add_listener(ListenerState::new(context, (index, gateway), owner, spec), first);
+            let listener = ListenerState::new(context, (index, gateway), owner, spec);
+            self.add_listener(listener, first, &mut taken);
         }
         for (set, _) in sets.iter().filter(|(_, is_allowed)| *is_allowed) {
             for spec in &set.spec.listeners {
                 let owner = key(Kind::ListenerSet, &set.metadata.id());
-                self.add_listener(ListenerState::new(context, (index, gateway), owner, spec), first);
+                let listener = ListenerState::new(context, (index, gateway), owner, spec);
+                self.add_listener(listener, first, &mut taken);
             }
         }
         for (set, _) in &sets {
@@ -151,9 +168,8 @@ impl<'a> Attached<'a> {
     }
 
     /// Adds a listener behind the others of its Gateway, which begin at `first` and take precedence.
-    fn add_listener(&mut self, mut listener: ListenerState<'a>, first: usize) {
-        let others = &self.listeners[first..];
-        if others.len() >= limits::LISTENERS_PER_GATEWAY {
+    fn add_listener(&mut self, mut listener: ListenerState<'a>, first: usize, taken: &mut Taken) {
+        if self.listeners.len() - first >= limits::LISTENERS_PER_GATEWAY {
             let message = format!(
                 "a Gateway has at most {} listeners",
                 limits::LISTENERS_PER_GATEWAY
@@ -161,8 +177,17 @@ impl<'a> Attached<'a> {
             listener.accepted = Some(Fault::new("TooManyListeners", message));
             listener.protocol = None;
         }
-        for earlier in others.iter().filter(|earlier| earlier.conflict.is_none()) {
-            listener.check_conflict(earlier);
+        if listener.protocol.is_some() {
+            let port = taken.ports.entry(listener.spec.port).or_default();
+            let same_host = port.by_hostname.get(&listener.hostname);
+            for earlier in port.first.iter().chain(same_host) {
+                listener.check_conflict(&self.listeners[*earlier]);
+            }
+            if listener.conflict.is_none() {
+                port.first.get_or_insert(self.listeners.len());
+                port.by_hostname
+                    .insert(listener.hostname.clone(), self.listeners.len());
+            }
         }
         let index = self.listeners.len();
         self.by_owner
