@@ -34,6 +34,8 @@ FOLDER = servers.TARGET / "by-profile"
 PACKAGE = servers.TARGET / "package"
 DATA = FOLDER / "data"
 MERGED = FOLDER / "merged.profdata"
+# Optional parts of the program that packages have.
+FEATURES = "brokers,kubernetes"
 CONNECTIONS = 64
 ROUTES = 2000
 PROXY = servers.REPO / "bench" / "peers" / "settings" / "proxy-ringmain.yaml"
@@ -41,7 +43,6 @@ PROXY = servers.REPO / "bench" / "peers" / "settings" / "proxy-ringmain.yaml"
 
 class Failed(Exception):
     """A step did not do; the text says which."""
-
 
 def told_by_rustc(name):
     """What `rustc -vV` says of `name`."""
@@ -67,7 +68,7 @@ def build(flags, target):
     """The binary for publication, built with more flags for rustc, which macros and build scripts do not get."""
     host = told_by_rustc("host")
     flags = f"{os.environ.get('RUSTFLAGS', '')} {flags}".strip()
-    command = ["cargo", "build", "--profile", "dist", "--locked", "--package", "ringmain-cli",
+    command = ["cargo", "build", "--profile", "dist", "--locked", "--package", "ringmain-cli", "--features", FEATURES,
                "--target", host, "--target-dir", str(target)]
     if subprocess.run(command, cwd=servers.REPO, env=dict(os.environ, RUSTFLAGS=flags)).returncode:
         raise Failed("cargo build failed")

@@ -22,7 +22,7 @@ PACKAGE = servers.TARGET / "package"
 
 def build():
     """The binary of the profile `dist`."""
-    command = ["cargo", "build", "--profile", "dist", "--locked", "--package", "ringmain-cli", "--features", "brokers"]
+    command = ["cargo", "build", "--profile", "dist", "--locked", "--package", "ringmain-cli", "--features", by_profile.FEATURES]
     if subprocess.run(command, cwd=servers.REPO, check=False).returncode:
         raise by_profile.Failed("cargo build failed")
     return servers.TARGET / "dist" / "ringmain"
