@@ -55,6 +55,8 @@ pub(super) struct Feed {
     version: Option<String>,
     /// The failure that was reported last: whether it was for a missing right.
     failure: Option<bool>,
+    /// Pauses after failures without anything delivered between them.
+    backoff: Backoff,
 }
 
 /// The receiver of changes is gone.
@@ -99,12 +101,12 @@ impl Feed {
             known: BTreeSet::new(),
             version: None,
             failure: None,
+            backoff: Backoff::new(),
         }
     }
 
     /// Runs until nothing receives changes any more.
     pub(super) async fn run(mut self) {
-        let mut backoff = Backoff::new();
         loop {
             let begun = Instant::now();
             let result = match self.version.take() {
@@ -114,10 +116,10 @@ impl Feed {
             let pause = match result {
                 Err(Over) => return,
                 Ok(Ok(())) if begun.elapsed() >= Duration::from_secs(1) || self.version.is_some() => {
-                    backoff.reset();
+                    self.backoff.reset();
                     Duration::ZERO
                 }
-                Ok(Ok(())) => backoff.next(),
+                Ok(Ok(())) => self.backoff.next(),
                 Ok(Err(error)) => {
                     let is_missing = error.is_missing();
                     if error.is_expired() {
@@ -126,13 +128,19 @@ impl Feed {
                             self.topic
                         );
                         self.version = None;
-                    } else if self.fail(error).await.is_err() {
-                        return;
+                    } else {
+                        // The same line would follow again.
+                        if matches!(error, Error::Unexpected { .. }) {
+                            self.version = None;
+                        }
+                        if self.fail(error).await.is_err() {
+                            return;
+                        }
                     }
                     if is_missing {
                         limits::MISSING_AGAIN
                     } else {
-                        backoff.next()
+                        self.backoff.next()
                     }
                 }
             };
@@ -166,7 +174,12 @@ impl Feed {
         };
         self.recover().await?;
         loop {
-            match watch.next::<Box<RawValue>>().await {
+            let next = watch.next::<Box<RawValue>>().await;
+            if matches!(next, Ok(Some(_))) {
+                // A watch that has delivered continues soon after it is cut, however often that has happened before.
+                self.backoff.reset();
+            }
+            match next {
                 Ok(None) => return Ok(Ok(())),
                 Err(error) => return Ok(Err(error)),
                 Ok(Some(Event::Bookmark(version))) => self.version = Some(version),
