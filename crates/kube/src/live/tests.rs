@@ -10,7 +10,9 @@ use serde_json::{Value, json};
 use super::feed::Topic;
 use super::lease::{lease_name, micro_time};
 use super::pool::Pool;
+use super::queue::{Next, Queue, Write};
 use super::services::{have_one_owner, service};
+use crate::limits::{BACKOFF_LEAST, BACKOFF_MOST};
 use crate::objects::{Gateway, Key, Kind, Object};
 use crate::translate::{AddressProblem, Places};
 
@@ -233,4 +235,48 @@ fn paths_and_names_are_those_of_the_api() {
     let topic = Topic::one(&Key::new(Kind::Secret, "shop", "tls"));
     assert_eq!(topic.to_string(), "Secret shop/tls");
     assert_eq!(Topic::all(Kind::HttpRoute).to_string(), "httproutes");
+}
+
+#[test]
+fn failing_object_does_not_delay_others() {
+    let status = |name: &str, text: &str| {
+        Write::Status(Key::new(Kind::HttpRoute, "shop", name), Arc::new(json!(text)))
+    };
+    let (bad, good) = (status("bad", "1"), status("good", "1"));
+    let mut queue = Queue::default();
+    let mut now = Duration::ZERO;
+    for attempt in 0..12 {
+        queue.replace([bad.clone(), good.clone()].into_iter());
+        if attempt == 0 {
+            assert_eq!(queue.next(now), Next::Ready(bad.clone()));
+            assert!(queue.fail(&bad, now), "the first failure");
+        }
+        // A new list of documents does not end the pause.
+        assert_eq!(queue.next(now), Next::Ready(good.clone()));
+        queue.done(&good);
+        let Next::At(due) = queue.next(now) else {
+            panic!("{:?}", queue.next(now));
+        };
+        assert!(due > now && due - now <= BACKOFF_MOST);
+        now = due;
+        assert_eq!(queue.next(now), Next::Ready(bad.clone()));
+        assert!(!queue.fail(&bad, now), "a further failure");
+        let Next::At(due) = queue.next(now) else {
+            panic!("{:?}", queue.next(now));
+        };
+        let pause = due - now;
+        let least = (BACKOFF_LEAST * 2_u32.pow(attempt + 1)).min(BACKOFF_MOST) / 2;
+        assert!(pause >= least, "attempt {attempt}: {pause:?} grows");
+    }
+    // Success, the object's end and another holder each end the pauses.
+    queue.done(&bad);
+    assert_eq!(queue.next(now), Next::Empty);
+    queue.replace([bad.clone()].into_iter());
+    assert!(queue.fail(&bad, now));
+    queue.replace([good.clone()].into_iter());
+    queue.replace([bad.clone()].into_iter());
+    assert_eq!(queue.next(now), Next::Ready(bad.clone()));
+    assert!(queue.fail(&bad, now));
+    queue.forget_failures();
+    assert_eq!(queue.next(now), Next::Ready(bad));
 }
