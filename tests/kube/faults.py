@@ -300,6 +300,26 @@ class Faults:
         log = self.replicas[0].log
         until("the refusal in the log", lambda: "Service shop/ringmain-other is not written" in log.read_text())
         assert self.rig.get("service", "ringmain-other") == before
+        event = until("an Event of the Gateway", lambda: self.event("ServiceConflict"))
+        assert event["type"] == "Warning" and event["reportingController"] == "ringmain.dev/gateway", event
+        uid = self.rig.get("gateway", "other")["metadata"]["uid"]
+        assert event["regarding"]["kind"] == "Gateway" and event["regarding"]["uid"] == uid, event
+        assert "ringmain-other" in event["note"] and "series" not in event, event
+
+    def right_taken(self):
+        """Without the right to read Secrets their certificates are presented as before, and an Event of each names the right."""
+        role = self.rig.get("clusterrole", "ringmain")
+        for key in ("resourceVersion", "uid", "creationTimestamp"):
+            role["metadata"].pop(key)
+        self.rig.apply({**role, "rules": [rule for rule in role["rules"] if "secrets" not in rule["resources"]]})
+        self.link.cut_once()
+        event = until("an Event of the Secret", lambda: self.event("ReadForbidden"))
+        secret = self.rig.get("secret", "cert")
+        assert event["regarding"]["kind"] == "Secret" and event["regarding"]["uid"] == secret["metadata"]["uid"], event
+        assert "ClusterRole" in event["note"] and base64.b64decode(secret["data"]["tls.key"]).decode() not in event["note"], event
+        assert presented(self.address) and self.served("first") == 200
+        self.rig.apply(role)
+        until("no more failing watches", lambda: self.replicas[0].metric("failing_watches") == 0)
 
     def rights_taken(self):
         """Without rights everything is served as before; with them again, what has changed."""
@@ -365,6 +385,11 @@ class Faults:
         until("the Lease of the second", lambda: self.holder().startswith("two_"))
         until("one writer", lambda: leads(two))
 
+    def event_repeated(self):
+        """The next leader finds again what the last one has reported, and continues the series of its Event."""
+        series = lambda: self.event("ServiceConflict").get("series")
+        assert until("a series", series, within=90)["count"] >= 2
+
     def traffic(self, failures):
         def request():
             response = self.served("first")
@@ -411,6 +436,13 @@ class Faults:
         entries = self.rig.get("gateway", "edge")["status"]["listeners"]
         return condition(next(entry for entry in entries if entry["name"] == name)["conditions"], kind)
 
+    def event(self, reason):
+        """The Event of a reason in the namespace, of which there is at most one."""
+        found = json.loads(self.rig.kubectl("get", "events.events.k8s.io", "-n", "shop", "-o", "json"))["items"]
+        found = [event for event in found if event["reason"] == reason]
+        assert len(found) <= 1, found
+        return found[0] if found else None
+
     def accepted(self, name):
         parents = self.rig.get("httproute", name).get("status", {}).get("parents", [])
         return any(condition(parent["conditions"], "Accepted") == "True" for parent in parents)
@@ -422,7 +454,11 @@ class Faults:
         return self.rig.get("lease", "ringmain.dev-gateway", "ringmain")["spec"].get("holderIdentity", "")
 
 
-CASES = ["first_light", "idle", "watch_cut", "server_gone", "server_killed", "certificate_replaced", "secret_deleted", "foreign_service", "file_beside", "rights_taken", "two_replicas", "leader_paused", "etcd_slow", "released", "watch_cut_everywhere"]
+CASES = [
+    "first_light", "idle", "watch_cut", "server_gone", "server_killed", "certificate_replaced", "secret_deleted",
+    "foreign_service", "file_beside", "right_taken", "rights_taken", "two_replicas", "leader_paused", "etcd_slow",
+    "event_repeated", "released", "watch_cut_everywhere",
+]
 
 
 def main():

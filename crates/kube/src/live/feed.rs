@@ -11,14 +11,16 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use serde::Deserialize;
 use serde_json::value::RawValue;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep};
 
 use super::backoff::Backoff;
+use super::events::{self, Finding, Reason};
 use crate::api::{Api, Collection, Error, Event};
 use crate::limits;
-use crate::objects::{Id, Key, Kind, Object};
+use crate::objects::{Id, Key, Kind, Object, ParseError};
 
 /// The objects that a feed is for.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -50,6 +52,7 @@ pub(super) struct Feed {
     topic: Topic,
     collection: Collection,
     changes: mpsc::Sender<Change>,
+    findings: mpsc::Sender<Finding>,
     known: BTreeSet<Key>,
     /// The version to watch from. `None`: the objects have to be listed.
     version: Option<String>,
@@ -74,6 +77,12 @@ impl Topic {
         }
     }
 
+    /// The object, if it is a single one.
+    pub(super) fn key(&self) -> Option<Key> {
+        let id = self.only.as_ref()?;
+        Some(Key::new(self.kind, &*id.namespace, &*id.name))
+    }
+
     fn collection(&self) -> Collection {
         match &self.only {
             None => Collection::all(super::path(self.kind, None)),
@@ -92,12 +101,18 @@ impl std::fmt::Display for Topic {
 }
 
 impl Feed {
-    pub(super) fn new(api: Api, topic: Topic, changes: mpsc::Sender<Change>) -> Feed {
+    pub(super) fn new(
+        api: Api,
+        topic: Topic,
+        changes: mpsc::Sender<Change>,
+        findings: mpsc::Sender<Finding>,
+    ) -> Feed {
         Feed {
             collection: topic.collection(),
             api,
             topic,
             changes,
+            findings,
             known: BTreeSet::new(),
             version: None,
             failure: None,
@@ -212,12 +227,27 @@ impl Feed {
             .ok()
     }
 
-    /// An object that cannot be read is logged, and stays as it was.
+    /// An object that cannot be read is logged and reported by an Event, and stays as it was.
     fn parse(&self, json: &RawValue) -> Option<Object> {
         let parsed = Object::parse(self.topic.kind, json.get().as_bytes());
-        parsed
-            .inspect_err(|error| log::error!("{}: an object is ignored: {error}", self.topic))
-            .ok()
+        parsed.inspect_err(|error| self.ignore(json, error)).ok()
+    }
+
+    fn ignore(&self, json: &RawValue, error: &ParseError) {
+        #[derive(Deserialize)]
+        struct Head {
+            metadata: Uid,
+        }
+        #[derive(Deserialize)]
+        struct Uid {
+            uid: String,
+        }
+        log::error!("{}: an object is ignored: {error}", self.topic);
+        if let Ok((key, _)) = Object::identify(self.topic.kind, json.get().as_bytes()) {
+            let uid = serde_json::from_str(json.get()).map_or(String::new(), |head: Head| head.metadata.uid);
+            let note = format!("ignored, an earlier version stays in use: {error}");
+            events::report(&self.findings, key, uid, Reason::Unreadable, note);
+        }
     }
 
     async fn report(&self, put: Vec<Object>, deleted: Vec<Key>, is_list: bool) -> Result<(), Over> {

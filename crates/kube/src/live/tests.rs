@@ -7,12 +7,13 @@ use std::time::Duration;
 use ringmain_gateway::model::Network;
 use serde_json::{Value, json};
 
+use super::events::{Due, EventWrite, Finding, Ledger, Reason};
 use super::feed::Topic;
 use super::lease::{lease_name, micro_time};
 use super::pool::Pool;
 use super::queue::{Next, Queue, Write};
 use super::services::{have_one_owner, service};
-use crate::limits::{BACKOFF_LEAST, BACKOFF_MOST};
+use crate::limits::{BACKOFF_LEAST, BACKOFF_MOST, EVENT_SERIES_EVERY, EVENTS};
 use crate::objects::{Gateway, Key, Kind, Object};
 use crate::translate::{AddressProblem, Places};
 
@@ -279,4 +280,180 @@ fn failing_object_does_not_delay_others() {
     assert!(queue.fail(&bad, now));
     queue.forget_failures();
     assert_eq!(queue.next(now), Next::Ready(bad));
+}
+
+fn finding(name: &str, reason: Reason) -> Finding {
+    Finding {
+        key: Key::new(Kind::HttpRoute, "shop", name),
+        uid: format!("uid-of-{name}"),
+        reason,
+        note: format!("note of {name}"),
+    }
+}
+
+/// A ledger, and the seconds since its start at which it is called.
+struct Events {
+    ledger: Ledger,
+    now: Duration,
+}
+
+impl Events {
+    fn new() -> Events {
+        Events {
+            ledger: Ledger::new("ringmain.dev/gateway", "pod_1"),
+            now: Duration::ZERO,
+        }
+    }
+
+    fn find(&mut self, name: &str, leads: bool) {
+        self.now += Duration::from_secs(1);
+        let times = (self.now, Duration::from_secs(1_767_225_600) + self.now);
+        self.ledger
+            .record(finding(name, Reason::Unreadable), times, leads);
+    }
+
+    fn due(&self) -> Option<Due> {
+        self.ledger.next().filter(|due| due.at <= self.now)
+    }
+
+    /// The write that is due, which succeeds.
+    fn write(&mut self) -> Option<EventWrite> {
+        let due = self.due()?;
+        self.ledger.written(&due, self.now);
+        Some(due.write)
+    }
+
+    fn write_series(&mut self) -> u64 {
+        match self.write() {
+            Some(EventWrite::Series(fields)) => fields["series"]["count"].as_u64().unwrap(),
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[test]
+fn event_is_about_its_object() {
+    let mut events = Events::new();
+    events.find("one", true);
+    let due = events.due().unwrap();
+    assert_eq!(due.path, "/apis/events.k8s.io/v1/namespaces/shop/events");
+    let Some(EventWrite::Create(event)) = events.write() else {
+        panic!("{due:?}");
+    };
+    let name = due.name.as_str();
+    assert!(
+        name.starts_with("one.") && name.len() == "one.".len() + 16,
+        "{name}"
+    );
+    let regarding = json!({
+        "apiVersion": "gateway.networking.k8s.io/v1", "kind": "HTTPRoute",
+        "namespace": "shop", "name": "one", "uid": "uid-of-one",
+    });
+    assert_eq!(
+        event,
+        json!({
+            "apiVersion": "events.k8s.io/v1",
+            "kind": "Event",
+            "metadata": {"name": name, "namespace": "shop"},
+            "eventTime": "2026-01-01T00:00:01.000000Z",
+            "type": "Warning",
+            "reason": "Unreadable",
+            "action": "Read",
+            "note": "note of one",
+            "regarding": regarding,
+            "reportingController": "ringmain.dev/gateway",
+            "reportingInstance": "pod_1",
+        })
+    );
+    // Objects without a namespace, and long texts.
+    let class = Finding {
+        key: Key::new(Kind::GatewayClass, "", "c".repeat(250)),
+        uid: String::new(),
+        reason: Reason::NotWritten,
+        note: "é".repeat(1000),
+    };
+    events.ledger.record(class, (events.now, events.now), true);
+    let due = events.due().unwrap();
+    assert_eq!(due.path, "/apis/events.k8s.io/v1/namespaces/default/events");
+    assert!(due.name.len() <= 253);
+    let EventWrite::Create(event) = due.write else {
+        panic!("{due:?}")
+    };
+    assert_eq!(event["note"].as_str().unwrap().len(), 1024);
+    assert_eq!(event["regarding"].get("namespace"), None);
+    assert_eq!(event["regarding"].get("uid"), None);
+}
+
+#[test]
+fn repeated_finding_updates_a_series_once_a_minute() {
+    let mut events = Events::new();
+    events.find("one", true);
+    assert!(matches!(events.write(), Some(EventWrite::Create(_))));
+    for _ in 0..10 {
+        events.find("one", true);
+        assert_eq!(events.write(), None);
+    }
+    events.now += EVENT_SERIES_EVERY;
+    assert_eq!(events.write_series(), 11);
+    // Without a further repetition nothing is written.
+    events.now += EVENT_SERIES_EVERY;
+    assert_eq!(events.write(), None);
+    // The Event has expired: a new one.
+    events.find("one", true);
+    let due = events.due().unwrap();
+    events.ledger.expired(&due);
+    assert!(matches!(events.write(), Some(EventWrite::Create(event)) if event.get("series").is_none()));
+    // An object that was created again is another one.
+    let mut again = finding("one", Reason::Unreadable);
+    again.uid = "another".to_owned();
+    events.ledger.record(again, (events.now, events.now), true);
+    let other = events.due().unwrap();
+    assert!(matches!(&other.write, EventWrite::Create(event) if event["regarding"]["uid"] == "another"));
+    assert_ne!(other.name, due.name);
+}
+
+#[test]
+fn next_leader_continues_the_series_of_the_last_one() {
+    let mut events = Events::new();
+    for _ in 0..5 {
+        events.find("one", false);
+    }
+    let due = events.due().unwrap();
+    assert!(matches!(&due.write, EventWrite::Create(event) if event.get("series").is_none()));
+    events.ledger.resume(&due, 7, events.now);
+    assert_eq!(events.write(), None);
+    events.now += EVENT_SERIES_EVERY;
+    assert_eq!(events.write_series(), 8);
+    // Failures are retried with the interval of a series, not at once.
+    events.find("one", true);
+    events.now += EVENT_SERIES_EVERY;
+    let due = events.due().unwrap();
+    events.ledger.retry_later(&due, events.now);
+    assert_eq!(events.write(), None);
+    events.now += EVENT_SERIES_EVERY;
+    assert_eq!(events.write_series(), 9);
+    // One that can never be written is not retried.
+    events.find("one", true);
+    events.now += EVENT_SERIES_EVERY;
+    events.ledger.forget(&events.due().unwrap());
+    assert_eq!(events.due(), None);
+}
+
+#[test]
+fn full_ledger_forgets_the_oldest_finding() {
+    let mut events = Events::new();
+    for number in 0..EVENTS {
+        events.find(&format!("route-{number}"), true);
+        assert!(events.write().is_some());
+    }
+    events.find("route-0", true);
+    events.find("further", true);
+    assert_eq!(events.write_series(), 2, "the first route was found again");
+    assert!(matches!(events.write(), Some(EventWrite::Create(_))));
+    assert_eq!(events.write(), None);
+    events.find("route-1", true);
+    assert!(
+        matches!(events.write(), Some(EventWrite::Create(_))),
+        "the second one was forgotten"
+    );
 }

@@ -19,6 +19,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::sleep;
 
 use super::backoff::Backoff;
+use super::events::{self, Finding, Reason};
 use super::lease::Term;
 use super::pace::Pace;
 use super::queue::{Next, Queue, Write};
@@ -42,6 +43,7 @@ pub(super) struct Writer {
     leads: watch::Receiver<Term>,
     /// Objects as the API server has returned them.
     returned: mpsc::Sender<Object>,
+    findings: mpsc::Sender<Finding>,
     /// Services as they were last applied.
     applied: BTreeMap<Id, Arc<Value>>,
     queue: Queue,
@@ -55,13 +57,14 @@ impl Writer {
         api: Api,
         wanted: watch::Receiver<Arc<Wanted>>,
         leads: watch::Receiver<Term>,
-        returned: mpsc::Sender<Object>,
+        (returned, findings): (mpsc::Sender<Object>, mpsc::Sender<Finding>),
     ) -> Writer {
         Writer {
             api,
             wanted,
             leads,
             returned,
+            findings,
             applied: BTreeMap::new(),
             queue: Queue::default(),
             pace: Pace::new(WRITES_PER_SECOND, WRITES_AT_ONCE),
@@ -123,6 +126,7 @@ impl Writer {
             self.queue.done(write);
         } else if error.is_permanent() {
             log::error!("not written: {error}");
+            self.report_refused(write, &error).await;
             self.queue.done(write);
         } else {
             let is_unreachable = error.is_unreachable();
@@ -140,6 +144,21 @@ impl Writer {
                 sleep(self.backoff.next()).await;
             }
         }
+    }
+
+    /// Reports that the API server has refused a document: for a Service, at its Gateway.
+    async fn report_refused(&self, write: &Write, error: &Error) {
+        let (key, uid) = match write {
+            Write::Service(id, service) => services::owner(id, service),
+            Write::Status(key, _) => {
+                let namespace = key.kind.is_namespaced().then_some(&*key.namespace);
+                let collection = super::path(key.kind, namespace);
+                let object = self.api.read::<Value>(&collection, &key.name).await;
+                let uid = object.map_or(Value::Null, |mut object| object["metadata"]["uid"].take());
+                (key.clone(), uid.as_str().unwrap_or_default().to_owned())
+            }
+        };
+        events::report(&self.findings, key, uid, Reason::NotWritten, error.to_string());
     }
 
     fn refill(&mut self) {
@@ -166,9 +185,12 @@ impl Writer {
                 if is_ours {
                     self.api.apply::<Value>(&collection, &id.name, service).await?;
                 } else {
-                    log::error!(
+                    let note = format!(
                         "Service {id} is not written: there is a Service of that name that its Gateway does not own; rename the Service or the Gateway"
                     );
+                    log::error!("{note}");
+                    let (key, uid) = services::owner(id, service);
+                    events::report(&self.findings, key, uid, Reason::ServiceConflict, note);
                 }
                 self.applied.insert(id.clone(), Arc::clone(service));
                 Ok(())
