@@ -278,7 +278,12 @@ impl Live {
 
     fn put(&mut self, object: Object) {
         match self.store.apply(object.clone()) {
-            Ok(store::Change::Unchanged) => {}
+            Ok(store::Change::Unchanged) => {
+                self.is_stale |= match &object {
+                    Object::Gateway(gateway) => self.pool.differs_from_status(gateway),
+                    _ => false,
+                };
+            }
             Ok(store::Change::Added | store::Change::Updated) => self.is_stale = true,
             Err(error) => {
                 log::error!("{error}");

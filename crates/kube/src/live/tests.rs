@@ -106,6 +106,32 @@ fn replicas_and_restarts_assign_alike() {
 }
 
 #[test]
+fn published_addresses_replace_those_of_this_replica() {
+    // Both begin at the same address of a small range: the first one that a replica sees has it.
+    let names: Vec<_> = (0..8).map(|number| plain(&format!("gateway-{number}"))).collect();
+    let alone = |gateway: &Arc<Gateway>| addresses(&pool("10.0.0.0/29", &[gateway]), gateway);
+    let is_rival = |gateway: &&Arc<Gateway>| alone(gateway) == alone(&names[0]);
+    let (one, other) = (&names[0], names[1..].iter().find(is_rival).unwrap());
+    let mut ours = pool("10.0.0.0/29", &[one, other]);
+    let theirs = pool("10.0.0.0/29", &[other, one]);
+    assert_ne!(addresses(&ours, one), addresses(&theirs, one));
+    let published = [one, other].map(|plain| {
+        let values = addresses(&theirs, plain);
+        let status = json!({"addresses": [{"type": "IPAddress", "value": values[0]}]});
+        gateway(&plain.metadata.name, json!({}), status)
+    });
+    assert!(published.iter().all(|gateway| ours.differs_from_status(gateway)));
+    ours.assign(&[&published[0], &published[1]]);
+    for gateway in &published {
+        assert_eq!(addresses(&ours, gateway), addresses(&theirs, gateway));
+        assert!(!ours.differs_from_status(gateway));
+    }
+    // Nothing is published yet, or the Gateway is another controller's.
+    assert!(!ours.differs_from_status(one));
+    assert!(!Pool::new(Network::parse("10.0.0.0/29").unwrap()).differs_from_status(&published[0]));
+}
+
+#[test]
 fn requested_addresses_must_be_usable_and_free() {
     let asks = |name, value| {
         gateway(
