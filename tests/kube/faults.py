@@ -1,9 +1,11 @@
-"""Ringmain follows a real API server through a link that is cut, as two replicas, while rights, Secrets and certificates change.
+"""Ringmain follows a real API server that is killed, slow, or behind a link that is cut, as two replicas, while rights, Secrets and
+certificates change. docs/kubernetes.md has the outcome of each fault.
 
-    RINGMAIN_KUBE_RIG=FOLDER python3 tests/kube/faults.py target/release/ringmain
+    RINGMAIN_KUBE_RIG=FOLDER python3 tests/kube/faults.py target/release/ringmain [CASE...]
 
 FOLDER has `up.sh`, `in.sh` and `down.sh`: `up.sh --api-only` starts an API server without Pods, `in.sh kubectl …` talks to it. It is started
-as a rig of its own and ended afterwards. Gateways have addresses of 127.97.0.0/16.
+as a rig of its own and ended afterwards; it keeps its state in RIG_STATE, with the process that started all others in the file `pid`.
+Gateways have addresses of 127.97.0.0/16.
 """
 
 import base64
@@ -14,7 +16,6 @@ import os
 import pathlib
 import signal
 import socket
-import ssl
 import subprocess
 import sys
 import tempfile
@@ -22,37 +23,11 @@ import threading
 import time
 import urllib.request
 
+import cuts
+from rig import Admin, Repeated, Rig, Slices, certificate, free_port, own_address, presented, status, until
+
 HERE = pathlib.Path(__file__).resolve().parent
-NAME = "ringmain-faults"
 POOL = "127.97.0.0/16"
-WITHIN = 30.0
-
-
-class Rig:
-    """The API server, and the administrator's access to it."""
-
-    def __init__(self, folder):
-        self.folder = pathlib.Path(folder)
-        self.env = {**os.environ, "RIG_NAME": NAME}
-        for number, port in enumerate(["RIG_API_PORT", "RIG_ETCD_PORT", "RIG_ETCD_PEER_PORT"]):
-            self.env.setdefault(port, str(free_port()))
-
-    def run(self, script, *args, text=None):
-        command = [str(self.folder / script), *args]
-        done = subprocess.run(command, env=self.env, input=text, capture_output=True, text=True)
-        if done.returncode:
-            raise RuntimeError(f"{' '.join(command)}: {done.stderr.strip()}")
-        return done.stdout
-
-    def kubectl(self, *args, text=None):
-        return self.run("in.sh", "kubectl", *args, text=text)
-
-    def apply(self, *objects, namespace="shop"):
-        text = json.dumps({"apiVersion": "v1", "kind": "List", "items": list(objects)})
-        self.kubectl("apply", "-n", namespace, "-f", "-", text=text)
-
-    def get(self, kind, name, namespace="shop"):
-        return json.loads(self.kubectl("get", kind, name, "-n", namespace, "-o", "json"))
 
 
 class Link:
@@ -155,34 +130,6 @@ class Replica:
         self.process.wait(timeout=20)
 
 
-def free_port():
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        return taken.getsockname()[1]
-
-
-def status(url):
-    """The status of a response, or the error in a word."""
-    try:
-        with urllib.request.urlopen(url, timeout=5) as response:
-            return response.status
-    except urllib.error.HTTPError as error:
-        return error.code
-    except OSError as error:
-        return type(error).__name__
-
-
-def until(what, check, within=WITHIN):
-    """Waits until `check` returns something true, and returns that."""
-    end = time.monotonic() + within
-    while True:
-        found = check()
-        if found:
-            return found
-        if time.monotonic() > end:
-            raise AssertionError(f"not within {within} s: {what}")
-        time.sleep(0.05)
-
-
 def route(name, path):
     return {
         "apiVersion": "gateway.networking.k8s.io/v1",
@@ -226,35 +173,6 @@ def objects(port):
     return [gateway, service, endpoints, route("first", "/first")]
 
 
-def own_address():
-    """An address of this host that is not of the loopback interface; nothing is sent."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        probe.connect(("192.0.2.1", 9))
-        return probe.getsockname()[0]
-
-
-def certificate(folder, name):
-    """A Secret with a new certificate, and that certificate."""
-    chain, key = folder / f"{name}.crt", folder / f"{name}.key"
-    command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2"]
-    command += ["-subj", f"/CN={name}", "-addext", f"subjectAltName=DNS:{name}.example", "-keyout", str(key), "-out", str(chain)]
-    subprocess.run(command, check=True, capture_output=True)
-    data = {"tls.crt": base64.b64encode(chain.read_bytes()).decode(), "tls.key": base64.b64encode(key.read_bytes()).decode()}
-    secret = {"apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/tls", "metadata": {"name": "cert"}, "data": data}
-    return secret, ssl.PEM_cert_to_DER_cert(chain.read_text())
-
-
-def presented(address):
-    """The certificate that a TLS server presents; nothing if it does not."""
-    context = ssl.create_default_context()
-    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-    try:
-        with socket.create_connection((address, 18443), timeout=5) as plain, context.wrap_socket(plain) as secured:
-            return secured.getpeercert(binary_form=True)
-    except OSError:
-        return None
-
-
 def condition(entries, kind):
     return next((entry["status"] for entry in entries if entry["type"] == kind), None)
 
@@ -272,7 +190,7 @@ class Faults:
         cluster = json.loads(rig.kubectl("config", "view", "--raw", "-o", "json"))["clusters"][0]["cluster"]
         authority = cluster.get("certificate-authority-data")
         authority = authority or base64.b64encode(pathlib.Path(cluster["certificate-authority"]).read_bytes()).decode()
-        self.start = lambda name: Replica(binary, folder, name, self.link, token, authority)
+        self.start = lambda name, link=self.link, authority=authority: Replica(binary, folder, name, link, token, authority)
         self.port = backend.server_port
         self.replicas = []
 
@@ -320,6 +238,23 @@ class Faults:
         until("a deletion of that time", lambda: self.served("cut-0") == 404)
         until("the Lease again", lambda: self.accepted("meanwhile"))
 
+    def server_killed(self):
+        """An API server that is killed and started again leaves what is served; what changes afterwards is followed and reported."""
+        command = self.rig.kill_server()
+        for _ in range(10):
+            assert self.served("first") == 200 and self.served("cut-1") == 200
+            assert self.replicas[0].is_ready()
+            time.sleep(0.2)
+        until("watches that fail in the metrics", lambda: self.replicas[0].metric("failing_watches") > 0)
+        self.rig.start_server(command)
+        until("an API server that is ready", self.rig.is_ready)
+        self.rig.apply(route("after-kill", "/after-kill"))
+        self.rig.kubectl("delete", "httproute", "-n", "shop", "cut-1")
+        until("a route afterwards", lambda: self.served("after-kill") == 200)
+        until("a deletion afterwards", lambda: self.served("cut-1") == 404)
+        until("its status", lambda: self.accepted("after-kill"))
+        until("no more watches that fail", lambda: self.replicas[0].metric("failing_watches") == 0)
+
     def certificate_replaced(self):
         """A replaced certificate is presented to new connections."""
         secret, chain = certificate(self.folder, "two")
@@ -365,6 +300,26 @@ class Faults:
         log = self.replicas[0].log
         until("the refusal in the log", lambda: "Service shop/ringmain-other is not written" in log.read_text())
         assert self.rig.get("service", "ringmain-other") == before
+        event = until("an Event of the Gateway", lambda: self.event("ServiceConflict"))
+        assert event["type"] == "Warning" and event["reportingController"] == "ringmain.dev/gateway", event
+        uid = self.rig.get("gateway", "other")["metadata"]["uid"]
+        assert event["regarding"]["kind"] == "Gateway" and event["regarding"]["uid"] == uid, event
+        assert "ringmain-other" in event["note"] and "series" not in event, event
+
+    def right_taken(self):
+        """Without the right to read Secrets their certificates are presented as before, and an Event of each names the right."""
+        role = self.rig.get("clusterrole", "ringmain")
+        for key in ("resourceVersion", "uid", "creationTimestamp"):
+            role["metadata"].pop(key)
+        self.rig.apply({**role, "rules": [rule for rule in role["rules"] if "secrets" not in rule["resources"]]})
+        self.link.cut_once()
+        event = until("an Event of the Secret", lambda: self.event("ReadForbidden"))
+        secret = self.rig.get("secret", "cert")
+        assert event["regarding"]["kind"] == "Secret" and event["regarding"]["uid"] == secret["metadata"]["uid"], event
+        assert "ClusterRole" in event["note"] and base64.b64decode(secret["data"]["tls.key"]).decode() not in event["note"], event
+        assert presented(self.address) and self.served("first") == 200
+        self.rig.apply(role)
+        until("no more failing watches", lambda: self.replicas[0].metric("failing_watches") == 0)
 
     def rights_taken(self):
         """Without rights everything is served as before; with them again, what has changed."""
@@ -408,6 +363,62 @@ class Faults:
         three.end()
         until("the Lease of the second again", lambda: self.holder().startswith("two_"))
 
+    def etcd_slow(self):
+        """With an etcd that runs for a tenth of each second, every response of a Gateway is as before, all changes are served and
+        reported, and two replicas never write at a time."""
+        two, four = self.replicas[1], self.start("four")
+        self.replicas.append(four)
+        until("the fourth is ready", four.is_ready)
+        writers, failures, names = [], [], [f"slow-{number}" for number in range(8)]
+        leads = lambda replica: replica.metric("leader") == 1
+        with Slices(self.rig.part("etcd"), stopped=0.9, runs=0.1), Repeated(self.traffic(failures), self.writers(writers, two, four)):
+            for name in names:
+                until(f"{name} is stored", lambda: self.rig.tries_apply(route(name, f"/{name}")), within=60)
+            for name in names:
+                until(f"{name} is served", lambda: self.served(name) == 200, within=60)
+        for name in names:
+            until(f"status of {name}", lambda: self.accepted(name))
+        until("one holder of the Lease", lambda: leads(two) != leads(four))
+        assert not failures, failures
+        assert writers and 2 not in writers, writers
+        four.end()
+        until("the Lease of the second", lambda: self.holder().startswith("two_"))
+        until("one writer", lambda: leads(two))
+
+    def event_repeated(self):
+        """The next leader finds again what the last one has reported, and continues the series of its Event."""
+        series = lambda: self.event("ServiceConflict").get("series")
+        assert until("a series", series, within=90)["count"] >= 2
+
+    def traffic(self, failures):
+        def request():
+            response = self.served("first")
+            if response != 200:
+                failures.append(response)
+
+        return request
+
+    def writers(self, found, *replicas):
+        """Counts the replicas that write, at one instant: the first one is counted only if it also does after the others were read."""
+
+        def count():
+            first, *others = replicas
+            before = first.metric("leader")
+            of_others = sum(other.metric("leader") for other in others)
+            found.append(of_others + min(before, first.metric("leader")))
+
+        return count
+
+    def watch_cut_everywhere(self):
+        """A watch that is cut before, within and after any of its events loses nothing."""
+        proxy = cuts.Proxy(self.folder, int(self.rig.env["RIG_API_PORT"]))
+        replica = self.start("cuts", proxy, proxy.authority)
+        self.replicas.append(replica)
+        until("ready", replica.is_ready)
+        report = cuts.run(proxy, Admin(self.rig), own_address(), self.port, [certificate(self.folder, name) for name in ("even", "odd", "other")])
+        print(f"   {report}", flush=True)
+        replica.end()
+
     def released(self):
         """A replica that is shut down releases the Lease."""
         self.replicas[1].end()
@@ -425,6 +436,13 @@ class Faults:
         entries = self.rig.get("gateway", "edge")["status"]["listeners"]
         return condition(next(entry for entry in entries if entry["name"] == name)["conditions"], kind)
 
+    def event(self, reason):
+        """The Event of a reason in the namespace, of which there is at most one."""
+        found = json.loads(self.rig.kubectl("get", "events.events.k8s.io", "-n", "shop", "-o", "json"))["items"]
+        found = [event for event in found if event["reason"] == reason]
+        assert len(found) <= 1, found
+        return found[0] if found else None
+
     def accepted(self, name):
         parents = self.rig.get("httproute", name).get("status", {}).get("parents", [])
         return any(condition(parent["conditions"], "Accepted") == "True" for parent in parents)
@@ -436,20 +454,24 @@ class Faults:
         return self.rig.get("lease", "ringmain.dev-gateway", "ringmain")["spec"].get("holderIdentity", "")
 
 
-CASES = ["first_light", "idle", "watch_cut", "server_gone", "certificate_replaced", "secret_deleted", "foreign_service", "file_beside", "rights_taken", "two_replicas", "leader_paused", "released"]
+CASES = [
+    "first_light", "idle", "watch_cut", "server_gone", "server_killed", "certificate_replaced", "secret_deleted",
+    "foreign_service", "file_beside", "right_taken", "rights_taken", "two_replicas", "leader_paused", "etcd_slow",
+    "event_repeated", "released", "watch_cut_everywhere",
+]
 
 
 def main():
     rig = os.environ.get("RINGMAIN_KUBE_RIG")
-    if not rig or len(sys.argv) != 2:
-        sys.exit("RINGMAIN_KUBE_RIG=FOLDER faults.py BINARY: the folder of a rig with up.sh, in.sh and down.sh, and a binary with the feature kubernetes")
+    if not rig or len(sys.argv) < 2:
+        sys.exit("RINGMAIN_KUBE_RIG=FOLDER faults.py BINARY [CASE...]: the folder of a rig with up.sh, in.sh and down.sh, and a binary with the feature kubernetes")
     rig = Rig(rig)
     rig.run("up.sh", "--api-only", "--fresh")
     faults = None
     with tempfile.TemporaryDirectory() as folder:
         try:
             faults = Faults(rig, os.path.abspath(sys.argv[1]), pathlib.Path(folder))
-            for case in CASES:
+            for case in sys.argv[2:] or CASES:
                 began = time.monotonic()
                 getattr(faults, case)()
                 print(f"ok {case} ({time.monotonic() - began:.1f} s)", flush=True)

@@ -5,6 +5,8 @@
 use std::io;
 use std::sync::Arc;
 use std::thread::JoinHandle;
+#[cfg(feature = "kubernetes")]
+use std::time::Duration;
 
 #[cfg(feature = "kubernetes")]
 use ringmain_gateway::model::{Config, Endpoint, Name};
@@ -22,6 +24,9 @@ use crate::combined::Combined;
 use crate::config::Kubernetes;
 #[cfg(feature = "kubernetes")]
 use crate::limits;
+
+#[cfg(all(test, feature = "kubernetes"))]
+mod tests;
 
 /// A cluster that is followed. Dropping it ends that.
 #[derive(Debug)]
@@ -69,7 +74,19 @@ impl Cluster {
                         if listening.wait_for(|listens| *listens).await.is_err() {
                             return;
                         }
-                        supervise(api, settings, combined, shown, (stopped, changed)).await;
+                        let receiver = stopped.clone();
+                        let follow = move || {
+                            let combined = Arc::clone(&combined);
+                            let receivers = (receiver.clone(), changed.clone());
+                            live::run(
+                                api.clone(),
+                                settings.clone(),
+                                Box::new(Plane(combined)),
+                                Arc::clone(&shown),
+                                receivers,
+                            )
+                        };
+                        supervise(follow, limits::CLUSTER_AGAIN, stopped).await;
                     }
                     Err(error) => drop(started.send(Err(error))),
                 }
@@ -133,35 +150,22 @@ impl Drop for Cluster {
     }
 }
 
-/// Follows the cluster until `stop` changes, again after a panic: a fault in the translation of one object must not end the
-/// translation of others in silence. The served configuration stays.
+/// Follows the cluster by what `follow` returns, until that ends or `stop` changes; again after a panic: a fault in the translation of
+/// one object must not end the translation of others in silence. The served configuration stays.
 #[cfg(feature = "kubernetes")]
-async fn supervise(
-    api: Api,
-    settings: live::Settings,
-    combined: Arc<Combined>,
-    health: Arc<Health>,
-    (mut stop, again): (watch::Receiver<bool>, watch::Receiver<()>),
-) {
+async fn supervise<F>(mut follow: impl FnMut() -> F, again: Duration, mut stop: watch::Receiver<bool>)
+where
+    F: Future<Output = ()> + Send + 'static,
+{
     loop {
-        let combined = Arc::clone(&combined);
-        let receivers = (stop.clone(), again.clone());
-        let followed = live::run(
-            api.clone(),
-            settings.clone(),
-            Box::new(Plane(combined)),
-            Arc::clone(&health),
-            receivers,
-        );
-        match tokio::spawn(followed).await {
+        match tokio::spawn(follow()).await {
             Ok(()) => return,
             Err(error) => log::error!(
-                "following Kubernetes has ended by a fault of Ringmain, and begins again in {:?}; please report it: {error}",
-                limits::CLUSTER_AGAIN
+                "following Kubernetes has ended by a fault of Ringmain, and begins again in {again:?}; please report it: {error}"
             ),
         }
         tokio::select! {
-            () = tokio::time::sleep(limits::CLUSTER_AGAIN) => {}
+            () = tokio::time::sleep(again) => {}
             _ = stop.changed() => return,
         }
     }

@@ -212,10 +212,11 @@ pub(super) const SUITES: &[Suite] = &[
     },
     Suite {
         name: "kube",
-        about: "a real API server behind a link that is cut, two replicas, rights, Secrets and certificates that change, followed by the release binary; two minutes, needs the folder of a rig with up.sh, in.sh and down.sh in RINGMAIN_KUBE_RIG, and openssl",
+        about: "a real API server that is killed, slow or behind a link that is cut, replicas, rights, Secrets and certificates that change, followed by the release binary, and the conformance suite of the Gateway API in three runs, the leader killed in one; eleven minutes, needs the folder of a rig with up.sh, in.sh, down.sh and conformance.sh in RINGMAIN_KUBE_RIG, root, and openssl",
         lines: &[
             Line::new("cargo build --release -p ringmain-cli --features kubernetes"),
             Line::new("python3 tests/kube/faults.py target/release/ringmain"),
+            Line::new("tests/kube/conformance.sh target/release/ringmain"),
         ],
     },
     Suite {

@@ -219,6 +219,24 @@ impl Api {
         self.request(request).await
     }
 
+    /// Changes fields of an object (JSON merge patch).
+    ///
+    /// # Errors
+    /// The request fails; there may be [no such object](Error::is_missing).
+    pub async fn merge<T: DeserializeOwned>(
+        &self,
+        collection: &str,
+        name: &str,
+        fields: &Value,
+    ) -> Result<T, Error> {
+        let params = PatchParams {
+            field_manager: Some(FIELD_MANAGER.to_owned()),
+            ..PatchParams::default()
+        };
+        let request = Request::new(collection).patch(name, &params, &Patch::Merge(fields));
+        self.request(request).await
+    }
+
     async fn request<T: DeserializeOwned, E: std::error::Error>(
         &self,
         request: Result<http::Request<Vec<u8>>, E>,

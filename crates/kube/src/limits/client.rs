@@ -43,7 +43,8 @@ pub const QUIET_AT_MOST: Duration = Duration::from_millis(20);
 /// counts as missing. While the API server does not respond, the translation waits for it without a limit.
 pub const REFERENCED_WITHIN: Duration = Duration::from_millis(500);
 
-/// Secrets and ConfigMaps that are watched by name. Further ones count as missing, which is logged; those that are watched already stay.
+/// Secrets and ConfigMaps that are watched by name. Further ones count as missing, which is logged and reported by
+/// Events; those that are watched already stay.
 pub const REFERENCED: usize = 500;
 
 /// Statuses written a second.
@@ -63,6 +64,21 @@ pub const LEASE_EVERY: Duration = Duration::from_secs(2);
 
 /// Gateways that are provided with an address each. Further ones are not programmed.
 pub const GATEWAYS: usize = 4096;
+
+/// Events that are remembered, one for each object and reason. A further one replaces the one that was found least recently.
+pub const EVENTS: usize = 1000;
+
+/// Findings that may wait to be recorded as Events. Further ones are dropped; they are logged.
+pub const EVENTS_QUEUED: usize = 1000;
+
+/// Events written a second.
+pub const EVENTS_PER_SECOND: u32 = 5;
+
+/// Events written at once after a pause.
+pub const EVENTS_AT_ONCE: u32 = 25;
+
+/// The interval at which the series of an Event is updated while its finding is repeated.
+pub const EVENT_SERIES_EVERY: Duration = Duration::from_secs(60);
 
 const _: () = assert!(LEASE_RENEW_WITHIN.as_secs() < LEASE_SECONDS);
 const _: () = assert!(LEASE_EVERY.as_secs() < LEASE_RENEW_WITHIN.as_secs());

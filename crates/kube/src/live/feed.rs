@@ -11,14 +11,16 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use serde::Deserialize;
 use serde_json::value::RawValue;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep};
 
 use super::backoff::Backoff;
+use super::events::{self, Finding, Reason};
 use crate::api::{Api, Collection, Error, Event};
 use crate::limits;
-use crate::objects::{Id, Key, Kind, Object};
+use crate::objects::{Id, Key, Kind, Object, ParseError};
 
 /// The objects that a feed is for.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -50,11 +52,14 @@ pub(super) struct Feed {
     topic: Topic,
     collection: Collection,
     changes: mpsc::Sender<Change>,
+    findings: mpsc::Sender<Finding>,
     known: BTreeSet<Key>,
     /// The version to watch from. `None`: the objects have to be listed.
     version: Option<String>,
     /// The failure that was reported last: whether it was for a missing right.
     failure: Option<bool>,
+    /// Pauses after failures without anything delivered between them.
+    backoff: Backoff,
 }
 
 /// The receiver of changes is gone.
@@ -70,6 +75,12 @@ impl Topic {
             kind: key.kind,
             only: Some(key.id()),
         }
+    }
+
+    /// The object, if it is a single one.
+    pub(super) fn key(&self) -> Option<Key> {
+        let id = self.only.as_ref()?;
+        Some(Key::new(self.kind, &*id.namespace, &*id.name))
     }
 
     fn collection(&self) -> Collection {
@@ -90,21 +101,27 @@ impl std::fmt::Display for Topic {
 }
 
 impl Feed {
-    pub(super) fn new(api: Api, topic: Topic, changes: mpsc::Sender<Change>) -> Feed {
+    pub(super) fn new(
+        api: Api,
+        topic: Topic,
+        changes: mpsc::Sender<Change>,
+        findings: mpsc::Sender<Finding>,
+    ) -> Feed {
         Feed {
             collection: topic.collection(),
             api,
             topic,
             changes,
+            findings,
             known: BTreeSet::new(),
             version: None,
             failure: None,
+            backoff: Backoff::new(),
         }
     }
 
     /// Runs until nothing receives changes any more.
     pub(super) async fn run(mut self) {
-        let mut backoff = Backoff::new();
         loop {
             let begun = Instant::now();
             let result = match self.version.take() {
@@ -114,10 +131,10 @@ impl Feed {
             let pause = match result {
                 Err(Over) => return,
                 Ok(Ok(())) if begun.elapsed() >= Duration::from_secs(1) || self.version.is_some() => {
-                    backoff.reset();
+                    self.backoff.reset();
                     Duration::ZERO
                 }
-                Ok(Ok(())) => backoff.next(),
+                Ok(Ok(())) => self.backoff.next(),
                 Ok(Err(error)) => {
                     let is_missing = error.is_missing();
                     if error.is_expired() {
@@ -126,13 +143,19 @@ impl Feed {
                             self.topic
                         );
                         self.version = None;
-                    } else if self.fail(error).await.is_err() {
-                        return;
+                    } else {
+                        // The same line would follow again.
+                        if matches!(error, Error::Unexpected { .. }) {
+                            self.version = None;
+                        }
+                        if self.fail(error).await.is_err() {
+                            return;
+                        }
                     }
                     if is_missing {
                         limits::MISSING_AGAIN
                     } else {
-                        backoff.next()
+                        self.backoff.next()
                     }
                 }
             };
@@ -166,7 +189,12 @@ impl Feed {
         };
         self.recover().await?;
         loop {
-            match watch.next::<Box<RawValue>>().await {
+            let next = watch.next::<Box<RawValue>>().await;
+            if matches!(next, Ok(Some(_))) {
+                // A watch that has delivered continues soon after it is cut, however often that has happened before.
+                self.backoff.reset();
+            }
+            match next {
                 Ok(None) => return Ok(Ok(())),
                 Err(error) => return Ok(Err(error)),
                 Ok(Some(Event::Bookmark(version))) => self.version = Some(version),
@@ -199,12 +227,27 @@ impl Feed {
             .ok()
     }
 
-    /// An object that cannot be read is logged, and stays as it was.
+    /// An object that cannot be read is logged and reported by an Event, and stays as it was.
     fn parse(&self, json: &RawValue) -> Option<Object> {
         let parsed = Object::parse(self.topic.kind, json.get().as_bytes());
-        parsed
-            .inspect_err(|error| log::error!("{}: an object is ignored: {error}", self.topic))
-            .ok()
+        parsed.inspect_err(|error| self.ignore(json, error)).ok()
+    }
+
+    fn ignore(&self, json: &RawValue, error: &ParseError) {
+        #[derive(Deserialize)]
+        struct Head {
+            metadata: Uid,
+        }
+        #[derive(Deserialize)]
+        struct Uid {
+            uid: String,
+        }
+        log::error!("{}: an object is ignored: {error}", self.topic);
+        if let Ok((key, _)) = Object::identify(self.topic.kind, json.get().as_bytes()) {
+            let uid = serde_json::from_str(json.get()).map_or(String::new(), |head: Head| head.metadata.uid);
+            let note = format!("ignored, an earlier version stays in use: {error}");
+            events::report(&self.findings, key, uid, Reason::Unreadable, note);
+        }
     }
 
     async fn report(&self, put: Vec<Object>, deleted: Vec<Key>, is_list: bool) -> Result<(), Over> {

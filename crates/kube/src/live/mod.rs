@@ -10,10 +10,13 @@
 //! that is gone or a lost Lease do not change the served configuration. Knows neither files nor how a configuration is applied.
 
 mod backoff;
+mod events;
 mod feed;
 mod health;
 mod lease;
+mod pace;
 mod pool;
+mod queue;
 mod services;
 mod turn;
 mod writer;
@@ -33,6 +36,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep_until, timeout_at};
 
+use self::events::{Finding, Reason, Recorder};
 use self::feed::{Change, Feed, Topic};
 pub use self::health::Health;
 use self::lease::{Candidate, Term};
@@ -109,8 +113,12 @@ pub async fn run(
     let lease = lease::lease_name(&settings.controller);
     let candidate = Candidate::new(api.clone(), lease, settings.identity.clone());
     let candidate = tokio::spawn(candidate.run(leads, stop.clone()));
-    let writer = tokio::spawn(Writer::new(api.clone(), wishes, leading.clone(), returned).run());
-    let mut live = Live::new(api, settings, plane, health, wanted, sender);
+    let (findings, found) = mpsc::channel(limits::EVENTS_QUEUED);
+    let names = (&*settings.controller, &*settings.identity);
+    let recorder = tokio::spawn(Recorder::new(api.clone(), names, found, leading.clone()).run());
+    let writer = Writer::new(api.clone(), wishes, leading.clone(), (returned, findings.clone()));
+    let writer = tokio::spawn(writer.run());
+    let mut live = Live::new(api, settings, plane, health, wanted, (sender, findings));
     loop {
         let wake = live.turn();
         let wake = async move {
@@ -146,6 +154,7 @@ pub async fn run(
         feed.task.abort();
     }
     writer.abort();
+    recorder.abort();
     // It releases the Lease.
     let _ = candidate.await;
 }
@@ -155,14 +164,15 @@ struct Live {
     settings: Settings,
     health: Arc<Health>,
     sender: mpsc::Sender<Change>,
+    findings: mpsc::Sender<Finding>,
     feeds: BTreeMap<Topic, Running>,
     store: Store,
     pool: Pool,
     turn: Turn,
     /// Everything is to be translated and applied again, whatever has changed.
     is_stale: bool,
-    /// More Secrets and ConfigMaps are referred to than are read.
-    has_too_many: bool,
+    /// Secrets and ConfigMaps that are referred to and not read: there are too many.
+    unread: BTreeSet<Topic>,
 }
 
 struct Running {
@@ -181,7 +191,7 @@ impl Live {
         plane: Box<dyn DataPlane>,
         health: Arc<Health>,
         wanted: watch::Sender<Arc<Wanted>>,
-        sender: mpsc::Sender<Change>,
+        (sender, findings): (mpsc::Sender<Change>, mpsc::Sender<Finding>),
     ) -> Live {
         let mut live = Live {
             pool: Pool::new(settings.pool),
@@ -190,10 +200,11 @@ impl Live {
             settings,
             health,
             sender,
+            findings,
             feeds: BTreeMap::new(),
             store: Store::new(),
             is_stale: true,
-            has_too_many: false,
+            unread: BTreeSet::new(),
         };
         for kind in Kind::ALL {
             if !matches!(kind, Kind::Secret | Kind::ConfigMap) {
@@ -204,7 +215,8 @@ impl Live {
     }
 
     fn start(&mut self, topic: Topic) {
-        let feed = Feed::new(self.api.clone(), topic.clone(), self.sender.clone());
+        let (changes, findings) = (self.sender.clone(), self.findings.clone());
+        let feed = Feed::new(self.api.clone(), topic.clone(), changes, findings);
         let running = Running {
             task: tokio::spawn(feed.run()).abort_handle(),
             since: Instant::now(),
@@ -258,11 +270,37 @@ impl Live {
         if is_listed && !std::mem::replace(&mut running.is_listed, true) {
             self.is_stale = true;
         }
+        if let Some(key) = topic.key().filter(|_| error.is_denied()) {
+            self.report(key, Reason::ReadForbidden, error.to_string());
+        }
+    }
+
+    /// Reports a finding about an object that is in the store or does not exist.
+    fn report(&self, key: Key, reason: Reason, note: String) {
+        let uid = self.store.object(&key).map(|object| object.meta().uid.clone());
+        events::report(&self.findings, key, uid.unwrap_or_default(), reason, note);
     }
 
     fn put(&mut self, object: Object) {
-        if let Err(error) = self.store.apply(object) {
-            log::error!("{error}");
+        match self.store.apply(object.clone()) {
+            // Another replica may have published an address for the Gateway.
+            Ok(_) => {
+                self.is_stale |= match &object {
+                    Object::Gateway(gateway) => self.pool.differs_from_status(gateway),
+                    _ => false,
+                };
+            }
+            Err(error) => {
+                log::error!("{error}");
+                let (key, uid) = (object.key(), &*object.meta().uid);
+                events::report(
+                    &self.findings,
+                    key,
+                    uid,
+                    Reason::TooManyObjects,
+                    error.to_string(),
+                );
+            }
         }
     }
 
@@ -328,24 +366,16 @@ impl Live {
         let (read, new): (Vec<_>, Vec<_>) = topics
             .into_iter()
             .partition(|topic| self.feeds.contains_key(topic));
-        let topics: Vec<_> = read.into_iter().chain(new).collect();
-        let is_over = topics.len() > limits::REFERENCED;
-        if is_over && !self.has_too_many {
-            log::error!(
-                "{} Secrets and ConfigMaps are referred to; only {} are read",
-                topics.len(),
-                limits::REFERENCED
-            );
-        }
-        self.has_too_many = is_over;
-        let topics: BTreeSet<_> = topics.into_iter().take(limits::REFERENCED).collect();
+        let mut topics: Vec<_> = read.into_iter().chain(new).collect();
+        let unread = topics.split_off(topics.len().min(limits::REFERENCED));
+        self.report_unread(unread.into_iter().collect());
+        let topics: BTreeSet<_> = topics.into_iter().collect();
         let is_unused = |topic: &Topic| topic.only.is_some() && !topics.contains(topic);
         for (topic, running) in self.feeds.extract_if(.., |topic, _| is_unused(topic)) {
             running.task.abort();
             self.health.recover(&topic.to_string());
-            if let Some(id) = &topic.only {
-                self.store
-                    .remove(&Key::new(topic.kind, &*id.namespace, &*id.name));
+            if let Some(key) = topic.key() {
+                self.store.remove(&key);
             }
         }
         for topic in topics {
@@ -353,5 +383,23 @@ impl Live {
                 self.start(topic);
             }
         }
+    }
+
+    fn report_unread(&mut self, unread: BTreeSet<Topic>) {
+        let limit = limits::REFERENCED;
+        if !unread.is_empty() && self.unread.is_empty() {
+            log::error!(
+                "{} Secrets and ConfigMaps are referred to; only {limit} are read",
+                limit + unread.len()
+            );
+        }
+        for key in unread.difference(&self.unread).filter_map(Topic::key) {
+            let note = format!(
+                "not read, and treated as missing: more than {limit} Secrets and ConfigMaps are referred to by Gateways, \
+                 ListenerSets and BackendTLSPolicies"
+            );
+            self.report(key, Reason::TooManyReferences, note);
+        }
+        self.unread = unread;
     }
 }

@@ -31,15 +31,18 @@ impl Pool {
 
     /// Assigns addresses to these Gateways, which are in the order of precedence. Addresses that a Gateway has and still wants take
     /// precedence over requests of others, so that no Gateway can take over the address of another one; then requested addresses,
-    /// then free ones.
+    /// then free ones. A Gateway has those of its status, where clients find it, or else those of the last assignment.
     pub(super) fn assign(&mut self, gateways: &[&Arc<Gateway>]) {
         let last = std::mem::take(&mut self.assigned);
         let mut taken: BTreeSet<IpAddr> = BTreeSet::new();
         let gateways = &gateways[..gateways.len().min(limits::GATEWAYS)];
         for gateway in gateways {
             let id = gateway.metadata.id();
-            let held = last.get(&id).cloned();
-            let held = held.unwrap_or_else(|| published(gateway)).into_iter();
+            let mut held = published(gateway);
+            if held.is_empty() {
+                held = last.get(&id).cloned().unwrap_or_default();
+            }
+            let held = held.into_iter();
             // Any address: one is enough.
             let count = if wants_any(gateway) { 1 } else { usize::MAX };
             let kept = held.filter(|address| wants(gateway, *address) && self.is_usable(*address));
@@ -67,6 +70,12 @@ impl Pool {
                 self.take(&mut taken, &id, address);
             }
         }
+    }
+
+    /// Returns whether another replica has published other addresses of a Gateway than this one has assigned.
+    pub(super) fn differs_from_status(&self, gateway: &Gateway) -> bool {
+        let (assigned, published) = (self.assigned(gateway), published(gateway));
+        !assigned.is_empty() && !published.is_empty() && assigned != published
     }
 
     fn assigned(&self, gateway: &Gateway) -> &[IpAddr] {

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::objects::{Gateway, Kind};
+use crate::objects::{Gateway, Id, Key, Kind};
 
 /// The label by which tools of the Gateway API find the objects of a Gateway.
 const GATEWAY_NAME: &str = "gateway.networking.k8s.io/gateway-name";
@@ -59,6 +59,13 @@ pub(super) fn have_one_owner(present: &Value, wanted: &Value) -> bool {
     let owner = &wanted["metadata"]["ownerReferences"][0]["uid"];
     let owners = present["metadata"]["ownerReferences"].as_array();
     owners.is_some_and(|owners| owners.iter().any(|present| present["uid"] == *owner))
+}
+
+/// The Gateway that a Service is for, and its uid.
+pub(super) fn owner(id: &Id, service: &Value) -> (Key, String) {
+    let owner = &service["metadata"]["ownerReferences"][0];
+    let text = |field: &str| owner[field].as_str().unwrap_or_default().to_owned();
+    (Key::new(Kind::Gateway, &*id.namespace, text("name")), text("uid"))
 }
 
 fn to_map(texts: std::collections::BTreeMap<String, String>) -> Map<String, Value> {

@@ -7,10 +7,13 @@ use std::time::Duration;
 use ringmain_gateway::model::Network;
 use serde_json::{Value, json};
 
+use super::events::{Due, EventWrite, Finding, Ledger, Reason};
 use super::feed::Topic;
 use super::lease::{lease_name, micro_time};
 use super::pool::Pool;
+use super::queue::{Next, Queue, Write};
 use super::services::{have_one_owner, service};
+use crate::limits::{BACKOFF_LEAST, BACKOFF_MOST, EVENT_SERIES_EVERY, EVENTS};
 use crate::objects::{Gateway, Key, Kind, Object};
 use crate::translate::{AddressProblem, Places};
 
@@ -100,6 +103,32 @@ fn replicas_and_restarts_assign_alike() {
     let before = addresses(&pool, &second);
     pool.assign(&[&second]);
     assert_eq!(addresses(&pool, &second), before);
+}
+
+#[test]
+fn published_addresses_replace_those_of_this_replica() {
+    // Both begin at the same address of a small range: the first one that a replica sees has it.
+    let names: Vec<_> = (0..8).map(|number| plain(&format!("gateway-{number}"))).collect();
+    let alone = |gateway: &Arc<Gateway>| addresses(&pool("10.0.0.0/29", &[gateway]), gateway);
+    let is_rival = |gateway: &&Arc<Gateway>| alone(gateway) == alone(&names[0]);
+    let (one, other) = (&names[0], names[1..].iter().find(is_rival).unwrap());
+    let mut ours = pool("10.0.0.0/29", &[one, other]);
+    let theirs = pool("10.0.0.0/29", &[other, one]);
+    assert_ne!(addresses(&ours, one), addresses(&theirs, one));
+    let published = [one, other].map(|plain| {
+        let values = addresses(&theirs, plain);
+        let status = json!({"addresses": [{"type": "IPAddress", "value": values[0]}]});
+        gateway(&plain.metadata.name, json!({}), status)
+    });
+    assert!(published.iter().all(|gateway| ours.differs_from_status(gateway)));
+    ours.assign(&[&published[0], &published[1]]);
+    for gateway in &published {
+        assert_eq!(addresses(&ours, gateway), addresses(&theirs, gateway));
+        assert!(!ours.differs_from_status(gateway));
+    }
+    // Nothing is published yet, or the Gateway is another controller's.
+    assert!(!ours.differs_from_status(one));
+    assert!(!Pool::new(Network::parse("10.0.0.0/29").unwrap()).differs_from_status(&published[0]));
 }
 
 #[test]
@@ -233,4 +262,224 @@ fn paths_and_names_are_those_of_the_api() {
     let topic = Topic::one(&Key::new(Kind::Secret, "shop", "tls"));
     assert_eq!(topic.to_string(), "Secret shop/tls");
     assert_eq!(Topic::all(Kind::HttpRoute).to_string(), "httproutes");
+}
+
+#[test]
+fn failing_object_does_not_delay_others() {
+    let status = |name: &str, text: &str| {
+        Write::Status(Key::new(Kind::HttpRoute, "shop", name), Arc::new(json!(text)))
+    };
+    let (bad, good) = (status("bad", "1"), status("good", "1"));
+    let mut queue = Queue::default();
+    let mut now = Duration::ZERO;
+    for attempt in 0..12 {
+        queue.replace([bad.clone(), good.clone()].into_iter());
+        if attempt == 0 {
+            assert_eq!(queue.next(now), Next::Ready(bad.clone()));
+            assert!(queue.fail(&bad, now), "the first failure");
+        }
+        // A new list of documents does not end the pause.
+        assert_eq!(queue.next(now), Next::Ready(good.clone()));
+        queue.done(&good);
+        let Next::At(due) = queue.next(now) else {
+            panic!("{:?}", queue.next(now));
+        };
+        assert!(due > now && due - now <= BACKOFF_MOST);
+        now = due;
+        assert_eq!(queue.next(now), Next::Ready(bad.clone()));
+        assert!(!queue.fail(&bad, now), "a further failure");
+        let Next::At(due) = queue.next(now) else {
+            panic!("{:?}", queue.next(now));
+        };
+        let pause = due - now;
+        let least = (BACKOFF_LEAST * 2_u32.pow(attempt + 1)).min(BACKOFF_MOST) / 2;
+        assert!(pause >= least, "attempt {attempt}: {pause:?} grows");
+    }
+    // Success, the object's end and another holder each end the pauses.
+    queue.done(&bad);
+    assert_eq!(queue.next(now), Next::Empty);
+    queue.replace([bad.clone()].into_iter());
+    assert!(queue.fail(&bad, now));
+    queue.replace([good.clone()].into_iter());
+    queue.replace([bad.clone()].into_iter());
+    assert_eq!(queue.next(now), Next::Ready(bad.clone()));
+    assert!(queue.fail(&bad, now));
+    queue.forget_failures();
+    assert_eq!(queue.next(now), Next::Ready(bad));
+}
+
+fn finding(name: &str, reason: Reason) -> Finding {
+    Finding {
+        key: Key::new(Kind::HttpRoute, "shop", name),
+        uid: format!("uid-of-{name}"),
+        reason,
+        note: format!("note of {name}"),
+    }
+}
+
+/// A ledger, and the seconds since its start at which it is called.
+struct Events {
+    ledger: Ledger,
+    now: Duration,
+}
+
+impl Events {
+    fn new() -> Events {
+        Events {
+            ledger: Ledger::new("ringmain.dev/gateway", "pod_1"),
+            now: Duration::ZERO,
+        }
+    }
+
+    fn find(&mut self, name: &str, leads: bool) {
+        self.now += Duration::from_secs(1);
+        let times = (self.now, Duration::from_secs(1_767_225_600) + self.now);
+        self.ledger
+            .record(finding(name, Reason::Unreadable), times, leads);
+    }
+
+    fn due(&self) -> Option<Due> {
+        self.ledger.next().filter(|due| due.at <= self.now)
+    }
+
+    /// The write that is due, which succeeds.
+    fn write(&mut self) -> Option<EventWrite> {
+        let due = self.due()?;
+        self.ledger.written(&due, self.now);
+        Some(due.write)
+    }
+
+    fn write_series(&mut self) -> u64 {
+        match self.write() {
+            Some(EventWrite::Series(fields)) => fields["series"]["count"].as_u64().unwrap(),
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[test]
+fn event_is_about_its_object() {
+    let mut events = Events::new();
+    events.find("one", true);
+    let due = events.due().unwrap();
+    assert_eq!(due.path, "/apis/events.k8s.io/v1/namespaces/shop/events");
+    let Some(EventWrite::Create(event)) = events.write() else {
+        panic!("{due:?}");
+    };
+    let name = due.name.as_str();
+    assert!(
+        name.starts_with("one.") && name.len() == "one.".len() + 16,
+        "{name}"
+    );
+    let regarding = json!({
+        "apiVersion": "gateway.networking.k8s.io/v1", "kind": "HTTPRoute",
+        "namespace": "shop", "name": "one", "uid": "uid-of-one",
+    });
+    assert_eq!(
+        event,
+        json!({
+            "apiVersion": "events.k8s.io/v1",
+            "kind": "Event",
+            "metadata": {"name": name, "namespace": "shop"},
+            "eventTime": "2026-01-01T00:00:01.000000Z",
+            "type": "Warning",
+            "reason": "Unreadable",
+            "action": "Read",
+            "note": "note of one",
+            "regarding": regarding,
+            "reportingController": "ringmain.dev/gateway",
+            "reportingInstance": "pod_1",
+        })
+    );
+    // Objects without a namespace, and long texts.
+    let class = Finding {
+        key: Key::new(Kind::GatewayClass, "", "c".repeat(250)),
+        uid: String::new(),
+        reason: Reason::NotWritten,
+        note: "é".repeat(1000),
+    };
+    events.ledger.record(class, (events.now, events.now), true);
+    let due = events.due().unwrap();
+    assert_eq!(due.path, "/apis/events.k8s.io/v1/namespaces/default/events");
+    assert!(due.name.len() <= 253);
+    let EventWrite::Create(event) = due.write else {
+        panic!("{due:?}")
+    };
+    assert_eq!(event["note"].as_str().unwrap().len(), 1024);
+    assert_eq!(event["regarding"].get("namespace"), None);
+    assert_eq!(event["regarding"].get("uid"), None);
+}
+
+#[test]
+fn repeated_finding_updates_a_series_once_a_minute() {
+    let mut events = Events::new();
+    events.find("one", true);
+    assert!(matches!(events.write(), Some(EventWrite::Create(_))));
+    for _ in 0..10 {
+        events.find("one", true);
+        assert_eq!(events.write(), None);
+    }
+    events.now += EVENT_SERIES_EVERY;
+    assert_eq!(events.write_series(), 11);
+    // Without a further repetition nothing is written.
+    events.now += EVENT_SERIES_EVERY;
+    assert_eq!(events.write(), None);
+    // The Event has expired: a new one.
+    events.find("one", true);
+    let due = events.due().unwrap();
+    events.ledger.expired(&due);
+    assert!(matches!(events.write(), Some(EventWrite::Create(event)) if event.get("series").is_none()));
+    // An object that was created again is another one.
+    let mut again = finding("one", Reason::Unreadable);
+    again.uid = "another".to_owned();
+    events.ledger.record(again, (events.now, events.now), true);
+    let other = events.due().unwrap();
+    assert!(matches!(&other.write, EventWrite::Create(event) if event["regarding"]["uid"] == "another"));
+    assert_ne!(other.name, due.name);
+}
+
+#[test]
+fn next_leader_continues_the_series_of_the_last_one() {
+    let mut events = Events::new();
+    for _ in 0..5 {
+        events.find("one", false);
+    }
+    let due = events.due().unwrap();
+    assert!(matches!(&due.write, EventWrite::Create(event) if event.get("series").is_none()));
+    events.ledger.resume(&due, 7, events.now);
+    assert_eq!(events.write(), None);
+    events.now += EVENT_SERIES_EVERY;
+    assert_eq!(events.write_series(), 8);
+    // Failures are retried with the interval of a series, not at once.
+    events.find("one", true);
+    events.now += EVENT_SERIES_EVERY;
+    let due = events.due().unwrap();
+    events.ledger.retry_later(&due, events.now);
+    assert_eq!(events.write(), None);
+    events.now += EVENT_SERIES_EVERY;
+    assert_eq!(events.write_series(), 9);
+    // One that can never be written is not retried.
+    events.find("one", true);
+    events.now += EVENT_SERIES_EVERY;
+    events.ledger.forget(&events.due().unwrap());
+    assert_eq!(events.due(), None);
+}
+
+#[test]
+fn full_ledger_forgets_the_oldest_finding() {
+    let mut events = Events::new();
+    for number in 0..EVENTS {
+        events.find(&format!("route-{number}"), true);
+        assert!(events.write().is_some());
+    }
+    events.find("route-0", true);
+    events.find("further", true);
+    assert_eq!(events.write_series(), 2, "the first route was found again");
+    assert!(matches!(events.write(), Some(EventWrite::Create(_))));
+    assert_eq!(events.write(), None);
+    events.find("route-1", true);
+    assert!(
+        matches!(events.write(), Some(EventWrite::Create(_))),
+        "the second one was forgotten"
+    );
 }

@@ -3,22 +3,26 @@
 //! ```text
 //! wanted (all that differs, newest only) ─▶ queue ─▶ at most WRITES_PER_SECOND ─┬─ done ─▶ the object as it is now
 //!                                             ▲                                ├─ conflict ─▶ the object as it is now
-//!                                             └──────── a pause, which grows ◀──┴─ failed
+//!                                             ├── a pause of this object ◀──────┼─ failed
+//!                                             └── a pause of all ◀──────────────┴─ no API server
 //! ```
 //!
-//! Never in the way of serving: nothing waits for this task.
+//! Pauses grow. Never in the way of serving: nothing waits for this task.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
 
+use ringmain_sys::clock;
 use serde_json::Value;
 use serde_json::value::RawValue;
 use tokio::sync::{mpsc, watch};
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::time::sleep;
 
 use super::backoff::Backoff;
+use super::events::{self, Finding, Reason};
 use super::lease::Term;
+use super::pace::Pace;
+use super::queue::{Next, Queue, Write};
 use super::services;
 use crate::api::{Api, Error};
 use crate::limits::{WRITES_AT_ONCE, WRITES_PER_SECOND};
@@ -39,42 +43,13 @@ pub(super) struct Writer {
     leads: watch::Receiver<Term>,
     /// Objects as the API server has returned them.
     returned: mpsc::Sender<Object>,
+    findings: mpsc::Sender<Finding>,
     /// Services as they were last applied.
     applied: BTreeMap<Id, Arc<Value>>,
-    queue: VecDeque<Write>,
+    queue: Queue,
     pace: Pace,
-}
-
-#[derive(Clone, Debug)]
-enum Write {
-    Service(Id, Arc<Value>),
-    Status(Key, Arc<Value>),
-}
-
-/// A token bucket.
-struct Pace {
-    /// The instant at which the bucket is full again.
-    next: Instant,
-}
-
-impl Pace {
-    const INTERVAL: Duration = Duration::from_millis(1000 / WRITES_PER_SECOND as u64);
-
-    fn new() -> Pace {
-        Pace { next: Instant::now() }
-    }
-
-    /// Waits until a write may begin.
-    async fn wait(&mut self) {
-        let now = Instant::now();
-        self.next = self
-            .next
-            .max(now.checked_sub(Self::INTERVAL * WRITES_AT_ONCE).unwrap_or(now));
-        if self.next > now {
-            sleep_until(self.next).await;
-        }
-        self.next += Self::INTERVAL;
-    }
+    /// While the API server does not respond.
+    backoff: Backoff,
 }
 
 impl Writer {
@@ -82,74 +57,108 @@ impl Writer {
         api: Api,
         wanted: watch::Receiver<Arc<Wanted>>,
         leads: watch::Receiver<Term>,
-        returned: mpsc::Sender<Object>,
+        (returned, findings): (mpsc::Sender<Object>, mpsc::Sender<Finding>),
     ) -> Writer {
         Writer {
             api,
             wanted,
             leads,
             returned,
+            findings,
             applied: BTreeMap::new(),
-            queue: VecDeque::new(),
-            pace: Pace::new(),
+            queue: Queue::default(),
+            pace: Pace::new(WRITES_PER_SECOND, WRITES_AT_ONCE),
+            backoff: Backoff::new(),
         }
     }
 
     /// Runs until the sender of documents is gone.
     pub(super) async fn run(mut self) {
-        let mut backoff = Backoff::new();
         loop {
             // Newer documents replace those in the queue.
             if self.wanted.has_changed().unwrap_or(false) {
                 self.refill();
             }
             let leads = self.leads.borrow_and_update().is_current();
-            let Some(write) = self.queue.front().cloned().filter(|_| leads) else {
-                tokio::select! {
-                    changed = self.wanted.changed() => match changed {
-                        Ok(()) => self.refill(),
-                        Err(_) => return,
-                    },
-                    changed = self.leads.changed() => match changed {
-                        // Another replica may have written meanwhile.
-                        Ok(()) => {
-                            self.applied.clear();
-                            self.refill();
-                        }
-                        Err(_) => return,
-                    },
-                }
-                continue;
+            let next = match leads {
+                true => self.queue.next(clock::monotonic()),
+                false => Next::Empty,
             };
-            self.pace.wait().await;
-            if !self.leads.borrow().is_current() {
-                continue;
-            }
-            match self.write(&write).await {
-                Ok(()) => {
-                    backoff.reset();
-                    self.queue.pop_front();
+            let due = match next {
+                Next::Ready(write) => {
+                    self.pace.wait().await;
+                    if self.leads.borrow().is_current() {
+                        let result = self.write(&write).await;
+                        self.finish(&write, result).await;
+                    }
+                    continue;
                 }
-                Err(error) if error.is_missing() => {
-                    log::debug!("not written: {error}");
-                    self.queue.pop_front();
-                }
-                Err(error) if error.is_permanent() => {
-                    log::error!("not written: {error}");
-                    self.queue.pop_front();
-                }
-                Err(error) => {
-                    let level = match backoff.is_reset() {
-                        true => log::Level::Warn,
-                        false => log::Level::Debug,
-                    };
-                    log::log!(level, "not written yet: {error}");
-                    // One object must not keep the others from theirs.
-                    self.queue.rotate_left(1);
-                    sleep(backoff.next()).await;
-                }
+                Next::At(due) => Some(due),
+                Next::Empty => None,
+            };
+            tokio::select! {
+                changed = self.wanted.changed() => match changed {
+                    Ok(()) => self.refill(),
+                    Err(_) => return,
+                },
+                changed = self.leads.changed() => match changed {
+                    // Another replica may have written meanwhile.
+                    Ok(()) => {
+                        self.applied.clear();
+                        self.queue.forget_failures();
+                        self.refill();
+                    }
+                    Err(_) => return,
+                },
+                () = sleep(due.unwrap_or_default().saturating_sub(clock::monotonic())), if due.is_some() => {}
             }
         }
+    }
+
+    /// Removes a write from the queue, or has it wait for its next attempt. Only an API server that does not respond delays others.
+    async fn finish(&mut self, write: &Write, result: Result<(), Error>) {
+        let Err(error) = result else {
+            self.backoff.reset();
+            return self.queue.done(write);
+        };
+        if error.is_missing() {
+            log::debug!("not written: {error}");
+            self.queue.done(write);
+        } else if error.is_permanent() {
+            log::error!("not written: {error}");
+            self.report_refused(write, &error).await;
+            self.queue.done(write);
+        } else {
+            let is_unreachable = error.is_unreachable();
+            let is_first = match is_unreachable {
+                true => self.backoff.is_reset(),
+                false => self.queue.fail(write, clock::monotonic()),
+            };
+            let level = match is_first {
+                true => log::Level::Warn,
+                false => log::Level::Debug,
+            };
+            log::log!(level, "not written yet: {error}");
+            if is_unreachable {
+                self.queue.postpone(write);
+                sleep(self.backoff.next()).await;
+            }
+        }
+    }
+
+    /// Reports that the API server has refused a document: for a Service, at its Gateway.
+    async fn report_refused(&self, write: &Write, error: &Error) {
+        let (key, uid) = match write {
+            Write::Service(id, service) => services::owner(id, service),
+            Write::Status(key, _) => {
+                let namespace = key.kind.is_namespaced().then_some(&*key.namespace);
+                let collection = super::path(key.kind, namespace);
+                let object = self.api.read::<Value>(&collection, &key.name).await;
+                let uid = object.map_or(Value::Null, |mut object| object["metadata"]["uid"].take());
+                (key.clone(), uid.as_str().unwrap_or_default().to_owned())
+            }
+        };
+        events::report(&self.findings, key, uid, Reason::NotWritten, error.to_string());
     }
 
     fn refill(&mut self) {
@@ -160,7 +169,7 @@ impl Writer {
         let services = services.map(|(id, service)| Write::Service(id.clone(), Arc::clone(service)));
         let statuses = wanted.statuses.iter();
         let statuses = statuses.map(|(key, object)| Write::Status(key.clone(), Arc::clone(object)));
-        self.queue = services.chain(statuses).collect();
+        self.queue.replace(services.chain(statuses));
     }
 
     async fn write(&mut self, write: &Write) -> Result<(), Error> {
@@ -176,9 +185,12 @@ impl Writer {
                 if is_ours {
                     self.api.apply::<Value>(&collection, &id.name, service).await?;
                 } else {
-                    log::error!(
+                    let note = format!(
                         "Service {id} is not written: there is a Service of that name that its Gateway does not own; rename the Service or the Gateway"
                     );
+                    log::error!("{note}");
+                    let (key, uid) = services::owner(id, service);
+                    events::report(&self.findings, key, uid, Reason::ServiceConflict, note);
                 }
                 self.applied.insert(id.clone(), Arc::clone(service));
                 Ok(())
