@@ -141,6 +141,34 @@ def kafka(case, records):
     return torture(case, broker, node, broker.producer("prices"), records, 5000)
 
 
+def kafka_down_at_start(case, _):
+    """Kafka is down when its killed consumer starts again, for longer than clients wait for logs: nothing lost, no repeats."""
+    broker = brokers.Kafka(case).start()
+    broker.topic("prices", 4)
+    node = Node(case, "a", f"  kafka: {{prices: {{servers: '{broker.address}', topics: prices, group: suite}}}}\n").start()
+    believers = clients([node.port])
+    producer = broker.producer("prices")
+    ledger = Ledger(producer, CHANNELS)
+    ledger.write(10_000, 2000)
+    # Records that are delivered and cannot be committed.
+    rig.until("records are delivered", lambda: all(believer.last(believer.channels[0]) for believer in believers), 30)
+    broker.kill()
+    node.kill()
+    node.start(ready=False)
+    time.sleep(30)
+    broker.start()
+    ledger.write(10_000, 2000)
+    producer.finish()
+    arrived(believers, ledger.counts)
+    figures = judge(believers)
+    never = sum(len(believer.missing(channel, ledger.counts[channel])) for believer in believers for channel in believer.channels)
+    figures |= {"never seen": never, "repeated": int(node.metrics().get("repeated_total", 0))}
+    rig.check(never == 0, f"publications that no client got: {figures}")
+    for believer in believers:
+        believer.end()
+    return figures
+
+
 def kafka_rebalance(case, records):
     """Kafka, two members of a group: one is killed, the other takes over; clients of both get everything, in order."""
     broker = brokers.Kafka(case).start()
@@ -403,5 +431,5 @@ def kafka_recreated(case, _):
     return figures
 
 
-CASES = [kafka, kafka_rebalance, kafka_two_nodes, kafka_recreated, jetstream, jetstream_ordered, jetstream_two_nodes,
+CASES = [kafka, kafka_down_at_start, kafka_rebalance, kafka_two_nodes, kafka_recreated, jetstream, jetstream_ordered, jetstream_two_nodes,
          jetstream_rollback, redis_streams, redis_pubsub, core_nats, postgres]

@@ -47,6 +47,9 @@ pub mod supervisor;
 #[cfg(any(feature = "jetstream", feature = "postgres"))]
 mod tls;
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -203,23 +206,38 @@ async fn retry(
         inlet,
         number: reader,
     } = member;
-    let mut random = fastrand::Rng::with_seed(clock::realtime().as_nanos() as u64);
-    let mut wait = limits::BACKOFF[0];
-    let mut logged: Option<(String, Duration)> = None;
     let mut feed = Feed::new(&name, &source, reader, &inlet, &status);
     feed.expected = Some(Arc::clone(&expected));
     feed.linger = linger;
-    let late = tokio::spawn({
-        let name = Arc::clone(&name);
-        async move {
-            sleep(limits::LOG_EXPECTED).await;
-            expected.remove(&name).await;
-        }
-    });
+    let late = tokio::spawn(stop_expecting(
+        Arc::clone(&expected),
+        Arc::clone(&name),
+        Arc::clone(&status),
+    ));
     let _late = Abort(late);
+    let followed = follow(&source, &mut feed, &mut stopped);
+    followed.await;
+    // A source that is removed before it has reached its broker is waited for no longer.
+    expected.remove(&name).await;
+}
+
+/// Ends the wait for the logs of a source some time after its broker was reached: before, their positions cannot be known, and
+/// clients that receive `recovered: false` would receive the records of before again.
+async fn stop_expecting(expected: Arc<Expected>, name: Arc<str>, status: Arc<Status>) {
+    status.reached().await;
+    sleep(limits::LOG_EXPECTED).await;
+    expected.remove(&name).await;
+}
+
+/// Runs a source again after each failure.
+async fn follow(source: &Source, feed: &mut Feed, stopped: &mut watch::Receiver<()>) {
+    let (name, status) = (Arc::clone(&feed.name), Arc::clone(&feed.status));
+    let mut random = fastrand::Rng::with_seed(clock::realtime().as_nanos() as u64);
+    let mut wait = limits::BACKOFF[0];
+    let mut logged: Option<(String, Duration)> = None;
     loop {
         let began = clock::monotonic();
-        let failure = run(&source.kind, &mut feed, &mut stopped).await;
+        let failure = run(&source.kind, feed, stopped).await;
         status.disconnected();
         let Some(failure) = failure else { return };
         status.failed();

@@ -24,8 +24,8 @@ pub const LINGER: Duration = Duration::from_micros(250);
 /// The interval at which a source checks for workers at the start.
 pub const READY_CHECK_INTERVAL: Duration = Duration::from_millis(20);
 
-/// The time for which clients with positions in a log retry after the start of the process, until its source reads it: a consumer group takes that
-/// long to notice that a member of before was killed.
+/// The time for which clients with positions in a log retry after the broker was first reached, until its source reads it: a consumer group
+/// takes that long to notice that a member of before was killed. While the broker cannot be reached they retry, too.
 pub const LOG_EXPECTED: Duration = Duration::from_secs(20);
 
 /// A source logs the same failure at most so often.

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use ringmain_sys::clock;
+use tokio::sync::SetOnce;
 
 /// The reason for which a record was not published.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -92,6 +93,8 @@ pub(crate) struct Status {
     /// The instant until which the source counts as delivering, in microseconds of the monotonic clock.
     delivers_until: AtomicU64,
     connects: AtomicU64,
+    /// Set at the first connection.
+    reached: SetOnce<()>,
     failures: AtomicU64,
     records: AtomicU64,
     published: AtomicU64,
@@ -125,6 +128,13 @@ impl Status {
     pub(crate) fn connected(&self) {
         add(&self.connects, 1);
         self.connected.store(true, Ordering::Relaxed);
+        // It may be set already.
+        let _ = self.reached.set(());
+    }
+
+    /// Waits for the first connection to the broker.
+    pub(crate) async fn reached(&self) {
+        self.reached.wait().await;
     }
 
     pub(crate) fn disconnected(&self) {
