@@ -113,7 +113,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
     def watch(self, response):
         while line := response.readline():
-            place = self.server.cuts.place(line)
+            place, line = self.server.cuts.place(line), self.server.spoil(line)
             if place == "within":
                 self.chunk(line[: len(line) // 2])
             if place != "before" and place != "within":
@@ -141,6 +141,7 @@ class Proxy(http.server.ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), Handler)
         self.target, self.port = target, self.server_port
         self.cuts = Cuts()
+        self.spoiled = None
         chain, key = folder / "proxy.crt", folder / "proxy.key"
         command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2", "-subj", "/CN=proxy"]
         command += ["-addext", "subjectAltName=IP:127.0.0.1", "-addext", "basicConstraints=critical,CA:FALSE", "-keyout", str(key), "-out", str(chain)]
@@ -149,6 +150,14 @@ class Proxy(http.server.ThreadingHTTPServer):
         self.secured = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         self.secured.load_cert_chain(chain, key)
         threading.Thread(target=self.serve_forever, daemon=True).start()
+
+    def spoil(self, line):
+        """Changes the object named `spoiled` so that it does not have the form of its kind."""
+        event = json.loads(line)
+        if not self.spoiled or event["object"].get("metadata", {}).get("name") != self.spoiled:
+            return line
+        event["object"]["spec"] = "spoiled"
+        return json.dumps(event).encode() + b"\n"
 
     def handle_error(self, *_):
         """A connection that the replica has closed."""

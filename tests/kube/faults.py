@@ -411,13 +411,26 @@ class Faults:
 
     def watch_cut_everywhere(self):
         """A watch that is cut before, within and after any of its events loses nothing."""
-        proxy = cuts.Proxy(self.folder, int(self.rig.env["RIG_API_PORT"]))
-        replica = self.start("cuts", proxy, proxy.authority)
+        self.proxy = cuts.Proxy(self.folder, int(self.rig.env["RIG_API_PORT"]))
+        replica = self.start("cuts", self.proxy, self.proxy.authority)
         self.replicas.append(replica)
         until("ready", replica.is_ready)
-        report = cuts.run(proxy, Admin(self.rig), own_address(), self.port, [certificate(self.folder, name) for name in ("even", "odd", "other")])
-        print(f"   {report}", flush=True)
-        replica.end()
+        secrets = [certificate(self.folder, name) for name in ("even", "odd", "other")]
+        print(f"   {cuts.run(self.proxy, Admin(self.rig), own_address(), self.port, secrets)}", flush=True)
+
+    def unreadable(self):
+        """An object that cannot be read is reported by an Event, others are served; so is this one once it can be read."""
+        self.proxy.spoiled = "spoiled"
+        self.rig.apply(route("spoiled", "/spoiled"), route("sound", "/sound"))
+        event = until("an Event of the route", lambda: self.event("Unreadable"))
+        uid = self.rig.get("httproute", "spoiled")["metadata"]["uid"]
+        assert event["regarding"]["kind"] == "HTTPRoute" and event["regarding"]["uid"] == uid, event
+        until("the other route", lambda: self.served("sound") == 200)
+        assert self.served("spoiled") == 404
+        self.proxy.spoiled = None
+        self.rig.apply(route("spoiled", "/mended"))
+        until("the route as it can be read", lambda: self.served("mended") == 200)
+        until("its status", lambda: self.accepted("spoiled"))
 
     def released(self):
         """A replica that is shut down releases the Lease."""
@@ -457,7 +470,7 @@ class Faults:
 CASES = [
     "first_light", "idle", "watch_cut", "server_gone", "server_killed", "certificate_replaced", "secret_deleted",
     "foreign_service", "file_beside", "right_taken", "rights_taken", "two_replicas", "leader_paused", "etcd_slow",
-    "event_repeated", "released", "watch_cut_everywhere",
+    "event_repeated", "released", "watch_cut_everywhere", "unreadable",
 ]
 
 
