@@ -225,6 +225,22 @@ pub struct Cookie {
     pub max_age: Option<Duration>,
 }
 
+impl Cookie {
+    /// Returns whether the name is a token (RFC 6265 §4.1.1).
+    #[must_use]
+    pub fn has_valid_name(&self) -> bool {
+        let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
+        !self.name.is_empty() && self.name.bytes().all(is_token)
+    }
+
+    /// Returns whether the path is absolute and ends no attribute.
+    #[must_use]
+    pub fn has_valid_path(&self) -> bool {
+        let is_visible = |byte: u8| (b' '..0x7f).contains(&byte) && byte != b';';
+        self.path.starts_with('/') && self.path.bytes().all(is_visible)
+    }
+}
+
 impl Default for Cookie {
     fn default() -> Cookie {
         Cookie {

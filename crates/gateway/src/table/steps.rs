@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use crate::model::{
-    Action, AffinityBy, Forward, HeaderChanges, Inject, PathRewrite, Policy, RateKey, RateLimit, Redirect,
-    Rewrite, Rule, Share, StatusHeaders, Target, Upstream, UpstreamProtocol, WeightedBackend,
+    Action, Affinity, AffinityBy, Forward, HeaderChanges, Inject, PathRewrite, Policy, RateKey, RateLimit,
+    Redirect, Rewrite, Rule, Share, StatusHeaders, Target, Upstream, UpstreamProtocol, WeightedBackend,
 };
 use crate::policy;
 
@@ -187,17 +187,12 @@ fn forward(steps: &mut Vec<String>, forward: &Forward) {
         rewrite(steps, &backend.rewrite);
         headers(steps, "its response", &backend.response_headers);
         status_headers(steps, "its response", &backend.status_headers);
+        steps.extend(backend.affinity.as_ref().map(affinity));
     });
     if forward.grpc_web {
         steps.push("send gRPC-Web on as gRPC".to_owned());
     }
-    if let Some(affinity) = &forward.affinity {
-        steps.push(match &affinity.by {
-            AffinityBy::Cookie(cookie) => format!("stay with an endpoint by the cookie `{}`", cookie.name),
-            AffinityBy::Header(name) => format!("stay with an endpoint by the header `{}`", name.as_str()),
-            AffinityBy::Source => "stay with an endpoint by the client's address".to_owned(),
-        });
-    }
+    steps.extend(forward.affinity.as_ref().map(affinity));
     if let Some(retry) = &forward.retry {
         steps.push(format!("try again at most {} times", retry.attempts));
     }
@@ -238,6 +233,14 @@ pub(super) fn protocols(steps: &mut Vec<String>, forward: &Forward, upstreams: &
             "speak {spoken} with upstream `{}`, {streams} requests at once by a connection",
             upstream.name
         ));
+    }
+}
+
+fn affinity(affinity: &Affinity) -> String {
+    match &affinity.by {
+        AffinityBy::Cookie(cookie) => format!("stay with an endpoint by the cookie `{}`", cookie.name),
+        AffinityBy::Header(name) => format!("stay with an endpoint by the header `{}`", name.as_str()),
+        AffinityBy::Source => "stay with an endpoint by the client's address".to_owned(),
     }
 }
 

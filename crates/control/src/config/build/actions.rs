@@ -191,6 +191,9 @@ impl Builder<'_> {
                     if let Some(at) = part.rewrite {
                         backend.rewrite = self.rewrite(at);
                     }
+                    if let Some(at) = part.affinity {
+                        backend.affinity = self.affinity(at);
+                    }
                     backend
                 }
                 None => continue,

@@ -138,6 +138,9 @@ pub(in crate::config) struct Backend {
     pub(in crate::config) response_headers: Maybe<ResponseHeaders>,
     /// A rewrite in place of the rule's.
     pub(in crate::config) rewrite: Maybe<Rewrite>,
+    /// Session affinity within this upstream in place of the rule's. Backends whose cookies or headers have different names hold one
+    /// session each for the same client.
+    pub(in crate::config) affinity: Maybe<Affinity>,
 }
 
 /// Changes to headers, applied in this order.

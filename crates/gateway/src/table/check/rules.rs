@@ -7,8 +7,9 @@ use super::Problems;
 use super::listeners::is_redirect;
 use crate::limits;
 use crate::model::{
-    Action, AffinityBy, Answer, Forward, HeaderChanges, HeaderName, Hostname, JwtKeys, Listener, Name,
-    PathMatch, PathRewrite, Policy, RateKey, Rewrite, Route, Rule, Share, StatusHeaders, StreamRoute, Target,
+    Action, Affinity, AffinityBy, Answer, Forward, HeaderChanges, HeaderName, Hostname, JwtKeys, Listener,
+    Name, PathMatch, PathRewrite, Policy, RateKey, Rewrite, Route, Rule, Share, StatusHeaders, StreamRoute,
+    Target,
 };
 use crate::table::problem::{Outcome, Place};
 
@@ -331,15 +332,18 @@ fn forward(rule: &Rule, forward: &Forward, tell: &mut impl FnMut(&'static str, &
     if [timeouts.request, timeouts.per_try, timeouts.idle].contains(&Some(std::time::Duration::ZERO)) {
         tell("timeouts", "times above 0", "0".to_owned());
     }
-    if let Some(affinity) = &forward.affinity
-        && let AffinityBy::Cookie(cookie) = &affinity.by
-    {
-        let token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
-        if cookie.name.is_empty() || !cookie.name.bytes().all(token) {
+    let own = forward.backends.iter().map(|backend| &backend.affinity);
+    for affinity in own.chain([&forward.affinity]).flatten() {
+        check_affinity(affinity, tell);
+    }
+}
+
+fn check_affinity(affinity: &Affinity, tell: &mut impl FnMut(&'static str, &str, String)) {
+    if let AffinityBy::Cookie(cookie) = &affinity.by {
+        if !cookie.has_valid_name() {
             tell("affinity.cookie.name", "a token", format!("`{}`", cookie.name));
         }
-        let visible = |byte: u8| (b' '..0x7f).contains(&byte) && byte != b';';
-        if !cookie.path.starts_with('/') || !cookie.path.bytes().all(visible) {
+        if !cookie.has_valid_path() {
             tell(
                 "affinity.cookie.path",
                 "a path",
