@@ -137,6 +137,11 @@ pub(super) async fn forward(
         None => Session::default(),
     };
     let prefer = preference(found, affinity, &session, req);
+    let kept = Kept::of(forward, local.may_share());
+    // The client has sent its end, too.
+    if let Some(body) = cleared.body() {
+        kept.take_ahead(body);
+    }
     let job = Job {
         worker,
         local: &local,
@@ -150,7 +155,7 @@ pub(super) async fn forward(
         session,
         prefer,
         worth: Worth::default(),
-        kept: Kept::of(forward, local.may_share()),
+        kept,
         web: Unwrapping::of(grpc::web(forward, req)),
         cross: found.cross.as_ref(),
         pages: pages(found, forward),

@@ -48,7 +48,7 @@ pub struct Forward {
     /// try, in the upstream's budget and in its cap. Default: `None`, never.
     pub hedge: Option<Duration>,
     /// Requests of one client go to one endpoint. Default: `None`, balancing alone decides.
-    pub affinity: Option<Affinity>,
+    pub affinity: Option<Box<Affinity>>,
     /// Protocols (tokens of `Upgrade`, in any case) that a connection may switch to. Default: `websocket`. A request for
     /// another one is sent on without it.
     pub upgrades: Vec<Arc<str>>,
@@ -64,8 +64,8 @@ impl Forward {
     #[must_use]
     pub fn affinity_of(&self, backend: usize) -> Option<&Affinity> {
         let own = self.backends.get(backend);
-        own.and_then(|backend| backend.affinity.as_ref())
-            .or(self.affinity.as_ref())
+        own.and_then(|backend| backend.affinity.as_deref())
+            .or(self.affinity.as_deref())
     }
 
     /// Returns whether requests to any backend have an affinity.
@@ -102,7 +102,7 @@ pub struct WeightedBackend {
     pub rewrite: Rewrite,
     /// Requests of one client go to one endpoint of this backend. Default: `None`, as [`Forward::affinity`] has it. Backends whose
     /// sessions have different names hold one each for the same client.
-    pub affinity: Option<Affinity>,
+    pub affinity: Option<Box<Affinity>>,
 }
 
 impl WeightedBackend {

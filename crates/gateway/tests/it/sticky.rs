@@ -28,11 +28,11 @@ fn serve(engine: Config, origins: &[Origin], by: AffinityBy, lasts: Option<Durat
     edge(
         engine,
         to(&addrs, |forward, _| {
-            forward.affinity = Some(Affinity {
+            forward.affinity = Some(Box::new(Affinity {
                 by,
                 lasts,
                 idle: None,
-            });
+            }));
         }),
     )
 }
@@ -160,14 +160,14 @@ fn by_backend(engine: Config) {
     let origins = origins();
     let addrs: Vec<_> = origins.iter().map(|origin| origin.addr).collect();
     let backend = |name: &str| WeightedBackend {
-        affinity: Some(Affinity {
+        affinity: Some(Box::new(Affinity {
             by: AffinityBy::Cookie(Cookie {
                 name: name.into(),
                 ..Cookie::default()
             }),
             lasts: None,
             idle: None,
-        }),
+        })),
         response_headers: HeaderChanges {
             set: vec![(
                 HeaderName::parse("X-Backend").expect("a name"),

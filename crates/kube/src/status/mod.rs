@@ -92,8 +92,21 @@ pub fn documents(store: &Store, settings: &Settings, findings: &Findings, now: &
             entries.merge_into(status, merge, &settings.controller_name);
         }));
     }
-    for (id, ancestors) in &findings.policies {
-        let key = Key::new(Kind::BackendTlsPolicy, id.namespace.clone(), id.name.clone());
+    documents.extend(policies(store, settings, findings, now));
+    documents
+}
+
+/// The documents of policies: an entry for each Gateway.
+fn policies(store: &Store, settings: &Settings, findings: &Findings, now: &str) -> Vec<StatusDocument> {
+    let mut documents = Vec::new();
+    let tls = findings
+        .policies
+        .iter()
+        .map(|found| (Kind::BackendTlsPolicy, found));
+    let traffic = findings.traffic_policies.iter();
+    let traffic = traffic.map(|found| (Kind::XBackendTrafficPolicy, found));
+    for (kind, (id, ancestors)) in tls.chain(traffic) {
+        let key = Key::new(kind, id.namespace.clone(), id.name.clone());
         let reference = |gateway: &crate::objects::Id| {
             json!({
                 "group": GATEWAY_GROUP, "kind": "Gateway",

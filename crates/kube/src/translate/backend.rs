@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
-use ringmain_gateway::model::{Endpoint, Name, RetryBudget, Target, Upstream, UpstreamProtocol, Where};
+use ringmain_gateway::model::{
+    Affinity, Endpoint, Name, RetryBudget, Target, Upstream, UpstreamProtocol, Where,
+};
 
 use super::condition::Fault;
 use super::{Context, policy};
@@ -28,6 +30,8 @@ pub(super) struct Usage<'a> {
 pub(super) struct Backend {
     pub(super) target: Target,
     pub(super) fault: Option<Fault>,
+    /// The sessions of its Service's policy.
+    pub(super) affinity: Option<Affinity>,
 }
 
 impl Backend {
@@ -36,6 +40,15 @@ impl Backend {
         Backend {
             target: Target::Broken { reason },
             fault: Some(fault),
+            affinity: None,
+        }
+    }
+
+    fn resolved(target: Target, affinity: Option<Affinity>) -> Backend {
+        Backend {
+            target,
+            fault: None,
+            affinity,
         }
     }
 }
@@ -101,8 +114,9 @@ impl Context<'_> {
         }
         let name: Name = name.into();
         let target = Target::Upstream(Arc::clone(&name));
+        let (budget, affinity) = self.traffic(usage, service, port);
         if self.upstreams.contains_key(&name) {
-            return Backend { target, fault: None };
+            return Backend::resolved(target, affinity);
         }
         let tls = match found.map(|found| policy::resolve(self, found).tls) {
             None => None,
@@ -119,7 +133,7 @@ impl Context<'_> {
                 let target = Target::Broken {
                     reason: reason.into(),
                 };
-                return Backend { target, fault: None };
+                return Backend::resolved(target, None);
             }
         };
         let mut upstream = Upstream::new(Arc::clone(&name), self.endpoints(service, port));
@@ -130,12 +144,13 @@ impl Context<'_> {
         upstream.tls = tls;
         upstream.connect_timeout = limits::CONNECT_TIMEOUT;
         // Rules that retry set their own number of attempts, which the default budget would cut short.
-        upstream.retry_budget = RetryBudget {
+        upstream.retry_budget = budget.unwrap_or(RetryBudget {
             percent: 100,
             least: 10_000,
-        };
+            ..RetryBudget::default()
+        });
         self.upstreams.insert(name, Arc::new(upstream));
-        Backend { target, fault: None }
+        Backend::resolved(target, affinity)
     }
 
     /// Returns the endpoints of a port, each address once, sorted.

@@ -20,6 +20,8 @@ pub struct Findings {
     pub routes: BTreeMap<Key, Vec<Parent>>,
     /// The Gateways that use each BackendTLSPolicy. Empty: none does.
     pub policies: BTreeMap<Id, Vec<Ancestor>>,
+    /// The same of each XBackendTrafficPolicy.
+    pub traffic_policies: BTreeMap<Id, Vec<Ancestor>>,
 }
 
 /// The results for a Gateway.

@@ -8,6 +8,7 @@
 
 mod backend;
 mod condition;
+mod external_auth;
 mod features;
 mod filters;
 mod findings;
@@ -15,12 +16,14 @@ mod gateway;
 mod http;
 mod listener;
 mod matches;
+mod persistence;
 mod places;
 mod policy;
 mod reference;
 mod route;
 mod stream;
 mod text;
+mod traffic;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -69,6 +72,7 @@ pub fn translate(store: &Store, settings: &Settings, places: &dyn Places) -> Tra
     let mut context = Context {
         store,
         policies: policy::PolicyIndex::new(store),
+        traffic: traffic::TrafficIndex::new(store),
         upstreams: BTreeMap::new(),
         certificates: BTreeMap::new(),
         authorities: BTreeMap::new(),
@@ -104,6 +108,7 @@ pub fn translate(store: &Store, settings: &Settings, places: &dyn Places) -> Tra
         streams.add(Kind::TcpRoute, &route.metadata, found);
     }
     policy::report(&mut context);
+    traffic::report(&mut context);
     let listeners = attached.finish(&mut context);
     Translation {
         parts: Config {
@@ -123,6 +128,7 @@ pub fn translate(store: &Store, settings: &Settings, places: &dyn Places) -> Tra
 struct Context<'a> {
     store: &'a Store,
     policies: policy::PolicyIndex<'a>,
+    traffic: traffic::TrafficIndex<'a>,
     upstreams: BTreeMap<Name, Arc<Upstream>>,
     certificates: BTreeMap<Name, Arc<Certificate>>,
     authorities: BTreeMap<Name, Arc<Authorities>>,
