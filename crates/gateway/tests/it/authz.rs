@@ -417,7 +417,7 @@ fn it_sees_bodies_within_a_limit(engine: Config) {
     );
     let deleted = edge
         .server
-        .ask("DELETE / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\n\r\nx".to_owned());
+        .ask("DELETE / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\n\r\nx");
     assert_eq!(deleted.status, 200);
     assert_eq!(
         (&authz.seen().body[..], &origin.seen().body[..]),
@@ -485,7 +485,7 @@ fn everything_it_says_replaces_what_clients_say(engine: Config) {
     };
     let edge = guarded(engine.clone(), &origin, authz.addr, policy.clone());
     let answered = edge.server.ask(
-        "GET / HTTP/1.1\r\nHost: shop.example\r\nCookie: a=b\r\nx_role: forged\r\nX-Role: forged\r\nX-Other: own\r\n\r\n".to_owned(),
+        "GET / HTTP/1.1\r\nHost: shop.example\r\nCookie: a=b\r\nx_role: forged\r\nX-Role: forged\r\nX-Other: own\r\n\r\n",
     );
     assert_eq!(answered.status, 200);
     let seen = authz.seen();
