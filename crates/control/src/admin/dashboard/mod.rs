@@ -23,7 +23,7 @@ const PAGE: &str = include_str!("page.html");
 
 /// What a browser may do for the page: run its one script and style, by their digests (a test computes them), and ask this
 /// server.
-const POLICY: &str = "default-src 'none'; style-src 'sha256-bnaLKgsFle8l/ZdhvYNltZ+2AoVCVthFTEmG9w/ot0I='; script-src 'sha256-aMpTai21l1UETjOfxcYJ3si85pv7EskD7jDq7QfJRrk='; connect-src 'self'; img-src data:; \
+const POLICY: &str = "default-src 'none'; style-src 'sha256-nVrpbT7utzuuMmRSkWda2NDoOp6UBi+ta9iuDKF5tsA='; script-src 'sha256-w25TgBMnV7ZfxGczW/I0DtENKzPOWJB1BZH9E1XGtEU='; connect-src 'self'; img-src data:; \
      base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
 /// What viewers see.

@@ -160,16 +160,6 @@ const WRONG: &[(&str, &str, &str)] = &[
         "a `timeout` above 0, found 0",
     ),
     (
-        "policies: {authz: {to: 'http://a', body: 2MiB}}",
-        "",
-        "at most 1048576 bytes, found 2097152",
-    ),
-    (
-        "policies: {authz: {to: 'http://a', path: /a, body: 1KiB}}",
-        "",
-        "no body for the service beside a fixed `path`",
-    ),
-    (
         "policies: {authz: {to: 'http://a', on_failure: open}}",
         "",
         "one of `allow`, `deny`, found `open`",
