@@ -44,6 +44,9 @@ pub const DASHBOARD_UPSTREAMS: usize = 100;
 /// Endpoints of one upstream that the page shows, those that are passed over first; of more only the number is told.
 pub const DASHBOARD_ENDPOINTS: usize = 24;
 
+/// Failing watches of Kubernetes, and problems of its objects, that the page shows; of more only the number is shown.
+pub const DASHBOARD_PROBLEMS: usize = 20;
+
 /// How often the page has new figures while somebody looks.
 pub const DASHBOARD_EVERY: Duration = Duration::from_secs(1);
 

@@ -159,6 +159,9 @@ pub const KEYS_UNKNOWN: usize = 256;
 /// For how long a set is taken not to have a key that it did not have.
 pub const KEY_UNKNOWN: Duration = Duration::from_mins(1);
 
+/// Bytes of a request's body that are held for a service that decides about it. A worker holds [`COLLECTED_BYTES`] together.
+pub const AUTHZ_REQUEST_BYTES: u64 = 1 << 20;
+
 /// Bytes of the body of a refusal by a service that is asked; with more it has failed.
 pub const AUTHZ_BODY_BYTES: u64 = 64 * 1024;
 
@@ -191,7 +194,8 @@ pub const LINGER_BYTES: u64 = 64 << 20;
 pub const WORTH_BYTES: usize = REPLAY_BYTES;
 
 /// Bytes of bodies that a worker collects for requests which are not worth a place yet. With more they wait for a place on their
-/// client's account without that, and are answered 503 (`client_share_full`) after the upstream's connect timeout.
+/// client's account without that, and are answered 503 (`client_share_full`) after the upstream's connect timeout. So are, at once,
+/// requests whose bodies a service of authorization is to see.
 pub const COLLECTED_BYTES: usize = 64 << 20;
 
 /// How many percent of an upstream's places one client address may hold by bodies that have not arrived and by tunnels, unless the

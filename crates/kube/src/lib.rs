@@ -7,6 +7,7 @@
 
 #[cfg(feature = "client")]
 pub mod api;
+mod hash;
 pub mod limits;
 #[cfg(feature = "client")]
 pub mod live;

@@ -5,6 +5,7 @@
 //! with the token, or without one where none is configured. Metrics and probes have an application of their own beside it.
 
 mod dashboard;
+mod followed;
 mod metrics;
 mod pushed;
 mod show;
@@ -133,6 +134,7 @@ impl Admin {
                 "/upstreams",
                 with(|inner, req, reply| reply.json(&show::upstreams(&inner.gateway, req.cx().wall()))),
             )
+            .get("/kubernetes", with(show_kubernetes))
             .get("/metrics", with(show_metrics))
             .get("/healthz", |_, reply| reply.text("ok\n"))
             .get("/readyz", with(show_ready))
@@ -180,6 +182,7 @@ const PATHS: &str = "\
 /config     the configuration that is served, as it was read, without secrets; what is wrong with it
 /routes     routes and what their rules do
 /upstreams  upstreams and their endpoints: health, who is passed over, requests, connections, tries
+/kubernetes the followed cluster: API server, leader, objects, failing watches, problems; 404 without one
 /metrics    counts, in Prometheus' text format
 /healthz    200 as long as the process answers
 /readyz     200 while it takes requests and its sources deliver; 503 while it drains, a source does not, or lists of Kubernetes are missing
@@ -247,6 +250,13 @@ fn show_config(inner: &Inner, _: &Request<'_>, reply: &mut Reply<'_>) -> Result 
         "at_restart": state.at_restart,
         "config": config::shown(&state.text),
     }))
+}
+
+fn show_kubernetes(inner: &Inner, _: &Request<'_>, reply: &mut Reply<'_>) -> Result {
+    match followed::followed(inner) {
+        Some(followed) => reply.json(&followed),
+        None => Err(Error::new(404, "the configuration has no key `kubernetes`")),
+    }
 }
 
 fn show_metrics(inner: &Inner, _: &Request<'_>, reply: &mut Reply<'_>) -> Result {

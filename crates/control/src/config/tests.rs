@@ -11,6 +11,7 @@ mod kubernetes;
 mod nats;
 mod policies;
 mod push;
+mod retries;
 mod schema;
 #[cfg(all(
     feature = "kafka",

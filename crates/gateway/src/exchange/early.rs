@@ -141,7 +141,7 @@ fn begin(worker: &Rc<Worker>, req: &Request<'_>, id: TicketId) -> Option<Ahead> 
     if found.cross.as_ref().is_some_and(|cross| cross.is_preflight) {
         return None;
     }
-    if rule.affinity.is_some() || rule.hedge.is_some() || rule.grpc_web || !plan.mirrors.is_empty() {
+    if rule.has_affinity() || rule.hedge.is_some() || rule.grpc_web || !plan.mirrors.is_empty() {
         return None;
     }
     let walked = match policy::walk_now(worker, &found, req) {

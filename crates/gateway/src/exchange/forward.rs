@@ -36,7 +36,7 @@ use super::{Failure, Found, Rest, client_scheme, note, own};
 use crate::fault::{Detail, Fault, Side};
 use crate::gateway::Worker;
 use crate::health::Meeting;
-use crate::model::{AffinityBy, ErrorPage, Forward, HashKey};
+use crate::model::{Affinity, AffinityBy, ErrorPage, Forward, HashKey};
 use crate::plan::{Backend, Plan};
 use crate::policy::Cleared;
 use crate::upstream::local::{Chosen, End, Link, Local};
@@ -54,6 +54,7 @@ struct Job<'a, 'r> {
     /// A hash of what its endpoint is chosen by.
     key: Option<u64>,
     prefer: Prefer,
+    affinity: Option<&'a Affinity>,
     session: Session,
     /// What of the body is kept for another try.
     kept: Kept,
@@ -130,11 +131,17 @@ pub(super) async fn forward(
     }
     let is_new = started.is_none();
     let (local, admitted, clock, first) = begin(worker, shared, started, forward);
-    let session = match &forward.affinity {
+    let affinity = forward.affinity_of(number);
+    let session = match affinity {
         Some(affinity) => Session::of(affinity, req, worker.cx.wall().as_secs()),
         None => Session::default(),
     };
-    let prefer = preference(found, forward, &session, req);
+    let prefer = preference(found, affinity, &session, req);
+    let kept = Kept::of(forward, local.may_share());
+    // The client has sent its end, too.
+    if let Some(body) = cleared.body() {
+        kept.take_ahead(body);
+    }
     let job = Job {
         worker,
         local: &local,
@@ -144,10 +151,11 @@ pub(super) async fn forward(
         req,
         clock,
         key: local.key(|key| hashed(key, found.listener, req)).flatten(),
+        affinity,
         session,
         prefer,
         worth: Worth::default(),
-        kept: Kept::of(forward, local.may_share()),
+        kept,
         web: Unwrapping::of(grpc::web(forward, req)),
         cross: found.cross.as_ref(),
         pages: pages(found, forward),
@@ -223,8 +231,13 @@ fn is_live(req: &Request<'_>) -> bool {
 }
 
 /// Who is to answer because of who asks.
-fn preference(found: &Found<'_>, forward: &Forward, session: &Session, req: &Request<'_>) -> Prefer {
-    match &forward.affinity {
+fn preference(
+    found: &Found<'_>,
+    affinity: Option<&Affinity>,
+    session: &Session,
+    req: &Request<'_>,
+) -> Prefer {
+    match affinity {
         Some(affinity) if affinity.by == AffinityBy::Source => {
             hashed(&HashKey::Source, found.listener, req).map_or(Prefer::Any, Prefer::Hashed)
         }
@@ -427,7 +440,7 @@ impl Job<'_, '_> {
             (self.sending.upgrade, self.sending.challenge),
             self.sending.trailers,
         );
-        if let Some(affinity) = &self.forward.affinity {
+        if let Some(affinity) = self.affinity {
             let secure = client_scheme(self.sending.listener, self.req) == "https";
             let token = chosen.end.endpoint.token;
             if let Some((name, value)) =

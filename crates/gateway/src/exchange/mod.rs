@@ -70,7 +70,7 @@ pub(crate) enum Failure {
 
 impl Failure {
     /// An error of the client's body: each cut is counted and logged as a fault. A client that is gone is not answered.
-    fn of_body(error: Error) -> Failure {
+    pub(crate) fn of_body(error: Error) -> Failure {
         let fault = match error.status() {
             _ if error.is_disconnected() => return Failure::Web(error),
             400 => Fault::RequestCut,

@@ -229,7 +229,11 @@ fn fields(
         ClientHeader::Named(name) => Some(name.as_str()),
         ClientHeader::XForwardedFor | ClientHeader::Forwarded => None,
     };
-    let dropped = |name: &[u8]| sending.changes.drops(name) || edits.is_some_and(|edits| edits.drops(name));
+    let dropped = |name: &[u8]| {
+        sending.changes.drops(name)
+            || sending.cleared.replaces(name)
+            || edits.is_some_and(|edits| edits.drops(name))
+    };
     // What only trusted proxies say, and they in this very form.
     let forged = |name: &[u8]| {
         (sending.challenge.is_some() && Challenge::replaces(name))

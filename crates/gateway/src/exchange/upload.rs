@@ -16,10 +16,10 @@ use super::grpc::Unwrapping;
 use super::kept::Kept;
 use super::trailers::Sieve;
 use crate::fault::Fault;
-use crate::filter::Edits;
 use crate::gateway::Worker;
 use crate::limits;
 use crate::plan::Changes;
+use crate::policy::Cleared;
 use crate::upstream::h2::{Channel, Refused};
 use crate::upstream::local::Link;
 use crate::upstream::share::Held;
@@ -182,7 +182,8 @@ pub(super) struct Upload<'a, 'r> {
     pub(super) chain: Option<&'a Chain>,
     /// What becomes of its trailers.
     pub(super) changes: &'a Changes,
-    pub(super) edits: Option<&'a Edits>,
+    /// That policies let it pass, and what filters have changed.
+    pub(super) cleared: &'a Cleared,
     /// What was taken from the client before; also what may be sent again.
     pub(super) kept: &'a Kept,
     pub(super) web: &'a Unwrapping,
@@ -224,9 +225,7 @@ impl Upload<'_, '_> {
             return outlet.finish(self.worker, None);
         }
         let mut sifted = Sieve::of(&self.req.head().fields, self.changes).sift_block(&trailers);
-        if let Some(edits) = self.edits {
-            edits.sift(&mut sifted);
-        }
+        self.cleared.sift(&mut sifted);
         outlet.finish(self.worker, Some(&sifted))
     }
 

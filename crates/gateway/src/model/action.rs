@@ -48,7 +48,7 @@ pub struct Forward {
     /// try, in the upstream's budget and in its cap. Default: `None`, never.
     pub hedge: Option<Duration>,
     /// Requests of one client go to one endpoint. Default: `None`, balancing alone decides.
-    pub affinity: Option<Affinity>,
+    pub affinity: Option<Box<Affinity>>,
     /// Protocols (tokens of `Upgrade`, in any case) that a connection may switch to. Default: `websocket`. A request for
     /// another one is sent on without it.
     pub upgrades: Vec<Arc<str>>,
@@ -60,6 +60,20 @@ pub struct Forward {
 }
 
 impl Forward {
+    /// The affinity of requests that are sent to a backend, by its number.
+    #[must_use]
+    pub fn affinity_of(&self, backend: usize) -> Option<&Affinity> {
+        let own = self.backends.get(backend);
+        own.and_then(|backend| backend.affinity.as_deref())
+            .or(self.affinity.as_deref())
+    }
+
+    /// Returns whether requests to any backend have an affinity.
+    #[must_use]
+    pub fn has_affinity(&self) -> bool {
+        self.affinity.is_some() || self.backends.iter().any(|backend| backend.affinity.is_some())
+    }
+
     /// To one upstream, all else by default.
     #[must_use]
     pub fn to(upstream: impl Into<Name>) -> Forward {
@@ -86,6 +100,9 @@ pub struct WeightedBackend {
     pub status_headers: Vec<StatusHeaders>,
     /// In place of the rule's where it says something.
     pub rewrite: Rewrite,
+    /// Requests of one client go to one endpoint of this backend. Default: `None`, as [`Forward::affinity`] has it. Backends whose
+    /// sessions have different names hold one each for the same client.
+    pub affinity: Option<Box<Affinity>>,
 }
 
 impl WeightedBackend {
@@ -99,6 +116,7 @@ impl WeightedBackend {
             response_headers: HeaderChanges::default(),
             status_headers: Vec::new(),
             rewrite: Rewrite::default(),
+            affinity: None,
         }
     }
 }

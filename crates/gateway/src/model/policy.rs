@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::jwt::Jwt;
 use super::{Concurrency, FilterUse, HeaderName, Inject, MethodName, Network, Origin, RateLimit, Shed};
-use super::{Hostname, PasswordHash, Target};
+use super::{Hostname, PasswordHash, StatusRange, Target};
 
 /// What a request must pass, or what is done around it. A kind of policy is a variant here and a file in the data plane.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -135,22 +135,34 @@ impl std::fmt::Debug for ApiKey {
     }
 }
 
-/// A service is asked by HTTP whether a request may pass: by its head, without its body.
+/// A service is asked by HTTP whether a request may pass: by its head, and by its body up to [`body`](Self::body).
 ///
-/// A status of 200 to 299 allows the request. One of 300 to 499 refuses it, and is sent to the client. Anything else is a failure of
-/// this request: other statuses, no response in time, an upstream that is full or unreachable. It changes nothing for other requests.
+/// A status of [`allowed`](Self::allowed) allows the request. Another one up to 499 refuses it; one from 300 on is sent to the client.
+/// Anything else is a failure of this request: other statuses, no response in time, an upstream that is full or unreachable. It changes nothing for other requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExternalAuth {
     /// Who is asked.
     pub upstream: Target,
-    /// `Host`. `None`: the endpoint's own.
+    /// `Host`. `None`: the endpoint's own, or the client's with [`client_host`](Self::client_host).
     pub host: Option<Hostname>,
+    /// Without [`host`](Self::host) `Host` is the client's. Default `false`.
+    pub client_host: bool,
     /// How.
     pub ask: Ask,
-    /// Headers of the request that it sees, beside `Authorization` and `Cookie`, and beside what policies before it write.
+    /// Bytes of the request's body that it receives, at most [`AUTHZ_REQUEST_BYTES`](crate::limits::AUTHZ_REQUEST_BYTES); a longer body
+    /// is refused (413). Not with [`Ask::Path`], filters, gRPC-Web or push. Default 0: the body is not sent.
+    pub body: u64,
+    /// It sees `Cookie`. Default `true`.
+    pub cookies: bool,
+    /// Statuses that allow a request, within 200 to 299. Default: all of these.
+    pub allowed: StatusRange,
+    /// Headers of the request that it sees, beside `Authorization` and [`Cookie`](Self::cookies), and beside what policies before it write.
     pub request_headers: Vec<HeaderName>,
     /// Headers of its answer for the upstream when the request passes. Clients cannot send them.
     pub upstream_headers: Vec<HeaderName>,
+    /// All other headers of its answer, too, in place of the client's: but for those that describe the answer itself (`Content-*`, `Date`,
+    /// `Server`, `Set-Cookie`, `Via`), those of the connection, `Host`, and those by which the gateway says who asked. Default `false`.
+    pub all_upstream_headers: bool,
     /// Headers of its answer for the client when the request is refused, beside `Content-Type`, `Location`, `Set-Cookie` and
     /// `WWW-Authenticate`.
     pub client_headers: Vec<HeaderName>,
@@ -160,6 +172,32 @@ pub struct ExternalAuth {
     pub timeout: Duration,
     /// Whether a request that the service fails is allowed; never because of a limit of the gateway. Default `false`: 503.
     pub fail_open: bool,
+}
+
+impl ExternalAuth {
+    /// Creates a policy with an upstream and a way to query it, and the defaults of everything else.
+    #[must_use]
+    pub fn new(upstream: Target, ask: Ask) -> ExternalAuth {
+        ExternalAuth {
+            upstream,
+            host: None,
+            client_host: false,
+            ask,
+            body: 0,
+            cookies: true,
+            allowed: StatusRange {
+                first: 200,
+                last: 299,
+            },
+            request_headers: Vec::new(),
+            upstream_headers: Vec::new(),
+            all_upstream_headers: false,
+            client_headers: Vec::new(),
+            identity: None,
+            timeout: Duration::from_secs(1),
+            fail_open: false,
+        }
+    }
 }
 
 /// How a service is asked. Always told are `X-Forwarded-Method`, `-Proto`, `-Host`, `-Uri` and `-For`.

@@ -151,7 +151,10 @@ pub struct Retry {
     pub attempts: u8,
     /// After what.
     pub on: RetryOn,
-    /// How long until the second try at most: a random part of it. Then of twice as long each time. Default 25 ms.
+    /// The shortest pause before a retry. Default 0.
+    pub backoff_least: Duration,
+    /// The longest pause before the first retry, which is random between the shortest one and this; twice as long before each further
+    /// one. Default 25 ms.
     pub backoff: Duration,
     /// How long at most. Default 250 ms.
     pub backoff_most: Duration,
@@ -162,6 +165,7 @@ impl Default for Retry {
         Retry {
             attempts: 1,
             on: RetryOn::default(),
+            backoff_least: Duration::ZERO,
             backoff: Duration::from_millis(25),
             backoff_most: Duration::from_millis(250),
         }
@@ -223,6 +227,22 @@ pub struct Cookie {
     pub path: Arc<str>,
     /// `Max-Age`. Default: `None`, until the browser closes.
     pub max_age: Option<Duration>,
+}
+
+impl Cookie {
+    /// Returns whether the name is a token (RFC 6265 §4.1.1).
+    #[must_use]
+    pub fn has_valid_name(&self) -> bool {
+        let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
+        !self.name.is_empty() && self.name.bytes().all(is_token)
+    }
+
+    /// Returns whether the path is absolute and ends no attribute.
+    #[must_use]
+    pub fn has_valid_path(&self) -> bool {
+        let is_visible = |byte: u8| (b' '..0x7f).contains(&byte) && byte != b';';
+        self.path.starts_with('/') && self.path.bytes().all(is_visible)
+    }
 }
 
 impl Default for Cookie {

@@ -201,8 +201,14 @@ impl Default for Pool {
 pub struct RetryBudget {
     /// In percent of its requests whose rules have them tried again, at most 100. Default 20.
     pub percent: u8,
-    /// And so many a second whatever their number, for upstreams that are seldom asked. Default 10.
+    /// And so many in each [`least_interval`](Self::least_interval) whatever their number, for upstreams that are seldom asked.
+    /// Default 10.
     pub least: u32,
+    /// Default 1 s.
+    pub least_interval: Duration,
+    /// The time for which requests and elapsed time count: retries that they allowed and that were not used expire after this time at
+    /// the latest, and not before half this time. Default: `None`, up to [`limits::RETRIES_SAVED`] are saved for any time.
+    pub interval: Option<Duration>,
 }
 
 impl Default for RetryBudget {
@@ -210,6 +216,8 @@ impl Default for RetryBudget {
         RetryBudget {
             percent: 20,
             least: 10,
+            least_interval: Duration::from_secs(1),
+            interval: None,
         }
     }
 }

@@ -14,7 +14,7 @@ use std::time::Duration;
 use ringmain_wire::h1::{FieldBlock, Method};
 
 use super::call::{Answered, Call, CallError, call};
-use super::{At, Cleared, Names, Outcome, Refusal, Said};
+use super::{At, Cleared, Names, Outcome, Refusal, Said, body};
 use crate::exchange::{client_address, client_scheme, forwarded_uri, is_folded};
 use crate::fault::{Fault, Side};
 use crate::limits;
@@ -66,9 +66,14 @@ impl Authz {
     pub(super) async fn pass_waiting(&self, at: &At<'_, '_>, cleared: &mut Cleared) -> Outcome {
         // The call ends by itself in time; this bounds it all the same.
         let guard = self.policy.timeout + GRACE;
+        if self.policy.body > 0 {
+            body::collect(at, cleared, self.policy.body).await?;
+        }
         let called = within(&at.worker.cx, guard, self.query(at, cleared)).await;
         match called.unwrap_or_else(|| Err(Fault::HeadTimeout.into())) {
-            Ok(response) if response.status < 300 => self.clear(&response, cleared),
+            Ok(response) if self.policy.allowed.contains(response.status) => self.clear(&response, cleared),
+            // Its status would tell the client that the request has succeeded.
+            Ok(response) if response.status < 300 => Err(Fault::AuthzDenied.into()),
             Ok(response) if response.status < 500 => Err(self.refuse(response)),
             Ok(response) => {
                 log::debug!(
@@ -102,9 +107,15 @@ impl Authz {
         let asked = Call {
             method,
             target: &target,
-            host: self.policy.host.as_ref().map(|host| host.as_str()),
+            host: match &self.policy.host {
+                Some(host) => Some(host.as_str()),
+                None => at.req.host().filter(|_| self.policy.client_host),
+            },
             fields: &fields,
-            body: b"",
+            body: cleared
+                .body()
+                .filter(|_| self.policy.body > 0)
+                .unwrap_or_default(),
             again: true,
             most: limits::AUTHZ_BODY_BYTES,
             until: at.worker.cx.now().after(self.policy.timeout),
@@ -136,7 +147,10 @@ impl Authz {
         }
         let wanted = self.policy.request_headers.iter().map(HeaderName::as_str);
         let mut seen: Vec<&str> = Vec::new();
-        for name in SEEN.into_iter().chain(wanted) {
+        let always = SEEN
+            .iter()
+            .filter(|name| self.policy.cookies || **name != "Cookie");
+        for name in always.copied().chain(wanted) {
             let again = |other: &&str| other.eq_ignore_ascii_case(name);
             let ours = |written: &HeaderName| is_folded(name.as_bytes(), written.as_str());
             let forged = name
@@ -159,6 +173,8 @@ impl Authz {
         for (name, value) in answered.fields.iter() {
             if self.policy.upstream_headers.iter().any(|wanted| is(wanted, name)) {
                 cleared.tell_upstream(name, value);
+            } else if self.policy.all_upstream_headers && !is_of_response(name) {
+                cleared.replace_upstream(name, value);
             }
             let who = self.policy.identity.as_ref().filter(|wanted| is(wanted, name));
             if let Some(Ok(who)) = who.map(|_| str::from_utf8(value)) {
@@ -197,6 +213,41 @@ impl Authz {
 
 /// How much later than its call a query ends at the latest.
 const GRACE: Duration = Duration::from_millis(50);
+
+/// Headers of a response that say nothing about the request: they describe its content, its server or the connection, or are the
+/// gateway's own to write.
+const OF_RESPONSE: [&str; 19] = [
+    "Accept-Ranges",
+    "Age",
+    "Alt-Svc",
+    "Connection",
+    "Date",
+    "ETag",
+    "Expect",
+    "Expires",
+    "Forwarded",
+    "Host",
+    "Keep-Alive",
+    "Last-Modified",
+    "Proxy-Connection",
+    "Server",
+    "Set-Cookie",
+    "TE",
+    "Trailer",
+    "Upgrade",
+    "Via",
+];
+
+fn is_of_response(name: &str) -> bool {
+    let starts = |prefix: &str| {
+        let start = name.as_bytes().get(..prefix.len());
+        start.is_some_and(|start| is_folded(start, prefix))
+    };
+    starts("content-")
+        || starts("x-forwarded-")
+        || starts("client-cert")
+        || OF_RESPONSE.iter().any(|own| is_folded(name.as_bytes(), own))
+}
 
 fn is(name: &HeaderName, other: &str) -> bool {
     name.as_str().eq_ignore_ascii_case(other)

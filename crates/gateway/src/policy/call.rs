@@ -37,6 +37,13 @@ pub(crate) struct Call<'a> {
     pub(crate) insists: bool,
 }
 
+impl Call<'_> {
+    /// Returns whether there is a body, if only an empty one.
+    fn has_content(&self) -> bool {
+        !self.body.is_empty() || matches!(self.method, Method::Post | Method::Put | Method::Patch)
+    }
+}
+
 /// What was answered.
 #[derive(Debug, Default)]
 pub(crate) struct Answered {
@@ -189,7 +196,7 @@ async fn by_stream(
 ) -> Result<Answered, CallError> {
     let left = call.until.since(worker.cx.now());
     channel.set_deadline(Some(left.max(std::time::Duration::from_millis(1))));
-    let has_content = matches!(call.method, Method::Post | Method::Put | Method::Patch);
+    let has_content = call.has_content();
     let asked = Asked {
         method: call.method,
         target: call.target,
@@ -243,9 +250,9 @@ fn write(call: &Call<'_>, authority: &str, out: &mut Vec<u8>) -> Result<(), Faul
     let mut head = RequestEncoder::new(out, call.method, call.target, host).map_err(misuse)?;
     head.block(call.fields);
     // RFC 9110 §8.6: a method that usually has content says that there is none.
-    let framing = match call.method {
-        Method::Post | Method::Put | Method::Patch => Framing::Length(call.body.len() as u64),
-        _ => Framing::None,
+    let framing = match call.has_content() {
+        true => Framing::Length(call.body.len() as u64),
+        false => Framing::None,
     };
     let mut body = head.finish(framing, true).map_err(misuse)?;
     if !call.body.is_empty() {

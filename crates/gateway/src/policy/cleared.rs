@@ -7,7 +7,9 @@ use std::sync::Arc;
 use ringmain_web::Request;
 use ringmain_wire::h1::FieldBlock;
 
+use super::body::CollectedBody;
 use super::jwt::Claims;
+use crate::exchange::is_folded;
 use crate::filter::Edits;
 use crate::gateway::Worker;
 use crate::limits;
@@ -34,6 +36,10 @@ pub(super) struct Findings {
     pub(super) runs: RefCell<Vec<Runs>>,
     /// What filters have changed of the head.
     edits: Option<Edits>,
+    /// Names that a policy has written which is not known to write them: the client's fields go no further.
+    replaced: Vec<Box<str>>,
+    /// The request's body, if a policy has collected it.
+    body: Option<CollectedBody>,
     /// Memory for values that are put together.
     pub(super) text: String,
 }
@@ -52,6 +58,49 @@ impl Cleared {
     /// The upstream is told; what cannot be a header's value is not. The name is one of [`Policies::drops`].
     pub(super) fn tell_upstream(&mut self, name: &str, value: &[u8]) {
         tell(&mut self.findings().upstream, name, value);
+    }
+
+    /// Tells the upstream, in place of fields that clients and other policies have written under this name in any spelling.
+    pub(super) fn replace_upstream(&mut self, name: &str, value: &[u8]) {
+        let findings = self.findings();
+        if !findings
+            .replaced
+            .iter()
+            .any(|own| is_folded(name.as_bytes(), own))
+        {
+            findings.upstream.remove(name);
+            findings.replaced.push(name.into());
+        }
+        tell(&mut findings.upstream, name, value);
+    }
+
+    /// Returns whether a policy has replaced the client's fields of a name.
+    pub(crate) fn replaces(&self, name: &[u8]) -> bool {
+        let found = self.found.as_ref();
+        found.is_some_and(|found| found.replaced.iter().any(|own| is_folded(name, own)))
+    }
+
+    /// Removes from trailers the names that policies have replaced and filters have changed in the head.
+    pub(crate) fn sift(&self, trailers: &mut FieldBlock) {
+        let Some(found) = &self.found else { return };
+        if !found.replaced.is_empty() {
+            let replaced = trailers.iter().map(|(name, _)| name);
+            let replaced = replaced.filter(|name| self.replaces(name.as_bytes()));
+            let replaced: Vec<String> = replaced.map(str::to_owned).collect();
+            replaced.iter().for_each(|name| trailers.remove(name));
+        }
+        if let Some(edits) = &found.edits {
+            edits.sift(trailers);
+        }
+    }
+
+    /// The request's body, if a policy has collected it. It is whole, and taken from the client.
+    pub(crate) fn body(&self) -> Option<&[u8]> {
+        Some(self.found.as_ref()?.body.as_ref()?.bytes())
+    }
+
+    pub(super) fn hold_body(&mut self, body: CollectedBody) {
+        self.findings().body = Some(body);
     }
 
     /// Who asks is known. What was found out first stays.
@@ -127,6 +176,8 @@ impl Findings {
         self.claims = None;
         self.runs.get_mut().clear();
         self.edits = None;
+        self.replaced.clear();
+        self.body = None;
         self.text.clear();
         self.upstream.capacity() + self.answer.capacity() + self.text.capacity()
     }

@@ -14,6 +14,7 @@ mod addresses;
 mod any;
 mod authz;
 mod basic;
+mod body;
 pub(crate) mod call;
 mod certificate;
 mod cleared;

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use crate::model::{
-    Action, AffinityBy, Forward, HeaderChanges, Inject, PathRewrite, Policy, RateKey, RateLimit, Redirect,
-    Rewrite, Rule, Share, StatusHeaders, Target, Upstream, UpstreamProtocol, WeightedBackend,
+    Action, Affinity, AffinityBy, ExternalAuth, Forward, HeaderChanges, Inject, PathRewrite, Policy, RateKey,
+    RateLimit, Redirect, Rewrite, Rule, Share, StatusHeaders, Target, Upstream, UpstreamProtocol,
+    WeightedBackend,
 };
 use crate::policy;
 
@@ -109,14 +110,7 @@ fn policy(policy: &Policy) -> String {
             }
             step
         }
-        Policy::ExternalAuth(policy) => {
-            let open = if policy.fail_open {
-                "; if it fails requests pass"
-            } else {
-                ""
-            };
-            format!("ask {} whether it may pass{open}", target(&policy.upstream))
-        }
+        Policy::ExternalAuth(policy) => external_auth(policy),
         Policy::Cors(_) => "answer to other origins by CORS".to_owned(),
         Policy::RateLimit(policy) => {
             let RateLimit {
@@ -187,17 +181,12 @@ fn forward(steps: &mut Vec<String>, forward: &Forward) {
         rewrite(steps, &backend.rewrite);
         headers(steps, "its response", &backend.response_headers);
         status_headers(steps, "its response", &backend.status_headers);
+        steps.extend(backend.affinity.as_deref().map(affinity));
     });
     if forward.grpc_web {
         steps.push("send gRPC-Web on as gRPC".to_owned());
     }
-    if let Some(affinity) = &forward.affinity {
-        steps.push(match &affinity.by {
-            AffinityBy::Cookie(cookie) => format!("stay with an endpoint by the cookie `{}`", cookie.name),
-            AffinityBy::Header(name) => format!("stay with an endpoint by the header `{}`", name.as_str()),
-            AffinityBy::Source => "stay with an endpoint by the client's address".to_owned(),
-        });
-    }
+    steps.extend(forward.affinity.as_deref().map(affinity));
     if let Some(retry) = &forward.retry {
         steps.push(format!("try again at most {} times", retry.attempts));
     }
@@ -238,6 +227,28 @@ pub(super) fn protocols(steps: &mut Vec<String>, forward: &Forward, upstreams: &
             "speak {spoken} with upstream `{}`, {streams} requests at once by a connection",
             upstream.name
         ));
+    }
+}
+
+fn external_auth(policy: &ExternalAuth) -> String {
+    let open = if policy.fail_open {
+        "; if it fails requests pass"
+    } else {
+        ""
+    };
+    let body = match policy.body {
+        0 => String::new(),
+        body => format!(" with its body of up to {body} bytes"),
+    };
+    let service = target(&policy.upstream);
+    format!("ask {service} whether it may pass{body}{open}")
+}
+
+fn affinity(affinity: &Affinity) -> String {
+    match &affinity.by {
+        AffinityBy::Cookie(cookie) => format!("stay with an endpoint by the cookie `{}`", cookie.name),
+        AffinityBy::Header(name) => format!("stay with an endpoint by the header `{}`", name.as_str()),
+        AffinityBy::Source => "stay with an endpoint by the client's address".to_owned(),
     }
 }
 

@@ -3,6 +3,7 @@
 //! Pure but for its atomics: time is told. Shared by all workers, touched by requests whose rules have them tried again.
 
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use super::Line;
 use crate::limits;
@@ -12,40 +13,85 @@ use crate::model::RetryBudget;
 const TRY: u64 = 1000;
 
 /// See the module.
+///
+/// With an interval there are two generations of saved tries: those of its current half, and those of the half before.
 #[derive(Debug, Default)]
 pub(crate) struct Budget {
     saved: Line<AtomicU64>,
+    /// Of the half before; 0 without an interval.
+    older: AtomicU64,
+    /// The beginning of the current half: nanoseconds of the engine's clock.
+    half_began: AtomicU64,
     /// Until when time was counted: nanoseconds of the engine's clock.
     counted: AtomicU64,
 }
 
 impl Budget {
     /// A request is begun.
-    pub(crate) fn bring(&self, rules: &RetryBudget) {
-        self.add(u64::from(rules.percent) * TRY / 100);
+    pub(crate) fn bring(&self, rules: &RetryBudget, now: u64) {
+        self.expire(rules, now);
+        self.add(rules, u64::from(rules.percent) * TRY / 100);
     }
 
     /// Takes a try, if there is one.
     pub(crate) fn take(&self, rules: &RetryBudget, now: u64) -> bool {
-        let last = self.counted.load(Ordering::Relaxed);
-        // The first look ever finds a second's worth, and no pause more than what may be saved.
-        let elapsed = if last == 0 {
-            NANOS
-        } else {
-            now.saturating_sub(last)
+        self.expire(rules, now);
+        let relaxed = Ordering::Relaxed;
+        let last = self.counted.load(relaxed);
+        let span = nanos(rules.least_interval);
+        // The first call finds the tries of one span.
+        let elapsed = match last {
+            0 => span,
+            last => now.saturating_sub(last),
         };
-        let grown = u128::from(elapsed) * u128::from(rules.least) * u128::from(TRY) / u128::from(NANOS);
+        let elapsed = rules
+            .interval
+            .map_or(elapsed, |interval| elapsed.min(nanos(interval)));
+        let grown = u128::from(elapsed) * u128::from(rules.least) * u128::from(TRY) / u128::from(span);
         let grown = u64::try_from(grown).unwrap_or(u64::MAX);
-        let (relaxed, now) = (Ordering::Relaxed, now.max(1));
+        let now = now.max(1);
         if grown > 0 && self.counted.compare_exchange(last, now, relaxed, relaxed).is_ok() {
-            self.add(grown);
+            self.add(rules, grown);
         }
         let less = |saved: u64| saved.checked_sub(TRY);
+        if self.older.fetch_update(relaxed, relaxed, less).is_ok() {
+            return true;
+        }
+        // Less than a try is left of the older half.
+        let rest = self.older.swap(0, relaxed);
+        if rest > 0 {
+            self.saved.0.fetch_add(rest, relaxed);
+        }
         self.saved.0.fetch_update(relaxed, relaxed, less).is_ok()
     }
 
-    fn add(&self, more: u64) {
-        let most = u64::from(limits::RETRIES_SAVED) * TRY;
+    /// Begins the next half of the interval if it is due: tries of the half before the last one expire.
+    fn expire(&self, rules: &RetryBudget, now: u64) {
+        let Some(interval) = rules.interval else { return };
+        let half = (nanos(interval) / 2).max(1);
+        let relaxed = Ordering::Relaxed;
+        let began = self.half_began.load(relaxed);
+        // The clocks of workers differ by a turn of their loops.
+        let passed = now.saturating_sub(began);
+        if passed < half
+            || self
+                .half_began
+                .compare_exchange(began, now, relaxed, relaxed)
+                .is_err()
+        {
+            return;
+        }
+        let last = self.saved.0.swap(0, relaxed);
+        self.older
+            .store(if passed < 2 * half { last } else { 0 }, relaxed);
+    }
+
+    fn add(&self, rules: &RetryBudget, more: u64) {
+        // An interval bounds the sum by itself.
+        let most = match rules.interval {
+            None => u64::from(limits::RETRIES_SAVED) * TRY,
+            Some(_) => u64::MAX,
+        };
         let sum = |saved: u64| (saved < most).then(|| saved.saturating_add(more).min(most));
         let _ = self
             .saved
@@ -54,6 +100,11 @@ impl Budget {
     }
 }
 
+fn nanos(span: Duration) -> u64 {
+    u64::try_from(span.as_nanos()).unwrap_or(u64::MAX).max(1)
+}
+
+#[cfg(test)]
 const NANOS: u64 = 1_000_000_000;
 
 #[cfg(test)]
@@ -63,6 +114,8 @@ mod tests {
     const RULES: RetryBudget = RetryBudget {
         percent: 20,
         least: 10,
+        least_interval: Duration::from_secs(1),
+        interval: None,
     };
 
     fn taken(budget: &Budget, rules: &RetryBudget, now: u64) -> usize {
@@ -86,15 +139,16 @@ mod tests {
         let none = RetryBudget {
             percent: 20,
             least: 0,
+            ..RULES
         };
         let budget = Budget::default();
         for _ in 0..50 {
-            budget.bring(&none);
+            budget.bring(&none, 1);
         }
         assert_eq!(taken(&budget, &none, 1), 10);
         assert_eq!(taken(&budget, &none, NANOS), 0);
         for _ in 0..1_000_000 {
-            budget.bring(&none);
+            budget.bring(&none, 1);
         }
         assert_eq!(taken(&budget, &none, 1), limits::RETRIES_SAVED as usize);
     }
@@ -107,10 +161,85 @@ mod tests {
         let mut now = 1;
         for _ in 0..100_000 {
             now += random.u64(0..100_000);
-            budget.bring(&RULES);
+            budget.bring(&RULES, now);
             tries += (0..3).take_while(|_| budget.take(&RULES, now)).count();
         }
         let most = 100_000 / 5 + (now / NANOS + 2) as usize * 10;
         assert!(tries <= most && tries > most / 2, "{tries} of {most}");
+    }
+
+    #[test]
+    fn the_least_of_other_spans() {
+        let rules = RetryBudget {
+            percent: 0,
+            least: 3,
+            least_interval: Duration::from_mins(1),
+            interval: Some(Duration::from_mins(10)),
+        };
+        let budget = Budget::default();
+        assert_eq!(taken(&budget, &rules, NANOS), 3, "one span's worth at first");
+        assert_eq!(taken(&budget, &rules, 20 * NANOS), 0);
+        assert_eq!(taken(&budget, &rules, 61 * NANOS), 3);
+        assert_eq!(
+            taken(&budget, &rules, 24 * 3600 * NANOS),
+            30,
+            "no more than an interval brings"
+        );
+    }
+
+    #[test]
+    fn tries_expire() {
+        let rules = RetryBudget {
+            percent: 20,
+            least: 0,
+            interval: Some(Duration::from_secs(10)),
+            ..RULES
+        };
+        let budget = Budget::default();
+        let bring = |seconds: u64, requests: usize| {
+            (0..requests).for_each(|_| budget.bring(&rules, seconds * NANOS));
+        };
+        bring(100, 50);
+        assert_eq!(taken(&budget, &rules, 104 * NANOS), 10, "all within the interval");
+        bring(105, 50);
+        bring(110, 5);
+        assert_eq!(
+            taken(&budget, &rules, 110 * NANOS),
+            11,
+            "those of the half before, too"
+        );
+        bring(115, 50);
+        bring(125, 5);
+        assert_eq!(
+            taken(&budget, &rules, 125 * NANOS),
+            1,
+            "those of an interval ago have expired"
+        );
+        bring(130, 50);
+        assert_eq!(taken(&budget, &rules, 200 * NANOS), 0);
+        bring(201, 1_000_000);
+        assert_eq!(
+            (0..300_000)
+                .take_while(|_| budget.take(&rules, 201 * NANOS))
+                .count(),
+            200_000,
+            "an interval bounds the sum by itself"
+        );
+    }
+
+    /// A longer interval after a reload does not stop expiry, nor does a clock that is behind.
+    #[test]
+    fn intervals_change() {
+        let rules = |seconds| RetryBudget {
+            least: 0,
+            interval: Some(Duration::from_secs(seconds)),
+            ..RULES
+        };
+        let budget = Budget::default();
+        (0..50).for_each(|_| budget.bring(&rules(1), 1000 * NANOS));
+        (0..50).for_each(|_| budget.bring(&rules(60), 999 * NANOS));
+        assert_eq!(taken(&budget, &rules(60), 1001 * NANOS), 20);
+        (0..50).for_each(|_| budget.bring(&rules(60), 1002 * NANOS));
+        assert_eq!(taken(&budget, &rules(60), 1063 * NANOS), 0);
     }
 }

@@ -221,9 +221,8 @@ impl Local {
 
     /// A request is begun whose rule has it tried again.
     pub(crate) fn bring_budget(&self) {
-        self.shared
-            .budget
-            .bring(&self.follow().current.config.retry_budget);
+        let rules = self.follow().current.config.retry_budget;
+        self.shared.budget.bring(&rules, self.cx.now().0);
     }
 
     /// Counts that a request is tried again, if it may be; `again` is what it was counted by before.

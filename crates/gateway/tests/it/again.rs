@@ -18,6 +18,7 @@ on_every_backend! {
     after_a_reset_in_the_middle_of_a_body,
     a_retry_that_reaches_no_other_endpoint_goes_back,
     never_more_than_the_budget,
+    never_before_the_shortest_pause,
 }
 
 fn retry(attempts: u8) -> Retry {
@@ -32,6 +33,7 @@ fn retry(attempts: u8) -> Retry {
                 last: 504,
             }],
         },
+        backoff_least: Duration::ZERO,
         backoff: Duration::from_millis(1),
         backoff_most: Duration::from_millis(1),
     }
@@ -43,6 +45,7 @@ fn rule(attempts: u8) -> impl FnOnce(&mut Forward, &mut Upstream) {
         upstream.retry_budget = RetryBudget {
             percent: 100,
             least: 1_000_000,
+            ..RetryBudget::default()
         };
     }
 }
@@ -192,6 +195,7 @@ fn never_more_than_the_budget(engine: Config) {
             upstream.retry_budget = RetryBudget {
                 percent: 20,
                 least: 0,
+                ..RetryBudget::default()
             };
         }),
     );
@@ -206,4 +210,25 @@ fn never_more_than_the_budget(engine: Config) {
     // Each of them was refused its next one.
     assert_eq!((upstream.retries, upstream.retries_refused), (10, 50));
     edge.server.shut_down();
+}
+
+/// The request ends within its first pause, which has a random part otherwise.
+fn never_before_the_shortest_pause(engine: Config) {
+    for (least, status, asked) in [(Duration::from_mins(1), 504, 1), (Duration::ZERO, 200, 2)] {
+        let (origin, count) = failing(1);
+        let edge = edge(
+            engine.clone(),
+            to(&[origin.addr], |forward, upstream| {
+                rule(1)(forward, upstream);
+                forward.timeouts.request = Some(Duration::from_secs(2));
+                let retry = forward.retry.as_mut().expect("set above");
+                retry.backoff_least = least;
+                retry.backoff = least;
+                retry.backoff_most = least;
+            }),
+        );
+        assert_eq!(edge.server.get("/").status, status, "{least:?}");
+        assert_eq!(count.load(Ordering::SeqCst), asked, "{least:?}");
+        edge.server.shut_down();
+    }
 }

@@ -26,19 +26,19 @@ on_every_backend! {
     allow_asks_an_endpoint_that_fails_its_health_check,
     a_refusal_that_is_too_long_or_cut_is_a_refusal,
     the_next_endpoint_is_asked_without_a_connection,
+    it_sees_bodies_within_a_limit,
+    a_body_that_it_has_seen_is_sent_again,
+    everything_it_says_replaces_what_clients_say,
 }
 
 fn policy() -> ExternalAuth {
     ExternalAuth {
-        upstream: Target::Upstream("authz".into()),
-        host: None,
-        ask: Ask::Prefix("/check".into()),
         request_headers: vec![header("X-Tenant"), header("X-Forwarded-For"), header("X-Who")],
         upstream_headers: vec![header("X-Who")],
         client_headers: vec![header("X-Reason")],
         identity: Some(header("X-Who")),
         timeout: PATIENCE,
-        fail_open: false,
+        ..ExternalAuth::new(Target::Upstream("authz".into()), Ask::Prefix("/check".into()))
     }
 }
 
@@ -378,5 +378,136 @@ fn the_next_endpoint_is_asked_without_a_connection(engine: Config) {
         assert_eq!(ask(&edge, "GET", "Authorization: Bearer t\r\n").status, 200);
         assert_eq!(ask(&edge, "GET", "").status, 401);
     }
+    edge.server.shut_down();
+}
+
+fn post(edge: &Edge, path: &str, fields: &str, body: &str) -> crate::support::Answer {
+    edge.server
+        .ask(format!("POST {path} HTTP/1.1\r\nHost: a\r\n{fields}\r\n{body}"))
+}
+
+/// The service and then the upstream receive the same body, however it is framed.
+fn it_sees_bodies_within_a_limit(engine: Config) {
+    let origin = Origin::echo();
+    let authz = Origin::answering(answer("200 OK", ""));
+    let policy = ExternalAuth { body: 10, ..policy() };
+    let edge = guarded(engine, &origin, authz.addr, policy);
+    for (fields, body) in [
+        ("Content-Length: 10\r\n", "0123456789"),
+        (
+            "Transfer-Encoding: chunked\r\n",
+            "4\r\n0123\r\n6\r\n456789\r\n0\r\n\r\n",
+        ),
+    ] {
+        assert_eq!(post(&edge, "/", fields, body).status, 200, "{fields}");
+        let seen = authz.seen();
+        assert_eq!(seen.field("content-length").as_deref(), Some("10"), "{fields}");
+        assert_eq!(seen.body, b"0123456789", "{fields}");
+        assert_eq!(origin.seen().body, b"0123456789", "{fields}");
+    }
+    // The gateway itself has this client send its body.
+    let mut client = edge.server.client();
+    client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\nExpect: 100-continue\r\n\r\n");
+    assert_eq!(client.answer().status, 100);
+    client.send("ok");
+    assert_eq!(client.answer().status, 200);
+    assert_eq!(
+        (&authz.seen().body[..], &origin.seen().body[..]),
+        (&b"ok"[..], &b"ok"[..])
+    );
+    let deleted = edge
+        .server
+        .ask("DELETE / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\n\r\nx");
+    assert_eq!(deleted.status, 200);
+    assert_eq!(
+        (&authz.seen().body[..], &origin.seen().body[..]),
+        (&b"x"[..], &b"x"[..])
+    );
+    assert_eq!(edge.server.get("/").status, 200);
+    assert_eq!((authz.seen().body.len(), origin.seen().body.len()), (0, 0));
+    for (fields, body) in [
+        ("Content-Length: 11\r\n", "0123456789x"),
+        (
+            "Transfer-Encoding: chunked\r\n",
+            "a\r\n0123456789\r\n1\r\nx\r\n0\r\n\r\n",
+        ),
+    ] {
+        assert_eq!(post(&edge, "/", fields, body).status, 413, "{fields}");
+    }
+    // Neither of the two has arrived anywhere.
+    assert_eq!(post(&edge, "/next", "Content-Length: 1\r\n", "y").status, 200);
+    assert_eq!(authz.seen().line(), "POST /check/next HTTP/1.1");
+    assert_eq!(origin.seen().line(), "POST /next HTTP/1.1");
+    edge.server.shut_down();
+}
+
+/// A body that a service has seen is sent again by a retry, and replaced by none.
+fn a_body_that_it_has_seen_is_sent_again(engine: Config) {
+    let origin = Origin::echo();
+    let authz = Origin::answering(answer("200 OK", ""));
+    let body = "x".repeat(200_000);
+    let policy = ExternalAuth {
+        body: limits::AUTHZ_REQUEST_BYTES,
+        ..policy()
+    };
+    let policies = vec![Policy::ExternalAuth(Arc::new(policy))];
+    let mut config = with(
+        to(&[refusing_addr(), origin.addr], |forward, _| {
+            forward.retry = Some(Default::default());
+        }),
+        policies,
+    );
+    config.upstreams.push(Arc::new(upstream("authz", &[authz.addr])));
+    let edge = edge(engine, config);
+    for _ in 0..4 {
+        let length = format!("Content-Length: {}\r\n", body.len());
+        assert_eq!(post(&edge, "/", &length, &body).status, 200);
+        assert_eq!(authz.seen().body.len(), body.len());
+        assert_eq!(origin.seen().body.len(), body.len());
+    }
+    edge.server.shut_down();
+}
+
+/// As the Gateway API has it: the client's host, no cookies, 200 alone allows, and every header is sent to the upstream.
+fn everything_it_says_replaces_what_clients_say(engine: Config) {
+    let origin = Origin::echo();
+    let authz = Origin::answering(answer(
+        "200 OK\r\nX-Who: ada\r\nX-Role: admin\r\nX-Role: owner\r\nContent-Type: text/plain\r\nServer: s\r\nSet-Cookie: a=b\r\nHost: evil",
+        "",
+    ));
+    let policy = ExternalAuth {
+        client_host: true,
+        cookies: false,
+        allowed: StatusRange::one(200),
+        upstream_headers: Vec::new(),
+        all_upstream_headers: true,
+        ..policy()
+    };
+    let edge = guarded(engine.clone(), &origin, authz.addr, policy.clone());
+    let answered = edge.server.ask(
+        "GET / HTTP/1.1\r\nHost: shop.example\r\nCookie: a=b\r\nx_role: forged\r\nX-Role: forged\r\nX-Other: own\r\n\r\n",
+    );
+    assert_eq!(answered.status, 200);
+    let seen = authz.seen();
+    assert_eq!(seen.field("host").as_deref(), Some("shop.example"));
+    assert_eq!(seen.field("cookie"), None);
+    let seen = origin.seen();
+    for (name, value) in [
+        ("x-who", Some("ada")),
+        ("x-role", Some("admin | owner")),
+        ("x_role", None),
+        ("x-other", Some("own")),
+        ("host", Some("shop.example")),
+        ("cookie", Some("a=b")),
+        ("content-type", None),
+        ("server", None),
+        ("set-cookie", None),
+    ] {
+        assert_eq!(seen.field(name).as_deref(), value, "{name}");
+    }
+    edge.server.shut_down();
+    let authz = Origin::answering("HTTP/1.1 204 No Content\r\n\r\n");
+    let edge = guarded(engine, &origin, authz.addr, policy);
+    assert_eq!(edge.server.get("/").status, 403, "204 is not 200");
     edge.server.shut_down();
 }

@@ -186,6 +186,7 @@ fn another_endpoint(engine: Config) {
     let retry = Retry {
         attempts: 1,
         on: RetryOn::default(),
+        backoff_least: Duration::ZERO,
         backoff: Duration::from_millis(1),
         backoff_most: Duration::from_millis(1),
     };

@@ -213,7 +213,11 @@ fn what_may_have_been_done_is_not_done_twice(engine: Config) {
 fn without_budget_there_is_none(engine: Config) {
     let [(first, go), (second, _silent)] = [held(), held()];
     let config = hedged([first.addr, second.addr], SOON, |upstream| {
-        upstream.retry_budget = RetryBudget { percent: 0, least: 0 };
+        upstream.retry_budget = RetryBudget {
+            percent: 0,
+            least: 0,
+            ..RetryBudget::default()
+        };
     });
     let edge = edge(engine, config);
     let mut client = edge.server.client();

@@ -281,15 +281,11 @@ fn asked(address: std::net::SocketAddr) -> model::Config {
     // Another rule tells the application who somebody is: nobody may say so himself.
     let mut told = Rule::new(Action::Forward(Box::new(Forward::to("app"))));
     told.policies = vec![Policy::ExternalAuth(Arc::new(ExternalAuth {
-        upstream: Target::Upstream("app".into()),
-        host: None,
-        ask: Ask::Path("/who".into()),
         request_headers: Vec::new(),
         upstream_headers: vec![header("X-Who")],
         client_headers: Vec::new(),
-        identity: None,
         timeout: Duration::from_secs(5),
-        fail_open: false,
+        ..ExternalAuth::new(Target::Upstream("app".into()), Ask::Path("/who".into()))
     }))];
     Arc::make_mut(&mut config.routes[0]).rules.push(told);
     config

@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use ringmain_engine::Config;
-use ringmain_gateway::model::{Affinity, AffinityBy, Balance, Cookie, HashKey, HeaderName};
+use ringmain_gateway::model::{
+    Affinity, AffinityBy, Balance, Cookie, HashKey, HeaderChanges, HeaderName, HeaderValue, WeightedBackend,
+};
 
 use crate::origin::{Edge, Origin, edge, refusing_addr, to};
 
@@ -13,6 +15,7 @@ on_every_backend! {
     by_address,
     sessions_end,
     by_hash,
+    by_backend,
 }
 
 fn origins() -> Vec<Origin> {
@@ -25,11 +28,11 @@ fn serve(engine: Config, origins: &[Origin], by: AffinityBy, lasts: Option<Durat
     edge(
         engine,
         to(&addrs, |forward, _| {
-            forward.affinity = Some(Affinity {
+            forward.affinity = Some(Box::new(Affinity {
                 by,
                 lasts,
                 idle: None,
-            });
+            }));
         }),
     )
 }
@@ -150,4 +153,67 @@ fn by_hash(engine: Config) {
         }
         edge.server.shut_down();
     }
+}
+
+/// Each backend of a rule has sessions of its own: one client has an endpoint in each, whichever backend is drawn.
+fn by_backend(engine: Config) {
+    let origins = origins();
+    let addrs: Vec<_> = origins.iter().map(|origin| origin.addr).collect();
+    let backend = |name: &str| WeightedBackend {
+        affinity: Some(Box::new(Affinity {
+            by: AffinityBy::Cookie(Cookie {
+                name: name.into(),
+                ..Cookie::default()
+            }),
+            lasts: None,
+            idle: None,
+        })),
+        response_headers: HeaderChanges {
+            set: vec![(
+                HeaderName::parse("X-Backend").expect("a name"),
+                HeaderValue::parse(name).expect("a value"),
+            )],
+            ..HeaderChanges::default()
+        },
+        ..WeightedBackend::new("origin")
+    };
+    let edge = edge(
+        engine,
+        to(&addrs, |forward, _| {
+            forward.backends = vec![backend("one"), backend("two"), WeightedBackend::new("origin")];
+        }),
+    );
+    let mut sessions = std::collections::BTreeMap::new();
+    while sessions.len() < 2 {
+        let first = ask(&edge, "");
+        let drawn = first.field("x-backend").map(str::to_owned);
+        let set = first.field("set-cookie");
+        assert_eq!(
+            drawn.is_some(),
+            set.is_some(),
+            "a backend without affinity sets no cookie"
+        );
+        if let (Some(drawn), Some(set)) = (drawn, set) {
+            assert!(set.starts_with(&format!("{drawn}=")), "{drawn}: {set}");
+            let pair = set.split(';').next().unwrap_or_default().to_owned();
+            sessions.insert(drawn, (pair, first.text().to_owned()));
+        }
+    }
+    let pairs: Vec<&str> = sessions.values().map(|(pair, _)| pair.as_str()).collect();
+    let cookies = format!("Cookie: {}\r\n", pairs.join("; "));
+    let mut seen = std::collections::BTreeSet::new();
+    for _ in 0..60 {
+        let next = ask(&edge, &cookies);
+        let Some(drawn) = next.field("x-backend") else {
+            continue;
+        };
+        assert_eq!(
+            (next.text(), next.field("set-cookie")),
+            (&*sessions[drawn].1, None),
+            "{drawn}"
+        );
+        seen.insert(drawn.to_owned());
+    }
+    assert_eq!(seen.len(), 2, "both backends are drawn");
+    edge.server.shut_down();
 }

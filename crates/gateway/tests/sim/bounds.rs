@@ -68,6 +68,8 @@ impl Bounds {
             budget: RetryBudget {
                 percent: world.below(101) as u8,
                 least: world.below(20) as u32,
+                interval: draw(2, 20).map(|seconds| Duration::from_secs(seconds.into())),
+                ..RetryBudget::default()
             },
             shared,
             live: world.below(3) == 0,

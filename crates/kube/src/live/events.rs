@@ -380,7 +380,7 @@ fn series(entry: &Entry) -> Value {
 
 /// The same in each replica and after a restart, so that there is one Event.
 fn event_name(Finding { key, uid, reason, .. }: &Finding) -> String {
-    let hash = super::hash(&format!("{key} {uid} {}", reason.name()));
+    let hash = crate::hash::hash(&format!("{key} {uid} {}", reason.name()));
     let beginning: String = key.name.chars().take(NAME_CHARS - 17).collect();
     format!("{}.{hash:016x}", beginning.trim_end_matches(['.', '-']))
 }

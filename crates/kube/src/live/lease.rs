@@ -6,6 +6,7 @@
 //!                  └── released at the end ◀──┘
 //! ```
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use ringmain_sys::clock;
@@ -14,6 +15,7 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout};
 
+use super::Health;
 use crate::api::{Api, Error};
 use crate::limits::{LEASE_EVERY, LEASE_RENEW_WITHIN, LEASE_SECONDS};
 
@@ -35,6 +37,8 @@ pub(super) struct Candidate {
     collection: String,
     name: String,
     identity: String,
+    /// Is notified of the holder.
+    health: Arc<Health>,
     /// The Lease as another replica last renewed it, with the instant at which that was first seen: clocks of other hosts are not trusted.
     seen: Option<(Spec, Instant)>,
     /// The last renewal.
@@ -79,13 +83,14 @@ struct Spec {
 }
 
 impl Candidate {
-    pub(super) fn new(api: Api, name: String, identity: String) -> Candidate {
+    pub(super) fn new(api: Api, name: String, identity: String, health: Arc<Health>) -> Candidate {
         let namespace = api.namespace().to_owned();
         Candidate {
             collection: format!("/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"),
             api,
             name,
             identity,
+            health,
             seen: None,
             renewed: None,
             has_told: false,
@@ -170,13 +175,15 @@ impl Candidate {
                     .replace::<Value>(&self.collection, &self.name, &object)
                     .await
             }
-            Ok(_) => {
+            Ok(lease) => {
+                self.health.set_holder(lease.spec.holder_identity.as_deref());
                 self.renewed = None;
                 return Ok(());
             }
         };
         match taken {
             Ok(_) => {
+                self.health.set_holder(Some(&self.identity));
                 self.renewed = Some(at);
                 self.seen = None;
                 Ok(())

@@ -38,7 +38,7 @@ use tokio::time::{Instant, sleep_until, timeout_at};
 
 use self::events::{Finding, Reason, Recorder};
 use self::feed::{Change, Feed, Topic};
-pub use self::health::Health;
+pub use self::health::{Details, Failure, Health};
 use self::lease::{Candidate, Term};
 use self::pool::Pool;
 use self::turn::Turn;
@@ -80,13 +80,6 @@ fn timestamp(since_1970: Duration) -> Timestamp {
         .unwrap_or(Timestamp::MAX)
 }
 
-/// FNV-1a: the same in every replica and version.
-fn hash(text: &str) -> u64 {
-    text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
-    })
-}
-
 /// The path of a collection; with `None`, in all namespaces, or of a kind without them.
 fn path(kind: Kind, namespace: Option<&str>) -> String {
     let group = match kind.group() {
@@ -106,12 +99,13 @@ pub async fn run(
     (mut stop, mut again): (watch::Receiver<bool>, watch::Receiver<()>),
 ) {
     log::info!("following Gateways of {} at {}", settings.controller, api.url());
+    health.begin(api.url(), &settings.controller, &settings.identity);
     let (sender, mut changes) = mpsc::channel(limits::CHANGES);
     let (wanted, wishes) = watch::channel(Arc::new(Wanted::default()));
     let (leads, mut leading) = watch::channel(Term::default());
     let (returned, mut objects) = mpsc::channel(limits::CHANGES);
     let lease = lease::lease_name(&settings.controller);
-    let candidate = Candidate::new(api.clone(), lease, settings.identity.clone());
+    let candidate = Candidate::new(api.clone(), lease, settings.identity.clone(), Arc::clone(&health));
     let candidate = tokio::spawn(candidate.run(leads, stop.clone()));
     let (findings, found) = mpsc::channel(limits::EVENTS_QUEUED);
     let names = (&*settings.controller, &*settings.identity);
@@ -132,7 +126,8 @@ pub async fn run(
             Some(change) = changes.recv() => live.take(change),
             Some(object) = objects.recv() => live.take_returned(object),
             Ok(()) = leading.changed() => {
-                live.health.set_leads(leading.borrow_and_update().is_current());
+                let leads = leading.borrow_and_update().is_current();
+                live.health.set_leads(leads, clock::realtime());
                 // Statuses of the holder report its own listeners: those that could not be opened are retried.
                 live.is_stale = true;
             }
@@ -261,12 +256,15 @@ impl Live {
             log::info!("{topic}: not installed in this cluster");
         } else {
             log::warn!("{topic}: {error}; earlier objects are served, and it is retried");
-            self.health.fail(topic.to_string(), clock::realtime());
+            self.health
+                .fail(topic.to_string(), error.to_string(), clock::realtime());
         }
         // A kind that is not installed has no objects. A Secret that may not be read is as one that does not exist. One that could not
         // be read because the API server is gone may exist: what refers to it is translated once the server is back.
         running.is_unreachable = error.is_unreachable();
-        let is_listed = error.is_missing() || (error.is_denied() && topic.only.is_some());
+        // So is an experimental kind without the rights to read it.
+        let is_optional = topic.only.is_some() || topic.kind.is_experimental();
+        let is_listed = error.is_missing() || (error.is_denied() && is_optional);
         if is_listed && !std::mem::replace(&mut running.is_listed, true) {
             self.is_stale = true;
         }
@@ -336,12 +334,12 @@ impl Live {
         let mut changes = self.store.take_changes();
         let changed = if std::mem::take(&mut self.is_stale) || changes.affect_all() {
             self.pool.assign(&self.turn.gateways(&self.store));
-            self.health.count_translation();
+            self.count_translation();
             self.turn.translate(&self.store, &self.pool)
         } else {
             let (changed, is_applied) = self.turn.update(&self.store, &self.pool, &changes);
             if is_applied {
-                self.health.count_translation();
+                self.count_translation();
             }
             changed
         };
@@ -350,9 +348,15 @@ impl Live {
             .publish(&self.store, &changes.statuses, clock::realtime());
         if !self.health.is_synced() {
             log::info!("all lists of the cluster have arrived, and are served");
-            self.health.set_synced();
+            self.health.set_synced(clock::realtime());
         }
         None
+    }
+
+    fn count_translation(&self) {
+        let objects = Kind::ALL.map(|kind| (kind.name(), self.store.count(kind)));
+        self.health
+            .count_translation(objects.into_iter(), clock::realtime());
     }
 
     /// Has a feed for each Secret and ConfigMap that is referred to, and for no other.

@@ -102,7 +102,7 @@ impl Pool {
     fn free(&self, taken: &BTreeSet<IpAddr>, id: &Id) -> Option<IpAddr> {
         let (first, last) = self.bounds();
         let size = (last - first).saturating_add(1);
-        let start = u128::from(super::hash(&id.to_string())) % size;
+        let start = u128::from(crate::hash::hash(&id.to_string())) % size;
         let tried = (0..size.min(PROBES)).map(|step| first + (start + step) % size);
         let mut addresses = tried.map(|number| self.address(number));
         addresses.find(|address| self.is_usable(*address) && !taken.contains(address))

@@ -85,7 +85,7 @@ fn short(name: &str) -> String {
     if flat == name && name.len() <= LABEL_CHARS {
         return flat;
     }
-    let hash = super::hash(name) as u32;
+    let hash = crate::hash::hash(name) as u32;
     let beginning: String = flat.chars().take(LABEL_CHARS - 9).collect();
     format!("{}-{hash:08x}", beginning.trim_end_matches('-'))
 }

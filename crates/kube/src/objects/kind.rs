@@ -23,6 +23,8 @@ pub enum Kind {
     ReferenceGrant,
     /// `backendtlspolicies`.
     BackendTlsPolicy,
+    /// `xbackendtrafficpolicies`, experimental.
+    XBackendTrafficPolicy,
     /// `services`.
     Service,
     /// `endpointslices`.
@@ -37,6 +39,9 @@ pub enum Kind {
 
 /// The group of the Gateway API.
 pub const GATEWAY_GROUP: &str = "gateway.networking.k8s.io";
+
+/// The group of experimental kinds of the Gateway API, which not every cluster has.
+pub const EXPERIMENTAL_GROUP: &str = "gateway.networking.x-k8s.io";
 
 /// A row for each kind: its name, group (empty for the core group), version, and plural in paths.
 const NAMES: &[(Kind, &str, &str, &str, &str)] = &[
@@ -73,6 +78,13 @@ const NAMES: &[(Kind, &str, &str, &str, &str)] = &[
         "v1",
         "backendtlspolicies",
     ),
+    (
+        Kind::XBackendTrafficPolicy,
+        "XBackendTrafficPolicy",
+        EXPERIMENTAL_GROUP,
+        "v1alpha1",
+        "xbackendtrafficpolicies",
+    ),
     (Kind::Service, "Service", "", "v1", "services"),
     (
         Kind::EndpointSlice,
@@ -88,7 +100,7 @@ const NAMES: &[(Kind, &str, &str, &str, &str)] = &[
 
 impl Kind {
     /// All kinds, in the order in which their lists are useful: classes and Gateways first.
-    pub const ALL: [Kind; 14] = [
+    pub const ALL: [Kind; 15] = [
         Kind::GatewayClass,
         Kind::Gateway,
         Kind::ListenerSet,
@@ -98,6 +110,7 @@ impl Kind {
         Kind::TcpRoute,
         Kind::ReferenceGrant,
         Kind::BackendTlsPolicy,
+        Kind::XBackendTrafficPolicy,
         Kind::Service,
         Kind::EndpointSlice,
         Kind::Secret,
@@ -167,7 +180,13 @@ impl Kind {
     /// Returns whether a status is written for objects of the kind.
     #[must_use]
     pub fn has_status(self) -> bool {
-        self.group() == GATEWAY_GROUP && self != Kind::ReferenceGrant
+        (self.group() == GATEWAY_GROUP && self != Kind::ReferenceGrant) || self.is_experimental()
+    }
+
+    /// Returns whether the kind is experimental: it is optional in a cluster, and so are the rights to read it.
+    #[must_use]
+    pub fn is_experimental(self) -> bool {
+        self.group() == EXPERIMENTAL_GROUP
     }
 }
 

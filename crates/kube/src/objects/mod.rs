@@ -4,10 +4,12 @@
 //! not translated are skipped while parsing and never become memory. Knows neither the store nor the model.
 
 mod cluster;
+mod external_auth;
 mod gateway;
 mod kind;
 mod policy;
 mod route;
+mod traffic;
 
 #[cfg(test)]
 mod tests;
@@ -26,13 +28,14 @@ pub use cluster::{
     ConfigMap, ConfigMapData, EndpointAddress, EndpointConditions, EndpointPort, EndpointSlice, Namespace,
     Secret, SecretData, Service, ServicePort, ServiceSpec,
 };
+pub use external_auth::{ExternalAuth, ForwardBody, GrpcAuth, HttpAuth};
 pub use gateway::{
     AllowedListeners, AllowedRoutes, BackendCertificate, ClientValidation, Frontend, FrontendTls, Gateway,
     GatewayAddress, GatewayClass, GatewayClassSpec, GatewaySpec, GatewayTls, Infrastructure, LabelSelector,
     ListenerSet, ListenerSetSpec, ListenerSpec, ListenerTls, NamespaceScope, PortValidation, RouteKind,
     SelectorRequirement,
 };
-pub use kind::{GATEWAY_GROUP, Kind};
+pub use kind::{EXPERIMENTAL_GROUP, GATEWAY_GROUP, Kind};
 pub use policy::{
     BackendTlsPolicy, BackendTlsPolicySpec, BackendValidation, GrantFrom, GrantTo, ObjectRef, ReferenceGrant,
     ReferenceGrantSpec, SubjectAltName, TargetRef,
@@ -42,6 +45,10 @@ pub use route::{
     HeaderModifier, HeaderPair, HttpMatch, HttpRoute, HttpRouteSpec, HttpRule, Mirror, ParentRef,
     PathModifier, PathSpec, Redirect, Retry, StreamRule, TcpRoute, TcpRouteSpec, Timeouts, TlsRoute,
     TlsRouteSpec, UrlRewrite, ValueSpec, WeightedRef,
+};
+pub use traffic::{
+    RequestRate, RetryConstraint, RetryShare, SessionCookie, SessionHeader, SessionPersistence,
+    XBackendTrafficPolicy, XBackendTrafficPolicySpec,
 };
 
 /// A namespace and a name. The namespace is empty for kinds without namespaces.
@@ -259,6 +266,7 @@ resources! {
     TcpRoute: status,
     ReferenceGrant,
     BackendTlsPolicy: status,
+    XBackendTrafficPolicy: status,
     Service,
     EndpointSlice,
     Secret,

@@ -6,7 +6,9 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::Meta;
+use super::external_auth::ExternalAuth;
 use super::policy::ObjectRef;
+use super::traffic::SessionPersistence;
 
 macro_rules! route {
     ($(#[$docs:meta])* $name:ident, $spec:ident, $rule:ident) => {
@@ -87,6 +89,8 @@ pub struct HttpRule {
     pub timeouts: Option<Timeouts>,
     /// Retries.
     pub retry: Option<Retry>,
+    /// Experimental.
+    pub session_persistence: Option<SessionPersistence>,
 }
 
 /// The requests of an HTTPRoute's rule.
@@ -139,6 +143,8 @@ pub struct GrpcRule {
     pub filters: Vec<Filter>,
     /// The backends.
     pub backend_refs: Vec<WeightedRef>,
+    /// Experimental.
+    pub session_persistence: Option<SessionPersistence>,
 }
 
 /// The calls of a GRPCRoute's rule.
@@ -222,6 +228,8 @@ pub struct Filter {
     pub cors: Option<Cors>,
     /// `ExtensionRef`.
     pub extension_ref: Option<ObjectRef>,
+    /// `ExternalAuth`, experimental.
+    pub external_auth: Option<ExternalAuth>,
 }
 
 /// Changes of headers.
@@ -343,6 +351,6 @@ pub struct Retry {
     pub codes: Vec<u16>,
     /// Retries after the first attempt; 0: none.
     pub attempts: Option<u32>,
-    /// The shortest time between attempts.
+    /// The base interval: the shortest time between attempts.
     pub backoff: Option<String>,
 }

@@ -86,8 +86,12 @@ pub fn document(
                 listeners(status, merge, &finding.listeners);
             })
         }
-        Kind::BackendTlsPolicy => {
-            let entries = ancestors(findings.policies.get(&id)?);
+        Kind::BackendTlsPolicy | Kind::XBackendTrafficPolicy => {
+            let policies = match key.kind {
+                Kind::BackendTlsPolicy => &findings.policies,
+                _ => &findings.traffic_policies,
+            };
+            let entries = ancestors(policies.get(&id)?);
             derive(store, key, now, |status, merge| {
                 entries.merge_into(status, merge, controller);
             })

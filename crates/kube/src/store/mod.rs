@@ -17,6 +17,7 @@ use crate::limits;
 use crate::objects::{
     BackendTlsPolicy, ConfigMap, EndpointSlice, Gateway, GatewayClass, GrpcRoute, HttpRoute, Id, Key, Kind,
     ListenerSet, Namespace, Object, ReferenceGrant, Resource, Secret, Service, TcpRoute, TlsRoute,
+    XBackendTrafficPolicy,
 };
 
 pub use changes::Changes;
@@ -133,6 +134,7 @@ tables! {
     tcp_routes: TcpRoute,
     grants: ReferenceGrant,
     backend_policies: BackendTlsPolicy,
+    traffic_policies: XBackendTrafficPolicy,
     services: Service,
     slices: EndpointSlice,
     secrets: Secret,

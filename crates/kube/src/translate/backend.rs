@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
-use ringmain_gateway::model::{Endpoint, Name, RetryBudget, Target, Upstream, UpstreamProtocol, Where};
+use ringmain_gateway::model::{
+    Affinity, Endpoint, Name, RetryBudget, Target, Upstream, UpstreamProtocol, Where,
+};
 
 use super::condition::Fault;
 use super::{Context, policy};
@@ -36,6 +38,8 @@ pub(super) struct KnownUpstream {
 pub(super) struct Backend {
     pub(super) target: Target,
     pub(super) fault: Option<Fault>,
+    /// The sessions of its Service's policy.
+    pub(super) affinity: Option<Affinity>,
 }
 
 impl Backend {
@@ -44,6 +48,15 @@ impl Backend {
         Backend {
             target: Target::Broken { reason },
             fault: Some(fault),
+            affinity: None,
+        }
+    }
+
+    fn resolved(target: Target, affinity: Option<Affinity>) -> Backend {
+        Backend {
+            target,
+            fault: None,
+            affinity,
         }
     }
 }
@@ -111,8 +124,9 @@ impl Context<'_> {
         let name: Name = name.into();
         let target = Target::Upstream(Arc::clone(&name));
         self.reads.upstreams.insert(Arc::clone(&name));
+        let (budget, affinity) = self.traffic(usage, service, port);
         if self.upstreams.contains_key(&name) {
-            return Backend { target, fault: None };
+            return Backend::resolved(target, affinity);
         }
         let tls = match found.map(|found| policy::resolve(self, found).tls) {
             None => None,
@@ -129,7 +143,7 @@ impl Context<'_> {
                 let target = Target::Broken {
                     reason: reason.into(),
                 };
-                return Backend { target, fault: None };
+                return Backend::resolved(target, None);
             }
         };
         let mut upstream = Upstream::new(Arc::clone(&name), endpoints(self.store, service, port));
@@ -140,16 +154,17 @@ impl Context<'_> {
         upstream.tls = tls;
         upstream.connect_timeout = limits::CONNECT_TIMEOUT;
         // Rules that retry set their own number of attempts, which the default budget would cut short.
-        upstream.retry_budget = RetryBudget {
+        upstream.retry_budget = budget.unwrap_or(RetryBudget {
             percent: 100,
             least: 10_000,
-        };
+            ..RetryBudget::default()
+        });
         let known = KnownUpstream {
             upstream: Arc::new(upstream),
             port: port.clone(),
         };
         self.upstreams.insert(name, known);
-        Backend { target, fault: None }
+        Backend::resolved(target, affinity)
     }
 }
 

@@ -49,6 +49,9 @@ impl Filters {
                 "RequestRedirect" => found.add_redirect(filter.request_redirect.as_ref()),
                 "RequestMirror" => found.add_mirror(context, usage, filter.request_mirror.as_ref()),
                 "CORS" => found.add_cors(filter.cors.as_ref()),
+                "ExternalAuth" => {
+                    found.add_external_auth(context, usage, filter.external_auth.as_ref());
+                }
                 "ExtensionRef" => {
                     let message = "filters by extensionRef are not supported";
                     found.unresolved = Some(Fault::new("InvalidKind", message));

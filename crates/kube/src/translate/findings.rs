@@ -21,6 +21,8 @@ pub struct Findings {
     pub routes: BTreeMap<Key, Arc<Vec<Parent>>>,
     /// The Gateways that use each BackendTLSPolicy. Empty: none does.
     pub policies: BTreeMap<Id, Vec<Ancestor>>,
+    /// The same of each XBackendTrafficPolicy.
+    pub traffic_policies: BTreeMap<Id, Vec<Ancestor>>,
 }
 
 impl Findings {
@@ -32,12 +34,15 @@ impl Findings {
         let gateways = self.gateways.keys().map(of(Kind::Gateway));
         let sets = self.listener_sets.keys().map(of(Kind::ListenerSet));
         let policies = self.policies.keys().map(of(Kind::BackendTlsPolicy));
+        let traffic = self.traffic_policies.keys();
+        let traffic = traffic.map(of(Kind::XBackendTrafficPolicy));
         let routes = self.routes.keys().cloned();
         classes
             .chain(gateways)
             .chain(sets)
             .chain(routes)
             .chain(policies)
+            .chain(traffic)
             .collect()
     }
 
@@ -50,6 +55,8 @@ impl Findings {
         changed.extend(differing(&self.gateways, &last.gateways).map(of(Kind::Gateway)));
         changed.extend(differing(&self.listener_sets, &last.listener_sets).map(of(Kind::ListenerSet)));
         changed.extend(differing(&self.policies, &last.policies).map(of(Kind::BackendTlsPolicy)));
+        let traffic = differing(&self.traffic_policies, &last.traffic_policies);
+        changed.extend(traffic.map(of(Kind::XBackendTrafficPolicy)));
         let routes = self.routes.iter().filter(|(key, finding)| {
             let before = last.routes.get(*key);
             before.is_none_or(|before| !Arc::ptr_eq(before, finding) && before != *finding)

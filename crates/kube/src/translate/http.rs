@@ -12,6 +12,7 @@ use super::condition::Fault;
 use super::filters::Filters;
 use super::gateway::Attached;
 use super::matches::{self, Faults};
+use super::persistence::add_sessions;
 use super::route::{RouteHead, RuleFaults};
 use super::{Context, text};
 use crate::objects::{self, Filter, GrpcRoute, HttpRoute, HttpRule, Kind, WeightedRef};
@@ -29,6 +30,7 @@ pub(super) fn translate_http(
         &spec.parent_refs,
         &spec.hostnames,
     );
+    let owner = head.key().to_string();
     let no_rule = [HttpRule::default()];
     let rules = match spec.rules.is_empty() {
         true => &no_rule[..],
@@ -45,6 +47,12 @@ pub(super) fn translate_http(
         draft.add_filters(context, usage, &rule.filters);
         let mut forward = draft.forward(context, usage, &rule.backend_refs);
         add_times(rule, &mut forward, &mut draft.faults);
+        add_sessions(
+            rule.session_persistence.as_ref(),
+            &owner,
+            &mut forward,
+            &mut draft.faults,
+        );
         draft.finish(forward)
     })
 }
@@ -62,6 +70,7 @@ pub(super) fn translate_grpc(
         &spec.parent_refs,
         &spec.hostnames,
     );
+    let owner = head.key().to_string();
     translate(
         context,
         attached,
@@ -79,6 +88,12 @@ pub(super) fn translate_grpc(
             let mut forward = draft.forward(context, usage, &rule.backend_refs);
             // Streams of messages have no length that is known in advance.
             forward.body.request = None;
+            add_sessions(
+                rule.session_persistence.as_ref(),
+                &owner,
+                &mut forward,
+                &mut draft.faults,
+            );
             draft.finish(forward)
         },
     )
@@ -163,6 +178,7 @@ impl Draft {
             let backend = context.backend(usage, &reference.backend);
             let mut weighted = WeightedBackend::new("");
             weighted.target = backend.target;
+            weighted.affinity = backend.affinity.map(Box::new);
             weighted.weight = reference.weight.unwrap_or(1);
             let mut filters = Filters::new(context, usage, &reference.filters);
             filters.check_backend();
@@ -238,6 +254,9 @@ fn add_times(rule: &HttpRule, forward: &mut Forward, faults: &mut Faults) {
     forward.retry = translate_retry(retry, backoff, forward.timeouts.per_try.is_some());
 }
 
+/// The longest pause before a retry, in base intervals.
+const BACKOFF_GROWTH: u32 = 10;
+
 /// Connection errors are always retried, and attempts that exceed their time if there is one.
 fn translate_retry(spec: &objects::Retry, backoff: Option<Duration>, has_timeout: bool) -> Option<Retry> {
     let attempts = spec.attempts.unwrap_or(1).min(u32::from(RETRIES));
@@ -256,8 +275,9 @@ fn translate_retry(spec: &objects::Retry, backoff: Option<Duration>, has_timeout
         ..Retry::default()
     };
     if let Some(backoff) = backoff {
-        retry.backoff = backoff;
-        retry.backoff_most = retry.backoff_most.max(backoff);
+        retry.backoff_least = backoff;
+        retry.backoff = backoff.saturating_mul(2);
+        retry.backoff_most = backoff.saturating_mul(BACKOFF_GROWTH);
     }
     Some(retry)
 }

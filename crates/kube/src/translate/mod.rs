@@ -8,6 +8,7 @@
 
 mod backend;
 mod condition;
+mod external_auth;
 mod features;
 mod filters;
 mod findings;
@@ -15,12 +16,14 @@ mod gateway;
 mod http;
 mod listener;
 mod matches;
+mod persistence;
 mod places;
 mod policy;
 mod reference;
 mod route;
 mod stream;
 mod text;
+mod traffic;
 mod translator;
 
 use std::collections::BTreeMap;
@@ -75,6 +78,7 @@ pub fn translate(store: &Store, settings: &Settings, places: &dyn Places) -> Tra
 struct Context<'a> {
     store: &'a Store,
     policies: policy::PolicyIndex<'a>,
+    traffic: traffic::TrafficIndex<'a>,
     upstreams: BTreeMap<Name, backend::KnownUpstream>,
     certificates: BTreeMap<Name, Arc<Certificate>>,
     authorities: BTreeMap<Name, Arc<Authorities>>,

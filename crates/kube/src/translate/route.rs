@@ -75,7 +75,7 @@ impl<'a> RouteHead<'a> {
         head
     }
 
-    fn key(&self) -> Key {
+    pub(super) fn key(&self) -> Key {
         Key::new(
             self.kind,
             Arc::clone(&self.meta.namespace),

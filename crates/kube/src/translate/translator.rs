@@ -16,7 +16,9 @@ use ringmain_gateway::model::{Config, Endpoint, Name, Route, StreamRoute};
 
 use super::backend::{KnownUpstream, endpoints, upstream_prefix};
 use super::gateway::Attached;
-use super::{Context, Findings, Parent, Places, Settings, Translation, gateway, http, policy, stream};
+use super::{
+    Context, Findings, Parent, Places, Settings, Translation, gateway, http, policy, stream, traffic,
+};
 use crate::objects::{GatewayClass, GrpcRoute, HttpRoute, Id, Key, Kind, Meta, TcpRoute, TlsRoute};
 use crate::store::{Changes, Store};
 
@@ -66,6 +68,8 @@ pub(super) struct Reads {
     pub(super) listeners: BTreeSet<usize>,
     /// Policies of its backends, and the Gateways that use them.
     pub(super) policies: BTreeSet<(Id, Id)>,
+    /// The same of XBackendTrafficPolicies.
+    pub(super) traffic: BTreeSet<(Id, Id)>,
 }
 
 impl Translator {
@@ -166,6 +170,7 @@ impl Translator {
         let mut context = Context {
             store,
             policies: policy::PolicyIndex::new(store),
+            traffic: traffic::TrafficIndex::new(store),
             upstreams: std::mem::take(&mut self.upstreams),
             certificates: BTreeMap::new(),
             authorities: BTreeMap::new(),
@@ -184,6 +189,7 @@ impl Translator {
         let context = &mut context;
         self.translate_routes(context, &mut attached);
         policy::report(context);
+        traffic::report(context);
         let listeners = attached.finish(context);
         self.upstreams = std::mem::take(&mut context.upstreams);
         self.drop_unused_upstreams();
@@ -256,6 +262,7 @@ impl Translator {
         if let Some(memo) = self.routes.get(&key) {
             attached.count(&memo.reads.listeners);
             context.policies.add(&memo.reads.policies);
+            context.traffic.add(&memo.reads.traffic);
             context.findings.routes.insert(key, Arc::clone(&memo.finding));
             return;
         }
@@ -263,6 +270,7 @@ impl Translator {
         let parts = translate(context, attached);
         let mut reads = std::mem::take(&mut context.reads);
         reads.policies = context.policies.take_found();
+        reads.traffic = context.traffic.take_found();
         for service in &reads.services {
             let readers = self.readers.entry(service.clone()).or_default();
             readers.insert(key.clone());

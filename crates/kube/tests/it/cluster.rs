@@ -185,6 +185,7 @@ fn compact(debug: &str) -> String {
         ", tls: None",
         ", certificate: None",
         ", clients: None",
+        ", least_interval: 1s, interval: None",
     ];
     let mut text = debug.to_owned();
     // The sizes of pools are the gateway's.
@@ -238,13 +239,13 @@ pub(crate) fn render_findings(translation: &Translation) -> Vec<String> {
             ));
         }
     }
-    for (id, ancestors) in &findings.policies {
+    let tls = findings.policies.iter().map(|found| ("BackendTLSPolicy", found));
+    let traffic = findings.traffic_policies.iter();
+    let traffic = traffic.map(|found| ("XBackendTrafficPolicy", found));
+    for (kind, (id, ancestors)) in tls.chain(traffic) {
         for ancestor in ancestors {
             let conditions = render(&ancestor.conditions);
-            lines.push(format!(
-                "BackendTLSPolicy/{id} at {}: {conditions}",
-                ancestor.gateway
-            ));
+            lines.push(format!("{kind}/{id} at {}: {conditions}", ancestor.gateway));
         }
     }
     lines

@@ -39,7 +39,7 @@ macro_rules! cases {
 
 cases! {
     matches, filters, backends, policies, times, grpc, streams, listeners, listener_sets, frontend, addresses,
-    parents, broken_rules,
+    parents, broken_rules, sessions, traffic, external_auth,
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Arbitrary objects: parsing, translating and deriving statuses never panics, and no part becomes wider than its object.
 
-use ringmain_kube::objects::{Kind, Object};
+use ringmain_kube::objects::{Key, Kind, Object};
 use ringmain_kube::status::documents;
 use ringmain_kube::store::Store;
 use ringmain_kube::translate::Settings;
@@ -134,7 +134,7 @@ fn check(store: &Store) {
             !route.listeners.is_empty() && route.listeners.iter().all(is_known),
             "{route:?}"
         );
-        let object = store.object(&key(&route.name)).unwrap();
+        let object = owner(store, &route.name);
         let has_hosts = match &object {
             Object::HttpRoute(route) => !route.spec.hostnames.is_empty(),
             Object::GrpcRoute(route) => !route.spec.hostnames.is_empty(),
@@ -157,10 +157,14 @@ fn check(store: &Store) {
     assert!(written.iter().all(|document| document.status.is_object()));
 }
 
-/// The object of a part: names of Gateways and suffixes follow a `+`.
-fn key(part: &str) -> ringmain_kube::objects::Key {
-    let part = part.split_once('+').map_or(part, |(part, _)| part);
-    let (kind, rest) = part.split_once('/').unwrap();
-    let (namespace, name) = rest.split_once('/').unwrap();
-    ringmain_kube::objects::Key::new(Kind::parse(kind).unwrap(), namespace, name)
+/// The object of a part, whose name is the object's key: names of Gateways and suffixes follow a `+`. Keys are compared, not parsed: a
+/// mutated name may have slashes.
+fn owner(store: &Store, part: &str) -> Object {
+    let kinds = [Kind::HttpRoute, Kind::GrpcRoute];
+    let mut keys = kinds.iter().flat_map(|kind| store.keys(*kind));
+    let is_owner = |key: &Key| {
+        let rest = part.strip_prefix(&*key.to_string());
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('+'))
+    };
+    store.object(&keys.find(is_owner).unwrap()).unwrap()
 }

@@ -1,5 +1,5 @@
-//! The schemas of the standard channel: every field of a specification is either read, which shows in the parsed object, or
-//! listed here with the reason for which it is not. A new version of the API shows its new fields.
+//! The schemas of both channels: every field of a specification is either read, which shows in the parsed object, or listed here
+//! with the reason for which it is not. A new version of the API shows its new fields.
 
 use std::collections::BTreeSet;
 
@@ -29,6 +29,22 @@ const IGNORED: &[(&str, &str)] = &[
     ),
 ];
 
+/// The same of the experimental channel, beside those of the standard channel.
+const IGNORED_EXPERIMENTAL: &[(&str, &str)] = &[
+    (
+        "Gateway.defaultScope",
+        "there are no default Gateways: routes name those that they attach to",
+    ),
+    (
+        ".useDefaultGateways",
+        "there are no default Gateways: routes name those that they attach to",
+    ),
+    (
+        "Gateway.addresses[].routability",
+        "all addresses are of one range, whose routes are not known",
+    ),
+];
+
 const FILES: &[(Kind, &str)] = &[
     (Kind::GatewayClass, "gatewayclasses"),
     (Kind::Gateway, "gateways"),
@@ -43,15 +59,24 @@ const FILES: &[(Kind, &str)] = &[
 
 #[test]
 fn fields_are_read_or_listed() {
+    check("standard", FILES, IGNORED);
+}
+
+#[test]
+fn experimental_fields_are_read_or_listed() {
+    let experimental = [(Kind::XBackendTrafficPolicy, "xbackendtrafficpolicies")];
+    let ignored = [IGNORED, IGNORED_EXPERIMENTAL].concat();
+    check("experimental", &[FILES, &experimental].concat(), &ignored);
+}
+
+fn check(channel: &str, files: &[(Kind, &str)], ignored: &[(&'static str, &str)]) {
     let Some(folder) = modules::folder("sigs.k8s.io/gateway-api") else {
         return;
     };
     let mut unread = BTreeSet::new();
     let mut used = BTreeSet::new();
-    for (kind, plural) in FILES {
-        let file = folder.join(format!(
-            "config/crd/standard/gateway.networking.k8s.io_{plural}.yaml"
-        ));
+    for (kind, plural) in files {
+        let file = folder.join(format!("config/crd/{channel}/{}_{plural}.yaml", kind.group()));
         let text = std::fs::read_to_string(file).unwrap();
         let definition: Value = serde_saphyr::from_str(&text).unwrap();
         let versions = definition["spec"]["versions"].as_array().unwrap();
@@ -68,14 +93,14 @@ fn fields_are_read_or_listed() {
             if is_read(*kind, spec) {
                 continue;
             }
-            match IGNORED.iter().find(|(suffix, _)| path.ends_with(suffix)) {
+            match ignored.iter().find(|(suffix, _)| path.ends_with(suffix)) {
                 Some((suffix, _)) => used.insert(*suffix),
                 None => unread.insert(path),
             };
         }
     }
     assert_eq!(unread, BTreeSet::new(), "fields that are neither read nor listed");
-    let listed: BTreeSet<&str> = IGNORED.iter().map(|(suffix, _)| *suffix).collect();
+    let listed: BTreeSet<&str> = ignored.iter().map(|(suffix, _)| *suffix).collect();
     assert_eq!(listed, used, "fields that are listed and read, or do not exist");
 }
 

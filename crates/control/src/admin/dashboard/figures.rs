@@ -12,6 +12,7 @@ use ringmain_gateway::status::EndpointStatus;
 use ringmain_gateway::{Copied, UpstreamStatus, fault::Fault};
 use serde::Serialize;
 
+use crate::admin::followed::Followed;
 use crate::limits::{DASHBOARD_ENDPOINTS, DASHBOARD_ROUTES, DASHBOARD_UPSTREAMS, DASHBOARD_WINDOW};
 
 /// What was counted up to one moment.
@@ -38,6 +39,8 @@ pub(super) struct Moment {
     pub(super) upstreams: Vec<UpstreamStatus>,
     pub(super) faults: Vec<(Fault, u64)>,
     pub(super) brokers: Vec<Broker>,
+    /// The cluster that is followed.
+    pub(super) kubernetes: Option<Followed>,
 }
 
 /// A source of push: a broker whose records are published.
@@ -111,6 +114,7 @@ struct Document<'a> {
     upstreams: Vec<Upstream<'a>>,
     more_upstreams: usize,
     faults: Vec<Fallen<'a>>,
+    kubernetes: Option<&'a Followed>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
@@ -221,6 +225,7 @@ impl Figures {
                 .map(|upstream| Upstream::of(upstream, now.wall))
                 .collect(),
             faults: self.faults(&now, per_s),
+            kubernetes: now.kubernetes.as_ref(),
         };
         document.routes.truncate(DASHBOARD_ROUTES);
         document.streams.truncate(DASHBOARD_ROUTES);

@@ -15,14 +15,15 @@ use ringmain_web::{Event, Reply, Request, Result};
 
 use self::figures::{Broker, Config, Figures, Moment};
 use super::Inner;
-use crate::limits::{DASHBOARD_EVERY, DASHBOARD_RETRY};
+use super::followed::followed;
+use crate::limits::{DASHBOARD_EVERY, DASHBOARD_PROBLEMS, DASHBOARD_RETRY};
 
 /// The page: no file beside it, nothing from elsewhere.
 const PAGE: &str = include_str!("page.html");
 
 /// What a browser may do for the page: run its one script and style, by their digests (a test computes them), and ask this
 /// server.
-const POLICY: &str = "default-src 'none'; style-src 'sha256-PXVOqhFte93pNtGj6G8BLj6YC4mSQPfDGmUYiCwrjV0='; script-src 'sha256-kv7Equwa62YuOYNJDjJ92/fnm8N6O2FW5r9esI7haqw='; connect-src 'self'; img-src data:; \
+const POLICY: &str = "default-src 'none'; style-src 'sha256-nVrpbT7utzuuMmRSkWda2NDoOp6UBi+ta9iuDKF5tsA='; script-src 'sha256-w25TgBMnV7ZfxGczW/I0DtENKzPOWJB1BZH9E1XGtEU='; connect-src 'self'; img-src data:; \
      base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
 /// What viewers see.
@@ -176,5 +177,9 @@ fn moment(inner: &Inner, at: Duration) -> Moment {
         upstreams: inner.gateway.upstreams(),
         faults: inner.gateway.faults(),
         brokers: brokers(inner),
+        kubernetes: followed(inner).map(|mut followed| {
+            followed.truncate(DASHBOARD_PROBLEMS);
+            followed
+        }),
     }
 }

@@ -135,6 +135,42 @@ fn the_page_is_bounded() {
     assert_eq!(document["more_routes"], 5);
 }
 
+#[test]
+fn a_followed_cluster_is_shown_and_bounded() {
+    use crate::admin::followed::{FailingWatch, Followed};
+    use crate::limits::DASHBOARD_PROBLEMS;
+    let watch = |number: usize| FailingWatch {
+        objects: format!("Secret n/{number}"),
+        error: "no right".to_owned(),
+        since: 7,
+    };
+    let mut followed = Followed {
+        synced: true,
+        holder: Some("other".to_owned()),
+        failing: (0..DASHBOARD_PROBLEMS + 3).map(watch).collect(),
+        problems: vec!["one".to_owned()],
+        ..Followed::default()
+    };
+    followed.truncate(DASHBOARD_PROBLEMS);
+    let moment = Moment {
+        kubernetes: Some(followed),
+        ..second(0, 0, Vec::new())
+    };
+    let document = parsed(&Figures::default().document("1.2.3", moment));
+    let shown = &document["kubernetes"];
+    assert_eq!(
+        (&shown["synced"], &shown["holder"]),
+        (&json!(true), &json!("other"))
+    );
+    assert_eq!(shown["failing"].as_array().unwrap().len(), DASHBOARD_PROBLEMS);
+    assert_eq!(
+        (&shown["more_failing"], &shown["more_problems"]),
+        (&json!(3), &Value::Null)
+    );
+    let without = parsed(&Figures::default().document("1.2.3", second(0, 0, Vec::new())));
+    assert_eq!(without["kubernetes"], Value::Null);
+}
+
 /// The base64 text of the SHA-256 digest, as a policy names it; computed by coreutils.
 fn digest(text: &str) -> String {
     let script = "sha256sum | head -c 64 | tr a-f A-F | basenc --base16 -d | base64";

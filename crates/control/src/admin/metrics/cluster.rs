@@ -8,11 +8,9 @@ pub(super) fn all(page: &mut Page, inner: &Inner) {
     let Some(health) = inner.control.cluster().map(crate::cluster::Cluster::health) else {
         return;
     };
-    let failing = health.failing();
-    let oldest = failing
-        .values()
-        .min()
-        .map_or(0.0, std::time::Duration::as_secs_f64);
+    let failing = health.details().failing;
+    let oldest = failing.values().map(|failure| failure.since).min();
+    let oldest = oldest.map_or(0.0, |since| since.as_secs_f64());
     for (name, kind, help, value) in [
         (
             "ringmain_kubernetes_synced",

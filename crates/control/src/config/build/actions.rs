@@ -144,7 +144,7 @@ impl Builder<'_> {
         let least = std::time::Duration::from_millis(1);
         forward.hedge = self.ranged_time("hedge", &part.hedge, least, std::time::Duration::MAX);
         if let Some(at) = part.affinity {
-            forward.affinity = self.affinity(at);
+            forward.affinity = self.affinity(at).map(Box::new);
         }
         if let Some(upgrades) = value(part.upgrades) {
             forward.upgrades = upgrades.into_values().into_iter().map(Arc::from).collect();
@@ -190,6 +190,9 @@ impl Builder<'_> {
                     }
                     if let Some(at) = part.rewrite {
                         backend.rewrite = self.rewrite(at);
+                    }
+                    if let Some(at) = part.affinity {
+                        backend.affinity = self.affinity(at).map(Box::new);
                     }
                     backend
                 }
@@ -465,6 +468,10 @@ impl Builder<'_> {
 fn retry(part: document::Retry) -> Retry {
     let mut retry = Retry::default();
     put(&mut retry.attempts, value(part.attempts));
+    put(
+        &mut retry.backoff_least,
+        text(part.backoff_least).map(|time| time.0),
+    );
     put(&mut retry.backoff, text(part.backoff).map(|time| time.0));
     put(
         &mut retry.backoff_most,

@@ -205,15 +205,15 @@ impl Builder<'_> {
             clean: to.clean,
         });
         Some(Policy::ExternalAuth(Arc::new(model::ExternalAuth {
-            upstream,
             host: text(part.host),
-            ask,
+            body: text(part.body).map_or(0, |size| size.0),
             request_headers: texts(part.request_headers),
             upstream_headers: texts(part.upstream_headers),
             client_headers: texts(part.client_headers),
             identity: text(part.identity),
             timeout,
             fail_open: value(part.on_failure) == Some(document::OnFailure::Allow),
+            ..model::ExternalAuth::new(upstream, ask)
         })))
     }
 

@@ -123,6 +123,11 @@ impl Builder<'_> {
         if let Some(part) = value(part.retry_budget) {
             put(&mut upstream.retry_budget.percent, value(part.percent));
             put(&mut upstream.retry_budget.least, value(part.least));
+            put(
+                &mut upstream.retry_budget.least_interval,
+                text(part.least_interval).map(|time| time.0),
+            );
+            upstream.retry_budget.interval = text(part.interval).map(|time| time.0);
         }
         upstream
     }

@@ -5,7 +5,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::{Concurrency, Inject, Maybe, OnFailure, RateLimit, Shed, Some1};
-use crate::config::texts::{KeyDigest, PageUrl, Time, To};
+use crate::config::texts::{KeyDigest, PageUrl, Size, Time, To};
 use crate::config::values::{Either, Free, OneOrMany, Pairs, Switch, Text, secret};
 
 /// The policies of a rule, or of a route for all of its rules, evaluated in the order that docs/policies.md lists. A rule's
@@ -204,6 +204,9 @@ pub(in crate::config) struct ExternalAuth {
     pub(in crate::config) prefix: Maybe<String>,
     /// The `Host` of the authorization request. Default: the endpoint's host.
     pub(in crate::config) host: Maybe<Text<Hostname>>,
+    /// The maximum size of a request body that is sent to the service, at most `1MiB`. The whole body is received first; a larger one
+    /// is rejected with 413. Not with `path`, filters, `grpc_web` or push. Default: none; the body is not sent.
+    pub(in crate::config) body: Maybe<Text<Size>>,
     /// Further request headers that are sent to the service.
     pub(in crate::config) request_headers: Some1<Text<HeaderName>>,
     /// Headers of the service's response that are sent to the upstream.

@@ -138,6 +138,9 @@ pub(in crate::config) struct Backend {
     pub(in crate::config) response_headers: Maybe<ResponseHeaders>,
     /// A rewrite in place of the rule's.
     pub(in crate::config) rewrite: Maybe<Rewrite>,
+    /// Session affinity within this upstream in place of the rule's. Backends whose cookies or headers have different names hold one
+    /// session each for the same client.
+    pub(in crate::config) affinity: Maybe<Affinity>,
 }
 
 /// Changes to headers, applied in this order.
@@ -341,7 +344,10 @@ pub(in crate::config) struct Retry {
     pub(in crate::config) attempts: Maybe<u8>,
     /// The conditions for a retry. Default: `connect`.
     pub(in crate::config) on: Some1<Text<Condition>>,
-    /// The maximum delay before the first retry, of which a random part is used; it doubles with each retry. Default: `25ms`.
+    /// The minimum delay before a retry. Default: `0ms`.
+    pub(in crate::config) backoff_least: Maybe<Text<Time>>,
+    /// The maximum delay before the first retry, which is random between the minimum and this; it doubles with each retry. Default:
+    /// `25ms`.
     pub(in crate::config) backoff: Maybe<Text<Time>>,
     /// The upper limit of the delay. Default: `250ms`.
     pub(in crate::config) backoff_most: Maybe<Text<Time>>,

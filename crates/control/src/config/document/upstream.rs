@@ -40,8 +40,13 @@ pub(in crate::config) struct Upstream {
 pub(in crate::config) struct RetryBudget {
     /// The number of retries, in percent of the requests whose rules allow retries. Default: 20.
     pub(in crate::config) percent: Maybe<u8>,
-    /// Further retries per second, independent of the number of requests. Default: 10.
+    /// Further retries in each `least_interval`, independent of the number of requests. Default: 10.
     pub(in crate::config) least: Maybe<u32>,
+    /// The interval of `least`. Default: `1s`.
+    pub(in crate::config) least_interval: Maybe<Text<Time>>,
+    /// The time for which a request counts: retries that it allowed and that were not used expire after this time at the latest, and
+    /// not before half this time. Default: none; up to 1000 unused retries are saved.
+    pub(in crate::config) interval: Maybe<Text<Time>>,
 }
 
 /// An endpoint of an upstream.

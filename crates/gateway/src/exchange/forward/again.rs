@@ -81,14 +81,16 @@ impl Job<'_, '_> {
             }
     }
 
-    /// A random part of a time that is twice as long after each try: those who fail together do not come back together.
+    /// A random time between the rule's shortest pause and one that is twice as long after each try: those who fail together do not come
+    /// back together.
     pub(super) async fn pause(&self, tries: usize) {
         let Some(retry) = &self.forward.retry else { return };
         let tries = tries.saturating_sub(self.tries.failovers.get()).max(1);
         let doubled = retry.backoff.saturating_mul(1 << (tries - 1).min(16));
-        let span = doubled.min(retry.backoff_most);
+        let least = retry.backoff_least;
+        let span = doubled.min(retry.backoff_most).saturating_sub(least);
         let share = self.worker.cx.random() as u32 as f64 / f64::from(u32::MAX);
-        self.worker.cx.sleep(span.mul_f64(share)).await;
+        self.worker.cx.sleep(least + span.mul_f64(share)).await;
     }
 
     /// Whether a request whose answer has such a status is tried again; then that is counted.

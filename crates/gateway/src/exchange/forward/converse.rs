@@ -166,7 +166,7 @@ impl<'r> Job<'_, 'r> {
             most: self.forward.body.request,
             chain: self.chain,
             changes: &self.backend.request,
-            edits: self.sending.cleared.edits(),
+            cleared: self.sending.cleared,
             kept: &self.kept,
             web: &self.web,
             progress,

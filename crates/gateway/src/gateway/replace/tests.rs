@@ -222,17 +222,7 @@ fn broken() -> Vec<(&'static str, Config)> {
             });
         }),
         case("the upstream of a policy", &|rule| {
-            let policy = ExternalAuth {
-                upstream: target(),
-                host: None,
-                ask: Ask::Prefix("/check".into()),
-                request_headers: Vec::new(),
-                upstream_headers: Vec::new(),
-                client_headers: Vec::new(),
-                identity: None,
-                timeout: Duration::from_secs(1),
-                fail_open: false,
-            };
+            let policy = ExternalAuth::new(target(), Ask::Prefix("/check".into()));
             rule.policies.push(Policy::ExternalAuth(Arc::new(policy)));
         }),
     ]

@@ -7,8 +7,9 @@ use super::Problems;
 use super::listeners::is_redirect;
 use crate::limits;
 use crate::model::{
-    Action, AffinityBy, Answer, Forward, HeaderChanges, HeaderName, Hostname, JwtKeys, Listener, Name,
-    PathMatch, PathRewrite, Policy, RateKey, Rewrite, Route, Rule, Share, StatusHeaders, StreamRoute, Target,
+    Action, Affinity, AffinityBy, Answer, Ask, Forward, HeaderChanges, HeaderName, Hostname, JwtKeys,
+    Listener, Name, PathMatch, PathRewrite, Policy, RateKey, Rewrite, Route, Rule, Share, StatusHeaders,
+    StatusRange, StreamRoute, Target,
 };
 use crate::table::problem::{Outcome, Place};
 
@@ -167,6 +168,37 @@ pub(super) fn policy_targets(policy: &Policy) -> Vec<(&'static str, &Target)> {
     }
 }
 
+fn external_auth(rule: &Rule, tell: &mut impl FnMut(&'static str, &str, String)) {
+    let policies = rule.policies.iter().filter_map(|policy| match policy {
+        Policy::ExternalAuth(policy) => Some(policy),
+        _ => None,
+    });
+    for policy in policies {
+        let StatusRange { first, last } = policy.allowed;
+        if first < 200 || last > 299 || first > last {
+            let found = format!("{first} to {last}");
+            tell("policies.authz.allowed", "statuses from 200 to 299", found);
+        }
+        if policy.body == 0 {
+            continue;
+        }
+        if policy.body > limits::AUTHZ_REQUEST_BYTES {
+            let expected = format!("at most {} bytes", limits::AUTHZ_REQUEST_BYTES);
+            tell("policies.authz.body", &expected, policy.body.to_string());
+        }
+        let is_filter = |policy: &Policy| matches!(policy, Policy::Filter(_));
+        let conflict = match &rule.action {
+            _ if matches!(policy.ask, Ask::Path(_)) => "a fixed `path`, which is queried with GET",
+            Action::Push(_) => "push",
+            Action::Forward(forward) if forward.grpc_web => "`grpc_web`",
+            _ if rule.policies.iter().any(is_filter) => "filters",
+            _ => continue,
+        };
+        let expected = format!("no body for the service beside {conflict}");
+        tell("policies.authz.body", &expected, policy.body.to_string());
+    }
+}
+
 /// Why a rule cannot be as it says: the first of what is told.
 pub(super) fn check(route: &Route, number: usize, problems: &mut Problems) -> Option<String> {
     let rule = &route.rules[number];
@@ -192,6 +224,7 @@ pub(super) fn check(route: &Route, number: usize, problems: &mut Problems) -> Op
         answer(&page.answer, &mut tell);
     }
     claims(rule, &mut tell);
+    external_auth(rule, &mut tell);
     satisfy(rule, &mut tell);
     action(rule, &mut tell);
     broken
@@ -316,6 +349,10 @@ fn forward(rule: &Rule, forward: &Forward, tell: &mut impl FnMut(&'static str, &
             let expected = format!("at most {}", limits::RETRIES);
             tell("retry.attempts", &expected, retry.attempts.to_string());
         }
+        if retry.backoff_least > retry.backoff {
+            let found = format!("at least {:?}, at most {:?}", retry.backoff_least, retry.backoff);
+            tell("retry.backoff_least", "at most `retry.backoff`", found);
+        }
         if retry.backoff > retry.backoff_most {
             let found = format!("{:?}, then at most {:?}", retry.backoff, retry.backoff_most);
             tell("retry.backoff", "a time that grows", found);
@@ -331,15 +368,18 @@ fn forward(rule: &Rule, forward: &Forward, tell: &mut impl FnMut(&'static str, &
     if [timeouts.request, timeouts.per_try, timeouts.idle].contains(&Some(std::time::Duration::ZERO)) {
         tell("timeouts", "times above 0", "0".to_owned());
     }
-    if let Some(affinity) = &forward.affinity
-        && let AffinityBy::Cookie(cookie) = &affinity.by
-    {
-        let token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
-        if cookie.name.is_empty() || !cookie.name.bytes().all(token) {
+    let own = forward.backends.iter().map(|backend| backend.affinity.as_deref());
+    for affinity in own.chain([forward.affinity.as_deref()]).flatten() {
+        check_affinity(affinity, tell);
+    }
+}
+
+fn check_affinity(affinity: &Affinity, tell: &mut impl FnMut(&'static str, &str, String)) {
+    if let AffinityBy::Cookie(cookie) = &affinity.by {
+        if !cookie.has_valid_name() {
             tell("affinity.cookie.name", "a token", format!("`{}`", cookie.name));
         }
-        let visible = |byte: u8| (b' '..0x7f).contains(&byte) && byte != b';';
-        if !cookie.path.starts_with('/') || !cookie.path.bytes().all(visible) {
+        if !cookie.has_valid_path() {
             tell(
                 "affinity.cookie.path",
                 "a path",

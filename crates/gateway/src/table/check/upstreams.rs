@@ -3,7 +3,7 @@
 use super::{Known, Problems};
 use crate::limits;
 use crate::model::{
-    Balance, HealthCheck, SubjectName, Trust, Upstream, UpstreamProtocol, UpstreamTls, Where,
+    Balance, HealthCheck, RetryBudget, SubjectName, Trust, Upstream, UpstreamProtocol, UpstreamTls, Where,
 };
 use crate::table::problem::{Outcome, Place};
 
@@ -59,10 +59,7 @@ pub(super) fn check(upstream: &Upstream, known: &Known<'_>, problems: &mut Probl
             start.from_percent.to_string(),
         );
     }
-    if upstream.retry_budget.percent > 100 {
-        let found = upstream.retry_budget.percent.to_string();
-        tell("retry_budget.percent", "at most 100 percent", found);
-    }
+    retry_budget(&upstream.retry_budget, &mut tell);
     if upstream.slow_start.is_some_and(|start| start.window.is_zero()) {
         tell("slow_start.window", "a time above 0", "0".to_owned());
     }
@@ -144,6 +141,19 @@ fn is_uri(text: &str) -> bool {
             && !rest.is_empty()
             && rest.bytes().all(|byte| byte.is_ascii_graphic())
     })
+}
+
+fn retry_budget(budget: &RetryBudget, tell: &mut impl FnMut(&'static str, &str, String)) {
+    if budget.percent > 100 {
+        let found = budget.percent.to_string();
+        tell("retry_budget.percent", "at most 100 percent", found);
+    }
+    if budget.least_interval.is_zero() {
+        tell("retry_budget.least_interval", "a time above 0", "0".to_owned());
+    }
+    if budget.interval.is_some_and(|interval| interval.is_zero()) {
+        tell("retry_budget.interval", "a time above 0", "0".to_owned());
+    }
 }
 
 fn health(upstream: &Upstream, tell: &mut impl FnMut(&'static str, &str, String)) {

@@ -1,10 +1,11 @@
-//! What services that speak HTTP are asked: heads alone.
+//! Requests to services that speak HTTP.
 
 use ringmain_wire::h1::{FieldTable, HeadScanner, Limits, Method, Parsed, parse_request};
 
-/// A request's head.
+/// A request.
 pub(super) struct Asked {
     pub(super) path: String,
+    pub(super) body: Vec<u8>,
     pub(super) is_head: bool,
     fields: Vec<(String, String)>,
 }
@@ -25,14 +26,21 @@ pub(super) fn request(kept: &mut Vec<u8>) -> Option<Asked> {
     };
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let fields = head.fields.iter_known();
-    let asked = Asked {
+    let mut asked = Asked {
+        body: Vec::new(),
         path: head.target.path().to_owned(),
         is_head: head.method == Method::Head,
         fields: fields
             .map(|(_, field)| (text(field.name), text(field.value)))
             .collect(),
     };
+    let length = asked.field("Content-Length").map_or("0", |length| length);
+    let length: usize = length.parse().expect("a length");
+    if kept.len() < bytes + length {
+        return None;
+    }
     kept.drain(..bytes);
+    asked.body = kept.drain(..length).collect();
     Some(asked)
 }
 

@@ -96,7 +96,7 @@ impl Asked {
             verdicts,
             counting,
             jwt: (jwt || crowd).then(|| tokens(world, stale).into()),
-            authz: authz.then(|| service(world, calm).into()),
+            authz: authz.then(|| service(world, seed, calm).into()),
             shared: shared.then(|| limit(world, calm).into()),
             badges: RefCell::default(),
             outlaws: RefCell::default(),
@@ -481,24 +481,25 @@ fn tokens(world: &World, stale: Duration) -> Jwt {
     }
 }
 
-fn service(world: &World, calm: bool) -> ExternalAuth {
+fn service(world: &World, seed: u64, calm: bool) -> ExternalAuth {
+    // A run with filters has no bodies for it.
+    let kinds = if seed % 5 == 2 { 2 } else { 3 };
+    let (ask, body) = match world.below(kinds) {
+        0 => (Ask::Path("/verify".into()), 0),
+        1 => (Ask::Prefix("/ask".into()), 0),
+        _ => (Ask::Prefix("/ask".into()), limits::AUTHZ_REQUEST_BYTES),
+    };
     ExternalAuth {
-        upstream: target(1),
-        host: None,
-        ask: match world.below(2) {
-            0 => Ask::Path("/verify".into()),
-            _ => Ask::Prefix("/ask".into()),
-        },
+        body,
         request_headers: vec![header("X-User"), header("X-Id")],
         upstream_headers: vec![header("X-User")],
-        client_headers: Vec::new(),
-        identity: None,
         timeout: if calm {
             Duration::from_mins(10)
         } else {
             Duration::from_secs(1)
         },
         fail_open: world.below(2) == 0,
+        ..ExternalAuth::new(target(1), ask)
     }
 }
 

@@ -7,6 +7,7 @@ use ringmain_engine::backend::Time;
 
 use super::http;
 use super::service::Trade;
+use crate::proof;
 
 /// See the module.
 #[derive(Debug, Default)]
@@ -54,7 +55,12 @@ impl Trade for Verdicts {
         let uri = asked.field("X-Forwarded-Uri").expect("what it is about");
         let id = uri.strip_prefix("/r/").and_then(|rest| rest.split('?').next());
         assert!(asked.field("X-User").is_none(), "what only it may say");
-        let id = id.and_then(|id| id.parse().ok()).expect("an id");
+        let id: u64 = id.and_then(|id| id.parse().ok()).expect("an id");
+        assert_eq!(
+            asked.body,
+            proof::pattern(id ^ 0xb0d7, asked.body.len()),
+            "the body of {id}"
+        );
         Some((id, asked.is_head))
     }
 
