@@ -15,8 +15,6 @@ Exit code: 0 measured, 1 a change did not arrive, 2 could not be run.
 
 import argparse
 import concurrent.futures
-import http.client
-import http.server
 import itertools
 import json
 import os
@@ -30,7 +28,11 @@ import threading
 import time
 
 REPO = pathlib.Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(REPO / "tests" / "kube"))
+# In place of this folder, whose `http.py` has the name of a module of Python.
+sys.path[0] = str(REPO / "tests" / "kube")
+
+import http.client  # noqa: E402
+import http.server  # noqa: E402
 
 from rig import Admin, Rig, free_port, own_address, status, until  # noqa: E402
 
@@ -46,6 +48,8 @@ class Backend(http.server.BaseHTTPRequestHandler):
     """Responds with its port."""
 
     protocol_version = "HTTP/1.1"
+    # Head and body are one write: the second of two would wait for the acknowledgement of the first.
+    wbufsize = 1 << 16
 
     def do_GET(self):
         body = str(self.server.server_port).encode()

@@ -8,6 +8,7 @@ use ringmain_engine::Config;
 use ringmain_gateway::model::{Balance, Forward, Retry, RetryBudget, RetryOn, StatusRange, Upstream};
 
 use crate::origin::{Origin, edge, refusing_addr, to};
+use crate::scene::{ORIGIN, Scene, write};
 use crate::support::{pattern, post};
 
 on_every_backend! {
@@ -18,7 +19,6 @@ on_every_backend! {
     after_a_reset_in_the_middle_of_a_body,
     a_retry_that_reaches_no_other_endpoint_goes_back,
     never_more_than_the_budget,
-    never_before_the_shortest_pause,
 }
 
 fn retry(attempts: u8) -> Retry {
@@ -213,22 +213,56 @@ fn never_more_than_the_budget(engine: Config) {
 }
 
 /// The request ends within its first pause, which has a random part otherwise.
-fn never_before_the_shortest_pause(engine: Config) {
-    for (least, status, asked) in [(Duration::from_mins(1), 504, 1), (Duration::ZERO, 200, 2)] {
-        let (origin, count) = failing(1);
-        let edge = edge(
-            engine.clone(),
-            to(&[origin.addr], |forward, upstream| {
-                rule(1)(forward, upstream);
-                forward.timeouts.request = Some(Duration::from_secs(2));
-                let retry = forward.retry.as_mut().expect("set above");
-                retry.backoff_least = least;
-                retry.backoff = least;
-                retry.backoff_most = least;
-            }),
-        );
-        assert_eq!(edge.server.get("/").status, status, "{least:?}");
-        assert_eq!(count.load(Ordering::SeqCst), asked, "{least:?}");
-        edge.server.shut_down();
-    }
+/// The second attempt is sent after a pause between the shortest one and the longest.
+#[test]
+fn pauses_are_at_least_the_shortest() {
+    let mut scene = paused(Duration::from_secs(20));
+    let client = scene.dial();
+    write(&client, "GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+    let origin = scene.accept();
+    scene.read_to(&origin, "\r\n\r\n");
+    let failed = scene.now();
+    write(&origin, "HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n");
+    let origin = scene.accept();
+    scene.read_to(&origin, "\r\n\r\n");
+    let pause = scene.now().since(failed);
+    // And the time of a connection.
+    let most = PAUSE * 2 + Duration::from_secs(1);
+    assert!((PAUSE..most).contains(&pause), "{pause:?}");
+    write(&origin, "HTTP/1.1 204 No Content\r\n\r\n");
+    assert_eq!(scene.reply(&client).status(), 204);
+    scene.stop();
+}
+
+/// A request whose deadline is within a pause is answered at the deadline.
+#[test]
+fn pauses_end_with_the_time_of_the_request() {
+    let limit = Duration::from_secs(2);
+    let mut scene = paused(limit);
+    let client = scene.dial();
+    let began = scene.now();
+    write(&client, "GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+    let origin = scene.accept();
+    scene.read_to(&origin, "\r\n\r\n");
+    write(&origin, "HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n");
+    assert_eq!(scene.reply(&client).status(), 504);
+    let took = scene.now().since(began);
+    assert!((limit..limit * 2).contains(&took), "{took:?}");
+    assert!(origin.read(usize::MAX).is_empty(), "no second attempt");
+    scene.stop();
+}
+
+const PAUSE: Duration = Duration::from_secs(5);
+
+/// A rule that retries after pauses of at least `PAUSE`, for requests with a time limit.
+fn paused(limit: Duration) -> Scene {
+    let config = to(&[ORIGIN], |forward, upstream| {
+        rule(1)(forward, upstream);
+        forward.timeouts.request = Some(limit);
+        let retry = forward.retry.as_mut().expect("set above");
+        retry.backoff_least = PAUSE;
+        retry.backoff = PAUSE * 2;
+        retry.backoff_most = PAUSE * 2;
+    });
+    Scene::new(config, |_| {})
 }

@@ -284,10 +284,15 @@ fn a_failure_concerns_its_own_request(engine: Config) {
 fn allow_is_never_for_a_full_pool(engine: Config) {
     let origin = Origin::new(|_| panic!("no request is allowed"));
     let (asked, is_asked) = std::sync::mpsc::channel();
-    let asked = std::sync::Mutex::new(asked);
+    let (release, released) = std::sync::mpsc::channel::<()>();
+    let signals = std::sync::Mutex::new((asked, released));
     let authz = Origin::new(move |mut peer| {
         while peer.request().is_some() {
-            asked.lock().expect("no panic").send(()).expect("the test waits");
+            let (asked, released) = &*signals.lock().expect("no panic");
+            asked.send(()).expect("the test waits");
+            // Until the end of the test.
+            let _ = released.recv();
+            peer.send("HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n");
         }
     });
     let policy = ExternalAuth {
@@ -306,7 +311,8 @@ fn allow_is_never_for_a_full_pool(engine: Config) {
     for _ in 0..FAILURES {
         assert_eq!(ask(&edge, "GET", "").status, 503);
     }
-    drop(first);
+    drop(release);
+    first.answer();
     edge.server.shut_down();
 }
 

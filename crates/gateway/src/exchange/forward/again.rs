@@ -81,8 +81,8 @@ impl Job<'_, '_> {
             }
     }
 
-    /// A random time between the rule's shortest pause and one that is twice as long after each try: those who fail together do not come
-    /// back together.
+    /// Waits for a random time between the rule's shortest pause and one that is twice as long after each try, so that clients that fail
+    /// together do not return together; no longer than until the request's own deadline.
     pub(super) async fn pause(&self, tries: usize) {
         let Some(retry) = &self.forward.retry else { return };
         let tries = tries.saturating_sub(self.tries.failovers.get()).max(1);
@@ -90,7 +90,12 @@ impl Job<'_, '_> {
         let least = retry.backoff_least;
         let span = doubled.min(retry.backoff_most).saturating_sub(least);
         let share = self.worker.cx.random() as u32 as f64 / f64::from(u32::MAX);
-        self.worker.cx.sleep(least + span.mul_f64(share)).await;
+        let pause = least + span.mul_f64(share);
+        let left = self.clock.total.map(|at| at.since(self.worker.cx.now()));
+        self.worker
+            .cx
+            .sleep(left.map_or(pause, |left| pause.min(left)))
+            .await;
     }
 
     /// Whether a request whose answer has such a status is tried again; then that is counted.
