@@ -81,8 +81,8 @@ pub struct WsLimits {
     /// Bytes queued for sending. More: the connection is reset ([`Cause::SlowReader`](crate::ws::Cause)), for a client that reads
     /// nothing cannot receive a Close. Also the longest single message.
     pub unsent_bytes: usize,
-    /// Bytes of incomplete messages of all sockets of a worker; an inflater counts as [`INFLATER_BYTES`]. More: the socket that
-    /// exceeds the limit closes with 1013.
+    /// Bytes of incomplete messages, the sum over a worker's sockets; an inflater counts as [`INFLATER_BYTES`]. More: the socket
+    /// that exceeds the limit closes with 1013.
     pub assembly_bytes: usize,
     /// Sockets of a worker that deflate with context takeover. Further sockets deflate without it.
     pub contexts: u32,

@@ -48,8 +48,8 @@ use crate::ws::{Asynchronous, Socket, WsOptions, WsStream};
 /// }
 /// ```
 ///
-/// *Patterns*: `{name}` matches one segment of the path, `{*rest}` the rest of it; `{{` and `}}` are literal braces. If several
-/// patterns match, the one whose literal text differs first wins. `/a` and `/a/` are two paths. HEAD is served by the GET route;
+/// *Patterns*: `{name}` matches one segment of the path, `{*rest}` the remaining path; `{{` and `}}` are literal braces. If several
+/// patterns match, the one with the earlier literal text wins. `/a` and `/a/` are two paths. HEAD is served by the GET route;
 /// OPTIONS and 405 list the available methods.
 ///
 /// *Handlers*: a plain one ([`get`](App::get)) responds at once, must not block its worker and receives the whole body. An `async`

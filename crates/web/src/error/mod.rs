@@ -40,8 +40,8 @@ enum Ending {
 }
 
 impl Error {
-    /// Returns an error with this status (400 to 599) and one sentence for the client: what was expected, which value was found,
-    /// and where. Any other status is a bug of the caller and becomes 500.
+    /// Returns an error with this status (400 to 599) and one sentence for the client: the expected value, the value found, and its
+    /// location. Any other status is a bug of the caller and becomes 500.
     pub fn new(status: u16, detail: impl Into<Cow<'static, str>>) -> Error {
         let fits = (400..=599).contains(&status);
         Error {

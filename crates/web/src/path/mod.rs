@@ -1,7 +1,7 @@
 //! The normalized request path, which routes are matched against and hooks see.
 //!
 //! Owns percent-decoding, dot segments and repeated slashes. Every decision based on the path (a route, a hook that admits
-//! requests, a file) uses this form, so that no two of them can interpret one path differently. Knows nothing of routes.
+//! requests, a file) uses this form, so that no two decisions can interpret one path differently. Knows nothing of routes.
 //!
 //! Normalization, in this order:
 //!

@@ -92,7 +92,7 @@ pub(crate) enum Then {
     Wait,
     /// Closes once everything is sent.
     Close,
-    /// Closes as well, and reads and drops what the client still sends.
+    /// Closes as well, and reads and drops further bytes from the client.
     Linger,
 }
 
@@ -200,7 +200,7 @@ impl Machine {
         }
     }
 
-    /// Sends FIN after the last response, and drops what the client still sends for a while (RFC 9112 §9.6).
+    /// Sends FIN after the last response, and drops further bytes from the client for a while (RFC 9112 §9.6).
     fn linger(&self, conn: Conn<'_>, state: &mut Connection) {
         state.phase = Phase::Lingering {
             left: self.site.limits.linger_bytes,

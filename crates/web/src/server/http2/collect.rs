@@ -6,7 +6,7 @@ use ringmain_engine::Conn;
 use ringmain_wire::h1::FieldTable;
 use ringmain_wire::h2::{Stream, load_request};
 
-use super::receive::Asked;
+use super::receive::StreamRequest;
 use super::{Session, Work};
 use crate::error::Error;
 use crate::limits;
@@ -103,7 +103,7 @@ impl Machine {
         let Some(loaded) = load_request(&head, table) else {
             unreachable!("these bytes were stored when it came");
         };
-        let asked = Asked {
+        let asked = StreamRequest {
             conn,
             session,
             stream,
