@@ -10,7 +10,7 @@ use std::time::Duration;
 use ringmain_engine::stream::Stream;
 
 use crate::access_log::Record;
-use crate::local::{Local, micros};
+use crate::local::{WorkerContext, micros};
 use crate::note::Note;
 use crate::origin::Origin;
 use crate::server::entering::Way;
@@ -21,7 +21,7 @@ pub struct Incoming {
     pub stream: Stream,
     origin: Origin,
     way: Rc<Way>,
-    local: Rc<Local>,
+    local: Rc<WorkerContext>,
 }
 
 /// The access log record of a byte stream, without its time and its client.
@@ -42,7 +42,7 @@ pub struct Passed<'a> {
 }
 
 impl Incoming {
-    pub(crate) fn new(stream: Stream, origin: Origin, way: Rc<Way>, local: &Rc<Local>) -> Incoming {
+    pub(crate) fn new(stream: Stream, origin: Origin, way: Rc<Way>, local: &Rc<WorkerContext>) -> Incoming {
         Incoming {
             stream,
             origin,
@@ -103,7 +103,7 @@ impl std::fmt::Debug for Incoming {
 /// The access log, for one byte stream.
 pub struct Logging {
     client: Option<IpAddr>,
-    local: Rc<Local>,
+    local: Rc<WorkerContext>,
 }
 
 impl Logging {

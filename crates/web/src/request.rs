@@ -18,7 +18,7 @@ use crate::cookie::Cookies;
 use crate::error::{Error, Result};
 use crate::hidden::{HIDDEN, scrubbed};
 use crate::json;
-use crate::local::Local;
+use crate::local::WorkerContext;
 use crate::media_type;
 use crate::note::{Note, Notes};
 use crate::origin::Origin;
@@ -39,7 +39,7 @@ pub struct Request<'r> {
     pub(crate) params: Params,
     pub(crate) body: &'r [u8],
     pub(crate) site: &'r Site,
-    pub(crate) local: &'r Local,
+    pub(crate) local: &'r WorkerContext,
     hooks: &'r Hooks,
     id: Option<RequestId>,
     pub(crate) exchange: Option<&'r Exchange>,
@@ -63,7 +63,7 @@ impl<'r> Request<'r> {
         params: Params,
         body: &'r [u8],
         site: &'r Site,
-        local: &'r Local,
+        local: &'r WorkerContext,
         verdict: &Verdict<'r>,
         origin: Origin,
         exchange: Option<&'r Exchange>,

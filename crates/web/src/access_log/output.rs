@@ -1,4 +1,4 @@
-//! Where the access log's bytes go. Only its own thread calls this, so that it may block.
+//! The destination of the access log. Only its own thread calls this, so that it may block.
 
 use std::fmt;
 use std::fs::{File, OpenOptions};

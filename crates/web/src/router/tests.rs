@@ -8,7 +8,7 @@ use std::borrow::Cow;
 
 use ringmain_wire::h1::Method;
 
-use super::{Found, Methods, Params, Router, RouterBuilder, join};
+use super::{Lookup, Methods, Params, Router, RouterBuilder, join};
 use crate::path::normalise;
 
 /// A route as a table says it: `GET /a`, `GET,POST /a`, `ANY /a`.
@@ -41,11 +41,11 @@ pub(super) fn router<'a>(routes: &[&'a str]) -> Router<&'a str> {
 pub(super) fn find(router: &Router<&str>, method: &str, path: &str) -> String {
     let mut params = Params::new();
     let found = router.find(Method::new(method), path, &mut params);
-    if !matches!(found, Found::Route(_)) {
+    if !matches!(found, Lookup::Route(_)) {
         assert_eq!(params.count(), 0, "nothing found, no parameters");
     }
     match found {
-        Found::Route(route) => {
+        Lookup::Route(route) => {
             params
                 .iter(router.names(), path)
                 .fold((*route).to_owned(), |text, (name, value)| {
@@ -53,9 +53,9 @@ pub(super) fn find(router: &Router<&str>, method: &str, path: &str) -> String {
                     format!("{text} {name}={value}")
                 })
         }
-        Found::MethodNotAllowed { allow } => format!("405 {allow}"),
-        Found::Options { allow } => format!("options {allow}"),
-        Found::Nothing => "404".to_owned(),
+        Lookup::MethodNotAllowed { allow } => format!("405 {allow}"),
+        Lookup::Options { allow } => format!("options {allow}"),
+        Lookup::Nothing => "404".to_owned(),
     }
 }
 

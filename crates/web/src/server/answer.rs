@@ -11,7 +11,7 @@ use ringmain_wire::ws::{Acceptance, HandshakeFault};
 
 use crate::error::{Error, Result};
 use crate::limits;
-use crate::local::Local;
+use crate::local::WorkerContext;
 use crate::preamble::Omitted;
 use crate::reply::{Kind, Reply};
 use crate::request::Request;
@@ -172,7 +172,7 @@ fn try_encode(
 
 /// Encodes a head.
 pub(crate) fn head(
-    local: &Local,
+    local: &WorkerContext,
     parts: &Parts<'_>,
     exchange: Exchange,
     framing: Framing,
@@ -223,7 +223,7 @@ pub(crate) fn switch(reply: &Reply<'_>, acceptance: &Acceptance<'_>, out: &mut V
 /// Encodes the response to bytes that could not be parsed as a request; the connection closes after it. `exchange` is
 /// [`h1::Exchange::REFUSED`] if not even the head was parsed.
 pub(crate) fn refuse(
-    local: &Local,
+    local: &WorkerContext,
     error: &Error,
     (exchange, id): (Exchange, Option<&RequestId>),
     out: &mut Vec<u8>,

@@ -21,7 +21,7 @@ use super::http2::Line;
 use super::receive::{Arrived, Chosen};
 use super::{Machine, Then, answer, runner};
 use crate::error::Error;
-use crate::local::Local;
+use crate::local::WorkerContext;
 use crate::path;
 use crate::preamble::Omitted;
 use crate::reply::Kind;
@@ -48,7 +48,7 @@ pub(crate) type Look = dyn Fn(&Request<'_>, Ticket) -> Result<Rc<dyn Early>, Tic
 #[must_use = "a request whose ticket is dropped is not answered"]
 pub struct Ticket {
     exchange: Rc<Exchange>,
-    local: Rc<Local>,
+    local: Rc<WorkerContext>,
 }
 
 /// Identifies a request whose ticket is or was held, among the requests of its worker, until its response is complete.
@@ -81,7 +81,7 @@ pub(crate) struct PendingRequest {
 }
 
 impl Ticket {
-    pub(super) fn new(exchange: &Rc<Exchange>, local: &Rc<Local>) -> Ticket {
+    pub(super) fn new(exchange: &Rc<Exchange>, local: &Rc<WorkerContext>) -> Ticket {
         Ticket {
             exchange: Rc::clone(exchange),
             local: Rc::clone(local),
@@ -366,7 +366,7 @@ impl std::fmt::Debug for Ticket {
 }
 
 /// Cancels a request whose client has disconnected before the response.
-pub(super) fn cancel(exchange: &Rc<Exchange>, local: &Rc<Local>) {
+pub(super) fn cancel(exchange: &Rc<Exchange>, local: &Rc<WorkerContext>) {
     if exchange.pending().is_some() {
         return left(exchange, local);
     }
@@ -383,7 +383,7 @@ pub(super) fn cancel(exchange: &Rc<Exchange>, local: &Rc<Local>) {
 }
 
 /// Abandons a request whose client has disconnected while its ticket was held.
-fn left(exchange: &Rc<Exchange>, local: &Rc<Local>) {
+fn left(exchange: &Rc<Exchange>, local: &Rc<WorkerContext>) {
     let Some(asked) = exchange.take_pending() else {
         return;
     };
@@ -411,7 +411,7 @@ fn left(exchange: &Rc<Exchange>, local: &Rc<Local>) {
 /// Presents the request to `look` once more, parsed from the bytes of its head.
 fn look_again(
     exchange: &Exchange,
-    local: &Rc<Local>,
+    local: &Rc<WorkerContext>,
     asked: PendingRequest,
     look: impl FnOnce(&Request<'_>),
 ) {
@@ -430,7 +430,7 @@ fn look_again(
 }
 
 fn encode(
-    local: &Local,
+    local: &WorkerContext,
     status: u16,
     fields: &FieldBlock,
     wire: h1::Exchange,

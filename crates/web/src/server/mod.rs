@@ -38,7 +38,7 @@ use self::http2::Heads;
 use self::overload::Overload;
 use self::stream::EventFraming;
 use crate::limits;
-use crate::local::Local;
+use crate::local::WorkerContext;
 use crate::site::Site;
 use crate::ws::Live;
 
@@ -51,7 +51,7 @@ pub struct Server {
 /// State that lasts from request to request.
 struct Machine {
     site: Arc<Site>,
-    local: Rc<Local>,
+    local: Rc<WorkerContext>,
     /// Limits for collected bodies.
     http1: h1::Limits,
     http2: h2::Limits,
@@ -117,7 +117,7 @@ impl Server {
                 desk: Desk::default(),
             },
             machine: Machine {
-                local: Rc::new(Local::new(site, start.cx)),
+                local: Rc::new(WorkerContext::new(site, start.cx)),
                 http1,
                 http2,
                 collectors: RefCell::default(),
@@ -134,7 +134,7 @@ impl Server {
 
 #[cfg(feature = "testing")]
 impl Server {
-    pub(crate) fn local(&self) -> &Rc<Local> {
+    pub(crate) fn local(&self) -> &Rc<WorkerContext> {
         &self.machine.local
     }
 }

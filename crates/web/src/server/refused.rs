@@ -13,7 +13,7 @@ use ringmain_wire::h2::load_request;
 use super::connection::Connection;
 use super::{Machine, Then, answer};
 use crate::error::Error;
-use crate::local::Local;
+use crate::local::WorkerContext;
 use crate::request_id::RequestId;
 
 /// The client's address, and the start time of its request.
@@ -35,7 +35,7 @@ pub(crate) struct Refused<'a> {
 
 impl<'a> Refused<'a> {
     /// Returns the record of a connection that sent no part of a request.
-    pub(crate) fn unknown(local: &Local, version: Version) -> Refused<'a> {
+    pub(crate) fn unknown(local: &WorkerContext, version: Version) -> Refused<'a> {
         Refused {
             method: "-",
             target: "-",
@@ -47,7 +47,7 @@ impl<'a> Refused<'a> {
     }
 
     /// Returns the record of a request whose head was parsed.
-    pub(crate) fn of_head(local: &Local, head: &RequestHead<'a>) -> Refused<'a> {
+    pub(crate) fn of_head(local: &WorkerContext, head: &RequestHead<'a>) -> Refused<'a> {
         Refused {
             method: head.method.as_str(),
             target: head.target_text,
@@ -59,7 +59,7 @@ impl<'a> Refused<'a> {
     }
 
     /// Returns the record of a request with a broken, oversized or incomplete head, from its first line as far as it was received.
-    pub(crate) fn of_bytes(local: &Local, bytes: &'a [u8]) -> Refused<'a> {
+    pub(crate) fn of_bytes(local: &WorkerContext, bytes: &'a [u8]) -> Refused<'a> {
         let unknown = Refused::unknown(local, Version::Http11);
         let start = bytes.iter().position(|byte| !matches!(byte, b'\r' | b'\n'));
         let line = bytes[start.unwrap_or(bytes.len())..]

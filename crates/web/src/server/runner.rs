@@ -25,7 +25,7 @@ use super::stream::{self, Outgoing};
 use super::{Then, answer};
 use crate::error::{Error, Result};
 use crate::limits;
-use crate::local::Local;
+use crate::local::WorkerContext;
 use crate::path;
 use crate::reply::Reply;
 use crate::request::Request;
@@ -53,12 +53,18 @@ pub(crate) trait Launch: Send + Sync {
         &self,
         route: usize,
         site: &Arc<Site>,
-        local: &Rc<Local>,
+        local: &Rc<WorkerContext>,
         request: Launched<'_>,
     ) -> Option<(Rc<Exchange>, u64)>;
 
     /// Starts a task for a request whose exchange has none. `false`: the worker runs the maximum number of tasks.
-    fn adopt(&self, route: usize, site: &Arc<Site>, local: &Rc<Local>, exchange: &Rc<Exchange>) -> bool;
+    fn adopt(
+        &self,
+        route: usize,
+        site: &Arc<Site>,
+        local: &Rc<WorkerContext>,
+        exchange: &Rc<Exchange>,
+    ) -> bool;
 
     /// Answers within an existing task.
     fn answer<'a>(&'a self, request: &'a Request<'_>, reply: &'a mut Reply<'_>) -> Answering<'a>;
@@ -78,7 +84,7 @@ where
         &self,
         route: usize,
         site: &Arc<Site>,
-        local: &Rc<Local>,
+        local: &Rc<WorkerContext>,
         request: Launched<'_>,
     ) -> Option<(Rc<Exchange>, u64)> {
         let mut collected = None;
@@ -110,7 +116,13 @@ where
         Some((exchange, serial))
     }
 
-    fn adopt(&self, route: usize, site: &Arc<Site>, local: &Rc<Local>, exchange: &Rc<Exchange>) -> bool {
+    fn adopt(
+        &self,
+        route: usize,
+        site: &Arc<Site>,
+        local: &Rc<WorkerContext>,
+        exchange: &Rc<Exchange>,
+    ) -> bool {
         let runner = run(
             Rc::clone(exchange),
             Arc::clone(site),
@@ -230,8 +242,13 @@ struct Scratch {
     out: Vec<u8>,
 }
 
-async fn run<F>(exchange: Rc<Exchange>, site: Arc<Site>, local: Rc<Local>, handler: Arc<F>, route: usize)
-where
+async fn run<F>(
+    exchange: Rc<Exchange>,
+    site: Arc<Site>,
+    local: Rc<WorkerContext>,
+    handler: Arc<F>,
+    route: usize,
+) where
     F: AsyncFn(&Request<'_>, &mut Reply<'_>) -> Result,
 {
     let mut scratch = Scratch {
@@ -308,7 +325,7 @@ pub(super) fn close(exchange: &Exchange, site: &Site, then: Then) {
 async fn serve<F>(
     exchange: &Exchange,
     site: &Site,
-    local: &Local,
+    local: &WorkerContext,
     handler: &F,
     job: Job,
     buffers: &Buffers,

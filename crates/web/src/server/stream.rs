@@ -212,7 +212,7 @@ impl<'r> Reply<'r> {
 
     /// Sends a whole response as a streamed one, so that trailers may follow.
     pub(super) async fn send_whole(&mut self) -> Result {
-        // Before the body is taken: hooks may read and change all of it.
+        // Before the body is taken: hooks may read and change the whole body.
         answer::run_after(self);
         let long = match &mut self.frame {
             Some(frame) if frame.len() > limits::COPIED_BODY => std::mem::take(frame),

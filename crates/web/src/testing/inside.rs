@@ -2,11 +2,11 @@
 
 use std::rc::{Rc, Weak};
 
-use crate::local::Local;
+use crate::local::WorkerContext;
 use crate::{Server, Site};
 
 /// Inspects one worker's server while it lives.
-pub struct Inside(Weak<Local>);
+pub struct Inside(Weak<WorkerContext>);
 
 impl Inside {
     /// Returns an inspector of `server`.

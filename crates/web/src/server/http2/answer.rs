@@ -9,7 +9,7 @@ use ringmain_wire::h2::{ErrorCode, Misuse, Stream};
 use super::{Core, Session, Work};
 use crate::error::Error;
 use crate::limits;
-use crate::local::Local;
+use crate::local::WorkerContext;
 use crate::preamble::Omitted;
 use crate::reply::{Kind, Reply};
 use crate::request_id::RequestId;
@@ -40,7 +40,7 @@ impl Core {
     /// Writes a head. `end`: nothing follows.
     pub(super) fn head(
         &mut self,
-        local: &Local,
+        local: &WorkerContext,
         parts: &Parts<'_>,
         stream: Stream,
         (length, end): (Length, bool),
@@ -129,7 +129,7 @@ impl Core {
     /// Writes another server's whole response, in place of a task.
     fn forward(
         &mut self,
-        local: &Local,
+        local: &WorkerContext,
         parts: &Parts<'_>,
         (framing, body): (Framing, &[u8]),
         (conn, stream): (Conn<'_>, Stream),
@@ -160,7 +160,7 @@ impl Core {
     /// Writes an error as the response to a request that no handler sees.
     pub(super) fn refuse(
         &mut self,
-        local: &Local,
+        local: &WorkerContext,
         error: &Error,
         (stream, id): (Stream, Option<&RequestId>),
         out: &mut Vec<u8>,

@@ -1,4 +1,4 @@
-//! Bodies of streams: handed to the task that reads them, or collected before a handler runs, within the worker's budget.
+//! Bodies on HTTP/2 streams: handed to the task that reads them, or collected before a handler runs, within the worker's budget.
 
 use std::rc::Rc;
 
@@ -15,7 +15,7 @@ use crate::server::held::Collected;
 use crate::server::{Desk, Machine};
 
 impl Machine {
-    /// Part of a body. Whether it is collected, and whole.
+    /// Handles part of a body. Returns true if it is collected and complete.
     pub(super) fn data_http2(
         &self,
         state: &Connection,
@@ -72,7 +72,7 @@ impl Machine {
         end
     }
 
-    /// A body is whole: its request is answered as if it had come at once.
+    /// Answers a request whose body is complete as if it had arrived at once.
     pub(super) fn collected(
         &self,
         conn: Conn<'_>,
@@ -101,7 +101,7 @@ impl Machine {
             return;
         };
         let Some(loaded) = load_request(&head, table) else {
-            unreachable!("these bytes were stored when it came");
+            unreachable!("these bytes were stored on arrival");
         };
         let asked = StreamRequest {
             conn,

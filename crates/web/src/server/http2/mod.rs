@@ -39,7 +39,7 @@ use super::deadline::{Allowance, Pace};
 use super::exchange::Exchange;
 use super::held::{Collected, Held};
 use crate::limits;
-use crate::local::Local;
+use crate::local::WorkerContext;
 
 /// Buffers that all connections of a worker use one after another.
 pub(super) struct Heads {
@@ -51,7 +51,7 @@ pub(super) struct Heads {
 
 /// The state of one connection, shared with its tasks.
 pub(crate) struct Session {
-    local: Rc<Local>,
+    local: Rc<WorkerContext>,
     conn: ConnId,
     core: RefCell<Core>,
     /// Input is discarded: the connection lingers.
@@ -176,7 +176,7 @@ pub(crate) struct Line {
 
 impl Session {
     pub(super) fn new(
-        local: &Rc<Local>,
+        local: &Rc<WorkerContext>,
         conn: Conn<'_>,
         limits: &h2::Limits,
         out: &mut Vec<u8>,
@@ -219,7 +219,7 @@ impl Session {
         }
     }
 
-    /// Returns the exchanges of all streams.
+    /// Returns the exchange of every stream.
     fn all_running(&self) -> Vec<(Stream, Rc<Exchange>, u64)> {
         let core = self.core.borrow();
         let lanes = core.lanes.iter();

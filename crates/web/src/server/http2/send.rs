@@ -9,7 +9,7 @@ use super::answer::Length;
 use super::{Core, Lane, Session, Work};
 use crate::error::{Error, Result};
 use crate::limits;
-use crate::local::Local;
+use crate::local::WorkerContext;
 use crate::server::answer::Parts;
 
 impl Core {
@@ -152,7 +152,7 @@ impl Session {
     /// Writes the head of a streamed response.
     pub(crate) fn head(
         &self,
-        local: &Local,
+        local: &WorkerContext,
         parts: &Parts<'_>,
         stream: Stream,
         length: Length,
