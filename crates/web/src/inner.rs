@@ -35,7 +35,7 @@ impl Site {
 impl Reply<'_> {
     /// Lets the inner routes ([`App::inner`](crate::App::inner)) answer the request in place of the calling handler, which must
     /// return the result. Fields set before stay, except with an error. `path` is matched against the routes: the request's path,
-    /// or the end of it.
+    /// or its end.
     ///
     /// The body is received as the route requires, up to its limit. Therefore the calling handler must be a streaming one, and must
     /// not have read any of the body.

@@ -1,4 +1,4 @@
-//! What a client is told about each kind of error.
+//! The representation of each kind of error to a client.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! JSON in: what is taken, and the sentences about what is not. JSON out: all or nothing.
+//! JSON in: accepted documents, and the messages about rejected ones. JSON out: all or nothing.
 
 use std::collections::BTreeMap;
 
@@ -202,7 +202,7 @@ fn depth_is_counted_outside_strings() {
     );
 }
 
-/// How deep a parsed document really is.
+/// Returns the actual depth of a parsed document.
 fn depth_of(value: &Value) -> usize {
     match value {
         Value::Array(values) => 1 + values.iter().map(depth_of).max().unwrap_or(0),

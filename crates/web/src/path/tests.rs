@@ -1,4 +1,4 @@
-//! Paths as they come and the form they are matched in.
+//! Raw paths and their normal form.
 
 use super::{PathFault, PathFaultKind, escape, has_dot_segment, normalise, pass_on, shown, with_slashes};
 use crate::error::Error;
@@ -204,7 +204,7 @@ fn what_is_passed_on() {
     assert!(pass_on("a", &mut String::new()).is_err());
 }
 
-/// Whoever decides by what is passed on decides as we do, and passing it on again changes nothing.
+/// A recipient of the forwarded path decides as we do, and forwarding it again changes nothing.
 #[test]
 fn what_is_passed_on_means_the_same() {
     const PIECES: &[&str] = &[

@@ -1,4 +1,4 @@
-//! Queries and forms: what they hold, and the sentences about what is refused.
+//! Queries and forms: their content, and the messages about rejected ones.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! The router by tables: routes, a request, what is found.
+//! Table-driven tests of the router: routes, a request, the expected lookup.
 
 mod bench;
 mod refused;
@@ -37,7 +37,7 @@ pub(super) fn router<'a>(routes: &[&'a str]) -> Router<&'a str> {
     table.build()
 }
 
-/// What is found, as text: the route and its parameters, or what the client is told instead.
+/// Returns a lookup as text: the route and its parameters, or the response without a route.
 pub(super) fn find(router: &Router<&str>, method: &str, path: &str) -> String {
     let mut params = Params::new();
     let found = router.find(Method::new(method), path, &mut params);
@@ -59,7 +59,7 @@ pub(super) fn find(router: &Router<&str>, method: &str, path: &str) -> String {
     }
 }
 
-/// `path` is as it comes; 400 if it has no normal form.
+/// Checks a lookup of the raw `path`; 400 if it has no normal form.
 #[track_caller]
 fn check(routes: &[&str], method: &str, path: &str, expected: &str) {
     let router = router(routes);

@@ -1,4 +1,4 @@
-//! What a connection owes its client, byte by byte: order, framing, endings. Found by the simulation, each by a name.
+//! The protocol on one connection, byte by byte: order, framing, endings. Regressions found by the simulation, one per test.
 
 use std::time::Duration;
 
@@ -303,7 +303,7 @@ fn trailers_go_to_who_reads_them_behind_whole_answers_and_streamed_ones() {
     assert_eq!(ask("/broken", "trailers").0, 500);
     let (status, _, trailers) = ask("/failed", "trailers");
     assert_eq!((status, trailers.as_str()), (409, ""));
-    // The connection lives on behind all of them, and old clients and HEAD are told none.
+    // The connection stays open after every case; old clients and HEAD receive no trailers.
     assert_eq!(client.connections(), 1);
     assert_eq!(client.head("/whole").header("TE", "trailers").send().text(), "");
     let mut raw = client.raw();

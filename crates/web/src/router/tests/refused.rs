@@ -1,4 +1,4 @@
-//! Routes that cannot be added, and what their author is told.
+//! Routes that cannot be added, and the messages to their author.
 
 use ringmain_wire::h1::Method;
 

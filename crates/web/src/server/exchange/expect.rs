@@ -6,7 +6,7 @@ use std::task::Poll;
 use super::{Coming, Exchange};
 
 impl Exchange {
-    /// Returns true if the client waits for `100 Continue` before its body, and has sent none of it.
+    /// Returns true if the client waits for `100 Continue` and has sent no byte of its body.
     pub(crate) fn expects_continue(&self) -> bool {
         let incoming = self.incoming.borrow();
         incoming.expects && incoming.queue.is_empty()

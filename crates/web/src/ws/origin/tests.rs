@@ -1,4 +1,4 @@
-//! Which page may, by tables.
+//! Admitted pages, by tables.
 
 use super::Origins;
 
@@ -67,7 +67,7 @@ fn who_is_listed_may() {
     check(&["*.example.com"], "https://example.com.evil", "a", false);
     check(&["https://*.example.com"], "http://x.example.com", "a", false);
     check(&["*.example.com"], "null", "a", false);
-    // Beside the same origin, not instead of it.
+    // In addition to the same origin, not in place of it.
     check(&["*.example.com"], "http://a", "a", true);
 }
 

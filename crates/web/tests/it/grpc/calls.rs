@@ -18,7 +18,7 @@ fn one_message_each_way() {
         call(&mut client, dialect, "Echo", std::slice::from_ref(&message)).gives(&[message]);
         call(&mut client, dialect, "Echo", &[text("", 0)]).gives(&[text("", 0)]);
     }
-    // All of them over one connection.
+    // Every call used one connection.
     assert_eq!(client.connections(), 1);
     client.finish().unwrap();
 }

@@ -14,7 +14,7 @@ fn a_status_has_a_message_details_and_metadata() {
         let answer = call(&mut client, dialect, "Echo", &[text("fail", 0)]);
         answer.fails(Code::NotFound, "nothing 100% there: \u{e4}");
         assert!(answer.payloads.is_empty());
-        // Trailers-Only in gRPC: all of it stands in the head.
+        // Trailers-Only in gRPC: every field is in the head.
         let place = if dialect == GRPC {
             &answer.head
         } else {
@@ -106,7 +106,7 @@ fn what_is_not_grpc_is_refused() {
             .status(),
         404
     );
-    // Nobody would read the status.
+    // The client could not read the status.
     let request = client.post("/test.Service/Echo").header("Content-Type", GRPC);
     Answer::read(GRPC, &request.body(body(GRPC, &[text("", 0)])).send())
         .fails(Code::Internal, "TE: trailers");

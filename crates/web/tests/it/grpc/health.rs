@@ -1,4 +1,4 @@
-//! The health service: what is known, who watches, the shutdown.
+//! The health service: known services, watchers, the shutdown.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -99,7 +99,7 @@ fn who_watches_is_told_of_changes_and_of_the_shutdown() {
         let received = raw.received();
         assert!(received.ends_with(what), "{}", received.escape_ascii());
     };
-    // SERVICE_UNKNOWN, then what it is set to, once each.
+    // SERVICE_UNKNOWN, then each new status, once.
     told(b"\r\n\r\n7\r\n\0\0\0\0\x02\x08\x03\r\n");
     health.set("one", true);
     told(b"7\r\n\0\0\0\0\x02\x08\x01\r\n");

@@ -209,7 +209,7 @@ fn files_are_found_by_name_symbol_and_extension_with_what_they_import() {
             "{failure:?}"
         );
     }
-    // On one stream nothing is sent twice but what is asked for.
+    // On one stream only requested files are sent twice.
     let responses = ask(&[
         Question::Symbol("test.base.Open.name".into()),
         Question::Symbol("test.Text".into()),

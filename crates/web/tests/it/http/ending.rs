@@ -1,4 +1,4 @@
-//! How things end: panics, clients that leave, event streams, shutdown.
+//! The end of requests: panics, clients that leave, event streams, shutdown.
 
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
@@ -77,7 +77,7 @@ impl Drop for Guard {
     }
 }
 
-/// `/forever` waits for ever and tells when it begins and when it is dropped; `/stream` writes first.
+/// `/forever` never completes and reports its start and its drop; `/stream` writes first.
 fn waiting(config: Setting) -> (Server, Receiver<&'static str>) {
     let (tell, told) = channel();
     let begin = move |tell: &Sender<&'static str>| {
@@ -124,7 +124,7 @@ fn a_handler_that_writes_hears_that_its_client_has_left(config: Setting) {
     client.send(get("/stream"));
     assert_eq!(told.recv_timeout(PATIENCE), Ok("begun"));
     assert_eq!(client.head().status, 200);
-    // An ordinary close: what is written then is answered by a reset.
+    // A normal close: bytes written after it are answered with a reset.
     drop(client);
     assert_eq!(told.recv_timeout(PATIENCE), Ok("dropped"));
 }
@@ -255,7 +255,7 @@ fn shutdown_lets_requests_finish(config: Setting) {
         .health();
     let server = serve(config.grace(HOUR), app);
     let mut client = server.client();
-    // What waits behind it is not answered any more: the answer says that it is the last.
+    // The pipelined request behind it is not answered any more: the response says that it is the last.
     client.send(get("/slow") + &get("/healthz"));
     assert_eq!(told.recv_timeout(PATIENCE), Ok("begun"));
     server.running.shut_down();
@@ -282,7 +282,7 @@ fn shutdown_ends_event_streams_in_order(config: Setting) {
     server.running.join().expect("an orderly end");
 }
 
-/// A request whose first bytes have come before the shutdown is answered.
+/// A request whose first bytes arrived before the shutdown is answered.
 fn shutdown_takes_the_rest_of_a_request(config: Setting) {
     let config = config.grace(HOUR);
     let (server, _told) = waiting(config);

@@ -1,4 +1,4 @@
-//! `Expect: 100-continue` (RFC 9110 §10.1.1): the body is asked for when somebody wants it, and not otherwise.
+//! `Expect: 100-continue` (RFC 9110 §10.1.1): the body is requested when a handler reads it, and not otherwise.
 
 use ringmain_web::{App, Error};
 
@@ -82,7 +82,7 @@ fn a_refused_body_is_not_asked_for(config: Setting) {
         let mut client = server.client();
         client.send(&request);
         let answer = client.answer();
-        // Whether the body follows cannot be known, so the connection cannot live on (RFC 9110 §10.1.1).
+        // It is unknown if the body follows, so the connection cannot be reused (RFC 9110 §10.1.1).
         assert_eq!((answer.status, answer.closes()), (status, true), "{request}");
         client.send("body");
         client.finish();

@@ -1,4 +1,4 @@
-//! What an application author uses: hooks, state, what a request carries, what a reply says.
+//! The interface for application authors: hooks, state, requests, replies.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -38,7 +38,7 @@ fn before(name: &'static str) -> impl Fn(&Request<'_>, &mut Reply<'_>) -> Result
     move |req, reply| step(req, reply).map(|()| Flow::Continue)
 }
 
-/// Hooks around handlers of all kinds.
+/// Returns an application with hooks around handlers of every kind.
 fn hooked() -> App {
     App::new()
         .before(before("first"))

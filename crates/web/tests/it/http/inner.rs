@@ -1,4 +1,4 @@
-//! Requests that a handler leads to inner routes: they are answered there as if they had come by themselves.
+//! Requests that a handler delegates to inner routes: they are answered as if they had arrived there directly.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -9,7 +9,7 @@ use ringmain_web::ws::{Closed, Message};
 use ringmain_web::{App, Error, Flow, Reply, Request, Result, Socket, Ws};
 use serde_json::{Value, json};
 
-/// What became of the sockets of a worker.
+/// The ends of a worker's sockets.
 #[derive(Clone, Default)]
 struct Ends(Rc<Cell<u32>>);
 
@@ -222,7 +222,7 @@ fn a_client_that_leaves_before_or_just_after_the_handshake_leaves_nothing() {
                 assert_eq!(raw.ending(), Some(Ending::Closed));
             }
             let ends = client.get("/ends").send();
-            // A half-closed client is still answered, and its socket is over at once.
+            // A half-closed client is still answered, and its socket closes at once.
             let expected = if leave == "end" { "1" } else { closed };
             assert_eq!(ends.text(), expected, "{wait:?} {leave}");
             assert_eq!(client.running(), 0);

@@ -1,4 +1,4 @@
-//! How many requests a connection serves, in which order, and who ends it.
+//! The number and order of requests on a connection, and the side that ends it.
 
 use ringmain_web::{App, Limits};
 

@@ -1,4 +1,4 @@
-//! Connections that begin with a PROXY protocol header: who the client is, and who may say so.
+//! Connections that start with a PROXY protocol header: the client's address, and the trusted proxies.
 
 use std::time::Duration;
 

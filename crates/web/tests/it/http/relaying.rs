@@ -1,4 +1,4 @@
-//! What an intermediary needs of replies: another server's head, bodies in pieces of its choice, interim answers, tunnels.
+//! Replies for intermediaries: another server's head, bodies in chunks of its choice, interim responses, tunnels.
 
 use std::sync::Mutex;
 use std::sync::mpsc::channel;
@@ -66,7 +66,7 @@ fn heads_of_all_framings(engine: Config) {
         let answer = client.answer();
         answer.expect(299, body);
         assert_eq!(answer.field("transfer-encoding").is_some(), chunked, "{target}");
-        // What has no length lasts until the end for an old client.
+        // For an old client a body without a length lasts until the end.
         let old = server.ask(format!("GET {target} HTTP/1.0\r\n\r\n"));
         old.expect(299, body);
         assert_eq!(old.field("transfer-encoding"), None);

@@ -1,4 +1,4 @@
-//! Who answers: methods, paths, groups, the fallback, and what comes for free.
+//! Selection of the handler: methods, paths, groups, the fallback, and automatic responses.
 
 use ringmain_web::{App, Flow, Reply, Request, Result};
 

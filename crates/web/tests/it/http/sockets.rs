@@ -1,4 +1,4 @@
-//! WebSockets over real sockets. What every limit does is tested in virtual time, elsewhere.
+//! WebSockets over real sockets. The effects of limits are tested in virtual time, elsewhere.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -60,7 +60,7 @@ fn app() -> App {
         .ws("/room", |req| Ok(Guest(req.local::<Room>()?.clone())))
 }
 
-/// A client's half of a socket: what it encodes, and what it has received.
+/// A client's half of a socket: its encoder, and the received bytes.
 struct Link {
     client: Client,
     encoder: Encoder,
@@ -233,13 +233,13 @@ fn a_reset_ends_one_socket_only(config: Setting) {
 fn a_frame_goes_to_many(config: Setting) {
     let server = serve(config, app());
     let mut guests: Vec<Link> = (0..20).map(|_| Link::new(&server, "/room")).collect();
-    // The first that is heard has seen all of them come.
+    // Once the first message arrives every socket has joined.
     for text in ["one", "two"] {
         guests[3].send(Message::Text(text));
         for guest in &mut guests {
             assert_eq!(guest.next(), text.as_bytes());
         }
-        // Who is gone is sent nothing.
+        // Nothing is sent to a client that has left.
         drop(guests.pop());
     }
     server.shut_down();

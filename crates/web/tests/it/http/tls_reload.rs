@@ -1,4 +1,4 @@
-//! Certificates that change while requests are served: nobody fails, and each connection keeps what it began with.
+//! Certificates that change while requests are served: no request fails, and each connection retains its certificate.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -99,7 +99,7 @@ fn a_reload_under_load_fails_nobody(setting: Setting) {
         })
         .into();
     let fresh = connector(false);
-    // Connections of all times, which go on to the end.
+    // Connections from every period, which stay open to the end.
     let mut kept = vec![connect(&fresh)];
     for number in 1..=RELOADS {
         progress(&done, &clients);

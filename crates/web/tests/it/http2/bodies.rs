@@ -143,7 +143,7 @@ fn a_large_answer_keeps_to_its_windows(setting: Setting) {
     let server = serve(setting.clone(), app());
     for path in ["/large", "/pieces"] {
         let mut client = Http2::with(&setting, &server, &small());
-        // The codec checks that no byte too many comes.
+        // The codec checks that no byte too many arrives.
         let got = client.ask(path);
         assert!(
             got.end && got.body == pattern(LARGE),
@@ -186,7 +186,7 @@ fn a_streamed_answer_waits_for_its_client(setting: Setting) {
     let stream = client.get("/pieces");
     let got = client.wait_for(stream, |got| got.body.len() == 5000);
     assert!(!got.end);
-    // Others go on meanwhile.
+    // Other streams continue meanwhile.
     client.ask("/").expect(200, "root");
     assert_eq!(client.so_far(stream).body.len(), 5000);
     client.hungry = true;

@@ -1,4 +1,4 @@
-//! How streams and connections end: clients that give up or leave, floods, shutdown.
+//! The end of streams and connections: clients that give up or leave, floods, shutdown.
 
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
@@ -129,7 +129,7 @@ fn an_answer_that_is_cut_is_told(setting: Setting) {
 
 fn a_client_that_ends_its_side_is_answered(setting: Setting) {
     if setting.tls {
-        // An end by TLS is for both sides.
+        // Over TLS close_notify ends both directions.
         return;
     }
     let (server, _told) = waiting(&setting);

@@ -134,7 +134,7 @@ fn answers_without_a_body_have_none(setting: Setting) {
     }
 }
 
-/// Bodies that are copied, shared, and handed over by tasks, as the hook left them.
+/// Bodies that are copied, shared, and sent by tasks, as changed by the hook.
 fn hooks_see_and_change_every_body(setting: Setting) {
     let long = Bytes::from(vec![b'x'; 100_000]);
     let later = long.clone();
@@ -294,7 +294,7 @@ fn by_prior_knowledge_nothing_else_is_spoken(engine: Config) {
         client.send(other);
         let (said, end) = client.rest();
         assert_eq!(end, End::Orderly);
-        // Its settings (RFC 9113 §3.4) and window come first, then why it goes; never an answer of HTTP/1.1.
+        // Its settings (RFC 9113 §3.4) and window are sent first, then the GOAWAY; never an HTTP/1.1 response.
         let mut rest = &said[..];
         let mut kinds = Vec::new();
         while let [a, b, c, kind, ..] = *rest {

@@ -29,7 +29,7 @@ in_every_way!(
     a_shutdown_closes_each_socket,
 );
 
-/// How sockets have ended.
+/// The ends of sockets.
 #[derive(Clone, Default)]
 struct Ends(Arc<Mutex<Vec<(u16, Cause)>>>);
 
@@ -283,7 +283,7 @@ fn many_sockets_share_a_connection(setting: Setting) {
             link.hear(&mut client, &text);
         }
     }
-    // One that is given up is heard of no more, and the others go on.
+    // A socket whose stream is reset receives nothing more; the others continue.
     let gone = links.remove(3);
     client.reset(gone.stream);
     links[0].say(&mut client, "still here");
@@ -350,7 +350,7 @@ fn what_opens_no_socket_is_told_why(setting: Setting) {
     assert_eq!(ask("connect-udp", "/echo", &handshake(), false).status, 501);
     assert_eq!(ask("websocket", "/nowhere", &handshake(), false).status, 404);
     assert_eq!(ask("websocket", "/post", &handshake(), false).status, 405);
-    // Who asks as by HTTP/1.1 is told so, too.
+    // A client that sends the HTTP/1.1 handshake gets the 426, too.
     let got = client.ask("/echo");
     assert_eq!(got.status, 426);
     client.ask("/").expect(200, "root");
@@ -377,7 +377,7 @@ fn a_handler_leads_to_sockets(setting: Setting) {
     let server = serve(setting.clone(), outer);
     let mut client = Http2::new(&setting, &server);
     client.ask("/").expect(200, "root");
-    // What comes before the answer waits for it.
+    // Data that arrives before the response waits for it.
     let stream = client.extended("websocket", "/echo", &handshake(), false);
     let mut link = Link::on(stream);
     link.say(&mut client, "early");
@@ -441,7 +441,7 @@ fn the_end_of_a_stream_is_that_of_its_socket(setting: Setting) {
     let got = client.wait(link.stream);
     assert_eq!((got.end, got.reset), (true, None));
     assert_eq!(ends.all(), [(1006, Cause::Lost)]);
-    // What breaks the rules of WebSocket costs the socket alone.
+    // A violation of the WebSocket protocol closes the socket alone.
     let link = Link::open(&mut client, "/echo");
     client.send_piece(link.stream, &[0x81, 0x01, b'x'], false);
     let got = client.wait(link.stream);

@@ -217,7 +217,7 @@ fn a_shutdown_says_so_and_waits_for_the_answer() {
     let mut socket = client.ws("/echo").open();
     let mut silent = client.ws("/echo").open();
     client.shut_down();
-    // What is on its way still arrives.
+    // Messages in flight still arrive.
     assert_eq!(socket.closed(), (1001, String::new()));
     assert_eq!(socket.event().unwrap(), TestEvent::End);
     assert_eq!(ends.only(), (1001, String::new(), Cause::Shutdown));
