@@ -131,7 +131,7 @@ mod tests {
             ("/?a=1&token=secret&b=2", "/?a=1&token=***&b=2"),
             ("/?token=one&access_token=two", "/?token=***&access_token=***"),
             ("/?cf_connect=%7B%22token%22:%22x%22%7D", "/?cf_connect=***"),
-            // As a server decodes it, and as some part it.
+            // Percent-encoded names, and `;` as a separator.
             ("/?%74oken=secret", "/?%74oken=***"),
             ("/?a=1;token=secret", "/?a=1;token=***"),
             ("/?token=secret;more=secret&b=2", "/?token=***&b=2"),

@@ -56,7 +56,7 @@ impl Reply<'_> {
             (_, Some(inner)) => &inner.hooks,
             (_, None) => &site.hooks,
         };
-        // Also for an answer that lasts, whose head they see before it is sent.
+        // Set before the head of a streamed response is sent, because the hooks see it.
         self.hooks = hooks;
         let limits = site.limits();
         let (streamed, most) = match &verdict {

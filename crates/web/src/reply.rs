@@ -386,7 +386,7 @@ impl<'r> Reply<'r> {
         self.status = error.status();
         error.write_problem(self.body);
         if let Some((name, value)) = error.field() {
-            // Checked when the error was made.
+            // Validated when the error was created.
             let _ = self.fields.push(name, value.as_bytes());
         }
     }

@@ -128,7 +128,7 @@ impl WorkerStats {
     }
 }
 
-/// Only the worker writes: no read-modify-write.
+/// Increments a counter without read-modify-write, because only the worker writes it.
 fn bump(count: &AtomicU64) {
     count.store(count.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
 }

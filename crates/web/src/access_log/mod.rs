@@ -271,7 +271,7 @@ impl LogQueue {
 
     fn empty_block(&self) -> Block {
         self.empty.pop().unwrap_or_else(|| Block {
-            // The line that fills a block may be as long as most are.
+            // Leaves room for the line that fills a block.
             text: Vec::with_capacity(limits::ACCESS_LOG_BLOCK_BYTES + 1024),
             lines: 0,
         })

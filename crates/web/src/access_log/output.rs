@@ -55,7 +55,7 @@ impl fmt::Display for Output {
 }
 
 fn open(path: &Path) -> io::Result<File> {
-    // Addresses of people are in it: not for everybody on the machine.
+    // The log contains client addresses: other users must not read it.
     OpenOptions::new()
         .append(true)
         .create(true)

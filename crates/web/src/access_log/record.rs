@@ -65,7 +65,7 @@ impl Record<'_> {
         let target = scrubbed(self.target.as_bytes(), hidden);
         let referer = self.referer.map(|referer| scrubbed(referer, hidden));
         let shown = Record {
-            // Of a text nothing but whole pieces between ASCII is taken.
+            // Redaction only splits at ASCII characters, so the target remains UTF-8.
             target: std::str::from_utf8(&target).unwrap_or_default(),
             referer: referer.as_deref(),
             ..*self

@@ -143,7 +143,7 @@ impl Scope {
             inserted.map_err(refused)?;
         }
         for (below, scope) in self.groups {
-            // For its hooks alone: there is nothing to join, and at the top nothing to join it to.
+            // A group for its hooks alone has no prefix to join.
             let prefix = if below.is_empty() {
                 prefix.to_owned()
             } else {

@@ -341,7 +341,7 @@ impl App {
         let of_workers = Arc::clone(&site);
         let outcome = process::run(addr, config, move |start| of_workers.server(start));
         if let Some(log) = site.access_log() {
-            // Whoever reads it is too slow: that was logged, and is no failure of the application.
+            // The destination is too slow: that was logged, and is not a failure of the application.
             let _ = log.finish(limits::LAST_LINES);
         }
         Exit::from(outcome)

@@ -61,7 +61,7 @@ impl Validators {
     /// Evaluates the preconditions of a request.
     pub(crate) fn evaluate(&self, method: Method<'_>, fields: &Fields<'_>) -> Precondition {
         let reads = matches!(method, Method::Get | Method::Head);
-        // Steps 1 and 2.
+        // Steps 1 and 2 of RFC 9110 §13.2.2.
         let is_current = match member(fields, "If-Match", |tag| self.is_strongly(tag)) {
             Some(found) => found,
             None => self.is_unchanged_since(single(fields, "If-Unmodified-Since")) != Some(false),

@@ -202,7 +202,7 @@ impl<'a> SetCookie<'a> {
         if !self.domain.is_none_or(is_domain) {
             return Err(CookieFault::Domain);
         }
-        // Clients compare the prefixes in any case (RFC 6265bis §4.1.3).
+        // Clients compare the prefixes without case (RFC 6265bis §4.1.3).
         let named = |prefix: &str| {
             self.name
                 .get(..prefix.len())

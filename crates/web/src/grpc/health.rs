@@ -135,7 +135,7 @@ impl Health {
         loop {
             let (now, ends) = poll_fn(|context| {
                 let ends = draining.as_mut().poll(context).is_ready();
-                // First the waker, then the look: a change in between is seen.
+                // Registers the waker before the check, so that no change in between is missed.
                 watcher.wait(context.waker());
                 let now = self.find(call, service).unwrap_or(SERVICE_UNKNOWN);
                 if ends || told != Some(now) {
@@ -164,7 +164,7 @@ impl Health {
         }
     }
 
-    /// A panic of another thread does not leave it inconsistent.
+    /// Locks the statuses, also after a panic of another thread, which leaves them consistent.
     fn lock(&self) -> MutexGuard<'_, Statuses> {
         self.shared.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -47,7 +47,7 @@ pub(super) async fn serve(
         log::debug!("{request:?}: {status}");
     }
     if status.code() == Code::Unimplemented {
-        // A client that used another encoding learns which there are.
+        // Lists the supported encodings for a client that used another one.
         reply.header("grpc-accept-encoding", Encoding::ALL)?;
     }
     end(&call, reply, &status)

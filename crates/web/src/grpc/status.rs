@@ -166,7 +166,7 @@ impl From<Error> for Status {
     }
 }
 
-// `Status` is no `std::error::Error` itself, as `Error` is none, and for the same reason.
+// `Status` does not implement `std::error::Error`, for the same reason as `Error`.
 impl<E: StdError + Send + Sync + 'static> From<E> for Status {
     fn from(error: E) -> Status {
         Status::internal(error)

@@ -72,7 +72,7 @@ impl fmt::Display for PathFault {
     }
 }
 
-// No `std::error::Error`, so that `?` gives 400 and not 500.
+// Does not implement `std::error::Error`, so that `?` gives 400 and not 500.
 impl From<PathFault> for Error {
     fn from(fault: PathFault) -> Error {
         Error::bad_request(fault.to_string())

@@ -9,7 +9,7 @@ use crate::word;
 /// The table. Immutable once compiled.
 #[derive(Debug)]
 pub(super) struct Fixed {
-    /// A power of two in length, at least half of it free; a path is in the slot of its hash or in the next free one.
+    /// A power of two in length, at least half free; a path is in the slot of its hash or in the next free one.
     slots: Box<[Slot]>,
 }
 

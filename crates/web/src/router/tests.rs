@@ -222,7 +222,7 @@ fn each_method_has_its_own_names() {
 }
 
 #[test]
-fn a_method_without_a_route_is_told_the_others() {
+fn a_method_without_a_route_gets_the_allowed_methods() {
     let routes = &[
         "GET /a",
         "POST,GET /b",

@@ -120,7 +120,7 @@ pub(crate) fn encode(reply: &mut Reply<'_>, exchange: Exchange, out: &mut Vec<u8
             );
             out.truncate(start);
             out.extend_from_slice(LAST_RESORT);
-            // As the caller will do: what says that it closes must be the last.
+            // Matches the caller's decision: a response that announces the close must be the last.
             let end: &[u8] = if exchange.keep_alive {
                 b"\r\n"
             } else {
@@ -233,7 +233,7 @@ pub(crate) fn refuse(
     error.write_problem(&mut problem);
     let mut fields = FieldBlock::new();
     if let Some((name, value)) = error.field() {
-        // Checked when the error was made.
+        // Validated when the error was created.
         let _ = fields.push(name, value.as_bytes());
     }
     let parts = Parts {
@@ -251,7 +251,7 @@ pub(crate) fn refuse(
     };
     let framing = Framing::Length(problem.len() as u64);
     if let Ok(mut body) = head(local, &parts, exchange, framing, out) {
-        // As long as it was said to be.
+        // Has the declared length.
         let _ = body.data(out, &problem);
     }
 }

@@ -100,7 +100,7 @@ impl Incoming {
             _ => None,
         };
         self.line = begins.map(|begins| match self.line {
-            // Each byte would put it off, if it were set again.
+            // Setting it again at each byte would postpone it.
             Some((same, due)) if same == begins => (same, due),
             _ => (begins, now.after(span)),
         });

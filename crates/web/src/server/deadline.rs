@@ -177,7 +177,7 @@ impl Machine {
                     state.began = self.local.cx.now();
                     state.base = receiving.bytes;
                 } else {
-                    // The handler's own time is not its client's.
+                    // Time spent by the handler does not count against the client.
                     state.began = state.began.after(receiving.away);
                 }
                 if self.is_too_slow(state, receiving.rate, receiving.bytes) {
@@ -186,7 +186,7 @@ impl Machine {
                 conn.set_deadline(Some(limits::RATE_TICK));
             }
             Phase::Sending(_) => self.send_rest(conn, state),
-            // Looked at before.
+            // Handled before.
             Phase::Socket(_) | Phase::Http2(_) => {}
         }
     }
@@ -203,7 +203,7 @@ impl Machine {
             return conn.set_deadline(Some(limits::RATE_TICK));
         }
         let Some(out) = out else {
-            // Its answer was given.
+            // The request was answered already.
             return conn.abort();
         };
         let mut table = self.local.again.borrow_mut();
@@ -261,7 +261,7 @@ impl Machine {
             return conn.abort();
         }
         (state.began, state.base) = (allowance.until, allowance.base);
-        // For the next look.
+        // For the next check.
         conn.count_sent();
         conn.set_deadline(Some(limits::RATE_TICK));
     }

@@ -119,7 +119,7 @@ impl Ticket {
         note: impl FnOnce(&Request<'_>),
     ) -> Result<(), Ticket> {
         let asked = self.pending();
-        // A server that sends content with it breaks a rule that its clients may rely on (RFC 9110 §15.3.6).
+        // Content in a 205 would violate a rule on which clients may rely (RFC 9110 §15.3.6).
         let (framing, body) = match status {
             205 => (Framing::Length(0), &[][..]),
             _ => (framing, body),
@@ -192,7 +192,7 @@ impl Ticket {
         if launched {
             return true;
         }
-        // As many tasks run as may.
+        // The worker runs the maximum number of tasks.
         self.exchange.take_back(asked);
         let busy =
             Error::new(503, "the server runs as many requests as it may").with_header("Retry-After", "1");
@@ -377,7 +377,7 @@ pub(super) fn cancel(exchange: &Rc<Exchange>, local: &Rc<WorkerContext>) {
         if let Some(early) = exchange.take_early() {
             early.abandon();
         }
-        // Its task would have done so.
+        // The task would have left the count.
         local.runners.leave();
     }
 }
@@ -388,7 +388,7 @@ fn left(exchange: &Rc<Exchange>, local: &Rc<WorkerContext>) {
         return;
     };
     let early = exchange.take_early();
-    // As with a task; nginx has made the number usual.
+    // As for a task; nginx made the number common.
     local.stats.answered(499);
     if local.access.is_some() {
         look_again(exchange, local, asked, |request| {

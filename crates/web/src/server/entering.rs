@@ -76,7 +76,7 @@ impl Ways {
     pub(super) fn new(entrances: &Entrances) -> Ways {
         Ways {
             entrances: entrances.clone(),
-            // Before the list: one that is newer than its number is looked at again, not the other way round.
+            // Read before the list: an entrance that changes in between is only checked once more.
             generation: Cell::new(entrances.generation()),
             all: RefCell::new(entrances.list().into_iter().map(Way::new).collect()),
             plain: Way::new((0, Entrance::http())),
@@ -228,7 +228,7 @@ impl Machine {
                 .with_header("Retry-After", "1");
             answer::refuse(&self.local, &error, (h1::Exchange::REFUSED, None), out);
             self.local.stats.answered(503);
-            // Its request is on its way already: read and dropped, or the reset for it would cost it the answer.
+            // Its request is in flight: read and dropped, because a reset could lose the response.
             self.flush(conn, state, out, Then::Linger);
             return true;
         }

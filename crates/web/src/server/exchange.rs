@@ -249,7 +249,7 @@ impl Exchange {
         loop {
             let over = incoming.coming.as_ref().is_none_or(Coming::is_over);
             if over || incoming.fault.is_some() || incoming.queue.len() >= limits::BODY_QUEUE {
-                // The next request, or more than the handler has asked for.
+                // The next request, or more than the queue may hold.
                 if consumed < input.len() {
                     incoming.paused = true;
                     conn.pause();
@@ -267,7 +267,7 @@ impl Exchange {
                         BodyEvent::NeedMore => break,
                         BodyEvent::Trailers(trailers) => {
                             for field in trailers.iter() {
-                                // Names are tokens; those that frame a message were refused before.
+                                // Names are tokens; framing fields were rejected before.
                                 let name = str::from_utf8(field.name).unwrap_or_default();
                                 let _ = incoming.trailers.push(name, field.value);
                             }

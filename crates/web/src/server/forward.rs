@@ -158,7 +158,7 @@ impl Reply<'_> {
         let out = &mut *outgoing.out;
         let mut head = ResponseEncoder::new(out, status, exchange).map_err(Error::internal)?;
         head.block(fields);
-        // An interim answer has no body to be finished.
+        // An interim response has no body to finish.
         let _ = head.finish(Framing::None).map_err(Error::internal)?;
         self.flush_put()
     }

@@ -147,7 +147,7 @@ fn http2_limits(limits: &limits::Limits) -> h2::Limits {
         streams: limits.streams,
         stream_window: limits::STREAM_WINDOW as u32,
         connection_window: limits::CONNECTION_WINDOW as u32,
-        // Requests that a handler does not answer as such are rejected.
+        // Routes that serve no other protocol reject an extended CONNECT.
         extended_connect: true,
         ..h2::Limits::INTERNET
     }
@@ -180,7 +180,7 @@ fn end_events(conn: Conn<'_>, exchange: &Exchange) {
 
 /// Schedules the flush of the access log, which bounds the delay of its lines.
 fn flush_later(cx: &Cx, key: u64) {
-    // Without a free timer the next full block takes the lines along.
+    // Without a free timer the lines leave with the next full block.
     let _ = cx.timer(limits::ACCESS_LOG_FLUSH, key);
 }
 
@@ -229,7 +229,7 @@ impl Machine {
         match then {
             Then::Linger => self.linger(conn, state),
             Then::Close => conn.close(),
-            // The client may have ended its side meanwhile, or the shutdown has begun.
+            // The client may have shut down its side meanwhile, or the shutdown may have begun.
             _ if state.last => self.linger(conn, state),
             _ => self.arm(conn, state),
         }

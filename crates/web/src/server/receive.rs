@@ -108,7 +108,7 @@ impl Machine {
                     exchange.wake();
                     step(used, Then::Wait)
                 }
-                // Its bytes are the socket's.
+                // The bytes belong to another owner.
                 Phase::Proxied(_)
                 | Phase::Choosing(_)
                 | Phase::Taken
@@ -228,7 +228,7 @@ impl Machine {
     fn partial_head(&self, conn: Conn<'_>, state: &mut Connection) -> Step {
         if !state.begun {
             state.begun = true;
-            // The first one's time began when the connection was opened.
+            // The first head's deadline started when the connection was opened.
             if state.requests > 0 {
                 conn.set_deadline(Some(self.site.limits.header_timeout));
             }
@@ -259,7 +259,7 @@ impl Machine {
             decoder: None,
             unread: false,
         };
-        // Almost every request.
+        // The most common case.
         if head.framing == Framing::None {
             arrived.unread = !behind.is_empty();
             return step(bytes.len(), self.serve(conn, state, &arrived, desk));
@@ -436,7 +436,7 @@ impl Machine {
         let mut chosen = choose(&self.site, arrived.head, scratch);
         if self.late.get() && matches!(chosen.verdict, Verdict::Route(Route { urgent: false, .. })) {
             chosen.verdict = Verdict::TooLate;
-            // A body that its handler would have read is not read now.
+            // The body that the handler would have read is not read.
             state.last |= arrived.decoder.is_some();
         }
         chosen

@@ -188,7 +188,7 @@ impl Runners {
         if fits {
             idle.push(Rc::clone(exchange));
         } else if idle.len() > most {
-            // The one that has been idle for longest, or nearly.
+            // The runner that has been idle for longest, or nearly.
             let one = idle.swap_remove(0);
             one.surplus.set(true);
             one.wake();
@@ -262,14 +262,14 @@ async fn run<F>(
         let Some(job) = exchange.next().await else {
             return;
         };
-        // Whoever had the ticket has told the handler by now what there is to know.
+        // The holder of the ticket needs no further notification.
         drop(exchange.take_early());
         let mut buffers = std::mem::take(&mut *exchange.buffers.borrow_mut());
         let guard = RunningGuard(&local.runners);
         let then = serve(&exchange, &site, &local, &*handler, job, &buffers, &mut scratch).await;
         drop(guard);
         if then == Then::Wait {
-            // It is a socket now.
+            // The connection is a socket now.
             return;
         }
         if then != Then::Next {
@@ -366,7 +366,7 @@ where
         caught(work, answer::panicked).await
     };
     if outcome.as_ref().is_err_and(Error::is_disconnected) {
-        // Counted and logged as unfinished: a client that can send no more of its request is not answered.
+        // Counted and logged as unfinished: a client that can no longer complete its request gets no response.
         if let Some(line) = exchange.line() {
             line.session.reset(line.stream, ErrorCode::CANCEL);
         }
@@ -518,7 +518,7 @@ fn end_stream(outcome: Result, reply: &mut Reply<'_>) -> bool {
                     _ => (log::Level::Error, ErrorCode::INTERNAL_ERROR),
                 };
                 log::log!(level, "{:?}: cut while it was answered: {error}", reply.request);
-                // Put and not flushed yet.
+                // Put and not yet flushed.
                 if let Some(line) = reply
                     .outgoing
                     .as_ref()
@@ -531,8 +531,8 @@ fn end_stream(outcome: Result, reply: &mut Reply<'_>) -> bool {
                     let _ = outgoing.exchange.conn().write(outgoing.out);
                     outgoing.out.clear();
                 }
-                // Without its last chunk or byte the client sees that it was cut, and earlier answers still reach it. Only an
-                // answer that lasts until the end needs a reset to look broken.
+                // Without its last chunk or byte the client detects the truncation, and earlier responses still reach it. Only a
+                // response that lasts until the connection ends needs a reset to be recognized as truncated.
                 if let Some(outgoing) = &reply.outgoing
                     && !outgoing.is_delimited(reply.request.version())
                 {

@@ -20,7 +20,7 @@ impl Machine {
         answer::switch(reply, &upgrade.acceptance, out);
         self.count(101, state);
         self.local.log(reply.request, 101, 0, state.began);
-        // Before the first message.
+        // The 101 precedes the first message.
         self.flush(conn, state, out, Then::Wait);
         let mut live = upgrade.into_live(&self.local.sockets, Carrier::Connection(conn.id()));
         live.open();

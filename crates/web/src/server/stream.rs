@@ -397,7 +397,7 @@ impl<'r> Reply<'r> {
         }
         let framing = match (outgoing.length, exchange.version) {
             _ if outgoing.bodiless => Framing::None,
-            // It describes what 200 would send (RFC 9110 §8.6).
+            // The length is that of the 200 response (RFC 9110 §8.6).
             (Some(length), _) if self.status == 304 => Framing::Length(length),
             _ if forbidden => Framing::None,
             (Some(length), _) => Framing::Length(length),
@@ -456,7 +456,7 @@ impl<'r> Reply<'r> {
             forwarded: self.forwarded,
             handshake: None,
         };
-        // By its head alone: to clients of gRPC that is not the same as an end behind it.
+        // END_STREAM on the head itself: gRPC clients distinguish this from an end after it.
         let over = silent || self.forwarded && outgoing.length == Some(0);
         line.session
             .head(request.local, &parts, line.stream, length, over)?;

@@ -394,7 +394,7 @@ impl Live {
             return self.give_up(Cause::SlowMessage, CloseCode::POLICY_VIOLATION);
         }
         if takes || self.ws.is_paused() {
-            // It has other things to do than to answer, or is not listened to.
+            // The client is busy receiving, or the application does not read: silence proves nothing.
             self.heard = now;
             self.pinged = Time::NEVER;
         }
@@ -443,7 +443,7 @@ impl Live {
         if unsent == 0 {
             return false;
         }
-        // For the next look.
+        // For the next check.
         carrier.count_sent();
         let due = span.as_secs_f64() * f64::from(self.ws.sockets().rate_bytes);
         taken > 0 && taken as f64 >= due
@@ -468,7 +468,7 @@ impl Live {
 }
 
 impl Drop for Live {
-    /// A worker that stops at once does not call `closed`, but its counters are decremented.
+    /// Decrements the counters. A worker that stops at once does not call `closed`.
     fn drop(&mut self) {
         self.ws.gone();
         self.give_back();

@@ -142,7 +142,7 @@ impl Gate {
         })?;
         self.origins.check(request)?;
         if request.cx().is_draining() {
-            // It could only be told to go away.
+            // The socket would only be closed with 1001.
             return Err(Error::new(503, "the server is shutting down").with_header("Retry-After", "1"));
         }
         let socket = (self.maker)(request)?;
@@ -162,7 +162,7 @@ impl Upgrade {
 
 fn refused(fault: &HandshakeFault) -> Error {
     let text = fault.to_string();
-    // The codec's advice to the server is none of the client's.
+    // The codec's advice addresses the server, not the client.
     let advice = format!("; answer {})", fault.kind.status());
     let fact = text.strip_suffix(&advice).map(|fact| format!("{fact})"));
     Error::new(fault.kind.status(), fact.unwrap_or(text))

@@ -201,7 +201,7 @@ fn a_full_block_leaves_by_itself() {
 }
 
 #[test]
-fn a_full_queue_drops_counts_and_says_so() {
+fn a_full_queue_drops_lines_and_logs_their_count() {
     listen();
     let (gate, at_gate, opener, memory) = gate();
     let log = AccessLog::to_writer(gate).unwrap();

@@ -132,7 +132,7 @@ fn a_client_that_sends_on_after_the_last_answer_is_read_for_a_while() {
 }
 
 #[test]
-fn requests_behind_a_running_one_wait_at_the_client() {
+fn pipelined_requests_wait_while_one_runs() {
     let app = App::new()
         .get("/", |_, reply| reply.text("root"))
         .get_async("/slow", async |req, reply| {
@@ -155,7 +155,7 @@ fn requests_behind_a_running_one_wait_at_the_client() {
 }
 
 #[test]
-fn a_shutdown_closes_what_is_idle_and_lets_requests_finish() {
+fn a_shutdown_closes_idle_connections_and_lets_requests_finish() {
     let app = App::new()
         .get("/", |_, reply| reply.text("root"))
         .get_async("/slow", async |req, reply| {

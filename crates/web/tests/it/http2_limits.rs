@@ -113,7 +113,7 @@ fn client() -> TestClient {
 }
 
 #[test]
-fn a_connection_that_says_nothing_more_is_closed() {
+fn an_idle_connection_is_closed() {
     let mut client = client();
     let limits = Limits::default();
     let mut http2 = Http2::new(&mut client, &h2::Limits::INTERNET);
@@ -147,7 +147,7 @@ fn a_preface_that_does_not_come_ends_in_time() {
 }
 
 #[test]
-fn the_rest_of_a_head_must_come_in_time_whatever_comes_of_it() {
+fn the_rest_of_a_head_has_a_deadline() {
     let mut client = client();
     let mut http2 = Http2::new(&mut client, &h2::Limits::INTERNET);
     http2.begin("GET", "/", true);
@@ -303,7 +303,7 @@ fn an_answer_that_nobody_makes_room_for_is_given_up() {
 }
 
 #[test]
-fn a_client_that_is_answered_is_asked_whether_it_is_there() {
+fn a_silent_client_is_pinged_during_a_response() {
     let mut client = client();
     let mut http2 = Http2::new(&mut client, &h2::Limits::INTERNET);
     // The codec answers pings.

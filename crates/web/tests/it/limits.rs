@@ -311,7 +311,7 @@ fn an_answer_that_is_hardly_taken_is_cut() {
 
 /// The client's earlier rate and the position of the pause make no difference: one limit applies.
 #[test]
-fn a_reader_may_pause_for_as_long_as_the_limit_says() {
+fn a_reader_may_pause_up_to_the_limit() {
     let app = App::new()
         .get("/plain", |_, reply| {
             reply.body().resize(1_000_000, b'x');

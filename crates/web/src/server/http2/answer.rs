@@ -106,7 +106,7 @@ impl Core {
         let body = match reply.frame.take() {
             Some(frame) => frame,
             None if length <= limits::COPIED_BODY => {
-                // Almost every answer.
+                // The most common case.
                 let sent = self.wire.data(stream, reply.body, true, out).unwrap_or(0);
                 if sent == length {
                     return self.ended(stream, out);
@@ -145,7 +145,7 @@ impl Core {
         }
         let mut sent = 0;
         if body.len() <= limits::COPIED_BODY {
-            // Its head was sent: what cannot follow now waits.
+            // The head was sent: bytes beyond the windows are queued.
             sent = self.wire.data(stream, body, true, out).unwrap_or(0);
         }
         if sent == body.len() {
@@ -170,7 +170,7 @@ impl Core {
         error.write_problem(&mut problem);
         let mut fields = FieldBlock::new();
         if let Some((name, value)) = error.field() {
-            // Checked when the error was made.
+            // Validated when the error was created.
             let _ = fields.push(name, value.as_bytes());
         }
         let parts = Parts {
@@ -243,7 +243,7 @@ impl Session {
         self.write(|core, _, out| core.refuse(&self.local, error, (stream, None), out));
     }
 
-    /// The pace of a new transfer.
+    /// Returns the time of the worker's clock.
     pub(super) fn now(&self) -> Time {
         self.local.cx.now()
     }

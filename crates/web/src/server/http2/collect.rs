@@ -96,7 +96,7 @@ impl Machine {
                 )
             })
         };
-        // Counted until its memory is given back or its task has a copy.
+        // Counted until its memory is released or its task has a copy.
         let Some((head, body, began, _collected)) = taken else {
             return;
         };
@@ -113,7 +113,7 @@ impl Machine {
             began,
         };
         self.serve_http2(state, asked, (stored, desk));
-        // Their memory is used again.
+        // The memory is reused.
         let mut core = session.core.borrow_mut();
         if let Some(lane) = core
             .lanes

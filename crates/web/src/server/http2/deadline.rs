@@ -33,7 +33,7 @@ impl Session {
         };
         let draining = idle && self.local.cx.is_draining();
         if draining && !leaving {
-            // Whoever was to confirm the end has nothing more to be answered.
+            // The client that should confirm the shutdown has no request in flight.
             self.write(|core, _, out| core.wire.go_away(out));
         }
         if idle && (leaving || draining || self.half.get()) {
@@ -121,7 +121,7 @@ impl Machine {
             .get()
             .is_some_and(|since| self.local.cx.now().since(since) > self.site.limits.header_timeout);
         if late {
-            // The head of a stream does not arrive, and no frame can until it has.
+            // The head of a stream does not arrive, and blocks all other frames.
             log::debug!(
                 "{:?}: the rest of a head did not arrive in time",
                 state.origin.remote
@@ -133,14 +133,14 @@ impl Machine {
             return self.linger(conn, state);
         }
         if conn.unsent() > 0 {
-            // Reset if the client takes too little; the next look is set there.
+            // Resets the stream if the client takes too little, and sets the next check.
             self.check_sending(conn, state);
         } else {
             state.slow = false;
         }
         session.tick();
         if self.local.cx.is_draining() {
-            // The client has had its time to confirm.
+            // The client had its time to confirm.
             session.write(|core, _, out| core.wire.go_away(out));
         }
         session.ticking.set(true);
@@ -205,7 +205,7 @@ impl Machine {
             if receiving.anew || held {
                 lane.coming.begin(now, receiving.bytes);
             } else {
-                // The handler's own time is not its client's.
+                // Time spent by the handler does not count against the client.
                 lane.coming.skip(receiving.away);
             }
             let slow = lane

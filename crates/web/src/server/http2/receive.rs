@@ -261,7 +261,7 @@ impl Machine {
         }
         let chosen = choose(&self.site, head, &mut desk.path);
         let Verdict::Route(route) = chosen.verdict else {
-            // Whatever its body is.
+            // Regardless of the body.
             return self.serve_http2(state, asked, (stored, desk));
         };
         let limits = &self.site.limits;

@@ -97,7 +97,7 @@ impl Core {
             if !conn.has_room(out.len()) {
                 return;
             }
-            // The next has the first turn the next time.
+            // The next lane is served first the next time.
             self.turn = slot + 1;
             self.transmit(conn, stream, out);
         }

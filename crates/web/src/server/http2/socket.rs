@@ -92,7 +92,7 @@ impl Session {
         stream: Stream,
         early: (Vec<u8>, bool),
     ) -> Result {
-        // Over HTTP/2 there is no other status that says so.
+        // Over HTTP/2 only 200 accepts an extended CONNECT (RFC 8441 §5).
         reply.status = 200;
         let added = upgrade.acceptance.add_fields(reply.fields);
         added.map_err(Error::internal)?;
@@ -436,7 +436,7 @@ impl Session {
         for (name, value) in reply.fields.iter() {
             // The reply to a key that the client has not sent.
             if !name.eq_ignore_ascii_case("sec-websocket-accept") {
-                // Checked when it was set.
+                // Validated when it was set.
                 let _ = fields.push(name, value);
             }
         }

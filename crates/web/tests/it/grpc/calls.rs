@@ -55,7 +55,7 @@ fn streams_one_way_and_both() {
 }
 
 #[test]
-fn a_body_may_come_in_any_pieces() {
+fn a_body_may_arrive_in_any_chunks() {
     let messages = [text("abc".repeat(50), 1), text("", 0), text("d", 2)];
     let sum = text("abc".repeat(50) + "d", 3);
     let mut client = client();

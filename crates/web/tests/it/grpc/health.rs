@@ -59,7 +59,7 @@ fn status(answer: &Answer) -> i32 {
 }
 
 #[test]
-fn what_is_known_is_told() {
+fn known_services_have_a_status() {
     for dialect in DIALECTS {
         let health = Health::new();
         health.set("one", true);
@@ -84,7 +84,7 @@ fn what_is_known_is_told() {
 }
 
 #[test]
-fn who_watches_is_told_of_changes_and_of_the_shutdown() {
+fn watchers_receive_changes_and_the_shutdown() {
     let health = Health::new();
     let mut client = TestClient::new(App::new().grpc(health.service())).unwrap();
     let mut raw = client.raw();
@@ -127,7 +127,7 @@ fn who_watches_is_told_of_changes_and_of_the_shutdown() {
 }
 
 #[test]
-fn who_stops_watching_is_forgotten() {
+fn a_finished_watcher_is_removed() {
     let health = Health::new();
     let mut client = TestClient::new(App::new().grpc(health.service())).unwrap();
     let mut raw = client.raw();

@@ -16,7 +16,7 @@ fn door(req: &Request<'_>, _: &mut Reply<'_>) -> Result<Flow> {
 }
 
 #[test]
-fn what_hooks_fail_with_is_a_status() {
+fn errors_of_hooks_become_a_status() {
     let app = App::new()
         .after(|_, reply| reply.header("X-After", "ran").map(drop))
         .group("", |group| group.before(door).grpc(service()));

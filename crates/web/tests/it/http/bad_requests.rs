@@ -8,7 +8,7 @@ use ringmain_wire::h1::FaultKind;
 
 use crate::support::{Answer, Server, Setting, get, serve};
 
-in_every_way!(every_row_is_answered_as_it_says);
+in_every_way!(every_row_gets_its_documented_response);
 
 const PAGE: &str = include_str!("../../../../../docs/bad-requests.md");
 
@@ -142,7 +142,7 @@ fn app() -> App {
         })
 }
 
-fn every_row_is_answered_as_it_says(config: Setting) {
+fn every_row_gets_its_documented_response(config: Setting) {
     let server = serve(config, app());
     for row in rows() {
         let mut busy = Vec::new();

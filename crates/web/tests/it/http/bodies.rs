@@ -23,7 +23,7 @@ in_every_way!(
     an_early_answer_to_a_large_upload_is_read,
     an_unwanted_body_is_dropped,
     a_large_answer_instead_of_a_route_keeps_the_order,
-    a_broken_chunk_is_told_to_the_handler,
+    the_handler_sees_a_broken_chunk,
     a_body_that_drips_is_too_slow,
 );
 
@@ -445,7 +445,7 @@ fn a_large_answer_instead_of_a_route_keeps_the_order(config: Setting) {
     client.expect_end();
 }
 
-fn a_broken_chunk_is_told_to_the_handler(config: Setting) {
+fn the_handler_sees_a_broken_chunk(config: Setting) {
     let server = serve(config, app());
     for target in UPLOADS {
         let mut client = server.client();

@@ -13,10 +13,10 @@ use ringmain_wire::h1::FieldBlock;
 use crate::support::{End, get, post, serve};
 
 on_every_backend! {
-    each_is_answered_by_who_keeps_its_ticket,
+    the_holder_of_a_ticket_answers_its_request,
     answers_keep_the_order_of_their_requests,
-    what_closes_is_closed,
-    a_client_that_leaves_is_told_of,
+    a_closing_response_closes_the_connection,
+    a_disconnect_is_reported_to_the_holder,
     a_ticket_that_is_lost_cuts_its_connection,
 }
 
@@ -106,7 +106,7 @@ fn look(req: &Request<'_>, ticket: Ticket, seen: &Arc<Seen>) -> Result<Rc<dyn Ea
     Ok(keeper)
 }
 
-fn each_is_answered_by_who_keeps_its_ticket(engine: Config) {
+fn the_holder_of_a_ticket_answers_its_request(engine: Config) {
     let seen: Arc<Seen> = Arc::default();
     let server = serve(engine, app(&seen));
     let mut client = server.client();
@@ -167,7 +167,7 @@ fn answers_keep_the_order_of_their_requests(engine: Config) {
     server.shut_down();
 }
 
-fn what_closes_is_closed(engine: Config) {
+fn a_closing_response_closes_the_connection(engine: Config) {
     let seen = Arc::default();
     let server = serve(engine, app(&seen));
     for request in [
@@ -188,7 +188,7 @@ fn what_closes_is_closed(engine: Config) {
     server.shut_down();
 }
 
-fn a_client_that_leaves_is_told_of(engine: Config) {
+fn a_disconnect_is_reported_to_the_holder(engine: Config) {
     let seen: Arc<Seen> = Arc::default();
     let server = serve(engine, app(&seen));
     let mut client = server.client();

@@ -8,22 +8,22 @@ use ringmain_web::{App, Event, Flow, Reply, Request, Result};
 use crate::support::{PATIENCE, Server, Setting, get, serve};
 
 in_every_way!(
-    a_panic_is_500_and_the_worker_lives,
+    a_panic_is_a_500_and_the_worker_continues,
     a_handler_is_dropped_when_its_client_leaves,
-    a_handler_that_writes_hears_that_its_client_has_left,
-    a_client_that_breaks_off_its_upload_is_told_to_the_handler,
+    a_writing_handler_sees_the_disconnect,
+    the_handler_sees_an_aborted_upload,
     events_arrive_one_by_one,
     events_end_when_the_client_ends_its_side,
     head_of_a_stream_is_answered_by_the_head,
     shutdown_closes_idle_connections_at_once,
     shutdown_lets_requests_finish,
     shutdown_ends_event_streams_in_order,
-    shutdown_takes_the_rest_of_a_request,
+    shutdown_receives_the_rest_of_a_request,
 );
 
 const HOUR: Duration = Duration::from_secs(3600);
 
-fn a_panic_is_500_and_the_worker_lives(config: Setting) {
+fn a_panic_is_a_500_and_the_worker_continues(config: Setting) {
     let hook = |req: &Request<'_>, _: &mut Reply<'_>| -> Result<Flow> {
         assert!(req.header("X-Panic").is_none(), "in a hook");
         Ok(Flow::Continue)
@@ -118,7 +118,7 @@ fn a_handler_is_dropped_when_its_client_leaves(config: Setting) {
     server.get("/").expect(200, "ok");
 }
 
-fn a_handler_that_writes_hears_that_its_client_has_left(config: Setting) {
+fn a_writing_handler_sees_the_disconnect(config: Setting) {
     let (server, told) = waiting(config);
     let mut client = server.client();
     client.send(get("/stream"));
@@ -129,7 +129,7 @@ fn a_handler_that_writes_hears_that_its_client_has_left(config: Setting) {
     assert_eq!(told.recv_timeout(PATIENCE), Ok("dropped"));
 }
 
-fn a_client_that_breaks_off_its_upload_is_told_to_the_handler(config: Setting) {
+fn the_handler_sees_an_aborted_upload(config: Setting) {
     let (server, _told) = waiting(config);
     let mut client = server.client();
     client.send("POST /upload HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\nabc");
@@ -283,7 +283,7 @@ fn shutdown_ends_event_streams_in_order(config: Setting) {
 }
 
 /// A request whose first bytes arrived before the shutdown is answered.
-fn shutdown_takes_the_rest_of_a_request(config: Setting) {
+fn shutdown_receives_the_rest_of_a_request(config: Setting) {
     let config = config.grace(HOUR);
     let (server, _told) = waiting(config);
     let requests = [

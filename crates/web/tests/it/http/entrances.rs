@@ -9,8 +9,8 @@ use ringmain_web::{App, Entrance, Entrances, Incoming};
 use crate::support::{Client, PATIENCE, get, serve_at};
 
 on_every_backend! {
-    a_listener_of_bytes_stands_beside_one_of_http,
-    bytes_behind_a_header_that_says_who_the_client_is,
+    a_stream_listener_serves_beside_an_http_listener,
+    byte_streams_behind_a_proxy_header,
     an_entrance_becomes_another_one,
 }
 
@@ -24,7 +24,7 @@ async fn echo(incoming: Incoming) {
     }
 }
 
-fn a_listener_of_bytes_stands_beside_one_of_http(config: Config) {
+fn a_stream_listener_serves_beside_an_http_listener(config: Config) {
     let site = App::new()
         .get("/", |req, reply| {
             reply.text(format!("{} {}", req.listener(), req.scheme()))
@@ -57,7 +57,7 @@ fn a_listener_of_bytes_stands_beside_one_of_http(config: Config) {
     running.join().expect("an orderly end");
 }
 
-fn bytes_behind_a_header_that_says_who_the_client_is(config: Config) {
+fn byte_streams_behind_a_proxy_header(config: Config) {
     let tell = async |incoming: Incoming| {
         let name = format!(
             "{:?} by {}\n",

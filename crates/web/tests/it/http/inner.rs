@@ -148,7 +148,7 @@ fn bodies_are_as_long_as_their_route_takes() {
 }
 
 #[test]
-fn a_socket_opens_from_a_task_with_what_came_behind_its_request() {
+fn a_socket_opens_on_an_inner_route() {
     for target in ["/echo", "/echo?later"] {
         let mut client = client();
         let mut socket = client.ws(target).open();
@@ -177,7 +177,7 @@ const OPENING: &str = "GET /echo?later HTTP/1.1\r\nHost: test\r\nUpgrade: websoc
     Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n";
 
 #[test]
-fn frames_that_come_before_the_handshake_is_answered_wait_for_it() {
+fn early_frames_wait_for_the_handshake() {
     let mut client = client();
     let mut raw = client.raw();
     let mut bytes = OPENING.as_bytes().to_vec();

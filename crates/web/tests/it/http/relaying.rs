@@ -13,7 +13,7 @@ use crate::support::{End, PATIENCE, get, pattern, serve};
 on_every_backend! {
     another_servers_head,
     heads_of_all_framings,
-    pieces_behind_a_head,
+    chunks_after_a_head,
     interim_answers,
     a_tunnel,
     a_tunnel_that_is_not_read,
@@ -76,7 +76,7 @@ fn heads_of_all_framings(engine: Config) {
     server.shut_down();
 }
 
-fn pieces_behind_a_head(engine: Config) {
+fn chunks_after_a_head(engine: Config) {
     let app = App::new().fallback_streamed(async |req: &Request<'_>, reply: &mut Reply<'_>| {
         reply.forward(200)?;
         reply.put_head(if req.target() == "/chunked" {

@@ -10,10 +10,10 @@ use ringmain_wire::ws::{Close, CloseCode, Decoder, Encoder, Event, Mask, Role};
 use crate::support::{Client, End, Server, Setting, get, pattern, serve};
 
 in_every_way!(
-    messages_come_back,
-    bytes_may_come_one_by_one,
-    a_socket_begins_behind_other_requests,
-    a_slow_reader_gets_all_of_it,
+    messages_are_echoed,
+    bytes_may_arrive_one_by_one,
+    a_socket_opens_after_other_requests,
+    a_slow_reader_receives_everything,
     a_reset_ends_one_socket_only,
     a_frame_goes_to_many,
     a_shutdown_closes_each_socket,
@@ -151,7 +151,7 @@ impl Link {
     }
 }
 
-fn messages_come_back(config: Setting) {
+fn messages_are_echoed(config: Setting) {
     let server = serve(config, app());
     let mut link = Link::new(&server, "/echo");
     for length in [0, 1, 125, 126, 65_535, 65_536, 300_000] {
@@ -172,7 +172,7 @@ fn messages_come_back(config: Setting) {
     server.shut_down();
 }
 
-fn bytes_may_come_one_by_one(config: Setting) {
+fn bytes_may_arrive_one_by_one(config: Setting) {
     let server = serve(config, app());
     let mut link = Link::new(&server, "/echo");
     let bytes = link.encode(Message::Text("one by one"));
@@ -183,7 +183,7 @@ fn bytes_may_come_one_by_one(config: Setting) {
     server.shut_down();
 }
 
-fn a_socket_begins_behind_other_requests(config: Setting) {
+fn a_socket_opens_after_other_requests(config: Setting) {
     let server = serve(config, app());
     let mut client = server.client();
     client.send(get("/"));
@@ -196,7 +196,7 @@ fn a_socket_begins_behind_other_requests(config: Setting) {
     server.shut_down();
 }
 
-fn a_slow_reader_gets_all_of_it(config: Setting) {
+fn a_slow_reader_receives_everything(config: Setting) {
     let server = serve(config, app());
     let mut link = Link::over(server.slow_client(), "/echo");
     let large = pattern(5_000_000);

@@ -16,16 +16,16 @@ use crate::support::{Client, Server, Setting, get, serve, serve_at};
 
 by_tls!(
     plain_http_is_answered_in_the_clear,
-    what_is_no_tls_ends_the_connection,
+    bytes_that_are_not_tls_close_the_connection,
     tls_is_no_http,
     a_handshake_has_its_time,
     a_request_has_its_time_from_the_end_of_the_handshake,
-    a_flood_in_the_handshake_ends_the_connection,
-    a_flood_behind_the_handshake_ends_the_connection,
+    a_flood_in_the_handshake_closes_the_connection,
+    a_flood_after_the_handshake_closes_the_connection,
     a_record_that_was_changed_ends_the_connection,
     an_announced_end_is_answered_and_announced,
-    what_follows_an_announced_end_is_dropped,
-    an_end_that_was_not_announced_is_one,
+    bytes_after_close_notify_are_dropped,
+    an_end_without_close_notify_is_an_end,
     an_upload_that_was_cut_is_no_whole_one,
     a_shutdown_lets_handshakes_finish,
 );
@@ -64,7 +64,7 @@ fn hello() -> Vec<u8> {
     Secure::begin(&connector(), &localhost()).hello()
 }
 
-fn what_is_no_tls_ends_the_connection(setting: Setting) {
+fn bytes_that_are_not_tls_close_the_connection(setting: Setting) {
     let (server, acceptor) = counted(setting, app());
     let mut long = hello();
     long[3] = 0xff;
@@ -167,7 +167,7 @@ fn a_request_has_its_time_from_the_end_of_the_handshake(setting: Setting) {
 }
 
 /// Records that TLS 1.3 permits for compatibility with middleboxes, without end.
-fn a_flood_in_the_handshake_ends_the_connection(setting: Setting) {
+fn a_flood_in_the_handshake_closes_the_connection(setting: Setting) {
     let (server, acceptor) = counted(setting, app());
     for flood in [&[20, 3, 3, 0, 1, 1][..], &[22, 3, 3, 0, 1, 0], &[22, 3, 3, 0, 0]] {
         let mut client = Client::new(server.addr);
@@ -181,7 +181,7 @@ fn a_flood_in_the_handshake_ends_the_connection(setting: Setting) {
 }
 
 /// Key updates: each costs the server work without any use.
-fn a_flood_behind_the_handshake_ends_the_connection(setting: Setting) {
+fn a_flood_after_the_handshake_closes_the_connection(setting: Setting) {
     let server = serve(setting, app());
     let authority = CertificateDer::from_pem_slice(&development().authority.bytes).expect("PEM");
     let mut roots = RootCertStore::empty();
@@ -236,7 +236,7 @@ fn an_announced_end_is_answered_and_announced(setting: Setting) {
     client.expect_end();
 }
 
-fn what_follows_an_announced_end_is_dropped(setting: Setting) {
+fn bytes_after_close_notify_are_dropped(setting: Setting) {
     let server = serve(setting, app());
     let mut client = server.client();
     let mut wire = client.sealed(get("/").as_bytes());
@@ -249,7 +249,7 @@ fn what_follows_an_announced_end_is_dropped(setting: Setting) {
 }
 
 /// A response was complete before the end, or it was not: HTTP detects that itself.
-fn an_end_that_was_not_announced_is_one(setting: Setting) {
+fn an_end_without_close_notify_is_an_end(setting: Setting) {
     let server = serve(setting, app());
     for (request, answered) in [
         (get("/"), true),

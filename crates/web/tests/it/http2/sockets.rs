@@ -15,16 +15,16 @@ use crate::http2::client::{Got, Http2, fields};
 use crate::support::{Setting, pattern, serve};
 
 in_every_way!(
-    messages_come_back,
-    bytes_may_come_one_by_one,
+    messages_are_echoed,
+    bytes_may_arrive_one_by_one,
     many_sockets_share_a_connection,
-    what_is_agreed_on_is_said,
-    what_opens_no_socket_is_told_why,
-    what_speaks_no_websocket_does_not_succeed,
+    the_handshake_reports_negotiated_parameters,
+    a_refused_handshake_has_a_reason,
+    an_extended_connect_to_an_http_route_fails,
     a_handler_leads_to_sockets,
     a_slow_reader_costs_its_stream_alone,
     a_slow_handler_holds_up_its_client,
-    the_end_of_a_stream_is_that_of_its_socket,
+    the_end_of_a_stream_ends_its_socket,
     an_application_closes,
     a_shutdown_closes_each_socket,
 );
@@ -232,7 +232,7 @@ impl Link {
     }
 }
 
-fn messages_come_back(setting: Setting) {
+fn messages_are_echoed(setting: Setting) {
     let ends = Ends::default();
     let server = serve(setting.clone(), app(&ends));
     let mut client = Http2::new(&setting, &server);
@@ -260,7 +260,7 @@ fn messages_come_back(setting: Setting) {
     assert_eq!(server.running.report().workers[0].accepted, 1);
 }
 
-fn bytes_may_come_one_by_one(setting: Setting) {
+fn bytes_may_arrive_one_by_one(setting: Setting) {
     let server = serve(setting.clone(), app(&Ends::default()));
     let mut client = Http2::new(&setting, &server);
     let mut link = Link::open(&mut client, "/echo");
@@ -293,7 +293,7 @@ fn many_sockets_share_a_connection(setting: Setting) {
     assert_eq!(client.so_far(gone.stream).reset, None);
 }
 
-fn what_is_agreed_on_is_said(setting: Setting) {
+fn the_handshake_reports_negotiated_parameters(setting: Setting) {
     let server = serve(setting.clone(), app(&Ends::default()));
     let mut client = Http2::new(&setting, &server);
     let wish = fields(&[
@@ -325,7 +325,7 @@ fn what_is_agreed_on_is_said(setting: Setting) {
     assert_eq!(got.body, b"\x81\x05Hello");
 }
 
-fn what_opens_no_socket_is_told_why(setting: Setting) {
+fn a_refused_handshake_has_a_reason(setting: Setting) {
     let ends = Ends::default();
     let server = serve(setting.clone(), app(&ends));
     let mut client = Http2::new(&setting, &server);
@@ -357,7 +357,7 @@ fn what_opens_no_socket_is_told_why(setting: Setting) {
     assert_eq!(ends.all(), []);
 }
 
-fn what_speaks_no_websocket_does_not_succeed(setting: Setting) {
+fn an_extended_connect_to_an_http_route_fails(setting: Setting) {
     let server = serve(setting.clone(), app(&Ends::default()));
     let mut client = Http2::new(&setting, &server);
     for path in ["/", "/task", "/pieces"] {
@@ -430,7 +430,7 @@ fn a_slow_handler_holds_up_its_client(setting: Setting) {
     assert_eq!(link.next(&mut client), Err(1000));
 }
 
-fn the_end_of_a_stream_is_that_of_its_socket(setting: Setting) {
+fn the_end_of_a_stream_ends_its_socket(setting: Setting) {
     let ends = Ends::default();
     let server = serve(setting.clone(), app(&ends));
     let mut client = Http2::new(&setting, &server);

@@ -145,7 +145,7 @@ fn parts_of_messages_are_bounded_for_a_worker() {
 }
 
 #[test]
-fn inflaters_count_while_they_are_lent() {
+fn inflaters_count_while_in_use() {
     let bounds = limits(|ws| ws.assembly_bytes = 64 * 1024);
     let (mut client, ends) = echo_with(bounds, &WsOptions::new().deflate());
     for _ in 0..3 {
