@@ -106,7 +106,7 @@ impl AccessLog {
         self
     }
 
-    /// Sets the query parameters whose values are written as `***`, in place of [`HIDDEN`](crate::HIDDEN): decoded names. Applies
+    /// Sets the query parameters whose values are written as `***`, in place of [`HIDDEN`]: decoded names. Applies
     /// to targets and to `Referer`. Must be called before [`writer`](Self::writer).
     #[must_use]
     pub fn hide<N: Into<Box<str>>>(mut self, names: impl IntoIterator<Item = N>) -> AccessLog {

@@ -7,9 +7,9 @@
 //!
 //! 1. Percent-escapes are decoded once: `%2541` becomes `%41` and remains so.
 //! 2. An escaped slash is data of its segment. It is represented as [`ENCODED_SLASH`] and presented to handlers as `/` by
-//! [`shown`].
+//!    [`shown`].
 //! 3. Repeated slashes become one, as in a file name; then dot segments are removed (RFC 3986 §5.2.4), including escaped ones,
-//! never above the root. `/a//../b` is `/b`.
+//!    never above the root. `/a//../b` is `/b`.
 //!
 //! Rejected: an invalid escape, U+0000, bytes that are not UTF-8, and `..` next to an escaped slash, which as data could only
 //! mislead code that opens files by it. `;` and `\` have no special meaning: `/a;x/..;/b` has three segments.

@@ -111,7 +111,7 @@ impl Exchange {
         self.serial.get()
     }
 
-    /// Hands over a request of an HTTP/2 stream. `most`: its body is streamed, up to that many bytes.
+    /// Hands over a request of an HTTP/2 stream. `most`: its body is streamed, with this limit in bytes.
     pub(crate) fn begin_on(&self, job: Job, line: Line, most: Option<Option<u64>>, expects: bool) -> u64 {
         self.job.set(Some(job));
         let coming = most.map(|most| Coming::Http2 {

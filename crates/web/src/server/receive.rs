@@ -143,7 +143,7 @@ impl Machine {
         consumed
     }
 
-    /// Updates whether the current requests are late in an overloaded worker. Reads the clock every [`limits::RECEIPTS_UNTIMED`]
+    /// Checks whether the current requests are late in an overloaded worker. Reads the clock every [`limits::RECEIPTS_UNTIMED`]
     /// receipts, and at each one while requests are late.
     pub(super) fn look_at_the_clock(&self) {
         let until = self.until_timed.get();
@@ -503,7 +503,7 @@ impl Machine {
         Then::Wait
     }
 
-    /// Parses the head of a request whose body is collected again.
+    /// Parses the head of a request with a collected body again.
     pub(super) fn reread<'a>(&self, bytes: &'a [u8], table: &'a mut FieldTable) -> RequestHead<'a> {
         let parsed = parse_request(bytes, &self.site.limits.http1, &mut HeadScanner::new(), table);
         let Ok(Parsed::Complete { head, .. }) = parsed else {

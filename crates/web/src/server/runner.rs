@@ -42,7 +42,8 @@ pub(crate) struct Launched<'a> {
     pub(crate) decoder: Option<BodyDecoder>,
     /// The client waits for `100 Continue`.
     pub(crate) expects: bool,
-    /// The HTTP/2 stream of the request; its body is streamed, up to that many bytes. `head` is in the form of `h2::store_request`.
+    /// The HTTP/2 stream of the request and, if its body is streamed, the limit in bytes. `head` is in the form of
+    /// `h2::store_request`.
     pub(crate) http2: Option<(Line, Option<Option<u64>>)>,
 }
 

@@ -34,7 +34,7 @@ pub(super) struct StreamRequest<'a> {
     pub(super) head: &'a RequestHead<'a>,
     /// The body, if it was collected.
     pub(super) content: &'a [u8],
-    /// The body is streamed, up to that many bytes.
+    /// The body is streamed, with this limit in bytes.
     pub(super) streams: Option<Option<u64>>,
     pub(super) began: Time,
 }
@@ -222,7 +222,7 @@ impl Machine {
         self.refuse_http2(state, (session, stream), &error, &refused, out);
     }
 
-    /// Handles a protocol violation of the client: of one stream, which is closed, or of none.
+    /// Handles a protocol violation of the client that affects at most one stream, which is then closed.
     fn broken(&self, session: &Session, stream: Option<Stream>) {
         self.local.stats.refused();
         if let Some(stream) = stream {
@@ -354,7 +354,7 @@ impl Machine {
         self.local.log(&request, status, sent, asked.began);
     }
 
-    /// Offers a request to the holder of its ticket, else hands it to a task. `false`: the worker runs the maximum number of
+    /// Offers a request to the early callback, else hands it to a task. `false`: the worker runs the maximum number of
     /// requests.
     fn launch_http2(
         &self,
