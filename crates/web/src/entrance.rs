@@ -57,37 +57,38 @@ pub(crate) struct Either {
 }
 
 impl Entrance {
-    /// Returns HTTP without TLS: the default of each listener.
+    /// Returns an entrance for HTTP without TLS: the default of each listener.
     #[must_use]
     pub fn http() -> Entrance {
         Entrance::of(Kind::Http)
     }
 
-    /// Returns HTTP/2 only, without TLS and with prior knowledge (RFC 9113 §3.3). A connection that does not start with the HTTP/2
-    /// preface is closed; [`Entrance::http`] would serve it as HTTP/1.1.
+    /// Returns an entrance for HTTP/2 only, without TLS and with prior knowledge (RFC 9113 §3.3). A connection that does not start
+    /// with the HTTP/2 preface is closed; [`Entrance::http`] would serve it as HTTP/1.1.
     #[must_use]
     pub fn h2c() -> Entrance {
         Entrance::of(Kind::H2c)
     }
 
-    /// Returns HTTP over TLS. Settings that the acceptor reloads apply to connections accepted afterwards. Its application protocols (ALPN)
-    /// may include `h2` and `http/1.1` ([`http_protocols`](ringmain_tls::http_protocols)); none means HTTP/1.1.
+    /// Returns an entrance for HTTP over TLS. Settings that the acceptor reloads apply to connections accepted afterwards. Its
+    /// application protocols (ALPN) may include `h2` and `http/1.1` ([`http_protocols`](ringmain_tls::http_protocols)); none means
+    /// HTTP/1.1.
     #[must_use]
     pub fn https(acceptor: &Acceptor) -> Entrance {
         Entrance::of(Kind::Https(acceptor.clone()))
     }
 
-    /// Returns a byte stream: each connection is handed to `handler`, which runs as a task and closes it by dropping the stream.
-    /// Limits on connections apply; deadlines are the handler's.
+    /// Returns an entrance for byte streams: each connection is handed to `handler`, which runs as a task and closes it by dropping
+    /// the stream. Limits on connections apply; deadlines are the handler's.
     #[must_use]
     pub fn stream(handler: impl AsyncFn(Incoming) + Clone + Send + Sync + 'static) -> Entrance {
         Entrance::of(Kind::Stream(started(handler)))
     }
 
-    /// Returns TLS of which part is HTTP. `is_http` receives the server name (SNI) in lower case, `None` if the client sent none. If it
-    /// returns true the connection is served as by [`Entrance::https`]. All others, including clients that do not speak TLS, are
-    /// handed to `handler` as by [`Entrance::stream`], with all their bytes. A client that sends no ClientHello within
-    /// [`Limits::handshake_timeout`] is closed.
+    /// Returns an entrance for TLS that carries HTTP on some connections. `is_http` receives the server name (SNI) in lower case,
+    /// `None` if the client sent none. If it returns true the connection is served as by [`Entrance::https`]. All others, including
+    /// clients that do not speak TLS, are handed to `handler` as by [`Entrance::stream`], with all their bytes. A client that sends
+    /// no ClientHello within [`Limits::handshake_timeout`] is closed.
     ///
     /// [`Limits::handshake_timeout`]: crate::Limits::handshake_timeout
     #[must_use]

@@ -1,6 +1,6 @@
 //! Paths and routes for fuzz targets in other crates. Not part of the interface.
 //!
-//! Owns nothing: forwards to [`crate::path`] and [`crate::router`] with public types.
+//! Owns nothing: forwards to `crate::path` and `crate::router` with public types.
 
 use std::borrow::Cow;
 

@@ -206,7 +206,7 @@ pub const LANE_BYTES: usize = 1024;
 /// The time for which an HTTP/2 client may stay silent during a response before it is sent a PING.
 pub const PING_AFTER: Duration = Duration::from_secs(30);
 
-/// The time from a PING to its acknowledgement. Longer: the connection is reset.
+/// The time from a PING to the next bytes from the client. Longer: the connection is reset.
 pub const PONG_WITHIN: Duration = Duration::from_secs(20);
 
 /// Bytes of memory that a scratch buffer retains for the next request. More is freed.

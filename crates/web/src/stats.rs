@@ -185,5 +185,5 @@ impl Totals {
     }
 }
 
-/// One plain request in this number has its latency measured: reading the clock costs a request some per mille.
+/// One plain request in this number has its latency measured: reading the clock costs a few per mille of a request.
 pub const SAMPLE: u32 = 16;

@@ -349,7 +349,8 @@ impl App {
 }
 
 impl Site {
-    /// Returns the handler of one worker, for [`Engine::run`] or [`Engine::start`].
+    /// Returns the handler of one worker, for [`Engine::run`](ringmain_engine::Engine::run) or
+    /// [`Engine::start`](ringmain_engine::Engine::start).
     #[must_use]
     pub fn server(self: &Arc<Site>, start: Start<Infallible>) -> Server {
         Server::new(self, start)

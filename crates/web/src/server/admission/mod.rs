@@ -78,7 +78,7 @@ impl Admission {
     }
 }
 
-/// Exempts loopback: a local proxy represents many clients, and a load test is intended.
+/// Exempts loopback: a local proxy represents many clients, and a load test opens many connections.
 fn is_exempt(address: IpAddr) -> bool {
     address.to_canonical().is_loopback()
 }
