@@ -5,7 +5,7 @@
 #![allow(
     clippy::print_stdout,
     clippy::print_stderr,
-    reason = "a program says what it does"
+    reason = "a program reports its progress"
 )]
 
 use std::convert::Infallible;
@@ -22,7 +22,7 @@ use ringmain_wire::ws::{
     PeerFault, Role,
 };
 
-/// The name of what is tested, in reports.
+/// The name of the tested client in reports.
 const AGENT: &str = "ringmain";
 
 /// Larger than the largest message of a case.
@@ -32,7 +32,7 @@ const LIMITS: Limits = Limits {
     control_frames: 10_000,
 };
 
-/// The steps of a run: how many cases there are, each of them, the report.
+/// The steps of a run: the count of cases, each case, the report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
     Count,
@@ -45,11 +45,11 @@ struct Client {
     cx: Cx,
     step: Step,
     cases: u32,
-    /// A connection did not come about: the report is not whole.
+    /// A connection failed: the report is incomplete.
     failed: Arc<AtomicBool>,
 }
 
-/// One connection: the handshake, then messages that go back as they came.
+/// One connection: the handshake, then an echo of each message.
 struct Link {
     socket: Option<Socket>,
     nonce: [u8; 16],
@@ -62,9 +62,9 @@ struct Socket {
     inflater: Inflater,
     deflater: Deflater,
     message: Vec<u8>,
-    /// Behind what the engine was handed.
+    /// Bytes that the engine has no room for yet.
     backlog: Vec<u8>,
-    /// The server broke a rule: it is left when it has been told.
+    /// The server violated the protocol: the client disconnects after the Close.
     leaves: bool,
 }
 
@@ -110,7 +110,7 @@ impl Client {
         self.connect();
     }
 
-    /// Reads the head; what is left are frames.
+    /// Parses the head; the remaining bytes are frames.
     fn handshake(&mut self, link: &mut Link, bytes: &[u8]) -> Result<usize, String> {
         let limits = h1::Limits::INTERNET;
         let mut table = FieldTable::new(&limits);
@@ -145,7 +145,7 @@ fn opening(nonce: [u8; 16]) -> Opening<'static> {
 }
 
 impl Socket {
-    /// Takes all of `input`; what is to be answered goes to the backlog.
+    /// Consumes all of `input`; appends replies to the backlog.
     fn receive(&mut self, cx: &Cx, input: &mut [u8], count: &mut Option<u32>) -> Result<usize, PeerFault> {
         let mut at = 0;
         loop {
@@ -154,7 +154,7 @@ impl Socket {
             let mut key = || (cx.random() as u32).to_be_bytes();
             let mask = Mask::Keys(&mut key);
             let out = &mut self.backlog;
-            // Refused after a Close only: then nobody waits for it.
+            // Fails only after a Close: no reply is needed then.
             let _ = match step.event {
                 Event::NeedMore | Event::NeedInflater => return Ok(at),
                 Event::Ping(data) => self.encoder.pong(out, data, mask),
@@ -190,7 +190,7 @@ impl Socket {
         }
     }
 
-    /// Hands the engine what it has room for.
+    /// Hands the engine as much as it has room for.
     fn send(&mut self, conn: Conn<'_>) {
         const ROOM: usize = ringmain_engine::limits::WRITE_LIMIT / 2;
         let share = self.backlog.len().min(ROOM.saturating_sub(conn.unsent()));

@@ -1,4 +1,4 @@
-//! What `bench/h2.py` compares with tonic and grpc-go: one unary method, one worker.
+//! The server that `bench/h2.py` compares with tonic and grpc-go: one unary method, one worker.
 //!
 //! `grpc_unary ADDR uring|epoll`.
 

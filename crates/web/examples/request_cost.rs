@@ -1,10 +1,10 @@
-//! What a request costs: as many as are wanted, answered in a simulated world, for callgrind to count.
+//! The cost of a request: serves a given number of requests in a simulated world, for callgrind to count.
 //!
 //!     cargo build --release -p ringmain-web --all-features --example request_cost
 //!     valgrind --tool=callgrind --toggle-collect='*Worker*::work' target/release/examples/request_cost /json 20000
 //!
-//! `PIPELINED` of them are sent at once if a third argument says so. The first 100 are for what is made once: count 1,000 and
-//! 2,000, and divide the difference.
+//! A third argument sends `PIPELINED` requests at once. The first 100 cover one-time costs: measure 1,000 and 2,000, and divide the
+//! difference.
 
 use ringmain_web::testing::TestClient;
 use ringmain_web::{App, Reply, Request, Result};

@@ -1,5 +1,5 @@
-//! What becomes of the connections of one listener: HTTP, HTTP/2 alone, HTTP by TLS, or a stream of bytes for the application; and what
-//! they begin with.
+//! The protocol of the connections of one listener: HTTP, HTTP/2 only, HTTP over TLS, or a byte stream for the application; and the
+//! PROXY protocol header before it.
 //!
 //! Owns the choice. Knows no connection.
 
@@ -17,35 +17,35 @@ use crate::incoming::Incoming;
 
 pub(crate) type StreamHandler = dyn Fn(Incoming) -> Pin<Box<dyn Future<Output = ()>>> + Send + Sync;
 
-/// What becomes of a listener's connections; see [`App::listener`](crate::App::listener).
+/// The protocol of a listener's connections; see [`App::listener`](crate::App::listener).
 #[derive(Clone)]
 pub struct Entrance {
     pub(crate) kind: Kind,
     pub(crate) proxied: Option<Arc<Proxied>>,
-    /// What handlers of bytes may end TLS by.
+    /// The acceptor with which stream handlers may terminate TLS.
     pub(crate) tls: Option<Acceptor>,
 }
 
-/// A PROXY protocol header that connections begin with.
+/// The PROXY protocol header at the start of each connection.
 pub(crate) struct Proxied {
-    /// Whether who is connected may say who the client is; `None`: by a Unix socket.
+    /// Returns true if a peer with this address may name the client; `None`: the peer is connected over a Unix socket.
     pub(crate) trusts: Box<Trusts>,
     pub(crate) timeout: Duration,
 }
 
 type Trusts = dyn Fn(Option<IpAddr>) -> bool + Send + Sync;
 
-/// Whether a connection is one of HTTP, by the name that its client asks for.
+/// Returns true if a connection with this server name (SNI) is HTTP.
 type IsHttp = dyn Fn(Option<&str>) -> bool + Send + Sync;
 
 #[derive(Clone)]
 pub(crate) enum Kind {
     Http,
-    /// HTTP/2 alone, in the clear.
+    /// HTTP/2 only, without TLS.
     H2c,
     Https(Acceptor),
     Stream(Arc<StreamHandler>),
-    /// By TLS, and the name that the client asks for says which of both.
+    /// TLS; the server name (SNI) selects HTTP or the stream handler.
     Either(Arc<Either>),
 }
 
@@ -57,36 +57,38 @@ pub(crate) struct Either {
 }
 
 impl Entrance {
-    /// HTTP in the clear: what each listener is unless something else is said.
+    /// Returns an entrance for HTTP without TLS: the default of each listener.
     #[must_use]
     pub fn http() -> Entrance {
         Entrance::of(Kind::Http)
     }
 
-    /// HTTP/2 in the clear and nothing else, by prior knowledge (RFC 9113 §3.3): what does not begin with its preface is closed,
-    /// where [`Entrance::http`] takes it for HTTP/1.1 and answers.
+    /// Returns an entrance for HTTP/2 only, without TLS and with prior knowledge (RFC 9113 §3.3). A connection that does not start
+    /// with the HTTP/2 preface is closed; [`Entrance::http`] would serve it as HTTP/1.1.
     #[must_use]
     pub fn h2c() -> Entrance {
         Entrance::of(Kind::H2c)
     }
 
-    /// HTTP by TLS. What the acceptor reloads holds for connections that come from then on. Of application protocols (ALPN)
-    /// its settings may name `h2` and `http/1.1` ([`http_protocols`](ringmain_tls::http_protocols)), or none, which is HTTP/1.1.
+    /// Returns an entrance for HTTP over TLS. Settings that the acceptor reloads apply to connections accepted afterwards. Its
+    /// application protocols (ALPN) may include `h2` and `http/1.1` ([`http_protocols`](ringmain_tls::http_protocols)); none means
+    /// HTTP/1.1.
     #[must_use]
     pub fn https(acceptor: &Acceptor) -> Entrance {
         Entrance::of(Kind::Https(acceptor.clone()))
     }
 
-    /// Bytes: each connection is handed to `handler`, which runs as a task and ends it by dropping the stream. Limits of
-    /// connections hold; deadlines are the handler's.
+    /// Returns an entrance for byte streams: each connection is handed to `handler`, which runs as a task and closes it by dropping
+    /// the stream. Limits on connections apply; deadlines are the handler's.
     #[must_use]
     pub fn stream(handler: impl AsyncFn(Incoming) + Clone + Send + Sync + 'static) -> Entrance {
         Entrance::of(Kind::Stream(started(handler)))
     }
 
-    /// TLS of which some is HTTP: `is_http` is told the name that the client asks for (in small letters; `None`: none). Those are
-    /// served as by [`Entrance::https`]; all others, also who speaks no TLS, are handed to `handler` as by [`Entrance::stream`],
-    /// with all their bytes. A client that does not ask within [`Limits::handshake_timeout`] is closed.
+    /// Returns an entrance for TLS that carries HTTP on some connections. `is_http` receives the server name (SNI) in lower case,
+    /// `None` if the client sent none. If it returns true the connection is served as by [`Entrance::https`]. All others, including
+    /// clients that do not speak TLS, are handed to `handler` as by [`Entrance::stream`], with all their bytes. A client that sends
+    /// no ClientHello within [`Limits::handshake_timeout`] is closed.
     ///
     /// [`Limits::handshake_timeout`]: crate::Limits::handshake_timeout
     #[must_use]
@@ -102,9 +104,9 @@ impl Entrance {
         })))
     }
 
-    /// Has connections begin with a PROXY protocol header (version 1 or 2), which says who the client is: [`Request::remote`],
-    /// [`Incoming::remote`] and limits go by it. Who connects and is not trusted to say so is closed, also who says nothing
-    /// within `timeout` or something else.
+    /// Requires each connection to start with a PROXY protocol header (version 1 or 2), which names the client:
+    /// [`Request::remote`], [`Incoming::remote`] and limits use its address. The connection is closed if its peer is not trusted,
+    /// or if no valid header arrives within `timeout`.
     ///
     /// [`Request::remote`]: crate::Request::remote
     #[must_use]
@@ -120,7 +122,7 @@ impl Entrance {
         self
     }
 
-    /// Lets a handler of bytes end TLS by this acceptor: [`Incoming::secure`].
+    /// Lets a stream handler terminate TLS with this acceptor: [`Incoming::secure`].
     #[must_use]
     pub fn ending_tls(mut self, acceptor: &Acceptor) -> Entrance {
         self.tls = Some(acceptor.clone());
@@ -155,20 +157,20 @@ impl fmt::Debug for Entrance {
     }
 }
 
-/// The entrances of an application, by the numbers of listeners; they may change while it serves. Clones are the same.
+/// The entrances of an application by listener number. They may change while it serves. Clones share one table.
 #[derive(Clone, Debug, Default)]
-pub struct Entrances(Arc<Shared>);
+pub struct Entrances(Arc<EntranceTable>);
 
 #[derive(Debug, Default)]
-struct Shared {
-    /// Of `all`: workers look at this first, once a connection.
+struct EntranceTable {
+    /// The generation of the last change; workers check it first, once per connection.
     generation: AtomicU64,
-    /// Each with the generation that it came with.
+    /// Entrances by listener number, each with the generation of its last change.
     all: Mutex<Vec<(u64, Entrance)>>,
 }
 
 impl Entrances {
-    /// Says what becomes of connections of listener `number` that come from now on. Those that are there go on as they began.
+    /// Sets the protocol of connections that listener `number` accepts from now on. Open connections continue unchanged.
     pub fn set(&self, number: u32, entrance: Entrance) {
         let mut all = self.all();
         let index = number as usize;
@@ -184,7 +186,7 @@ impl Entrances {
         self.0.generation.load(Ordering::Acquire)
     }
 
-    /// What they are, each with the generation that it came with.
+    /// Returns the entrances by listener number, each with the generation of its last change.
     pub(crate) fn list(&self) -> Vec<(u64, Entrance)> {
         self.all().clone()
     }

@@ -1,4 +1,4 @@
-//! What `main` returns: success, or one line and exit code 1.
+//! The result of `main`: success, or one line and exit code 1.
 
 /// The outcome of a program; on failure it prints one line to standard error and ends with exit code 1.
 #[derive(Debug)]
@@ -15,7 +15,7 @@ impl std::process::Termination for Exit {
             Exit::Success => std::process::ExitCode::SUCCESS,
             Exit::Failure(line) => {
                 use std::io::Write;
-                // Nobody is left to hear of a broken standard error.
+                // A failure to write to standard error cannot be reported.
                 let _ = writeln!(std::io::stderr(), "error: {line}");
                 std::process::ExitCode::FAILURE
             }

@@ -1,6 +1,6 @@
 //! Descriptions of types for errors that clients receive: in the words of the field, not in those of Rust.
 
-/// The integers of a type by its name in Rust, with those that exclude 0.
+/// Defines the descriptions of integer types by their names in Rust, including those that exclude 0.
 macro_rules! integers {
     ($($name:literal $from:literal $to:literal,)*) => {
         /// Describes an integer type by its range; `None` for another type.
@@ -11,7 +11,7 @@ macro_rules! integers {
             }
         }
 
-        /// The same for the type of that name without 0.
+        /// Describes the type with this name without 0; `None` for another type.
         pub(crate) fn nonzero(name: &str) -> Option<&'static str> {
             match name {
                 $($name if $from == "0" => Some(concat!("an integer from 1 to ", $to)),)*

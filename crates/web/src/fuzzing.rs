@@ -1,34 +1,34 @@
-//! What crates outside may drive to test it: paths and routes. No part of the interface.
+//! Paths and routes for fuzz targets in other crates. Not part of the interface.
 //!
-//! Owns nothing: forwards to [`crate::path`] and [`crate::router`] in types that may be seen outside.
+//! Owns nothing: forwards to `crate::path` and `crate::router` with public types.
 
 use std::borrow::Cow;
 
 use ringmain_wire::h1::Method;
 
 use crate::path;
-use crate::router::{Found, Methods, Params, Router, RouterBuilder};
+use crate::router::{Lookup, Methods, Params, Router, RouterBuilder};
 
-/// The normal form of a request path.
+/// Returns the normal form of a request path.
 ///
 /// # Errors
-/// Why it has none.
+/// The reason why it has none.
 pub fn normalise<'a>(raw: &'a str, scratch: &'a mut String) -> Result<&'a str, String> {
     path::normalise(raw, scratch).map_err(|fault| fault.to_string())
 }
 
-/// Part of a normal path as handlers see it.
+/// Returns part of a normal path as handlers see it.
 pub fn shown(text: &str) -> Cow<'_, str> {
     path::shown(text)
 }
 
-/// Routes, each with its number as its value.
+/// Routes whose value is their number.
 #[derive(Debug)]
 pub struct Table(Router<usize>);
 
 impl Table {
-    /// The routes (a method, an empty one for any, and a pattern) that are routes and do not clash with
-    /// an earlier one; and why the others were refused.
+    /// Adds routes (a method, an empty one for any, and a pattern). Skips invalid ones and those that conflict with an earlier one,
+    /// and returns their errors.
     pub fn new<'a>(routes: impl Iterator<Item = (&'a str, &'a str)>) -> (Table, Vec<String>) {
         let mut table = RouterBuilder::new();
         let mut refused = Vec::new();
@@ -45,7 +45,7 @@ impl Table {
         (Table(table.build()), refused)
     }
 
-    /// The number of the route for a path in normal form, and to `each` its parameters.
+    /// Returns the number of the route for a path in normal form, and passes its parameters to `each`.
     ///
     /// # Errors
     /// The value of `Allow` if the path has routes, but the method has none.
@@ -57,14 +57,14 @@ impl Table {
     ) -> Result<usize, Option<&str>> {
         let mut params = Params::new();
         match self.0.find(method, path, &mut params) {
-            Found::Route(&number) => {
+            Lookup::Route(&number) => {
                 params
                     .iter(self.0.names(), path)
                     .for_each(|(name, value)| each(name, value));
                 Ok(number)
             }
-            Found::MethodNotAllowed { allow } | Found::Options { allow } => Err(Some(allow)),
-            Found::Nothing => Err(None),
+            Lookup::MethodNotAllowed { allow } | Lookup::Options { allow } => Err(Some(allow)),
+            Lookup::Nothing => Err(None),
         }
     }
 }

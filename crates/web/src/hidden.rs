@@ -1,4 +1,4 @@
-//! Values in queries that no log shows: a page without headers of its own has no other place for a token.
+//! Query parameters that no log shows: a page that cannot set headers has no other way to send a token.
 
 use std::borrow::Cow;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -6,18 +6,17 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::{limits, query};
 
-/// Parameters whose values are hidden unless somebody says otherwise: tokens (RFC 6750 §2.3), and what clients of push say when
-/// they connect, which has one in it.
+/// Parameters that are redacted by default: tokens (RFC 6750 §2.3), and the connect command of push clients, which contains one.
 pub const HIDDEN: [&str; 3] = ["cf_connect", "token", "access_token"];
 
-/// Names of query parameters whose values no log shows, beside [`HIDDEN`] or what the access log was given in its place: those that a
-/// configuration declares to hold secrets. Shared, and changed while the application serves.
+/// Names of query parameters that no log shows, in addition to [`HIDDEN`] or its replacement in the access log: those that a
+/// configuration declares to hold secrets. Shared between clones; may change while the application serves.
 #[derive(Clone, Debug, Default)]
 pub struct RedactedParams(Arc<ParamNames>);
 
 #[derive(Debug, Default)]
 struct ParamNames {
-    /// Of `names`: workers look at this first.
+    /// The generation of `names`; workers check it first.
     generation: AtomicU64,
     names: Mutex<Arc<[Box<str>]>>,
 }
@@ -29,8 +28,8 @@ impl RedactedParams {
         RedactedParams::default()
     }
 
-    /// Adds names, decoded. None is removed, since clients go on sending what an earlier configuration asked for; beyond
-    /// [`limits::REDACTED_PARAMS`] names the oldest are.
+    /// Adds names, decoded. None is removed on reload, because clients continue to send parameters of an earlier configuration;
+    /// beyond [`limits::REDACTED_PARAMS`] names the oldest are dropped.
     pub fn add<N: AsRef<str>>(&self, names: impl IntoIterator<Item = N>) {
         let mut held = self.0.names.lock().unwrap_or_else(PoisonError::into_inner);
         let mut all = held.to_vec();
@@ -47,7 +46,7 @@ impl RedactedParams {
         self.0.generation.fetch_add(1, Ordering::Release);
     }
 
-    /// The names now.
+    /// Returns the current names.
     pub(crate) fn names(&self) -> Arc<[Box<str>]> {
         let names = self.0.names.lock().unwrap_or_else(PoisonError::into_inner);
         Arc::clone(&names)
@@ -58,8 +57,8 @@ impl RedactedParams {
     }
 }
 
-/// A target, or another URL, with `***` for what stands behind these names in its query. Some servers part pairs by `;`, too, so
-/// a name counts behind either; a value goes on to the next `&`.
+/// Returns a target, or another URL, with `***` as the values of these query parameters. Some servers also separate pairs with `;`,
+/// so a name is recognized after either; a value extends to the next `&`.
 pub(crate) fn scrubbed<'t, N: AsRef<str>>(target: &'t [u8], names: &[N]) -> Cow<'t, [u8]> {
     let Some(start) = target.iter().position(|byte| *byte == b'?') else {
         return Cow::Borrowed(target);
@@ -70,7 +69,7 @@ pub(crate) fn scrubbed<'t, N: AsRef<str>>(target: &'t [u8], names: &[N]) -> Cow<
         let named = |hidden: &N| query::bytes(name).eq(hidden.as_ref().bytes());
         name.len() < pair.len() && names.iter().any(named)
     };
-    // How much of what stands between two `&` is shown; `None`: all.
+    // Returns the length of the visible prefix of the text between two `&`; `None`: all.
     let shown = |part: &[u8]| {
         let mut from = 0;
         for pair in part.split(|byte| *byte == b';') {
@@ -132,7 +131,7 @@ mod tests {
             ("/?a=1&token=secret&b=2", "/?a=1&token=***&b=2"),
             ("/?token=one&access_token=two", "/?token=***&access_token=***"),
             ("/?cf_connect=%7B%22token%22:%22x%22%7D", "/?cf_connect=***"),
-            // As a server decodes it, and as some part it.
+            // Percent-encoded names, and `;` as a separator.
             ("/?%74oken=secret", "/?%74oken=***"),
             ("/?a=1;token=secret", "/?a=1;token=***"),
             ("/?token=secret;more=secret&b=2", "/?token=***&b=2"),

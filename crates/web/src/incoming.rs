@@ -1,4 +1,6 @@
-//! A connection that is handed to the application as bytes, with what is known of where it comes from.
+//! A connection that the application receives as a byte stream, with its origin.
+//!
+//! Knows nothing of HTTP.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -8,39 +10,39 @@ use std::time::Duration;
 use ringmain_engine::stream::Stream;
 
 use crate::access_log::Record;
-use crate::local::{Local, micros};
+use crate::local::{WorkerContext, micros};
 use crate::note::Note;
 use crate::origin::Origin;
 use crate::server::entering::Way;
 
-/// A connection of a listener of bytes ([`Entrance::stream`](crate::Entrance::stream)).
+/// A connection of a stream listener ([`Entrance::stream`](crate::Entrance::stream)).
 pub struct Incoming {
-    /// Its bytes. Dropping this ends it.
+    /// The byte stream. Dropping it closes the connection.
     pub stream: Stream,
     origin: Origin,
     way: Rc<Way>,
-    local: Rc<Local>,
+    local: Rc<WorkerContext>,
 }
 
-/// What is said of a connection of bytes in the access log, beside when and by whom.
+/// The access log record of a byte stream, without its time and its client.
 #[derive(Clone, Copy, Debug)]
 pub struct Passed<'a> {
-    /// What was spoken, in the place of a method: `TCP`, `TLS`.
+    /// The protocol, in place of a method: `TCP`, `TLS`.
     pub protocol: &'static str,
-    /// What it was for, in the place of a target; `-` if there is nothing to say.
+    /// The destination, in place of a target; `-` if there is none.
     pub target: &'a str,
-    /// How it ended, in the terms of HTTP: 200, or why nothing was served.
+    /// The outcome as an HTTP status: 200, or the reason why nothing was served.
     pub status: u16,
     /// Bytes sent to the client.
     pub sent: u64,
-    /// How long it was open.
+    /// The time for which it was open.
     pub span: Duration,
-    /// All else.
+    /// Further fields.
     pub notes: &'a [(&'static str, Note)],
 }
 
 impl Incoming {
-    pub(crate) fn new(stream: Stream, origin: Origin, way: Rc<Way>, local: &Rc<Local>) -> Incoming {
+    pub(crate) fn new(stream: Stream, origin: Origin, way: Rc<Way>, local: &Rc<WorkerContext>) -> Incoming {
         Incoming {
             stream,
             origin,
@@ -49,36 +51,36 @@ impl Incoming {
         }
     }
 
-    /// The number of its listener, in the order in which the engine was given them.
+    /// Returns the number of its listener, in the order of the calls of [`Engine::listen`](ringmain_engine::Engine::listen).
     #[must_use]
     pub fn listener(&self) -> u32 {
         self.origin.listener
     }
 
-    /// Who the client is: who is connected, or whom its PROXY protocol header names. `None`: by a Unix socket.
+    /// Returns the client's address: the peer's, or the one in its PROXY protocol header. `None`: a Unix socket.
     #[must_use]
     pub fn remote(&self) -> Option<SocketAddr> {
         self.origin.remote
     }
 
-    /// Ends TLS here, as its entrance was told to ([`Entrance::ending_tls`](crate::Entrance::ending_tls)); what was received and
-    /// not read is a part of it. Waits for the end of the handshake.
+    /// Terminates TLS on this stream with the acceptor of its entrance ([`Entrance::ending_tls`](crate::Entrance::ending_tls)).
+    /// Bytes that were received and not read belong to the handshake. Waits for the end of the handshake.
     ///
     /// # Errors
-    /// `Unsupported`: it was told nothing. Else as [`Stream::secure`].
+    /// `Unsupported` if the entrance has no acceptor. Otherwise as [`Stream::secure`].
     pub async fn secure(&self) -> io::Result<()> {
         let session = self.way.session(self.local.cx.wall());
         let session = session.ok_or(io::ErrorKind::Unsupported)?;
         self.stream.secure(Box::new(session)).await
     }
 
-    /// The worker's own state of this type ([`App::per_worker`](crate::App::per_worker)).
+    /// Returns the worker's own state of this type ([`App::per_worker`](crate::App::per_worker)).
     #[must_use]
     pub fn local<T: 'static>(&self) -> Option<&T> {
         self.local.state()
     }
 
-    /// What the access log is written by, for when the connection is over and this is gone.
+    /// Returns a handle of the access log that outlives the connection and this value.
     #[must_use]
     pub fn logging(&self) -> Logging {
         Logging {
@@ -98,20 +100,20 @@ impl std::fmt::Debug for Incoming {
     }
 }
 
-/// The access log, for one connection of bytes.
+/// The access log, for one byte stream.
 pub struct Logging {
     client: Option<IpAddr>,
-    local: Rc<Local>,
+    local: Rc<WorkerContext>,
 }
 
 impl Logging {
-    /// Whether there is one.
+    /// Returns true if there is an access log.
     #[must_use]
     pub fn is_on(&self) -> bool {
         self.local.access.is_some()
     }
 
-    /// Notes a connection that is over.
+    /// Records a closed connection.
     pub fn note(&self, passed: &Passed<'_>) {
         let Some(access) = &self.local.access else {
             return;

@@ -1,7 +1,7 @@
-//! Routes that no request reaches by itself: a handler of the application leads requests to them, once it knows that they
-//! may go there.
+//! Routes that requests reach only through a handler of the application, once it knows that they may.
 //!
-//! Owns the way from one handler to another within a request: what is left of its body, its hooks, its answer. Knows nothing of why.
+//! Owns the delegation from one handler to another within a request: the rest of its body, its hooks, its response. Does not know
+//! the reason.
 
 use std::cell::Cell;
 
@@ -14,14 +14,14 @@ use crate::router::{Params, Router};
 use crate::server::answer;
 use crate::site::{Action, Flow, Hooks, Route, Site, Verdict, found};
 
-/// The routes, and the hooks around what none of them answers.
+/// The inner routes, and the hooks around responses to requests that match none.
 pub(crate) struct Inner {
     pub(crate) router: Router<Route>,
     pub(crate) hooks: Hooks,
 }
 
 impl Site {
-    /// Which of the inner routes answers.
+    /// Matches the inner routes.
     fn find_inside<'s>(&'s self, request: &Request<'_>, path: &str, params: &mut Params) -> Verdict<'s> {
         match &self.inner {
             Some(inner) => {
@@ -33,14 +33,15 @@ impl Site {
 }
 
 impl Reply<'_> {
-    /// Has the inner routes ([`App::inner`](crate::App::inner)) answer the request in place of the handler that calls this, which is
-    /// to return what comes of it. Fields that were set before stay, unless it is an error. `path` is what
-    /// the routes are to see: the request's, or the end of it.
+    /// Lets the inner routes ([`App::inner`](crate::App::inner)) answer the request in place of the calling handler, which must
+    /// return the result. Fields set before stay, except with an error. `path` is matched against the routes: the request's path,
+    /// or its end.
     ///
-    /// A body is read as the route wants it, up to its limit: by a handler that had it streamed and has not read any of it.
+    /// The body is received as the route requires, up to its limit. Therefore the calling handler must be a streaming one, and must
+    /// not have read any of the body.
     ///
     /// # Errors
-    /// As the route's handler; 404 and 405 where there is none; 413 for a body that is too long; 500 once anything was sent.
+    /// As the route's handler; 404 and 405 without a matching route; 413 for a body that is too long; 500 once anything was sent.
     pub async fn lead_inside(&mut self, path: &str) -> Result {
         if self.is_streaming() {
             return Err(Error::internal(
@@ -55,7 +56,7 @@ impl Reply<'_> {
             (_, Some(inner)) => &inner.hooks,
             (_, None) => &site.hooks,
         };
-        // Also for an answer that lasts, whose head they see before it is sent.
+        // Set before the head of a streamed response is sent, because the hooks see it.
         self.hooks = hooks;
         let limits = site.limits();
         let (streamed, most) = match &verdict {
@@ -65,11 +66,11 @@ impl Reply<'_> {
                 ..
             }) => (true, body_bytes.or(limits.streamed_body_bytes)),
             Verdict::Route(route) => (false, Some(route.body_bytes.unwrap_or(limits.body_bytes))),
-            // Nobody reads it.
+            // No handler reads the body.
             _ => (true, Some(0)),
         };
         let mut body = Vec::new();
-        // What comes on the stream of an extended CONNECT is no body.
+        // The data on the stream of an extended CONNECT is not a body.
         if !streamed && request.head.protocol.is_none() {
             let left = Cell::new(most);
             while let Some(piece) = request.chunk_within(&left).await? {

@@ -1,7 +1,7 @@
 //! HTTP applications on the engine: an [`App`] of routes and hooks, requests in, replies out.
 //!
-//! Owns connections as HTTP sees them (deadlines, keep-alive, bodies with back-pressure), routing and what a
-//! handler touches. Knows no system call and no byte of framing: those are the engine's and the codec's.
+//! Owns connections at the level of HTTP (deadlines, keep-alive, bodies with back-pressure), routing and the types that a handler
+//! uses. Knows no system call and no byte of framing: those belong to the engine and the codec.
 #![forbid(unsafe_code)]
 
 mod accept;

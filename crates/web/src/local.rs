@@ -1,4 +1,4 @@
-//! What one worker keeps for its application: its own state, constant lines, runners, counts.
+//! The state of one worker for its application: its own state, constant fields, runners, counters.
 
 use std::any::{Any, TypeId};
 use std::cell::{Cell, RefCell};
@@ -23,36 +23,36 @@ use crate::site::Site;
 use crate::stats::WorkerStats;
 use crate::ws::Sockets;
 
-pub(crate) struct Local {
+pub(crate) struct WorkerContext {
     pub(crate) cx: Cx,
     pub(crate) site: Arc<Site>,
-    /// What an answer without a task is written to.
+    /// The buffer for responses without a task.
     pub(crate) early: RefCell<Vec<u8>>,
-    /// What tasks of HTTP/2 are encoded to.
+    /// The buffer for frames of HTTP/2 tasks.
     pub(crate) framed: RefCell<Vec<u8>>,
-    /// For heads that are read once more, to be logged.
+    /// For heads that are parsed once more, to be logged.
     pub(crate) again: RefCell<FieldTable>,
     states: Vec<(TypeId, Box<dyn Any>)>,
     pub(crate) preamble: RefCell<Preamble>,
     pub(crate) runners: Runners,
-    /// Bodies that are collected.
+    /// The budget of collected bodies.
     pub(crate) bodies: Rc<BodyBudget>,
     pub(crate) stats: Arc<WorkerStats>,
     pub(crate) sockets: Rc<Sockets>,
     pub(crate) access: Option<RefCell<AccessWriter>>,
-    /// Lines about requests in the clear on TLS listeners, and about server names that are no DNS names.
+    /// Limits log lines about unencrypted requests on TLS listeners, and about server names that are not DNS names.
     pub(crate) plain_http: LogLimit,
-    /// Lines about TLS on listeners of plain HTTP.
+    /// Limits log lines about TLS on plain HTTP listeners.
     pub(crate) tls_in_the_clear: LogLimit,
     pub(crate) server_names: LogLimit,
     #[cfg(feature = "grpc")]
     pub(crate) grpc: RefCell<crate::grpc::Coder>,
-    /// Ids so far, and where they began.
+    /// The state of the id sequence.
     ids: Cell<(u64, u64)>,
 }
 
-impl Local {
-    pub(crate) fn new(site: &Arc<Site>, cx: Cx) -> Local {
+impl WorkerContext {
+    pub(crate) fn new(site: &Arc<Site>, cx: Cx) -> WorkerContext {
         let states = site.per_worker.iter().map(|make| make(&cx)).collect();
         let preamble =
             Preamble::new(site.server_name.as_deref()).expect("checked when the application was built");
@@ -64,7 +64,7 @@ impl Local {
             limits.websocket,
             limits.rate_bytes,
         );
-        Local {
+        WorkerContext {
             site: Arc::clone(site),
             early: RefCell::default(),
             framed: RefCell::default(),
@@ -89,21 +89,21 @@ impl Local {
         }
     }
 
-    /// Has answers say the present date. Cheap, but not free: once for all that is answered at one time.
+    /// Updates the `Date` of responses. Cheap, but not free: called once for all responses of one turn.
     pub(crate) fn follow_the_clock(&self) {
         self.preamble.borrow_mut().follow(self.cx.wall());
     }
 
-    /// A new id. The random part tells workers and processes apart, the rest the worker's requests.
+    /// Returns a new id. Its random part differs between workers and processes, the rest between the worker's requests.
     pub(crate) fn request_id(&self) -> RequestId {
         let (high, low) = self.ids.get();
-        // A Weyl sequence: every value once before any comes again.
+        // A Weyl sequence: every value occurs once before any repeats.
         let low = low.wrapping_add(0x9e37_79b9_7f4a_7c15);
         self.ids.set((high, low));
         RequestId::new(high, low)
     }
 
-    /// Notes an answer in the access log, if there is one.
+    /// Records a response in the access log, if there is one.
     pub(crate) fn log(&self, request: &Request<'_>, status: u16, body_bytes: u64, began: Time) {
         let Some(access) = &self.access else {
             return;
@@ -127,7 +127,7 @@ impl Local {
         });
     }
 
-    /// The id of a request with these fields, if the application gives ids.
+    /// Returns the id of a request with these fields, if the application assigns ids.
     pub(crate) fn id_of(&self, fields: &Fields<'_>) -> Option<RequestId> {
         self.site.request_ids.then(|| {
             let sent = fields.known(Known::XRequestId).and_then(RequestId::accept);
@@ -135,7 +135,7 @@ impl Local {
         })
     }
 
-    /// Notes a request that no handler has seen.
+    /// Records a request that no handler has seen.
     pub(crate) fn log_refused(
         &self,
         remote: Option<SocketAddr>,

@@ -1,4 +1,4 @@
-//! Log lines that clients can cause at will: at most one in an interval, which names how many were left out before it.
+//! Log lines that clients can cause at will: at most one per interval, which has the number of suppressed lines before it.
 
 use std::cell::Cell;
 use std::fmt;
@@ -7,14 +7,14 @@ use ringmain_engine::backend::Time;
 
 use crate::limits::CLIENT_LOG_INTERVAL;
 
-/// Bounds the log lines of one kind of event on one worker: one in [`CLIENT_LOG_INTERVAL`].
+/// Limits the log lines of one kind of event on one worker: one per [`CLIENT_LOG_INTERVAL`].
 #[derive(Debug)]
 pub struct LogLimit {
     next: Cell<Time>,
     left_out: Cell<u64>,
 }
 
-/// The number of lines that were left out; empty text if there were none.
+/// The number of suppressed lines; displays as empty text if there were none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LeftOut(u64);
 
@@ -28,7 +28,8 @@ impl LogLimit {
         }
     }
 
-    /// Returns how many lines were left out since the last one, if a line may be written at `now`; else counts it as left out.
+    /// Returns the number of lines suppressed since the last one, if a line may be written at `now`; otherwise counts the line as
+    /// suppressed.
     pub fn admit(&self, now: Time) -> Option<LeftOut> {
         if now < self.next.get() {
             self.left_out.set(self.left_out.get() + 1);

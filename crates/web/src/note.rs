@@ -1,6 +1,6 @@
-//! What a handler has to say of a request for the access log, beside what every request has.
+//! Fields that a handler adds to its request's line in the access log.
 //!
-//! Owns values by name. Without an access log nothing is kept.
+//! Owns values by name. Without an access log they are discarded.
 
 use std::cell::{Cell, RefCell};
 use std::net::IpAddr;
@@ -8,10 +8,10 @@ use std::sync::Arc;
 
 use crate::limits;
 
-/// What is noted of a request.
+/// The value of a field.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Note {
-    /// A word of the program's own.
+    /// A constant of the program.
     Word(&'static str),
     /// A text.
     Text(Arc<str>),
@@ -44,7 +44,7 @@ impl Notes {
         self.client.get()
     }
 
-    /// Adds what others hold.
+    /// Adds the notes of `others`.
     pub(crate) fn add(&self, others: &Notes) {
         if let Some(client) = others.client() {
             self.put_client(client);

@@ -1,17 +1,17 @@
-//! Where a request came from: its connection, the client's address, the listener.
+//! The origin of a request: its connection, the client's address, the listener.
 
 use std::net::SocketAddr;
 
 use ringmain_engine::ConnId;
 
-/// Where a request came from.
+/// The origin of a request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Origin {
     pub(crate) conn: ConnId,
     /// `None` for a Unix socket.
     pub(crate) remote: Option<SocketAddr>,
-    /// The listener's number, in the order in which the engine was given them.
+    /// The listener's number, in the order of the calls of `Engine::listen`.
     pub(crate) listener: u32,
-    /// By TLS.
+    /// Over TLS.
     pub(crate) secure: bool,
 }

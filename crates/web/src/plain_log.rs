@@ -1,5 +1,7 @@
-//! Where log lines go in a program that has chosen no logger: to standard error, so that a failing handler is not
-//! silent on the first day. Knows nothing of what is logged.
+//! The default logger: writes to standard error in a program that has set no logger, so that a failing handler is not silent on the
+//! first day.
+//!
+//! Knows nothing of the content of lines.
 
 use std::io::Write;
 
@@ -7,7 +9,7 @@ use log::{LevelFilter, Log, Metadata, Record};
 
 struct PlainLog;
 
-/// Has lines from `info` on shown on standard error, unless the program has set a logger of its own (any of the `log` facade's).
+/// Logs lines from level `info` to standard error, unless the program has set a logger of its own (any of the `log` facade's).
 pub fn start() {
     if log::set_logger(&PlainLog).is_ok() {
         log::set_max_level(LevelFilter::Info);
@@ -21,7 +23,7 @@ impl Log for PlainLog {
 
     fn log(&self, record: &Record<'_>) {
         let level = record.level().as_str().to_ascii_lowercase();
-        // In one piece: a process that takes over writes to the same standard error. Nobody is left to hear of a broken one.
+        // In one write: a process that takes over writes to the same standard error. A failure cannot be reported.
         let line = format!("{level}: {}\n", record.args());
         let _ = std::io::stderr().write_all(line.as_bytes());
     }

@@ -1,16 +1,16 @@
-//! A program that listens on one address, or on what was handed to it, until a signal ends it: what `main` does when it does nothing else.
+//! A program that listens on one address, or on inherited listeners, until a signal ends it: the whole `main` of a simple server.
 //!
-//! Knows no request: handlers of bytes are run as well.
+//! Knows no request: it also runs handlers of bytes.
 
 use ringmain_engine::{Addr, Config, Engine, Handler, ListenOptions, Start, block_signals, inherit};
 
 use crate::exit::Exit;
 use crate::plain_log;
 
-/// Serves `addr` by a handler of the engine's (bytes, not HTTP) with the engine's defaults until a termination signal,
-/// then lets connections finish. Address and log are those of [`App::run`](crate::App::run).
+/// Serves `addr` with a handler of the engine (bytes, not HTTP) and the engine's defaults until a termination signal, then lets
+/// connections finish. Address and log are those of [`App::run`](crate::App::run).
 ///
-/// `make` makes the handler of each worker, on that worker's thread.
+/// `make` builds the handler of each worker, on that worker's thread.
 pub fn serve<H, F>(addr: &str, make: F) -> Exit
 where
     H: Handler,
@@ -32,9 +32,9 @@ where
     if addrs.is_empty() {
         addrs.push(engine.listen(&addr, &ListenOptions::default())?);
     }
-    // Before any thread is there: they inherit what is blocked.
+    // Before any thread is started: threads inherit the mask of blocked signals.
     let signals = block_signals()?;
-    // Said when all workers serve, so that a script may go by it.
+    // Logged when all workers serve, so that scripts can wait for it.
     let say = move |_: &_| {
         for addr in addrs.drain(..) {
             log::info!("listening on {addr}");

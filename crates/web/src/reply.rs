@@ -1,7 +1,7 @@
-//! What a handler says: status, fields and body, or a stream of pieces.
+//! The response of a handler: status, fields and body, or a stream of chunks.
 //!
-//! Nothing is sent before the handler returns, so that an error can still become the answer; a streamed reply
-//! is sent from its first piece on. Knows nothing of framing: the codec writes lengths and chunks.
+//! Nothing is sent before the handler returns, so that an error can still replace the response; a streamed reply is sent from its
+//! first chunk on. Knows nothing of framing: the codec writes lengths and chunks.
 
 use bytes::Bytes;
 use ringmain_wire::h1::FieldBlock;
@@ -20,36 +20,36 @@ use crate::server::stream::Outgoing;
 use crate::site::Hooks;
 use crate::ws::Upgrade;
 
-/// The reply to one request.
+/// The response to one request.
 pub struct Reply<'r> {
     pub(crate) request: &'r Request<'r>,
-    /// Behind the handler; the request's, unless it was led to an inner route.
+    /// The hooks that run after the handler: the request's, unless it was delegated to an inner route.
     pub(crate) hooks: &'r Hooks,
     pub(crate) status: u16,
     pub(crate) kind: Kind,
-    /// Fields of every response that this one goes without.
+    /// Default fields that this response omits.
     pub(crate) omitted: Omitted,
     /// The `Content-Type` among the fields was set with the body ([`Reply::bytes`]) and is replaced with it.
     typed_by_body: bool,
-    /// The connection ends with it.
+    /// The connection closes after this response.
     pub(crate) closes: bool,
-    /// The head is another server's.
+    /// The head was received from another server.
     pub(crate) forwarded: bool,
     pub(crate) fields: &'r mut FieldBlock,
     pub(crate) body: &'r mut Vec<u8>,
-    /// Instead of `body`.
+    /// The body if it is shared; then `body` is unused.
     pub(crate) frame: Option<Bytes>,
-    /// Body bytes that were sent, or handed over to be.
+    /// Body bytes sent, or handed over to be sent.
     pub(crate) sent: u64,
-    /// Where a streamed reply goes; only asynchronous handlers have it.
+    /// The destination of a streamed reply; only asynchronous handlers have one.
     pub(crate) outgoing: Option<Outgoing<'r>>,
-    /// The request becomes a WebSocket.
+    /// The request is upgraded to a WebSocket.
     pub(crate) upgrade: Option<Box<Upgrade>>,
-    /// Why it does not, if its handshake was at fault.
+    /// The reason why the upgrade failed, if the handshake was at fault.
     pub(crate) handshake: Option<HandshakeFault>,
 }
 
-/// What `Content-Type` says.
+/// The source of `Content-Type`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     None,
@@ -57,14 +57,14 @@ pub(crate) enum Kind {
     Text,
     Html,
     Problem,
-    /// It stands among the handler's fields.
+    /// Among the handler's fields.
     Own,
 }
 
 impl Kind {
     pub(crate) const COUNT: usize = 6;
 
-    /// By [`Kind::index`].
+    /// Values by [`Kind::index`].
     pub(crate) const CONTENT_TYPES: [Option<&str>; Kind::COUNT] = [
         None,
         Some(media_type::JSON),
@@ -107,7 +107,7 @@ impl<'r> Reply<'r> {
         }
     }
 
-    /// Sets the status, 200 to 599. Another one is a mistake of the program: 500 is sent and the log names it.
+    /// Sets the status, 200 to 599. Another one is a mistake in the program: 500 is sent and the log names it.
     pub fn status(&mut self, status: u16) -> &mut Self {
         self.status = if (200..=599).contains(&status) {
             status
@@ -121,23 +121,23 @@ impl<'r> Reply<'r> {
         self
     }
 
-    /// The status as it stands.
+    /// Returns the current status.
     #[must_use]
     pub fn status_now(&self) -> u16 {
         self.status
     }
 
-    /// Sets a field, in place of those of that name.
+    /// Sets a field and replaces those with the same name.
     ///
     /// # Errors
-    /// 500 if the name is no token, the value has control characters (it would split the reply), or the field belongs
-    /// to the framing, which is not the handler's.
+    /// 500 if the name is not a token, the value has control characters (it would split the response), or the field belongs to the
+    /// framing, which is not the handler's.
     pub fn header(&mut self, name: &str, value: impl AsRef<[u8]>) -> Result<&mut Self> {
         self.remove_header(name);
         self.add_header(name, value)
     }
 
-    /// Adds a field beside those of that name.
+    /// Adds a field without replacing others with the same name.
     ///
     /// # Errors
     /// As [`Reply::header`].
@@ -153,8 +153,8 @@ impl<'r> Reply<'r> {
         Ok(self)
     }
 
-    /// Adds fields that were checked before beside those of their names. `Server`, `Date` and `Content-Type` take the place of the
-    /// server's own.
+    /// Adds fields that were validated before, without replacing others. `Server`, `Date` and `Content-Type` replace the server's
+    /// own.
     pub fn add_headers(&mut self, fields: &FieldBlock) -> &mut Self {
         for (name, _) in fields.iter() {
             self.omitted.note(name);
@@ -166,7 +166,7 @@ impl<'r> Reply<'r> {
         self
     }
 
-    /// Removes a field that was set before. `Server` and `Date`, which the server sets, are then missing from the response.
+    /// Removes a field that was set before. `Server` and `Date`, which the server sets, are then omitted from the response.
     pub fn remove_header(&mut self, name: &str) -> &mut Self {
         self.fields.remove(name);
         self.omitted.note(name);
@@ -177,8 +177,8 @@ impl<'r> Reply<'r> {
         self
     }
 
-    /// Returns the value of the first field of that name as it is set now, in any case; `Content-Type` also where the body
-    /// method chose it. Fields that are added when the head is encoded (`Date`, `Server`, `Content-Length`) are not among them.
+    /// Returns the current value of the first field with this name, compared without case; `Content-Type` also where the body
+    /// method chose it. Fields that are added when the head is encoded (`Date`, `Server`, `Content-Length`) are not included.
     #[must_use]
     pub fn header_value(&self, name: &str) -> Option<&[u8]> {
         if name.eq_ignore_ascii_case("content-type") && self.kind != Kind::Own {
@@ -189,16 +189,16 @@ impl<'r> Reply<'r> {
         found.map(|(_, value)| value)
     }
 
-    /// A value as JSON. `Content-Type` is `application/json` unless it was set.
+    /// Sets the body to a value as JSON. `Content-Type` is `application/json` unless it was set.
     ///
     /// # Errors
-    /// 500 if the value cannot be written as JSON (a map with keys that are no text, for instance).
+    /// 500 if the value cannot be serialized as JSON (a map whose keys are not text, for instance).
     pub fn json<T: Serialize + ?Sized>(&mut self, value: &T) -> Result {
         self.begin(Kind::Json);
         json::write(self.body, value)
     }
 
-    /// Text. `Content-Type` is `text/plain; charset=utf-8` unless it was set.
+    /// Sets the body to text. `Content-Type` is `text/plain; charset=utf-8` unless it was set.
     ///
     /// # Errors
     /// None; the type lets it end a handler.
@@ -208,7 +208,7 @@ impl<'r> Reply<'r> {
         Ok(())
     }
 
-    /// A page. `Content-Type` is `text/html; charset=utf-8` unless it was set.
+    /// Sets the body to an HTML page. `Content-Type` is `text/html; charset=utf-8` unless it was set.
     ///
     /// # Errors
     /// None; the type lets it end a handler.
@@ -218,11 +218,11 @@ impl<'r> Reply<'r> {
         Ok(())
     }
 
-    /// Shared bytes, sent without a copy if they are many. `content_type` is theirs: a body method called after this sets
-    /// its own.
+    /// Sets the body to shared bytes, sent without a copy above [`limits::COPIED_BODY`](crate::limits::COPIED_BODY) bytes.
+    /// `content_type` belongs to them: a body method called after this sets its own.
     ///
     /// # Errors
-    /// 500 if `content_type` is no field value.
+    /// 500 if `content_type` is not a valid field value.
     pub fn bytes(&mut self, content_type: &str, bytes: impl Into<Bytes>) -> Result {
         self.header("Content-Type", content_type)?;
         self.begin(Kind::Own);
@@ -231,7 +231,7 @@ impl<'r> Reply<'r> {
         Ok(())
     }
 
-    /// 204: done, and nothing to say.
+    /// Sets the status 204 and no body.
     ///
     /// # Errors
     /// None; the type lets it end a handler.
@@ -248,10 +248,10 @@ impl<'r> Reply<'r> {
         self.status = status;
     }
 
-    /// Sends the client elsewhere: 301, 302, 303, 307 or 308 (RFC 9110 §15.4).
+    /// Redirects the client: 301, 302, 303, 307 or 308 (RFC 9110 §15.4).
     ///
     /// # Errors
-    /// 500 for another status, or a location that is no field value.
+    /// 500 for another status, or a location that is not a valid field value.
     pub fn redirect(&mut self, status: u16, location: &str) -> Result {
         let target = location::of_redirect(status, location)?;
         self.begin(Kind::None);
@@ -260,21 +260,21 @@ impl<'r> Reply<'r> {
         Ok(())
     }
 
-    /// Has the client keep a cookie.
+    /// Sets a cookie.
     ///
     /// # Errors
-    /// 500 if the cookie is none that clients would keep: what is wrong is in the log.
+    /// 500 if clients would reject the cookie; the log has the reason.
     pub fn cookie(&mut self, cookie: &SetCookie<'_>) -> Result<&mut Self> {
         let mut value = Vec::with_capacity(limits::USUAL_COOKIE_BYTES);
         cookie.write(&mut value)?;
         self.add_header("Set-Cookie", value)
     }
 
-    /// Returns the body as it is now, to be changed or appended to, by the handler and by `after` hooks; its `Content-Type`
-    /// stays. Shared bytes ([`Reply::bytes`]) are copied into it first, once; code that only reads calls
-    /// [`Reply::body_bytes`], and code that replaces all of it [`Reply::set_body`], which copy nothing.
+    /// Returns the current body for changes, by the handler and by `after` hooks; its `Content-Type` stays. Shared bytes
+    /// ([`Reply::bytes`]) are copied into it first, once. Code that only reads calls [`Reply::body_bytes`] and code that replaces
+    /// the whole body calls [`Reply::set_body`]; neither copies.
     ///
-    /// In a hook of a streamed reply ([`Reply::is_whole`] is `false`) it is the part that precedes the first piece.
+    /// In a hook of a streamed reply ([`Reply::is_whole`] is `false`) it is the part that precedes the first chunk.
     pub fn body(&mut self) -> &mut Vec<u8> {
         if let Some(frame) = self.frame.take() {
             if frame.len() <= limits::COPIED_BODY {
@@ -287,7 +287,7 @@ impl<'r> Reply<'r> {
         self.body
     }
 
-    /// Returns the body as it is now, whatever method wrote it. For hooks that hash or sign it.
+    /// Returns the current body, whichever method wrote it. For hooks that hash or sign it.
     #[must_use]
     pub fn body_bytes(&self) -> &[u8] {
         self.frame.as_deref().unwrap_or(self.body)
@@ -300,25 +300,25 @@ impl<'r> Reply<'r> {
         self
     }
 
-    /// Whether the body at hand is all of it: `false` once the reply is streamed, and in its hooks, which run before its head
-    /// is sent.
+    /// Returns true if the available body is complete: `false` once the reply is streamed, and in its hooks, which run before its
+    /// head is sent.
     #[must_use]
     pub fn is_whole(&self) -> bool {
         self.outgoing.as_ref().is_none_or(Outgoing::is_whole)
     }
 
-    /// The fields as they stand, but for those that are not the handler's. For intermediaries.
+    /// Returns the current fields, without those that the server adds. For intermediaries.
     pub fn fields_mut(&mut self) -> &mut FieldBlock {
         self.fields
     }
 
-    /// Whether it was made another server's ([`Reply::forward`]).
+    /// Returns true if the head is another server's ([`Reply::forward`]).
     #[must_use]
     pub fn is_forwarded(&self) -> bool {
         self.forwarded
     }
 
-    /// Forgets all that was said, unless something was sent.
+    /// Discards status, fields and body, unless something was sent.
     pub fn forget(&mut self) {
         if !self.is_streaming() {
             self.kind = Kind::None;
@@ -333,20 +333,20 @@ impl<'r> Reply<'r> {
         }
     }
 
-    /// Closes the connection behind this response (`Connection: close`). Over HTTP/2 nothing happens: other streams have responses of
-    /// their own.
+    /// Closes the connection after this response (`Connection: close`). No effect over HTTP/2, where the connection carries other
+    /// responses.
     pub fn close_connection(&mut self) -> &mut Self {
         self.closes = true;
         self
     }
 
-    /// The request that this answers.
+    /// Returns the request of this response.
     #[must_use]
     pub fn request(&self) -> &'r Request<'r> {
         self.request
     }
 
-    /// Whether anything was sent: then status and fields are final.
+    /// Returns true if anything was sent: status and fields are then final.
     #[must_use]
     pub fn is_streaming(&self) -> bool {
         self.outgoing.as_ref().is_some_and(Outgoing::has_begun)
@@ -364,14 +364,14 @@ impl<'r> Reply<'r> {
         }
     }
 
-    /// Answers with an error as if the handler had returned it: what was set before is gone. Nothing happens once anything was sent.
+    /// Replaces the response with an error as if the handler had returned it. No effect once anything was sent.
     pub fn problem(&mut self, error: &Error) {
         if !self.is_streaming() {
             self.fail(error);
         }
     }
 
-    /// Makes an error the answer, in place of what was said so far.
+    /// Replaces the response written so far with an error.
     pub(crate) fn fail(&mut self, error: &Error) {
         // Other statuses are the application's own decisions.
         if error.status() == 500 || error.cause().is_some() {
@@ -386,7 +386,7 @@ impl<'r> Reply<'r> {
         self.status = error.status();
         error.write_problem(self.body);
         if let Some((name, value)) = error.field() {
-            // Checked when the error was made.
+            // Validated when the error was created.
             let _ = self.fields.push(name, value.as_bytes());
         }
     }

@@ -1,6 +1,6 @@
-//! What a handler is told: one request, borrowed from the connection's bytes.
+//! The request that a handler receives, borrowed from the connection's bytes.
 //!
-//! Reads only. Knows nothing of how it will be answered.
+//! Owns read access to the request. Knows nothing about how the response is written.
 
 use std::any::{Any, TypeId};
 use std::borrow::Cow;
@@ -18,7 +18,7 @@ use crate::cookie::Cookies;
 use crate::error::{Error, Result};
 use crate::hidden::{HIDDEN, scrubbed};
 use crate::json;
-use crate::local::Local;
+use crate::local::WorkerContext;
 use crate::media_type;
 use crate::note::{Note, Notes};
 use crate::origin::Origin;
@@ -31,24 +31,24 @@ use crate::site::{Hooks, Site, Verdict};
 use crate::text;
 use crate::{accept, expected};
 
-/// One request. For a plain handler its whole body is there; a streaming handler reads it piece by piece.
+/// An HTTP request. A plain handler receives it with the whole body; a streaming handler reads the body in chunks.
 pub struct Request<'r> {
     pub(crate) head: &'r RequestHead<'r>,
-    /// Normalised: what was matched.
+    /// The normalized path that the router matched.
     pub(crate) path: &'r str,
     pub(crate) params: Params,
     pub(crate) body: &'r [u8],
     pub(crate) site: &'r Site,
-    pub(crate) local: &'r Local,
+    pub(crate) local: &'r WorkerContext,
     hooks: &'r Hooks,
     id: Option<RequestId>,
     pub(crate) exchange: Option<&'r Exchange>,
     pub(crate) origin: Origin,
     pub(crate) extensions: RefCell<Vec<(TypeId, Rc<dyn Any>)>>,
     pub(crate) notes: Notes,
-    /// Of parameters.
+    /// Names of the path parameters.
     names: &'r Names,
-    /// Bytes of a streamed body that may still come; `None`: as the connection has it.
+    /// Bytes of a streamed body that may still arrive; `None`: only the connection's own limit applies.
     left: Cell<Option<u64>>,
 }
 
@@ -63,7 +63,7 @@ impl<'r> Request<'r> {
         params: Params,
         body: &'r [u8],
         site: &'r Site,
-        local: &'r Local,
+        local: &'r WorkerContext,
         verdict: &Verdict<'r>,
         origin: Origin,
         exchange: Option<&'r Exchange>,
@@ -87,7 +87,7 @@ impl<'r> Request<'r> {
         }
     }
 
-    /// The same request as an inner route sees it: with its own hooks, and so many bytes of a streamed body at most.
+    /// Returns the same request for an inner route, with that route's hooks and limit on the bytes of a streamed body.
     pub(crate) fn inside<'a>(
         &'a self,
         path: &'a str,
@@ -118,47 +118,47 @@ impl<'r> Request<'r> {
         self.hooks
     }
 
-    /// The head as it was parsed: for intermediaries, which pass it on.
+    /// Returns the head as parsed, for intermediaries that forward it.
     #[must_use]
     pub fn head(&self) -> &'r RequestHead<'r> {
         self.head
     }
 
-    /// The method.
+    /// Returns the method.
     #[must_use]
     pub fn method(&self) -> Method<'r> {
         self.head.method
     }
 
-    /// The path as it was matched: decoded once, without dot segments and doubled slashes. An encoded slash
-    /// stands as U+0000 here, so that it cannot be taken for a separator; [`Request::param`] gives it back as `/`.
+    /// Returns the path that was matched: decoded once, without dot segments and duplicate slashes. An encoded slash appears as
+    /// U+0000, so that it cannot be mistaken for a separator; [`Request::param`] returns it as `/`.
     #[must_use]
     pub fn path(&self) -> &'r str {
         self.path
     }
 
-    /// The target as it stood in the request line.
+    /// Returns the target exactly as in the request line.
     #[must_use]
     pub fn target(&self) -> &'r str {
         self.head.target_text
     }
 
-    /// The protocol version.
+    /// Returns the protocol version.
     #[must_use]
     pub fn version(&self) -> Version {
         self.head.version
     }
 
-    /// Host and perhaps port that the client asked (RFC 9110 §7.2).
+    /// Returns the host, and the port if present, that the client requested (RFC 9110 §7.2).
     #[must_use]
     pub fn host(&self) -> Option<&'r str> {
         self.head.authority.map(|authority| authority.as_str())
     }
 
-    /// The part of the path that stands at `{name}`, decoded.
+    /// Returns the decoded part of the path that `{name}` matched.
     ///
     /// # Errors
-    /// 500 if the route has no such parameter: a mistake of the program, which the log names.
+    /// 500 if the route has no such parameter. That is a mistake in the program; the log names the parameter.
     pub fn param(&self, name: &str) -> Result<Cow<'r, str>> {
         self.params.get(name, self.names, self.path).ok_or_else(|| {
             Error::internal(format!(
@@ -167,10 +167,10 @@ impl<'r> Request<'r> {
         })
     }
 
-    /// The part of the path at `{name}` as a number or another type that reads from text.
+    /// Parses the part of the path that `{name}` matched, for instance as a number.
     ///
     /// # Errors
-    /// 400 if the text is none; as [`Request::param`].
+    /// 400 if the text does not parse; otherwise as [`Request::param`].
     pub fn param_as<T: std::str::FromStr>(&self, name: &str) -> Result<T> {
         let text = self.param(name)?;
         text.parse().map_err(|_| {
@@ -182,12 +182,12 @@ impl<'r> Request<'r> {
         })
     }
 
-    /// All parameters of the path in the order of the pattern, decoded.
+    /// Returns all path parameters, decoded, in the order of the pattern.
     pub fn params(&self) -> impl Iterator<Item = (&str, Cow<'r, str>)> {
         self.params.iter(self.names, self.path)
     }
 
-    /// The value of the first field of that name, if it is text.
+    /// Returns the value of the first field with this name; `None` if it is absent or not UTF-8.
     #[must_use]
     pub fn header(&self, name: &str) -> Option<&'r str> {
         let value = match Known::of(name.as_bytes()) {
@@ -197,25 +197,25 @@ impl<'r> Request<'r> {
         value.and_then(|value| str::from_utf8(value).ok())
     }
 
-    /// Returns the media type among `offers` that the client prefers (`Accept`, RFC 9110 §12.5.1): the highest quality, among
-    /// equals the one that it named most closely, then the first. `None` if it takes none of them (`q=0`, or not named).
+    /// Returns the media type among `offers` that the client prefers (`Accept`, RFC 9110 §12.5.1): the highest quality, then the
+    /// most specific range, then the first offer. `None` if the client accepts none (`q=0`, or not listed).
     #[must_use]
     pub fn preferred_type<'o>(&self, offers: &[&'o str]) -> Option<&'o str> {
         accept::preferred(self.head.fields.all_known(Known::Accept), offers)
     }
 
-    /// All fields, as bytes.
+    /// Returns all fields, as bytes.
     pub fn headers(&self) -> impl ExactSizeIterator<Item = Field<'r>> + use<'r> {
         self.head.fields.iter()
     }
 
-    /// The body, whole. Empty for a streaming handler, which [reads](Request::chunk) it.
+    /// Returns the whole body. Empty for a streaming handler, which reads it with [`Request::chunk`].
     #[must_use]
     pub fn body(&self) -> &[u8] {
         self.body
     }
 
-    /// The body as text.
+    /// Returns the body as text.
     ///
     /// # Errors
     /// 400 if it is not UTF-8.
@@ -228,10 +228,10 @@ impl<'r> Request<'r> {
         })
     }
 
-    /// The body as JSON. The client must say so in `Content-Type`.
+    /// Parses the body as JSON. The client must send a JSON `Content-Type`.
     ///
     /// # Errors
-    /// 415 for another content type; 400 for what is no JSON, not of this type, or nests too deep: the error says
+    /// 415 for another content type; 400 if the body is not JSON, does not match the type, or nests too deeply. The error says
     /// where.
     pub fn json<'a, T: Deserialize<'a>>(&'a self) -> Result<T> {
         match self.head.fields.known(Known::ContentType) {
@@ -246,51 +246,53 @@ impl<'r> Request<'r> {
         }
     }
 
-    /// The query of the target, the part behind `?`; empty if there is none.
+    /// Parses the query of the target, the part after `?`; empty if there is none.
     ///
     /// # Errors
-    /// 400 if it is not well escaped or has too many pairs.
+    /// 400 if the percent-encoding is invalid or the query has more than [`limits::PAIRS`](crate::limits::PAIRS) pairs.
     pub fn query(&self) -> Result<Query<'r>> {
         Query::new(self.head.target.query().unwrap_or_default())
     }
 
-    /// The body as a form (`application/x-www-form-urlencoded`).
+    /// Parses the body as a form (`application/x-www-form-urlencoded`).
     ///
     /// # Errors
-    /// 415 for another content type; 400 as [`Request::query`].
+    /// 415 for another content type; 400 as for [`Request::query`].
     pub fn form(&self) -> Result<Query<'_>> {
         Query::form(self.head.fields.known(Known::ContentType), self.body)
     }
 
-    /// The cookies that the client sends.
+    /// Returns the cookies that the client sent.
     #[must_use]
     pub fn cookies(&self) -> Cookies<'r> {
         Cookies::new(self.head.fields)
     }
 
-    /// The next piece of the body; `None` after the last. For streaming handlers; for others there is none, their
-    /// body is [whole](Request::body). Waits while nothing has arrived; the client is slowed down while nobody reads.
+    /// Returns the next chunk of the body; `None` after the last, and always in handlers that receive the [whole
+    /// body](Request::body). Waits while nothing has arrived. Without reads the queue fills and the client is slowed down.
     ///
     /// # Errors
-    /// The client broke off or broke a rule (what is wrong is in the error), or the body exceeds its limit (413).
+    /// The client disconnected or violated the protocol (the error names the violation), or the body exceeds its limit (413).
     pub async fn chunk(&self) -> Result<Option<Bytes>> {
         self.chunk_within(&self.left).await
     }
 
-    /// Returns a count that grows with each byte of the response that the client takes, up to date at the next call: two of them tell a
-    /// rate. 0 in a handler that is not asynchronous.
+    /// Returns the number of response bytes that the client has taken, up to date at the next call: two calls give a rate. 0 in a
+    /// handler that is not asynchronous.
     #[must_use]
     pub fn response_bytes_taken(&self) -> u64 {
         self.exchange.map_or(0, Exchange::taken)
     }
 
-    /// Whether all of the body was received: its pieces are taken without waiting. False once it broke a rule.
+    /// Returns true once the whole body was received, so that [`Request::chunk`] does not wait. False if the body violated the
+    /// protocol.
     #[must_use]
     pub fn is_body_received(&self) -> bool {
         self.exchange.is_none_or(Exchange::body_is_over)
     }
 
-    /// The same, as long as all of it is no longer than what is `left` (`None`: as the connection has it).
+    /// Returns the next chunk of the body and subtracts its length from `left`; fails with 413 when the body exceeds it. `None`:
+    /// only the connection's own limit applies.
     pub(crate) async fn chunk_within(&self, left: &Cell<Option<u64>>) -> Result<Option<Bytes>> {
         let Some(exchange) = self.exchange else {
             return Ok(None);
@@ -305,47 +307,47 @@ impl<'r> Request<'r> {
         Ok(piece)
     }
 
-    /// Whether the client waits for `100 Continue` (RFC 9110 §10.1.1) and has sent nothing of its body. [`Request::chunk`] sends it that;
-    /// an intermediary relays it by [`Reply::interim`](crate::Reply::interim).
+    /// Returns true if the client waits for `100 Continue` (RFC 9110 §10.1.1) and has sent none of its body. [`Request::chunk`]
+    /// sends the 100; an intermediary relays it with [`Reply::interim`](crate::Reply::interim).
     #[must_use]
     pub fn expects_continue(&self) -> bool {
         self.exchange.is_some_and(Exchange::expects_continue)
     }
 
-    /// Waits until the client of a request that [expects `100 Continue`](Request::expects_continue) sends its body, or was told to.
-    /// Never ends if the final response began before: then the client may send none.
+    /// Waits until the client of a request that [expects `100 Continue`](Request::expects_continue) sends its body, or until the
+    /// 100 was sent. Never completes once the final response has started: the client may then send no body.
     pub async fn body_begins(&self) {
         if let Some(exchange) = self.exchange {
             exchange.body_begins().await;
         }
     }
 
-    /// Exempts a streamed body from the minimum rate ([`Limits::rate_bytes`](crate::Limits::rate_bytes)): its client has nothing to send at
-    /// times. The handler must bound the wait itself. A chunk's size line and the trailers must be whole within
-    /// [`Limits::header_timeout`](crate::Limits::header_timeout) of their first byte all the same: 408.
+    /// Exempts a streamed body from the minimum rate ([`Limits::rate_bytes`](crate::Limits::rate_bytes)), for clients that have
+    /// nothing to send at times. The handler must bound the wait itself. A chunk's size line and the trailers must still be
+    /// complete within [`Limits::header_timeout`](crate::Limits::header_timeout) of their first byte; later: 408.
     pub fn wait_patiently(&self) {
         if let Some(exchange) = self.exchange {
             exchange.wait_patiently();
         }
     }
 
-    /// Sets the bytes a second that this request's streamed body must bring and its response must be taken at, in place of
-    /// [`Limits::rate_bytes`](crate::Limits::rate_bytes). 0: any number.
+    /// Sets the minimum rate in bytes per second for this request's streamed body and for its response, in place of
+    /// [`Limits::rate_bytes`](crate::Limits::rate_bytes). 0: no minimum.
     pub fn set_minimum_rate(&self, bytes: u32) {
         if let Some(exchange) = self.exchange {
             exchange.set_minimum_rate(bytes);
         }
     }
 
-    /// The fields that came behind the body (RFC 9110 §6.5): for streaming handlers, once the last [piece](Request::chunk) was
-    /// taken; the second call has none. They were not merged into the head and must not be taken for it.
+    /// Takes the trailer fields of the body (RFC 9110 §6.5). For streaming handlers, after the last [chunk](Request::chunk); a
+    /// second call returns none. Trailers are not merged into the head and must not be treated as its fields.
     #[must_use]
     pub fn trailers(&self) -> FieldBlock {
         self.exchange.map(Exchange::trailers).unwrap_or_default()
     }
 
-    /// Whether the client reads fields behind the answer's body: then [`Reply::trailer`](crate::Reply::trailer) reaches it. By HTTP/2
-    /// each does; by HTTP/1.1 who says so (RFC 9110 §10.1.4).
+    /// Returns true if the client accepts trailers, so that [`Reply::trailer`](crate::Reply::trailer) reaches it: every HTTP/2
+    /// client, and an HTTP/1.1 client that sends `TE: trailers` (RFC 9110 §10.1.4).
     #[must_use]
     pub fn takes_trailers(&self) -> bool {
         let mut members = self
@@ -362,34 +364,35 @@ impl<'r> Request<'r> {
         }
     }
 
-    /// Shared state of that type, given to the application by [`App::state`](crate::App::state).
+    /// Returns the shared state of this type, registered with [`App::state`](crate::App::state).
     ///
     /// # Errors
-    /// 500 if there is none: a mistake of the program, which the log names.
+    /// 500 if there is none. That is a mistake in the program; the log names the type.
     pub fn state<T: Send + Sync + 'static>(&self) -> Result<&'r T> {
         self.site.state().ok_or_else(|| missing::<T>("App::state"))
     }
 
-    /// This worker's own state of that type, made by [`App::per_worker`](crate::App::per_worker). No other
-    /// thread sees it: a `RefCell` or `Cell` inside needs no lock.
+    /// Returns this worker's own state of this type, built by [`App::per_worker`](crate::App::per_worker). No other thread has
+    /// access: a `RefCell` or `Cell` inside needs no lock.
     ///
     /// # Errors
-    /// 500 if there is none: a mistake of the program, which the log names.
+    /// 500 if there is none. That is a mistake in the program; the log names the type.
     pub fn local<T: 'static>(&self) -> Result<&'r T> {
         self.local.state().ok_or_else(|| missing::<T>("App::per_worker"))
     }
 
-    /// Leaves a value for later hooks and the handler, one of each type: who was authenticated, for instance.
+    /// Stores a value for later hooks and the handler, for instance the authenticated user. One value per type; a second replaces
+    /// the first.
     pub fn extend<T: 'static>(&self, value: T) {
         let mut extensions = self.extensions.borrow_mut();
         extensions.retain(|(id, _)| *id != TypeId::of::<T>());
         extensions.push((TypeId::of::<T>(), Rc::new(value)));
     }
 
-    /// What [`Request::extend`] left.
+    /// Returns the value that [`Request::extend`] stored.
     ///
     /// # Errors
-    /// 500 if nothing of that type was left: a mistake of the program, which the log names.
+    /// 500 if there is none of this type. That is a mistake in the program; the log names the type.
     pub fn extension<T: 'static>(&self) -> Result<Rc<T>> {
         let extensions = self.extensions.borrow();
         let found = extensions.iter().find(|(id, _)| *id == TypeId::of::<T>());
@@ -397,79 +400,79 @@ impl<'r> Request<'r> {
         value.ok_or_else(|| missing::<T>("Request::extend in a hook before this"))
     }
 
-    /// Has the access log say something of this request, once for each name: a member of its JSON, a field of a
-    /// [`Template`](crate::access_log::Template). Without an access log, and beyond [`limits::NOTES`](crate::limits::NOTES)
-    /// names, nothing is kept.
+    /// Adds a value to this request's line in the access log, once per name: a member in JSON, a field in a
+    /// [`Template`](crate::access_log::Template). Discarded without an access log, and beyond
+    /// [`limits::NOTES`](crate::limits::NOTES) names.
     pub fn note(&self, name: &'static str, note: Note) {
         if self.is_logged() {
             self.notes.put(name, note);
         }
     }
 
-    /// Whether what is noted is kept: there is an access log.
+    /// Returns true if there is an access log, so that notes are retained.
     #[must_use]
     pub fn is_logged(&self) -> bool {
         self.local.access.is_some()
     }
 
-    /// Has the access log say that this is the client's address, and not the connection's: behind proxies that are believed.
+    /// Sets the client address that the access log shows in place of the connection's, for clients behind trusted proxies.
     pub fn note_client(&self, client: std::net::IpAddr) {
         self.notes.put_client(client);
     }
 
-    /// The request's id, if the application gives them ([`App::request_ids`](crate::App::request_ids)).
+    /// Returns the request's id; `None` without [`App::request_ids`](crate::App::request_ids).
     #[must_use]
     pub fn id(&self) -> Option<&RequestId> {
         self.id.as_ref()
     }
 
-    /// The number of the listener by which it came, in the order in which the engine was given them
-    /// ([`Engine::listen`](ringmain_engine::Engine::listen)), from 0.
+    /// Returns the number of the listener that accepted the connection, from 0, in the order of the calls of
+    /// [`Engine::listen`](ringmain_engine::Engine::listen).
     #[must_use]
     pub fn listener(&self) -> u32 {
         self.origin.listener
     }
 
-    /// `https` if it came encrypted, else `http`. What a proxy in front did is not known here.
+    /// Returns `https` on an encrypted connection, else `http`. A proxy in front may have terminated TLS; that is unknown here.
     #[must_use]
     pub fn scheme(&self) -> &'static str {
         if self.origin.secure { "https" } else { "http" }
     }
 
-    /// What its connection's TLS agreed on (version, names, client certificates); `None` for one in the clear, and for one that
-    /// is over.
+    /// Returns the negotiated TLS parameters (version, names, client certificates); `None` on an unencrypted or closed connection.
     #[must_use]
     pub fn tls(&self) -> Option<Arc<Facts>> {
         let conn = self.local.cx.conn(self.origin.conn);
         conn.layer(|tls: &mut Tls| tls.session().shared_facts()).flatten()
     }
 
-    /// The connection on which it came: for what this crate does not offer. Writing to it would mix with answers.
+    /// Returns the id of the request's connection, for features that this crate does not offer. Bytes written to it would be mixed
+    /// with responses.
     #[must_use]
     pub fn connection(&self) -> ringmain_engine::ConnId {
         self.origin.conn
     }
 
-    /// What tells it from the worker's other requests until it is answered, as its [`Ticket`](crate::Ticket) did if somebody had that;
-    /// `None` in a handler that is not asynchronous.
+    /// Returns the id that identifies this request among the worker's requests until its response is complete; the same as that of
+    /// its [`Ticket`](crate::Ticket). `None` in a handler that is not asynchronous.
     #[must_use]
     pub fn ticket(&self) -> Option<TicketId> {
         self.exchange.map(TicketId::of)
     }
 
-    /// The client's address; `None` on a Unix socket. Behind a proxy it is the proxy's.
+    /// Returns the client's address; `None` on a Unix socket. Behind a proxy it is the proxy's.
     #[must_use]
     pub fn remote(&self) -> Option<std::net::SocketAddr> {
         self.origin.remote
     }
 
-    /// The worker that runs this: sleeping, connecting, blocking work, files.
+    /// Returns the handle of the worker that runs this request, for timers, connections, blocking work and files.
     #[must_use]
     pub fn cx(&self) -> &'r Cx {
         &self.local.cx
     }
 
-    /// The application that answers this.
+    /// Returns the application that serves this request.
     #[must_use]
     pub fn site(&self) -> &'r Site {
         self.site
@@ -484,7 +487,7 @@ fn missing<T>(how: &str) -> Error {
     ))
 }
 
-/// As logs show it: without tokens.
+/// Omits tokens, as logs do.
 impl std::fmt::Debug for Request<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let declared = self.site.redacted.names();

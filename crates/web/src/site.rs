@@ -1,6 +1,6 @@
-//! A compiled application: routes, hooks, state and limits, shared by all workers and never changed.
+//! A compiled application: routes, hooks, state and limits, shared by all workers and immutable.
 //!
-//! Decides who answers a request. Knows no connection.
+//! Selects the handler of a request. Knows no connection.
 
 use std::any::{Any, TypeId};
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::inner::Inner;
 use crate::limits::Limits;
 use crate::reply::Reply;
 use crate::request::Request;
-use crate::router::{Found, Params, Router};
+use crate::router::{Lookup, Params, Router};
 use crate::server::admission::Admission;
 use crate::server::early::Look;
 use crate::server::runner::Launch;
@@ -24,12 +24,12 @@ use crate::stats::Stats;
 use crate::text;
 use crate::ws::Gate;
 
-/// What a hook before the handler wants next.
+/// The decision of a hook that runs before the handler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flow {
-    /// The next hook, or the handler.
+    /// Continue with the next hook, or the handler.
     Continue,
-    /// Nothing: the reply is complete as it stands.
+    /// Stop: the reply is complete.
     Stop,
 }
 
@@ -46,38 +46,38 @@ pub(crate) struct Hooks {
 }
 
 pub(crate) enum Action {
-    /// Answers at once.
+    /// Answers without waiting.
     Plain(Box<Handler>),
-    /// Waits; the body is collected first, or streamed.
+    /// May wait; the body is collected first, or streamed.
     Task { launch: Box<dyn Launch>, streamed: bool },
-    /// Becomes a WebSocket.
+    /// Opens a WebSocket.
     Socket(Gate),
 }
 
 pub(crate) struct Route {
     pub(crate) action: Action,
     pub(crate) hooks: Hooks,
-    /// The route's number, for what workers keep for each.
+    /// The route's number, by which workers store state per route.
     pub(crate) index: usize,
-    /// Answered also when the worker is late.
+    /// Answered even when the worker is overloaded.
     pub(crate) urgent: bool,
-    /// Instead of the limit of the application.
+    /// Replaces the limit of the application.
     pub(crate) body_bytes: Option<u64>,
 }
 
-/// The application as it serves: made by [`App`](crate::App).
+/// The compiled application, made by [`App`](crate::App).
 pub struct Site {
     pub(crate) router: Router<Route>,
     pub(crate) fallback: Option<Route>,
-    /// Where handlers lead requests to.
+    /// The routes to which handlers delegate.
     pub(crate) inner: Option<Inner>,
-    /// Who may answer the fallback's requests without a task.
+    /// The callback that may answer the fallback's requests without a task.
     pub(crate) early: Option<Box<Look>>,
-    /// Around what no route answers.
+    /// The hooks around responses to requests that match no route.
     pub(crate) hooks: Hooks,
     pub(crate) states: Vec<(TypeId, Box<dyn Any + Send + Sync>)>,
     pub(crate) per_worker: Vec<Box<MakeLocal>>,
-    /// By listener.
+    /// Entrances by listener.
     pub(crate) entrances: Entrances,
     pub(crate) limits: Limits,
     pub(crate) server_name: Option<String>,
@@ -89,7 +89,7 @@ pub struct Site {
     pub(crate) admission: Admission,
 }
 
-/// Who answers.
+/// The result of routing.
 pub(crate) enum Verdict<'s> {
     Route(&'s Route),
     /// There is no such route, or no such method on it.
@@ -101,26 +101,26 @@ pub(crate) enum Verdict<'s> {
     Options {
         allow: &'s str,
     },
-    /// It has waited for longer than [`Limits::patience`].
+    /// The request has waited longer than [`Limits::patience`].
     TooLate,
-    /// The request is wrong whatever the route. Apart, since all verdicts are as large as the largest.
+    /// The request is invalid whatever the route. Boxed, because every verdict is as large as the largest.
     Refused(Box<Error>),
 }
 
 impl Site {
-    /// Counts and latencies since the start.
+    /// Returns the counters and latencies since the start.
     #[must_use]
     pub fn stats(&self) -> &Stats {
         &self.stats
     }
 
-    /// The limits that hold.
+    /// Returns the limits.
     #[must_use]
     pub fn limits(&self) -> &Limits {
         &self.limits
     }
 
-    /// The access log, to reopen or finish it.
+    /// Returns the access log, to reopen or finish it.
     #[must_use]
     pub fn access_log(&self) -> Option<&AccessLog> {
         self.access_log.as_ref()
@@ -137,18 +137,18 @@ impl Site {
     }
 }
 
-/// What a router says. `None`: it has no such path.
-pub(crate) fn found(found: Found<'_, Route>) -> Option<Verdict<'_>> {
+/// Converts the result of a router. `None`: the path has no route.
+pub(crate) fn found(found: Lookup<'_, Route>) -> Option<Verdict<'_>> {
     match found {
-        Found::Route(route) => Some(Verdict::Route(route)),
-        Found::Nothing => None,
-        Found::MethodNotAllowed { allow } => Some(Verdict::MethodNotAllowed { allow }),
-        Found::Options { allow } => Some(Verdict::Options { allow }),
+        Lookup::Route(route) => Some(Verdict::Route(route)),
+        Lookup::Nothing => None,
+        Lookup::MethodNotAllowed { allow } => Some(Verdict::MethodNotAllowed { allow }),
+        Lookup::Options { allow } => Some(Verdict::Options { allow }),
     }
 }
 
 impl<'s> Verdict<'s> {
-    /// The route's own hooks, or those around what no route answers.
+    /// Returns the route's own hooks, or those around responses to requests that match no route.
     pub(crate) fn hooks(&self, site: &'s Site) -> &'s Hooks {
         match self {
             Verdict::Route(route) => &route.hooks,
@@ -156,7 +156,7 @@ impl<'s> Verdict<'s> {
         }
     }
 
-    /// The answer of a plain handler, or of the application itself.
+    /// Writes the response of a plain handler, or of the application itself.
     pub(crate) fn answer(&self, request: &Request<'_>, reply: &mut Reply<'_>) -> Result {
         match self {
             Verdict::Route(Route {

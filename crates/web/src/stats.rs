@@ -1,24 +1,24 @@
-//! What an application counts: requests, answers by class, latencies. Written by one worker each, read by anybody.
+//! Counters of an application: requests, responses by class, latencies. Each is written by one worker and read by any thread.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-/// Counts of all workers.
+/// The counters of every worker.
 #[derive(Debug, Default)]
 pub struct Stats {
     workers: Mutex<Vec<Arc<WorkerStats>>>,
 }
 
-/// One worker's counts, on cache lines of their own: only the worker writes them.
+/// One worker's counters, on cache lines of their own: only the worker writes them.
 #[derive(Debug)]
 #[repr(align(128))]
 pub(crate) struct WorkerStats {
-    /// Answers by the first digit of their status.
+    /// Responses by the first digit of their status.
     classes: [AtomicU64; 6],
-    /// Requests that could not be read.
+    /// Requests that could not be parsed.
     refused: AtomicU64,
-    /// WebSockets that are open, and messages from and to them.
+    /// Open WebSockets, and messages received and sent on them.
     sockets: AtomicU64,
     messages_in: AtomicU64,
     messages_out: AtomicU64,
@@ -31,21 +31,21 @@ const BUCKETS: usize = 8 * 64;
 /// A sum over all workers at one time.
 #[derive(Clone, Debug)]
 pub struct Totals {
-    /// Answers with status 1xx to 5xx, at the place of that digit.
+    /// Responses with status 1xx to 5xx, indexed by that digit.
     pub classes: [u64; 6],
-    /// Requests that broke a rule of the protocol and were refused before routing; their answers count too.
+    /// Requests that violated the protocol and were refused before routing; their responses count too.
     pub refused: u64,
-    /// WebSockets that are open.
+    /// Open WebSockets.
     pub sockets: u64,
-    /// Messages that arrived on WebSockets, whole.
+    /// Complete messages received on WebSockets.
     pub messages_in: u64,
-    /// Messages that were queued for WebSockets, each receiver of one counted.
+    /// Messages queued for WebSockets, counted once per receiver.
     pub messages_out: u64,
     latencies: Box<[u64; BUCKETS]>,
 }
 
 impl Stats {
-    /// The counts of a worker; made when it asks first.
+    /// Returns the counters of a worker, created at the first call.
     pub(crate) fn worker(&self, index: usize) -> Arc<WorkerStats> {
         let mut workers = self.workers.lock().unwrap_or_else(PoisonError::into_inner);
         while workers.len() <= index {
@@ -54,7 +54,7 @@ impl Stats {
         Arc::clone(&workers[index])
     }
 
-    /// The sum over all workers, not of one instant: workers go on counting meanwhile.
+    /// Returns the sum over all workers. It is not a snapshot of one instant, because workers continue to count.
     #[must_use]
     pub fn totals(&self) -> Totals {
         let mut totals = Totals {
@@ -96,7 +96,7 @@ impl WorkerStats {
         }
     }
 
-    /// An answer with `status`.
+    /// Counts a response with `status`.
     pub(crate) fn answered(&self, status: u16) {
         bump(&self.classes[usize::from(status / 100).min(5)]);
     }
@@ -122,18 +122,18 @@ impl WorkerStats {
         bump(&self.messages_out);
     }
 
-    /// How long a request took.
+    /// Records the latency of a request.
     pub(crate) fn took(&self, span: Duration) {
         bump(&self.latencies[bucket(span)]);
     }
 }
 
-/// Only the worker writes: no read-modify-write.
+/// Increments a counter without read-modify-write, because only the worker writes it.
 fn bump(count: &AtomicU64) {
     count.store(count.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
 }
 
-/// The bucket of a span: its highest bit and the three below.
+/// Returns the bucket of a duration: its highest bit and the three below.
 fn bucket(span: Duration) -> usize {
     let nanos = u64::try_from(span.as_nanos()).unwrap_or(u64::MAX).max(8);
     let power = nanos.ilog2();
@@ -141,7 +141,7 @@ fn bucket(span: Duration) -> usize {
     8 * power as usize + eighth as usize
 }
 
-/// Where a bucket ends: the largest span that falls into it.
+/// Returns the largest duration in a bucket.
 fn upper(bucket: usize) -> Duration {
     let (power, eighth) = (bucket / 8, (bucket % 8) as u128);
     let next = (9 + eighth) << power >> 3;
@@ -149,13 +149,13 @@ fn upper(bucket: usize) -> Duration {
 }
 
 impl Totals {
-    /// All answers.
+    /// Returns the total number of responses.
     #[must_use]
     pub fn requests(&self) -> u64 {
         self.classes.iter().sum()
     }
 
-    /// What happened since `earlier`; of [`Totals::sockets`] those that are open now.
+    /// Returns the difference from `earlier`; [`Totals::sockets`] remains the number of sockets open now.
     #[must_use]
     pub fn since(&self, earlier: &Totals) -> Totals {
         let mut difference = self.clone();
@@ -169,9 +169,9 @@ impl Totals {
         difference
     }
 
-    /// The latency that `share` (0 to 1) of the sampled requests did not exceed, to within 12.5 %; `None` without
-    /// samples. From the loop turn in which a head was complete to its encoded answer (the head of a streamed one); the kernel's queues
-    /// before and behind are not in it. One plain request in [`SAMPLE`] is looked at, and each asynchronous one.
+    /// Returns the latency that `share` (0 to 1) of the sampled requests did not exceed, to within 12.5 %; `None` without samples.
+    /// Measured from the loop turn in which a head was complete to its encoded response (the head of a streamed one), without the
+    /// kernel's queues before and after. Samples one plain request in [`SAMPLE`], and each asynchronous one.
     #[must_use]
     pub fn latency(&self, share: f64) -> Option<Duration> {
         let samples: u64 = self.latencies.iter().sum();
@@ -185,5 +185,5 @@ impl Totals {
     }
 }
 
-/// One plain request in so many has its latency taken: reading the clock costs a request some per mille.
+/// One plain request in this number has its latency measured: reading the clock costs a few per mille of a request.
 pub const SAMPLE: u32 = 16;

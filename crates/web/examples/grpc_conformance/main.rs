@@ -1,6 +1,6 @@
-//! What the runner of `connectrpc.com/conformance` starts as a server under test: `cargo xtask suite grpc`.
+//! The server under test for the runner of `connectrpc.com/conformance`: `cargo xtask suite grpc`.
 //!
-//! It is told on standard input what to serve, says on standard output where, and serves until it is ended.
+//! It receives its configuration on standard input, writes its address to standard output, and serves until it is terminated.
 
 mod messages;
 mod service;

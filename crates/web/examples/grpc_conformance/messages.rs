@@ -2,7 +2,7 @@
 
 use ringmain_web::grpc::prost::{Message, Oneof};
 
-/// What to serve.
+/// The configuration of the server.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct ServerCompatRequest {
     #[prost(bool, tag = "4")]
@@ -23,7 +23,7 @@ pub(crate) struct TlsCreds {
     pub(crate) key: Vec<u8>,
 }
 
-/// Where it is served.
+/// The address of the server.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct ServerCompatResponse {
     #[prost(string, tag = "1")]

@@ -1,4 +1,4 @@
-//! The suite's service: does as each request says, and says what it was told.
+//! The suite's service: executes the definition in each request, and echoes the received request.
 
 use std::time::Duration;
 
@@ -33,7 +33,7 @@ fn any(name: &str, message: &impl Message) -> Any {
     }
 }
 
-/// What was seen of the request.
+/// Returns the received properties of the request.
 fn info(call: &Call<'_>, requests: Vec<Any>) -> RequestInfo {
     let mut request_headers: Vec<Header> = Vec::new();
     for field in call.request().headers() {
@@ -146,7 +146,7 @@ async fn server_stream(
     rest(call, definition, 0, info, replies).await
 }
 
-/// Sends what is left to send behind `sent` responses.
+/// Sends the remaining responses after the first `sent`.
 async fn rest(
     call: &Call<'_>,
     definition: StreamResponseDefinition,

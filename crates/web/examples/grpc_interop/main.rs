@@ -1,7 +1,7 @@
 //! `grpc.testing.TestService`, which the interoperability clients of gRPC's own implementations ask: `cargo xtask suite grpc`.
 //!
-//! `grpc_interop ADDR`. What the cases are and what is to come of them is in gRPC's `doc/interop-test-descriptions.md`; those that need
-//! a cloud's credentials or compressed replies on demand are not served.
+//! `grpc_interop ADDR`. The cases and their expected results are described in gRPC's `doc/interop-test-descriptions.md`; those that
+//! need a cloud's credentials or compressed replies on demand are not served.
 
 mod messages;
 
@@ -15,7 +15,7 @@ use self::messages::{
     SimpleRequest,
 };
 
-/// What of a client's metadata is said again in front of the replies, and behind them.
+/// The client metadata that is echoed before the replies, and after them.
 const INITIAL: &str = "x-grpc-test-echo-initial";
 const TRAILING: &str = "x-grpc-test-echo-trailing-bin";
 
@@ -71,7 +71,7 @@ async fn input(_: &Call<'_>, messages: &mut Messages<'_, InputRequest>) -> grpc:
     })
 }
 
-/// Answers each message when it comes.
+/// Answers each message on arrival.
 async fn full_duplex(
     call: &Call<'_>,
     messages: &mut Messages<'_, OutputRequest>,
@@ -85,7 +85,7 @@ async fn full_duplex(
     Ok(())
 }
 
-/// Answers when all have come.
+/// Answers once all messages have arrived.
 async fn half_duplex(
     call: &Call<'_>,
     messages: &mut Messages<'_, OutputRequest>,

@@ -1,16 +1,18 @@
-//! Which of several representations a client prefers, by its `Accept` (RFC 9110 §12.5.1). Pure.
+//! Content negotiation: the representation that a client prefers by its `Accept` (RFC 9110 §12.5.1).
+//!
+//! Pure.
 
 use crate::media_type;
 
-/// A client's preference for a media type: its quality in thousandths, and how closely the client named the type.
+/// A client's preference for a media type: its quality in thousandths, and the specificity of the matching range.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 struct Preference {
     quality: u16,
     specificity: u8,
 }
 
-/// Returns the offer that the values of `Accept` prefer: that of the highest quality, among equals the one that was named most
-/// closely, then the first. `None` if all are unacceptable (`q=0`, or not named). Without any value the first.
+/// Returns the offer that the values of `Accept` prefer: the highest quality, then the most specific range, then the first offer.
+/// `None` if all are unacceptable (`q=0`, or not listed). Without any value the first.
 pub(crate) fn preferred<'o, 'v>(
     values: impl Iterator<Item = &'v [u8]> + Clone,
     offers: &[&'o str],
@@ -28,7 +30,7 @@ pub(crate) fn preferred<'o, 'v>(
     best.map(|(_, offer)| offer)
 }
 
-/// The most specific range that covers the type decides, whatever the others say.
+/// Returns the preference by the most specific range that covers the type; the other ranges are ignored.
 fn preference<'v>(values: impl Iterator<Item = &'v [u8]>, offer: &str) -> Preference {
     let mut found = Preference::default();
     for range in values.flat_map(|value| value.split(|&byte| byte == b',')) {
@@ -43,7 +45,7 @@ fn preference<'v>(values: impl Iterator<Item = &'v [u8]>, offer: &str) -> Prefer
     found
 }
 
-/// 3: the type itself, 2: `text/*`, 1: `*/*`, 0: another one.
+/// Returns 3 for the type itself, 2 for `text/*`, 1 for `*/*`, 0 for another type.
 fn specificity(range: &[u8], offer: &str) -> u8 {
     if range.eq_ignore_ascii_case(offer.as_bytes()) {
         return 3;
@@ -62,7 +64,7 @@ fn specificity(range: &[u8], offer: &str) -> u8 {
     }
 }
 
-/// The weight of a range in thousandths (RFC 9110 §12.4.2): 1000 without one, and 0 for one that is no weight.
+/// Returns the weight of a range in thousandths (RFC 9110 §12.4.2): 1000 without one, 0 for an invalid one.
 fn quality(range: &[u8]) -> u16 {
     for parameter in range.split(|&byte| byte == b';').skip(1) {
         let parameter = parameter.trim_ascii();

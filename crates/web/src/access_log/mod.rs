@@ -6,8 +6,8 @@
 //!              └───────────────── empty blocks ◀───────────────────┘
 //! ```
 //!
-//! No worker ever waits for a disk or a pipe, or takes a lock: what finds the queue full is dropped and counted, and
-//! the count is logged. Knows nothing of requests but what a [`Record`] says.
+//! No worker ever waits for a disk or a pipe, or takes a lock: lines that find the queue full are dropped and counted, and the
+//! count is logged. Knows nothing of requests except the values in a [`Record`].
 
 mod output;
 mod record;
@@ -33,33 +33,33 @@ use output::Output;
 pub use record::{Format, Record};
 pub use template::{FIELDS, Template, TemplateFault};
 
-/// The process's access log. Each worker writes to it by an [`AccessWriter`] of its own.
+/// The process's access log. Each worker writes to it with an [`AccessWriter`] of its own.
 ///
-/// Dropping it lets its thread write what waits in the background; [`finish`](Self::finish) waits for that.
+/// Dropping it lets its thread write the queued lines in the background; [`finish`](Self::finish) waits for that.
 pub struct AccessLog {
-    shared: Arc<Shared>,
-    /// The writer and nothing else, so that it never waits for other blocking work, nor that for it.
+    shared: Arc<LogQueue>,
+    /// A pool for the writer only, so that the log and other blocking work never wait for each other.
     pool: Pool,
     thread: Thread,
     format: Format,
     hidden: Arc<[Box<str>]>,
 }
 
-/// What workers and the writer share.
-struct Shared {
+/// The state shared by the workers and the writer.
+struct LogQueue {
     full: ArrayQueue<Block>,
     empty: ArrayQueue<Block>,
-    /// Lines that found the queue full or the log finished and were not spoken of yet.
+    /// Lines that found the queue full or the log finished, since the last report.
     dropped: AtomicU64,
     /// Lines that were dropped, or lost to errors, since the start.
     lost: AtomicU64,
-    /// There is something to do that the writer has not begun to look at.
+    /// The writer has work that it has not started.
     work: AtomicBool,
     reopen: AtomicBool,
     closing: AtomicBool,
 }
 
-/// Some lines.
+/// A block of lines.
 #[derive(Default)]
 struct Block {
     text: Vec<u8>,
@@ -67,60 +67,60 @@ struct Block {
 }
 
 impl AccessLog {
-    /// A log that is appended to a file, which is made (mode 0640) if it is not there.
+    /// Appends to a file, which is created with mode 0640 if it does not exist.
     ///
     /// # Errors
-    /// The file cannot be opened, or no thread started.
+    /// The file cannot be opened, or no thread can be started.
     pub fn to_file(path: impl Into<PathBuf>) -> io::Result<AccessLog> {
         AccessLog::start(Output::file(path.into())?)
     }
 
-    /// A log on standard output.
+    /// Writes to standard output.
     ///
     /// # Errors
-    /// No thread could be started.
+    /// No thread can be started.
     pub fn to_stdout() -> io::Result<AccessLog> {
         AccessLog::start(Output::Stdout)
     }
 
-    /// A log on standard error.
+    /// Writes to standard error.
     ///
     /// # Errors
-    /// No thread could be started.
+    /// No thread can be started.
     pub fn to_stderr() -> io::Result<AccessLog> {
         AccessLog::start(Output::Stderr)
     }
 
-    /// A log that goes elsewhere. `out` may block: it is called by the log's own thread.
+    /// Writes to `out`, which may block: it is called on the log's own thread.
     ///
     /// # Errors
-    /// No thread could be started.
+    /// No thread can be started.
     pub fn to_writer(out: impl Write + Send + 'static) -> io::Result<AccessLog> {
         AccessLog::start(Output::Other(Box::new(out)))
     }
 
-    /// How lines look; [`Format::Combined`] unless said otherwise. To be called before [`writer`](Self::writer).
+    /// Sets the format of lines; default: [`Format::Combined`]. Must be called before [`writer`](Self::writer).
     #[must_use]
     pub fn format(mut self, format: Format) -> AccessLog {
         self.format = format;
         self
     }
 
-    /// Parameters of queries whose values are written as `***`, in place of [`HIDDEN`](crate::HIDDEN): names as they are behind
-    /// their escapes. It holds for targets and for `Referer`. To be called before [`writer`](Self::writer).
+    /// Sets the query parameters whose values are written as `***`, in place of [`HIDDEN`]: decoded names. Applies
+    /// to targets and to `Referer`. Must be called before [`writer`](Self::writer).
     #[must_use]
     pub fn hide<N: Into<Box<str>>>(mut self, names: impl IntoIterator<Item = N>) -> AccessLog {
         self.hidden = names.into_iter().map(Into::into).collect();
         self
     }
 
-    /// A worker's own way in.
+    /// Returns a worker's writer.
     #[must_use]
     pub fn writer(&self) -> AccessWriter {
         self.writer_with(&RedactedParams::new())
     }
 
-    /// The same, which also hides values behind the names in `redacted`, as they are when a line is written.
+    /// Returns a worker's writer that also redacts the parameters in `redacted`, as they are when a line is written.
     #[must_use]
     pub fn writer_with(&self, redacted: &RedactedParams) -> AccessWriter {
         let mut writer = AccessWriter {
@@ -137,28 +137,28 @@ impl AccessLog {
         writer
     }
 
-    /// Opens the file by its name again, after it was moved away. Lines that are handed over from now on go to the new
-    /// one; if it cannot be opened, that is logged and the old one stays. Nothing happens to other logs.
+    /// Opens the file by its name again, after it was moved. Lines handed over from now on go to the new file; if it cannot be
+    /// opened, that is logged and the old one stays in use. No effect on other destinations.
     pub fn reopen(&self) {
         self.shared.reopen.store(true, Ordering::Release);
         self.shared.wake(&self.thread);
     }
 
-    /// Lines that were lost since the start: the destination was too slow, or refused them.
+    /// Returns the number of lines lost since the start: the destination was too slow, or failed.
     #[must_use]
     pub fn lost(&self) -> u64 {
         self.shared.lost.load(Ordering::Relaxed)
     }
 
-    /// Writes what was handed over and ends; what comes later is lost. Workers flush or drop their writers before.
-    /// Returns whether all was written within `patience`.
+    /// Writes the queued lines and ends the log; later lines are lost. Workers must flush or drop their writers before. Returns
+    /// true if everything was written within `patience`.
     pub fn finish(&self, patience: Duration) -> bool {
         self.close();
         self.pool.shutdown(patience).is_ok()
     }
 
     fn start(output: Output) -> io::Result<AccessLog> {
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(LogQueue {
             full: ArrayQueue::new(limits::ACCESS_LOG_BLOCKS),
             empty: ArrayQueue::new(limits::ACCESS_LOG_BLOCKS),
             dropped: AtomicU64::new(0),
@@ -199,23 +199,23 @@ impl std::fmt::Debug for AccessLog {
     }
 }
 
-/// One worker's lines, until they are worth handing over. Nothing is allocated once enough blocks are in circulation.
+/// Buffers one worker's lines until a block is worth handing over. Allocates nothing once enough blocks are in circulation.
 pub struct AccessWriter {
-    shared: Arc<Shared>,
+    shared: Arc<LogQueue>,
     thread: Thread,
     format: Format,
-    /// The names that the log itself hides.
+    /// The parameter names that the log itself redacts.
     own: Arc<[Box<str>]>,
     redacted: RedactedParams,
-    /// Of `redacted`, as `hidden` has it.
+    /// The generation of `redacted` that `hidden` contains.
     generation: u64,
-    /// Both together.
+    /// The union of `own` and `redacted`.
     hidden: Arc<[Box<str>]>,
     block: Block,
 }
 
 impl AccessWriter {
-    /// Takes a line. [`limits::ACCESS_LOG_BLOCK_BYTES`] of them are handed over at once.
+    /// Appends a line. A block of [`limits::ACCESS_LOG_BLOCK_BYTES`] is handed over at once.
     pub fn record(&mut self, record: &Record<'_>) {
         if self.block.text.capacity() == 0 {
             self.block = self.shared.empty_block();
@@ -237,8 +237,8 @@ impl AccessWriter {
         self.hidden = self.own.iter().chain(declared.iter()).cloned().collect();
     }
 
-    /// Hands over what there is, without waiting; to be called at the end of a loop turn, or by a timer where a line
-    /// may be late: waking the writer when it sleeps costs a system call.
+    /// Hands over the buffered lines without waiting. Called at the end of a loop turn, or by a timer where a line may be late:
+    /// waking the sleeping writer costs a system call.
     pub fn flush(&mut self) {
         if self.block.lines == 0 {
             return;
@@ -261,8 +261,8 @@ impl Drop for AccessWriter {
     }
 }
 
-impl Shared {
-    /// A flag besides the thread's own token, which a destination that parks in its turn would take away.
+impl LogQueue {
+    /// Uses a flag besides the thread's park token, which a destination that parks would consume.
     fn wake(&self, thread: &Thread) {
         if !self.work.swap(true, Ordering::AcqRel) {
             thread.unpark();
@@ -271,7 +271,7 @@ impl Shared {
 
     fn empty_block(&self) -> Block {
         self.empty.pop().unwrap_or_else(|| Block {
-            // The line that fills a block may be as long as most are.
+            // Leaves room for the line that fills a block.
             text: Vec::with_capacity(limits::ACCESS_LOG_BLOCK_BYTES + 1024),
             lines: 0,
         })
@@ -283,12 +283,12 @@ impl Shared {
         self.recycle(block);
     }
 
-    /// Keeps a block for the next lines, unless very long lines have made it large or there are enough.
+    /// Recycles a block for the next lines, unless very long lines have made it large or the pool is full.
     fn recycle(&self, mut block: Block) {
         if block.text.capacity() <= 2 * limits::ACCESS_LOG_BLOCK_BYTES {
             block.text.clear();
             block.lines = 0;
-            // Whether there is room for it does not matter.
+            // A full pool frees the block.
             drop(self.empty.push(block));
         }
     }

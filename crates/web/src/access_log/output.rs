@@ -1,4 +1,4 @@
-//! Where the access log's bytes go. Only its own thread calls this, so that it may block.
+//! The destination of the access log. Only its own thread calls this, so that it may block.
 
 use std::fmt;
 use std::fs::{File, OpenOptions};
@@ -55,7 +55,7 @@ impl fmt::Display for Output {
 }
 
 fn open(path: &Path) -> io::Result<File> {
-    // Addresses of people are in it: not for everybody on the machine.
+    // The log contains client addresses: other users must not read it.
     OpenOptions::new()
         .append(true)
         .create(true)

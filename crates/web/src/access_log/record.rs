@@ -1,6 +1,6 @@
-//! One answered request as a line of text. Nothing a client says can end the line, end a quotation or steer a terminal.
+//! One request as a line of the access log. No text from a client can end the line, end a quotation or control a terminal.
 //!
-//! Pure: no clock, no file, no allocation but what the caller's buffer needs, and for a line with something to hide.
+//! Pure: no clock, no file, no allocation except in the caller's buffer, and for a line with values to redact.
 
 use std::io::Write as _;
 use std::net::IpAddr;
@@ -13,39 +13,39 @@ use crate::hidden::scrubbed;
 use crate::note::Note;
 use crate::{date, limits, text};
 
-/// How a line looks.
+/// The format of a line.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Format {
-    /// The Common Log Format: `127.0.0.1 - - [06/Nov/1994:08:49:37 +0000] "GET / HTTP/1.1" 200 5`. In quotations `"`
-    /// and `\` have a backslash before them, and what is not visible ASCII is `\xHH`.
+    /// The Common Log Format: `127.0.0.1 - - [06/Nov/1994:08:49:37 +0000] "GET / HTTP/1.1" 200 5`. In quotations `"` and `\` are
+    /// escaped with a backslash, and bytes that are not visible ASCII are `\xHH`.
     Common,
     /// As [`Common`](Format::Common), with `Referer` and `User-Agent`.
     #[default]
     Combined,
-    /// A JSON object a line, with all that is known; what is absent has no member.
+    /// A JSON object per line, with all known values; an absent value has no member.
     Json,
-    /// As somebody wrote it. Values are escaped as in quotations; what is absent is `-`.
+    /// A custom template. Values are escaped as in quotations; an absent value is `-`.
     Template(Template),
 }
 
-/// What is said of one request. Client's texts longer than [`limits::ACCESS_LOG_FIELD_BYTES`] are cut.
+/// The values of one request. Client texts longer than [`limits::ACCESS_LOG_FIELD_BYTES`] are cut.
 #[derive(Clone, Copy, Debug)]
 pub struct Record<'a> {
-    /// Who asked; `None`: not known, or no IP connection.
+    /// The client's address; `None`: unknown, or not an IP connection.
     pub remote: Option<IpAddr>,
-    /// When the answer was complete, since 1970-01-01.
+    /// The time at which the response was complete, since 1970-01-01.
     pub time: Duration,
     /// The method as it was sent.
     pub method: &'a str,
     /// The target as it was sent.
     pub target: &'a str,
-    /// The version of HTTP that the client spoke; `None`: it spoke something else.
+    /// The HTTP version of the request; `None`: another protocol.
     pub version: Option<Version>,
-    /// The status that was answered.
+    /// The status of the response.
     pub status: u16,
-    /// Bytes of the answer's body.
+    /// Bytes of the response body.
     pub body_bytes: u64,
-    /// Microseconds from the request's head to the end of the answer.
+    /// Microseconds from the request's head to the end of the response.
     pub duration_us: u64,
     /// `Referer`.
     pub referer: Option<&'a [u8]>,
@@ -53,19 +53,19 @@ pub struct Record<'a> {
     pub user_agent: Option<&'a [u8]>,
     /// The request's id.
     pub request_id: Option<&'a str>,
-    /// What the handler had to say of it.
+    /// Further fields added by the handler.
     pub notes: &'a [(&'static str, Note)],
 }
 
 impl Record<'_> {
     /// Appends the record as a line.
     ///
-    /// Behind names that are `hidden` no values are written, in the target and in `Referer`.
+    /// The values of `hidden` parameters are redacted, in the target and in `Referer`.
     pub(super) fn write(&self, format: &Format, hidden: &[Box<str>], out: &mut Vec<u8>) {
         let target = scrubbed(self.target.as_bytes(), hidden);
         let referer = self.referer.map(|referer| scrubbed(referer, hidden));
         let shown = Record {
-            // Of a text nothing but whole pieces between ASCII is taken.
+            // Redaction only splits at ASCII characters, so the target remains UTF-8.
             target: std::str::from_utf8(&target).unwrap_or_default(),
             referer: referer.as_deref(),
             ..*self
@@ -199,7 +199,7 @@ fn number_of(out: &mut Vec<u8>, number: u64) {
     out.extend_from_slice(text::decimal(&mut [0; 20], number));
 }
 
-/// `value` up to the limit, and whether there was more.
+/// Returns `value` up to the limit, and the rest.
 fn cut(value: &[u8]) -> (&[u8], &[u8]) {
     match value.get(..limits::ACCESS_LOG_FIELD_BYTES) {
         Some(start) if start.len() < value.len() => (start, b"..."),
@@ -207,7 +207,7 @@ fn cut(value: &[u8]) -> (&[u8], &[u8]) {
     }
 }
 
-/// Between the quotation marks of the Common Log Format, as Apache escapes it.
+/// Appends text between the quotation marks of the Common Log Format, escaped as by Apache.
 fn quoted(out: &mut Vec<u8>, value: &[u8]) {
     let (value, more) = cut(value);
     for &byte in value {
@@ -238,11 +238,11 @@ fn member(out: &mut Vec<u8>, name: &[u8], value: Option<&[u8]>) {
     out.push(b'"');
 }
 
-/// A character of a JSON string. Also those controls are escaped that JSON would allow but a terminal obeys.
+/// Appends a character of a JSON string. Controls that JSON would allow but a terminal obeys are escaped too.
 fn escaped(out: &mut Vec<u8>, character: char) {
     match character {
         '"' | '\\' => out.extend_from_slice(&[b'\\', character as u8]),
-        // All of them are below U+00A0.
+        // Every control character is below U+00A0.
         _ if character.is_control() => {
             let byte = character as u8;
             out.extend_from_slice(&[b'\\', b'u', b'0', b'0', hex(byte >> 4), hex(byte & 15)]);

@@ -1,11 +1,11 @@
-//! A line of the access log as somebody wrote it: text with fields in it as `{name}`.
+//! A custom line of the access log: text with fields in it as `{name}`.
 //!
-//! Knows what fields there are; what stands in them is the record's.
+//! Knows the names of fields; their values are the record's.
 
 use std::fmt;
 use std::sync::Arc;
 
-/// Fields that every record has, whoever answers. Absent ones are written as `-`.
+/// Fields of every record. Absent values are written as `-`.
 pub const FIELDS: [&str; 11] = [
     "time",
     "remote",
@@ -20,7 +20,7 @@ pub const FIELDS: [&str; 11] = [
     "request_id",
 ];
 
-/// A line, taken apart.
+/// A parsed template.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Template(Arc<[Piece]>);
 
@@ -30,22 +30,22 @@ pub(super) enum Piece {
     Text(Box<str>),
     /// A number in [`FIELDS`].
     Field(usize),
-    /// What a handler has noted.
+    /// A field added by a handler.
     Note(Box<str>),
 }
 
-/// Why a text is no template.
+/// The reason why a text is not a template.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TemplateFault {
     /// A brace that nothing closes or opens.
     #[error("a single `{0}`: written twice it stands for itself")]
     Brace(char),
-    /// No field of that name.
+    /// No field has this name.
     #[error("the field `{{{name}}}`; there are {known}")]
     Unknown {
         /// The name.
         name: String,
-        /// Those there are.
+        /// The known names.
         known: String,
     },
     /// A control character, which would end or hide lines.
@@ -54,7 +54,7 @@ pub enum TemplateFault {
 }
 
 impl Template {
-    /// Reads one: `{name}` is a field, `{{` and `}}` are braces. `notes` are the names of what handlers note beside
+    /// Parses a template: `{name}` is a field, `{{` and `}}` are braces. `notes` are the names of fields that handlers add to
     /// [`FIELDS`].
     ///
     /// # Errors

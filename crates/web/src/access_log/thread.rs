@@ -1,4 +1,4 @@
-//! The access log's writer: one thread of a pool of its own, which waits for the destination so that no worker has to.
+//! The access log's writer: one thread of its own pool, which waits for the destination so that no worker has to.
 
 use std::io;
 use std::sync::atomic::Ordering;
@@ -9,11 +9,11 @@ use ringmain_engine::block_signals;
 use ringmain_engine::blocking::Pool;
 
 use super::output::Output;
-use super::{Block, Shared};
+use super::{Block, LogQueue};
 use crate::limits;
 
-/// Starts the writer and returns the thread that is to be unparked when there is something to do.
-pub(super) fn start(pool: &Pool, shared: Arc<Shared>, output: Output) -> io::Result<Thread> {
+/// Starts the writer and returns the thread to be unparked when there is work.
+pub(super) fn start(pool: &Pool, shared: Arc<LogQueue>, output: Output) -> io::Result<Thread> {
     let (started, thread) = mpsc::channel();
     let mut writer = Writer {
         shared,
@@ -24,8 +24,8 @@ pub(super) fn start(pool: &Pool, shared: Arc<Shared>, output: Output) -> io::Res
         torn: false,
     };
     let job = move || {
-        // This thread may be older than the engine's hold on signals: SIGTERM must not end the process by it. What is
-        // made to wait for them is not needed; they are blocked also if it could not be made.
+        // This thread may be older than the engine's hold on signals: SIGTERM must not be delivered to it and end the process. The
+        // returned waiter is not needed; the signals are blocked even if it could not be created.
         drop(block_signals());
         // The receiver waits below.
         let _ = started.send(thread::current());
@@ -38,9 +38,9 @@ pub(super) fn start(pool: &Pool, shared: Arc<Shared>, output: Output) -> io::Res
 }
 
 struct Writer {
-    shared: Arc<Shared>,
+    shared: Arc<LogQueue>,
     output: Output,
-    /// Lines that are written next, gathered from blocks.
+    /// Lines to be written next, gathered from blocks.
     batch: Vec<u8>,
     lines: u64,
     /// The last write failed, which was logged.
@@ -55,7 +55,7 @@ impl Writer {
             while !self.shared.work.swap(false, Ordering::AcqRel) {
                 thread::park();
             }
-            // Looked at first: what was handed over before is then found below.
+            // Read first: blocks handed over before are then found below.
             let closing = self.shared.closing.load(Ordering::Acquire);
             while self.gather() {
                 self.write();
@@ -71,7 +71,7 @@ impl Writer {
         }
     }
 
-    /// Fills the batch; false when there is nothing.
+    /// Fills the batch; false if there are no lines.
     fn gather(&mut self) -> bool {
         while self.batch.len() < limits::ACCESS_LOG_WRITE_BYTES {
             let Some(block) = self.shared.full.pop() else {
@@ -93,7 +93,7 @@ impl Writer {
     }
 
     fn write(&mut self) {
-        // After the batch was gathered: what was handed over after the request goes to the new file.
+        // After the batch was gathered: lines handed over after the request go to the new file.
         if self.shared.reopen.swap(false, Ordering::AcqRel) {
             self.reopen();
         }

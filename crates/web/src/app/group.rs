@@ -19,14 +19,14 @@ pub struct Group {
     pub(super) scope: Scope,
 }
 
-/// What an application and a group have in common.
+/// The common part of an application and a group.
 #[derive(Default)]
 pub(super) struct Scope {
     pub(super) before: Vec<Arc<Before>>,
     pub(super) after: Vec<Arc<After>>,
     pub(super) body_bytes: Option<u64>,
     routes: Vec<Pending>,
-    /// The first route that cannot be.
+    /// The first invalid route.
     fault: Option<AppError>,
     groups: Vec<(String, Scope)>,
 }
@@ -70,12 +70,12 @@ impl Scope {
         });
     }
 
-    /// Nothing can be made of this.
+    /// Records that the application cannot be built.
     pub(super) fn refuse(&mut self, fault: AppError) {
         self.fault.get_or_insert(fault);
     }
 
-    /// A GET that becomes a WebSocket.
+    /// Adds a GET route that opens a WebSocket.
     pub(super) fn add_socket(&mut self, pattern: &str, options: &WsOptions, maker: Box<Maker>) {
         match Gate::new(options, maker) {
             Ok(gate) => self.add(Some("GET"), pattern, Action::Socket(gate)),
@@ -85,7 +85,7 @@ impl Scope {
         }
     }
 
-    /// A GET that is answered also when the worker is late.
+    /// Adds a GET route that is answered even when the worker is overloaded.
     pub(super) fn add_urgent(
         &mut self,
         pattern: &str,
@@ -104,7 +104,7 @@ impl Scope {
         self.groups.push((prefix.into(), group.scope));
     }
 
-    /// The hooks here, within those around.
+    /// Returns the hooks of this scope, within the outer ones.
     pub(super) fn hooks(&self, outer: &Hooks) -> Hooks {
         Hooks {
             before: outer.before.iter().chain(&self.before).cloned().collect(),
@@ -143,7 +143,7 @@ impl Scope {
             inserted.map_err(refused)?;
         }
         for (below, scope) in self.groups {
-            // For its hooks alone: there is nothing to join, and at the top nothing to join it to.
+            // A group for its hooks alone has no prefix to join.
             let prefix = if below.is_empty() {
                 prefix.to_owned()
             } else {

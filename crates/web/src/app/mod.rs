@@ -1,7 +1,7 @@
 //! Building an application: routes in groups, hooks around them, state, limits.
 //!
-//! What is wrong with a route is said when the application is built, not where it was added, so that building is one
-//! chain of calls. Nothing here is on the path of a request.
+//! Route errors are reported when the application is built, not where the route was added, so that building is one chain of calls.
+//! Nothing here runs per request.
 
 mod group;
 
@@ -48,13 +48,13 @@ use crate::ws::{Asynchronous, Socket, WsOptions, WsStream};
 /// }
 /// ```
 ///
-/// *Patterns*: `{name}` stands for one segment of the path, `{*rest}` for all that is left; `{{` and `}}` for
-/// braces. Of several that fit, the one with the earlier literal text wins. `/a` and `/a/` are two paths. HEAD is answered by
-/// the GET route, OPTIONS and 405 with the methods that there are.
+/// *Patterns*: `{name}` matches one segment of the path, `{*rest}` the remaining path; `{{` and `}}` are literal braces. If several
+/// patterns match, the one with the earlier literal text wins. `/a` and `/a/` are two paths. HEAD is served by the GET route;
+/// OPTIONS and 405 list the available methods.
 ///
-/// *Handlers*: a plain one ([`get`](App::get)) answers at once and must not block its worker: the request's body is
-/// all there. One that waits is `async` and added by [`get_async`](App::get_async); a
-/// [`streamed`](App::post_streamed) one also reads its body piece by piece. All have the same shape.
+/// *Handlers*: a plain one ([`get`](App::get)) responds at once, must not block its worker and receives the whole body. An `async`
+/// one, added by [`get_async`](App::get_async), may wait; a [`streamed`](App::post_streamed) one also reads its body in chunks. All
+/// have the same signature.
 pub struct App {
     scope: Scope,
     fallback: Option<Action>,
@@ -70,7 +70,7 @@ pub struct App {
     redacted: RedactedParams,
 }
 
-/// Why an application cannot be built.
+/// The reason why an application cannot be built.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AppError(pub(crate) String);
 
@@ -89,7 +89,7 @@ impl Default for App {
 }
 
 impl App {
-    /// An application that answers 404 to everything.
+    /// Returns an application that responds with 404 to every request.
     #[must_use]
     pub fn new() -> App {
         App {
@@ -108,15 +108,14 @@ impl App {
         }
     }
 
-    /// Adds routes below `prefix`, with hooks of their own:
-    /// `.group("/api", |api| api.before(check_token).get("/users", users))`.
+    /// Adds routes below `prefix`, with hooks of their own: `.group("/api", |api| api.before(check_token).get("/users", users))`.
     #[must_use]
     pub fn group(mut self, prefix: &str, build: impl FnOnce(Group) -> Group) -> App {
         self.scope.group(prefix, build);
         self
     }
 
-    /// Answers what no route matches, instead of 404.
+    /// Sets the handler of requests that match no route, in place of 404.
     #[must_use]
     pub fn fallback(
         mut self,
@@ -126,7 +125,8 @@ impl App {
         self
     }
 
-    /// Answers what no route matches by a handler that waits and reads the body piece by piece, as [`on_streamed`](App::on_streamed).
+    /// Sets an asynchronous handler, which reads the body in chunks, for requests that match no route; as
+    /// [`on_streamed`](App::on_streamed).
     #[must_use]
     pub fn fallback_streamed(
         mut self,
@@ -136,9 +136,9 @@ impl App {
         self
     }
 
-    /// Shows each request without a body that would be the streamed fallback's to `look` first, which may keep its ticket and
-    /// answer it from outside a task: for intermediaries, whose answers come by other connections of the worker. A request whose
-    /// ticket is given back is the handler's. Not shown are requests that hooks run on, or that get an id.
+    /// Offers each request without a body that would reach the streamed fallback to `look` first. `look` may retain its ticket and
+    /// respond from outside a task: for intermediaries, whose responses arrive on other connections of the worker. A request whose
+    /// ticket is returned reaches the handler. Requests that run hooks or get an id are not offered.
     #[must_use]
     pub fn early(
         mut self,
@@ -148,17 +148,16 @@ impl App {
         self
     }
 
-    /// Has the application not be built, which says why: for those who add a part to it and find that it cannot be.
+    /// Makes [`App::build`] fail with this reason: for code that adds a part to the application and finds an error in it.
     #[must_use]
     pub fn refuse(mut self, why: impl Into<String>) -> App {
         self.scope.refuse(AppError(why.into()));
         self
     }
 
-    /// Adds routes that no request reaches by itself: handlers lead requests there by
-    /// [`Reply::lead_inside`]. Of `inner` its routes, hooks and state are taken (its state takes the
-    /// place of what there is of the same type), nothing else. Hooks of this application that run before handlers have run by then; those
-    /// behind handlers run behind those of `inner`. A second call takes the place of the first.
+    /// Adds routes that requests reach only if a handler delegates to them with [`Reply::lead_inside`]. Only the routes, hooks and
+    /// state of `inner` are used; its state replaces state of the same type. This application's `before` hooks have run by then;
+    /// its `after` hooks run after those of `inner`. A second call replaces the first.
     #[must_use]
     pub fn inner(mut self, inner: App) -> App {
         for (id, value) in inner.states {
@@ -170,8 +169,8 @@ impl App {
         self
     }
 
-    /// State that all workers share; handlers find it by its type ([`Request::state`]). A second value of the same
-    /// type takes the place of the first.
+    /// Adds state that all workers share; handlers access it by type ([`Request::state`]). A second value of the same type replaces
+    /// the first.
     #[must_use]
     pub fn state<T: Send + Sync + 'static>(mut self, value: T) -> App {
         self.states.retain(|(id, _)| *id != TypeId::of::<T>());
@@ -179,8 +178,8 @@ impl App {
         self
     }
 
-    /// State of each worker's own, made when it starts; handlers find it by its type ([`Request::local`]). It needs
-    /// no lock: caches, pools, counters.
+    /// Adds state that each worker builds for itself at its start; handlers access it by type ([`Request::local`]). It needs no
+    /// lock: caches, pools, counters.
     #[must_use]
     pub fn per_worker<T: 'static>(mut self, make: impl Fn(&Cx) -> T + Send + Sync + 'static) -> App {
         let make = move |cx: &Cx| -> (TypeId, Box<dyn Any>) { (TypeId::of::<T>(), Box::new(make(cx))) };
@@ -188,65 +187,65 @@ impl App {
         self
     }
 
-    /// Says what becomes of the connections of listener `number`, counted from 0 in the order in which the engine was given
-    /// them. What is not said is [`Entrance::http`].
+    /// Sets the protocol of the connections of listener `number`, counted from 0 in the order of the calls of
+    /// [`Engine::listen`](ringmain_engine::Engine::listen). Default: [`Entrance::http`].
     #[must_use]
     pub fn listener(self, number: u32, entrance: Entrance) -> App {
         self.entrances.set(number, entrance);
         self
     }
 
-    /// Has these entrances in place of its own: they may be changed while the application serves, for listeners that come, go,
-    /// or become others.
+    /// Replaces the table of entrances with one that may change while the application serves, for listeners that are added, removed
+    /// or changed.
     #[must_use]
     pub fn entrances(mut self, entrances: &Entrances) -> App {
         self.entrances = entrances.clone();
         self
     }
 
-    /// Limits other than the defaults, which survive the internet.
+    /// Sets limits other than the defaults, which are safe on the internet.
     #[must_use]
     pub fn limits(mut self, limits: Limits) -> App {
         self.limits = limits;
         self
     }
 
-    /// The value of `Server` in answers; `None` leaves it out. `ringmain` unless set.
+    /// Sets the value of `Server` in responses; `None` omits the field. Default: `ringmain`.
     #[must_use]
     pub fn server_name(mut self, name: Option<&str>) -> App {
         self.server_name = name.map(Into::into);
         self
     }
 
-    /// Writes a line for each answer.
+    /// Writes a line for each response.
     #[must_use]
     pub fn access_log(mut self, log: AccessLog) -> App {
         self.access_log = Some(log);
         self
     }
 
-    /// Has no log show values of query parameters with these names either, as they are from time to time.
+    /// Redacts the query parameters with these names from logs as well; the list may change while the application serves.
     #[must_use]
     pub fn redacted_params(mut self, params: &RedactedParams) -> App {
         self.redacted = params.clone();
         self
     }
 
-    /// Gives each request an id: the one that the client's `X-Request-Id` says, if it is a safe one, else a new one. The
-    /// answer says it too, and the access log.
+    /// Assigns an id to each request: the client's `X-Request-Id` if it is safe, else a new one. The response and the access log
+    /// include it.
     #[must_use]
     pub fn request_ids(mut self) -> App {
         self.request_ids = true;
         self
     }
 
-    /// Adds `/healthz` (the process answers) and `/readyz` (it takes traffic: 503 once shutdown has begun).
+    /// Adds `/healthz` (200 while the process serves) and `/readyz` (200 while it accepts traffic, 503 once shutdown has begun).
     #[must_use]
     pub fn health(self) -> App {
         self.health_if(|_| Ok(()))
     }
 
-    /// As [`App::health`]; `/readyz` also asks `ready`, and answers what it fails with.
+    /// Adds the routes of [`App::health`]; `/readyz` also calls `ready` and responds with its error.
     #[must_use]
     pub fn health_if(mut self, ready: impl Fn(&Request<'_>) -> Result + Send + Sync + 'static) -> App {
         let ready = move |req: &Request<'_>, reply: &mut Reply<'_>| {
@@ -264,7 +263,7 @@ impl App {
     /// Compiles routes and hooks.
     ///
     /// # Errors
-    /// A pattern that is none, two routes for the same requests, a limit beyond what can be held; what [`App::refuse`] was told.
+    /// An invalid pattern, two routes for the same requests, a limit out of range, or the reason given to [`App::refuse`].
     pub fn build(self) -> std::result::Result<Arc<Site>, AppError> {
         check(&self.limits)?;
         Preamble::new(self.server_name.as_deref())
@@ -312,29 +311,27 @@ impl App {
         }))
     }
 
-    /// Serves `addr` (`127.0.0.1:8080`, `[::]:80`, `unix:/run/app.sock`) with the engine's defaults until a
-    /// termination signal, then lets requests finish.
+    /// Serves `addr` (`127.0.0.1:8080`, `[::]:80`, `unix:/run/app.sock`) with the engine's defaults until a termination signal,
+    /// then lets requests finish.
     ///
-    /// Listeners that were handed to the process take the place of `addr`: from a service manager (`LISTEN_FDS`), or from
-    /// the process before it, which starts this program anew on `SIGUSR2` and ends when that one serves.
+    /// Inherited listeners replace `addr`: from a service manager (`LISTEN_FDS`), or from the previous process, which starts this
+    /// program again on `SIGUSR2` and exits once the new process serves.
     ///
-    /// A program that starts threads of its own before this calls [`block_signals`](ringmain_engine::block_signals)
-    /// first of all: else a signal would end the process by one of them, and no request would be finished.
+    /// A program that starts threads of its own before this call must first call [`block_signals`](ringmain_engine::block_signals):
+    /// otherwise one of these threads would receive the signal, and the process would end without finishing requests.
     ///
-    /// With port 0 the kernel chooses. `listening on ADDR` is logged when all workers serve, with the port that it
-    /// became. Log lines go to the program's logger (of the `log` facade); without one they go to standard error, from
-    /// level `info` on.
+    /// With port 0 the kernel chooses the port. `listening on ADDR` is logged with the actual port when all workers serve. Log
+    /// lines go to the program's logger (of the `log` facade); without one they go to standard error, from level `info` on.
     #[must_use]
     pub fn run(self, addr: &str) -> Exit {
         self.run_with(addr, Config::default())
     }
 
-    /// The same with settings of the engine: back-end, workers, limits of the process.
+    /// Serves as [`App::run`] with settings of the engine: back-end, workers, limits of the process.
     ///
-    /// A program that wants more (several addresses, its own threads, to be told the port) does by itself what this
-    /// does: [`App::build`], [`Engine::listen`](ringmain_engine::Engine::listen), and
-    /// [`Engine::start`](ringmain_engine::Engine::start) or [`Engine::run`](ringmain_engine::Engine::run) with
-    /// [`Site::server`].
+    /// A program that needs more (several addresses, its own threads, the port) makes the same calls itself: [`App::build`],
+    /// [`Engine::listen`](ringmain_engine::Engine::listen), and [`Engine::start`](ringmain_engine::Engine::start) or
+    /// [`Engine::run`](ringmain_engine::Engine::run) with [`Site::server`].
     #[must_use]
     pub fn run_with(self, addr: &str, config: Config) -> Exit {
         let site = match self.build() {
@@ -344,7 +341,7 @@ impl App {
         let of_workers = Arc::clone(&site);
         let outcome = process::run(addr, config, move |start| of_workers.server(start));
         if let Some(log) = site.access_log() {
-            // Whoever reads it is too slow: that was logged, and is no failure of the application.
+            // The destination is too slow: that was logged, and is not a failure of the application.
             let _ = log.finish(limits::LAST_LINES);
         }
         Exit::from(outcome)
@@ -352,14 +349,15 @@ impl App {
 }
 
 impl Site {
-    /// The handler of one worker, for [`Engine::run`] or [`Engine::start`].
+    /// Returns the handler of one worker, for [`Engine::run`](ringmain_engine::Engine::run) or
+    /// [`Engine::start`](ringmain_engine::Engine::start).
     #[must_use]
     pub fn server(self: &Arc<Site>, start: Start<Infallible>) -> Server {
         Server::new(self, start)
     }
 }
 
-/// Relations that the machine relies on.
+/// Checks relations between limits that the server relies on.
 fn check(limits: &Limits) -> std::result::Result<(), AppError> {
     let most = u64::from(limits::HEAD_BYTES_MOST);
     let bounds = [
@@ -387,12 +385,12 @@ impl fmt::Debug for App {
     }
 }
 
-/// The methods by which routes and hooks are added, alike for an application and its groups.
+/// Defines the methods that add routes and hooks, for an application and for its groups.
 macro_rules! routes {
     ($type:ty) => {
         impl $type {
-            /// Runs before each handler here, in the order in which hooks were added, those of outer groups first. It
-            /// may end the request: by an error, or by a reply and [`Flow::Stop`].
+            /// Adds a hook that runs before each handler of this scope, in the order of the calls, those of outer groups first. It
+            /// may end the request with an error, or with a reply and [`Flow::Stop`].
             #[must_use]
             pub fn before(
                 mut self,
@@ -402,8 +400,8 @@ macro_rules! routes {
                 self
             }
 
-            /// Runs after each handler here, also after one that failed, those of inner groups first; for a streamed
-            /// reply, before its head is sent. One that fails is logged, and the reply stays as it is.
+            /// Adds a hook that runs after each handler of this scope, also after one that failed, those of inner groups first; for
+            /// a streamed reply, before its head is sent. A hook's error is logged, and the reply stays as it is.
             #[must_use]
             pub fn after(
                 mut self,
@@ -413,14 +411,14 @@ macro_rules! routes {
                 self
             }
 
-            /// Bytes of body that handlers here take, instead of the application's limit.
+            /// Sets the limit of body bytes for handlers of this scope, in place of the application's.
             #[must_use]
             pub fn body_limit(mut self, bytes: u64) -> Self {
                 self.scope.body_bytes = Some(bytes);
                 self
             }
 
-            /// A handler for any method that no other route of the same pattern names.
+            /// Adds a handler for any method that no other route of the same pattern names.
             #[must_use]
             pub fn any(
                 mut self,
@@ -431,7 +429,7 @@ macro_rules! routes {
                 self
             }
 
-            /// A handler that waits, for any method that no other route of the same pattern names.
+            /// Adds an asynchronous handler for any method that no other route of the same pattern names.
             #[must_use]
             pub fn any_async(
                 mut self,
@@ -442,7 +440,7 @@ macro_rules! routes {
                 self
             }
 
-            /// A handler for a method by its name.
+            /// Adds a handler for a method by its name.
             #[must_use]
             pub fn on(
                 mut self,
@@ -454,7 +452,7 @@ macro_rules! routes {
                 self
             }
 
-            /// A handler that waits, for a method by its name.
+            /// Adds an asynchronous handler for a method by its name.
             #[must_use]
             pub fn on_async(
                 mut self,
@@ -466,7 +464,7 @@ macro_rules! routes {
                 self
             }
 
-            /// A handler that waits and reads its body piece by piece ([`Request::chunk`]), for a method by its name.
+            /// Adds an asynchronous handler that reads its body in chunks ([`Request::chunk`]) for a method by its name.
             #[must_use]
             pub fn on_streamed(
                 mut self,
@@ -478,8 +476,8 @@ macro_rules! routes {
                 self
             }
 
-            /// A WebSocket: `open` makes the value that is told what happens on it, or refuses with an error, which is an
-            /// ordinary answer. Hooks run on the request before. With the defaults of [`WsOptions`].
+            /// Adds a WebSocket route with the defaults of [`WsOptions`]: `open` returns the value that receives the socket's
+            /// events, or refuses with an error, which is an ordinary response. Hooks run on the request before.
             #[must_use]
             pub fn ws<S: Socket>(
                 self,
@@ -489,7 +487,7 @@ macro_rules! routes {
                 self.ws_with(pattern, &WsOptions::new(), open)
             }
 
-            /// As [`ws`](Self::ws) with settings of the route.
+            /// Adds a WebSocket route as [`ws`](Self::ws), with its own settings.
             #[must_use]
             pub fn ws_with<S: Socket>(
                 mut self,
@@ -502,9 +500,8 @@ macro_rules! routes {
                 self
             }
 
-            /// A WebSocket for code in its own order: `open` looks at the request, or refuses it, and returns the task that
-            /// runs once the socket is open. With the task the socket ends: with 1000, or as an error of
-            /// [`Socket::message`] says.
+            /// Adds an asynchronous WebSocket route: `open` checks the request, or refuses it, and returns the task that runs once
+            /// the socket is open. The socket closes when the task ends: with 1000, or as for an error of [`Socket::message`].
             #[must_use]
             pub fn ws_async<F: Future<Output = Result> + 'static>(
                 self,
@@ -514,7 +511,7 @@ macro_rules! routes {
                 self.ws_async_with(pattern, &WsOptions::new(), open)
             }
 
-            /// As [`ws_async`](Self::ws_async) with settings of the route.
+            /// Adds a WebSocket route as [`ws_async`](Self::ws_async), with its own settings.
             #[must_use]
             pub fn ws_async_with<F: Future<Output = Result> + 'static>(
                 self,

@@ -1,4 +1,5 @@
-//! Conditional requests (RFC 9110 §13): what the validators of a representation mean for a request, and replies that follow from it.
+//! Conditional requests (RFC 9110 §13): evaluates the validators of a representation against a request, and writes the resulting
+//! replies.
 //!
 //! Pure but for [`Reply::conditional`]. Knows neither files nor bodies.
 
@@ -29,12 +30,12 @@ pub enum Precondition {
     },
     /// 304: the client has this representation.
     NotModified,
-    /// 412: the client asked for something else, and nothing is done.
+    /// 412: a condition failed, and nothing is done.
     Failed,
 }
 
 impl Validators {
-    /// Returns validators of a representation that has none: `If-Match: *` holds, other conditions do not concern it.
+    /// Returns the validators of a representation without any: `If-Match: *` holds, other conditions do not apply.
     #[must_use]
     pub const fn new() -> Validators {
         Validators {
@@ -43,14 +44,14 @@ impl Validators {
         }
     }
 
-    /// Sets the entity-tag, as it is written in `ETag`: in quotes, weak ones with `W/` in front.
+    /// Sets the entity tag, as written in `ETag`: in quotes, weak ones with the prefix `W/`.
     #[must_use]
     pub fn etag(mut self, etag: impl Into<String>) -> Validators {
         self.etag = Some(etag.into());
         self
     }
 
-    /// Sets the time of the last change, since 1970-01-01. HTTP knows whole seconds.
+    /// Sets the time of the last change, since 1970-01-01. HTTP dates have a resolution of one second.
     #[must_use]
     pub fn modified(mut self, since_epoch: Duration) -> Validators {
         self.modified = Some(Duration::from_secs(since_epoch.as_secs()));
@@ -60,7 +61,7 @@ impl Validators {
     /// Evaluates the preconditions of a request.
     pub(crate) fn evaluate(&self, method: Method<'_>, fields: &Fields<'_>) -> Precondition {
         let reads = matches!(method, Method::Get | Method::Head);
-        // Steps 1 and 2.
+        // Steps 1 and 2 of RFC 9110 §13.2.2.
         let is_current = match member(fields, "If-Match", |tag| self.is_strongly(tag)) {
             Some(found) => found,
             None => self.is_unchanged_since(single(fields, "If-Unmodified-Since")) != Some(false),
@@ -87,7 +88,7 @@ impl Validators {
         Precondition::Proceed { range }
     }
 
-    /// RFC 9110 §8.8.3.2: a weak tag equals none.
+    /// RFC 9110 §8.8.3.2: a weak tag never matches.
     fn is_strongly(&self, tag: &[u8]) -> bool {
         self.etag
             .as_deref()
@@ -100,7 +101,8 @@ impl Validators {
             .is_some_and(|etag| opaque(etag.as_bytes()) == opaque(tag))
     }
 
-    /// Whether the last change is not after a date; `None` if there is no date in HTTP's form, or nothing is known of changes.
+    /// Returns true if the last change is not after a date; `None` without an HTTP date, or without a known time of the last
+    /// change.
     fn is_unchanged_since(&self, date: Option<&[u8]>) -> Option<bool> {
         let date = httpdate::parse_http_date(str::from_utf8(date?).ok()?).ok()?;
         let since_epoch = date.duration_since(SystemTime::UNIX_EPOCH).ok()?;
@@ -127,11 +129,11 @@ impl Request<'_> {
 }
 
 impl Reply<'_> {
-    /// Sets `ETag` and `Last-Modified`, and answers 304 or 412 without content where the request's preconditions say so: the
-    /// outcome is what is left to do. Also for `after` hooks, where the whole body is there.
+    /// Sets `ETag` and `Last-Modified`, and responds with 304 or 412 without content if the request's preconditions require it: the
+    /// outcome tells the caller how to proceed. Also for `after` hooks, where the whole body is available.
     ///
     /// # Errors
-    /// 500 if the entity-tag is no field value.
+    /// 500 if the entity tag is not a valid field value.
     pub fn conditional(&mut self, validators: &Validators) -> Result<Precondition> {
         if let Some(etag) = &validators.etag {
             self.header("ETag", etag)?;
@@ -149,19 +151,19 @@ impl Reply<'_> {
     }
 }
 
-/// The value of a field that may be there once; `None` if it is not, or is repeated.
+/// Returns the value of a singleton field; `None` if it is absent or repeated.
 fn single<'a>(fields: &Fields<'a>, name: &str) -> Option<&'a [u8]> {
     let mut values = fields.all(name);
     values.next().filter(|_| values.next().is_none())
 }
 
-/// The tag without the mark of weak ones.
+/// Returns the tag without the prefix of weak ones.
 fn opaque(tag: &[u8]) -> &[u8] {
     tag.strip_prefix(b"W/").unwrap_or(tag)
 }
 
-/// Whether a list of entity-tags has one that fits, or is `*`; `None` if there is no field of that name. What is no list of tags
-/// has none.
+/// Returns true if a list of entity tags has one that `fits`, or is `*`; `None` without a field of this name. An invalid list has
+/// no tags.
 fn member(fields: &Fields<'_>, name: &str, fits: impl Fn(&[u8]) -> bool) -> Option<bool> {
     let mut found = None;
     for value in fields.all(name) {
@@ -172,7 +174,7 @@ fn member(fields: &Fields<'_>, name: &str, fits: impl Fn(&[u8]) -> bool) -> Opti
     found
 }
 
-/// The entity-tags of a list (RFC 9110 §8.8.3), up to the first that is none. A comma within quotes is part of a tag.
+/// The entity tags of a list (RFC 9110 §8.8.3), up to the first invalid one. A comma within quotes is part of a tag.
 struct Tags<'v>(&'v [u8]);
 
 impl<'v> Iterator for Tags<'v> {

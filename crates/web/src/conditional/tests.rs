@@ -127,7 +127,7 @@ fn the_first_that_fails_decides() {
 }
 
 #[test]
-fn if_range_takes_strong_tags_and_the_very_date() {
+fn if_range_accepts_strong_tags_and_the_exact_date() {
     check("GET", &[("If-Range", "\"v,1\"")], GO);
     check("GET", &[("If-Range", SAME)], GO);
     for condition in ["\"zz\"", "W/\"v,1\"", BEFORE, AFTER, "x"] {

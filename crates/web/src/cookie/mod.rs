@@ -9,28 +9,28 @@ use ringmain_wire::h1::{Fields, Known};
 
 pub use set::{CookieFault, SameSite, SetCookie};
 
-/// The cookies of a request, read from its fields as they are asked for; nothing is allocated.
+/// The cookies of a request, parsed from its fields on access; nothing is allocated.
 ///
-/// A piece without `=` is no cookie, nor is one that is not UTF-8. Values are as the client sent them: quotation
-/// marks belong to them, escapes are the application's own.
+/// A part without `=` is not a cookie, nor is one that is not UTF-8. Values are returned as sent: quotation marks belong to them,
+/// and escapes are the application's own.
 #[derive(Clone, Copy, Debug)]
 pub struct Cookies<'a> {
     fields: Fields<'a>,
 }
 
 impl<'a> Cookies<'a> {
-    /// The cookies that `fields` hold.
+    /// Returns the cookies in `fields`.
     pub(crate) fn new(fields: Fields<'a>) -> Cookies<'a> {
         Cookies { fields }
     }
 
-    /// All names and values in their order.
+    /// Returns all names and values in order.
     pub fn iter(&self) -> impl Iterator<Item = (&'a str, &'a str)> + use<'a> {
         self.fields.all_known(Known::Cookie).flat_map(pairs)
     }
 
-    /// The value of the first cookie of that name, case-sensitive. When a client has several of one name it sends the
-    /// one with the longest path first.
+    /// Returns the value of the first cookie with this name, case-sensitive. A client that has several with one name sends the one
+    /// with the longest path first.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&'a str> {
         self.iter()
@@ -39,7 +39,7 @@ impl<'a> Cookies<'a> {
     }
 }
 
-/// The cookies of one `Cookie` field.
+/// Returns the cookies of one `Cookie` field.
 fn pairs(value: &[u8]) -> impl Iterator<Item = (&str, &str)> {
     value.split(|&byte| byte == b';').filter_map(|piece| {
         let (name, value) = str::from_utf8(piece).ok()?.split_once('=')?;

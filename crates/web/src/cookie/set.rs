@@ -1,4 +1,4 @@
-//! `Set-Cookie`: a cookie that is not refused or misread by any client, or an error that says why.
+//! `Set-Cookie`: a cookie that no client rejects or misreads, or an error with the reason.
 
 use std::time::Duration;
 
@@ -6,20 +6,20 @@ use crate::date;
 use crate::error::{Error, Result};
 use crate::limits;
 
-/// When a client sends a cookie with requests that other sites caused.
+/// The cross-site requests with which a client sends a cookie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SameSite {
-    /// Never.
+    /// None.
     Strict,
-    /// With links that people follow.
+    /// Links that the user follows.
     Lax,
-    /// Always; the cookie must be [`secure`](SetCookie::secure).
+    /// All; the cookie must be [`secure`](SetCookie::secure).
     None,
 }
 
-/// A cookie to set: `HttpOnly`, `SameSite=Lax`, `Path=/` and until the client ends, unless it says otherwise.
+/// A cookie to set. Defaults: `HttpOnly`, `SameSite=Lax`, `Path=/`, without expiry (until the client ends).
 ///
-/// Its parts are checked when it is written. Nothing is allocated.
+/// Its parts are validated when it is written. Nothing is allocated.
 #[derive(Clone, Copy, Debug)]
 #[must_use = "a cookie does nothing until it is written to a reply"]
 pub struct SetCookie<'a> {
@@ -35,13 +35,13 @@ pub struct SetCookie<'a> {
     partitioned: bool,
 }
 
-/// Why a cookie was not written: the application's mistake.
+/// The reason why a cookie was not written: a mistake of the application.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CookieFault {
-    /// The name is no token (RFC 9110 §5.6.2).
+    /// The name is not a token (RFC 9110 §5.6.2).
     #[error("a cookie's name is one or more letters, digits and !#$%&'*+-.^_`|~")]
     Name,
-    /// The value has a byte that is no cookie-octet.
+    /// The value has a byte that is not a cookie-octet.
     #[error(
         "a cookie's value is visible ASCII without quotation mark, comma, semicolon and backslash: escape or encode it"
     )]
@@ -49,14 +49,13 @@ pub enum CookieFault {
     /// The path does not begin with `/`, or has a semicolon or a character that is not visible ASCII.
     #[error("a cookie's path begins with `/` and is visible ASCII without semicolon")]
     Path,
-    /// The domain is no host name.
+    /// The domain is not a host name.
     #[error("a cookie's domain is a host name of letters, digits, hyphens and dots")]
     Domain,
-    /// Name and value, or an attribute, are longer than clients keep.
+    /// Name and value, or an attribute, exceed the limits of clients.
     #[error("a cookie's name and value have at most 4096 bytes together, its path and domain 1024 each")]
     TooLong,
-    /// The name begins with `__Secure-` or `__Host-`, the cookie is partitioned or for all sites, and it is not
-    /// secure.
+    /// The name begins with `__Secure-` or `__Host-`, or the cookie is partitioned or `SameSite=None`, but it is not secure.
     #[error("a cookie that is partitioned, SameSite=None, or named __Secure-… or __Host-… must be secure")]
     NotSecure,
     /// The name begins with `__Host-` and the cookie has a domain or another path than `/`.
@@ -65,7 +64,7 @@ pub enum CookieFault {
 }
 
 impl<'a> SetCookie<'a> {
-    /// A cookie of this name and value.
+    /// Returns a cookie with this name and value.
     pub const fn new(name: &'a str, value: &'a str) -> SetCookie<'a> {
         SetCookie {
             name,
@@ -81,56 +80,56 @@ impl<'a> SetCookie<'a> {
         }
     }
 
-    /// Makes the client forget the cookie of this name. Path and domain must be those that it was set with.
+    /// Returns a cookie that removes the one with this name. Path and domain must be those that it was set with.
     pub const fn removal(name: &'a str) -> SetCookie<'a> {
         SetCookie::new(name, "")
             .max_age(Duration::ZERO)
             .expires(Duration::ZERO)
     }
 
-    /// For requests below this path only; `None`: below the directory of the request's own path.
+    /// Limits the cookie to requests below this path; `None`: below the directory of the request's own path.
     pub const fn path(mut self, path: Option<&'a str>) -> Self {
         self.path = path;
         self
     }
 
-    /// Also for all hosts below this domain; without it for the host only that was asked.
+    /// Extends the cookie to all hosts below this domain; by default it is for the requested host only.
     pub const fn domain(mut self, domain: &'a str) -> Self {
         self.domain = Some(domain);
         self
     }
 
-    /// For so long, in whole seconds. Clients keep none for more than 400 days.
+    /// Sets `Max-Age`, in whole seconds. Clients limit it to 400 days.
     pub const fn max_age(mut self, age: Duration) -> Self {
         self.max_age = Some(age);
         self
     }
 
-    /// Until this time since 1970-01-01. A maximal age has precedence.
+    /// Sets `Expires`, since 1970-01-01. `Max-Age` has precedence.
     pub const fn expires(mut self, since_epoch: Duration) -> Self {
         self.expires = Some(since_epoch);
         self
     }
 
-    /// Over TLS only.
+    /// Restricts the cookie to TLS.
     pub const fn secure(mut self, secure: bool) -> Self {
         self.secure = secure;
         self
     }
 
-    /// Not for scripts.
+    /// Hides the cookie from scripts.
     pub const fn http_only(mut self, http_only: bool) -> Self {
         self.http_only = http_only;
         self
     }
 
-    /// Which requests that other sites cause it is sent with; `None` leaves it to the client.
+    /// Sets the cross-site requests with which it is sent; `None` leaves the choice to the client.
     pub const fn same_site(mut self, same_site: Option<SameSite>) -> Self {
         self.same_site = same_site;
         self
     }
 
-    /// In a jar of its own for each site that embeds this one.
+    /// Stores the cookie separately for each site that embeds this one.
     pub const fn partitioned(mut self, partitioned: bool) -> Self {
         self.partitioned = partitioned;
         self
@@ -139,7 +138,7 @@ impl<'a> SetCookie<'a> {
     /// Appends the value of a `Set-Cookie` field.
     ///
     /// # Errors
-    /// 500 with a [`CookieFault`] for the log; `out` is as before.
+    /// 500 with a [`CookieFault`] for the log; `out` is then unchanged.
     pub fn write(&self, out: &mut Vec<u8>) -> Result {
         self.check().map_err(Error::internal)?;
         let mut add = |parts: [&[u8]; 2]| out.extend(parts.into_iter().flatten());
@@ -203,7 +202,7 @@ impl<'a> SetCookie<'a> {
         if !self.domain.is_none_or(is_domain) {
             return Err(CookieFault::Domain);
         }
-        // Clients compare the prefixes in any case (RFC 6265bis §4.1.3).
+        // Clients compare the prefixes without case (RFC 6265bis §4.1.3).
         let named = |prefix: &str| {
             self.name
                 .get(..prefix.len())

@@ -59,7 +59,7 @@ fn written(cookie: SetCookie<'_>) -> String {
 }
 
 #[test]
-fn a_cookie_is_written_with_what_it_says() {
+fn a_cookie_is_written_with_its_attributes() {
     let table = [
         (SetCookie::new("a", "1"), "a=1; Path=/; HttpOnly; SameSite=Lax"),
         (
@@ -147,7 +147,7 @@ fn a_cookie_that_clients_would_refuse_is_an_error() {
 }
 
 #[test]
-fn what_is_set_comes_back() {
+fn written_cookies_are_parsed_back() {
     let cookie = written(SetCookie::new("id", "!#$%&'()*+-./:<=>?@[]^_`{|}~"));
     let pair = cookie.split(';').next().unwrap();
     let found: Vec<_> = pairs(pair.as_bytes()).collect();

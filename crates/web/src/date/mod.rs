@@ -1,4 +1,6 @@
-//! Times as HTTP and logs write them, from a duration since 1970-01-01 (UTC). Reads no clock.
+//! Formats of times in HTTP and in logs, from a duration since 1970-01-01 (UTC).
+//!
+//! Reads no clock.
 
 #[cfg(test)]
 mod tests;
@@ -15,8 +17,8 @@ const ERA_DAYS: u64 = 146_097;
 const MONTHS: &[u8; 36] = b"JanFebMarAprMayJunJulAugSepOctNovDec";
 const DAYS: &[u8; 21] = b"ThuFriSatSunMonTueWed";
 
-/// A time as `Sun, 06 Nov 1994 08:49:37 GMT` (IMF-fixdate, RFC 9110 §5.6.7). Times after the year 9999 are shown as
-/// its last second.
+/// Formats a time as `Sun, 06 Nov 1994 08:49:37 GMT` (IMF-fixdate, RFC 9110 §5.6.7). Times after the year 9999 are clamped to its
+/// last second.
 #[must_use]
 pub fn http_date(since_epoch: Duration) -> [u8; 29] {
     let mut text = *b"Thu, 01 Jan 1970 00:00:00 GMT";
@@ -27,7 +29,7 @@ pub fn http_date(since_epoch: Duration) -> [u8; 29] {
     text
 }
 
-/// A time as `06/Nov/1994:08:49:37 +0000`, as the Common Log Format has it.
+/// Formats a time as `06/Nov/1994:08:49:37 +0000`, the format of the Common Log Format.
 pub(crate) fn log_date(since_epoch: Duration) -> [u8; 26] {
     let mut text = *b"01/Jan/1970:00:00:00 +0000";
     let time = Calendar::of(since_epoch);
@@ -37,7 +39,7 @@ pub(crate) fn log_date(since_epoch: Duration) -> [u8; 26] {
     text
 }
 
-/// A time as `1994-11-06T08:49:37.123Z` (RFC 3339).
+/// Formats a time as `1994-11-06T08:49:37.123Z` (RFC 3339).
 pub(crate) fn timestamp(since_epoch: Duration) -> [u8; 24] {
     let mut text = *b"1970-01-01T00:00:00.000Z";
     let time = Calendar::of(since_epoch);
@@ -67,10 +69,10 @@ impl Calendar {
         let seconds = since_epoch.as_secs().min(LAST_SECOND);
         let days = seconds / 86_400;
         let (era, day) = ((days + EPOCH_DAY) / ERA_DAYS, (days + EPOCH_DAY) % ERA_DAYS);
-        // Leap days so far in the era: every 4th year, not every 100th, but the 400th.
+        // Leap days so far in the era: every 4th year, except every 100th, but including the 400th.
         let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
         let day = day - (365 * year + year / 4 - year / 100);
-        // Months from March on have 31, 30, 31, 30, 31 days, twice and a bit: 153 days in five.
+        // From March on, months have 31, 30, 31, 30, 31 days repeatedly: 153 days in five months.
         let month = (5 * day + 2) / 153;
         let day = day - (153 * month + 2) / 5 + 1;
         Calendar {
@@ -84,14 +86,14 @@ impl Calendar {
         }
     }
 
-    /// `06 Nov 1994`.
+    /// Writes `06 Nov 1994`.
     fn day_month_year(&self, text: &mut [u8]) {
         digits(&mut text[..2], self.day);
         text[3..6].copy_from_slice(name(MONTHS, self.month));
         digits(&mut text[7..11], self.year);
     }
 
-    /// `08:49:37`.
+    /// Writes `08:49:37`.
     fn clock(&self, text: &mut [u8]) {
         digits(&mut text[..2], self.hour);
         digits(&mut text[3..5], self.minute);

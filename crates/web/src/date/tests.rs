@@ -40,7 +40,7 @@ fn the_ends_of_time_and_of_leap_years() {
 }
 
 #[test]
-fn every_day_is_what_httpdate_says() {
+fn every_day_matches_httpdate() {
     // A step of a day and a second passes through all days, hours, minutes and seconds.
     for seconds in (0..LAST_SECOND).step_by(86_401) {
         let time = Duration::from_secs(seconds);

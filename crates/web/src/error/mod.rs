@@ -1,4 +1,6 @@
-//! What a handler may fail with, and how the client is told: problem details (RFC 9457).
+//! Errors of handlers, and their representation to the client: problem details (RFC 9457).
+//!
+//! Knows nothing of connections.
 
 #[cfg(test)]
 mod tests;
@@ -10,12 +12,12 @@ use ringmain_wire::h1;
 
 use crate::json;
 
-/// What handlers and hooks return.
+/// The result of handlers and hooks.
 pub type Result<T = ()> = std::result::Result<T, Error>;
 
-/// A request that cannot be answered as asked: a status and what the client is told.
+/// An error response: a status, and a detail for the client.
 ///
-/// Any other error turns into one by `?`: status 500, the client is told nothing but that, the text is logged.
+/// Any other error converts into one with `?`: status 500 without a detail; its text is logged.
 pub struct Error {
     status: u16,
     detail: Cow<'static, str>,
@@ -26,20 +28,20 @@ pub struct Error {
     ending: Ending,
 }
 
-/// Why a handler ends although there is nothing to tell the client.
+/// The reason why a handler ends without an error response.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Ending {
     #[default]
     None,
-    /// The client is gone.
+    /// The client disconnected.
     Disconnected,
     /// The request was HEAD, and the head is sent.
     HeadSent,
 }
 
 impl Error {
-    /// An answer with this status (400 to 599) and one sentence for the client: what was expected, what was
-    /// found, where. Any other status is a bug of the caller and becomes 500.
+    /// Returns an error with this status (400 to 599) and one sentence for the client: the expected value, the value found, and its
+    /// location. Any other status is a bug of the caller and becomes 500.
     pub fn new(status: u16, detail: impl Into<Cow<'static, str>>) -> Error {
         let fits = (400..=599).contains(&status);
         Error {
@@ -51,32 +53,32 @@ impl Error {
         }
     }
 
-    /// 400: the client must change the request.
+    /// Returns a 400: the client must change the request.
     pub fn bad_request(detail: impl Into<Cow<'static, str>>) -> Error {
         Error::new(400, detail)
     }
 
-    /// 401: who asks is not known.
+    /// Returns a 401: the client is not authenticated.
     pub fn unauthorized(detail: impl Into<Cow<'static, str>>) -> Error {
         Error::new(401, detail)
     }
 
-    /// 403: who asks may not.
+    /// Returns a 403: the client is not allowed to do this.
     pub fn forbidden(detail: impl Into<Cow<'static, str>>) -> Error {
         Error::new(403, detail)
     }
 
-    /// 404: there is nothing of that name.
+    /// Returns a 404: no resource has this name.
     pub fn not_found(detail: impl Into<Cow<'static, str>>) -> Error {
         Error::new(404, detail)
     }
 
-    /// 409: the request contradicts the present state.
+    /// Returns a 409: the request conflicts with the current state.
     pub fn conflict(detail: impl Into<Cow<'static, str>>) -> Error {
         Error::new(409, detail)
     }
 
-    /// 500 with a cause that is logged and not shown.
+    /// Returns a 500 with a cause that is logged and not sent.
     pub fn internal(cause: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Error {
         Error {
             status: 500,
@@ -87,20 +89,20 @@ impl Error {
         }
     }
 
-    /// The status that is answered.
+    /// Returns the status of the response.
     #[must_use]
     pub fn status(&self) -> u16 {
         self.status
     }
 
-    /// What the client is told.
+    /// Returns the detail that is sent to the client.
     #[must_use]
     pub fn detail(&self) -> &str {
         &self.detail
     }
 
-    /// Appends the problem details (RFC 9457 §3) that the client is sent as `application/problem+json`. A status
-    /// without a name has no title; an error without words for the client has no detail.
+    /// Appends the problem details (RFC 9457 §3) sent to the client as `application/problem+json`. A status without a name has no
+    /// title; an error without a detail has none there.
     pub(crate) fn write_problem(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(b"{\"type\":\"about:blank\"");
         let title = h1::reason(self.status);
@@ -117,8 +119,7 @@ impl Error {
         out.push(b'}');
     }
 
-    /// Adds a field that belongs to the status: `Allow`, `Retry-After`, `WWW-Authenticate`. One that is no valid
-    /// field is left out.
+    /// Adds a field that belongs to the status: `Allow`, `Retry-After`, `WWW-Authenticate`. An invalid field is omitted.
     #[must_use]
     pub fn with_header(mut self, name: &'static str, value: impl Into<String>) -> Error {
         self.field = Some((name, value.into()));
@@ -129,7 +130,7 @@ impl Error {
         self.field.as_ref().map(|(name, value)| (*name, value.as_str()))
     }
 
-    /// The client is gone: nobody is left to be told.
+    /// Returns the error of a disconnected client: no response is sent.
     pub(crate) fn disconnected() -> Error {
         Error {
             ending: Ending::Disconnected,
@@ -137,13 +138,13 @@ impl Error {
         }
     }
 
-    /// Whether this is so because the client is gone.
+    /// Returns true if the client disconnected.
     #[must_use]
     pub fn is_disconnected(&self) -> bool {
         self.ending == Ending::Disconnected
     }
 
-    /// A streamed answer to HEAD is complete with its head: the handler need not go on.
+    /// Returns the error that ends a handler after a streamed response to HEAD: the head is the whole response.
     pub(crate) fn head_sent() -> Error {
         Error {
             ending: Ending::HeadSent,
@@ -155,9 +156,9 @@ impl Error {
         self.ending == Ending::HeadSent
     }
 
-    /// What a broken rule of the protocol is to the client.
+    /// Converts a protocol violation of the client.
     pub(crate) fn from_fault(fault: &h1::PeerFault) -> Error {
-        // The codec's advice to the server is none of the client's.
+        // The codec's advice addresses the server, not the client.
         let advice = format!("; answer {} and close)", fault.status());
         let text = fault.to_string();
         Error::new(
@@ -167,7 +168,7 @@ impl Error {
         )
     }
 
-    /// The same for another reply; the cause, which was logged, is left out.
+    /// Copies the error for another reply; the cause, which was logged, is omitted.
     pub(crate) fn again(&self) -> Error {
         Error {
             status: self.status,
@@ -183,15 +184,15 @@ impl Error {
         self.source
     }
 
-    /// What only the log is told.
+    /// Returns the cause, which only the log contains.
     #[must_use]
     pub fn cause(&self) -> Option<&(dyn std::error::Error + Send + Sync + 'static)> {
         self.source.as_deref()
     }
 }
 
-// `Error` is no `std::error::Error` itself: then this could not stand here, and `?` would need a conversion for
-// each foreign error.
+// `Error` does not implement `std::error::Error`: this implementation would then conflict with `From<T> for T`, and `?` would need
+// a conversion for each foreign error.
 impl<E: std::error::Error + Send + Sync + 'static> From<E> for Error {
     fn from(error: E) -> Error {
         Error::internal(error)

@@ -1,4 +1,4 @@
-//! What a client is told about each kind of error.
+//! The representation of each kind of error to a client.
 
 use super::*;
 
@@ -10,7 +10,7 @@ fn problem(error: &Error) -> String {
 }
 
 #[test]
-fn a_problem_says_what_the_client_may_know() {
+fn a_problem_has_only_public_details() {
     let cause = std::io::Error::other("the password is hunter2");
     let table = [
         (

@@ -1,4 +1,4 @@
-//! One call: what its client said in front of its messages, and what it is told beside its replies.
+//! A call: the metadata of its client, and the metadata sent beside its replies.
 
 use std::cell::RefCell;
 use std::time::Duration;
@@ -15,14 +15,14 @@ use super::status::{Result, Status};
 use crate::reply::Reply;
 use crate::request::Request;
 
-/// One call: its request, its metadata both ways, its deadline.
+/// A call: its request, its metadata in both directions, its deadline.
 pub struct Call<'c> {
     request: &'c Request<'c>,
     pub(super) settings: &'c Settings,
     pub(super) content: ContentType<'c>,
-    /// How the client's messages are written that have the flag.
+    /// The encoding of client messages with the compressed flag.
     pub(super) incoming: Encoding,
-    /// How replies are.
+    /// The encoding of replies.
     pub(super) outgoing: Encoding,
     deadline: Option<Time>,
     headers: RefCell<FieldBlock>,
@@ -47,7 +47,7 @@ impl<'c> Call<'c> {
         }
     }
 
-    /// Reads what the head says of the call.
+    /// Reads the call's parameters from the head.
     pub(super) fn open(&mut self) -> Result {
         let fields = &self.request.head.fields;
         if self.content.dialect == Dialect::Grpc && !self.request.takes_trailers() {
@@ -85,33 +85,33 @@ impl<'c> Call<'c> {
         Ok(())
     }
 
-    /// The request that carries it: state, the worker, the client's address, what hooks left.
+    /// Returns the request of the call: state, the worker, the client's address, values stored by hooks.
     #[must_use]
     pub fn request(&self) -> &'c Request<'c> {
         self.request
     }
 
-    /// Which form of gRPC its client speaks.
+    /// Returns the dialect of gRPC that the client uses.
     #[must_use]
     pub fn dialect(&self) -> Dialect {
         self.content.dialect
     }
 
-    /// How long the client still waits; `None`: it did not say. When that is over the handler is dropped where it waits, and the client
-    /// is told [`DeadlineExceeded`](Code::DeadlineExceeded).
+    /// Returns the remaining time until the client's deadline; `None`: it has set none. When it expires the handler is dropped at
+    /// its current await, and the client receives [`DeadlineExceeded`](Code::DeadlineExceeded).
     #[must_use]
     pub fn time_left(&self) -> Option<Duration> {
         self.deadline
             .map(|deadline| deadline.since(self.request.cx().now()))
     }
 
-    /// The first value of the client's metadata of that name, if it is text.
+    /// Returns the first value of the client's metadata with this name, if it is text.
     #[must_use]
     pub fn metadata(&self, name: &str) -> Option<&'c str> {
         self.request.header(name)
     }
 
-    /// The first value of the client's metadata of a name that ends in `-bin`.
+    /// Returns the first value of the client's metadata with this name, which ends in `-bin`.
     ///
     /// # Errors
     /// [`Internal`](Code::Internal) if it is not base64.
@@ -124,17 +124,17 @@ impl<'c> Call<'c> {
         value.map(Some).ok_or_else(what)
     }
 
-    /// Adds to the metadata in front of the replies; of a name that ends in `-bin` the value is any bytes. Once the first reply was
-    /// sent it is too late: nothing happens.
+    /// Adds a value to the initial metadata; with a name that ends in `-bin` it may be any bytes. No effect once the first reply
+    /// was sent.
     ///
     /// # Errors
-    /// `Internal`: the name is not in lower case or is the protocol's own, or the value is not printable ASCII. A mistake of the
-    /// program, which the log names.
+    /// `Internal` if the name is not in lower case or is reserved by the protocol, or the value is not printable ASCII. That is a
+    /// mistake in the program; the log names it.
     pub fn add_header(&self, name: &str, value: impl AsRef<[u8]>) -> Result {
         add(&mut self.headers.borrow_mut(), name, value.as_ref())
     }
 
-    /// Adds to the metadata behind the replies, beside the status: at any time, also for a call that fails.
+    /// Adds a value to the trailing metadata, beside the status: at any time, also for a call that fails.
     ///
     /// # Errors
     /// As [`Call::add_header`].
@@ -146,7 +146,7 @@ impl<'c> Call<'c> {
         !self.headers.borrow().is_empty()
     }
 
-    /// Sets the fields in front of the replies.
+    /// Sets the fields before the replies.
     pub(super) fn write_head(&self, reply: &mut Reply<'_>) -> crate::Result {
         reply.add_headers(&self.headers.borrow());
         if self.outgoing != Encoding::Identity {
@@ -155,7 +155,7 @@ impl<'c> Call<'c> {
         Ok(())
     }
 
-    /// The fields behind the replies.
+    /// Returns the fields after the replies.
     pub(super) fn end(&self, status: &Status) -> FieldBlock {
         let mut fields = FieldBlock::new();
         status.write(&mut fields);

@@ -1,4 +1,4 @@
-//! What one worker makes messages smaller with, and larger again: calls take turns, since none of it waits.
+//! The compressors of one worker, which calls use in turn: no use waits.
 
 use prost::Message;
 use ringmain_wire::grpc::{Deflater, Encoding, Inflater, PeerFault, Slot};
@@ -23,7 +23,7 @@ impl Coder {
         }
     }
 
-    /// Appends a message with its prefix, in `encoding` if it is long enough to become smaller.
+    /// Appends a message with its prefix, compressed with `encoding` if it is long enough to shrink.
     pub(super) fn encode(
         &mut self,
         message: &impl Message,
@@ -43,7 +43,7 @@ impl Coder {
         slot.close(out, compressed).map_err(Status::from)
     }
 
-    /// Shows a message that came compressed as it was.
+    /// Inflates a compressed message and passes it to the callback.
     pub(super) fn inflate<T>(
         &mut self,
         encoding: Encoding,

@@ -1,4 +1,4 @@
-//! `grpc.health.v1.Health`: whether services serve, for load balancers and orchestrators.
+//! `grpc.health.v1.Health`: the serving status of services, for load balancers and orchestrators.
 
 use std::collections::BTreeMap;
 use std::future::{Future, poll_fn};
@@ -14,8 +14,8 @@ use super::replies::Replies;
 use super::service::Service;
 use super::status::{Result, Status};
 
-/// Which services serve, as the whole process knows it; clones share it. The empty name stands for the server as a whole, which serves
-/// unless it is told otherwise. Once a shutdown has begun nothing serves.
+/// The serving status of services, process-wide; clones share it. The empty name represents the whole server, which serves unless
+/// set otherwise. Nothing serves once a shutdown has begun.
 ///
 /// ```
 /// use ringmain_web::App;
@@ -27,12 +27,12 @@ use super::status::{Result, Status};
 /// ```
 #[derive(Clone)]
 pub struct Health {
-    shared: Arc<Mutex<Shared>>,
+    shared: Arc<Mutex<Statuses>>,
 }
 
-struct Shared {
+struct Statuses {
     serving: BTreeMap<String, bool>,
-    /// Watchers that wait for a change, by their numbers.
+    /// Wakers of waiting watchers, by number.
     waiting: BTreeMap<u64, Waker>,
     watchers: u64,
 }
@@ -71,10 +71,10 @@ fn response(serving: bool) -> Response {
 }
 
 impl Health {
-    /// The server as a whole serves; nothing is known of single services.
+    /// Returns a status of the whole server that serves, without single services.
     #[must_use]
     pub fn new() -> Health {
-        let shared = Shared {
+        let shared = Statuses {
             serving: [(String::new(), true)].into(),
             waiting: BTreeMap::new(),
             watchers: 0,
@@ -84,7 +84,7 @@ impl Health {
         }
     }
 
-    /// Says whether a service serves, from any thread. Who watches is told.
+    /// Sets the status of a service, from any thread, and notifies its watchers.
     pub fn set(&self, service: impl Into<String>, serving: bool) {
         let mut shared = self.lock();
         shared.serving.insert(service.into(), serving);
@@ -93,7 +93,7 @@ impl Health {
         waiting.into_values().for_each(Waker::wake);
     }
 
-    /// The service, to be added to an application.
+    /// Returns the service, to be added to an application.
     #[must_use]
     pub fn service(&self) -> Service {
         let (checked, watched, listed) = (self.clone(), self.clone(), self.clone());
@@ -122,7 +122,7 @@ impl Health {
             )
     }
 
-    /// `None`: nothing is known of it.
+    /// Returns the response for a service; `None`: it is unknown.
     fn find(&self, call: &Call<'_>, service: &str) -> Option<Response> {
         let serving = *self.lock().serving.get(service)?;
         Some(response(serving && !call.request().cx().is_draining()))
@@ -135,7 +135,7 @@ impl Health {
         loop {
             let (now, ends) = poll_fn(|context| {
                 let ends = draining.as_mut().poll(context).is_ready();
-                // First the waker, then the look: a change in between is seen.
+                // Registers the waker before the check, so that no change in between is missed.
                 watcher.wait(context.waker());
                 let now = self.find(call, service).unwrap_or(SERVICE_UNKNOWN);
                 if ends || told != Some(now) {
@@ -164,8 +164,8 @@ impl Health {
         }
     }
 
-    /// A thread that panicked with it has left it whole.
-    fn lock(&self) -> MutexGuard<'_, Shared> {
+    /// Locks the statuses, also after a panic of another thread, which leaves them consistent.
+    fn lock(&self) -> MutexGuard<'_, Statuses> {
         self.shared.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -176,7 +176,7 @@ impl Default for Health {
     }
 }
 
-/// One who watches, however its call ends.
+/// Removes a watcher when dropped.
 struct Watcher<'h> {
     health: &'h Health,
     number: u64,

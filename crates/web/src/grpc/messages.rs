@@ -1,4 +1,4 @@
-//! The client's messages, one after the other, as the handler asks for them.
+//! The client's messages, read one after another on request of the handler.
 
 use std::marker::PhantomData;
 
@@ -10,14 +10,14 @@ use super::call::Call;
 use super::status::{Result, Status};
 use crate::limits;
 
-/// The messages of a client. Nothing more is received from it than a handler has asked for, but for a bounded rest.
+/// The messages of a client. Apart from a bounded buffer, bytes are received only as the handler requests messages.
 pub struct Messages<'a, T> {
     call: &'a Call<'a>,
     decoder: Decoder,
     text: Option<TextDecoder>,
-    /// Of the body, not looked at yet.
+    /// Body bytes not decoded yet.
     rest: Bytes,
-    /// The message that is coming in, if it does not come at once.
+    /// The incomplete message, if it does not arrive at once.
     message: Vec<u8>,
     announced: usize,
     compressed: bool,
@@ -38,10 +38,10 @@ impl<'a, T: Message + Default> Messages<'a, T> {
         }
     }
 
-    /// The next message; `None` after the last. Waits while nothing has arrived. Nothing is lost if it is dropped meanwhile.
+    /// Waits for the next message; `None` after the last. Dropping the future loses nothing.
     ///
     /// # Errors
-    /// What the client sends is not gRPC, not of this type, or too long; or it is gone: end the handler by `?`.
+    /// The client's data is not gRPC, not of this type, or too long; or the client disconnected: end the handler with `?`.
     pub async fn next(&mut self) -> Result<Option<T>> {
         loop {
             let step = self
@@ -56,7 +56,7 @@ impl<'a, T: Message + Default> Messages<'a, T> {
                     self.message.clear();
                 }
                 Event::Data(data) if data.len() == self.announced => {
-                    // All of it lies here: read in place, and its end is no news.
+                    // The whole message is in this buffer: it is decoded in place, and its end needs no event.
                     let message = self.read(data);
                     self.rest.advance(consumed);
                     let end = self.decoder.decode(&self.rest).map(|step| step.event);
@@ -64,7 +64,7 @@ impl<'a, T: Message + Default> Messages<'a, T> {
                     return message.map(Some);
                 }
                 Event::Data(data) => {
-                    // Grows with what comes, not with what was announced.
+                    // Grows with the received bytes, not with the announced length.
                     if self.message.is_empty() {
                         self.message.reserve(limits::SCRATCH_BYTES.min(self.announced));
                     }
@@ -88,7 +88,7 @@ impl<'a, T: Message + Default> Messages<'a, T> {
         }
     }
 
-    /// The only message of a call that has one.
+    /// Returns the only message of a unary request.
     pub(super) async fn only(mut self) -> Result<T> {
         let unlike = |what| Status::new(Code::Unimplemented, what);
         let message = self.next().await?;
@@ -99,7 +99,7 @@ impl<'a, T: Message + Default> Messages<'a, T> {
         }
     }
 
-    /// Takes more of the body. `false`: there is none.
+    /// Receives more of the body. `false`: it has ended.
     async fn receive(&mut self) -> Result<bool> {
         while self.rest.is_empty() {
             let Some(piece) = self.call.request().chunk().await? else {
@@ -120,7 +120,7 @@ impl<'a, T: Message + Default> Messages<'a, T> {
         Ok(true)
     }
 
-    /// Reads a message as it came.
+    /// Decodes a message, inflating it if it is compressed.
     fn read(&self, bytes: &[u8]) -> Result<T> {
         let read = |bytes: &[u8]| {
             T::decode(bytes).map_err(|error| {

@@ -1,5 +1,5 @@
-//! Services of gRPC as a part of an application, with messages of `prost` (feature `grpc`): native gRPC where trailers reach the
-//! client, gRPC-Web in binary and as text over any HTTP.
+//! gRPC services as a part of an application, with messages of `prost` (feature `grpc`): native gRPC where trailers reach the
+//! client, gRPC-Web in binary and as text over any HTTP version.
 //!
 //! ```text
 //! POST /pkg.Service/Method ─▶ hooks ─▶ serve ─▶ Call ─▶ Messages ─▶ handler ─▶ Replies ─▶ status in trailers
@@ -33,7 +33,7 @@ pub use self::status::{Result, Status};
 use crate::app::{App, Group};
 
 impl App {
-    /// Adds a service of gRPC: its methods are routes like others, with the application's hooks around them.
+    /// Adds a gRPC service: its methods are ordinary routes, with the application's hooks around them.
     ///
     /// ```no_run
     /// use ringmain_web::grpc::{self, Call, Service};
@@ -61,7 +61,7 @@ impl App {
 }
 
 impl Group {
-    /// Adds a service of gRPC, with the group's hooks around it. Clients know no prefix: that of the group should be empty.
+    /// Adds a gRPC service, with the group's hooks around it. gRPC clients know no path prefix: that of the group should be empty.
     #[must_use]
     pub fn grpc(self, service: Service) -> Group {
         self.group("", |group| service.add_to(group))

@@ -10,7 +10,7 @@ use super::call::Call;
 use super::status::Result;
 use crate::reply::Reply;
 
-/// Where a handler's replies go, each as soon as it is there.
+/// Sends a handler's replies, each as soon as it is ready.
 pub struct Replies<'a, 'r, T> {
     call: &'a Call<'a>,
     reply: &'a mut Reply<'r>,
@@ -30,10 +30,10 @@ impl<'a, 'r, T: Message> Replies<'a, 'r, T> {
         }
     }
 
-    /// Sends a reply; the first one sends the head. Waits while the client does not take what was sent before.
+    /// Sends a reply; the first one sends the head. Waits while too much is queued for the client.
     ///
     /// # Errors
-    /// The client is gone: end the handler by `?`.
+    /// The client disconnected: end the handler with `?`.
     pub async fn send(&mut self, message: &T) -> Result {
         self.begin()?;
         self.frame.clear();
@@ -64,9 +64,9 @@ impl<'a, 'r, T: Message> Replies<'a, 'r, T> {
         Ok(())
     }
 
-    /// Begins replies that last: the head is sent now. When the client has sent its end, on a connection that can tell (HTTP/1.1), the
-    /// handler is dropped where it waits. It has to end by itself when the process shuts down
-    /// ([`Cx::draining`](ringmain_engine::Cx::draining)), so that its client hears a status.
+    /// Starts replies of unlimited duration: the head is sent now. When the client shuts down its side on HTTP/1.1, where this is
+    /// detectable, the handler is dropped at its current await. It must end by itself when the process shuts down
+    /// ([`Cx::draining`](ringmain_engine::Cx::draining)), so that its client receives a status.
     ///
     /// # Errors
     /// As [`Replies::send`].
@@ -76,8 +76,8 @@ impl<'a, 'r, T: Message> Replies<'a, 'r, T> {
         Ok(())
     }
 
-    /// Sends replies that are written already, each behind its prefix ([`Slot`](ringmain_wire::grpc::Slot)) and not compressed: for what
-    /// many clients get.
+    /// Sends replies that are already encoded, each behind its prefix ([`Slot`](ringmain_wire::grpc::Slot)) and not compressed: for
+    /// data sent to many clients.
     ///
     /// # Errors
     /// As [`Replies::send`].

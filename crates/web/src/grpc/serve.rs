@@ -19,7 +19,7 @@ use crate::server::answer::panic_text;
 use crate::server::runner::caught;
 use crate::text;
 
-/// Runs a handler, for as long as its client waits, and ends the answer with its status.
+/// Runs a handler until the client's deadline, and ends the response with its status.
 pub(super) async fn serve(
     settings: &Settings,
     request: &Request<'_>,
@@ -47,13 +47,13 @@ pub(super) async fn serve(
         log::debug!("{request:?}: {status}");
     }
     if status.code() == Code::Unimplemented {
-        // A client that used another encoding learns which there are.
+        // Lists the supported encodings for a client that used another one.
         reply.header("grpc-accept-encoding", Encoding::ALL)?;
     }
     end(&call, reply, &status)
 }
 
-/// What the request says that it is, if that is gRPC in Protobuf.
+/// Returns the request's content type if it is gRPC with Protobuf.
 pub(super) fn content_type<'r>(request: &Request<'r>) -> crate::Result<ContentType<'r>> {
     let found = request.head.fields.known(Known::ContentType);
     let content = found.and_then(ContentType::parse);
@@ -81,7 +81,7 @@ async fn within(cx: &Cx, span: Duration, work: impl Future<Output = Result>) -> 
     .await
 }
 
-/// Ends the answer: the status stands behind what was said, or alone.
+/// Ends the response: the status follows the replies, or is sent alone.
 fn end(call: &Call<'_>, reply: &mut Reply<'_>, status: &Status) -> crate::Result {
     let fields = call.end(status);
     if call.dialect() != Dialect::Grpc {
@@ -92,7 +92,7 @@ fn end(call: &Call<'_>, reply: &mut Reply<'_>, status: &Status) -> crate::Result
     }
     let alone = !reply.is_streaming() && reply.body().is_empty() && !call.has_headers();
     if alone {
-        // Trailers-Only: no body for which trailers could stand.
+        // Trailers-Only: there is no body for trailers to follow.
         reply.add_headers(&fields);
     } else {
         if !reply.is_streaming() {
@@ -103,8 +103,8 @@ fn end(call: &Call<'_>, reply: &mut Reply<'_>, status: &Status) -> crate::Result
     Ok(())
 }
 
-/// Ends an answer of gRPC-Web by a frame of trailers: also where they could stand alone, since a page may see none of the head's fields
-/// that its server does not name (CORS).
+/// Ends a gRPC-Web response with a frame of trailers, also where they could be in the head: a page may see none of the head's
+/// fields that its server does not expose (CORS).
 pub(super) fn end_web(dialect: Dialect, reply: &mut Reply<'_>, fields: &FieldBlock) -> crate::Result {
     let mut frame = Vec::new();
     let body = if reply.is_streaming() {

@@ -1,4 +1,4 @@
-//! A service being built: its methods with their handlers, and what holds for all of them.
+//! A service under construction: its methods with their handlers, and their common settings.
 
 use std::sync::Arc;
 
@@ -15,12 +15,13 @@ use crate::app::Group;
 use crate::reply::Reply;
 use crate::request::Request;
 
-/// A service of gRPC, to be added to an application by [`App::grpc`](crate::App::grpc).
+/// A gRPC service, added to an application by [`App::grpc`](crate::App::grpc).
 ///
-/// *Handlers* are told the [`Call`] and a message, or are handed [`Messages`]; they return a message, or send [`Replies`]. Each runs as a
-/// task of its worker, as any handler that waits: a client that leaves drops it where it waits, and so does a deadline that passes.
+/// *Handlers* receive the [`Call`] and a message, or [`Messages`]; they return a message, or send [`Replies`]. Each runs as a task
+/// of its worker, as any asynchronous handler: it is dropped at its current await when the client disconnects or its deadline
+/// expires.
 ///
-/// What there is no method for is [`Unimplemented`](Code::Unimplemented).
+/// A call of an unknown method ends with [`Unimplemented`](Code::Unimplemented).
 pub struct Service {
     name: String,
     settings: Settings,
@@ -30,7 +31,7 @@ pub struct Service {
 /// Adds a method's route at a pattern.
 type Add = dyn FnOnce(Group, &str, Arc<Settings>) -> Group;
 
-/// What holds for all methods.
+/// Settings common to the methods.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Settings {
     pub(super) limits: Limits,
@@ -38,7 +39,7 @@ pub(super) struct Settings {
 }
 
 impl Service {
-    /// A service without methods. `name` is its full name, package and all: `pkg.Greeter`.
+    /// Returns a service without methods. `name` is its full name with the package: `pkg.Greeter`.
     #[must_use]
     pub fn new(name: impl Into<String>) -> Service {
         Service {
@@ -51,29 +52,29 @@ impl Service {
         }
     }
 
-    /// Its full name.
+    /// Returns its full name.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Bytes of a message of a client's, as it comes and inflated; 4 MiB unless set. A longer one ends its call with
-    /// [`ResourceExhausted`](Code::ResourceExhausted).
+    /// Sets the limit on a client message in bytes, both as received and after inflation. Default: 4 MiB. A longer message ends its
+    /// call with [`ResourceExhausted`](Code::ResourceExhausted).
     #[must_use]
     pub fn message_limit(mut self, bytes: u32) -> Service {
         self.settings.limits.message_bytes = bytes;
         self
     }
 
-    /// Has replies compressed for clients that read gzip or deflate, from [`DEFLATE_FROM`](crate::limits::DEFLATE_FROM) bytes on.
-    /// Messages of clients may be compressed with or without it.
+    /// Compresses replies from [`DEFLATE_FROM`](crate::limits::DEFLATE_FROM) bytes on for clients that accept gzip or deflate.
+    /// Client messages may be compressed regardless.
     #[must_use]
     pub fn compress(mut self) -> Service {
         self.settings.compress = true;
         self
     }
 
-    /// A method with one message each way.
+    /// Adds a method with one message in each direction.
     #[must_use]
     pub fn unary<Q, A, F>(self, method: &str, handler: F) -> Service
     where
@@ -88,7 +89,7 @@ impl Service {
         })
     }
 
-    /// A method with one message and any number of replies.
+    /// Adds a method with one message and any number of replies.
     #[must_use]
     pub fn server_streaming<Q, A, F>(self, method: &str, handler: F) -> Service
     where
@@ -102,7 +103,8 @@ impl Service {
         })
     }
 
-    /// A method with any number of messages and one reply. No [rate](crate::Limits::rate_bytes) is asked of such a client.
+    /// Adds a method with any number of messages and one reply. Its clients are exempt from the minimum
+    /// [rate](crate::Limits::rate_bytes).
     #[must_use]
     pub fn client_streaming<Q, A, F>(self, method: &str, handler: F) -> Service
     where
@@ -117,8 +119,8 @@ impl Service {
         })
     }
 
-    /// A method with any number of messages and of replies, in whatever order. No [rate](crate::Limits::rate_bytes) is asked of such a
-    /// client. By HTTP/1.1 many clients read no reply before they have sent all.
+    /// Adds a method with any number of messages and of replies, in any order. Its clients are exempt from the minimum
+    /// [rate](crate::Limits::rate_bytes). Over HTTP/1.1 many clients read no reply before they have sent all messages.
     #[must_use]
     pub fn bidi<Q, A, F>(self, method: &str, handler: F) -> Service
     where
@@ -172,7 +174,7 @@ impl Service {
     }
 }
 
-/// The only reply of a call that has one.
+/// Writes the only reply of a unary response.
 fn answer_with(call: &Call<'_>, reply: &mut Reply<'_>, message: &impl Message) -> Result {
     let coder = &call.request().local.grpc;
     coder.borrow_mut().encode(message, call.outgoing, reply.body())

@@ -1,4 +1,4 @@
-//! How a call ends that does not succeed: a code, text for people, and details for programs.
+//! The status of a failed call: a code, a message for people, and details for programs.
 
 use std::borrow::Cow;
 use std::error::Error as StdError;
@@ -11,13 +11,13 @@ use ringmain_wire::h1::FieldBlock;
 use crate::error::Error;
 use crate::text::decimal;
 
-/// What handlers of gRPC return.
+/// The result of gRPC handlers.
 pub type Result<T = ()> = std::result::Result<T, Status>;
 
-/// Why a call fails: what its client is told.
+/// The error of a call, as sent to its client.
 ///
-/// An [`Error`] becomes one by `?`, with the code that fits its status (404: [`NotFound`](Code::NotFound)). Any other error does, too: the
-/// client is told [`Internal`](Code::Internal) and nothing else, the text is logged.
+/// An [`Error`] converts into one with `?`, with the code that matches its status (404: [`NotFound`](Code::NotFound)). So does any
+/// other error: the client receives [`Internal`](Code::Internal) without a message, and the text is logged.
 pub struct Status {
     code: Code,
     message: Cow<'static, str>,
@@ -35,7 +35,7 @@ struct Any {
     value: Vec<u8>,
 }
 
-/// `google.rpc.Status`: what `grpc-status-details-bin` holds.
+/// `google.rpc.Status`, the content of `grpc-status-details-bin`.
 #[derive(Clone, PartialEq, Message)]
 struct Details {
     #[prost(int32, tag = "1")]
@@ -47,7 +47,7 @@ struct Details {
 }
 
 impl Status {
-    /// A status with one sentence for people: what was expected, what was found, where.
+    /// Returns a status with one sentence for people: the expected value, the value found, and its location.
     pub fn new(code: Code, message: impl Into<Cow<'static, str>>) -> Status {
         Status {
             code,
@@ -57,7 +57,7 @@ impl Status {
         }
     }
 
-    /// [`Internal`](Code::Internal) with a cause that is logged and not shown.
+    /// Returns [`Internal`](Code::Internal) with a cause that is logged and not sent.
     pub fn internal(cause: impl Into<Box<dyn StdError + Send + Sync>>) -> Status {
         Status {
             source: Some(cause.into()),
@@ -65,8 +65,8 @@ impl Status {
         }
     }
 
-    /// Adds a detail for programs, a message of Protobuf with its type (`type.googleapis.com/google.rpc.ErrorInfo`): the client finds all of
-    /// them in `grpc-status-details-bin`.
+    /// Adds a detail for programs, a Protobuf message with its type (`type.googleapis.com/google.rpc.ErrorInfo`): the client
+    /// receives all details in `grpc-status-details-bin`.
     #[must_use]
     pub fn with_detail(mut self, type_url: impl Into<String>, message: impl Into<Vec<u8>>) -> Status {
         self.details.push(Any {
@@ -76,35 +76,35 @@ impl Status {
         self
     }
 
-    /// The code.
+    /// Returns the code.
     #[must_use]
     pub fn code(&self) -> Code {
         self.code
     }
 
-    /// What people are told.
+    /// Returns the message for people.
     #[must_use]
     pub fn message(&self) -> &str {
         &self.message
     }
 
-    /// What only the log is told.
+    /// Returns the cause, which only the log contains.
     #[must_use]
     pub fn cause(&self) -> Option<&(dyn StdError + Send + Sync + 'static)> {
         self.source.as_deref()
     }
 
-    /// What a broken rule of the protocol is to the client. (`From` is for errors of the program.)
+    /// Converts a protocol violation of the client. (`From` is for errors of the program.)
     pub(super) fn of_fault(fault: &PeerFault) -> Status {
         Status::new(fault.code(), fault.to_string())
     }
 
-    /// A call that succeeded.
+    /// Returns the status of a successful call.
     pub(super) fn ok() -> Status {
         Status::new(Code::Ok, "")
     }
 
-    /// Appends the fields that say it.
+    /// Appends the fields of the status.
     pub(super) fn write(&self, fields: &mut FieldBlock) {
         let mut digits = [0; 20];
         let number = decimal(&mut digits, self.code.number().into());
@@ -133,7 +133,7 @@ fn push(fields: &mut FieldBlock, name: &str, value: &str) {
         .expect("percent-encoded text and base64 are values");
 }
 
-/// The code of a status of HTTP that the application itself has chosen: what the two have in common (google.rpc.Code).
+/// Returns the code for an HTTP status that the application has set, by the mapping of google.rpc.Code.
 pub(super) fn code_of(status: u16) -> Code {
     match status {
         400 | 411 | 414 | 415 | 422 | 431 => Code::InvalidArgument,
@@ -166,7 +166,7 @@ impl From<Error> for Status {
     }
 }
 
-// `Status` is no `std::error::Error` itself, as `Error` is none, and for the same reason.
+// `Status` does not implement `std::error::Error`, for the same reason as `Error`.
 impl<E: StdError + Send + Sync + 'static> From<E> for Status {
     fn from(error: E) -> Status {
         Status::internal(error)

@@ -11,14 +11,14 @@ use super::status::{Status, code_of};
 use crate::reply::{Kind, Reply};
 use crate::request::Request;
 
-/// The part of problem details that people are told.
+/// The part of problem details for people.
 #[derive(Deserialize)]
 struct Problem<'a> {
     #[serde(borrow, default)]
     detail: Cow<'a, str>,
 }
 
-/// A hook behind the handler: problem details become a status of gRPC, with the fields that the error brought.
+/// Converts problem details into a gRPC status, with the fields of the error; runs as an `after` hook.
 pub(super) fn translate(request: &Request<'_>, reply: &mut Reply<'_>) -> crate::Result {
     if reply.kind != Kind::Problem || reply.is_streaming() {
         return Ok(());

@@ -1,6 +1,6 @@
-//! What a client is told about a JSON document that was refused: in the words of JSON, not of Rust.
+//! Error messages about rejected JSON documents, in the terms of JSON, not of Rust.
 //!
-//! Knows the sentences of serde and serde_json; one that it does not know is passed on as it is.
+//! Knows the messages of serde and serde_json; an unknown one is used unchanged.
 
 use std::borrow::Cow;
 
@@ -9,7 +9,7 @@ use serde::de::IgnoredAny;
 use crate::error::Error;
 use crate::{expected, text};
 
-/// 400 for `error`, which was met at `path` of the document.
+/// Returns 400 for `error`, which occurred at `path` of the document.
 pub(super) fn fault(body: &[u8], error: &serde_json::Error, path: &str) -> Error {
     if body.trim_ascii().is_empty() {
         return Error::bad_request("expected a JSON document, found an empty body");
@@ -21,7 +21,7 @@ pub(super) fn fault(body: &[u8], error: &serde_json::Error, path: &str) -> Error
     Error::bad_request(if error.is_data() {
         wrong_value(&text::cut(sentence), &text::cut(path), &place)
     } else if sentence == "expected value" && serde_json::from_slice::<IgnoredAny>(body).is_ok() {
-        // What cannot begin an enumeration's variant is a fault of syntax to the parser.
+        // To the parser an invalid variant of an enumeration is a syntax error.
         let path = text::cut(path);
         format!("expected a value of another kind at `{path}` ({place})")
     } else {
@@ -29,7 +29,7 @@ pub(super) fn fault(body: &[u8], error: &serde_json::Error, path: &str) -> Error
     })
 }
 
-/// 400 for a bracket at byte `at` that nests deeper than `limit`.
+/// Returns 400 for a bracket at byte `at` that nests deeper than `limit`.
 pub(super) fn too_deep(body: &[u8], at: usize, limit: usize) -> Error {
     let before = &body[..at];
     let line = 1 + before.iter().filter(|&&byte| byte == b'\n').count();
@@ -39,7 +39,7 @@ pub(super) fn too_deep(body: &[u8], at: usize, limit: usize) -> Error {
     ))
 }
 
-/// `sentence` is serde's: `invalid type: string "a", expected u8` and the like.
+/// Rewrites serde's `sentence`: `invalid type: string "a", expected u8` and similar.
 fn wrong_value(sentence: &str, path: &str, place: &str) -> String {
     // The path of the document itself is a dot.
     let location = match path {
@@ -52,7 +52,7 @@ fn wrong_value(sentence: &str, path: &str, place: &str) -> String {
     }
 }
 
-/// Translates a sentence of serde's for clients, without names of Rust's types and of the application's own.
+/// Translates a message of serde for clients, without names of Rust's types and of the application's own.
 pub(crate) fn plainly(sentence: &str) -> String {
     if let Some((expected, found)) = expected_and_found(sentence) {
         return format!("expected {expected}, found {found}");
@@ -63,7 +63,7 @@ pub(crate) fn plainly(sentence: &str) -> String {
     sentence.to_owned()
 }
 
-/// The two parts of `invalid type: string "a", expected u8` and the like.
+/// Splits `invalid type: string "a", expected u8` and similar into its two parts.
 fn expected_and_found(sentence: &str) -> Option<(Cow<'_, str>, Cow<'_, str>)> {
     let invalid = ["invalid type: ", "invalid value: ", "invalid length "];
     let rest = invalid.iter().find_map(|start| sentence.strip_prefix(start))?;
@@ -77,7 +77,7 @@ fn expected_and_found(sentence: &str) -> Option<(Cow<'_, str>, Cow<'_, str>)> {
     Some((expected_in_json(expected), found))
 }
 
-/// Names of Rust's types and of the application's own mean nothing to a client.
+/// Replaces names of Rust's types and of the application's own, which mean nothing to a client.
 fn expected_in_json(expected: &str) -> Cow<'_, str> {
     let integer = match expected.strip_prefix("a nonzero ") {
         Some(name) => expected::nonzero(name),
@@ -106,7 +106,7 @@ fn expected_in_json(expected: &str) -> Cow<'_, str> {
     })
 }
 
-/// `tuple struct Point with 2 elements`, `a tuple of size 2`, `an array of length 2`: the number is the only one.
+/// Rewrites `tuple struct Point with 2 elements`, `a tuple of size 2`, `an array of length 2`: the number is the only one.
 fn array_of(expected: &str) -> Cow<'_, str> {
     let mut words = expected.split(' ').rev();
     match words.find(|word| word.parse::<u64>().is_ok()) {
@@ -122,7 +122,7 @@ fn elements(number: &str) -> Cow<'_, str> {
     })
 }
 
-/// Texts of the document are not sent back.
+/// Omits texts of the document.
 fn found_in_json(found: &str) -> Cow<'_, str> {
     let number = found
         .strip_prefix("integer `")
@@ -143,7 +143,7 @@ fn found_in_json(found: &str) -> Cow<'_, str> {
     })
 }
 
-/// What serde_json says about text that is no JSON, where it can be said more plainly.
+/// Rewrites the syntax errors of serde_json that can be stated more clearly.
 fn syntax(sentence: &str) -> Cow<'_, str> {
     Cow::Borrowed(match sentence {
         "trailing characters" => "there is more behind the end of the document",

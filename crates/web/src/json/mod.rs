@@ -1,6 +1,6 @@
-//! JSON in and out: bytes to typed values with errors that a client can act on, and back.
+//! JSON: bytes to typed values, with errors that a client can act on, and back.
 //!
-//! Knows no request: who calls says how deep a document may be, and when its type is to be checked.
+//! Knows no request: the caller sets the depth limit and decides when the type is checked.
 
 mod explain;
 
@@ -13,14 +13,13 @@ use crate::error::{Error, Result};
 use crate::{limits, media_type};
 pub(crate) use explain::plainly;
 
-/// A value from a whole JSON document, which may nest arrays and objects `max_depth` deep, at most
-/// [`limits::JSON_DEPTH_MOST`].
+/// Parses a whole JSON document, which may nest arrays and objects `max_depth` deep, at most [`limits::JSON_DEPTH_MOST`].
 ///
-/// What is right costs one parse. Only for what is wrong a second one finds out where.
+/// A valid document costs one parse. Only an invalid one is parsed again to locate the error.
 ///
 /// # Errors
-/// 400 with what was expected, what was found and where: no document, one that nests too deep, one that is not JSON,
-/// something behind it, a value of another type.
+/// 400 with the expected value, the value found, and its location: an empty document, one that nests too deeply, one that is not
+/// JSON, trailing data, a value of another type.
 pub(crate) fn read<'a, T: Deserialize<'a>>(body: &'a [u8], max_depth: usize) -> Result<T> {
     check_depth(body, max_depth.min(limits::JSON_DEPTH_MOST))?;
     if let Ok(value) = serde_json::from_slice(body) {
@@ -42,7 +41,7 @@ pub(crate) fn read<'a, T: Deserialize<'a>>(body: &'a [u8], max_depth: usize) -> 
 /// Appends `value` as JSON.
 ///
 /// # Errors
-/// 500 with the cause for the log, when the value's own code fails or a map's key is no string; `out` is as before.
+/// 500 with the cause for the log, when serialization of the value fails or a map key is not a string; `out` is then unchanged.
 pub(crate) fn write<T: Serialize + ?Sized>(out: &mut Vec<u8>, value: &T) -> Result {
     let start = out.len();
     serde_json::to_writer(&mut *out, value).map_err(|error| {
@@ -62,8 +61,7 @@ pub(crate) fn write_number(out: &mut Vec<u8>, number: impl Into<u64>) {
     serde_json::to_writer(out, &number.into()).expect("a number is JSON and memory takes it");
 }
 
-/// Whether a `Content-Type` says that the body is JSON: `application/json` or `application/…+json` (RFC 6839 §3.1),
-/// with any parameters.
+/// Returns true if a `Content-Type` is JSON: `application/json` or `application/…+json` (RFC 6839 §3.1), with any parameters.
 pub(crate) fn is_json(content_type: &[u8]) -> bool {
     let essence = media_type::essence(content_type);
     if essence.eq_ignore_ascii_case(media_type::JSON.as_bytes()) {
@@ -75,10 +73,10 @@ pub(crate) fn is_json(content_type: &[u8]) -> bool {
         && essence[essence.len() - suffix.len()..].eq_ignore_ascii_case(suffix)
 }
 
-/// The parser recurses, so the depth is known before it runs.
+/// Checks the depth before the parser runs, because it recurses.
 fn check_depth(body: &[u8], limit: usize) -> Result {
-    // Setting bit 5 turns `[` into `{` and nothing else. Most documents have too few of them to nest too deep, and
-    // counting them all takes a fraction of looking which of them are in strings.
+    // Setting bit 5 maps `[` to `{` and affects no other bracket. Most documents have too few brackets to nest too deeply, and
+    // counting every bracket takes a fraction of the time of finding those outside strings.
     let brackets = body.iter().filter(|&&byte| byte | 0x20 == b'{').count();
     if brackets <= limit {
         return Ok(());
@@ -89,8 +87,8 @@ fn check_depth(body: &[u8], limit: usize) -> Result {
     }
 }
 
-/// Where the first bracket stands that is nested deeper than `limit`. For valid JSON, that is: the parser stops at
-/// the first fault and so never goes deeper than what was counted up to there.
+/// Returns the offset of the first bracket nested deeper than `limit`. Exact for valid JSON; otherwise the parser stops at the
+/// first fault and never nests deeper than counted up to there.
 fn too_deep_at(body: &[u8], limit: usize) -> Option<usize> {
     let mut depth = 0_usize;
     let mut in_string = false;
@@ -98,7 +96,7 @@ fn too_deep_at(body: &[u8], limit: usize) -> Option<usize> {
     while let Some(&byte) = body.get(at) {
         match byte {
             b'"' => in_string = !in_string,
-            // What is escaped is skipped: it may be a quote.
+            // The escaped character is skipped: it may be a quote.
             b'\\' if in_string => at += 1,
             b'[' | b'{' if !in_string => {
                 depth += 1;

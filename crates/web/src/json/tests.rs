@@ -1,4 +1,4 @@
-//! JSON in: what is taken, and the sentences about what is not. JSON out: all or nothing.
+//! JSON in: accepted documents, and the messages about rejected ones. JSON out: all or nothing.
 
 use std::collections::BTreeMap;
 
@@ -58,7 +58,7 @@ fn check(body: &str, expected: &str) {
 }
 
 #[test]
-fn what_is_right_is_taken() {
+fn valid_documents_are_accepted() {
     let order: Order = read(
         br#" {"items": [{"price": 1.5, "name": "a\"]}["}, {"price": 2}], "size": "small", "at": [1, 2], "x": null} "#,
         DEPTH,
@@ -135,7 +135,7 @@ fn a_member_too_few_or_too_many_is_named() {
 }
 
 #[test]
-fn what_is_no_json_is_shown_where() {
+fn invalid_json_is_reported_with_its_position() {
     let table = [
         ("", "expected a JSON document, found an empty body"),
         (" \r\n\t", "expected a JSON document, found an empty body"),
@@ -202,7 +202,7 @@ fn depth_is_counted_outside_strings() {
     );
 }
 
-/// How deep a parsed document really is.
+/// Returns the actual depth of a parsed document.
 fn depth_of(value: &Value) -> usize {
     match value {
         Value::Array(values) => 1 + values.iter().map(depth_of).max().unwrap_or(0),
@@ -253,7 +253,7 @@ fn the_depth_is_that_of_the_parsed_document() {
 }
 
 #[test]
-fn the_deepest_that_can_be_asked_for_is_what_the_parser_takes() {
+fn the_highest_depth_limit_is_within_the_parsers() {
     for (times, taken) in [
         (limits::JSON_DEPTH_MOST, true),
         (limits::JSON_DEPTH_MOST + 1, false),
@@ -271,7 +271,7 @@ fn the_deepest_that_can_be_asked_for_is_what_the_parser_takes() {
 }
 
 #[test]
-fn writing_takes_back_what_it_could_not_finish() {
+fn a_failed_write_leaves_the_output_unchanged() {
     let mut out = b"kept".to_vec();
     write(&mut out, "a\n").unwrap();
     assert_eq!(out, br#"kept"a\n""#);

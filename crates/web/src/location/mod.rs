@@ -1,35 +1,35 @@
-//! Where a client is sent to: a URI reference (RFC 9110 §10.2.2) that cannot split the head or be read as another.
+//! The target of a redirect: a URI reference (RFC 9110 §10.2.2) that cannot split the head or be interpreted as another one.
 
 #[cfg(test)]
 mod tests;
 
 use crate::error::{Error, Result};
 
-/// Why an answer has no `Location`: the application's mistake.
+/// The reason why a response has no `Location`: a mistake of the application.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum LocationFault {
-    /// Nowhere.
+    /// The target is empty.
     #[error("a redirect needs a target")]
     Empty,
-    /// A character that no URI has.
+    /// A character that is invalid in a URI.
     #[error(
         "a redirect's target is a URI: `{}` at byte {at} is to be percent-encoded",
         found.escape_default()
     )]
     Character {
-        /// The first of them.
+        /// The first invalid character.
         found: char,
-        /// From 0.
+        /// Its index, from 0.
         at: usize,
     },
-    /// Not a redirection.
+    /// The status is not a redirect.
     #[error("a redirect's status is 301, 302, 303, 307 or 308, not {0}")]
     Status(u16),
 }
 
-/// The value of a `Location` field for a redirection with `status`.
+/// Returns the value of a `Location` field for a redirect with `status`.
 ///
-/// A backslash is refused with everything else that no URI has (RFC 3986 §2): browsers read it as a slash, and
+/// A backslash is rejected with every other character that is invalid in a URI (RFC 3986 §2): browsers read it as a slash, and
 /// `/\example.org` would lead to another host.
 ///
 /// # Errors
@@ -41,7 +41,7 @@ pub(crate) fn of_redirect(status: u16, target: &str) -> Result<&[u8]> {
     check(target)
 }
 
-/// The value of a `Location` field, also for 201.
+/// Checks the value of a `Location` field, also for 201.
 ///
 /// # Errors
 /// 500 with a [`LocationFault`] for the log.

@@ -25,7 +25,7 @@ fn any_uri_reference_is_a_target() {
 }
 
 #[test]
-fn what_no_uri_has_is_named() {
+fn characters_invalid_in_a_uri_are_named() {
     let table = [
         ("/\r\nSet-Cookie: a=b", '\r', 1),
         ("/a b", ' ', 2),

@@ -1,19 +1,18 @@
-//! The request path in the one form that routes are matched against and hooks are shown.
+//! The normalized request path, which routes are matched against and hooks see.
 //!
-//! Owns percent-decoding, dot segments and repeated slashes. Whoever decides by the path (a route, a hook that
-//! lets in or not, a file) decides by this form, so that no two of them can read one path differently. Knows
-//! nothing of routes.
+//! Owns percent-decoding, dot segments and repeated slashes. Every decision based on the path (a route, a hook that admits
+//! requests, a file) uses this form, so that no two decisions can interpret one path differently. Knows nothing of routes.
 //!
-//! What is done, in this order:
+//! Normalization, in this order:
 //!
-//! 1. Percent-escapes are decoded, once: `%2541` becomes `%41` and stays so.
-//! 2. An escaped slash is data of its segment. It stands in the path as [`ENCODED_SLASH`] and is shown to handlers as
-//!    `/` by [`shown`].
-//! 3. Repeated slashes become one, as in a file's name; then dot segments go (RFC 3986 §5.2.4), also the
-//!    escaped ones, never above the root. `/a//../b` is `/b`.
+//! 1. Percent-escapes are decoded once: `%2541` becomes `%41` and remains so.
+//! 2. An escaped slash is data of its segment. It is represented as [`ENCODED_SLASH`] and presented to handlers as `/` by
+//!    [`shown`].
+//! 3. Repeated slashes become one, as in a file name; then dot segments are removed (RFC 3986 §5.2.4), including escaped ones,
+//!    never above the root. `/a//../b` is `/b`.
 //!
-//! Refused: what is no escape, U+0000, bytes that are not UTF-8, and `..` beside an escaped slash: as data it could
-//! only mislead who opens files by it. `;` and `\` mean nothing special: `/a;x/..;/b` has three segments.
+//! Rejected: an invalid escape, U+0000, bytes that are not UTF-8, and `..` next to an escaped slash, which as data could only
+//! mislead code that opens files by it. `;` and `\` have no special meaning: `/a;x/..;/b` has three segments.
 
 #[cfg(test)]
 mod tests;
@@ -24,20 +23,20 @@ use std::fmt;
 use crate::error::Error;
 use crate::word;
 
-/// What stands for an escaped slash. No other way leads to this character: `%00` is refused.
+/// Represents an escaped slash. Nothing else produces this character: `%00` is rejected.
 pub const ENCODED_SLASH: char = '\0';
 
 const STAND_IN: u8 = ENCODED_SLASH as u8;
 
-/// Why a path has no normal form. The client is answered 400.
+/// The reason why a path has no normal form. The client receives 400.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PathFault {
     kind: PathFaultKind,
-    /// Offset in the path as it came, bytes.
+    /// Byte offset in the path as received.
     at: usize,
 }
 
-/// What is wrong.
+/// The kind of fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PathFaultKind {
     /// It does not begin with `/`.
@@ -46,7 +45,7 @@ pub enum PathFaultKind {
     Escape,
     /// U+0000, escaped or not.
     Nul,
-    /// What was escaped is not UTF-8.
+    /// The decoded bytes are not UTF-8.
     Utf8,
     /// `..` beside an escaped slash.
     Climb,
@@ -73,20 +72,20 @@ impl fmt::Display for PathFault {
     }
 }
 
-// No `std::error::Error`, so that `?` gives 400 and not 500.
+// Does not implement `std::error::Error`, so that `?` gives 400 and not 500.
 impl From<PathFault> for Error {
     fn from(fault: PathFault) -> Error {
         Error::bad_request(fault.to_string())
     }
 }
 
-/// The normal form of `raw`: the path of a request target, without its query, not the asterisk.
+/// Returns the normal form of `raw`, the path of a request target without its query; `raw` is not the asterisk form.
 ///
-/// A path that is in normal form already is returned as it is. Any other is written to `scratch`, whose
-/// room is reused from call to call; what was in it is lost.
+/// A path already in normal form is returned unchanged. Any other is written to `scratch`, whose capacity is reused from call to
+/// call; its previous content is lost.
 ///
 /// # Errors
-/// The first fault, with its place.
+/// The first fault, with its offset.
 #[inline]
 pub fn normalise<'a>(raw: &'a str, scratch: &'a mut String) -> Result<&'a str, PathFault> {
     if !raw.starts_with('/') {
@@ -98,12 +97,12 @@ pub fn normalise<'a>(raw: &'a str, scratch: &'a mut String) -> Result<&'a str, P
     rewrite(raw, scratch)
 }
 
-/// The path that [`normalise`] means, as it stands in a request line: for intermediaries, which must pass on what they
-/// have decided by.
+/// Returns the path that [`normalise`] understands, escaped for a request line: intermediaries must forward the path on which they
+/// based their decision.
 ///
-/// Escapes of what needs none (RFC 3986 §2.3) are decoded, the others stay, with capital digits; segments go as there. So
-/// its normal form is that of `raw`, and no recipient that decodes once can read it differently. A path in this form
-/// already is returned as it is; any other is written to `scratch`.
+/// Escapes of characters that need none (RFC 3986 §2.3) are decoded; the others remain, with upper-case digits. Segments are
+/// removed as in [`normalise`]. The normal form of the result is therefore that of `raw`, and no recipient that decodes once can
+/// interpret it differently. A path already in this form is returned unchanged; any other is written to `scratch`.
 ///
 /// # Errors
 /// As [`normalise`].
@@ -112,7 +111,7 @@ pub fn pass_on<'a>(raw: &'a str, scratch: &'a mut String) -> Result<&'a str, Pat
     if raw.starts_with('/') && is_plain(raw.as_bytes()) {
         return Ok(raw);
     }
-    // Whatever is wrong is found by the one who decides.
+    // `normalise` finds every fault.
     normalise(raw, scratch)?;
     let mut bytes = std::mem::take(scratch).into_bytes();
     bytes.clear();
@@ -122,10 +121,10 @@ pub fn pass_on<'a>(raw: &'a str, scratch: &'a mut String) -> Result<&'a str, Pat
     Ok(scratch)
 }
 
-/// Whether `raw` has a dot segment, escaped or not: recipients may resolve it in different ways.
+/// Returns true if `raw` has a dot segment, escaped or not: recipients may resolve it in different ways.
 #[must_use]
 pub fn has_dot_segment(raw: &str) -> bool {
-    // Most paths have none of the two characters that one begins with.
+    // Most paths have neither of the two characters that begin a dot segment.
     raw.as_bytes()
         .windows(2)
         .any(|pair| matches!(pair, b"/." | b"/%"))
@@ -140,7 +139,7 @@ pub fn has_dot_segment(raw: &str) -> bool {
         })
 }
 
-/// The length of a dot at the front, escaped or not.
+/// Returns the length of a dot at the front, escaped or not.
 fn dot(text: &[u8]) -> Option<usize> {
     match text {
         [b'.', ..] => Some(1),
@@ -149,7 +148,7 @@ fn dot(text: &[u8]) -> Option<usize> {
     }
 }
 
-/// The normal form of a normal path whose escaped slashes and backslashes are slashes. `None`: it has none.
+/// Returns the normal form of a normal path with escaped slashes and backslashes read as slashes. `None`: it has none.
 #[must_use]
 pub fn with_slashes(normal: &str) -> Option<String> {
     let is_slash = |&byte: &u8| byte == STAND_IN || byte == b'\\';
@@ -162,12 +161,12 @@ pub fn with_slashes(normal: &str) -> Option<String> {
     Some(String::from_utf8(bytes).expect("ASCII for ASCII, and whole segments are gone"))
 }
 
-/// Appends a normal path escaped, so that it can stand in a request line.
+/// Appends a normal path, escaped for use in a request line.
 pub fn escape(normal: &str, into: &mut String) {
     for &byte in normal.as_bytes() {
         match byte {
             STAND_IN => into.push_str("%2F"),
-            // RFC 3986 §3.3: what a segment may have as it is.
+            // RFC 3986 §3.3: characters that a segment may contain unescaped.
             b'/' | b'!' | b'$' | b'&'..=b',' | b';' | b'=' | b':' | b'@' => into.push(char::from(byte)),
             byte if is_unreserved(byte) => into.push(char::from(byte)),
             byte => push_escape(byte, |byte| into.push(char::from(byte))),
@@ -191,7 +190,7 @@ fn push_escape(byte: u8, mut push: impl FnMut(u8)) {
     }
 }
 
-/// Appends `raw`, which has a normal form, with those escapes that are needed.
+/// Appends `raw`, which has a normal form, with only the escapes that are needed.
 fn keep_escapes(raw: &[u8], into: &mut Vec<u8>) {
     let mut at = 0;
     while at < raw.len() {
@@ -205,8 +204,8 @@ fn keep_escapes(raw: &[u8], into: &mut Vec<u8>) {
     }
 }
 
-/// Text of a normal path as a handler sees it, with escaped slashes as `/`. Such text may begin with a slash
-/// or have empty pieces; it never has a piece `..`.
+/// Returns text of a normal path as a handler sees it, with escaped slashes as `/`. Such text may begin with a slash or have empty
+/// pieces; it never has a piece `..`.
 pub fn shown(text: &str) -> Cow<'_, str> {
     if text.as_bytes().contains(&STAND_IN) {
         Cow::Owned(text.replace(ENCODED_SLASH, "/"))
@@ -215,13 +214,13 @@ pub fn shown(text: &str) -> Cow<'_, str> {
     }
 }
 
-/// Whether there is nothing to do: no `%`, no U+0000, no slash followed by a slash or a dot.
+/// Returns true if the path is in normal form: no `%`, no U+0000, no slash followed by a slash or a dot.
 fn is_plain(path: &[u8]) -> bool {
     let mut at = 0;
     while at + word::BYTES < path.len() {
         let here = word::load(path, at);
-        // `.` and `/` differ in the last bit only. A byte that `equal` finds wrongly comes after one that is
-        // found rightly, so it cannot turn the answer.
+        // `.` and `/` differ in the last bit only. A byte that `equal` reports wrongly follows one that it reports rightly, so the
+        // result is correct.
         let next = word::load(path, at + 1) | word::all(1);
         let pair = word::equal(here, b'/') & word::equal(next, b'/');
         if (word::equal(here, b'%') | word::zeros(here) | pair) != 0 {
@@ -243,7 +242,7 @@ fn rewrite<'a>(raw: &str, scratch: &'a mut String) -> Result<&'a str, PathFault>
     bytes.clear();
     let outcome = decode(raw.as_bytes(), &mut bytes).and_then(|()| refuse_climbs(raw, &bytes));
     if outcome.is_ok() && std::str::from_utf8(&bytes).is_ok() {
-        // Whole segments go, so what is left is UTF-8 still.
+        // Whole segments are removed, so the rest remains UTF-8.
         remove_segments(&mut bytes);
     }
     match String::from_utf8(bytes) {
@@ -262,7 +261,7 @@ fn rewrite<'a>(raw: &str, scratch: &'a mut String) -> Result<&'a str, PathFault>
     Ok(scratch)
 }
 
-/// Appends what `raw` means byte by byte.
+/// Appends the decoded bytes of `raw`.
 fn decode(raw: &[u8], into: &mut Vec<u8>) -> Result<(), PathFault> {
     let mut at = 0;
     while at < raw.len() {
@@ -277,7 +276,7 @@ fn decode(raw: &[u8], into: &mut Vec<u8>) -> Result<(), PathFault> {
     Ok(())
 }
 
-/// The byte meant at `at`, and how many bytes say it. `None`: a broken escape.
+/// Returns the byte encoded at `at` and the length of its encoding. `None`: a broken escape.
 fn unit(raw: &[u8], at: usize) -> Option<(u8, usize)> {
     if raw[at] != b'%' {
         return Some((raw[at], 1));
@@ -287,7 +286,7 @@ fn unit(raw: &[u8], at: usize) -> Option<(u8, usize)> {
     Some((u8::try_from(value).expect("two digits"), 3))
 }
 
-/// Where in `raw` the decoded byte `index` comes from. `raw` was decoded at least as far.
+/// Returns the offset in `raw` of the decoded byte `index`. `raw` was decoded at least that far.
 fn raw_offset(raw: &str, index: usize) -> usize {
     let mut at = 0;
     for _ in 0..index {
@@ -296,7 +295,7 @@ fn raw_offset(raw: &str, index: usize) -> usize {
     at
 }
 
-/// No segment may have `..` between escaped slashes, or between one and the segment's end.
+/// Rejects `..` between escaped slashes, or between one and the end of the segment.
 fn refuse_climbs(raw: &str, decoded: &[u8]) -> Result<(), PathFault> {
     let mut start = 0;
     for segment in decoded.split(|&byte| byte == b'/') {
@@ -312,7 +311,7 @@ fn refuse_climbs(raw: &str, decoded: &[u8]) -> Result<(), PathFault> {
     Ok(())
 }
 
-/// Takes out empty segments and dot segments, in place. `path` begins with `/`.
+/// Removes empty segments and dot segments in place. `path` begins with `/`.
 fn remove_segments(path: &mut Vec<u8>) {
     // `path[..written]` is done and does not end in a slash; `path[read]` is the slash before the next segment.
     let (mut read, mut written) = (0, 0);

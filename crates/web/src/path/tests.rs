@@ -1,4 +1,4 @@
-//! Paths as they come and the form they are matched in.
+//! Raw paths and their normal form.
 
 use super::{PathFault, PathFaultKind, escape, has_dot_segment, normalise, pass_on, shown, with_slashes};
 use crate::error::Error;
@@ -36,7 +36,7 @@ fn a_normal_path_is_not_copied() {
 }
 
 #[test]
-fn wherever_it_stands_it_is_seen() {
+fn escapes_slashes_and_nul_are_found_at_any_offset() {
     for length in 0..40 {
         for at in 0..=length {
             for (found, expected) in [
@@ -117,7 +117,7 @@ fn repeated_slashes_become_one() {
 }
 
 #[test]
-fn what_confuses_other_servers_has_one_meaning() {
+fn ambiguous_paths_have_one_normal_form() {
     check("/admin/..;/a", Ok("/admin/..;/a"));
     check("/a;/../b", Ok("/b"));
     check("/public/%2e%2e/admin", Ok("/admin"));
@@ -133,7 +133,7 @@ fn what_confuses_other_servers_has_one_meaning() {
 }
 
 #[test]
-fn what_has_no_form_is_refused_with_its_place() {
+fn invalid_paths_are_rejected_with_their_offset() {
     check("/a%", Err((PathFaultKind::Escape, 2)));
     check("/a%4", Err((PathFaultKind::Escape, 2)));
     check("/%zz", Err((PathFaultKind::Escape, 1)));
@@ -154,7 +154,7 @@ fn what_has_no_form_is_refused_with_its_place() {
 }
 
 #[test]
-fn a_fault_tells_the_client_what_to_do() {
+fn a_fault_names_the_remedy_for_the_client() {
     let mut scratch = String::new();
     let fault = normalise("/100%", &mut scratch).expect_err("a broken escape");
     let error = Error::from(fault);
@@ -183,7 +183,7 @@ fn room_is_kept_through_faults() {
 }
 
 #[test]
-fn what_is_passed_on() {
+fn forwarded_paths() {
     for (raw, expected) in [
         ("/a/b", "/a/b"),
         ("/%61/%7Eb", "/a/~b"),
@@ -204,9 +204,9 @@ fn what_is_passed_on() {
     assert!(pass_on("a", &mut String::new()).is_err());
 }
 
-/// Whoever decides by what is passed on decides as we do, and passing it on again changes nothing.
+/// A recipient of the forwarded path decides as we do, and forwarding it again changes nothing.
 #[test]
-fn what_is_passed_on_means_the_same() {
+fn forwarded_paths_have_the_same_normal_form() {
     const PIECES: &[&str] = &[
         "/",
         "/",

@@ -1,4 +1,4 @@
-//! How answers begin: the status line, `Server`, `Date` and the usual content types, encoded once a second.
+//! The start of responses: the status line, `Server`, `Date` and the usual content types, encoded once a second.
 
 #[cfg(test)]
 mod tests;
@@ -10,16 +10,16 @@ use ringmain_wire::h1::{FieldBlock, Misuse, Preface};
 use crate::date;
 use crate::reply::Kind;
 
-/// One worker's beginnings. No allocation after the first second.
+/// One worker's preambles. Allocates nothing after the first second.
 pub(crate) struct Preamble {
     server: Option<Box<[u8]>>,
-    /// By the kind of content.
+    /// Preambles by kind of content.
     beginnings: [Beginning; Kind::COUNT],
-    /// The wall clock's second that they say.
+    /// The wall clock's second in `Date`.
     second: u64,
 }
 
-/// The fields of the preamble that a response goes without: its handler has set others in their place, or removed them.
+/// The fields of the preamble that a response omits: its handler has replaced or removed them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Omitted {
     server: bool,
@@ -27,7 +27,7 @@ pub(crate) struct Omitted {
 }
 
 impl Omitted {
-    /// Notes a field that a handler has set or removed.
+    /// Records a field that a handler has set or removed.
     #[inline]
     pub(crate) fn note(&mut self, name: &str) {
         match name.len() {
@@ -37,7 +37,7 @@ impl Omitted {
         }
     }
 
-    /// Whether the preamble is sent as it is.
+    /// Returns true if the preamble is sent unchanged.
     #[inline]
     pub(crate) fn is_none(self) -> bool {
         !self.server && !self.date
@@ -52,15 +52,15 @@ impl Omitted {
     }
 }
 
-/// How answers with one kind of content begin.
+/// The start of responses with one kind of content.
 struct Beginning {
     fields: FieldBlock,
-    /// The same behind the status line of 200.
+    /// The fields after the status line of 200.
     ok: Preface,
 }
 
 impl Preamble {
-    /// A preamble that names `server` as the product (RFC 9110 §10.2.4), if any.
+    /// Returns a preamble with `server` as the product (RFC 9110 §10.2.4), if any.
     ///
     /// # Errors
     /// `FieldValue`: control characters.
@@ -78,7 +78,7 @@ impl Preamble {
         Ok(preamble)
     }
 
-    /// Follows the wall clock: `wall` is the time since 1970-01-01.
+    /// Updates `Date`: `wall` is the time since 1970-01-01.
     #[inline]
     pub(crate) fn follow(&mut self, wall: Duration) {
         let second = wall.as_secs();
@@ -87,19 +87,19 @@ impl Preamble {
         }
     }
 
-    /// The fields of an answer with any status.
+    /// Returns the fields of a response with any status.
     #[inline]
     pub(crate) fn fields(&self, kind: Kind) -> &FieldBlock {
         &self.beginnings[kind.index()].fields
     }
 
-    /// A number for [these fields](Preamble::fields), and for no others of this worker's.
+    /// Returns a number that identifies [these fields](Preamble::fields) among the worker's preambles.
     #[inline]
     pub(crate) fn id(&self, kind: Kind) -> u64 {
         (self.second + 1) * Kind::COUNT as u64 + kind.index() as u64
     }
 
-    /// Passes the fields of an answer with any status to `write`, without those that are omitted.
+    /// Passes the fields of a response with any status to `write`, without the omitted ones.
     pub(crate) fn write_fields<E>(
         &self,
         kind: Kind,
@@ -114,7 +114,7 @@ impl Preamble {
         Ok(())
     }
 
-    /// The beginning of an answer with status 200.
+    /// Returns the start of a response with status 200.
     #[inline]
     pub(crate) fn ok(&self, kind: Kind) -> &Preface {
         &self.beginnings[kind.index()].ok

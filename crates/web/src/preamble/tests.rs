@@ -1,4 +1,4 @@
-//! What an answer begins with, second by second.
+//! The start of a response, second by second.
 
 use ringmain_wire::h1::{Exchange, Framing, ResponseEncoder};
 

@@ -1,9 +1,11 @@
-//! `%XX` and `+`: what is an escape, and what it stands for. Knows bytes and pairs, not what they are for.
+//! Decoding of `%XX` and `+`, and the check of their syntax.
+//!
+//! Knows bytes and pairs, not their purpose.
 
 use std::borrow::Cow;
 use std::fmt;
 
-/// What is wrong with which pair.
+/// A fault in a pair.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Fault {
     /// The pair's number, from 1; empty pieces count.
@@ -28,7 +30,7 @@ impl fmt::Display for Fault {
     }
 }
 
-/// Whether every escape is one and every name and value is UTF-8.
+/// Checks that every escape is valid and every name and value is UTF-8.
 pub(super) fn check(raw: &[u8]) -> Result<(), Fault> {
     if raw.is_ascii() && !raw.contains(&b'%') {
         return Ok(());
@@ -49,7 +51,7 @@ pub(super) fn check(raw: &[u8]) -> Result<(), Fault> {
     Ok(())
 }
 
-/// The fault and its offset in `half`.
+/// Returns the fault and its offset in `half`.
 fn check_half(half: &[u8]) -> Result<(), (usize, FaultKind)> {
     let mut ascii = true;
     for (at, &byte) in half.iter().enumerate() {
@@ -65,7 +67,7 @@ fn check_half(half: &[u8]) -> Result<(), (usize, FaultKind)> {
     Err((0, FaultKind::Encoding))
 }
 
-/// Name and value of a pair (what stands between two `&`), as they are written.
+/// Splits a pair (the text between two `&`) into name and value, still encoded.
 pub fn halves(pair: &[u8]) -> (&[u8], &[u8]) {
     match pair.iter().position(|&byte| byte == b'=') {
         Some(at) => (&pair[..at], &pair[at + 1..]),
@@ -73,7 +75,7 @@ pub fn halves(pair: &[u8]) -> (&[u8], &[u8]) {
     }
 }
 
-/// The text of a name or value that was checked.
+/// Returns the text of a validated name or value.
 pub(super) fn text(half: &[u8]) -> Cow<'_, str> {
     let checked = "checked when the pairs were taken";
     if half.iter().any(|byte| matches!(byte, b'%' | b'+')) {
@@ -83,7 +85,7 @@ pub(super) fn text(half: &[u8]) -> Cow<'_, str> {
     }
 }
 
-/// The bytes of a name or value; what is no escape stands for itself.
+/// Returns the decoded bytes of a name or value; an invalid escape is taken literally.
 pub fn bytes(half: &[u8]) -> impl Iterator<Item = u8> {
     let mut rest = half;
     std::iter::from_fn(move || {
@@ -98,7 +100,7 @@ pub fn bytes(half: &[u8]) -> impl Iterator<Item = u8> {
     })
 }
 
-/// What the escape at the start of `text` stands for.
+/// Decodes the escape at the start of `text`.
 fn escape(text: &[u8]) -> Option<u8> {
     let &[b'%', high, low, ..] = text else { return None };
     let digit = |byte: u8| char::from(byte).to_digit(16);

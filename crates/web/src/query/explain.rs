@@ -1,5 +1,5 @@
-//! Errors about pairs that do not fit a type: the pairs are read once more, by a reader that knows the type of each value. Not for
-//! pairs that fit.
+//! Errors about pairs that do not match a type: the pairs are parsed again, by a deserializer that knows the type of each value.
+//! Not used for valid pairs.
 
 use std::borrow::Cow;
 
@@ -12,7 +12,7 @@ use crate::expected;
 use crate::json::plainly;
 use crate::text;
 
-/// Returns the path of the first pair that does not fit, and why; `None` if this reader takes them all.
+/// Returns the path of the first pair that does not match, and the reason; `None` if this deserializer accepts every pair.
 pub(super) fn fault<'a, T: Deserialize<'a>>(raw: &'a [u8]) -> Option<(String, String)> {
     let pairs = Pairs::new(raw);
     let error = serde_path_to_error::deserialize::<_, T>(pairs).err()?;
@@ -96,7 +96,7 @@ impl<'a> Values<'a> {
     }
 }
 
-/// The methods for types that are read from text.
+/// Defines the methods for types that are parsed from text.
 macro_rules! parsed {
     ($($type:ty => $method:ident $visit:ident,)*) => {
         $(fn $method<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
@@ -131,7 +131,7 @@ impl<'de> Deserializer<'de> for Values<'de> {
     }
 
     fn deserialize_bool<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
-        // As forms have it: a box that is checked is `on`.
+        // HTML forms send `on` for a checked checkbox.
         match &*self.one()? {
             "true" | "on" => visitor.visit_bool(true),
             "false" => visitor.visit_bool(false),

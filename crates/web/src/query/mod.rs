@@ -1,7 +1,7 @@
-//! Names and values as a query string or a form has them (`application/x-www-form-urlencoded`, WHATWG URL §5).
+//! Names and values of a query string or a form (`application/x-www-form-urlencoded`, WHATWG URL §5).
 //!
-//! Stricter than browsers: what is no escape or no UTF-8 is refused, not repaired, so that a check and what it
-//! protects read the same. Knows no request: where the bytes come from is said by who makes a [`Query`].
+//! Stricter than browsers: an invalid escape or invalid UTF-8 is rejected, not repaired, so that a check and the code behind it
+//! read the same values. Knows no request: the code that makes a [`Query`] knows the source of the bytes.
 
 mod decode;
 mod explain;
@@ -19,10 +19,9 @@ use crate::error::{Error, Result};
 use crate::{expected, limits, media_type, text};
 pub use decode::{bytes, halves};
 
-/// The pairs of a query string or a form, checked once and decoded as they are asked for.
+/// The pairs of a query string or a form, checked once and decoded on access.
 ///
-/// A name without `=` has an empty value. Empty pieces (`a=1&&b=2`) are no pairs. Nothing is allocated but for
-/// values with escapes in them.
+/// A name without `=` has an empty value. Empty pieces (`a=1&&b=2`) are not pairs. Only values with escapes are allocated.
 #[derive(Clone, Copy)]
 pub struct Query<'a> {
     raw: &'a [u8],
@@ -36,7 +35,7 @@ enum Kind {
 }
 
 impl Kind {
-    /// What one pair is called.
+    /// Returns the term for a pair.
     fn pair(self) -> &'static str {
         match self {
             Kind::Query => "query parameter",
@@ -46,15 +45,15 @@ impl Kind {
 }
 
 impl<'a> Query<'a> {
-    /// The pairs of a query string, without its question mark.
+    /// Parses a query string, without its question mark.
     ///
     /// # Errors
-    /// 400 with the place: an escape that is none, text that is not UTF-8, more than [`limits::PAIRS`] pairs.
+    /// 400 with the position: an invalid escape, text that is not UTF-8, more than [`limits::PAIRS`] pairs.
     pub fn new(raw: &'a str) -> Result<Query<'a>> {
         Query::checked(raw.as_bytes(), Kind::Query)
     }
 
-    /// The fields of a form: a whole body and its `Content-Type`.
+    /// Parses a form: a whole body and its `Content-Type`.
     ///
     /// # Errors
     /// 415 unless the type is [`media_type::FORM`]; 400 as for [`new`](Self::new).
@@ -94,27 +93,27 @@ impl<'a> Query<'a> {
         }
     }
 
-    /// All pairs in their order.
+    /// Returns all pairs in order.
     pub fn iter(&self) -> impl Iterator<Item = (Cow<'a, str>, Cow<'a, str>)> + use<'a> {
         self.pairs()
             .map(|(name, value)| (decode::text(name), decode::text(value)))
     }
 
-    /// The first value of that name.
+    /// Returns the first value with this name.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<Cow<'a, str>> {
         self.raw_values(name).next().map(decode::text)
     }
 
-    /// All values of that name in their order.
+    /// Returns all values with this name in order.
     pub fn all<'n>(&self, name: &'n str) -> impl Iterator<Item = Cow<'a, str>> + use<'a, 'n> {
         self.raw_values(name).map(decode::text)
     }
 
-    /// The value of that name as a `T`; `None` if the name is not there.
+    /// Parses the value with this name as a `T`; `None` if the name is absent.
     ///
     /// # Errors
-    /// 400 that names the parameter: its text is no `T`, or it is there more than once.
+    /// 400 that names the parameter: its text does not parse, or it is repeated.
     pub fn parse<T>(&self, name: &str) -> Result<Option<T>>
     where
         T: FromStr,
@@ -139,23 +138,23 @@ impl<'a> Query<'a> {
                 let (pair, found) = (self.kind.pair(), text::cut(&value));
                 Err(Error::bad_request(match expected::of_type::<T>() {
                     Some(expected) => format!("{pair} `{name}`: expected {expected}, found `{found}`"),
-                    // An application's own type says itself what it takes.
+                    // An application's own type describes the expected value itself.
                     None => format!("{pair} `{name}`: {error}, found `{found}`"),
                 }))
             }
         }
     }
 
-    /// All pairs as a struct or map; a name that comes several times fills a sequence.
-    /// Allocates a map of the pairs besides what `T` does.
+    /// Parses all pairs into a struct or map; a repeated name fills a sequence. Allocates a map of the pairs in addition to the
+    /// allocations of `T`.
     ///
     /// # Errors
-    /// 400 that names the parameter that is missing, of another type, or there more often than its type takes.
+    /// 400 that names the parameter that is missing, of another type, or repeated more often than its type allows.
     pub fn read<T: Deserialize<'a>>(&self) -> Result<T> {
         if let Ok(value) = serde_html_form::from_bytes(self.raw) {
             return Ok(value);
         }
-        // Only what is wrong is read again, to find out where.
+        // Only an invalid query is parsed again, to locate the error.
         let refuse = |path: &str, what: &str| {
             let path = match path {
                 "." => String::new(),

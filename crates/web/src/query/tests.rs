@@ -1,4 +1,4 @@
-//! Queries and forms: what they hold, and the sentences about what is refused.
+//! Queries and forms: their content, and the messages about rejected ones.
 
 use std::collections::BTreeMap;
 
@@ -53,7 +53,7 @@ fn a_plain_value_is_borrowed() {
 }
 
 #[test]
-fn what_is_no_escape_or_no_text_is_refused_where_it_stands() {
+fn invalid_escapes_and_text_are_rejected_with_their_position() {
     let table: [(&[u8], &str); 7] = [
         (
             b"a=1&b=2%zz",
@@ -195,7 +195,7 @@ fn all_pairs_as_a_type() {
 
 /// None of Rust's words reach a client, whatever the type.
 #[test]
-fn what_was_expected_is_told_in_plain_words() {
+fn errors_name_the_expected_type_in_plain_words() {
     #[derive(Debug, Deserialize)]
     #[serde(rename_all = "lowercase")]
     enum Order {

@@ -1,4 +1,4 @@
-//! What names one request in all logs on its way. Draws no random number: it is given them.
+//! The id of a request, common to all logs along its path. Receives random numbers; generates none.
 
 #[cfg(test)]
 mod tests;
@@ -7,8 +7,8 @@ use std::fmt;
 
 use crate::limits;
 
-/// A request's id: 32 hexadecimal digits of our own, or what the client or a proxy before us has said. Held in place,
-/// no allocation.
+/// A request's id: 32 hexadecimal digits of our own, or the id from the client or from a proxy in front. Stored inline, without
+/// allocation.
 #[derive(Clone, Copy)]
 pub struct RequestId {
     text: [u8; limits::REQUEST_ID_BYTES],
@@ -16,7 +16,7 @@ pub struct RequestId {
 }
 
 impl RequestId {
-    /// A new id of 128 random bits, in lower-case hexadecimal.
+    /// Returns a new id of 128 random bits, in lower-case hexadecimal.
     pub(crate) fn new(high: u64, low: u64) -> RequestId {
         let mut text = [0; limits::REQUEST_ID_BYTES];
         let bytes = high.to_be_bytes().into_iter().chain(low.to_be_bytes());
@@ -27,8 +27,8 @@ impl RequestId {
         RequestId { text, length: 32 }
     }
 
-    /// The id that an `X-Request-Id` field says, if it is safe in any log, URL or shell: 1 to
-    /// [`limits::REQUEST_ID_BYTES`] letters, digits and `-_.~:/+=@`.
+    /// Returns the id in an `X-Request-Id` field if it is safe in any log, URL or shell: 1 to [`limits::REQUEST_ID_BYTES`] letters,
+    /// digits and `-_.~:/+=@`.
     pub(crate) fn accept(value: &[u8]) -> Option<RequestId> {
         let is_safe = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_.~:/+=@".contains(byte);
         if value.is_empty() || !value.iter().all(is_safe) {
@@ -42,7 +42,7 @@ impl RequestId {
         })
     }
 
-    /// The id as it is written.
+    /// Returns the id as text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         str::from_utf8(&self.text[..usize::from(self.length)]).expect("an id is ASCII")

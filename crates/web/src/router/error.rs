@@ -1,31 +1,31 @@
-//! Why a route was refused, with what to do about it.
+//! Errors of routes, with their remedies.
 
 use std::fmt;
 
 use crate::limits;
 
-/// A route that cannot be added. The table is as it was before.
+/// A route that cannot be added. The table is unchanged.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum RouteError {
-    /// The pattern is not one.
+    /// The pattern is invalid.
     Pattern {
-        /// As it was given, groups' prefixes included.
+        /// The pattern as given, with the prefixes of its groups.
         pattern: String,
-        /// Offset of the fault, bytes.
+        /// Byte offset of the fault.
         at: usize,
-        /// What is wrong and what to do.
+        /// The fault and its remedy.
         what: &'static str,
     },
     /// The pattern is longer than [`limits::PATTERN_BYTES`].
     TooLong {
-        /// How it begins.
+        /// Its beginning.
         beginning: String,
-        /// Its length.
+        /// Its length in bytes.
         bytes: usize,
     },
     /// The table has [`limits::ROUTES`] routes.
     TooManyRoutes {
-        /// The pattern that does not fit.
+        /// The rejected pattern.
         pattern: String,
     },
     /// The route has an empty list of methods.
@@ -46,7 +46,7 @@ pub(crate) enum RouteError {
         method: String,
         /// The pattern of the new route.
         pattern: String,
-        /// The pattern of the one that is there.
+        /// The pattern of the existing route.
         existing: String,
     },
 }

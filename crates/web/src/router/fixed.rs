@@ -1,7 +1,7 @@
 //! Patterns without parameters, found in one step: whole paths by a hash.
 //!
-//! Such a pattern is the most specific one for its path, so nothing else has to be asked. Who looks chooses paths but not the
-//! table, so no path makes a search longer than the table itself does. Knows nothing of methods: an endpoint is a number.
+//! Such a pattern is the most specific one for its path, so no other lookup is needed. A client chooses paths but not the table, so
+//! no path makes a search longer than the table. Knows nothing of methods: an endpoint is a number.
 
 use super::pattern::Segment;
 use crate::word;
@@ -9,62 +9,60 @@ use crate::word;
 /// The table. Immutable once compiled.
 #[derive(Debug)]
 pub(super) struct Fixed {
-    /// A power of two, at least half of them free; a path stands at the place of its hash or in the next free one behind it.
-    places: Box<[Place]>,
+    /// A power of two in length, at least half free; a path is in the slot of its hash or in the next free one.
+    slots: Box<[Slot]>,
 }
 
 #[derive(Clone, Debug, Default)]
-struct Place {
+struct Slot {
     hash: u64,
-    /// Empty: free.
+    /// Empty: a free slot.
     path: Box<[u8]>,
     endpoint: u32,
 }
 
 impl Fixed {
-    /// Compiles those of the patterns that have no parameter, with their endpoints.
+    /// Compiles the patterns without parameters, with their endpoints.
     pub(super) fn new<'s>(patterns: impl Iterator<Item = (&'s [Segment], u32)>) -> Fixed {
         let paths: Vec<_> = patterns
             .filter_map(|(segments, endpoint)| Some((whole(segments)?, endpoint)))
             .collect();
-        let mut places = vec![Place::default(); (2 * paths.len()).next_power_of_two().max(2)];
+        let mut slots = vec![Slot::default(); (2 * paths.len()).next_power_of_two().max(2)];
         for (path, endpoint) in paths {
             let hash = hash(&path);
-            let mut at = start(hash, places.len());
-            while !places[at].path.is_empty() {
-                at = (at + 1) & (places.len() - 1);
+            let mut at = start(hash, slots.len());
+            while !slots[at].path.is_empty() {
+                at = (at + 1) & (slots.len() - 1);
             }
-            places[at] = Place {
+            slots[at] = Slot {
                 hash,
                 path: path.into(),
                 endpoint,
             };
         }
-        Fixed {
-            places: places.into(),
-        }
+        Fixed { slots: slots.into() }
     }
 
-    /// The endpoint of a path.
+    /// Returns the endpoint of a path.
     #[inline]
     pub(super) fn find(&self, path: &str) -> Option<u32> {
         let path = path.as_bytes();
         let hash = hash(path);
-        let mut at = start(hash, self.places.len());
+        let mut at = start(hash, self.slots.len());
         loop {
-            let place = self.places.get(at)?;
-            if place.hash == hash && *place.path == *path {
-                return Some(place.endpoint);
+            let slot = self.slots.get(at)?;
+            if slot.hash == hash && *slot.path == *path {
+                return Some(slot.endpoint);
             }
-            if place.path.is_empty() {
+            if slot.path.is_empty() {
                 return None;
             }
-            at = (at + 1) & (self.places.len() - 1);
+            at = (at + 1) & (self.slots.len() - 1);
         }
     }
 }
 
-/// The path of a pattern of literals.
+/// Returns the path of a pattern of literals; `None` for other patterns.
 fn whole(segments: &[Segment]) -> Option<Vec<u8>> {
     let mut path = Vec::new();
     for segment in segments {
@@ -79,7 +77,7 @@ fn whole(segments: &[Segment]) -> Option<Vec<u8>> {
 
 const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// Of the length and of the words of the path, the last of which may overlap the one before it.
+/// Hashes the length and the words of the path, the last of which may overlap the one before it.
 #[inline]
 fn hash(path: &[u8]) -> u64 {
     let mut sum = path.len() as u64;
@@ -92,8 +90,8 @@ fn hash(path: &[u8]) -> u64 {
     (sum ^ word::load_padded(path, from)).wrapping_mul(ODD)
 }
 
-/// The highest bits are the best mixed ones.
+/// Returns the first slot to search, from the highest bits of the hash, which are mixed best.
 #[inline]
-fn start(hash: u64, places: usize) -> usize {
-    (hash >> 32) as usize & (places - 1)
+fn start(hash: u64, slots: usize) -> usize {
+    (hash >> 32) as usize & (slots - 1)
 }

@@ -1,10 +1,10 @@
-//! Which methods a route answers, and what a path answers to each method.
+//! The methods of a route, and the response of a path to each method.
 //!
-//! Owns HEAD by the GET route and the text of `Allow` (RFC 9110 §10.2.1). Knows nothing of paths.
+//! Owns the fallback of HEAD to GET and the text of `Allow` (RFC 9110 §10.2.1). Knows nothing of paths.
 
 use ringmain_wire::h1::Method;
 
-use super::Found;
+use super::Lookup;
 
 /// The methods of a route.
 #[derive(Clone, Copy, Debug)]
@@ -28,7 +28,7 @@ const REGISTERED: [Method<'static>; 9] = [
     Method::Patch,
 ];
 
-/// The place of a method in [`REGISTERED`].
+/// Returns the index of a method in [`REGISTERED`].
 #[inline]
 fn slot(method: Method<'_>) -> Option<usize> {
     Some(match method {
@@ -45,22 +45,22 @@ fn slot(method: Method<'_>) -> Option<usize> {
     })
 }
 
-/// Whether a name is a token (RFC 9110 §5.6.2).
+/// Returns true if a name is a token (RFC 9110 §5.6.2).
 pub(super) fn is_token(name: &str) -> bool {
     let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
     !name.is_empty() && name.bytes().all(fits)
 }
 
-/// The routes of one pattern while they are added.
+/// The routes of one pattern under construction.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Draft {
-    /// By method name.
+    /// Routes by method name.
     routes: Vec<(Box<str>, u32)>,
     any: Option<u32>,
 }
 
 impl Draft {
-    /// The route that answers just this method; `None` asks for the one of any method.
+    /// Returns the route for exactly this method; `None` selects the route for any method.
     pub(super) fn route(&self, method: Option<&str>) -> Option<u32> {
         let Some(method) = method else {
             return self.any;
@@ -69,7 +69,7 @@ impl Draft {
         found.map(|&(_, route)| route)
     }
 
-    /// Adds a route, as [`Draft::route`] would find it.
+    /// Adds a route under the key of [`Draft::route`].
     pub(super) fn add(&mut self, method: Option<&str>, route: u32) {
         match method {
             Some(method) => self.routes.push((method.into(), route)),
@@ -78,12 +78,12 @@ impl Draft {
     }
 }
 
-/// What one pattern answers.
+/// The routes of one pattern.
 #[derive(Debug)]
 pub(super) struct Endpoint {
-    /// The route for each of [`REGISTERED`], HEAD by GET and any method included.
+    /// The route for each of [`REGISTERED`], after the fallbacks of HEAD to GET and to any method.
     registered: [Option<u32>; REGISTERED.len()],
-    /// For all other methods that have a route of their own.
+    /// Routes of other methods.
     others: Box<[(Box<str>, u32)]>,
     any: Option<u32>,
     allow: Box<str>,
@@ -120,9 +120,9 @@ impl Endpoint {
         }
     }
 
-    /// The number of the route for `method`, or what to say instead.
+    /// Returns the number of the route for `method`, or the response without one.
     #[inline]
-    pub(super) fn choose<T>(&self, method: Method<'_>) -> Result<u32, Found<'_, T>> {
+    pub(super) fn choose<T>(&self, method: Method<'_>) -> Result<u32, Lookup<'_, T>> {
         let route = match slot(method) {
             Some(slot) => self.registered[slot],
             None => self.other(method.as_str()),
@@ -130,9 +130,9 @@ impl Endpoint {
         route.ok_or_else(|| {
             let allow = &*self.allow;
             if method == Method::Options {
-                Found::Options { allow }
+                Lookup::Options { allow }
             } else {
-                Found::MethodNotAllowed { allow }
+                Lookup::MethodNotAllowed { allow }
             }
         })
     }

@@ -1,7 +1,7 @@
-//! Which route answers a request: a table that is compiled once and never changes.
+//! Routing: a table that is compiled once and is immutable.
 //!
-//! Owns patterns, their precedence and the answer to a method that no route has. Paths come in the form of
-//! [`crate::path`]. Knows nothing of handlers, hooks and groups.
+//! Owns patterns, their precedence and the response to a method without a route. Paths must be in the form of [`crate::path`].
+//! Knows nothing of handlers, hooks and groups.
 //!
 //! # Patterns
 //!
@@ -15,16 +15,16 @@
 //!
 //! # Precedence
 //!
-//! The path alone picks the pattern, then the method picks the route in it. The order in which routes were added
-//! does not matter. Segment by segment from the left, a literal is preferred to a parameter with the longer
-//! prefix, then with the longer suffix, then to a plain parameter, then to a wildcard. Where the preferred one leads
-//! nowhere the next one is tried. So no two different patterns are ever in doubt, and two that match just the same
-//! paths are one, whatever their parameters are called: each method may have one route there, with its own names.
+//! The path alone selects the pattern, then the method selects the route within it. The order in which routes were added does not
+//! matter. Segment by segment from the left, a literal is preferred to a parameter with the longer prefix, then with the longer
+//! suffix, then to a plain parameter, then to a wildcard. If the preferred one does not match the rest of the path, the next one is
+//! tried. So the order of two different patterns is always defined, and two that match the same paths are one, whatever the names
+//! of their parameters: each method may have one route there, with its own names.
 //!
 //! # Methods
 //!
-//! A route of a named method comes before one of any method. HEAD is answered by the GET route, if it has none of its
-//! own. OPTIONS without a route is answered by `Allow`, any other method without one by 405 and `Allow`.
+//! A route of a named method precedes one of any method. HEAD without a route is served by the GET route. OPTIONS without a route
+//! is answered with `Allow`, any other method without one with 405 and `Allow`.
 
 mod error;
 mod fixed;
@@ -50,10 +50,10 @@ use methods::{Draft, Endpoint};
 use pattern::{Pattern, Segment};
 use tree::Tree;
 
-/// What there is for a method on a path.
+/// The result of a lookup by method and path.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Found<'r, T> {
-    /// This route answers.
+pub(crate) enum Lookup<'r, T> {
+    /// The matching route.
     Route(&'r T),
     /// The path has routes, the method has none: 405.
     MethodNotAllowed {
@@ -69,11 +69,11 @@ pub(crate) enum Found<'r, T> {
     Nothing,
 }
 
-/// A table while routes are added.
+/// A table under construction.
 #[derive(Debug)]
 pub(crate) struct RouterBuilder<T> {
     routes: Vec<Added<T>>,
-    /// By what they match, the most specific first.
+    /// Patterns in order of precedence, the most specific first.
     patterns: BTreeMap<Vec<Segment>, Draft>,
 }
 
@@ -85,7 +85,7 @@ struct Added<T> {
 }
 
 impl<T> RouterBuilder<T> {
-    /// No routes.
+    /// Returns an empty table.
     pub(crate) fn new() -> RouterBuilder<T> {
         RouterBuilder {
             routes: Vec::new(),
@@ -93,11 +93,11 @@ impl<T> RouterBuilder<T> {
         }
     }
 
-    /// Adds a route. A method named twice counts once.
+    /// Adds a route. A repeated method counts once.
     ///
     /// # Errors
-    /// The pattern or a method's name is none, a limit is reached, or another route has the same method for the
-    /// same paths. The table is then as it was.
+    /// The pattern or a method's name is invalid, a limit is reached, or another route has the same method for the same paths. The
+    /// table is then unchanged.
     pub(crate) fn insert(&mut self, methods: Methods<'_>, pattern: &str, value: T) -> Result<(), RouteError> {
         let text = pattern;
         let pattern = Pattern::parse(text)?;
@@ -153,7 +153,7 @@ impl<T> RouterBuilder<T> {
     }
 }
 
-/// The names without repetition; `None` stands for any method.
+/// Returns the names without repetition; `None` represents any method.
 fn names_of<'a>(methods: Methods<'a>, pattern: &str) -> Result<Vec<Option<&'a str>>, RouteError> {
     let Methods::Only(methods) = methods else {
         return Ok(vec![None]);
@@ -186,19 +186,19 @@ pub(crate) struct Router<T> {
 }
 
 impl<T> Router<T> {
-    /// The route for `method` on `path`, which is in normal form. Fills `params` if there is one, empties them
-    /// otherwise. Allocates nothing.
+    /// Returns the route for `method` on `path`, which is in normal form. Fills `params` if there is one, empties them otherwise.
+    /// Allocates nothing.
     #[inline]
-    pub(crate) fn find<'r>(&'r self, method: Method<'_>, path: &str, params: &mut Params) -> Found<'r, T> {
+    pub(crate) fn find<'r>(&'r self, method: Method<'_>, path: &str, params: &mut Params) -> Lookup<'r, T> {
         params.clear();
         let found = self.fixed.find(path);
         let Some(endpoint) = found.or_else(|| self.tree.find(path, params)) else {
-            return Found::Nothing;
+            return Lookup::Nothing;
         };
         match self.endpoints[endpoint as usize].choose(method) {
             Ok(route) => {
                 params.set_route(route);
-                Found::Route(&self.values[route as usize])
+                Lookup::Route(&self.values[route as usize])
             }
             Err(allow) => {
                 params.clear();
@@ -207,7 +207,7 @@ impl<T> Router<T> {
         }
     }
 
-    /// The names of the parameters, to read [`Params`] with.
+    /// Returns the names of the parameters, to read [`Params`] with.
     pub(crate) fn names(&self) -> &Names {
         &self.names
     }

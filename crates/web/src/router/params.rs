@@ -1,14 +1,14 @@
-//! The parameters of one request: where their values lie in its path.
+//! The parameters of one request: the ranges of their values in its path.
 //!
-//! Owns ranges, not text: small, without lifetimes and without allocation, so that a connection can keep it beside
-//! the path. Knows nothing of how routes are found.
+//! Owns ranges, not text: small, without lifetimes and without allocation, so that a connection can store it beside the path. Knows
+//! nothing of how routes are found.
 
 use std::borrow::Cow;
 
 use crate::limits;
 use crate::path;
 
-/// Where the parameters of the route that was found lie in the path it was found for.
+/// The ranges of a route's parameters in the matched path.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Params {
     ranges: [(u16, u16); limits::PARAMS],
@@ -17,7 +17,7 @@ pub(crate) struct Params {
 }
 
 impl Params {
-    /// None yet.
+    /// Returns an empty set.
     pub(crate) const fn new() -> Params {
         Params {
             ranges: [(0, 0); limits::PARAMS],
@@ -26,19 +26,19 @@ impl Params {
         }
     }
 
-    /// How many there are.
+    /// Returns the number of parameters.
     pub(crate) fn count(&self) -> usize {
         usize::from(self.count)
     }
 
-    /// The value of the parameter `name`; `None` if the route has none of that name. An escaped slash in it shows as
-    /// `/`, and only then is anything copied. `names` is of the router that filled this, `path` what it was given.
+    /// Returns the value of the parameter `name`; `None` if the route has none with this name. An escaped slash in it becomes `/`;
+    /// only then is the value copied. `names` belongs to the router that filled this, `path` is the path it matched.
     pub(crate) fn get<'p>(&self, name: &str, names: &Names, path: &'p str) -> Option<Cow<'p, str>> {
         let index = names.of(self.route).iter().position(|known| **known == *name)?;
         self.value(index, path)
     }
 
-    /// Names and values in the order of the pattern, as from [`Params::get`].
+    /// Returns names and values in the order of the pattern, as from [`Params::get`].
     pub(crate) fn iter<'a, 'p>(
         &'a self,
         names: &'a Names,
@@ -58,7 +58,7 @@ impl Params {
         self.count = 0;
     }
 
-    /// One more. There is room for as many as a route may have.
+    /// Adds a parameter. There is room for the maximum of a route.
     #[inline]
     pub(super) fn push(&mut self, start: usize, end: usize) {
         self.ranges[usize::from(self.count)] = (start as u16, end as u16);

@@ -1,4 +1,4 @@
-//! Patterns as text: what they mean, and which is more specific.
+//! Patterns: their syntax, and their order of precedence.
 //!
 //! Owns the syntax. Knows nothing of methods and of how paths are matched.
 
@@ -7,16 +7,16 @@ use std::cmp::Ordering;
 use super::RouteError;
 use crate::limits;
 
-/// A pattern that was understood.
+/// A parsed pattern.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Pattern {
     /// Never empty. A pattern that ends in a slash has an empty literal last.
     pub(super) segments: Vec<Segment>,
-    /// Of the parameters, in the order of their places.
+    /// Names of the parameters, in the order of their positions.
     pub(super) names: Box<[Box<str>]>,
 }
 
-/// What one segment of a path must be. The less is the more specific.
+/// The condition on one segment of a path, ordered by precedence: the smaller is the more specific.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Segment {
     /// This text.
@@ -28,13 +28,12 @@ pub(super) enum Segment {
         /// May be empty.
         suffix: Box<str>,
     },
-    /// All that is left of the path, one or more bytes.
+    /// The rest of the path, one or more bytes.
     Wildcard,
 }
 
 impl Segment {
-    /// Two that are equal here match the same segments; of two that are not, no segment leaves a doubt which is
-    /// more specific.
+    /// Returns the key of the order. Segments with equal keys match the same texts; the order of others is always defined.
     fn rank(&self) -> impl Ord + '_ {
         let longer_first = |text: &str| usize::MAX - text.len();
         match self {
@@ -63,12 +62,11 @@ impl PartialOrd for Segment {
     }
 }
 
-/// The pattern of a route in a group: `prefix` and `pattern` one after the other. An empty `pattern` is the route of
-/// the prefix itself, `/` that of the prefix with a slash.
+/// Returns the pattern of a route in a group, the concatenation of `prefix` and `pattern`. An empty `pattern` is the route of the
+/// prefix itself, `/` that of the prefix with a slash.
 ///
 /// # Errors
-/// The prefix does not begin with a slash, ends in one or has a wildcard; the whole is no pattern. An empty prefix is
-/// fine.
+/// The prefix does not begin with a slash, ends in one or has a wildcard; the result is not a pattern. An empty prefix is valid.
 pub(crate) fn join(prefix: &str, pattern: &str) -> Result<String, RouteError> {
     let refuse = |text: &str, at, what| {
         let pattern = text.to_owned();
@@ -99,14 +97,14 @@ pub(crate) fn join(prefix: &str, pattern: &str) -> Result<String, RouteError> {
 
 const NO_SLASH: &str = "a route begins with `/`; put one before it";
 
-/// A fault: its offset, what is wrong and what to do.
+/// A fault: its offset, and the fault with its remedy.
 type Fault = (usize, &'static str);
 
 impl Pattern {
-    /// Reads a pattern.
+    /// Parses a pattern.
     ///
     /// # Errors
-    /// It is none, or beyond the limits; the fault says where and what to do.
+    /// It is invalid, or exceeds the limits; the fault has the offset and the remedy.
     pub(super) fn parse(text: &str) -> Result<Pattern, RouteError> {
         if text.len() > limits::PATTERN_BYTES {
             let beginning = text.chars().take(40).collect();
@@ -150,9 +148,9 @@ fn read(text: &str) -> Result<Pattern, Fault> {
     })
 }
 
-/// Reads the segment that stands at `start` of the pattern.
+/// Parses the segment at `start` of the pattern.
 fn read_segment<'p>(text: &'p str, start: usize, names: &mut Vec<Box<str>>) -> Result<Segment, Fault> {
-    // `/:id` and `/*` are how others write it; a literal would never match what was meant.
+    // Other routers use `/:id` and `/*`; taken as literals they would never match the intended paths.
     match text.as_bytes() {
         [b':', _, ..] => return Err((start, "`:name` is no parameter here; write `{name}`")),
         [b'*', ..] => return Err((start, "`*` is no wildcard here; write `{*rest}`")),
@@ -203,7 +201,7 @@ fn read_segment<'p>(text: &'p str, start: usize, names: &mut Vec<Box<str>>) -> R
     }
 }
 
-/// Takes the name between two braces, a wildcard's star in front of it included.
+/// Parses the name between two braces, with the star of a wildcard.
 fn read_name(text: &str, at: usize, names: &mut Vec<Box<str>>) -> Result<(), Fault> {
     let name = text.strip_prefix('*').unwrap_or(text);
     let fits = |index: usize, byte: u8| match byte {

@@ -1,4 +1,4 @@
-//! The router by tables: routes, a request, what is found.
+//! Table-driven tests of the router: routes, a request, the expected lookup.
 
 mod bench;
 mod refused;
@@ -8,7 +8,7 @@ use std::borrow::Cow;
 
 use ringmain_wire::h1::Method;
 
-use super::{Found, Methods, Params, Router, RouterBuilder, join};
+use super::{Lookup, Methods, Params, Router, RouterBuilder, join};
 use crate::path::normalise;
 
 /// A route as a table says it: `GET /a`, `GET,POST /a`, `ANY /a`.
@@ -37,15 +37,15 @@ pub(super) fn router<'a>(routes: &[&'a str]) -> Router<&'a str> {
     table.build()
 }
 
-/// What is found, as text: the route and its parameters, or what the client is told instead.
+/// Returns a lookup as text: the route and its parameters, or the response without a route.
 pub(super) fn find(router: &Router<&str>, method: &str, path: &str) -> String {
     let mut params = Params::new();
     let found = router.find(Method::new(method), path, &mut params);
-    if !matches!(found, Found::Route(_)) {
+    if !matches!(found, Lookup::Route(_)) {
         assert_eq!(params.count(), 0, "nothing found, no parameters");
     }
     match found {
-        Found::Route(route) => {
+        Lookup::Route(route) => {
             params
                 .iter(router.names(), path)
                 .fold((*route).to_owned(), |text, (name, value)| {
@@ -53,13 +53,13 @@ pub(super) fn find(router: &Router<&str>, method: &str, path: &str) -> String {
                     format!("{text} {name}={value}")
                 })
         }
-        Found::MethodNotAllowed { allow } => format!("405 {allow}"),
-        Found::Options { allow } => format!("options {allow}"),
-        Found::Nothing => "404".to_owned(),
+        Lookup::MethodNotAllowed { allow } => format!("405 {allow}"),
+        Lookup::Options { allow } => format!("options {allow}"),
+        Lookup::Nothing => "404".to_owned(),
     }
 }
 
-/// `path` is as it comes; 400 if it has no normal form.
+/// Checks a lookup of the raw `path`; 400 if it has no normal form.
 #[track_caller]
 fn check(routes: &[&str], method: &str, path: &str, expected: &str) {
     let router = router(routes);
@@ -222,7 +222,7 @@ fn each_method_has_its_own_names() {
 }
 
 #[test]
-fn a_method_without_a_route_is_told_the_others() {
+fn a_method_without_a_route_gets_the_allowed_methods() {
     let routes = &[
         "GET /a",
         "POST,GET /b",

@@ -2,8 +2,8 @@
 //!
 //! Owns precedence and backtracking. Knows nothing of methods: an endpoint is a number.
 //!
-//! A node stands for the patterns that begin alike. Each segment of the path takes one step down, so no node is
-//! visited twice for one path: a lookup costs no more than the table has nodes, whatever the path.
+//! A node represents the patterns with a common beginning. Each segment of the path takes one step down, so no node is visited
+//! twice for one path: a lookup costs at most the number of nodes in the table, whatever the path.
 
 use super::params::Params;
 use super::pattern::Segment;
@@ -24,9 +24,9 @@ struct Node {
     literals: Box<[Literal]>,
     /// Parameters with a prefix or suffix, the most specific first.
     affixed: Box<[Affixed]>,
-    /// The child by a parameter of the whole segment.
+    /// The child for a parameter of the whole segment.
     parameter: Option<u32>,
-    /// The endpoint by a wildcard from here.
+    /// The endpoint of a wildcard from here.
     wildcard: Option<u32>,
     /// The endpoint of a path that ends here.
     endpoint: Option<u32>,
@@ -45,7 +45,7 @@ struct Affixed {
     child: u32,
 }
 
-/// Up to so many literals are looked through one by one.
+/// Up to this number of literals are searched one by one.
 const FEW_LITERALS: usize = 32;
 
 impl Tree {
@@ -57,8 +57,8 @@ impl Tree {
         Tree { nodes: nodes.into() }
     }
 
-    /// The endpoint of the most specific pattern that matches. Its parameters are appended to `params`; nothing is
-    /// if there is none.
+    /// Returns the endpoint of the most specific pattern that matches. Its parameters are appended to `params`; none are without a
+    /// match.
     #[inline]
     pub(super) fn find(&self, path: &str, params: &mut Params) -> Option<u32> {
         let path = path.as_bytes();
@@ -70,7 +70,7 @@ impl Tree {
         }
     }
 
-    /// From `node` with the segment at `at`. As deep as the longest pattern has segments.
+    /// Matches from `node` with the segment at `at`. Recurses as deep as the longest pattern has segments.
     fn walk(&self, node: &Node, path: &[u8], at: usize, params: &mut Params) -> Option<u32> {
         let (end, key) = segment(path, at);
         if let Some(child) = node.literal(key, &path[at..end])
@@ -102,7 +102,7 @@ impl Tree {
         Some(endpoint)
     }
 
-    /// To `child` with a segment that ended at `end`.
+    /// Continues at `child` with a segment that ended at `end`.
     #[inline]
     fn step(&self, child: u32, path: &[u8], end: usize, params: &mut Params) -> Option<u32> {
         let child = &self.nodes[child as usize];
@@ -115,14 +115,14 @@ impl Tree {
 }
 
 impl Node {
-    /// The child by the literal `text`. `key` is its first eight bytes, zeros after its end.
+    /// Returns the child for the literal `text`. `key` is its first eight bytes, padded with zeros.
     #[inline]
     fn literal(&self, key: u64, text: &[u8]) -> Option<u32> {
         if self.keys.len() > FEW_LITERALS {
             return self.literal_of_many(key, text);
         }
         let index = self.keys.iter().position(|&known| known == key)?;
-        // Those with the same key stand together; most often there is one.
+        // Literals with the same key are adjacent; most often there is one.
         let alike = self.keys[index..].iter().zip(&self.literals[index..]);
         let mut alike = alike.take_while(|&(&known, _)| known == key);
         alike.find_map(|(_, literal)| literal.is(text).then_some(literal.child))
@@ -138,7 +138,7 @@ impl Node {
 }
 
 impl Literal {
-    /// Whether it is `text`, which has the same key.
+    /// Returns true if it equals `text`, which has the same key.
     #[inline]
     fn is(&self, text: &[u8]) -> bool {
         self.text.len() == text.len()
@@ -147,7 +147,7 @@ impl Literal {
 }
 
 impl Affixed {
-    /// Where in `segment` the value lies.
+    /// Returns the range of the value in `segment`.
     fn value(&self, segment: &[u8]) -> Option<(usize, usize)> {
         let start = self.prefix.len();
         let end = segment.len().checked_sub(self.suffix.len())?;
@@ -156,7 +156,7 @@ impl Affixed {
     }
 }
 
-/// Byte by byte from the ends: a prefix or suffix is a few bytes, and mostly the first one compared differs.
+/// Compares byte by byte from the ends: a prefix or suffix is a few bytes, and usually the first one compared differs.
 #[inline]
 fn ends_fit(segment: &[u8], prefix: &[u8], suffix: &[u8]) -> bool {
     let before = prefix.iter().zip(segment).all(|(one, other)| one == other);
@@ -168,7 +168,7 @@ fn ends_fit(segment: &[u8], prefix: &[u8], suffix: &[u8]) -> bool {
             .all(|(one, other)| one == other)
 }
 
-/// The end of the segment that begins at `at`, and its first eight bytes, zeros after its end.
+/// Returns the end of the segment that begins at `at`, and its first eight bytes, padded with zeros.
 #[inline]
 fn segment(path: &[u8], at: usize) -> (usize, u64) {
     let head = word::load_padded(path, at);

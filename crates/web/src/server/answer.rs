@@ -1,6 +1,6 @@
-//! Answers on their way out: hooks and handler are run, head and body are encoded, what happened is noted.
+//! Responses: runs hooks and handlers, encodes heads and bodies, logs errors and panics.
 //!
-//! Knows no connection: bytes go to a buffer.
+//! Knows no connection: bytes are written to a buffer.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -11,28 +11,28 @@ use ringmain_wire::ws::{Acceptance, HandshakeFault};
 
 use crate::error::{Error, Result};
 use crate::limits;
-use crate::local::Local;
+use crate::local::WorkerContext;
 use crate::preamble::Omitted;
 use crate::reply::{Kind, Reply};
 use crate::request::Request;
 use crate::request_id::RequestId;
 use crate::site::{Flow, Hooks, Verdict};
 
-/// What a head is made of.
+/// The parts of a head.
 pub(crate) struct Parts<'a> {
     pub(crate) status: u16,
     pub(crate) kind: Kind,
-    /// What of the server's own fields is not sent.
+    /// The server's own fields that are omitted.
     pub(crate) omitted: Omitted,
     pub(crate) fields: &'a FieldBlock,
     pub(crate) id: Option<&'a RequestId>,
-    /// Another server's head: nothing of our own is added but the id.
+    /// Another server's head: only the id is added.
     pub(crate) forwarded: bool,
-    /// A request that opens no WebSocket where one was expected.
+    /// The fault of a WebSocket handshake.
     pub(crate) handshake: Option<HandshakeFault>,
 }
 
-/// Runs hooks and handler of a request that needs no waiting; what they say is in `reply`, also if it is an error.
+/// Runs the hooks and the plain handler of a request; the outcome is in `reply`, also if it is an error.
 pub(crate) fn run(verdict: &Verdict<'_>, request: &Request<'_>, reply: &mut Reply<'_>) {
     let outcome = catch_unwind(AssertUnwindSafe(|| match run_before(request, reply)? {
         Flow::Stop => Ok(()),
@@ -41,7 +41,7 @@ pub(crate) fn run(verdict: &Verdict<'_>, request: &Request<'_>, reply: &mut Repl
     settle(outcome.unwrap_or_else(|panic| Err(panicked(&*panic))), reply);
 }
 
-/// The hooks in front of the handler, in the order in which they were added.
+/// Runs the `before` hooks in the order in which they were added.
 pub(crate) fn run_before(request: &Request<'_>, reply: &mut Reply<'_>) -> Result<Flow> {
     for hook in &request.hooks().before {
         if hook(request, reply)? == Flow::Stop {
@@ -51,7 +51,7 @@ pub(crate) fn run_before(request: &Request<'_>, reply: &mut Reply<'_>) -> Result
     Ok(Flow::Continue)
 }
 
-/// Turns an error into the answer, then runs the hooks behind the handler.
+/// Turns an error into the response, then runs the `after` hooks.
 pub(crate) fn settle(outcome: Result, reply: &mut Reply<'_>) {
     if let Err(error) = outcome {
         reply.fail(&error);
@@ -59,7 +59,7 @@ pub(crate) fn settle(outcome: Result, reply: &mut Reply<'_>) {
     run_after(reply);
 }
 
-/// The hooks behind the handler. One that fails leaves the answer as it is.
+/// Runs the `after` hooks. A hook that fails leaves the response unchanged.
 pub(crate) fn run_after(reply: &mut Reply<'_>) {
     let request = reply.request;
     let hooks: &Hooks = reply.hooks;
@@ -71,13 +71,13 @@ pub(crate) fn run_after(reply: &mut Reply<'_>) {
     }
 }
 
-/// Returns the 500 for a panic in a handler. Its cause, for the log, has the message, and for the commonest mistake the remedy.
+/// Returns the 500 for a panic in a handler. Its cause, for the log, has the message and, for the most common mistake, the remedy.
 #[cold]
 pub(crate) fn panicked(panic: &(dyn Any + Send)) -> Error {
     Error::internal(panic_text(panic))
 }
 
-/// The same as text.
+/// Returns the message of a panic, with the remedy.
 #[cold]
 pub(crate) fn panic_text(panic: &(dyn Any + Send)) -> String {
     let message = panic
@@ -91,11 +91,12 @@ pub(crate) fn panic_text(panic: &(dyn Any + Send)) -> String {
     }
 }
 
-/// The hint in the log of a program that calls a library of tokio's from a worker.
+/// The hint in the log of a program that calls a tokio library from a worker.
 const NO_TOKIO: &str = "workers run no tokio runtime; call libraries that need one (reqwest, sqlx, tokio's timers and sockets) \
     on a runtime of their own and await the result: see \"Libraries of tokio\" in docs/framework.md";
 
-/// Whether tokio says that it misses its runtime. These are its sentences since 1.0; a new one costs the hint and nothing else.
+/// Returns true if the message is tokio's report of a missing runtime. These are its sentences since 1.0; a new one only costs the
+/// hint.
 fn needs_tokio(message: &str) -> bool {
     message.contains("there is no reactor running")
         || message.contains("must be called from the context of a Tokio")
@@ -103,7 +104,7 @@ fn needs_tokio(message: &str) -> bool {
         || message.contains("A Tokio 1.x context was found, but")
 }
 
-/// Encodes a whole answer into `out`. What it returns follows those bytes and was not copied.
+/// Encodes a whole response into `out`. The returned bytes follow those in `out` and were not copied.
 ///
 /// `exchange.keep_alive` is the caller's decision.
 pub(crate) fn encode(reply: &mut Reply<'_>, exchange: Exchange, out: &mut Vec<u8>) -> Option<Bytes> {
@@ -111,7 +112,7 @@ pub(crate) fn encode(reply: &mut Reply<'_>, exchange: Exchange, out: &mut Vec<u8
     match try_encode(reply, exchange, out) {
         Ok(rest) => rest,
         Err(misuse) => {
-            // Every part was checked when it was set, so this is a bug of ours; the client gets an answer all the same.
+            // Every part was validated when it was set, so this is a bug of ours; the client still receives a response.
             log::error!(
                 "{:?}: cannot be answered with {}: {misuse}",
                 reply.request,
@@ -119,7 +120,7 @@ pub(crate) fn encode(reply: &mut Reply<'_>, exchange: Exchange, out: &mut Vec<u8
             );
             out.truncate(start);
             out.extend_from_slice(LAST_RESORT);
-            // As the caller will do: what says that it closes must be the last.
+            // Matches the caller's decision: a response that announces the close must be the last.
             let end: &[u8] = if exchange.keep_alive {
                 b"\r\n"
             } else {
@@ -171,7 +172,7 @@ fn try_encode(
 
 /// Encodes a head.
 pub(crate) fn head(
-    local: &Local,
+    local: &WorkerContext,
     parts: &Parts<'_>,
     exchange: Exchange,
     framing: Framing,
@@ -219,10 +220,10 @@ pub(crate) fn switch(reply: &Reply<'_>, acceptance: &Acceptance<'_>, out: &mut V
     encoded.expect("every part was checked when it was set");
 }
 
-/// Encodes the answer to what could not be read as a request; the connection closes after it. `exchange` is
-/// [`h1::Exchange::REFUSED`] if not even the head was read.
+/// Encodes the response to bytes that could not be parsed as a request; the connection closes after it. `exchange` is
+/// [`h1::Exchange::REFUSED`] if not even the head was parsed.
 pub(crate) fn refuse(
-    local: &Local,
+    local: &WorkerContext,
     error: &Error,
     (exchange, id): (Exchange, Option<&RequestId>),
     out: &mut Vec<u8>,
@@ -232,7 +233,7 @@ pub(crate) fn refuse(
     error.write_problem(&mut problem);
     let mut fields = FieldBlock::new();
     if let Some((name, value)) = error.field() {
-        // Checked when the error was made.
+        // Validated when the error was created.
         let _ = fields.push(name, value.as_bytes());
     }
     let parts = Parts {
@@ -250,7 +251,7 @@ pub(crate) fn refuse(
     };
     let framing = Framing::Length(problem.len() as u64);
     if let Ok(mut body) = head(local, &parts, exchange, framing, out) {
-        // As long as it was said to be.
+        // Has the declared length.
         let _ = body.data(out, &problem);
     }
 }

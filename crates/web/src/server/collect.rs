@@ -12,7 +12,7 @@ use crate::error::Error;
 use crate::limits;
 
 impl Machine {
-    /// More of a body that is collected; whole, its request is answered as if it had come at once.
+    /// Collects more of a body; once complete, its request is answered as if it had arrived at once.
     pub(super) fn collect(
         &self,
         conn: Conn<'_>,
@@ -26,7 +26,7 @@ impl Machine {
         };
         let consumed = match fill(collector, input) {
             Ok((consumed, true)) => consumed,
-            // What is left is part of a line: more of it has to come.
+            // The rest is part of a line: more must arrive.
             Ok((consumed, false)) => {
                 if !self.affords(collector) {
                     let error = Error::new(503, "the server holds as many bodies as it may");
@@ -63,7 +63,7 @@ impl Machine {
         step(consumed, then)
     }
 
-    /// Whether the worker may hold what has been collected.
+    /// Returns true if the worker's budget allows the collected bytes.
     fn affords(&self, collector: &mut Collector) -> bool {
         let held = collector.head.capacity() + collector.body.capacity();
         let bodies = &self.local.bodies;
@@ -110,7 +110,7 @@ impl Machine {
     }
 }
 
-/// Collects what belongs to a body; whether that was the last of it.
+/// Appends the body's part of `input`; returns its length and whether the body is complete.
 fn fill(collector: &mut Collector, input: &[u8]) -> Result<(usize, bool), PeerFault> {
     let mut consumed = 0;
     loop {

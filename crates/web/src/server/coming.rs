@@ -1,4 +1,6 @@
-//! A body that comes in pieces, in either protocol: how far it is, and what of it waits. Knows nobody who reads it.
+//! A body that arrives in parts, over either protocol: its progress and its queue.
+//!
+//! Knows nothing of the code that reads it.
 
 use std::time::Duration;
 
@@ -9,13 +11,13 @@ use ringmain_wire::h1::{BodyDecoder, FieldBlock};
 use crate::error::Error;
 use crate::limits;
 
-/// How far a body is that comes.
+/// The progress of a body.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Coming {
     Http1(BodyDecoder),
     Http2 {
         received: u64,
-        /// Bytes that it may have.
+        /// The limit in bytes.
         most: Option<u64>,
         over: bool,
     },
@@ -29,7 +31,7 @@ impl Coming {
         }
     }
 
-    /// Bytes so far.
+    /// Returns the bytes received so far.
     pub(super) fn consumed(&self) -> u64 {
         match self {
             Coming::Http1(decoder) => decoder.consumed(),
@@ -38,59 +40,58 @@ impl Coming {
     }
 }
 
-/// How a streamed body comes in.
+/// The progress of a streamed body, for the check of its rate.
 pub(crate) struct Receiving {
-    /// Framed bytes so far.
+    /// Framed bytes received so far.
     pub(crate) bytes: u64,
-    /// The handler has held it up: the rate is measured anew.
+    /// The handler has paused the body: the measurement restarts.
     pub(crate) anew: bool,
-    /// Time since the last look in which the handler did not wait.
+    /// Time since the last check in which the handler did not wait.
     pub(crate) away: Duration,
-    /// Bytes a second that the body must bring; `None`: as the application has it.
+    /// Minimum rate in bytes per second; `None`: the application's.
     pub(crate) rate: Option<u32>,
 }
 
-/// A request body on its way to a streaming handler.
+/// A request body in transit to a streaming handler.
 #[derive(Default)]
 pub(super) struct Incoming {
     pub(super) coming: Option<Coming>,
     pub(super) queue: Vec<u8>,
-    /// Fields behind the body.
+    /// Trailers of the body.
     pub(super) trailers: FieldBlock,
-    /// Why there will be no more of it.
+    /// The reason why the body ended early.
     pub(super) fault: Option<Error>,
     /// The client waits for `100 Continue`.
     pub(super) expects: bool,
-    /// It has received it, so that its body is on its way.
+    /// The client has received it, so that its body is in flight.
     pub(super) invited: bool,
     pub(super) paused: bool,
-    /// The handler has held it up since the rate was last looked at.
+    /// The handler has paused the body since the last check of the rate.
     pub(super) held: bool,
-    /// The handler waits, and the rate is looked at each tick.
+    /// The handler waits, and the rate is checked each tick.
     pub(super) ticking: bool,
-    /// When the handler took the last piece, or its request began; `None` while it waits for one.
+    /// The time at which the handler took the last chunk, or its request began; `None` while it waits for one.
     pub(super) taken: Option<Time>,
-    /// How long it did not wait, since the rate was last looked at.
+    /// Time in which the handler did not wait, since the last check of the rate.
     pub(super) away: Duration,
-    /// After 101: what comes is not a body.
+    /// After 101: the bytes are not a body.
     pub(super) tunnel: bool,
-    /// No rate is asked of it: who sends has nothing to say at times.
+    /// Exempt from the minimum rate: the sender is silent at times.
     pub(super) patient: bool,
-    /// Bytes a second that the body must bring in, and the response be taken at, if the handler has set them.
+    /// Minimum rate of body and response in bytes per second, if the handler has set one.
     pub(super) rate: Option<u32>,
     /// The client has sent its last byte of a tunnel.
     pub(super) ended: bool,
-    /// Nothing more is written to a tunnel's client, which may still send.
+    /// The tunnel's sending side is shut down; the client may still send.
     pub(super) half: bool,
-    /// The chunk's size line or trailer section of a body without a minimum rate that is not whole: where it begins in the body, and
-    /// when it must be whole.
+    /// An incomplete chunk size line or trailer section in a body without a minimum rate: its offset in the body, and its deadline.
     pub(super) line: Option<(u64, Time)>,
 }
 
 impl Incoming {
-    /// Returns when the chunk's size line or the trailer section that was received in part must be whole: within `span` of its first
-    /// byte. `None`: there is none, or the minimum rate of the body bounds it. A live stream may send data
-    /// as slowly as it likes; a sender has no reason to split framing.
+    /// Returns the deadline of an incomplete chunk size line or trailer section: `span` after its first byte. `None`: there is
+    /// none, or the minimum rate of the body bounds it. A live stream may send data as slowly as it likes; a sender has no reason
+    /// to split framing.
     pub(super) fn line_due(&mut self, now: Time, span: Duration) -> Option<Time> {
         let begins = match &self.coming {
             Some(Coming::Http1(decoder)) if self.patient && !self.paused && self.fault.is_none() => {
@@ -99,14 +100,14 @@ impl Incoming {
             _ => None,
         };
         self.line = begins.map(|begins| match self.line {
-            // Each byte would put it off, if it were set again.
+            // Setting it again at each byte would postpone it.
             Some((same, due)) if same == begins => (same, due),
             _ => (begins, now.after(span)),
         });
         self.line.map(|(_, due)| due)
     }
 
-    /// Takes bytes of a tunnel, as many as may wait.
+    /// Queues bytes of a tunnel, up to the limit.
     pub(super) fn feed_tunnel(&mut self, conn: Conn<'_>, input: &[u8]) -> usize {
         let room = limits::BODY_QUEUE.saturating_sub(self.queue.len());
         let taken = input.len().min(room);

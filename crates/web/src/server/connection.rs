@@ -1,4 +1,4 @@
-//! What a server keeps of one connection, and where in its exchange of messages it stands.
+//! The state of one connection, and the phases of its exchange of messages.
 //!
 //! ```text
 //! Proxied, Choosing (`entering.rs`) ─► Head, or Taken
@@ -29,37 +29,37 @@ use super::refused::Client;
 use crate::origin::Origin;
 use crate::ws::Live;
 
-/// One connection. An idle one is this and no buffer.
+/// One connection. An idle one consists of this record, without buffers.
 #[derive(Debug)]
 pub struct Connection {
-    /// Of a head that is not whole.
+    /// The progress of an incomplete head.
     pub(crate) progress: HeadProgress,
     pub(crate) phase: Phase,
-    /// When the present head, body or rest of an answer began.
+    /// The start time of the current head, body or rest of a response.
     pub(crate) began: Time,
-    /// Requests so far.
+    /// Requests received so far.
     pub(crate) requests: u32,
-    /// Part of a head is there.
+    /// Part of a head was received.
     pub(crate) begun: bool,
-    /// The rate of the present transfer is looked at each tick.
+    /// The rate of the current transfer is checked each tick.
     pub(crate) ticking: bool,
-    /// The next answer is the last: shutdown has begun, or the client has sent its end.
+    /// The next response is the last: shutdown has begun, or the client has shut down its side.
     pub(crate) last: bool,
     /// Counted at its address.
     pub(crate) counted: bool,
-    /// It began with a PROXY protocol header.
+    /// It started with a PROXY protocol header.
     pub(crate) proxied: bool,
-    /// The generation of entrances that it was accepted by, or judged by since.
+    /// The generation of entrances by which it was accepted, or last checked.
     pub(crate) entered: u16,
-    /// Bytes of the present body that had come by then.
+    /// Bytes of the current body that had arrived by then.
     pub(crate) base: u64,
-    /// An answer is not all taken: its rate counts since `began`.
+    /// A response is not completely taken: its rate counts from `began`.
     pub(crate) slow: bool,
     pub(crate) origin: Origin,
 }
 
 impl Connection {
-    /// The client, and when the present request began.
+    /// Returns the client, and the start time of the current request.
     pub(super) fn client(&self) -> Client {
         (self.origin.remote, self.began)
     }
@@ -69,9 +69,9 @@ impl Connection {
 pub(crate) enum Phase {
     /// A PROXY protocol header is expected.
     Proxied(Rc<Way>),
-    /// The name that the client asks for by TLS says what it is.
+    /// The server name (SNI) decides between HTTP and the stream handler.
     Choosing(Box<Choosing>),
-    /// Somebody else has it: this is dropped at once.
+    /// Another owner has the connection: this state is dropped at once.
     Taken,
     Head,
     Collecting(Box<Collector>),
@@ -80,13 +80,13 @@ pub(crate) enum Phase {
         serial: u64,
     },
     Discarding(Box<BodyDecoder>),
-    /// The rest of a large answer, handed to the engine as the client takes it.
+    /// The rest of a large response, handed to the engine as the client takes it.
     Sending(Box<Sending>),
-    /// It speaks WebSocket.
+    /// The connection carries WebSocket frames.
     Socket(Box<Live>),
-    /// It speaks HTTP/2.
+    /// The connection carries HTTP/2.
     Http2(Speaking),
-    /// The answer is written; what still comes is dropped, so many bytes of it at most.
+    /// The response is written; up to `left` further bytes from the client are dropped.
     Lingering {
         left: u64,
     },
@@ -96,18 +96,18 @@ pub(crate) enum Phase {
 pub(crate) struct Sending {
     pub(crate) rest: Bytes,
     pub(crate) then: Then,
-    /// A body that is to be dropped when the answer is sent.
+    /// A body that is dropped once the response is sent.
     pub(crate) unwanted: Option<Box<BodyDecoder>>,
 }
 
-/// A request whose body is not there yet.
+/// A request whose body is incomplete.
 pub(crate) struct Collector {
     pub(crate) head: Vec<u8>,
     pub(crate) body: Vec<u8>,
-    /// What that counts in the worker's budget.
+    /// The reservation of the body in the worker's budget.
     pub(crate) collected: Option<Collected>,
     pub(crate) decoder: BodyDecoder,
-    /// What an answer depends on that comes before the body is there.
+    /// The parts of the head on which an early response depends.
     pub(crate) exchange: h1::Exchange,
 }
 
@@ -153,7 +153,7 @@ impl Connection {
         }
     }
 
-    /// Follows a task that has answered meanwhile.
+    /// Moves to the next phase after a task has answered.
     pub(crate) fn settle(&mut self, linger_bytes: u64) {
         let (exchange, serial) = match &self.phase {
             Phase::Running { exchange, serial } => (exchange, serial),

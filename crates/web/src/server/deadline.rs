@@ -1,4 +1,4 @@
-//! What happens to a client that is too slow, and when a connection is looked at again.
+//! Deadlines of an HTTP/1 connection, and the handling of slow clients.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -14,10 +14,10 @@ use crate::error::Error;
 use crate::limits::{self, Limits};
 use crate::ws::Live;
 
-/// The shortest deadline: one of no time would be none.
+/// The shortest deadline: zero would mean none.
 const LEAST: Duration = Duration::from_millis(1);
 
-/// Since when a transfer's rate counts, and how much had passed by then.
+/// The start time of a transfer's measurement, and its byte count by then.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Pace {
     began: Time,
@@ -29,7 +29,7 @@ impl Pace {
         Pace { began: now, base: 0 }
     }
 
-    /// The rate counts from here.
+    /// Restarts the measurement.
     pub(super) fn begin(&mut self, now: Time, count: u64) {
         *self = Pace {
             began: now,
@@ -37,13 +37,13 @@ impl Pace {
         };
     }
 
-    /// So much time does not count.
+    /// Excludes a time span from the measurement.
     pub(super) fn skip(&mut self, span: Duration) {
         self.began = self.began.after(span);
     }
 
-    /// Whether of `count` bytes too few have passed since the window began. A window that was met is followed by the
-    /// next, or a fast beginning would pay for any pause behind it. `rate`: in place of that of `limits`.
+    /// Returns true if `count` bytes are too few for the time since the window began. A window that met the rate is followed by a
+    /// new one; otherwise a fast start would pay for any later pause. `rate` replaces that of `limits`.
     pub(super) fn is_too_slow(&mut self, limits: &Limits, rate: Option<u32>, now: Time, count: u64) -> bool {
         let counted = now.since(self.began).saturating_sub(limits.rate_grace);
         let rate = rate.unwrap_or(limits.rate_bytes);
@@ -58,18 +58,18 @@ impl Pace {
     }
 }
 
-/// How much longer a client may leave an answer where it is: it uses up [`Limits::send_pause`] while it takes nothing, and earns
-/// time back by what it takes.
+/// The time for which a client may still leave a response untouched: a client that takes nothing uses up [`Limits::send_pause`],
+/// and regains time with the bytes that it takes.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Allowance {
-    /// When it is used up; `Time(0)`: it begins when it is looked at first.
+    /// The time at which the allowance is used up; `Time(0)`: it starts at the first check.
     until: Time,
-    /// Bytes that were taken when it was last looked at.
+    /// Bytes taken at the last check.
     base: u64,
 }
 
 impl Allowance {
-    /// All of it counts from here.
+    /// Starts with the full allowance.
     pub(super) fn begin(&mut self, limits: &Limits, now: Time, count: u64) {
         *self = Allowance {
             until: now.after(limits.send_pause),
@@ -77,7 +77,8 @@ impl Allowance {
         };
     }
 
-    /// Whether it is used up, when `count` bytes have been taken by now; `rate`: bytes a second, if the request has its own.
+    /// Returns true if the allowance is used up, with `count` bytes taken by now; `rate`: bytes per second, if the request has its
+    /// own.
     pub(super) fn is_used_up(&mut self, limits: &Limits, rate: Option<u32>, now: Time, count: u64) -> bool {
         let rate = rate.unwrap_or(limits.rate_bytes);
         if rate == 0 {
@@ -95,17 +96,18 @@ impl Allowance {
 }
 
 impl Machine {
-    /// Sets the deadline that fits the phase.
+    /// Sets the deadline for the current phase.
     pub(super) fn arm(&self, conn: Conn<'_>, state: &mut Connection) {
         let limits = &self.site.limits;
         let span = match &state.phase {
             Phase::Head if state.begun => return,
             Phase::Head => limits.idle_timeout,
-            // Each byte would put it off, if it were set anew.
+            // Setting it again at each byte would postpone it.
             Phase::Collecting(_) | Phase::Discarding(_) | Phase::Sending(_) if state.ticking => return,
             Phase::Collecting(_) | Phase::Discarding(_) | Phase::Sending(_) => limits::RATE_TICK,
             Phase::Running { exchange, .. } if exchange.is_ticking() => return,
-            // A handler's own time has no limit; the body that it waits for sets a deadline, and so does an incomplete line of framing.
+            // A handler's own time has no limit; the body that it waits for sets a deadline, and so does an incomplete line of
+            // framing.
             Phase::Running { exchange, .. } => {
                 let now = self.local.cx.now();
                 let due = exchange.line_due(now, limits.header_timeout);
@@ -132,12 +134,12 @@ impl Machine {
             return self.deadline_http2(conn, state, &session);
         }
         if conn.unsent() == 0 && std::mem::take(&mut state.slow) {
-            // All of it was taken. What else the phase waits for counts from here.
+            // The response was taken completely. The phase's own measurement starts here.
             state.began = self.local.cx.now();
             state.base = 0;
         }
         match &state.phase {
-            // The answer to its last request is not even taken: that counts as a transfer.
+            // The response to the last request is not completely taken: that counts as a transfer.
             _ if conn.unsent() > 0 => self.check_sending(conn, state),
             Phase::Head if state.begun => {
                 let what = "expected the rest of the request's head in time, found none";
@@ -175,7 +177,7 @@ impl Machine {
                     state.began = self.local.cx.now();
                     state.base = receiving.bytes;
                 } else {
-                    // The handler's own time is not its client's.
+                    // Time spent by the handler does not count against the client.
                     state.began = state.began.after(receiving.away);
                 }
                 if self.is_too_slow(state, receiving.rate, receiving.bytes) {
@@ -184,12 +186,12 @@ impl Machine {
                 conn.set_deadline(Some(limits::RATE_TICK));
             }
             Phase::Sending(_) => self.send_rest(conn, state),
-            // Looked at before.
+            // Handled before.
             Phase::Socket(_) | Phase::Http2(_) => {}
         }
     }
 
-    /// Whether a body comes in fast enough.
+    /// Checks the rate of an incoming body.
     fn check_receiving(
         &self,
         conn: Conn<'_>,
@@ -201,7 +203,7 @@ impl Machine {
             return conn.set_deadline(Some(limits::RATE_TICK));
         }
         let Some(out) = out else {
-            // Its answer was given.
+            // The request was answered already.
             return conn.abort();
         };
         let mut table = self.local.again.borrow_mut();
@@ -231,7 +233,7 @@ impl Machine {
         Error::new(408, what)
     }
 
-    /// As [`Pace::is_too_slow`], of the connection's one transfer.
+    /// As [`Pace::is_too_slow`], for the connection's single transfer.
     fn is_too_slow(&self, state: &mut Connection, rate: Option<u32>, count: u64) -> bool {
         let mut pace = Pace {
             began: state.began,
@@ -242,7 +244,7 @@ impl Machine {
         slow
     }
 
-    /// Whether an answer is taken fast enough: looked at each tick, as long as it is not all handed over.
+    /// Checks the rate at which a response is taken, each tick until all bytes are handed over.
     pub(super) fn check_sending(&self, conn: Conn<'_>, state: &mut Connection) {
         let (sent, now, limits) = (conn.sent(), self.local.cx.now(), &self.site.limits);
         let rate = match &state.phase {
@@ -259,7 +261,7 @@ impl Machine {
             return conn.abort();
         }
         (state.began, state.base) = (allowance.until, allowance.base);
-        // For the next look.
+        // For the next check.
         conn.count_sent();
         conn.set_deadline(Some(limits::RATE_TICK));
     }

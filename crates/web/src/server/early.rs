@@ -1,13 +1,13 @@
-//! Requests that are answered without a task: somebody looks at each before its task is begun, and may keep its ticket.
+//! Requests that are answered without a task: a callback inspects each before its task starts, and may retain its ticket.
 //!
 //! ```text
-//! head ─▶ look ─┬─ does not want it ──────────────────────────▶ task
-//!               └─ keeps the ticket ─┬─ Ticket::forward ─▶ answered
-//!                                    ├─ Ticket::run ─────────▶ task, with all that was there
-//!                                    └─ the client leaves ───▶ Early::abandon
+//! head ─▶ look ─┬─ returns the ticket ────────────────────────▶ task
+//!               └─ retains it ─┬─ Ticket::forward ─▶ answered
+//!                              ├─ Ticket::run ─────▶ task, with the whole request
+//!                              └─ client leaves ───▶ Early::abandon
 //! ```
 //!
-//! Owns what such a request needs of its connection, or of its stream of HTTP/2. Knows no handler and no route.
+//! Owns the part of such a request on its connection or HTTP/2 stream. Knows no handler and no route.
 
 use std::rc::Rc;
 
@@ -21,7 +21,7 @@ use super::http2::Line;
 use super::receive::{Arrived, Chosen};
 use super::{Machine, Then, answer, runner};
 use crate::error::Error;
-use crate::local::Local;
+use crate::local::WorkerContext;
 use crate::path;
 use crate::preamble::Omitted;
 use crate::reply::Kind;
@@ -29,29 +29,29 @@ use crate::request::Request;
 use crate::router::Params;
 use crate::site::{Action, Route, Verdict};
 
-/// Who keeps tickets; see [`App::early`](crate::App::early).
+/// The holder of a ticket; see [`App::early`](crate::App::early).
 pub trait Early {
-    /// The client has left: nobody is to be answered any more.
+    /// Called when the client has disconnected: no response is needed.
     fn abandon(&self);
 
-    /// Has the access log say something of a request whose client has left, before it is [abandoned](Early::abandon).
+    /// Adds notes to the access log record of a request whose client has disconnected, before it is [abandoned](Early::abandon).
     fn note(&self, request: &Request<'_>) {
         let _ = request;
     }
 }
 
-/// Looks at a request before its task is begun: keeps the ticket, or gives it back.
+/// Inspects a request before its task starts: retains the ticket, or returns it.
 pub(crate) type Look = dyn Fn(&Request<'_>, Ticket) -> Result<Rc<dyn Early>, Ticket> + Send + Sync;
 
-/// The right to answer one request, from whatever the worker does. Dropped unused it cuts the client's connection, or its stream of
-/// HTTP/2: whoever cannot answer has the task [run](Ticket::run).
+/// The right to answer one request from any code on its worker. Dropping it unused closes the client's connection, or resets its
+/// HTTP/2 stream: code that cannot answer lets the task [run](Ticket::run).
 #[must_use = "a request whose ticket is dropped is not answered"]
 pub struct Ticket {
     exchange: Rc<Exchange>,
-    local: Rc<Local>,
+    local: Rc<WorkerContext>,
 }
 
-/// Tells a request whose ticket somebody has, or had, from all others of its worker until it is answered.
+/// Identifies a request whose ticket is or was held, among the requests of its worker, until its response is complete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TicketId(usize);
 
@@ -61,19 +61,19 @@ impl TicketId {
     }
 }
 
-/// A request without a body, as who may answer it is shown it.
+/// A request without a body, as presented to the callback.
 pub(super) struct Shown<'a> {
     pub(super) job: Job,
     pub(super) head: &'a RequestHead<'a>,
-    /// The head as a task would read it.
+    /// The head as a task would parse it.
     pub(super) bytes: &'a [u8],
-    /// The stream of HTTP/2 that it is of.
+    /// The HTTP/2 stream of the request.
     pub(super) line: Option<Line>,
 }
 
-/// What of a request's head its answer depends on.
+/// The parts of a request that its response depends on.
 #[derive(Clone, Copy)]
-pub(crate) struct Asked {
+pub(crate) struct PendingRequest {
     pub(crate) job: Job,
     pub(crate) wire: h1::Exchange,
     /// The number of the handler's route.
@@ -81,35 +81,35 @@ pub(crate) struct Asked {
 }
 
 impl Ticket {
-    pub(super) fn new(exchange: &Rc<Exchange>, local: &Rc<Local>) -> Ticket {
+    pub(super) fn new(exchange: &Rc<Exchange>, local: &Rc<WorkerContext>) -> Ticket {
         Ticket {
             exchange: Rc::clone(exchange),
             local: Rc::clone(local),
         }
     }
 
-    /// The client's connection.
+    /// Returns the client's connection.
     #[must_use]
     pub fn connection(&self) -> ConnId {
-        self.asked().job.origin.conn
+        self.pending().job.origin.conn
     }
 
-    /// What tells it from others; the request's task is told the same ([`Request::ticket`]).
+    /// Returns the id of the request, the same as [`Request::ticket`] in its task.
     #[must_use]
     pub fn id(&self) -> TicketId {
         TicketId::of(&self.exchange)
     }
 
-    fn asked(&self) -> Asked {
-        self.exchange.asked().expect("a ticket is for a request")
+    fn pending(&self) -> PendingRequest {
+        self.exchange.pending().expect("a ticket is for a request")
     }
 
-    /// Answers with another server's head and body: nothing of our own is added. `framing` is what the client is told of the body, of a
-    /// known length for clients of HTTP/1; `body` is all of it, or empty where the request or the status forbids one. For the access log `note` is shown the request
-    /// again, if there is a log.
+    /// Answers with another server's head and body; no field of our own is added. `framing` describes the body to the client; for
+    /// HTTP/1 clients its length must be known. `body` is the whole body, or empty where the request or the status forbids one. If
+    /// there is an access log, `note` receives the request again to add notes.
     ///
     /// # Errors
-    /// The ticket, when no such answer can be: nothing was sent.
+    /// The ticket, if such a response cannot be encoded: nothing was sent.
     pub fn forward(
         self,
         status: u16,
@@ -118,8 +118,8 @@ impl Ticket {
         body: &[u8],
         note: impl FnOnce(&Request<'_>),
     ) -> Result<(), Ticket> {
-        let asked = self.asked();
-        // A server that sends content with it breaks a rule that its clients may rely on (RFC 9110 §15.3.6).
+        let asked = self.pending();
+        // Content in a 205 would violate a rule on which clients may rely (RFC 9110 §15.3.6).
         let (framing, body) = match status {
             205 => (Framing::Length(0), &[][..]),
             _ => (framing, body),
@@ -145,7 +145,7 @@ impl Ticket {
         Ok(())
     }
 
-    /// Writes an answer. `None`: there is none of that kind.
+    /// Writes a response. `None`: it cannot be encoded.
     fn send(
         &self,
         status: u16,
@@ -160,7 +160,7 @@ impl Ticket {
             let out = &mut *self.local.early.borrow_mut();
             out.clear();
             encode(&self.local, status, fields, wire, (framing, body), out).ok()?;
-            // Refused only when the connection is over, which is told.
+            // Fails only when the connection is closed, which is reported elsewhere.
             let _ = self.exchange.conn().write(out);
             return Some(());
         };
@@ -170,11 +170,10 @@ impl Ticket {
         sent.ok()
     }
 
-    /// Has the handler's task answer after all, as if nobody had looked. `false`: the worker runs as many tasks as it may, and the
-    /// client was told so (503).
+    /// Lets the handler's task answer after all. `false`: the worker runs the maximum number of tasks, and the client received 503.
     #[must_use]
     pub fn run(self) -> bool {
-        let Some(asked) = self.exchange.take_asked() else {
+        let Some(asked) = self.exchange.take_pending() else {
             return false;
         };
         self.exchange.hand_over(asked.job);
@@ -193,7 +192,7 @@ impl Ticket {
         if launched {
             return true;
         }
-        // As many tasks run as may.
+        // The worker runs the maximum number of tasks.
         self.exchange.take_back(asked);
         let busy =
             Error::new(503, "the server runs as many requests as it may").with_header("Retry-After", "1");
@@ -202,7 +201,7 @@ impl Ticket {
             None => {
                 let mut out = Vec::new();
                 answer::refuse(&self.local, &busy, (asked.wire, None), &mut out);
-                // Refused only when the connection is over.
+                // Fails only when the connection is closed.
                 let _ = self.exchange.conn().write(&out);
             }
         }
@@ -215,8 +214,8 @@ impl Ticket {
         false
     }
 
-    /// The request is answered.
-    fn finish(&self, asked: Asked, then: Then) {
+    /// Completes the request after its response.
+    fn finish(&self, asked: PendingRequest, then: Then) {
         let Ticket { exchange, local } = self;
         exchange.forget();
         local.runners.leave();
@@ -236,16 +235,16 @@ impl Ticket {
         local.runners.park(asked.route, exchange);
     }
 
-    /// An exchange that ends with its connection is not used again: the task that an earlier request may have left with it would wait
-    /// for ever for the next one.
+    /// Ends the task of an exchange that ends with its connection and is not used again: the task that an earlier request may have
+    /// left there would wait permanently for the next one.
     fn end_task(&self) {
         if let Some(task) = self.exchange.task() {
             self.local.cx.cancel(task);
         }
     }
 
-    /// Notes the answer in the access log, for which the head is read again.
-    fn log(&self, asked: Asked, status: u16, sent: u64, note: impl FnOnce(&Request<'_>)) {
+    /// Records the response in the access log, for which the head is parsed again.
+    fn log(&self, asked: PendingRequest, status: u16, sent: u64, note: impl FnOnce(&Request<'_>)) {
         look_again(&self.exchange, &self.local, asked, |request| {
             note(request);
             self.local.log(request, status, sent, asked.job.began);
@@ -254,7 +253,7 @@ impl Ticket {
 }
 
 impl Machine {
-    /// Shows a request by HTTP/1 to who may answer it without its task. `None`: the task is to answer.
+    /// Presents an HTTP/1 request to the callback. `None`: the task is to answer.
     pub(super) fn look(
         &self,
         state: &Connection,
@@ -276,7 +275,7 @@ impl Machine {
         Some(Phase::Running { exchange, serial })
     }
 
-    /// Shows a request without a body to who may answer it without its task. `None`: the task is to answer.
+    /// Presents a request without a body to the callback. `None`: the task is to answer.
     pub(super) fn show(
         &self,
         shown: Shown<'_>,
@@ -300,12 +299,12 @@ impl Machine {
         let idle = runners.idle(route);
         let exchange = idle.unwrap_or_else(|| Exchange::new(&self.local.cx));
         exchange.buffers.borrow_mut().head.extend_from_slice(shown.bytes);
-        let asked = Asked {
+        let asked = PendingRequest {
             job,
             wire: head.exchange(),
             route,
         };
-        let serial = exchange.ask(asked, shown.line);
+        let serial = exchange.store_pending(asked, shown.line);
         let request = Request::new(
             head,
             chosen.path,
@@ -319,7 +318,7 @@ impl Machine {
         );
         match look(&request, Ticket::new(&exchange, &self.local)) {
             Ok(early) => {
-                // Unless it is over: no task could be begun for it, and its client was told.
+                // Unless the request is finished: no task could be started, and the client received the response.
                 if exchange.runs(serial) {
                     exchange.set_early(early);
                 }
@@ -339,7 +338,7 @@ impl Machine {
 
 impl Drop for Ticket {
     fn drop(&mut self) {
-        if let Some(asked) = self.exchange.take_asked() {
+        if let Some(asked) = self.exchange.take_pending() {
             log::error!(
                 "{:?}: a request was not answered: its connection is cut",
                 asked.job.origin.conn
@@ -366,9 +365,9 @@ impl std::fmt::Debug for Ticket {
     }
 }
 
-/// The client of a request that is not answered has left: whoever answers it ends.
-pub(super) fn cancel(exchange: &Rc<Exchange>, local: &Rc<Local>) {
-    if exchange.asked().is_some() {
+/// Cancels a request whose client has disconnected before the response.
+pub(super) fn cancel(exchange: &Rc<Exchange>, local: &Rc<WorkerContext>) {
+    if exchange.pending().is_some() {
         return left(exchange, local);
     }
     if let Some(task) = exchange.task() {
@@ -378,18 +377,18 @@ pub(super) fn cancel(exchange: &Rc<Exchange>, local: &Rc<Local>) {
         if let Some(early) = exchange.take_early() {
             early.abandon();
         }
-        // Its task would have done so.
+        // The task would have left the count.
         local.runners.leave();
     }
 }
 
-/// The client of a request that somebody has the ticket of has left.
-fn left(exchange: &Rc<Exchange>, local: &Rc<Local>) {
-    let Some(asked) = exchange.take_asked() else {
+/// Abandons a request whose client has disconnected while its ticket was held.
+fn left(exchange: &Rc<Exchange>, local: &Rc<WorkerContext>) {
+    let Some(asked) = exchange.take_pending() else {
         return;
     };
     let early = exchange.take_early();
-    // As with a task; nginx has made the number usual.
+    // As for a task; nginx made the number common.
     local.stats.answered(499);
     if local.access.is_some() {
         look_again(exchange, local, asked, |request| {
@@ -409,8 +408,13 @@ fn left(exchange: &Rc<Exchange>, local: &Rc<Local>) {
     local.runners.park(asked.route, exchange);
 }
 
-/// Shows the request to `look` once more, from the bytes of its head.
-fn look_again(exchange: &Exchange, local: &Rc<Local>, asked: Asked, look: impl FnOnce(&Request<'_>)) {
+/// Presents the request to `look` once more, parsed from the bytes of its head.
+fn look_again(
+    exchange: &Exchange,
+    local: &Rc<WorkerContext>,
+    asked: PendingRequest,
+    look: impl FnOnce(&Request<'_>),
+) {
     let site = &local.site;
     let buffers = exchange.buffers.borrow();
     let mut table = local.again.borrow_mut();
@@ -426,7 +430,7 @@ fn look_again(exchange: &Exchange, local: &Rc<Local>, asked: Asked, look: impl F
 }
 
 fn encode(
-    local: &Local,
+    local: &WorkerContext,
     status: u16,
     fields: &FieldBlock,
     wire: h1::Exchange,

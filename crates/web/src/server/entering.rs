@@ -1,4 +1,4 @@
-//! How connections come in: by which entrance, who the client is, and what they are before their first request.
+//! Accepting connections: the entrance, the client's address, and the phases before the first request.
 //!
 //! ```text
 //! open ─┬─ PROXY protocol ─▶ Proxied ─ header ─┐
@@ -31,13 +31,13 @@ use crate::incoming::Incoming;
 use crate::origin::Origin;
 use crate::site::Site;
 
-/// An entrance as one worker has it.
+/// An entrance with the state of one worker.
 pub(crate) struct Way {
     generation: u64,
     entrance: Entrance,
-    /// What HTTP by TLS is begun by.
+    /// The handle that starts TLS for HTTP.
     acceptor: Option<RefCell<AcceptHandle>>,
-    /// What handlers of bytes begin TLS by.
+    /// The handle that starts TLS for stream handlers.
     for_bytes: Option<RefCell<AcceptHandle>>,
 }
 
@@ -57,18 +57,18 @@ impl Way {
         })
     }
 
-    /// A session for a handler of bytes; `now` is wall time.
+    /// Returns a TLS session for a stream handler; `now` is wall time.
     pub(crate) fn session(&self, now: Duration) -> Option<Tls> {
         Some(self.for_bytes.as_ref()?.borrow_mut().accept(now))
     }
 }
 
-/// All entrances as one worker has them.
+/// All entrances with the state of one worker.
 pub(super) struct Ways {
     entrances: Entrances,
     generation: Cell<u64>,
     all: RefCell<Vec<Rc<Way>>>,
-    /// Of listeners that nothing was said of.
+    /// For listeners without a setting.
     plain: Rc<Way>,
 }
 
@@ -76,19 +76,19 @@ impl Ways {
     pub(super) fn new(entrances: &Entrances) -> Ways {
         Ways {
             entrances: entrances.clone(),
-            // Before the list: one that is newer than its number is looked at again, not the other way round.
+            // Read before the list: an entrance that changes in between is only checked once more.
             generation: Cell::new(entrances.generation()),
             all: RefCell::new(entrances.list().into_iter().map(Way::new).collect()),
             plain: Way::new((0, Entrance::http())),
         }
     }
 
-    /// A number that changes with each entrance that does.
+    /// Returns a number that changes with each change of an entrance.
     fn generation(&self) -> u16 {
         self.entrances.generation() as u16
     }
 
-    /// That of a listener, as it is now.
+    /// Returns the current entrance of a listener.
     fn find(&self, listener: u32) -> Rc<Way> {
         let generation = self.entrances.generation();
         let mut all = self.all.borrow_mut();
@@ -105,13 +105,13 @@ impl Ways {
     }
 }
 
-/// A connection of which it is not known yet whether it is HTTP.
+/// A connection that may be HTTP or a stream, until its ClientHello is read.
 pub(crate) struct Choosing {
     way: Rc<Way>,
     scanner: HelloScanner,
 }
 
-/// A stream counted at its address leaves the count however it ends.
+/// Removes a stream from the count of its address when dropped.
 struct Entered {
     site: Arc<Site>,
     address: Option<IpAddr>,
@@ -125,7 +125,7 @@ impl Drop for Entered {
     }
 }
 
-/// The address of whoever is connected; `None`: by a Unix socket.
+/// Returns the peer's address; `None`: a Unix socket.
 fn peer(conn: Conn<'_>) -> Option<SocketAddr> {
     match conn.peer_addr() {
         Ok(Some(Addr::Inet(address))) => Some(address),
@@ -134,7 +134,7 @@ fn peer(conn: Conn<'_>) -> Option<SocketAddr> {
 }
 
 impl Machine {
-    /// A new connection. `None`: it is closed, or somebody else has it.
+    /// Opens a new connection. `None`: it is closed, or a stream handler owns it.
     pub(super) fn open(&self, conn: Conn<'_>, via: Via, out: &mut Vec<u8>) -> Option<Connection> {
         let mut state = self.arrived(conn, via);
         let way = self.ways.find(state.origin.listener);
@@ -152,8 +152,8 @@ impl Machine {
         (entered && !matches!(state.phase, Phase::Taken)).then_some(state)
     }
 
-    /// Returns whether the current settings would accept a connection as it was accepted: a reload may have changed the trusted senders of
-    /// PROXY protocol headers. Checked once for each change of an entrance.
+    /// Returns true if the current settings would accept the connection as it was accepted: a reload may have changed the trusted
+    /// senders of PROXY protocol headers. Checked once per change of an entrance.
     pub(super) fn is_entered(&self, conn: Conn<'_>, state: &mut Connection) -> bool {
         let generation = self.ways.generation();
         if generation == state.entered {
@@ -169,7 +169,7 @@ impl Machine {
         entered
     }
 
-    /// What comes before all else; how many bytes of it were taken.
+    /// Handles the bytes before the first request; returns the number of consumed bytes.
     pub(super) fn begin(
         &self,
         conn: Conn<'_>,
@@ -188,7 +188,7 @@ impl Machine {
         consumed
     }
 
-    /// A connection as it comes, known by where it comes from.
+    /// Returns the state of a new connection, with its origin.
     fn arrived(&self, conn: Conn<'_>, via: Via) -> Connection {
         let remote = peer(conn);
         let listener = match via {
@@ -204,7 +204,7 @@ impl Machine {
         Connection::new(self.local.cx.now(), origin)
     }
 
-    /// Counts it at its address; whether that has room.
+    /// Counts the connection at its address; `false`: the address has reached its limit.
     fn admit(&self, state: &mut Connection) -> bool {
         let admission = &self.site.admission;
         match state.origin.remote {
@@ -216,19 +216,19 @@ impl Machine {
         }
     }
 
-    /// Lets a client in whose address is known; whether the connection goes on.
+    /// Admits a client whose address is known; returns whether the connection continues.
     fn enter(&self, conn: Conn<'_>, state: &mut Connection, way: &Rc<Way>, out: &mut Vec<u8>) -> bool {
         let kind = &way.entrance.kind;
         if !self.admit(state) {
             if !matches!(kind, Kind::Http) {
-                // There is no saying why before a handshake, or in a protocol that is not known.
+                // No reason can be sent before a handshake, or in an unknown protocol.
                 return false;
             }
             let error = Error::new(503, "this address has as many connections as it may")
                 .with_header("Retry-After", "1");
             answer::refuse(&self.local, &error, (h1::Exchange::REFUSED, None), out);
             self.local.stats.answered(503);
-            // Its request is on its way already: read and dropped, or the reset for it would cost it the answer.
+            // Its request is in flight: read and dropped, because a reset could lose the response.
             self.flush(conn, state, out, Then::Linger);
             return true;
         }
@@ -247,7 +247,7 @@ impl Machine {
         true
     }
 
-    /// Takes the header that says who the client is; how many bytes that were.
+    /// Consumes the PROXY protocol header; returns its length.
     fn proxied(
         &self,
         conn: Conn<'_>,
@@ -282,7 +282,7 @@ impl Machine {
         }
     }
 
-    /// Looks for the name that the client asks for, and does as it says.
+    /// Reads the server name (SNI) and selects HTTP or the stream handler.
     fn choose(&self, conn: Conn<'_>, state: &mut Connection, bytes: &[u8]) {
         let Phase::Choosing(choosing) = &mut state.phase else {
             return;
@@ -297,7 +297,7 @@ impl Machine {
                 state.phase = Phase::Head;
                 self.secure(conn, state, &way);
             }
-            // Who speaks something else is told so there, too.
+            // The stream handler also serves clients that do not speak TLS.
             Ok(Looked::Hello(_)) | Err(_) => {
                 conn.set_deadline(None);
                 self.take(conn, state, &way, &either.handler);
@@ -305,7 +305,7 @@ impl Machine {
         }
     }
 
-    /// Takes it from the count at its address.
+    /// Removes the connection from the count of its address.
     pub(super) fn leave(&self, state: &Connection) {
         if state.counted
             && let Some(remote) = state.origin.remote
@@ -314,7 +314,7 @@ impl Machine {
         }
     }
 
-    /// Puts TLS in place.
+    /// Starts TLS on the connection.
     fn secure(&self, conn: Conn<'_>, state: &mut Connection, way: &Way) {
         let Some(acceptor) = &way.acceptor else { return };
         let session = acceptor.borrow_mut().accept(self.local.cx.wall());
@@ -323,7 +323,7 @@ impl Machine {
         conn.set_deadline(Some(self.site.limits.handshake_timeout));
     }
 
-    /// TLS has failed, or could not begin: its alert or its answer is written.
+    /// Handles a failed TLS handshake, or one that could not start; the alert or the response is written already.
     pub(super) fn refused_by_tls(&self, conn: Conn<'_>, state: &mut Connection) {
         let Some(fault) = conn.layer(|tls: &mut Tls| tls.fault().cloned()).flatten() else {
             return;
@@ -352,7 +352,7 @@ impl Machine {
         }
     }
 
-    /// Hands a connection to a handler of bytes.
+    /// Hands a connection to a stream handler.
     fn take(&self, conn: Conn<'_>, state: &mut Connection, way: &Rc<Way>, handler: &Arc<StreamHandler>) {
         let counted = std::mem::take(&mut state.counted);
         let place = counted.then(|| Entered {

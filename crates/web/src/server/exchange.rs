@@ -1,13 +1,13 @@
-//! One request of an asynchronous handler: what its connection and its task tell each other.
+//! One request of an asynchronous handler: the state shared by its connection and its task.
 //!
 //! ```text
-//!           launch                    finish, kept alive
+//!           launch                    finish, keep-alive
 //! Idle ───────────────► Running ─────────────────────────► Idle (the next serial)
 //!                          └────── finish, closing ──────► Closing (not used again)
 //! ```
 //!
-//! The connection recognises by the serial that its exchange is over: the exchange may be serving another one by
-//! then. Knows nothing of handlers and routes.
+//! The connection detects by the serial that its request is finished: the exchange may be serving another one by then. Knows
+//! nothing of handlers and routes.
 
 mod expect;
 
@@ -23,7 +23,7 @@ use ringmain_engine::{Conn, ConnId, Cx, TaskId};
 use ringmain_wire::h1::{BodyDecoder, BodyEvent, Field, FieldBlock};
 
 use super::coming::{Coming, Incoming, Receiving};
-use super::early::{Asked, Early};
+use super::early::{Early, PendingRequest};
 use super::held::Collected;
 use super::http2::Line;
 use super::stream::EventFraming;
@@ -37,16 +37,16 @@ use crate::ws::Live;
 pub(crate) struct Job {
     pub(crate) origin: Origin,
     pub(crate) began: Time,
-    /// Whether the answer says `Connection: close`, whatever the client wants.
+    /// The response says `Connection: close`, whatever the client wants.
     pub(crate) last: bool,
 }
 
-/// The request's bytes: kept with the exchange, so that their memory is used again.
+/// The request's bytes, stored with the exchange to reuse their memory.
 #[derive(Default)]
 pub(crate) struct Buffers {
     pub(crate) head: Vec<u8>,
     pub(crate) body: Vec<u8>,
-    /// What the body counts in the worker's budget.
+    /// The reservation of the body in the worker's budget.
     pub(crate) collected: Option<Collected>,
 }
 
@@ -57,25 +57,25 @@ pub(crate) struct Exchange {
     job: Cell<Option<Job>>,
     conn: Cell<Option<ConnId>>,
     task: Cell<Option<TaskId>>,
-    /// The task, while it waits for a job or for the client.
+    /// The waker of the task while it waits for a request or for the client.
     waiting: RefCell<Option<Waker>>,
-    /// The answer closes the connection: shutdown has begun, or the client has sent its end.
+    /// The response closes the connection: shutdown has begun, or the client has shut down its side.
     pub(crate) last: Cell<bool>,
-    /// It has closed it.
+    /// The response has closed the connection.
     pub(crate) closing: Cell<bool>,
-    /// The task is not kept: idle, it ends.
+    /// The task exceeds the pool: it ends once idle.
     pub(super) surplus: Cell<bool>,
-    /// An event stream has begun, in chunks or not: the connection may end it.
+    /// The framing of an event stream, once started: the connection may end the stream.
     pub(crate) events: Cell<Option<EventFraming>>,
     pub(crate) buffers: RefCell<Buffers>,
     incoming: RefCell<Incoming>,
-    /// A request that is to be answered without the task.
-    asked: Cell<Option<Asked>>,
-    /// What a request has made of its connection, which has not seen it yet: by the request's serial.
+    /// A request to be answered without the task.
+    pending: Cell<Option<PendingRequest>>,
+    /// The WebSocket that a request, named by its serial, has made of its connection, until the connection takes it.
     socket: RefCell<Option<(u64, Box<Live>)>>,
-    /// Who has its ticket, or left it to a task that has not begun.
+    /// The holder of the request's ticket, also after it left the request to a task that has not started.
     early: RefCell<Option<Rc<dyn Early>>>,
-    /// The stream of HTTP/2 that it is of.
+    /// The HTTP/2 stream of the request.
     line: RefCell<Option<Line>>,
 }
 
@@ -94,16 +94,16 @@ impl Exchange {
             events: Cell::new(None),
             buffers: RefCell::default(),
             incoming: RefCell::default(),
-            asked: Cell::new(None),
+            pending: Cell::new(None),
             socket: RefCell::default(),
             early: RefCell::new(None),
             line: RefCell::new(None),
         })
     }
 
-    // What the connection calls.
+    // Called by the connection.
 
-    /// Hands a request to the task. `decoder`: the body is streamed.
+    /// Hands a request to the task and returns its serial. `decoder`: the body is streamed.
     pub(crate) fn begin(&self, job: Job, decoder: Option<BodyDecoder>, expects: bool) -> u64 {
         self.job.set(Some(job));
         self.reset(job, decoder.map(Coming::Http1), expects);
@@ -111,7 +111,7 @@ impl Exchange {
         self.serial.get()
     }
 
-    /// The same for a stream of HTTP/2. `most`: its body is streamed, of so many bytes at most.
+    /// Hands over a request of an HTTP/2 stream. `most`: its body is streamed, with this limit in bytes.
     pub(crate) fn begin_on(&self, job: Job, line: Line, most: Option<Option<u64>>, expects: bool) -> u64 {
         self.job.set(Some(job));
         let coming = most.map(|most| Coming::Http2 {
@@ -125,19 +125,19 @@ impl Exchange {
         self.serial.get()
     }
 
-    /// The stream of HTTP/2 that it is of.
+    /// Returns the HTTP/2 stream of the request.
     pub(crate) fn line(&self) -> Option<Line> {
         self.line.borrow().clone()
     }
 
-    /// The same, for it is done with it.
+    /// Takes the HTTP/2 stream, when the request is done with it.
     pub(crate) fn take_line(&self) -> Option<Line> {
         self.line.borrow_mut().take()
     }
 
-    /// A request without a body that is to be answered without the task; `line`: it is of that stream of HTTP/2.
-    pub(crate) fn ask(&self, asked: Asked, line: Option<Line>) -> u64 {
-        self.asked.set(Some(asked));
+    /// Stores a request without a body to be answered without the task; `line`: its HTTP/2 stream. Returns its serial.
+    pub(crate) fn store_pending(&self, asked: PendingRequest, line: Option<Line>) -> u64 {
+        self.pending.set(Some(asked));
         self.reset(asked.job, None, false);
         *self.line.borrow_mut() = line;
         self.serial.get()
@@ -168,15 +168,15 @@ impl Exchange {
         incoming.trailers.clear();
     }
 
-    // What has to do with a request that needs no task.
+    // For a request that needs no task.
 
-    /// What was asked, as long as nobody has answered and no task is to.
-    pub(crate) fn asked(&self) -> Option<Asked> {
-        self.asked.get()
+    /// Returns the pending request, until it is answered or handed to a task.
+    pub(crate) fn pending(&self) -> Option<PendingRequest> {
+        self.pending.get()
     }
 
-    pub(crate) fn take_asked(&self) -> Option<Asked> {
-        self.asked.take()
+    pub(crate) fn take_pending(&self) -> Option<PendingRequest> {
+        self.pending.take()
     }
 
     pub(crate) fn set_early(&self, early: Rc<dyn Early>) {
@@ -187,20 +187,20 @@ impl Exchange {
         self.early.borrow_mut().take()
     }
 
-    /// The request is the task's, which is to be woken or begun.
+    /// Hands the request to the task, which the caller wakes or starts.
     pub(crate) fn hand_over(&self, job: Job) {
         self.job.set(Some(job));
     }
 
-    /// No task could be begun.
-    pub(crate) fn take_back(&self, asked: Asked) {
+    /// Restores the pending request when no task could be started.
+    pub(crate) fn take_back(&self, asked: PendingRequest) {
         self.job.set(None);
-        self.asked.set(Some(asked));
+        self.pending.set(Some(asked));
     }
 
-    /// Nothing of such a request is left.
+    /// Discards the rest of a request that was answered without a task.
     pub(crate) fn forget(&self) {
-        self.asked.set(None);
+        self.pending.set(None);
         drop(self.take_early());
         let head = &mut self.buffers.borrow_mut().head;
         head.clear();
@@ -215,22 +215,22 @@ impl Exchange {
         self.task.get()
     }
 
-    /// Whether the request that began with `serial` is being answered still.
+    /// Returns true while the request with this `serial` is being processed.
     pub(crate) fn runs(&self, serial: u64) -> bool {
         self.serial.get() == serial && !self.closing.get()
     }
 
-    /// Whether that request's answer has closed the connection.
+    /// Returns true if the response to the request with this `serial` has closed the connection.
     pub(crate) fn closes(&self, serial: u64) -> bool {
         self.serial.get() == serial && self.closing.get()
     }
 
-    /// Whether the task has not even looked at the request.
+    /// Returns true if the task has not started on the request.
     pub(crate) fn was_not_begun(&self) -> bool {
         self.job.get().is_some()
     }
 
-    /// Something that the task may wait for has happened.
+    /// Wakes the task if it waits.
     pub(crate) fn wake(&self) {
         let waker = self.waiting.borrow_mut().take();
         if let Some(waker) = waker {
@@ -238,7 +238,7 @@ impl Exchange {
         }
     }
 
-    /// Takes what belongs to the streamed body from `input`; returns how much. The rest waits.
+    /// Takes the streamed body's part of `input` and returns its length. The rest stays with the caller.
     pub(crate) fn feed(&self, conn: Conn<'_>, input: &[u8]) -> usize {
         let mut consumed = 0;
         let mut incoming = self.incoming.borrow_mut();
@@ -249,7 +249,7 @@ impl Exchange {
         loop {
             let over = incoming.coming.as_ref().is_none_or(Coming::is_over);
             if over || incoming.fault.is_some() || incoming.queue.len() >= limits::BODY_QUEUE {
-                // The next request, or more than the handler has asked for.
+                // The next request, or more than the queue may hold.
                 if consumed < input.len() {
                     incoming.paused = true;
                     conn.pause();
@@ -267,7 +267,7 @@ impl Exchange {
                         BodyEvent::NeedMore => break,
                         BodyEvent::Trailers(trailers) => {
                             for field in trailers.iter() {
-                                // Names are tokens; those that frame a message were refused before.
+                                // Names are tokens; framing fields were rejected before.
                                 let name = str::from_utf8(field.name).unwrap_or_default();
                                 let _ = incoming.trailers.push(name, field.value);
                             }
@@ -281,13 +281,13 @@ impl Exchange {
         consumed
     }
 
-    /// What the request that began with `serial` has made of the connection.
+    /// Takes the WebSocket that the request with this `serial` opened.
     pub(crate) fn take_socket(&self, serial: u64) -> Option<Box<Live>> {
         let mut socket = self.socket.borrow_mut();
         socket.take_if(|(of, _)| *of == serial).map(|(_, live)| live)
     }
 
-    /// The client has sent its last byte.
+    /// Records that the client has sent its last byte.
     pub(crate) fn end_of_input(&self) {
         let mut incoming = self.incoming.borrow_mut();
         let incoming = &mut *incoming;
@@ -305,7 +305,7 @@ impl Exchange {
         }
     }
 
-    /// Takes part of a body that comes on a stream of HTTP/2; returns how many bytes of it nobody will take.
+    /// Queues part of a body that arrives on an HTTP/2 stream; returns the number of bytes that were discarded.
     pub(crate) fn push_body(&self, data: &[u8], end: bool) -> usize {
         let mut incoming = self.incoming.borrow_mut();
         let faulty = incoming.fault.is_some();
@@ -330,7 +330,7 @@ impl Exchange {
         0
     }
 
-    /// What follows a body on a stream of HTTP/2, and its end.
+    /// Ends a body on an HTTP/2 stream, with its trailers.
     pub(crate) fn end_body<'f>(&self, trailers: impl Iterator<Item = Field<'f>>) {
         let mut incoming = self.incoming.borrow_mut();
         if let Some(Coming::Http2 { over, .. }) = &mut incoming.coming {
@@ -344,14 +344,14 @@ impl Exchange {
         self.wake();
     }
 
-    /// Whether the task has what is left to do of a connection that has ended in order: a tunnel is over for the engine when
-    /// both sides have sent their end, and its handler may still hold bytes of the client's.
+    /// Returns true if the task still has work to do after the connection has closed properly: for the engine a tunnel is closed
+    /// once both sides have sent their FIN, but its handler may still hold bytes from the client.
     pub(crate) fn outlives_connection(&self) -> bool {
         let incoming = self.incoming.borrow();
         incoming.half && incoming.ended
     }
 
-    /// How the body comes in; `None` when nothing is expected of the client.
+    /// Returns the progress of the body; `None` when no byte is expected from the client.
     pub(crate) fn receiving(&self) -> Option<Receiving> {
         let incoming = &mut *self.incoming.borrow_mut();
         let coming = incoming.coming.as_ref()?;
@@ -362,7 +362,7 @@ impl Exchange {
             return None;
         }
         if incoming.taken.is_some() {
-            // Nobody reads; who does next sets the deadline.
+            // The handler is not reading; its next read sets the deadline.
             incoming.ticking = false;
             return None;
         }
@@ -379,17 +379,17 @@ impl Exchange {
         self.incoming.borrow_mut().line_due(now, span)
     }
 
-    /// Bytes a second that this request's body and response must move; `None`: as the application has it.
+    /// Returns the minimum rate of this request's body and response in bytes per second; `None`: the application's.
     pub(crate) fn rate(&self) -> Option<u32> {
         self.incoming.borrow().rate
     }
 
-    /// Whether the deadline is that of the body.
+    /// Returns true if the deadline belongs to the body.
     pub(crate) fn is_ticking(&self) -> bool {
         self.incoming.borrow().ticking
     }
 
-    /// There will be no more of the body: the handler is told at its next piece.
+    /// Ends the body with an error, which the handler receives at its next read.
     pub(crate) fn fail(&self, error: Error) {
         let mut incoming = self.incoming.borrow_mut();
         incoming.ticking = false;
@@ -398,9 +398,9 @@ impl Exchange {
         self.wake();
     }
 
-    // What the task calls.
+    // Called by the task.
 
-    /// The next request; `None`: there is none for it any more.
+    /// Waits for the next request; `None`: the task is surplus.
     pub(crate) async fn next(&self) -> Option<Job> {
         poll_fn(|context| match self.job.take() {
             Some(job) => Poll::Ready(Some(job)),
@@ -410,7 +410,7 @@ impl Exchange {
         .await
     }
 
-    /// Waits until the connection has something to say.
+    /// Waits until the connection wakes the task.
     pub(crate) fn wait<T>(&self, context: &Context<'_>) -> Poll<T> {
         let mut waiting = self.waiting.borrow_mut();
         match &mut *waiting {
@@ -420,7 +420,7 @@ impl Exchange {
         Poll::Pending
     }
 
-    /// The next piece of the streamed body.
+    /// Returns the next chunk of the streamed body.
     pub(crate) async fn chunk(&self) -> Result<Option<Bytes>> {
         if self.incoming.borrow().tunnel {
             return Ok(self.tunnelled().await);
@@ -434,7 +434,7 @@ impl Exchange {
             };
             if std::mem::take(&mut incoming.expects) {
                 incoming.invited = true;
-                // Refused only when the connection is over; then the task is ended.
+                // Fails only when the connection is closed; the task then ends.
                 let _ = match &line {
                     Some(line) => line.session.interim(line.stream, 100, &FieldBlock::new()),
                     None => conn.write(CONTINUE).map_err(super::stream::gone),
@@ -462,7 +462,7 @@ impl Exchange {
             if let Some(taken) = incoming.taken.take() {
                 incoming.away += self.cx.now().since(taken);
             }
-            // Each piece would put it off, if it were set anew.
+            // Setting the deadline again at each chunk would postpone it.
             if !incoming.patient && !std::mem::replace(&mut incoming.ticking, true) && line.is_none() {
                 conn.set_deadline(Some(limits::RATE_TICK));
             }
@@ -472,22 +472,22 @@ impl Exchange {
         .await
     }
 
-    /// Asks no rate of the streamed body from here on.
+    /// Disables the minimum rate of the streamed body.
     pub(crate) fn wait_patiently(&self) {
         self.incoming.borrow_mut().patient = true;
     }
 
-    /// Sets the rate of this request, in place of the application's.
+    /// Sets the minimum rate of this request, in place of the application's.
     pub(crate) fn set_minimum_rate(&self, bytes: u32) {
         self.incoming.borrow_mut().rate = Some(bytes);
     }
 
-    /// The fields that came behind the streamed body; once.
+    /// Takes the trailers of the streamed body.
     pub(crate) fn trailers(&self) -> FieldBlock {
         std::mem::take(&mut self.incoming.borrow_mut().trailers)
     }
 
-    /// What has come on a stream of HTTP/2 that is to be a socket, and whether the client has ended it.
+    /// Takes the bytes received on an HTTP/2 stream that becomes a socket, and whether the client has ended the stream.
     pub(crate) fn take_queue(&self) -> (Vec<u8>, bool) {
         let incoming = &mut *self.incoming.borrow_mut();
         (
@@ -496,7 +496,7 @@ impl Exchange {
         )
     }
 
-    /// From here on what the client sends is handed over as it comes. What it has sent already is there first.
+    /// Turns the connection into a tunnel: the client's bytes are handed over as they arrive, after those already received.
     pub(crate) fn become_tunnel(&self) {
         let mut incoming = self.incoming.borrow_mut();
         incoming.tunnel = true;
@@ -511,13 +511,13 @@ impl Exchange {
         }
     }
 
-    /// Tells a tunnel's client that nothing more comes; it may go on.
+    /// Shuts down the sending side of a tunnel; the client may continue to send.
     pub(crate) fn end_half(&self) {
         self.incoming.borrow_mut().half = true;
         self.conn().shutdown();
     }
 
-    /// The next bytes of a tunnel; `None` at its end.
+    /// Returns the next bytes of a tunnel; `None` at its end.
     async fn tunnelled(&self) -> Option<Bytes> {
         poll_fn(|context| {
             let mut incoming = self.incoming.borrow_mut();
@@ -541,31 +541,31 @@ impl Exchange {
         .await
     }
 
-    /// The final answer begins: no interim one may follow (RFC 9110 §15.2). A client that waits for `100 Continue` sends
-    /// its body after the final head, or not at all.
+    /// Marks the start of the final response: no interim one may follow (RFC 9110 §15.2). A client that waits for `100 Continue`
+    /// sends its body after the final head, or not at all.
     pub(crate) fn answers(&self) {
         self.incoming.borrow_mut().expects = false;
     }
 
-    /// Whether all of the body was received: the next request can be found.
+    /// Returns true if the whole body was received, so that the next request can be found.
     pub(crate) fn body_is_over(&self) -> bool {
         let incoming = self.incoming.borrow();
         incoming.fault.is_none() && incoming.coming.as_ref().is_none_or(Coming::is_over)
     }
 
-    /// Whether the answer closes the connection. A handler that waits for the shutdown hears of it before the
-    /// connection does.
+    /// Returns true if the response closes the connection. A handler that waits for the shutdown is notified before the connection
+    /// is.
     pub(crate) fn is_last(&self) -> bool {
         self.last.get() || self.cx.is_draining()
     }
 
-    /// The connection that is answered.
+    /// Returns the request's connection.
     pub(crate) fn conn(&self) -> Conn<'_> {
         let id = self.conn.get().expect("a request has a connection");
         self.cx.conn(id)
     }
 
-    /// Bytes that the client has taken: of its connection, or of its stream of HTTP/2. Up to date at the next call.
+    /// Returns the bytes that the client has taken from its connection or its HTTP/2 stream, up to date at the next call.
     pub(crate) fn taken(&self) -> u64 {
         if let Some(line) = self.line() {
             return line.session.sent(line.stream);
@@ -575,18 +575,18 @@ impl Exchange {
         conn.sent()
     }
 
-    /// Whether the client has sent its last byte.
+    /// Returns true if the client has sent its last byte.
     pub(crate) fn has_ended(&self) -> bool {
         self.incoming.borrow().ended
     }
 
-    /// The request is answered and the connection lives on as a socket. The exchange is not used again.
+    /// Completes the request; the connection continues as a socket. The exchange is not used again.
     pub(crate) fn finish_as(&self, live: Box<Live>) {
         *self.socket.borrow_mut() = Some((self.serial.get(), live));
         self.finish();
     }
 
-    /// The request is answered and the connection lives on.
+    /// Completes the request; the connection stays open.
     pub(crate) fn finish(&self) {
         self.serial.set(self.serial.get() + 1);
     }

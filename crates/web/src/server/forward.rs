@@ -1,6 +1,6 @@
 //! Replies of intermediaries: another server's head and body, and tunnels after a switch of protocols.
 //!
-//! Knows no upstream: the handler brings what it says.
+//! Knows no upstream: the handler supplies all data.
 
 use ringmain_wire::h1::{FieldBlock, Framing, ResponseEncoder, Version};
 
@@ -11,11 +11,11 @@ use crate::limits;
 use crate::reply::{Kind, Reply};
 
 impl Reply<'_> {
-    /// Makes the reply another server's: its status, no field of our own (`Date`, `Server`, `Content-Type`) but for the
+    /// Turns the reply into another server's: its status, and no field of our own (`Date`, `Server`, `Content-Type`) except the
     /// request's id; fields set before are dropped. For asynchronous handlers.
     ///
     /// # Errors
-    /// 502 for a status that no final answer has.
+    /// 502 for a status that is not final.
     pub fn forward(&mut self, status: u16) -> Result<&mut FieldBlock> {
         if !(200..=999).contains(&status) {
             return Err(Error::new(
@@ -30,11 +30,11 @@ impl Reply<'_> {
         Ok(self.fields)
     }
 
-    /// Sends the head of a streamed reply now, framed as said: chunks become a body until the connection closes for an
-    /// HTTP/1.0 client. Without a body the reply is complete with it.
+    /// Sends the head of a streamed reply now. `framing` is the body's; for an HTTP/1.0 client chunks become a body that ends with
+    /// the connection. Without a body the head completes the reply.
     ///
     /// # Errors
-    /// The client is gone, or needs only the head (HEAD): end the handler by `?`. 500 in a handler that is not asynchronous.
+    /// The client disconnected, or needs only the head (HEAD): end the handler with `?`. 500 in a handler that is not asynchronous.
     pub async fn send_head(&mut self, framing: Framing) -> Result {
         self.put_head(framing)?;
         self.flush_put()?;
@@ -44,8 +44,8 @@ impl Reply<'_> {
         Ok(())
     }
 
-    /// Encodes the head of a streamed reply, framed as [`Reply::send_head`] says. It leaves with what is [put](Reply::put)
-    /// behind it, at [`Reply::flush`] or when the handler returns.
+    /// Encodes the head of a streamed reply, with `framing` as for [`Reply::send_head`]. It is sent together with the chunks
+    /// [put](Reply::put) after it, at [`Reply::flush`] or when the handler returns.
     ///
     /// # Errors
     /// 500 in a handler that is not asynchronous.
@@ -61,12 +61,12 @@ impl Reply<'_> {
         self.begin_stream()
     }
 
-    /// Appends a piece of the body behind a head that was [put](Reply::put_head), framed, or bytes of a tunnel. Waits for nothing: whoever puts
-    /// more than a receipt at a time calls [`Reply::flush`] in between. Where no body is sent (HEAD, and
-    /// statuses without content) it is dropped.
+    /// Appends a chunk of the body, framed, behind a head that was [put](Reply::put_head), or bytes of a tunnel. Does not wait: a
+    /// handler that puts more than one receipt at a time calls [`Reply::flush`] in between. Dropped where no body is sent (HEAD,
+    /// and statuses without content).
     ///
     /// # Errors
-    /// The client is gone. The piece exceeds the declared length (500, and the connection closes).
+    /// The client disconnected. The chunk exceeds the declared length (500, and the connection closes).
     pub fn put(&mut self, bytes: &[u8]) -> Result {
         let Some(outgoing) = &mut self.outgoing else {
             return Err(Error::internal("a reply in pieces needs an asynchronous handler"));
@@ -100,18 +100,19 @@ impl Reply<'_> {
         Ok(())
     }
 
-    /// Has these fields follow the body when the handler returns (RFC 9110 §6.5), in place of such as were told before. For a
-    /// streamed reply in chunks; another one goes without them.
+    /// Sets the trailers to be sent when the handler returns (RFC 9110 §6.5), replacing earlier ones. For a streamed reply in
+    /// chunks; other replies omit them.
     pub fn put_trailers(&mut self, fields: FieldBlock) {
         if let Some(outgoing) = &mut self.outgoing {
             outgoing.trailers = Some(fields);
         }
     }
 
-    /// Hands over what was put, and waits while the client does not take it ([`WRITE_MARK`](ringmain_engine::limits::WRITE_MARK)).
+    /// Hands over the bytes put so far, and waits while more than [`WRITE_MARK`](ringmain_engine::limits::WRITE_MARK) bytes are
+    /// queued for the client.
     ///
     /// # Errors
-    /// The client is gone.
+    /// The client disconnected.
     pub async fn flush(&mut self) -> Result {
         self.flush_put()?;
         match &self.outgoing {
@@ -132,10 +133,11 @@ impl Reply<'_> {
         Ok(())
     }
 
-    /// Sends an interim answer (RFC 9110 §15.2), 100 to 199 but 101; others follow. Nothing is sent to an HTTP/1.0 client.
+    /// Sends an interim response (RFC 9110 §15.2), 100 to 199 except 101; more responses follow. Nothing is sent to an HTTP/1.0
+    /// client.
     ///
     /// # Errors
-    /// The client is gone; 500 for another status, once the reply has begun, or in a handler that is not asynchronous.
+    /// The client disconnected; 500 for another status, once the reply has started, or in a handler that is not asynchronous.
     pub fn interim(&mut self, status: u16, fields: &FieldBlock) -> Result {
         let begun = self.is_streaming();
         let Some(outgoing) = self.outgoing.as_mut().filter(|_| !begun && status < 200) else {
@@ -156,24 +158,25 @@ impl Reply<'_> {
         let out = &mut *outgoing.out;
         let mut head = ResponseEncoder::new(out, status, exchange).map_err(Error::internal)?;
         head.block(fields);
-        // An interim answer has no body to be finished.
+        // An interim response has no body to finish.
         let _ = head.finish(Framing::None).map_err(Error::internal)?;
         self.flush_put()
     }
 
-    /// Answers 101 (200 over HTTP/2, to an extended CONNECT): what is written from here on goes out as it is, and [`Request::chunk`](crate::Request::chunk) gives what the
-    /// client sends as it comes, until its end. The connection closes when the handler returns. `protocol` is the value of `Upgrade`.
+    /// Responds with 101 (over HTTP/2 with 200, to an extended CONNECT) and opens a tunnel: bytes written from here on are sent
+    /// unframed, and [`Request::chunk`](crate::Request::chunk) returns the client's bytes as they arrive, until its end. The
+    /// connection closes when the handler returns. `protocol` is the value of `Upgrade`.
     ///
     /// # Errors
-    /// The client is gone; 500 if a reply has begun, or in a handler that is not asynchronous.
+    /// The client disconnected; 500 if a reply has started, or in a handler that is not asynchronous.
     pub async fn switch_protocols(&mut self, protocol: &[u8]) -> Result {
         self.begin_tunnel(protocol)
     }
 
-    /// As [`Reply::switch_protocols`], in one step.
+    /// As [`Reply::switch_protocols`], without `async`.
     ///
     /// # Errors
-    /// As there.
+    /// As [`Reply::switch_protocols`].
     pub fn begin_tunnel(&mut self, protocol: &[u8]) -> Result {
         let exchange = self.request.head.exchange();
         let framed = exchange.version == Version::Http2;
@@ -202,7 +205,7 @@ impl Reply<'_> {
         Ok(())
     }
 
-    /// The same on a stream of HTTP/2, which has no other status for it.
+    /// Opens a tunnel on an HTTP/2 stream, which has no other status for it.
     fn begin_framed_tunnel(&mut self, line: Line) -> Result {
         line.session.begin_tunnel(self, line.stream)?;
         self.status = 200;
@@ -215,11 +218,11 @@ impl Reply<'_> {
         Ok(())
     }
 
-    /// Ends this side of a tunnel: FIN behind what was put or written. What the client still sends is read as before, by
-    /// [`Request::chunk`](crate::Request::chunk), until its end or until the handler returns; nothing can be written any more.
+    /// Shuts down this side of a tunnel: FIN behind the bytes put or written. The client's bytes can still be read with
+    /// [`Request::chunk`](crate::Request::chunk), until its end or until the handler returns; nothing more can be written.
     ///
     /// # Errors
-    /// The client is gone; 500 where no [switch of protocols](Reply::begin_tunnel) came before.
+    /// The client disconnected; 500 without a preceding [switch of protocols](Reply::begin_tunnel).
     pub fn end_tunnel(&mut self) -> Result {
         self.flush_put()?;
         match &self.outgoing {

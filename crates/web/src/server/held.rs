@@ -1,6 +1,6 @@
-//! Memory that requests and replies hold, counted: bodies that are collected, and bytes that wait for slow readers.
+//! Memory that requests and replies hold, counted: collected bodies, and bytes queued for slow readers.
 //!
-//! Owns the counting, by values that count as long as they live. Knows no connection.
+//! Owns the counting, by values that count while they live. Knows no connection.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -9,7 +9,7 @@ use ringmain_engine::Cx;
 
 use crate::limits::CONNECTION_SHARE;
 
-/// Bytes of collected bodies on one worker, and how many there may be.
+/// Bytes of collected bodies on one worker, and their limit.
 pub(crate) struct BodyBudget {
     cx: Cx,
     limit: usize,
@@ -25,17 +25,17 @@ impl BodyBudget {
         })
     }
 
-    /// Bytes that are counted now.
+    /// Returns the counted bytes.
     #[cfg(feature = "testing")]
     pub(crate) fn used(&self) -> usize {
         self.used.get()
     }
 }
 
-/// What one body counts. Dropped, it counts no more.
+/// The counted bytes of one body. Dropping it removes them from the count.
 pub(crate) struct Collected {
     budget: Rc<BodyBudget>,
-    /// The count of its connection, where several are collected on one.
+    /// The count of its connection, which several bodies may share.
     connection: Option<Rc<Cell<usize>>>,
     bytes: usize,
 }
@@ -49,8 +49,8 @@ impl Collected {
         }
     }
 
-    /// Counts `bytes` in all; `false`: that is more than the worker, or the connection, may hold, and nothing changes. One
-    /// body of up to `most` bytes is never too much for its connection.
+    /// Counts `bytes` in total; `false`: that exceeds the limit of the worker or the connection, and nothing changes. A single body
+    /// of up to `most` bytes never exceeds the limit of its connection.
     pub(crate) fn grow(&mut self, bytes: usize, most: u64) -> bool {
         let more = bytes.saturating_sub(self.bytes);
         let used = self.budget.used.get() + more;
@@ -82,7 +82,7 @@ impl Drop for Collected {
     }
 }
 
-/// Bytes that wait for a slow reader outside the engine. Dropped, they are counted no more.
+/// Bytes queued for a slow reader outside the engine. Dropping it removes them from the count.
 pub(crate) struct Held {
     cx: Cx,
     bytes: usize,

@@ -1,6 +1,6 @@
-//! An application on one worker: what happens on a connection becomes requests, and replies go back.
+//! An application on one worker: turns the events of a connection into requests, and sends the replies.
 //!
-//! Owns the order of things on a connection and their deadlines. Knows no route and no framing.
+//! Owns the order of events on a connection and their deadlines. Knows no route and no framing.
 
 pub(crate) mod admission;
 pub(crate) mod answer;
@@ -38,36 +38,36 @@ use self::http2::Heads;
 use self::overload::Overload;
 use self::stream::EventFraming;
 use crate::limits;
-use crate::local::Local;
+use crate::local::WorkerContext;
 use crate::site::Site;
 use crate::ws::Live;
 
-/// The handler of one worker: made by [`Site::server`] for an engine.
+/// The handler of one worker, made by [`Site::server`] for an engine.
 pub struct Server {
     machine: Machine,
     scratch: Scratch,
 }
 
-/// What stays the same from request to request.
+/// State that lasts from request to request.
 struct Machine {
     site: Arc<Site>,
-    local: Rc<Local>,
-    /// Limits for bodies that are collected.
+    local: Rc<WorkerContext>,
+    /// Limits for collected bodies.
     http1: h1::Limits,
     http2: h2::Limits,
     #[expect(clippy::vec_box, reason = "they move between here and connections by pointer")]
     collectors: RefCell<Vec<Box<Collector>>>,
-    /// Requests until one has its latency taken.
+    /// Requests until the next sample of latency.
     until_sample: Cell<u32>,
-    /// Receipts until the clock is looked at.
+    /// Receipts until the next read of the clock.
     until_timed: Cell<u32>,
-    /// What is at hand has waited for longer than patience allows, in an overloaded worker.
+    /// The current requests waited longer than [`limits::Limits::patience`] in an overloaded worker.
     late: Cell<bool>,
     overload: Overload,
     ways: Ways,
 }
 
-/// Memory that every plain request of the worker uses in turn. The head that is looked at borrows the table.
+/// Memory that the worker's plain requests use one after another. The head being processed borrows the table.
 struct Scratch {
     table: FieldTable,
     heads: Heads,
@@ -79,20 +79,20 @@ struct Desk {
     fields: FieldBlock,
     body: Vec<u8>,
     path: String,
-    /// What is written at the end of the step.
+    /// Bytes written at the end of the step.
     out: Vec<u8>,
 }
 
-/// What a connection does after bytes were looked at.
+/// The next action of a connection after a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Then {
-    /// Looks at the rest.
+    /// Processes the remaining bytes.
     Next,
     /// Waits for more bytes, or for the handler.
     Wait,
-    /// Closes when all is sent.
+    /// Closes once everything is sent.
     Close,
-    /// The same, reading and dropping meanwhile what the client still sends.
+    /// Closes as well, and reads and drops further bytes from the client.
     Linger,
 }
 
@@ -117,7 +117,7 @@ impl Server {
                 desk: Desk::default(),
             },
             machine: Machine {
-                local: Rc::new(Local::new(site, start.cx)),
+                local: Rc::new(WorkerContext::new(site, start.cx)),
                 http1,
                 http2,
                 collectors: RefCell::default(),
@@ -134,12 +134,12 @@ impl Server {
 
 #[cfg(feature = "testing")]
 impl Server {
-    pub(crate) fn local(&self) -> &Rc<Local> {
+    pub(crate) fn local(&self) -> &Rc<WorkerContext> {
         &self.machine.local
     }
 }
 
-/// What a connection of HTTP/2 may hold and do: heads as those of HTTP/1.
+/// Returns the HTTP/2 limits of a connection; the limits of heads are those of HTTP/1.
 fn http2_limits(limits: &limits::Limits) -> h2::Limits {
     h2::Limits {
         head_bytes: limits.http1.head_bytes,
@@ -147,29 +147,29 @@ fn http2_limits(limits: &limits::Limits) -> h2::Limits {
         streams: limits.streams,
         stream_window: limits::STREAM_WINDOW as u32,
         connection_window: limits::CONNECTION_WINDOW as u32,
-        // Whoever does not answer one as such refuses it.
+        // Routes that serve no other protocol reject an extended CONNECT.
         extended_connect: true,
         ..h2::Limits::INTERNET
     }
 }
 
-/// Whether a TLS handshake is under way.
+/// Returns true during a TLS handshake.
 fn shakes_hands(conn: Conn<'_>) -> bool {
     conn.layer(|tls: &mut Tls| tls.session().is_under_way())
         .unwrap_or(false)
 }
 
-/// Whether client and server have chosen HTTP/2 (RFC 9113 §3.2).
+/// Returns true if ALPN selected HTTP/2 (RFC 9113 §3.2).
 fn has_agreed_on_http2(conn: Conn<'_>) -> bool {
     let facts = conn.layer(|tls: &mut Tls| tls.session().shared_facts()).flatten();
     facts.is_some_and(|facts| facts.alpn.as_deref() == Some(b"h2"))
 }
 
-/// Ends an event stream in order, whatever its handler waits for: each event is one chunk.
+/// Terminates an event stream properly, whatever its handler waits for: each event is one chunk.
 fn end_events(conn: Conn<'_>, exchange: &Exchange) {
     match exchange.events.get() {
         Some(EventFraming::Chunked) => {
-            // Refused only when the connection is over.
+            // Fails only when the connection is closed.
             let _ = conn.write(b"0\r\n\r\n");
             conn.close();
         }
@@ -178,17 +178,17 @@ fn end_events(conn: Conn<'_>, exchange: &Exchange) {
     }
 }
 
-/// Lines of the access log are at most so late.
+/// Schedules the flush of the access log, which bounds the delay of its lines.
 fn flush_later(cx: &Cx, key: u64) {
-    // Without a free timer the next full block takes the lines along.
+    // Without a free timer the lines leave with the next full block.
     let _ = cx.timer(limits::ACCESS_LOG_FLUSH, key);
 }
 
 impl Machine {
-    /// Writes what was encoded, and begins what follows from it.
+    /// Writes the encoded bytes, and starts the next action.
     fn flush(&self, conn: Conn<'_>, state: &mut Connection, out: &mut Vec<u8>, then: Then) {
         if !out.is_empty() {
-            // Refused only when the connection is over, which `closed` tells.
+            // Fails only when the connection is closed, which `closed` reports.
             let _ = conn.write(out);
             out.clear();
             out.shrink_to(limits::SCRATCH_BYTES);
@@ -200,7 +200,7 @@ impl Machine {
         }
     }
 
-    /// After the last answer: FIN, and what the client still sends is dropped for a while (RFC 9112 §9.6).
+    /// Sends FIN after the last response, and drops further bytes from the client for a while (RFC 9112 §9.6).
     fn linger(&self, conn: Conn<'_>, state: &mut Connection) {
         state.phase = Phase::Lingering {
             left: self.site.limits.linger_bytes,
@@ -209,7 +209,7 @@ impl Machine {
         conn.set_deadline(Some(self.site.limits.linger));
     }
 
-    /// Hands on more of a large answer as the client takes it.
+    /// Hands over more of a large response as the client takes it.
     fn send_rest(&self, conn: Conn<'_>, state: &mut Connection) {
         let Phase::Sending(sending) = &mut state.phase else {
             return;
@@ -229,7 +229,7 @@ impl Machine {
         match then {
             Then::Linger => self.linger(conn, state),
             Then::Close => conn.close(),
-            // The client may have ended its side meanwhile, or the shutdown has begun.
+            // The client may have shut down its side meanwhile, or the shutdown may have begun.
             _ if state.last => self.linger(conn, state),
             _ => self.arm(conn, state),
         }
@@ -264,7 +264,7 @@ impl Handler for Server {
         let mut consumed = 0;
         if matches!(state.phase, Phase::Proxied(_) | Phase::Choosing(_)) {
             consumed = self.machine.begin(conn, state, bytes, &mut self.scratch.desk.out);
-            // What is behind it may have to be decrypted first, or is for somebody else.
+            // The bytes that follow may have to be decrypted first, or belong to another owner.
             if state.origin.secure
                 || matches!(state.phase, Phase::Proxied(_) | Phase::Choosing(_) | Phase::Taken)
             {
@@ -289,14 +289,14 @@ impl Handler for Server {
         state.settle(self.machine.site.limits.linger_bytes);
         state.last = true;
         match &state.phase {
-            // Nobody can send the rest of a head or body any more; what is not whole is not answered.
+            // The rest of a head or body can no longer arrive; an incomplete request gets no response.
             Phase::Proxied(_)
             | Phase::Choosing(_)
             | Phase::Head
             | Phase::Collecting(_)
             | Phase::Discarding(_)
             | Phase::Lingering { .. } => conn.close(),
-            // A client may end its side after its last request and still read.
+            // A client may shut down its side after its last request and still read.
             Phase::Sending(_) | Phase::Taken => {}
             Phase::Http2(session) => {
                 self.machine.end_http2(&session.share());
@@ -339,7 +339,7 @@ impl Handler for Server {
         state.settle(self.machine.site.limits.linger_bytes);
         state.last = true;
         match &state.phase {
-            // Who is agreeing on keys is about to ask: it gets its answer, and is closed with that.
+            // A client in a handshake is about to send a request: it gets its response, after which the connection closes.
             Phase::Head if !state.begun && shakes_hands(conn) => {}
             Phase::Proxied(_) => conn.close(),
             Phase::Head if !state.begun => conn.close(),

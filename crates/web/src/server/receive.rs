@@ -1,6 +1,6 @@
-//! Received bytes: heads are read, bodies collected, discarded or streamed, plain requests answered in place.
+//! Received bytes: parses heads, collects, discards or streams bodies, and answers plain requests in place.
 //!
-//! All plain requests of one receipt are answered by one write, in their order.
+//! The responses to all plain requests of one receipt are sent by one write, in order.
 
 use std::fmt::{self, Display};
 use std::rc::Rc;
@@ -28,7 +28,7 @@ use crate::router::Params;
 use crate::site::{Action, Route, Site, Verdict};
 use crate::stats::SAMPLE;
 
-/// What became of some bytes.
+/// The outcome of processing some bytes.
 pub(super) struct Step {
     pub(super) consumed: usize,
     pub(super) then: Then,
@@ -38,33 +38,33 @@ pub(super) fn step(consumed: usize, then: Then) -> Step {
     Step { consumed, then }
 }
 
-/// How a request's body is to be had.
+/// The way in which a request's body is received.
 enum Body<'a> {
-    /// All of it is there: these bytes, and so many of the input.
+    /// The whole body was received: these bytes, and the number of input bytes that it used.
     There(&'a [u8], usize),
-    /// It comes in pieces, for a handler that wants it whole.
+    /// It arrives in parts and is collected for the handler.
     Collect(BodyDecoder),
-    /// It comes in pieces, for one that reads them.
+    /// It arrives in parts and is streamed to the handler.
     Stream(BodyDecoder),
-    /// Nobody wants it.
+    /// It is not needed, and is read and dropped.
     Discard(BodyDecoder),
-    /// Nobody wants it, and it is too long to be read for nothing.
+    /// It is not needed, and too long to be read and dropped.
     Abandon,
 }
 
-/// A request with what is there of its body.
+/// A request with the received part of its body.
 pub(super) struct Arrived<'a> {
     pub(super) head: &'a RequestHead<'a>,
-    /// The head as it came.
+    /// The head as received.
     pub(super) bytes: &'a [u8],
     pub(super) content: &'a [u8],
-    /// Of a body that is streamed.
+    /// The decoder of a streamed body.
     pub(super) decoder: Option<BodyDecoder>,
-    /// Bytes of the client's that nobody will look at may be there or on their way.
+    /// Bytes that no handler will read may have arrived or be in flight.
     pub(super) unread: bool,
 }
 
-/// Who answers a request, and the path that said so.
+/// The route match of a request, and the path that led to it.
 pub(super) struct Chosen<'a> {
     pub(super) path: &'a str,
     pub(super) params: Params,
@@ -72,7 +72,7 @@ pub(super) struct Chosen<'a> {
 }
 
 impl Machine {
-    /// Takes what can be taken of `bytes`; returns how much.
+    /// Processes `bytes` as far as possible and returns the number of consumed bytes.
     pub(super) fn receive(
         &self,
         conn: Conn<'_>,
@@ -91,16 +91,16 @@ impl Machine {
                 Phase::Head => self.head(conn, state, now, input, scratch),
                 Phase::Collecting(_) => self.collect(conn, state, input, scratch),
                 Phase::Discarding(decoder) => match discard(decoder, input) {
-                    // What is left is part of a line: more of it has to come.
+                    // The rest is part of a line: more must arrive.
                     Ok((used, false)) => step(used, Then::Wait),
                     Ok((used, true)) => {
                         state.phase = Phase::Head;
-                        // A shutdown may have begun meanwhile, and what it closes are idle connections.
+                        // A shutdown may have begun meanwhile, and it closes idle connections.
                         let idle = used == input.len();
                         let ends = idle && state.last;
                         step(used, if ends { Then::Close } else { Then::Next })
                     }
-                    // It was answered already; what follows cannot be found.
+                    // The request was answered already; the next one cannot be found.
                     Err(_) => step(input.len(), Then::Linger),
                 },
                 Phase::Running { exchange, .. } => {
@@ -108,7 +108,7 @@ impl Machine {
                     exchange.wake();
                     step(used, Then::Wait)
                 }
-                // Its bytes are the socket's.
+                // The bytes belong to another owner.
                 Phase::Proxied(_)
                 | Phase::Choosing(_)
                 | Phase::Taken
@@ -128,7 +128,7 @@ impl Machine {
                 then = Then::Wait;
             }
             if then == Then::Next && consumed < bytes.len() && self.local.cx.step_is_long() {
-                // What is answered leaves first, and other connections have their turn.
+                // Sends the pending responses, then lets other connections have their turn.
                 conn.yield_turn();
                 then = Then::Wait;
             }
@@ -143,8 +143,8 @@ impl Machine {
         consumed
     }
 
-    /// Whether what is at hand has waited for too long in an overloaded worker: checked now and then, and each time while it
-    /// has waited.
+    /// Checks whether the current requests are late in an overloaded worker. Reads the clock every [`limits::RECEIPTS_UNTIMED`]
+    /// receipts, and at each one while requests are late.
     pub(super) fn look_at_the_clock(&self) {
         let until = self.until_timed.get();
         if until > 0 {
@@ -208,7 +208,7 @@ impl Machine {
         }
     }
 
-    /// Logs a client that speaks TLS to a listener of plain HTTP: it sees a failed handshake, and does not show why.
+    /// Logs a client that speaks TLS to a plain HTTP listener: it only sees a failed handshake, and does not show the reason.
     fn note_tls(&self, state: &Connection, input: &[u8]) {
         if input.first() == Some(&TLS_HANDSHAKE)
             && !state.origin.secure
@@ -224,11 +224,11 @@ impl Machine {
         }
     }
 
-    /// More of a head has to come, in time.
+    /// Waits for the rest of a head, within its deadline.
     fn partial_head(&self, conn: Conn<'_>, state: &mut Connection) -> Step {
         if !state.begun {
             state.begun = true;
-            // The first one's time began when the connection was opened.
+            // The first head's deadline started when the connection was opened.
             if state.requests > 0 {
                 conn.set_deadline(Some(self.site.limits.header_timeout));
             }
@@ -236,7 +236,7 @@ impl Machine {
         step(0, Then::Wait)
     }
 
-    /// A head is there: who answers, and what of the body is there?
+    /// Processes a complete head: matches a route and finds the received part of the body.
     fn request(
         &self,
         conn: Conn<'_>,
@@ -259,7 +259,7 @@ impl Machine {
             decoder: None,
             unread: false,
         };
-        // Almost every request.
+        // The most common case.
         if head.framing == Framing::None {
             arrived.unread = !behind.is_empty();
             return step(bytes.len(), self.serve(conn, state, &arrived, desk));
@@ -308,7 +308,7 @@ impl Machine {
         }
     }
 
-    /// How the body is to be had, for who answers.
+    /// Returns the way in which the body is received for this route.
     fn wanted<'a>(
         &self,
         verdict: &Verdict<'_>,
@@ -318,7 +318,8 @@ impl Machine {
         let limits = &self.site.limits;
         let Verdict::Route(route) = verdict else {
             let small = matches!(head.framing, Framing::Length(length) if length <= limits.discard_bytes);
-            // Who waits for `100 Continue` does not send the body now that the answer is final, or does so all the same.
+            // A client that waits for `100 Continue` does not send the body now that the response is final, or sends it all the
+            // same.
             if !small || head.expect_continue {
                 return Ok(Body::Abandon);
             }
@@ -356,7 +357,7 @@ impl Machine {
         Ok(Body::Collect(decoder))
     }
 
-    /// Has a request answered: by its task, or here and now.
+    /// Answers a request, with its task or in place.
     pub(super) fn serve(
         &self,
         conn: Conn<'_>,
@@ -382,7 +383,7 @@ impl Machine {
             }
             let busy = Error::new(503, "the server runs as many requests as it may");
             chosen.verdict = Verdict::Refused(Box::new(busy.with_header("Retry-After", "1")));
-            // Nobody reads the body that would have been streamed.
+            // The body that would have been streamed is not read.
             state.last |= arrived.decoder.is_some_and(|body| !body.is_over());
         }
         let Chosen {
@@ -411,8 +412,8 @@ impl Machine {
         let rest = answer::encode(&mut reply, exchange, &mut desk.out);
         self.count(reply.status, state);
         self.local.log(&request, reply.status, reply.sent, state.began);
-        // A client that did not ask for the end may have sent its next request already: with bytes unread the kernel would
-        // reset the connection, and the answer could be lost. By TLS every client may still announce its end.
+        // A client that did not ask for `close` may have sent its next request already: with bytes unread the kernel would reset
+        // the connection, and the response could be lost. Over TLS every client may still send its close_notify.
         let comes = arrived.unread || head.keep_alive || state.origin.secure;
         let then = match (exchange.keep_alive, comes) {
             (true, _) => Then::Next,
@@ -425,7 +426,7 @@ impl Machine {
         }
     }
 
-    /// Who answers, unless the request has waited for too long in an overloaded worker.
+    /// Matches a route, unless the request has waited too long in an overloaded worker.
     fn choose_in_time<'a>(
         &'a self,
         state: &mut Connection,
@@ -435,13 +436,13 @@ impl Machine {
         let mut chosen = choose(&self.site, arrived.head, scratch);
         if self.late.get() && matches!(chosen.verdict, Verdict::Route(Route { urgent: false, .. })) {
             chosen.verdict = Verdict::TooLate;
-            // A body that its handler would have read is not read now.
+            // The body that the handler would have read is not read.
             state.last |= arrived.decoder.is_some();
         }
         chosen
     }
 
-    /// Hands a request to its task. `None`: the worker runs as many as it may.
+    /// Hands a request to its task. `None`: the worker runs the maximum number of requests.
     fn launch(
         &self,
         state: &Connection,
@@ -463,12 +464,12 @@ impl Machine {
         launch.launch(route, &self.site, &self.local, launched)
     }
 
-    /// Notes an answer.
+    /// Counts a response.
     pub(super) fn count(&self, status: u16, state: &Connection) {
         self.count_since(status, state.began);
     }
 
-    /// The same for a request that began then.
+    /// Counts the response to a request that began at `began`.
     pub(super) fn count_since(&self, status: u16, began: Time) {
         self.local.stats.answered(status);
         let until = self.until_sample.get();
@@ -478,7 +479,7 @@ impl Machine {
         }
     }
 
-    /// The rest of an answer that was encoded without it: what was encoded goes first.
+    /// Sends the rest of a response that was encoded without it, after the encoded part.
     fn begin_rest(
         &self,
         conn: Conn<'_>,
@@ -489,7 +490,7 @@ impl Machine {
     ) -> Then {
         self.flush(conn, state, out, Then::Wait);
         if conn.unsent() + rest.len() <= limits::SEND_SHARE {
-            // Refused only when the connection is over.
+            // Fails only when the connection is closed.
             let _ = conn.write_frame(rest);
             return then;
         }
@@ -502,21 +503,21 @@ impl Machine {
         Then::Wait
     }
 
-    /// The head of a request whose body is collected.
+    /// Parses the head of a request with a collected body again.
     pub(super) fn reread<'a>(&self, bytes: &'a [u8], table: &'a mut FieldTable) -> RequestHead<'a> {
         let parsed = parse_request(bytes, &self.site.limits.http1, &mut HeadScanner::new(), table);
         let Ok(Parsed::Complete { head, .. }) = parsed else {
-            unreachable!("these bytes were parsed when they came");
+            unreachable!("these bytes were parsed on arrival");
         };
         head
     }
 }
 
-/// Who answers. The path is normalised into `scratch` if it has to be.
+/// Matches a route. The path is normalized into `scratch` if necessary.
 pub(super) fn choose<'a>(site: &'a Site, head: &RequestHead<'a>, scratch: &'a mut String) -> Chosen<'a> {
     let mut params = Params::new();
     if head.target == Target::Asterisk || head.target.path() == "*" {
-        // RFC 9110 §9.3.7: about the server, not a resource of it.
+        // RFC 9110 §9.3.7: a request about the server, not about one of its resources.
         let allow = "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS";
         return Chosen {
             path: "*",
@@ -541,7 +542,7 @@ pub(super) fn choose<'a>(site: &'a Site, head: &RequestHead<'a>, scratch: &'a mu
     }
 }
 
-/// Drops what belongs to an unwanted body; whether that was the last of it.
+/// Drops the unwanted body's part of `input`; returns its length and whether the body is complete.
 fn discard(decoder: &mut BodyDecoder, input: &[u8]) -> Result<(usize, bool), PeerFault> {
     let mut consumed = 0;
     loop {
@@ -555,10 +556,10 @@ fn discard(decoder: &mut BodyDecoder, input: &[u8]) -> Result<(usize, bool), Pee
     }
 }
 
-/// The first byte of a TLS record that begins a handshake (RFC 8446 §5.1).
+/// The first byte of a TLS record that starts a handshake (RFC 8446 §5.1).
 const TLS_HANDSHAKE: u8 = 0x16;
 
-/// The fault of a part of a head with which no request can begin, so that its rest need not be waited for: TLS and other binary
+/// Returns the fault of a partial head that cannot start a request, so that its rest need not be awaited: TLS and other binary
 /// protocols. An empty line may precede a request (RFC 9112 §2.2).
 fn begins_no_request(input: &[u8]) -> Option<PeerFault> {
     let first = *input.first()?;

@@ -1,6 +1,6 @@
-//! Requests that no handler sees, since they break a rule or a limit: what is known of them, for the answer and for the log.
+//! Requests that no handler sees, because they break a rule or a limit: their known parts, for the response and for the log.
 //!
-//! Knows neither routes nor what becomes of the connection.
+//! Knows neither routes nor the further course of the connection.
 
 use std::net::SocketAddr;
 
@@ -13,10 +13,10 @@ use ringmain_wire::h2::load_request;
 use super::connection::Connection;
 use super::{Machine, Then, answer};
 use crate::error::Error;
-use crate::local::Local;
+use crate::local::WorkerContext;
 use crate::request_id::RequestId;
 
-/// The client's address, and when its request began.
+/// The client's address, and the start time of its request.
 pub(crate) type Client = (Option<SocketAddr>, Time);
 
 /// The known parts of a refused request.
@@ -24,18 +24,18 @@ pub(crate) type Client = (Option<SocketAddr>, Time);
 pub(crate) struct Refused<'a> {
     /// `-` if there is none.
     pub(crate) method: &'a str,
-    /// `-` if there is none; as much of it as was received.
+    /// `-` if there is none; truncated if it was received in part.
     pub(crate) target: &'a str,
     pub(crate) version: Version,
-    /// Of applications that give ids.
+    /// Present in applications that assign ids.
     pub(crate) id: Option<RequestId>,
     pub(crate) referer: Option<&'a [u8]>,
     pub(crate) user_agent: Option<&'a [u8]>,
 }
 
 impl<'a> Refused<'a> {
-    /// One of which nothing was received but the connection.
-    pub(crate) fn unknown(local: &Local, version: Version) -> Refused<'a> {
+    /// Returns the record of a connection that sent no part of a request.
+    pub(crate) fn unknown(local: &WorkerContext, version: Version) -> Refused<'a> {
         Refused {
             method: "-",
             target: "-",
@@ -46,8 +46,8 @@ impl<'a> Refused<'a> {
         }
     }
 
-    /// One whose head was read.
-    pub(crate) fn of_head(local: &Local, head: &RequestHead<'a>) -> Refused<'a> {
+    /// Returns the record of a request whose head was parsed.
+    pub(crate) fn of_head(local: &WorkerContext, head: &RequestHead<'a>) -> Refused<'a> {
         Refused {
             method: head.method.as_str(),
             target: head.target_text,
@@ -58,8 +58,8 @@ impl<'a> Refused<'a> {
         }
     }
 
-    /// One whose head is broken, too large or not all there: what its first line says, as far as it goes.
-    pub(crate) fn of_bytes(local: &Local, bytes: &'a [u8]) -> Refused<'a> {
+    /// Returns the record of a request with a broken, oversized or incomplete head, from its first line as far as it was received.
+    pub(crate) fn of_bytes(local: &WorkerContext, bytes: &'a [u8]) -> Refused<'a> {
         let unknown = Refused::unknown(local, Version::Http11);
         let start = bytes.iter().position(|byte| !matches!(byte, b'\r' | b'\n'));
         let line = bytes[start.unwrap_or(bytes.len())..]
@@ -85,7 +85,7 @@ impl<'a> Refused<'a> {
     }
 }
 
-/// As much of it as is UTF-8; `-` if that is nothing.
+/// Returns the prefix that is UTF-8; `-` if that is empty.
 fn text(bytes: &[u8]) -> &str {
     let text = match str::from_utf8(bytes) {
         Ok(text) => text,
@@ -95,9 +95,9 @@ fn text(bytes: &[u8]) -> &str {
 }
 
 impl Machine {
-    /// Returns the response to a request on a connection that the settings of its listener, reloaded since, would not accept as it is: a
-    /// certificate of its client that is not valid by the authorities of now, say, or an address that a proxy is no longer trusted to
-    /// tell. The client may repeat it on another connection (RFC 9110 §15.5.20).
+    /// Returns the response to a request on a connection that the current settings of its listener, reloaded since, would not
+    /// accept: for instance, its client certificate is not valid under the current authorities, or its proxy is no longer trusted
+    /// to name the client. The client may repeat the request on another connection (RFC 9110 §15.5.20).
     pub(super) fn outdated(&self, conn: Conn<'_>, state: &mut Connection) -> Option<Error> {
         if !self.is_entered(conn, state) {
             return Some(Error::new(
@@ -123,7 +123,7 @@ impl Machine {
         })
     }
 
-    /// Answers and notes what is not shown to any handler; the connection closes after it.
+    /// Answers and logs a request that no handler sees; the connection closes after the response.
     pub(super) fn refuse(
         &self,
         client: Client,
@@ -136,7 +136,7 @@ impl Machine {
         Then::Linger
     }
 
-    /// The client broke a rule: nothing that follows can be understood.
+    /// Answers a protocol violation: nothing that follows can be parsed.
     pub(super) fn refuse_fault(
         &self,
         client: Client,
@@ -147,7 +147,7 @@ impl Machine {
         self.refuse(client, &Error::from_fault(fault), about, out)
     }
 
-    /// The same for a request of HTTP/2 whose body was being collected; `stored` is its head. Returns its id.
+    /// Records an HTTP/2 request whose body was being collected; `stored` is its head. Returns its id.
     pub(super) fn note_collected(&self, client: Client, status: u16, stored: &[u8]) -> Option<RequestId> {
         let mut table = self.local.again.borrow_mut();
         let refused = match load_request(stored, &mut table) {
@@ -158,7 +158,7 @@ impl Machine {
         refused.id
     }
 
-    /// Counts it, and notes it in the access log.
+    /// Counts the response and records it in the access log.
     pub(super) fn note_refused(&self, (remote, began): Client, status: u16, refused: &Refused<'_>) {
         self.local.log_refused(remote, status, refused, began);
         self.local.stats.answered(status);

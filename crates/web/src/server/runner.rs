@@ -1,6 +1,6 @@
-//! Tasks that run asynchronous handlers, one request after the other, so that a request allocates nothing.
+//! Tasks that run asynchronous handlers, one request after another, so that a request allocates nothing.
 //!
-//! Owns what lies between a launched request and its answer. Knows nothing of how connections are read.
+//! Owns the steps between a launched request and its response. Knows nothing of how connections are read.
 
 use std::any::Any;
 use std::cell::{Cell, RefCell};
@@ -25,7 +25,7 @@ use super::stream::{self, Outgoing};
 use super::{Then, answer};
 use crate::error::{Error, Result};
 use crate::limits;
-use crate::local::Local;
+use crate::local::WorkerContext;
 use crate::path;
 use crate::reply::Reply;
 use crate::request::Request;
@@ -38,33 +38,40 @@ pub(crate) struct Launched<'a> {
     pub(crate) job: Job,
     pub(crate) head: &'a [u8],
     pub(crate) body: &'a [u8],
-    /// There when the body is streamed.
+    /// Present when the body is streamed.
     pub(crate) decoder: Option<BodyDecoder>,
     /// The client waits for `100 Continue`.
     pub(crate) expects: bool,
-    /// The stream of HTTP/2 that it is of; its body is streamed, of so many bytes at most. `head` is as `h2::store_request` has it.
+    /// The HTTP/2 stream of the request and, if its body is streamed, the limit in bytes. `head` is in the form of
+    /// `h2::store_request`.
     pub(crate) http2: Option<(Line, Option<Option<u64>>)>,
 }
 
-/// Starts asynchronous handlers of one route: the seam behind which their types differ.
+/// Starts asynchronous handlers of one route; hides their types.
 pub(crate) trait Launch: Send + Sync {
-    /// Hands a request to an idle runner, or to a new one. `None`: the worker runs as many as it may.
+    /// Hands a request to an idle runner, or to a new one. `None`: the worker runs the maximum number of requests.
     fn launch(
         &self,
         route: usize,
         site: &Arc<Site>,
-        local: &Rc<Local>,
+        local: &Rc<WorkerContext>,
         request: Launched<'_>,
     ) -> Option<(Rc<Exchange>, u64)>;
 
-    /// Begins the task of a request that an exchange without one holds. `false`: the worker has as many tasks as it may.
-    fn adopt(&self, route: usize, site: &Arc<Site>, local: &Rc<Local>, exchange: &Rc<Exchange>) -> bool;
+    /// Starts a task for a request whose exchange has none. `false`: the worker runs the maximum number of tasks.
+    fn adopt(
+        &self,
+        route: usize,
+        site: &Arc<Site>,
+        local: &Rc<WorkerContext>,
+        exchange: &Rc<Exchange>,
+    ) -> bool;
 
-    /// Answers within a task that there is already.
+    /// Answers within an existing task.
     fn answer<'a>(&'a self, request: &'a Request<'_>, reply: &'a mut Reply<'_>) -> Answering<'a>;
 }
 
-/// A handler at work, whatever its type.
+/// A running handler of any type.
 pub(crate) type Answering<'a> = Pin<Box<dyn Future<Output = Result> + 'a>>;
 
 /// A route's asynchronous handler.
@@ -78,7 +85,7 @@ where
         &self,
         route: usize,
         site: &Arc<Site>,
-        local: &Rc<Local>,
+        local: &Rc<WorkerContext>,
         request: Launched<'_>,
     ) -> Option<(Rc<Exchange>, u64)> {
         let mut collected = None;
@@ -110,7 +117,13 @@ where
         Some((exchange, serial))
     }
 
-    fn adopt(&self, route: usize, site: &Arc<Site>, local: &Rc<Local>, exchange: &Rc<Exchange>) -> bool {
+    fn adopt(
+        &self,
+        route: usize,
+        site: &Arc<Site>,
+        local: &Rc<WorkerContext>,
+        exchange: &Rc<Exchange>,
+    ) -> bool {
         let runner = run(
             Rc::clone(exchange),
             Arc::clone(site),
@@ -132,7 +145,7 @@ where
 
 /// A worker's runners.
 pub(crate) struct Runners {
-    /// By route.
+    /// Idle exchanges by route.
     idle: RefCell<Vec<Vec<Rc<Exchange>>>>,
     running: Cell<usize>,
     limit: usize,
@@ -155,7 +168,7 @@ impl Runners {
         fits
     }
 
-    /// A request that [`Launch::launch`] took is over.
+    /// Removes a request that [`Launch::launch`] accepted from the count.
     pub(crate) fn leave(&self) {
         self.running.set(self.running.get() - 1);
     }
@@ -164,7 +177,7 @@ impl Runners {
         self.idle.borrow_mut().get_mut(route)?.pop()
     }
 
-    /// Keeps an idle runner, unless there are enough; if there are too many, one more ends.
+    /// Pools an idle runner, unless the pool is full; if it holds too many, one more ends.
     pub(super) fn park(&self, route: usize, exchange: &Rc<Exchange>) -> bool {
         let mut idle = self.idle.borrow_mut();
         if idle.len() <= route {
@@ -176,7 +189,7 @@ impl Runners {
         if fits {
             idle.push(Rc::clone(exchange));
         } else if idle.len() > most {
-            // The one that has been idle for longest, or nearly.
+            // The runner that has been idle for longest, or nearly.
             let one = idle.swap_remove(0);
             one.surplus.set(true);
             one.wake();
@@ -196,17 +209,17 @@ impl Runners {
     }
 }
 
-/// A running request leaves the count however it ends.
-struct Place<'a>(&'a Runners);
+/// Removes a running request from the count when dropped.
+struct RunningGuard<'a>(&'a Runners);
 
-impl Drop for Place<'_> {
+impl Drop for RunningGuard<'_> {
     fn drop(&mut self) {
         self.0.leave();
     }
 }
 
-/// A request that ends because its client has left, or the process: it is counted and logged as 499, the number that
-/// nginx has made usual for it.
+/// A request that ends because its client disconnects or the process stops: it is counted and logged as 499, the number that nginx
+/// made common for it.
 struct Unfinished<'a, 'r> {
     request: Option<&'a Request<'r>>,
     began: Time,
@@ -221,7 +234,7 @@ impl Drop for Unfinished<'_, '_> {
     }
 }
 
-/// Memory that a runner uses for each of its requests.
+/// Memory that a runner reuses for each of its requests.
 struct Scratch {
     table: FieldTable,
     fields: FieldBlock,
@@ -230,8 +243,13 @@ struct Scratch {
     out: Vec<u8>,
 }
 
-async fn run<F>(exchange: Rc<Exchange>, site: Arc<Site>, local: Rc<Local>, handler: Arc<F>, route: usize)
-where
+async fn run<F>(
+    exchange: Rc<Exchange>,
+    site: Arc<Site>,
+    local: Rc<WorkerContext>,
+    handler: Arc<F>,
+    route: usize,
+) where
     F: AsyncFn(&Request<'_>, &mut Reply<'_>) -> Result,
 {
     let mut scratch = Scratch {
@@ -245,14 +263,14 @@ where
         let Some(job) = exchange.next().await else {
             return;
         };
-        // Whoever had the ticket has told the handler by now what there is to know.
+        // The holder of the ticket needs no further notification.
         drop(exchange.take_early());
         let mut buffers = std::mem::take(&mut *exchange.buffers.borrow_mut());
-        let place = Place(&local.runners);
+        let guard = RunningGuard(&local.runners);
         let then = serve(&exchange, &site, &local, &*handler, job, &buffers, &mut scratch).await;
-        drop(place);
+        drop(guard);
         if then == Then::Wait {
-            // It is a socket now.
+            // The connection is a socket now.
             return;
         }
         if then != Then::Next {
@@ -274,7 +292,7 @@ where
     }
 }
 
-/// Gives back what one large request has made grow.
+/// Frees memory that one large request has caused to grow.
 fn shrink(buffers: &mut Buffers, scratch: &mut Scratch) {
     buffers.collected = None;
     let all = [
@@ -289,8 +307,8 @@ fn shrink(buffers: &mut Buffers, scratch: &mut Scratch) {
     }
 }
 
-/// Closes the connection after an answer that said so, at once or (the connection does that) when the client has had
-/// time to read it.
+/// Closes the connection after a response that announced it, at once or (the connection does that) when the client has had time to
+/// read it.
 pub(super) fn close(exchange: &Exchange, site: &Site, then: Then) {
     exchange.closing.set(true);
     let conn = exchange.conn();
@@ -303,12 +321,12 @@ pub(super) fn close(exchange: &Exchange, site: &Site, then: Then) {
     }
 }
 
-/// Answers one request. Returns what becomes of the connection: [`Then::Next`] if it lives on, [`Then::Wait`] if it does so as a
-/// WebSocket.
+/// Answers one request. Returns the next action of the connection: [`Then::Next`] if it continues, [`Then::Wait`] if it continues
+/// as a WebSocket.
 async fn serve<F>(
     exchange: &Exchange,
     site: &Site,
-    local: &Local,
+    local: &WorkerContext,
     handler: &F,
     job: Job,
     buffers: &Buffers,
@@ -349,7 +367,7 @@ where
         caught(work, answer::panicked).await
     };
     if outcome.as_ref().is_err_and(Error::is_disconnected) {
-        // Counted and logged as unfinished: a client that can send no more of its request is not answered.
+        // Counted and logged as unfinished: a client that can no longer complete its request gets no response.
         if let Some(line) = exchange.line() {
             line.session.reset(line.stream, ErrorCode::CANCEL);
         }
@@ -368,7 +386,7 @@ where
     ending(exchange, kept, head.keep_alive, job)
 }
 
-/// Sends what is left to send of an answer. Returns whether the connection can live on.
+/// Sends the rest of a response. Returns whether the connection can be reused.
 async fn conclude(exchange: &Exchange, reply: &mut Reply<'_>, outcome: Result, began: Time) -> bool {
     if reply.is_streaming() {
         return end_stream(outcome, reply);
@@ -383,7 +401,7 @@ async fn conclude(exchange: &Exchange, reply: &mut Reply<'_>, outcome: Result, b
     send(exchange, reply).await
 }
 
-/// The head of a request that a connection has handed over.
+/// Parses the head of a request that a connection has handed over.
 pub(super) fn read_head<'a>(
     bytes: &'a [u8],
     http2: bool,
@@ -403,11 +421,11 @@ pub(super) fn read_head<'a>(
     head
 }
 
-/// What becomes of a connection. Where it is not kept: while bytes of the client's may still be on their way, be it of this body or of a next
-/// request, a reset for them could cost the client the answer. By TLS it may still announce its end.
+/// Returns the next action of the connection. If it closes: while bytes of this body or of a next request may still be in flight, a
+/// reset for them could lose the response. Over TLS the client may still send its close_notify.
 fn ending(exchange: &Exchange, kept: bool, wanted: bool, job: Job) -> Then {
     if exchange.line().is_some() {
-        // Its other streams live on.
+        // The connection's other streams continue.
         return Then::Next;
     }
     let over = exchange.body_is_over() && !wanted && !job.origin.secure;
@@ -418,7 +436,8 @@ fn ending(exchange: &Exchange, kept: bool, wanted: bool, job: Job) -> Then {
     }
 }
 
-/// Answers with 101: from here on the connection speaks WebSocket. On a stream of HTTP/2 it is that stream, and the task goes on.
+/// Responds with 101 and switches the connection to WebSocket. Over HTTP/2 only the stream is switched, and the connection
+/// continues.
 fn switch(exchange: &Exchange, upgrade: Upgrade, reply: &mut Reply<'_>, job: Job) -> Then {
     answer::run_after(reply);
     if let Some(line) = exchange.line() {
@@ -431,7 +450,7 @@ fn switch(exchange: &Exchange, upgrade: Upgrade, reply: &mut Reply<'_>, job: Job
     local.follow_the_clock();
     answer::switch(reply, &upgrade.acceptance, out);
     let conn = exchange.conn();
-    // Refused only when the connection is over.
+    // Fails only when the connection is closed.
     let _ = conn.write(out);
     out.clear();
     local.stats.answered(101);
@@ -439,7 +458,7 @@ fn switch(exchange: &Exchange, upgrade: Upgrade, reply: &mut Reply<'_>, job: Job
     local.log(request, 101, 0, job.began);
     let mut live = upgrade.into_live(&local.sockets, Carrier::Connection(conn.id()));
     live.open();
-    // Both may have come while the handler waited.
+    // Both may have happened while the handler waited.
     if exchange.has_ended() {
         live.end();
         conn.close();
@@ -459,7 +478,7 @@ fn switch_stream(line: &Line, exchange: &Exchange, upgrade: Upgrade, reply: &mut
     let status = match switched {
         Ok(()) => 200,
         Err(error) => {
-            log::debug!("{:?}: no WebSocket comes of it: {error}", reply.request);
+            log::debug!("{:?}: no WebSocket was opened: {error}", reply.request);
             499
         }
     };
@@ -471,7 +490,7 @@ fn switch_stream(line: &Line, exchange: &Exchange, upgrade: Upgrade, reply: &mut
     }
 }
 
-/// Runs a handler; a panic is an error like another. Takes it pinned: what a handler keeps is large, and is not to be moved.
+/// Runs a handler; a panic becomes an error. Takes it pinned, because the state of a handler is large and should not be moved.
 pub(crate) fn caught<E>(
     mut handler: Pin<&mut impl Future<Output = std::result::Result<(), E>>>,
     panicked: impl Fn(&(dyn Any + Send)) -> E,
@@ -482,7 +501,7 @@ pub(crate) fn caught<E>(
     })
 }
 
-/// Ends an answer that has begun. An error can only cut it: the client sees that it is not whole.
+/// Ends a response that has started. An error can only truncate it: the client detects that it is incomplete.
 fn end_stream(outcome: Result, reply: &mut Reply<'_>) -> bool {
     let outcome = match outcome {
         Err(error) if error.is_head_sent() => Ok(()),
@@ -492,15 +511,15 @@ fn end_stream(outcome: Result, reply: &mut Reply<'_>) -> bool {
     match ended {
         Ok(kept) => kept,
         Err(error) => {
-            // A connection that refuses a piece is closing: what it had taken before is still sent.
+            // A connection that refuses a chunk is closing: bytes that it had accepted are still sent.
             if !error.is_disconnected() {
                 let (level, code) = match error.status() {
-                    // The client's own doing.
+                    // Caused by the client.
                     ..500 => (log::Level::Debug, ErrorCode::CANCEL),
                     _ => (log::Level::Error, ErrorCode::INTERNAL_ERROR),
                 };
                 log::log!(level, "{:?}: cut while it was answered: {error}", reply.request);
-                // Put and not flushed yet.
+                // Put and not yet flushed.
                 if let Some(line) = reply
                     .outgoing
                     .as_ref()
@@ -513,8 +532,8 @@ fn end_stream(outcome: Result, reply: &mut Reply<'_>) -> bool {
                     let _ = outgoing.exchange.conn().write(outgoing.out);
                     outgoing.out.clear();
                 }
-                // Without its last chunk or byte the client sees that it was cut, and earlier answers still reach it. Only an
-                // answer that lasts until the end needs a reset to look broken.
+                // Without its last chunk or byte the client detects the truncation, and earlier responses still reach it. Only a
+                // response that lasts until the connection ends needs a reset to be recognized as truncated.
                 if let Some(outgoing) = &reply.outgoing
                     && !outgoing.is_delimited(reply.request.version())
                 {
@@ -526,7 +545,7 @@ fn end_stream(outcome: Result, reply: &mut Reply<'_>) -> bool {
     }
 }
 
-/// Sends a whole answer.
+/// Sends a whole response.
 async fn send(exchange: &Exchange, reply: &mut Reply<'_>) -> bool {
     let Outgoing { out, .. } = reply.outgoing.take().expect("given to each reply of a runner");
     reply.request.local.follow_the_clock();
@@ -538,14 +557,14 @@ async fn send(exchange: &Exchange, reply: &mut Reply<'_>) -> bool {
     wire.keep_alive &= !exchange.is_last() && exchange.body_is_over() && !reply.closes;
     let rest = answer::encode(reply, wire, out);
     let conn = exchange.conn();
-    // Refused only when the connection is over: then this task is ended.
+    // Fails only when the connection is closed: this task then ends.
     let _ = conn.write(out);
     if let Some(rest) = rest
         && send_rest(exchange, rest).await.is_err()
     {
         return false;
     }
-    // The client's end or the shutdown may have come while the rest was sent.
+    // The client's FIN or the shutdown may have arrived while the rest was sent.
     wire.keep_alive && !exchange.last.get()
 }
 

@@ -1,5 +1,4 @@
-//! A connection that has become a WebSocket: how it comes about and what follows it. What happens meanwhile is
-//! `crate::ws`'s.
+//! Connections that become WebSockets: the switch, and the phases after the socket. The open socket belongs to `crate::ws`.
 
 use ringmain_engine::Conn;
 
@@ -9,7 +8,7 @@ use crate::reply::Reply;
 use crate::ws::{Carrier, Live, Upgrade};
 
 impl Machine {
-    /// Answers with 101: from here on the connection speaks WebSocket.
+    /// Responds with 101: from here on the connection carries WebSocket frames.
     pub(super) fn switch(
         &self,
         conn: Conn<'_>,
@@ -21,7 +20,7 @@ impl Machine {
         answer::switch(reply, &upgrade.acceptance, out);
         self.count(101, state);
         self.local.log(reply.request, 101, 0, state.began);
-        // Before the first message.
+        // The 101 precedes the first message.
         self.flush(conn, state, out, Then::Wait);
         let mut live = upgrade.into_live(&self.local.sockets, Carrier::Connection(conn.id()));
         live.open();
@@ -29,7 +28,7 @@ impl Machine {
         Then::Wait
     }
 
-    /// Has the socket do something, then follows it if it is over. Whether the connection is one.
+    /// Calls the connection's socket, then moves to the next phase if it has closed. Returns true if the connection is a socket.
     pub(super) fn on_socket(
         &self,
         conn: Conn<'_>,
@@ -46,7 +45,7 @@ impl Machine {
         true
     }
 
-    /// Bytes for the socket; returns how many it took.
+    /// Passes bytes to the socket; returns the number of consumed bytes.
     pub(super) fn socket_data(&self, conn: Conn<'_>, state: &mut Connection, bytes: &mut [u8]) -> usize {
         let mut consumed = 0;
         self.on_socket(conn, state, |live| consumed = live.receive(bytes));

@@ -1,6 +1,6 @@
-//! Replies in pieces: the head with the first one, back-pressure on each, event streams.
+//! Streamed replies: the head with the first chunk, back-pressure on each, event streams.
 //!
-//! Owns what is sent between an asynchronous handler's first piece and its return.
+//! Owns the bytes sent between an asynchronous handler's first chunk and its return.
 
 use std::future::poll_fn;
 use std::task::Poll;
@@ -20,24 +20,24 @@ use crate::limits;
 use crate::media_type;
 use crate::reply::Reply;
 
-/// How an event stream is ended from outside.
+/// The way in which the connection may end an event stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum EventFraming {
     Chunked,
     /// It lasts until the connection closes, or (HEAD) there is none.
     Unframed,
-    /// Only by its handler, who has more to say. With the client's end it is given up.
+    /// Only its handler ends it, because more must follow. It is aborted when the client shuts down its side.
     Never,
 }
 
-/// A body on its way on a stream of HTTP/2.
+/// A body in flight on an HTTP/2 stream.
 pub(super) struct Framed {
     pub(super) line: Line,
-    /// Bytes that were said and are still to come.
+    /// Declared bytes that are still to be sent.
     left: Option<u64>,
     /// No body is sent.
     silent: bool,
-    /// The head was its end.
+    /// The head ended the stream.
     over: bool,
 }
 
@@ -48,7 +48,7 @@ enum Share<'s> {
 }
 
 impl Framed {
-    /// Of a tunnel.
+    /// Returns the body of a tunnel.
     pub(super) fn tunnel(line: Line) -> Framed {
         Framed {
             line,
@@ -58,7 +58,7 @@ impl Framed {
         }
     }
 
-    /// Counts bytes that are to be sent.
+    /// Counts bytes that are to be sent against the declared length.
     fn count(&mut self, bytes: u64) -> std::result::Result<(), h1::Misuse> {
         if let Some(left) = &mut self.left {
             *left = left
@@ -68,7 +68,7 @@ impl Framed {
         Ok(())
     }
 
-    /// Sends part of the body, unless none is sent.
+    /// Sends part of the body, unless the response has none.
     fn send(&mut self, share: Share<'_>) -> Result<u64> {
         let length = match &share {
             Share::Copied(bytes) => bytes.len(),
@@ -86,12 +86,12 @@ impl Framed {
         Ok(length as u64)
     }
 
-    /// As [`Framed::send`], for bytes that others put.
+    /// Sends bytes as [`Framed::send`] does, for callers outside this module.
     pub(super) fn put(&mut self, bytes: &[u8]) -> Result<u64> {
         self.send(Share::Copied(bytes))
     }
 
-    /// Ends it.
+    /// Ends the body.
     fn finish(&mut self, trailers: Option<FieldBlock>) -> std::result::Result<(), h1::Misuse> {
         if self.over {
             return Ok(());
@@ -104,28 +104,28 @@ impl Framed {
     }
 }
 
-/// Where an asynchronous handler's reply goes.
+/// The destination of an asynchronous handler's reply.
 pub(crate) struct Outgoing<'r> {
     pub(crate) exchange: &'r Exchange,
-    /// When the request was there.
+    /// The time at which the request was received.
     began: Time,
-    /// Body bytes, if the handler has said how many.
+    /// Body bytes, if the handler has declared them.
     pub(super) length: Option<u64>,
-    /// The answer has no body.
+    /// The response has no body.
     pub(super) bodiless: bool,
-    /// The reply is sent in pieces: hooks do not see all of its body.
+    /// The reply is sent in chunks: hooks do not see all of its body.
     in_pieces: bool,
-    /// The head has left with a status that forbids content: pieces are dropped.
+    /// The head was sent with a status that forbids content: chunks are dropped.
     pub(super) forbidden: bool,
-    /// After 101: what is written goes out as it is.
+    /// After 101: bytes are sent unframed.
     pub(super) tunnel: bool,
-    /// There once the head is sent.
+    /// Present once the head is sent.
     pub(super) body: Option<BodyEncoder>,
-    /// The same on a stream of HTTP/2.
+    /// The body on an HTTP/2 stream, present once the head is sent.
     pub(super) framed: Option<Framed>,
-    /// What follows the body, if it is sent in chunks.
+    /// Trailers, if the body is sent in chunks.
     pub(super) trailers: Option<FieldBlock>,
-    /// The runner's buffer, so that a streamed answer allocates none.
+    /// The runner's buffer, so that a streamed response allocates none.
     pub(crate) out: &'r mut Vec<u8>,
 }
 
@@ -147,12 +147,12 @@ impl<'r> Outgoing<'r> {
         }
     }
 
-    /// Whether the client can tell a cut body from a whole one by its framing.
+    /// Returns true if the client can detect a truncated body by its framing.
     pub(crate) fn is_delimited(&self, version: Version) -> bool {
         self.length.is_some() || version != Version::Http10
     }
 
-    /// What was said of a body that is not sent.
+    /// Discards the declarations about a body that is not sent.
     pub(crate) fn forget(&mut self) {
         self.length = None;
         self.bodiless = false;
@@ -167,7 +167,7 @@ impl<'r> Outgoing<'r> {
         !self.in_pieces && !self.has_begun()
     }
 
-    /// Whether pieces are dropped: the answer to HEAD, and statuses without content.
+    /// Returns true if chunks are dropped: the response to HEAD, and statuses without content.
     pub(super) fn is_silent(&self) -> bool {
         self.forbidden
             || self.body.as_ref().is_some_and(BodyEncoder::is_silent)
@@ -176,8 +176,8 @@ impl<'r> Outgoing<'r> {
 }
 
 impl<'r> Reply<'r> {
-    /// Declares how many bytes a streamed body will have; without that it is sent in chunks. To be called
-    /// before the first piece.
+    /// Declares the length of a streamed body in bytes; without it the body is sent in chunks. Must be called before the first
+    /// chunk.
     pub fn length(&mut self, bytes: u64) -> &mut Self {
         if let Some(outgoing) = &mut self.outgoing {
             outgoing.length = Some(bytes);
@@ -185,13 +185,13 @@ impl<'r> Reply<'r> {
         self
     }
 
-    /// Adds a field that follows the body (RFC 9110 §6.5), beside those of its name: until the handler returns, also when the head and
-    /// pieces were sent. The answer is sent in chunks for it, without a length unless one was [declared](Reply::length). A client that
-    /// does not read such fields ([`Request::takes_trailers`](crate::Request::takes_trailers)) gets none, an answer without content
-    /// (204, 205, 304) has none, and neither has that of a plain handler.
+    /// Adds a trailer field (RFC 9110 §6.5) without replacing others; allowed until the handler returns, also after the head and
+    /// chunks were sent. The response is then sent in chunks, without a length unless one was [declared](Reply::length). A client
+    /// that does not accept trailers ([`Request::takes_trailers`](crate::Request::takes_trailers)) receives none; neither has a
+    /// response without content (204, 205, 304) or that of a plain handler.
     ///
     /// # Errors
-    /// 500 if the name is no token, the value has control characters, or the field belongs to the framing.
+    /// 500 if the name is not a token, the value has control characters, or the field belongs to the framing.
     pub fn trailer(&mut self, name: &str, value: impl AsRef<[u8]>) -> Result<&mut Self> {
         if let Some(outgoing) = &mut self.outgoing
             && self.request.takes_trailers()
@@ -204,15 +204,15 @@ impl<'r> Reply<'r> {
         Ok(self)
     }
 
-    /// Whether a whole answer is followed by fields, and so is sent as one in pieces.
+    /// Returns true if a whole response has trailers, and is therefore sent in chunks.
     pub(super) fn ends_in_trailers(&self) -> bool {
         let outgoing = self.outgoing.as_ref();
         outgoing.is_some_and(|outgoing| outgoing.trailers.is_some()) && h1::allows_content(self.status)
     }
 
-    /// Sends what a handler has said as a whole, as one that said it in pieces: what ends it may follow.
+    /// Sends a whole response as a streamed one, so that trailers may follow.
     pub(super) async fn send_whole(&mut self) -> Result {
-        // Before the body is taken: they may read and change all of it.
+        // Before the body is taken: hooks may read and change the whole body.
         answer::run_after(self);
         let long = match &mut self.frame {
             Some(frame) if frame.len() > limits::COPIED_BODY => std::mem::take(frame),
@@ -223,12 +223,14 @@ impl<'r> Reply<'r> {
         self.write_bytes(long).await
     }
 
-    /// Sends a piece of the body; the first one sends the head. Waits while the client does not take what was
-    /// sent before ([`WRITE_MARK`](ringmain_engine::limits::WRITE_MARK)). For asynchronous handlers; a plain one appends to its body.
+    /// Sends a chunk of the body; the first one sends the head. Waits while more than
+    /// [`WRITE_MARK`](ringmain_engine::limits::WRITE_MARK) bytes are queued for the client. For asynchronous handlers; in a plain
+    /// one the chunk is appended to the body.
     ///
     /// # Errors
-    /// The client is gone, or needs only the head (HEAD, and statuses without content: 204, 205, 304): end the handler by `?`. Or the piece exceeds the declared [length](Reply::length) (500, and the connection closes:
-    /// an answer that has begun cannot be taken back).
+    /// The client disconnected, or needs only the head (HEAD, and statuses without content: 204, 205, 304): end the handler with
+    /// `?`. Or the chunk exceeds the declared [length](Reply::length) (500, and the connection closes: a response that has started
+    /// cannot be replaced).
     pub async fn write(&mut self, bytes: impl AsRef<[u8]>) -> Result {
         let bytes = bytes.as_ref();
         if self.outgoing.is_none() {
@@ -241,10 +243,10 @@ impl<'r> Reply<'r> {
         Ok(())
     }
 
-    /// As [`Reply::write`], without a copy: for pieces of some kilobytes and more.
+    /// Sends a chunk as [`Reply::write`] does, without a copy: for chunks of some kilobytes and more.
     ///
     /// # Errors
-    /// As there.
+    /// As [`Reply::write`].
     pub async fn write_bytes(&mut self, mut bytes: Bytes) -> Result {
         if self.outgoing.is_none() {
             self.body().extend_from_slice(&bytes);
@@ -257,7 +259,7 @@ impl<'r> Reply<'r> {
         Ok(())
     }
 
-    /// Begins a stream of server-sent events (WHATWG HTML §9.2): the head is sent at once.
+    /// Starts a stream of server-sent events (WHATWG HTML §9.2): the head is sent at once.
     ///
     /// # Errors
     /// As [`Reply::live`].
@@ -269,13 +271,13 @@ impl<'r> Reply<'r> {
         })
     }
 
-    /// Begins a body of messages that lasts until the handler returns: the head is sent at once, [`Reply::write`] sends a
-    /// message. When the client has sent its end, and when the process shuts down, it is ended in order between two messages
-    /// (of up to [`SEND_SHARE`](limits::SEND_SHARE) bytes), and the handler is dropped at its next await.
+    /// Starts a body of messages that lasts until the handler returns: the head is sent at once, and each [`Reply::write`] sends a
+    /// message. When the client shuts down its side, and when the process shuts down, the body is ended between two messages (of up
+    /// to [`SEND_SHARE`](limits::SEND_SHARE) bytes), and the handler is dropped at its next await.
     ///
     /// # Errors
-    /// The client is gone, or needs only the head (HEAD): end the handler by `?`. 500 in a handler that is not asynchronous, and
-    /// if `content_type` is no field value.
+    /// The client disconnected, or needs only the head (HEAD): end the handler with `?`. 500 in a handler that is not asynchronous,
+    /// and if `content_type` is not a valid field value.
     pub async fn live(&mut self, content_type: &str) -> Result {
         if self.outgoing.is_none() {
             return Err(Error::internal(
@@ -311,7 +313,7 @@ impl<'r> Reply<'r> {
         Ok(())
     }
 
-    /// Marks an answer that has begun as one that lasts until its handler ends it, or the client sends its end.
+    /// Marks a started response as one that lasts until its handler ends it or the client shuts down its side.
     #[cfg(feature = "grpc")]
     pub(crate) fn lasts(&mut self) {
         if let Some(outgoing) = &mut self.outgoing {
@@ -361,7 +363,7 @@ impl<'r> Reply<'r> {
         taken(outgoing.exchange).await
     }
 
-    /// Runs the hooks behind the handler and encodes the head, unless that was done.
+    /// Runs the `after` hooks and encodes the head, unless that was done.
     pub(super) fn begin_stream(&mut self) -> Result {
         if self.is_streaming() {
             return Ok(());
@@ -373,7 +375,7 @@ impl<'r> Reply<'r> {
         self.send_stream_head()
     }
 
-    /// Encodes the head, and the part of the body that was written before the first piece.
+    /// Encodes the head, and the part of the body that was written before the first chunk.
     fn send_stream_head(&mut self) -> Result {
         let forbidden = !h1::allows_content(self.status);
         self.request.local.follow_the_clock();
@@ -387,7 +389,7 @@ impl<'r> Reply<'r> {
         }
         let request = self.request;
         let mut exchange = request.head.exchange();
-        // A body that is still coming in might never end: the handler need not read it all.
+        // An unfinished request body might never end: the handler need not read it all.
         exchange.keep_alive &=
             !outgoing.exchange.is_last() && outgoing.exchange.body_is_over() && !self.closes;
         if !exchange.keep_alive {
@@ -395,7 +397,7 @@ impl<'r> Reply<'r> {
         }
         let framing = match (outgoing.length, exchange.version) {
             _ if outgoing.bodiless => Framing::None,
-            // It describes what 200 would send (RFC 9110 §8.6).
+            // The length is that of the 200 response (RFC 9110 §8.6).
             (Some(length), _) if self.status == 304 => Framing::Length(length),
             _ if forbidden => Framing::None,
             (Some(length), _) => Framing::Length(length),
@@ -428,11 +430,11 @@ impl<'r> Reply<'r> {
         Ok(())
     }
 
-    /// Sends the head on a stream of HTTP/2.
+    /// Sends the head on an HTTP/2 stream.
     fn begin_framed(&mut self, line: Line) -> Result {
         let request = self.request;
         if request.head.protocol.is_some() && (200..300).contains(&self.status) {
-            // Success would say that what follows are the protocol's bytes.
+            // A 2xx would announce bytes of that protocol.
             return Err(http2::not_spoken());
         }
         let Some(outgoing) = &mut self.outgoing else {
@@ -454,7 +456,7 @@ impl<'r> Reply<'r> {
             forwarded: self.forwarded,
             handshake: None,
         };
-        // By its head alone: to clients of gRPC that is not the same as an end behind it.
+        // END_STREAM on the head itself: gRPC clients distinguish this from an end after it.
         let over = silent || self.forwarded && outgoing.length == Some(0);
         line.session
             .head(request.local, &parts, line.stream, length, over)?;
@@ -474,7 +476,7 @@ impl<'r> Reply<'r> {
         Ok(())
     }
 
-    /// Ends a streamed body. Returns whether the connection can live on.
+    /// Ends a streamed body. Returns whether the connection can be reused.
     pub(crate) fn finish_stream(&mut self) -> std::result::Result<bool, h1::Misuse> {
         let Some(outgoing) = &mut self.outgoing else {
             return Ok(true);
@@ -487,7 +489,7 @@ impl<'r> Reply<'r> {
                 Some(trailers) => body.finish_with_trailers(outgoing.out, &trailers)?,
                 None => body.finish(outgoing.out)?,
             }
-            // Refused only when the connection is over.
+            // Fails only when the connection is closed.
             let _ = outgoing.exchange.conn().write(outgoing.out);
             outgoing.out.clear();
         }
@@ -495,7 +497,7 @@ impl<'r> Reply<'r> {
     }
 }
 
-/// Waits until the client has taken enough of what was written.
+/// Waits until the client has taken enough of the written bytes.
 pub(crate) async fn taken(exchange: &Exchange) -> Result {
     let conn = exchange.conn();
     if let Some(line) = exchange.line() {
@@ -523,7 +525,7 @@ pub(crate) async fn taken(exchange: &Exchange) -> Result {
     .await
 }
 
-/// Appends part of a body, or hands it over behind what was appended.
+/// Appends part of a body, or hands it over behind the appended bytes.
 fn put(share: Share<'_>, conn: Conn<'_>, out: &mut Vec<u8>) -> std::result::Result<(), WriteError> {
     match share {
         Share::Copied(bytes) => {
@@ -542,29 +544,28 @@ pub(crate) fn gone(_: WriteError) -> Error {
     Error::disconnected()
 }
 
-/// A stream of server-sent events. It ends when the handler returns, when the client leaves (the handler is dropped
-/// at its next await), and when the process shuts down: the stream is ended in order and `EventSource` connects
-/// anew.
+/// A stream of server-sent events. It ends when the handler returns, when the client disconnects (the handler is dropped at its
+/// next await), and when the process shuts down: the stream is then ended properly, and `EventSource` reconnects.
 pub struct EventStream<'a, 'r> {
     reply: &'a mut Reply<'r>,
     line: Vec<u8>,
 }
 
 impl EventStream<'_, '_> {
-    /// Sends an event. Waits while the client does not take what was sent before.
+    /// Sends an event. Waits while too much is queued for the client.
     ///
     /// # Errors
-    /// The client is gone; 500 for a name or id that no event can have, and nothing is sent.
+    /// The client disconnected; 500 for an invalid event name or id, in which case nothing is sent.
     pub async fn send(&mut self, event: &Event<'_>) -> Result {
         self.line.clear();
         event.write(&mut self.line)?;
         self.reply.write(&self.line).await
     }
 
-    /// Sends a comment, which clients ignore: it keeps proxies from closing a quiet stream.
+    /// Sends a comment, which clients ignore: it keeps proxies from closing an idle stream.
     ///
     /// # Errors
-    /// The client is gone.
+    /// The client disconnected.
     pub async fn heartbeat(&mut self) -> Result {
         self.reply.write(HEARTBEAT).await
     }

@@ -1,4 +1,4 @@
-//! One connection of a test's, byte by byte.
+//! A test's connection, byte by byte.
 
 use std::cell::RefCell;
 use std::net::SocketAddr;
@@ -12,17 +12,17 @@ use super::reader::ReplyReader;
 use super::reply::TestReply;
 use super::simulation::Simulation;
 
-/// How the application has ended a connection.
+/// The way in which the application has ended a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
-    /// In order, after its last byte.
+    /// Properly, after its last byte.
     Closed,
-    /// By a reset: bytes on their way may be lost.
+    /// By a reset: bytes in flight may be lost.
     Reset,
 }
 
-/// A connection on which a test says every byte. It reads nothing by itself: a test that asks for nothing is a
-/// client that does not read. Dropping it closes it.
+/// A connection on which a test sends every byte. It reads nothing by itself: a test that requests no bytes is a client that does
+/// not read. Dropping it closes it.
 pub struct RawConnection {
     simulation: Rc<RefCell<Simulation>>,
     peer: Peer,
@@ -42,61 +42,63 @@ impl RawConnection {
         })
     }
 
-    /// Hands bytes to the network, waiting for room. Returns how many were taken: fewer if the connection ended, or the
-    /// application read no more within [`Setup::patience`](super::Setup).
+    /// Hands bytes to the network, waiting for room. Returns the number of accepted bytes: fewer if the connection ended, or the
+    /// application stopped reading for [`Setup::patience`](super::Setup).
     pub fn send(&mut self, bytes: impl AsRef<[u8]>) -> usize {
         let bytes = bytes.as_ref();
         let mut sent = 0;
         let peer = &self.peer;
-        // Why it ended is seen by what was sent.
-        let _ = self.simulation.borrow_mut().wait("room for what is sent", || {
-            match peer.write(&bytes[sent..]) {
-                Ok(count) => sent += count,
-                Err(_) => return Some(()),
-            }
-            (sent == bytes.len()).then_some(())
-        });
+        // The number of bytes shows whether the connection ended.
+        let _ = self
+            .simulation
+            .borrow_mut()
+            .wait("room for the bytes to send", || {
+                match peer.write(&bytes[sent..]) {
+                    Ok(count) => sent += count,
+                    Err(_) => return Some(()),
+                }
+                (sent == bytes.len()).then_some(())
+            });
         sent
     }
 
-    /// Takes what has arrived, without waiting.
+    /// Takes the received bytes, without waiting.
     pub fn received(&mut self) -> Vec<u8> {
         self.peer.read(usize::MAX)
     }
 
-    /// Takes at most so many bytes of what has arrived, without waiting: a slow reader.
+    /// Takes at most `most` received bytes, without waiting: a slow reader.
     pub fn take(&mut self, most: usize) -> Vec<u8> {
         self.peer.read(most)
     }
 
-    /// Bytes that have arrived and were not taken.
+    /// Returns the number of received bytes that were not taken.
     #[must_use]
     pub fn readable(&self) -> usize {
         self.peer.readable()
     }
 
-    /// Waits for the next whole answer, to a GET request.
+    /// Waits for the next whole response, to a GET request.
     ///
     /// # Panics
-    /// Where [`RawConnection::try_reply`] fails; the message says why.
+    /// If [`RawConnection::try_reply`] fails; the message has the reason.
     #[track_caller]
     pub fn reply(&mut self) -> TestReply {
         self.try_reply("GET").unwrap_or_else(|error| panic!("{error}"))
     }
 
-    /// Waits for the next whole answer, to a request with `method`.
+    /// Waits for the next whole response, to a request with `method`.
     ///
     /// # Errors
-    /// It does not come in time, the connection ends, the answer breaks the protocol.
+    /// It does not arrive in time, the connection ends, the response violates the protocol.
     pub fn try_reply(&mut self, method: &str) -> Result<TestReply, TestError> {
         self.exchange(&[], method)
     }
 
-    /// Waits until the application has ended the connection. Returns all bytes that came before and were not taken,
-    /// and how it ended.
+    /// Waits until the application has ended the connection. Returns the bytes received before and not taken, and the kind of end.
     ///
     /// # Errors
-    /// It does not end in time.
+    /// The connection does not end in time.
     pub fn read_to_end(&mut self) -> Result<(Vec<u8>, Ending), TestError> {
         let peer = &self.peer;
         let mut bytes = Vec::new();
@@ -111,43 +113,44 @@ impl RawConnection {
         Ok((bytes, ending))
     }
 
-    /// How the application has ended the connection; `None` while it is open, or bytes are there that were not taken.
+    /// Returns the way in which the application has ended the connection; `None` while it is open, or received bytes were not
+    /// taken.
     #[must_use]
     pub fn ending(&self) -> Option<Ending> {
         ending(&self.peer)
     }
 
-    /// Ends our side; the other one can still send.
+    /// Shuts down the client's side; the application can still send.
     pub fn end(&mut self) {
         self.peer.shutdown_write();
     }
 
-    /// Closes it; bytes that were not taken make that a reset.
+    /// Closes the connection; with untaken bytes the close becomes a reset.
     pub fn close(&mut self) {
         self.peer.close();
     }
 
-    /// Resets it.
+    /// Resets the connection.
     pub fn reset(&mut self) {
         self.peer.reset();
     }
 
-    /// Lets `span` of virtual time pass.
+    /// Advances virtual time by `span`.
     pub fn advance(&mut self, span: Duration) {
         self.simulation.borrow_mut().advance(span);
     }
 
-    /// Whether another request can be sent.
+    /// Returns true if another request can be sent.
     pub(super) fn is_usable(&self) -> bool {
         !self.peer.eof() && !self.peer.failed() && !self.reader.has_begun() && self.peer.readable() == 0
     }
 
-    /// Sends `bytes`, reading meanwhile, and waits for the whole answer.
+    /// Sends `bytes`, reading meanwhile, and waits for the whole response.
     pub(super) fn exchange(&mut self, bytes: &[u8], method: &str) -> Result<TestReply, TestError> {
         self.drive(bytes, "a whole answer", |reader| reader.next(method))
     }
 
-    /// Sends `bytes` and waits for the answer's head.
+    /// Sends `bytes` and waits for the response's head.
     pub(super) fn begin(&mut self, bytes: &[u8], method: &str) -> Result<TestReply, TestError> {
         self.drive(bytes, "the head of an answer", |reader| {
             let partial = reader.partial(method)?;
@@ -158,7 +161,7 @@ impl RawConnection {
         })
     }
 
-    /// Waits for more of the answer's body; what has come, and whether that was the last of it.
+    /// Waits for more of the response's body; returns the received bytes, and whether the body is complete.
     pub(super) fn piece(&mut self, method: &str) -> Result<(Vec<u8>, bool), TestError> {
         self.drive(&[], "more of an answer", |reader| {
             let partial = reader.partial(method)?;
@@ -169,8 +172,8 @@ impl RawConnection {
         })
     }
 
-    /// Sends the opening handshake of a WebSocket and waits for the answer's head. What follows a 101 is left where it
-    /// is; what follows another head is the reader's.
+    /// Sends the opening handshake of a WebSocket and waits for the response's head. Bytes that follow a 101 are left unread; bytes
+    /// that follow another head are passed to the reader.
     pub(super) fn first_head(&mut self, bytes: &[u8]) -> Result<Vec<u8>, TestError> {
         let peer = &self.peer;
         let mut sent = 0;
@@ -195,12 +198,12 @@ impl RawConnection {
         Ok(head)
     }
 
-    /// The answer that refuses a WebSocket.
+    /// Returns the response that refuses a WebSocket.
     pub(super) fn refusal(&mut self) -> Result<TestReply, TestError> {
         self.exchange(&[], "GET")
     }
 
-    /// Waits for more bytes; whether the connection has ended instead.
+    /// Waits for more bytes; returns true if the connection has ended instead.
     pub(super) fn more(&mut self, what: &str, into: &mut Vec<u8>) -> Result<bool, TestError> {
         let peer = &self.peer;
         self.simulation.borrow_mut().wait(what, || {

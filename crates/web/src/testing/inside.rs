@@ -1,39 +1,39 @@
-//! What a server holds that no client sees, for tests of the server itself.
+//! Internal state of a server that no client sees, for tests of the server itself.
 
 use std::rc::{Rc, Weak};
 
-use crate::local::Local;
+use crate::local::WorkerContext;
 use crate::{Server, Site};
 
-/// Looks into one worker's server, as long as it lives.
-pub struct Inside(Weak<Local>);
+/// Inspects one worker's server while it lives.
+pub struct Inside(Weak<WorkerContext>);
 
 impl Inside {
-    /// Looks into `server`.
+    /// Returns an inspector of `server`.
     #[must_use]
     pub fn of(server: &Server) -> Inside {
         Inside(Rc::downgrade(server.local()))
     }
 
-    /// Requests of asynchronous handlers that run.
+    /// Returns the number of running requests of asynchronous handlers.
     #[must_use]
     pub fn running(&self) -> usize {
         self.0.upgrade().map_or(0, |local| local.runners.running())
     }
 
-    /// Tasks that wait for a request.
+    /// Returns the number of tasks that wait for a request.
     #[must_use]
     pub fn idle_runners(&self) -> usize {
         self.0.upgrade().map_or(0, |local| local.runners.idle_count())
     }
 
-    /// Bytes of bodies that are collected, as the worker's budget counts them.
+    /// Returns the bytes of collected bodies in the worker's budget.
     #[must_use]
     pub fn collected(&self) -> usize {
         self.0.upgrade().map_or(0, |local| local.bodies.used())
     }
 
-    /// Whether the server and all that it has spawned are gone.
+    /// Returns true if the server and all its tasks are dropped.
     #[must_use]
     pub fn is_gone(&self) -> bool {
         self.0.strong_count() == 0
@@ -46,7 +46,7 @@ impl std::fmt::Debug for Inside {
     }
 }
 
-/// Addresses in the table of [`Limits::connections_per_address`](crate::Limits).
+/// Returns the number of addresses in the table of [`Limits::connections_per_address`](crate::Limits).
 #[must_use]
 pub fn counted_addresses(site: &Site) -> usize {
     site.admission.addresses()

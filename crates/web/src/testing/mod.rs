@@ -1,10 +1,10 @@
 //! A client for tests: runs an application without sockets, in virtual time.
 //!
-//! Owns the client's side. The server's side is the real one, on the engine's simulated back-end: what a test sees is
-//! what a client would see. Nothing here reaches a product build.
+//! Owns the client's side. The server's side is the real one, on the engine's simulated back-end: a test observes exactly the bytes
+//! that a client would receive. Not part of a product build.
 //!
-//! A handler that sleeps for an hour is answered at once, and a test never waits for real: time passes only while the
-//! client waits for something, and by [`TestClient::advance`].
+//! The response of a handler that sleeps for an hour arrives at once, and a test never waits in real time: virtual time advances
+//! only while the client waits, and by [`TestClient::advance`].
 //!
 //! ```
 //! use ringmain_web::testing::TestClient;
@@ -50,24 +50,24 @@ use self::simulation::Simulation;
 pub use self::socket::{TestEvent, TestSocket, TestUpgrade};
 use crate::{App, AppError, Site};
 
-/// What went wrong for the client: no answer in time, a broken connection, an answer that breaks the protocol.
+/// The client's error: no response in time, a broken connection, a response that violates the protocol.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct TestError(pub(crate) String);
 
-/// The world in which an application is tested.
+/// The simulated world in which an application is tested.
 #[derive(Clone, Debug)]
 pub struct Setup {
-    /// From it follows everything that a network leaves open: delays, orders, faults. The same seed and the same
-    /// calls give the same run.
+    /// Determines every choice that a network leaves open: delays, orders, faults. The same seed and the same calls give the same
+    /// run.
     pub seed: u64,
-    /// What the network does; [`Plan::calm`] breaks nothing.
+    /// The faults of the network; [`Plan::calm`] has none.
     pub plan: Plan,
-    /// How many workers serve; each connection goes to one of them.
+    /// The number of workers; each connection is assigned to one.
     pub workers: usize,
-    /// How long, in virtual time, a call of the client's waits before it fails.
+    /// The virtual time that a call of the client waits before it fails.
     pub patience: Duration,
-    /// How long requests may go on after [`TestClient::shut_down`].
+    /// The time for which requests may continue after [`TestClient::shut_down`].
     pub grace: Duration,
 }
 
@@ -83,15 +83,15 @@ impl Default for Setup {
     }
 }
 
-/// A client of an application under test. One request after the other goes over one connection, which is opened
-/// anew when the application closes it; [`TestClient::raw`] opens more.
+/// A client of an application under test. Requests are sent one after another over one connection, which is reopened when the
+/// application closes it; [`TestClient::raw`] opens more.
 pub struct TestClient {
     simulation: Rc<RefCell<Simulation>>,
     connection: Option<RawConnection>,
 }
 
 impl TestClient {
-    /// Starts an application in a calm world.
+    /// Starts an application in a world without faults.
     ///
     /// # Errors
     /// The application cannot be built.
@@ -99,7 +99,8 @@ impl TestClient {
         TestClient::with(app, Setup::default())
     }
 
-    /// The same in a world that cuts reads, writes short and is late, as `seed` says, but loses nothing.
+    /// Starts an application in a world that splits reads, shortens writes and adds delays, as determined by `seed`, but loses
+    /// nothing.
     ///
     /// # Errors
     /// As [`TestClient::new`].
@@ -123,7 +124,7 @@ impl TestClient {
         TestClient::with(app, setup)
     }
 
-    /// The same in a world of the test's choice.
+    /// Starts an application in a world of the test's choice.
     ///
     /// # Errors
     /// As [`TestClient::new`].
@@ -135,57 +136,57 @@ impl TestClient {
         })
     }
 
-    /// A GET request; nothing happens before it is sent.
+    /// Starts a GET request; nothing happens before it is sent.
     pub fn get(&mut self, target: &str) -> TestRequest<'_> {
         self.request("GET", target)
     }
 
-    /// A HEAD request.
+    /// Starts a HEAD request.
     pub fn head(&mut self, target: &str) -> TestRequest<'_> {
         self.request("HEAD", target)
     }
 
-    /// A POST request.
+    /// Starts a POST request.
     pub fn post(&mut self, target: &str) -> TestRequest<'_> {
         self.request("POST", target)
     }
 
-    /// A PUT request.
+    /// Starts a PUT request.
     pub fn put(&mut self, target: &str) -> TestRequest<'_> {
         self.request("PUT", target)
     }
 
-    /// A PATCH request.
+    /// Starts a PATCH request.
     pub fn patch(&mut self, target: &str) -> TestRequest<'_> {
         self.request("PATCH", target)
     }
 
-    /// A DELETE request.
+    /// Starts a DELETE request.
     pub fn delete(&mut self, target: &str) -> TestRequest<'_> {
         self.request("DELETE", target)
     }
 
-    /// A request with any method.
+    /// Starts a request with any method.
     pub fn request(&mut self, method: &str, target: &str) -> TestRequest<'_> {
         TestRequest::new(self, method, target)
     }
 
-    /// A WebSocket on a connection of its own; nothing happens before it is opened.
+    /// Starts a WebSocket on a connection of its own; nothing happens before it is opened.
     pub fn ws(&mut self, target: &str) -> TestUpgrade<'_> {
         TestUpgrade::new(self, target)
     }
 
-    /// Opens a connection of its own, for tests of the protocol: the test says every byte.
+    /// Opens a separate connection for tests of the protocol: the test sends every byte.
     ///
     /// # Panics
-    /// If nobody listens any more.
+    /// If no listener is open.
     #[track_caller]
     #[must_use]
     pub fn raw(&mut self) -> RawConnection {
         RawConnection::open(&self.simulation, None).unwrap_or_else(|error| panic!("{error}"))
     }
 
-    /// The same from an address of the test's choice; otherwise each connection comes from another one.
+    /// Opens a connection from an address of the test's choice; by default each connection has another address.
     ///
     /// # Panics
     /// As [`TestClient::raw`].
@@ -195,30 +196,30 @@ impl TestClient {
         RawConnection::open(&self.simulation, Some(from)).unwrap_or_else(|error| panic!("{error}"))
     }
 
-    /// Lets `span` of virtual time pass: timers fire, deadlines pass, bytes arrive.
+    /// Advances virtual time by `span`: timers fire, deadlines pass, bytes arrive.
     pub fn advance(&mut self, span: Duration) {
         self.simulation.borrow_mut().advance(span);
     }
 
-    /// Virtual time since the start.
+    /// Returns the virtual time since the start.
     #[must_use]
     pub fn elapsed(&self) -> Duration {
         self.simulation.borrow().elapsed()
     }
 
-    /// The application: its limits and counts.
+    /// Returns the application, with its limits and counters.
     #[must_use]
     pub fn site(&self) -> Arc<Site> {
         Arc::clone(self.simulation.borrow().site())
     }
 
-    /// Connections that the application holds.
+    /// Returns the number of connections that the application holds.
     #[must_use]
     pub fn connections(&self) -> u32 {
         self.simulation.borrow().connections()
     }
 
-    /// Requests of asynchronous handlers that run now.
+    /// Returns the number of running requests of asynchronous handlers.
     #[must_use]
     pub fn running(&self) -> usize {
         self.simulation.borrow().running()
@@ -229,22 +230,22 @@ impl TestClient {
         self.simulation.borrow_mut().shut_down();
     }
 
-    /// Whether the shutdown is complete.
+    /// Returns true if the shutdown is complete.
     #[must_use]
     pub fn is_down(&self) -> bool {
         self.simulation.borrow().is_down()
     }
 
-    /// Shuts down, waits for the end and checks that the application has given everything back.
+    /// Shuts down, waits for the end and checks that the application has released everything.
     ///
     /// # Errors
-    /// It does not end in time, or something is still held: what it is.
+    /// The shutdown does not complete in time, or something is still held: the error lists it.
     pub fn finish(mut self) -> Result<(), TestError> {
         self.connection = None;
         self.simulation.borrow_mut().finish()
     }
 
-    /// The connection for the next request.
+    /// Returns the connection for the next request.
     pub(crate) fn connection(&mut self) -> Result<&mut RawConnection, TestError> {
         if self.connection.as_ref().is_none_or(|open| !open.is_usable()) {
             self.connection = None;
@@ -253,12 +254,12 @@ impl TestClient {
         Ok(self.connection.as_mut().expect("it was just opened"))
     }
 
-    /// A connection of its own, for an answer that is read piece by piece.
+    /// Opens a separate connection, for a response that is read in chunks.
     pub(crate) fn separate(&self) -> Result<RawConnection, TestError> {
         RawConnection::open(&self.simulation, None)
     }
 
-    /// After an answer that closes; `broken`: it did not come, and who waits for nothing longer resets.
+    /// Drops the connection after a response that closes it; `broken`: no response arrived, and the connection is reset.
     pub(crate) fn forget_connection(&mut self, broken: bool) {
         if let Some(mut connection) = self.connection.take()
             && broken

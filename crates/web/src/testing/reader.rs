@@ -1,4 +1,4 @@
-//! Answers out of bytes: the client's role of the codec, with everything kept.
+//! Parses responses from bytes: the client's role of the codec, with every byte retained.
 
 use ringmain_wire::h1::{
     self, BodyDecoder, BodyEvent, FieldTable, Fields, HeadScanner, Method, Parsed, parse_response,
@@ -7,7 +7,7 @@ use ringmain_wire::h1::{
 use super::TestError;
 use super::reply::TestReply;
 
-/// Reads the answers of one connection, strictly: what a rule forbids is an error.
+/// Parses the responses of one connection, strictly: a protocol violation is an error.
 pub struct ReplyReader {
     input: Vec<u8>,
     ended: bool,
@@ -17,7 +17,7 @@ pub struct ReplyReader {
     present: Option<(TestReply, BodyDecoder)>,
 }
 
-/// A client reads what it asked for.
+/// A client reads the whole response to its request.
 const LIMITS: h1::Limits = h1::Limits {
     body_bytes: None,
     ..h1::Limits::INTERNET
@@ -30,7 +30,7 @@ impl Default for ReplyReader {
 }
 
 impl ReplyReader {
-    /// For a new connection.
+    /// Returns the reader of a new connection.
     #[must_use]
     pub fn new() -> ReplyReader {
         ReplyReader {
@@ -43,45 +43,45 @@ impl ReplyReader {
         }
     }
 
-    /// Takes received bytes.
+    /// Appends received bytes.
     pub fn feed(&mut self, bytes: &[u8]) {
         self.input.extend_from_slice(bytes);
     }
 
-    /// The server has sent its last byte.
+    /// Records that the server has sent its last byte.
     pub fn end(&mut self) {
         self.ended = true;
     }
 
-    /// Bytes that belong to no answer so far.
+    /// Returns the bytes that belong to no response so far.
     #[must_use]
     pub fn unread(&self) -> &[u8] {
         &self.input
     }
 
-    /// Interim answers before the one that is expected next.
+    /// Returns the interim responses before the next expected one.
     #[must_use]
     pub fn interim(&self) -> &[u16] {
         let present = self.present.as_ref().map(|(reply, _)| reply.interim.as_slice());
         present.unwrap_or(&self.interim)
     }
 
-    /// The head of the final answer that is not whole yet, as far as it was read.
+    /// Returns the head of the final response in progress, if it was parsed.
     #[must_use]
     pub fn begun(&self) -> Option<&TestReply> {
         self.present.as_ref().map(|(reply, _)| reply)
     }
 
-    /// Whether part of an answer is there.
+    /// Returns true if part of a response was received.
     #[must_use]
     pub fn has_begun(&self) -> bool {
         self.present.is_some() || !self.input.is_empty() || !self.interim.is_empty()
     }
 
-    /// The next answer, to a request with `method`, once all of it is there. Interim ones are noted with it.
+    /// Returns the next response, to a request with `method`, once it is complete. Its interim responses are recorded with it.
     ///
     /// # Errors
-    /// The server broke a rule, or ended within the answer.
+    /// The server violated the protocol, or ended within the response.
     pub fn next(&mut self, method: &str) -> Result<Option<TestReply>, TestError> {
         if !self.head(method)? {
             return Ok(None);
@@ -90,7 +90,7 @@ impl ReplyReader {
         Ok(self.present.take_if(|_| over).map(|(reply, _)| reply))
     }
 
-    /// The answer under way, as far as it is there: its head, once it is whole, and so much of the body as came.
+    /// Returns the response in progress once its head is complete, with the received part of its body, and whether it is complete.
     ///
     /// # Errors
     /// As [`ReplyReader::next`].
@@ -102,7 +102,7 @@ impl ReplyReader {
         Ok(self.present.as_mut().map(|(reply, _)| (reply, over)))
     }
 
-    /// Reads heads until a final one is there; whether it is.
+    /// Parses heads until a final one is complete; returns whether it is.
     fn head(&mut self, method: &str) -> Result<bool, TestError> {
         while self.present.is_none() {
             let method = Method::new(method);
@@ -136,7 +136,7 @@ impl ReplyReader {
         Ok(true)
     }
 
-    /// Reads the body of the answer under way; whether that was the last of it.
+    /// Reads the body of the response in progress; returns whether it is complete.
     fn body(&mut self) -> Result<bool, TestError> {
         let Some((reply, decoder)) = &mut self.present else {
             return Ok(false);

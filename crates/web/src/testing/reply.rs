@@ -1,4 +1,4 @@
-//! What came back: a whole answer, or one that is read piece by piece.
+//! Responses as a test reads them: whole, or in chunks.
 
 use ringmain_wire::h1::Version;
 use serde::de::DeserializeOwned;
@@ -6,7 +6,7 @@ use serde::de::DeserializeOwned;
 use super::TestError;
 use super::connection::RawConnection;
 
-/// A whole answer, or the head of one.
+/// A whole response, or the head of one.
 #[derive(Clone, Debug)]
 pub struct TestReply {
     pub(super) status: u16,
@@ -19,58 +19,58 @@ pub struct TestReply {
 }
 
 impl TestReply {
-    /// The status.
+    /// Returns the status.
     #[must_use]
     pub fn status(&self) -> u16 {
         self.status
     }
 
-    /// The protocol version that the answer says.
+    /// Returns the protocol version of the response.
     #[must_use]
     pub fn version(&self) -> Version {
         self.version
     }
 
-    /// The value of the first field of that name, in any case, if it is text.
+    /// Returns the value of the first field with this name, compared without case, if it is text.
     #[must_use]
     pub fn header(&self, name: &str) -> Option<&str> {
         let found = self.fields.iter().find(|(is, _)| is.eq_ignore_ascii_case(name));
         found.and_then(|(_, value)| str::from_utf8(value).ok())
     }
 
-    /// All fields in their order.
+    /// Returns all fields in order.
     pub fn headers(&self) -> impl Iterator<Item = (&str, &[u8])> {
         self.fields
             .iter()
             .map(|(name, value)| (name.as_str(), value.as_slice()))
     }
 
-    /// The fields behind a body in chunks.
+    /// Returns the trailers of a chunked body.
     pub fn trailers(&self) -> impl Iterator<Item = (&str, &[u8])> {
         self.trailers
             .iter()
             .map(|(name, value)| (name.as_str(), value.as_slice()))
     }
 
-    /// The statuses of interim answers before this one: 100 for `100 Continue`.
+    /// Returns the statuses of interim responses before this one: 100 for `100 Continue`.
     #[must_use]
     pub fn interim(&self) -> &[u16] {
         &self.interim
     }
 
-    /// Whether the connection closes after this answer.
+    /// Returns true if the connection closes after this response.
     #[must_use]
     pub fn closes(&self) -> bool {
         !self.keep_alive
     }
 
-    /// The body, without its framing.
+    /// Returns the body, without its framing.
     #[must_use]
     pub fn body(&self) -> &[u8] {
         &self.body
     }
 
-    /// The body as text.
+    /// Returns the body as text.
     ///
     /// # Panics
     /// If it is not UTF-8.
@@ -80,10 +80,10 @@ impl TestReply {
         str::from_utf8(&self.body).expect("the answer's body is text")
     }
 
-    /// The body as JSON.
+    /// Parses the body as JSON.
     ///
     /// # Panics
-    /// If it is none, or not of this type: the message shows it.
+    /// If it is not JSON, or not of this type: the message shows it.
     #[must_use]
     #[track_caller]
     pub fn json<T: DeserializeOwned>(&self) -> T {
@@ -94,40 +94,40 @@ impl TestReply {
     }
 }
 
-/// An answer that is read as it comes: a download, a stream of events. It has a connection of its own, which is closed
-/// when this is dropped.
+/// A response that is read as it arrives: a download, a stream of events. It has a separate connection, which is closed when this
+/// is dropped.
 #[derive(Debug)]
 pub struct StreamedReply {
     pub(super) connection: RawConnection,
     pub(super) method: String,
     pub(super) head: TestReply,
     pub(super) over: bool,
-    /// Received behind the last event that was taken.
+    /// Bytes received after the last returned event.
     pub(super) text: Vec<u8>,
 }
 
 impl StreamedReply {
-    /// Status and fields.
+    /// Returns the status and the fields.
     #[must_use]
     pub fn head(&self) -> &TestReply {
         &self.head
     }
 
-    /// The status.
+    /// Returns the status.
     #[must_use]
     pub fn status(&self) -> u16 {
         self.head.status
     }
 
-    /// The connection, for closing or half-closing it.
+    /// Returns the connection, to close it or shut down the client's side.
     pub fn connection(&mut self) -> &mut RawConnection {
         &mut self.connection
     }
 
-    /// The next bytes of the body, as many as are there; waits for some. `None` after the last.
+    /// Returns the received bytes of the body; waits for some. `None` after the last.
     ///
     /// # Errors
-    /// Nothing comes in time, or the answer is cut.
+    /// Nothing arrives in time, or the response is truncated.
     pub fn piece(&mut self) -> Result<Option<Vec<u8>>, TestError> {
         if self.over {
             return Ok(None);
@@ -137,8 +137,8 @@ impl StreamedReply {
         Ok(Some(piece).filter(|piece| !piece.is_empty()))
     }
 
-    /// The next server-sent event as it was written, without the empty line at its end; waits for it. `None` when the
-    /// stream has ended.
+    /// Waits for the next server-sent event and returns it unparsed, without the empty line at its end. `None` when the stream has
+    /// ended.
     ///
     /// # Errors
     /// As [`StreamedReply::piece`].

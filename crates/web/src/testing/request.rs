@@ -1,4 +1,4 @@
-//! A request being written by a test.
+//! A request under construction by a test.
 
 use ringmain_wire::h1::{Framing, Method, Misuse, RequestEncoder};
 use serde::Serialize;
@@ -6,7 +6,7 @@ use serde::Serialize;
 use super::reply::{StreamedReply, TestReply};
 use super::{TestClient, TestError};
 
-/// A request; it goes out with [`send`](TestRequest::send).
+/// A request, sent by [`send`](TestRequest::send).
 #[must_use = "a request goes out by `send`"]
 pub struct TestRequest<'c> {
     client: &'c mut TestClient,
@@ -31,51 +31,50 @@ impl<'c> TestRequest<'c> {
         }
     }
 
-    /// Adds a field. Those of the framing are the client's own; a test that wants to say them uses
-    /// [`TestClient::raw`].
+    /// Adds a field. Fields of the framing are the client's own; a test that needs to set them uses [`TestClient::raw`].
     pub fn header(mut self, name: &str, value: impl AsRef<[u8]>) -> Self {
         self.fields.push((name.into(), value.as_ref().into()));
         self
     }
 
-    /// The host that is asked; `localhost` unless set.
+    /// Sets the host; default: `localhost`.
     pub fn host(mut self, host: &str) -> Self {
         self.host = host.into();
         self
     }
 
-    /// A body with its length.
+    /// Sets a body with its length.
     pub fn body(mut self, body: impl Into<Vec<u8>>) -> Self {
         self.body = Some(body.into());
         self
     }
 
-    /// A value as JSON, with its content type.
+    /// Sets the body to a value as JSON, with its content type.
     ///
     /// # Panics
-    /// If it cannot be written as JSON.
+    /// If it cannot be serialized as JSON.
     #[track_caller]
     pub fn json<T: Serialize + ?Sized>(self, value: &T) -> Self {
         let body = serde_json::to_vec(value).expect("the test's value can be written as JSON");
         self.header("Content-Type", "application/json").body(body)
     }
 
-    /// A form that is encoded already (`a=1&b=2`), with its content type.
+    /// Sets the body to an encoded form (`a=1&b=2`), with its content type.
     pub fn form(self, encoded: &str) -> Self {
         self.header("Content-Type", "application/x-www-form-urlencoded")
             .body(encoded)
     }
 
-    /// Sends the body in chunks of so many bytes instead of with its length.
+    /// Sends the body in chunks of `bytes` instead of with its length.
     pub fn chunked(mut self, bytes: usize) -> Self {
         self.chunk_bytes = Some(bytes.max(1));
         self
     }
 
-    /// Sends it and waits for the whole answer.
+    /// Sends the request and waits for the whole response.
     ///
     /// # Panics
-    /// Where [`TestRequest::try_send`] fails; the message says why.
+    /// If [`TestRequest::try_send`] fails; the message has the reason.
     #[must_use]
     #[track_caller]
     pub fn send(self) -> TestReply {
@@ -83,11 +82,11 @@ impl<'c> TestRequest<'c> {
         self.try_send().unwrap_or_else(|error| panic!("{name}: {error}"))
     }
 
-    /// Sends it and waits for the whole answer.
+    /// Sends the request and waits for the whole response.
     ///
     /// # Errors
-    /// No answer within [`Setup::patience`](super::Setup) of virtual time, a connection that breaks, an answer that
-    /// breaks the protocol, a request that cannot be written.
+    /// No response within [`Setup::patience`](super::Setup) of virtual time, a broken connection, a response that violates the
+    /// protocol, a request that cannot be encoded.
     pub fn try_send(self) -> Result<TestReply, TestError> {
         let bytes = self.encode()?;
         let reply = self.client.connection()?.exchange(&bytes, &self.method);
@@ -97,7 +96,7 @@ impl<'c> TestRequest<'c> {
         reply
     }
 
-    /// Sends it and waits for the answer's head only; the body is read piece by piece.
+    /// Sends the request and waits for the response's head only; the body is read in chunks.
     ///
     /// # Errors
     /// As [`TestRequest::try_send`].

@@ -1,4 +1,4 @@
-//! The application's side of a test: workers in a simulated world, and how far it is moved on.
+//! The application's side of a test: workers in a simulated world, and the progress of its time.
 //!
 //! Knows no HTTP.
 
@@ -14,7 +14,7 @@ use super::inside::Inside;
 use super::{Setup, TestError};
 use crate::{Server, Site};
 
-/// Steps after which a wait is given up: somebody keeps the world busy for ever.
+/// Steps after which a wait is aborted: some code keeps the world busy without end.
 const STEPS: usize = 20_000_000;
 
 pub(super) struct Simulation {
@@ -93,14 +93,14 @@ impl Simulation {
         self.cluster.is_done()
     }
 
-    /// Lets everything happen that is due within `span`.
+    /// Executes everything that is due within `span`.
     pub(super) fn advance(&mut self, span: Duration) {
         let until = self.world.now().after(span);
         while self.step_before(until) {}
         self.world.jump(until.since(self.world.now()));
     }
 
-    /// Goes on until `ask` finds what it looks for.
+    /// Runs the world until `ask` returns a value.
     pub(super) fn wait<T>(&mut self, what: &str, mut ask: impl FnMut() -> Option<T>) -> Result<T, TestError> {
         let until = self.world.now().after(self.setup.patience);
         for _ in 0..STEPS {
@@ -120,7 +120,7 @@ impl Simulation {
         )))
     }
 
-    /// One step, unless it lies behind `until`.
+    /// Executes one step, unless it is later than `until`.
     fn step_before(&mut self, until: Time) -> bool {
         let busy = (0..self.setup.workers).any(|worker| !self.world.worker_idle(worker));
         if !busy && self.world.next_event_time().is_none_or(|at| at > until) {
@@ -141,7 +141,7 @@ impl Simulation {
                 self.connections()
             )));
         }
-        // What the network still carries.
+        // Bytes that the network still carries.
         while self.step_before(until) {}
         let mut held = self.world.leaks();
         let addresses = super::counted_addresses(&self.site);

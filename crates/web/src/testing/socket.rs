@@ -1,4 +1,4 @@
-//! A WebSocket of a test's: the client's role of the codec, in virtual time.
+//! A test's WebSocket: the client's role of the codec, in virtual time.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use super::reply::TestReply;
 use super::{TestClient, TestError};
 use crate::ws::OwnedMessage;
 
-/// The opening handshake of a WebSocket; it goes out with [`open`](TestUpgrade::open).
+/// The opening handshake of a WebSocket, sent by [`open`](TestUpgrade::open).
 #[must_use = "the handshake goes out by `open`"]
 pub struct TestUpgrade<'c> {
     client: &'c mut TestClient,
@@ -24,7 +24,7 @@ pub struct TestUpgrade<'c> {
     deflation: Option<Deflation>,
 }
 
-/// What arrives on a [`TestSocket`].
+/// An event on a [`TestSocket`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TestEvent {
     /// A whole message.
@@ -35,7 +35,7 @@ pub enum TestEvent {
     Pong(Vec<u8>),
     /// The application's Close, which was answered unless this end had closed: its code (1005: none) and reason.
     Close(u16, String),
-    /// The connection is over, in order or by a reset.
+    /// The connection is closed, properly or by a reset.
     End,
 }
 
@@ -50,7 +50,7 @@ pub struct TestSocket {
     inflater: Inflater,
     deflater: Deflater,
     message: Vec<u8>,
-    /// The last mask key: what is random in a client need not be so in a test.
+    /// The last mask key: a test needs no random ones.
     key: u32,
     ended: bool,
 }
@@ -73,13 +73,13 @@ impl<'c> TestUpgrade<'c> {
         self
     }
 
-    /// The host that is asked; `localhost` unless set.
+    /// Sets the host; default: `localhost`.
     pub fn host(mut self, host: &str) -> Self {
         self.host = host.into();
         self
     }
 
-    /// Subprotocols in order of preference.
+    /// Sets the subprotocols in order of preference.
     pub fn protocols(mut self, protocols: &[&str]) -> Self {
         self.protocols = protocols.iter().map(|&name| name.into()).collect();
         self
@@ -94,7 +94,7 @@ impl<'c> TestUpgrade<'c> {
     /// Opens the socket.
     ///
     /// # Panics
-    /// Where [`TestUpgrade::try_open`] fails, or the application refuses; the message says why.
+    /// If [`TestUpgrade::try_open`] fails, or the application refuses; the message has the reason.
     #[must_use]
     #[track_caller]
     pub fn open(self) -> TestSocket {
@@ -106,10 +106,10 @@ impl<'c> TestUpgrade<'c> {
         }
     }
 
-    /// Has the application refuse, and returns its answer.
+    /// Expects the application to refuse, and returns its response.
     ///
     /// # Panics
-    /// Where [`TestUpgrade::try_open`] fails, or the application does not refuse.
+    /// If [`TestUpgrade::try_open`] fails, or the application does not refuse.
     #[must_use]
     #[track_caller]
     pub fn refused(self) -> TestReply {
@@ -121,10 +121,10 @@ impl<'c> TestUpgrade<'c> {
         }
     }
 
-    /// Opens the socket, or returns the answer that refuses it.
+    /// Opens the socket, or returns the response that refuses it.
     ///
     /// # Errors
-    /// No answer in time, a connection that breaks, an answer that breaks the protocol, a request that cannot be written.
+    /// No response in time, a broken connection, a response that violates the protocol, a request that cannot be encoded.
     pub fn try_open(self) -> Result<Result<TestSocket, TestReply>, TestError> {
         let protocols: Vec<&str> = self.protocols.iter().map(String::as_str).collect();
         let opening = Opening::new([7; 16], &protocols, self.deflation)
@@ -164,7 +164,7 @@ impl<'c> TestUpgrade<'c> {
 
 impl TestSocket {
     fn new(connection: RawConnection, protocol: Option<String>, deflation: Option<Deflation>) -> TestSocket {
-        // A test asks for what it is sent.
+        // A test accepts everything that it is sent.
         let limits = Limits {
             frame_bytes: u64::MAX,
             message_bytes: u64::MAX,
@@ -186,19 +186,19 @@ impl TestSocket {
         }
     }
 
-    /// The subprotocol that the application has chosen.
+    /// Returns the subprotocol that the application has selected.
     #[must_use]
     pub fn protocol(&self) -> Option<&str> {
         self.protocol.as_deref()
     }
 
-    /// What was agreed on about permessage-deflate.
+    /// Returns the negotiated parameters of permessage-deflate.
     #[must_use]
     pub fn deflation(&self) -> Option<Deflation> {
         self.deflation
     }
 
-    /// Sends a message, deflated if that was agreed on.
+    /// Sends a message, deflated if that was negotiated.
     ///
     /// # Panics
     /// After a Close.
@@ -211,7 +211,7 @@ impl TestSocket {
         });
     }
 
-    /// Sends a text.
+    /// Sends a text message.
     ///
     /// # Panics
     /// After a Close.
@@ -220,7 +220,7 @@ impl TestSocket {
         self.send(Message::Text(text.as_ref()));
     }
 
-    /// Sends bytes.
+    /// Sends a binary message.
     ///
     /// # Panics
     /// After a Close.
@@ -257,15 +257,15 @@ impl TestSocket {
         self.encode(|encoder, _, out, mask| encoder.close(out, Some(Close { code, reason }), mask));
     }
 
-    /// The connection itself: for bytes of the test's own, for letting time pass, for leaving.
+    /// Returns the connection: to send raw bytes, advance time or disconnect.
     pub fn connection(&mut self) -> &mut RawConnection {
         &mut self.connection
     }
 
-    /// Waits for the next thing that arrives.
+    /// Waits for the next event.
     ///
     /// # Errors
-    /// Nothing comes in time, or what comes breaks the protocol.
+    /// Nothing arrives in time, or the received bytes violate the protocol.
     pub fn event(&mut self) -> Result<TestEvent, TestError> {
         loop {
             if let Some(event) = self.decode()? {
@@ -278,20 +278,20 @@ impl TestSocket {
         }
     }
 
-    /// What has arrived already, without waiting.
+    /// Returns the next event that has already arrived, without waiting.
     ///
     /// # Errors
-    /// It breaks the protocol.
+    /// The received bytes violate the protocol.
     pub fn event_now(&mut self) -> Result<Option<TestEvent>, TestError> {
         let received = self.connection.received();
         self.input.extend_from_slice(&received);
         self.decode()
     }
 
-    /// Waits for the next message. Pings are answered on the way.
+    /// Waits for the next message. Pings received before it are answered.
     ///
     /// # Panics
-    /// If something else comes, or nothing in time.
+    /// If another event arrives, or none in time.
     #[track_caller]
     pub fn message(&mut self) -> OwnedMessage {
         loop {
@@ -303,10 +303,10 @@ impl TestSocket {
         }
     }
 
-    /// Waits for the next message, which is a text.
+    /// Waits for the next message, which must be text.
     ///
     /// # Panics
-    /// As [`TestSocket::message`], and if it is none.
+    /// As [`TestSocket::message`], and if the message is binary.
     #[track_caller]
     pub fn text(&mut self) -> String {
         match self.message() {
@@ -315,10 +315,10 @@ impl TestSocket {
         }
     }
 
-    /// Waits for the application's Close; what comes before it is dropped.
+    /// Waits for the application's Close; earlier events are dropped.
     ///
     /// # Panics
-    /// If the connection ends without one, or nothing comes in time.
+    /// If the connection ends without one, or nothing arrives in time.
     #[track_caller]
     pub fn closed(&mut self) -> (u16, String) {
         loop {
@@ -331,7 +331,7 @@ impl TestSocket {
         }
     }
 
-    /// Lets `span` of virtual time pass.
+    /// Advances virtual time by `span`.
     pub fn advance(&mut self, span: Duration) {
         self.connection.advance(span);
     }
@@ -397,8 +397,8 @@ impl TestSocket {
             &mut out,
             Mask::Keys(&mut next),
         );
-        encoded.expect("what a test sends can be sent");
-        // What was not taken shows in what comes back.
+        encoded.expect("a test sends valid frames");
+        // Bytes that were not accepted show in the application's reply.
         let _ = self.connection.send(out);
     }
 }

@@ -38,7 +38,7 @@ fn app() -> App {
 }
 
 #[test]
-fn a_burst_finds_the_tasks_of_the_last_one_and_they_end_when_it_is_over() {
+fn a_burst_reuses_the_tasks_of_the_last_one_and_they_end_after_it() {
     const BURST: usize = 600;
     let app = App::new().get_async("/for/{seconds}", async |req, reply| {
         let seconds = req.param("seconds")?.parse().map_err(Error::internal)?;
@@ -101,7 +101,7 @@ fn time_is_virtual() {
 }
 
 #[test]
-fn a_handler_that_never_answers_is_an_error_that_says_so() {
+fn a_handler_that_never_responds_is_a_timeout_error() {
     let mut client = TestClient::new(app()).unwrap();
     let error = client.get("/never").try_send().unwrap_err().to_string();
     assert!(
@@ -114,7 +114,7 @@ fn a_handler_that_never_answers_is_an_error_that_says_so() {
 }
 
 #[test]
-fn events_are_read_one_by_one_as_they_come() {
+fn events_are_read_one_by_one() {
     let mut client = TestClient::new(app()).unwrap();
     let mut events = client.get("/clock").open().unwrap();
     assert_eq!(events.head().header("content-type"), Some("text/event-stream"));
@@ -126,7 +126,7 @@ fn events_are_read_one_by_one_as_they_come() {
 }
 
 #[test]
-fn a_raw_connection_says_every_byte() {
+fn a_raw_connection_sends_every_byte() {
     let mut client = TestClient::new(app()).unwrap();
     let mut raw = client.raw();
     raw.send("GET / HTTP/1.1\r\nHo");
@@ -141,7 +141,7 @@ fn a_raw_connection_says_every_byte() {
 }
 
 #[test]
-fn a_connection_that_the_application_closes_is_opened_anew() {
+fn a_connection_closed_by_the_application_is_reopened() {
     let mut client = TestClient::new(app()).unwrap();
     assert_eq!(client.get("/").send().status(), 200);
     client.advance(Duration::from_secs(100));

@@ -1,4 +1,4 @@
-//! What a socket's frames go by: a connection of its own, or a stream of HTTP/2 (RFC 8441).
+//! The transport of a socket's frames: its own connection, or an HTTP/2 stream (RFC 8441).
 //!
 //! Knows neither frames nor messages.
 
@@ -17,7 +17,7 @@ pub(crate) enum Carrier {
     Stream(Line),
 }
 
-/// The same, at hand.
+/// A carrier with its worker's handle, ready for calls.
 #[derive(Clone, Copy)]
 pub(super) struct Carried<'a> {
     carrier: &'a Carrier,
@@ -31,7 +31,7 @@ impl Carrier {
 }
 
 impl Carried<'_> {
-    /// Bytes that were written and that the kernel has not taken yet, those of other streams of the connection counted.
+    /// Returns the written bytes that the kernel has not taken yet, including those of other streams of the connection.
     pub(super) fn unsent(self) -> usize {
         match self.carrier {
             Carrier::Connection(id) => self.cx.conn(*id).unsent(),
@@ -39,7 +39,7 @@ impl Carried<'_> {
         }
     }
 
-    /// Has the kernel take so many bytes beyond what is on its way.
+    /// Limits the kernel's queue to this many unsent bytes.
     pub(super) fn limit_kernel(self, bytes: u32) {
         if let Carrier::Connection(id) = self.carrier
             && let Err(error) = self.cx.conn(*id).set_option(SocketOption::NotSentLowWater(bytes))
@@ -48,7 +48,7 @@ impl Carried<'_> {
         }
     }
 
-    /// Sends a copy of these; `false`: it is over.
+    /// Sends a copy of `bytes`; `false`: the carrier is closed.
     pub(super) fn write(self, bytes: &[u8]) -> bool {
         match self.carrier {
             Carrier::Connection(id) => self.cx.conn(*id).write(bytes).is_ok(),
@@ -56,7 +56,7 @@ impl Carried<'_> {
         }
     }
 
-    /// Sends these; `false`: it is over.
+    /// Sends `bytes` without a copy; `false`: the carrier is closed.
     pub(super) fn write_frame(self, bytes: Bytes) -> bool {
         match self.carrier {
             Carrier::Connection(id) => self.cx.conn(*id).write_frame(bytes).is_ok(),
@@ -64,7 +64,7 @@ impl Carried<'_> {
         }
     }
 
-    /// Bytes that the client has taken, as far as that is known.
+    /// Returns the bytes that the client has taken, as far as known.
     pub(super) fn sent(self) -> u64 {
         match self.carrier {
             Carrier::Connection(id) => self.cx.conn(*id).sent(),
@@ -72,14 +72,14 @@ impl Carried<'_> {
         }
     }
 
-    /// Has what is taken from now on counted for the next look.
+    /// Starts counting the bytes that the client takes, for the next check.
     pub(super) fn count_sent(self) {
         if let Carrier::Connection(id) = self.carrier {
             self.cx.conn(*id).count_sent();
         }
     }
 
-    /// When the socket is to be looked at.
+    /// Sets the time of the socket's next check.
     pub(super) fn set_deadline(self, span: Option<Duration>) {
         match self.carrier {
             Carrier::Connection(id) => self.cx.conn(*id).set_deadline(span),
@@ -87,7 +87,7 @@ impl Carried<'_> {
         }
     }
 
-    /// Gives it up: a reset of the connection, or of the stream alone.
+    /// Resets the connection, or the stream alone.
     pub(super) fn abort_because(self, reason: Reason) {
         match self.carrier {
             Carrier::Connection(id) => self.cx.conn(*id).abort_because(reason),
@@ -95,14 +95,14 @@ impl Carried<'_> {
         }
     }
 
-    /// Receives nothing more for now. What comes on a stream is kept, as much as its window lets through.
+    /// Stops receiving. Data on a stream is buffered, up to its window.
     pub(super) fn pause(self) {
         if let Carrier::Connection(id) = self.carrier {
             self.cx.conn(*id).pause();
         }
     }
 
-    /// Receives again.
+    /// Resumes receiving.
     pub(super) fn resume(self) {
         match self.carrier {
             Carrier::Connection(id) => self.cx.conn(*id).resume(),

@@ -1,10 +1,10 @@
-//! A message prepared once, to be sent to many.
+//! Messages that are encoded once for many sockets.
 
 use bytes::Bytes;
 use ringmain_wire::ws::{Deflater, Deflation, Message, Window, encode_shared};
 
-/// A message encoded once for any number of sockets, which share its bytes: plain, and perhaps deflated for those that
-/// agreed on that without a context of their own. A clone costs a count.
+/// A message encoded once for any number of sockets, which share its bytes: plain, and optionally deflated for sockets that
+/// negotiated this without context takeover. Cloning increments a reference count.
 #[derive(Clone, Debug)]
 pub struct WsFrame {
     plain: Bytes,
@@ -12,7 +12,7 @@ pub struct WsFrame {
 }
 
 impl WsFrame {
-    /// Encodes it plain.
+    /// Encodes a message without compression.
     #[must_use]
     pub fn new(message: Message<'_>) -> WsFrame {
         let mut out = Vec::new();
@@ -23,8 +23,8 @@ impl WsFrame {
         }
     }
 
-    /// Encodes it plain and deflated, by a deflater that may serve again for the next one. A message that does not become
-    /// smaller is kept plain alone.
+    /// Encodes a message both plain and deflated. The deflater may be reused for the next message. A message that does not shrink
+    /// has only the plain form.
     #[must_use]
     pub fn deflated(message: Message<'_>, deflater: &mut Deflater) -> WsFrame {
         let mut frame = WsFrame::new(message);
@@ -36,8 +36,8 @@ impl WsFrame {
         frame
     }
 
-    /// Of bytes that are one frame of a server already, by [`encode_shared`](ringmain_wire::ws::encode_shared) for instance: they are
-    /// sent as they are.
+    /// Wraps bytes that are a complete server frame already, for instance from [`encode_shared`](ringmain_wire::ws::encode_shared):
+    /// they are sent unchanged.
     #[must_use]
     pub const fn encoded(plain: Bytes) -> WsFrame {
         WsFrame {
@@ -46,13 +46,13 @@ impl WsFrame {
         }
     }
 
-    /// Bytes on the wire, plain.
+    /// Returns the length of the plain frame in bytes.
     #[must_use]
     pub fn plain_bytes(&self) -> usize {
         self.plain.len()
     }
 
-    /// The variant for a socket that agreed on this.
+    /// Returns the form for a socket that negotiated `deflation`.
     pub(super) fn variant(&self, deflation: Option<&Deflation>) -> &Bytes {
         match (&self.deflated, deflation) {
             (Some((bytes, window)), Some(deflation))

@@ -1,4 +1,4 @@
-//! What comes into a socket: frames become messages, the closing handshake is kept to, silence and slowness end it.
+//! The receiving half of a socket: turns frames into messages, runs the closing handshake, and ends silent and slow sockets.
 //!
 //! ```text
 //!        ┌── messages, pings, pongs ──┐
@@ -11,9 +11,9 @@
 //!  └─ end or reset of the connection, silence ─▶ closed┘
 //! ```
 //!
-//! `closed` is told on the way into `Over`, or at the end of the connection, once. An idle socket is this record and the
-//! sending half's; a message that arrives whole is handed over where it lies. What is needed while bytes are looked at, or a
-//! message is not whole, is the worker's ([`Busy`]) and lent.
+//! `closed` is called once, on the transition to `Over` or at the end of the connection. An idle socket consists of this record and
+//! the sending half's; a message that arrives in one piece is delivered from the receive buffer. State needed only during decoding
+//! or for an incomplete message belongs to the worker ([`Busy`]) and is borrowed.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
@@ -35,17 +35,17 @@ use crate::server::answer;
 pub(crate) struct Live {
     ws: Ws,
     socket: Box<dyn Socket>,
-    /// Where the decoder stands if there is no other one in `busy`.
+    /// The state of the decoder while `busy` has none.
     resting: Resting,
-    /// There while a message is not whole, or an inflater has its context.
+    /// Present while a message is incomplete, or an inflater has its context.
     busy: Option<Box<Busy>>,
-    /// When bytes last arrived.
+    /// The time at which bytes last arrived.
     heard: Time,
-    /// When the budget of control frames was last filled.
+    /// The time of the last refill of the budget of control frames.
     renewed: Time,
-    /// When a ping was sent that nothing has followed; `NEVER`: none was.
+    /// The time of a ping that nothing has followed; `NEVER`: none is pending.
     pinged: Time,
-    /// When the client's progress was last looked at, and how much it had taken.
+    /// The time of the last check of the client's progress, and the bytes that it had taken by then.
     looked: Time,
     taken: u64,
     told: bool,
@@ -56,14 +56,14 @@ const _: () = assert!(
     "an idle socket is this, beside the connection, the sending half and the application's own"
 );
 
-/// A socket on which something happens.
+/// The decoding state of an active socket.
 pub(super) struct Busy {
     decoder: Decoder,
     inflater: Option<Box<Inflater>>,
     assembly: Option<Assembly>,
 }
 
-/// A message that is not whole.
+/// An incomplete message.
 struct Assembly {
     bytes: Vec<u8>,
     began: Time,
@@ -78,13 +78,13 @@ impl Busy {
         }
     }
 
-    /// What is to be kept of it until more arrives, if it is nothing that is lent.
+    /// Returns the compact state to retain until more arrives, unless borrowed state is in use.
     fn rest(&self) -> Option<Resting> {
         let is_empty = self.inflater.is_none() && self.assembly.is_none();
         self.decoder.rest().filter(|_| is_empty)
     }
 
-    /// Gives back what is lent for a message under way.
+    /// Releases the state borrowed for an incomplete message.
     fn give_back(&mut self, ws: &Ws) {
         if let Some(assembly) = self.assembly.take() {
             assembly.put_back(ws.sockets());
@@ -102,7 +102,7 @@ impl Assembly {
     }
 }
 
-/// An inflater for a message that needs one; `None`: the worker keeps as much as it may.
+/// Takes an inflater for a message that needs one; `None`: the worker's memory for incomplete messages is used up.
 fn lend_inflater(ws: &Ws) -> Option<Box<Inflater>> {
     let sockets = ws.sockets();
     let fits = ws.keeps_inflater() || sockets.reserve(limits::INFLATER_BYTES);
@@ -136,13 +136,13 @@ impl Live {
         }
     }
 
-    /// The 101 is on its way.
+    /// Called when the 101 was sent.
     pub(crate) fn open(&mut self) {
         self.arm(None);
         self.call(|socket, ws| socket.opened(ws));
     }
 
-    /// Takes what can be taken of `input`; returns how much.
+    /// Processes `input` as far as possible and returns the number of consumed bytes.
     pub(crate) fn receive(&mut self, input: &mut [u8]) -> usize {
         let mut busy = self.busy.take().unwrap_or_else(|| self.wake());
         self.look_at_the_clock(&mut busy.decoder);
@@ -184,7 +184,7 @@ impl Live {
         if self.told { input.len() } else { at }
     }
 
-    /// The decoder where it stood, in what the worker lends.
+    /// Restores the decoder into state borrowed from the worker.
     fn wake(&self) -> Box<Busy> {
         let sockets = self.ws.sockets();
         let limits = sockets.frame_limits();
@@ -192,7 +192,7 @@ impl Live {
         sockets.take_busy(decoder)
     }
 
-    /// Keeps of it what is needed when more arrives.
+    /// Retains the state that is needed when more arrives.
     fn settle(&mut self, mut busy: Box<Busy>) {
         if self.told {
             busy.give_back(&self.ws);
@@ -205,8 +205,8 @@ impl Live {
         self.ws.sockets().put_busy(busy);
     }
 
-    /// Whether the rest is to be looked at later: the connection offers it again when the client has taken what it was sent,
-    /// or the application reads on.
+    /// Returns true if the remaining bytes must wait: the connection offers them again when the client has taken the queued bytes,
+    /// or the application resumes reading.
     pub(crate) fn must_wait(&self) -> bool {
         self.ws.is_paused() || self.ws.carrier().unsent() > WRITE_MARK
     }
@@ -247,7 +247,7 @@ impl Live {
         assembly.put_back(self.ws.sockets());
     }
 
-    /// Keeps a part of a message; `false`: the worker keeps as many as it may.
+    /// Appends a part of a message; `false`: it exceeds the worker's memory for incomplete messages.
     fn assemble(&mut self, data: &[u8], assembly: &mut Option<Assembly>) -> bool {
         let sockets = self.ws.sockets();
         let is_new = assembly.is_none();
@@ -270,7 +270,7 @@ impl Live {
         self.call(|socket, ws| socket.message(ws, message));
     }
 
-    /// Has the application do something; what it fails with closes the socket.
+    /// Calls the application; an error or a panic closes the socket.
     fn call(&mut self, call: impl FnOnce(&mut dyn Socket, &Ws) -> Result) {
         let (socket, ws) = (&mut *self.socket, &self.ws);
         let outcome = catch_unwind(AssertUnwindSafe(|| call(socket, ws)));
@@ -297,7 +297,7 @@ impl Live {
         }
     }
 
-    /// Sends a Close and waits for no answer (RFC 6455 §7.1.7).
+    /// Sends a Close without waiting for the client's (RFC 6455 §7.1.7).
     fn give_up(&mut self, cause: Cause, code: CloseCode) {
         self.ws.close_because(code, "", cause);
         self.tell(&Closed {
@@ -307,7 +307,7 @@ impl Live {
         });
     }
 
-    /// Tells the application the end, once.
+    /// Notifies the application of the end, once.
     fn tell(&mut self, closed: &Closed<'_>) {
         if std::mem::replace(&mut self.told, true) {
             return;
@@ -321,7 +321,7 @@ impl Live {
         }
     }
 
-    /// Gives back what is lent for a message under way.
+    /// Releases the state borrowed for an incomplete message.
     fn give_back(&mut self) {
         if let Some(mut busy) = self.busy.take() {
             busy.give_back(&self.ws);
@@ -329,18 +329,18 @@ impl Live {
         }
     }
 
-    /// When the message began that is not whole.
+    /// Returns the start time of the incomplete message.
     fn began(&self) -> Option<Time> {
         let assembly = self.busy.as_ref()?.assembly.as_ref()?;
         Some(assembly.began)
     }
 
-    /// Whether the connection has nothing left to do but to send what the engine has, and FIN.
+    /// Returns true if only the engine's queued bytes and FIN remain to be sent.
     pub(crate) fn is_over(&self) -> bool {
         self.told && self.ws.is_handed_over()
     }
 
-    /// The client has taken most of what it was sent.
+    /// Called when the client has taken most of the queued bytes.
     pub(crate) fn drained(&mut self) {
         self.ws.refill();
         if !self.told && !self.ws.is_full() {
@@ -348,12 +348,12 @@ impl Live {
         }
     }
 
-    /// The client has sent its last byte.
+    /// Called when the client has sent its last byte.
     pub(crate) fn end(&mut self) {
         self.lost();
     }
 
-    /// The connection is over.
+    /// Called when the connection is lost.
     pub(crate) fn lost(&mut self) {
         self.tell(&Closed {
             code: LOST,
@@ -362,7 +362,7 @@ impl Live {
         });
     }
 
-    /// The process is shutting down.
+    /// Called when the process shuts down.
     pub(crate) fn drain(&mut self) {
         let mut closes_itself = false;
         if !self.told {
@@ -376,7 +376,7 @@ impl Live {
         }
     }
 
-    /// Looks at what has become of the client: a ping, more patience, or the end.
+    /// Handles the deadline: sends a ping, extends the deadline, or ends the socket.
     pub(crate) fn on_deadline(&mut self) {
         let limits = &self.ws.sockets().limits;
         let (pong_timeout, message_timeout, close_timeout) =
@@ -394,7 +394,7 @@ impl Live {
             return self.give_up(Cause::SlowMessage, CloseCode::POLICY_VIOLATION);
         }
         if takes || self.ws.is_paused() {
-            // It has other things to do than to answer, or is not listened to.
+            // The client is busy receiving, or the application does not read: silence proves nothing.
             self.heard = now;
             self.pinged = Time::NEVER;
         }
@@ -433,7 +433,7 @@ impl Live {
         self.lost();
     }
 
-    /// Whether the client has taken what it was sent fast enough since the last look.
+    /// Returns true if the client has taken queued bytes fast enough since the last check.
     fn takes(&mut self, now: Time) -> bool {
         let carrier = self.ws.carrier();
         let (sent, unsent) = (carrier.sent(), carrier.unsent());
@@ -443,14 +443,14 @@ impl Live {
         if unsent == 0 {
             return false;
         }
-        // For the next look.
+        // For the next check.
         carrier.count_sent();
         let due = span.as_secs_f64() * f64::from(self.ws.sockets().rate_bytes);
         taken > 0 && taken as f64 >= due
     }
 
-    /// Sets the deadline to what comes next; a message that is not whole `began` then. Costs nothing while messages come: what
-    /// they put off is seen when it fires.
+    /// Sets the next deadline; the incomplete message `began` then. Messages that postpone the deadline cost nothing: the
+    /// postponement is computed when it fires.
     fn arm(&self, began: Option<Time>) {
         if self.ws.close_by() != Time::NEVER {
             return;
@@ -468,7 +468,7 @@ impl Live {
 }
 
 impl Drop for Live {
-    /// A worker that stops at once tells nobody, but what is counted is counted back.
+    /// Decrements the counters. A worker that stops at once does not call `closed`.
     fn drop(&mut self) {
         self.ws.gone();
         self.give_back();

@@ -1,8 +1,9 @@
-//! WebSockets of an application: what an author writes ([`Socket`]), what a socket is sent by ([`Ws`]), who may open one.
+//! WebSockets of an application: the trait that an author implements ([`Socket`]), the handle that sends ([`Ws`]), the check of
+//! origins.
 //!
-//! Owns both halves of an open socket, whatever carries it: a connection that was switched (RFC 6455), or a stream of HTTP/2
-//! (RFC 8441). Knows nothing of HTTP but the request that opens one; phases of the connection are the server's
-//! (`server/socket.rs`, `server/http2/socket.rs`), frames the codec's.
+//! Owns both halves of an open socket on any transport: a connection that was switched (RFC 6455), or an HTTP/2 stream (RFC 8441).
+//! Knows nothing of HTTP but the request that opens a socket; phases of the connection are the server's (`server/socket.rs`,
+//! `server/http2/socket.rs`), frames the codec's.
 
 mod carrier;
 mod frame;
@@ -28,13 +29,13 @@ pub(crate) use self::worker::Sockets;
 
 use crate::error::Result;
 
-/// One open WebSocket's part of an application: a value that is told what happens, on its worker's thread. It must not
-/// block; what waits is a task ([`Cx::spawn`](ringmain_engine::Cx::spawn)) that keeps a clone of the [`Ws`], or a handler of
+/// The application's side of one open WebSocket: receives its events on its worker's thread. It must not block. Code that waits
+/// runs as a task ([`Cx::spawn`](ringmain_engine::Cx::spawn)) that holds a clone of the [`Ws`], or as a handler of
 /// [`App::ws_async`](crate::App::ws_async).
 ///
-/// A panic closes the socket with 1011, and others go on.
+/// A panic closes the socket with 1011; other sockets are not affected.
 pub trait Socket: 'static {
-    /// The handshake is done: messages may be sent.
+    /// Called after the handshake: messages may be sent.
     ///
     /// # Errors
     /// As [`Socket::message`].
@@ -43,14 +44,14 @@ pub trait Socket: 'static {
         Ok(())
     }
 
-    /// A whole message has arrived, also one that was on its way when this end closed.
+    /// Called for each complete message, also for one in flight when this end closed.
     ///
     /// # Errors
-    /// Close the socket: a status below 500 with 1008 and its words (up to 123 bytes of them), any other with 1011, and its
-    /// text is logged.
+    /// An error closes the socket: a status below 500 with 1008 and the detail (up to 123 bytes) as the reason, any other with
+    /// 1011; its text is logged.
     fn message(&mut self, ws: &Ws, message: Message<'_>) -> Result;
 
-    /// The client has taken what was sent: after [`Ws::is_full`] said that it is slow, it is so no longer.
+    /// Called when the client has taken the queued bytes, after [`Ws::is_full`] returned true.
     ///
     /// # Errors
     /// As [`Socket::message`].
@@ -59,32 +60,32 @@ pub trait Socket: 'static {
         Ok(())
     }
 
-    /// The process begins to shut down. `false`, the default: the socket is closed at once, with 1001. `true`: the application closes
-    /// it within the grace time; else it is reset then.
+    /// Called when the process begins to shut down. `false`, the default: the socket is closed at once with 1001. `true`: the
+    /// application closes it within the grace period; a socket still open then is reset.
     fn shuts_down(&mut self, ws: &Ws) -> bool {
         let _ = ws;
         false
     }
 
-    /// It is over, told once and last: nothing arrives any more and nothing can be sent.
+    /// Called once, last: nothing more arrives and nothing can be sent.
     fn closed(&mut self, closed: &Closed<'_>) {
         let _ = closed;
     }
 }
 
-/// How a socket ended.
+/// The end of a socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Closed<'a> {
-    /// What the client's Close said; 1005: nothing. Without one, what this end had to say of it; 1006: neither side said
-    /// anything (RFC 6455 §7.1.5).
+    /// The code of the client's Close; 1005: it had none. Without a Close from the client, the code of this end's; 1006: neither
+    /// side sent one (RFC 6455 §7.1.5).
     pub code: u16,
-    /// The words of the client's Close.
+    /// The reason in the client's Close.
     pub reason: &'a str,
-    /// Who ended it, and why.
+    /// The side that ended the socket, and the reason.
     pub cause: Cause,
 }
 
-/// Who ended a socket, and why.
+/// The side that ended a socket, and the reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cause {
     /// The client closed.
@@ -93,13 +94,13 @@ pub enum Cause {
     Application,
     /// The process is shutting down: the client was sent 1001.
     Shutdown,
-    /// The client broke a rule of the protocol or a limit of message sizes.
+    /// The client violated the protocol or a limit on message sizes.
     Fault(FaultKind),
-    /// A message did not become whole within [`WsLimits::message_timeout`](crate::limits::WsLimits).
+    /// A message was incomplete after [`WsLimits::message_timeout`](crate::limits::WsLimits).
     SlowMessage,
-    /// All parts of messages together took more than [`WsLimits::assembly_bytes`](crate::limits::WsLimits).
+    /// Incomplete messages together exceeded [`WsLimits::assembly_bytes`](crate::limits::WsLimits).
     Overloaded,
-    /// The client takes too slowly: more than [`WsLimits::unsent_bytes`](crate::limits::WsLimits) waited for it.
+    /// The client reads too slowly: more than [`WsLimits::unsent_bytes`](crate::limits::WsLimits) was queued for it.
     SlowReader,
     /// No sign of life within [`WsLimits::pong_timeout`](crate::limits::WsLimits) after a ping.
     Silent,

@@ -1,4 +1,4 @@
-//! How a route's sockets are opened: which pages may, which subprotocols are known, whether messages are deflated.
+//! Settings for opening a route's sockets: admitted pages, subprotocols, deflate.
 
 use std::rc::Rc;
 
@@ -15,7 +15,7 @@ use crate::request::Request;
 
 /// Settings of one route's sockets: for [`App::ws_with`](crate::App::ws_with).
 ///
-/// Unless set otherwise only pages of the same host may open one (and who is no browser), no subprotocol is known and
+/// By default only pages of the same host, and clients that are not browsers, may open a socket, no subprotocol is known and
 /// nothing is deflated.
 #[derive(Clone, Debug, Default)]
 pub struct WsOptions {
@@ -26,47 +26,47 @@ pub struct WsOptions {
 }
 
 impl WsOptions {
-    /// The defaults.
+    /// Returns the defaults.
     #[must_use]
     pub fn new() -> WsOptions {
         WsOptions::default()
     }
 
-    /// Pages of this origin may open a socket too: `https://app.example.com`, `https://*.example.com` for all names
-    /// below, or without a scheme for any. What is none of these is an error when the application is built.
+    /// Admits pages of this origin: `https://app.example.com`, `https://*.example.com` for all subdomains, or without a scheme for
+    /// any scheme. An invalid entry is an error when the application is built.
     #[must_use]
     pub fn allow_origin(mut self, origin: &str) -> WsOptions {
         self.origins.push(origin.into());
         self
     }
 
-    /// Any page may open a socket, with its visitor's cookies: for what is public, or asks for a token.
+    /// Admits any page, with its visitor's cookies: for sockets that are public or require a token.
     #[must_use]
     pub fn allow_any_origin(mut self) -> WsOptions {
         self.any_origin = true;
         self
     }
 
-    /// Subprotocols that this route speaks; the client's order of preference decides ([`Ws::protocol`]). A client that
-    /// names only others gets a socket without one, and may close it. A name that is no token, or comes
-    /// twice, is an error when the application is built.
+    /// Sets the subprotocols of this route; the client's order of preference decides ([`Ws::protocol`]). A client that names only
+    /// others gets a socket without one, and may close it. A name that is not a token, or appears twice, is an error when the
+    /// application is built.
     #[must_use]
     pub fn protocols(mut self, protocols: &'static [&'static str]) -> WsOptions {
         self.protocols = protocols;
         self
     }
 
-    /// Agrees to permessage-deflate (RFC 7692) without memory between messages: about 0.5 MB a worker, however many
-    /// sockets. Costs time for each message.
+    /// Accepts permessage-deflate (RFC 7692) without context takeover: about 0.5 MB per worker, regardless of the number of
+    /// sockets. Costs CPU time for each message.
     #[must_use]
     pub fn deflate(mut self) -> WsOptions {
         self.deflation = Some(Deflation::SHARED);
         self
     }
 
-    /// The same with memory between messages, which makes small ones much smaller: up to 420 KiB a socket, less with
-    /// a smaller `window`. When a worker has [`WsLimits::contexts`](crate::limits::WsLimits) of these, further sockets are deflated
-    /// as by [`WsOptions::deflate`].
+    /// Accepts permessage-deflate with context takeover, which makes small messages much smaller: up to 420 KiB per socket, less
+    /// with a smaller `window`. When a worker has [`WsLimits::contexts`](crate::limits::WsLimits) such sockets, further ones are
+    /// deflated as by [`WsOptions::deflate`].
     #[must_use]
     pub fn deflate_with_context(mut self, window: Window) -> WsOptions {
         self.deflation = Some(Deflation {
@@ -78,10 +78,10 @@ impl WsOptions {
     }
 }
 
-/// Makes a route's socket for a request.
+/// Creates a route's socket for a request.
 pub(crate) type Maker = dyn Fn(&Request<'_>) -> Result<Box<dyn Socket>> + Send + Sync;
 
-/// Settings, checked.
+/// Validated settings.
 pub(crate) struct Gate {
     origins: Origins,
     protocols: &'static [&'static str],
@@ -97,7 +97,7 @@ pub(crate) struct Upgrade {
 
 impl Gate {
     /// # Errors
-    /// What is wrong with the settings.
+    /// A message about the invalid setting.
     pub(crate) fn new(options: &WsOptions, maker: Box<Maker>) -> std::result::Result<Gate, String> {
         let mut origins = Origins::default();
         if options.any_origin {
@@ -116,10 +116,10 @@ impl Gate {
         })
     }
 
-    /// What becomes of a request that the hooks let pass: left in `reply`.
+    /// Handles a request that the hooks have passed; the result is in `reply`.
     ///
     /// # Errors
-    /// A request that opens no socket, a page that may not, what the application says.
+    /// A request that is not a valid handshake, a page that is not admitted, an error of the application.
     pub(crate) fn open(&self, request: &Request<'_>, reply: &mut Reply<'_>) -> Result {
         let mut deflation = self.deflation;
         if let Some(wish) = &mut deflation
@@ -142,7 +142,7 @@ impl Gate {
         })?;
         self.origins.check(request)?;
         if request.cx().is_draining() {
-            // It could only be told to go away.
+            // The socket would only be closed with 1001.
             return Err(Error::new(503, "the server is shutting down").with_header("Retry-After", "1"));
         }
         let socket = (self.maker)(request)?;
@@ -152,7 +152,7 @@ impl Gate {
 }
 
 impl Upgrade {
-    /// Both halves of the socket, once the 101 is on its way (the 200 over HTTP/2).
+    /// Returns both halves of the socket, once the 101 was sent (the 200 over HTTP/2).
     pub(crate) fn into_live(self, sockets: &Rc<Sockets>, carrier: Carrier) -> Box<Live> {
         let deflation = self.acceptance.deflation();
         let ws = Ws::new(sockets, carrier, self.acceptance.protocol, deflation);
@@ -162,7 +162,7 @@ impl Upgrade {
 
 fn refused(fault: &HandshakeFault) -> Error {
     let text = fault.to_string();
-    // The codec's advice to the server is none of the client's.
+    // The codec's advice addresses the server, not the client.
     let advice = format!("; answer {})", fault.kind.status());
     let fact = text.strip_suffix(&advice).map(|fact| format!("{fact})"));
     Error::new(fault.kind.status(), fact.unwrap_or(text))

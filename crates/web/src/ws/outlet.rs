@@ -1,11 +1,11 @@
-//! What goes out of a socket: messages are encoded, queued and handed to the engine as the client takes them.
+//! The sending half of a socket: encodes and queues messages, and hands them to the engine as the client takes them.
 //!
 //! ```text
 //! send ─▶ Encoder ─┬─ small, and nothing waits ─▶ carrier.write
 //!                  └─ else ─▶ backlog ─ as the client takes ─▶ carrier.write_frame
 //! ```
 //!
-//! Knows nothing of what arrives, but for the client's Close that it answers.
+//! Knows nothing of received frames except the client's Close, to which it replies.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -24,8 +24,8 @@ use super::worker::Sockets;
 use super::{Cause, WsFrame};
 use crate::limits;
 
-/// A socket to send by: borrowed by its [`Socket`](super::Socket)'s methods, cloned to be kept by whoever sends to it later on the same
-/// worker. Everything that is sent is queued, nothing waits; once the socket is gone every call does nothing.
+/// The sending handle of a socket: borrowed by the methods of its [`Socket`](super::Socket), and cloned by code that sends later on
+/// the same worker. Every message is queued and no call waits; once the socket is closed, calls have no effect.
 #[derive(Clone)]
 pub struct Ws(Rc<Outlet>);
 
@@ -36,9 +36,9 @@ struct Outlet {
     deflation: Option<Deflation>,
     phase: Cell<Phase>,
     paused: Cell<bool>,
-    /// Why, if this end closes or gives up.
+    /// The reason if this end closes or gives up.
     cause: Cell<Option<Cause>>,
-    /// When the closing handshake, or what is left to be sent behind it, is given up.
+    /// The deadline of the closing handshake and of the bytes still to be sent.
     close_by: Cell<Time>,
     sending: RefCell<Sending>,
 }
@@ -55,12 +55,12 @@ enum Phase {
 
 struct Sending {
     encoder: Encoder,
-    /// With memory between messages, if that was agreed on.
+    /// Present if context takeover was negotiated.
     deflater: Option<Box<Deflater>>,
     backlog: Option<Box<Backlog>>,
 }
 
-/// Encoded bytes that the engine was not handed yet. There while its own queue is above the mark only.
+/// Encoded bytes not yet handed to the engine. Present only while the engine's own queue is above the mark.
 #[derive(Default)]
 struct Backlog {
     frames: VecDeque<Bytes>,
@@ -95,8 +95,8 @@ impl Ws {
         }))
     }
 
-    /// Queues a message. `false`: it is not sent, for the socket is closing or gone. A client for whom more than
-    /// [`WsLimits::unsent_bytes`](crate::limits::WsLimits) would wait is cut off ([`Cause::SlowReader`]).
+    /// Queues a message. `false`: it is not sent, because the socket is closing or closed. A client with more than
+    /// [`WsLimits::unsent_bytes`](crate::limits::WsLimits) queued is disconnected ([`Cause::SlowReader`]).
     pub fn send(&self, message: Message<'_>) -> bool {
         if self.0.phase.get() != Phase::Open {
             return false;
@@ -109,17 +109,17 @@ impl Ws {
         queued
     }
 
-    /// Queues a text; see [`Ws::send`].
+    /// Queues a text message; see [`Ws::send`].
     pub fn send_text(&self, text: impl AsRef<str>) -> bool {
         self.send(Message::Text(text.as_ref()))
     }
 
-    /// Queues bytes; see [`Ws::send`].
+    /// Queues a binary message; see [`Ws::send`].
     pub fn send_binary(&self, bytes: impl AsRef<[u8]>) -> bool {
         self.send(Message::Binary(bytes.as_ref()))
     }
 
-    /// Queues a message that was encoded once for many, without copying it; see [`Ws::send`].
+    /// Queues a message that was encoded once for many sockets, without copying it; see [`Ws::send`].
     pub fn send_frame(&self, frame: &WsFrame) -> bool {
         if self.0.phase.get() != Phase::Open {
             return false;
@@ -134,20 +134,20 @@ impl Ws {
         self.0.put_back(sending, bytes)
     }
 
-    /// Closes: the client is sent `code` and `reason` (up to 123 bytes of it) behind what was queued before, and has
-    /// [`WsLimits::close_timeout`](crate::limits::WsLimits) to answer. Nothing can be sent after it; what the client had sent
-    /// before still arrives. `false`: it was closing already.
+    /// Closes the socket: sends a Close with `code` and `reason` (its first 123 bytes) after the queued messages. The client has
+    /// [`WsLimits::close_timeout`](crate::limits::WsLimits) to reply. No message can be sent afterwards; messages that the client
+    /// sent before still arrive. `false`: the socket was closing already.
     pub fn close(&self, code: CloseCode, reason: &str) -> bool {
         self.close_because(code, reason, Cause::Application)
     }
 
-    /// Whether messages can be sent.
+    /// Returns true if messages can be sent.
     #[must_use]
     pub fn is_open(&self) -> bool {
         self.0.phase.get() == Phase::Open
     }
 
-    /// Bytes that were queued and that the kernel has not taken yet.
+    /// Returns the queued bytes that the kernel has not taken yet.
     #[must_use]
     pub fn unsent(&self) -> usize {
         let backlog = self
@@ -160,42 +160,44 @@ impl Ws {
         self.carrier().unsent() + backlog
     }
 
-    /// Has the kernel take at most about so many bytes beyond what is on its way (`TCP_NOTSENT_LOWAT`), where it would take megabytes for a
-    /// client that does not read: what is sent later is newer. On a stream of HTTP/2 windows see to that, on a Unix socket nothing does.
+    /// Limits the kernel's queue to about this many unsent bytes (`TCP_NOTSENT_LOWAT`); by default it accepts megabytes for a
+    /// client that does not read, and messages become stale there. On an HTTP/2 stream windows have this effect, on a Unix socket
+    /// nothing does.
     pub fn limit_kernel(&self, bytes: u32) {
         self.carrier().limit_kernel(bytes);
     }
 
-    /// Whether the client is slow ([`WRITE_MARK`]): who can wait should, until [`Socket::drained`](super::Socket::drained).
+    /// Returns true if the client is slow: more than [`WRITE_MARK`] bytes are queued. Code that can wait should, until
+    /// [`Socket::drained`](super::Socket::drained).
     #[must_use]
     pub fn is_full(&self) -> bool {
         self.unsent() > WRITE_MARK
     }
 
-    /// The subprotocol that was agreed on.
+    /// Returns the negotiated subprotocol.
     #[must_use]
     pub fn protocol(&self) -> Option<&'static str> {
         self.0.protocol
     }
 
-    /// Whether messages to this client are deflated.
+    /// Returns true if messages to this client are deflated.
     #[must_use]
     pub fn is_deflated(&self) -> bool {
         self.0.deflation.is_some()
     }
 
-    // What the receiving half calls.
+    // Called by the receiving half.
 
     pub(super) fn sockets(&self) -> &Rc<Sockets> {
         &self.0.sockets
     }
 
-    /// What was agreed on.
+    /// Returns the negotiated parameters of permessage-deflate.
     pub(super) fn deflation(&self) -> Option<Deflation> {
         self.0.deflation
     }
 
-    /// Whether an inflater that it was lent stays its own, for its context.
+    /// Returns true if the socket retains its inflater between messages, for its context.
     pub(super) fn keeps_inflater(&self) -> bool {
         self.0.deflation.is_some_and(|deflation| deflation.peer_context)
     }
@@ -217,7 +219,7 @@ impl Ws {
         true
     }
 
-    /// The client has closed: its Close is answered, unless it is the answer to ours.
+    /// Replies to the client's Close, unless it is the reply to ours.
     pub(super) fn answer_close(&self, code: Option<CloseCode>) {
         let closing = self.0.sending.borrow_mut().encoder.close_received();
         if closing == Closing::Received {
@@ -236,7 +238,7 @@ impl Ws {
         self.0.control(|encoder, out| encoder.pong(out, data, Mask::None));
     }
 
-    /// Receives nothing until [`Ws::resume`].
+    /// Stops receiving until [`Ws::resume`].
     pub(super) fn pause(&self) {
         self.0.paused.set(true);
         self.carrier().pause();
@@ -252,32 +254,32 @@ impl Ws {
         self.0.paused.get()
     }
 
-    /// Why this end closes or has given up.
+    /// Returns the reason why this end closes or has given up.
     pub(super) fn cause(&self) -> Option<Cause> {
         self.0.cause.get()
     }
 
-    /// When closing is given up; `NEVER` while nobody closes.
+    /// Returns the deadline for closing; `NEVER` while the socket is open.
     pub(super) fn close_by(&self) -> Time {
         self.0.close_by.get()
     }
 
-    /// The client still takes what it is sent: it is given more time.
+    /// Extends the deadline for a client that still takes bytes.
     pub(super) fn close_later(&self, span: Duration) {
         self.0.close_by.set(self.0.sockets.cx.now().after(span));
     }
 
-    /// Nothing waits but in the engine's own queue.
+    /// Returns true if only the engine's own queue holds unsent bytes.
     pub(super) fn is_handed_over(&self) -> bool {
         self.0.sending.borrow().backlog.is_none()
     }
 
-    /// Hands on what the engine has room for.
+    /// Hands over as much as the engine has room for.
     pub(super) fn refill(&self) {
         self.0.refill(&mut self.0.sending.borrow_mut());
     }
 
-    /// It is over: every further call does nothing.
+    /// Marks the socket as closed: further calls have no effect.
     pub(super) fn gone(&self) {
         if self.0.phase.replace(Phase::Gone) != Phase::Gone {
             if self.0.deflation.is_some_and(|deflation| has_context(&deflation)) {
@@ -328,7 +330,7 @@ impl Outlet {
         self.sockets.put_out(out);
     }
 
-    /// Sends the last frame, and bounds what follows.
+    /// Sends the last frame, and sets the deadline for closing.
     fn leave(
         &self,
         span: Duration,
@@ -342,7 +344,7 @@ impl Outlet {
         self.carrier.on(&self.sockets.cx).set_deadline(Some(span));
     }
 
-    /// Queues encoded bytes behind what waits.
+    /// Queues encoded bytes behind those already queued.
     fn queue(&self, sending: &mut Sending, out: &mut Vec<u8>) -> bool {
         let carrier = self.carrier.on(&self.sockets.cx);
         if sending.backlog.is_some() || carrier.unsent() + out.len() > limits::SEND_SHARE {
@@ -355,7 +357,7 @@ impl Outlet {
         }
     }
 
-    /// Queues bytes that the engine is not handed now, or gives the client up.
+    /// Queues bytes that the engine has no room for, or disconnects the client.
     fn put_back(&self, sending: &mut Sending, bytes: Bytes) -> bool {
         let carrier = self.carrier.on(&self.sockets.cx);
         let backlog = sending.backlog.get_or_insert_default();
@@ -386,7 +388,7 @@ impl Outlet {
                 backlog.frames.pop_front();
             }
             if !carrier.write_frame(share) {
-                // It is over, which `closed` tells.
+                // The connection is closed, which `closed` reports.
                 backlog.frames.clear();
             }
         }
@@ -396,12 +398,12 @@ impl Outlet {
     }
 }
 
-/// Whether it costs memory of the socket's own between messages.
+/// Returns true if the parameters need memory per socket between messages.
 fn has_context(deflation: &Deflation) -> bool {
     deflation.own_context || deflation.peer_context
 }
 
-/// As much of a reason as a Close holds, between characters.
+/// Returns the longest prefix of whole characters that fits the reason of a Close.
 pub(super) fn cut(reason: &str) -> &str {
     &reason[..reason.floor_char_boundary(limits::CLOSE_REASON_BYTES)]
 }

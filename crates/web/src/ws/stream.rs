@@ -1,6 +1,6 @@
-//! Sockets for code in its own order: a task that asks for the next message.
+//! Sockets for asynchronous code: a task that awaits the next message.
 //!
-//! Owns the queue between what arrives and the task. Built on [`Socket`], as an application could.
+//! Owns the queue between received messages and the task. Built on [`Socket`], as an application could.
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::VecDeque;
@@ -17,7 +17,7 @@ use crate::error::{Error, Result};
 use crate::limits;
 use crate::server::answer;
 
-/// A message of one's own.
+/// An owned message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OwnedMessage {
     /// UTF-8.
@@ -27,13 +27,13 @@ pub enum OwnedMessage {
 }
 
 impl OwnedMessage {
-    /// Its bytes.
+    /// Returns its bytes.
     #[must_use]
     pub fn data(&self) -> &[u8] {
         self.borrowed().data()
     }
 
-    /// The same, borrowed: what is sent.
+    /// Borrows the message, in the form for sending.
     #[must_use]
     pub fn borrowed(&self) -> Message<'_> {
         match self {
@@ -52,27 +52,28 @@ impl From<Message<'_>> for OwnedMessage {
     }
 }
 
-/// A socket in the hands of a task: for handlers of [`App::ws_async`](crate::App::ws_async). Opened when the task runs.
+/// A socket owned by a task: for handlers of [`App::ws_async`](crate::App::ws_async). Opened when the task runs.
 pub struct WsStream(Rc<Inbox>);
 
-/// What the socket and its task tell each other.
+/// The state shared by the socket and its task.
 #[derive(Default)]
 struct Inbox {
     ws: OnceCell<Ws>,
     messages: RefCell<VecDeque<OwnedMessage>>,
     bytes: Cell<usize>,
     over: Cell<bool>,
-    /// Nobody asks any more.
+    /// The task has dropped its stream.
     abandoned: Cell<bool>,
-    /// The task, while it waits.
+    /// The waker of the task while it waits.
     waiting: RefCell<Option<Waker>>,
 }
 
 impl WsStream {
-    /// The next message; `None` when the socket is over, whoever ended it. The client is slowed down while nobody asks.
+    /// Waits for the next message; `None` when either side has closed the socket. Without calls the queue fills and the client is
+    /// slowed down.
     ///
     /// # Errors
-    /// None; the type lets `?` stand here as behind what is sent.
+    /// None; the type permits `?` here as after a send.
     pub async fn next(&mut self) -> Result<Option<OwnedMessage>> {
         let inbox = &self.0;
         poll_fn(|context| {
@@ -96,7 +97,7 @@ impl WsStream {
     /// Sends a message, and waits while the client is [slow](Ws::is_full).
     ///
     /// # Errors
-    /// The socket is closing or gone: end the task by `?`.
+    /// The socket is closing or closed: end the task with `?`.
     pub async fn send(&self, message: Message<'_>) -> Result {
         if !self.ws().send(message) {
             return Err(Error::disconnected());
@@ -109,26 +110,26 @@ impl WsStream {
         Ok(())
     }
 
-    /// Sends a text; see [`WsStream::send`].
+    /// Sends a text message; see [`WsStream::send`].
     ///
     /// # Errors
-    /// As there.
+    /// As [`WsStream::send`].
     pub async fn send_text(&self, text: impl AsRef<str>) -> Result {
         self.send(Message::Text(text.as_ref())).await
     }
 
-    /// Sends bytes; see [`WsStream::send`].
+    /// Sends a binary message; see [`WsStream::send`].
     ///
     /// # Errors
-    /// As there.
+    /// As [`WsStream::send`].
     pub async fn send_binary(&self, bytes: impl AsRef<[u8]>) -> Result {
         self.send(Message::Binary(bytes.as_ref())).await
     }
 
-    /// What others on this worker send by, and this task too when it does not want to wait.
+    /// Returns the sending handle, for other code on this worker, and for this task when it must not wait.
     ///
     /// # Panics
-    /// Before the task runs: there is no socket yet.
+    /// Before the task runs: the socket is not open yet.
     #[must_use]
     pub fn ws(&self) -> &Ws {
         self.0
@@ -159,13 +160,13 @@ impl Inbox {
 /// The socket of an asynchronous handler.
 pub(crate) struct Asynchronous<F> {
     inbox: Rc<Inbox>,
-    /// Until the socket is open.
+    /// Present until the socket is open.
     future: Option<F>,
 }
 
 impl<F: Future<Output = Result> + 'static> Asynchronous<F> {
     /// # Errors
-    /// What `make` fails with.
+    /// The error of `make`.
     pub(crate) fn new(make: impl FnOnce(WsStream) -> Result<F>) -> Result<Self> {
         let inbox = Rc::<Inbox>::default();
         let future = make(WsStream(Rc::clone(&inbox)))?;
@@ -217,7 +218,7 @@ impl<F: Future<Output = Result> + 'static> Socket for Asynchronous<F> {
     }
 }
 
-/// Runs a handler to its end, which is the socket's.
+/// Runs a handler to its end, then closes the socket.
 async fn run(ws: Ws, future: impl Future<Output = Result>) {
     let mut future = pin!(future);
     let outcome = poll_fn(|context| {
@@ -233,7 +234,7 @@ async fn run(ws: Ws, future: impl Future<Output = Result>) {
     }
 }
 
-/// Closes a socket for what its application failed with.
+/// Closes a socket after an error of its application.
 pub(super) fn close_for(ws: &Ws, error: &Error) {
     if error.is_disconnected() {
         ws.close(CloseCode::NORMAL, "");
@@ -249,7 +250,7 @@ pub(super) fn close_for(ws: &Ws, error: &Error) {
 }
 
 impl Drop for WsStream {
-    /// What still arrives is nobody's.
+    /// Messages that still arrive are dropped.
     fn drop(&mut self) {
         self.0.abandoned.set(true);
         self.0.messages.borrow_mut().clear();

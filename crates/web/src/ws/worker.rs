@@ -1,4 +1,4 @@
-//! What all sockets of one worker share: limits, and the memory that is lent while a message is under way.
+//! State shared by all sockets of a worker: limits, and memory lent to incomplete messages.
 
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
@@ -15,17 +15,17 @@ pub(crate) struct Sockets {
     pub(super) cx: Cx,
     pub(super) stats: Arc<WorkerStats>,
     pub(super) limits: WsLimits,
-    /// Bytes a second at which a client must take what it was sent.
+    /// The minimum rate in bytes per second at which a client must take sent bytes.
     pub(super) rate_bytes: u32,
     out: RefCell<Vec<u8>>,
-    /// For messages without a context, by the exponent of the window.
+    /// Deflaters for messages without context takeover, by the exponent of the window.
     deflaters: RefCell<[Option<Box<Deflater>>; 16]>,
     #[expect(clippy::vec_box, reason = "they move between here and sockets by pointer")]
     inflaters: RefCell<Vec<Box<Inflater>>>,
     buffers: RefCell<Vec<Vec<u8>>>,
     #[expect(clippy::vec_box, reason = "they move between here and sockets by pointer")]
     busy: RefCell<Vec<Box<Busy>>>,
-    /// Bytes of messages that are not whole.
+    /// Bytes of incomplete messages.
     assembling: Cell<usize>,
     /// Sockets with contexts of their own.
     contexts: Cell<u32>,
@@ -48,7 +48,7 @@ impl Sockets {
         }
     }
 
-    /// The worker's buffer for what is encoded.
+    /// Takes the worker's buffer for encoded frames.
     pub(super) fn take_out(&self) -> Vec<u8> {
         std::mem::take(&mut *self.out.borrow_mut())
     }
@@ -59,7 +59,7 @@ impl Sockets {
         *self.out.borrow_mut() = out;
     }
 
-    /// Lends a deflater without memory between messages.
+    /// Lends a deflater without context takeover.
     pub(super) fn with_deflater<T>(&self, window: Window, call: impl FnOnce(&mut Deflater) -> T) -> T {
         let mut deflaters = self.deflaters.borrow_mut();
         let place = &mut deflaters[usize::from(window.bits())];
@@ -92,7 +92,7 @@ impl Sockets {
         }
     }
 
-    /// What a peer may make the codec do.
+    /// Returns the limits that the codec applies to a peer.
     pub(super) fn frame_limits(&self) -> ws::Limits {
         ws::Limits {
             frame_bytes: self.limits.frame_bytes,
@@ -101,7 +101,7 @@ impl Sockets {
         }
     }
 
-    /// Lends what a socket needs while something happens on it.
+    /// Takes the state that a socket needs while it is active.
     pub(super) fn take_busy(&self, decoder: Decoder) -> Box<Busy> {
         let Some(mut idle) = self.busy.borrow_mut().pop() else {
             return Box::new(Busy::new(decoder));
@@ -117,7 +117,7 @@ impl Sockets {
         }
     }
 
-    /// Counts memory of a message that is not whole; `false`: it is too much.
+    /// Reserves memory for an incomplete message; `false`: the limit is reached.
     pub(super) fn reserve(&self, bytes: usize) -> bool {
         let all = self.assembling.get() + bytes;
         let fits = all <= self.limits.assembly_bytes;
@@ -131,7 +131,7 @@ impl Sockets {
         self.assembling.set(self.assembling.get() - bytes);
     }
 
-    /// Whether one more socket may have contexts of its own.
+    /// Returns true if one more socket may have contexts of its own.
     pub(super) fn has_context_left(&self) -> bool {
         self.contexts.get() < self.limits.contexts
     }

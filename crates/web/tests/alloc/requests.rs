@@ -1,7 +1,7 @@
-//! No allocation per request once buffers are warm, on a real worker over real sockets, in the clear and by TLS: counted by the allocator, over
-//! all threads.
+//! No allocation per request once buffers are warm, on a real worker over real sockets, with and without TLS: counted by the
+//! allocator, over all threads.
 //!
-//! What does allocate, and how often, stands in the second table: its numbers may only fall.
+//! The second table lists the requests that allocate, and how often: its numbers may only fall.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -23,8 +23,8 @@ const ATTEMPTS: usize = 40;
 
 const WARM: usize = 300;
 
-/// What is sent again and again: pieces, each sent when the server has had the one before, and how many requests they
-/// are.
+/// Bytes that are sent repeatedly: pieces, each sent once the server has received the one before, and the number of requests in
+/// them.
 struct Case {
     name: &'static str,
     pieces: Vec<Vec<u8>>,
@@ -173,7 +173,7 @@ fn free() -> Vec<Case> {
     ]
 }
 
-/// What allocates, and why.
+/// Requests that allocate, with the reason.
 fn counted() -> Vec<Case> {
     let get = |target: &str| request("GET", target, "", "");
     vec![
@@ -275,7 +275,7 @@ struct Client {
     other: Link,
 }
 
-/// A connection, perhaps by TLS, which allocates nothing either once its buffers are warm.
+/// A connection, with or without TLS, which allocates nothing either once its buffers are warm.
 struct Link {
     stream: TcpStream,
     tls: Option<Tls>,
@@ -327,7 +327,7 @@ impl Link {
         self.flush();
     }
 
-    /// Receives once, and opens what is whole of it.
+    /// Receives once, and decrypts complete records.
     fn receive(&mut self) {
         let mut buffer = [0; 64 * 1024];
         let received = match self.stream.read(&mut buffer) {
@@ -382,7 +382,7 @@ impl Client {
         let (last, first) = case.pieces.split_last().expect("a piece");
         for piece in first {
             self.stream.send(piece);
-            // When this is answered the worker has had the piece.
+            // Once this is answered the worker has received the piece.
             self.other.send(PING);
             read_answers(&mut self.other, &mut self.buffer, 1, false);
         }

@@ -18,7 +18,7 @@ const ROUTES: &[(&str, &str)] = &[
     ("", "/static/app"),
 ];
 
-/// Method, path as it comes, how many parameters the route has; `None` if there is none.
+/// Method, raw path, number of the route's parameters; `None` without a route.
 const CASES: &[(Method<'_>, &str, Option<usize>)] = &[
     (Method::Get, "/json", Some(0)),
     (Method::Head, "/users/7", Some(1)),

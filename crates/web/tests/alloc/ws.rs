@@ -1,4 +1,4 @@
-//! No allocation per echoed message once buffers are warm, and what an idle socket holds: on a real worker over real sockets,
+//! No allocation per echoed message once buffers are warm, and the memory of an idle socket: on a real worker over real sockets,
 //! counted by the allocator over all threads.
 
 use std::io::{ErrorKind, Read, Write};
@@ -19,12 +19,12 @@ const ROUNDS: usize = 250;
 /// one with the fewest allocations counts.
 const ATTEMPTS: usize = 40;
 
-/// Sockets that are opened to see what an idle one holds.
+/// Sockets that are opened to measure the memory of an idle one.
 const IDLE: usize = 400;
 
-/// Bytes that an idle socket may hold beside its connection, which an idle HTTP connection has too. What a worker has for all of its
-/// connections is no part of it: a head that arrived in parts was once kept in a buffer that stays with the worker, so that five bytes more
-/// were found for each of 400 sockets where the kernel had cut one of the requests.
+/// Bytes that an idle socket may hold in addition to its connection, which an idle HTTP connection has too. Excludes memory that a
+/// worker shares between its connections: a head that arrived in parts was once stored in a buffer that stays with the worker, so
+/// that five bytes more were counted for each of 400 sockets where the kernel had split one of the requests.
 const IDLE_BYTES: isize = 208;
 
 struct Echo;
@@ -49,7 +49,7 @@ fn app() -> App {
         .ws_with("/deflate", &WsOptions::new().deflate(), |_| Ok(Echo))
 }
 
-/// What is sent at once, how many bytes come back, and allocations of one round.
+/// Bytes sent at once, the number of bytes received in reply, and the allocations of one round.
 struct Case {
     name: &'static str,
     target: &'static str,
@@ -179,7 +179,7 @@ fn check(addr: SocketAddr, case: &Case) -> bool {
     found <= case.allowed * ROUNDS
 }
 
-/// What a socket holds more than the connection that it was.
+/// Compares the memory of a socket with that of its connection before the upgrade.
 fn check_idle(addr: SocketAddr) -> bool {
     let mut streams: Vec<TcpStream> = Vec::with_capacity(IDLE);
     let region = Region::new(ALLOCATOR);

@@ -38,7 +38,7 @@ fn targets(text: &str) -> Vec<&str> {
     text.lines().map(target).collect()
 }
 
-/// What was said to the application's log, by all tests.
+/// Lines in the application's log, from all tests.
 static SAID: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
 struct Logger;
@@ -65,7 +65,7 @@ fn was_said(text: &str) -> bool {
     SAID.lock().unwrap().iter().any(|said| said.contains(text))
 }
 
-/// Collects what is written.
+/// Collects written bytes.
 #[derive(Clone, Default)]
 struct Memory(Arc<Mutex<Vec<u8>>>);
 
@@ -86,7 +86,7 @@ impl Write for Memory {
     }
 }
 
-/// Says that a write has begun, then does what it is told: `true` fails.
+/// Reports the start of each write, then follows the test's order: `true` fails.
 struct Gate {
     reached: Sender<()>,
     answers: Receiver<bool>,
@@ -96,7 +96,7 @@ struct Gate {
 impl Write for Gate {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let _ = self.reached.send(());
-        // Once the test is over with the gate it is open.
+        // Once the test has dropped its end, the gate is open.
         if self.answers.recv().unwrap_or(false) {
             return Err(io::Error::other("no space"));
         }
@@ -108,7 +108,7 @@ impl Write for Gate {
     }
 }
 
-/// Says what was written when it is dropped.
+/// Reports the written bytes when it is dropped.
 struct Tell(Memory, Sender<String>);
 
 impl Write for Tell {
@@ -201,7 +201,7 @@ fn a_full_block_leaves_by_itself() {
 }
 
 #[test]
-fn a_full_queue_drops_counts_and_says_so() {
+fn a_full_queue_drops_lines_and_logs_their_count() {
     listen();
     let (gate, at_gate, opener, memory) = gate();
     let log = AccessLog::to_writer(gate).unwrap();
@@ -252,7 +252,7 @@ fn a_destination_that_fails_costs_its_lines_only() {
     ));
     assert!(was_said("the access log can be written to its destination again"));
     let text = memory.text();
-    // What was half written is no part of the next line.
+    // A partly written line is not joined with the next one.
     assert!(
         text.starts_with('\n') && text.contains("/kept") && !text.contains("/lost"),
         "{text}"

@@ -1,4 +1,4 @@
-//! Limits that count bytes or requests, and what a shutdown leaves: in virtual time.
+//! Limits that count bytes or requests, and open connections during a shutdown: in virtual time.
 
 use std::time::Duration;
 
@@ -132,7 +132,7 @@ fn a_client_that_sends_on_after_the_last_answer_is_read_for_a_while() {
 }
 
 #[test]
-fn requests_behind_a_running_one_wait_at_the_client() {
+fn pipelined_requests_wait_while_one_runs() {
     let app = App::new()
         .get("/", |_, reply| reply.text("root"))
         .get_async("/slow", async |req, reply| {
@@ -146,7 +146,7 @@ fn requests_behind_a_running_one_wait_at_the_client() {
     let request = format!("GET / HTTP/1.1\r\n{HOST}\r\n");
     let most = 1_000_000 / request.len();
     let sent = raw.send(request.repeat(most));
-    // What the network holds on both sides, and what a connection keeps.
+    // Bytes that the network holds in both directions, and that a connection buffers.
     assert!(sent < 128 * 1024 + 128 * 1024, "{sent} bytes were taken");
     assert_eq!(raw.reply().text(), "slow");
     for _ in 0..sent / request.len() {
@@ -155,7 +155,7 @@ fn requests_behind_a_running_one_wait_at_the_client() {
 }
 
 #[test]
-fn a_shutdown_closes_what_is_idle_and_lets_requests_finish() {
+fn a_shutdown_closes_idle_connections_and_lets_requests_finish() {
     let app = App::new()
         .get("/", |_, reply| reply.text("root"))
         .get_async("/slow", async |req, reply| {
@@ -179,7 +179,7 @@ fn a_shutdown_closes_what_is_idle_and_lets_requests_finish() {
     assert_eq!((reply.text(), reply.closes()), ("root", true));
     let reply = slow.reply();
     assert_eq!((reply.text(), reply.closes()), ("slow", true));
-    // The grace time ends what does not end by itself.
+    // The grace period ends requests that do not end by themselves.
     assert!(!client.is_down());
     client.advance(seconds(6));
     assert!(client.is_down());

@@ -1,4 +1,4 @@
-//! Collected bodies have a budget for each worker, and a share of it for each connection.
+//! The budget of collected bodies of each worker, and the share of each connection.
 
 use std::time::Duration;
 
@@ -73,7 +73,7 @@ fn bodies_that_are_not_whole_are_refused_beyond_the_budget_and_give_it_back() {
     }
     drop(waiting);
     client.advance(Duration::from_secs(3));
-    // All of it is free again.
+    // The whole budget is free again.
     for _ in 0..4 {
         let mut raw = begin(&mut client, "/length");
         raw.send("x");

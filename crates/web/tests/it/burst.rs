@@ -137,7 +137,7 @@ fn a_burst_is_answered() {
 
 /// Between quick ones, three that compute for ten times what patience allows.
 #[test]
-fn requests_behind_a_long_computation_are_answered() {
+fn requests_delayed_by_a_long_computation_are_answered() {
     let quick = ["/quick"; 10];
     let part = [&quick[..], &["/long"]].concat();
     let targets = [part.repeat(3), quick.to_vec()].concat();

@@ -40,7 +40,7 @@ struct Http2 {
     heads: HeadBuffer,
     out: Vec<u8>,
     input: Vec<u8>,
-    /// What was heard, as text.
+    /// Received events, as text.
     heard: Vec<String>,
 }
 
@@ -59,7 +59,7 @@ impl Http2 {
         http2
     }
 
-    /// Sends what there is, lets a moment pass, and takes what has come.
+    /// Sends queued bytes, advances time by a millisecond, and processes received bytes.
     fn turn(&mut self) {
         self.turn_after(Duration::from_millis(1));
     }
@@ -113,7 +113,7 @@ fn client() -> TestClient {
 }
 
 #[test]
-fn a_connection_that_says_nothing_more_is_closed() {
+fn an_idle_connection_is_closed() {
     let mut client = client();
     let limits = Limits::default();
     let mut http2 = Http2::new(&mut client, &h2::Limits::INTERNET);
@@ -147,7 +147,7 @@ fn a_preface_that_does_not_come_ends_in_time() {
 }
 
 #[test]
-fn the_rest_of_a_head_must_come_in_time_whatever_comes_of_it() {
+fn the_rest_of_a_head_has_a_deadline() {
     let mut client = client();
     let mut http2 = Http2::new(&mut client, &h2::Limits::INTERNET);
     http2.begin("GET", "/", true);
@@ -295,7 +295,7 @@ fn an_answer_that_nobody_makes_room_for_is_given_up() {
     assert_eq!(http2.heard(), ["1 200", "1 1000 bytes false"]);
     http2.turn_after(Limits::default().send_pause - seconds(1));
     assert_eq!(http2.heard(), Vec::<String>::new());
-    // What was taken at first earns some seconds, up to the same figure.
+    // Bytes taken at first regain some seconds, up to the same limit.
     http2.turn_after(seconds(4));
     assert_eq!(http2.heard(), ["1 CANCEL"]);
     http2.begin("GET", "/", true);
@@ -303,7 +303,7 @@ fn an_answer_that_nobody_makes_room_for_is_given_up() {
 }
 
 #[test]
-fn a_client_that_is_answered_is_asked_whether_it_is_there() {
+fn a_silent_client_is_pinged_during_a_response() {
     let mut client = client();
     let mut http2 = Http2::new(&mut client, &h2::Limits::INTERNET);
     // The codec answers pings.
@@ -333,7 +333,7 @@ fn streams_beyond_their_limit_are_refused() {
     };
     let mut client = TestClient::new(app().limits(limits)).unwrap();
     let mut http2 = Http2::new(&mut client, &h2::Limits::INTERNET);
-    // Before the server's settings have come a client does not know.
+    // A client does not know the server's settings before they have arrived.
     let mut out = Vec::new();
     let mut hasty = Connection::new(Role::Client, &h2::Limits::INTERNET, Duration::ZERO, &mut out);
     std::mem::swap(&mut http2.wire, &mut hasty);

@@ -245,7 +245,7 @@ fn the_time_of_a_handler_that_does_not_read_is_not_its_clients() {
     assert_eq!(raw.reply().status(), 408);
 }
 
-/// A network that holds few bytes of a stream, so that what the client reads is what the server can send.
+/// Returns a client on a network that buffers few bytes of a stream, so that the client's reads control the server's writes.
 fn narrow(app: App) -> TestClient {
     let mut plan = Plan::calm();
     (plan.send_bytes, plan.receive_bytes) = (1024, 1024);
@@ -288,8 +288,8 @@ fn an_answer_that_is_hardly_taken_is_cut() {
                 break;
             }
         }
-        // The pause that it may make, a tick or two, and what it takes and the two kilobytes that the network holds earn back, at
-        // 240 bytes a second.
+        // The permitted pause, a tick or two, and the time regained by the bytes taken and the two kilobytes that the network
+        // holds, at 240 bytes a second.
         let cut_after = cut_after.unwrap_or_else(|| panic!("{path}: {taken} bytes in 200 s"));
         assert!((20..=33).contains(&cut_after), "{path}: {cut_after} s");
         // Five times as fast as it must be.
@@ -309,9 +309,9 @@ fn an_answer_that_is_hardly_taken_is_cut() {
     }
 }
 
-/// How fast it read before, or where it pauses, makes no difference: one figure holds.
+/// The client's earlier rate and the position of the pause make no difference: one limit applies.
 #[test]
-fn a_reader_may_pause_for_as_long_as_the_limit_says() {
+fn a_reader_may_pause_up_to_the_limit() {
     let app = App::new()
         .get("/plain", |_, reply| {
             reply.body().resize(1_000_000, b'x');

@@ -1,4 +1,4 @@
-//! What a connection owes its client, byte by byte: order, framing, endings. Found by the simulation, each by a name.
+//! The protocol on one connection, byte by byte: order, framing, endings. Regressions found by the simulation, one per test.
 
 use std::time::Duration;
 
@@ -188,7 +188,7 @@ fn a_shutdown_does_not_wait_for_a_connection_whose_unwanted_body_has_ended() {
 }
 
 #[test]
-fn an_unwanted_body_behind_a_large_answer_is_not_taken_for_a_request() {
+fn an_unread_body_after_a_large_response_is_not_parsed_as_a_request() {
     let app = App::new().before(|_, reply| {
         reply.body().resize(1_000_000, b'x');
         Ok(Flow::Stop)
@@ -228,7 +228,7 @@ fn a_head_request_is_refused_without_a_body() {
 }
 
 #[test]
-fn an_answer_that_is_broken_off_takes_no_earlier_one_along() {
+fn a_truncated_response_does_not_affect_earlier_ones() {
     let app = App::new()
         .get("/", |_, reply| reply.text("root"))
         .get_async("/cut", async |_, reply| {
@@ -249,7 +249,7 @@ fn an_answer_that_is_broken_off_takes_no_earlier_one_along() {
 }
 
 #[test]
-fn trailers_go_to_who_reads_them_behind_whole_answers_and_streamed_ones() {
+fn trailers_follow_whole_and_streamed_responses_if_accepted() {
     let app = App::new()
         .after(|_, reply| reply.header("X-After", "ran").map(drop))
         .get_async("/whole", async |_, reply| {
@@ -303,7 +303,7 @@ fn trailers_go_to_who_reads_them_behind_whole_answers_and_streamed_ones() {
     assert_eq!(ask("/broken", "trailers").0, 500);
     let (status, _, trailers) = ask("/failed", "trailers");
     assert_eq!((status, trailers.as_str()), (409, ""));
-    // The connection lives on behind all of them, and old clients and HEAD are told none.
+    // The connection stays open after every case; old clients and HEAD receive no trailers.
     assert_eq!(client.connections(), 1);
     assert_eq!(client.head("/whole").header("TE", "trailers").send().text(), "");
     let mut raw = client.raw();

@@ -1,5 +1,5 @@
-//! A server on a port of the kernel's choice, in the clear or by TLS, and a client that reads answers as RFC 9112 says and
-//! gives up rather than hang. Knows no single case.
+//! A server on a port chosen by the kernel, with or without TLS, and a client that parses responses by RFC 9112 and fails rather
+//! than hang. Knows no single case.
 
 #[path = "support/tls.rs"]
 pub(crate) mod tls;
@@ -15,13 +15,13 @@ use ringmain_web::{App, Entrance, Site};
 
 use self::tls::Secure;
 
-/// How long a test waits for what must come: a guard against hanging, never a measure.
+/// The time limit on waits: a guard against hanging, never a measure.
 pub(crate) const PATIENCE: Duration = ringmain_testkit::PATIENCE;
 
-/// Bytes of a socket's buffers in these tests: small, so that a peer that does not read is felt soon.
+/// Bytes of a socket's buffers in these tests: small, so that a peer that does not read has an early effect.
 const SOCKET_BUFFER: usize = 32 * 1024;
 
-/// Runs each case on each back-end; says so where io_uring is not there.
+/// Runs each case on each back-end; reports where io_uring is unavailable.
 #[allow(unused_macros, reason = "each test binary uses its own part")]
 macro_rules! on_every_backend {
     ($($case:ident),+ $(,)?) => {
@@ -30,7 +30,7 @@ macro_rules! on_every_backend {
     };
 }
 
-/// The same by TLS. A case is told its [`Setting`](crate::support::Setting).
+/// Runs each case over TLS. A case receives its [`Setting`](crate::support::Setting).
 #[allow(unused_macros, reason = "each test binary uses its own part")]
 macro_rules! by_tls {
     ($($case:ident),+ $(,)?) => {
@@ -47,7 +47,7 @@ macro_rules! by_tls {
     };
 }
 
-/// In the clear and by TLS.
+/// Runs each case with and without TLS.
 #[allow(unused_macros, reason = "each test binary uses its own part")]
 macro_rules! in_every_way {
     ($($case:ident),+ $(,)?) => {
@@ -59,7 +59,7 @@ macro_rules! in_every_way {
 
 pub(crate) const EPOLL: Choice = Choice::Epoll;
 
-/// One worker on this back-end.
+/// Returns the configuration of one worker on this back-end.
 pub(crate) fn config(engine: Choice) -> Config {
     Config {
         engine,
@@ -69,11 +69,11 @@ pub(crate) fn config(engine: Choice) -> Config {
     }
 }
 
-/// What a case runs on.
+/// The environment of a case.
 #[derive(Clone, Debug)]
 pub(crate) struct Setting {
     pub(crate) engine: Config,
-    /// Whether the listener speaks TLS.
+    /// True if the listener requires TLS.
     pub(crate) tls: bool,
 }
 
@@ -99,8 +99,8 @@ impl Setting {
     }
 }
 
-/// Runs a case on io_uring. Without it the case is skipped, and standard error says so past the test harness,
-/// which would hide it.
+/// Runs a case on io_uring. Without it the case is skipped, which is reported on standard error past the test harness, which would
+/// hide it.
 pub(crate) fn on_uring(name: &str, case: fn(Config)) {
     let config = config(Choice::Uring);
     match Engine::new(config.clone()) {
@@ -114,12 +114,12 @@ pub(crate) fn on_uring(name: &str, case: fn(Config)) {
     }
 }
 
-/// An application that serves.
+/// A running application.
 pub(crate) struct Server {
     pub(crate) running: Running<std::convert::Infallible>,
     pub(crate) site: Arc<Site>,
     pub(crate) addr: SocketAddr,
-    /// What its clients speak TLS by.
+    /// The connector of its clients, if it requires TLS.
     connector: Option<Connector>,
 }
 
@@ -133,7 +133,7 @@ pub(crate) fn serve(setting: impl Into<Setting>, app: App) -> Server {
     serve_at(setting.engine, app, None)
 }
 
-/// The same with entrances that the application has chosen.
+/// Serves with entrances that the application has chosen.
 pub(crate) fn serve_at(config: Config, app: App, connector: Option<Connector>) -> Server {
     let site = app.build().expect("an application");
     let mut engine = Engine::new(config).expect("the back-end is there");
@@ -163,7 +163,7 @@ impl Server {
         self.speaking_to(Client::new(self.addr))
     }
 
-    /// One with a small receive buffer, so that what it does not read stays with the server.
+    /// Opens a client with a small receive buffer, so that unread bytes remain with the server.
     pub(crate) fn slow_client(&self) -> Client {
         let client = Client::new(self.addr);
         rustix::net::sockopt::set_socket_recv_buffer_size(&client.stream, SOCKET_BUFFER).expect("a socket");
@@ -177,19 +177,19 @@ impl Server {
         }
     }
 
-    /// Sends one request on a connection of its own; returns the answer.
+    /// Sends one request on a separate connection; returns the response.
     pub(crate) fn ask(&self, request: impl AsRef<[u8]>) -> Answer {
         let mut client = self.client();
         client.send(request.as_ref());
         client.answer_to(method_of(request.as_ref()))
     }
 
-    /// GET.
+    /// Sends a GET request.
     pub(crate) fn get(&self, target: &str) -> Answer {
         self.ask(get(target))
     }
 
-    /// Lets what runs finish, and waits for the end.
+    /// Shuts down gracefully and waits for the end.
     pub(crate) fn shut_down(self) {
         self.running.shut_down();
         self.running.join().expect("an orderly end");
@@ -200,12 +200,12 @@ impl Server {
     }
 }
 
-/// A request without a body.
+/// Returns a request without a body.
 pub(crate) fn get(target: &str) -> String {
     format!("GET {target} HTTP/1.1\r\nHost: test\r\n\r\n")
 }
 
-/// A request with a body of known length.
+/// Returns a request with a body of known length.
 pub(crate) fn post(target: &str, kind: &str, body: &str) -> String {
     let length = body.len();
     format!(
@@ -213,7 +213,7 @@ pub(crate) fn post(target: &str, kind: &str, body: &str) -> String {
     )
 }
 
-/// A body in chunks of at most `size` bytes.
+/// Returns a body in chunks of at most `size` bytes.
 pub(crate) fn chunked(body: &[u8], size: usize) -> Vec<u8> {
     let mut out = Vec::new();
     for chunk in body.chunks(size) {
@@ -225,7 +225,7 @@ pub(crate) fn chunked(body: &[u8], size: usize) -> Vec<u8> {
     out
 }
 
-/// Bytes whose position can be told from their value.
+/// Returns bytes whose value reveals their position.
 pub(crate) fn pattern(len: usize) -> Vec<u8> {
     (0..len).map(|i| (i * 31 + i / 251) as u8).collect()
 }
@@ -235,17 +235,17 @@ fn method_of(request: &[u8]) -> &str {
     str::from_utf8(&request[..end]).unwrap_or_default()
 }
 
-/// An answer as it came.
+/// A response as received.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Answer {
     pub(crate) status: u16,
-    /// Names in small letters.
+    /// Names in lower case.
     pub(crate) fields: Vec<(String, String)>,
     pub(crate) body: Vec<u8>,
 }
 
 impl Answer {
-    /// The one value of that field; it is wrong if there are several.
+    /// Returns the only value of the field; panics if there are several.
     pub(crate) fn field(&self, name: &str) -> Option<&str> {
         let mut values = self.fields.iter().filter(|(found, _)| found == name);
         let value = values.next().map(|(_, value)| value.as_str());
@@ -261,7 +261,7 @@ impl Answer {
         self.field("connection") == Some("close")
     }
 
-    /// What the client was told of an error.
+    /// Returns the detail of an error response.
     pub(crate) fn detail(&self) -> String {
         assert_eq!(self.field("content-type"), Some("application/problem+json"));
         let problem: serde_json::Value = serde_json::from_slice(&self.body).expect("problem details");
@@ -275,19 +275,19 @@ impl Answer {
     }
 }
 
-/// How a connection ended.
+/// The way in which a connection ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum End {
     Orderly,
     Reset,
-    /// Without the announcement that TLS has for it.
+    /// Without the close_notify of TLS.
     Cut,
 }
 
 pub(crate) struct Client {
     pub(crate) stream: TcpStream,
     pub(crate) tls: Option<Secure>,
-    /// Received and not yet taken.
+    /// Bytes received and not yet taken.
     kept: Vec<u8>,
 }
 
@@ -304,18 +304,18 @@ impl Client {
         }
     }
 
-    /// Agrees on keys with a server of that name.
+    /// Runs the TLS handshake with a server of this name.
     pub(crate) fn secure(mut self, connector: &Connector, name: &PeerName) -> std::io::Result<Client> {
         self.tls = Some(Secure::new(&mut self.stream, connector, name)?);
         Ok(self)
     }
 
-    /// What was received and not taken.
+    /// Returns the received bytes that were not taken.
     pub(crate) fn kept(&mut self) -> &mut Vec<u8> {
         &mut self.kept
     }
 
-    /// What has to go over the wire for these bytes.
+    /// Returns the bytes on the wire for `bytes`.
     pub(crate) fn sealed(&mut self, bytes: &[u8]) -> Vec<u8> {
         match &mut self.tls {
             Some(tls) => tls.seal(bytes),
@@ -328,8 +328,8 @@ impl Client {
         self.stream.write_all(&wire).expect("the server takes it");
     }
 
-    /// Sends on a thread of its own, so that a server that does not read cannot hold the test. Fails without a word
-    /// when the server closes.
+    /// Sends on a separate thread, so that a server that does not read cannot block the test. Ignores failures caused by the
+    /// server's close.
     #[allow(clippy::disallowed_methods, reason = "a client of a test is a real thread")]
     pub(crate) fn send_behind(&mut self, bytes: Vec<u8>) -> std::thread::JoinHandle<std::io::Result<()>> {
         let wire = self.sealed(&bytes);
@@ -337,7 +337,7 @@ impl Client {
         std::thread::spawn(move || stream.write_all(&wire))
     }
 
-    /// Ends its own side.
+    /// Shuts down the client's side.
     pub(crate) fn finish(&mut self) {
         if let Some(tls) = &mut self.tls {
             let wire = tls.close();
@@ -346,12 +346,12 @@ impl Client {
         self.stream.shutdown(Shutdown::Write).expect("open so far");
     }
 
-    /// Leaves by a reset.
+    /// Resets the connection.
     pub(crate) fn reset(self) {
         rustix::net::sockopt::set_socket_linger(&self.stream, Some(Duration::ZERO)).expect("a socket");
     }
 
-    /// The next answer, to a request of any method but HEAD.
+    /// Reads the next response, to a request of any method but HEAD.
     #[track_caller]
     pub(crate) fn answer(&mut self) -> Answer {
         self.answer_to("GET")
@@ -378,7 +378,7 @@ impl Client {
         answer
     }
 
-    /// An answer's head.
+    /// Reads a response's head.
     #[track_caller]
     pub(crate) fn head(&mut self) -> Answer {
         let status_line = self.line();
@@ -398,7 +398,7 @@ impl Client {
         }
     }
 
-    /// A chunk of a chunked body; `None`: it is over.
+    /// Reads a chunk of a chunked body; `None`: the last chunk.
     #[track_caller]
     pub(crate) fn chunk(&mut self) -> Option<Vec<u8>> {
         let line = self.line();
@@ -424,7 +424,7 @@ impl Client {
         }
     }
 
-    /// So many bytes.
+    /// Reads this number of bytes.
     #[track_caller]
     pub(crate) fn take(&mut self, length: usize) -> Vec<u8> {
         while self.kept.len() < length {
@@ -434,13 +434,13 @@ impl Client {
         std::mem::replace(&mut self.kept, rest)
     }
 
-    /// Receives; `false`: the end.
+    /// Receives more; `false`: the end.
     #[track_caller]
     fn more(&mut self) -> bool {
         self.receive().expect("bytes or the end") > 0
     }
 
-    /// As often as there is something; 0: the end.
+    /// Receives more, retrying where necessary; 0: the end.
     pub(crate) fn receive(&mut self) -> std::io::Result<usize> {
         if let Some(tls) = &mut self.tls {
             return tls.receive(&mut self.stream, &mut self.kept);
@@ -451,7 +451,7 @@ impl Client {
         Ok(length)
     }
 
-    /// All that comes, and how it ends.
+    /// Reads all further bytes, and the kind of end.
     pub(crate) fn rest(&mut self) -> (Vec<u8>, End) {
         let end = loop {
             match self.receive() {
@@ -465,7 +465,7 @@ impl Client {
         (std::mem::take(&mut self.kept), end)
     }
 
-    /// Asserts that nothing more comes and the server has closed in order.
+    /// Asserts that nothing more arrives and the server has closed properly.
     #[track_caller]
     pub(crate) fn expect_end(&mut self) {
         let (rest, end) = self.rest();
@@ -475,7 +475,7 @@ impl Client {
         );
     }
 
-    /// Asserts that the connection still answers.
+    /// Asserts that the connection still serves requests.
     #[track_caller]
     pub(crate) fn expect_alive(&mut self, target: &str) {
         self.send(get(target));

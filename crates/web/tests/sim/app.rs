@@ -8,7 +8,7 @@ use ringmain_web::{
     App, Error, Event, Flow, Limits, Reply, Request, Result, Socket, Ws, WsOptions, WsStream,
 };
 
-/// Byte `at` of what belongs to `id`.
+/// Returns byte `at` of the pattern of `id`.
 fn byte(id: u64, at: usize) -> u8 {
     let mix = (id << 32 | at as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     (mix ^ (mix >> 29))
@@ -16,12 +16,12 @@ fn byte(id: u64, at: usize) -> u8 {
         .to_le_bytes()[7]
 }
 
-/// The first `length` bytes of what belongs to `id`.
+/// Returns the first `length` bytes of the pattern of `id`.
 pub(crate) fn pattern(id: u64, length: usize) -> Vec<u8> {
     (0..length).map(|at| byte(id, at)).collect()
 }
 
-/// What a handler says about a body that it has received.
+/// Returns a handler's response to a received body.
 pub(crate) fn account(id: u64, body: &[u8]) -> String {
     let hash = body.iter().fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
         (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
@@ -107,7 +107,7 @@ pub(crate) fn app(limits: Limits) -> App {
     sockets(waiting(app))
 }
 
-/// What comes goes back.
+/// Echoes each message.
 struct Echo;
 
 impl Socket for Echo {

@@ -1,4 +1,4 @@
-//! Simulated clients: each sends requests like no other's, in a manner of its own, and checks what comes back.
+//! Simulated clients: each sends its own mix of requests with its own behavior, and checks the responses.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use ringmain_web::testing::ReplyReader;
 use crate::link::Link;
 use crate::requests::{Ask, Kind, Slack};
 
-/// How a client behaves.
+/// The behavior of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Manner {
     Steady,
@@ -41,7 +41,7 @@ impl Manner {
     }
 }
 
-/// What holds for all clients of a run.
+/// Conditions that apply to all clients of a run.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Weather {
     /// The network or the end of the process may have broken connections.
@@ -58,7 +58,7 @@ pub(crate) struct Client {
     reader: ReplyReader,
     /// Requests that may be under way at once.
     depth: usize,
-    /// The request that is being written, and how much of it is.
+    /// The request being written, and its written bytes.
     writing: usize,
     written: usize,
     /// Bytes written in all, and after how many it ends, resets or sleeps.
@@ -67,7 +67,7 @@ pub(crate) struct Client {
     answered: usize,
     /// An answer said that it is the last.
     closed: bool,
-    /// What still comes belongs to that answer.
+    /// Bytes still received belong to that response.
     ignores: bool,
     ended: bool,
     slept: bool,
@@ -109,7 +109,7 @@ impl Client {
         self.answered
     }
 
-    /// Whether time must not leap: it would act in no time.
+    /// Returns true if time must not jump: the client would act at the current time.
     pub(crate) fn is_busy(&self) -> bool {
         let writes = self.may_write() > 0 && (!self.stuck || self.peer.takes());
         !self.done && self.wakes.is_none() && (self.stall > 0 || self.peer.is_busy() || writes)
@@ -170,7 +170,7 @@ impl Client {
     }
 
     fn write(&mut self, world: &World) {
-        // Who found no room asks again each time: time must not leap over its coming.
+        // A client without room retries each time: time must not jump past the next opportunity.
         if !self.stuck && world.below(2) == 0 {
             return;
         }
@@ -210,7 +210,7 @@ impl Client {
         self.answers(weather)
     }
 
-    /// Checks each whole answer that is there.
+    /// Checks each complete response.
     fn answers(&mut self, weather: Weather) -> Result<(), String> {
         while let Some(ask) = self.asks.get(self.answered) {
             if self.closed {
@@ -218,14 +218,14 @@ impl Client {
             }
             let next = self.reader.next(ask.method);
             let next = match next {
-                // What a handler breaks off cannot be read, for its own reasons or because its client has.
+                // A response that its handler or client aborts cannot be parsed.
                 Err(_) if ask.kind == Kind::Cut => return Ok(()),
                 Err(_) if self.ended && self.writing == self.answered => return Ok(()),
                 other => other.map_err(|error| format!("to {}: {error}", ask.id))?,
             };
             let Some(reply) = next else { return Ok(()) };
             let begun = self.writing > self.answered || self.written >= ask.head;
-            // What is wrong is answered as soon as it is seen.
+            // An invalid request is answered as soon as it is detected.
             let is_bad = ask.kind == Kind::Bad && self.written > 0;
             if !begun && !is_bad && reply.status() != 408 {
                 return Err(format!("{} was answered before it was asked: {reply:?}", ask.id));
@@ -276,7 +276,7 @@ impl Client {
         self.done = true;
     }
 
-    /// The server has ended the connection: was there a cause, and is nothing missing?
+    /// The server has ended the connection: checks that it had a cause and that no response is missing.
     fn over(&mut self, weather: Weather) -> Result<(), String> {
         self.done = true;
         let cut = self
@@ -285,7 +285,7 @@ impl Client {
             .is_some_and(|ask| ask.kind == Kind::Cut);
         let excused = weather.broken || weather.draining || self.slept || cut;
         if !excused {
-            // What was cut is an error from here on.
+            // From here on a truncated response is an error.
             self.reader.end();
         }
         if self.peer.eof() {

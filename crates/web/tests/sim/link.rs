@@ -1,6 +1,6 @@
-//! A client's connection, in the clear or by TLS: the same calls, so that no client knows which it has.
+//! A client's connection, with or without TLS: the same calls, so that no client knows which it has.
 //!
-//! Bytes that TLS draws at random differ from run to run; how many there are does not, so that a seed stays one run.
+//! Random bytes of TLS differ from run to run; their number does not, so that a seed always gives the same run.
 
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use ringmain_tls::{
     Acceptor, ClientSettings, Connector, KeyPair, PeerName, Pem, ServerSettings, Tls, Trust, http_protocols,
 };
 
-/// When the tests' certificates are judged: signatures by Ed25519 are all of one length.
+/// The time at which the tests' certificates are verified. Signatures with Ed25519 have a fixed length.
 const NOW: Duration = Duration::from_secs(1_800_000_000);
 
 pub(crate) struct Link {
@@ -32,7 +32,7 @@ struct Side {
     stuck: bool,
     /// Our end follows `out`, announced or not.
     fin: bool,
-    /// Our end came before our part of the handshake was said: the server never gets as far as to announce its own.
+    /// Our FIN preceded our part of the handshake: the server never reaches its close_notify.
     early: bool,
     announces: bool,
     /// The server has announced its end.
@@ -40,7 +40,7 @@ struct Side {
     fault: Option<String>,
 }
 
-/// What servers and clients are made of: a certificate for localhost, and who signed it.
+/// The credentials of servers and clients: a certificate for localhost, and its issuer.
 fn certificate() -> &'static (KeyPair, Pem) {
     static MADE: OnceLock<(KeyPair, Pem)> = OnceLock::new();
     MADE.get_or_init(|| {
@@ -87,7 +87,7 @@ pub(crate) fn connector(alpn: &[Vec<u8>]) -> Connector {
 }
 
 impl Link {
-    /// By TLS with a connector; `announces`: it says so before it ends its side.
+    /// Opens a link, with TLS if there is a connector; `announces`: it sends close_notify before it shuts down its side.
     pub(crate) fn new(peer: Peer, connector: Option<&Connector>, announces: bool) -> Link {
         let tls = connector.map(|connector| {
             let name = PeerName::new("localhost").expect("a name");
@@ -110,7 +110,7 @@ impl Link {
         Link { peer, tls }
     }
 
-    /// As [`Peer::write`]; by TLS all or nothing.
+    /// As [`Peer::write`]; over TLS all or nothing.
     pub(crate) fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
         self.flush();
         let Some(side) = &mut self.tls else {
@@ -154,12 +154,12 @@ impl Link {
         }
     }
 
-    /// Whether bytes that could not be written before could be now.
+    /// Returns true if bytes that could not be written before could be now.
     pub(crate) fn takes(&self) -> bool {
         self.tls.as_ref().is_some_and(|side| side.takes())
     }
 
-    /// Whether it has something to do of its own.
+    /// Returns true if the link itself has work to do.
     pub(crate) fn is_busy(&self) -> bool {
         self.readable() > 0
             || self
@@ -179,7 +179,7 @@ impl Link {
         }
     }
 
-    /// Whether it was established and has ended without the server's word for it.
+    /// Returns true if the session was established and has ended without the server's close_notify.
     pub(crate) fn was_cut(&self) -> bool {
         let cut = |side: &Side| side.tls.facts().is_some() && !side.early && !side.ended;
         self.peer.eof() && self.tls.as_ref().is_some_and(|side| cut(side))
@@ -189,7 +189,7 @@ impl Link {
         self.peer.failed()
     }
 
-    /// What is wrong with the server's TLS, if anything is.
+    /// Returns the fault of the server's TLS, if any.
     pub(crate) fn fault(&self) -> Option<&str> {
         self.tls.as_ref()?.fault.as_deref()
     }

@@ -53,7 +53,7 @@ fn main() -> ExitCode {
 
 fn seeds_hold() {
     hide_planned_panics();
-    // What libraries keep for good is made now.
+    // One-time allocations of libraries are made now.
     Run::new(0).finish();
     let (mut answers, mut runs) = (0, 0);
     for seed in seeds::all() {

@@ -1,4 +1,4 @@
-//! What clients ask, and what they must be answered.
+//! Requests of clients, and the expected responses.
 
 use ringmain_sim::World;
 use ringmain_web::Limits;
@@ -6,7 +6,7 @@ use ringmain_web::testing::TestReply;
 
 use crate::app::{EVENTS, account, event, pattern};
 
-/// What is asked.
+/// The kind of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Plain,
@@ -28,7 +28,7 @@ pub(crate) enum Kind {
     First,
     Early,
     Nowhere,
-    /// What is no request.
+    /// Bytes that are not a request.
     Bad,
 }
 
@@ -211,7 +211,7 @@ impl Ask {
         let piece = 1 + world.below(self.body.len() + 1);
         let few = self.body.len() / piece < 500;
         for chunk in self.body.chunks(piece) {
-            // Few enough for the limit on all of them.
+            // Few enough for the limit on the sum of their lengths.
             let extension = [";a=b", ""][if few { world.below(2) } else { 1 }];
             let line = format!("{:x}{extension}\r\n", chunk.len());
             self.bytes.extend_from_slice(line.as_bytes());
@@ -226,7 +226,7 @@ impl Ask {
         );
     }
 
-    /// Whether this may be the answer, and whether the connection may end with it, and must.
+    /// Checks that this response is valid, including whether the connection may or must end with it.
     pub(crate) fn check(&self, reply: &TestReply, slack: Slack) -> Result<(), String> {
         let refused = match reply.status() {
             503 => self.kind.waits() && slack.crowded && self.status != 503,
@@ -273,7 +273,7 @@ impl Ask {
         }
     }
 
-    /// Whether an answer may leave some of the body unread.
+    /// Returns true if a response may leave part of the body unread.
     fn may_close(&self) -> bool {
         match self.kind {
             Kind::Echo | Kind::First | Kind::Early => true,
@@ -360,7 +360,7 @@ impl Kind {
         )
     }
 
-    /// Whether its handler is asynchronous.
+    /// Returns true if its handler is asynchronous.
     fn waits(self) -> bool {
         matches!(
             self,

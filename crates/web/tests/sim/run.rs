@@ -73,7 +73,8 @@ fn limits(world: &World) -> Limits {
     if world.below(2) == 0 {
         limits.body_bytes = 100 + world.below(4000) as u64;
     }
-    // A slow reader whose uploads go on behind its last answer may lose the end of that: how soon is a test of its own.
+    // A slow reader that continues to upload after its last response may lose the end of the response: the timeout is tested
+    // elsewhere.
     limits.linger = Duration::from_secs(3600);
     limits.linger_bytes = 1 << 30;
     limits
@@ -140,7 +141,7 @@ impl Run {
         self.world.clone()
     }
 
-    /// Runs to the end; returns how many answers came.
+    /// Runs to the end; returns the number of responses.
     pub(crate) fn finish(mut self) -> usize {
         let early = self.world.below(3) == 0;
         let half = self.world.below(self.wanted + 1);
@@ -227,7 +228,7 @@ impl Run {
         }
     }
 
-    /// One step of the world and of everybody in it.
+    /// Executes one step of the world and of each client.
     fn step(&mut self) -> Step {
         let step = if self.clients_first() {
             Step::Moved
@@ -257,7 +258,7 @@ impl Run {
         step
     }
 
-    /// Whether the next thing would be a leap of time over what a client does in none.
+    /// Returns true if the next event would jump past an action of a client at the current time.
     fn clients_first(&self) -> bool {
         let next = self.world.next_event_time();
         let leap = next.is_some_and(|at| at.since(self.world.now()) > Duration::from_micros(500));
@@ -277,7 +278,7 @@ impl Run {
             }
             let busy = self.is_busy();
             if self.step() == Step::Quiet && !busy {
-                // Who sleeps wakes at a time of which the world does not know.
+                // A sleeping client wakes at a time that the world does not know.
                 self.world.jump(Duration::from_secs(1));
             }
         }

@@ -1,5 +1,5 @@
-//! Simulated clients of WebSockets: each sends messages like no other's, whole or in fragments, deflated or not, in a manner
-//! of its own, and checks that each comes back, once, in order.
+//! Simulated WebSocket clients: each sends its own mix of messages, whole or in fragments, deflated or not, and checks that each is
+//! echoed once, in order.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use crate::app::pattern;
 use crate::clients::{Manner, Weather};
 use crate::link::Link;
 
-/// How the application echoes: at once, deflated, by a task.
+/// The application's echoes: at once, deflated, by a task.
 const TARGETS: [&str; 3] = ["/ws", "/ws/deflate", "/ws/task"];
 
 /// A client's frames are masked, with keys that follow from the seed.
@@ -32,7 +32,7 @@ pub(crate) struct SocketClient {
     wish: Option<Deflation>,
     keys: Keys,
     input: Vec<u8>,
-    /// What is to be written, and how much of it is.
+    /// Bytes to be written, and the number already written.
     out: Vec<u8>,
     written: usize,
     /// Bytes written in all, and after how many it ends, resets or sleeps.
@@ -76,7 +76,7 @@ fn opening(wish: Option<Deflation>) -> Opening<'static> {
 }
 
 impl SocketClient {
-    /// A client that sends some messages of at most `most` bytes each, all of them recognisable by `id`.
+    /// Returns a client that sends some messages of at most `most` bytes each, marked with `id`.
     pub(crate) fn new(world: &World, peer: Link, id: u64, most: usize) -> SocketClient {
         let target = TARGETS[world.below(3)];
         let wish = [None, Some(Deflation::SHARED), Some(Deflation::CONTEXT)][world.below(3)];
@@ -117,12 +117,12 @@ impl SocketClient {
         }
     }
 
-    /// Messages that came back.
+    /// Returns the number of echoed messages.
     pub(crate) fn answered(&self) -> usize {
         self.back
     }
 
-    /// Whether time must not leap: it would act in no time.
+    /// Returns true if time must not jump: the client would act at the current time.
     pub(crate) fn is_busy(&self) -> bool {
         let writes = self.may_write() > 0 && (!self.stuck || self.peer.takes());
         let sends = self.codec.is_some() && self.written == self.out.len() && self.wants_to_send();
@@ -253,7 +253,7 @@ impl SocketClient {
 
     fn write(&mut self, world: &World) {
         let left = self.may_write();
-        // Who found no room asks again each time: time must not leap over its coming.
+        // A client without room retries each time: time must not jump past the next opportunity.
         if left == 0 || !self.stuck && world.below(2) == 0 {
             return;
         }
@@ -358,7 +358,7 @@ impl SocketClient {
                         self.back += 1;
                     }
                 }
-                // Behind what is being written, which ends with a frame.
+                // Follows the bytes being written, which end with a frame.
                 Event::Ping(data) if codec.encoder.closing().may_send() => {
                     let pong = codec.encoder.pong(&mut self.out, data, Mask::Keys(&mut key));
                     pong.map_err(|misuse| misuse.to_string())?;
@@ -399,7 +399,7 @@ impl SocketClient {
         self.done = true;
     }
 
-    /// The server has ended the connection: was there a cause, and is nothing missing?
+    /// The server has ended the connection: checks that it had a cause and that no message is missing.
     fn over(&mut self, weather: Weather) -> Result<(), String> {
         self.done = true;
         if self.peer.eof() {

@@ -1,5 +1,5 @@
-//! Simulated clients of HTTP/2: each has several requests on their way at once, with bodies in pieces, gives some up, reads when
-//! it likes, and checks that every stream gets its own answer, whole.
+//! Simulated HTTP/2 clients: each has several requests in flight, with bodies in parts, resets some, reads at its own pace, and
+//! checks that every stream gets its own complete response.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -27,7 +27,7 @@ const KINDS: [(&str, bool); 10] = [
     ("first", true),
 ];
 
-/// One request, and what has come of it.
+/// One request, and its response so far.
 struct Ask {
     id: u64,
     kind: &'static str,
@@ -93,7 +93,7 @@ impl Ask {
         }
     }
 
-    /// Whether it was answered, and with what it should be.
+    /// Checks that it was answered with the expected response.
     fn check(&self, weather: Weather) -> Result<(), String> {
         let right = self.status == 200 && self.came == self.expected;
         let busy = self.status == 503 && weather.crowded;
@@ -151,7 +151,7 @@ impl StreamClient {
         self.answered
     }
 
-    /// Whether time must not leap: it would act in no time.
+    /// Returns true if time must not jump: the client would act at the current time.
     pub(crate) fn is_busy(&self) -> bool {
         let writes = !self.out.is_empty() && (!self.stuck || self.peer.takes());
         let finished = self.asks.is_empty() && self.open.is_empty();
@@ -230,7 +230,7 @@ impl StreamClient {
             let piece = left.min(1 + world.below(3000));
             let last = piece == left;
             let data = &ask.body[ask.sent..ask.sent + piece];
-            // One that the server has answered early is over.
+            // A stream that the server has answered early is closed.
             match self.wire.data(*stream, data, last, &mut self.out) {
                 Ok(sent) => {
                     ask.sent += sent;
@@ -305,7 +305,7 @@ impl StreamClient {
         Ok(())
     }
 
-    /// Takes out what is over, and leaves when all of it is, or the server has.
+    /// Removes finished streams, and closes when all are finished, or the server has closed.
     fn end(&mut self, weather: Weather) -> Result<(), String> {
         let mut place = 0;
         while let Some((stream, ask)) = self.open.get(place) {

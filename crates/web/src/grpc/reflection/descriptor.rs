@@ -2,9 +2,9 @@
 
 use prost::Message;
 
-use super::Found;
+use super::Definition;
 
-/// `FileDescriptorSet`, with each file as it is.
+/// `FileDescriptorSet`, with each file unparsed.
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct FileDescriptorSet {
     #[prost(bytes = "vec", repeated, tag = "1")]
@@ -47,7 +47,7 @@ struct Descriptor {
     oneof_decl: Vec<Named>,
 }
 
-/// `EnumDescriptorProto` and `ServiceDescriptorProto`, which are alike: a name, and what has names within.
+/// `EnumDescriptorProto` and `ServiceDescriptorProto`, which have the same shape: a name, and named members.
 #[derive(Clone, PartialEq, Message)]
 struct Container {
     #[prost(string, tag = "1")]
@@ -74,15 +74,15 @@ struct Field {
 }
 
 impl FileDescriptor {
-    /// Shows all that it defines.
-    pub(super) fn look(&self, see: &mut dyn FnMut(Found<'_>)) {
+    /// Passes all definitions to `see`.
+    pub(super) fn look(&self, see: &mut dyn FnMut(Definition<'_>)) {
         let scope = &self.package;
         for service in &self.service {
             let name = join(scope, &service.name);
             for method in &service.within {
-                see(Found::Symbol(join(&name, &method.name)));
+                see(Definition::Symbol(join(&name, &method.name)));
             }
-            see(Found::Service(name));
+            see(Definition::Service(name));
         }
         for message in &self.message_type {
             message.look(scope, see);
@@ -93,38 +93,38 @@ impl FileDescriptor {
 }
 
 impl Descriptor {
-    /// As deep as it nests, which the reader of Protobuf has bounded.
-    fn look(&self, scope: &str, see: &mut dyn FnMut(Found<'_>)) {
+    /// Recurses as deep as messages nest, which the Protobuf decoder has bounded.
+    fn look(&self, scope: &str, see: &mut dyn FnMut(Definition<'_>)) {
         let name = join(scope, &self.name);
         for field in &self.field {
-            see(Found::Symbol(join(&name, &field.name)));
+            see(Definition::Symbol(join(&name, &field.name)));
         }
         for choice in &self.oneof_decl {
-            see(Found::Symbol(join(&name, &choice.name)));
+            see(Definition::Symbol(join(&name, &choice.name)));
         }
         for nested in &self.nested_type {
             nested.look(&name, see);
         }
         look_at_enums(&self.enum_type, &name, see);
         look_at_extensions(&self.extension, &name, see);
-        see(Found::Symbol(name));
+        see(Definition::Symbol(name));
     }
 }
 
-/// Values of an enum stand beside it, not within (as in C++).
-fn look_at_enums(enums: &[Container], scope: &str, see: &mut dyn FnMut(Found<'_>)) {
+/// Values of an enum are its siblings, not its members (as in C++).
+fn look_at_enums(enums: &[Container], scope: &str, see: &mut dyn FnMut(Definition<'_>)) {
     for one in enums {
-        see(Found::Symbol(join(scope, &one.name)));
+        see(Definition::Symbol(join(scope, &one.name)));
         for value in &one.within {
-            see(Found::Symbol(join(scope, &value.name)));
+            see(Definition::Symbol(join(scope, &value.name)));
         }
     }
 }
 
-fn look_at_extensions(extensions: &[Field], scope: &str, see: &mut dyn FnMut(Found<'_>)) {
+fn look_at_extensions(extensions: &[Field], scope: &str, see: &mut dyn FnMut(Definition<'_>)) {
     for extension in extensions {
-        see(Found::Symbol(join(scope, &extension.name)));
-        see(Found::Extension {
+        see(Definition::Symbol(join(scope, &extension.name)));
+        see(Definition::Extension {
             of: &extension.extendee,
             number: extension.number,
         });

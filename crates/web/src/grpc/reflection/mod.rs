@@ -1,6 +1,6 @@
-//! `grpc.reflection.v1.ServerReflection`: what services there are and what their messages look like, for tools such as `grpcurl`.
+//! `grpc.reflection.v1.ServerReflection`: the list of services and the types of their messages, for tools such as `grpcurl`.
 //!
-//! Answers from descriptors that the application gives. What it really serves is not known here.
+//! Answers from descriptors that the application supplies. Does not know which services it really serves.
 
 mod descriptor;
 mod messages;
@@ -22,7 +22,7 @@ use super::replies::Replies;
 use super::service::Service;
 use super::status::Result;
 
-/// Descriptors of services and messages, ready to be asked for.
+/// Descriptors of services and messages, indexed for queries.
 #[derive(Clone)]
 pub struct Reflection {
     known: Arc<Known>,
@@ -30,7 +30,7 @@ pub struct Reflection {
 
 #[derive(Default)]
 struct Known {
-    /// As they were given: name, files that it builds on, bytes.
+    /// The files as supplied: name, imports, bytes.
     files: Vec<(String, Vec<String>, Vec<u8>)>,
     by_name: BTreeMap<String, usize>,
     /// Full names of services, methods, messages, fields, enums, values, extensions.
@@ -40,7 +40,7 @@ struct Known {
     services: BTreeSet<String>,
 }
 
-/// What cannot be read as a `FileDescriptorSet`.
+/// The error for bytes that are not a `FileDescriptorSet`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "expected a FileDescriptorSet, as `protoc --include_imports --descriptor_set_out` and protox write it: {0}"
@@ -48,10 +48,10 @@ struct Known {
 pub struct DescriptorError(#[from] DecodeError);
 
 impl Reflection {
-    /// Reads a `FileDescriptorSet` with all that its files import. Of two files with one name the first counts.
+    /// Parses a `FileDescriptorSet` with all imported files. Of two files with one name the first counts.
     ///
     /// # Errors
-    /// It is none.
+    /// The bytes are not a `FileDescriptorSet`.
     pub fn new(descriptors: &[u8]) -> std::result::Result<Reflection, DescriptorError> {
         let set = FileDescriptorSet::decode(descriptors)?;
         let mut known = Known::default();
@@ -70,7 +70,7 @@ impl Reflection {
         })
     }
 
-    /// The service, to be added to an application.
+    /// Returns the service, to be added to an application.
     #[must_use]
     pub fn service(&self) -> Service {
         let reflection = self.clone();
@@ -110,24 +110,24 @@ impl Reflection {
     }
 }
 
-/// What a descriptor defines.
-enum Found<'d> {
+/// A definition in a descriptor.
+enum Definition<'d> {
     Symbol(String),
     Service(String),
     Extension { of: &'d str, number: i32 },
 }
 
 impl Known {
-    fn note(&mut self, found: Found<'_>, file: usize) {
+    fn note(&mut self, found: Definition<'_>, file: usize) {
         match found {
-            Found::Symbol(name) => {
+            Definition::Symbol(name) => {
                 self.by_symbol.entry(name).or_insert(file);
             }
-            Found::Service(name) => {
+            Definition::Service(name) => {
                 self.by_symbol.entry(name.clone()).or_insert(file);
                 self.services.insert(name);
             }
-            Found::Extension { of, number } => {
+            Definition::Extension { of, number } => {
                 let of = of.trim_start_matches('.').to_owned();
                 self.extensions.entry(of).or_default().insert(number, file);
             }
@@ -181,7 +181,7 @@ impl Known {
         }))
     }
 
-    /// A file, then those that it builds on that were not sent yet. The one that was asked for is sent in any case.
+    /// Appends a file, then its imports that were not sent yet. The requested file is sent in any case.
     fn gather(&self, first: usize, sent: &mut BTreeSet<usize>, out: &mut Vec<Vec<u8>>) {
         let mut waiting = vec![first];
         sent.remove(&first);

@@ -10,7 +10,7 @@ use ringmain_wire::h1::Method;
 
 use super::router;
 use crate::path::normalise;
-use crate::router::{Found, Params};
+use crate::router::{Lookup, Params};
 
 const ROUNDS: usize = 200;
 const LOOKUPS: usize = 1000;
@@ -93,7 +93,7 @@ fn a_lookup() {
         let plain = fastest(|| normalise(black_box(path), &mut scratch).is_ok());
         let mut params = Params::new();
         let find =
-            fastest(|| router.find(black_box(Method::Get), black_box(path), &mut params) == Found::Nothing);
+            fastest(|| router.find(black_box(Method::Get), black_box(path), &mut params) == Lookup::Nothing);
         println!("{path:52} {plain:6.1} {find:6.1}");
     }
 }

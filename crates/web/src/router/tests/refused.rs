@@ -1,4 +1,4 @@
-//! Routes that cannot be added, and what their author is told.
+//! Routes that cannot be added, and the messages to their author.
 
 use ringmain_wire::h1::Method;
 
@@ -29,7 +29,7 @@ fn check_pattern(pattern: &str, at: usize, beginning: &str) {
 }
 
 #[test]
-fn what_is_no_pattern() {
+fn invalid_patterns_are_rejected() {
     check_pattern("", 0, "a route begins with `/`");
     check_pattern("a", 0, "a route begins with `/`");
     check_pattern("{*rest}", 0, "a route begins with `/`");
@@ -70,7 +70,7 @@ fn what_is_no_pattern() {
 }
 
 #[test]
-fn a_fault_says_where_and_what_to_do() {
+fn a_fault_has_its_offset_and_the_remedy() {
     check(
         &["GET /users/:id"],
         "route `/users/:id`, byte 7: `:name` is no parameter here; write `{name}`",

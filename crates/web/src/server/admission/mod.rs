@@ -1,5 +1,5 @@
-//! How many connections a client address may have: counted when they open and close, process-wide. A client has one address of IPv4
-//! or a network of IPv6 ([`client_network`]).
+//! The limit on connections per client address: counts them process-wide when they open and close. A client is one IPv4 address or
+//! an IPv6 network ([`client_network`]).
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -7,10 +7,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::limits::client_network;
 
-/// Parts of the table, each behind a lock of its own, so that workers seldom meet.
+/// Shards of the table, each with a lock of its own, to reduce contention between workers.
 const SHARDS: usize = 16;
 
-/// Connections of each address. Holds one entry for each address that has any, so at most one for each connection.
+/// Connections by address. Has one entry for each address with any, so at most one per connection.
 #[derive(Debug)]
 pub(crate) struct Admission {
     limit: Option<u32>,
@@ -25,12 +25,12 @@ impl Admission {
         }
     }
 
-    /// Whether anything is counted at all.
+    /// Returns true if connections are counted.
     pub(crate) fn counts(&self) -> bool {
         self.limit.is_some()
     }
 
-    /// Counts a connection of `address`; `false`: it has as many as it may.
+    /// Counts a connection of `address`; `false`: the address has reached its limit.
     pub(crate) fn enter(&self, address: IpAddr) -> bool {
         let Some(limit) = self.limit.filter(|_| !is_exempt(address)) else {
             return true;
@@ -45,7 +45,7 @@ impl Admission {
         true
     }
 
-    /// A connection that was counted is over.
+    /// Removes a counted connection when it closes.
     pub(crate) fn leave(&self, address: IpAddr) {
         if self.limit.is_none() || is_exempt(address) {
             return;
@@ -60,7 +60,7 @@ impl Admission {
         }
     }
 
-    /// Addresses that are counted now.
+    /// Returns the number of counted addresses.
     #[cfg(feature = "testing")]
     pub(crate) fn addresses(&self) -> usize {
         let count =
@@ -78,7 +78,7 @@ impl Admission {
     }
 }
 
-/// Loopback: a local proxy stands for many clients, and a load test is meant.
+/// Exempts loopback: a local proxy represents many clients, and a load test opens many connections.
 fn is_exempt(address: IpAddr) -> bool {
     address.to_canonical().is_loopback()
 }

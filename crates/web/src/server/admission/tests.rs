@@ -1,4 +1,4 @@
-//! Admission is refused beyond the limit, and forgets who has left.
+//! Admission is refused beyond the limit, and closed connections no longer count.
 
 use super::*;
 

@@ -14,7 +14,7 @@ fn a_panic_is_logged_with_its_message() {
 
 /// The sentences of tokio for its reactor, its timers and `Handle::current`.
 #[test]
-fn a_panic_for_want_of_tokio_says_what_to_do() {
+fn a_panic_without_tokio_names_the_remedy() {
     for message in [
         "there is no reactor running, must be called from the context of a Tokio 1.x runtime",
         "there is no timer running, must be called from the context of Tokio runtime: must be called from the context of a Tokio 1.x \

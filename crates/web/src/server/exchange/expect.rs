@@ -6,13 +6,14 @@ use std::task::Poll;
 use super::{Coming, Exchange};
 
 impl Exchange {
-    /// Whether the client waits for `100 Continue` before it sends its body, and has sent nothing of it.
+    /// Returns true if the client waits for `100 Continue` and has sent no byte of its body.
     pub(crate) fn expects_continue(&self) -> bool {
         let incoming = self.incoming.borrow();
         incoming.expects && incoming.queue.is_empty()
     }
 
-    /// Waits until the client sends its body, or was told to. Never ends if the final response began first and the client sends none.
+    /// Waits until the client sends its body, or until the 100 was sent. Never completes if the final response starts first and the
+    /// client sends no body.
     pub(crate) async fn body_begins(&self) {
         poll_fn(|context| {
             let incoming = self.incoming.borrow();
@@ -26,7 +27,7 @@ impl Exchange {
         .await;
     }
 
-    /// The client receives `100 Continue`.
+    /// Records that the 100 was sent.
     pub(crate) fn invites(&self) {
         let mut incoming = self.incoming.borrow_mut();
         incoming.invited |= std::mem::take(&mut incoming.expects);

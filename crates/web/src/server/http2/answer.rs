@@ -1,4 +1,4 @@
-//! Answers over HTTP/2: the same status, fields and bodies, in frames.
+//! Responses over HTTP/2: the same status, fields and bodies as over HTTP/1, in frames.
 
 use bytes::Bytes;
 use ringmain_engine::Conn;
@@ -9,20 +9,20 @@ use ringmain_wire::h2::{ErrorCode, Misuse, Stream};
 use super::{Core, Session, Work};
 use crate::error::Error;
 use crate::limits;
-use crate::local::Local;
+use crate::local::WorkerContext;
 use crate::preamble::Omitted;
 use crate::reply::{Kind, Reply};
 use crate::request_id::RequestId;
 use crate::server::answer::Parts;
 
-/// What of a body goes with a head.
+/// The length of a body, as its head declares it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Length {
     /// No body, and no length.
     None,
-    /// So many bytes.
+    /// This number of bytes.
     Known(u64),
-    /// Until its end.
+    /// Unknown until the body ends.
     Unknown,
 }
 
@@ -40,7 +40,7 @@ impl Core {
     /// Writes a head. `end`: nothing follows.
     pub(super) fn head(
         &mut self,
-        local: &Local,
+        local: &WorkerContext,
         parts: &Parts<'_>,
         stream: Stream,
         (length, end): (Length, bool),
@@ -59,7 +59,7 @@ impl Core {
             head.block(parts.fields);
         }
         if let Some(id) = parts.id {
-            // Made here, or checked when it came.
+            // Generated here, or validated on arrival.
             let _ = head.field("x-request-id", id.as_str().as_bytes());
         }
         if let Length::Known(bytes) = length {
@@ -69,10 +69,10 @@ impl Core {
         Ok(())
     }
 
-    /// Writes a whole answer, or as much as may be sent; the rest waits in the stream's lane.
+    /// Writes a whole response, or as much as may be sent; the rest is queued in the stream's lane.
     pub(super) fn reply(&mut self, conn: Conn<'_>, reply: &mut Reply<'_>, stream: Stream, out: &mut Vec<u8>) {
         if reply.request.head.protocol.is_some() && (200..300).contains(&reply.status) {
-            // Success would say that what follows are the protocol's bytes.
+            // A 2xx would announce bytes of that protocol.
             reply.fail(&not_spoken());
         }
         let parts = Parts {
@@ -95,7 +95,7 @@ impl Core {
         let end = silent || length == 0;
         let local = reply.request.local;
         if let Err(misuse) = self.head(local, &parts, stream, (told, end), out) {
-            // The stream is over: its client has given it up.
+            // The client has reset the stream.
             log::debug!("{:?}: not answered: {misuse}", reply.request);
             return;
         }
@@ -106,7 +106,7 @@ impl Core {
         let body = match reply.frame.take() {
             Some(frame) => frame,
             None if length <= limits::COPIED_BODY => {
-                // Almost every answer.
+                // The most common case.
                 let sent = self.wire.data(stream, reply.body, true, out).unwrap_or(0);
                 if sent == length {
                     return self.ended(stream, out);
@@ -118,7 +118,7 @@ impl Core {
         self.send_last(conn, (stream, local.cx.now()), body, out);
     }
 
-    /// Sends what is left of a body as far as it may be sent, and has the rest wait.
+    /// Sends the rest of a body as far as allowed, and queues the remainder.
     fn send_last(&mut self, conn: Conn<'_>, (stream, now): (Stream, Time), body: Bytes, out: &mut Vec<u8>) {
         let lane = self.lane_or_new(stream, now);
         lane.push(conn.cx(), body);
@@ -126,10 +126,10 @@ impl Core {
         self.transmit(conn, stream, out);
     }
 
-    /// Writes another server's answer, which is whole, in place of a task.
+    /// Writes another server's whole response, in place of a task.
     fn forward(
         &mut self,
-        local: &Local,
+        local: &WorkerContext,
         parts: &Parts<'_>,
         (framing, body): (Framing, &[u8]),
         (conn, stream): (Conn<'_>, Stream),
@@ -145,7 +145,7 @@ impl Core {
         }
         let mut sent = 0;
         if body.len() <= limits::COPIED_BODY {
-            // Its head was sent: what cannot follow now waits.
+            // The head was sent: bytes beyond the windows are queued.
             sent = self.wire.data(stream, body, true, out).unwrap_or(0);
         }
         if sent == body.len() {
@@ -157,10 +157,10 @@ impl Core {
         Ok(())
     }
 
-    /// A whole error as an answer, for what is no request to be shown to a handler.
+    /// Writes an error as the response to a request that no handler sees.
     pub(super) fn refuse(
         &mut self,
-        local: &Local,
+        local: &WorkerContext,
         error: &Error,
         (stream, id): (Stream, Option<&RequestId>),
         out: &mut Vec<u8>,
@@ -170,7 +170,7 @@ impl Core {
         error.write_problem(&mut problem);
         let mut fields = FieldBlock::new();
         if let Some((name, value)) = error.field() {
-            // Checked when the error was made.
+            // Validated when the error was created.
             let _ = fields.push(name, value.as_bytes());
         }
         let parts = Parts {
@@ -192,14 +192,14 @@ impl Core {
         self.ended(stream, out);
     }
 
-    /// The answer was sent to its end: what the client still sends of its body is not wanted (RFC 9113 §8.1).
+    /// Ends a stream after its response: the rest of the client's body is not wanted (RFC 9113 §8.1).
     pub(super) fn ended(&mut self, stream: Stream, out: &mut Vec<u8>) {
         self.wire.reset(stream, ErrorCode::NO_ERROR, out);
         self.drop_lane(stream);
     }
 }
 
-/// An extended CONNECT to what answers any request, but does not speak another protocol.
+/// Returns the error for an extended CONNECT to a handler that serves any request but speaks no other protocol.
 pub(crate) fn not_spoken() -> Error {
     Error::new(
         501,
@@ -208,10 +208,10 @@ pub(crate) fn not_spoken() -> Error {
 }
 
 impl Session {
-    /// Writes a task's whole answer. The task need not wait for it to be sent.
+    /// Writes a task's whole response. The task need not wait until it is sent.
     pub(crate) fn reply(&self, reply: &mut Reply<'_>, stream: Stream) {
         self.write(|core, conn, out| {
-            // What it still does is not for its client.
+            // The rest of the task's work is not for its client.
             if let Some(lane) = core.lane(stream) {
                 lane.work = Work::Answered;
             }
@@ -219,7 +219,7 @@ impl Session {
         });
     }
 
-    /// Writes another server's answer, which is whole, in place of a task: `framing` is what is told of the body.
+    /// Writes another server's whole response, in place of a task; `framing` describes the body to the client.
     pub(crate) fn forward(
         &self,
         (status, fields): (u16, &FieldBlock),
@@ -238,12 +238,12 @@ impl Session {
         self.write(|core, conn, out| core.forward(&self.local, &parts, (framing, body), (conn, stream), out))
     }
 
-    /// Answers with an error, in place of a task.
+    /// Responds with an error, in place of a task.
     pub(crate) fn refuse(&self, error: &Error, stream: Stream) {
         self.write(|core, _, out| core.refuse(&self.local, error, (stream, None), out));
     }
 
-    /// The pace of a new transfer.
+    /// Returns the time of the worker's clock.
     pub(super) fn now(&self) -> Time {
         self.local.cx.now()
     }

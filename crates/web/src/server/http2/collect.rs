@@ -1,4 +1,4 @@
-//! Bodies of streams: handed to the task that reads them, or collected before a handler runs, within the worker's budget.
+//! Bodies on HTTP/2 streams: handed to the task that reads them, or collected before a handler runs, within the worker's budget.
 
 use std::rc::Rc;
 
@@ -6,7 +6,7 @@ use ringmain_engine::Conn;
 use ringmain_wire::h1::FieldTable;
 use ringmain_wire::h2::{Stream, load_request};
 
-use super::receive::Asked;
+use super::receive::StreamRequest;
 use super::{Session, Work};
 use crate::error::Error;
 use crate::limits;
@@ -15,7 +15,7 @@ use crate::server::held::Collected;
 use crate::server::{Desk, Machine};
 
 impl Machine {
-    /// Part of a body. Whether it is collected, and whole.
+    /// Handles part of a body. Returns true if it is collected and complete.
     pub(super) fn data_http2(
         &self,
         state: &Connection,
@@ -72,7 +72,7 @@ impl Machine {
         end
     }
 
-    /// A body is whole: its request is answered as if it had come at once.
+    /// Answers a request whose body is complete as if it had arrived at once.
     pub(super) fn collected(
         &self,
         conn: Conn<'_>,
@@ -96,14 +96,14 @@ impl Machine {
                 )
             })
         };
-        // Counted until its memory is given back or its task has a copy.
+        // Counted until its memory is released or its task has a copy.
         let Some((head, body, began, _collected)) = taken else {
             return;
         };
         let Some(loaded) = load_request(&head, table) else {
-            unreachable!("these bytes were stored when it came");
+            unreachable!("these bytes were stored on arrival");
         };
-        let asked = Asked {
+        let asked = StreamRequest {
             conn,
             session,
             stream,
@@ -113,7 +113,7 @@ impl Machine {
             began,
         };
         self.serve_http2(state, asked, (stored, desk));
-        // Their memory is used again.
+        // The memory is reused.
         let mut core = session.core.borrow_mut();
         if let Some(lane) = core
             .lanes

@@ -1,4 +1,4 @@
-//! When a connection of HTTP/2 is looked at again, what becomes of one that is slow or silent, and how it ends.
+//! Deadlines of an HTTP/2 connection: slow and silent clients, and the end of the connection.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -14,14 +14,14 @@ use crate::server::Machine;
 use crate::server::connection::Connection;
 use crate::server::stream::EventFraming;
 
-/// Types of the frames that heads are in: HEADERS and CONTINUATION (RFC 9113 §6).
+/// Types of the frames that carry heads: HEADERS and CONTINUATION (RFC 9113 §6).
 const HEAD_FRAMES: [u8; 2] = [0x1, 0x9];
 
-/// What our pings say.
+/// The payload of our PINGs.
 const PING: [u8; 8] = *b"are you?";
 
 impl Session {
-    /// After something has happened: sets the deadline, and ends a connection that is at its end.
+    /// Sets the next deadline after an event, or closes a finished connection.
     pub(in crate::server) fn settle(&self) {
         if self.over.get() {
             return;
@@ -33,7 +33,7 @@ impl Session {
         };
         let draining = idle && self.local.cx.is_draining();
         if draining && !leaving {
-            // Whoever was to confirm the end has nothing more to be answered.
+            // The client that should confirm the shutdown has no request in flight.
             self.write(|core, _, out| core.wire.go_away(out));
         }
         if idle && (leaving || draining || self.half.get()) {
@@ -62,7 +62,7 @@ impl Session {
                 self.begun.set(false);
                 self.tick();
             }
-            // Each byte would put it off, if it were set anew.
+            // Setting it again at each byte would postpone it.
             (true, true) if self.begun.get() => {}
             (true, true) => {
                 self.ticking.set(false);
@@ -72,8 +72,8 @@ impl Session {
             (true, false) => {
                 self.ticking.set(false);
                 self.begun.set(false);
-                // The preface's time began when the connection was opened. What is no request does not prolong an idle
-                // connection's time.
+                // The preface's deadline started when the connection was opened. Frames that are not requests do not prolong the
+                // time of an idle connection.
                 if self.core.borrow().wire.is_established() {
                     let now = self.now();
                     let until = self.rest_until.get();
@@ -87,7 +87,7 @@ impl Session {
 }
 
 impl Session {
-    /// Notes what is left of a receipt: part of a frame, perhaps of a head, and whether a head in several frames is not whole.
+    /// Records the rest of a receipt: part of a frame, perhaps of a head, and whether a head in several frames is incomplete.
     pub(super) fn note_rest(&self, rest: &[u8], now: Time) {
         self.partial.set(rest.len());
         let begun = rest.get(3).is_some_and(|kind| HEAD_FRAMES.contains(kind));
@@ -112,7 +112,7 @@ impl Machine {
         }
         let idle = session.core.borrow().wire.is_idle();
         if idle && conn.unsent() == 0 {
-            // Silent, or the rest of a frame does not come.
+            // The client is silent, or the rest of a frame does not arrive.
             session.write(|core, _, out| core.wire.go_away(out));
             return session.settle();
         }
@@ -121,7 +121,7 @@ impl Machine {
             .get()
             .is_some_and(|since| self.local.cx.now().since(since) > self.site.limits.header_timeout);
         if late {
-            // The head of a stream does not arrive, and no frame can until it has.
+            // The head of a stream does not arrive, and blocks all other frames.
             log::debug!(
                 "{:?}: the rest of a head did not arrive in time",
                 state.origin.remote
@@ -133,14 +133,14 @@ impl Machine {
             return self.linger(conn, state);
         }
         if conn.unsent() > 0 {
-            // Reset if the client takes too little; the next look is set there.
+            // Resets the stream if the client takes too little, and sets the next check.
             self.check_sending(conn, state);
         } else {
             state.slow = false;
         }
         session.tick();
         if self.local.cx.is_draining() {
-            // The client has had its time to confirm.
+            // The client had its time to confirm.
             session.write(|core, _, out| core.wire.go_away(out));
         }
         session.ticking.set(true);
@@ -148,12 +148,12 @@ impl Machine {
         self.look_for_life(conn, session);
     }
 
-    /// Bodies that come too slowly, and answers that nobody makes room for.
+    /// Ends bodies that arrive too slowly, and responses whose client grants no window.
     fn look_at_streams(&self, state: &Connection, session: &Rc<Session>) {
         let now = self.local.cx.now();
         let limits = &self.site.limits;
         let partial = session.partial.get() as u64;
-        // Other streams' handlers hold up the connection: nobody can send then.
+        // Handlers of other streams hold the connection window: the client cannot send.
         let held = session.core.borrow().wire.peer_window() < FRAME_BYTES;
         let mut slow: Vec<Stream> = Vec::new();
         let mut stuck: Vec<Stream> = Vec::new();
@@ -205,7 +205,7 @@ impl Machine {
             if receiving.anew || held {
                 lane.coming.begin(now, receiving.bytes);
             } else {
-                // The handler's own time is not its client's.
+                // Time spent by the handler does not count against the client.
                 lane.coming.skip(receiving.away);
             }
             let slow = lane
@@ -219,7 +219,7 @@ impl Machine {
         session.settle();
     }
 
-    /// Whether a client that says nothing while it is answered is there at all.
+    /// Sends a PING to a client that is silent during a response, and resets the connection without a reply.
     fn look_for_life(&self, conn: Conn<'_>, session: &Session) {
         let now = self.local.cx.now();
         if let Some(pinged) = session.pinged.get() {
@@ -235,7 +235,7 @@ impl Machine {
         }
     }
 
-    /// The process is about to end: no new streams, and those that are there are answered.
+    /// Drains the connection when the process shuts down: no new streams, and open ones are answered.
     pub(in crate::server) fn drain_http2(&self, session: &Rc<Session>) {
         let idle = session.core.borrow().wire.is_idle();
         if idle {
@@ -248,7 +248,7 @@ impl Machine {
         session.settle();
     }
 
-    /// Streams of messages have no end of their own, but for those whose handlers have more to say.
+    /// Ends streams of messages, which have no end of their own, except those whose handlers must send more.
     fn end_events(&self, session: &Rc<Session>) {
         for (stream, exchange, _) in session.all_running() {
             if exchange
@@ -263,7 +263,7 @@ impl Machine {
         }
     }
 
-    /// The client sends nothing more: what would last for ever is over.
+    /// Ends responses of unlimited length when the client sends nothing more.
     pub(super) fn end_lasting(&self, session: &Rc<Session>) {
         self.end_events(session);
         for (stream, exchange, _) in session.all_running() {

@@ -1,4 +1,4 @@
-//! HTTP/2 on a connection: its streams, who answers each, and what waits to be sent on it.
+//! HTTP/2 on a connection: its streams, the task of each, and the bytes queued for sending.
 //!
 //! ```text
 //! bytes ─▶ receive.rs ─▶ wire ─┬─ request, all there ─▶ plain handler, in place ─┐
@@ -8,10 +8,10 @@
 //!                                            send.rs: pump ◀── window, drained ◀── its lane
 //! ```
 //!
-//! An extended CONNECT (RFC 8441) is a request like another until it is answered: see `socket.rs` for what follows.
+//! An extended CONNECT (RFC 8441) is an ordinary request until it is answered: see `socket.rs` for its stream.
 //!
-//! Tasks and the connection share a [`Session`]. A stream has a [`Lane`] only if it is not answered at once; an idle connection
-//! has none. Knows no route; what differs from HTTP/1 for handlers is here and in `Line`.
+//! Tasks and the connection share a [`Session`]. A stream has a [`Lane`] only if it is not answered at once; an idle connection has
+//! none. Knows no route; the differences from HTTP/1 for handlers are here and in `Line`.
 
 mod answer;
 mod collect;
@@ -39,57 +39,57 @@ use super::deadline::{Allowance, Pace};
 use super::exchange::Exchange;
 use super::held::{Collected, Held};
 use crate::limits;
-use crate::local::Local;
+use crate::local::WorkerContext;
 
-/// What every connection of a worker uses in turn.
+/// Buffers that all connections of a worker use one after another.
 pub(super) struct Heads {
     pub(super) buffer: HeadBuffer,
-    /// For heads that were kept.
+    /// For stored heads.
     pub(super) table: FieldTable,
     pub(super) stored: Vec<u8>,
 }
 
-/// One connection, as it and its tasks share it.
+/// The state of one connection, shared with its tasks.
 pub(crate) struct Session {
-    local: Rc<Local>,
+    local: Rc<WorkerContext>,
     conn: ConnId,
     core: RefCell<Core>,
-    /// Nothing more is read of it: the connection lingers.
+    /// Input is discarded: the connection lingers.
     over: Cell<bool>,
-    /// Bytes of input that are no whole frame.
+    /// Bytes of an incomplete frame at the end of the input.
     partial: Cell<usize>,
-    /// The deadline is that of a frame which has begun.
+    /// The deadline is that of an incomplete frame.
     begun: Cell<bool>,
     /// The deadline is that of the streams.
     ticking: Cell<bool>,
-    /// The deadline is that of the sockets, which are all there is.
+    /// The deadline is that of the sockets, the only streams.
     quiet: Cell<bool>,
-    /// When the deadline is, if it is one of those two.
+    /// The time of the deadline, if it is one of those two.
     armed: Cell<Time>,
-    /// The client has sent its end.
+    /// The client has shut down its side.
     half: Cell<bool>,
-    /// Since when part of a head is there.
+    /// The time since when part of a head is received.
     head_since: Cell<Option<Time>>,
-    /// Until when it may be idle.
+    /// The time until which the connection may stay idle.
     rest_until: Cell<Option<Time>>,
-    /// Bytes of its streams' bodies that are collected.
+    /// Collected bytes of its streams' bodies.
     collected: Rc<Cell<usize>>,
-    /// When something was heard last.
+    /// The time of the last receipt.
     heard: Cell<Time>,
-    /// When the ping was sent that is not answered.
+    /// The time of the pending PING.
     pinged: Cell<Option<Time>>,
 }
 
-/// The connection's hold on its session. Tasks hold it too, and it holds them: dropped, it lets go of all of them.
+/// The connection's reference to its session. Tasks hold the session too, and it holds them: dropping this releases all tasks.
 pub(crate) struct Speaking(Rc<Session>);
 
 impl Speaking {
-    /// The session, for a while.
+    /// Returns a shared reference to the session.
     pub(super) fn share(&self) -> Rc<Session> {
         Rc::clone(&self.0)
     }
 
-    /// Whether the connection lingers, or is over.
+    /// Returns true if the connection lingers or is closed.
     pub(super) fn is_over(&self) -> bool {
         self.0.over.get()
     }
@@ -104,61 +104,61 @@ impl Drop for Speaking {
 
 struct Core {
     wire: h2::Connection,
-    /// By slot.
+    /// Lanes by slot.
     lanes: Vec<Lane>,
-    /// The lane whose turn it is.
+    /// The lane that is served next.
     turn: usize,
-    /// Lanes of sockets.
+    /// The number of lanes with sockets.
     sockets: usize,
 }
 
-/// A stream that is not answered yet, or whose answer is not all sent.
+/// A stream that is not answered yet, or whose response is not completely sent.
 #[derive(Default)]
 struct Lane {
     stream: Option<Stream>,
     work: Work,
-    /// A request that waits for its body: as `h2::store_request` has it.
+    /// The head of a request that waits for its body, in the form of `h2::store_request`.
     head: Vec<u8>,
     body: Vec<u8>,
-    /// What that counts in the worker's budget.
+    /// The reservation of the body in the worker's budget.
     collected: Option<Collected>,
-    /// Bytes that its body may have.
+    /// Limit of the body in bytes.
     most: u64,
-    /// Bytes of the answer's body that the windows did not let through.
+    /// Body bytes of the response that exceed the windows.
     pending: VecDeque<Bytes>,
-    /// How many those are.
+    /// Sum of the bytes in `pending`.
     waiting: usize,
-    /// Those bytes, counted at the worker.
+    /// Those bytes in the worker's count.
     held: Option<Held>,
-    /// The answer ends behind them.
+    /// The response ends behind `pending`.
     end: bool,
     trailers: Option<FieldBlock>,
     began: Time,
-    /// Of the body that comes, in bytes and time.
+    /// The pace of the received body.
     coming: Pace,
     received: u64,
-    /// Of the answer that waits.
+    /// The allowance of the response.
     going: Allowance,
     sent: u64,
 }
 
-/// Who has a stream's request.
+/// The owner of a stream's request.
 #[derive(Default)]
 enum Work {
-    /// Nobody any more.
+    /// None any more.
     #[default]
     Answered,
     /// Its body is collected.
     Collecting,
     Running(Rc<Exchange>, u64),
-    /// It speaks WebSocket.
+    /// The stream carries WebSocket frames.
     Socket(Box<OpenSocket>),
-    /// It did: the client is to end the stream by then.
+    /// The socket has closed: the deadline for the client to end the stream.
     Leaving(Time),
 }
 
 impl Work {
-    /// Bytes a second that the response must be taken at; `None`: as the application has it.
+    /// Returns the minimum rate of the response in bytes per second; `None`: the application's.
     fn rate(&self) -> Option<u32> {
         match self {
             Work::Running(exchange, serial) if exchange.runs(*serial) => exchange.rate(),
@@ -167,7 +167,7 @@ impl Work {
     }
 }
 
-/// A task's way to its stream.
+/// A task's handle of its stream.
 #[derive(Clone)]
 pub(crate) struct Line {
     pub(crate) session: Rc<Session>,
@@ -176,7 +176,7 @@ pub(crate) struct Line {
 
 impl Session {
     pub(super) fn new(
-        local: &Rc<Local>,
+        local: &Rc<WorkerContext>,
         conn: Conn<'_>,
         limits: &h2::Limits,
         out: &mut Vec<u8>,
@@ -210,7 +210,7 @@ impl Session {
         self.local.cx.conn(self.conn)
     }
 
-    /// The exchange of a stream, if a task has it.
+    /// Returns the exchange of a stream, if a task has it.
     fn running(&self, stream: Stream) -> Option<(Rc<Exchange>, u64)> {
         let mut core = self.core.borrow_mut();
         match &core.lane(stream)?.work {
@@ -219,7 +219,7 @@ impl Session {
         }
     }
 
-    /// All exchanges.
+    /// Returns the exchange of every stream.
     fn all_running(&self) -> Vec<(Stream, Rc<Exchange>, u64)> {
         let core = self.core.borrow();
         let lanes = core.lanes.iter();
@@ -240,7 +240,7 @@ impl Core {
         (lane.stream == Some(stream)).then_some(lane)
     }
 
-    /// A fresh lane for a stream.
+    /// Returns a new lane for a stream.
     fn open(&mut self, stream: Stream, now: Time) -> &mut Lane {
         let slot = stream.slot();
         if self.lanes.len() <= slot {
@@ -255,7 +255,7 @@ impl Core {
         lane
     }
 
-    /// The lane of a stream, or a fresh one.
+    /// Returns the lane of a stream, or a new one.
     fn lane_or_new(&mut self, stream: Stream, now: Time) -> &mut Lane {
         let slot = stream.slot();
         if self
@@ -268,7 +268,7 @@ impl Core {
         &mut self.lanes[slot]
     }
 
-    /// Forgets a stream's lane; who had it.
+    /// Drops a stream's lane and returns its owner.
     fn drop_lane(&mut self, stream: Stream) -> Work {
         let Some(lane) = self.lane(stream) else {
             return Work::Answered;
@@ -286,7 +286,7 @@ impl Core {
 }
 
 impl Lane {
-    /// Has bytes wait for their turn.
+    /// Queues bytes.
     fn push(&mut self, cx: &Cx, bytes: Bytes) {
         self.waiting += bytes.len();
         self.pending.push_back(bytes);
@@ -294,7 +294,7 @@ impl Lane {
         held.set(self.waiting);
     }
 
-    /// So many bytes of them are sent.
+    /// Counts queued bytes as sent.
     fn pulled(&mut self, bytes: usize) {
         self.waiting -= bytes;
         if self.waiting == 0 {
@@ -326,15 +326,15 @@ impl Lane {
     }
 }
 
-/// Time as the codec is told it.
+/// Returns the time in the form of the codec.
 fn elapsed(now: Time) -> Duration {
     Duration::from_nanos(now.0)
 }
 
-/// Whether a connection in the clear begins as HTTP/2 does (RFC 9113 §3.3): `Some(false)`: so far.
+/// Checks whether an unencrypted connection starts with the HTTP/2 preface (RFC 9113 §3.3). `Some(false)`: as far as received.
 #[inline]
 pub(super) fn preface(state: &Connection, input: &[u8]) -> Option<bool> {
-    // No other method begins so.
+    // No other method starts so.
     if state.requests > 0 || state.origin.secure || !input.starts_with(b"PRI ") {
         return None;
     }

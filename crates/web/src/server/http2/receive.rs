@@ -1,6 +1,6 @@
-//! What comes on a connection of HTTP/2: requests are answered in place or handed to tasks, bodies collected or streamed.
+//! Receiving on an HTTP/2 connection: requests are answered in place or handed to tasks, bodies collected or streamed.
 //!
-//! All that a receipt leads to leaves in one write, in its order.
+//! All frames that result from one receipt are sent by one write, in order.
 
 use std::rc::Rc;
 
@@ -25,22 +25,22 @@ use crate::site::{Action, Route, Verdict};
 use crate::text;
 use crate::ws::Upgrade;
 
-/// A request and its way back.
+/// A request and the stream that its response takes.
 #[derive(Clone, Copy)]
-pub(super) struct Asked<'a> {
+pub(super) struct StreamRequest<'a> {
     pub(super) conn: Conn<'a>,
     pub(super) session: &'a Rc<Session>,
     pub(super) stream: Stream,
     pub(super) head: &'a RequestHead<'a>,
-    /// What is there of its body, if that was collected.
+    /// The body, if it was collected.
     pub(super) content: &'a [u8],
-    /// Its body comes in pieces, of so many bytes at most.
+    /// The body is streamed, with this limit in bytes.
     pub(super) streams: Option<Option<u64>>,
     pub(super) began: Time,
 }
 
 impl Machine {
-    /// The connection speaks HTTP/2 from its first byte.
+    /// Starts HTTP/2 from the connection's first byte.
     pub(in crate::server) fn begin_http2(&self, conn: Conn<'_>, state: &mut Connection, out: &mut Vec<u8>) {
         let session = Session::new(&self.local, conn, &self.http2, out);
         state.phase = Phase::Http2(Speaking(session));
@@ -48,7 +48,7 @@ impl Machine {
         conn.set_deadline(Some(self.site.limits.header_timeout));
     }
 
-    /// Takes what can be taken of `bytes`; returns how much.
+    /// Processes `bytes` as far as possible and returns the number of consumed bytes.
     pub(in crate::server) fn receive_http2(
         &self,
         conn: Conn<'_>,
@@ -93,7 +93,7 @@ impl Machine {
                 break;
             }
             if consumed < bytes.len() && self.local.cx.step_is_long() {
-                // What is answered leaves first, and other connections have their turn.
+                // Sends the pending responses, then lets other connections have their turn.
                 conn.yield_turn();
                 break;
             }
@@ -104,7 +104,7 @@ impl Machine {
         consumed
     }
 
-    /// Something was said.
+    /// Handles an event of the codec.
     fn on_event(
         &self,
         conn: Conn<'_>,
@@ -126,7 +126,7 @@ impl Machine {
                     let refused = Refused::of_head(&self.local, &head);
                     return self.refuse_http2(state, (session, stream), &error, &refused, &mut desk.out);
                 }
-                let asked = Asked {
+                let asked = StreamRequest {
                     conn,
                     session,
                     stream,
@@ -174,7 +174,8 @@ impl Machine {
         }
     }
 
-    /// Counts a request. `false`: it is refused, since its connection would not be accepted as it is, which takes no more streams.
+    /// Counts a request. `false`: it is refused, because the current settings would not accept its connection; the connection takes
+    /// no more streams.
     fn admit_request(
         &self,
         conn: Conn<'_>,
@@ -193,7 +194,7 @@ impl Machine {
         false
     }
 
-    /// The client has given a stream up.
+    /// Handles a stream that the client has reset.
     fn on_reset(
         &self,
         conn: Conn<'_>,
@@ -221,7 +222,7 @@ impl Machine {
         self.refuse_http2(state, (session, stream), &error, &refused, out);
     }
 
-    /// The client broke a rule of a stream, which is gone if it was one.
+    /// Handles a protocol violation of the client that affects at most one stream, which is then closed.
     fn broken(&self, session: &Session, stream: Option<Stream>) {
         self.local.stats.refused();
         if let Some(stream) = stream {
@@ -238,18 +239,18 @@ impl Machine {
         }
     }
 
-    /// A head is there: who answers, and how is its body to be had?
+    /// Processes a complete head: matches a route and decides how the body is received.
     fn request_http2(
         &self,
         state: &Connection,
-        asked: Asked<'_>,
+        asked: StreamRequest<'_>,
         end: bool,
         (stored, desk): (&mut Vec<u8>, &mut Desk),
     ) {
         let head = asked.head;
         if head.protocol.is_some() {
-            // What comes on its stream is no body; a task has it as one until it is a socket, or a tunnel.
-            let asked = Asked {
+            // The data on this stream is not a body; a task receives it as one until the stream becomes a socket or a tunnel.
+            let asked = StreamRequest {
                 streams: Some(None),
                 ..asked
             };
@@ -260,7 +261,7 @@ impl Machine {
         }
         let chosen = choose(&self.site, head, &mut desk.path);
         let Verdict::Route(route) = chosen.verdict else {
-            // Whatever its body is.
+            // Regardless of the body.
             return self.serve_http2(state, asked, (stored, desk));
         };
         let limits = &self.site.limits;
@@ -279,7 +280,7 @@ impl Machine {
             return self.refuse_http2(state, to, &Error::new(413, what), &refused, &mut desk.out);
         }
         if streamed {
-            let asked = Asked {
+            let asked = StreamRequest {
                 streams: Some(most),
                 ..asked
             };
@@ -297,14 +298,14 @@ impl Machine {
         }
     }
 
-    /// Has a request answered: by its task, or here and now.
+    /// Answers a request, with its task or in place.
     pub(super) fn serve_http2(
         &self,
         state: &Connection,
-        asked: Asked<'_>,
+        asked: StreamRequest<'_>,
         (stored, desk): (&mut Vec<u8>, &mut Desk),
     ) {
-        let Asked {
+        let StreamRequest {
             session,
             stream,
             head,
@@ -353,16 +354,17 @@ impl Machine {
         self.local.log(&request, status, sent, asked.began);
     }
 
-    /// Has a request answered without a task by who wants to, else by a task. `false`: there are as many as there may be.
+    /// Offers a request to the early callback, else hands it to a task. `false`: the worker runs the maximum number of
+    /// requests.
     fn launch_http2(
         &self,
         state: &Connection,
-        asked: &Asked<'_>,
+        asked: &StreamRequest<'_>,
         chosen: &Chosen<'_>,
         (launch, route): (&dyn Launch, usize),
         (stored, out): (&mut Vec<u8>, &mut Vec<u8>),
     ) -> bool {
-        let Asked {
+        let StreamRequest {
             session,
             stream,
             head,
@@ -381,7 +383,7 @@ impl Machine {
         };
         let mut taken = None;
         if asked.streams.is_none() && asked.content.is_empty() {
-            // An answer that overtook what is encoded would break the table of fields.
+            // A response written before the encoded frames would corrupt the client's HPACK table.
             session.hand_over(asked.conn, out);
             let shown = Shown {
                 job,
@@ -412,19 +414,19 @@ impl Machine {
         true
     }
 
-    /// Has a stream speak WebSocket from here on.
-    fn open_socket(&self, asked: &Asked<'_>, upgrade: Upgrade, reply: &mut Reply<'_>) {
+    /// Switches a stream to WebSocket.
+    fn open_socket(&self, asked: &StreamRequest<'_>, upgrade: Upgrade, reply: &mut Reply<'_>) {
         let switched = asked
             .session
             .switch(reply, upgrade, asked.stream, (Vec::new(), false));
         if let Err(error) = switched {
-            return log::debug!("{:?}: no WebSocket comes of it: {error}", reply.request);
+            return log::debug!("{:?}: no WebSocket was opened: {error}", reply.request);
         }
         self.count_since(200, asked.began);
         self.local.log(reply.request, 200, 0, asked.began);
     }
 
-    /// Answers what is not shown to any handler.
+    /// Answers a request that no handler sees.
     fn refuse_http2(
         &self,
         state: &Connection,
@@ -439,7 +441,7 @@ impl Machine {
         core.refuse(&self.local, error, (stream, refused.id.as_ref()), out);
     }
 
-    /// The client broke a rule of the connection: nothing that follows can be understood.
+    /// Handles a protocol violation of the connection: nothing that follows can be parsed.
     fn fail_http2(
         &self,
         conn: Conn<'_>,
@@ -456,13 +458,13 @@ impl Machine {
         self.flush(conn, state, out, Then::Linger);
     }
 
-    /// A stream is gone: whoever answers it ends.
+    /// Ends the work on a closed stream.
     pub(super) fn drop_stream(&self, session: &Session, stream: Stream) {
         let work = session.core.borrow_mut().drop_lane(stream);
         self.let_go(work);
     }
 
-    /// The same for all of them.
+    /// Ends the work on all streams.
     pub(in crate::server) fn drop_all(&self, session: &Session) {
         let lanes = {
             let mut core = session.core.borrow_mut();
@@ -488,7 +490,7 @@ impl Machine {
         }
     }
 
-    /// The client has sent its last byte: what is asked is answered, what is not whole is not.
+    /// Handles the client's last byte: complete requests are answered, incomplete ones are not.
     pub(in crate::server) fn end_http2(&self, session: &Rc<Session>) {
         session.half.set(true);
         let collecting: Vec<Stream> = {
@@ -512,7 +514,7 @@ impl Machine {
         session.settle();
     }
 
-    /// The client takes more, or its windows do.
+    /// Sends more after the client has taken bytes or its windows have grown.
     pub(in crate::server) fn drained_http2(&self, session: &Rc<Session>) {
         session.write(|core, conn, out| {
             core.pump(conn, out);
@@ -523,7 +525,7 @@ impl Machine {
     }
 }
 
-/// Whether an extended CONNECT asks for what may be had here, by a stream that stays open (RFC 8441 §5).
+/// Returns an error unless an extended CONNECT requests WebSocket on a stream that stays open (RFC 8441 §5).
 fn check_upgrade(head: &RequestHead<'_>, end: bool) -> Result<(), Error> {
     let protocol = head.protocol.unwrap_or_default();
     if !protocol.eq_ignore_ascii_case("websocket") {

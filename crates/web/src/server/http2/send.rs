@@ -1,4 +1,4 @@
-//! What tasks send, and what waits for windows: bounded by them, and by what the engine has not sent yet.
+//! Sending for tasks: data queued until windows open, bounded by them and by the engine's unsent bytes.
 
 use bytes::Bytes;
 use ringmain_engine::Conn;
@@ -9,11 +9,11 @@ use super::answer::Length;
 use super::{Core, Lane, Session, Work};
 use crate::error::{Error, Result};
 use crate::limits;
-use crate::local::Local;
+use crate::local::WorkerContext;
 use crate::server::answer::Parts;
 
 impl Core {
-    /// Sends what waits in a stream's lane, as far as it may be sent.
+    /// Sends a lane's queued data, as far as windows and the engine allow.
     pub(super) fn transmit(&mut self, conn: Conn<'_>, stream: Stream, out: &mut Vec<u8>) {
         loop {
             let Core { wire, lanes, .. } = self;
@@ -32,7 +32,7 @@ impl Core {
                     Some(fields) => wire.trailers(stream, &fields, out),
                     None => wire.begin_data(stream, 0, true, out).map(drop),
                 };
-                // A stream that is over needs no end.
+                // A closed stream needs no end.
                 let _ = ended;
                 return self.finish(stream, out);
             };
@@ -59,7 +59,7 @@ impl Core {
             if taken <= limits::GATHERED_PIECE {
                 out.extend_from_slice(&piece);
             } else {
-                // Refused only when the connection is over.
+                // Fails only when the connection is closed.
                 let _ = conn.write(out);
                 out.clear();
                 let _ = conn.write_frame(piece);
@@ -70,7 +70,7 @@ impl Core {
         }
     }
 
-    /// All of an answer was sent. Its task may still run, and then has the lane.
+    /// Completes a response. Its task may still run, and then owns the lane.
     fn finish(&mut self, stream: Stream, out: &mut Vec<u8>) {
         let is_open = self.wire.is_open(stream);
         let Some(lane) = self.lane(stream) else { return };
@@ -84,7 +84,7 @@ impl Core {
         }
     }
 
-    /// Sends what waits on all streams, in turn.
+    /// Sends the queued data of each stream, in turn.
     pub(super) fn pump(&mut self, conn: Conn<'_>, out: &mut Vec<u8>) {
         let count = self.lanes.len();
         let first = self.turn;
@@ -97,7 +97,7 @@ impl Core {
             if !conn.has_room(out.len()) {
                 return;
             }
-            // The next has the first turn the next time.
+            // The next lane is served first the next time.
             self.turn = slot + 1;
             self.transmit(conn, stream, out);
         }
@@ -112,7 +112,7 @@ impl Core {
         }
     }
 
-    /// The same for all streams.
+    /// Wakes the task of each stream.
     pub(super) fn wake_all(&self) {
         self.lanes.iter().for_each(Lane::wake);
     }
@@ -129,13 +129,13 @@ impl Lane {
 }
 
 impl Session {
-    /// Has something written to the connection.
+    /// Encodes with `call` and writes the frames to the connection.
     pub(super) fn write<T>(&self, call: impl FnOnce(&mut Core, Conn<'_>, &mut Vec<u8>) -> T) -> T {
         let conn = self.conn();
         let mut out = std::mem::take(&mut *self.local.framed.borrow_mut());
         let done = call(&mut self.core.borrow_mut(), conn, &mut out);
         if !out.is_empty() {
-            // Refused only when the connection is over, which is told.
+            // Fails only when the connection is closed, which is reported elsewhere.
             let _ = conn.write(&out);
         }
         out.clear();
@@ -144,15 +144,15 @@ impl Session {
         done
     }
 
-    /// Whether a stream is open still.
+    /// Returns true if the stream is open.
     pub(crate) fn is_open(&self, stream: Stream) -> bool {
         !self.over.get() && self.conn().is_open() && self.core.borrow().wire.is_open(stream)
     }
 
-    /// Writes the head of a streamed answer.
+    /// Writes the head of a streamed response.
     pub(crate) fn head(
         &self,
-        local: &Local,
+        local: &WorkerContext,
         parts: &Parts<'_>,
         stream: Stream,
         length: Length,
@@ -166,7 +166,7 @@ impl Session {
         .map_err(|_| Error::disconnected())
     }
 
-    /// Writes an interim answer.
+    /// Writes an interim response.
     pub(crate) fn interim(&self, stream: Stream, status: u16, fields: &FieldBlock) -> Result {
         let written = self.write(|core, _, out| {
             let mut head = core.wire.respond(stream, status, out)?;
@@ -177,7 +177,7 @@ impl Session {
         written.map_err(|_: ringmain_wire::h2::Misuse| Error::disconnected())
     }
 
-    /// Sends part of an answer's body, or has it wait.
+    /// Sends part of a response body, or queues it.
     pub(crate) fn data(&self, stream: Stream, bytes: Bytes) -> Result {
         if !self.is_open(stream) {
             return Err(Error::disconnected());
@@ -194,7 +194,7 @@ impl Session {
         Ok(())
     }
 
-    /// The same for bytes that have to be copied in any case.
+    /// Sends part of a response body that has to be copied in any case.
     pub(crate) fn data_copied(&self, stream: Stream, bytes: &[u8]) -> Result {
         let sent = self.write(|core, conn, out| {
             let busy = core.lane(stream).is_some_and(|lane| !lane.pending.is_empty());
@@ -214,7 +214,7 @@ impl Session {
         self.data(stream, Bytes::copy_from_slice(&bytes[sent..]))
     }
 
-    /// Ends an answer behind what waits.
+    /// Ends a response behind its queued data.
     pub(crate) fn end(&self, stream: Stream, trailers: Option<FieldBlock>) {
         let now = self.now();
         self.write(|core, conn, out| {
@@ -225,29 +225,29 @@ impl Session {
         });
     }
 
-    /// Whether a task may send more on its stream.
+    /// Returns true if a task may send more on its stream.
     pub(crate) fn is_clear(&self, stream: Stream) -> bool {
         let mut core = self.core.borrow_mut();
         let waits = core.lane(stream).is_some_and(|lane| !lane.pending.is_empty());
         !waits && self.conn().has_room(0)
     }
 
-    /// Gives a stream up: its client sees that the answer is not whole.
+    /// Resets a stream: its client detects that the response is incomplete.
     pub(crate) fn reset(&self, stream: Stream, code: ErrorCode) {
         self.write(|core, _, out| core.wire.reset(stream, code, out));
     }
 
-    /// So many bytes of a body were taken by its handler.
+    /// Credits body bytes that the handler took to the client's window.
     pub(crate) fn consume(&self, stream: Stream, bytes: usize) {
         self.write(|core, _, out| core.wire.consume(stream, bytes, out));
     }
 
-    /// A stream's task is done with it.
+    /// Releases a stream that its task is done with.
     pub(crate) fn finished(&self, stream: Stream) {
         self.write(|core, _, out| {
             let Some(lane) = core.lane(stream) else { return };
             if matches!(lane.work, Work::Socket(_) | Work::Leaving(_)) {
-                // It goes on without a task.
+                // The socket continues without a task.
                 return;
             }
             lane.work = Work::Answered;

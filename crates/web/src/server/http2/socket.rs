@@ -1,4 +1,4 @@
-//! WebSockets on streams (RFC 8441): how they come about, what comes on them, and how they end.
+//! WebSockets on HTTP/2 streams (RFC 8441): how they open, receive and end.
 //!
 //! ```text
 //! 200 ─▶ Socket ─┬─ closing handshake ─▶ END_STREAM ─▶ Leaving ─ the client's END_STREAM, or time ─▶ over
@@ -6,9 +6,9 @@
 //!                └─ either gives up ─▶ RST_STREAM ─▶ over
 //! ```
 //!
-//! What a socket takes the client may send again: one that is paused, or whose client takes nothing, holds up its stream by the
-//! window, and what came meanwhile waits here. A socket is told nothing while the session is borrowed: it may send at once, also
-//! by other sockets of the same connection.
+//! Bytes that a socket consumes are credited to the client's window. A socket that is paused, or whose client reads nothing, blocks
+//! its stream through the window; bytes received meanwhile wait here. No socket is called while the session is borrowed: it may
+//! send at once, also through other sockets of the same connection.
 
 use std::time::Duration;
 
@@ -27,21 +27,21 @@ use crate::reply::{Kind, Reply};
 use crate::server::answer::Parts;
 use crate::ws::{Carrier, Live, Upgrade};
 
-/// A socket of a stream.
+/// A socket on a stream.
 #[derive(Default)]
 pub(super) struct OpenSocket {
-    /// `None` while something happens on it.
+    /// `None` while one of its methods runs.
     live: Option<Box<Live>>,
-    /// What came and was not taken: part of a header or a control frame, or what is not asked for yet. At most as much as the
-    /// stream's window ([`limits::STREAM_WINDOW`]).
+    /// Bytes received and not consumed: part of a header or of a control frame, or bytes for a paused socket. At most the stream's
+    /// window ([`limits::STREAM_WINDOW`]).
     kept: Vec<u8>,
-    /// When it is to be looked at.
+    /// The deadline of its next check.
     due: Time,
-    /// It is to be looked at now.
+    /// The check is due now.
     kicked: bool,
     /// The client has sent its END_STREAM.
     ended: bool,
-    /// Given up: the client is told by a reset.
+    /// Given up: the stream is reset.
     given_up: bool,
 }
 
@@ -53,7 +53,7 @@ impl Core {
         }
     }
 
-    /// All streams with sockets of which `which` is so.
+    /// Returns all streams whose socket satisfies `which`.
     fn sockets_that(&self, which: impl Fn(&OpenSocket) -> bool) -> Vec<Stream> {
         if self.sockets == 0 {
             return Vec::new();
@@ -65,7 +65,7 @@ impl Core {
             .collect()
     }
 
-    /// When the first of the sockets is to be looked at.
+    /// Returns the earliest deadline of the sockets.
     pub(super) fn first_due(&self) -> Time {
         if self.sockets == 0 {
             return Time::NEVER;
@@ -80,10 +80,11 @@ impl Core {
 }
 
 impl Session {
-    /// Answers with 200: from here on the stream speaks WebSocket. `early`: what came on it before, and whether it was ended.
+    /// Responds with 200: from here on the stream carries WebSocket frames. `early`: the bytes received before, and whether the
+    /// client has ended the stream.
     ///
     /// # Errors
-    /// The client has given the stream up.
+    /// The client has reset the stream.
     pub(crate) fn switch(
         self: &std::rc::Rc<Session>,
         reply: &mut Reply<'_>,
@@ -91,7 +92,7 @@ impl Session {
         stream: Stream,
         early: (Vec<u8>, bool),
     ) -> Result {
-        // Over HTTP/2 there is no other status that says so.
+        // Over HTTP/2 only 200 accepts an extended CONNECT (RFC 8441 §5).
         reply.status = 200;
         let added = upgrade.acceptance.add_fields(reply.fields);
         added.map_err(Error::internal)?;
@@ -128,7 +129,7 @@ impl Session {
         Ok(())
     }
 
-    /// Has a stream's socket do something, then follows it if it is over.
+    /// Calls a stream's socket, then ends the stream if the socket has closed.
     fn on_socket(&self, stream: Stream, call: impl FnOnce(&mut Live)) {
         let taken = self
             .core
@@ -141,7 +142,7 @@ impl Session {
         }
     }
 
-    /// Keeps a socket, or ends its stream.
+    /// Stores a socket again, or ends its stream.
     fn follow(&self, stream: Stream, mut live: Box<Live>) {
         let given_up = {
             let mut core = self.core.borrow_mut();
@@ -162,7 +163,7 @@ impl Session {
         drop(self.core.borrow_mut().drop_lane(stream));
     }
 
-    /// The closing handshake is done: ends the stream behind what waits, and has the client end it, too.
+    /// Ends the stream after the closing handshake, behind the queued bytes, and waits for the client to end it, too.
     fn leave(&self, stream: Stream) {
         let by = self.now().after(self.local.site.limits.linger);
         let half = self.half.get();
@@ -177,7 +178,7 @@ impl Session {
         });
     }
 
-    /// Bytes for a stream's socket; `end`: the client has ended it.
+    /// Passes bytes to a stream's socket; `end`: the client has ended the stream.
     fn feed(&self, stream: Stream, data: &[u8], end: bool) {
         let kept = {
             let mut core = self.core.borrow_mut();
@@ -214,12 +215,12 @@ impl Session {
         drop(core);
         sockets.put_buffer(input);
         if ended && !waits {
-            // No rest of a frame can come any more.
+            // The rest of a frame can no longer arrive.
             self.on_socket(stream, Live::end);
         }
     }
 
-    /// Bytes that have come, and whether they are the last, if the stream is a socket: then it has them.
+    /// Passes received bytes to the stream's socket if it has one; `end` marks the last. Returns true if it has.
     pub(super) fn feed_socket(
         &self,
         conn: Conn<'_>,
@@ -235,7 +236,7 @@ impl Session {
         is_socket
     }
 
-    /// More may be sent on a stream, or on all of them.
+    /// Sends more on a stream (`None`: on every stream) whose window has grown.
     pub(super) fn has_room(&self, conn: Conn<'_>, stream: Option<Stream>, out: &mut Vec<u8>) {
         let mut full = match stream {
             None => self.core.borrow().sockets_that(|_| true),
@@ -255,14 +256,14 @@ impl Session {
                 }
             }
         }
-        // What handlers send that follow, by whichever socket, is behind this.
+        // Frames that handlers send next, on any socket, must follow these bytes.
         if self.core.borrow().sockets > 0 {
             self.hand_over(conn, out);
         }
         self.drained_sockets(full);
     }
 
-    /// The client has ended a stream: one that was left is over.
+    /// Drops a stream in `Leaving` once the client has ended it.
     pub(super) fn ended_by_client(&self, stream: Stream) {
         let mut core = self.core.borrow_mut();
         let is_open = core.wire.is_open(stream);
@@ -274,16 +275,16 @@ impl Session {
         }
     }
 
-    /// What was encoded is on its way before a socket may send: its frames stay in their order.
+    /// Writes the encoded frames before a socket may send, so that frames stay in order.
     pub(super) fn hand_over(&self, conn: Conn<'_>, out: &mut Vec<u8>) {
         if !out.is_empty() {
-            // Refused only when the connection is over, which is told.
+            // Fails only when the connection is closed, which is reported elsewhere.
             let _ = conn.write(out);
             out.clear();
         }
     }
 
-    /// The client takes more: tells the sockets that were full and are so no longer.
+    /// Notifies the sockets among `full` that are no longer full.
     pub(super) fn drained_sockets(&self, full: Vec<Stream>) {
         for stream in full {
             if self.unsent(stream) <= WRITE_MARK {
@@ -293,13 +294,13 @@ impl Session {
         }
     }
 
-    /// The connection takes more, which they may all have waited for.
+    /// Notifies all sockets: the connection takes more, for which each may have waited.
     pub(super) fn drained_all_sockets(&self) {
         let all = self.core.borrow().sockets_that(|_| true);
         self.drained_sockets(all);
     }
 
-    /// The process is about to end: the client is told to go away.
+    /// Sends the sockets' clients a going-away Close when the process shuts down.
     pub(crate) fn drain_sockets(&self) {
         let all = self.core.borrow().sockets_that(|_| true);
         for stream in all {
@@ -307,7 +308,7 @@ impl Session {
         }
     }
 
-    /// The client sends nothing more on any stream.
+    /// Notifies the sockets that the client sends nothing more on any stream.
     pub(super) fn end_sockets(&self) {
         let all = self.core.borrow().sockets_that(|_| true);
         for stream in all {
@@ -315,7 +316,7 @@ impl Session {
         }
     }
 
-    /// Looks at the sockets whose time has come.
+    /// Checks the sockets that are due.
     pub(super) fn look_at_sockets(&self) {
         let now = self.now();
         let due = self
@@ -356,7 +357,7 @@ impl Session {
         }
     }
 
-    /// Whether nothing is there but sockets, none of which needs to be looked at before its time.
+    /// Returns true if the connection has only sockets, none of which needs a check before its deadline.
     pub(super) fn is_quiet(&self) -> bool {
         let core = self.core.borrow();
         core.sockets > 0
@@ -365,7 +366,7 @@ impl Session {
             && !self.local.cx.is_draining()
     }
 
-    /// Has the connection looked at no later than then.
+    /// Brings the connection's deadline forward to `by` at the latest.
     fn look_by(&self, by: Time) {
         if by < self.armed.get() {
             self.armed.set(by);
@@ -373,7 +374,7 @@ impl Session {
         }
     }
 
-    /// Has the connection looked at when the first socket is due.
+    /// Sets the connection's deadline to the first socket's.
     pub(super) fn rest_until_due(&self) {
         let due = self.core.borrow().first_due();
         self.armed.set(due);
@@ -381,7 +382,7 @@ impl Session {
         self.conn().set_deadline(span);
     }
 
-    /// Has the connection looked at in a while, or when the first socket is due.
+    /// Sets the connection's deadline to the next tick, or to the first socket's.
     pub(super) fn tick(&self) {
         let next = self.now().after(limits::RATE_TICK);
         let by = next.min(self.core.borrow().first_due());
@@ -389,20 +390,20 @@ impl Session {
         self.conn().set_deadline(Some(by.since(self.now())));
     }
 
-    // What sockets call, by their carrier.
+    // Called by sockets through their carrier.
 
-    /// Bytes that wait for the client, on this stream or on the connection.
+    /// Returns the bytes queued for the client, on this stream and on the connection.
     pub(crate) fn unsent(&self, stream: Stream) -> usize {
         let waiting = self.core.borrow_mut().lane(stream).map_or(0, |lane| lane.waiting);
         self.conn().unsent() + waiting
     }
 
-    /// Bytes of this stream that were handed to the connection.
+    /// Returns the bytes of this stream that were handed to the connection.
     pub(crate) fn sent(&self, stream: Stream) -> u64 {
         self.core.borrow_mut().lane(stream).map_or(0, |lane| lane.sent)
     }
 
-    /// When a socket is to be looked at; at once, if it is to be told something that it cannot be told now.
+    /// Sets the deadline of a socket's next check; zero: at once, for a notification that cannot be delivered now.
     pub(crate) fn set_due(&self, stream: Stream, span: Option<Duration>) {
         let now = self.now();
         let due = span.map_or(Time::NEVER, |span| now.after(span));
@@ -416,7 +417,7 @@ impl Session {
         self.look_by(due);
     }
 
-    /// Gives a socket up: its stream is reset once it was told.
+    /// Gives a socket up: its stream is reset once the socket was notified.
     pub(crate) fn give_up(&self, stream: Stream) {
         {
             let mut core = self.core.borrow_mut();
@@ -429,13 +430,13 @@ impl Session {
         self.set_due(stream, Some(Duration::ZERO));
     }
 
-    /// Answers a request that opens a tunnel: what is sent from here on goes out as it is, in DATA.
+    /// Responds to a request that opens a tunnel: bytes sent from here on leave unchanged, in DATA frames.
     pub(in crate::server) fn begin_tunnel(&self, reply: &Reply<'_>, stream: Stream) -> Result {
         let mut fields = FieldBlock::new();
         for (name, value) in reply.fields.iter() {
-            // The answer to a key that the client has not sent.
+            // The reply to a key that the client has not sent.
             if !name.eq_ignore_ascii_case("sec-websocket-accept") {
-                // Checked when it was set.
+                // Validated when it was set.
                 let _ = fields.push(name, value);
             }
         }
@@ -453,7 +454,7 @@ impl Session {
 }
 
 impl OpenSocket {
-    /// Its stream is gone.
+    /// Notifies the socket that its stream is closed.
     pub(super) fn lost(self) {
         if let Some(mut live) = self.live {
             live.lost();

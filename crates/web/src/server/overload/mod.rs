@@ -1,4 +1,4 @@
-//! Whether a worker is overloaded: more requests arrive than it can answer, for some time.
+//! Detection of an overloaded worker: more requests arrive than it can answer, for some time.
 //!
 //! ```text
 //!           a request waited for longer than patience,
@@ -7,7 +7,7 @@
 //!   └──────────── no request has waited that long for a while ┘
 //! ```
 //!
-//! One request that waited behind a long computation, or a burst that is answered in a second, is no overload. Knows no
+//! One request that waited behind a long computation, or a burst that is answered within a second, is not an overload. Knows no
 //! request.
 
 use std::cell::Cell;
@@ -20,16 +20,15 @@ use crate::limits::OVERLOAD_AFTER;
 /// One worker's state.
 #[derive(Debug, Default)]
 pub(crate) struct Overload {
-    /// When the first of the present row of late requests was seen.
+    /// The time of the first request in the current series of late ones.
     since: Cell<Time>,
-    /// When the last late one was seen.
+    /// The time of the last late request.
     last: Cell<Option<Time>>,
     shedding: Cell<bool>,
 }
 
 impl Overload {
-    /// Notes a request that is looked at now, and whether it has waited for longer than `patience`. Returns whether it is to be
-    /// refused.
+    /// Records a request and whether it has waited longer than `patience`. Returns true if it must be refused.
     pub(crate) fn refuses(&self, now: Time, late: bool, patience: Duration) -> bool {
         let pause = self.last.get().map(|last| now.since(last));
         if self.shedding.get() && pause.is_some_and(|pause| pause > patience * OVERLOAD_AFTER) {

@@ -1,4 +1,4 @@
-//! What counts as overload, by the clock.
+//! The definition of overload, over time.
 
 use std::time::Duration;
 

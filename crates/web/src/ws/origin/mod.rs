@@ -1,5 +1,6 @@
-//! Which pages may open a socket (RFC 6455 §10.2), or whatever else stands open to pages in the same way. A browser sends
-//! cookies along whatever page asks, and says which page it was: who is no browser says nothing, and could say anything.
+//! The pages that may open a socket (RFC 6455 §10.2), or access any other resource exposed to pages in the same way. A browser
+//! sends cookies with requests of any page, and names the page in `Origin`; a client that is not a browser need not send one, and
+//! can send any value.
 
 #[cfg(test)]
 mod tests;
@@ -9,8 +10,8 @@ use ringmain_wire::h1::Known;
 use crate::error::{Error, Result};
 use crate::request::Request;
 
-/// The pages that may: those of the host that is asked, unless it says more. [`WsOptions`](super::WsOptions) has one; routes that
-/// are no sockets check theirs by themselves.
+/// The list of admitted pages: those of the requested host, unless it has more entries. [`WsOptions`](super::WsOptions) has one;
+/// routes that are not sockets apply theirs themselves.
 #[derive(Clone, Debug, Default)]
 pub struct Origins {
     any: bool,
@@ -22,13 +23,13 @@ pub struct Origins {
 struct Listed {
     /// `None`: any.
     scheme: Option<String>,
-    /// With the dot before it if what is meant are the names below.
+    /// With the leading dot if the entry admits subdomains.
     host: String,
     below: bool,
     port: Option<u16>,
 }
 
-/// An origin as a browser says it, taken apart.
+/// A browser's origin, parsed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Origin<'a> {
     scheme: &'a str,
@@ -37,15 +38,15 @@ struct Origin<'a> {
 }
 
 impl Origins {
-    /// Any page may.
+    /// Admits any page.
     pub fn allow_any(&mut self) {
         self.any = true;
     }
 
-    /// Adds `https://app.example.com`, `https://*.example.com`, or without a scheme.
+    /// Adds `https://app.example.com`, `https://*.example.com`, or an entry without a scheme.
     ///
     /// # Errors
-    /// What was expected.
+    /// A message with the expected form.
     pub fn allow(&mut self, entry: &str) -> std::result::Result<(), String> {
         let listed = Listed::parse(entry).ok_or_else(|| {
             format!(
@@ -58,10 +59,10 @@ impl Origins {
         Ok(())
     }
 
-    /// Lets a request pass that says no `Origin`, or one that may.
+    /// Admits a request without `Origin`, or with an admitted one.
     ///
     /// # Errors
-    /// 403 for another one, and for more than one.
+    /// 403 for another origin, and for more than one.
     pub fn check(&self, request: &Request<'_>) -> Result {
         let mut said = request.head.fields.all_known(Known::Origin);
         let may = match (said.next(), said.next()) {
@@ -77,13 +78,13 @@ impl Origins {
         ))
     }
 
-    /// Whether a page of this origin may open a socket here; `authority` is the host that the request asks, `secure` says
-    /// that it came by TLS.
+    /// Returns true if a page of this origin may open a socket; `authority` is the requested host, `secure` is true for a request
+    /// over TLS.
     pub(super) fn allow_page(&self, origin: &[u8], authority: Option<&str>, secure: bool) -> bool {
         if self.any {
             return true;
         }
-        // `null` too: a sandboxed page, which may be anybody's.
+        // Includes `null`: a sandboxed page of unknown origin.
         let Some(origin) = str::from_utf8(origin).ok().and_then(Origin::parse) else {
             return false;
         };
@@ -99,13 +100,13 @@ impl<'a> Origin<'a> {
         (is_scheme(scheme) && is_host(host)).then_some(Origin { scheme, host, port })
     }
 
-    /// The port that is meant; a browser leaves the scheme's own out.
+    /// Returns the port; a browser omits the scheme's default.
     fn port(&self) -> Option<u16> {
         self.port.or(default_port(self.scheme))
     }
 
-    /// Whether it is the host that was asked. By TLS the page must have come so too: who is in between could have made
-    /// it up. Without, it may all the same, through a proxy that ends TLS.
+    /// Returns true if this is the requested host. For a request over TLS the page must have been loaded over TLS too: a man in the
+    /// middle could have forged it. A page over TLS is also admitted without TLS here, behind a proxy that terminates it.
     fn is_of(&self, authority: &str, secure: bool) -> bool {
         if secure && !self.scheme.eq_ignore_ascii_case("https") {
             return false;
@@ -156,15 +157,15 @@ impl Listed {
     }
 }
 
-/// A scheme (RFC 3986 §3.1).
+/// Checks for a scheme (RFC 3986 §3.1).
 fn is_scheme(text: &str) -> bool {
     let byte = |byte: u8| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte);
     text.starts_with(|first: char| first.is_ascii_alphabetic()) && text.bytes().all(byte)
 }
 
-/// A host as browsers serialise it (RFC 6454 §6.2): labels of letters, digits, `-` and `_`, an IPv4 address, or an IPv6 address in
-/// brackets. Nothing else: a list entry `*.pages.example` must not take `evil.example\.pages.example`, where clients differ on which
-/// host that is.
+/// Checks for a host as browsers serialize it (RFC 6454 §6.2): labels of letters, digits, `-` and `_`, an IPv4 address, or an IPv6
+/// address in brackets. Nothing else: a list entry `*.pages.example` must not match `evil.example\.pages.example`, which clients
+/// resolve to different hosts.
 fn is_host(text: &str) -> bool {
     if let Some(address) = text.strip_prefix('[') {
         let address = address.strip_suffix(']').unwrap_or_default();
@@ -177,7 +178,7 @@ fn is_host(text: &str) -> bool {
         .all(|label| !label.is_empty() && label.bytes().all(byte))
 }
 
-/// Host, and the port if it is said.
+/// Returns the host, and the port if present.
 fn split_port(authority: &str) -> Option<(&str, Option<u16>)> {
     let after_literal = authority.rfind(']').map_or(0, |end| end + 1);
     match authority[after_literal..].find(':') {

@@ -1,4 +1,4 @@
-//! Which page may, by tables.
+//! Admitted pages, by tables.
 
 use super::Origins;
 
@@ -39,7 +39,7 @@ fn a_secure_socket_is_for_secure_pages() {
 }
 
 #[test]
-fn others_may_not() {
+fn other_origins_are_rejected() {
     check(&[], "http://b", "a", false);
     check(&[], "http://a:8080", "a", false);
     check(&[], "http://a", "a:8080", false);
@@ -54,7 +54,7 @@ fn others_may_not() {
 }
 
 #[test]
-fn who_is_listed_may() {
+fn listed_origins_are_admitted() {
     check(&["https://b.example"], "https://b.example", "a", true);
     check(&["https://B.example:443"], "HTTPS://b.EXAMPLE", "a", true);
     check(&["https://b.example"], "http://b.example", "a", false);
@@ -67,13 +67,13 @@ fn who_is_listed_may() {
     check(&["*.example.com"], "https://example.com.evil", "a", false);
     check(&["https://*.example.com"], "http://x.example.com", "a", false);
     check(&["*.example.com"], "null", "a", false);
-    // Beside the same origin, not instead of it.
+    // The same origin remains admitted.
     check(&["*.example.com"], "http://a", "a", true);
 }
 
 /// Characters that no host has, on which clients and servers may differ about where the host ends.
 #[test]
-fn a_page_whose_host_is_none_may_not() {
+fn a_page_with_an_invalid_host_is_rejected() {
     let entries = ["https://*.pages.example", "*.pages.example:8443"];
     for host in [
         "evil.example\\.pages.example",

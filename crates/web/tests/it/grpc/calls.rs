@@ -18,7 +18,7 @@ fn one_message_each_way() {
         call(&mut client, dialect, "Echo", std::slice::from_ref(&message)).gives(&[message]);
         call(&mut client, dialect, "Echo", &[text("", 0)]).gives(&[text("", 0)]);
     }
-    // All of them over one connection.
+    // Every call used one connection.
     assert_eq!(client.connections(), 1);
     client.finish().unwrap();
 }
@@ -55,7 +55,7 @@ fn streams_one_way_and_both() {
 }
 
 #[test]
-fn a_body_may_come_in_any_pieces() {
+fn a_body_may_arrive_in_any_chunks() {
     let messages = [text("abc".repeat(50), 1), text("", 0), text("d", 2)];
     let sum = text("abc".repeat(50) + "d", 3);
     let mut client = client();

@@ -14,7 +14,7 @@ fn a_status_has_a_message_details_and_metadata() {
         let answer = call(&mut client, dialect, "Echo", &[text("fail", 0)]);
         answer.fails(Code::NotFound, "nothing 100% there: \u{e4}");
         assert!(answer.payloads.is_empty());
-        // Trailers-Only in gRPC: all of it stands in the head.
+        // Trailers-Only in gRPC: every field is in the head.
         let place = if dialect == GRPC {
             &answer.head
         } else {
@@ -54,7 +54,7 @@ fn errors_of_the_program_are_not_shown() {
 }
 
 #[test]
-fn a_stream_that_fails_keeps_what_was_sent() {
+fn a_failing_stream_retains_the_sent_replies() {
     let mut client = client();
     for dialect in DIALECTS {
         let answer = call(&mut client, dialect, "Count", &[text("fail", 3)]);
@@ -79,7 +79,7 @@ fn methods_and_messages_that_are_not_there() {
 }
 
 #[test]
-fn what_is_not_grpc_is_refused() {
+fn requests_that_are_not_grpc_are_refused() {
     let mut client = client();
     for content_type in [
         "",
@@ -106,7 +106,7 @@ fn what_is_not_grpc_is_refused() {
             .status(),
         404
     );
-    // Nobody would read the status.
+    // The client could not read the status.
     let request = client.post("/test.Service/Echo").header("Content-Type", GRPC);
     Answer::read(GRPC, &request.body(body(GRPC, &[text("", 0)])).send())
         .fails(Code::Internal, "TE: trailers");
@@ -114,7 +114,7 @@ fn what_is_not_grpc_is_refused() {
 }
 
 #[test]
-fn broken_bodies_are_told_where() {
+fn broken_bodies_are_reported_with_their_position() {
     let mut client = client();
     let whole = body(GRPC, &[text("a", 1)]);
     let cases: [(&[u8], &str); 5] = [

@@ -1,4 +1,4 @@
-//! The health service: what is known, who watches, the shutdown.
+//! The health service: known services, watchers, the shutdown.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -59,7 +59,7 @@ fn status(answer: &Answer) -> i32 {
 }
 
 #[test]
-fn what_is_known_is_told() {
+fn known_services_have_a_status() {
     for dialect in DIALECTS {
         let health = Health::new();
         health.set("one", true);
@@ -84,7 +84,7 @@ fn what_is_known_is_told() {
 }
 
 #[test]
-fn who_watches_is_told_of_changes_and_of_the_shutdown() {
+fn watchers_receive_changes_and_the_shutdown() {
     let health = Health::new();
     let mut client = TestClient::new(App::new().grpc(health.service())).unwrap();
     let mut raw = client.raw();
@@ -99,7 +99,7 @@ fn who_watches_is_told_of_changes_and_of_the_shutdown() {
         let received = raw.received();
         assert!(received.ends_with(what), "{}", received.escape_ascii());
     };
-    // SERVICE_UNKNOWN, then what it is set to, once each.
+    // SERVICE_UNKNOWN, then each new status, once.
     told(b"\r\n\r\n7\r\n\0\0\0\0\x02\x08\x03\r\n");
     health.set("one", true);
     told(b"7\r\n\0\0\0\0\x02\x08\x01\r\n");
@@ -127,7 +127,7 @@ fn who_watches_is_told_of_changes_and_of_the_shutdown() {
 }
 
 #[test]
-fn who_stops_watching_is_forgotten() {
+fn a_finished_watcher_is_removed() {
     let health = Health::new();
     let mut client = TestClient::new(App::new().grpc(health.service())).unwrap();
     let mut raw = client.raw();

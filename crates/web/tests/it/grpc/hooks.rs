@@ -1,4 +1,4 @@
-//! What hooks and groups of an application do to calls.
+//! The effects of an application's hooks and groups on calls.
 
 use ringmain_web::grpc::Code;
 use ringmain_web::testing::TestClient;
@@ -16,7 +16,7 @@ fn door(req: &Request<'_>, _: &mut Reply<'_>) -> Result<Flow> {
 }
 
 #[test]
-fn what_hooks_fail_with_is_a_status() {
+fn errors_of_hooks_become_a_status() {
     let app = App::new()
         .after(|_, reply| reply.header("X-After", "ran").map(drop))
         .group("", |group| group.before(door).grpc(service()));
@@ -48,7 +48,7 @@ fn what_hooks_fail_with_is_a_status() {
                 assert!(answer.head.contains(&line.to_owned()), "{line} in {answer:?}");
             }
         }
-        // Who does not speak gRPC is told as ever.
+        // A client that does not speak gRPC receives problem details as usual.
         let reply = client.post("/test.Service/Echo").body("{}").send();
         assert_eq!(
             (reply.status(), reply.header("content-type")),
@@ -58,7 +58,7 @@ fn what_hooks_fail_with_is_a_status() {
     client.finish().unwrap();
 }
 
-/// Pages of other origins: what the guide says.
+/// Cross-origin requests, as described in the guide.
 fn cross_origin(req: &Request<'_>, reply: &mut Reply<'_>) -> Result<Flow> {
     let Some(origin) = req.header("Origin") else {
         return Ok(Flow::Continue);

@@ -161,7 +161,7 @@ fn services_and_extensions_are_listed() {
 }
 
 #[test]
-fn files_are_found_by_name_symbol_and_extension_with_what_they_import() {
+fn files_are_found_by_name_symbol_and_extension_with_their_imports() {
     let both = ["service.proto", "base.proto"];
     let extension = |number| {
         Question::Extension(Extension {
@@ -209,7 +209,7 @@ fn files_are_found_by_name_symbol_and_extension_with_what_they_import() {
             "{failure:?}"
         );
     }
-    // On one stream nothing is sent twice but what is asked for.
+    // On one stream only requested files are sent twice.
     let responses = ask(&[
         Question::Symbol("test.base.Open.name".into()),
         Question::Symbol("test.Text".into()),
@@ -220,7 +220,7 @@ fn files_are_found_by_name_symbol_and_extension_with_what_they_import() {
 }
 
 #[test]
-fn what_is_no_set_is_refused() {
+fn an_invalid_descriptor_set_is_rejected() {
     let error = Reflection::new(&SET[..SET.len() - 1]).map(drop).unwrap_err();
     assert!(
         error.to_string().starts_with("expected a FileDescriptorSet"),

@@ -60,7 +60,7 @@ fn a_client_that_leaves_ends_its_handler() {
 }
 
 #[test]
-fn a_body_that_breaks_off_is_an_error_of_its_call() {
+fn an_aborted_body_is_an_error_of_its_call() {
     let mut client = client();
     let mut raw = client.raw();
     raw.send(head("Sum"));

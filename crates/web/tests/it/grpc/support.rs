@@ -11,7 +11,7 @@ use ringmain_wire::grpc::{
     Decoder, Event, Frame, Limits, Slot, TextDecoder, WebTrailers, decode_message, encode_text,
 };
 
-/// What all methods take and give.
+/// The request and response type of every method.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct Text {
     #[prost(string, tag = "1")]
@@ -150,12 +150,12 @@ pub(crate) fn call(client: &mut TestClient, dialect: &str, method: &str, message
     Answer::read(dialect, &request.send())
 }
 
-/// What a client is told.
+/// The response as a client receives it.
 #[derive(Clone, Debug)]
 pub(crate) struct Answer {
     pub(crate) code: Code,
     pub(crate) message: String,
-    /// Payloads as they came, and whether they were compressed.
+    /// Payloads as received, and whether they were compressed.
     pub(crate) payloads: Vec<(Vec<u8>, bool)>,
     /// Fields of the head, then of the trailers: `name: value`.
     pub(crate) head: Vec<String>,

@@ -8,14 +8,14 @@ use ringmain_wire::h1::FaultKind;
 
 use crate::support::{Answer, Server, Setting, get, serve};
 
-in_every_way!(every_row_is_answered_as_it_says);
+in_every_way!(every_row_gets_its_documented_response);
 
 const PAGE: &str = include_str!("../../../../../docs/bad-requests.md");
 
 /// Not a server's, as the page says.
 const ELSEWHERE: [FaultKind; 2] = [FaultKind::StatusLine, FaultKind::ConnectContent];
 
-/// How the client goes on behind the bytes of the example.
+/// The client's next step after the bytes of the example.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Then {
     /// With a request that is right.
@@ -65,7 +65,7 @@ fn row(line: &'static str) -> Row {
     }
 }
 
-/// The bytes that an example stands for.
+/// Returns the bytes that an example represents.
 fn bytes(mut example: &str) -> Vec<u8> {
     let mut out = Vec::new();
     while let Some(first) = example.chars().next() {
@@ -142,7 +142,7 @@ fn app() -> App {
         })
 }
 
-fn every_row_is_answered_as_it_says(config: Setting) {
+fn every_row_gets_its_documented_response(config: Setting) {
     let server = serve(config, app());
     for row in rows() {
         let mut busy = Vec::new();

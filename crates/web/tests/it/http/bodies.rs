@@ -23,7 +23,7 @@ in_every_way!(
     an_early_answer_to_a_large_upload_is_read,
     an_unwanted_body_is_dropped,
     a_large_answer_instead_of_a_route_keeps_the_order,
-    a_broken_chunk_is_told_to_the_handler,
+    the_handler_sees_a_broken_chunk,
     a_body_that_drips_is_too_slow,
 );
 
@@ -254,7 +254,7 @@ fn a_large_answer_arrives_whole(config: Setting) {
     }
 }
 
-/// A handler that would write 1 GB stops after what the queues hold.
+/// A handler that would write 1 GB stops when the queues are full.
 fn a_client_that_does_not_read_holds_the_handler(config: Setting) {
     const PIECE: usize = 64 * 1024;
     let written = Arc::new(AtomicU64::new(0));
@@ -355,8 +355,8 @@ fn an_answer_that_fails_in_its_middle_is_cut(config: Setting) {
     server.get("/").expect(200, "ok");
 }
 
-/// The client sends on without reading: it must get the whole answer all the same, and the server must not read on
-/// for ever.
+/// The client continues to send without reading: it must still receive the whole response, and the server must not read without a
+/// limit.
 fn an_early_answer_to_a_large_upload_is_read(config: Setting) {
     let refuse = |_: &ringmain_web::Request<'_>| ringmain_web::Error::forbidden("not yours");
     let app = App::new()
@@ -435,7 +435,7 @@ fn a_large_answer_instead_of_a_route_keeps_the_order(config: Setting) {
     assert_eq!(server.site.stats().totals().requests(), 2);
     let mut client = server.client();
     let request = post("/nothing", "text/plain", &smuggled);
-    // The body comes only when the answer is on its way.
+    // The body arrives only when the response is in flight.
     client.send(&request[..request.len() - smuggled.len()]);
     assert_eq!(client.answer().body.len(), 1024 * 1024);
     client.send(&smuggled);
@@ -445,7 +445,7 @@ fn a_large_answer_instead_of_a_route_keeps_the_order(config: Setting) {
     client.expect_end();
 }
 
-fn a_broken_chunk_is_told_to_the_handler(config: Setting) {
+fn the_handler_sees_a_broken_chunk(config: Setting) {
     let server = serve(config, app());
     for target in UPLOADS {
         let mut client = server.client();

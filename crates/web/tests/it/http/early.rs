@@ -1,4 +1,4 @@
-//! Requests whose ticket somebody keeps before their task is begun: answered from outside, left to the task, abandoned.
+//! Requests whose ticket is held before their task starts: answered from outside, left to the task, abandoned.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -13,14 +13,14 @@ use ringmain_wire::h1::FieldBlock;
 use crate::support::{End, get, post, serve};
 
 on_every_backend! {
-    each_is_answered_by_who_keeps_its_ticket,
+    the_holder_of_a_ticket_answers_its_request,
     answers_keep_the_order_of_their_requests,
-    what_closes_is_closed,
-    a_client_that_leaves_is_told_of,
+    a_closing_response_closes_the_connection,
+    a_disconnect_is_reported_to_the_holder,
     a_ticket_that_is_lost_cuts_its_connection,
 }
 
-/// What a test looks at.
+/// Counters that a test checks.
 #[derive(Default)]
 struct Seen {
     held: AtomicU32,
@@ -33,7 +33,7 @@ impl Seen {
     }
 }
 
-/// Tickets of a worker, in the order in which they came.
+/// Tickets of a worker in order of arrival.
 #[derive(Default)]
 struct Desk {
     kept: RefCell<Vec<(String, Ticket)>>,
@@ -51,8 +51,8 @@ impl Early for Keeper {
     }
 }
 
-/// `/keep…` is kept and answered by a task of nobody's a turn later, `/run` is kept and left to its task, `/hold` is kept for ever,
-/// `/lose` is dropped; all else is the task's from the start.
+/// `/keep…` is held and answered by a separate task a turn later, `/run` is held and left to its task, `/hold` is held permanently,
+/// `/lose` is dropped; every other request reaches its task directly.
 fn app(seen: &Arc<Seen>) -> App {
     let seen = Arc::clone(seen);
     App::new()
@@ -80,7 +80,7 @@ fn look(req: &Request<'_>, ticket: Ticket, seen: &Arc<Seen>) -> Result<Rc<dyn Ea
         "/lose" => drop(ticket),
         "/run" => assert!(ticket.run(), "there is room for a task"),
         "/odd" => {
-            // What cannot be told leaves everything as it was.
+            // An invalid response leaves everything unchanged.
             let fields = FieldBlock::new();
             let ticket = ticket.forward(101, &fields, Framing::None, b"", |_| {});
             assert!(
@@ -106,7 +106,7 @@ fn look(req: &Request<'_>, ticket: Ticket, seen: &Arc<Seen>) -> Result<Rc<dyn Ea
     Ok(keeper)
 }
 
-fn each_is_answered_by_who_keeps_its_ticket(engine: Config) {
+fn the_holder_of_a_ticket_answers_its_request(engine: Config) {
     let seen: Arc<Seen> = Arc::default();
     let server = serve(engine, app(&seen));
     let mut client = server.client();
@@ -123,7 +123,7 @@ fn each_is_answered_by_who_keeps_its_ticket(engine: Config) {
             let kept = answer.field("x-who").is_some();
             assert_eq!(kept, path == "/keep", "{path}, round {round}");
         }
-        // What has a body is not shown.
+        // Requests with a body are not offered.
         client.send(post("/keep", "text/plain", "four"));
         client.answer().expect(200, "task /keep 4\n");
     }
@@ -167,7 +167,7 @@ fn answers_keep_the_order_of_their_requests(engine: Config) {
     server.shut_down();
 }
 
-fn what_closes_is_closed(engine: Config) {
+fn a_closing_response_closes_the_connection(engine: Config) {
     let seen = Arc::default();
     let server = serve(engine, app(&seen));
     for request in [
@@ -188,7 +188,7 @@ fn what_closes_is_closed(engine: Config) {
     server.shut_down();
 }
 
-fn a_client_that_leaves_is_told_of(engine: Config) {
+fn a_disconnect_is_reported_to_the_holder(engine: Config) {
     let seen: Arc<Seen> = Arc::default();
     let server = serve(engine, app(&seen));
     let mut client = server.client();

@@ -1,4 +1,4 @@
-//! How things end: panics, clients that leave, event streams, shutdown.
+//! The end of requests: panics, clients that leave, event streams, shutdown.
 
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
@@ -8,22 +8,22 @@ use ringmain_web::{App, Event, Flow, Reply, Request, Result};
 use crate::support::{PATIENCE, Server, Setting, get, serve};
 
 in_every_way!(
-    a_panic_is_500_and_the_worker_lives,
+    a_panic_is_a_500_and_the_worker_continues,
     a_handler_is_dropped_when_its_client_leaves,
-    a_handler_that_writes_hears_that_its_client_has_left,
-    a_client_that_breaks_off_its_upload_is_told_to_the_handler,
+    a_writing_handler_sees_the_disconnect,
+    the_handler_sees_an_aborted_upload,
     events_arrive_one_by_one,
     events_end_when_the_client_ends_its_side,
     head_of_a_stream_is_answered_by_the_head,
     shutdown_closes_idle_connections_at_once,
     shutdown_lets_requests_finish,
     shutdown_ends_event_streams_in_order,
-    shutdown_takes_the_rest_of_a_request,
+    shutdown_receives_the_rest_of_a_request,
 );
 
 const HOUR: Duration = Duration::from_secs(3600);
 
-fn a_panic_is_500_and_the_worker_lives(config: Setting) {
+fn a_panic_is_a_500_and_the_worker_continues(config: Setting) {
     let hook = |req: &Request<'_>, _: &mut Reply<'_>| -> Result<Flow> {
         assert!(req.header("X-Panic").is_none(), "in a hook");
         Ok(Flow::Continue)
@@ -77,7 +77,7 @@ impl Drop for Guard {
     }
 }
 
-/// `/forever` waits for ever and tells when it begins and when it is dropped; `/stream` writes first.
+/// `/forever` never completes and reports its start and its drop; `/stream` writes first.
 fn waiting(config: Setting) -> (Server, Receiver<&'static str>) {
     let (tell, told) = channel();
     let begin = move |tell: &Sender<&'static str>| {
@@ -118,18 +118,18 @@ fn a_handler_is_dropped_when_its_client_leaves(config: Setting) {
     server.get("/").expect(200, "ok");
 }
 
-fn a_handler_that_writes_hears_that_its_client_has_left(config: Setting) {
+fn a_writing_handler_sees_the_disconnect(config: Setting) {
     let (server, told) = waiting(config);
     let mut client = server.client();
     client.send(get("/stream"));
     assert_eq!(told.recv_timeout(PATIENCE), Ok("begun"));
     assert_eq!(client.head().status, 200);
-    // An ordinary close: what is written then is answered by a reset.
+    // A normal close: bytes written after it are answered with a reset.
     drop(client);
     assert_eq!(told.recv_timeout(PATIENCE), Ok("dropped"));
 }
 
-fn a_client_that_breaks_off_its_upload_is_told_to_the_handler(config: Setting) {
+fn the_handler_sees_an_aborted_upload(config: Setting) {
     let (server, _told) = waiting(config);
     let mut client = server.client();
     client.send("POST /upload HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\nabc");
@@ -255,7 +255,7 @@ fn shutdown_lets_requests_finish(config: Setting) {
         .health();
     let server = serve(config.grace(HOUR), app);
     let mut client = server.client();
-    // What waits behind it is not answered any more: the answer says that it is the last.
+    // The pipelined request behind it is not answered any more: the response says that it is the last.
     client.send(get("/slow") + &get("/healthz"));
     assert_eq!(told.recv_timeout(PATIENCE), Ok("begun"));
     server.running.shut_down();
@@ -282,8 +282,8 @@ fn shutdown_ends_event_streams_in_order(config: Setting) {
     server.running.join().expect("an orderly end");
 }
 
-/// A request whose first bytes have come before the shutdown is answered.
-fn shutdown_takes_the_rest_of_a_request(config: Setting) {
+/// A request whose first bytes arrived before the shutdown is answered.
+fn shutdown_receives_the_rest_of_a_request(config: Setting) {
     let config = config.grace(HOUR);
     let (server, _told) = waiting(config);
     let requests = [

@@ -1,4 +1,4 @@
-//! Listeners that differ: what becomes of a connection follows from the one by which it came.
+//! Listeners with different entrances: each connection is handled by the entrance of its listener.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -9,8 +9,8 @@ use ringmain_web::{App, Entrance, Entrances, Incoming};
 use crate::support::{Client, PATIENCE, get, serve_at};
 
 on_every_backend! {
-    a_listener_of_bytes_stands_beside_one_of_http,
-    bytes_behind_a_header_that_says_who_the_client_is,
+    a_stream_listener_serves_beside_an_http_listener,
+    byte_streams_behind_a_proxy_header,
     an_entrance_becomes_another_one,
 }
 
@@ -24,7 +24,7 @@ async fn echo(incoming: Incoming) {
     }
 }
 
-fn a_listener_of_bytes_stands_beside_one_of_http(config: Config) {
+fn a_stream_listener_serves_beside_an_http_listener(config: Config) {
     let site = App::new()
         .get("/", |req, reply| {
             reply.text(format!("{} {}", req.listener(), req.scheme()))
@@ -57,7 +57,7 @@ fn a_listener_of_bytes_stands_beside_one_of_http(config: Config) {
     running.join().expect("an orderly end");
 }
 
-fn bytes_behind_a_header_that_says_who_the_client_is(config: Config) {
+fn byte_streams_behind_a_proxy_header(config: Config) {
     let tell = async |incoming: Incoming| {
         let name = format!(
             "{:?} by {}\n",
@@ -71,7 +71,7 @@ fn bytes_behind_a_header_that_says_who_the_client_is(config: Config) {
     let entrance = Entrance::stream(tell).proxied(|_| true, PATIENCE);
     let server = serve_at(config, App::new().listener(0, entrance), None);
     let header = "PROXY TCP4 192.0.2.1 198.51.100.7 56324 443\r\n";
-    // In one piece with what is behind it, and cut within the header and right behind it.
+    // In one piece with the bytes behind it, split within the header, and split right behind it.
     for cut in [0, 10, header.len(), header.len() + 3] {
         let mut client = server.client();
         let all = [header, "hello"].concat();
@@ -120,7 +120,7 @@ fn an_entrance_becomes_another_one(config: Config) {
     let mut back = String::new();
     bytes.stream.read_to_string(&mut back).expect("the end");
     assert_eq!(back, "GET / HTTP/1.1\r\n\r\n");
-    // Who was there goes on as he began.
+    // An open connection continues unchanged.
     old.send(get("/"));
     old.answer().expect(200, "http");
     server.shut_down();

@@ -1,15 +1,15 @@
-//! `Expect: 100-continue` (RFC 9110 §10.1.1): the body is asked for when somebody wants it, and not otherwise.
+//! `Expect: 100-continue` (RFC 9110 §10.1.1): the body is requested when a handler reads it, and not otherwise.
 
 use ringmain_web::{App, Error};
 
 use crate::support::{Client, Server, Setting, get, serve};
 
 in_every_way!(
-    a_collected_body_is_asked_for_at_once,
-    a_streamed_body_is_asked_for_when_it_is_read,
-    a_refused_body_is_not_asked_for,
-    a_body_that_came_already_need_not_be_asked_for,
-    http_1_0_is_not_told_to_continue,
+    a_collected_body_is_requested_at_once,
+    a_streamed_body_is_requested_when_it_is_read,
+    a_refused_body_is_not_requested,
+    a_received_body_is_not_requested,
+    http_1_0_receives_no_100_continue,
     an_answer_that_has_begun_is_not_interrupted,
 );
 
@@ -45,7 +45,7 @@ fn expect_continue(client: &mut Client, target: &str) {
     assert_eq!((answer.status, answer.fields.len()), (100, 0), "{target}");
 }
 
-fn a_collected_body_is_asked_for_at_once(config: Setting) {
+fn a_collected_body_is_requested_at_once(config: Setting) {
     let server = server(config);
     for target in ["/plain", "/later"] {
         let mut client = server.client();
@@ -57,7 +57,7 @@ fn a_collected_body_is_asked_for_at_once(config: Setting) {
     }
 }
 
-fn a_streamed_body_is_asked_for_when_it_is_read(config: Setting) {
+fn a_streamed_body_is_requested_when_it_is_read(config: Setting) {
     let server = server(config);
     let mut client = server.client();
     for _ in 0..2 {
@@ -69,7 +69,7 @@ fn a_streamed_body_is_asked_for_when_it_is_read(config: Setting) {
     client.expect_alive("/");
 }
 
-fn a_refused_body_is_not_asked_for(config: Setting) {
+fn a_refused_body_is_not_requested(config: Setting) {
     let server = server(config);
     let cases = [
         (head("/refused", 4), 403),
@@ -82,7 +82,7 @@ fn a_refused_body_is_not_asked_for(config: Setting) {
         let mut client = server.client();
         client.send(&request);
         let answer = client.answer();
-        // Whether the body follows cannot be known, so the connection cannot live on (RFC 9110 §10.1.1).
+        // It is unknown if the body follows, so the connection cannot be reused (RFC 9110 §10.1.1).
         assert_eq!((answer.status, answer.closes()), (status, true), "{request}");
         client.send("body");
         client.finish();
@@ -90,7 +90,7 @@ fn a_refused_body_is_not_asked_for(config: Setting) {
     }
 }
 
-fn a_body_that_came_already_need_not_be_asked_for(config: Setting) {
+fn a_received_body_is_not_requested(config: Setting) {
     let server = server(config);
     for target in ["/plain", "/later", "/streamed"] {
         let mut client = server.client();
@@ -104,7 +104,7 @@ fn a_body_that_came_already_need_not_be_asked_for(config: Setting) {
     }
 }
 
-fn http_1_0_is_not_told_to_continue(config: Setting) {
+fn http_1_0_receives_no_100_continue(config: Setting) {
     let server = server(config);
     for target in ["/plain", "/later", "/streamed"] {
         let mut client = server.client();

@@ -1,4 +1,4 @@
-//! What an application author uses: hooks, state, what a request carries, what a reply says.
+//! The interface for application authors: hooks, state, requests, replies.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,7 +13,7 @@ in_every_way!(
     hooks_run_in_order_around_every_handler,
     a_hook_may_answer_instead_of_the_handler,
     a_hook_may_fail_instead_of_the_handler,
-    hooks_see_what_no_route_answers,
+    hooks_see_requests_without_a_route,
     state_is_shared_by_all_and_by_each_worker,
     extensions_reach_handler_and_hooks,
     cookies_both_ways,
@@ -38,7 +38,7 @@ fn before(name: &'static str) -> impl Fn(&Request<'_>, &mut Reply<'_>) -> Result
     move |req, reply| step(req, reply).map(|()| Flow::Continue)
 }
 
-/// Hooks around handlers of all kinds.
+/// Returns an application with hooks around handlers of every kind.
 fn hooked() -> App {
     App::new()
         .before(before("first"))
@@ -133,7 +133,7 @@ fn a_hook_may_fail_instead_of_the_handler(config: Setting) {
     }
 }
 
-fn hooks_see_what_no_route_answers(config: Setting) {
+fn hooks_see_requests_without_a_route(config: Setting) {
     let server = serve(config, hooked());
     for (request, status) in [
         (get("/nothing"), 404),

@@ -1,4 +1,4 @@
-//! Hooks behind the handler: they see each body, whatever wrote it, and what they change is sent.
+//! `after` hooks: they see each body, whatever method wrote it, and their changes are sent.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -113,7 +113,7 @@ fn every_body_is_seen_and_can_be_appended_to(setting: Setting) {
 
 fn a_body_is_replaced_under_its_type(setting: Setting) {
     let app = bodies().after(|_, reply| {
-        // A stand-in for a compressor: each byte once.
+        // Imitates a compressor: each byte once.
         let squeezed: Vec<u8> = {
             let mut bytes = reply.body_bytes().to_vec();
             bytes.sort_unstable();

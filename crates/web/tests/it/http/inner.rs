@@ -1,4 +1,4 @@
-//! Requests that a handler leads to inner routes: they are answered there as if they had come by themselves.
+//! Requests that a handler delegates to inner routes: they are answered as if they had arrived there directly.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -9,7 +9,7 @@ use ringmain_web::ws::{Closed, Message};
 use ringmain_web::{App, Error, Flow, Reply, Request, Result, Socket, Ws};
 use serde_json::{Value, json};
 
-/// What became of the sockets of a worker.
+/// The ends of a worker's sockets.
 #[derive(Clone, Default)]
 struct Ends(Rc<Cell<u32>>);
 
@@ -148,7 +148,7 @@ fn bodies_are_as_long_as_their_route_takes() {
 }
 
 #[test]
-fn a_socket_opens_from_a_task_with_what_came_behind_its_request() {
+fn a_socket_opens_on_an_inner_route() {
     for target in ["/echo", "/echo?later"] {
         let mut client = client();
         let mut socket = client.ws(target).open();
@@ -177,7 +177,7 @@ const OPENING: &str = "GET /echo?later HTTP/1.1\r\nHost: test\r\nUpgrade: websoc
     Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n";
 
 #[test]
-fn frames_that_come_before_the_handshake_is_answered_wait_for_it() {
+fn early_frames_wait_for_the_handshake() {
     let mut client = client();
     let mut raw = client.raw();
     let mut bytes = OPENING.as_bytes().to_vec();
@@ -222,7 +222,7 @@ fn a_client_that_leaves_before_or_just_after_the_handshake_leaves_nothing() {
                 assert_eq!(raw.ending(), Some(Ending::Closed));
             }
             let ends = client.get("/ends").send();
-            // A half-closed client is still answered, and its socket is over at once.
+            // A half-closed client is still answered, and its socket closes at once.
             let expected = if leave == "end" { "1" } else { closed };
             assert_eq!(ends.text(), expected, "{wait:?} {leave}");
             assert_eq!(client.running(), 0);

@@ -1,4 +1,4 @@
-//! How many requests a connection serves, in which order, and who ends it.
+//! The number and order of requests on a connection, and the side that ends it.
 
 use ringmain_web::{App, Limits};
 
@@ -11,7 +11,7 @@ in_every_way!(
     large_answers_to_many_at_once,
     http_1_0_closes_unless_asked_not_to,
     connection_close_is_kept,
-    what_follows_a_last_request_is_not_answered,
+    requests_after_the_last_one_get_no_response,
     a_connection_serves_so_many_requests_and_no_more,
     a_client_that_ends_its_side_is_answered,
     every_cut_of_two_requests,
@@ -123,7 +123,7 @@ fn connection_close_is_kept(config: Setting) {
     }
 }
 
-fn what_follows_a_last_request_is_not_answered(config: Setting) {
+fn requests_after_the_last_one_get_no_response(config: Setting) {
     let server = server(config);
     for target in ["/n/1", "/wait/1", "/large/1"] {
         let mut client = server.client();

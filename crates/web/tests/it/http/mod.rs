@@ -1,4 +1,4 @@
-//! Applications over real sockets, on every real back-end: what a client sees, byte by byte where it matters.
+//! Applications over real sockets, on every real back-end: the client's view, byte by byte where it matters.
 //!
 //! Deadlines are tested in virtual time, elsewhere; here no test waits by the clock.
 #![allow(

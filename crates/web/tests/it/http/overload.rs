@@ -10,7 +10,7 @@ use ringmain_web::{App, Limits, Request, Result};
 
 use crate::support::{get, serve};
 
-on_every_backend!(what_has_waited_too_long_in_an_overloaded_worker_is_refused);
+on_every_backend!(late_requests_in_an_overloaded_worker_are_refused);
 
 /// By the worker's own clock.
 const WORK: Duration = Duration::from_millis(4);
@@ -58,13 +58,13 @@ fn held() -> Held {
     }
 }
 
-fn what_has_waited_too_long_in_an_overloaded_worker_is_refused(config: Config) {
+fn late_requests_in_an_overloaded_worker_are_refused(config: Config) {
     let held = held();
     let server = serve(config, held.app);
     let mut first = server.client();
     first.send(get("/gate"));
     held.has_entered.recv().expect("the handler runs");
-    // While the worker is held, all these arrive: many times what it can answer in its patience.
+    // While the worker is held, many times the number of requests that it can answer in time arrive.
     let mut workers: Vec<_> = (0..100).map(|_| server.client()).collect();
     workers.iter_mut().for_each(|client| client.send(get("/work")));
     let mut probe = server.client();

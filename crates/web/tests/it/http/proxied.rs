@@ -1,4 +1,4 @@
-//! Connections that begin with a PROXY protocol header: who the client is, and who may say so.
+//! Connections that start with a PROXY protocol header: the client's address, and the trusted proxies.
 
 use std::time::Duration;
 
@@ -8,10 +8,10 @@ use ringmain_web::{App, Entrance};
 use crate::support::{End, Server, get, serve};
 
 on_every_backend! {
-    the_client_is_who_the_header_says,
+    the_header_names_the_client,
     cut_anywhere,
-    what_is_no_header,
-    nobody_else_may_say_it,
+    invalid_headers_close_the_connection,
+    untrusted_peers_are_closed,
 }
 
 fn app(trusted: bool) -> App {
@@ -37,7 +37,7 @@ fn check(server: &Server, header: &[u8], expected: &str) {
     client.answer().expect(200, expected);
 }
 
-fn the_client_is_who_the_header_says(engine: Config) {
+fn the_header_names_the_client(engine: Config) {
     let server = serve(engine, app(true));
     check(&server, V1, "192.0.2.1:56324");
     check(&server, V2, "192.0.2.2:56324");
@@ -61,7 +61,7 @@ fn cut_anywhere(engine: Config) {
     server.shut_down();
 }
 
-fn what_is_no_header(engine: Config) {
+fn invalid_headers_close_the_connection(engine: Config) {
     let server = serve(engine, app(true));
     for bytes in [
         "GET / HTTP/1.1\r\nHost: a\r\n\r\n",
@@ -81,7 +81,7 @@ fn what_is_no_header(engine: Config) {
     server.shut_down();
 }
 
-fn nobody_else_may_say_it(engine: Config) {
+fn untrusted_peers_are_closed(engine: Config) {
     let server = serve(engine, app(false));
     let mut client = server.client();
     let _ = client.send_behind([V1, get("/").as_bytes()].concat()).join();

@@ -1,4 +1,4 @@
-//! What an intermediary needs of replies: another server's head, bodies in pieces of its choice, interim answers, tunnels.
+//! Replies for intermediaries: another server's head, bodies in chunks of its choice, interim responses, tunnels.
 
 use std::sync::Mutex;
 use std::sync::mpsc::channel;
@@ -13,7 +13,7 @@ use crate::support::{End, PATIENCE, get, pattern, serve};
 on_every_backend! {
     another_servers_head,
     heads_of_all_framings,
-    pieces_behind_a_head,
+    chunks_after_a_head,
     interim_answers,
     a_tunnel,
     a_tunnel_that_is_not_read,
@@ -66,7 +66,7 @@ fn heads_of_all_framings(engine: Config) {
         let answer = client.answer();
         answer.expect(299, body);
         assert_eq!(answer.field("transfer-encoding").is_some(), chunked, "{target}");
-        // What has no length lasts until the end for an old client.
+        // For an old client a body without a length lasts until the end.
         let old = server.ask(format!("GET {target} HTTP/1.0\r\n\r\n"));
         old.expect(299, body);
         assert_eq!(old.field("transfer-encoding"), None);
@@ -76,7 +76,7 @@ fn heads_of_all_framings(engine: Config) {
     server.shut_down();
 }
 
-fn pieces_behind_a_head(engine: Config) {
+fn chunks_after_a_head(engine: Config) {
     let app = App::new().fallback_streamed(async |req: &Request<'_>, reply: &mut Reply<'_>| {
         reply.forward(200)?;
         reply.put_head(if req.target() == "/chunked" {

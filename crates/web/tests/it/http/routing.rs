@@ -1,4 +1,4 @@
-//! Who answers: methods, paths, groups, the fallback, and what comes for free.
+//! Selection of the handler: methods, paths, groups, the fallback, and automatic responses.
 
 use ringmain_web::{App, Flow, Reply, Request, Result};
 
@@ -10,8 +10,8 @@ in_every_way!(
     options_names_the_methods,
     a_method_that_is_not_there_is_405,
     groups_nest_and_keep_their_hooks,
-    the_fallback_answers_what_no_route_does,
-    any_takes_every_method,
+    the_fallback_serves_requests_without_a_route,
+    any_accepts_every_method,
     health_is_answered,
     an_encoded_slash_is_no_separator,
     an_absolute_target_names_the_host,
@@ -146,7 +146,7 @@ fn groups_nest_and_keep_their_hooks(config: Setting) {
     assert_eq!(hooks("/api/admin/keys"), ["api", "admin"]);
 }
 
-fn the_fallback_answers_what_no_route_does(config: Setting) {
+fn the_fallback_serves_requests_without_a_route(config: Setting) {
     let app = app().fallback(|req, reply| {
         reply.status(418);
         reply.text(format!("no {} with {} bytes", req.path(), req.body().len()))
@@ -166,7 +166,7 @@ fn the_fallback_answers_what_no_route_does(config: Setting) {
     );
 }
 
-fn any_takes_every_method(config: Setting) {
+fn any_accepts_every_method(config: Setting) {
     let server = serve(
         config,
         App::new().any("/x", show).get("/x", |_, reply| reply.text("got")),

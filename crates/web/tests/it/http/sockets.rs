@@ -1,4 +1,4 @@
-//! WebSockets over real sockets. What every limit does is tested in virtual time, elsewhere.
+//! WebSockets over real sockets. The effects of limits are tested in virtual time, elsewhere.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -10,10 +10,10 @@ use ringmain_wire::ws::{Close, CloseCode, Decoder, Encoder, Event, Mask, Role};
 use crate::support::{Client, End, Server, Setting, get, pattern, serve};
 
 in_every_way!(
-    messages_come_back,
-    bytes_may_come_one_by_one,
-    a_socket_begins_behind_other_requests,
-    a_slow_reader_gets_all_of_it,
+    messages_are_echoed,
+    bytes_may_arrive_one_by_one,
+    a_socket_opens_after_other_requests,
+    a_slow_reader_receives_everything,
     a_reset_ends_one_socket_only,
     a_frame_goes_to_many,
     a_shutdown_closes_each_socket,
@@ -60,7 +60,7 @@ fn app() -> App {
         .ws("/room", |req| Ok(Guest(req.local::<Room>()?.clone())))
 }
 
-/// A client's half of a socket: what it encodes, and what it has received.
+/// A client's half of a socket: its encoder, and the received bytes.
 struct Link {
     client: Client,
     encoder: Encoder,
@@ -151,7 +151,7 @@ impl Link {
     }
 }
 
-fn messages_come_back(config: Setting) {
+fn messages_are_echoed(config: Setting) {
     let server = serve(config, app());
     let mut link = Link::new(&server, "/echo");
     for length in [0, 1, 125, 126, 65_535, 65_536, 300_000] {
@@ -172,7 +172,7 @@ fn messages_come_back(config: Setting) {
     server.shut_down();
 }
 
-fn bytes_may_come_one_by_one(config: Setting) {
+fn bytes_may_arrive_one_by_one(config: Setting) {
     let server = serve(config, app());
     let mut link = Link::new(&server, "/echo");
     let bytes = link.encode(Message::Text("one by one"));
@@ -183,7 +183,7 @@ fn bytes_may_come_one_by_one(config: Setting) {
     server.shut_down();
 }
 
-fn a_socket_begins_behind_other_requests(config: Setting) {
+fn a_socket_opens_after_other_requests(config: Setting) {
     let server = serve(config, app());
     let mut client = server.client();
     client.send(get("/"));
@@ -196,7 +196,7 @@ fn a_socket_begins_behind_other_requests(config: Setting) {
     server.shut_down();
 }
 
-fn a_slow_reader_gets_all_of_it(config: Setting) {
+fn a_slow_reader_receives_everything(config: Setting) {
     let server = serve(config, app());
     let mut link = Link::over(server.slow_client(), "/echo");
     let large = pattern(5_000_000);
@@ -233,13 +233,13 @@ fn a_reset_ends_one_socket_only(config: Setting) {
 fn a_frame_goes_to_many(config: Setting) {
     let server = serve(config, app());
     let mut guests: Vec<Link> = (0..20).map(|_| Link::new(&server, "/room")).collect();
-    // The first that is heard has seen all of them come.
+    // Once the first message arrives every socket has joined.
     for text in ["one", "two"] {
         guests[3].send(Message::Text(text));
         for guest in &mut guests {
             assert_eq!(guest.next(), text.as_bytes());
         }
-        // Who is gone is sent nothing.
+        // Nothing is sent to a client that has left.
         drop(guests.pop());
     }
     server.shut_down();

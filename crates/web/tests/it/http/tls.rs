@@ -1,4 +1,4 @@
-//! TLS of listeners: who is let in, what a handler is told of it, bytes cut anywhere.
+//! TLS of listeners: admitted clients, TLS facts for handlers, records split anywhere.
 
 use std::io::Write;
 use std::net::TcpStream;
@@ -103,7 +103,7 @@ fn a_name_chooses_the_certificate(setting: Setting) {
         let lower = name.to_ascii_lowercase();
         expect_told(&mut client, &format!("https TLSv1.3 Some({lower:?}) full 0"));
     }
-    // Whom nobody knows gets the first one, and judges for itself.
+    // A client that requests an unknown name gets the first certificate and verifies it itself.
     let error = connect(&server, &connector, "c.example")
         .err()
         .expect("another's");
@@ -135,7 +135,7 @@ fn showing(certificate: Option<KeyPair>) -> Connector {
     })
 }
 
-/// What a client is told that is not let in. In TLS 1.3 it hears of that behind its own handshake.
+/// Returns the error of a rejected client. In TLS 1.3 it arrives after the client's own handshake.
 #[track_caller]
 fn refused(server: &Server, connector: &Connector) -> String {
     match connect(server, connector, "localhost") {

@@ -1,4 +1,4 @@
-//! TLS of listeners: what is no TLS, who is too slow or asks for too much, how connections end.
+//! TLS of listeners: bytes that are not TLS, slow and excessive clients, the end of connections.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -16,16 +16,16 @@ use crate::support::{Client, Server, Setting, get, serve, serve_at};
 
 by_tls!(
     plain_http_is_answered_in_the_clear,
-    what_is_no_tls_ends_the_connection,
+    bytes_that_are_not_tls_close_the_connection,
     tls_is_no_http,
     a_handshake_has_its_time,
     a_request_has_its_time_from_the_end_of_the_handshake,
-    a_flood_in_the_handshake_ends_the_connection,
-    a_flood_behind_the_handshake_ends_the_connection,
+    a_flood_in_the_handshake_closes_the_connection,
+    a_flood_after_the_handshake_closes_the_connection,
     a_record_that_was_changed_ends_the_connection,
     an_announced_end_is_answered_and_announced,
-    what_follows_an_announced_end_is_dropped,
-    an_end_that_was_not_announced_is_one,
+    bytes_after_close_notify_are_dropped,
+    an_end_without_close_notify_is_an_end,
     an_upload_that_was_cut_is_no_whole_one,
     a_shutdown_lets_handshakes_finish,
 );
@@ -47,15 +47,15 @@ fn counted(setting: Setting, app: App) -> (Server, Acceptor) {
     (serve_at(setting.engine, app, Some(connector())), acceptor)
 }
 
-/// All that comes over the wire until the connection ends, however it does.
+/// Reads all bytes on the wire until the connection ends, properly or not.
 fn all(stream: &mut TcpStream) -> Vec<u8> {
     let mut all = Vec::new();
-    // A reset is an end too: what was sent last may lie unread with the server.
+    // A reset is an end too: bytes sent last may remain unread at the server.
     let _ = stream.read_to_end(&mut all);
     all
 }
 
-/// Whether these bytes are one alert in the clear.
+/// Returns true if these bytes are one unencrypted alert.
 fn is_alert(bytes: &[u8]) -> bool {
     matches!(bytes, [21, 3, _, 0, 2, 2, _])
 }
@@ -64,7 +64,7 @@ fn hello() -> Vec<u8> {
     Secure::begin(&connector(), &localhost()).hello()
 }
 
-fn what_is_no_tls_ends_the_connection(setting: Setting) {
+fn bytes_that_are_not_tls_close_the_connection(setting: Setting) {
     let (server, acceptor) = counted(setting, app());
     let mut long = hello();
     long[3] = 0xff;
@@ -88,7 +88,7 @@ fn what_is_no_tls_ends_the_connection(setting: Setting) {
     }
 }
 
-/// A request in the clear is answered in the clear, also one whose body is still on its way, and nothing of it reaches a handler.
+/// An unencrypted request gets an unencrypted response, also while its body is in flight, and no part reaches a handler.
 fn plain_http_is_answered_in_the_clear(setting: Setting) {
     let (server, acceptor) = counted(setting, app());
     let body = [
@@ -128,7 +128,7 @@ fn tls_is_no_http(setting: Setting) {
     client.expect_end();
 }
 
-/// The one who says nothing, the one who says half, and the one who does not go on.
+/// Three clients: one sends nothing, one half a ClientHello, and one does not continue after it.
 fn a_handshake_has_its_time(setting: Setting) {
     let limits = Limits {
         handshake_timeout: Duration::from_millis(50),
@@ -166,13 +166,13 @@ fn a_request_has_its_time_from_the_end_of_the_handshake(setting: Setting) {
     silent.expect_end();
 }
 
-/// What TLS 1.3 lets pass for the sake of old devices in between, without end.
-fn a_flood_in_the_handshake_ends_the_connection(setting: Setting) {
+/// Records that TLS 1.3 permits for compatibility with middleboxes, without end.
+fn a_flood_in_the_handshake_closes_the_connection(setting: Setting) {
     let (server, acceptor) = counted(setting, app());
     for flood in [&[20, 3, 3, 0, 1, 1][..], &[22, 3, 3, 0, 1, 0], &[22, 3, 3, 0, 0]] {
         let mut client = Client::new(server.addr);
         client.stream.write_all(&hello()).expect("it is taken");
-        // Refused when the server has had enough of it.
+        // Fails when the server has closed the connection.
         let sent = client.stream.write_all(&flood.repeat(5_000_000));
         assert!(sent.is_err(), "all of {flood:?} was taken");
     }
@@ -180,8 +180,8 @@ fn a_flood_in_the_handshake_ends_the_connection(setting: Setting) {
     server.get("/").expect(200, "ok");
 }
 
-/// Updates of keys: each costs the server some work and brings it nothing.
-fn a_flood_behind_the_handshake_ends_the_connection(setting: Setting) {
+/// Key updates: each costs the server work without any use.
+fn a_flood_after_the_handshake_closes_the_connection(setting: Setting) {
     let server = serve(setting, app());
     let authority = CertificateDer::from_pem_slice(&development().authority.bytes).expect("PEM");
     let mut roots = RootCertStore::empty();
@@ -236,7 +236,7 @@ fn an_announced_end_is_answered_and_announced(setting: Setting) {
     client.expect_end();
 }
 
-fn what_follows_an_announced_end_is_dropped(setting: Setting) {
+fn bytes_after_close_notify_are_dropped(setting: Setting) {
     let server = serve(setting, app());
     let mut client = server.client();
     let mut wire = client.sealed(get("/").as_bytes());
@@ -248,8 +248,8 @@ fn what_follows_an_announced_end_is_dropped(setting: Setting) {
     assert_eq!(server.site.stats().totals().requests(), 1);
 }
 
-/// What came before it was whole, or it was not: HTTP says that itself.
-fn an_end_that_was_not_announced_is_one(setting: Setting) {
+/// A response was complete before the end, or it was not: HTTP detects that itself.
+fn an_end_without_close_notify_is_an_end(setting: Setting) {
     let server = serve(setting, app());
     for (request, answered) in [
         (get("/"), true),
@@ -289,13 +289,13 @@ fn an_upload_that_was_cut_is_no_whole_one(setting: Setting) {
     }
 }
 
-/// Who has begun one gets an answer; who has said nothing, or is idle, is closed at once.
+/// A client in a handshake gets its response; a client that has sent nothing, or is idle, is disconnected at once.
 fn a_shutdown_lets_handshakes_finish(setting: Setting) {
     let server = serve(setting.grace(HOUR), app());
     let mut client = Client::new(server.addr);
     let mut secure = Secure::begin(&connector(), &localhost());
     client.stream.write_all(&secure.hello()).expect("it is taken");
-    // Its keys are there: the server waits for ours.
+    // The server's keys have arrived; it waits for the client's.
     assert!(client.stream.peek(&mut [0]).expect("the server's hello") > 0);
     let mut silent = Client::new(server.addr);
     let mut idle = server.client();

@@ -1,4 +1,4 @@
-//! Certificates that change while requests are served: nobody fails, and each connection keeps what it began with.
+//! Certificates that change while requests are served: no request fails, and each connection retains its certificate.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -12,9 +12,9 @@ use crate::support::tls::{Authority, Secure, connector_of, localhost, now, trust
 use crate::support::{Client, Setting, get, serve_at};
 
 by_tls!(
-    a_reload_under_load_fails_nobody,
+    a_reload_under_load_fails_no_request,
     a_reload_that_is_refused_changes_nothing,
-    what_a_reload_demands_of_clients_is_demanded_of_open_connections
+    reloaded_client_authentication_applies_to_open_connections
 );
 
 /// Requests between two reloads.
@@ -75,7 +75,7 @@ fn progress(done: &AtomicU64, clients: &[JoinHandle<()>]) {
     });
 }
 
-fn a_reload_under_load_fails_nobody(setting: Setting) {
+fn a_reload_under_load_fails_no_request(setting: Setting) {
     let authority = Authority::new("ours");
     let pairs = [authority.sign("localhost"), authority.sign("localhost")];
     let acceptor = Acceptor::new(&with(&pairs[0]), now()).expect("settings");
@@ -99,7 +99,7 @@ fn a_reload_under_load_fails_nobody(setting: Setting) {
         })
         .into();
     let fresh = connector(false);
-    // Connections of all times, which go on to the end.
+    // Connections from every period, which stay open to the end.
     let mut kept = vec![connect(&fresh)];
     for number in 1..=RELOADS {
         progress(&done, &clients);
@@ -148,7 +148,7 @@ fn a_reload_that_is_refused_changes_nothing(setting: Setting) {
 }
 
 /// The next request of a connection is judged by the authorities of now, with and without a body, in a plain and in a streamed handler.
-fn what_a_reload_demands_of_clients_is_demanded_of_open_connections(setting: Setting) {
+fn reloaded_client_authentication_applies_to_open_connections(setting: Setting) {
     let [ours, theirs] = ["ours", "theirs"].map(Authority::new);
     let own = ours.sign("localhost");
     let asking = |pems: &[&Authority]| ServerSettings {

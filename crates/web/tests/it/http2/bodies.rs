@@ -10,7 +10,7 @@ use crate::support::{Setting, pattern, serve};
 in_every_way!(
     a_body_is_collected_for_a_plain_handler,
     a_body_that_is_too_long_is_refused,
-    a_client_that_asks_first_is_told_to_go_on,
+    a_client_that_expects_100_continue_receives_it,
     a_body_is_streamed_through_a_handler,
     trailers_of_a_request_reach_its_handler,
     a_large_answer_keeps_to_its_windows,
@@ -85,7 +85,7 @@ fn a_body_that_is_too_long_is_refused(setting: Setting) {
     client.ask("/").expect(200, "root");
 }
 
-fn a_client_that_asks_first_is_told_to_go_on(setting: Setting) {
+fn a_client_that_expects_100_continue_receives_it(setting: Setting) {
     let server = serve(setting.clone(), app());
     let mut client = Http2::new(&setting, &server);
     for path in ["/length", "/through"] {
@@ -143,7 +143,7 @@ fn a_large_answer_keeps_to_its_windows(setting: Setting) {
     let server = serve(setting.clone(), app());
     for path in ["/large", "/pieces"] {
         let mut client = Http2::with(&setting, &server, &small());
-        // The codec checks that no byte too many comes.
+        // The codec checks that no byte too many arrives.
         let got = client.ask(path);
         assert!(
             got.end && got.body == pattern(LARGE),
@@ -186,7 +186,7 @@ fn a_streamed_answer_waits_for_its_client(setting: Setting) {
     let stream = client.get("/pieces");
     let got = client.wait_for(stream, |got| got.body.len() == 5000);
     assert!(!got.end);
-    // Others go on meanwhile.
+    // Other streams continue meanwhile.
     client.ask("/").expect(200, "root");
     assert_eq!(client.so_far(stream).body.len(), 5000);
     client.hungry = true;

@@ -1,4 +1,4 @@
-//! A client of HTTP/2 over a test's connection: the codec's other role.
+//! An HTTP/2 client over a test's connection: the codec's other role.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use ringmain_wire::h2::{Connection, ErrorCode, Event, HeadBuffer, Limits, Reques
 use crate::support::tls::{connector_of, development, localhost, trusting};
 use crate::support::{Client, End, Server, Setting};
 
-/// What a stream has said so far.
+/// The response received on a stream so far.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Got {
     pub(crate) interim: Vec<u16>,
@@ -53,9 +53,9 @@ pub(crate) struct Http2 {
     /// Bodies that are not all sent.
     going: Vec<(Stream, Vec<u8>)>,
     pub(crate) away: Option<(u32, ErrorCode)>,
-    /// What comes is taken, but for bodies: those stay within their windows.
+    /// Received data is consumed, except bodies, which stay within their windows.
     pub(crate) hungry: bool,
-    /// Of the requests that follow.
+    /// The authority of the requests that follow.
     pub(crate) authority: String,
 }
 
@@ -172,10 +172,10 @@ impl Http2 {
         self.flush();
     }
 
-    /// Sends of bodies what the windows let through.
+    /// Sends bodies as far as the windows permit.
     fn push(&mut self) {
         for (stream, body) in &mut self.going {
-            // One that was reset is over.
+            // A stream that was reset is closed.
             let sent = self
                 .wire
                 .data(*stream, body, true, &mut self.out)
@@ -185,12 +185,12 @@ impl Http2 {
         self.going.retain(|(_, body)| !body.is_empty());
     }
 
-    /// What a stream has said so far.
+    /// Returns the response received on a stream so far.
     pub(crate) fn so_far(&self, stream: Stream) -> Got {
         self.got[&stream.id()].clone()
     }
 
-    /// What has come of a stream's body since the last call.
+    /// Takes the bytes of a stream's body received since the last call.
     pub(crate) fn take_body(&mut self, stream: Stream) -> Vec<u8> {
         std::mem::take(&mut self.got.get_mut(&stream.id()).expect("asked").body)
     }

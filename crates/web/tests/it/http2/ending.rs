@@ -1,4 +1,4 @@
-//! How streams and connections end: clients that give up or leave, floods, shutdown.
+//! The end of streams and connections: clients that give up or leave, floods, shutdown.
 
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
@@ -13,7 +13,7 @@ in_every_way!(
     a_handler_is_dropped_when_its_stream_is_given_up,
     handlers_are_dropped_when_their_client_leaves,
     a_rapid_reset_ends_the_connection_and_its_handlers,
-    an_answer_that_is_cut_is_told,
+    a_truncated_response_is_reset,
     a_client_that_ends_its_side_is_answered,
     shutdown_closes_idle_connections_at_once,
     shutdown_lets_streams_finish,
@@ -115,7 +115,7 @@ fn a_rapid_reset_ends_the_connection_and_its_handlers(setting: Setting) {
     server.get("/").expect(200, "root");
 }
 
-fn an_answer_that_is_cut_is_told(setting: Setting) {
+fn a_truncated_response_is_reset(setting: Setting) {
     let (server, _told) = waiting(&setting);
     let mut client = Http2::new(&setting, &server);
     let stream = client.get("/cut");
@@ -129,7 +129,7 @@ fn an_answer_that_is_cut_is_told(setting: Setting) {
 
 fn a_client_that_ends_its_side_is_answered(setting: Setting) {
     if setting.tls {
-        // An end by TLS is for both sides.
+        // Over TLS close_notify ends both directions.
         return;
     }
     let (server, _told) = waiting(&setting);

@@ -1,4 +1,4 @@
-//! gRPC as it is spoken natively, and trailers of our own: what stands in which frames.
+//! gRPC in its native form, and trailers of our own: the content of each frame.
 
 use ringmain_web::App;
 use ringmain_web::grpc::prost::Message;
@@ -124,7 +124,7 @@ fn a_status_may_stand_alone(setting: Setting) {
         "{got:?}"
     );
     assert!(said.iter().all(|line| got.fields.contains(line)), "{got:?}");
-    // There is something to say in front of it.
+    // Metadata is sent before the status.
     let got = call(&mut client, &[], &text("fail late"));
     assert_eq!((got.field("x-head"), got.field("grpc-status")), (Some("a"), None));
     assert_eq!((got.body.len(), got.trailers), (0, said));

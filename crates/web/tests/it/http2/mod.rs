@@ -1,4 +1,4 @@
-//! HTTP/2 over real sockets, on every real back-end, in the clear and by TLS: what a client sees.
+//! HTTP/2 over real sockets, on every real back-end, with and without TLS: the client's view.
 //!
 //! Deadlines are tested in virtual time, elsewhere; here no test waits by the clock.
 #![allow(

@@ -11,7 +11,7 @@ use crate::support::{PATIENCE, Setting, serve};
 
 in_every_way!(refused_requests_keep_their_line_and_id);
 
-/// Collects what is written.
+/// Collects written bytes.
 #[derive(Clone, Default)]
 struct Memory(Arc<Mutex<Vec<u8>>>);
 

@@ -11,19 +11,19 @@ use crate::http2::client::{Http2, fields};
 use crate::support::{End, Setting, get, serve, serve_at};
 
 in_every_way!(
-    requests_are_answered_in_place_and_by_tasks,
+    requests_are_answered_in_place_and_in_tasks,
     many_streams_at_once_are_each_answered,
-    tasks_answer_in_the_order_in_which_they_are_done,
+    tasks_answer_in_order_of_completion,
     answers_without_a_body_have_none,
     hooks_see_and_change_every_body,
     statuses_without_content_have_none,
-    what_is_no_request_costs_its_stream,
-    a_head_that_is_too_large_is_told,
-    interim_answers_come_first,
+    an_invalid_request_resets_its_stream,
+    a_head_that_is_too_large_gets_a_431,
+    interim_responses_precede_the_final_one,
     trailers_follow_a_body,
     requests_of_one_connection_are_counted,
     both_protocols_share_a_port,
-    a_preface_comes_byte_by_byte,
+    a_preface_may_arrive_byte_by_byte,
 );
 
 mod alone {
@@ -68,7 +68,7 @@ fn app() -> App {
         })
 }
 
-fn requests_are_answered_in_place_and_by_tasks(setting: Setting) {
+fn requests_are_answered_in_place_and_in_tasks(setting: Setting) {
     let server = serve(setting.clone(), app());
     let mut client = Http2::new(&setting, &server);
     let got = client.ask("/");
@@ -107,7 +107,7 @@ fn many_streams_at_once_are_each_answered(setting: Setting) {
     }
 }
 
-fn tasks_answer_in_the_order_in_which_they_are_done(setting: Setting) {
+fn tasks_answer_in_order_of_completion(setting: Setting) {
     let server = serve(setting.clone(), app());
     let mut client = Http2::new(&setting, &server);
     let (slow, quick) = (client.get("/wait/3600000"), client.get("/wait/1"));
@@ -134,7 +134,7 @@ fn answers_without_a_body_have_none(setting: Setting) {
     }
 }
 
-/// Bodies that are copied, shared, and handed over by tasks, as the hook left them.
+/// Bodies that are copied, shared, or sent from tasks, as changed by the hook.
 fn hooks_see_and_change_every_body(setting: Setting) {
     let long = Bytes::from(vec![b'x'; 100_000]);
     let later = long.clone();
@@ -193,7 +193,7 @@ fn statuses_without_content_have_none(setting: Setting) {
     }
 }
 
-fn what_is_no_request_costs_its_stream(setting: Setting) {
+fn an_invalid_request_resets_its_stream(setting: Setting) {
     let server = serve(setting.clone(), app());
     // Our codec would not let it be said.
     let mut raw = Http2::new(&setting, &server).client;
@@ -212,7 +212,7 @@ fn what_is_no_request_costs_its_stream(setting: Setting) {
     }
 }
 
-fn a_head_that_is_too_large_is_told(setting: Setting) {
+fn a_head_that_is_too_large_gets_a_431(setting: Setting) {
     let server = serve(setting.clone(), app());
     let mut client = Http2::new(&setting, &server);
     let long = "x".repeat(17_000);
@@ -226,7 +226,7 @@ fn a_head_that_is_too_large_is_told(setting: Setting) {
     client.ask("/").expect(200, "root");
 }
 
-fn interim_answers_come_first(setting: Setting) {
+fn interim_responses_precede_the_final_one(setting: Setting) {
     let server = serve(setting.clone(), app());
     let mut client = Http2::new(&setting, &server);
     let got = client.ask("/early");
@@ -269,7 +269,7 @@ fn both_protocols_share_a_port(setting: Setting) {
     assert_eq!(old.answer().status, 505);
 }
 
-fn a_preface_comes_byte_by_byte(setting: Setting) {
+fn a_preface_may_arrive_byte_by_byte(setting: Setting) {
     let server = serve(setting.clone(), app());
     let mut client = Http2::new(&setting, &server);
     let stream = client.get("/");
@@ -294,7 +294,7 @@ fn by_prior_knowledge_nothing_else_is_spoken(engine: Config) {
         client.send(other);
         let (said, end) = client.rest();
         assert_eq!(end, End::Orderly);
-        // Its settings (RFC 9113 §3.4) and window come first, then why it goes; never an answer of HTTP/1.1.
+        // Its settings (RFC 9113 §3.4) and window are sent first, then the GOAWAY; never an HTTP/1.1 response.
         let mut rest = &said[..];
         let mut kinds = Vec::new();
         while let [a, b, c, kind, ..] = *rest {

@@ -15,21 +15,21 @@ use crate::http2::client::{Got, Http2, fields};
 use crate::support::{Setting, pattern, serve};
 
 in_every_way!(
-    messages_come_back,
-    bytes_may_come_one_by_one,
+    messages_are_echoed,
+    bytes_may_arrive_one_by_one,
     many_sockets_share_a_connection,
-    what_is_agreed_on_is_said,
-    what_opens_no_socket_is_told_why,
-    what_speaks_no_websocket_does_not_succeed,
+    the_handshake_reports_negotiated_parameters,
+    a_refused_handshake_has_a_reason,
+    an_extended_connect_to_an_http_route_fails,
     a_handler_leads_to_sockets,
     a_slow_reader_costs_its_stream_alone,
     a_slow_handler_holds_up_its_client,
-    the_end_of_a_stream_is_that_of_its_socket,
+    the_end_of_a_stream_ends_its_socket,
     an_application_closes,
     a_shutdown_closes_each_socket,
 );
 
-/// How sockets have ended.
+/// The ends of sockets.
 #[derive(Clone, Default)]
 struct Ends(Arc<Mutex<Vec<(u16, Cause)>>>);
 
@@ -232,7 +232,7 @@ impl Link {
     }
 }
 
-fn messages_come_back(setting: Setting) {
+fn messages_are_echoed(setting: Setting) {
     let ends = Ends::default();
     let server = serve(setting.clone(), app(&ends));
     let mut client = Http2::new(&setting, &server);
@@ -260,7 +260,7 @@ fn messages_come_back(setting: Setting) {
     assert_eq!(server.running.report().workers[0].accepted, 1);
 }
 
-fn bytes_may_come_one_by_one(setting: Setting) {
+fn bytes_may_arrive_one_by_one(setting: Setting) {
     let server = serve(setting.clone(), app(&Ends::default()));
     let mut client = Http2::new(&setting, &server);
     let mut link = Link::open(&mut client, "/echo");
@@ -283,7 +283,7 @@ fn many_sockets_share_a_connection(setting: Setting) {
             link.hear(&mut client, &text);
         }
     }
-    // One that is given up is heard of no more, and the others go on.
+    // A socket whose stream is reset receives nothing more; the others continue.
     let gone = links.remove(3);
     client.reset(gone.stream);
     links[0].say(&mut client, "still here");
@@ -293,7 +293,7 @@ fn many_sockets_share_a_connection(setting: Setting) {
     assert_eq!(client.so_far(gone.stream).reset, None);
 }
 
-fn what_is_agreed_on_is_said(setting: Setting) {
+fn the_handshake_reports_negotiated_parameters(setting: Setting) {
     let server = serve(setting.clone(), app(&Ends::default()));
     let mut client = Http2::new(&setting, &server);
     let wish = fields(&[
@@ -325,7 +325,7 @@ fn what_is_agreed_on_is_said(setting: Setting) {
     assert_eq!(got.body, b"\x81\x05Hello");
 }
 
-fn what_opens_no_socket_is_told_why(setting: Setting) {
+fn a_refused_handshake_has_a_reason(setting: Setting) {
     let ends = Ends::default();
     let server = serve(setting.clone(), app(&ends));
     let mut client = Http2::new(&setting, &server);
@@ -350,14 +350,14 @@ fn what_opens_no_socket_is_told_why(setting: Setting) {
     assert_eq!(ask("connect-udp", "/echo", &handshake(), false).status, 501);
     assert_eq!(ask("websocket", "/nowhere", &handshake(), false).status, 404);
     assert_eq!(ask("websocket", "/post", &handshake(), false).status, 405);
-    // Who asks as by HTTP/1.1 is told so, too.
+    // A client that sends the HTTP/1.1 handshake gets the 426, too.
     let got = client.ask("/echo");
     assert_eq!(got.status, 426);
     client.ask("/").expect(200, "root");
     assert_eq!(ends.all(), []);
 }
 
-fn what_speaks_no_websocket_does_not_succeed(setting: Setting) {
+fn an_extended_connect_to_an_http_route_fails(setting: Setting) {
     let server = serve(setting.clone(), app(&Ends::default()));
     let mut client = Http2::new(&setting, &server);
     for path in ["/", "/task", "/pieces"] {
@@ -377,7 +377,7 @@ fn a_handler_leads_to_sockets(setting: Setting) {
     let server = serve(setting.clone(), outer);
     let mut client = Http2::new(&setting, &server);
     client.ask("/").expect(200, "root");
-    // What comes before the answer waits for it.
+    // Data that arrives before the response waits for it.
     let stream = client.extended("websocket", "/echo", &handshake(), false);
     let mut link = Link::on(stream);
     link.say(&mut client, "early");
@@ -430,7 +430,7 @@ fn a_slow_handler_holds_up_its_client(setting: Setting) {
     assert_eq!(link.next(&mut client), Err(1000));
 }
 
-fn the_end_of_a_stream_is_that_of_its_socket(setting: Setting) {
+fn the_end_of_a_stream_ends_its_socket(setting: Setting) {
     let ends = Ends::default();
     let server = serve(setting.clone(), app(&ends));
     let mut client = Http2::new(&setting, &server);
@@ -441,7 +441,7 @@ fn the_end_of_a_stream_is_that_of_its_socket(setting: Setting) {
     let got = client.wait(link.stream);
     assert_eq!((got.end, got.reset), (true, None));
     assert_eq!(ends.all(), [(1006, Cause::Lost)]);
-    // What breaks the rules of WebSocket costs the socket alone.
+    // A violation of the WebSocket protocol closes the socket alone.
     let link = Link::open(&mut client, "/echo");
     client.send_piece(link.stream, &[0x81, 0x01, b'x'], false);
     let got = client.wait(link.stream);

@@ -136,7 +136,7 @@ pub(crate) struct Secure {
 }
 
 impl Secure {
-    /// Agrees on keys; fails with what the session says.
+    /// Runs the handshake; fails with the error of the session.
     pub(crate) fn new(stream: &mut TcpStream, connector: &Connector, name: &PeerName) -> Result<Secure> {
         let mut secure = Secure::begin(connector, name);
         stream.write_all(&secure.hello())?;
@@ -144,14 +144,14 @@ impl Secure {
         Ok(secure)
     }
 
-    /// What it says first.
+    /// Returns the ClientHello.
     pub(crate) fn hello(&mut self) -> Vec<u8> {
         let mut hello = Vec::new();
         self.tls.begin(&mut hello);
         hello
     }
 
-    /// Goes on with the handshake to its end.
+    /// Continues the handshake to its end.
     pub(crate) fn agree(&mut self, stream: &mut TcpStream) -> Result<()> {
         while self.tls.facts().is_none() {
             if self.receive(stream, &mut Vec::new())? == 0 && self.tls.facts().is_none() {
@@ -161,12 +161,12 @@ impl Secure {
         Ok(())
     }
 
-    /// Takes what was received by other means.
+    /// Adds bytes that were received elsewhere.
     pub(crate) fn feed(&mut self, bytes: &[u8]) {
         self.wire.extend_from_slice(bytes);
     }
 
-    /// One that has said nothing yet.
+    /// Returns a session that has sent nothing yet.
     pub(crate) fn begin(connector: &Connector, name: &PeerName) -> Secure {
         Secure {
             tls: connector.handle().connect(name, now()),
@@ -175,7 +175,7 @@ impl Secure {
         }
     }
 
-    /// What was agreed on.
+    /// Returns the negotiated parameters.
     pub(crate) fn facts(&self) -> Option<&Facts> {
         self.tls.facts()
     }
@@ -193,14 +193,14 @@ impl Secure {
         wire
     }
 
-    /// Receives until something was decrypted, a handshake is over, or the end; appends what was decrypted. Returns 0 at the
-    /// end, announced or not.
+    /// Receives until data was decrypted, a handshake is complete, or the end; appends the data. Returns 0 at the end, with or
+    /// without close_notify.
     pub(crate) fn receive(&mut self, stream: &mut TcpStream, plain: &mut Vec<u8>) -> Result<usize> {
         loop {
             let mut answer = Vec::new();
             let news = self.open(&mut answer, plain);
             if !answer.is_empty() {
-                // The server may have gone: what it said before is still to be read.
+                // The server may have closed: bytes that it sent before must still be read.
                 let _ = stream.write_all(&answer);
             }
             if let Some(count) = news? {
@@ -215,7 +215,7 @@ impl Secure {
         }
     }
 
-    /// Opens what was received; `None` if more has to come.
+    /// Decrypts the received bytes; `None` if more must arrive.
     pub(crate) fn open(&mut self, answer: &mut Vec<u8>, plain: &mut Vec<u8>) -> Result<Option<usize>> {
         let before = plain.len();
         let mut news = false;
@@ -237,7 +237,7 @@ impl Secure {
             }
             self.wire.drain(..step.consumed);
         }
-        // A handshake that is over counts as something, and as no end.
+        // A completed handshake counts as an event, and not as the end.
         let count = plain.len() - before;
         Ok((news || count > 0).then_some(count.max(1)))
     }

@@ -132,7 +132,7 @@ fn what_is_sent_meanwhile_waits_its_turn() {
 }
 
 #[test]
-fn a_task_hears_that_its_client_is_gone() {
+fn a_task_sees_that_its_client_disconnected() {
     let mut client = TestClient::new(app()).unwrap();
     let mut socket = client.ws("/ticks").open();
     for tick in 0..3 {

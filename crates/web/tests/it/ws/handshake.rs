@@ -1,4 +1,4 @@
-//! Who may open a socket, and what those are told who may not.
+//! Clients that may open a socket, and the responses to those that may not.
 
 use ringmain_web::testing::TestClient;
 use ringmain_web::{App, Error, Flow, Limits, Request, Result, WsOptions};

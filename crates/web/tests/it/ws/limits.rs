@@ -1,4 +1,4 @@
-//! What a client can make a socket hold or wait for, and what follows.
+//! Limits on the memory and the time that a client can make a socket use, and their effects.
 
 use std::time::Duration;
 
@@ -133,7 +133,7 @@ fn parts_of_messages_are_bounded_for_a_worker() {
     second.send_fragment(Message::Binary(&[1; 60_000]), false);
     assert_eq!(second.closed().0, 1013);
     assert_eq!(ends.only(), (1013, String::new(), Cause::Overloaded));
-    // What it held is free again.
+    // Its memory is free again.
     first.send_fragment(Message::Binary(&[1; 40_000]), true);
     assert_eq!(first.message().data().len(), 100_000);
     let mut third = client.ws("/echo").open();
@@ -145,7 +145,7 @@ fn parts_of_messages_are_bounded_for_a_worker() {
 }
 
 #[test]
-fn inflaters_count_while_they_are_lent() {
+fn inflaters_count_while_in_use() {
     let bounds = limits(|ws| ws.assembly_bytes = 64 * 1024);
     let (mut client, ends) = echo_with(bounds, &WsOptions::new().deflate());
     for _ in 0..3 {
@@ -183,7 +183,7 @@ fn a_slow_reader_is_not_a_silent_one() {
     let mut socket = client.ws("/echo").open();
     socket.send_binary(vec![1; 1_000_000]);
     let mut taken = 0;
-    // For minutes, a little at a time; of what the kernel has taken nobody knows more.
+    // For minutes, a little at a time; the fate of bytes in the kernel is unknown.
     while taken < 800_000 {
         socket.advance(seconds(5));
         taken += socket.connection().take(8_000).len();
@@ -222,7 +222,7 @@ fn large_messages_wait_until_they_are_taken() {
     let bytes: Vec<u8> = (0..17_000_000).map(|at| (at % 251) as u8).collect();
     socket.send_text("tell me");
     socket.send_binary(&bytes);
-    // It was slow for a while, which it is told when it is no longer.
+    // The socket was slow for a while; it is notified when it no longer is.
     assert!(socket.message().data() == bytes);
     assert_eq!(socket.text(), "drained");
     socket.close(1000, "");

@@ -11,7 +11,7 @@ use ringmain_wire::ws::Deflation;
 use crate::ws::support::{Echo, Ends, echo, echo_with};
 
 #[test]
-fn messages_come_back() {
+fn messages_are_echoed() {
     let (mut client, ends) = echo();
     let mut socket = client.ws("/echo").open();
     socket.send_text("ringmain");
@@ -188,7 +188,7 @@ fn a_connection_that_ends_without_a_close_is_lost() {
 }
 
 #[test]
-fn frames_right_behind_the_handshake_are_read() {
+fn frames_sent_with_the_handshake_are_read() {
     let (mut client, _) = echo();
     let mut raw = client.raw();
     let mut bytes = b"GET /echo HTTP/1.1\r\nHost: a\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
@@ -212,12 +212,12 @@ fn frames_right_behind_the_handshake_are_read() {
 }
 
 #[test]
-fn a_shutdown_says_so_and_waits_for_the_answer() {
+fn a_shutdown_sends_a_close_and_waits_for_the_reply() {
     let (mut client, ends) = echo();
     let mut socket = client.ws("/echo").open();
     let mut silent = client.ws("/echo").open();
     client.shut_down();
-    // What is on its way still arrives.
+    // Messages in flight still arrive.
     assert_eq!(socket.closed(), (1001, String::new()));
     assert_eq!(socket.event().unwrap(), TestEvent::End);
     assert_eq!(ends.only(), (1001, String::new(), Cause::Shutdown));

@@ -6,7 +6,7 @@ use ringmain_web::testing::TestClient;
 use ringmain_web::ws::{Cause, CloseCode, Closed, Message};
 use ringmain_web::{App, Error, Limits, Request, Result, Socket, Ws, WsOptions};
 
-/// How sockets have ended, in order: code, reason, cause.
+/// The ends of sockets, in order: code, reason, cause.
 #[derive(Clone, Default)]
 pub(crate) struct Ends(Arc<Mutex<Vec<End>>>);
 
@@ -91,7 +91,7 @@ impl Ends {
         ends[0].clone()
     }
 
-    /// How many sockets have ended.
+    /// Returns the number of sockets that have ended.
     pub(crate) fn count(&self) -> usize {
         self.0.lock().unwrap().len()
     }
