@@ -14,8 +14,8 @@ use ringmain_wire::tls::{
 };
 
 use crate::counters::{All, Counters, Counts};
+use crate::error::Refused;
 use crate::layer::Tls;
-use crate::refused::Refused;
 
 /// Begins the sessions of accepted connections. A clone is the same one.
 #[derive(Clone, Debug)]

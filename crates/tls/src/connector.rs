@@ -6,8 +6,8 @@ use std::time::Duration;
 use ringmain_wire::tls::{Client, ClientSettings, Clock, Finding, PeerName};
 
 use crate::counters::{All, Counters, Counts};
+use crate::error::Refused;
 use crate::layer::Tls;
-use crate::refused::Refused;
 
 /// Begins the sessions of connections to servers. A clone is the same one.
 #[derive(Clone, Debug)]

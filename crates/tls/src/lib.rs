@@ -13,19 +13,19 @@
 mod acceptor;
 mod connector;
 mod counters;
-mod development;
+mod dev_certificate;
+mod error;
 mod files;
 mod layer;
 pub mod limits;
-mod refused;
 
 pub use acceptor::{AcceptHandle, Acceptor, Prepared, Reload};
 pub use connector::{ConnectHandle, Connector};
 pub use counters::Counts;
-pub use development::{Development, NoCertificate};
+pub use dev_certificate::{Development, NoCertificate};
+pub use error::Refused;
 pub use files::{key_log_file, pem_file, system_roots};
 pub use layer::Tls;
-pub use refused::Refused;
 
 /// What servers of HTTP offer by ALPN: HTTP/2, else HTTP/1.1.
 #[must_use]
