@@ -1,4 +1,4 @@
-//! A certificate for the developer's own machine, made in memory: an authority for this one certificate, whose key is forgotten.
+//! A certificate for local development, created in memory, with an authority that issues only this certificate and whose key is discarded.
 
 use std::time::Duration;
 
@@ -8,38 +8,39 @@ use rcgen::{
 };
 use ringmain_wire::tls::{KeyPair, Pem};
 
-use crate::limits::DEVELOPMENT_DAYS;
+use crate::limits::DEV_CERTIFICATE_DAYS;
 
-/// Where messages say that it is from.
+/// The source that diagnostics name.
 const SOURCE: &str = "development certificate";
 
-/// What it is for, always.
+/// The names that each certificate is valid for.
 const NAMES: [&str; 3] = ["localhost", "127.0.0.1", "::1"];
 
 /// A certificate and the authority that issued it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Development {
-    /// What is served.
+pub struct DevCertificate {
+    /// The certificate chain and key to serve.
     pub pair: KeyPair,
-    /// What a client trusts, in PEM, as for `curl --cacert`; it can issue nothing else, since nobody has its key.
+    /// The authority's certificate in PEM, which clients need to trust, as in `curl --cacert`. Its key is discarded, so it cannot issue
+    /// another certificate.
     pub authority: Pem,
 }
 
-/// It could not be made.
+/// The certificate could not be created.
 #[derive(Debug, thiserror::Error)]
-#[error("expected to make a certificate for {names}; found: {error}")]
-pub struct NoCertificate {
+#[error("cannot create a certificate for {names}: {error}")]
+pub struct DevCertificateError {
     names: String,
     error: rcgen::Error,
 }
 
-impl Development {
-    /// Makes one for localhost, its addresses and `names`, valid for [`DEVELOPMENT_DAYS`] from a day before `now`, which is wall
-    /// time since 1970.
+impl DevCertificate {
+    /// Creates a certificate for localhost, its addresses and `names`. It is valid for [`DEV_CERTIFICATE_DAYS`] days, from one day before
+    /// `now`, which is the time since the Unix epoch.
     ///
     /// # Errors
-    /// [`NoCertificate`] when a name is none.
-    pub fn new(names: &[String], now: Duration) -> Result<Self, NoCertificate> {
+    /// [`DevCertificateError`] if a name is invalid.
+    pub fn new(names: &[String], now: Duration) -> Result<Self, DevCertificateError> {
         let mut all: Vec<String> = NAMES.iter().map(|&name| name.to_owned()).collect();
         all.extend(
             names
@@ -47,14 +48,14 @@ impl Development {
                 .filter(|name| !NAMES.contains(&name.as_str()))
                 .cloned(),
         );
-        make(&all, now).map_err(|error| NoCertificate {
+        create(&all, now).map_err(|error| DevCertificateError {
             names: all.join(", "),
             error,
         })
     }
 }
 
-fn make(names: &[String], now: Duration) -> Result<Development, rcgen::Error> {
+fn create(names: &[String], now: Duration) -> Result<DevCertificate, rcgen::Error> {
     let mut authority = params(Vec::new(), "Ringmain development authority", now)?;
     authority.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
     authority.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
@@ -70,7 +71,7 @@ fn make(names: &[String], now: Duration) -> Result<Development, rcgen::Error> {
         source: SOURCE.to_owned(),
         bytes: text.into_bytes(),
     };
-    Ok(Development {
+    Ok(DevCertificate {
         pair: KeyPair {
             chain: pem(certificate.pem()),
             key: pem(key.serialize_pem()),
@@ -86,6 +87,6 @@ fn params(names: Vec<String>, title: &str, now: Duration) -> Result<CertificateP
     params.distinguished_name.push(DnType::CommonName, title);
     let start = date_time_ymd(1970, 1, 1) + now.saturating_sub(DAY);
     params.not_before = start;
-    params.not_after = start + DAY * DEVELOPMENT_DAYS;
+    params.not_after = start + DAY * DEV_CERTIFICATE_DAYS;
     Ok(params)
 }

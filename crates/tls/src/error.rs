@@ -1,16 +1,16 @@
-//! Settings that cannot be used. Owns how findings are told.
+//! The error of invalid TLS settings. Owns its text.
 
 use std::fmt;
 
 use ringmain_wire::tls::Finding;
 
-/// Settings with which nothing can be served; all that is wrong with them, warnings included.
+/// Settings that cannot be used, with all their errors and warnings.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub struct Refused(pub Vec<Finding>);
+pub struct ConfigError(pub Vec<Finding>);
 
-impl fmt::Display for Refused {
+impl fmt::Display for ConfigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("TLS cannot be set up:")?;
+        f.write_str("invalid TLS settings:")?;
         for finding in &self.0 {
             write!(f, "\n  {finding}")?;
         }
@@ -18,7 +18,7 @@ impl fmt::Display for Refused {
     }
 }
 
-impl From<Finding> for Refused {
+impl From<Finding> for ConfigError {
     fn from(finding: Finding) -> Self {
         Self(vec![finding])
     }
