@@ -12,7 +12,7 @@ use ringmain_web::{App, Exit};
 const SECRET: &[u8] = b"the secret of tests, which is none";
 
 fn main() -> Exit {
-    let keys = match KeySet::secret(SECRET) {
+    let keys = match KeySet::from_secret(SECRET) {
         Ok(keys) => keys,
         Err(why) => return Exit::Failure(why),
     };

@@ -9,7 +9,7 @@ use ringmain_hub::mail::{Life, Since};
 use ringmain_hub::protocol::{
     ClientInfo, ConnectRequest, Fault, Reply, SubRefreshRequest, SubRefreshResult, SubscribeRequest,
 };
-use ringmain_jwt::Wrong;
+use ringmain_jwt::TokenError;
 
 use crate::claims::{Lasts, Subscribing, Terms};
 use crate::limits;
@@ -175,8 +175,8 @@ impl Session {
             .subscribing(token, &self.desk.cx)
             .map_err(|unproved| match unproved {
                 Unproved::Unavailable => Fault::INTERNAL,
-                Unproved::Wrong(Wrong::Expired | Wrong::NotYet) => Fault::TOKEN_EXPIRED,
-                Unproved::Wrong(Wrong::Invalid(why)) => refused(why),
+                Unproved::Wrong(TokenError::Expired | TokenError::NotYetValid) => Fault::TOKEN_EXPIRED,
+                Unproved::Wrong(TokenError::Invalid(why)) => refused(why),
             })?;
         let identity = self.seat.identity();
         if gives.channel != channel {

@@ -209,7 +209,7 @@ impl Acceptor {
         self.0.server().server.warnings().to_vec()
     }
 
-    /// Returns the handshake counts of all workers since the start.
+    /// Returns the handshake counts since the start, summed over the workers.
     #[must_use]
     pub fn counts(&self) -> HandshakeCounts {
         self.0.counters.counts()

@@ -59,7 +59,7 @@ impl Connector {
         self.0.client.warnings()
     }
 
-    /// Returns the handshake counts of all workers since the start.
+    /// Returns the handshake counts since the start, summed over the workers.
     #[must_use]
     pub fn counts(&self) -> HandshakeCounts {
         self.0.counters.counts()

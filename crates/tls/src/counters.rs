@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Handshakes of all workers since the start.
+/// The numbers of handshakes since the start, summed over the workers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HandshakeCounts {
     /// Sessions that were started. Those that neither finished nor failed are still in progress, or their connections were closed before.
@@ -41,7 +41,7 @@ impl Counter {
     }
 }
 
-/// The counters of all workers, with one entry for each handle.
+/// The counters of the workers, with one entry for each handle.
 #[derive(Debug, Default)]
 pub(crate) struct WorkerCounters(Mutex<Vec<Arc<Counters>>>);
 

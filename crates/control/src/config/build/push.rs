@@ -136,7 +136,7 @@ impl Builder<'_> {
         let keys = match (part.secret.take(), part.keys.take(), part.provider.take()) {
             (Some(secret), None, None) => {
                 let (at, secret) = (secret.position, secret.value?);
-                if let Err(message) = ringmain_push::KeySet::secret(secret.as_bytes()) {
+                if let Err(message) = ringmain_push::KeySet::from_secret(secret.as_bytes()) {
                     self.errors.tell_message(at, after_expected(&message));
                     return None;
                 }
