@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use ringmain_hub::history::Keep;
-use ringmain_hub::home::{Home, Record};
+use ringmain_hub::shard::{Home, Record};
 use ringmain_push::{Namespace, Rules, State};
 
 const WINDOW: Duration = Duration::from_secs(300);

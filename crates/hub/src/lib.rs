@@ -11,9 +11,9 @@
 #![forbid(unsafe_code)]
 
 pub mod history;
-pub mod home;
 pub mod limits;
-pub mod local;
 pub mod mail;
 pub mod pool;
 pub mod protocol;
+pub mod shard;
+pub mod subscribers;

@@ -10,9 +10,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use ringmain_hub::home::{Home, LogId, Numbered};
 use ringmain_hub::mail::{Once, Origin, Rules};
 use ringmain_hub::protocol::{Published, compact};
+use ringmain_hub::shard::{Home, LogId, Numbered};
 
 use crate::inlet::{Arriving, Inlet, NotTaken, Slot, worker_of};
 use crate::limits;

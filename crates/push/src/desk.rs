@@ -15,10 +15,10 @@ use std::time::Duration;
 use bytes::Bytes;
 use ringmain_engine::Cx;
 use ringmain_engine::backend::Time;
-use ringmain_hub::home::Home;
-use ringmain_hub::local::{ConnId, Event, Local};
 use ringmain_hub::mail::WorkerId;
 use ringmain_hub::protocol::{Disconnect, Format, Unsubscribed};
+use ringmain_hub::shard::Home;
+use ringmain_hub::subscribers::{ConnId, Event, Local};
 
 use crate::admission::Admission;
 use crate::asking::Crowd;

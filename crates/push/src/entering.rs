@@ -9,11 +9,11 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use ringmain_hub::local::ConnId;
 use ringmain_hub::protocol::{
     ConnectRequest, ConnectResult, Disconnect, Fault, Format, RefreshResult, Reply, SubscribeRequest,
     Variant, compact,
 };
+use ringmain_hub::subscribers::ConnId;
 use ringmain_jwt::TokenError;
 
 use crate::asking::answers::Refused;

@@ -20,9 +20,9 @@ use std::time::Duration;
 
 use ringmain_engine::Cx;
 use ringmain_engine::backend::Time;
-use ringmain_hub::local::Answer;
 use ringmain_hub::mail::{Question, Told};
 use ringmain_hub::protocol::Fault;
+use ringmain_hub::subscribers::Answer;
 
 use crate::desk::Desk;
 use crate::limits;

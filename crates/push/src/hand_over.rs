@@ -15,10 +15,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::time::Duration;
 
 use ringmain_engine::backend::Time;
-use ringmain_hub::home::{Record, Saved};
-use ringmain_hub::local::home_of;
 use ringmain_hub::mail::WorkerId;
 use ringmain_hub::protocol::Disconnect;
+use ringmain_hub::shard::{Record, Saved};
+use ringmain_hub::subscribers::home_of;
 
 use crate::Push;
 use crate::desk::Desk;

@@ -17,10 +17,10 @@ use std::task::{Context, Poll, Waker};
 use bytes::Bytes;
 use crossbeam_queue::ArrayQueue;
 use ringmain_engine::backend::Time;
-use ringmain_hub::home::{LogEvent, LogId};
-use ringmain_hub::local::home_of;
 use ringmain_hub::mail::{Origin, Rules, WorkerId};
 use ringmain_hub::protocol::{Fault, compact};
+use ringmain_hub::shard::{LogEvent, LogId};
+use ringmain_hub::subscribers::home_of;
 
 use crate::api::UserCommand;
 use crate::batch::Records;

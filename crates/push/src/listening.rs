@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ringmain_hub::local::ConnId;
 use ringmain_hub::mail::{Life, Since};
 use ringmain_hub::protocol::{
     ClientInfo, ConnectRequest, Fault, Reply, SubRefreshRequest, SubRefreshResult, SubscribeRequest,
 };
+use ringmain_hub::subscribers::ConnId;
 use ringmain_jwt::TokenError;
 
 use crate::claims::{Lasts, Subscribing, Terms};

@@ -5,10 +5,10 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use ringmain_hub::home;
-use ringmain_hub::local;
 use ringmain_hub::mail::Slow;
 use ringmain_hub::protocol::Disconnect;
+use ringmain_hub::shard;
+use ringmain_hub::subscribers;
 
 /// What was counted, of all workers together.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -208,7 +208,7 @@ impl Counts {
     }
 
     /// What the worker's parts have counted.
-    pub(crate) fn follow(&self, local: local::Counts, home: home::Counts, channels: usize) {
+    pub(crate) fn follow(&self, local: subscribers::Counts, home: shard::Counts, channels: usize) {
         for (count, now) in [
             (&self.channels, channels as u64),
             (&self.heard_channels, home.heard as u64),

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use ringmain_hub::limits::{CHANNEL_BYTES, CHANNELS_A_WORKER, MESSAGE_BYTES, WAITING_BYTES};
-use ringmain_hub::local::Limits;
 use ringmain_hub::mail::{Rules, Slow};
 use ringmain_hub::protocol::{Fault, compacted};
+use ringmain_hub::subscribers::Limits;
 use ringmain_web::Origins;
 
 use crate::asking::{Event, Proxy};

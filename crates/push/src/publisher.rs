@@ -7,10 +7,10 @@ use std::time::Duration;
 use bytes::Bytes;
 use ringmain_hub::history::Place;
 use ringmain_hub::limits::POOLED_BYTES;
-use ringmain_hub::local::Answer;
 use ringmain_hub::mail::{Manner, Rules, Told};
 use ringmain_hub::pool::{Buffers, Shelf};
 use ringmain_hub::protocol::{Fault, Published, compacted};
+use ringmain_hub::subscribers::Answer;
 
 use crate::desk::Desk;
 use crate::gathering::{Gathering, Unanswered};

@@ -12,11 +12,11 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use ringmain_hub::history::Place;
-use ringmain_hub::local::ConnId;
 use ringmain_hub::mail::Told;
 use ringmain_hub::protocol::{
     ClientInfo, Disconnect, Fault, Published, Push, Reply, Subscribe, SubscribeResult, encoded_bytes,
 };
+use ringmain_hub::subscribers::ConnId;
 
 use crate::desk::Desk;
 use crate::limits;

@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use ringmain_hub::history::Place;
-use ringmain_hub::local::{ConnId, Event};
 use ringmain_hub::mail::Told;
 use ringmain_hub::protocol::{
     ClientInfo, Command, ConnectResult, Disconnect, DisconnectPush, Error, Fault, Format, HistoryResult,
     NotJson, PresenceResult, PresenceStatsResult, PublishResult, Push, Reply, SubscribeResult, Unsubscribe,
     Unsubscribed,
 };
+use ringmain_hub::subscribers::{ConnId, Event};
 
 use crate::asking::Asker;
 use crate::claims::Lasts;

@@ -6,12 +6,12 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use ringmain_hub::history::Query;
-use ringmain_hub::local::ConnId;
 use ringmain_hub::mail::{Life, Question};
 use ringmain_hub::protocol::{
     Command, Commands, Disconnect, Fault, Format, HistoryRequest, PingResult, PublishRequest, Published,
     Reply, UnsubscribeResult,
 };
+use ringmain_hub::subscribers::ConnId;
 
 use crate::asking::{Asker, channel_of};
 use crate::desk::Desk;

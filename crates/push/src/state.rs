@@ -8,7 +8,7 @@
 
 use std::time::Duration;
 
-use ringmain_hub::home::Record;
+use ringmain_hub::shard::Record;
 
 use crate::limits;
 
@@ -41,7 +41,7 @@ pub enum StateError {
     Damaged(&'static str),
     /// A section is not what it should be.
     #[error(transparent)]
-    Unreadable(#[from] ringmain_hub::home::Unreadable),
+    Unreadable(#[from] ringmain_hub::shard::Unreadable),
 }
 
 impl State {

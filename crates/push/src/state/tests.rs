@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ringmain_hub::history::Keep;
-use ringmain_hub::home::Home;
 use ringmain_hub::mail::{Manner, Once, Origin, Rules, ToHome, WorkerId};
 use ringmain_hub::protocol::Published;
+use ringmain_hub::shard::Home;
 
 use super::{State, StateError};
 use crate::Namespace;

@@ -3,8 +3,8 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use ringmain_hub::limits::KEY_BYTES;
-use ringmain_hub::local::home_of;
 use ringmain_hub::protocol::Format;
+use ringmain_hub::subscribers::home_of;
 use ringmain_push::limits::{BATCH_COMMANDS, BROADCAST_CHANNELS};
 use ringmain_push::{DataFormat, Options, Push};
 use ringmain_web::App;

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use ringmain_hub::history::Keep;
-use ringmain_hub::local::Limits;
 use ringmain_hub::protocol::{
     Command, ConnectRequest, EmulationRequest, Format, PingRequest, Replies, Reply, SubscribeRequest,
 };
+use ringmain_hub::subscribers::Limits;
 use ringmain_push::limits::{PING_EVERY, PONG_WITHIN, QUEUED_BYTES, STREAM_BYTES};
 use ringmain_push::{Namespace, Options};
 use ringmain_web::App;

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use ringmain_hub::history::{Epoch, History, Query};
-use ringmain_hub::local::home_of;
 use ringmain_hub::mail::{Life, Rules, Since};
+use ringmain_hub::subscribers::home_of;
 
 use crate::hub::workers::{JSON, KEPT, LIMITS, PLAIN, Workers, name, number};
 

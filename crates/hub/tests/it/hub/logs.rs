@@ -1,15 +1,15 @@
 //! Channels that are fed by logs: offsets of the log, and which positions recover.
 
-mod chance;
+mod simulation;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use ringmain_hub::history::{Epoch, Keep};
-use ringmain_hub::home::{Home, LogEvent, LogId, Numbered, Record};
 use ringmain_hub::limits;
-use ringmain_hub::local::ConnId;
 use ringmain_hub::mail::{Life, Rules, Since};
+use ringmain_hub::shard::{Home, LogEvent, LogId, Numbered, Record};
+use ringmain_hub::subscribers::ConnId;
 
 use super::workers::{JSON, KEPT, LIMITS, PLAIN, Workers, name, number};
 
@@ -70,7 +70,7 @@ fn recover(workers: &mut Workers, channel: &str, offset: u64) -> String {
 }
 
 fn epoch_of(workers: &mut Workers, conn: ConnId, channel: &str) -> Epoch {
-    use ringmain_hub::local::Event;
+    use ringmain_hub::subscribers::Event;
     workers.locals[0]
         .subscribe(conn, &name(channel), KEPT, None)
         .expect("it may");

@@ -1,21 +1,21 @@
 //! Homes and subscribers of several workers, put together: by hand, and by chance with queues that fill up.
 
-mod chance;
+mod conflated_channels;
+mod conflation_timing;
+mod eviction;
+mod idempotency;
 mod interruptions;
-mod keyed;
 mod logs;
-mod moments;
-mod paced;
-mod programs;
-mod unused;
+mod program_requests;
+mod simulation;
 mod workers;
 
 use bytes::Bytes;
 use ringmain_hub::history::Query;
-use ringmain_hub::home::Home;
-use ringmain_hub::local::{Limits, home_of};
 use ringmain_hub::mail::{Life, Question, Rules, Since, Slow, ToWorker};
 use ringmain_hub::protocol::{Disconnect, Fault, Format, Published, Push, Replies, Unsubscribed, Variant};
+use ringmain_hub::shard::Home;
+use ringmain_hub::subscribers::{Limits, home_of};
 
 use self::workers::{JSON, KEPT, LIMITS, PLAIN, Workers, info, name, number};
 

@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use ringmain_hub::history::Keep;
-use ringmain_hub::home::Home;
-use ringmain_hub::local::{Answer, ConnId, Event, Limits, Local};
 use ringmain_hub::mail::{Rules, Slow, ToHome, Told, WorkerId};
 use ringmain_hub::protocol::{ClientInfo, Format, Published, Variant};
+use ringmain_hub::shard::Home;
+use ringmain_hub::subscribers::{Answer, ConnId, Event, Limits, Local};
 
 pub(crate) const PLAIN: Rules = Rules {
     keep: None,

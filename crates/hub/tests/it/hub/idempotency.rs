@@ -13,9 +13,9 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ringmain_hub::home::Numbered;
-use ringmain_hub::local::{ConnId, Event, home_of};
 use ringmain_hub::mail::{Life, Once, Origin, Since};
+use ringmain_hub::shard::Numbered;
+use ringmain_hub::subscribers::{ConnId, Event, home_of};
 
 use crate::hub::workers::{JSON, KEPT, LIMITS, Workers, name, number};
 

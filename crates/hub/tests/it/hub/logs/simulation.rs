@@ -9,8 +9,8 @@
 
 mod clients;
 mod nodes;
+mod reference_logs;
 mod reports;
-mod truth;
 
 use std::io::Write;
 use std::ops::Range;
@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use clients::Client;
 use nodes::Node;
-use truth::Truth;
+use reference_logs::Truth;
 
 /// Steps of one seed.
 const STEPS: usize = 1000;
@@ -101,7 +101,7 @@ impl Drop for Reported {
     fn drop(&mut self) {
         if std::thread::panicking() {
             let text = format!(
-                "again: SIM_SEED={} cargo test -p ringmain-hub --test it logs::chance\n",
+                "again: SIM_SEED={} cargo test -p ringmain-hub --test it logs::simulation\n",
                 self.0
             );
             // The panic itself was reported.
@@ -260,14 +260,14 @@ impl World {
     }
 
     fn subscribe(&mut self, client: usize) {
-        let channel = self.random.choice(truth::CHANNELS).expect("one");
+        let channel = self.random.choice(reference_logs::CHANNELS).expect("one");
         let forgets = self.random.u8(0..12) == 0;
         let node = self.clients[client].node;
         self.clients[client].subscribe(channel, forgets, &mut self.nodes[node], &mut self.random);
     }
 
     fn unsubscribe(&mut self, client: usize) {
-        let channel = self.random.choice(truth::CHANNELS).expect("one");
+        let channel = self.random.choice(reference_logs::CHANNELS).expect("one");
         let node = self.clients[client].node;
         self.clients[client].unsubscribe(channel, &mut self.nodes[node]);
     }
@@ -284,14 +284,14 @@ impl World {
         if !self.nodes[node].is_shared {
             return;
         }
-        let channel = self.random.choice(truth::CHANNELS).expect("one");
+        let channel = self.random.choice(reference_logs::CHANNELS).expect("one");
         let id = self.truth.next_id();
         self.nodes[node].publish(channel, id);
     }
 
     fn interrupt(&mut self, node: usize) {
         if self.nodes[node].is_shared {
-            let channel = self.random.choice(truth::CHANNELS).expect("one");
+            let channel = self.random.choice(reference_logs::CHANNELS).expect("one");
             self.nodes[node].interrupt(channel);
         }
     }
@@ -321,7 +321,7 @@ impl World {
                 self.process_all(node);
             }
             for client in 0..self.clients.len() {
-                for channel in truth::CHANNELS {
+                for channel in reference_logs::CHANNELS {
                     let node = self.clients[client].node;
                     self.clients[client].subscribe(channel, false, &mut self.nodes[node], &mut self.random);
                 }

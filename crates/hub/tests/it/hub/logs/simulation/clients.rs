@@ -4,13 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use ringmain_hub::history::Place;
-use ringmain_hub::local::{ConnId, Event};
 use ringmain_hub::mail::{Life, Since};
+use ringmain_hub::subscribers::{ConnId, Event};
 
 use super::Occurred;
 use super::nodes::{Node, WORKERS, home_index, id_of_published, rules};
+use super::reference_logs::{CHANNELS, Truth, keeps};
 use super::reports::{Hole, Received};
-use super::truth::{CHANNELS, Truth, keeps};
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum State {

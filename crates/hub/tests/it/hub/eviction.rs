@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use fastrand::Rng;
 use ringmain_hub::history::{Keep, Query};
-use ringmain_hub::home::Home;
 use ringmain_hub::mail::{Life, Question, Rules, Since};
+use ringmain_hub::shard::Home;
 
 use crate::hub::workers::{JSON, KEPT, LIMITS, PLAIN, Workers, name, number};
 

@@ -9,9 +9,9 @@ use std::sync::Arc;
 
 use super::Channel;
 use crate::history::{Epoch, History, Place};
-use crate::home::LogId;
 use crate::mail::{Life, Since};
 use crate::protocol::Published;
+use crate::shard::LogId;
 
 /// The reader of records that a predecessor published: any of those of the log.
 const ANY_READER: u32 = u32::MAX;
@@ -45,7 +45,7 @@ impl LogState {
 
 impl Channel {
     /// Takes the history that a predecessor had.
-    pub(in crate::home) fn set_history(&mut self, history: History<Arc<Published>>, is_of_log: bool) {
+    pub(in crate::shard) fn set_history(&mut self, history: History<Arc<Published>>, is_of_log: bool) {
         let Place { offset, epoch } = history.place();
         if is_of_log {
             self.note_fed_before(epoch, offset);
@@ -56,28 +56,28 @@ impl Channel {
     }
 
     /// Its position in a log. `None`: its offsets are its own.
-    pub(in crate::home) fn log_place(&self) -> Option<Place> {
+    pub(in crate::shard) fn log_place(&self) -> Option<Place> {
         self.place().filter(|_| self.log.is_of_log)
     }
 
     /// Returns whether nothing was published in its epoch.
-    pub(in crate::home) fn is_unpublished(&self) -> bool {
+    pub(in crate::shard) fn is_unpublished(&self) -> bool {
         self.place().is_none_or(|place| place.offset == 0)
     }
 
     /// Returns whether it has positions, but neither publications nor a log: clients that have subscribed wait for its first publication.
-    pub(in crate::home) fn is_placeholder(&self) -> bool {
+    pub(in crate::shard) fn is_placeholder(&self) -> bool {
         self.keeps() && !self.log.is_of_log && self.is_unpublished()
     }
 
     /// Returns whether it is a predecessor's, and one of these channels.
-    pub(in crate::home) fn is_continued_placeholder(&self) -> bool {
+    pub(in crate::shard) fn is_continued_placeholder(&self) -> bool {
         self.log.is_continued && self.is_placeholder()
     }
 
     /// Takes its offsets from a log from now on, at a position below which records may be missing. Clients that subscribed before the
     /// first publication keep their position.
-    pub(in crate::home) fn enter_log(&mut self, epoch: Epoch, position: u64) {
+    pub(in crate::shard) fn enter_log(&mut self, epoch: Epoch, position: u64) {
         self.log.alias = self.is_placeholder().then_some((self.epoch, position));
         if let Some(history) = &mut self.history {
             history.enter_log(epoch, position);
@@ -88,12 +88,12 @@ impl Channel {
     }
 
     /// Has clients that subscribed before its first record not recover.
-    pub(in crate::home) fn forget_alias(&mut self) {
+    pub(in crate::shard) fn forget_alias(&mut self) {
         self.log.alias = None;
     }
 
     /// Publications of its log below an offset may be missing.
-    pub(in crate::home) fn raise_floor(&mut self, floor: u64) {
+    pub(in crate::shard) fn raise_floor(&mut self, floor: u64) {
         self.log.alias = None;
         if let Some(history) = &mut self.history {
             history.raise_floor(floor);
@@ -112,7 +112,7 @@ impl Channel {
     }
 
     /// Notes a record that it was fed.
-    pub(in crate::home) fn note_fed(&mut self, id: LogId, offset: u64) {
+    pub(in crate::shard) fn note_fed(&mut self, id: LogId, offset: u64) {
         match self.log.fed.iter_mut().find(|(fed, _)| *fed == id) {
             Some((_, newest)) => *newest = offset.max(*newest),
             None => self.log.fed.push((id, offset)),
@@ -120,48 +120,48 @@ impl Channel {
     }
 
     /// Notes a record that a predecessor was fed.
-    pub(in crate::home) fn note_fed_before(&mut self, epoch: Epoch, offset: u64) {
+    pub(in crate::shard) fn note_fed_before(&mut self, epoch: Epoch, offset: u64) {
         let reader = ANY_READER;
         self.note_fed(LogId { epoch, reader }, offset);
     }
 
     /// Returns the newest record of a log that it was fed, by any reader.
-    pub(in crate::home) fn fed_up_to(&self, epoch: Epoch) -> Option<u64> {
+    pub(in crate::shard) fn fed_up_to(&self, epoch: Epoch) -> Option<u64> {
         let fed = self.log.fed.iter().filter(|(id, _)| id.epoch == epoch);
         fed.map(|(_, offset)| *offset).max()
     }
 
     /// Returns whether a log feeds it, but by other readers alone.
-    pub(in crate::home) fn is_fed_by_others(&self, id: LogId) -> bool {
+    pub(in crate::shard) fn is_fed_by_others(&self, id: LogId) -> bool {
         let mut fed = self.log.fed.iter().map(|(fed, _)| fed);
         let is_own = |fed: &&LogId| fed.epoch == id.epoch && [id.reader, ANY_READER].contains(&fed.reader);
         self.fed_up_to(id.epoch).is_some() && fed.all(|fed| !is_own(&fed))
     }
 
     /// Forgets a life of a log that has ended.
-    pub(in crate::home) fn forget_fed(&mut self, epoch: Epoch) {
+    pub(in crate::shard) fn forget_fed(&mut self, epoch: Epoch) {
         self.log.fed.retain(|(id, _)| id.epoch != epoch);
     }
 
     /// Returns the newest position of each log that it has received, from records or from clients.
-    pub(in crate::home) fn log_positions(&self) -> impl Iterator<Item = (Epoch, u64)> {
+    pub(in crate::shard) fn log_positions(&self) -> impl Iterator<Item = (Epoch, u64)> {
         let own = self.log_place().map(|place| (place.epoch, place.offset));
         let fed = self.log.fed.iter().map(|(id, offset)| (id.epoch, *offset));
         own.into_iter().chain(fed)
     }
 
     /// Returns whether it assigns its offsets itself.
-    pub(in crate::home) fn is_mixed(&self) -> bool {
+    pub(in crate::shard) fn is_mixed(&self) -> bool {
         self.log.is_mixed
     }
 
-    pub(in crate::home) fn set_mixed(&mut self) {
+    pub(in crate::shard) fn set_mixed(&mut self) {
         self.log.is_mixed = true;
     }
 
     /// Returns whether its subscribers have to be notified that a record is retained which they do not receive: once for those that
     /// are subscribed.
-    pub(in crate::home) fn withhold(&mut self) -> bool {
+    pub(in crate::shard) fn withhold(&mut self) -> bool {
         !std::mem::replace(&mut self.log.has_notified, true)
     }
 }

@@ -5,14 +5,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ringmain_hub::history::{Epoch, Keep};
-use ringmain_hub::home::{Home, LogEvent, LogId, Numbered, Record};
-use ringmain_hub::local::{ConnId, Event, Limits, Local, home_of};
 use ringmain_hub::mail::{Life, Rules, Since, ToHome, ToWorker, WorkerId};
 use ringmain_hub::protocol::{Format, Published, Replies};
+use ringmain_hub::shard::{Home, LogEvent, LogId, Numbered, Record};
+use ringmain_hub::subscribers::{ConnId, Event, Limits, Local, home_of};
 
 use super::Occurred;
+use super::reference_logs::{self, LogRecord, Truth};
 use super::reports::{Expected, Hole, Processed, Progress, Received};
-use super::truth::{self, LogRecord, Truth};
 use crate::hub::workers::{JSON, KEPT, PLAIN, number};
 
 pub(super) const WORKERS: usize = 2;
@@ -23,7 +23,7 @@ const LIMITS: Limits = Limits {
 };
 
 pub(super) fn rules(channel: &str) -> Rules {
-    match truth::keeps(channel) {
+    match reference_logs::keeps(channel) {
         false => PLAIN,
         true => Rules {
             keep: Some(Keep {
@@ -458,7 +458,7 @@ impl Node {
                 break;
             };
             if let ToHome::Subscribe(subscribing) = &message {
-                let expected = match truth::keeps(&subscribing.channel) {
+                let expected = match reference_logs::keeps(&subscribing.channel) {
                     true => self.expects(home, subscribing.since),
                     false => Expected::Answer,
                 };

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use bytes::Bytes;
-use ringmain_hub::local::{ConnId, Event, Limits};
 use ringmain_hub::mail::{Manner, Rules, Slow};
 use ringmain_hub::protocol::{Format, Published, Replies, Unsubscribed, Variant};
+use ringmain_hub::subscribers::{ConnId, Event, Limits};
 
 use crate::hub::workers::{JSON, KEPT, LIMITS, Workers, name, number};
 

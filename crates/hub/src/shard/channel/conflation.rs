@@ -21,7 +21,7 @@ pub(super) struct Pace {
 
 /// What becomes of a publication.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::home) enum Goes {
+pub(in crate::shard) enum Goes {
     /// It goes to the workers.
     Now,
     /// At this time, if no other one takes its place until then; it is the first to wait.

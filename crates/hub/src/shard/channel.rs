@@ -1,8 +1,8 @@
 //! One channel at home: numbers, memory, who is there, which workers listen. Knows no queues.
 
+mod conflation;
 mod log;
-mod moving;
-mod pace;
+mod predecessor_members;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -12,10 +12,10 @@ use crate::history::{Epoch, History, Place, Recovered};
 use crate::limits;
 use crate::mail::{Course, Life, Origin, Question, Rules, Since, Told, TopicKey, WorkerId};
 use crate::protocol::{ClientInfo, Join, Leave, Published, Push, Variant};
+pub(super) use conflation::Goes;
+use conflation::Pace;
 use log::LogState;
-use moving::Moving;
-pub(super) use pace::Goes;
-use pace::Pace;
+use predecessor_members::Moving;
 
 #[derive(Debug)]
 pub(super) struct Channel {

@@ -14,7 +14,7 @@ use std::time::Duration;
 use prost::Message;
 
 use super::channel::Channel;
-use super::keys::Key;
+use super::idempotency::Key;
 use super::{Home, LogId, epoch};
 use crate::history::{Epoch, History, Place};
 use crate::limits;

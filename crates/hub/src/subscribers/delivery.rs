@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use super::conn::Room;
-use super::waiting::{Table, Waiting};
+use super::push_queue::{Table, Waiting};
 use super::{ConnId, Counts, Event, Local, Slot};
 use crate::limits::TOUCHED_TOGETHER;
 use crate::mail::{Course, Frames, Slow, TopicKey};

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::moments::NONE;
+use super::conflation_schedule::NONE;
+use super::push_queue::{List, Table, Waiting};
 use super::subscriptions::{Stage, Subscription, Subscriptions};
-use super::waiting::{List, Table, Waiting};
 use crate::mail::Slow;
 use crate::protocol::{ClientInfo, Variant};
 

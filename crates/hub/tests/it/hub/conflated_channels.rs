@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use ringmain_hub::local::{ConnId, Event, home_of};
 use ringmain_hub::mail::{Life, Rules, Since};
 use ringmain_hub::protocol::{Format, Replies, Unsubscribed};
+use ringmain_hub::subscribers::{ConnId, Event, home_of};
 
 use crate::hub::workers::{JSON, KEPT, LIMITS, PLAIN, Workers, name, number};
 

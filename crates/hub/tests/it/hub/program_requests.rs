@@ -98,7 +98,7 @@ fn a_key_is_published_once_whoever_says_it() {
 #[test]
 fn what_is_not_published_is_not_remembered() {
     let mut workers = Workers::new(1, LIMITS);
-    workers.homes[0] = ringmain_hub::home::Home::new(1, 0, 0);
+    workers.homes[0] = ringmain_hub::shard::Home::new(1, 0, 0);
     workers.publish(0, "kept", 1, once("x"));
     workers.locals[0].question_for(&name("kept"), KEPT, ALL, 2);
     workers.settle();
@@ -140,7 +140,7 @@ fn what_is_not_to_be_kept_is_told_and_has_no_number() {
         ]
     );
     // One that finds no room goes missing, and what is kept is not lost by that.
-    let home = ringmain_hub::local::home_of("kept", 2).0.into();
+    let home = ringmain_hub::subscribers::home_of("kept", 2).0.into();
     let far = 1 - home;
     for value in 0..=PUSHES_WAITING as u64 {
         workers.publish(home, "kept", value, unkept());
@@ -219,7 +219,7 @@ fn channels_that_are_heard_are_listed_in_pieces() {
 #[test]
 fn what_is_too_much_for_a_client_is_counted_by_what_becomes_of_it() {
     for slow in Slow::ALL {
-        let limits = ringmain_hub::local::Limits {
+        let limits = ringmain_hub::subscribers::Limits {
             waiting_bytes: 100,
             ..LIMITS
         };

@@ -9,9 +9,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::Local;
-use super::delivering::{Put, Victim};
-use super::moments::Shown;
-use super::waiting::Waiting;
+use super::conflation_schedule::Shown;
+use super::delivery::{Put, Victim};
+use super::push_queue::Waiting;
 use crate::limits::{LOOKED_AT, MOMENTS_TOGETHER};
 use crate::mail::Frames;
 use crate::protocol::Disconnect;

@@ -5,13 +5,13 @@
 //! the first number that did not go, and sends it again from its history.
 
 mod channel;
-mod expected;
+mod eviction;
+mod expected_logs;
+mod idempotency;
 mod interruption;
-mod keys;
 mod log;
-mod moving;
+mod predecessor_members;
 mod state;
-mod unused;
 mod writer;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -24,13 +24,13 @@ use crate::limits;
 use crate::mail::{Course, Manner, Origin, Rules, Subscribed, Subscribing, ToHome, ToWorker, Told, WorkerId};
 use crate::protocol::{Published, Push, Variant};
 use channel::{Channel, Goes};
-use expected::Expected;
-use keys::{Key, Keys};
+use eviction::Unused;
+use expected_logs::Expected;
+use idempotency::{Key, Keys};
 use log::Logs;
 pub use log::{LogEvent, LogId, Numbered};
-use moving::Moving;
+use predecessor_members::Moving;
 pub use state::{Record, Saved, Unreadable};
-use unused::Unused;
 use writer::Writer;
 
 /// The channels that are at home at one worker.

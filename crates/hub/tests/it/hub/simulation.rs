@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use ringmain_hub::history::Place;
-use ringmain_hub::local::{ConnId, Event, home_of};
 use ringmain_hub::mail::{Life, Since};
 use ringmain_hub::protocol::{Format, Replies, Unsubscribed};
+use ringmain_hub::subscribers::{ConnId, Event, home_of};
 
 use crate::hub::workers::{JSON, KEPT, LIMITS, Workers, name, number};
 

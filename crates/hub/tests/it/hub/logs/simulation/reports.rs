@@ -1,7 +1,7 @@
 //! Reports of nodes to the checks.
 
 use ringmain_hub::history::Epoch;
-use ringmain_hub::local::Event;
+use ringmain_hub::subscribers::Event;
 
 /// The part of a log that a home has processed.
 #[derive(Clone, Copy, Debug, Default)]

@@ -7,31 +7,31 @@
 //! A connection that nothing waits for holds no buffer. What a connection is told apart from pushes ([`Event`]) does not wait
 //! behind them; so what waits of a channel goes with its subscription.
 
-mod asking;
+mod conflated;
+mod conflation_schedule;
 mod conn;
-mod delivering;
+mod delivery;
 mod event;
-mod moments;
-mod showing;
+mod push_queue;
+mod requests;
 mod subscriptions;
-mod waiting;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use bytes::Bytes;
 
-use crate::home::mix;
 use crate::mail::{Rules, Since, Slow, Subscribed, Subscribing, ToHome, ToWorker, TopicKey, WorkerId};
 use crate::protocol::{ClientInfo, Fault, Unsubscribed, Variant};
-use asking::Asked;
+use crate::shard::mix;
+use conflated::Show;
+use conflation_schedule::Moments;
 use conn::Conn;
-use delivering::Victim;
+use delivery::Victim;
 pub use event::{Answer, ConnId, Event};
-use moments::Moments;
-use showing::Show;
+use push_queue::Table;
+use requests::Asked;
 use subscriptions::Stage;
-use waiting::Table;
 
 /// The connections of one worker.
 #[derive(Debug)]
