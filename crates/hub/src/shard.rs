@@ -1,8 +1,8 @@
-//! Channels at home: each has its numbers, what it keeps, who is there, and which workers want its publications.
+//! The channels of one worker: their offsets, histories, members, and the workers that have subscribers.
 //!
-//! Whoever subscribes is answered through the queue that publications come by, so that nothing is missed and nothing doubled
-//! between the answer and the first push. A worker whose queue is full loses nothing by it at first: the channel is marked with
-//! the first number that did not go, and sends it again from its history.
+//! A reply to a subscriber uses the same queue as publications, so none is lost or duplicated between the reply and the first push. If the
+//! queue of a worker is full, the channel is marked with the first offset that was not sent, and sends it again from its history later.
+//! Must not know connections, time or permissions.
 
 mod channel;
 mod eviction;
@@ -19,187 +19,193 @@ use std::ops::Bound;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::history::{Epoch, Place};
+use crate::history::{Epoch, StreamPosition};
 use crate::limits;
-use crate::mail::{Course, Manner, Origin, Rules, Subscribed, Subscribing, ToHome, ToWorker, Told, WorkerId};
+use crate::mail::{
+    ChannelOptions, DeliveryMode, Origin, PublishOptions, QueryResult, ShardEvent, ShardRequest,
+    ShardSubscribe, ShardSubscribed, WorkerId,
+};
 use crate::protocol::{Published, Push, Variant};
-use channel::{Channel, Goes};
-use eviction::Unused;
-use expected_logs::Expected;
-use idempotency::{Key, Keys};
+use channel::{Channel, SendDecision};
+use eviction::UnusedChannels;
+use expected_logs::ExpectedLogs;
+use idempotency::{ChannelKey, IdempotencyKeys};
 use log::Logs;
-pub use log::{LogEvent, LogId, Numbered};
-use predecessor_members::Moving;
-pub use state::{Record, Saved, Unreadable};
-use writer::Writer;
+pub use log::{LogEvent, LogId, LogPublishOutcome};
+use predecessor_members::PredecessorMembers;
+pub use state::{InvalidState, SavedState, StateRecord};
+use writer::PushWriter;
 
-/// The channels that are at home at one worker.
+/// The channels that belong to one worker.
 #[derive(Debug)]
-pub struct Home {
+pub struct ChannelShard {
     names: BTreeMap<Arc<str>, u32>,
     channels: Vec<Option<Channel>>,
     free: Vec<u32>,
-    most: usize,
+    channel_limit: usize,
     outboxes: Vec<Outbox>,
-    /// Channels that hold a publication, by when it goes: one entry each, and none of others.
-    paced: BTreeSet<(Duration, u32)>,
-    /// Epochs are drawn from it.
+    /// The channels that hold a publication, by the time at which it is sent: one entry for each.
+    held_channels: BTreeSet<(Duration, u32)>,
+    /// The seed of the channels' epochs.
     seed: u64,
-    drawn: u64,
-    /// Where the next sweep begins.
-    swept: usize,
-    /// Channels without subscribers, by when they may be removed for others.
-    unused: Unused,
-    keys: Keys,
+    epochs_drawn: u64,
+    /// The channel at which the last sweep stopped.
+    sweep_index: usize,
+    /// The channels without subscribers, by the time from which on they may be evicted.
+    unused: UnusedChannels,
+    keys: IdempotencyKeys,
     logs: Logs,
-    expected: Expected,
-    moving: Moving,
-    writer: Writer,
-    counts: Counts,
-    /// No publication is numbered any more ([`Home::freeze`]).
+    expected_logs: ExpectedLogs,
+    predecessor_members: PredecessorMembers,
+    writer: PushWriter,
+    counts: ShardCounts,
+    /// True if publications are no longer assigned offsets ([`ChannelShard::freeze`]).
     is_frozen: bool,
 }
 
-/// What has been done since the worker began, and what is there.
+/// Counters of a shard recover_from its worker was started, and its current state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
-    /// Publications, whether or not anybody listened.
+pub struct ShardCounts {
+    /// Publications, including those without subscribers.
     pub publications: u64,
-    /// Those that were not published, since another one of the same key was.
-    pub repeated: u64,
-    /// Keys that were forgotten before their time was over ([`limits::KEYS`]).
-    pub forgotten_keys: u64,
-    /// Pushes that were written: for each once by every variant that somebody listens by.
-    pub written: u64,
-    /// Channels that somebody listens to now.
-    pub heard: usize,
-    /// Channels that were removed before their time, to make room for others ([`limits::CHANNELS_A_WORKER`]).
+    /// Publications that were rejected as duplicates.
+    pub duplicates: u64,
+    /// Idempotency keys that were dropped before their window had passed ([`limits::IDEMPOTENCY_KEYS`]).
+    pub dropped_keys: u64,
+    /// Encoded pushes, one for each variant that has subscribers.
+    pub encoded_pushes: u64,
+    /// Channels that have subscribers now.
+    pub subscribed_channels: usize,
+    /// Channels that were removed early to make room for others ([`limits::CHANNELS_PER_WORKER`]).
     pub evicted: u64,
 }
 
-/// What waits for one worker.
+/// The messages queued for one worker.
 #[derive(Debug, Default)]
 struct Outbox {
-    queue: VecDeque<ToWorker>,
-    /// Of `queue`, those that are pushes.
+    queue: VecDeque<ShardEvent>,
+    /// The number of pushes in `queue`.
     pushes: usize,
-    /// Channels with pushes that found no room.
+    /// The channels with pushes that did not fit into the queue.
     marked: VecDeque<u32>,
 }
 
-impl Home {
-    /// For so many workers, without channels; with at most so many of them ([`limits::CHANNELS_A_WORKER`]). `seed` is random.
+impl ChannelShard {
+    /// Creates a shard without channels. `channel_limit` is at most [`limits::CHANNELS_PER_WORKER`]; `seed` must be random.
     #[must_use]
-    pub fn new(workers: u16, most: usize, seed: u64) -> Home {
-        Home {
+    pub fn new(workers: u16, channel_limit: usize, seed: u64) -> ChannelShard {
+        ChannelShard {
             names: BTreeMap::new(),
             channels: Vec::new(),
             free: Vec::new(),
-            most,
+            channel_limit,
             outboxes: (0..workers).map(|_| Outbox::default()).collect(),
-            paced: BTreeSet::new(),
+            held_channels: BTreeSet::new(),
             seed,
-            drawn: 0,
-            swept: 0,
-            unused: Unused::default(),
-            keys: Keys::default(),
+            epochs_drawn: 0,
+            sweep_index: 0,
+            unused: UnusedChannels::default(),
+            keys: IdempotencyKeys::default(),
             logs: Logs::default(),
-            expected: Expected::default(),
-            moving: Moving::default(),
-            writer: Writer::default(),
-            counts: Counts::default(),
+            expected_logs: ExpectedLogs::default(),
+            predecessor_members: PredecessorMembers::default(),
+            writer: PushWriter::default(),
+            counts: ShardCounts::default(),
             is_frozen: false,
         }
     }
 
-    /// From now on new channels fit while there are fewer than so many; those that are there stay.
-    pub fn set_most(&mut self, most: usize) {
-        self.most = most;
+    /// Replaces the limit of channels. Existing channels remain.
+    pub fn set_channel_limit(&mut self, channel_limit: usize) {
+        self.channel_limit = channel_limit;
     }
 
-    /// Takes what a worker says.
-    pub fn handle(&mut self, from: WorkerId, message: ToHome, now: Duration) {
+    /// Handles a message of a worker.
+    pub fn handle(&mut self, from: WorkerId, message: ShardRequest, now: Duration) {
         match message {
-            ToHome::Subscribe(subscribing) => self.subscribe(from, *subscribing, now),
-            ToHome::Unsubscribe {
+            ShardRequest::Subscribe(subscribing) => self.subscribe(from, *subscribing, now),
+            ShardRequest::Unsubscribe {
                 channel,
                 variant,
                 client,
             } => self.unsubscribe(from, &channel, variant, client.as_deref(), now),
-            ToHome::Publish {
-                rules, manner, ask, ..
-            } if self.is_frozen && (rules.keep.is_some() || manner.is_some()) => {
-                if let Some(ask) = ask {
-                    let told = Box::new(Told::Draining);
-                    self.answer(from, ToWorker::Told { ask, told });
+            ShardRequest::Publish {
+                options,
+                publish_options,
+                request,
+                ..
+            } if self.is_frozen && (options.history.is_some() || publish_options.is_some()) => {
+                if let Some(request) = request {
+                    let result = Box::new(QueryResult::Draining);
+                    self.reply(from, ShardEvent::QueryResult { request, result });
                 }
             }
-            ToHome::Publish {
+            ShardRequest::Publish {
                 channel,
-                rules,
+                options,
                 published,
-                manner,
+                publish_options,
                 origin,
-                ask,
+                request,
             } => {
-                let done = self.publish_as(&channel, rules, published, (manner, origin), now);
-                if let Some(ask) = ask {
-                    let answer = match done {
-                        Some(place) => ToWorker::Published { ask, place },
-                        None => ToWorker::Refused { ask },
+                let done = self.publish_once(&channel, options, published, (publish_options, origin), now);
+                if let Some(request) = request {
+                    let reply = match done {
+                        Some(position) => ShardEvent::Published { request, position },
+                        None => ShardEvent::Rejected { request },
                     };
-                    self.answer(from, answer);
+                    self.reply(from, reply);
                 }
             }
-            ToHome::Question {
+            ShardRequest::Query {
                 channel,
-                rules,
-                question,
-                ask,
+                options,
+                query,
+                request,
             } => {
-                let index = self.channel(&channel, rules, now);
+                let index = self.channel(&channel, options, now);
                 let channel = index.and_then(|index| self.channels[index as usize].as_mut());
-                let told = channel.map_or(Told::NotAvailable, |channel| channel.told_of(question, now));
-                let told = Box::new(told);
-                self.answer(from, ToWorker::Told { ask, told });
+                let result = channel.map_or(QueryResult::NotAvailable, |channel| channel.query(query, now));
+                let result = Box::new(result);
+                self.reply(from, ShardEvent::QueryResult { request, result });
             }
         }
     }
 
-    /// What is next for a worker. In order.
-    pub fn poll(&mut self, worker: WorkerId, now: Duration) -> Option<ToWorker> {
+    /// Returns the next message for a worker, in order.
+    pub fn poll(&mut self, worker: WorkerId, now: Duration) -> Option<ShardEvent> {
         let outbox = &mut self.outboxes[usize::from(worker.0)];
         if outbox.queue.is_empty() {
             let marked = outbox.marked.pop_front()?;
-            self.send_again(marked, worker, now);
+            self.resend(marked, worker, now);
         }
         let outbox = &mut self.outboxes[usize::from(worker.0)];
         let next = outbox.queue.pop_front()?;
-        if matches!(next, ToWorker::Push { .. }) {
+        if matches!(next, ShardEvent::Push { .. }) {
             outbox.pushes -= 1;
         }
         Some(next)
     }
 
-    /// Whether something is next for a worker.
+    /// Returns whether messages are queued for a worker.
     #[must_use]
     pub fn has_mail(&self, worker: WorkerId) -> bool {
         let outbox = &self.outboxes[usize::from(worker.0)];
         !outbox.queue.is_empty() || !outbox.marked.is_empty()
     }
 
-    /// When the next publication that is held goes: [`Home::release`] is to be called then.
+    /// Returns the time at which [`ChannelShard::release`] must be called to send held publications.
     #[must_use]
     pub fn next_release(&self) -> Option<Duration> {
-        self.paced.first().map(|(at, _)| *at)
+        self.held_channels.first().map(|(at, _)| *at)
     }
 
-    /// Hands on what was held until now ([`limits::PASSED_AN_INTERVAL`]).
+    /// Sends the publications that were held until now ([`limits::FORWARDS_PER_INTERVAL`]).
     pub fn release(&mut self, now: Duration) {
-        while let Some(&(at, index)) = self.paced.first()
+        while let Some(&(at, index)) = self.held_channels.first()
             && at <= now
         {
-            self.paced.pop_first();
+            self.held_channels.pop_first();
             let held = self.channels[index as usize]
                 .as_mut()
                 .and_then(|channel| channel.release(now));
@@ -209,85 +215,85 @@ impl Home {
         }
     }
 
-    /// Forgets channels that nobody needs any more, [`limits::CHANNELS_A_SWEEP`] of them at most; to be called now and then.
+    /// Removes expired channels, of up to [`limits::CHANNELS_PER_SWEEP`] that are checked, and releases unused memory. Called periodically.
     pub fn sweep(&mut self, now: Duration) {
         self.keys.expire(now);
         self.logs.expire(now);
-        self.expire_moving(now);
-        self.writer.tidy();
-        for _ in 0..limits::CHANNELS_A_SWEEP.min(self.channels.len()) {
-            self.swept = (self.swept + 1) % self.channels.len();
-            let index = self.swept as u32;
-            let Some(channel) = &mut self.channels[self.swept] else {
+        self.expire_predecessor_members(now);
+        self.writer.shrink();
+        for _ in 0..limits::CHANNELS_PER_SWEEP.min(self.channels.len()) {
+            self.sweep_index = (self.sweep_index + 1) % self.channels.len();
+            let index = self.sweep_index as u32;
+            let Some(channel) = &mut self.channels[self.sweep_index] else {
                 continue;
             };
             if channel.is_expired(now) {
                 self.remove(index);
             } else if channel.unused.is_some() {
-                // Its entry may be older than its last use.
+                // The entry may be older than the channel's last use.
                 self.unused.put(index, channel);
             }
         }
     }
 
-    /// What has been done so far.
+    /// Returns the counters.
     #[must_use]
-    pub fn counts(&self) -> Counts {
-        Counts {
-            forgotten_keys: self.keys.forgotten,
-            written: self.writer.written,
+    pub fn counts(&self) -> ShardCounts {
+        ShardCounts {
+            dropped_keys: self.keys.dropped,
+            encoded_pushes: self.writer.encoded_pushes,
             ..self.counts
         }
     }
 
-    /// Looks at the next `most` channels behind a name, in order, and tells of `each` that somebody listens to by how many
-    /// connections do. Returns where to go on; `None`: there are no more.
-    pub fn heard(
+    /// Visits the next `limit` channels after a name, in order, and calls `visit` for those with subscribers, with their number. Returns
+    /// the name to continue after, or `None` if there are no more.
+    pub fn visit_subscribed(
         &self,
         after: Option<&str>,
-        most: usize,
-        mut each: impl FnMut(&Arc<str>, u32),
+        limit: usize,
+        mut visit: impl FnMut(&Arc<str>, u32),
     ) -> Option<Arc<str>> {
         let from = after.map_or(Bound::Unbounded, Bound::Excluded);
         let mut names = self.names.range::<str, _>((from, Bound::Unbounded));
         let mut last = None;
-        for (name, &index) in names.by_ref().take(most) {
+        for (name, &index) in names.by_ref().take(limit) {
             let channel = self.channels[index as usize].as_ref();
             let subscribers = channel.map_or(0, Channel::subscribers);
             if subscribers > 0 {
-                each(name, subscribers);
+                visit(name, subscribers);
             }
             last = Some(name);
         }
         names.next().and(last).map(Arc::clone)
     }
 
-    /// How many channels there are.
+    /// Returns the number of channels.
     #[must_use]
     pub fn len(&self) -> usize {
         self.names.len()
     }
 
-    /// Whether there is no channel.
+    /// Returns whether there is no channel.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.names.is_empty()
     }
 
-    /// The channel of a name; made if there is room for it.
-    fn channel(&mut self, name: &Arc<str>, rules: Rules, now: Duration) -> Option<u32> {
+    /// Returns the channel of this name, which is created if there is room.
+    fn channel(&mut self, name: &Arc<str>, options: ChannelOptions, now: Duration) -> Option<u32> {
         if let Some(&index) = self.names.get(name) {
             let channel = self.channels[index as usize].as_mut();
-            if channel.is_some_and(|channel| channel.follow(rules, now)) {
-                self.renew(index);
+            if channel.is_some_and(|channel| channel.apply_options(options, now)) {
+                self.start_epoch(index);
             }
             return Some(index);
         }
-        if self.names.len() >= self.most && !self.evict(now) {
+        if self.names.len() >= self.channel_limit && !self.evict(now) {
             return None;
         }
         let epoch = self.draw_epoch();
-        let channel = Channel::new(Arc::clone(name), rules, epoch, now);
+        let channel = Channel::new(Arc::clone(name), options, epoch, now);
         Some(self.add(Arc::clone(name), channel))
     }
 
@@ -309,29 +315,33 @@ impl Home {
         index
     }
 
-    fn subscribe(&mut self, from: WorkerId, subscribing: Subscribing, now: Duration) {
-        let ask = subscribing.ask;
-        let (channel, since) = (&subscribing.channel, subscribing.since);
-        let is_early = || self.is_behind(channel, since) || self.expects_log(channel, since);
-        if subscribing.rules.keep.is_some() && is_early() {
-            return self.answer(from, ToWorker::Behind { ask });
+    fn subscribe(&mut self, from: WorkerId, subscribing: ShardSubscribe, now: Duration) {
+        let request = subscribing.request;
+        let (channel, recover_from) = (&subscribing.channel, subscribing.recover_from);
+        let must_retry = || self.is_behind(channel, recover_from) || self.expects_log(channel, recover_from);
+        if subscribing.options.history.is_some() && must_retry() {
+            return self.reply(from, ShardEvent::Behind { request });
         }
-        let Some(index) = self.channel(&subscribing.channel, subscribing.rules, now) else {
-            return self.answer(from, ToWorker::Refused { ask });
+        let Some(index) = self.channel(&subscribing.channel, subscribing.options, now) else {
+            return self.reply(from, ShardEvent::Rejected { request });
         };
-        // What this worker has not had yet goes before the answer, or it would come behind it.
-        self.send_again(index, from, now);
-        self.adopt_position(index, subscribing.since);
+        // The worker's missing pushes must precede the reply.
+        self.resend(index, from, now);
+        self.adopt_position(index, subscribing.recover_from);
         let Some(channel) = &mut self.channels[index as usize] else {
             return;
         };
-        let (place, missed) = channel.stand(subscribing.since, now);
-        self.counts.heard += usize::from(!channel.is_heard());
+        let (position, missed) = channel.recover(subscribing.recover_from, now);
+        self.counts.subscribed_channels += usize::from(!channel.has_subscribers());
         self.unused.take(index, channel);
-        channel.enter(from, subscribing.key, subscribing.variant);
-        self.answer(
+        channel.add_subscriber(from, subscribing.key, subscribing.variant);
+        self.reply(
             from,
-            ToWorker::Subscribed(Box::new(Subscribed { ask, place, missed })),
+            ShardEvent::Subscribed(Box::new(ShardSubscribed {
+                request,
+                position,
+                missed,
+            })),
         );
         let Some(channel) = &mut self.channels[index as usize] else {
             return;
@@ -339,13 +349,13 @@ impl Home {
         let Some(info) = subscribing.info else {
             return;
         };
-        let replaced = channel.replace_moving(&info.user);
-        let joined = channel.came(info);
-        if let Some((info, leave)) = replaced {
-            self.tell(index, channel::leaving(info), leave);
+        let replaced = channel.replace_predecessor_member(&info.user);
+        let joined = channel.add_member(info);
+        if let Some((info, is_enabled)) = replaced {
+            self.send_out_of_band(index, channel::leaving(info), is_enabled);
         }
-        if let Some((info, join)) = joined {
-            self.tell(index, channel::joining(info), join);
+        if let Some((info, is_enabled)) = joined {
+            self.send_out_of_band(index, channel::joining(info), is_enabled);
         }
     }
 
@@ -363,54 +373,64 @@ impl Home {
         let Some(channel) = &mut self.channels[index as usize] else {
             return;
         };
-        let was_heard = channel.is_heard();
-        channel.leave(from, variant, now);
-        self.counts.heard -= usize::from(was_heard && !channel.is_heard());
-        if !channel.is_heard() {
+        let had_subscribers = channel.has_subscribers();
+        channel.remove_subscriber(from, variant, now);
+        self.counts.subscribed_channels -= usize::from(had_subscribers && !channel.has_subscribers());
+        if !channel.has_subscribers() {
             self.unused.put(index, channel);
         }
-        if let Some((info, leave)) = client.and_then(|client| channel.gone(client)) {
-            self.tell(index, channel::leaving(info), leave);
+        if let Some((info, is_enabled)) = client.and_then(|client| channel.remove_member(client)) {
+            self.send_out_of_band(index, channel::leaving(info), is_enabled);
         }
     }
 
-    /// Publishes, unless another one by the same key was published. Returns where the channel stood behind the first; `None`:
-    /// there is no room for the channel.
-    fn publish_as(
+    /// Publishes, unless the idempotency key was used before. Returns the position after the original publication, or `None` if there is no
+    /// room for the channel.
+    fn publish_once(
         &mut self,
         channel: &Arc<str>,
-        rules: Rules,
+        options: ChannelOptions,
         published: Arc<Published>,
-        (manner, origin): (Option<Box<Manner>>, Origin),
+        (publish_options, origin): (Option<Box<PublishOptions>>, Origin),
         now: Duration,
-    ) -> Option<Option<Place>> {
-        let Manner { unkept, once } = manner.map(|manner| *manner).unwrap_or_default();
-        let key = once.map(|once| (Key::new(Arc::clone(channel), once.key), once.window));
+    ) -> Option<Option<StreamPosition>> {
+        let PublishOptions {
+            transient,
+            idempotency,
+        } = publish_options
+            .map(|publish_options| *publish_options)
+            .unwrap_or_default();
+        let key = idempotency.map(|idempotency| {
+            (
+                ChannelKey::new(Arc::clone(channel), idempotency.key),
+                idempotency.window,
+            )
+        });
         if let Some((key, window)) = &key
-            && let Some(place) = self.keys.first(key, *window, now)
+            && let Some(position) = self.keys.first(key, *window, now)
         {
-            self.counts.repeated += 1;
-            return Some(place);
+            self.counts.duplicates += 1;
+            return Some(position);
         }
-        let index = self.channel(channel, rules, now)?;
+        let index = self.channel(channel, options, now)?;
         self.counts.publications += 1;
         if let Some(channel) = &mut self.channels[index as usize] {
-            channel.note_origin(origin);
+            channel.record_origin(origin);
         }
-        let place = match self.channels[index as usize].as_ref() {
-            Some(channel) if unkept && channel.keeps() => {
-                self.tell(index, published_push(&published, 0), true);
+        let position = match self.channels[index as usize].as_ref() {
+            Some(channel) if transient && channel.has_history() => {
+                self.send_out_of_band(index, published_push(&published, 0), true);
                 None
             }
             _ => {
                 self.publish(index, published, now);
-                self.channels[index as usize].as_ref().and_then(Channel::place)
+                self.channels[index as usize].as_ref().and_then(Channel::position)
             }
         };
         if let Some((key, _)) = key {
-            self.keys.remember(key, place, now);
+            self.keys.position_ttl(key, position, now);
         }
-        Some(place)
+        Some(position)
     }
 
     fn publish(&mut self, index: u32, published: Arc<Published>, now: Duration) {
@@ -418,7 +438,7 @@ impl Home {
         self.publish_record(index, published, (None, true), now);
     }
 
-    /// Publishes under the offset of a log, or under the channel's next one. A record that is not live is retained for recovery alone.
+    /// Publishes with the offset of a log, or with the channel's next one. A record that is not live is retained for recovery only.
     fn publish_record(
         &mut self,
         index: u32,
@@ -433,46 +453,48 @@ impl Home {
             Some(offset) => channel.publish_at(offset, Arc::clone(&published), now),
             None => channel.publish(Arc::clone(&published), now),
         };
-        // All subscribers receive the newest state; positions do not exceed that of the last one sent.
-        if is_live || channel.keeps() && !channel.relies_on_positions() {
-            self.pass(index, offset, &published, now);
+        // Each subscriber receives the newest state, and positions do not exceed that of the last state sent.
+        if is_live || channel.has_history() && !channel.relies_on_positions() {
+            self.forward(index, offset, &published, now);
         } else if channel.withhold() {
             self.notify_lost(index);
         }
     }
 
-    /// Sends a publication now, or later in a channel that is conflated.
-    fn pass(&mut self, index: u32, offset: u64, published: &Arc<Published>, now: Duration) {
+    /// Sends a publication now, or holds it if the channel is conflated.
+    fn forward(&mut self, index: u32, offset: u64, published: &Arc<Published>, now: Duration) {
         let Some(channel) = &mut self.channels[index as usize] else {
             return;
         };
         let due = channel.due();
-        match channel.goes(offset, published, now) {
-            Goes::Now => {
-                // What was held has been overtaken.
+        match channel.decide(offset, published, now) {
+            SendDecision::Now => {
+                // A publication that was held is outdated.
                 if let Some(due) = due {
-                    self.paced.remove(&(due, index));
+                    self.held_channels.remove(&(due, index));
                 }
                 self.send(index, offset, published);
             }
-            Goes::At(at) => drop(self.paced.insert((at, index))),
-            Goes::InPlace => {}
+            SendDecision::At(at) => drop(self.held_channels.insert((at, index))),
+            SendDecision::Replaced => {}
         }
     }
 
-    /// Sends a publication to all that listen.
+    /// Sends a publication to all subscribers.
     fn send(&mut self, index: u32, offset: u64, published: &Arc<Published>) {
         let Some(channel) = &mut self.channels[index as usize] else {
             return;
         };
-        if channel.is_heard() {
+        if channel.has_subscribers() {
             let push = published_push(published, offset);
-            let course = channel.course();
-            let frames = self.writer.write(&channel.name, channel.heard(), push, course);
+            let mode = channel.mode();
+            let encoded = self
+                .writer
+                .write(&channel.name, channel.subscribers_by_variant(), push, mode);
             for interest in channel.interests() {
                 let outbox = &mut self.outboxes[usize::from(interest.worker.0)];
-                // Behind a gap nothing goes: it will come with what is missing.
-                if interest.marked.is_some() || outbox.pushes >= limits::PUSHES_WAITING {
+                // After a gap nothing is sent: this publication follows with the missing ones.
+                if interest.marked.is_some() || outbox.pushes >= limits::QUEUED_PUSHES_PER_WORKER {
                     if interest.marked.is_none() {
                         interest.marked = Some(offset);
                         outbox.marked.push_back(index);
@@ -480,66 +502,70 @@ impl Home {
                     continue;
                 }
                 outbox.pushes += 1;
-                outbox.queue.push_back(ToWorker::Push {
+                outbox.queue.push_back(ShardEvent::Push {
                     key: interest.key,
-                    frames: Arc::clone(&frames),
-                    course,
+                    encoded: Arc::clone(&encoded),
+                    mode,
                 });
             }
         }
     }
 
-    /// Sends what has no number to all that listen, if it is `wanted`. Who has no room goes without.
-    fn tell(&mut self, index: u32, push: Push, wanted: bool) {
-        let Some(channel) = self.channels[index as usize].as_mut().filter(|_| wanted) else {
+    /// Sends a push without an offset to all subscribers if `is_enabled`. Workers whose queue is full do not receive it.
+    fn send_out_of_band(&mut self, index: u32, push: Push, is_enabled: bool) {
+        let Some(channel) = self.channels[index as usize].as_mut().filter(|_| is_enabled) else {
             return;
         };
-        let course = Course::Beside;
-        let frames = self.writer.write(&channel.name, channel.heard(), push, course);
+        let mode = DeliveryMode::OutOfBand;
+        let encoded = self
+            .writer
+            .write(&channel.name, channel.subscribers_by_variant(), push, mode);
         for interest in channel.interests() {
             let outbox = &mut self.outboxes[usize::from(interest.worker.0)];
-            if interest.marked.is_none() && outbox.pushes < limits::PUSHES_WAITING {
+            if interest.marked.is_none() && outbox.pushes < limits::QUEUED_PUSHES_PER_WORKER {
                 outbox.pushes += 1;
-                outbox.queue.push_back(ToWorker::Push {
+                outbox.queue.push_back(ShardEvent::Push {
                     key: interest.key,
-                    frames: Arc::clone(&frames),
-                    course,
+                    encoded: Arc::clone(&encoded),
+                    mode,
                 });
             }
         }
     }
 
-    /// Sends a worker what it has missed of a channel, or word that it is lost.
-    fn send_again(&mut self, index: u32, worker: WorkerId, now: Duration) {
+    /// Sends a worker the pushes that did not fit into its queue, or reports them as lost.
+    fn resend(&mut self, index: u32, worker: WorkerId, now: Duration) {
         let Some(channel) = &mut self.channels[index as usize] else {
             return;
         };
-        let Some((key, missed)) = channel.missed(worker, now) else {
+        let Some((key, missed)) = channel.take_missed(worker, now) else {
             return;
         };
         let outbox = &mut self.outboxes[usize::from(worker.0)];
         outbox.marked.retain(|&marked| marked != index);
         match missed {
             Some(missed) => {
-                let course = channel.course();
+                let mode = channel.mode();
                 for (offset, published) in missed {
                     let push = published_push(&published, offset);
-                    let frames = self.writer.write(&channel.name, channel.heard(), push, course);
+                    let encoded =
+                        self.writer
+                            .write(&channel.name, channel.subscribers_by_variant(), push, mode);
                     outbox.pushes += 1;
-                    outbox.queue.push_back(ToWorker::Push { key, frames, course });
+                    outbox.queue.push_back(ShardEvent::Push { key, encoded, mode });
                 }
             }
-            None => outbox.queue.push_back(ToWorker::Lost { key }),
+            None => outbox.queue.push_back(ShardEvent::Lost { key }),
         }
     }
 
-    /// Answers are never left out: there are no more than questions, which whoever asks bounds.
-    fn answer(&mut self, to: WorkerId, answer: ToWorker) {
-        self.outboxes[usize::from(to.0)].queue.push_back(answer);
+    /// Queues a reply. Replies are not limited here: there is one for each request, and callers bound these.
+    fn reply(&mut self, to: WorkerId, reply: ShardEvent) {
+        self.outboxes[usize::from(to.0)].queue.push_back(reply);
     }
 }
 
-/// What is told of a publication, to those who listen by its channel.
+/// Returns the push of a publication.
 fn published_push(published: &Published, offset: u64) -> Push {
     Push {
         pub_: Some(published.numbered(offset)),
@@ -547,12 +573,12 @@ fn published_push(published: &Published, offset: u64) -> Push {
     }
 }
 
-/// The epoch of this number: no two are alike, and without the seed none can be told.
+/// Returns the epoch with this number. Epochs differ from each other and cannot be predicted without the seed.
 fn epoch(seed: u64, number: u64) -> Epoch {
     Epoch::new(mix(seed.wrapping_add(number.wrapping_mul(0x9e37_79b9_7f4a_7c15))))
 }
 
-/// The last step of SplitMix64 (Steele, Lea and Flood, 2014): to each number another one, in which every bit counts.
+/// The finalizer of SplitMix64 (Steele, Lea and Flood, 2014), a bijection in which each bit of the input affects all of the output.
 pub(crate) fn mix(number: u64) -> u64 {
     let mixed = (number ^ (number >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);

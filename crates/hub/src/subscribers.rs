@@ -1,11 +1,11 @@
-//! Subscribers of one worker: which connections listen to which channels, and what waits for each.
+//! The subscribers of one worker: which connections are subscribed to which channels, and the queue of each connection.
 //!
 //! ```text
-//! push ─▶ topic ─▶ its subscribers, one after the other ─▶ what waits for a connection ─▶ (its budget) ─▶ taken when it can write
+//! push ─▶ topic ─▶ each of its subscribers ─▶ queue of the connection (limited) ─▶ popped when the connection can write
 //! ```
 //!
-//! A connection that nothing waits for holds no buffer. What a connection is told apart from pushes ([`Event`]) does not wait
-//! behind them; so what waits of a channel goes with its subscription.
+//! A connection with an empty queue holds no buffer. Notifications other than pushes ([`Event`]) do not wait in the queue, so the queued
+//! pushes of a channel are dropped with its subscription. Must not know transports, time or permissions.
 
 mod conflated;
 mod conflation_schedule;
@@ -21,21 +21,24 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use crate::mail::{Rules, Since, Slow, Subscribed, Subscribing, ToHome, ToWorker, TopicKey, WorkerId};
+use crate::mail::{
+    ChannelOptions, RecoverFrom, ShardEvent, ShardRequest, ShardSubscribe, ShardSubscribed,
+    SlowConsumerPolicy, TopicKey, WorkerId,
+};
 use crate::protocol::{ClientInfo, Fault, Unsubscribed, Variant};
 use crate::shard::mix;
-use conflated::Show;
-use conflation_schedule::Moments;
+use conflated::ConflationState;
+use conflation_schedule::ConflationSchedule;
 use conn::Conn;
-use delivery::Victim;
-pub use event::{Answer, ConnId, Event};
-use push_queue::Table;
-use requests::Asked;
-use subscriptions::Stage;
+use delivery::SlowConsumer;
+pub use event::{ConnId, Event, ProgramReply};
+use push_queue::QueueArena;
+use requests::PendingRequest;
+use subscriptions::SubState;
 
-/// The connections of one worker.
+/// The connections of one worker and their subscriptions.
 #[derive(Debug)]
-pub struct Local {
+pub struct SubscriberTable {
     workers: u16,
     limits: Limits,
     conns: Vec<Slot>,
@@ -43,46 +46,46 @@ pub struct Local {
     topics: Vec<Topic>,
     free_topics: Vec<u32>,
     names: BTreeMap<Arc<str>, u32>,
-    asked: Vec<Option<Asked>>,
-    free_asked: Vec<u32>,
-    /// By home.
-    to_homes: Vec<VecDeque<ToHome>>,
+    pending_requests: Vec<Option<PendingRequest>>,
+    free_requests: Vec<u32>,
+    /// The requests for each shard.
+    shard_requests: Vec<VecDeque<ShardRequest>>,
     events: VecDeque<Event>,
-    answers: VecDeque<(u64, Answer)>,
+    replies: VecDeque<(u64, ProgramReply)>,
     ready: VecDeque<ConnId>,
-    waiting: Table,
-    moments: Moments,
-    /// Why subscriptions end that wait for their answer ([`Stage::Ending`]).
-    endings: BTreeMap<(ConnId, u32), Unsubscribed>,
-    /// Kept for the memory alone.
-    victims: Vec<(u32, Victim)>,
-    counts: Counts,
+    queues: QueueArena,
+    schedule: ConflationSchedule,
+    /// The reasons of subscriptions that end once the shard has replied ([`SubState::Ending`]).
+    pending_ends: BTreeMap<(ConnId, u32), Unsubscribed>,
+    /// Empty between calls; retained for its memory.
+    slow_consumers: Vec<(u32, SlowConsumer)>,
+    counts: SubscriberCounts,
 }
 
-/// What has been done since the worker began, and what is there.
+/// Counters of a worker's subscribers since its start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
-    /// Subscriptions now.
+pub struct SubscriberCounts {
+    /// Current subscriptions.
     pub subscriptions: usize,
-    /// Publications, comings and goings that were put among what waits for a connection, each connection counted.
+    /// Publications, joins and leaves that were queued for connections, each connection counted.
     pub deliveries: u64,
-    /// Those that connections were too slow for, by what became of them, in the order of [`Slow::ALL`]. A state that such a
-    /// connection was not given at its moment is one, also if it is given the same later.
-    pub slow: [u64; Slow::ALL.len()],
-    /// How often subscribers missed something since a queue between workers was full.
+    /// Pushes that did not fit into queues, by policy, in the order of [`SlowConsumerPolicy::ALL`]. A conflated update that a connection
+    /// skipped at its tick is one, even if it receives the same update later.
+    pub slow: [u64; SlowConsumerPolicy::ALL.len()],
+    /// Subscriptions that missed pushes because a queue between workers was full.
     pub lost: u64,
 }
 
-/// How much one connection may have.
+/// The limits of one connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Subscriptions; more are refused.
+    /// The number of subscriptions. Further ones are rejected.
     pub subscriptions: usize,
-    /// Bytes that wait for it; see [`Slow`].
-    pub waiting_bytes: usize,
+    /// The size of its queue, in bytes. See [`SlowConsumerPolicy`].
+    pub queued_bytes: usize,
 }
 
-/// A cache line: a push to many looks at one of each.
+/// Fits a cache line, since a fan-out reads one for each subscriber.
 #[derive(Debug)]
 #[repr(align(64))]
 struct Slot {
@@ -92,30 +95,30 @@ struct Slot {
 
 const _: () = assert!(
     size_of::<Slot>() == 64,
-    "an idle client is this, beside what push and web keep of it"
+    "the size of an idle client, apart from its state in push and web"
 );
 
-/// A channel with subscribers here, or with some that wait for their answer.
+/// A channel with subscribers at this worker, or with pending subscriptions.
 #[derive(Debug)]
 struct Topic {
     name: Arc<str>,
     generation: u32,
-    rules: Rules,
+    options: ChannelOptions,
     subscribers: Vec<u32>,
-    waiting: u32,
-    show: Show,
+    pending: u32,
+    conflation: ConflationState,
 }
 
-impl Local {
-    /// From now on these hold, for connections that are there too; what they have already stays.
+impl SubscriberTable {
+    /// Replaces the limits, also for open connections. Existing subscriptions and queued pushes remain.
     pub fn set_limits(&mut self, limits: Limits) {
         self.limits = limits;
     }
 
-    /// For one of so many workers.
+    /// Creates a table without connections, for one of `workers` workers.
     #[must_use]
-    pub fn new(workers: u16, limits: Limits) -> Local {
-        Local {
+    pub fn new(workers: u16, limits: Limits) -> SubscriberTable {
+        SubscriberTable {
             workers,
             limits,
             conns: Vec::new(),
@@ -123,21 +126,21 @@ impl Local {
             topics: Vec::new(),
             free_topics: Vec::new(),
             names: BTreeMap::new(),
-            asked: Vec::new(),
-            free_asked: Vec::new(),
-            to_homes: (0..workers).map(|_| VecDeque::new()).collect(),
+            pending_requests: Vec::new(),
+            free_requests: Vec::new(),
+            shard_requests: (0..workers).map(|_| VecDeque::new()).collect(),
             events: VecDeque::new(),
-            answers: VecDeque::new(),
+            replies: VecDeque::new(),
             ready: VecDeque::new(),
-            waiting: Table::new(),
-            moments: Moments::default(),
-            endings: BTreeMap::new(),
-            victims: Vec::new(),
-            counts: Counts::default(),
+            queues: QueueArena::new(),
+            schedule: ConflationSchedule::default(),
+            pending_ends: BTreeMap::new(),
+            slow_consumers: Vec::new(),
+            counts: SubscriberCounts::default(),
         }
     }
 
-    /// A connection begins. `info` is who it is, for channels that tell.
+    /// Adds a connection. `info` describes the client to channels with presence or join pushes.
     pub fn open(&mut self, variant: Variant, info: Option<Arc<ClientInfo>>) -> ConnId {
         let conn = Some(Conn::new(variant, info));
         let index = self.free_conns.pop().unwrap_or_else(|| {
@@ -151,7 +154,7 @@ impl Local {
         ConnId { index, generation }
     }
 
-    /// A connection ends, with all its subscriptions. One that is not there any more is none.
+    /// Removes a connection and its subscriptions. Does nothing if it is already removed.
     pub fn close(&mut self, id: ConnId) {
         while let Some(subscription) = self.conn(id).and_then(Conn::last_subscription) {
             self.end_subscription(id, subscription);
@@ -165,34 +168,36 @@ impl Local {
         }
     }
 
-    /// A connection wants to listen. [`Event::Subscribed`] or [`Event::Refused`] follows.
+    /// Subscribes a connection to a channel. [`Event::Subscribed`] or [`Event::Rejected`] follows.
     ///
     /// # Errors
-    /// It does already, or waits to; or it listens to as many channels as it may.
+    /// [`Fault::ALREADY_SUBSCRIBED`] also if the subscription is pending, [`Fault::LIMIT_EXCEEDED`] at the limit of subscriptions,
+    /// [`Fault::BAD_REQUEST`] if the connection is removed.
     pub fn subscribe(
         &mut self,
         id: ConnId,
         channel: &Arc<str>,
-        rules: Rules,
-        since: Option<Since>,
+        options: ChannelOptions,
+        recover_from: Option<RecoverFrom>,
     ) -> Result<(), Fault> {
         let info = self.slot(id).and_then(|conn| conn.info.clone());
-        self.subscribe_as(id, channel, rules, since, info)
+        self.subscribe_as(id, channel, options, recover_from, info)
     }
 
-    /// The same, as somebody else to the others in this channel; as nobody without an `info`. It is for the same client.
+    /// Subscribes as [`SubscriberTable::subscribe`] does, with another info of the same client for this channel. Without an `info` it is no
+    /// member.
     ///
     /// # Errors
-    /// As [`Local::subscribe`].
+    /// As [`SubscriberTable::subscribe`].
     pub fn subscribe_as(
         &mut self,
         id: ConnId,
         channel: &Arc<str>,
-        rules: Rules,
-        since: Option<Since>,
+        options: ChannelOptions,
+        recover_from: Option<RecoverFrom>,
         info: Option<Arc<ClientInfo>>,
     ) -> Result<(), Fault> {
-        let most = self.limits.subscriptions;
+        let limit = self.limits.subscriptions;
         let known = self.names.get(channel).copied();
         let Some(conn) = self.conn(id) else {
             return Err(Fault::BAD_REQUEST);
@@ -200,118 +205,118 @@ impl Local {
         if known.is_some_and(|topic| conn.has(topic)) {
             return Err(Fault::ALREADY_SUBSCRIBED);
         }
-        if conn.subscriptions() >= most {
+        if conn.subscriptions() >= limit {
             return Err(Fault::LIMIT_EXCEEDED);
         }
         let variant = conn.variant;
-        let topic = known.unwrap_or_else(|| self.topic(channel, rules));
-        self.topics[topic as usize].rules = rules;
-        self.topics[topic as usize].waiting += 1;
-        let info = info.filter(|_| rules.presence || rules.join_leave);
+        let topic = known.unwrap_or_else(|| self.find_or_add_topic(channel, options));
+        self.topics[topic as usize].options = options;
+        self.topics[topic as usize].pending += 1;
+        let info = info.filter(|_| options.presence || options.join_leave);
         if let Some(conn) = self.conn(id) {
             conn.add(topic);
             if conn.info.is_none() {
                 conn.info.clone_from(&info);
             }
         }
-        let ask = self.ask(Asked::Subscribe {
+        let request = self.register_request(PendingRequest::Subscribe {
             conn: id,
             topic,
             variant,
             client: info.as_ref().map(|info| Arc::from(&*info.client)),
         });
         let (index, generation) = (topic, self.topics[topic as usize].generation);
-        let subscribing = Subscribing {
+        let subscribing = ShardSubscribe {
             channel: Arc::clone(channel),
-            rules,
+            options,
             key: TopicKey { index, generation },
-            ask,
+            request,
             variant,
-            since,
+            recover_from,
             info,
         };
-        self.send(channel, ToHome::Subscribe(Box::new(subscribing)));
+        self.send_request(channel, ShardRequest::Subscribe(Box::new(subscribing)));
         Ok(())
     }
 
-    /// A connection listens no longer. Returns whether it did, or waited to; who waits is told that it is subscribed, and then that
-    /// it is not.
-    pub fn unsubscribe(&mut self, id: ConnId, channel: &str, why: Unsubscribed) -> bool {
+    /// Ends a subscription and notifies the connection. Returns whether there was one, established or pending. A pending one is first
+    /// reported as subscribed.
+    pub fn unsubscribe(&mut self, id: ConnId, channel: &str, reason: Unsubscribed) -> bool {
         let Some(&topic) = self.names.get(channel) else {
             return false;
         };
-        match self.conn(id).and_then(|conn| conn.stage(topic)) {
+        match self.conn(id).and_then(|conn| conn.state(topic)) {
             None => false,
-            Some(Stage::Listens { .. }) => {
-                self.tell_unsubscribed(id, topic, why);
+            Some(SubState::Subscribed { .. }) => {
+                self.unsubscribe_and_notify(id, topic, reason);
                 true
             }
-            Some(stage) => {
-                *stage = Stage::Ending;
-                self.endings.insert((id, topic), why);
+            Some(state) => {
+                *state = SubState::Ending;
+                self.pending_ends.insert((id, topic), reason);
                 true
             }
         }
     }
 
-    /// The same at a connection's own wish: it knows, and is not told.
-    pub fn leave(&mut self, id: ConnId, channel: &str) {
+    /// Ends a subscription at the client's request, without notifying it.
+    pub fn unsubscribe_silently(&mut self, id: ConnId, channel: &str) {
         let Some(&topic) = self.names.get(channel) else {
             return;
         };
-        match self.conn(id).and_then(|conn| conn.stage(topic)) {
+        match self.conn(id).and_then(|conn| conn.state(topic)) {
             None => {}
-            Some(Stage::Listens { .. }) => self.end_subscription(id, topic),
-            Some(stage) => {
-                *stage = Stage::Ending;
-                self.endings.insert((id, topic), Unsubscribed::SERVER);
+            Some(SubState::Subscribed { .. }) => self.end_subscription(id, topic),
+            Some(state) => {
+                *state = SubState::Ending;
+                self.pending_ends.insert((id, topic), Unsubscribed::SERVER);
             }
         }
     }
 
-    /// Whether a connection is subscribed to a channel, or is about to be.
+    /// Returns whether a connection is subscribed to a channel, or its subscription is pending.
     #[must_use]
     pub fn is_subscribed(&self, id: ConnId, channel: &str) -> bool {
         let topic = self.names.get(channel);
         topic.is_some_and(|topic| self.slot(id).is_some_and(|conn| conn.has(*topic)))
     }
 
-    /// Takes what a home says.
-    pub fn handle(&mut self, message: ToWorker) {
+    /// Handles a message of a shard.
+    pub fn handle(&mut self, message: ShardEvent) {
         match message {
-            ToWorker::Push { key, frames, course } => self.deliver(key, &frames, course),
-            ToWorker::Lost { key } => self.lost(key),
-            ToWorker::Subscribed(subscribed) => self.subscribed(*subscribed),
-            ToWorker::Refused { ask } => self.refused(ask, Fault::LIMIT_EXCEEDED),
-            ToWorker::Behind { ask } => self.refused(ask, Fault::INTERNAL),
-            ToWorker::Published { ask, place } => self.published(ask, place),
-            ToWorker::Told { ask, told } => self.told(ask, told),
+            ShardEvent::Push { key, encoded, mode } => self.deliver(key, &encoded, mode),
+            ShardEvent::Lost { key } => self.handle_lost(key),
+            ShardEvent::Subscribed(subscribed) => self.handle_subscribed(*subscribed),
+            ShardEvent::Rejected { request } => self.handle_rejected(request, Fault::LIMIT_EXCEEDED),
+            ShardEvent::Behind { request } => self.handle_rejected(request, Fault::INTERNAL),
+            ShardEvent::Published { request, position } => self.handle_published(request, position),
+            ShardEvent::QueryResult { request, result } => self.handle_query_result(request, result),
         }
     }
 
-    /// What is to go to a home next. In order.
-    pub fn poll_home(&mut self, home: WorkerId) -> Option<ToHome> {
-        self.to_homes[usize::from(home.0)].pop_front()
+    /// Returns the next request for a shard, in order.
+    pub fn poll_request(&mut self, home: WorkerId) -> Option<ShardRequest> {
+        self.shard_requests[usize::from(home.0)].pop_front()
     }
 
-    /// Whether something is to go to a home.
+    /// Returns whether there are requests for a shard.
     #[must_use]
     pub fn has_mail(&self, home: WorkerId) -> bool {
-        !self.to_homes[usize::from(home.0)].is_empty()
+        !self.shard_requests[usize::from(home.0)].is_empty()
     }
 
-    /// How much is to go to homes.
+    /// Returns the number of requests for all shards.
     #[must_use]
     pub fn backlog(&self) -> usize {
-        self.to_homes.iter().map(VecDeque::len).sum()
+        self.shard_requests.iter().map(VecDeque::len).sum()
     }
 
-    /// What is to be told next.
+    /// Returns the next event.
     pub fn poll_event(&mut self) -> Option<Event> {
         self.events.pop_front()
     }
 
-    /// A connection that something waits for, each once.
+    /// Returns a connection whose queue is no longer empty. Each is returned once until it is reported again.
     pub fn poll_ready(&mut self) -> Option<ConnId> {
         while let Some(id) = self.ready.pop_front() {
             if let Some(conn) = self.conn(id) {
@@ -322,32 +327,32 @@ impl Local {
         None
     }
 
-    /// The next push for a connection.
-    pub fn take(&mut self, id: ConnId) -> Option<Bytes> {
-        let (waiting, slot) = (&mut self.waiting, self.conns.get_mut(id.index as usize)?);
+    /// Returns the next queued push of a connection.
+    pub fn pop_push(&mut self, id: ConnId) -> Option<Bytes> {
+        let (queues, slot) = (&mut self.queues, self.conns.get_mut(id.index as usize)?);
         let conn = slot.conn.as_mut().filter(|_| slot.generation == id.generation);
-        conn?.take(waiting)
+        conn?.pop_push(queues)
     }
 
-    /// Bytes that wait for a connection.
+    /// Returns the size of a connection's queue, in bytes.
     #[must_use]
-    pub fn waiting_bytes(&self, id: ConnId) -> usize {
-        self.slot(id).map_or(0, Conn::waiting_bytes)
+    pub fn queued_bytes(&self, id: ConnId) -> usize {
+        self.slot(id).map_or(0, Conn::queued_bytes)
     }
 
-    /// Pushes that a connection did not get since it was too slow.
+    /// Returns the number of pushes that a connection did not receive because it was too slow.
     #[must_use]
     pub fn dropped(&self, id: ConnId) -> u64 {
         self.slot(id).map_or(0, |conn| conn.dropped)
     }
 
-    /// What has been done so far.
+    /// Returns the counters.
     #[must_use]
-    pub fn counts(&self) -> Counts {
+    pub fn counts(&self) -> SubscriberCounts {
         self.counts
     }
 
-    /// Channels with subscribers here.
+    /// Returns the number of channels with subscribers at this worker.
     #[must_use]
     pub fn channels(&self) -> usize {
         self.names.len()
@@ -363,15 +368,15 @@ impl Local {
         slot.conn.as_mut().filter(|_| slot.generation == id.generation)
     }
 
-    /// Takes a subscription of a connection out, with what waits of it.
-    fn take_out(&mut self, id: ConnId, topic: u32) -> Option<Stage> {
-        let (waiting, slot) = (&mut self.waiting, self.conns.get_mut(id.index as usize)?);
+    /// Removes a subscription of a connection and its queued pushes.
+    fn remove_subscription(&mut self, id: ConnId, topic: u32) -> Option<SubState> {
+        let (queues, slot) = (&mut self.queues, self.conns.get_mut(id.index as usize)?);
         let conn = slot.conn.as_mut().filter(|_| slot.generation == id.generation);
-        let stage = conn?.remove(topic, waiting)?;
-        if stage == Stage::Ending {
-            self.endings.remove(&(id, topic));
+        let state = conn?.remove(topic, queues)?;
+        if state == SubState::Ending {
+            self.pending_ends.remove(&(id, topic));
         }
-        Some(stage)
+        Some(state)
     }
 
     fn id(&self, index: u32) -> ConnId {
@@ -379,15 +384,15 @@ impl Local {
         ConnId { index, generation }
     }
 
-    fn topic(&mut self, channel: &Arc<str>, rules: Rules) -> u32 {
+    fn find_or_add_topic(&mut self, channel: &Arc<str>, options: ChannelOptions) -> u32 {
         let index = self.free_topics.pop().unwrap_or_else(|| {
             self.topics.push(Topic {
                 name: Arc::clone(channel),
                 generation: 0,
-                rules,
+                options,
                 subscribers: Vec::new(),
-                waiting: 0,
-                show: Show::default(),
+                pending: 0,
+                conflation: ConflationState::default(),
             });
             (self.topics.len() - 1) as u32
         });
@@ -396,124 +401,130 @@ impl Local {
         index
     }
 
-    /// If nobody needs it.
-    fn free_topic(&mut self, index: u32) {
+    /// Frees a topic that has neither subscribers nor pending subscriptions.
+    fn free_unused_topic(&mut self, index: u32) {
         let topic = &mut self.topics[index as usize];
-        if topic.subscribers.is_empty() && topic.waiting == 0 {
-            // What is under way for it finds another generation.
+        if topic.subscribers.is_empty() && topic.pending == 0 {
+            // Messages in flight for the old topic have another generation.
             topic.generation = topic.generation.wrapping_add(1);
             topic.subscribers = Vec::new();
-            topic.show = Show::default();
+            topic.conflation = ConflationState::default();
             self.names.remove(&topic.name);
             self.free_topics.push(index);
         }
     }
 
-    fn send(&mut self, channel: &str, message: ToHome) {
-        let home = home_of(channel, self.workers);
-        self.to_homes[usize::from(home.0)].push_back(message);
+    fn send_request(&mut self, channel: &str, message: ShardRequest) {
+        let home = shard_of(channel, self.workers);
+        self.shard_requests[usize::from(home.0)].push_back(message);
     }
 
-    fn subscribed(&mut self, subscribed: Subscribed) {
-        let Some(Asked::Subscribe {
+    fn handle_subscribed(&mut self, subscribed: ShardSubscribed) {
+        let Some(PendingRequest::Subscribe {
             conn: id,
             topic,
             variant,
             client,
-        }) = self.answered(subscribed.ask)
+        }) = self.take_request(subscribed.request)
         else {
             return;
         };
-        self.topics[topic as usize].waiting -= 1;
+        self.topics[topic as usize].pending -= 1;
         let at = self.topics[topic as usize].subscribers.len() as u32;
-        let waits = |stage: &&mut Stage| !matches!(stage, Stage::Listens { .. });
-        let ends = match self.conn(id).and_then(|conn| conn.stage(topic)).filter(waits) {
-            Some(stage) => match std::mem::replace(stage, Stage::Listens { at }) {
-                Stage::Ending => self.endings.remove(&(id, topic)),
-                Stage::Waiting | Stage::Listens { .. } => None,
+        let is_pending = |state: &&mut SubState| !matches!(state, SubState::Subscribed { .. });
+        let ends = match self
+            .conn(id)
+            .and_then(|conn| conn.state(topic))
+            .filter(is_pending)
+        {
+            Some(state) => match std::mem::replace(state, SubState::Subscribed { at }) {
+                SubState::Ending => self.pending_ends.remove(&(id, topic)),
+                SubState::Pending | SubState::Subscribed { .. } => None,
             },
-            // The connection has gone meanwhile.
+            // The connection was removed in the meantime.
             None => {
                 let channel = Arc::clone(&self.topics[topic as usize].name);
-                self.end_at_home(&channel, variant, client);
-                return self.free_topic(topic);
+                self.send_unsubscribe(&channel, variant, client);
+                return self.free_unused_topic(topic);
             }
         };
         self.topics[topic as usize].subscribers.push(id.index);
-        self.watch(id.index, topic);
+        self.add_to_schedule(id.index, topic);
         self.counts.subscriptions += 1;
         self.events.push_back(Event::Subscribed {
             conn: id,
             channel: Arc::clone(&self.topics[topic as usize].name),
-            place: subscribed.place,
+            position: subscribed.position,
             missed: subscribed.missed,
         });
-        if let Some(why) = ends {
-            self.tell_unsubscribed(id, topic, why);
+        if let Some(reason) = ends {
+            self.unsubscribe_and_notify(id, topic, reason);
         }
     }
 
-    fn tell_unsubscribed(&mut self, id: ConnId, topic: u32, why: Unsubscribed) {
+    fn unsubscribe_and_notify(&mut self, id: ConnId, topic: u32, reason: Unsubscribed) {
         let channel = Arc::clone(&self.topics[topic as usize].name);
         self.end_subscription(id, topic);
         self.events.push_back(Event::Unsubscribed {
             conn: id,
             channel,
-            why,
+            reason,
         });
     }
 
-    /// Takes a subscription out everywhere. The home of one that waits for its answer hears of it when that has come: it may be
-    /// a refusal, after which there is nothing to end.
+    /// Ends a subscription. The shard of a pending one is notified once it has replied: it may reject the subscription, and then there is
+    /// nothing to end.
     fn end_subscription(&mut self, id: ConnId, topic: u32) {
         let Some(conn) = self.conn(id) else {
             return;
         };
         let (variant, info) = (conn.variant, conn.info.clone());
-        let Some(stage) = self.take_out(id, topic) else {
+        let Some(state) = self.remove_subscription(id, topic) else {
             return;
         };
-        let Stage::Listens { at } = stage else {
+        let SubState::Subscribed { at } = state else {
             return;
         };
-        self.unwatch(id.index, topic);
-        let place = &mut self.topics[topic as usize];
-        let channel = Arc::clone(&place.name);
-        let rules = place.rules;
-        place.subscribers.swap_remove(at as usize);
+        self.remove_from_schedule(id.index, topic);
+        let topic_state = &mut self.topics[topic as usize];
+        let channel = Arc::clone(&topic_state.name);
+        let options = topic_state.options;
+        topic_state.subscribers.swap_remove(at as usize);
         self.counts.subscriptions -= 1;
-        if let Some(&moved) = place.subscribers.get(at as usize) {
+        if let Some(&moved) = topic_state.subscribers.get(at as usize) {
             let moved = self.id(moved);
-            if let Some(Stage::Listens { at: place }) = self.conn(moved).and_then(|conn| conn.stage(topic)) {
-                *place = at;
+            if let Some(SubState::Subscribed { at: stored }) =
+                self.conn(moved).and_then(|conn| conn.state(topic))
+            {
+                *stored = at;
             }
         }
-        let client = info.filter(|_| rules.presence || rules.join_leave);
+        let client = info.filter(|_| options.presence || options.join_leave);
         let client = client.map(|info| Arc::from(&*info.client));
-        self.end_at_home(&channel, variant, client);
-        self.free_topic(topic);
+        self.send_unsubscribe(&channel, variant, client);
+        self.free_unused_topic(topic);
     }
 
-    fn end_at_home(&mut self, channel: &Arc<str>, variant: Variant, client: Option<Arc<str>>) {
-        let message = ToHome::Unsubscribe {
+    fn send_unsubscribe(&mut self, channel: &Arc<str>, variant: Variant, client: Option<Arc<str>>) {
+        let message = ShardRequest::Unsubscribe {
             channel: Arc::clone(channel),
             variant,
             client,
         };
-        self.send(channel, message);
+        self.send_request(channel, message);
     }
 
-    /// Whether a key is of this topic's life.
+    /// Returns whether a key is of the topic's current generation.
     fn is_current(&self, key: TopicKey) -> bool {
         let topic = self.topics.get(key.index as usize);
         topic.is_some_and(|topic| topic.generation == key.generation)
     }
 }
 
-/// The worker where a channel is at home.
+/// Returns the worker whose shard has a channel.
 #[must_use]
-pub fn home_of(channel: &str, workers: u16) -> WorkerId {
-    // FNV-1a: which worker it is need not be a secret, and all of them must agree.
+pub fn shard_of(channel: &str, workers: u16) -> WorkerId {
+    // FNV-1a: the result need not be secret, and all workers must agree.
     let mut hash = 0xcbf2_9ce4_8422_2325_u64;
     for byte in channel.bytes() {
         hash = (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);

@@ -296,7 +296,7 @@ impl Overrides {
     /// goes is told to all or to none.
     pub(crate) fn over(self, namespace: &Namespace) -> Result<Shape, Fault> {
         let rules = &namespace.rules;
-        let is_kept = rules.keep.is_some();
+        let is_kept = rules.history.is_some();
         let presence = self.presence.unwrap_or(rules.presence);
         let join_leave = self.join_leave.unwrap_or(rules.join_leave);
         let is_as_others = (presence, join_leave) == (rules.presence, rules.join_leave);

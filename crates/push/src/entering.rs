@@ -199,7 +199,7 @@ impl Session {
         self.seat.identify(identity);
         let variant = Variant {
             format: self.seat.format,
-            bare: self.seat.bare,
+            unidirectional: self.seat.bare,
             framed: self.seat.outlet.borrow().takes_frames(),
         };
         let id = self.desk.local.borrow_mut().open(variant, None);

@@ -69,9 +69,9 @@ use ringmain_web::{App, WsOptions};
 
 pub use asking::{Answering, Application, Backend, Event, Proxy, Question, Unanswered};
 pub use options::{DataFormat, Listen, Namespace, Options, OptionsError};
-pub use ringmain_hub::history::Keep;
-pub use ringmain_hub::mail::{Rules, Slow};
-pub use ringmain_hub::shard::Record;
+pub use ringmain_hub::history::HistoryOptions;
+pub use ringmain_hub::mail::{ChannelOptions, SlowConsumerPolicy};
+pub use ringmain_hub::shard::StateRecord;
 pub use ringmain_hub::subscribers::Limits;
 
 pub use api::UserCommand;

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use crate::common::{Directory, fails, program};
 use ringmain_engine::{Addr, Config, Engine, ListenOptions, Running};
-use ringmain_hub::history::Keep;
+use ringmain_hub::history::HistoryOptions;
 use ringmain_push::{Namespace, Options};
 use ringmain_tls::{Acceptor, DevCertificate, ServerSettings};
 use ringmain_web::{App, Entrance};
@@ -134,16 +134,16 @@ impl Server {
 
     fn of(app: App, anonymous: bool) -> Server {
         let mut paced = Namespace::default();
-        paced.rules.every = Some(Duration::from_millis(50));
+        paced.rules.conflation_interval = Some(Duration::from_millis(50));
         let keeps = |publications| {
             let mut keeps = Namespace {
                 recovery: true,
                 ..Namespace::default()
             };
-            keeps.rules.keep = Some(Keep {
+            keeps.rules.history = Some(HistoryOptions {
                 publications,
                 bytes: 1 << 20,
-                time: Duration::from_mins(5),
+                ttl: Duration::from_mins(5),
             });
             keeps
         };

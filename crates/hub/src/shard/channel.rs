@@ -1,4 +1,4 @@
-//! One channel at home: numbers, memory, who is there, which workers listen. Knows no queues.
+//! One channel of a shard: offsets, history, members, and the workers with subscribers. Must not know queues.
 
 mod conflation;
 mod log;
@@ -8,36 +8,39 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::history::{Epoch, History, Place, Recovered};
+use crate::history::{Epoch, History, Recovery, StreamPosition};
 use crate::limits;
-use crate::mail::{Course, Life, Origin, Question, Rules, Since, Told, TopicKey, WorkerId};
+use crate::mail::{
+    ChannelOptions, ChannelQuery, DeliveryMode, EpochFilter, Origin, QueryResult, RecoverFrom, TopicKey,
+    WorkerId,
+};
 use crate::protocol::{ClientInfo, Join, Leave, Published, Push, Variant};
-pub(super) use conflation::Goes;
-use conflation::Pace;
+pub(super) use conflation::SendDecision;
+use conflation::UpdateLimiter;
 use log::LogState;
-use predecessor_members::Moving;
+use predecessor_members::PredecessorClients;
 
 #[derive(Debug)]
 pub(super) struct Channel {
     pub(super) name: Arc<str>,
-    rules: Rules,
+    options: ChannelOptions,
     epoch: Epoch,
-    /// If it has numbers.
+    /// `None` until the channel has offsets.
     history: Option<History<Arc<Published>>>,
     interests: Vec<Interest>,
-    /// Subscribers by what pushes look like to them.
-    heard: [u32; Variant::ALL.len()],
+    /// The number of subscribers by the variant of their pushes.
+    subscribers_by_variant: [u32; Variant::ALL.len()],
     present: BTreeMap<Arc<str>, Arc<ClientInfo>>,
-    /// Of `present`, the clients of a predecessor that have not connected here.
-    moving: Moving,
+    /// The members in `present` whose clients are connected to a predecessor.
+    predecessor_members: PredecessorClients,
     log: LogState,
-    /// The publishers of its publications, a bit for each [`Origin`].
+    /// The publishers of its publications, one bit for each [`Origin`].
     origins: u64,
-    /// When somebody last went, or published.
-    touched: Duration,
-    /// Its key among the unused channels: what [`Channel::free_from`] was when it was put there. `None`: it is not there.
+    /// The time of the last publication, or of the last unsubscription.
+    last_used: Duration,
+    /// Its key among the unused channels: the result of [`Channel::evictable_from`] when it was inserted. `None`: it is not among these.
     pub(super) unused: Option<Duration>,
-    pace: Pace,
+    limiter: UpdateLimiter,
 }
 
 /// A worker with subscribers.
@@ -46,11 +49,11 @@ pub(super) struct Interest {
     pub(super) worker: WorkerId,
     pub(super) key: TopicKey,
     subscribers: u32,
-    /// The first publication that found no room.
+    /// The first publication that did not fit into the worker's queue.
     pub(super) marked: Option<u64>,
 }
 
-/// What a worker has missed, in order; `None` if it is not all there.
+/// The publications that a worker or a client missed, in order. `None`: they are not all available.
 type Missed = Option<Vec<(u64, Arc<Published>)>>;
 
 pub(super) fn joining(info: ClientInfo) -> Push {
@@ -68,58 +71,62 @@ pub(super) fn leaving(info: ClientInfo) -> Push {
 }
 
 impl Channel {
-    pub(super) fn new(name: Arc<str>, rules: Rules, epoch: Epoch, now: Duration) -> Channel {
+    pub(super) fn new(name: Arc<str>, options: ChannelOptions, epoch: Epoch, now: Duration) -> Channel {
         Channel {
             name,
-            rules,
+            options,
             epoch,
-            history: rules.keep.map(|keep| History::new(epoch, keep)),
+            history: options
+                .history
+                .map(|history_options| History::new(epoch, history_options)),
             interests: Vec::new(),
-            heard: [0; Variant::ALL.len()],
+            subscribers_by_variant: [0; Variant::ALL.len()],
             present: BTreeMap::new(),
-            moving: Moving::default(),
+            predecessor_members: PredecessorClients::default(),
             log: LogState::default(),
             origins: 0,
-            touched: now,
+            last_used: now,
             unused: None,
-            pace: Pace::default(),
+            limiter: UpdateLimiter::default(),
         }
     }
 
-    /// Applies the current rules of its namespace. Returns whether it has to start a new epoch: publications were not counted while
+    /// Applies the current options of its namespace. Returns whether a new epoch is required, because publications were not counted while
     /// none were retained.
     #[must_use]
-    pub(super) fn follow(&mut self, rules: Rules, now: Duration) -> bool {
-        if rules == self.rules {
+    pub(super) fn apply_options(&mut self, options: ChannelOptions, now: Duration) -> bool {
+        if options == self.options {
             return false;
         }
-        match (&mut self.history, rules.keep) {
-            (Some(history), Some(keep)) => history.set_keep(keep, now),
-            (history @ None, Some(keep)) => *history = Some(History::new(self.epoch, keep)),
-            // Offsets go on, should they be wanted again: who stood somewhere must not find itself elsewhere.
+        match (&mut self.history, options.history) {
+            (Some(history), Some(history_options)) => history.set_options(history_options, now),
+            (history @ None, Some(history_options)) => {
+                *history = Some(History::new(self.epoch, history_options))
+            }
+            // Offsets continue, in case a history is configured again: a position must not denote another publication.
             (Some(history), None) => history.clear(),
             (None, None) => {}
         }
-        if !rules.presence && !rules.join_leave {
+        if !options.presence && !options.join_leave {
             self.present.clear();
-            self.moving = Moving::default();
+            self.predecessor_members = PredecessorClients::default();
         }
-        self.rules = rules;
-        rules.keep.is_some() && std::mem::take(&mut self.log.is_outdated)
+        self.options = options;
+        options.history.is_some() && std::mem::take(&mut self.log.is_outdated)
     }
 
-    /// Notes the publisher of a publication.
-    pub(super) fn note_origin(&mut self, origin: Origin) {
+    /// Records the publisher of a publication.
+    pub(super) fn record_origin(&mut self, origin: Origin) {
         self.origins |= origin.bit();
     }
 
-    /// Notes that a process before this one had it: any source may have fed it.
+    /// Records that a predecessor had the channel: any source may have fed it.
     pub(super) fn set_any_origin(&mut self) {
         self.origins = u64::MAX;
     }
 
-    /// Returns whether a source that publishes in channels of such names may feed it: it has, or nothing has published yet. If the names
-    /// are known (`is_named`), the channels in which programs alone have published may be the source's, too.
+    /// Returns whether a source that publishes in channels with such names may feed this one: it has done so, or nothing has published yet.
+    /// If the names are configured (`is_named`), channels in which only programs have published may be the source's, too.
     pub(super) fn may_be_fed_by(&self, origin: Origin, is_named: bool) -> bool {
         let others = match is_named {
             true => self.origins & !Origin::PROGRAM.bit(),
@@ -130,92 +137,103 @@ impl Channel {
 
     /// Returns whether subscribers rely on positions, and so have to be notified of missing publications.
     pub(super) fn relies_on_positions(&self) -> bool {
-        self.rules.keep.is_some() && self.rules.every.is_none()
+        self.options.history.is_some() && self.options.conflation_interval.is_none()
     }
 
     pub(super) fn history_mut(&mut self) -> Option<&mut History<Arc<Published>>> {
         self.history.as_mut()
     }
 
-    /// The time of the last publication, or of the last unsubscription.
-    pub(super) fn touched(&self) -> Duration {
-        self.touched
+    /// Returns the time of the last publication, or of the last unsubscription.
+    pub(super) fn last_used(&self) -> Duration {
+        self.last_used
     }
 
-    /// Where it stands. `None`: it has no numbers.
-    pub(super) fn place(&self) -> Option<Place> {
-        self.rules.keep?;
-        self.history.as_ref().map(History::place)
+    /// Returns the current position, or `None` if the channel has no offsets.
+    pub(super) fn position(&self) -> Option<StreamPosition> {
+        self.options.history?;
+        self.history.as_ref().map(History::position)
     }
 
     /// Starts a new epoch at the current position. Returns whether subscribers rely on positions, and so have to be notified.
-    pub(super) fn renew(&mut self, epoch: Epoch) -> bool {
+    pub(super) fn start_epoch(&mut self, epoch: Epoch) -> bool {
         self.epoch = epoch;
         self.log.leave();
         if let Some(history) = &mut self.history {
-            history.renew(epoch);
+            history.start_epoch(epoch);
         }
         self.relies_on_positions()
     }
 
-    /// Where it stands, and what somebody has missed.
-    pub(super) fn stand(&mut self, since: Option<Since>, now: Duration) -> (Option<Place>, Missed) {
-        let place = self.place();
-        let since = since.map(|since| self.resolve(since));
-        if self.rules.cache || self.rules.every.is_some() {
-            return self.stand_shown(place, since, now);
+    /// Returns the current position and the publications that a client missed.
+    pub(super) fn recover(
+        &mut self,
+        recover_from: Option<RecoverFrom>,
+        now: Duration,
+    ) -> (Option<StreamPosition>, Missed) {
+        let position = self.position();
+        let recover_from = recover_from.map(|recover_from| self.resolve(recover_from));
+        if self.options.cache_recovery || self.options.conflation_interval.is_some() {
+            return self.recover_cached(position, recover_from, now);
         }
-        let missed = match (&mut self.history, since) {
-            (Some(history), Some(since)) if place.is_some() => match since.life {
-                Life::Any => recovered(history, since.offset, None, limits::RECOVERED_PUBLICATIONS, now),
-                Life::Of(epoch) => recovered(
+        let missed = match (&mut self.history, recover_from) {
+            (Some(history), Some(recover_from)) if position.is_some() => match recover_from.epoch {
+                EpochFilter::Any => recovered(
                     history,
-                    since.offset,
+                    recover_from.offset,
+                    None,
+                    limits::RECOVERED_PUBLICATIONS,
+                    now,
+                ),
+                EpochFilter::Exact(epoch) => recovered(
+                    history,
+                    recover_from.offset,
                     Some(epoch),
                     limits::RECOVERED_PUBLICATIONS,
                     now,
                 ),
-                Life::Foreign => None,
+                EpochFilter::Foreign => None,
             },
             _ => None,
         };
-        (place, missed)
+        (position, missed)
     }
 
-    /// The same where only the last publication counts: the last that was sent, so that what is held comes to all alike.
-    fn stand_shown(
+    /// Returns the same for a channel in which only the last publication matters. If one is held, the last that was sent counts, so that
+    /// all subscribers receive the held one.
+    fn recover_cached(
         &mut self,
-        place: Option<Place>,
-        since: Option<Since>,
+        position: Option<StreamPosition>,
+        recover_from: Option<RecoverFrom>,
         now: Duration,
-    ) -> (Option<Place>, Missed) {
-        let Some(mut place) = place else {
+    ) -> (Option<StreamPosition>, Missed) {
+        let Some(mut position) = position else {
             return (None, None);
         };
-        let held = self.pace.is_holding().then(|| self.pace.shown());
-        if let Some(shown) = &held {
-            place.offset = shown.as_ref().map_or(0, |(offset, _)| *offset);
+        let held = self.limiter.is_holding().then(|| self.limiter.last_sent());
+        if let Some(last_sent) = &held {
+            position.offset = last_sent.as_ref().map_or(0, |(offset, _)| *offset);
         }
-        let Some(since) = since else {
-            return (Some(place), None);
+        let Some(recover_from) = recover_from else {
+            return (Some(position), None);
         };
-        let is_ours = match since.life {
-            Life::Any => true,
-            Life::Of(epoch) => epoch == place.epoch,
-            Life::Foreign => false,
+        let is_ours = match recover_from.epoch {
+            EpochFilter::Any => true,
+            EpochFilter::Exact(epoch) => epoch == position.epoch,
+            EpochFilter::Foreign => false,
         };
-        if is_ours && since.offset == place.offset {
-            return (Some(place), Some(Vec::new()));
+        if is_ours && recover_from.offset == position.offset {
+            return (Some(position), Some(Vec::new()));
         }
-        if place.offset == 0 {
+        if position.offset == 0 {
             // The client's publication is of another epoch, and there is none to replace it.
-            return (Some(place), None);
+            return (Some(position), None);
         }
         let last = match held {
-            Some(shown) => shown,
+            Some(last_sent) => last_sent,
             None => self.last(now),
         };
-        (Some(place), last.map(|last| vec![last]))
+        (Some(position), last.map(|last| vec![last]))
     }
 
     fn last(&mut self, now: Duration) -> Option<(u64, Arc<Published>)> {
@@ -223,9 +241,9 @@ impl Channel {
         Some((last.0, Arc::clone(last.1)))
     }
 
-    pub(super) fn enter(&mut self, worker: WorkerId, key: TopicKey, variant: Variant) {
+    pub(super) fn add_subscriber(&mut self, worker: WorkerId, key: TopicKey, variant: Variant) {
         self.log.has_notified = false;
-        self.heard[variant.number()] += 1;
+        self.subscribers_by_variant[variant.number()] += 1;
         match self
             .interests
             .iter_mut()
@@ -244,8 +262,8 @@ impl Channel {
         }
     }
 
-    /// A worker's subscriber has left.
-    pub(super) fn leave(&mut self, worker: WorkerId, variant: Variant, now: Duration) {
+    /// Removes a subscriber of a worker.
+    pub(super) fn remove_subscriber(&mut self, worker: WorkerId, variant: Variant, now: Duration) {
         let Some(index) = self
             .interests
             .iter()
@@ -253,36 +271,37 @@ impl Channel {
         else {
             return;
         };
-        self.heard[variant.number()] = self.heard[variant.number()].saturating_sub(1);
+        self.subscribers_by_variant[variant.number()] =
+            self.subscribers_by_variant[variant.number()].saturating_sub(1);
         self.interests[index].subscribers -= 1;
         if self.interests[index].subscribers == 0 {
             self.interests.swap_remove(index);
-            self.touched = now;
+            self.last_used = now;
         }
     }
 
-    /// Somebody came. Returns what to say of it and whether that is wanted, if it was not there.
-    pub(super) fn came(&mut self, info: Arc<ClientInfo>) -> Option<(ClientInfo, bool)> {
-        if !self.rules.presence && !self.rules.join_leave {
+    /// Adds a member. Returns its info, and whether join pushes are enabled, if it is new.
+    pub(super) fn add_member(&mut self, info: Arc<ClientInfo>) -> Option<(ClientInfo, bool)> {
+        if !self.options.presence && !self.options.join_leave {
             return None;
         }
-        let told = ClientInfo::clone(&info);
+        let result = ClientInfo::clone(&info);
         let before = self.present.insert(Arc::from(&*info.client), info);
-        before.is_none().then_some((told, self.rules.join_leave))
+        before.is_none().then_some((result, self.options.join_leave))
     }
 
-    /// Somebody went. As [`Channel::came`].
-    pub(super) fn gone(&mut self, client: &str) -> Option<(ClientInfo, bool)> {
+    /// Removes a member. Returns its info, and whether leave pushes are enabled.
+    pub(super) fn remove_member(&mut self, client: &str) -> Option<(ClientInfo, bool)> {
         let info = self.present.remove(client)?;
-        Some((ClientInfo::clone(&info), self.rules.join_leave))
+        Some((ClientInfo::clone(&info), self.options.join_leave))
     }
 
-    /// Numbers and keeps. Returns the number, 0 for none.
+    /// Assigns an offset to a publication and retains it. Returns the offset, or 0 if there is none.
     pub(super) fn publish(&mut self, published: Arc<Published>, now: Duration) -> u64 {
         let bytes = published.data.len();
-        self.touched = now;
+        self.last_used = now;
         match &mut self.history {
-            Some(history) if self.rules.keep.is_some() => history.publish(published, bytes, now),
+            Some(history) if self.options.history.is_some() => history.publish(published, bytes, now),
             history => {
                 self.log.is_outdated |= history.is_some();
                 0
@@ -290,12 +309,12 @@ impl Channel {
         }
     }
 
-    /// Retains a record of the channel's log under its offset. Returns the offset, 0 for none.
+    /// Retains a record of the channel's log with its offset. Returns the offset, or 0 if none is retained.
     pub(super) fn publish_at(&mut self, offset: u64, published: Arc<Published>, now: Duration) -> u64 {
         let bytes = published.data.len();
-        self.touched = now;
+        self.last_used = now;
         match &mut self.history {
-            Some(history) if self.rules.keep.is_some() => {
+            Some(history) if self.options.history.is_some() => {
                 history.publish_at(offset, published, bytes, now);
                 offset
             }
@@ -306,82 +325,94 @@ impl Channel {
         }
     }
 
-    /// Whether a publication goes to the workers of those who listen now, by how often they get any.
-    pub(super) fn goes(&mut self, offset: u64, published: &Arc<Published>, now: Duration) -> Goes {
-        let every = self.rules.every.filter(|_| self.is_heard()).map(passed_every);
-        self.pace.goes(every, (offset, published), now)
+    /// Decides whether a publication is sent to the workers with subscribers now.
+    pub(super) fn decide(&mut self, offset: u64, published: &Arc<Published>, now: Duration) -> SendDecision {
+        let conflation_interval = self
+            .options
+            .conflation_interval
+            .filter(|_| self.has_subscribers())
+            .map(forward_interval);
+        self.limiter.decide(conflation_interval, (offset, published), now)
     }
 
-    /// When those who listen get what is published.
-    pub(super) fn course(&self) -> Course {
-        self.rules.every.map_or(Course::All, Course::Every)
+    /// Returns the delivery mode of publications.
+    pub(super) fn mode(&self) -> DeliveryMode {
+        self.options
+            .conflation_interval
+            .map_or(DeliveryMode::Immediate, DeliveryMode::Conflated)
     }
 
-    /// When what is held goes.
+    /// Returns the time at which the held publication is sent.
     pub(super) fn due(&self) -> Option<Duration> {
-        self.pace.due()
+        self.limiter.due()
     }
 
-    /// What was held until now, with its number.
+    /// Returns the held publication, with its offset, which is sent now.
     pub(super) fn release(&mut self, now: Duration) -> Option<(u64, Arc<Published>)> {
-        self.pace.release(self.rules.every.map(passed_every), now)
+        self.limiter
+            .release(self.options.conflation_interval.map(forward_interval), now)
     }
 
-    /// Whether anybody listens.
-    pub(super) fn is_heard(&self) -> bool {
+    /// Returns whether there are subscribers.
+    pub(super) fn has_subscribers(&self) -> bool {
         !self.interests.is_empty()
     }
 
-    /// How many connections listen, of all workers.
+    /// Returns the total number of subscribers.
     pub(super) fn subscribers(&self) -> u32 {
         self.interests.iter().map(|interest| interest.subscribers).sum()
     }
 
-    /// Whether publications are kept, and have numbers.
-    pub(super) fn keeps(&self) -> bool {
-        self.rules.keep.is_some()
+    /// Returns whether publications have offsets and are retained.
+    pub(super) fn has_history(&self) -> bool {
+        self.options.history.is_some()
     }
 
     pub(super) fn interests(&mut self) -> &mut [Interest] {
         &mut self.interests
     }
 
-    /// Subscribers by what pushes look like to them.
-    pub(super) fn heard(&self) -> &[u32; Variant::ALL.len()] {
-        &self.heard
+    /// Returns the number of subscribers by the variant of their pushes.
+    pub(super) fn subscribers_by_variant(&self) -> &[u32; Variant::ALL.len()] {
+        &self.subscribers_by_variant
     }
 
-    /// What is known of it.
-    pub(super) fn told_of(&mut self, question: Question, now: Duration) -> Told {
-        match question {
-            Question::History { query, life } => {
-                let (Some(place), Some(history)) = (self.place(), &mut self.history) else {
-                    return Told::NotAvailable;
+    /// Returns the result of a query.
+    pub(super) fn query(&mut self, query: ChannelQuery, now: Duration) -> QueryResult {
+        match query {
+            ChannelQuery::History { query, epoch } => {
+                let (Some(position), Some(history)) = (self.position(), &mut self.history) else {
+                    return QueryResult::NotAvailable;
                 };
-                let is_ours = match life {
-                    Life::Any => true,
-                    Life::Of(epoch) => epoch == place.epoch,
-                    Life::Foreign => false,
+                let is_ours = match epoch {
+                    EpochFilter::Any => true,
+                    EpochFilter::Exact(epoch) => epoch == position.epoch,
+                    EpochFilter::Foreign => false,
                 };
                 if query.since.is_some() && !is_ours {
-                    return Told::Unrecoverable;
+                    return QueryResult::Unrecoverable;
                 }
                 let found = history.query(query, now).into_iter();
                 let publications = found.map(|(offset, item)| (offset, Arc::clone(item))).collect();
-                Told::History { publications, place }
-            }
-            Question::Forget => match &mut self.history {
-                Some(history) if self.rules.keep.is_some() => {
-                    history.clear();
-                    Told::Forgotten
+                QueryResult::History {
+                    publications,
+                    position,
                 }
-                _ => Told::NotAvailable,
+            }
+            ChannelQuery::ClearHistory => match &mut self.history {
+                Some(history) if self.options.history.is_some() => {
+                    history.clear();
+                    QueryResult::HistoryCleared
+                }
+                _ => QueryResult::NotAvailable,
             },
-            Question::Presence | Question::PresenceStats if !self.rules.presence => Told::NotAvailable,
-            Question::Presence => Told::Presence(self.present.values().cloned().collect()),
-            Question::PresenceStats => {
+            ChannelQuery::Presence | ChannelQuery::PresenceStats if !self.options.presence => {
+                QueryResult::NotAvailable
+            }
+            ChannelQuery::Presence => QueryResult::Presence(self.present.values().cloned().collect()),
+            ChannelQuery::PresenceStats => {
                 let users: BTreeSet<&str> = self.present.values().map(|info| &*info.user).collect();
-                Told::PresenceStats {
+                QueryResult::PresenceStats {
                     clients: self.present.len() as u32,
                     users: users.len() as u32,
                 }
@@ -389,59 +420,63 @@ impl Channel {
         }
     }
 
-    /// What a worker has missed since its queue was full; it counts as had from now on. `None`: nothing.
-    pub(super) fn missed(&mut self, worker: WorkerId, now: Duration) -> Option<(TopicKey, Missed)> {
+    /// Returns the pushes that did not fit into a worker's queue, and clears its mark. `None`: there are none.
+    pub(super) fn take_missed(&mut self, worker: WorkerId, now: Duration) -> Option<(TopicKey, Missed)> {
         let interest = self
             .interests
             .iter_mut()
             .find(|interest| interest.worker == worker)?;
         let first = interest.marked.take()?;
-        if self.rules.every.is_some()
-            && let Some(shown) = self.pace.shown()
+        if self.options.conflation_interval.is_some()
+            && let Some(last_sent) = self.limiter.last_sent()
         {
-            return Some((interest.key, Some(vec![shown])));
+            return Some((interest.key, Some(vec![last_sent])));
         }
         let missed = match &mut self.history {
-            // Without numbers there is nothing to send again.
-            Some(history) if first > 0 => recovered(history, first - 1, None, limits::PUSHES_AGAIN, now),
+            // Without offsets nothing can be sent again.
+            Some(history) if first > 0 => recovered(history, first - 1, None, limits::RESENT_PUSHES, now),
             _ => None,
         };
         Some((interest.key, missed))
     }
 
-    /// From when on it may be removed for another one, if it has no subscribers: nothing is retained then.
-    pub(super) fn free_from(&self) -> Duration {
-        let kept = self.history.as_ref().and_then(History::kept_until);
-        let held = self.pace.due();
-        self.touched
-            .max(kept.unwrap_or_default())
+    /// Returns the time from which on the channel retains nothing, and may be evicted if it has no subscribers.
+    pub(super) fn evictable_from(&self) -> Duration {
+        let last_expiry = self.history.as_ref().and_then(History::last_expiry);
+        let held = self.limiter.due();
+        self.last_used
+            .max(last_expiry.unwrap_or_default())
             .max(held.unwrap_or_default())
     }
 
-    /// Whether it can be removed: it has no subscribers, retains no publication, and its offsets are not needed any longer.
+    /// Returns whether the channel can be removed: it has no subscribers and retains no publication, and its offsets have expired.
     pub(super) fn is_expired(&mut self, now: Duration) -> bool {
-        let kept = self
+        let has_publications = self
             .history
             .as_mut()
             .is_some_and(|history| history.expire(now).is_some());
-        let remembered = self.history.as_ref().is_some_and(|history| {
-            let has_published = history.place().offset > 0;
-            let retained = match self.rules.keep {
-                // Whoever subscribed before the first publication recovers it as long as it could be retained.
-                Some(keep) if !has_published => keep.time.min(self.rules.remember),
-                _ => self.rules.remember,
+        let needs_position = self.history.as_ref().is_some_and(|history| {
+            let has_published = history.position().offset > 0;
+            let retained = match self.options.history {
+                // A client that subscribed before the first publication recovers it for as long as it could be retained.
+                Some(history_options) if !has_published => history_options.ttl.min(self.options.position_ttl),
+                _ => self.options.position_ttl,
             };
-            now < self.touched + retained
+            now < self.last_used + retained
         });
-        self.interests.is_empty() && !kept && !remembered && !self.pace.is_holding() && self.moving.is_empty()
+        self.interests.is_empty()
+            && !has_publications
+            && !needs_position
+            && !self.limiter.is_holding()
+            && self.predecessor_members.is_empty()
     }
 }
 
-/// How often workers get a publication of a channel of which a client gets one in this time.
-fn passed_every(every: Duration) -> Duration {
-    (every / limits::PASSED_AN_INTERVAL)
-        .max(limits::PASSED_AT_LEAST)
-        .min(every)
+/// Returns the interval at which workers receive updates of a channel with this conflation interval.
+fn forward_interval(conflation_interval: Duration) -> Duration {
+    (conflation_interval / limits::FORWARDS_PER_INTERVAL)
+        .max(limits::MIN_FORWARD_INTERVAL)
+        .min(conflation_interval)
 }
 
 fn recovered(
@@ -452,12 +487,12 @@ fn recovered(
     now: Duration,
 ) -> Missed {
     match history.recover(offset, epoch, limit, now) {
-        Recovered::All(items) => Some(
+        Recovery::All(items) => Some(
             items
                 .into_iter()
                 .map(|(offset, item)| (offset, Arc::clone(item)))
                 .collect(),
         ),
-        Recovered::Gap => None,
+        Recovery::Gap => None,
     }
 }

@@ -1,44 +1,44 @@
-//! Logs that sources of this process are about to read: until they do, positions in them are unknown here.
+//! Logs that sources of this process will read: until then, positions in them are unknown here.
 //!
-//! A client that reconnects to a process that has just started retries until then, instead of being told that it has missed something.
+//! A client that reconnects to a process that has just started retries until then, instead of being notified of a gap.
 
 use std::sync::Arc;
 
-use super::Home;
+use super::ChannelShard;
 use super::channel::Channel;
-use crate::mail::{Life, Since};
+use crate::mail::{EpochFilter, RecoverFrom};
 
-/// See the module.
+/// The channels that such logs may feed.
 #[derive(Debug, Default)]
-pub(super) struct Expected {
-    /// Names of channels that such a log may feed begin with one of these.
+pub(super) struct ExpectedLogs {
+    /// The prefixes of their names.
     prefixes: Vec<Arc<str>>,
 }
 
-impl Home {
-    /// Replaces the prefixes of channels that are fed by logs that are not read yet.
+impl ChannelShard {
+    /// Replaces the prefixes of channels that are fed by logs which are not read yet.
     pub fn expect_logs(&mut self, prefixes: Vec<Arc<str>>) {
-        self.expected.prefixes = prefixes;
+        self.expected_logs.prefixes = prefixes;
     }
 
-    /// Returns whether a client's position may be one of a log that is not read yet: it has to retry.
-    pub(super) fn expects_log(&self, name: &str, since: Option<Since>) -> bool {
-        let Some(Since {
-            life: Life::Of(epoch),
+    /// Returns whether a client's position may be one of a log that is not read yet: it must retry.
+    pub(super) fn expects_log(&self, name: &str, recover_from: Option<RecoverFrom>) -> bool {
+        let Some(RecoverFrom {
+            epoch: EpochFilter::Exact(epoch),
             ..
-        }) = since
+        }) = recover_from
         else {
             return false;
         };
         let is_fed = |prefix: &Arc<str>| name.starts_with(&**prefix);
-        if !self.expected.prefixes.iter().any(is_fed) || self.logs.is_known(epoch) {
+        if !self.expected_logs.prefixes.iter().any(is_fed) || self.logs.is_known(epoch) {
             return false;
         }
-        // A predecessor's channel, or one that was published in since.
+        // A channel of a predecessor, or one with publications recover_from.
         let found = self.names.get(name);
         let channel = found.and_then(|index| self.channels[*index as usize].as_ref());
         channel
-            .and_then(Channel::place)
-            .is_none_or(|place| place.epoch != epoch)
+            .and_then(Channel::position)
+            .is_none_or(|position| position.epoch != epoch)
     }
 }

@@ -5,32 +5,32 @@
 //!                                                                     └▶ positioned clients subscribe again: not recovered
 //! ```
 //!
-//! An epoch that stayed the same would let clients recover across the gap without noticing it.
+//! If the epoch did not change, clients would recover across the gap without noticing it.
 
 use std::ops::Bound;
 use std::sync::Arc;
 
-use super::Home;
+use super::ChannelShard;
 use super::channel::Channel;
 use crate::mail::Origin;
 
-impl Home {
+impl ChannelShard {
     /// Starts a new epoch in one channel. A channel that does not exist has no positions to invalidate.
     pub fn interrupt(&mut self, channel: &str) {
         if let Some(&index) = self.names.get(channel) {
-            self.renew(index);
+            self.start_epoch(index);
         }
     }
 
-    /// Starts a new epoch in the next `limit` channels at most whose names begin with `prefix`, behind a name. Returns the name to
-    /// continue behind; `None` when all are done.
+    /// Starts a new epoch in up to `limit` channels whose names begin with `prefix`, after a name. Returns the name to continue after, or
+    /// `None` when all are done.
     pub fn interrupt_all(&mut self, prefix: &str, after: Option<&str>, limit: usize) -> Option<Arc<str>> {
         self.interrupt_where(prefix, after, limit, |_| true)
     }
 
-    /// The same for a source, except channels that other publishers alone have fed. With an empty prefix, those of programs are
-    /// excepted, too.
-    pub fn interrupt_fed(
+    /// Does the same for a source, except in channels that only other publishers have fed. With an empty prefix, channels of programs are
+    /// excluded, too.
+    pub fn interrupt_source(
         &mut self,
         (prefix, origin): (&str, Origin),
         after: Option<&str>,
@@ -61,19 +61,19 @@ impl Home {
         for (_, index) in &found {
             let channel = self.channels[*index as usize].as_ref();
             if channel.is_some_and(&is_affected) {
-                self.renew(*index);
+                self.start_epoch(*index);
             }
         }
         let last = found.into_iter().next_back();
         last.filter(|_| has_more).map(|(name, _)| name)
     }
 
-    pub(super) fn renew(&mut self, index: u32) {
+    pub(super) fn start_epoch(&mut self, index: u32) {
         let epoch = self.draw_epoch();
         let Some(channel) = &mut self.channels[index as usize] else {
             return;
         };
-        if !channel.renew(epoch) {
+        if !channel.start_epoch(epoch) {
             return;
         }
         self.notify_lost(index);

@@ -1,98 +1,100 @@
-//! Channels whose publications are records of a log: their offsets are the log's own, so that all nodes that read it agree on them.
+//! Channels that a log feeds: their offsets are those of the log, so that all nodes that read it agree on them.
 //!
 //! ```text
-//! log       start ───── base ───────── position         records of this home's channels: all above `start` are known,
+//! log       start ───── base ───────── position         records of this shard's channels: all above `start` are known,
 //!                                                       all channels that were removed end at or below `base`
 //! channel   placeholder epoch ── first record ─▶ epoch of the log, floor = max(start, base)
 //! ```
 //!
-//! A log is one sequence of records (a partition, a stream) in one life: a topic that is deleted and created again is another log. Its
-//! records arrive here in their order, so one that is not above `position` repeats an older one. A client that was connected to another
-//! node and is at `max(start, base)` or above it has missed only records that are retained here.
+//! A log is one sequence of records (a partition, a stream) in one epoch: a topic that is deleted and created again is another log. Its
+//! records arrive in order, so one that is not above `position` is a duplicate. A client of another node whose position is at or above
+//! `max(start, base)` has missed only records that are retained here.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::Home;
+use super::ChannelShard;
 use super::channel::Channel;
 use crate::history::Epoch;
 use crate::limits;
-use crate::mail::{Life, Manner, Once, Origin, Rules, Since, ToWorker};
+use crate::mail::{
+    ChannelOptions, EpochFilter, Idempotency, Origin, PublishOptions, RecoverFrom, ShardEvent,
+};
 use crate::protocol::Published;
 
-/// A reader of a log: two sources of a configuration may read the same one.
+/// A reader of a log. Several sources may read the same log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct LogId {
     /// The epoch of the log's publications: the same on all nodes.
     pub epoch: Epoch,
-    /// The source of this node that reads it.
+    /// The source of this node that reads the log.
     pub reader: u32,
 }
 
-/// A change of the records that a source reads, in order with them.
+/// A change of the records that a source reads, in order with the records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogEvent {
-    /// Reading begins, or continues, with the first record above this offset. If that leaves records out, they are missing.
-    Begins(u64),
+    /// Reading starts, or continues, with the first record above this offset. Skipped records are missing.
+    Started(u64),
     /// All records up to this offset were delivered, to whichever channel.
     Reached(u64),
-    /// Records up to this offset were published before: by a process before this one, or by other nodes. They are retained for
-    /// recovery and sent to no subscriber; until the last one has arrived, no position of the log is recovered.
+    /// Records up to this offset were published earlier, by a predecessor or by other nodes. They are retained for recovery and not sent to
+    /// subscribers. Until the last one has arrived, no position of the log recovers.
     Live(u64),
 }
 
-/// The outcome of [`Home::publish_numbered`].
+/// The outcome of [`ChannelShard::publish_log_record`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Numbered {
-    /// The channel has it.
+pub enum LogPublishOutcome {
+    /// The record was published.
     Published,
-    /// The channel had it before.
-    Repeated,
+    /// The channel had the record before.
+    Duplicate,
     /// The limit of channels is reached.
     NoRoom,
-    /// A successor numbers publications from now on.
+    /// A successor assigns offsets from now on.
     Draining,
 }
 
-/// The state of a log at this home.
+/// The state of a log in this shard.
 #[derive(Clone, Copy, Debug, Default)]
 struct Log {
-    /// All records above it were received.
+    /// The offset above which all records were received.
     start: u64,
-    /// The newest record that was received.
+    /// The offset of the newest record that was received.
     position: u64,
     /// The highest offset of a channel that was removed.
     base: u64,
-    /// Records up to it are retained only: [`LogEvent::Live`].
+    /// The offset up to which records are only retained: [`LogEvent::Live`].
     live: u64,
     /// The time until which those records are awaited.
     live_until: Option<Duration>,
-    /// It was a predecessor's, and no reader has begun: until then, one is expected.
+    /// The time until which a reader of a predecessor's log is awaited. `None`: there is a reader.
     until: Option<Duration>,
-    /// That time has passed: clients whose positions are higher do not retry.
+    /// True if that time has passed: clients with higher positions do not retry.
     is_late: bool,
 }
 
 impl Log {
-    /// Returns whether a predecessor has read it, and nothing reads it here.
+    /// Returns whether only a predecessor has read the log.
     fn is_abandoned(&self) -> bool {
         self.until.is_some() && self.is_late
     }
 }
 
-/// The logs of a home; at most [`limits::LOGS`], then one is forgotten: its channels do not recover positions of other nodes.
+/// The logs of a shard, at most [`limits::LOGS`]. At the limit one is removed: its channels do not recover positions of other nodes.
 #[derive(Debug, Default)]
 pub(super) struct Logs {
     logs: BTreeMap<LogId, Log>,
 }
 
-/// The relation of a client's position to a log at this home.
+/// The relation of a client's position to the state of a log in this shard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Standing {
-    /// It has all records up to now that were not retained.
+enum PositionStatus {
+    /// The client has all records that are not retained here.
     Covered,
-    /// Records may be missing, or it is no position of a log that is read.
+    /// Records may be missing, or the position is not of a known log.
     Unknown,
     /// The client has received records, from another node, that have not arrived here yet.
     Behind,
@@ -111,31 +113,31 @@ impl Logs {
         self.logs.range(all).map(|(_, log)| log)
     }
 
-    /// Returns the offset above which no record of a channel that is not there can be missing.
+    /// Returns the offset above which no record of a channel that does not exist can be missing.
     fn floor(&self, epoch: Epoch) -> Option<u64> {
         self.of(epoch).map(|log| log.start.max(log.base)).max()
     }
 
-    /// Returns whether a log is read.
+    /// Returns whether a log is known.
     pub(super) fn is_known(&self, epoch: Epoch) -> bool {
         self.of(epoch).next().is_some()
     }
 
-    fn standing(&self, epoch: Epoch, offset: u64) -> Standing {
+    fn position_status(&self, epoch: Epoch, offset: u64) -> PositionStatus {
         let Some(floor) = self.floor(epoch) else {
-            return Standing::Unknown;
+            return PositionStatus::Unknown;
         };
         let is_ahead = |log: &Log| offset > log.position || log.position < log.live;
         if self.of(epoch).any(|log| is_ahead(log) && !log.is_abandoned()) {
-            return Standing::Behind;
+            return PositionStatus::Behind;
         }
         match offset >= floor && !self.of(epoch).any(is_ahead) {
-            true => Standing::Covered,
-            false => Standing::Unknown,
+            true => PositionStatus::Covered,
+            false => PositionStatus::Unknown,
         }
     }
 
-    /// Returns where a reader began, if records of a channel that are above an offset may be missing before that.
+    /// Returns the offset at which a reader started, if records of a channel between the given offset and that one may be missing.
     fn start_behind(&self, id: LogId, offset: u64) -> Option<u64> {
         let start = self.logs.get(&id)?.start;
         let covers = |log: &Log| log.start <= offset && log.position >= start;
@@ -151,12 +153,12 @@ impl Logs {
         self.of(epoch).any(|log| log.position < log.live)
     }
 
-    /// Returns whether a reader of this process has begun.
+    /// Returns whether a reader of this process has started.
     fn is_read(&self, epoch: Epoch) -> bool {
         self.of(epoch).any(|log| log.until.is_none())
     }
 
-    /// Notes that a channel of a log was removed, or has no position in it any more: clients at a lower offset may lack a record.
+    /// Records that a channel of a log was removed, or has no position in it any more: clients at a lower offset may lack a record.
     pub(super) fn raise_base(&mut self, epoch: Epoch, offset: u64) {
         let all = LogId { epoch, reader: 0 }..=LogId {
             epoch,
@@ -167,20 +169,20 @@ impl Logs {
         }
     }
 
-    /// Stops to wait for readers of a predecessor's logs, and for retained records.
+    /// Ends the waits for readers of a predecessor's logs, and for retained records.
     pub(super) fn expire(&mut self, now: Duration) {
         for log in self.logs.values_mut() {
             log.is_late = log.until.is_some_and(|until| now >= until);
             if log.position >= log.live {
                 log.live_until = None;
-            } else if now >= *log.live_until.get_or_insert(now + limits::LOG_REPLAY) {
-                // Its source has stopped: clients are served as far as it has read.
+            } else if now >= *log.live_until.get_or_insert(now + limits::LOG_REPLAY_TIMEOUT) {
+                // The source has stopped: clients are served up to the last record that was read.
                 log.live = log.position;
             }
         }
     }
 
-    /// Notes that a channel was removed.
+    /// Records that a channel was removed.
     pub(super) fn removed(&mut self, channel: &Channel) {
         for (epoch, offset) in channel.log_positions() {
             self.raise_base(epoch, offset);
@@ -196,7 +198,7 @@ impl Logs {
             .map(|(id, log)| (*id, [log.start, log.position, log.base]))
     }
 
-    /// Makes room for one more log at the limit: one that nothing reads, if there is one.
+    /// Makes room for one more log at the limit, preferably by removing one that has no reader.
     fn make_room(&mut self) {
         if self.logs.len() >= limits::LOGS {
             let unread = self.logs.iter().find(|(_, log)| log.until.is_some());
@@ -207,11 +209,11 @@ impl Logs {
         }
     }
 
-    /// Adds the state of a predecessor's worker. All of its workers had received the records up to the highest of their positions.
+    /// Restores the state of a predecessor's worker. Together its workers had received all records up to the highest of their positions.
     pub(super) fn restore(&mut self, id: LogId, [start, position, base]: [u64; 3], now: Duration) {
         if self.logs.len() < limits::LOGS || self.logs.contains_key(&id) {
             let log = self.logs.entry(id).or_insert(Log {
-                until: Some(now.saturating_add(limits::LOG_RESTORED)),
+                until: Some(now.saturating_add(limits::LOG_READER_TIMEOUT)),
                 ..Log::default()
             });
             log.start = log.start.max(start);
@@ -221,44 +223,44 @@ impl Logs {
     }
 }
 
-impl Home {
-    /// Publishes a record of a log under the log's own offset. Records of a log are published in their order; one that is not above
-    /// the newest is not published again.
-    pub fn publish_numbered(
+impl ChannelShard {
+    /// Publishes a record of a log with the log's offset. Records must be published in order; one that is not above the newest is a
+    /// duplicate.
+    pub fn publish_log_record(
         &mut self,
         channel: &Arc<str>,
-        rules: Rules,
+        options: ChannelOptions,
         published: Arc<Published>,
         (id, offset): (LogId, u64),
         now: Duration,
-    ) -> Numbered {
+    ) -> LogPublishOutcome {
         if self.is_frozen {
-            return Numbered::Draining;
+            return LogPublishOutcome::Draining;
         }
         if self.logs.get_mut(id).is_none() {
-            self.log_event(id, LogEvent::Begins(offset.saturating_sub(1)));
+            self.handle_log_event(id, LogEvent::Started(offset.saturating_sub(1)));
         }
         let mut is_live = true;
         if let Some(log) = self.logs.get_mut(id) {
             if offset <= log.position {
-                self.counts.repeated += 1;
-                return Numbered::Repeated;
+                self.counts.duplicates += 1;
+                return LogPublishOutcome::Duplicate;
             }
             (log.position, log.until) = (offset, None);
             is_live = offset > log.live;
         }
-        let Some(index) = self.channel(channel, rules, now) else {
-            // Nothing else remembers that the channel has had it.
+        let Some(index) = self.channel(channel, options, now) else {
+            // The log's base must record that clients may have this record.
             self.logs.raise_base(id.epoch, offset);
-            return Numbered::NoRoom;
+            return LogPublishOutcome::NoRoom;
         };
         let Some((number, floor)) = self.assign_offset(index, id, offset) else {
-            self.counts.repeated += 1;
-            return Numbered::Repeated;
+            self.counts.duplicates += 1;
+            return LogPublishOutcome::Duplicate;
         };
         self.counts.publications += 1;
         if let Some(channel) = &mut self.channels[index as usize] {
-            channel.note_origin(Origin::LOG);
+            channel.record_origin(Origin::LOG);
         }
         self.publish_record(index, published, (number, is_live), now);
         if let (Some(floor), Some(channel)) = (floor, &mut self.channels[index as usize])
@@ -266,50 +268,50 @@ impl Home {
         {
             history.exclude_below(floor);
         }
-        Numbered::Published
+        LogPublishOutcome::Published
     }
 
-    /// Returns the offset of a record in its channel, which counts for itself without one, and the position below which clients may lack
-    /// a record. `None`: the channel has had it.
+    /// Returns the offset of a record in its channel, or none if the channel counts for itself, and the position below which clients may
+    /// lack a record. `None`: the record is a duplicate.
     fn assign_offset(&mut self, index: u32, id: LogId, offset: u64) -> Option<(Option<u64>, Option<u64>)> {
         let channel = self.channels[index as usize].as_mut()?;
         let fed = channel.fed_up_to(id.epoch);
-        channel.note_fed(id, offset);
+        channel.record_fed(id, offset);
         if fed.is_some_and(|fed| offset <= fed) {
             return None;
         }
-        let keeps = channel.keeps();
+        let has_history = channel.has_history();
         let mut number = Some(offset);
         let mut floor = None;
-        match channel.log_place() {
-            _ if !keeps => {}
+        match channel.log_position() {
+            _ if !has_history => {}
             _ if channel.is_mixed() => number = None,
-            Some(place) if place.epoch == id.epoch => {
-                if offset <= place.offset {
+            Some(position) if position.epoch == id.epoch => {
+                if offset <= position.offset {
                     return None;
                 }
-                // Another reader has fed it, and has not reached the records that this one began with; or records between were for a
+                // Another reader fed the channel and has not reached the records that this one started with, or records between were for a
                 // channel before this one.
                 let excluded = channel.history_mut().map_or(0, |history| history.floor());
-                let excluded = Some(excluded).filter(|floor| (place.offset + 1..offset).contains(floor));
-                if let Some(floor) = self.logs.start_behind(id, place.offset).max(excluded) {
+                let excluded = Some(excluded).filter(|floor| (position.offset + 1..offset).contains(floor));
+                if let Some(floor) = self.logs.start_behind(id, position.offset).max(excluded) {
                     channel.raise_floor(floor);
                     self.notify_lost(index);
                 }
             }
-            // In the log for the first time. No record is missing above the floor.
+            // The channel enters the log. No record is missing above the floor.
             None if channel.is_placeholder() => {
                 let least = self.logs.floor(id.epoch).unwrap_or(offset).max(fed.unwrap_or(0));
                 channel.enter_log(id.epoch, least.min(offset - 1));
-                // A reader that lags behind another one delivers records that a channel before this one may have had.
+                // A reader that lags behind another one delivers records that an earlier channel of this name may have had.
                 floor = (least >= offset).then_some(least);
                 self.notify_lost(index);
             }
-            Some(place) if self.logs.is_read(place.epoch) => {
+            Some(position) if self.logs.is_read(position.epoch) => {
                 number = None;
                 self.leave_log(index);
             }
-            // Another life of the log, or publications of other programs before: nothing recovers across.
+            // Another epoch of the log, or publications of other programs before: no client recovers across this position.
             _ => {
                 channel.enter_log(id.epoch, offset - 1);
                 floor = Some(offset);
@@ -319,58 +321,58 @@ impl Home {
         Some((number, floor))
     }
 
-    /// Publishes a record whose channel counts for itself, unless another one by the same key was published.
-    pub fn publish_keyed(
+    /// Publishes a record in a channel that counts for itself, unless its idempotency key was used before.
+    pub fn publish_idempotent(
         &mut self,
         channel: &Arc<str>,
-        rules: Rules,
+        options: ChannelOptions,
         published: Arc<Published>,
-        (once, origin): (Option<Once>, Origin),
+        (idempotency, origin): (Option<Idempotency>, Origin),
         now: Duration,
-    ) -> Numbered {
+    ) -> LogPublishOutcome {
         if self.is_frozen {
-            return Numbered::Draining;
+            return LogPublishOutcome::Draining;
         }
-        let repeated = self.counts.repeated;
-        let manner = once.map(|once| {
-            Box::new(Manner {
-                once: Some(once),
-                ..Manner::default()
+        let duplicates = self.counts.duplicates;
+        let publish_options = idempotency.map(|idempotency| {
+            Box::new(PublishOptions {
+                idempotency: Some(idempotency),
+                ..PublishOptions::default()
             })
         });
-        match self.publish_as(channel, rules, published, (manner, origin), now) {
-            None => Numbered::NoRoom,
-            Some(_) if self.counts.repeated != repeated => Numbered::Repeated,
-            Some(_) => Numbered::Published,
+        match self.publish_once(channel, options, published, (publish_options, origin), now) {
+            None => LogPublishOutcome::NoRoom,
+            Some(_) if self.counts.duplicates != duplicates => LogPublishOutcome::Duplicate,
+            Some(_) => LogPublishOutcome::Published,
         }
     }
 
-    /// Has a channel of a log assign its offsets itself from now on, in an epoch of its own: something else than the log publishes in it,
-    /// so that its positions differ between nodes.
+    /// Makes a channel of a log assign its own offsets in an epoch of its own: another publisher uses it, so that its positions differ
+    /// between nodes.
     pub(super) fn leave_log(&mut self, index: u32) {
         let channel = self.channels[index as usize].as_mut();
-        if let Some(channel) = channel.filter(|channel| channel.log_place().is_some()) {
+        if let Some(channel) = channel.filter(|channel| channel.log_position().is_some()) {
             channel.set_mixed();
-            self.renew(index);
+            self.start_epoch(index);
         }
     }
 
-    /// Applies a change of the records that a source reads. Records that it left out are reported: the channels of the log recover only from
-    /// there on.
-    pub fn log_event(&mut self, id: LogId, event: LogEvent) {
+    /// Applies a change of the records that a source reads. If records were skipped, subscribers are notified, and the channels of the log
+    /// recover only from the new start.
+    pub fn handle_log_event(&mut self, id: LogId, event: LogEvent) {
         match (event, self.logs.logs.get_mut(&id)) {
             (LogEvent::Reached(position), Some(log)) => {
                 (log.position, log.until) = (log.position.max(position), None);
             }
             (LogEvent::Reached(_) | LogEvent::Live(_), None) => {}
             (LogEvent::Live(live), Some(log)) => log.live = log.live.max(live),
-            (LogEvent::Begins(start), Some(log)) if start <= log.position => log.until = None,
-            (LogEvent::Begins(start), Some(log)) => {
+            (LogEvent::Started(start), Some(log)) if start <= log.position => log.until = None,
+            (LogEvent::Started(start), Some(log)) => {
                 (log.start, log.position, log.until) = (start, start, None);
                 self.raise_floors(id, start);
-                self.renew_placeholders();
+                self.start_placeholder_epochs();
             }
-            (LogEvent::Begins(start), None) => {
+            (LogEvent::Started(start), None) => {
                 self.logs.make_room();
                 let log = Log {
                     start,
@@ -378,44 +380,44 @@ impl Home {
                     ..Log::default()
                 };
                 self.logs.logs.insert(id, log);
-                // Channels of a predecessor, which may have stopped reading before.
+                // Channels of a predecessor, which may have stopped reading before this offset.
                 self.raise_floors(id, start);
-                self.renew_where(Channel::is_continued_placeholder);
+                self.start_epochs_where(Channel::is_continued_placeholder);
             }
         }
     }
 
-    /// Ends a life of a log: it has lost records that were delivered, or was created again. Its channels start epochs of their own, as do
-    /// those without a record, since their records may be lost.
-    pub fn log_ended(&mut self, epoch: Epoch) {
+    /// Ends an epoch of a log: it has lost delivered records, or was created again. Its channels start epochs of their own. So do channels
+    /// without a record, recover_from theirs may be lost.
+    pub fn end_log(&mut self, epoch: Epoch) {
         let is_known = self.logs.of(epoch).next().is_some();
         self.logs.logs.retain(|id, _| id.epoch != epoch);
-        self.renew_where(|channel| channel.log_positions().any(|(of, _)| of == epoch));
+        self.start_epochs_where(|channel| channel.log_positions().any(|(of, _)| of == epoch));
         if is_known {
-            self.renew_placeholders();
+            self.start_placeholder_epochs();
         }
         for channel in self.channels.iter_mut().flatten() {
-            channel.forget_fed(epoch);
+            channel.remove_fed(epoch);
         }
     }
 
-    /// Notifies subscribers of channels without a record, which may be one of those that are missing.
-    fn renew_placeholders(&mut self) {
-        self.renew_where(Channel::is_placeholder);
+    /// Notifies subscribers of channels without a record, recover_from one of the missing records may be theirs.
+    fn start_placeholder_epochs(&mut self) {
+        self.start_epochs_where(Channel::is_placeholder);
         for channel in self.channels.iter_mut().flatten() {
-            channel.forget_alias();
+            channel.clear_alias();
         }
     }
 
-    fn renew_where(&mut self, mut is_concerned: impl FnMut(&Channel) -> bool) {
+    fn start_epochs_where(&mut self, mut is_concerned: impl FnMut(&Channel) -> bool) {
         for index in 0..self.channels.len() {
             if self.channels[index].as_ref().is_some_and(&mut is_concerned) {
-                self.renew(index as u32);
+                self.start_epoch(index as u32);
             }
         }
     }
 
-    /// Notifies subscribers of channels that a reader feeds, and that lack records up to an offset.
+    /// Notifies subscribers of channels that a reader feeds and that lack records up to an offset.
     fn raise_floors(&mut self, id: LogId, floor: u64) {
         for index in 0..self.channels.len() {
             let Some(channel) = &mut self.channels[index] else {
@@ -424,40 +426,43 @@ impl Home {
             if channel.is_fed_by_others(id) {
                 continue;
             }
-            let place = channel.log_place().filter(|place| place.epoch == id.epoch);
-            match place {
-                Some(place) if place.offset < floor => {
+            let position = channel
+                .log_position()
+                .filter(|position| position.epoch == id.epoch);
+            match position {
+                Some(position) if position.offset < floor => {
                     channel.raise_floor(floor);
                     self.notify_lost(index as u32);
                 }
                 None if channel.fed_up_to(id.epoch).is_some_and(|fed| fed < floor) => {
-                    self.renew(index as u32);
+                    self.start_epoch(index as u32);
                 }
                 _ => {}
             }
         }
     }
 
-    /// Returns whether a client's position is of a log whose records have not arrived here yet: it has to retry.
-    pub(super) fn is_behind(&self, channel: &str, since: Option<Since>) -> bool {
+    /// Returns whether a client's position is of a log whose records have not arrived here yet: it must retry.
+    pub(super) fn is_behind(&self, channel: &str, recover_from: Option<RecoverFrom>) -> bool {
         let found = self.names.get(channel);
         let channel = found.and_then(|index| self.channels[*index as usize].as_ref());
-        let place = channel.and_then(Channel::log_place);
-        if place.is_some_and(|place| self.logs.is_replaying(place.epoch)) {
-            // Whichever position it has: one within the retained records would be followed by those that are older than the client.
+        let position = channel.and_then(Channel::log_position);
+        if position.is_some_and(|position| self.logs.is_replaying(position.epoch)) {
+            // This applies to every position: after one within the retained records, older records would follow.
             return true;
         }
-        let Some((epoch, offset)) = since.and_then(position) else {
+        let Some((epoch, offset)) = recover_from.and_then(exact_position) else {
             return false;
         };
-        let has_passed = place.is_some_and(|place| place.epoch == epoch && place.offset >= offset);
+        let has_passed =
+            position.is_some_and(|position| position.epoch == epoch && position.offset >= offset);
         (self.logs.is_replaying(epoch) || !has_passed)
-            && self.logs.standing(epoch, offset) == Standing::Behind
+            && self.logs.position_status(epoch, offset) == PositionStatus::Behind
     }
 
-    /// Has a channel continue where a client of another node was, if nothing of the log is missing behind that.
-    pub(super) fn adopt_position(&mut self, index: u32, since: Option<Since>) {
-        let Some((epoch, offset)) = since.and_then(position) else {
+    /// Makes a channel continue at the position of another node's client, if nothing of the log is missing after it.
+    pub(super) fn adopt_position(&mut self, index: u32, recover_from: Option<RecoverFrom>) {
+        let Some((epoch, offset)) = recover_from.and_then(exact_position) else {
             return;
         };
         let Some(channel) = &mut self.channels[index as usize] else {
@@ -466,7 +471,8 @@ impl Home {
         if channel.is_placeholder() && !channel.is_mixed() {
             let floor = self.logs.floor(epoch).max(channel.fed_up_to(epoch)).unwrap_or(0);
             let is_of_others = channel.log_positions().any(|(of, _)| of != epoch);
-            let is_covered = self.logs.standing(epoch, offset) == Standing::Covered && offset >= floor;
+            let is_covered =
+                self.logs.position_status(epoch, offset) == PositionStatus::Covered && offset >= floor;
             if is_covered && !is_of_others {
                 channel.enter_log(epoch, floor);
                 self.notify_lost(index);
@@ -476,7 +482,9 @@ impl Home {
         let Some(channel) = &mut self.channels[index as usize] else {
             return;
         };
-        let is_in_log = channel.log_place().is_some_and(|place| place.epoch == epoch);
+        let is_in_log = channel
+            .log_position()
+            .is_some_and(|position| position.epoch == epoch);
         let is_read = self.logs.position(epoch).is_some_and(|read| offset <= read);
         if is_in_log
             && is_read
@@ -487,7 +495,7 @@ impl Home {
         }
     }
 
-    /// Has all workers with subscribers notify those that rely on positions.
+    /// Notifies the subscribers that rely on positions, through all workers that have any.
     pub(super) fn notify_lost(&mut self, index: u32) {
         let Some(channel) = self.channels[index as usize]
             .as_mut()
@@ -497,18 +505,18 @@ impl Home {
         };
         for interest in channel.interests() {
             let outbox = &mut self.outboxes[usize::from(interest.worker.0)];
-            // Publications that found no room are reported as lost with the others.
+            // Publications that did not fit into the queue are reported as lost with the others.
             if interest.marked.take().is_some() {
                 outbox.marked.retain(|&marked| marked != index);
             }
-            outbox.queue.push_back(ToWorker::Lost { key: interest.key });
+            outbox.queue.push_back(ShardEvent::Lost { key: interest.key });
         }
     }
 }
 
-fn position(since: Since) -> Option<(Epoch, u64)> {
-    match since.life {
-        Life::Of(epoch) => Some((epoch, since.offset)),
-        Life::Any | Life::Foreign => None,
+fn exact_position(recover_from: RecoverFrom) -> Option<(Epoch, u64)> {
+    match recover_from.epoch {
+        EpochFilter::Exact(epoch) => Some((epoch, recover_from.offset)),
+        EpochFilter::Any | EpochFilter::Foreign => None,
     }
 }

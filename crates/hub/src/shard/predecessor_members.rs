@@ -1,8 +1,8 @@
-//! Members of channels whose clients are still connected to the process before this one, by when they are expected at the latest.
+//! Members of channels whose clients are still connected to the predecessor process, by the time at which they expire.
 //!
 //! ```text
 //! restored ─▶ present ─┬▶ a connection of the same user subscribes ─▶ leave, then join of the new client
-//!                      └▶ its time has passed ─▶ leave
+//!                      └▶ expired ─▶ leave
 //! ```
 //!
 //! A client that reconnects has another identifier, so members are matched by user.
@@ -11,17 +11,17 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Home, channel};
+use super::{ChannelShard, channel};
 use crate::limits;
-use crate::mail::Rules;
+use crate::mail::ChannelOptions;
 use crate::protocol::ClientInfo;
 
-/// The expiry of each such member, with its channel and client.
+/// The expiry of each such member, with its channel and client ID.
 #[derive(Debug, Default)]
-pub(super) struct Moving(BTreeSet<(Duration, Arc<str>, Arc<str>)>);
+pub(super) struct PredecessorMembers(BTreeSet<(Duration, Arc<str>, Arc<str>)>);
 
-impl Moving {
-    /// All of them.
+impl PredecessorMembers {
+    /// Returns all these members.
     pub(super) fn all(&self) -> impl Iterator<Item = (Duration, &Arc<str>, &Arc<str>)> {
         self.0
             .iter()
@@ -29,45 +29,52 @@ impl Moving {
     }
 }
 
-impl Home {
-    /// Adds a member of a predecessor's channel that is present `until` then. Returns whether there was room for its channel.
+impl ChannelShard {
+    /// Adds a member of a predecessor's channel, which expires at `until`. Returns whether there was room for its channel.
     pub(super) fn restore_member(
         &mut self,
         channel: String,
         info: ClientInfo,
-        rules: Rules,
+        options: ChannelOptions,
         (now, until): (Duration, Duration),
     ) -> bool {
-        // Positions that were restored do not make room for members.
-        if self.names.len() >= self.most && !self.names.contains_key(&*channel) {
+        // At the limit, restored positions are not evicted for members.
+        if self.names.len() >= self.channel_limit && !self.names.contains_key(&*channel) {
             return false;
         }
-        let Some(index) = self.channel(&channel.into(), rules, now) else {
+        let Some(index) = self.channel(&channel.into(), options, now) else {
             return false;
         };
         if let Some(channel) = &mut self.channels[index as usize]
-            && let Some(client) = channel.add_moving(info)
+            && let Some(client) = channel.add_predecessor_member(info)
         {
             let name = Arc::clone(&channel.name);
-            self.moving.0.insert((until, name, client));
+            self.predecessor_members.0.insert((until, name, client));
         }
         true
     }
 
-    /// Removes members that have not connected here in time, [`limits::MEMBERS_A_SWEEP`] of them at most.
-    pub(super) fn expire_moving(&mut self, now: Duration) {
-        for _ in 0..limits::MEMBERS_A_SWEEP {
-            let Some(first) = self.moving.0.first().filter(|(until, _, _)| *until <= now) else {
+    /// Removes members that have not subscribed here in time, up to [`limits::MEMBERS_PER_SWEEP`] at once.
+    pub(super) fn expire_predecessor_members(&mut self, now: Duration) {
+        for _ in 0..limits::MEMBERS_PER_SWEEP {
+            let Some(first) = self
+                .predecessor_members
+                .0
+                .first()
+                .filter(|(until, _, _)| *until <= now)
+            else {
                 break;
             };
             let (_, name, client) = first.clone();
-            self.moving.0.pop_first();
+            self.predecessor_members.0.pop_first();
             let Some(&index) = self.names.get(&name) else {
                 continue;
             };
             let channel = self.channels[index as usize].as_mut();
-            if let Some((info, leave)) = channel.and_then(|channel| channel.expire_moving(&client)) {
-                self.tell(index, channel::leaving(info), leave);
+            if let Some((info, is_enabled)) =
+                channel.and_then(|channel| channel.expire_predecessor_member(&client))
+            {
+                self.send_out_of_band(index, channel::leaving(info), is_enabled);
             }
         }
     }

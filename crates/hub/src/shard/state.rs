@@ -1,11 +1,11 @@
 //! The state of channels for the successor of this process: epochs, offsets, retained publications, idempotency keys, and members. Pure.
 //!
 //! ```text
-//! record   kind (1 byte) ─ length (4 bytes, little endian) ─ Protobuf          a section is any number of them
+//! record   kind (1 byte) ─ length (4 bytes, little endian) ─ Protobuf          a section is any number of records
 //! ```
 //!
-//! Subscribers are not part of it: clients connect again. Members of channels are, for a successor that serves while their clients are
-//! still connected to this process. Times are ages or what remains, since clocks of two processes differ.
+//! Subscribers are not included, since clients reconnect. Members are included if the successor serves while their clients are still
+//! connected to this process. Times are ages or remaining times, since the clocks of two processes differ.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,30 +14,30 @@ use std::time::Duration;
 use prost::Message;
 
 use super::channel::Channel;
-use super::idempotency::Key;
-use super::{Home, LogId, epoch};
-use crate::history::{Epoch, History, Place};
+use super::idempotency::ChannelKey;
+use super::{ChannelShard, LogId, epoch};
+use crate::history::{Epoch, History, StreamPosition};
 use crate::limits;
-use crate::mail::Rules;
+use crate::mail::ChannelOptions;
 use crate::protocol::{ClientInfo, Published};
 
-/// Of a record's head: its kind and its length.
+/// The length of a record's head (kind and length), in bytes.
 const HEAD_BYTES: usize = 5;
-/// Offsets beyond are none that were counted: the next ones would overflow.
+/// The highest valid offset. Larger ones could overflow.
 const OFFSET_MOST: u64 = u64::MAX >> 1;
 const CHANNEL: u8 = 1;
 const KEY: u8 = 2;
 const MEMBER: u8 = 3;
 const LOG: u8 = 4;
 
-/// A channel, a key or a member, as a predecessor had it.
+/// A channel, a key, a member or a log of a predecessor.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Record(Kind);
+pub struct StateRecord(RecordKind);
 
 #[derive(Clone, Debug, PartialEq)]
-enum Kind {
+enum RecordKind {
     Channel(ChannelRecord),
-    Key(KeyRecord),
+    ChannelKey(KeyRecord),
     Member(MemberRecord),
     Log(LogRecord),
 }
@@ -53,22 +53,22 @@ struct ChannelRecord {
     #[prost(uint64, tag = "4")]
     floor: u64,
     #[prost(message, repeated, tag = "5")]
-    kept: Vec<PublicationRecord>,
-    /// Milliseconds since it was last needed.
+    retained: Vec<PublicationRecord>,
+    /// The time since its last use, in milliseconds.
     #[prost(uint64, tag = "6")]
     age: u64,
-    /// Its offsets are those of a log.
+    /// True if its offsets are those of a log.
     #[prost(bool, tag = "7")]
     is_of_log: bool,
     /// The logs that have fed it.
     #[prost(message, repeated, tag = "8")]
     fed: Vec<FedRecord>,
-    /// It assigns its offsets itself, whatever feeds it.
+    /// True if it assigns its offsets itself, whatever feeds it.
     #[prost(bool, tag = "9")]
     is_mixed: bool,
 }
 
-/// The newest record of a log that a channel was fed.
+/// The newest record of a log that fed a channel.
 #[derive(Clone, PartialEq, Message)]
 struct FedRecord {
     #[prost(fixed64, tag = "1")]
@@ -102,10 +102,10 @@ struct PublicationRecord {
     tags: std::collections::BTreeMap<String, String>,
     #[prost(int64, tag = "4")]
     time: i64,
-    /// Milliseconds since it was published.
+    /// The time since publication, in milliseconds.
     #[prost(uint64, tag = "5")]
     age: u64,
-    /// Its offset. Zero: processes that wrote none counted by one up to the channel's position.
+    /// The offset. Zero in states of older versions, which counted by one up to the channel's position.
     #[prost(uint64, tag = "6")]
     number: u64,
 }
@@ -122,7 +122,7 @@ struct KeyRecord {
     offset: u64,
     #[prost(fixed64, tag = "5")]
     epoch: u64,
-    /// Milliseconds since it was published.
+    /// The time since publication, in milliseconds.
     #[prost(uint64, tag = "6")]
     age: u64,
 }
@@ -133,59 +133,59 @@ struct MemberRecord {
     channel: String,
     #[prost(message, optional, tag = "2")]
     info: Option<ClientInfo>,
-    /// Milliseconds until it is present no longer, unless it connects.
+    /// The time until the member expires, in milliseconds.
     #[prost(uint64, tag = "3")]
     remaining: u64,
 }
 
-/// A section that cannot be read.
+/// A section that cannot be parsed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("expected records of channels, keys and members, found {0}")]
-pub struct Unreadable(String);
+pub struct InvalidState(String);
 
-/// The section that a home has written for its successor.
+/// The state that a shard has written for its successor.
 #[derive(Debug, Default)]
-pub struct Saved {
-    /// The section.
+pub struct SavedState {
+    /// The records of channels, keys and members.
     pub section: Vec<u8>,
-    /// Another section: the state of logs. It is of use only if the sections of all workers are there, since it includes that channels
-    /// without a record here are in none of them.
+    /// The records of logs. They are valid only together with the sections of every worker, since they imply that channels without a
+    /// record do not exist.
     pub logs: Vec<u8>,
-    /// Channels that did not fit ([`limits::STATE_BYTES`]): they start a new epoch.
+    /// The channels that exceeded [`limits::STATE_BYTES`]. They start a new epoch.
     pub omitted: usize,
 }
 
-impl Record {
-    /// The channel that it belongs to. `None`: it is needed by every worker.
+impl StateRecord {
+    /// Returns the channel that the record belongs to, or `None` if every worker needs the record.
     #[must_use]
     pub fn channel(&self) -> Option<&str> {
         match &self.0 {
-            Kind::Channel(channel) => Some(&channel.name),
-            Kind::Key(key) => Some(&key.channel),
-            Kind::Member(member) => Some(&member.channel),
-            Kind::Log(_) => None,
+            RecordKind::Channel(channel) => Some(&channel.name),
+            RecordKind::ChannelKey(key) => Some(&key.channel),
+            RecordKind::Member(member) => Some(&member.channel),
+            RecordKind::Log(_) => None,
         }
     }
 
-    /// Reads a section. Nothing is allocated that the section does not hold.
+    /// Parses a section. Allocates memory only for data that the section contains.
     ///
     /// # Errors
-    /// [`Unreadable`]: a record is cut off, of another kind, or no Protobuf.
-    pub fn read_all(mut section: &[u8]) -> Result<Vec<Record>, Unreadable> {
+    /// [`InvalidState`]: a record is truncated, of an unknown kind, or invalid Protobuf.
+    pub fn read_all(mut section: &[u8]) -> Result<Vec<StateRecord>, InvalidState> {
         let mut records = Vec::new();
         while !section.is_empty() {
-            let cut_off = || Unreadable("the end within a record".to_owned());
+            let cut_off = || InvalidState("the end within a record".to_owned());
             let (head, rest) = section.split_first_chunk::<HEAD_BYTES>().ok_or_else(cut_off)?;
             let [kind, length @ ..] = *head;
             let length = u32::from_le_bytes(length) as usize;
             let (body, rest) = rest.split_at_checked(length).ok_or_else(cut_off)?;
-            let broken = |error: prost::DecodeError| Unreadable(error.to_string());
-            records.push(Record(match kind {
-                CHANNEL => Kind::Channel(ChannelRecord::decode(body).map_err(broken)?),
-                KEY => Kind::Key(KeyRecord::decode(body).map_err(broken)?),
-                MEMBER => Kind::Member(MemberRecord::decode(body).map_err(broken)?),
-                LOG => Kind::Log(LogRecord::decode(body).map_err(broken)?),
-                other => return Err(Unreadable(format!("a record of kind {other}"))),
+            let broken = |error: prost::DecodeError| InvalidState(error.to_string());
+            records.push(StateRecord(match kind {
+                CHANNEL => RecordKind::Channel(ChannelRecord::decode(body).map_err(broken)?),
+                KEY => RecordKind::ChannelKey(KeyRecord::decode(body).map_err(broken)?),
+                MEMBER => RecordKind::Member(MemberRecord::decode(body).map_err(broken)?),
+                LOG => RecordKind::Log(LogRecord::decode(body).map_err(broken)?),
+                other => return Err(InvalidState(format!("a record of kind {other}"))),
             }));
             section = rest;
         }
@@ -193,18 +193,18 @@ impl Record {
     }
 }
 
-impl Home {
-    /// Ends the numbering of publications: from now on those that would be numbered, or that have a key, are refused
-    /// ([`Told::Draining`](crate::mail::Told::Draining)), so that a successor continues where this stopped.
+impl ChannelShard {
+    /// Stops assigning offsets, so that a successor can continue. From now on, publications that need an offset or have an idempotency key
+    /// are rejected ([`QueryResult::Draining`](crate::mail::QueryResult::Draining)).
     pub fn freeze(&mut self) {
         self.is_frozen = true;
     }
 
-    /// Writes the channels that have numbers, and keys of publications; with `present`, also the members of channels, whose clients
-    /// connect to the successor within this time. Members that do not fit are left out.
+    /// Writes the channels that have offsets, the idempotency keys, and the logs. If `member_ttl` is set, also writes the members, whose
+    /// clients connect to the successor within this time. Members that do not fit are omitted.
     #[must_use]
-    pub fn save(&mut self, now: Duration, present: Option<Duration>) -> Saved {
-        let mut saved = Saved::default();
+    pub fn save(&mut self, now: Duration, present: Option<Duration>) -> SavedState {
+        let mut saved = SavedState::default();
         for channel in self.channels.iter_mut().flatten() {
             let record = channel.history_now(now).map(|history| ChannelRecord {
                 name: channel.name.to_string(),
@@ -226,13 +226,13 @@ impl Home {
             };
             push(&mut saved.logs, LOG, &record);
         }
-        for (at, name, place) in self.keys.all() {
+        for (at, name, position) in self.keys.all() {
             let record = KeyRecord {
                 channel: name.channel.to_string(),
                 key: name.key.to_string(),
-                is_numbered: place.is_some(),
-                offset: place.map_or(0, |place| place.offset),
-                epoch: place.map_or(0, |place| place.epoch.number()),
+                is_numbered: position.is_some(),
+                offset: position.map_or(0, |position| position.offset),
+                epoch: position.map_or(0, |position| position.epoch.number()),
                 age: millis(now.saturating_sub(at)),
             };
             saved.push(KEY, &record);
@@ -243,16 +243,16 @@ impl Home {
         saved
     }
 
-    fn save_members(&self, saved: &mut Saved, now: Duration, remaining: Duration) {
-        let moving: BTreeMap<(&str, &str), Duration> = self
-            .moving
+    fn save_members(&self, saved: &mut SavedState, now: Duration, remaining: Duration) {
+        let predecessor_members: BTreeMap<(&str, &str), Duration> = self
+            .predecessor_members
             .all()
             .map(|(until, channel, client)| ((&**channel, &**client), until))
             .collect();
         for channel in self.channels.iter().flatten() {
             for (client, info) in channel.members() {
-                // Those of this process's own predecessor have no more time than they had.
-                let until = moving.get(&(&*channel.name, &**client));
+                // Members of this process's own predecessor history_options their expiry.
+                let until = predecessor_members.get(&(&*channel.name, &**client));
                 let remaining = until.map_or(remaining, |until| until.saturating_sub(now));
                 let record = MemberRecord {
                     channel: channel.name.to_string(),
@@ -264,35 +264,36 @@ impl Home {
         }
     }
 
-    /// Takes over channels, keys and members of a predecessor, `elapsed` after it has written them. `rules` are the channel's; a channel that
-    /// `None` is returned for, or that has no numbers any more, is left out. Returns how many channels there are of it.
+    /// Restores the channels, keys and members of a predecessor, `elapsed` after it has written them. `options` returns the options of a
+    /// channel; a channel without options or without a history is omitted. Returns the number of restored channels.
     pub fn restore(
         &mut self,
-        records: Vec<Record>,
+        records: Vec<StateRecord>,
         (now, elapsed): (Duration, Duration),
         window: Duration,
-        rules: impl Fn(&str) -> Option<Rules>,
+        options: impl Fn(&str) -> Option<ChannelOptions>,
     ) -> usize {
         let mut keys = Vec::new();
         let mut members = Vec::new();
         let mut restored = 0;
-        let mut left_out = Vec::new();
+        let mut omitted_positions = Vec::new();
         for record in records {
             match record.0 {
-                Kind::Channel(record) => {
+                RecordKind::Channel(record) => {
                     let own = (Epoch::new(record.epoch), record.top);
                     let fed = record.fed.iter().map(|fed| (Epoch::new(fed.epoch), fed.offset));
                     let positions: Vec<_> = fed.chain(record.is_of_log.then_some(own)).collect();
-                    let rules = rules(&record.name);
-                    let index = rules.and_then(|rules| self.restore_channel(record, rules, now, elapsed));
+                    let options = options(&record.name);
+                    let index =
+                        options.and_then(|options| self.restore_channel(record, options, now, elapsed));
                     restored += usize::from(index.is_some());
                     if index.is_none() {
-                        left_out.extend(positions);
+                        omitted_positions.extend(positions);
                     }
                 }
-                Kind::Key(record) => keys.push(record),
-                Kind::Member(record) => members.push(record),
-                Kind::Log(record) => {
+                RecordKind::ChannelKey(record) => keys.push(record),
+                RecordKind::Member(record) => members.push(record),
+                RecordKind::Log(record) => {
                     let id = LogId {
                         epoch: Epoch::new(record.epoch),
                         reader: record.reader,
@@ -302,29 +303,34 @@ impl Home {
                 }
             }
         }
-        for (epoch, offset) in left_out {
+        for (epoch, offset) in omitted_positions {
             self.logs.raise_base(epoch, offset);
         }
-        // They are remembered in the order of their times, also those of several workers.
+        // Keys are restored in the order of their times, also those of several workers.
         keys.sort_by_key(|key| std::cmp::Reverse(key.age));
         for record in keys {
             let age = Duration::from_millis(record.age).saturating_add(elapsed);
             if age >= window || record.key.len() > limits::KEY_BYTES {
                 continue;
             }
-            let place = record.is_numbered.then(|| Place {
+            let position = record.is_numbered.then(|| StreamPosition {
                 offset: record.offset,
                 epoch: Epoch::new(record.epoch),
             });
-            let key = Key::new(record.channel.into(), record.key.into());
-            self.keys.restore(key, place, window, now.saturating_sub(age));
+            let key = ChannelKey::new(record.channel.into(), record.key.into());
+            self.keys.restore(key, position, window, now.saturating_sub(age));
         }
-        // Behind the channels, which have their numbers then.
+        // Members follow the channels, which then have their positions.
         for record in members {
             let remaining = Duration::from_millis(record.remaining).saturating_sub(elapsed);
-            let rules = rules(&record.channel).filter(|_| !remaining.is_zero());
-            if let (Some(rules), Some(info)) = (rules, record.info) {
-                self.restore_member(record.channel, info, rules, (now, now.saturating_add(remaining)));
+            let options = options(&record.channel).filter(|_| !remaining.is_zero());
+            if let (Some(options), Some(info)) = (options, record.info) {
+                self.restore_member(
+                    record.channel,
+                    info,
+                    options,
+                    (now, now.saturating_add(remaining)),
+                );
             }
         }
         restored
@@ -333,52 +339,56 @@ impl Home {
     fn restore_channel(
         &mut self,
         record: ChannelRecord,
-        rules: Rules,
+        options: ChannelOptions,
         now: Duration,
         elapsed: Duration,
     ) -> Option<u32> {
-        let keep = rules.keep?;
-        let kept_before = u64::try_from(record.kept.len()).ok()?;
-        // A channel of a log may recover nothing below a record that has not arrived.
-        let is_whole = kept_before <= record.top
+        let history_options = options.history?;
+        let retained_count = u64::try_from(record.retained.len()).ok()?;
+        // The floor of a log's channel may be above its position, up to a record that has not arrived.
+        let is_whole = retained_count <= record.top
             && (record.floor <= record.top || record.is_of_log)
             && record.top <= OFFSET_MOST;
-        if !is_whole || self.names.contains_key(&*record.name) || self.names.len() >= self.most {
+        if !is_whole || self.names.contains_key(&*record.name) || self.names.len() >= self.channel_limit {
             return None;
         }
         let at = |age: u64| now.saturating_sub(Duration::from_millis(age).saturating_add(elapsed));
-        let is_kept =
-            |kept: &PublicationRecord| Duration::from_millis(kept.age).saturating_add(elapsed) < keep.time;
-        let (records, mut floor) = numbered(record.kept, (record.top, record.floor), record.is_of_log)?;
-        let expired = records.iter().take_while(|kept| !is_kept(kept)).count();
+        let is_retained = |retained: &PublicationRecord| {
+            Duration::from_millis(retained.age).saturating_add(elapsed) < history_options.ttl
+        };
+        let (records, mut floor) = numbered(record.retained, (record.top, record.floor), record.is_of_log)?;
+        let expired = records
+            .iter()
+            .take_while(|retained| !is_retained(retained))
+            .count();
         if let Some(last) = expired.checked_sub(1).and_then(|last| records.get(last)) {
             floor = floor.max(last.number);
         }
-        // The oldest are first. A time before this clock's beginning counts as its beginning.
-        let kept = records.into_iter().skip(expired);
-        let kept = kept.map(|kept| {
-            let (bytes, at) = (kept.data.len(), at(kept.age));
+        // The oldest are first. Times before the start of this clock count as its start.
+        let retained = records.into_iter().skip(expired);
+        let retained = retained.map(|retained| {
+            let (bytes, at) = (retained.data.len(), at(retained.age));
             let published = Arc::new(Published {
-                data: kept.data,
-                info: kept.info,
-                tags: kept.tags,
-                time: kept.time,
+                data: retained.data,
+                info: retained.info,
+                tags: retained.tags,
+                time: retained.time,
             });
-            (kept.number, published, bytes, at)
+            (retained.number, published, bytes, at)
         });
-        let place = Place {
+        let position = StreamPosition {
             offset: record.top,
             epoch: Epoch::new(record.epoch),
         };
-        let mut history = History::restored(place, floor, keep);
-        kept.for_each(|(number, item, bytes, at)| history.add_kept(number, item, bytes, at));
+        let mut history = History::restored(position, floor, history_options);
+        retained.for_each(|(number, item, bytes, at)| history.push_retained(number, item, bytes, at));
         history.expire(now);
         let name: Arc<str> = record.name.into();
-        let mut channel = Channel::new(Arc::clone(&name), rules, place.epoch, at(record.age));
+        let mut channel = Channel::new(Arc::clone(&name), options, position.epoch, at(record.age));
         channel.set_history(history, record.is_of_log);
         channel.set_any_origin();
         for fed in record.fed {
-            channel.note_fed_before(Epoch::new(fed.epoch), fed.offset);
+            channel.record_fed_before(Epoch::new(fed.epoch), fed.offset);
         }
         if record.is_mixed {
             channel.set_mixed();
@@ -386,14 +396,14 @@ impl Home {
         Some(self.add(name, channel))
     }
 
-    /// The next epoch of this home.
+    /// Returns the next epoch of this shard.
     pub(super) fn draw_epoch(&mut self) -> Epoch {
-        self.drawn += 1;
-        epoch(self.seed, self.drawn)
+        self.epochs_drawn += 1;
+        epoch(self.seed, self.epochs_drawn)
     }
 }
 
-/// Returns retained publications with their offsets, and the floor, of a channel at this position. `None`: they are invalid.
+/// Returns the retained publications of a channel at this position with their offsets, and its floor. `None`: they are invalid.
 fn numbered(
     mut records: Vec<PublicationRecord>,
     (top, mut floor): (u64, u64),
@@ -405,12 +415,12 @@ fn numbered(
         None => !is_of_log,
     };
     if is_counted {
-        // Such a process did not raise the floor either.
+        // Older versions did not raise the floor either.
         floor = floor.max(before);
     }
-    for (kept, counted) in records.iter_mut().zip(before + 1..) {
-        if kept.number == 0 {
-            kept.number = counted;
+    for (retained, counted) in records.iter_mut().zip(before + 1..) {
+        if retained.number == 0 {
+            retained.number = counted;
         }
     }
     let is_sorted = records.is_sorted_by(|one, next| one.number < next.number);
@@ -418,8 +428,8 @@ fn numbered(
     (is_sorted && is_below).then_some((records, floor))
 }
 
-impl Saved {
-    /// Adds a record. `false`: there is no room for it.
+impl SavedState {
+    /// Adds a record. Returns `false` if there is no room.
     fn push(&mut self, kind: u8, record: &impl Message) -> bool {
         push(&mut self.section, kind, record)
     }
@@ -431,18 +441,18 @@ fn push(section: &mut Vec<u8>, kind: u8, record: &impl Message) -> bool {
         return false;
     }
     section.push(kind);
-    // Below the limit, which is far below 4 GiB.
+    // The length is below the limit, and that is below 4 GiB.
     section.extend_from_slice(&(length as u32).to_le_bytes());
     section.extend_from_slice(&record.encode_to_vec());
     true
 }
 
 impl Channel {
-    /// Returns the record for a successor, without the name. `None`: the channel has no numbers.
+    /// Returns the record for a successor, without the name, or `None` if the channel has no offsets.
     fn history_now(&mut self, now: Duration) -> Option<ChannelRecord> {
-        let touched = self.touched();
-        let place = self.place()?;
-        let is_of_log = self.log_place().is_some();
+        let last_used = self.last_used();
+        let position = self.position()?;
+        let is_of_log = self.log_position().is_some();
         let is_mixed = self.is_mixed();
         let fed = self.log_positions().map(|(epoch, offset)| FedRecord {
             epoch: epoch.number(),
@@ -451,7 +461,7 @@ impl Channel {
         let fed = fed.collect();
         let history = self.history_mut()?;
         history.expire(now);
-        let kept = history.all_kept().map(|(number, item, at)| PublicationRecord {
+        let retained = history.retained().map(|(number, item, at)| PublicationRecord {
             number,
             data: item.data.clone(),
             info: item.info.clone(),
@@ -459,14 +469,14 @@ impl Channel {
             time: item.time,
             age: millis(now.saturating_sub(at)),
         });
-        let kept = kept.collect();
+        let retained = retained.collect();
         Some(ChannelRecord {
             name: String::new(),
-            epoch: place.epoch.number(),
-            top: place.offset,
+            epoch: position.epoch.number(),
+            top: position.offset,
             floor: history.floor(),
-            kept,
-            age: millis(now.saturating_sub(touched)),
+            retained,
+            age: millis(now.saturating_sub(last_used)),
             is_of_log,
             fed,
             is_mixed,

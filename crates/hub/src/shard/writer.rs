@@ -1,23 +1,23 @@
-//! Pushes as clients get them: each written once for every variant that somebody listens by, in memory that goes round.
+//! The encoder of pushes: each is encoded once for every variant that has subscribers, in pooled memory.
 
 use std::sync::Arc;
 
 use bytes::Bytes;
 
-use crate::limits::{POOLED_BYTES, SCRATCH_BYTES};
-use crate::mail::{Course, Frames};
-use crate::pool::{Buffers, Shelf};
+use crate::limits::{POOLED_MAX_BYTES, SCRATCH_BYTES};
+use crate::mail::{DeliveryMode, EncodedPush};
+use crate::pool::{ArcPool, BufferPool};
 use crate::protocol::{Push, Reply, Variant};
 
-/// See the module; one home's.
+/// The encoder of one shard.
 #[derive(Debug, Default)]
-pub(super) struct Writer {
-    frames: Shelf<Frames>,
-    buffers: Buffers,
-    /// What is written, before its length is known.
+pub(super) struct PushWriter {
+    encoded: ArcPool<EncodedPush>,
+    buffers: BufferPool,
+    /// Buffers for encoding, before the length is known.
     scratch: Scratch,
-    /// Pushes so far, each variant counted.
-    pub(super) written: u64,
+    /// The number of encoded pushes, counting each variant.
+    pub(super) encoded_pushes: u64,
 }
 
 #[derive(Debug, Default)]
@@ -27,24 +27,24 @@ struct Scratch {
     frame: Vec<u8>,
 }
 
-impl Writer {
-    /// A push of a channel, for so many subscribers by each variant. A state has memory of its own: workers keep the last, and
-    /// what goes round is not to be kept.
+impl PushWriter {
+    /// Encodes a push of a channel for the variants that have subscribers. A conflated push gets memory of its own: workers retain the last
+    /// one, and pooled memory must not be retained.
     pub(super) fn write(
         &mut self,
         channel: &str,
-        heard: &[u32; Variant::ALL.len()],
+        subscribers_by_variant: &[u32; Variant::ALL.len()],
         push: Push,
-        course: Course,
-    ) -> Arc<Frames> {
-        let Writer {
-            frames,
+        mode: DeliveryMode,
+    ) -> Arc<EncodedPush> {
+        let PushWriter {
+            encoded,
             buffers,
             scratch,
-            written,
+            encoded_pushes,
         } = self;
         let data_bytes = push.pub_.as_ref().map_or(0, |publication| publication.data.len());
-        let goes_round = data_bytes <= POOLED_BYTES && !matches!(course, Course::Every(_));
+        let is_pooled = data_bytes <= POOLED_MAX_BYTES && !matches!(mode, DeliveryMode::Conflated(_));
         scratch.channel.clear();
         scratch.channel.push_str(channel);
         let push = Some(Push {
@@ -55,39 +55,39 @@ impl Writer {
             push,
             ..Reply::default()
         };
-        let mut fill = |frames: &mut Frames| {
-            // First: what was there may be in the places that are used now.
-            *frames = Frames::default();
-            let is_heard = |variant: &Variant| heard[variant.number()] > 0;
-            for variant in Variant::ALL.into_iter().filter(is_heard) {
-                *written += 1;
-                // What is not JSON has no frame in JSON: who listens by it is told there.
+        let mut fill = |encoded: &mut EncodedPush| {
+            // Cleared first, since the previous frames may own the buffers that are acquired now.
+            *encoded = EncodedPush::default();
+            let has_subscribers = |variant: &Variant| subscribers_by_variant[variant.number()] > 0;
+            for variant in Variant::ALL.into_iter().filter(has_subscribers) {
+                *encoded_pushes += 1;
+                // Data that is not JSON has no JSON frame. Its subscribers are disconnected at their worker.
                 if let Ok(bytes) = variant.write_in(&reply, &mut scratch.message, &mut scratch.frame) {
-                    let copied = match goes_round {
+                    let copied = match is_pooled {
                         true => buffers.copy(bytes),
                         false => Bytes::copy_from_slice(bytes),
                     };
-                    frames.put(variant, copied);
+                    encoded.set(variant, copied);
                 }
             }
         };
-        let made = if goes_round {
-            frames.make(fill)
+        let push = if is_pooled {
+            encoded.acquire(fill)
         } else {
-            let mut own = Frames::default();
+            let mut own = EncodedPush::default();
             fill(&mut own);
             Arc::new(own)
         };
         scratch.channel = reply.push.take().unwrap_or_default().channel;
         scratch.message.shrink_to(SCRATCH_BYTES);
         scratch.frame.shrink_to(SCRATCH_BYTES);
-        made
+        push
     }
 
-    /// To be called now and then: what was not used since the last time is let go of.
-    pub(super) fn tidy(&mut self) {
-        // They hold what is in the buffers.
-        self.frames.tidy();
-        self.buffers.tidy();
+    /// Releases pooled memory that was not used since the last call. Called periodically.
+    pub(super) fn shrink(&mut self) {
+        // The frames hold buffers and must be released first.
+        self.encoded.shrink();
+        self.buffers.shrink();
     }
 }

@@ -1,193 +1,196 @@
-//! Channels that show states: of each the newest is kept, and connections that have an older one are given it at their moments,
-//! all that a connection waits for together.
+//! Conflated channels: the newest publication of each is retained, and connections that have an older one receive it at their ticks,
+//! together with the updates of their other channels.
 //!
-//! A publication in a channel whose subscribers are all due costs the same for one of them and for thousands: each looks for
-//! itself what is new, when its moment has come.
+//! A publication in a channel whose subscribers are all scheduled costs the same for one subscriber and for thousands: each compares
+//! versions at its own tick.
 
 use std::hint::black_box;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::Local;
-use super::conflation_schedule::Shown;
-use super::delivery::{Put, Victim};
-use super::push_queue::Waiting;
-use crate::limits::{LOOKED_AT, MOMENTS_TOGETHER};
-use crate::mail::Frames;
+use super::SubscriberTable;
+use super::conflation_schedule::SentVersion;
+use super::delivery::{FanOut, SlowConsumer};
+use super::push_queue::QueuedPush;
+use crate::limits::{CONFLATION_BATCH, QUEUE_SCAN_LIMIT};
+use crate::mail::EncodedPush;
 use crate::protocol::Disconnect;
 
-/// What a topic shows.
+/// The conflation state of a topic.
 #[derive(Debug, Default)]
-pub(super) struct Show {
-    /// `None`: all publications go as they come.
-    pub(super) every: Option<Duration>,
-    newest: Option<Arc<Frames>>,
-    /// Of the newest; it begins anew when it must.
+pub(super) struct ConflationState {
+    /// The interval. `None`: all publications are sent at once.
+    pub(super) interval: Option<Duration>,
+    newest: Option<Arc<EncodedPush>>,
+    /// The version of the newest publication. Wraps around.
     version: u32,
-    /// None of its subscribers is quiet.
-    is_roused: bool,
+    /// True if none of its subscribers is idle.
+    has_no_idle_subscriber: bool,
 }
 
-impl Local {
-    /// When the next connections are to be given what is new: [`Local::release`] is to be called then.
+impl SubscriberTable {
+    /// Returns the time at which [`SubscriberTable::release`] must be called to send updates.
     #[must_use]
     pub fn next_release(&self) -> Option<Duration> {
-        self.moments.next()
+        self.schedule.next_due()
     }
 
-    /// Puts what is new among what waits for connections whose moment has come, [`MOMENTS_TOGETHER`] of them at most. To be called
-    /// when messages were [taken](Local::handle), too. `now` never goes back.
+    /// Queues updates for the connections that are due, up to [`CONFLATION_BATCH`] at once. Must also be called after messages were
+    /// [handled](SubscriberTable::handle). `now` must not decrease.
     pub fn release(&mut self, now: Duration) {
-        for _ in 0..MOMENTS_TOGETHER {
-            let Some((watch, due)) = self.moments.take(now) else {
+        for _ in 0..CONFLATION_BATCH {
+            let Some((entry, due)) = self.schedule.pop_due(now) else {
                 break;
             };
-            if self.give(watch) {
-                // What was roused was not due before.
+            if self.queue_updates(entry) {
+                // An entry that was scheduled when idle has no due time.
                 let due = if due == 0 { now.as_nanos() as u64 } else { due };
-                self.moments.again(watch, due, now);
+                self.schedule.reschedule(entry, due, now);
             }
-            self.end_victims();
+            self.handle_slow_consumers();
         }
     }
 
-    /// A publication of a topic whose clients get one in `every`.
-    pub(super) fn show(&mut self, topic: u32, every: Duration, frames: &Arc<Frames>) {
-        self.show_every(topic, Some(every));
-        let place = &mut self.topics[topic as usize];
-        place.show.newest = Some(Arc::clone(frames));
-        place.show.version = place.show.version.wrapping_add(1);
-        if std::mem::replace(&mut place.show.is_roused, true) {
+    /// Stores a publication of a topic with this interval, and schedules its idle subscribers.
+    pub(super) fn store_conflated(&mut self, topic: u32, interval: Duration, encoded: &Arc<EncodedPush>) {
+        self.set_conflation_interval(topic, Some(interval));
+        let topic_state = &mut self.topics[topic as usize];
+        topic_state.conflation.newest = Some(Arc::clone(encoded));
+        topic_state.conflation.version = topic_state.conflation.version.wrapping_add(1);
+        if std::mem::replace(&mut topic_state.conflation.has_no_idle_subscriber, true) {
             return;
         }
-        for &conn in &place.subscribers {
-            let first = self.conns[conn as usize].conn.as_ref().map(|conn| conn.watch);
-            if let Some(watch) = first.and_then(|first| self.moments.find(first, every)) {
-                self.moments.rouse(watch);
+        for &conn in &topic_state.subscribers {
+            let first = self.conns[conn as usize]
+                .conn
+                .as_ref()
+                .map(|conn| conn.schedule_entry);
+            if let Some(entry) = first.and_then(|first| self.schedule.find(first, interval)) {
+                self.schedule.schedule_if_idle(entry);
             }
         }
     }
 
-    /// Clients get a publication of a topic in this time from now on. Who was behind is so no more: what comes next is newer.
-    pub(super) fn show_every(&mut self, topic: u32, every: Option<Duration>) {
-        let place = &mut self.topics[topic as usize];
-        if place.show.every == every {
+    /// Replaces the interval of a topic. Subscribers that have not received the last update are not owed it: the next publication is newer.
+    pub(super) fn set_conflation_interval(&mut self, topic: u32, interval: Option<Duration>) {
+        let topic_state = &mut self.topics[topic as usize];
+        if topic_state.conflation.interval == interval {
             return;
         }
-        let subscribers = std::mem::take(&mut place.subscribers);
+        let subscribers = std::mem::take(&mut topic_state.subscribers);
         for &conn in &subscribers {
-            self.unwatch(conn, topic);
+            self.remove_from_schedule(conn, topic);
         }
-        self.topics[topic as usize].show = Show {
-            every,
-            ..Show::default()
+        self.topics[topic as usize].conflation = ConflationState {
+            interval,
+            ..ConflationState::default()
         };
         for &conn in &subscribers {
-            self.watch(conn, topic);
+            self.add_to_schedule(conn, topic);
         }
         self.topics[topic as usize].subscribers = subscribers;
     }
 
-    /// A connection listens to a topic, and has what that shows.
-    pub(super) fn watch(&mut self, index: u32, topic: u32) {
-        let show = &mut self.topics[topic as usize].show;
-        let (Some(every), Some(conn)) = (show.every, &mut self.conns[index as usize].conn) else {
+    /// Schedules a connection that has subscribed to a topic and has its newest publication.
+    pub(super) fn add_to_schedule(&mut self, index: u32, topic: u32) {
+        let conflation = &mut self.topics[topic as usize].conflation;
+        let (Some(interval), Some(conn)) = (conflation.interval, &mut self.conns[index as usize].conn) else {
             return;
         };
-        let watch = match self.moments.find(conn.watch, every) {
-            Some(watch) => watch,
-            None => self.moments.add(&mut conn.watch, index, every),
+        let entry = match self.schedule.find(conn.schedule_entry, interval) {
+            Some(entry) => entry,
+            None => self.schedule.add(&mut conn.schedule_entry, index, interval),
         };
-        let version = show.version;
-        self.moments.get(watch).shown.push(Shown { topic, version });
-        // It may be quiet.
-        show.is_roused = false;
+        let version = conflation.version;
+        self.schedule.get(entry).sent.push(SentVersion { topic, version });
+        // The connection may be idle.
+        conflation.has_no_idle_subscriber = false;
     }
 
-    /// A connection does not any more.
-    pub(super) fn unwatch(&mut self, conn: u32, topic: u32) {
-        let every = self.topics[topic as usize].show.every;
-        let (Some(every), Some(conn)) = (every, &mut self.conns[conn as usize].conn) else {
+    /// Removes a connection that is no longer subscribed to a topic from the schedule.
+    pub(super) fn remove_from_schedule(&mut self, conn: u32, topic: u32) {
+        let interval = self.topics[topic as usize].conflation.interval;
+        let (Some(interval), Some(conn)) = (interval, &mut self.conns[conn as usize].conn) else {
             return;
         };
-        let Some(at) = self.moments.find(conn.watch, every) else {
+        let Some(at) = self.schedule.find(conn.schedule_entry, interval) else {
             return;
         };
-        let watch = self.moments.get(at);
-        if let Some(place) = watch.shown.iter().position(|shown| shown.topic == topic) {
-            watch.shown.swap_remove(place);
+        let entry = self.schedule.get(at);
+        if let Some(index) = entry.sent.iter().position(|sent| sent.topic == topic) {
+            entry.sent.swap_remove(index);
         }
-        if watch.shown.is_empty() {
-            self.moments.remove(&mut conn.watch, at);
+        if entry.sent.is_empty() {
+            self.schedule.remove(&mut conn.schedule_entry, at);
         }
     }
 
-    /// Gives a connection what is new. Whether there was something, given or not; if not, it is quiet.
-    fn give(&mut self, watch: u32) -> bool {
-        let watch = self.moments.get(watch);
-        let slot = &mut self.conns[watch.conn as usize];
+    /// Queues the updates of an entry. Returns whether there were any, queued or skipped; if not, the entry becomes idle.
+    fn queue_updates(&mut self, entry: u32) -> bool {
+        let entry = self.schedule.get(entry);
+        let slot = &mut self.conns[entry.conn as usize];
         let Some(conn) = &slot.conn else { return false };
         let topics = &mut self.topics;
-        let is_slow = conn.waits(&self.waiting, LOOKED_AT, |waiting| {
-            waiting.is_state && topics[waiting.topic as usize].show.every == Some(watch.every)
+        let is_slow = conn.has_queued(&self.queues, QUEUE_SCAN_LIMIT, |queued| {
+            queued.is_state && topics[queued.topic as usize].conflation.interval == Some(entry.interval)
         });
         let variant = conn.variant;
-        // Most of it is not in the processor's caches: all is asked for before the first is needed.
-        let there = watch.shown.iter().filter(|shown| {
-            let newest = topics[shown.topic as usize].show.newest.as_ref();
+        // Most of this memory is not in the processor's caches: all loads are issued before the first result is needed.
+        let loaded = entry.sent.iter().filter(|sent| {
+            let newest = topics[sent.topic as usize].conflation.newest.as_ref();
             newest
                 .and_then(|newest| newest.get(variant))
                 .is_some_and(|frame| frame[0] != 0)
         });
-        black_box(there.count());
-        let mut put = Put {
-            budget: self.limits.waiting_bytes,
-            waiting: &mut self.waiting,
+        black_box(loaded.count());
+        let mut fan_out = FanOut {
+            budget: self.limits.queued_bytes,
+            queues: &mut self.queues,
             counts: &mut self.counts,
-            victims: &mut self.victims,
+            slow_consumers: &mut self.slow_consumers,
             ready: &mut self.ready,
         };
-        let (mut is_behind, mut without) = (false, None);
-        for (at, shown) in watch.shown.iter_mut().enumerate() {
-            let topic = &topics[shown.topic as usize];
-            if shown.version == topic.show.version {
+        let (mut is_behind, mut skipped) = (false, None);
+        for (at, sent) in entry.sent.iter_mut().enumerate() {
+            let topic = &topics[sent.topic as usize];
+            if sent.version == topic.conflation.version {
                 continue;
             }
             is_behind = true;
-            let slow = topic.rules.slow;
+            let slow = topic.options.slow_consumer;
             if is_slow {
-                put.counts.slow[slow.number()] += 1;
+                fan_out.counts.slow[slow.number()] += 1;
                 continue;
             }
-            let newest = topic.show.newest.as_ref();
+            let newest = topic.conflation.newest.as_ref();
             let Some(frame) = newest.and_then(|newest| newest.get(variant)) else {
-                let why = Disconnect::INAPPROPRIATE_PROTOCOL;
-                put.victims.push((watch.conn, Victim::Disconnect(why)));
+                let action = SlowConsumer::Disconnect(Disconnect::INAPPROPRIATE_PROTOCOL);
+                fan_out.slow_consumers.push((entry.conn, action));
                 break;
             };
-            let push = Waiting {
-                topic: shown.topic,
+            let push = QueuedPush {
+                topic: sent.topic,
                 slow,
                 is_state: true,
                 frame: frame.clone(),
             };
-            put.counts.deliveries += 1;
-            if put.push(watch.conn, slot, push) {
-                shown.version = topic.show.version;
+            fan_out.counts.deliveries += 1;
+            if fan_out.push(entry.conn, slot, push) {
+                sent.version = topic.conflation.version;
             } else {
-                without.get_or_insert(at);
+                skipped.get_or_insert(at);
             }
-            if let Some((_, Victim::Disconnect(_))) = put.victims.last() {
+            if let Some((_, SlowConsumer::Disconnect(_))) = fan_out.slow_consumers.last() {
                 break;
             }
         }
-        if let Some(at) = without {
-            // There was no room for it: it is the first for whom there is some again.
-            watch.shown.rotate_left(at);
+        if let Some(at) = skipped {
+            // The queue had no room for this channel: it is the first to be queued at the next tick.
+            entry.sent.rotate_left(at);
         }
         if !is_behind {
-            for shown in &watch.shown {
-                topics[shown.topic as usize].show.is_roused = false;
+            for sent in &entry.sent {
+                topics[sent.topic as usize].conflation.has_no_idle_subscriber = false;
             }
         }
         is_behind

@@ -1,40 +1,40 @@
-//! One connection: its subscriptions and what waits for it. Knows no other connection and no topic.
+//! One connection: its subscriptions and its queue. Must not know other connections or topics.
 
 use std::sync::Arc;
 
 use bytes::Bytes;
 
 use super::conflation_schedule::NONE;
-use super::push_queue::{List, Table, Waiting};
-use super::subscriptions::{Stage, Subscription, Subscriptions};
-use crate::mail::Slow;
+use super::push_queue::{PushQueue, QueueArena, QueuedPush};
+use super::subscriptions::{SubState, Subscription, Subscriptions};
+use crate::mail::SlowConsumerPolicy;
 use crate::protocol::{ClientInfo, Variant};
 
 #[derive(Debug)]
 pub(super) struct Conn {
     pub(super) variant: Variant,
-    /// Who it is, if some channel is or may be told.
+    /// The client's info, if a channel has it or may have it.
     pub(super) info: Option<Arc<ClientInfo>>,
     subscriptions: Subscriptions,
-    waiting: List,
-    waiting_bytes: usize,
-    /// Pushes that it did not get.
+    queue: PushQueue,
+    queued_bytes: usize,
+    /// The pushes that the connection did not receive.
     pub(super) dropped: u64,
-    /// It is among those that something waits for.
+    /// True if it is among the connections that [`poll_ready`](super::SubscriberTable::poll_ready) returns.
     pub(super) is_ready: bool,
-    /// The first of its watches.
-    pub(super) watch: u32,
+    /// Its first entry in the conflation schedule.
+    pub(super) schedule_entry: u32,
 }
 
-/// Whether there was room for a push, by the rule of its channel.
+/// The outcome of queuing a push.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Room {
-    Enough,
-    /// It is there; so many have gone for it.
-    Made(u64),
-    /// So many have gone, and it is one of them.
-    Without(u64),
-    None,
+pub(super) enum QueueOutcome {
+    Queued,
+    /// It is queued, after this many pushes were dropped.
+    QueuedAfterDrops(u64),
+    /// This many pushes were dropped, and it is one of these.
+    Dropped(u64),
+    Rejected,
 }
 
 impl Conn {
@@ -43,11 +43,11 @@ impl Conn {
             variant,
             info,
             subscriptions: Subscriptions::None,
-            waiting: List::EMPTY,
-            waiting_bytes: 0,
+            queue: PushQueue::EMPTY,
+            queued_bytes: 0,
             dropped: 0,
             is_ready: false,
-            watch: NONE,
+            schedule_entry: NONE,
         }
     }
 
@@ -63,97 +63,109 @@ impl Conn {
         self.subscriptions.all().iter().any(|own| own.topic == topic)
     }
 
-    pub(super) fn stage(&mut self, topic: u32) -> Option<&mut Stage> {
-        self.subscriptions.stage(topic)
+    pub(super) fn state(&mut self, topic: u32) -> Option<&mut SubState> {
+        self.subscriptions.state(topic)
     }
 
     pub(super) fn add(&mut self, topic: u32) {
-        let stage = Stage::Waiting;
-        self.subscriptions.add(Subscription { topic, stage });
+        let state = SubState::Pending;
+        self.subscriptions.add(Subscription { topic, state });
     }
 
-    /// With what waits of it.
-    pub(super) fn remove(&mut self, topic: u32, table: &mut Table) -> Option<Stage> {
-        let stage = self.subscriptions.remove(topic)?;
-        let waiting_bytes = &mut self.waiting_bytes;
-        table.retain(&mut self.waiting, |waiting| {
-            let stays = waiting.topic != topic;
-            if !stays {
-                *waiting_bytes -= waiting.frame.len();
+    /// Removes a subscription and its queued pushes.
+    pub(super) fn remove(&mut self, topic: u32, queues: &mut QueueArena) -> Option<SubState> {
+        let state = self.subscriptions.remove(topic)?;
+        let queued_bytes = &mut self.queued_bytes;
+        queues.retain(&mut self.queue, |queued| {
+            let keep = queued.topic != topic;
+            if !keep {
+                *queued_bytes -= queued.frame.len();
             }
-            stays
+            keep
         });
-        Some(stage)
+        Some(state)
     }
 
-    pub(super) fn waiting_bytes(&self) -> usize {
-        self.waiting_bytes
+    pub(super) fn queued_bytes(&self) -> usize {
+        self.queued_bytes
     }
 
-    /// Whether one of the oldest pushes that wait is such a one; so many are looked at.
-    pub(super) fn waits(&self, table: &Table, most: usize, is_such: impl FnMut(&Waiting) -> bool) -> bool {
-        table.any(&self.waiting, most, is_such)
+    /// Returns whether one of the `limit` oldest queued pushes matches.
+    pub(super) fn has_queued(
+        &self,
+        queues: &QueueArena,
+        limit: usize,
+        is_match: impl FnMut(&QueuedPush) -> bool,
+    ) -> bool {
+        queues.any(&self.queue, limit, is_match)
     }
 
-    pub(super) fn take(&mut self, table: &mut Table) -> Option<Bytes> {
-        let next = table.pop(&mut self.waiting)?;
-        self.waiting_bytes -= next.frame.len();
+    pub(super) fn pop_push(&mut self, queues: &mut QueueArena) -> Option<Bytes> {
+        let next = queues.pop(&mut self.queue)?;
+        self.queued_bytes -= next.frame.len();
         Some(next.frame)
     }
 
-    /// A push, as far as the budget allows; else as the channel's rule says. A first one has room whatever it is.
-    pub(super) fn add_push(&mut self, push: Waiting, budget: usize, table: &mut Table) -> Room {
-        let Waiting {
+    /// Queues a push if it fits into the budget; otherwise applies the policy of its channel. A push always fits into an empty queue.
+    pub(super) fn add_push(
+        &mut self,
+        push: QueuedPush,
+        budget: usize,
+        queues: &mut QueueArena,
+    ) -> QueueOutcome {
+        let QueuedPush {
             topic, slow, frame, ..
         } = &push;
-        let fits = |waiting: usize| waiting == 0 || waiting + frame.len() <= budget;
-        let mut room = Room::Enough;
-        if !fits(self.waiting_bytes) {
+        let fits = |queued: usize| queued == 0 || queued + frame.len() <= budget;
+        let mut outcome = QueueOutcome::Queued;
+        if !fits(self.queued_bytes) {
             match *slow {
-                Slow::Disconnect | Slow::Resync => return Room::None,
-                Slow::DropNew => {}
-                Slow::Conflate if self.replace(*topic, frame, table) => return Room::Made(1),
-                Slow::Conflate | Slow::DropOld => {
+                SlowConsumerPolicy::Disconnect | SlowConsumerPolicy::Resync => return QueueOutcome::Rejected,
+                SlowConsumerPolicy::DropNew => {}
+                SlowConsumerPolicy::Conflate if self.replace(*topic, frame, queues) => {
+                    return QueueOutcome::QueuedAfterDrops(1);
+                }
+                SlowConsumerPolicy::Conflate | SlowConsumerPolicy::DropOld => {
                     let before = self.dropped;
-                    self.drop_old(*slow, fits, table);
-                    room = Room::Made(self.dropped - before);
+                    self.drop_old(*slow, fits, queues);
+                    outcome = QueueOutcome::QueuedAfterDrops(self.dropped - before);
                 }
             }
-            if !fits(self.waiting_bytes) {
+            if !fits(self.queued_bytes) {
                 self.dropped += 1;
-                return match room {
-                    Room::Made(dropped) => Room::Without(dropped + 1),
-                    _ => Room::Without(1),
+                return match outcome {
+                    QueueOutcome::QueuedAfterDrops(dropped) => QueueOutcome::Dropped(dropped + 1),
+                    _ => QueueOutcome::Dropped(1),
                 };
             }
         }
-        self.waiting_bytes += frame.len();
-        table.push(&mut self.waiting, push);
-        room
+        self.queued_bytes += frame.len();
+        queues.push(&mut self.queue, push);
+        outcome
     }
 
-    /// Puts a push in the place of the last of its channel that waits.
-    fn replace(&mut self, topic: u32, frame: &Bytes, table: &mut Table) -> bool {
-        let Some(waiting) = table.last_of(&self.waiting, topic) else {
+    /// Replaces the last queued push of a topic.
+    fn replace(&mut self, topic: u32, frame: &Bytes, queues: &mut QueueArena) -> bool {
+        let Some(queued) = queues.last_of(&self.queue, topic) else {
             return false;
         };
-        self.waiting_bytes = self.waiting_bytes - waiting.frame.len() + frame.len();
-        waiting.frame = frame.clone();
+        self.queued_bytes = self.queued_bytes - queued.frame.len() + frame.len();
+        queued.frame = frame.clone();
         self.dropped += 1;
         true
     }
 
-    /// The oldest go, of channels by the same rule, until it fits. States stay: the connection has them for given, and they are
-    /// no more than there was room for at one moment.
-    fn drop_old(&mut self, slow: Slow, fits: impl Fn(usize) -> bool, table: &mut Table) {
-        let (waiting_bytes, dropped) = (&mut self.waiting_bytes, &mut self.dropped);
-        table.retain(&mut self.waiting, |waiting| {
-            let stays = waiting.slow != slow || waiting.is_state || fits(*waiting_bytes);
-            if !stays {
-                *waiting_bytes -= waiting.frame.len();
+    /// Drops the oldest pushes of channels with this policy until the new one fits. Conflated updates are kept: they count as received, and
+    /// there are no more than fit at one tick.
+    fn drop_old(&mut self, slow: SlowConsumerPolicy, fits: impl Fn(usize) -> bool, queues: &mut QueueArena) {
+        let (queued_bytes, dropped) = (&mut self.queued_bytes, &mut self.dropped);
+        queues.retain(&mut self.queue, |queued| {
+            let keep = queued.slow != slow || queued.is_state || fits(*queued_bytes);
+            if !keep {
+                *queued_bytes -= queued.frame.len();
                 *dropped += 1;
             }
-            stays
+            keep
         });
     }
 }

@@ -1,134 +1,137 @@
-//! A push, put among what waits for each that listens; and what becomes of those who are too slow for it.
+//! The fan-out of a push to the queues of its subscribers, and the treatment of slow consumers.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use super::conn::Room;
-use super::push_queue::{Table, Waiting};
-use super::{ConnId, Counts, Event, Local, Slot};
-use crate::limits::TOUCHED_TOGETHER;
-use crate::mail::{Course, Frames, Slow, TopicKey};
+use super::conn::QueueOutcome;
+use super::push_queue::{QueueArena, QueuedPush};
+use super::{ConnId, Event, Slot, SubscriberCounts, SubscriberTable};
+use crate::limits::PREFETCH_BATCH;
+use crate::mail::{DeliveryMode, EncodedPush, SlowConsumerPolicy, TopicKey};
 use crate::protocol::{Disconnect, Unsubscribed};
 
-/// What is to be done to a connection, once all have got theirs.
+/// The action for a connection, applied after the fan-out.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Victim {
+pub(super) enum SlowConsumer {
     Disconnect(Disconnect),
-    /// From this topic.
+    /// Unsubscribes it from this topic.
     Resync(u32),
 }
 
-/// Where pushes are put.
-pub(super) struct Put<'a> {
+/// The destination of queued pushes.
+pub(super) struct FanOut<'a> {
     pub(super) budget: usize,
-    pub(super) waiting: &'a mut Table,
-    pub(super) counts: &'a mut Counts,
-    pub(super) victims: &'a mut Vec<(u32, Victim)>,
+    pub(super) queues: &'a mut QueueArena,
+    pub(super) counts: &'a mut SubscriberCounts,
+    pub(super) slow_consumers: &'a mut Vec<(u32, SlowConsumer)>,
     pub(super) ready: &'a mut VecDeque<ConnId>,
 }
 
-impl Put<'_> {
-    /// Whether it waits now, or needs not to since the connection does not go on.
-    pub(super) fn push(&mut self, index: u32, slot: &mut Slot, push: Waiting) -> bool {
+impl FanOut<'_> {
+    /// Queues a push. Returns `false` if the connection stays open and did not get it.
+    pub(super) fn push(&mut self, index: u32, slot: &mut Slot, push: QueuedPush) -> bool {
         let Some(conn) = &mut slot.conn else { return true };
         let (topic, slow) = (push.topic, push.slow);
-        let mut is_put = true;
-        match conn.add_push(push, self.budget, self.waiting) {
-            Room::Enough => {}
-            Room::Made(dropped) => self.counts.slow[slow.number()] += dropped,
-            Room::Without(dropped) => {
+        let mut is_queued = true;
+        match conn.add_push(push, self.budget, self.queues) {
+            QueueOutcome::Queued => {}
+            QueueOutcome::QueuedAfterDrops(dropped) => self.counts.slow[slow.number()] += dropped,
+            QueueOutcome::Dropped(dropped) => {
                 self.counts.slow[slow.number()] += dropped;
-                is_put = false;
+                is_queued = false;
             }
-            Room::None => {
+            QueueOutcome::Rejected => {
                 self.counts.slow[slow.number()] += 1;
-                let victim = match slow {
-                    Slow::Resync => Victim::Resync(topic),
-                    _ => Victim::Disconnect(Disconnect::SLOW),
+                let slow_consumer = match slow {
+                    SlowConsumerPolicy::Resync => SlowConsumer::Resync(topic),
+                    _ => SlowConsumer::Disconnect(Disconnect::SLOW),
                 };
-                self.victims.push((index, victim));
+                self.slow_consumers.push((index, slow_consumer));
             }
         }
-        if !conn.is_ready && conn.waiting_bytes() > 0 {
+        if !conn.is_ready && conn.queued_bytes() > 0 {
             conn.is_ready = true;
             let generation = slot.generation;
             self.ready.push_back(ConnId { index, generation });
         }
-        is_put
+        is_queued
     }
 }
 
-impl Local {
-    /// Has a push take its course.
-    pub(super) fn deliver(&mut self, key: TopicKey, frames: &Arc<Frames>, course: Course) {
+impl SubscriberTable {
+    /// Delivers a push by its mode.
+    pub(super) fn deliver(&mut self, key: TopicKey, encoded: &Arc<EncodedPush>, mode: DeliveryMode) {
         if !self.is_current(key) {
             return;
         }
-        match course {
-            Course::Every(every) => return self.show(key.index, every, frames),
-            Course::All => self.show_every(key.index, None),
-            Course::Beside => {}
+        match mode {
+            DeliveryMode::Conflated(interval) => return self.store_conflated(key.index, interval, encoded),
+            DeliveryMode::Immediate => self.set_conflation_interval(key.index, None),
+            DeliveryMode::OutOfBand => {}
         }
         let topic = &self.topics[key.index as usize];
-        let slow = topic.rules.slow;
+        let slow = topic.options.slow_consumer;
         self.counts.deliveries += topic.subscribers.len() as u64;
-        let mut put = Put {
-            budget: self.limits.waiting_bytes,
-            waiting: &mut self.waiting,
+        let mut fan_out = FanOut {
+            budget: self.limits.queued_bytes,
+            queues: &mut self.queues,
             counts: &mut self.counts,
-            victims: &mut self.victims,
+            slow_consumers: &mut self.slow_consumers,
             ready: &mut self.ready,
         };
-        for together in topic.subscribers.chunks(TOUCHED_TOGETHER) {
-            // Most are not in the processor's caches: all are asked for before the first is needed.
-            let there = together
+        for together in topic.subscribers.chunks(PREFETCH_BATCH) {
+            // Most of this memory is not in the processor's caches: all loads are issued before the first result is needed.
+            let loaded = together
                 .iter()
                 .filter(|index| self.conns[**index as usize].conn.is_some());
-            put.ready.reserve(there.count());
+            fan_out.ready.reserve(loaded.count());
             for &index in together {
                 let slot = &mut self.conns[index as usize];
                 let Some(conn) = &slot.conn else { continue };
-                let Some(frame) = frames.get(conn.variant) else {
-                    let why = Victim::Disconnect(Disconnect::INAPPROPRIATE_PROTOCOL);
-                    put.victims.push((index, why));
+                let Some(frame) = encoded.get(conn.variant) else {
+                    let action = SlowConsumer::Disconnect(Disconnect::INAPPROPRIATE_PROTOCOL);
+                    fan_out.slow_consumers.push((index, action));
                     continue;
                 };
-                let push = Waiting {
+                let push = QueuedPush {
                     topic: key.index,
                     slow,
                     is_state: false,
                     frame: frame.clone(),
                 };
-                put.push(index, slot, push);
+                fan_out.push(index, slot, push);
             }
         }
-        self.end_victims();
+        self.handle_slow_consumers();
     }
 
-    /// Ends what could not go on.
-    pub(super) fn end_victims(&mut self) {
-        let mut victims = std::mem::take(&mut self.victims);
-        for (index, victim) in victims.drain(..) {
+    /// Applies the actions for slow consumers.
+    pub(super) fn handle_slow_consumers(&mut self) {
+        let mut slow_consumers = std::mem::take(&mut self.slow_consumers);
+        for (index, slow_consumer) in slow_consumers.drain(..) {
             let id = self.id(index);
-            match victim {
-                Victim::Resync(topic) => self.tell_unsubscribed(id, topic, Unsubscribed::INSUFFICIENT),
-                Victim::Disconnect(why) => {
+            match slow_consumer {
+                SlowConsumer::Resync(topic) => {
+                    self.unsubscribe_and_notify(id, topic, Unsubscribed::INSUFFICIENT)
+                }
+                SlowConsumer::Disconnect(reason) => {
                     self.close(id);
-                    self.events.push_back(Event::Disconnected { conn: id, why });
+                    self.events.push_back(Event::Disconnected { conn: id, reason });
                 }
             }
         }
-        self.victims = victims;
+        self.slow_consumers = slow_consumers;
     }
 
-    /// Who relies on numbers subscribes again, and finds out what it can have. Others have lost something, as they must expect.
-    pub(super) fn lost(&mut self, key: TopicKey) {
+    /// Handles lost pushes. Subscribers that rely on offsets are unsubscribed, subscribe again and learn what can be recovered. Others have
+    /// no guarantee of delivery.
+    pub(super) fn handle_lost(&mut self, key: TopicKey) {
         if !self.is_current(key) {
             return;
         }
         let topic = &self.topics[key.index as usize];
         self.counts.lost += topic.subscribers.len() as u64;
-        if topic.rules.keep.is_none() {
+        if topic.options.history.is_none() {
             for &index in &topic.subscribers {
                 if let Some(conn) = &mut self.conns[index as usize].conn {
                     conn.dropped += 1;
@@ -138,7 +141,7 @@ impl Local {
         }
         let subscribers: Vec<u32> = topic.subscribers.clone();
         for index in subscribers {
-            self.tell_unsubscribed(self.id(index), key.index, Unsubscribed::INSUFFICIENT);
+            self.unsubscribe_and_notify(self.id(index), key.index, Unsubscribed::INSUFFICIENT);
         }
     }
 }

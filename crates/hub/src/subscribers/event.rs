@@ -1,12 +1,12 @@
-//! What comes of what connections do.
+//! Notifications about connections, and replies to requests.
 
 use std::sync::Arc;
 
-use crate::history::Place;
-use crate::mail::Told;
+use crate::history::StreamPosition;
+use crate::mail::QueryResult;
 use crate::protocol::{Disconnect, Fault, Published, Unsubscribed};
 
-/// A connection. One that is closed is known by nobody, whatever comes in its place.
+/// The ID of a connection. It is not reused once the connection is removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ConnId {
     pub(super) index: u32,
@@ -14,77 +14,77 @@ pub struct ConnId {
 }
 
 impl ConnId {
-    /// Its place among the connections of its worker, which another one may have after it.
+    /// Returns the index of the connection at its worker. Another connection may reuse it later.
     #[must_use]
     pub fn slot(self) -> usize {
         self.index as usize
     }
 }
 
-/// What a program is to be told.
+/// A reply to a program.
 #[derive(Debug)]
-pub enum Answer {
-    /// What it published is published: see [`ToWorker::Published`](crate::mail::ToWorker::Published).
-    Published(Option<Place>),
-    /// What it wanted to know; or what it published is not ([`Told::Full`]).
-    Told(Box<Told>),
+pub enum ProgramReply {
+    /// The publication was accepted: see [`ShardEvent::Published`](crate::mail::ShardEvent::Published).
+    Published(Option<StreamPosition>),
+    /// The result of a query, or the reason why a publication was rejected.
+    QueryResult(Box<QueryResult>),
 }
 
-/// What a connection is to be told, or what is to be done to it.
+/// A notification of a connection.
 #[derive(Debug)]
 pub enum Event {
-    /// It is subscribed.
+    /// The connection is subscribed.
     Subscribed {
-        /// Which connection.
+        /// The connection.
         conn: ConnId,
-        /// To which channel.
+        /// The channel.
         channel: Arc<str>,
-        /// Where the channel stands; see [`Subscribed::place`](crate::mail::Subscribed::place).
-        place: Option<Place>,
-        /// What it has missed; see [`Subscribed::missed`](crate::mail::Subscribed::missed).
+        /// The position of the channel; see [`ShardSubscribed::position`](crate::mail::ShardSubscribed::position).
+        position: Option<StreamPosition>,
+        /// The missed publications; see [`ShardSubscribed::missed`](crate::mail::ShardSubscribed::missed).
         missed: Option<Vec<(u64, Arc<Published>)>>,
     },
-    /// It is not.
-    Refused {
-        /// Which connection.
+    /// The subscription was rejected.
+    Rejected {
+        /// The connection.
         conn: ConnId,
-        /// To which channel.
+        /// The channel.
         channel: Arc<str>,
-        /// Why.
+        /// The fault.
         fault: Fault,
     },
-    /// It is subscribed no longer.
+    /// The subscription was ended.
     Unsubscribed {
-        /// Which connection.
+        /// The connection.
         conn: ConnId,
-        /// From which channel.
+        /// The channel.
         channel: Arc<str>,
-        /// Why.
-        why: Unsubscribed,
+        /// The reason.
+        reason: Unsubscribed,
     },
-    /// What it published is published.
+    /// The publication was accepted.
     Published {
-        /// Which connection.
+        /// The connection.
         conn: ConnId,
-        /// What it called it.
+        /// The number of the request.
         number: u32,
-        /// See [`ToWorker::Published`](crate::mail::ToWorker::Published).
-        place: Option<Place>,
+        /// See [`ShardEvent::Published`](crate::mail::ShardEvent::Published).
+        position: Option<StreamPosition>,
     },
-    /// What it wanted to know.
-    Told {
-        /// Which connection.
+    /// The result of a query, or the reason why a publication was rejected.
+    QueryResult {
+        /// The connection.
         conn: ConnId,
-        /// What it called its question.
+        /// The number of the request.
         number: u32,
-        /// What is known.
-        told: Box<Told>,
+        /// The result.
+        result: Box<QueryResult>,
     },
-    /// It is to be ended. Nothing waits for it any more.
+    /// The connection was removed with its queue, and the owner must disconnect the client.
     Disconnected {
-        /// Which connection.
+        /// The connection.
         conn: ConnId,
-        /// Why.
-        why: Disconnect,
+        /// The reason.
+        reason: Disconnect,
     },
 }

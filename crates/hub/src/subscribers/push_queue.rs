@@ -1,112 +1,111 @@
-//! What waits for connections: a list for each, all in one table, so that in the long run nothing is allocated for a push.
-//! Knows no connection and no rule.
+//! The queues of connections: linked lists in one arena, so that steady traffic does not allocate. Must not know connections or policies.
 
 use bytes::Bytes;
 
-use crate::limits::PLACES_KEPT;
-use crate::mail::Slow;
+use crate::limits::QUEUE_NODES_RETAINED;
+use crate::mail::SlowConsumerPolicy;
 
-/// No place.
+/// No index.
 const NONE: u32 = u32::MAX;
 
-/// A push that waits.
+/// A queued push.
 #[derive(Debug)]
-pub(super) struct Waiting {
+pub(super) struct QueuedPush {
     pub(super) topic: u32,
-    pub(super) slow: Slow,
-    /// It is overtaken by the next of its topic.
+    pub(super) slow: SlowConsumerPolicy,
+    /// True if it is a conflated update, which the next one of its topic supersedes.
     pub(super) is_state: bool,
     pub(super) frame: Bytes,
 }
 
-/// One connection's, the oldest first.
+/// The queue of one connection, the oldest push first.
 #[derive(Debug)]
-pub(super) struct List {
+pub(super) struct PushQueue {
     first: u32,
     last: u32,
 }
 
-/// Where all lists lie.
+/// The nodes of the queues.
 #[derive(Debug)]
-pub(super) struct Table {
-    places: Vec<Place>,
-    /// The free places are a list, too.
+pub(super) struct QueueArena {
+    nodes: Vec<QueueNode>,
+    /// The first free node. The free nodes are a queue, too.
     free: u32,
     used: usize,
 }
 
 #[derive(Debug)]
-struct Place {
-    /// `None` where it is free.
-    waiting: Option<Waiting>,
+struct QueueNode {
+    /// `None` if the node is free.
+    push: Option<QueuedPush>,
     next: u32,
 }
 
-impl List {
-    pub(super) const EMPTY: List = List {
+impl PushQueue {
+    pub(super) const EMPTY: PushQueue = PushQueue {
         first: NONE,
         last: NONE,
     };
 }
 
-impl Table {
-    pub(super) fn new() -> Table {
-        Table {
-            places: Vec::new(),
+impl QueueArena {
+    pub(super) fn new() -> QueueArena {
+        QueueArena {
+            nodes: Vec::new(),
             free: NONE,
             used: 0,
         }
     }
 
-    /// Puts a push behind the others.
-    pub(super) fn push(&mut self, list: &mut List, waiting: Waiting) {
-        let place = Place {
-            waiting: Some(waiting),
+    /// Appends a push.
+    pub(super) fn push(&mut self, queue: &mut PushQueue, push: QueuedPush) {
+        let node = QueueNode {
+            push: Some(push),
             next: NONE,
         };
-        let at = match self.places.get_mut(self.free as usize) {
+        let at = match self.nodes.get_mut(self.free as usize) {
             Some(free) => {
                 let at = std::mem::replace(&mut self.free, free.next);
-                *free = place;
+                *free = node;
                 at
             }
             None => {
-                self.places.push(place);
-                (self.places.len() - 1) as u32
+                self.nodes.push(node);
+                (self.nodes.len() - 1) as u32
             }
         };
         self.used += 1;
-        match self.places.get_mut(list.last as usize) {
+        match self.nodes.get_mut(queue.last as usize) {
             Some(last) => last.next = at,
-            None => list.first = at,
+            None => queue.first = at,
         }
-        list.last = at;
+        queue.last = at;
     }
 
-    /// Takes the oldest.
-    pub(super) fn pop(&mut self, list: &mut List) -> Option<Waiting> {
-        let at = list.first;
-        list.first = self.places.get(at as usize)?.next;
-        if list.first == NONE {
-            list.last = NONE;
+    /// Removes the oldest push.
+    pub(super) fn pop(&mut self, queue: &mut PushQueue) -> Option<QueuedPush> {
+        let at = queue.first;
+        queue.first = self.nodes.get(at as usize)?.next;
+        if queue.first == NONE {
+            queue.last = NONE;
         }
         Some(self.free(at))
     }
 
-    /// Takes those out that are not to stay; asks about each, the oldest first.
-    pub(super) fn retain(&mut self, list: &mut List, mut stays: impl FnMut(&Waiting) -> bool) {
-        let (mut at, mut before) = (list.first, NONE);
-        while let Some(place) = self.places.get(at as usize) {
-            let next = place.next;
-            if place.waiting.as_ref().is_some_and(&mut stays) {
-                before = at;
+    /// Removes the pushes for which `keep` returns `false`. They are visited from the oldest.
+    pub(super) fn retain(&mut self, queue: &mut PushQueue, mut keep: impl FnMut(&QueuedPush) -> bool) {
+        let (mut at, mut previous) = (queue.first, NONE);
+        while let Some(node) = self.nodes.get(at as usize) {
+            let next = node.next;
+            if node.push.as_ref().is_some_and(&mut keep) {
+                previous = at;
             } else {
-                match self.places.get_mut(before as usize) {
-                    Some(before) => before.next = next,
-                    None => list.first = next,
+                match self.nodes.get_mut(previous as usize) {
+                    Some(previous) => previous.next = next,
+                    None => queue.first = next,
                 }
                 if next == NONE {
-                    list.last = before;
+                    queue.last = previous;
                 }
                 self.free(at);
             }
@@ -114,46 +113,47 @@ impl Table {
         }
     }
 
-    /// Whether one of the `most` oldest is such a one.
-    pub(super) fn any(&self, list: &List, most: usize, mut is_such: impl FnMut(&Waiting) -> bool) -> bool {
-        let mut at = list.first;
-        for _ in 0..most {
-            let Some(place) = self.places.get(at as usize) else {
+    /// Returns whether one of the `limit` oldest pushes matches.
+    pub(super) fn any(
+        &self,
+        queue: &PushQueue,
+        limit: usize,
+        mut is_match: impl FnMut(&QueuedPush) -> bool,
+    ) -> bool {
+        let mut at = queue.first;
+        for _ in 0..limit {
+            let Some(node) = self.nodes.get(at as usize) else {
                 break;
             };
-            if place.waiting.as_ref().is_some_and(&mut is_such) {
+            if node.push.as_ref().is_some_and(&mut is_match) {
                 return true;
             }
-            at = place.next;
+            at = node.next;
         }
         false
     }
 
-    /// The youngest of a topic.
-    pub(super) fn last_of(&mut self, list: &List, topic: u32) -> Option<&mut Waiting> {
-        let (mut at, mut found) = (list.first, NONE);
-        while let Some(place) = self.places.get(at as usize) {
-            if place
-                .waiting
-                .as_ref()
-                .is_some_and(|waiting| waiting.topic == topic)
-            {
+    /// Returns the newest push of a topic.
+    pub(super) fn last_of(&mut self, queue: &PushQueue, topic: u32) -> Option<&mut QueuedPush> {
+        let (mut at, mut found) = (queue.first, NONE);
+        while let Some(node) = self.nodes.get(at as usize) {
+            if node.push.as_ref().is_some_and(|push| push.topic == topic) {
                 found = at;
             }
-            at = place.next;
+            at = node.next;
         }
-        self.places.get_mut(found as usize)?.waiting.as_mut()
+        self.nodes.get_mut(found as usize)?.push.as_mut()
     }
 
-    fn free(&mut self, at: u32) -> Waiting {
-        let place = &mut self.places[at as usize];
-        let waiting = place.waiting.take().expect("what is in a list is not free");
-        place.next = std::mem::replace(&mut self.free, at);
+    fn free(&mut self, at: u32) -> QueuedPush {
+        let node = &mut self.nodes[at as usize];
+        let push = node.push.take().expect("a queued node is not free");
+        node.next = std::mem::replace(&mut self.free, at);
         self.used -= 1;
-        if self.used == 0 && self.places.capacity() > PLACES_KEPT {
-            (self.places, self.free) = (Vec::new(), NONE);
+        if self.used == 0 && self.nodes.capacity() > QUEUE_NODES_RETAINED {
+            (self.nodes, self.free) = (Vec::new(), NONE);
         }
-        waiting
+        push
     }
 }
 

@@ -1,181 +1,206 @@
-//! What connections and the owner's programs want of channels, and whose each answer is.
+//! Requests of connections and of the owner's programs, and the assignment of replies to them.
 
 use std::sync::Arc;
 
-use super::{Answer, ConnId, Event, Local};
-use crate::history::Place;
-use crate::mail::{Ask, Manner, Origin, Question, Rules, ToHome, Told};
+use super::{ConnId, Event, ProgramReply, SubscriberTable};
+use crate::history::StreamPosition;
+use crate::mail::{
+    ChannelOptions, ChannelQuery, Origin, PublishOptions, QueryResult, RequestId, ShardRequest,
+};
 use crate::protocol::{Fault, Published, Variant};
 
-/// Who waits for an answer.
+/// The requester of a pending reply.
 #[derive(Debug)]
-pub(super) enum Asked {
+pub(super) enum PendingRequest {
     Subscribe {
         conn: ConnId,
         topic: u32,
         variant: Variant,
-        /// Who it is, if the channel was told.
+        /// The client ID, if the channel was given one.
         client: Option<Arc<str>>,
     },
-    /// What is published, or a question.
+    /// A publication or a query of a connection.
     Command { conn: ConnId, number: u32 },
-    /// The same, of a program.
+    /// A publication or a query of a program.
     Program { number: u64 },
 }
 
-impl Local {
-    /// Publishes. With a connection and its number for it [`Event::Published`] follows, or [`Event::Told`] with [`Told::Full`].
+impl SubscriberTable {
+    /// Publishes for a connection. If `requester` is set, [`Event::Published`] follows, or [`Event::QueryResult`] if the publication was
+    /// rejected.
     pub fn publish(
         &mut self,
         channel: &Arc<str>,
-        rules: Rules,
+        options: ChannelOptions,
         published: Published,
-        asks: Option<(ConnId, u32)>,
+        requester: Option<(ConnId, u32)>,
     ) {
-        let ask = asks.map(|(conn, number)| self.ask(Asked::Command { conn, number }));
-        let message = ToHome::Publish {
+        let request =
+            requester.map(|(conn, number)| self.register_request(PendingRequest::Command { conn, number }));
+        let message = ShardRequest::Publish {
             channel: Arc::clone(channel),
-            rules,
+            options,
             published: Arc::new(published),
-            manner: None,
+            publish_options: None,
             origin: Origin::PROGRAM,
-            ask,
+            request,
         };
-        self.send(channel, message);
+        self.send_request(channel, message);
     }
 
     /// Publishes for a source, in the order of its other publications.
-    pub fn publish_from(
+    pub fn publish_from_source(
         &mut self,
         channel: &Arc<str>,
-        rules: Rules,
+        options: ChannelOptions,
         published: Arc<Published>,
         origin: Origin,
     ) {
-        let message = ToHome::Publish {
+        let message = ShardRequest::Publish {
             channel: Arc::clone(channel),
-            rules,
+            options,
             published,
-            manner: None,
+            publish_options: None,
             origin,
-            ask: None,
+            request: None,
         };
-        self.send(channel, message);
+        self.send_request(channel, message);
     }
 
-    /// Publishes for a program. With a number [`Local::poll_answer`] brings that and the answer: how many are asked for is the
-    /// caller's to bound.
+    /// Publishes for a program. If `number` is set, [`SubscriberTable::poll_reply`] returns it with the outcome. The caller must bound the
+    /// pending requests.
     pub fn publish_for(
         &mut self,
         channel: &Arc<str>,
-        rules: Rules,
+        options: ChannelOptions,
         published: &Arc<Published>,
-        manner: Option<Box<Manner>>,
+        publish_options: Option<Box<PublishOptions>>,
         number: Option<u64>,
     ) {
-        let ask = number.map(|number| self.ask(Asked::Program { number }));
-        let message = ToHome::Publish {
+        let request = number.map(|number| self.register_request(PendingRequest::Program { number }));
+        let message = ShardRequest::Publish {
             channel: Arc::clone(channel),
-            rules,
+            options,
             published: Arc::clone(published),
-            manner,
+            publish_options,
             origin: Origin::PROGRAM,
-            ask,
+            request,
         };
-        self.send(channel, message);
+        self.send_request(channel, message);
     }
 
-    /// Asks something about a channel. [`Event::Told`] follows.
-    pub fn question(
+    /// Queries a channel for a connection. [`Event::QueryResult`] follows.
+    pub fn query(
         &mut self,
         channel: &Arc<str>,
-        rules: Rules,
-        question: Question,
+        options: ChannelOptions,
+        query: ChannelQuery,
         (conn, number): (ConnId, u32),
     ) {
-        let ask = self.ask(Asked::Command { conn, number });
-        self.send_question(channel, rules, question, ask);
+        let request = self.register_request(PendingRequest::Command { conn, number });
+        self.send_query(channel, options, query, request);
     }
 
-    /// The same for a program: [`Local::poll_answer`] brings its number and the answer.
-    pub fn question_for(&mut self, channel: &Arc<str>, rules: Rules, question: Question, number: u64) {
-        let ask = self.ask(Asked::Program { number });
-        self.send_question(channel, rules, question, ask);
+    /// Queries a channel for a program. [`SubscriberTable::poll_reply`] returns the number with the result.
+    pub fn query_for(
+        &mut self,
+        channel: &Arc<str>,
+        options: ChannelOptions,
+        query: ChannelQuery,
+        number: u64,
+    ) {
+        let request = self.register_request(PendingRequest::Program { number });
+        self.send_query(channel, options, query, request);
     }
 
-    /// What a program is to be told next, with the number that it gave its question.
-    pub fn poll_answer(&mut self) -> Option<(u64, Answer)> {
-        self.answers.pop_front()
+    /// Returns the next reply to a program, with the number of its request.
+    pub fn poll_reply(&mut self) -> Option<(u64, ProgramReply)> {
+        self.replies.pop_front()
     }
 
-    fn send_question(&mut self, channel: &Arc<str>, rules: Rules, question: Question, ask: Ask) {
-        let message = ToHome::Question {
+    fn send_query(
+        &mut self,
+        channel: &Arc<str>,
+        options: ChannelOptions,
+        query: ChannelQuery,
+        request: RequestId,
+    ) {
+        let message = ShardRequest::Query {
             channel: Arc::clone(channel),
-            rules,
-            question,
-            ask,
+            options,
+            query,
+            request,
         };
-        self.send(channel, message);
+        self.send_request(channel, message);
     }
 
-    pub(super) fn ask(&mut self, asked: Asked) -> Ask {
-        let index = self.free_asked.pop().unwrap_or_else(|| {
-            self.asked.push(None);
-            (self.asked.len() - 1) as u32
+    pub(super) fn register_request(&mut self, pending_requests: PendingRequest) -> RequestId {
+        let index = self.free_requests.pop().unwrap_or_else(|| {
+            self.pending_requests.push(None);
+            (self.pending_requests.len() - 1) as u32
         });
-        self.asked[index as usize] = Some(asked);
-        Ask(u64::from(index))
+        self.pending_requests[index as usize] = Some(pending_requests);
+        RequestId(u64::from(index))
     }
 
-    pub(super) fn answered(&mut self, ask: Ask) -> Option<Asked> {
-        let index = usize::try_from(ask.0).ok()?;
-        let asked = self.asked.get_mut(index)?.take()?;
-        self.free_asked.push(index as u32);
-        Some(asked)
+    pub(super) fn take_request(&mut self, request: RequestId) -> Option<PendingRequest> {
+        let index = usize::try_from(request.0).ok()?;
+        let pending_requests = self.pending_requests.get_mut(index)?.take()?;
+        self.free_requests.push(index as u32);
+        Some(pending_requests)
     }
 
-    pub(super) fn published(&mut self, ask: Ask, place: Option<Place>) {
-        match self.answered(ask) {
-            Some(Asked::Command { conn, number }) if self.conn(conn).is_some() => {
-                self.events.push_back(Event::Published { conn, number, place });
+    pub(super) fn handle_published(&mut self, request: RequestId, position: Option<StreamPosition>) {
+        match self.take_request(request) {
+            Some(PendingRequest::Command { conn, number }) if self.conn(conn).is_some() => {
+                self.events.push_back(Event::Published {
+                    conn,
+                    number,
+                    position,
+                });
             }
-            Some(Asked::Program { number }) => self.answers.push_back((number, Answer::Published(place))),
+            Some(PendingRequest::Program { number }) => self
+                .replies
+                .push_back((number, ProgramReply::Published(position))),
             _ => {}
         }
     }
 
-    pub(super) fn told(&mut self, ask: Ask, told: Box<Told>) {
-        match self.answered(ask) {
-            Some(Asked::Command { conn, number }) if self.conn(conn).is_some() => {
-                self.events.push_back(Event::Told { conn, number, told });
+    pub(super) fn handle_query_result(&mut self, request: RequestId, result: Box<QueryResult>) {
+        match self.take_request(request) {
+            Some(PendingRequest::Command { conn, number }) if self.conn(conn).is_some() => {
+                self.events.push_back(Event::QueryResult { conn, number, result });
             }
-            Some(Asked::Program { number }) => self.answers.push_back((number, Answer::Told(told))),
+            Some(PendingRequest::Program { number }) => self
+                .replies
+                .push_back((number, ProgramReply::QueryResult(result))),
             _ => {}
         }
     }
 
-    pub(super) fn refused(&mut self, ask: Ask, fault: Fault) {
-        match self.answered(ask) {
-            Some(Asked::Subscribe { conn: id, topic, .. }) => {
+    pub(super) fn handle_rejected(&mut self, request: RequestId, fault: Fault) {
+        match self.take_request(request) {
+            Some(PendingRequest::Subscribe { conn: id, topic, .. }) => {
                 let channel = Arc::clone(&self.topics[topic as usize].name);
-                self.topics[topic as usize].waiting -= 1;
+                self.topics[topic as usize].pending -= 1;
                 if self.conn(id).is_some() {
-                    self.take_out(id, topic);
-                    self.events.push_back(Event::Refused {
+                    self.remove_subscription(id, topic);
+                    self.events.push_back(Event::Rejected {
                         conn: id,
                         channel,
                         fault,
                     });
                 }
-                self.free_topic(topic);
+                self.free_unused_topic(topic);
             }
-            Some(Asked::Command { conn, number }) if self.conn(conn).is_some() => {
-                let told = Box::new(Told::Full);
-                self.events.push_back(Event::Told { conn, number, told });
+            Some(PendingRequest::Command { conn, number }) if self.conn(conn).is_some() => {
+                let result = Box::new(QueryResult::ChannelLimit);
+                self.events.push_back(Event::QueryResult { conn, number, result });
             }
-            Some(Asked::Program { number }) => {
-                let told = Box::new(Told::Full);
-                self.answers.push_back((number, Answer::Told(told)));
+            Some(PendingRequest::Program { number }) => {
+                let result = Box::new(QueryResult::ChannelLimit);
+                self.replies
+                    .push_back((number, ProgramReply::QueryResult(result)));
             }
             _ => {}
         }

@@ -1,24 +1,24 @@
-//! What one connection listens to: most listen to one channel, and take no memory of their own for it.
+//! The subscriptions of one connection. A single one, the usual case, takes no memory of its own.
 
-/// A subscription of a connection, by its topic.
+/// A subscription of a connection to a topic.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Subscription {
     pub(super) topic: u32,
-    pub(super) stage: Stage,
+    pub(super) state: SubState,
 }
 
-/// How far a subscription is.
+/// The state of a subscription.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Stage {
-    /// For its answer.
-    Waiting,
-    /// The same; then it ends.
+pub(super) enum SubState {
+    /// The shard has not replied yet.
+    Pending,
+    /// The shard has not replied yet, and the subscription then ends.
     Ending,
-    /// Its place among the topic's subscribers.
-    Listens { at: u32 },
+    /// Subscribed, with the index among the topic's subscribers.
+    Subscribed { at: u32 },
 }
 
-/// All of one connection's.
+/// All subscriptions of a connection.
 #[derive(Debug, Default)]
 pub(super) enum Subscriptions {
     #[default]
@@ -40,14 +40,14 @@ impl Subscriptions {
         }
     }
 
-    pub(super) fn stage(&mut self, topic: u32) -> Option<&mut Stage> {
+    pub(super) fn state(&mut self, topic: u32) -> Option<&mut SubState> {
         let all = match self {
             Subscriptions::None => &mut [],
             Subscriptions::One(one) => std::slice::from_mut(one),
             Subscriptions::Many(many) => many.as_mut_slice(),
         };
         let own = all.iter_mut().find(|own| own.topic == topic)?;
-        Some(&mut own.stage)
+        Some(&mut own.state)
     }
 
     pub(super) fn add(&mut self, added: Subscription) {
@@ -55,7 +55,7 @@ impl Subscriptions {
             Subscriptions::None => *self = Subscriptions::One(added),
             Subscriptions::One(one) => *self = Subscriptions::Many(Box::new(vec![*one, added])),
             Subscriptions::Many(many) => {
-                // Most of those that listen to more than one channel listen to few: room is made little by little.
+                // Most connections with several subscriptions have few, so the capacity grows slowly.
                 if many.len() == many.capacity() {
                     many.reserve_exact(1 + many.len() / 2);
                 }
@@ -64,7 +64,7 @@ impl Subscriptions {
         }
     }
 
-    pub(super) fn remove(&mut self, topic: u32) -> Option<Stage> {
+    pub(super) fn remove(&mut self, topic: u32) -> Option<SubState> {
         let at = self.all().iter().position(|own| own.topic == topic)?;
         let removed = match self {
             Subscriptions::None => return None,
@@ -78,7 +78,7 @@ impl Subscriptions {
                 .map_or(Subscriptions::None, |one| Subscriptions::One(*one)),
             Subscriptions::None | Subscriptions::One(_) => Subscriptions::None,
         };
-        Some(removed.stage)
+        Some(removed.state)
     }
 }
 

@@ -2,19 +2,19 @@
 
 use std::time::Duration;
 
-use ringmain_hub::history::{Epoch, History, Keep, Query, Recovered};
+use ringmain_hub::history::{Epoch, History, HistoryOptions, HistoryQuery, Recovery};
 
-const KEEP: Keep = Keep {
+const KEEP: HistoryOptions = HistoryOptions {
     publications: 3,
     bytes: 100,
-    time: Duration::from_secs(10),
+    ttl: Duration::from_secs(10),
 };
 
 fn at(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
 }
 
-fn filled(count: u64, keep: Keep) -> History<u64> {
+fn filled(count: u64, keep: HistoryOptions) -> History<u64> {
     let mut history = History::new(Epoch::new(7), keep);
     for number in 1..=count {
         assert_eq!(history.publish(number, 10, at(0)), number, "offsets count from 1");
@@ -22,16 +22,16 @@ fn filled(count: u64, keep: Keep) -> History<u64> {
     history
 }
 
-fn all(recovered: Recovered<'_, u64>) -> Option<Vec<u64>> {
+fn all(recovered: Recovery<'_, u64>) -> Option<Vec<u64>> {
     match recovered {
-        Recovered::All(items) => {
+        Recovery::All(items) => {
             assert!(
                 items.iter().all(|(offset, item)| offset == *item),
                 "an offset and its publication"
             );
             Some(items.into_iter().map(|(offset, _)| offset).collect())
         }
-        Recovered::Gap => None,
+        Recovery::Gap => None,
     }
 }
 
@@ -88,17 +88,17 @@ fn what_is_not_kept_is_a_gap() {
 
 #[test]
 fn each_limit_holds() {
-    let bytes = Keep { bytes: 25, ..KEEP };
+    let bytes = HistoryOptions { bytes: 25, ..KEEP };
     let history = filled(5, bytes);
     assert_eq!((history.len(), history.bytes()), (2, 20));
     let mut history = filled(5, KEEP);
     assert_eq!(history.expire(at(9)), Some(at(10)), "when the next goes");
     assert_eq!(history.expire(at(10)), None);
     assert!(history.is_empty());
-    assert_eq!(history.place().offset, 5, "offsets go on");
+    assert_eq!(history.position().offset, 5, "offsets go on");
     assert_eq!(history.publish(6, 10, at(11)), 6);
-    history.set_keep(
-        Keep {
+    history.set_options(
+        HistoryOptions {
             publications: 0,
             ..KEEP
         },
@@ -125,7 +125,7 @@ fn a_larger_publication_than_is_kept_is_not_kept() {
 fn queries_go_both_ways() {
     let mut history = filled(5, KEEP);
     let mut offsets = |since, limit, reverse| {
-        let query = Query {
+        let query = HistoryQuery {
             since,
             limit,
             reverse,
@@ -172,9 +172,9 @@ struct Reader {
 
 /// All that was ever published in a life, with its time.
 struct Naive {
-    life: Epoch,
+    epoch: Epoch,
     published: Vec<(usize, Duration)>,
-    keep: Keep,
+    keep: HistoryOptions,
 }
 
 impl Naive {
@@ -186,7 +186,7 @@ impl Naive {
         let crowded = behind.len() > self.keep.publications;
         let heavy = (1..=behind.len())
             .any(|count| behind[..count].iter().map(|(bytes, _)| bytes).sum::<usize>() > self.keep.bytes);
-        let old = now >= self.published[index].1 + self.keep.time;
+        let old = now >= self.published[index].1 + self.keep.ttl;
         !(crowded || heavy || old)
     }
 }
@@ -196,18 +196,18 @@ fn nobody_misses_or_doubles_anything_unknowingly() {
     for seed in 0..500 {
         println!("seed {seed}");
         let mut random = fastrand::Rng::with_seed(seed);
-        let keep = Keep {
+        let keep = HistoryOptions {
             publications: random.usize(0..8),
             bytes: random.usize(1..200),
-            time: at(random.u64(1..20)),
+            ttl: at(random.u64(1..20)),
         };
         let mut now = at(0);
         let mut naive = Naive {
-            life: Epoch::new(random.u64(..)),
+            epoch: Epoch::new(random.u64(..)),
             published: Vec::new(),
             keep,
         };
-        let mut history = History::new(naive.life, keep);
+        let mut history = History::new(naive.epoch, keep);
         let mut readers: Vec<Reader> = (0..4).map(|_| Reader::default()).collect();
         for _ in 0..300 {
             match random.u8(0..10) {
@@ -217,7 +217,7 @@ fn nobody_misses_or_doubles_anything_unknowingly() {
                     let offset = history.publish(naive.published.len() as u64, bytes, now);
                     for reader in readers.iter_mut().filter(|reader| reader.listens) {
                         reader.has.push(offset);
-                        reader.last = Some((offset, naive.life));
+                        reader.last = Some((offset, naive.epoch));
                     }
                 }
                 4 => now += Duration::from_millis(random.u64(0..3000)),
@@ -228,11 +228,11 @@ fn nobody_misses_or_doubles_anything_unknowingly() {
                 6 if random.u8(0..10) == 0 => {
                     // Whoever keeps the channel has died.
                     naive = Naive {
-                        life: Epoch::new(random.u64(..)),
+                        epoch: Epoch::new(random.u64(..)),
                         published: Vec::new(),
                         keep,
                     };
-                    history = History::new(naive.life, keep);
+                    history = History::new(naive.epoch, keep);
                     readers.iter_mut().for_each(|reader| reader.listens = false);
                 }
                 _ => {
@@ -258,18 +258,18 @@ fn come_back(reader: &mut Reader, history: &mut History<u64>, naive: &Naive, now
     reader.listens = true;
     let top = naive.published.len() as u64;
     if let Some((offset, epoch)) = reader.last {
-        let truth = epoch == naive.life && (offset + 1..=top).all(|offset| naive.keeps(offset, now));
+        let truth = epoch == naive.epoch && (offset + 1..=top).all(|offset| naive.keeps(offset, now));
         match history.recover(offset, Some(epoch), usize::MAX, now) {
-            Recovered::All(items) => {
+            Recovery::All(items) => {
                 assert!(truth, "it is told that it has all, and has not");
                 reader.has.extend(items.into_iter().map(|(offset, _)| offset));
             }
-            Recovered::Gap => {
+            Recovery::Gap => {
                 assert!(!truth, "it could have had all");
                 reader.has.clear();
             }
         }
     }
-    assert_eq!(history.place().offset, top);
-    reader.last = Some((top, naive.life));
+    assert_eq!(history.position().offset, top);
+    reader.last = Some((top, naive.epoch));
 }

@@ -3,11 +3,11 @@
 use bytes::Bytes;
 use ringmain_hub::limits;
 use ringmain_hub::protocol::{
-    Broken, ClientInfo, Command, Commands, Disconnect, Error, Fault, Format, NotJson, Publication, Published,
-    Push, Replies, Reply, SubscribeResult, Variant, compact,
+    ClientInfo, Command, Commands, Disconnect, Error, Fault, Format, MessageError, NotJson, Publication,
+    Published, Push, Replies, Reply, SubscribeResult, Variant, compact,
 };
 
-fn commands(format: Format, message: &[u8]) -> Vec<Result<Command, Broken>> {
+fn commands(format: Format, message: &[u8]) -> Vec<Result<Command, MessageError>> {
     Commands::new(format, Bytes::copy_from_slice(message)).collect()
 }
 
@@ -62,10 +62,10 @@ fn what_is_before_a_fault_counts_and_what_is_behind_does_not() {
 
 #[test]
 fn a_message_has_a_limit() {
-    let most = limits::COMMANDS_A_MESSAGE;
+    let most = limits::COMMANDS_PER_MESSAGE;
     assert_eq!(json(&"{}".repeat(most)).len(), most);
     let found = commands(Format::Json, "{}".repeat(most + 1).as_bytes());
-    assert_eq!(found.last(), Some(&Err(Broken::TooMany)));
+    assert_eq!(found.last(), Some(&Err(MessageError::TooMany)));
     assert_eq!(found.len(), most + 1);
 }
 
@@ -151,8 +151,8 @@ fn a_publication_is_the_same_in_every_variant() {
             let publication = published(r#"{"price": 1.5}"#).numbered(offset);
             variant.publication("news", publication, &mut out).expect("JSON");
         }
-        let pushes: Vec<Push> = if variant.bare {
-            let parts = ringmain_hub::protocol::Parts::<Push>::new(variant.format, out.into());
+        let pushes: Vec<Push> = if variant.unidirectional {
+            let parts = ringmain_hub::protocol::MessageParts::<Push>::new(variant.format, out.into());
             parts.collect::<Result<_, _>>().expect("pushes")
         } else {
             let replies: Result<Vec<_>, _> = Replies::new(variant.format, out.into()).collect();
@@ -288,11 +288,11 @@ fn an_info_of_a_publisher_that_is_not_json_is_left_out_of_json() {
 fn what_is_not_json_does_not_go_out_as_json() {
     let mut out = b"before".to_vec();
     for data in ["", "{", "1 2", "\u{0}"] {
-        let bare = Published {
+        let unidirectional = Published {
             data: Bytes::from_static(data.as_bytes()),
             ..Published::default()
         };
-        let result = Variant::ALL[0].publication("a", bare.numbered(1), &mut out);
+        let result = Variant::ALL[0].publication("a", unidirectional.numbered(1), &mut out);
         // Nothing at all is a publication without data.
         assert_eq!(
             result,
@@ -329,7 +329,7 @@ fn breaks_go_and_strings_stay() {
 
 #[test]
 fn clients_come_back_by_the_code() {
-    for (why, comes_back) in [
+    for (reason, comes_back) in [
         (Disconnect::SHUTDOWN, true),
         (Disconnect::SLOW, true),
         (Disconnect::INVALID_TOKEN, false),
@@ -356,8 +356,8 @@ fn clients_come_back_by_the_code() {
             false,
         ),
     ] {
-        assert_eq!(why.reconnects(), comes_back, "{why:?}");
-        assert!(why.reason.len() <= 32);
+        assert_eq!(reason.should_reconnect(), comes_back, "{reason:?}");
+        assert!(reason.reason.len() <= 32);
     }
 }
 
@@ -380,11 +380,11 @@ fn noise_is_refused_or_understood_twice() {
             format.write(&command, &mut message).expect("Protobuf");
         }
         for _ in 0..random.usize(0..4) {
-            let place = random.usize(..message.len());
+            let position = random.usize(..message.len());
             match random.u8(0..3) {
-                0 => message[place] = random.u8(..),
-                1 => message.truncate(place.max(1)),
-                _ => message.insert(place, random.u8(..)),
+                0 => message[position] = random.u8(..),
+                1 => message.truncate(position.max(1)),
+                _ => message.insert(position, random.u8(..)),
             }
         }
         for command in commands(format, &message).into_iter().flatten() {

@@ -77,7 +77,7 @@ fn a_stream_of_http2_whose_client_takes_nothing_is_slow_alone() {
     let mut client = serve(Options {
         limits: Limits {
             subscriptions: 8,
-            waiting_bytes: 100_000,
+            queued_bytes: 100_000,
         },
         ..options()
     });

@@ -1,83 +1,87 @@
-//! How often the workers of those who listen get a publication of a channel: the first at once, of those that follow too soon the
-//! last.
+//! The rate at which workers receive publications of a conflated channel: the first at once, and the last of those that follow within an
+//! interval. Must not know subscribers.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::protocol::Published;
 
-/// A publication with its number, 0 for none.
-type Numbered = (u64, Arc<Published>);
+/// A publication with its offset; 0 for none.
+type NumberedPublication = (u64, Arc<Published>);
 
 #[derive(Debug, Default)]
-pub(super) struct Pace {
-    /// From then on another one may go.
+pub(super) struct UpdateLimiter {
+    /// The time from which on the next publication may be sent.
     next: Duration,
-    /// The last that went.
-    shown: Option<Numbered>,
-    /// The last that has not gone yet.
-    held: Option<Numbered>,
+    /// The last publication that was sent.
+    last_sent: Option<NumberedPublication>,
+    /// The last publication that was not sent yet.
+    held: Option<NumberedPublication>,
 }
 
-/// What becomes of a publication.
+/// The decision about a publication.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::shard) enum Goes {
-    /// It goes to the workers.
+pub(in crate::shard) enum SendDecision {
+    /// It is sent to the workers now.
     Now,
-    /// At this time, if no other one takes its place until then; it is the first to wait.
+    /// It is held until this time, unless a newer one replaces it. None was held before.
     At(Duration),
-    /// It has taken the place of one that waited.
-    InPlace,
+    /// It has replaced a held publication.
+    Replaced,
 }
 
-impl Pace {
-    /// What becomes of a publication. `every` is `None` where all go, and where nobody listens.
-    pub(super) fn goes(
+impl UpdateLimiter {
+    /// Decides about a publication. `interval` is `None` if the channel is not conflated or has no subscribers.
+    pub(super) fn decide(
         &mut self,
-        every: Option<Duration>,
+        interval: Option<Duration>,
         (offset, published): (u64, &Arc<Published>),
         now: Duration,
-    ) -> Goes {
-        let Some(every) = every else {
-            // What is newer is gone: what waited must not come behind it.
-            *self = Pace::default();
-            return Goes::Now;
+    ) -> SendDecision {
+        let Some(interval) = interval else {
+            // A held publication is older and must not follow this one.
+            *self = UpdateLimiter::default();
+            return SendDecision::Now;
         };
         let numbered = (offset, Arc::clone(published));
         if now >= self.next && self.held.is_none() {
-            self.next = now + every;
-            self.shown = Some(numbered);
-            return Goes::Now;
+            self.next = now + interval;
+            self.last_sent = Some(numbered);
+            return SendDecision::Now;
         }
         match self.held.replace(numbered) {
-            Some(_) => Goes::InPlace,
-            None => Goes::At(self.next),
+            Some(_) => SendDecision::Replaced,
+            None => SendDecision::At(self.next),
         }
     }
 
-    /// What has waited until now.
-    pub(super) fn release(&mut self, every: Option<Duration>, now: Duration) -> Option<Numbered> {
+    /// Returns the held publication, which is sent now.
+    pub(super) fn release(
+        &mut self,
+        interval: Option<Duration>,
+        now: Duration,
+    ) -> Option<NumberedPublication> {
         let held = self.held.take()?;
-        self.next = now + every.unwrap_or_default();
-        self.shown = Some(held.clone());
+        self.next = now + interval.unwrap_or_default();
+        self.last_sent = Some(held.clone());
         Some(held)
     }
 
-    /// Forgets the last that went: its number is of another epoch.
-    pub(super) fn forget_shown(&mut self) {
-        self.shown = None;
+    /// Discards the last publication that was sent: its offset is of another epoch.
+    pub(super) fn clear_last_sent(&mut self) {
+        self.last_sent = None;
     }
 
     pub(super) fn is_holding(&self) -> bool {
         self.held.is_some()
     }
 
-    /// When what is held goes.
+    /// Returns the time at which the held publication is sent.
     pub(super) fn due(&self) -> Option<Duration> {
         self.held.as_ref().map(|_| self.next)
     }
 
-    pub(super) fn shown(&self) -> Option<Numbered> {
-        self.shown.clone()
+    pub(super) fn last_sent(&self) -> Option<NumberedPublication> {
+        self.last_sent.clone()
     }
 }

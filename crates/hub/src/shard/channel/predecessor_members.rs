@@ -1,5 +1,5 @@
-//! Members of a channel that are still connected to the process before this one. Each is present until it enters here, is replaced by
-//! a connection of the same user, or its time has passed.
+//! Members of a channel whose clients are still connected to the predecessor process. Each is present until it subscribes here, is replaced
+//! by a connection of the same user, or expires.
 
 use std::collections::BTreeSet;
 use std::ops::Bound;
@@ -8,11 +8,11 @@ use std::sync::Arc;
 use super::Channel;
 use crate::protocol::ClientInfo;
 
-/// The users and clients of these members.
+/// These members, by user and client ID.
 #[derive(Debug, Default)]
-pub(super) struct Moving(BTreeSet<(Box<str>, Arc<str>)>);
+pub(super) struct PredecessorClients(BTreeSet<(Box<str>, Arc<str>)>);
 
-impl Moving {
+impl PredecessorClients {
     /// Returns whether there are no such members.
     pub(super) fn is_empty(&self) -> bool {
         self.0.is_empty()
@@ -20,36 +20,38 @@ impl Moving {
 }
 
 impl Channel {
-    /// Adds a member that is connected to the predecessor. Returns its key. `None`: this channel has no presence, or the client is
-    /// present already.
-    pub(in super::super) fn add_moving(&mut self, info: ClientInfo) -> Option<Arc<str>> {
-        if (!self.rules.presence && !self.rules.join_leave) || self.present.contains_key(&*info.client) {
+    /// Adds a member that is connected to the predecessor. Returns its client ID, or `None` if the channel has no presence or the client is
+    /// already present.
+    pub(in super::super) fn add_predecessor_member(&mut self, info: ClientInfo) -> Option<Arc<str>> {
+        if (!self.options.presence && !self.options.join_leave) || self.present.contains_key(&*info.client) {
             return None;
         }
         let client: Arc<str> = Arc::from(&*info.client);
-        self.moving
+        self.predecessor_members
             .0
             .insert((Box::from(&*info.user), Arc::clone(&client)));
         self.present.insert(Arc::clone(&client), Arc::new(info));
         Some(client)
     }
 
-    /// Removes one member that a connection of the same user takes the place of. Returns its info, and whether subscribers are to be
-    /// notified.
-    pub(in super::super) fn replace_moving(&mut self, user: &str) -> Option<(ClientInfo, bool)> {
+    /// Removes one member that is replaced by a connection of the same user. Returns its info, and whether leave pushes are enabled.
+    pub(in super::super) fn replace_predecessor_member(&mut self, user: &str) -> Option<(ClientInfo, bool)> {
         let first = (Box::from(user), Arc::from(""));
-        let mut behind = self.moving.0.range((Bound::Included(first), Bound::Unbounded));
+        let mut behind = self
+            .predecessor_members
+            .0
+            .range((Bound::Included(first), Bound::Unbounded));
         let key = behind.next().filter(|(of, _)| **of == *user)?.clone();
-        self.moving.0.remove(&key);
-        self.gone(&key.1)
+        self.predecessor_members.0.remove(&key);
+        self.remove_member(&key.1)
     }
 
-    /// Removes a member whose time has passed, if it is still expected. Returns as [`Channel::replace_moving`].
-    pub(in super::super) fn expire_moving(&mut self, client: &str) -> Option<(ClientInfo, bool)> {
+    /// Removes a member that has expired, if it is still expected. Returns as [`Channel::replace_predecessor_member`].
+    pub(in super::super) fn expire_predecessor_member(&mut self, client: &str) -> Option<(ClientInfo, bool)> {
         let info = self.present.get_key_value(client)?;
         let key = (Box::from(&*info.1.user), Arc::clone(info.0));
-        match self.moving.0.remove(&key) {
-            true => self.gone(client),
+        match self.predecessor_members.0.remove(&key) {
+            true => self.remove_member(client),
             false => None,
         }
     }

@@ -1,8 +1,8 @@
-//! What a connection listens to, with few and with more of it.
+//! The subscriptions of a connection, with few and with many.
 
-use super::{Stage, Subscription, Subscriptions};
+use super::{SubState, Subscription, Subscriptions};
 
-/// Takes so many, and lets go of them in another order; all the while it knows what it has.
+/// Adds `count` subscriptions and removes them in another order, and checks the contents after each step.
 fn check(count: u32, order: impl Fn(u32) -> u32) {
     let mut own = Subscriptions::default();
     let topics = |own: &Subscriptions| {
@@ -11,16 +11,16 @@ fn check(count: u32, order: impl Fn(u32) -> u32) {
         topics
     };
     for topic in 0..count {
-        assert_eq!(own.stage(topic), None);
-        let stage = Stage::Waiting;
-        own.add(Subscription { topic, stage });
-        *own.stage(topic).expect("it was added") = Stage::Listens { at: 7 * topic };
+        assert_eq!(own.state(topic), None);
+        let state = SubState::Pending;
+        own.add(Subscription { topic, state });
+        *own.state(topic).expect("it was added") = SubState::Subscribed { at: 7 * topic };
         assert_eq!(topics(&own), Vec::from_iter(0..=topic));
     }
     let mut left: Vec<u32> = (0..count).collect();
     for topic in (0..count).map(order) {
         left.retain(|other| *other != topic);
-        assert_eq!(own.remove(topic), Some(Stage::Listens { at: 7 * topic }));
+        assert_eq!(own.remove(topic), Some(SubState::Subscribed { at: 7 * topic }));
         assert_eq!(own.remove(topic), None);
         assert_eq!(topics(&own), left);
         let is_small = matches!(own, Subscriptions::None | Subscriptions::One(_));

@@ -2,32 +2,35 @@
 
 use std::time::Duration;
 
-use ringmain_hub::mail::{Life, Rules, Since};
+use ringmain_hub::mail::{ChannelOptions, EpochFilter, RecoverFrom};
 use ringmain_hub::protocol::{Format, Replies, Unsubscribed};
-use ringmain_hub::subscribers::{ConnId, Event, home_of};
+use ringmain_hub::subscribers::{ConnId, Event, shard_of};
 
 use crate::hub::workers::{JSON, KEPT, LIMITS, PLAIN, Workers, name, number};
 
 const EVERY: Duration = Duration::from_millis(200);
 
-const PACED: Rules = Rules {
-    every: Some(EVERY),
+const PACED: ChannelOptions = ChannelOptions {
+    conflation_interval: Some(EVERY),
     ..KEPT
 };
 
-const CACHE: Rules = Rules { cache: true, ..KEPT };
+const CACHE: ChannelOptions = ChannelOptions {
+    cache_recovery: true,
+    ..KEPT
+};
 
 fn at(workers: &mut Workers, millis: u64) {
     workers.now = Duration::from_millis(millis);
-    for home in &mut workers.homes {
-        home.release(workers.now);
+    for shard in &mut workers.shards {
+        shard.release(workers.now);
     }
     workers.settle();
 }
 
 fn offsets(workers: &mut Workers, worker: usize, conn: ConnId) -> Vec<u64> {
     let mut all = Vec::new();
-    while let Some(frame) = workers.locals[worker].take(conn) {
+    while let Some(frame) = workers.tables[worker].pop_push(conn) {
         let reply = Replies::new(Format::Json, frame)
             .next()
             .expect("one")
@@ -41,8 +44,8 @@ fn offsets(workers: &mut Workers, worker: usize, conn: ConnId) -> Vec<u64> {
 fn the_first_goes_at_once_and_then_the_last_of_each_interval() {
     let mut workers = Workers::new(2, LIMITS);
     let conns = [0, 1].map(|worker| {
-        let conn = workers.locals[worker].open(JSON, None);
-        workers.locals[worker]
+        let conn = workers.tables[worker].open(JSON, None);
+        workers.tables[worker]
             .subscribe(conn, &name("a"), PACED, None)
             .expect("it may");
         conn
@@ -51,7 +54,7 @@ fn the_first_goes_at_once_and_then_the_last_of_each_interval() {
     let mut had = [const { Vec::new() }; 2];
     for millis in (0..1000).step_by(5) {
         at(&mut workers, millis);
-        workers.locals[0].publish(&name("a"), PACED, number(millis), None);
+        workers.tables[0].publish(&name("a"), PACED, number(millis), None);
         workers.settle();
         for (worker, had) in had.iter_mut().enumerate() {
             let got = offsets(&mut workers, worker, conns[worker]);
@@ -65,14 +68,14 @@ fn the_first_goes_at_once_and_then_the_last_of_each_interval() {
     let last = [0, 1].map(|worker| offsets(&mut workers, worker, conns[worker]));
     assert_eq!(last, [[200], [200]]);
     at(&mut workers, 1200);
-    let home = usize::from(home_of("a", 2).0);
-    assert_eq!(workers.homes[home].next_release(), None, "nothing waits");
-    assert_eq!(workers.locals[0].next_release(), None, "nobody is behind");
+    let shard = usize::from(shard_of("a", 2).0);
+    assert_eq!(workers.shards[shard].next_release(), None, "nothing waits");
+    assert_eq!(workers.tables[0].next_release(), None, "nobody is behind");
     at(&mut workers, 1500);
-    workers.locals[0].publish(&name("a"), PACED, number(0), None);
+    workers.tables[0].publish(&name("a"), PACED, number(0), None);
     workers.settle();
     assert_eq!(offsets(&mut workers, 0, conns[0]), [201], "at once");
-    workers.locals[0].publish(&name("a"), PACED, number(0), None);
+    workers.tables[0].publish(&name("a"), PACED, number(0), None);
     at(&mut workers, 1525);
     at(&mut workers, 1699);
     assert!(offsets(&mut workers, 0, conns[0]).is_empty(), "too soon");
@@ -90,10 +93,10 @@ fn the_first_goes_at_once_and_then_the_last_of_each_interval() {
 fn who_comes_meanwhile_stands_where_the_others_do() {
     let mut workers = Workers::new(1, LIMITS);
     let subscribe = |workers: &mut Workers, offset| {
-        let conn = workers.locals[0].open(JSON, None);
-        let life = Life::Any;
-        workers.locals[0]
-            .subscribe(conn, &name("a"), PACED, Some(Since { offset, life }))
+        let conn = workers.tables[0].open(JSON, None);
+        let epoch = EpochFilter::Any;
+        workers.tables[0]
+            .subscribe(conn, &name("a"), PACED, Some(RecoverFrom { offset, epoch }))
             .expect("it may");
         workers.settle();
         conn
@@ -101,7 +104,7 @@ fn who_comes_meanwhile_stands_where_the_others_do() {
     let first = subscribe(&mut workers, 0);
     assert_eq!(workers.events(0), ["subscribed a at Some(0) missed Some([])"]);
     for published in 1..=3 {
-        workers.locals[0].publish(&name("a"), PACED, number(published), None);
+        workers.tables[0].publish(&name("a"), PACED, number(published), None);
     }
     workers.settle();
     // 3 is held: whoever comes now gets it when the home hands it on.
@@ -127,51 +130,51 @@ fn who_comes_meanwhile_stands_where_the_others_do() {
 fn a_cache_gives_the_last_and_no_more() {
     let mut workers = Workers::new(1, LIMITS);
     for published in 1..=3 {
-        workers.locals[0].publish(&name("a"), CACHE, number(published), None);
+        workers.tables[0].publish(&name("a"), CACHE, number(published), None);
     }
-    let mut subscribed = |life, offset| {
-        let conn = workers.locals[0].open(JSON, None);
-        workers.locals[0]
-            .subscribe(conn, &name("a"), CACHE, Some(Since { offset, life }))
+    let mut subscribed = |epoch, offset| {
+        let conn = workers.tables[0].open(JSON, None);
+        workers.tables[0]
+            .subscribe(conn, &name("a"), CACHE, Some(RecoverFrom { offset, epoch }))
             .expect("it may");
         workers.settle();
         workers.events(0).remove(0)
     };
     assert_eq!(
-        subscribed(Life::Any, 0),
+        subscribed(EpochFilter::Any, 0),
         "subscribed a at Some(3) missed Some([3])"
     );
     assert_eq!(
-        subscribed(Life::Foreign, 3),
+        subscribed(EpochFilter::Foreign, 3),
         "subscribed a at Some(3) missed Some([3])",
         "3 of another life"
     );
     assert_eq!(
-        subscribed(Life::Any, 3),
+        subscribed(EpochFilter::Any, 3),
         "subscribed a at Some(3) missed Some([])"
     );
     // Nothing is there that could take the place of what a client has of another life.
-    for (life, offset, missed) in [
-        (Life::Any, 0, "Some([])"),
-        (Life::Any, 4, "None"),
-        (Life::Foreign, 0, "None"),
-        (Life::Foreign, 4, "None"),
+    for (epoch, offset, missed) in [
+        (EpochFilter::Any, 0, "Some([])"),
+        (EpochFilter::Any, 4, "None"),
+        (EpochFilter::Foreign, 0, "None"),
+        (EpochFilter::Foreign, 4, "None"),
     ] {
-        let conn = workers.locals[0].open(JSON, None);
-        workers.locals[0]
-            .subscribe(conn, &name("empty"), CACHE, Some(Since { offset, life }))
+        let conn = workers.tables[0].open(JSON, None);
+        workers.tables[0]
+            .subscribe(conn, &name("empty"), CACHE, Some(RecoverFrom { offset, epoch }))
             .expect("it may");
         workers.settle();
         let expected = format!("subscribed empty at Some(0) missed {missed}");
-        assert_eq!(workers.events(0), [expected], "{life:?}, {offset}");
+        assert_eq!(workers.events(0), [expected], "{epoch:?}, {offset}");
     }
     workers.now = Duration::from_secs(3600);
-    let conn = workers.locals[0].open(JSON, None);
-    let since = Since {
+    let conn = workers.tables[0].open(JSON, None);
+    let since = RecoverFrom {
         offset: 1,
-        life: Life::Any,
+        epoch: EpochFilter::Any,
     };
-    workers.locals[0]
+    workers.tables[0]
         .subscribe(conn, &name("a"), CACHE, Some(since))
         .expect("it may");
     workers.settle();
@@ -184,18 +187,18 @@ fn a_cache_gives_the_last_and_no_more() {
 
 #[test]
 fn without_numbers_the_last_goes_too() {
-    let rules = Rules {
-        every: Some(EVERY),
+    let options = ChannelOptions {
+        conflation_interval: Some(EVERY),
         ..PLAIN
     };
     let mut workers = Workers::new(1, LIMITS);
-    let conn = workers.locals[0].open(JSON, None);
-    workers.locals[0]
-        .subscribe(conn, &name("a"), rules, None)
+    let conn = workers.tables[0].open(JSON, None);
+    workers.tables[0]
+        .subscribe(conn, &name("a"), options, None)
         .expect("it may");
     workers.settle();
     for published in 1..=5 {
-        workers.locals[0].publish(&name("a"), rules, number(published), None);
+        workers.tables[0].publish(&name("a"), options, number(published), None);
     }
     workers.settle();
     at(&mut workers, 25);
@@ -205,37 +208,37 @@ fn without_numbers_the_last_goes_too() {
     assert_eq!(workers.pushes(0, conn), [push(5)]);
     // Nobody is there: nothing is held, and the channel is not for ever.
     for published in 6..=7 {
-        workers.locals[0].publish(&name("a"), rules, number(published), None);
+        workers.tables[0].publish(&name("a"), options, number(published), None);
     }
     workers.settle();
-    workers.locals[0].close(conn);
+    workers.tables[0].close(conn);
     workers.settle();
-    workers.homes[0].sweep(workers.now);
-    assert_eq!(workers.homes[0].len(), 1, "one is held still");
-    assert_eq!(workers.locals[0].next_release(), None, "nobody is behind");
+    workers.shards[0].sweep(workers.now);
+    assert_eq!(workers.shards[0].len(), 1, "one is held still");
+    assert_eq!(workers.tables[0].next_release(), None, "nobody is behind");
     at(&mut workers, 400);
-    workers.homes[0].sweep(workers.now);
-    assert!(workers.homes[0].is_empty());
+    workers.shards[0].sweep(workers.now);
+    assert!(workers.shards[0].is_empty());
 }
 
 #[test]
 fn rules_that_change_keep_the_order() {
     let mut workers = Workers::new(1, LIMITS);
-    let conn = workers.locals[0].open(JSON, None);
-    workers.locals[0]
+    let conn = workers.tables[0].open(JSON, None);
+    workers.tables[0]
         .subscribe(conn, &name("a"), PACED, None)
         .expect("it may");
     for published in 1..=2 {
-        workers.locals[0].publish(&name("a"), PACED, number(published), None);
+        workers.tables[0].publish(&name("a"), PACED, number(published), None);
     }
     workers.settle();
     assert_eq!(offsets(&mut workers, 0, conn), [1]);
-    workers.locals[0].publish(&name("a"), KEPT, number(3), None);
+    workers.tables[0].publish(&name("a"), KEPT, number(3), None);
     workers.settle();
     assert_eq!(offsets(&mut workers, 0, conn), [3]);
-    assert_eq!(workers.homes[0].next_release(), None, "2 was overtaken");
+    assert_eq!(workers.shards[0].next_release(), None, "2 was overtaken");
     for published in 4..=6 {
-        workers.locals[0].publish(&name("a"), PACED, number(published), None);
+        workers.tables[0].publish(&name("a"), PACED, number(published), None);
     }
     workers.settle();
     at(&mut workers, 25);
@@ -260,7 +263,7 @@ struct World {
     random: fastrand::Rng,
     workers: Workers,
     clients: Vec<Client>,
-    home: usize,
+    shard: usize,
     published: u64,
     /// How often something was held, and how often whoever came was given the last.
     held: u32,
@@ -274,7 +277,7 @@ impl World {
             random: fastrand::Rng::with_seed(seed),
             workers: Workers::new(3, LIMITS),
             clients: Vec::new(),
-            home: usize::from(home_of("a", 3).0),
+            shard: usize::from(shard_of("a", 3).0),
             published: 0,
             held: 0,
             given: 0,
@@ -286,7 +289,7 @@ impl World {
         let any = self.random.usize(0..self.clients.len().max(1));
         match self.random.u8(0..10) {
             0 if self.clients.len() < 6 => {
-                let conn = self.workers.locals[worker].open(JSON, None);
+                let conn = self.workers.tables[worker].open(JSON, None);
                 self.clients.push(Client {
                     worker,
                     conn,
@@ -296,33 +299,33 @@ impl World {
             }
             1 if !self.clients.is_empty() => {
                 let gone = self.clients.swap_remove(any);
-                self.workers.locals[gone.worker].close(gone.conn);
+                self.workers.tables[gone.worker].close(gone.conn);
             }
             2 if !self.clients.is_empty() => {
                 let Client { worker, conn, .. } = self.clients[any];
-                self.workers.locals[worker].unsubscribe(conn, "a", Unsubscribed::SERVER);
+                self.workers.tables[worker].unsubscribe(conn, "a", Unsubscribed::SERVER);
             }
             3..6 => {
                 // Sometimes more than a queue takes.
                 let rare = self.random.u8(0..80) == 0;
                 let burst = if rare { 5000 } else { self.random.u64(1..5) };
                 for _ in 0..burst {
-                    self.workers.locals[worker].publish(&name("a"), PACED, number(0), None);
+                    self.workers.tables[worker].publish(&name("a"), PACED, number(0), None);
                 }
                 self.published += burst;
             }
             6 => {
                 self.workers.now += Duration::from_millis(self.random.u64(0..150));
-                self.workers.homes[self.home].release(self.workers.now);
-                self.workers.locals[worker].release(self.workers.now);
-                let next = self.workers.homes[self.home].next_release();
+                self.workers.shards[self.shard].release(self.workers.now);
+                self.workers.tables[worker].release(self.workers.now);
+                let next = self.workers.shards[self.shard].next_release();
                 self.held += u32::from(next.is_some());
             }
             _ => {
                 let most = self.random.usize(0..2000);
-                self.workers.up(worker, self.home, most);
+                self.workers.up(worker, self.shard, most);
                 let (to, most) = (self.random.usize(0..3), self.random.usize(0..20));
-                self.workers.down(self.home, to, most);
+                self.workers.down(self.shard, to, most);
             }
         }
     }
@@ -330,11 +333,11 @@ impl World {
     fn subscribe(&mut self) {
         for client in self.clients.iter_mut().filter(|client| !client.asked) {
             client.asked = true;
-            let since = Since {
+            let since = RecoverFrom {
                 offset: client.last,
-                life: Life::Any,
+                epoch: EpochFilter::Any,
             };
-            self.workers.locals[client.worker]
+            self.workers.tables[client.worker]
                 .subscribe(client.conn, &name("a"), PACED, Some(since))
                 .expect("it may");
         }
@@ -343,8 +346,8 @@ impl World {
     /// Clients believe what they are told: numbers only grow.
     fn listen(&mut self) {
         let seed = self.seed;
-        for worker in 0..self.workers.locals.len() {
-            while let Some(event) = self.workers.locals[worker].poll_event() {
+        for worker in 0..self.workers.tables.len() {
+            while let Some(event) = self.workers.tables[worker].poll_event() {
                 let (Event::Subscribed { conn, .. } | Event::Unsubscribed { conn, .. }) = event else {
                     panic!("seed {seed}: {event:?}");
                 };
@@ -354,17 +357,17 @@ impl World {
                 else {
                     continue;
                 };
-                let Event::Subscribed { place, missed, .. } = event else {
+                let Event::Subscribed { position, missed, .. } = event else {
                     client.asked = false;
                     continue;
                 };
-                let place = place.expect("numbers").offset;
-                assert!(place >= client.last, "seed {seed}: back to {place}");
+                let position = position.expect("numbers").offset;
+                assert!(position >= client.last, "seed {seed}: back to {position}");
                 if let [(offset, _)] = &missed.expect("the last is kept")[..] {
-                    assert!(*offset == place && place > client.last, "seed {seed}");
+                    assert!(*offset == position && position > client.last, "seed {seed}");
                     self.given += 1;
                 }
-                client.last = place;
+                client.last = position;
             }
         }
         for client in &mut self.clients {
@@ -384,7 +387,7 @@ impl World {
         for _ in 0..5 {
             self.workers.settle();
             self.workers.now += EVERY;
-            self.workers.homes[self.home].release(self.workers.now);
+            self.workers.shards[self.shard].release(self.workers.now);
             self.workers.settle();
             self.listen();
             self.subscribe();

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use bytes::Bytes;
-use ringmain_hub::mail::{Manner, Rules, Slow};
+use ringmain_hub::mail::{ChannelOptions, PublishOptions, SlowConsumerPolicy};
 use ringmain_hub::protocol::{Format, Published, Replies, Unsubscribed, Variant};
 use ringmain_hub::subscribers::{ConnId, Event, Limits};
 
@@ -14,21 +14,21 @@ const EVERY: Duration = Duration::from_millis(200);
 /// How often a home hands on what is published in such a channel.
 const PASSED: Duration = Duration::from_millis(25);
 
-const PACED: Rules = Rules {
-    every: Some(EVERY),
-    slow: Slow::Conflate,
+const PACED: ChannelOptions = ChannelOptions {
+    conflation_interval: Some(EVERY),
+    slow_consumer: SlowConsumerPolicy::Conflate,
     ..KEPT
 };
 
-const FAST: Rules = Rules {
-    every: Some(Duration::from_millis(50)),
+const FAST: ChannelOptions = ChannelOptions {
+    conflation_interval: Some(Duration::from_millis(50)),
     ..PACED
 };
 
 fn at(workers: &mut Workers, millis: u64) {
     workers.now = Duration::from_millis(millis);
-    for home in &mut workers.homes {
-        home.release(workers.now);
+    for shard in &mut workers.shards {
+        shard.release(workers.now);
     }
     workers.settle();
 }
@@ -36,7 +36,7 @@ fn at(workers: &mut Workers, millis: u64) {
 /// What a connection takes: channels and offsets.
 fn taken(workers: &mut Workers, worker: usize, conn: ConnId) -> Vec<(String, u64)> {
     let mut all = Vec::new();
-    while let Some(frame) = workers.locals[worker].take(conn) {
+    while let Some(frame) = workers.tables[worker].pop_push(conn) {
         let reply = Replies::new(Format::Json, frame).next();
         let push = reply.expect("one").expect("a reply").push.expect("a push");
         let offset = push.pub_.map_or(0, |publication| publication.offset);
@@ -45,11 +45,11 @@ fn taken(workers: &mut Workers, worker: usize, conn: ConnId) -> Vec<(String, u64
     all
 }
 
-fn listener(workers: &mut Workers, worker: usize, channels: &[(&str, Rules)]) -> ConnId {
-    let conn = workers.locals[worker].open(JSON, None);
-    for (channel, rules) in channels {
-        workers.locals[worker]
-            .subscribe(conn, &name(channel), *rules, None)
+fn listener(workers: &mut Workers, worker: usize, channels: &[(&str, ChannelOptions)]) -> ConnId {
+    let conn = workers.tables[worker].open(JSON, None);
+    for (channel, options) in channels {
+        workers.tables[worker]
+            .subscribe(conn, &name(channel), *options, None)
             .expect("it may");
     }
     workers.settle();
@@ -57,8 +57,8 @@ fn listener(workers: &mut Workers, worker: usize, channels: &[(&str, Rules)]) ->
     conn
 }
 
-fn publish(workers: &mut Workers, channel: &str, rules: Rules) {
-    workers.locals[0].publish(&name(channel), rules, number(0), None);
+fn publish(workers: &mut Workers, channel: &str, options: ChannelOptions) {
+    workers.tables[0].publish(&name(channel), options, number(0), None);
     workers.settle();
 }
 
@@ -74,7 +74,7 @@ fn all_that_a_client_waits_for_comes_at_one_moment() {
     let conn = listener(&mut workers, 0, &[("a", PACED), ("b", PACED), ("c", PACED)]);
     publish(&mut workers, "a", PACED);
     publish(&mut workers, "b", PACED);
-    assert_eq!(workers.locals[0].poll_ready(), Some(conn));
+    assert_eq!(workers.tables[0].poll_ready(), Some(conn));
     assert_eq!(
         taken(&mut workers, 0, conn),
         named(&[("a", 1)]),
@@ -85,20 +85,23 @@ fn all_that_a_client_waits_for_comes_at_one_moment() {
         publish(&mut workers, channel, PACED);
     }
     at(&mut workers, 199);
-    assert_eq!(workers.locals[0].poll_ready(), None, "too soon");
+    assert_eq!(workers.tables[0].poll_ready(), None, "too soon");
     at(&mut workers, 200);
-    assert_eq!(workers.locals[0].poll_ready(), Some(conn));
-    assert_eq!(workers.locals[0].poll_ready(), None, "once for all");
+    assert_eq!(workers.tables[0].poll_ready(), Some(conn));
+    assert_eq!(workers.tables[0].poll_ready(), None, "once for all");
     assert_eq!(
         taken(&mut workers, 0, conn),
         named(&[("a", 2), ("b", 2), ("c", 2)])
     );
     assert_eq!(
-        workers.locals[0].counts().deliveries,
+        workers.tables[0].counts().deliveries,
         4,
         "and none for those between"
     );
-    assert_eq!(workers.locals[0].counts().slow, [0; Slow::ALL.len()]);
+    assert_eq!(
+        workers.tables[0].counts().slow,
+        [0; SlowConsumerPolicy::ALL.len()]
+    );
 }
 
 #[test]
@@ -149,9 +152,9 @@ fn who_goes_while_it_is_behind_gets_nothing() {
     for conn in [stays, leaves, ends] {
         assert_eq!(taken(&mut workers, 0, conn).len(), 1);
     }
-    workers.locals[0].leave(leaves, "a");
-    workers.locals[0].close(ends);
-    let other = workers.locals[0].open(JSON, None);
+    workers.tables[0].unsubscribe_silently(leaves, "a");
+    workers.tables[0].close(ends);
+    let other = workers.tables[0].open(JSON, None);
     assert_eq!(other.slot(), ends.slot(), "in its place");
     at(&mut workers, 300);
     assert_eq!(taken(&mut workers, 0, stays), named(&[("a", 2), ("b", 2)]));
@@ -159,14 +162,14 @@ fn who_goes_while_it_is_behind_gets_nothing() {
     assert!(taken(&mut workers, 0, ends).is_empty());
     assert!(taken(&mut workers, 0, other).is_empty());
     // Who comes back has what there is, and is not behind with it.
-    workers.locals[0]
+    workers.tables[0]
         .subscribe(leaves, &name("a"), PACED, None)
         .expect("it may");
     at(&mut workers, 600);
     assert!(taken(&mut workers, 0, leaves).is_empty());
-    workers.locals[0].close(stays);
-    workers.locals[0].close(leaves);
-    assert_eq!(workers.locals[0].next_release(), None);
+    workers.tables[0].close(stays);
+    workers.tables[0].close(leaves);
+    assert_eq!(workers.tables[0].next_release(), None);
 }
 
 #[test]
@@ -177,8 +180,8 @@ fn each_interval_has_its_own_moments_and_other_channels_none() {
     let mut had: BTreeMap<String, Vec<u64>> = BTreeMap::new();
     for millis in 0..=400 {
         at(&mut workers, millis);
-        for (channel, rules) in all {
-            publish(&mut workers, channel, rules);
+        for (channel, options) in all {
+            publish(&mut workers, channel, options);
         }
         for (channel, _) in taken(&mut workers, 0, conn) {
             had.entry(channel).or_default().push(millis);
@@ -214,7 +217,7 @@ fn a_rule_that_changes_holds_for_who_is_behind() {
     at(&mut workers, 279);
     assert_eq!(taken(&mut workers, 0, conn), named(&[("b", 4)]));
     at(&mut workers, 1000);
-    assert_eq!(workers.locals[0].next_release(), None);
+    assert_eq!(workers.tables[0].next_release(), None);
 }
 
 #[test]
@@ -225,21 +228,24 @@ fn what_is_not_kept_does_not_wait() {
     assert_eq!(taken(&mut workers, 0, conn), named(&[("a", 1)]));
     at(&mut workers, 50);
     publish(&mut workers, "a", PACED);
-    let unkept = || {
-        Some(Box::new(Manner {
-            unkept: true,
-            once: None,
+    let transient = || {
+        Some(Box::new(PublishOptions {
+            transient: true,
+            idempotency: None,
         }))
     };
-    workers.locals[0].publish_for(&name("a"), PACED, &number(7).into(), unkept(), None);
+    workers.tables[0].publish_for(&name("a"), PACED, &number(7).into(), transient(), None);
     workers.settle();
     assert_eq!(taken(&mut workers, 0, conn), named(&[("a", 0)]));
     // One that waits still does not make the client slow.
     at(&mut workers, 199);
-    workers.locals[0].publish_for(&name("a"), PACED, &number(7).into(), unkept(), None);
+    workers.tables[0].publish_for(&name("a"), PACED, &number(7).into(), transient(), None);
     at(&mut workers, 200);
     assert_eq!(taken(&mut workers, 0, conn), named(&[("a", 0), ("a", 2)]));
-    assert_eq!(workers.locals[0].counts().slow, [0; Slow::ALL.len()]);
+    assert_eq!(
+        workers.tables[0].counts().slow,
+        [0; SlowConsumerPolicy::ALL.len()]
+    );
 }
 
 #[test]
@@ -250,12 +256,12 @@ fn who_is_slow_has_at_most_one_of_each_waiting_and_then_the_newest() {
         at(&mut workers, millis);
         publish(&mut workers, "a", PACED);
         publish(&mut workers, "b", PACED);
-        assert!(workers.locals[0].waiting_bytes(conn) < 100, "two pushes");
+        assert!(workers.tables[0].queued_bytes(conn) < 100, "two pushes");
     }
-    let counts = workers.locals[0].counts();
+    let counts = workers.tables[0].counts();
     // At 0 it was given `a`; at 9 moments it was behind with both.
     assert_eq!(counts.deliveries, 1);
-    assert_eq!(counts.slow[Slow::Conflate.number()], 18);
+    assert_eq!(counts.slow[SlowConsumerPolicy::Conflate.number()], 18);
     assert_eq!(taken(&mut workers, 0, conn), named(&[("a", 1)]));
     at(&mut workers, 2025);
     assert_eq!(taken(&mut workers, 0, conn), named(&[("a", 2000), ("b", 2000)]));
@@ -265,24 +271,27 @@ fn who_is_slow_has_at_most_one_of_each_waiting_and_then_the_newest() {
 #[test]
 fn what_is_more_than_may_wait_is_treated_by_the_rule() {
     let limits = Limits {
-        waiting_bytes: 110,
+        queued_bytes: 110,
         ..LIMITS
     };
-    for slow in Slow::ALL {
+    for slow in SlowConsumerPolicy::ALL {
         let mut workers = Workers::new(1, limits);
-        let rules = Rules { slow, ..PACED };
+        let options = ChannelOptions {
+            slow_consumer: slow,
+            ..PACED
+        };
         let conn = listener(
             &mut workers,
             0,
-            &[("a", rules), ("b", rules), ("c", rules), ("d", rules)],
+            &[("a", options), ("b", options), ("c", options), ("d", options)],
         );
         for channel in ["d", "a", "b", "c", "d"] {
-            publish(&mut workers, channel, rules);
+            publish(&mut workers, channel, options);
         }
         at(&mut workers, 25);
         assert_eq!(taken(&mut workers, 0, conn), named(&[("d", 1)]), "{slow:?}");
         at(&mut workers, 200);
-        assert!(workers.locals[0].waiting_bytes(conn) <= 110);
+        assert!(workers.tables[0].queued_bytes(conn) <= 110);
         let first = taken(&mut workers, 0, conn);
         at(&mut workers, 400);
         let second = taken(&mut workers, 0, conn);
@@ -291,8 +300,8 @@ fn what_is_more_than_may_wait_is_treated_by_the_rule() {
             second.iter().map(|(channel, _)| &**channel).collect(),
         );
         match slow {
-            Slow::Disconnect => assert_eq!(workers.events(0), ["disconnected 3008"]),
-            Slow::Resync => {
+            SlowConsumerPolicy::Disconnect => assert_eq!(workers.events(0), ["disconnected 3008"]),
+            SlowConsumerPolicy::Resync => {
                 assert_eq!((first, second), (vec!["d", "a"], vec![]));
                 assert_eq!(
                     workers.events(0),
@@ -300,9 +309,9 @@ fn what_is_more_than_may_wait_is_treated_by_the_rule() {
                 );
             }
             // None of a channel is older than another's that could go for it: they come at a later moment.
-            Slow::DropNew | Slow::DropOld | Slow::Conflate => {
+            SlowConsumerPolicy::DropNew | SlowConsumerPolicy::DropOld | SlowConsumerPolicy::Conflate => {
                 assert_eq!((first, second), (vec!["d", "a"], vec!["b", "c"]));
-                assert_eq!(workers.locals[0].counts().slow[slow.number()], 2);
+                assert_eq!(workers.tables[0].counts().slow[slow.number()], 2);
             }
         }
     }
@@ -316,8 +325,8 @@ fn what_a_client_cannot_be_told_ends_it_and_no_other() {
         ..JSON
     };
     let conns = [JSON, protobuf].map(|variant| {
-        let conn = workers.locals[0].open(variant, None);
-        workers.locals[0]
+        let conn = workers.tables[0].open(variant, None);
+        workers.tables[0]
             .subscribe(conn, &name("a"), PACED, None)
             .expect("it may");
         conn
@@ -328,11 +337,11 @@ fn what_a_client_cannot_be_told_ends_it_and_no_other() {
         data: Bytes::from_static(b"\xff"),
         ..Published::default()
     };
-    workers.locals[0].publish(&name("a"), PACED, bytes, None);
+    workers.tables[0].publish(&name("a"), PACED, bytes, None);
     workers.settle();
     assert_eq!(workers.events(0), ["disconnected 3506"]);
-    assert!(workers.locals[0].take(conns[0]).is_none());
-    assert!(workers.locals[0].take(conns[1]).is_some());
+    assert!(workers.tables[0].pop_push(conns[0]).is_none());
+    assert!(workers.tables[0].pop_push(conns[1]).is_some());
 }
 
 /// One client, and what it has of each channel.
@@ -358,7 +367,7 @@ struct World {
     random: fastrand::Rng,
     workers: Workers,
     clients: Vec<Client>,
-    rules: [Rules; 3],
+    options: [ChannelOptions; 3],
     /// When the rules changed, and of each offset when it was published.
     changed: [Duration; 3],
     published: [Vec<Duration>; 3],
@@ -374,7 +383,7 @@ impl World {
         match self.random.u32(0..1000) {
             0..10 if self.clients.len() < 20 => {
                 let worker = self.random.usize(0..2);
-                let conn = self.workers.locals[worker].open(JSON, None);
+                let conn = self.workers.tables[worker].open(JSON, None);
                 self.clients.push(Client {
                     worker,
                     conn,
@@ -384,25 +393,25 @@ impl World {
             }
             10..12 if !self.clients.is_empty() => {
                 let gone = self.clients.swap_remove(any);
-                self.workers.locals[gone.worker].close(gone.conn);
+                self.workers.tables[gone.worker].close(gone.conn);
             }
             12..40 if !self.clients.is_empty() => {
                 let Client {
                     worker, conn, has, ..
                 } = &mut self.clients[any];
-                let local = &mut self.workers.locals[*worker];
+                let table = &mut self.workers.tables[*worker];
                 if has.remove(&channel).is_some() {
-                    local.unsubscribe(*conn, NAMES[channel], Unsubscribed::SERVER);
+                    table.unsubscribe(*conn, NAMES[channel], Unsubscribed::SERVER);
                 } else {
-                    let rules = self.rules[channel];
-                    local
-                        .subscribe(*conn, &name(NAMES[channel]), rules, None)
+                    let options = self.options[channel];
+                    table
+                        .subscribe(*conn, &name(NAMES[channel]), options, None)
                         .expect("it may");
                     has.insert(channel, Has::default());
                 }
             }
             40 => {
-                self.rules[channel] = [PACED, FAST, KEPT][self.random.usize(0..3)];
+                self.options[channel] = [PACED, FAST, KEPT][self.random.usize(0..3)];
                 self.changed[channel] = self.workers.now;
                 self.publish(channel);
             }
@@ -416,22 +425,25 @@ impl World {
 
     fn publish(&mut self, channel: usize) {
         let worker = self.random.usize(0..2);
-        let rules = self.rules[channel];
-        self.workers.locals[worker].publish(&name(NAMES[channel]), rules, number(0), None);
+        let options = self.options[channel];
+        self.workers.tables[worker].publish(&name(NAMES[channel]), options, number(0), None);
         self.published[channel].push(self.workers.now);
     }
 
     /// A millisecond goes by; all that is due happens.
     fn tick(&mut self) {
         self.workers.now += Duration::from_millis(1);
-        for home in &mut self.workers.homes {
-            home.release(self.workers.now);
+        for shard in &mut self.workers.shards {
+            shard.release(self.workers.now);
         }
         self.workers.settle();
         for worker in 0..2 {
-            while let Some(event) = self.workers.locals[worker].poll_event() {
+            while let Some(event) = self.workers.tables[worker].poll_event() {
                 let Event::Subscribed {
-                    conn, channel, place, ..
+                    conn,
+                    channel,
+                    position,
+                    ..
                 } = event
                 else {
                     continue;
@@ -443,7 +455,7 @@ impl World {
                     .position(|name| *name == &*channel)
                     .expect("one of them");
                 if let Some(has) = client.and_then(|client| client.has.get_mut(&channel)) {
-                    (has.listens, has.last) = (true, place.expect("numbers").offset);
+                    (has.listens, has.last) = (true, position.expect("numbers").offset);
                 }
             }
         }
@@ -476,10 +488,12 @@ impl World {
                 // By another rule until the first by this one has come.
                 let changed = self.changed[channel] + PASSED + Duration::from_millis(2);
                 let before = has.at.filter(|at| *at > changed);
-                if let (Some(every), Some(before), false) = (self.rules[channel].every, before, is_slow) {
+                if let (Some(conflation_interval), Some(before), false) =
+                    (self.options[channel].conflation_interval, before, is_slow)
+                {
                     assert!(
-                        now - before >= every - Duration::from_millis(1),
-                        "seed {seed}: {channel} by {every:?} at {now:?} and {before:?}, changed at {changed:?}"
+                        now - before >= conflation_interval - Duration::from_millis(1),
+                        "seed {seed}: {channel} by {conflation_interval:?} at {now:?} and {before:?}, changed at {changed:?}"
                     );
                 }
                 (has.last, has.at) = (offset, Some(now));
@@ -518,7 +532,7 @@ fn states_come_in_time_and_not_too_often() {
             random: fastrand::Rng::with_seed(seed),
             workers: Workers::new(2, LIMITS),
             clients: Vec::new(),
-            rules: [PACED, FAST, PACED],
+            options: [PACED, FAST, PACED],
             changed: [Duration::ZERO; 3],
             published: [const { Vec::new() }; 3],
             given: 0,
@@ -544,9 +558,9 @@ fn states_come_in_time_and_not_too_often() {
         assert!(
             world
                 .workers
-                .locals
+                .tables
                 .iter()
-                .all(|local| local.next_release().is_none())
+                .all(|table| table.next_release().is_none())
         );
         given += world.given;
     }

@@ -5,88 +5,88 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use fastrand::Rng;
-use ringmain_hub::history::{Keep, Query};
-use ringmain_hub::mail::{Life, Question, Rules, Since};
-use ringmain_hub::shard::Home;
+use ringmain_hub::history::{HistoryOptions, HistoryQuery};
+use ringmain_hub::mail::{ChannelOptions, ChannelQuery, EpochFilter, RecoverFrom};
+use ringmain_hub::shard::ChannelShard;
 
 use crate::hub::workers::{JSON, KEPT, LIMITS, PLAIN, Workers, name, number};
 
 const MOST: usize = 5;
 
 /// Retains one publication for ten seconds, and offsets for an hour.
-const SHORT: Rules = Rules {
-    keep: Some(Keep {
+const SHORT: ChannelOptions = ChannelOptions {
+    history: Some(HistoryOptions {
         publications: 1,
         bytes: 1000,
-        time: Duration::from_secs(10),
+        ttl: Duration::from_secs(10),
     }),
     ..KEPT
 };
 
 fn small() -> Workers {
     let mut workers = Workers::new(1, LIMITS);
-    workers.homes[0] = Home::new(1, MOST, 7);
+    workers.shards[0] = ChannelShard::new(1, MOST, 7);
     workers
 }
 
 /// Subscribes a new connection, which leaves at once. Returns what it was told.
-fn visit(workers: &mut Workers, channel: &str, rules: Rules) -> Vec<String> {
-    let conn = workers.locals[0].open(JSON, None);
-    workers.locals[0]
-        .subscribe(conn, &name(channel), rules, None)
+fn visit(workers: &mut Workers, channel: &str, options: ChannelOptions) -> Vec<String> {
+    let conn = workers.tables[0].open(JSON, None);
+    workers.tables[0]
+        .subscribe(conn, &name(channel), options, None)
         .expect("it may");
     workers.settle();
-    workers.locals[0].close(conn);
+    workers.tables[0].close(conn);
     workers.settle();
     workers.events(0)
 }
 
-fn publish(workers: &mut Workers, channel: &str, rules: Rules) -> String {
-    let conn = workers.locals[0].open(JSON, None);
-    workers.locals[0].publish(&name(channel), rules, number(1), Some((conn, 1)));
+fn publish(workers: &mut Workers, channel: &str, options: ChannelOptions) -> String {
+    let conn = workers.tables[0].open(JSON, None);
+    workers.tables[0].publish(&name(channel), options, number(1), Some((conn, 1)));
     workers.settle();
-    let told = workers.events(0).join(", ");
-    workers.locals[0].close(conn);
-    told
+    let result = workers.events(0).join(", ");
+    workers.tables[0].close(conn);
+    result
 }
 
 /// Where a channel stands; a new one for one that was removed.
-fn stands(workers: &mut Workers, channel: &str, rules: Rules) -> String {
-    let conn = workers.locals[0].open(JSON, None);
-    let query = Query {
+fn stands(workers: &mut Workers, channel: &str, options: ChannelOptions) -> String {
+    let conn = workers.tables[0].open(JSON, None);
+    let query = HistoryQuery {
         since: None,
         limit: 0,
         reverse: false,
     };
-    let life = Life::Any;
-    let question = Question::History { query, life };
-    workers.locals[0].question(&name(channel), rules, question, (conn, 1));
+    let epoch = EpochFilter::Any;
+    let query = ChannelQuery::History { query, epoch };
+    workers.tables[0].query(&name(channel), options, query, (conn, 1));
     workers.settle();
-    let told = workers.events(0).join(", ");
-    workers.locals[0].close(conn);
-    told
+    let result = workers.events(0).join(", ");
+    workers.tables[0].close(conn);
+    result
 }
 
 #[test]
 fn names_that_are_only_visited_fill_nothing() {
-    for rules in [PLAIN, KEPT] {
+    for options in [PLAIN, KEPT] {
         let mut workers = small();
         for visitor in 0..200 {
             workers.now += Duration::from_millis(1);
-            let told = visit(&mut workers, &format!("v{visitor}"), rules);
-            assert!(told[0].starts_with("subscribed"), "{told:?}");
+            let result = visit(&mut workers, &format!("v{visitor}"), options);
+            assert!(result[0].starts_with("subscribed"), "{result:?}");
         }
-        assert_eq!(workers.homes[0].len(), MOST);
-        assert_eq!(workers.homes[0].counts().evicted, 200 - MOST as u64);
-        assert!(publish(&mut workers, "new", rules).starts_with("published"));
+        assert_eq!(workers.shards[0].len(), MOST);
+        assert_eq!(workers.shards[0].counts().evicted, 200 - MOST as u64);
+        assert!(publish(&mut workers, "new", options).starts_with("published"));
     }
 }
 
 #[test]
 fn the_longest_unused_goes_and_what_is_retained_stays() {
     let mut workers = small();
-    let listener = workers.locals[0].open(JSON, None);
-    workers.locals[0]
+    let listener = workers.tables[0].open(JSON, None);
+    workers.tables[0]
         .subscribe(listener, &name("heard"), SHORT, None)
         .expect("it may");
     workers.settle();
@@ -106,8 +106,8 @@ fn the_longest_unused_goes_and_what_is_retained_stays() {
         assert_eq!(publish(&mut workers, channel, SHORT), "published 1 at Some(1)");
     }
     assert_eq!(stands(&mut workers, "a", SHORT), "told 1 [] at 2");
-    assert_eq!(workers.homes[0].counts().evicted, 2);
-    assert_eq!(workers.homes[0].len(), MOST);
+    assert_eq!(workers.shards[0].counts().evicted, 2);
+    assert_eq!(workers.shards[0].len(), MOST);
 }
 
 #[test]
@@ -118,8 +118,8 @@ fn a_channel_that_never_published_is_removed_when_nothing_could_be_retained() {
     let sweep = |workers: &mut Workers, seconds| {
         workers.now = Duration::from_secs(seconds);
         let now = workers.now;
-        workers.homes[0].sweep(now);
-        workers.homes[0].len()
+        workers.shards[0].sweep(now);
+        workers.shards[0].len()
     };
     assert_eq!(sweep(&mut workers, 9), 2);
     assert_eq!(sweep(&mut workers, 10), 1, "the empty one");
@@ -142,14 +142,18 @@ fn by_chance_only_unused_channels_are_removed() {
             let known = sure.get(&channel).map(|(offset, _)| *offset);
             match random.u8(0..4) {
                 0 => {
-                    let told = visit(&mut workers, &channel, SHORT);
+                    let result = visit(&mut workers, &channel, SHORT);
                     let is_full = sure.len() == MOST && known.is_none();
-                    assert_eq!(told[0].starts_with("refused"), is_full, "seed {seed}: {told:?}");
+                    assert_eq!(
+                        result[0].starts_with("refused"),
+                        is_full,
+                        "seed {seed}: {result:?}"
+                    );
                 }
                 1 => {
-                    let told = publish(&mut workers, &channel, SHORT);
-                    let Some(offset) = told.strip_prefix("published 1 at Some(") else {
-                        assert!(sure.len() == MOST && known.is_none(), "seed {seed}: {told}");
+                    let result = publish(&mut workers, &channel, SHORT);
+                    let Some(offset) = result.strip_prefix("published 1 at Some(") else {
+                        assert!(sure.len() == MOST && known.is_none(), "seed {seed}: {result}");
                         continue;
                     };
                     let offset: u64 = offset.trim_end_matches(')').parse().expect("an offset");
@@ -161,27 +165,27 @@ fn by_chance_only_unused_channels_are_removed() {
                 }
                 2 => {
                     let now = workers.now;
-                    workers.homes[0].sweep(now);
+                    workers.shards[0].sweep(now);
                 }
                 _ => {
                     let Some(offset) = known else { continue };
-                    let conn = workers.locals[0].open(JSON, None);
-                    let life = Life::Any;
-                    let since = Some(Since {
+                    let conn = workers.tables[0].open(JSON, None);
+                    let epoch = EpochFilter::Any;
+                    let since = Some(RecoverFrom {
                         offset: offset - 1,
-                        life,
+                        epoch,
                     });
-                    workers.locals[0]
+                    workers.tables[0]
                         .subscribe(conn, &name(&channel), SHORT, since)
                         .expect("it may");
                     workers.settle();
-                    workers.locals[0].close(conn);
+                    workers.tables[0].close(conn);
                     workers.settle();
                     let expected = format!("subscribed {channel} at Some({offset}) missed Some([{offset}])");
                     assert_eq!(workers.events(0), [expected], "seed {seed}");
                 }
             }
-            assert!(workers.homes[0].len() <= MOST, "seed {seed}");
+            assert!(workers.shards[0].len() <= MOST, "seed {seed}");
         }
     }
 }

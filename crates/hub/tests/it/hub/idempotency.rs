@@ -13,9 +13,9 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ringmain_hub::mail::{Life, Once, Origin, Since};
-use ringmain_hub::shard::Numbered;
-use ringmain_hub::subscribers::{ConnId, Event, home_of};
+use ringmain_hub::mail::{EpochFilter, Idempotency, Origin, RecoverFrom};
+use ringmain_hub::shard::LogPublishOutcome;
+use ringmain_hub::subscribers::{ConnId, Event, shard_of};
 
 use crate::hub::workers::{JSON, KEPT, LIMITS, Workers, name, number};
 
@@ -39,12 +39,12 @@ fn seeds() -> Range<u64> {
 }
 
 /// A record: its channel, and its number among those of the channel.
-type Record = (&'static str, u64);
+type StateRecord = (&'static str, u64);
 
 /// A partition with the state of its reader.
 #[derive(Default)]
 struct Partition {
-    records: Vec<Record>,
+    records: Vec<StateRecord>,
     /// The next record to read.
     next: usize,
     /// Up to here, all records were done, and will not be read again.
@@ -65,7 +65,7 @@ struct Client {
 #[derive(Debug, Default)]
 struct Occurred {
     /// Records that were read again after they were published, and before.
-    repeated: u64,
+    duplicates: u64,
     redelivered: u64,
     /// Reads that found an inbox full, and those of other partitions that found room meanwhile.
     full: u64,
@@ -98,17 +98,17 @@ fn partition_of(channel: &str) -> usize {
 }
 
 fn home_index(channel: &str) -> usize {
-    usize::from(home_of(channel, WORKERS as u16).0)
+    usize::from(shard_of(channel, WORKERS as u16).0)
 }
 
 impl World {
     fn new(seed: u64) -> World {
         let mut workers = Workers::new(WORKERS as u16, LIMITS);
         let clients = (0..WORKERS).map(|worker| {
-            let local = &mut workers.locals[worker];
-            let conn = local.open(JSON, None);
+            let table = &mut workers.tables[worker];
+            let conn = table.open(JSON, None);
             for channel in CHANNELS {
-                let subscribed = local.subscribe(conn, &name(channel), KEPT, None);
+                let subscribed = table.subscribe(conn, &name(channel), KEPT, None);
                 subscribed.expect("few channels");
             }
             let newest = BTreeMap::new();
@@ -181,29 +181,30 @@ impl World {
     }
 
     /// A home publishes the next record of its inbox.
-    fn take(&mut self, home: usize) {
-        if self.held[home] > 0 {
-            self.held[home] -= 1;
+    fn take(&mut self, shard: usize) {
+        if self.held[shard] > 0 {
+            self.held[shard] -= 1;
             return;
         }
-        let Some((index, position)) = self.inboxes[home].pop_front() else {
+        let Some((index, position)) = self.inboxes[shard].pop_front() else {
             return;
         };
         let partition = &mut self.partitions[index];
         let (channel, count) = partition.records[position];
-        let once = Once {
+        let idempotency = Idempotency {
             key: format!("{index}/{position}").into(),
             window: WINDOW,
         };
         let now = self.workers.now;
         let published = Arc::new(number(count));
-        let source = (Some(once), Origin::source(0));
-        let outcome = self.workers.homes[home].publish_keyed(&name(channel), KEPT, published, source, now);
-        assert_ne!(outcome, Numbered::NoRoom, "seed {}", self.seed);
-        self.occurred.repeated += u64::from(outcome == Numbered::Repeated);
+        let source = (Some(idempotency), Origin::source(0));
+        let outcome =
+            self.workers.shards[shard].publish_idempotent(&name(channel), KEPT, published, source, now);
+        assert_ne!(outcome, LogPublishOutcome::NoRoom, "seed {}", self.seed);
+        self.occurred.duplicates += u64::from(outcome == LogPublishOutcome::Duplicate);
         // Receipts of a connection that was lost are those of records that were committed since, or are read again.
-        let place = position.checked_sub(partition.committed);
-        if let Some(done) = place.and_then(|place| partition.done.get_mut(place)) {
+        let position = position.checked_sub(partition.committed);
+        if let Some(done) = position.and_then(|position| partition.done.get_mut(position)) {
             *done = true;
         }
     }
@@ -226,10 +227,10 @@ impl World {
 
     fn mail(&mut self) {
         for _ in 0..3 {
-            let (worker, home) = (self.random.usize(0..WORKERS), self.random.usize(0..WORKERS));
+            let (worker, shard) = (self.random.usize(0..WORKERS), self.random.usize(0..WORKERS));
             let (up, down) = (self.random.usize(0..6), self.random.usize(0..6));
-            self.workers.up(worker, home, up);
-            self.workers.down(home, worker, down);
+            self.workers.up(worker, shard, up);
+            self.workers.down(shard, worker, down);
         }
         self.receive();
     }
@@ -255,13 +256,13 @@ impl World {
         }
         for _ in 0..3 * STEPS {
             (0..PARTITIONS).for_each(|index| self.read(index));
-            (0..WORKERS).for_each(|home| self.take(home));
+            (0..WORKERS).for_each(|shard| self.take(shard));
             (0..PARTITIONS).for_each(|index| self.commit(index));
         }
         self.workers.settle();
         self.receive();
         for worker in 0..WORKERS {
-            if let Some(event) = self.workers.locals[worker].poll_event() {
+            if let Some(event) = self.workers.tables[worker].poll_event() {
                 panic!("seed {}: {event:?}", self.seed);
             }
         }
@@ -276,18 +277,18 @@ impl World {
 
     /// The positions that clients have are those of the newest publications: nothing is missing behind them, nor repeated.
     fn recover(&mut self) {
-        let local = &mut self.workers.locals[0];
-        let conn = local.open(JSON, None);
+        let table = &mut self.workers.tables[0];
+        let conn = table.open(JSON, None);
         for channel in CHANNELS {
-            let since = Since {
+            let since = RecoverFrom {
                 offset: self.written.get(channel).copied().unwrap_or(0),
-                life: Life::Any,
+                epoch: EpochFilter::Any,
             };
-            let subscribed = local.subscribe(conn, &name(channel), KEPT, Some(since));
+            let subscribed = table.subscribe(conn, &name(channel), KEPT, Some(since));
             subscribed.expect("few channels");
         }
         self.workers.settle();
-        while let Some(event) = self.workers.locals[0].poll_event() {
+        while let Some(event) = self.workers.tables[0].poll_event() {
             let Event::Subscribed { missed, .. } = event else {
                 panic!("seed {}: {event:?}", self.seed);
             };
@@ -298,7 +299,7 @@ impl World {
 }
 
 /// Returns the channel and the number of a push.
-fn parse(text: &str) -> Option<Record> {
+fn parse(text: &str) -> Option<StateRecord> {
     let rest = text.strip_prefix(r#"{"push":{"channel":""#)?;
     let channel = CHANNELS.into_iter().find(|name| rest.starts_with(name))?;
     let (_, rest) = rest.split_once(r#""data":"#)?;
@@ -316,13 +317,13 @@ fn repeats_are_not_delivered_and_a_full_queue_stops_its_partitions_alone() {
         }
         world.finish();
         let Occurred {
-            repeated,
+            duplicates,
             redelivered,
             full,
             continued,
             held,
         } = world.occurred;
-        all.repeated += repeated;
+        all.duplicates += duplicates;
         all.redelivered += redelivered;
         all.full += full;
         all.continued += continued;
@@ -330,7 +331,7 @@ fn repeats_are_not_delivered_and_a_full_queue_stops_its_partitions_alone() {
     }
     println!("{all:?}");
     if seeds().count() >= 100 {
-        let least = [all.repeated, all.redelivered, all.full, all.continued, all.held];
+        let least = [all.duplicates, all.redelivered, all.full, all.continued, all.held];
         assert!(least.iter().all(|count| *count > 100), "{all:?}");
     }
 }

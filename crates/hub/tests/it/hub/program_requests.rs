@@ -3,53 +3,61 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ringmain_hub::history::Query;
-use ringmain_hub::limits::PUSHES_WAITING;
-use ringmain_hub::mail::{Life, Manner, Once, Question, Rules, Slow};
+use ringmain_hub::history::HistoryQuery;
+use ringmain_hub::limits::QUEUED_PUSHES_PER_WORKER;
+use ringmain_hub::mail::{
+    ChannelOptions, ChannelQuery, EpochFilter, Idempotency, PublishOptions, SlowConsumerPolicy,
+};
 
 use crate::hub::workers::{JSON, KEPT, LIMITS, PLAIN, Workers, name, number};
 
-const ALL: Question = Question::History {
-    query: Query {
+const ALL: ChannelQuery = ChannelQuery::History {
+    query: HistoryQuery {
         since: None,
         limit: 100,
         reverse: false,
     },
-    life: Life::Any,
+    epoch: EpochFilter::Any,
 };
 
-fn once(key: &str) -> Option<Box<Manner>> {
-    Some(Box::new(Manner {
-        once: Some(Once {
+fn idempotency(key: &str) -> Option<Box<PublishOptions>> {
+    Some(Box::new(PublishOptions {
+        idempotency: Some(Idempotency {
             key: key.into(),
             window: Duration::from_secs(300),
         }),
-        ..Manner::default()
+        ..PublishOptions::default()
     }))
 }
 
-fn unkept() -> Option<Box<Manner>> {
-    Some(Box::new(Manner {
-        unkept: true,
-        ..Manner::default()
+fn transient() -> Option<Box<PublishOptions>> {
+    Some(Box::new(PublishOptions {
+        transient: true,
+        ..PublishOptions::default()
     }))
 }
 
 impl Workers {
-    fn publish(&mut self, worker: usize, channel: &str, value: u64, manner: Option<Box<Manner>>) {
-        let rules = if channel.starts_with("kept") { KEPT } else { PLAIN };
+    fn publish(
+        &mut self,
+        worker: usize,
+        channel: &str,
+        value: u64,
+        publish_options: Option<Box<PublishOptions>>,
+    ) {
+        let options = if channel.starts_with("kept") { KEPT } else { PLAIN };
         let published = Arc::new(number(value));
-        self.locals[worker].publish_for(&name(channel), rules, &published, manner, Some(value));
+        self.tables[worker].publish_for(&name(channel), options, &published, publish_options, Some(value));
     }
 }
 
 #[test]
 fn a_key_is_published_once_whoever_says_it() {
     let mut workers = Workers::new(3, LIMITS);
-    let conn = workers.locals[2].open(JSON, None);
-    for (channel, rules) in [("kept", KEPT), ("plain", PLAIN)] {
-        workers.locals[2]
-            .subscribe(conn, &name(channel), rules, None)
+    let conn = workers.tables[2].open(JSON, None);
+    for (channel, options) in [("kept", KEPT), ("plain", PLAIN)] {
+        workers.tables[2]
+            .subscribe(conn, &name(channel), options, None)
             .expect("it may");
     }
     workers.settle();
@@ -63,7 +71,7 @@ fn a_key_is_published_once_whoever_says_it() {
         (0, "plain", 6, Some("x")),
         (1, "plain", 7, Some("x")),
     ] {
-        workers.publish(worker, channel, value, key.and_then(once));
+        workers.publish(worker, channel, value, key.and_then(idempotency));
         workers.settle();
     }
     assert_eq!(
@@ -85,12 +93,12 @@ fn a_key_is_published_once_whoever_says_it() {
     );
     let pushes = workers.pushes(2, conn);
     assert_eq!(pushes.len(), 4, "{pushes:?}");
-    let counts: Vec<_> = workers.homes.iter().map(|home| home.counts()).collect();
+    let counts: Vec<_> = workers.shards.iter().map(|shard| shard.counts()).collect();
     assert_eq!(counts.iter().map(|counts| counts.publications).sum::<u64>(), 4);
-    assert_eq!(counts.iter().map(|counts| counts.repeated).sum::<u64>(), 3);
+    assert_eq!(counts.iter().map(|counts| counts.duplicates).sum::<u64>(), 3);
     // After the window it is another one.
     workers.now += Duration::from_secs(300);
-    workers.publish(0, "kept", 8, once("x"));
+    workers.publish(0, "kept", 8, idempotency("x"));
     workers.settle();
     assert_eq!(workers.answers(0), ["8 published at Some(4)"]);
 }
@@ -98,13 +106,13 @@ fn a_key_is_published_once_whoever_says_it() {
 #[test]
 fn what_is_not_published_is_not_remembered() {
     let mut workers = Workers::new(1, LIMITS);
-    workers.homes[0] = ringmain_hub::shard::Home::new(1, 0, 0);
-    workers.publish(0, "kept", 1, once("x"));
-    workers.locals[0].question_for(&name("kept"), KEPT, ALL, 2);
+    workers.shards[0] = ringmain_hub::shard::ChannelShard::new(1, 0, 0);
+    workers.publish(0, "kept", 1, idempotency("x"));
+    workers.tables[0].query_for(&name("kept"), KEPT, ALL, 2);
     workers.settle();
     assert_eq!(workers.answers(0), ["1 told full", "2 told not available"]);
-    workers.homes[0].set_most(1);
-    workers.publish(0, "kept", 3, once("x"));
+    workers.shards[0].set_channel_limit(1);
+    workers.publish(0, "kept", 3, idempotency("x"));
     workers.settle();
     assert_eq!(workers.answers(0), ["3 published at Some(1)"]);
 }
@@ -112,15 +120,15 @@ fn what_is_not_published_is_not_remembered() {
 #[test]
 fn what_is_not_to_be_kept_is_told_and_has_no_number() {
     let mut workers = Workers::new(2, LIMITS);
-    let conn = workers.locals[1].open(JSON, None);
-    workers.locals[1]
+    let conn = workers.tables[1].open(JSON, None);
+    workers.tables[1]
         .subscribe(conn, &name("kept"), KEPT, None)
         .expect("it may");
     workers.settle();
     workers.publish(0, "kept", 1, None);
-    workers.publish(0, "kept", 2, unkept());
+    workers.publish(0, "kept", 2, transient());
     workers.publish(0, "kept", 3, None);
-    workers.locals[0].question_for(&name("kept"), KEPT, ALL, 4);
+    workers.tables[0].query_for(&name("kept"), KEPT, ALL, 4);
     workers.settle();
     assert_eq!(
         workers.answers(0),
@@ -140,13 +148,13 @@ fn what_is_not_to_be_kept_is_told_and_has_no_number() {
         ]
     );
     // One that finds no room goes missing, and what is kept is not lost by that.
-    let home = ringmain_hub::subscribers::home_of("kept", 2).0.into();
-    let far = 1 - home;
-    for value in 0..=PUSHES_WAITING as u64 {
-        workers.publish(home, "kept", value, unkept());
-        workers.up(home, home, usize::MAX);
+    let shard = ringmain_hub::subscribers::shard_of("kept", 2).0.into();
+    let far = 1 - shard;
+    for value in 0..=QUEUED_PUSHES_PER_WORKER as u64 {
+        workers.publish(shard, "kept", value, transient());
+        workers.up(shard, shard, usize::MAX);
     }
-    workers.publish(home, "kept", 5, None);
+    workers.publish(shard, "kept", 5, None);
     workers.settle();
     workers.settle();
     if far == 1 {
@@ -164,12 +172,12 @@ fn what_is_kept_goes_and_offsets_go_on() {
     let mut workers = Workers::new(2, LIMITS);
     workers.publish(0, "kept", 1, None);
     workers.publish(0, "kept", 2, None);
-    for (number, question) in [(3, Question::Forget), (4, ALL)] {
-        workers.locals[0].question_for(&name("kept"), KEPT, question, number);
+    for (number, query) in [(3, ChannelQuery::ClearHistory), (4, ALL)] {
+        workers.tables[0].query_for(&name("kept"), KEPT, query, number);
     }
     workers.publish(0, "kept", 5, None);
-    workers.locals[0].question_for(&name("kept"), KEPT, ALL, 6);
-    workers.locals[0].question_for(&name("plain"), PLAIN, Question::Forget, 7);
+    workers.tables[0].query_for(&name("kept"), KEPT, ALL, 6);
+    workers.tables[0].query_for(&name("plain"), PLAIN, ChannelQuery::ClearHistory, 7);
     workers.settle();
     let mut answers = workers.answers(0);
     answers.sort();
@@ -188,57 +196,60 @@ fn what_is_kept_goes_and_offsets_go_on() {
 #[test]
 fn channels_that_are_heard_are_listed_in_pieces() {
     let mut workers = Workers::new(1, LIMITS);
-    let conns: Vec<_> = (0..2).map(|_| workers.locals[0].open(JSON, None)).collect();
+    let conns: Vec<_> = (0..2).map(|_| workers.tables[0].open(JSON, None)).collect();
     for (conn, channel) in [(0, "a"), (1, "a"), (0, "c"), (0, "e")] {
-        workers.locals[0]
+        workers.tables[0]
             .subscribe(conns[conn], &name(channel), KEPT, None)
             .expect("it may");
     }
     for channel in ["b", "d", "f"] {
-        workers.locals[0].publish(&name(channel), KEPT, number(1), None);
+        workers.tables[0].publish(&name(channel), KEPT, number(1), None);
     }
     workers.settle();
-    workers.locals[0].close(conns[1]);
-    workers.locals[0].leave(conns[0], "e");
+    workers.tables[0].close(conns[1]);
+    workers.tables[0].unsubscribe_silently(conns[0], "e");
     workers.settle();
-    let home = &workers.homes[0];
+    let shard = &workers.shards[0];
     let (mut all, mut after, mut turns) = (Vec::new(), None::<Arc<str>>, 0);
     loop {
         turns += 1;
         let each = |name: &Arc<str>, count| all.push((name.to_string(), count));
-        after = home.heard(after.as_deref(), 2, each);
+        after = shard.visit_subscribed(after.as_deref(), 2, each);
         if after.is_none() {
             break;
         }
     }
     assert_eq!(all, [("a".to_owned(), 1), ("c".to_owned(), 1)]);
-    assert_eq!((turns, home.counts().heard), (3, 2));
-    assert_eq!(workers.locals[0].counts().subscriptions, 2);
+    assert_eq!((turns, shard.counts().subscribed_channels), (3, 2));
+    assert_eq!(workers.tables[0].counts().subscriptions, 2);
 }
 
 #[test]
 fn what_is_too_much_for_a_client_is_counted_by_what_becomes_of_it() {
-    for slow in Slow::ALL {
+    for slow in SlowConsumerPolicy::ALL {
         let limits = ringmain_hub::subscribers::Limits {
-            waiting_bytes: 100,
+            queued_bytes: 100,
             ..LIMITS
         };
         let mut workers = Workers::new(1, limits);
-        let conn = workers.locals[0].open(JSON, None);
-        let rules = Rules { slow, ..PLAIN };
-        workers.locals[0]
-            .subscribe(conn, &name("a"), rules, None)
+        let conn = workers.tables[0].open(JSON, None);
+        let options = ChannelOptions {
+            slow_consumer: slow,
+            ..PLAIN
+        };
+        workers.tables[0]
+            .subscribe(conn, &name("a"), options, None)
             .expect("it may");
         for value in 0..4 {
-            workers.locals[0].publish(&name("a"), rules, number(value), None);
+            workers.tables[0].publish(&name("a"), options, number(value), None);
         }
         workers.settle();
-        let counts = workers.locals[0].counts();
+        let counts = workers.tables[0].counts();
         let found = counts.slow[slow.number()];
         assert_eq!(counts.slow.iter().sum::<u64>(), found, "{slow:?}");
         match slow {
-            Slow::Disconnect | Slow::Resync => assert_eq!(found, 1, "{slow:?}"),
-            _ => assert_eq!((found, workers.locals[0].dropped(conn)), (2, 2), "{slow:?}"),
+            SlowConsumerPolicy::Disconnect | SlowConsumerPolicy::Resync => assert_eq!(found, 1, "{slow:?}"),
+            _ => assert_eq!((found, workers.tables[0].dropped(conn)), (2, 2), "{slow:?}"),
         }
         assert_eq!(counts.lost, 0);
     }

@@ -3,10 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use ringmain_hub::history::Place;
-use ringmain_hub::mail::{Life, Since};
+use ringmain_hub::history::StreamPosition;
+use ringmain_hub::mail::{EpochFilter, RecoverFrom};
 use ringmain_hub::protocol::{Format, Replies, Unsubscribed};
-use ringmain_hub::subscribers::{ConnId, Event, home_of};
+use ringmain_hub::subscribers::{ConnId, Event, shard_of};
 
 use crate::hub::workers::{JSON, KEPT, LIMITS, Workers, name, number};
 
@@ -14,7 +14,7 @@ use crate::hub::workers::{JSON, KEPT, LIMITS, Workers, name, number};
 #[derive(Default)]
 struct Heard {
     /// Where it stands, once it was told.
-    place: Option<Place>,
+    position: Option<StreamPosition>,
     /// It listens, or waits for the answer.
     asked: bool,
     listens: bool,
@@ -32,32 +32,32 @@ impl Client {
     fn hears(&mut self, channel: &str, offset: u64, seed: u64) {
         let heard = self.heard.get_mut(channel).expect("a channel that it asked for");
         assert!(heard.listens, "seed {seed}: {channel} before the answer");
-        let place = heard.place.as_mut().expect("numbers");
-        assert_eq!(offset, place.offset + 1, "seed {seed}: {channel}");
-        place.offset = offset;
+        let position = heard.position.as_mut().expect("numbers");
+        assert_eq!(offset, position.offset + 1, "seed {seed}: {channel}");
+        position.offset = offset;
     }
 
     fn is_told(&mut self, event: Event, seed: u64) {
         match event {
             Event::Subscribed {
                 channel,
-                place,
+                position,
                 missed,
                 ..
             } => {
                 let heard = self.heard.get_mut(&channel).expect("a channel that it asked for");
                 assert!(heard.asked && !heard.listens, "seed {seed}");
-                let place = place.expect("numbers");
+                let position = position.expect("numbers");
                 if let Some(missed) = missed {
-                    let had = heard.place.expect("it stood somewhere");
+                    let had = heard.position.expect("it stood somewhere");
                     let offsets: Vec<u64> = missed.iter().map(|(offset, _)| *offset).collect();
                     assert_eq!(
                         offsets,
-                        (had.offset + 1..=place.offset).collect::<Vec<_>>(),
+                        (had.offset + 1..=position.offset).collect::<Vec<_>>(),
                         "seed {seed}"
                     );
                 }
-                heard.place = Some(place);
+                heard.position = Some(position);
                 heard.listens = true;
             }
             Event::Unsubscribed { channel, .. } => {
@@ -73,8 +73,8 @@ impl Client {
 #[test]
 fn nothing_is_missed_doubled_or_out_of_order_whatever_the_mail_does() {
     let channels = CHANNELS.map(name);
-    let homes: BTreeSet<_> = channels.iter().map(|channel| home_of(channel, 3)).collect();
-    assert!(homes.len() > 1, "channels are at home at several workers");
+    let shards: BTreeSet<_> = channels.iter().map(|channel| shard_of(channel, 3)).collect();
+    assert!(shards.len() > 1, "channels are at home at several workers");
     let mut tried = Tried::default();
     for seed in 0..100 {
         println!("seed {seed}");
@@ -115,7 +115,7 @@ impl World {
         let mut workers = Workers::new(3, LIMITS);
         let clients = [0, 0, 1, 1, 2].map(|worker| Client {
             worker,
-            conn: workers.locals[worker].open(JSON, None),
+            conn: workers.tables[worker].open(JSON, None),
             heard: BTreeMap::new(),
         });
         World {
@@ -131,7 +131,7 @@ impl World {
         let channel = name(self.random.choice(CHANNELS).expect("one"));
         let index = self.random.usize(0..self.clients.len());
         let client = &mut self.clients[index];
-        let local = &mut self.workers.locals[client.worker];
+        let table = &mut self.workers.tables[client.worker];
         match self.random.u8(0..12) {
             0..3 => {
                 // Sometimes more than a queue takes: then what is not kept is lost, and all must be told.
@@ -142,27 +142,27 @@ impl World {
             3 => subscribe(&mut self.workers, client, &channel),
             4 => {
                 if client.heard.get(&channel).is_some_and(|heard| heard.listens) {
-                    local.unsubscribe(client.conn, &channel, Unsubscribed::SERVER);
+                    table.unsubscribe(client.conn, &channel, Unsubscribed::SERVER);
                 }
             }
             5 => {
-                local.close(client.conn);
-                client.conn = local.open(JSON, None);
+                table.close(client.conn);
+                client.conn = table.open(JSON, None);
                 let heard = client.heard.values_mut();
                 heard.for_each(|heard| (heard.asked, heard.listens) = (false, false));
             }
             _ => {
-                let (worker, home) = (self.random.usize(0..3), self.random.usize(0..3));
-                self.workers.up(worker, home, self.random.usize(0..20));
-                self.workers.down(home, worker, self.random.usize(0..20));
+                let (worker, shard) = (self.random.usize(0..3), self.random.usize(0..3));
+                self.workers.up(worker, shard, self.random.usize(0..20));
+                self.workers.down(shard, worker, self.random.usize(0..20));
             }
         }
     }
 
     fn publish(&mut self, channel: &Arc<str>, burst: u64) {
-        let home = usize::from(home_of(channel, 3).0);
+        let shard = usize::from(shard_of(channel, 3).0);
         for _ in 0..burst {
-            self.workers.locals[home].publish(channel, KEPT, number(0), None);
+            self.workers.tables[shard].publish(channel, KEPT, number(0), None);
         }
         *self.published.entry(channel.clone()).or_default() += burst;
     }
@@ -180,17 +180,17 @@ impl World {
         }
         for client in &self.clients {
             for channel in CHANNELS {
-                let place = client.heard[channel].place.expect("it listens");
+                let position = client.heard[channel].position.expect("it listens");
                 let published = self.published.get(channel).copied().unwrap_or(0);
-                assert_eq!(place.offset, published, "seed {}: {channel}", self.seed);
+                assert_eq!(position.offset, published, "seed {}: {channel}", self.seed);
             }
         }
     }
 
     fn listen(&mut self, tried: &mut Tried) {
         let seed = self.seed;
-        for worker in 0..self.workers.locals.len() {
-            while let Some(event) = self.workers.locals[worker].poll_event() {
+        for worker in 0..self.workers.tables.len() {
+            while let Some(event) = self.workers.tables[worker].poll_event() {
                 let (Event::Subscribed { conn, .. } | Event::Unsubscribed { conn, .. }) = &event else {
                     panic!("seed {seed}: {event:?}");
                 };
@@ -203,16 +203,17 @@ impl World {
                 let missed =
                     matches!(&event, Event::Subscribed { missed: Some(missed), .. } if !missed.is_empty());
                 tried.recovered += u32::from(missed);
-                let why = Unsubscribed::INSUFFICIENT;
-                tried.again +=
-                    u32::from(matches!(&event, Event::Unsubscribed { why: found, .. } if *found == why));
+                let reason = Unsubscribed::INSUFFICIENT;
+                tried.again += u32::from(
+                    matches!(&event, Event::Unsubscribed { reason: found, .. } if *found == reason),
+                );
                 client.is_told(event, seed);
             }
-            while let Some(conn) = self.workers.locals[worker].poll_ready() {
+            while let Some(conn) = self.workers.tables[worker].poll_ready() {
                 let mut clients = self.clients.iter_mut();
                 let client = clients.find(|client| (client.worker, client.conn) == (worker, conn));
                 let client = client.expect("nobody else is ready");
-                while let Some(frame) = self.workers.locals[worker].take(conn) {
+                while let Some(frame) = self.workers.tables[worker].pop_push(conn) {
                     let reply = Replies::new(Format::Json, frame)
                         .next()
                         .expect("one")
@@ -231,11 +232,11 @@ fn subscribe(workers: &mut Workers, client: &mut Client, channel: &Arc<str>) {
         return;
     }
     heard.asked = true;
-    let since = heard.place.map(|place| Since {
-        offset: place.offset,
-        life: Life::Of(place.epoch),
+    let since = heard.position.map(|position| RecoverFrom {
+        offset: position.offset,
+        epoch: EpochFilter::Exact(position.epoch),
     });
-    workers.locals[client.worker]
+    workers.tables[client.worker]
         .subscribe(client.conn, channel, KEPT, since)
         .expect("it may");
 }

@@ -45,7 +45,7 @@ struct Occurred {
     behind: u64,
     /// Subscribers were notified of missing records.
     notified: u64,
-    repeated: u64,
+    duplicates: u64,
     holes: u64,
     rollbacks: u64,
     restarts: u64,
@@ -86,7 +86,7 @@ fn clients_recover_exactly_what_the_log_has_or_are_notified() {
             all.gaps,
             all.behind,
             all.notified,
-            all.repeated,
+            all.duplicates,
         ];
         assert!(least.iter().all(|count| *count > 100), "{all:?}");
         let least = [all.holes, all.rollbacks, all.restarts, all.restored, all.removed];
@@ -118,7 +118,7 @@ impl Occurred {
             (&mut self.gaps, other.gaps),
             (&mut self.behind, other.behind),
             (&mut self.notified, other.notified),
-            (&mut self.repeated, other.repeated),
+            (&mut self.duplicates, other.duplicates),
             (&mut self.holes, other.holes),
             (&mut self.rollbacks, other.rollbacks),
             (&mut self.restarts, other.restarts),
@@ -197,28 +197,28 @@ impl World {
 
     /// Has the homes of a node process what readers have handed to them.
     fn process(&mut self, node: usize, most: usize) {
-        let home = self.random.usize(0..nodes::WORKERS);
+        let shard = self.random.usize(0..nodes::WORKERS);
         for _ in 0..most {
-            self.process_next(node, home);
+            self.process_next(node, shard);
         }
     }
 
-    fn process_next(&mut self, node: usize, home: usize) {
+    fn process_next(&mut self, node: usize, shard: usize) {
         self.clock += 1;
-        let (at, from) = ((self.now, self.clock), (home, self.seed));
+        let (at, from) = ((self.now, self.clock), (shard, self.seed));
         let hole = self.nodes[node].process(from, at, &self.truth, &mut self.occurred);
         let clients = self.clients.iter_mut().filter(|client| client.node == node);
         for client in clients {
             if let Some(hole) = &hole {
-                client.must_notice(home, hole, &self.truth, &self.nodes[node]);
+                client.must_notice(shard, hole, &self.truth, &self.nodes[node]);
             }
         }
     }
 
     fn process_all(&mut self, node: usize) {
-        for home in 0..nodes::WORKERS {
-            while self.nodes[node].has_arriving(home) {
-                self.process_next(node, home);
+        for shard in 0..nodes::WORKERS {
+            while self.nodes[node].has_arriving(shard) {
+                self.process_next(node, shard);
             }
         }
     }
@@ -226,13 +226,13 @@ impl World {
     /// Delivers some mail between the workers of a node, and what clients receive.
     fn mail(&mut self, node: usize, most: usize) {
         for _ in 0..3 {
-            let (worker, home) = (
+            let (worker, shard) = (
                 self.random.usize(0..nodes::WORKERS),
                 self.random.usize(0..nodes::WORKERS),
             );
             let (up, down) = (self.random.usize(0..=most), self.random.usize(0..=most));
-            self.nodes[node].up(worker, home, up, self.now);
-            self.nodes[node].down(home, worker, down, (self.now, self.seed));
+            self.nodes[node].up(worker, shard, up, self.now);
+            self.nodes[node].down(shard, worker, down, (self.now, self.seed));
         }
         self.receive(node);
     }
@@ -329,9 +329,9 @@ impl World {
             for node in 0..self.nodes.len() {
                 for _ in 0..6 {
                     for worker in 0..nodes::WORKERS {
-                        for home in 0..nodes::WORKERS {
-                            self.nodes[node].up(worker, home, usize::MAX, self.now);
-                            self.nodes[node].down(home, worker, usize::MAX, (self.now, self.seed));
+                        for shard in 0..nodes::WORKERS {
+                            self.nodes[node].up(worker, shard, usize::MAX, self.now);
+                            self.nodes[node].down(shard, worker, usize::MAX, (self.now, self.seed));
                         }
                     }
                     self.receive(node);

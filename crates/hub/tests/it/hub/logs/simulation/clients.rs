@@ -3,12 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use ringmain_hub::history::Place;
-use ringmain_hub::mail::{Life, Since};
+use ringmain_hub::history::StreamPosition;
+use ringmain_hub::mail::{EpochFilter, RecoverFrom};
 use ringmain_hub::subscribers::{ConnId, Event};
 
 use super::Occurred;
-use super::nodes::{Node, WORKERS, home_index, id_of_published, rules};
+use super::nodes::{Node, WORKERS, home_index, id_of_published, options};
 use super::reference_logs::{CHANNELS, Truth, keeps};
 use super::reports::{Hole, Received};
 
@@ -25,11 +25,11 @@ enum State {
 struct View {
     state: State,
     /// Its position, also while it is not subscribed.
-    position: Option<Place>,
+    position: Option<StreamPosition>,
     /// The process and the time at which it was subscribed last.
     subscribed: (u64, u64),
     /// The position that it asked to be recovered from.
-    recovers_from: Option<Place>,
+    recovers_from: Option<StreamPosition>,
     /// A hole was reported while it was subscribed: it has to be notified.
     must_notice: bool,
     /// The process that reported a hole behind its position: it must not recover the position.
@@ -85,27 +85,27 @@ impl Client {
         self.conn = Some(conn);
         view.recovers_from = view.position.filter(|_| !forgets);
         view.state = State::Requested;
-        let since = view.recovers_from.map(|position| Since {
+        let since = view.recovers_from.map(|position| RecoverFrom {
             offset: position.offset,
-            life: Life::Of(position.epoch),
+            epoch: EpochFilter::Exact(position.epoch),
         });
-        let subscribed = node
-            .local(self.worker)
-            .subscribe(conn, &Arc::from(channel), rules(channel), since);
+        let subscribed =
+            node.table(self.worker)
+                .subscribe(conn, &Arc::from(channel), options(channel), since);
         subscribed.expect("few channels");
     }
 
     pub(super) fn unsubscribe(&mut self, channel: &'static str, node: &mut Node) {
         let view = self.views.entry(channel).or_default();
         if let (Some(conn), State::Subscribed) = (self.conn, view.state) {
-            node.local(self.worker).leave(conn, channel);
+            node.table(self.worker).unsubscribe_silently(conn, channel);
             view.end();
         }
     }
 
     pub(super) fn disconnect(&mut self, node: &mut Node) {
         if let Some(conn) = self.conn {
-            node.local(self.worker).close(conn);
+            node.table(self.worker).close(conn);
         }
         self.connection_lost();
     }
@@ -116,10 +116,10 @@ impl Client {
     }
 
     /// A home of its node has reported missing records.
-    pub(super) fn must_notice(&mut self, home: usize, hole: &Hole, truth: &Truth, node: &Node) {
+    pub(super) fn must_notice(&mut self, shard: usize, hole: &Hole, truth: &Truth, node: &Node) {
         for (channel, view) in &mut self.views {
             let is_concerned =
-                keeps(channel) && home_index(channel) == home && truth.log_of(channel) == hole.log;
+                keeps(channel) && home_index(channel) == shard && truth.log_of(channel) == hole.log;
             let (Some(position), State::Subscribed) = (view.position, view.state) else {
                 continue;
             };
@@ -133,7 +133,7 @@ impl Client {
                 .is_none_or(|missing| !truth.between(hole.epoch, channel, missing).is_empty());
             if is_concerned && relies && is_missing {
                 view.must_notice = true;
-                view.lost_at = Some(node.life);
+                view.lost_at = Some(node.epoch);
             }
         }
     }
@@ -142,7 +142,7 @@ impl Client {
         match received {
             Received::Event(Event::Subscribed {
                 channel,
-                place,
+                position,
                 missed,
                 ..
             }) => {
@@ -153,14 +153,14 @@ impl Client {
                         .collect()
                 });
                 let view = self.views.get_mut(channel).expect("a channel that it requested");
-                view.subscribed(channel, place, missed, context);
+                view.subscribed(channel, position, missed, context);
             }
             Received::Event(Event::Unsubscribed { channel, .. }) => {
                 let view = self.views.get_mut(named(&channel)).expect("a channel");
                 view.end();
                 context.occurred.notified += 1;
             }
-            Received::Event(Event::Refused { channel, fault, .. }) => {
+            Received::Event(Event::Rejected { channel, fault, .. }) => {
                 let view = self.views.get_mut(named(&channel)).expect("a channel");
                 view.end();
                 if fault.code == 100 {
@@ -223,7 +223,7 @@ impl View {
     fn subscribed(
         &mut self,
         channel: &'static str,
-        place: Option<Place>,
+        position: Option<StreamPosition>,
         missed: Option<Vec<(u64, u64)>>,
         context: Context<'_>,
     ) {
@@ -236,28 +236,28 @@ impl View {
         } = context;
         assert_eq!(self.state, State::Requested, "seed {seed}: {channel}");
         self.state = State::Subscribed;
-        let before = std::mem::replace(&mut self.subscribed, (node.life, clock));
-        assert_eq!(place.is_some(), keeps(channel), "seed {seed}: {channel}");
-        let Some(place) = place else { return };
+        let before = std::mem::replace(&mut self.subscribed, (node.epoch, clock));
+        assert_eq!(position.is_some(), keeps(channel), "seed {seed}: {channel}");
+        let Some(position) = position else { return };
         let from = self.recovers_from.take();
-        let text = format!("seed {seed}: {channel} from {from:?} to {place:?}: {missed:?}");
+        let text = format!("seed {seed}: {channel} from {from:?} to {position:?}: {missed:?}");
         occurred.gaps += u64::from(from.is_some() && missed.is_none());
         if let Some(missed) = missed {
             let from = from.expect("it asked for recovery");
-            let is_lost = self.lost_at.is_some_and(|life| node.continues(life));
+            let is_lost = self.lost_at.is_some_and(|epoch| node.continues(epoch));
             assert!(!is_lost, "{text}: across a hole");
             for &(offset, id) in &missed {
-                truth.check_name((channel, place.epoch), (offset, id), seed);
+                truth.check_name((channel, position.epoch), (offset, id), seed);
             }
             let offsets: Vec<u64> = missed.iter().map(|(offset, _)| *offset).collect();
-            let expected: Vec<u64> = if from.epoch != place.epoch {
+            let expected: Vec<u64> = if from.epoch != position.epoch {
                 // The client subscribed before the channel's first record.
                 assert!(
-                    truth.is_of_log(place.epoch) && !truth.is_of_log(from.epoch),
+                    truth.is_of_log(position.epoch) && !truth.is_of_log(from.epoch),
                     "{text}"
                 );
                 assert!(from.offset == 0 && node.continues(before.0), "{text}");
-                let all = truth.between(place.epoch, channel, (0, place.offset));
+                let all = truth.between(position.epoch, channel, (0, position.offset));
                 let is_before = |id: u64| all.iter().any(|record| record.id == id);
                 let ids: BTreeSet<u64> = missed.iter().map(|(_, id)| *id).collect();
                 for record in node
@@ -268,19 +268,22 @@ impl View {
                 }
                 let all: Vec<u64> = all.iter().map(|record| record.offset).collect();
                 all[all.len() - offsets.len().min(all.len())..].to_vec()
-            } else if truth.is_of_log(place.epoch) {
-                let all = truth.between(place.epoch, channel, (from.offset, place.offset));
+            } else if truth.is_of_log(position.epoch) {
+                let all = truth.between(position.epoch, channel, (from.offset, position.offset));
                 all.iter().map(|record| record.offset).collect()
             } else {
-                (from.offset + 1..=place.offset).collect()
+                (from.offset + 1..=position.offset).collect()
             };
             assert_eq!(offsets, expected, "{text}");
-            assert!(from.offset <= place.offset || from.epoch != place.epoch, "{text}");
+            assert!(
+                from.offset <= position.offset || from.epoch != position.epoch,
+                "{text}"
+            );
             self.received.extend(missed.iter().map(|(_, id)| *id));
             occurred.recovered += u64::from(!missed.is_empty());
-            occurred.moved += u64::from(before.0 != node.life && before.0 != 0);
+            occurred.moved += u64::from(before.0 != node.epoch && before.0 != 0);
         }
-        self.position = Some(place);
+        self.position = Some(position);
         self.lost_at = None;
     }
 

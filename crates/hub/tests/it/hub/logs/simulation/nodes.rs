@@ -4,11 +4,11 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use ringmain_hub::history::{Epoch, Keep};
-use ringmain_hub::mail::{Life, Rules, Since, ToHome, ToWorker, WorkerId};
+use ringmain_hub::history::{Epoch, HistoryOptions};
+use ringmain_hub::mail::{ChannelOptions, EpochFilter, RecoverFrom, ShardEvent, ShardRequest, WorkerId};
 use ringmain_hub::protocol::{Format, Published, Replies};
-use ringmain_hub::shard::{Home, LogEvent, LogId, Numbered, Record};
-use ringmain_hub::subscribers::{ConnId, Event, Limits, Local, home_of};
+use ringmain_hub::shard::{ChannelShard, LogEvent, LogId, LogPublishOutcome, StateRecord};
+use ringmain_hub::subscribers::{ConnId, Event, Limits, SubscriberTable, shard_of};
 
 use super::Occurred;
 use super::reference_logs::{self, LogRecord, Truth};
@@ -19,19 +19,19 @@ pub(super) const WORKERS: usize = 2;
 
 const LIMITS: Limits = Limits {
     subscriptions: 16,
-    waiting_bytes: 1 << 20,
+    queued_bytes: 1 << 20,
 };
 
-pub(super) fn rules(channel: &str) -> Rules {
+pub(super) fn options(channel: &str) -> ChannelOptions {
     match reference_logs::keeps(channel) {
         false => PLAIN,
-        true => Rules {
-            keep: Some(Keep {
+        true => ChannelOptions {
+            history: Some(HistoryOptions {
                 publications: 6,
                 bytes: 1 << 20,
-                time: Duration::from_secs(30),
+                ttl: Duration::from_secs(30),
             }),
-            remember: Duration::from_secs(60),
+            position_ttl: Duration::from_secs(60),
             ..KEPT
         },
     }
@@ -40,7 +40,7 @@ pub(super) fn rules(channel: &str) -> Rules {
 /// An item that a reader has handed to a home.
 #[derive(Clone, Copy, Debug)]
 enum Arriving {
-    Record(LogId, LogRecord),
+    StateRecord(LogId, LogRecord),
     Event(LogId, LogEvent),
     Ended(Epoch),
 }
@@ -60,8 +60,8 @@ struct Reader {
 }
 
 pub(super) struct Node {
-    homes: Vec<Home>,
-    locals: Vec<Local>,
+    shards: Vec<ChannelShard>,
+    tables: Vec<SubscriberTable>,
     inboxes: Vec<VecDeque<Arriving>>,
     readers: Vec<Reader>,
     progress: Vec<BTreeMap<LogId, Progress>>,
@@ -73,7 +73,7 @@ pub(super) struct Node {
     /// Other programs publish in its channels.
     pub(super) is_shared: bool,
     /// Differs between processes.
-    pub(super) life: u64,
+    pub(super) epoch: u64,
     /// The processes whose state this one has.
     continued: BTreeSet<u64>,
     most: usize,
@@ -98,8 +98,8 @@ impl Node {
             }));
         }
         let mut node = Node {
-            homes: Vec::new(),
-            locals: Vec::new(),
+            shards: Vec::new(),
+            tables: Vec::new(),
             inboxes: Vec::new(),
             readers,
             progress: Vec::new(),
@@ -108,7 +108,7 @@ impl Node {
             read_twice,
             published: BTreeSet::new(),
             is_shared: random.u8(0..3) == 0,
-            life: number << 32,
+            epoch: number << 32,
             continued: BTreeSet::new(),
             most: random.usize(2..=6),
         };
@@ -117,19 +117,21 @@ impl Node {
     }
 
     /// This is a process, or has its state.
-    pub(super) fn continues(&self, life: u64) -> bool {
-        self.life == life || self.continued.contains(&life)
+    pub(super) fn continues(&self, epoch: u64) -> bool {
+        self.epoch == epoch || self.continued.contains(&epoch)
     }
 
     /// Starts a process without any state.
     fn start(&mut self) {
-        self.life += 1;
+        self.epoch += 1;
         let workers = WORKERS as u16;
-        let seed = |home: usize| self.life << 8 | home as u64;
-        self.homes = (0..WORKERS)
-            .map(|home| Home::new(workers, self.most, seed(home)))
+        let seed = |shard: usize| self.epoch << 8 | shard as u64;
+        self.shards = (0..WORKERS)
+            .map(|shard| ChannelShard::new(workers, self.most, seed(shard)))
             .collect();
-        self.locals = (0..WORKERS).map(|_| Local::new(workers, LIMITS)).collect();
+        self.tables = (0..WORKERS)
+            .map(|_| SubscriberTable::new(workers, LIMITS))
+            .collect();
         self.inboxes = (0..WORKERS).map(|_| VecDeque::new()).collect();
         self.progress = (0..WORKERS).map(|_| BTreeMap::new()).collect();
         self.expected = (0..WORKERS).map(|_| BTreeMap::new()).collect();
@@ -146,9 +148,9 @@ impl Node {
         let mut records = Vec::new();
         let mut progress: BTreeMap<LogId, Progress> = BTreeMap::new();
         if with_state {
-            for (home, own) in self.homes.iter_mut().zip(&self.progress) {
-                home.freeze();
-                records.extend(read(home, now));
+            for (shard, own) in self.shards.iter_mut().zip(&self.progress) {
+                shard.freeze();
+                records.extend(read(shard, now));
                 for (id, own) in own {
                     let all = progress.entry(*id).or_default();
                     all.position = all.position.max(own.position);
@@ -156,7 +158,7 @@ impl Node {
                 }
             }
         }
-        self.continued.insert(self.life);
+        self.continued.insert(self.epoch);
         self.start();
         if !with_state {
             self.continued.clear();
@@ -165,14 +167,14 @@ impl Node {
         }
         if with_state {
             let elapsed = Duration::from_secs(random.u64(0..3));
-            for (index, home) in self.homes.iter_mut().enumerate() {
-                let is_here = |record: &&Record| {
+            for (index, shard) in self.shards.iter_mut().enumerate() {
+                let is_here = |record: &&StateRecord| {
                     let channel = record.channel();
                     channel.is_none_or(|channel| home_index(channel) == index)
                 };
                 let own = records.iter().filter(is_here).cloned().collect();
                 let window = Duration::from_secs(300);
-                home.restore(own, (now, elapsed), window, |channel| Some(rules(channel)));
+                shard.restore(own, (now, elapsed), window, |channel| Some(options(channel)));
             }
             self.progress.fill(progress);
         }
@@ -206,14 +208,16 @@ impl Node {
             .iter()
             .flatten()
             .filter_map(|arriving| match arriving {
-                Arriving::Record(own, record) if *own == id => Some(record.offset - 1),
+                Arriving::StateRecord(own, record) if *own == id => Some(record.offset - 1),
                 _ => None,
             });
         pending.min().unwrap_or(reader.at).min(reader.at)
     }
 
     pub(super) fn make_room(&mut self) {
-        self.homes.iter_mut().for_each(|home| home.set_most(1000));
+        self.shards
+            .iter_mut()
+            .for_each(|shard| shard.set_channel_limit(1000));
         self.readers.iter_mut().for_each(|reader| reader.stalled = 0);
     }
 
@@ -230,7 +234,7 @@ impl Node {
         }
         reader.at = reader.at.saturating_sub(random.u64(1..8));
         if random.bool() {
-            let (id, event) = (reader_id(reader), LogEvent::Begins(reader.at));
+            let (id, event) = (reader_id(reader), LogEvent::Started(reader.at));
             self.post(id, event);
         }
     }
@@ -273,7 +277,7 @@ impl Node {
             }
             reader.at = reader.at.min(log.end).max(log.retained);
             let (id, at, live) = (reader_id(reader), reader.at, reader.live.min(log.end));
-            self.post(id, LogEvent::Begins(at));
+            self.post(id, LogEvent::Started(at));
             if live > at {
                 self.post(id, LogEvent::Live(live));
             }
@@ -287,14 +291,14 @@ impl Node {
         if reader.at < log.retained {
             reader.at = log.retained;
             let (id, at) = (reader_id(reader), reader.at);
-            self.post(id, LogEvent::Begins(at));
+            self.post(id, LogEvent::Started(at));
             occurred.holes += 1;
             return true;
         }
         let next = truth.next(reader.log, reader.at);
         if let (Some(record), Some(id)) = (next, reader_id(reader)) {
             self.readers[index].at = record.offset;
-            self.inboxes[home_index(record.channel)].push_back(Arriving::Record(id, record));
+            self.inboxes[home_index(record.channel)].push_back(Arriving::StateRecord(id, record));
         }
         if next.is_none() {
             // The last offsets may be those of no record.
@@ -307,28 +311,28 @@ impl Node {
         next.is_some()
     }
 
-    pub(super) fn has_arriving(&self, home: usize) -> bool {
-        !self.inboxes[home].is_empty()
+    pub(super) fn has_arriving(&self, shard: usize) -> bool {
+        !self.inboxes[shard].is_empty()
     }
 
     /// Has a home process one item of its inbox. Returns the losses that it reports.
     pub(super) fn process(
         &mut self,
-        (home, seed): (usize, u64),
+        (shard, seed): (usize, u64),
         (now, clock): (Duration, u64),
         truth: &Truth,
         occurred: &mut Occurred,
     ) -> Option<Hole> {
-        let arriving = self.inboxes[home].pop_front()?;
-        let progress = &mut self.progress[home];
+        let arriving = self.inboxes[shard].pop_front()?;
+        let progress = &mut self.progress[shard];
         match arriving {
-            Arriving::Record(id, record) => {
-                self.publish_record((home, seed), (now, clock), (id, record), truth, occurred);
+            Arriving::StateRecord(id, record) => {
+                self.publish_record((shard, seed), (now, clock), (id, record), truth, occurred);
                 None
             }
-            Arriving::Event(id, event) => self.apply_event(home, id, event, truth),
+            Arriving::Event(id, event) => self.apply_event(shard, id, event, truth),
             Arriving::Ended(epoch) => {
-                self.homes[home].log_ended(epoch);
+                self.shards[shard].end_log(epoch);
                 let before = progress.len();
                 progress.retain(|id, _| id.epoch != epoch);
                 (progress.len() < before).then(|| Hole {
@@ -342,13 +346,13 @@ impl Node {
 
     fn publish_record(
         &mut self,
-        (home, seed): (usize, u64),
+        (shard, seed): (usize, u64),
         (now, clock): (Duration, u64),
         (id, record): (LogId, LogRecord),
         truth: &Truth,
         occurred: &mut Occurred,
     ) {
-        let progress = &mut self.progress[home];
+        let progress = &mut self.progress[shard];
         let own = progress.entry(id).or_insert(Progress {
             position: record.offset - 1,
             ..Progress::default()
@@ -358,10 +362,11 @@ impl Node {
         let is_live = record.offset > own.live;
         let channel: Arc<str> = Arc::from(record.channel);
         let published = Arc::new(number(record.id));
-        let place = (id, record.offset);
-        let outcome = self.homes[home].publish_numbered(&channel, rules(&channel), published, place, now);
+        let position = (id, record.offset);
+        let outcome =
+            self.shards[shard].publish_log_record(&channel, options(&channel), published, position, now);
         match outcome {
-            Numbered::Published => {
+            LogPublishOutcome::Published => {
                 let is_new = self.published.insert((id.epoch, record.id));
                 let is_read_twice = self.read_twice.contains(&truth.log_of_epoch(id.epoch));
                 assert!(
@@ -375,21 +380,21 @@ impl Node {
                     is_live,
                 });
             }
-            Numbered::Repeated => occurred.repeated += 1,
-            Numbered::NoRoom => {}
-            Numbered::Draining => panic!("seed {seed}: it is not frozen"),
+            LogPublishOutcome::Duplicate => occurred.duplicates += 1,
+            LogPublishOutcome::NoRoom => {}
+            LogPublishOutcome::Draining => panic!("seed {seed}: it is not frozen"),
         }
     }
 
-    fn apply_event(&mut self, home: usize, id: LogId, event: LogEvent, truth: &Truth) -> Option<Hole> {
-        let progress = &mut self.progress[home];
+    fn apply_event(&mut self, shard: usize, id: LogId, event: LogEvent, truth: &Truth) -> Option<Hole> {
+        let progress = &mut self.progress[shard];
         let others = progress
             .keys()
             .filter(|other| other.epoch == id.epoch && **other != id);
         let is_sole = others.count() == 0;
-        self.homes[home].log_event(id, event);
+        self.shards[shard].handle_log_event(id, event);
         match event {
-            LogEvent::Begins(start) => {
+            LogEvent::Started(start) => {
                 let before = progress.get(&id).map(|own| own.position);
                 let own = progress.entry(id).or_default();
                 own.position = own.position.max(start);
@@ -420,29 +425,29 @@ impl Node {
     /// Returns the number of channels that were removed.
     pub(super) fn sweep(&mut self, now: Duration) -> u64 {
         let mut removed = 0;
-        for home in &mut self.homes {
-            home.release(now);
-            let before = home.len();
-            home.sweep(now);
-            removed += before - home.len();
+        for shard in &mut self.shards {
+            shard.release(now);
+            let before = shard.len();
+            shard.sweep(now);
+            removed += before - shard.len();
         }
         removed as u64
     }
 
     pub(super) fn publish(&mut self, channel: &str, id: u64) {
-        self.locals[0].publish(&Arc::from(channel), rules(channel), number(id), None);
+        self.tables[0].publish(&Arc::from(channel), options(channel), number(id), None);
     }
 
     pub(super) fn interrupt(&mut self, channel: &str) {
-        self.homes[home_index(channel)].interrupt(channel);
+        self.shards[home_index(channel)].interrupt(channel);
     }
 
     pub(super) fn open(&mut self, worker: usize) -> ConnId {
-        self.locals[worker].open(JSON, None)
+        self.tables[worker].open(JSON, None)
     }
 
-    pub(super) fn local(&mut self, worker: usize) -> &mut Local {
-        &mut self.locals[worker]
+    pub(super) fn table(&mut self, worker: usize) -> &mut SubscriberTable {
+        &mut self.tables[worker]
     }
 
     /// Returns the records that the home of a channel has published since.
@@ -452,43 +457,43 @@ impl Node {
     }
 
     /// Delivers at most so many messages of a worker to a home.
-    pub(super) fn up(&mut self, worker: usize, home: usize, most: usize, now: Duration) {
+    pub(super) fn up(&mut self, worker: usize, shard: usize, most: usize, now: Duration) {
         for _ in 0..most {
-            let Some(message) = self.locals[worker].poll_home(WorkerId(home as u16)) else {
+            let Some(message) = self.tables[worker].poll_request(WorkerId(shard as u16)) else {
                 break;
             };
-            if let ToHome::Subscribe(subscribing) = &message {
+            if let ShardRequest::Subscribe(subscribing) = &message {
                 let expected = match reference_logs::keeps(&subscribing.channel) {
-                    true => self.expects(home, subscribing.since),
-                    false => Expected::Answer,
+                    true => self.expects(shard, subscribing.recover_from),
+                    false => Expected::ProgramReply,
                 };
-                self.expected[home].insert((worker, subscribing.ask.0), expected);
+                self.expected[shard].insert((worker, subscribing.request.0), expected);
             }
-            self.homes[home].handle(WorkerId(worker as u16), message, now);
+            self.shards[shard].handle(WorkerId(worker as u16), message, now);
         }
     }
 
-    fn expects(&self, home: usize, since: Option<Since>) -> Expected {
+    fn expects(&self, shard: usize, since: Option<RecoverFrom>) -> Expected {
         // The channel may be one of a log whose retained records have not all arrived; they are awaited for a limited time.
-        let mut all = self.progress[home].values();
+        let mut all = self.progress[shard].values();
         match all.any(|progress| progress.position < progress.live) {
             true => Expected::Either,
-            false => self.expects_by_position(home, since),
+            false => self.expects_by_position(shard, since),
         }
     }
 
-    fn expects_by_position(&self, home: usize, since: Option<Since>) -> Expected {
-        let Some(Since {
+    fn expects_by_position(&self, shard: usize, since: Option<RecoverFrom>) -> Expected {
+        let Some(RecoverFrom {
             offset,
-            life: Life::Of(epoch),
+            epoch: EpochFilter::Exact(epoch),
         }) = since
         else {
-            return Expected::Answer;
+            return Expected::ProgramReply;
         };
-        let own = self.progress[home].iter().filter(|(id, _)| id.epoch == epoch);
+        let own = self.progress[shard].iter().filter(|(id, _)| id.epoch == epoch);
         let own: Vec<Progress> = own.map(|(_, progress)| *progress).collect();
         if own.is_empty() {
-            return Expected::Answer;
+            return Expected::ProgramReply;
         }
         if own.iter().all(|progress| progress.is_restored) {
             // It is forgotten some time after the start.
@@ -496,49 +501,51 @@ impl Node {
         } else if own.iter().all(|progress| progress.position < offset) {
             Expected::Behind
         } else if own.iter().all(|progress| progress.position >= offset) {
-            Expected::Answer
+            Expected::ProgramReply
         } else {
             Expected::Either
         }
     }
 
     /// Delivers at most so many messages of a home to a worker.
-    pub(super) fn down(&mut self, home: usize, worker: usize, most: usize, (now, seed): (Duration, u64)) {
+    pub(super) fn down(&mut self, shard: usize, worker: usize, most: usize, (now, seed): (Duration, u64)) {
         for _ in 0..most {
-            let Some(message) = self.homes[home].poll(WorkerId(worker as u16), now) else {
+            let Some(message) = self.shards[shard].poll(WorkerId(worker as u16), now) else {
                 break;
             };
-            let (ask, wrong) = match &message {
-                ToWorker::Subscribed(subscribed) => (Some(subscribed.ask), Expected::Behind),
-                ToWorker::Behind { ask } => (Some(*ask), Expected::Answer),
-                ToWorker::Refused { ask } => (Some(*ask), Expected::Behind),
+            let (request, wrong) = match &message {
+                ShardEvent::Subscribed(subscribed) => (Some(subscribed.request), Expected::Behind),
+                ShardEvent::Behind { request } => (Some(*request), Expected::ProgramReply),
+                ShardEvent::Rejected { request } => (Some(*request), Expected::Behind),
                 _ => (None, Expected::Either),
             };
-            if let Some(expected) = ask.and_then(|ask| self.expected[home].remove(&(worker, ask.0))) {
+            if let Some(expected) =
+                request.and_then(|request| self.expected[shard].remove(&(worker, request.0)))
+            {
                 assert!(
                     expected != wrong || expected == Expected::Either,
                     "seed {seed}: expected {expected:?}, found {message:?}"
                 );
             }
-            self.locals[worker].handle(message);
+            self.tables[worker].handle(message);
         }
     }
 
     /// Returns what connections of a worker receive.
     pub(super) fn received(&mut self, worker: usize) -> Vec<(ConnId, Received)> {
-        let local = &mut self.locals[worker];
+        let table = &mut self.tables[worker];
         let mut received = Vec::new();
-        while let Some(event) = local.poll_event() {
+        while let Some(event) = table.poll_event() {
             let (Event::Subscribed { conn, .. }
             | Event::Unsubscribed { conn, .. }
-            | Event::Refused { conn, .. }) = &event
+            | Event::Rejected { conn, .. }) = &event
             else {
                 panic!("{event:?}");
             };
             received.push((*conn, Received::Event(event)));
         }
-        while let Some(conn) = local.poll_ready() {
-            while let Some(frame) = local.take(conn) {
+        while let Some(conn) = table.poll_ready() {
+            while let Some(frame) = table.pop_push(conn) {
                 let reply = Replies::new(Format::Json, frame).next();
                 let push = reply.expect("one").expect("a reply").push.expect("a push");
                 let publication = push.pub_.expect("a publication");
@@ -564,7 +571,7 @@ fn id_of(data: &[u8]) -> u64 {
 }
 
 pub(super) fn home_index(channel: &str) -> usize {
-    usize::from(home_of(channel, WORKERS as u16).0)
+    usize::from(shard_of(channel, WORKERS as u16).0)
 }
 
 fn reader_id(reader: &Reader) -> Option<LogId> {
@@ -576,8 +583,8 @@ fn reader_id(reader: &Reader) -> Option<LogId> {
 }
 
 /// Returns the state that a home leaves to its successor.
-fn read(home: &mut Home, now: Duration) -> Vec<Record> {
-    let saved = home.save(now, None);
+fn read(shard: &mut ChannelShard, now: Duration) -> Vec<StateRecord> {
+    let saved = shard.save(now, None);
     let section = [saved.section, saved.logs].concat();
-    Record::read_all(&section).expect("records")
+    StateRecord::read_all(&section).expect("records")
 }

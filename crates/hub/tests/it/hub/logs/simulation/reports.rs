@@ -42,6 +42,6 @@ pub(super) enum Received {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Expected {
     Behind,
-    Answer,
+    ProgramReply,
     Either,
 }
