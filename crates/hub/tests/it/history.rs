@@ -1,4 +1,4 @@
-//! A channel's history against a naive one: whoever comes back gets all that was missed, or is told that there is a gap.
+//! A channel's history, compared with a naive one: a client that reconnects receives all that it missed, or a gap is reported.
 
 use std::time::Duration;
 
@@ -36,7 +36,7 @@ fn all(recovered: Recovery<'_, u64>) -> Option<Vec<u64>> {
 }
 
 #[test]
-fn what_was_missed_comes_in_order() {
+fn missed_publications_are_returned_in_order() {
     let mut history = filled(5, KEEP);
     let epoch = Some(Epoch::new(7));
     assert_eq!(all(history.recover(2, epoch, 10, at(1))), Some(vec![3, 4, 5]));
@@ -54,7 +54,7 @@ fn what_was_missed_comes_in_order() {
 }
 
 #[test]
-fn what_is_not_kept_is_a_gap() {
+fn publications_that_are_not_retained_are_a_gap() {
     let mut history = filled(5, KEEP);
     let epoch = Some(Epoch::new(7));
     assert_eq!(
@@ -74,11 +74,7 @@ fn what_is_not_kept_is_a_gap() {
     );
     assert_eq!(all(history.recover(6, epoch, 10, at(1))), None, "of the future");
     assert_eq!(all(history.recover(u64::MAX, epoch, 10, at(1))), None);
-    assert_eq!(
-        all(history.recover(4, epoch, 10, at(10))),
-        None,
-        "its time is over"
-    );
+    assert_eq!(all(history.recover(4, epoch, 10, at(10))), None, "it has expired");
     assert_eq!(
         all(history.recover(5, epoch, 10, at(10))),
         Some(vec![]),
@@ -87,7 +83,7 @@ fn what_is_not_kept_is_a_gap() {
 }
 
 #[test]
-fn each_limit_holds() {
+fn each_history_limit_is_enforced() {
     let bytes = HistoryOptions { bytes: 25, ..KEEP };
     let history = filled(5, bytes);
     assert_eq!((history.len(), history.bytes()), (2, 20));
@@ -114,7 +110,7 @@ fn each_limit_holds() {
 }
 
 #[test]
-fn a_larger_publication_than_is_kept_is_not_kept() {
+fn a_publication_larger_than_the_history_is_not_retained() {
     let mut history = filled(2, KEEP);
     assert_eq!(history.publish(3, 101, at(0)), 3);
     assert_eq!((history.len(), history.bytes()), (0, 0));
@@ -122,7 +118,7 @@ fn a_larger_publication_than_is_kept_is_not_kept() {
 }
 
 #[test]
-fn queries_go_both_ways() {
+fn queries_run_in_both_directions() {
     let mut history = filled(5, KEEP);
     let mut offsets = |since, limit, reverse| {
         let query = HistoryQuery {
@@ -143,7 +139,7 @@ fn queries_go_both_ways() {
 }
 
 #[test]
-fn epochs_are_said_and_heard() {
+fn epochs_survive_a_round_trip() {
     for number in [0, 1, 0xabc, u64::MAX] {
         let epoch = Epoch::new(number);
         assert_eq!(Epoch::parse(&epoch.to_string()), Some(epoch));
@@ -160,17 +156,17 @@ fn epochs_are_said_and_heard() {
     }
 }
 
-/// Someone who listens, and comes and goes.
+/// A subscriber that disconnects and reconnects.
 #[derive(Default)]
 struct Reader {
-    listens: bool,
-    /// Offset and life of the last that it has.
+    is_subscribed: bool,
+    /// The offset and the epoch of the last publication that it received.
     last: Option<(u64, Epoch)>,
-    /// All that it was given since it last began anew.
+    /// The publications that it received since its last gap.
     has: Vec<u64>,
 }
 
-/// All that was ever published in a life, with its time.
+/// All publications of an epoch with their times.
 struct Naive {
     epoch: Epoch,
     published: Vec<(usize, Duration)>,
@@ -178,11 +174,11 @@ struct Naive {
 }
 
 impl Naive {
-    /// Whether a publication is there by the rules alone: by number, bytes and time of those behind it.
+    /// Returns whether a publication is retained by the limits alone: by the number, the size and the times of the publications after it.
     fn keeps(&self, offset: u64, now: Duration) -> bool {
         let index = offset as usize - 1;
         let behind = &self.published[index..];
-        // Once gone it is gone: what would have been let go at the time of any later publication.
+        // A publication that was dropped stays dropped: each later publication may have dropped it.
         let crowded = behind.len() > self.keep.publications;
         let heavy = (1..=behind.len())
             .any(|count| behind[..count].iter().map(|(bytes, _)| bytes).sum::<usize>() > self.keep.bytes);
@@ -192,7 +188,7 @@ impl Naive {
 }
 
 #[test]
-fn nobody_misses_or_doubles_anything_unknowingly() {
+fn gaps_are_always_reported_in_random_runs() {
     for seed in 0..500 {
         println!("seed {seed}");
         let mut random = fastrand::Rng::with_seed(seed);
@@ -215,7 +211,7 @@ fn nobody_misses_or_doubles_anything_unknowingly() {
                     let bytes = random.usize(0..60);
                     naive.published.push((bytes, now));
                     let offset = history.publish(naive.published.len() as u64, bytes, now);
-                    for reader in readers.iter_mut().filter(|reader| reader.listens) {
+                    for reader in readers.iter_mut().filter(|reader| reader.is_subscribed) {
                         reader.has.push(offset);
                         reader.last = Some((offset, naive.epoch));
                     }
@@ -223,17 +219,17 @@ fn nobody_misses_or_doubles_anything_unknowingly() {
                 4 => now += Duration::from_millis(random.u64(0..3000)),
                 5 => {
                     let reader = random.usize(0..readers.len());
-                    readers[reader].listens = false;
+                    readers[reader].is_subscribed = false;
                 }
                 6 if random.u8(0..10) == 0 => {
-                    // Whoever keeps the channel has died.
+                    // The history was lost and is created again.
                     naive = Naive {
                         epoch: Epoch::new(random.u64(..)),
                         published: Vec::new(),
                         keep,
                     };
                     history = History::new(naive.epoch, keep);
-                    readers.iter_mut().for_each(|reader| reader.listens = false);
+                    readers.iter_mut().for_each(|reader| reader.is_subscribed = false);
                 }
                 _ => {
                     let reader = random.usize(0..readers.len());
@@ -252,20 +248,20 @@ fn nobody_misses_or_doubles_anything_unknowingly() {
 }
 
 fn come_back(reader: &mut Reader, history: &mut History<u64>, naive: &Naive, now: Duration) {
-    if reader.listens {
+    if reader.is_subscribed {
         return;
     }
-    reader.listens = true;
+    reader.is_subscribed = true;
     let top = naive.published.len() as u64;
     if let Some((offset, epoch)) = reader.last {
-        let truth = epoch == naive.epoch && (offset + 1..=top).all(|offset| naive.keeps(offset, now));
+        let reference = epoch == naive.epoch && (offset + 1..=top).all(|offset| naive.keeps(offset, now));
         match history.recover(offset, Some(epoch), usize::MAX, now) {
             Recovery::All(items) => {
-                assert!(truth, "it is told that it has all, and has not");
+                assert!(reference, "an unreported gap");
                 reader.has.extend(items.into_iter().map(|(offset, _)| offset));
             }
             Recovery::Gap => {
-                assert!(!truth, "it could have had all");
+                assert!(!reference, "a gap although all is retained");
                 reader.has.clear();
             }
         }

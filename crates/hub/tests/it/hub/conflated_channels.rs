@@ -1,4 +1,4 @@
-//! Channels of which clients get a publication now and then, and the last when they come.
+//! The rate at which shards send the publications of conflated channels, and the cached publication for new subscribers.
 
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ fn at(workers: &mut Workers, millis: u64) {
     for shard in &mut workers.shards {
         shard.release(workers.now);
     }
-    workers.settle();
+    workers.deliver_all();
 }
 
 fn offsets(workers: &mut Workers, worker: usize, conn: ConnId) -> Vec<u64> {
@@ -41,27 +41,27 @@ fn offsets(workers: &mut Workers, worker: usize, conn: ConnId) -> Vec<u64> {
 }
 
 #[test]
-fn the_first_goes_at_once_and_then_the_last_of_each_interval() {
+fn the_first_publication_is_sent_at_once_then_the_last_per_interval() {
     let mut workers = Workers::new(2, LIMITS);
     let conns = [0, 1].map(|worker| {
         let conn = workers.tables[worker].open(JSON, None);
         workers.tables[worker]
             .subscribe(conn, &name("a"), PACED, None)
-            .expect("it may");
+            .expect("allowed");
         conn
     });
-    workers.settle();
+    workers.deliver_all();
     let mut had = [const { Vec::new() }; 2];
     for millis in (0..1000).step_by(5) {
         at(&mut workers, millis);
         workers.tables[0].publish(&name("a"), PACED, number(millis), None);
-        workers.settle();
+        workers.deliver_all();
         for (worker, had) in had.iter_mut().enumerate() {
             let got = offsets(&mut workers, worker, conns[worker]);
             had.extend(got.into_iter().map(|offset| (millis, offset)));
         }
     }
-    // At 200 ms the one of 195 ms goes, the 40th.
+    // At 200 ms the publication of 195 ms is sent, the 40th.
     let expected = [(0, 1), (200, 40), (400, 80), (600, 120), (800, 160)];
     assert_eq!(had, [expected, expected]);
     at(&mut workers, 1000);
@@ -70,10 +70,10 @@ fn the_first_goes_at_once_and_then_the_last_of_each_interval() {
     at(&mut workers, 1200);
     let shard = usize::from(shard_of("a", 2).0);
     assert_eq!(workers.shards[shard].next_release(), None, "nothing waits");
-    assert_eq!(workers.tables[0].next_release(), None, "nobody is behind");
+    assert_eq!(workers.tables[0].next_release(), None, "no update is pending");
     at(&mut workers, 1500);
     workers.tables[0].publish(&name("a"), PACED, number(0), None);
-    workers.settle();
+    workers.deliver_all();
     assert_eq!(offsets(&mut workers, 0, conns[0]), [201], "at once");
     workers.tables[0].publish(&name("a"), PACED, number(0), None);
     at(&mut workers, 1525);
@@ -90,15 +90,15 @@ fn the_first_goes_at_once_and_then_the_last_of_each_interval() {
 }
 
 #[test]
-fn who_comes_meanwhile_stands_where_the_others_do() {
+fn a_new_subscriber_starts_at_the_last_sent_publication() {
     let mut workers = Workers::new(1, LIMITS);
     let subscribe = |workers: &mut Workers, offset| {
         let conn = workers.tables[0].open(JSON, None);
         let epoch = EpochFilter::Any;
         workers.tables[0]
             .subscribe(conn, &name("a"), PACED, Some(RecoverFrom { offset, epoch }))
-            .expect("it may");
-        workers.settle();
+            .expect("allowed");
+        workers.deliver_all();
         conn
     };
     let first = subscribe(&mut workers, 0);
@@ -106,8 +106,8 @@ fn who_comes_meanwhile_stands_where_the_others_do() {
     for published in 1..=3 {
         workers.tables[0].publish(&name("a"), PACED, number(published), None);
     }
-    workers.settle();
-    // 3 is held: whoever comes now gets it when the home hands it on.
+    workers.deliver_all();
+    // 3 is held: a new subscriber receives it when the shard sends it.
     let second = subscribe(&mut workers, 0);
     assert_eq!(workers.events(0), ["subscribed a at Some(1) missed Some([1])"]);
     at(&mut workers, 25);
@@ -121,13 +121,13 @@ fn who_comes_meanwhile_stands_where_the_others_do() {
     assert_eq!(
         workers.events(0),
         ["subscribed a at Some(3) missed Some([])"],
-        "it has the last"
+        "it has the last publication"
     );
     assert!(offsets(&mut workers, 0, third).is_empty());
 }
 
 #[test]
-fn a_cache_gives_the_last_and_no_more() {
+fn cache_recovery_returns_only_the_last_publication() {
     let mut workers = Workers::new(1, LIMITS);
     for published in 1..=3 {
         workers.tables[0].publish(&name("a"), CACHE, number(published), None);
@@ -136,8 +136,8 @@ fn a_cache_gives_the_last_and_no_more() {
         let conn = workers.tables[0].open(JSON, None);
         workers.tables[0]
             .subscribe(conn, &name("a"), CACHE, Some(RecoverFrom { offset, epoch }))
-            .expect("it may");
-        workers.settle();
+            .expect("allowed");
+        workers.deliver_all();
         workers.events(0).remove(0)
     };
     assert_eq!(
@@ -153,7 +153,7 @@ fn a_cache_gives_the_last_and_no_more() {
         subscribed(EpochFilter::Any, 3),
         "subscribed a at Some(3) missed Some([])"
     );
-    // Nothing is there that could take the place of what a client has of another life.
+    // No publication can replace the one that the client has from another epoch.
     for (epoch, offset, missed) in [
         (EpochFilter::Any, 0, "Some([])"),
         (EpochFilter::Any, 4, "None"),
@@ -163,8 +163,8 @@ fn a_cache_gives_the_last_and_no_more() {
         let conn = workers.tables[0].open(JSON, None);
         workers.tables[0]
             .subscribe(conn, &name("empty"), CACHE, Some(RecoverFrom { offset, epoch }))
-            .expect("it may");
-        workers.settle();
+            .expect("allowed");
+        workers.deliver_all();
         let expected = format!("subscribed empty at Some(0) missed {missed}");
         assert_eq!(workers.events(0), [expected], "{epoch:?}, {offset}");
     }
@@ -176,17 +176,17 @@ fn a_cache_gives_the_last_and_no_more() {
     };
     workers.tables[0]
         .subscribe(conn, &name("a"), CACHE, Some(since))
-        .expect("it may");
-    workers.settle();
+        .expect("allowed");
+    workers.deliver_all();
     assert_eq!(
         workers.events(0),
         ["subscribed a at Some(3) missed None"],
-        "it is not kept any more"
+        "it has expired"
     );
 }
 
 #[test]
-fn without_numbers_the_last_goes_too() {
+fn conflation_works_without_offsets() {
     let options = ChannelOptions {
         conflation_interval: Some(EVERY),
         ..PLAIN
@@ -195,66 +195,66 @@ fn without_numbers_the_last_goes_too() {
     let conn = workers.tables[0].open(JSON, None);
     workers.tables[0]
         .subscribe(conn, &name("a"), options, None)
-        .expect("it may");
-    workers.settle();
+        .expect("allowed");
+    workers.deliver_all();
     for published in 1..=5 {
         workers.tables[0].publish(&name("a"), options, number(published), None);
     }
-    workers.settle();
+    workers.deliver_all();
     at(&mut workers, 25);
     let push = |data| format!(r#"{{"push":{{"channel":"a","pub":{{"data":{data}}}}}}}"#);
     assert_eq!(workers.pushes(0, conn), [push(1)]);
     at(&mut workers, 200);
     assert_eq!(workers.pushes(0, conn), [push(5)]);
-    // Nobody is there: nothing is held, and the channel is not for ever.
+    // Without subscribers nothing is held, and the channel expires.
     for published in 6..=7 {
         workers.tables[0].publish(&name("a"), options, number(published), None);
     }
-    workers.settle();
+    workers.deliver_all();
     workers.tables[0].close(conn);
-    workers.settle();
+    workers.deliver_all();
     workers.shards[0].sweep(workers.now);
-    assert_eq!(workers.shards[0].len(), 1, "one is held still");
-    assert_eq!(workers.tables[0].next_release(), None, "nobody is behind");
+    assert_eq!(workers.shards[0].len(), 1, "one is still held");
+    assert_eq!(workers.tables[0].next_release(), None, "no update is pending");
     at(&mut workers, 400);
     workers.shards[0].sweep(workers.now);
     assert!(workers.shards[0].is_empty());
 }
 
 #[test]
-fn rules_that_change_keep_the_order() {
+fn changed_options_preserve_order() {
     let mut workers = Workers::new(1, LIMITS);
     let conn = workers.tables[0].open(JSON, None);
     workers.tables[0]
         .subscribe(conn, &name("a"), PACED, None)
-        .expect("it may");
+        .expect("allowed");
     for published in 1..=2 {
         workers.tables[0].publish(&name("a"), PACED, number(published), None);
     }
-    workers.settle();
+    workers.deliver_all();
     assert_eq!(offsets(&mut workers, 0, conn), [1]);
     workers.tables[0].publish(&name("a"), KEPT, number(3), None);
-    workers.settle();
+    workers.deliver_all();
     assert_eq!(offsets(&mut workers, 0, conn), [3]);
     assert_eq!(workers.shards[0].next_release(), None, "2 was overtaken");
     for published in 4..=6 {
         workers.tables[0].publish(&name("a"), PACED, number(published), None);
     }
-    workers.settle();
+    workers.deliver_all();
     at(&mut workers, 25);
     assert_eq!(offsets(&mut workers, 0, conn), [4]);
     at(&mut workers, 199);
     assert!(offsets(&mut workers, 0, conn).is_empty(), "too soon");
     at(&mut workers, 200);
-    // With the rule of 3 the pace begins anew: 4 goes at once.
+    // Publication 3 changed the options, which resets the rate limit: 4 is sent at once.
     assert_eq!(offsets(&mut workers, 0, conn), [6]);
 }
 
-/// Who listens, or wants to, and the last that it has.
+/// A subscription, or a pending one, and the last offset that it received.
 struct Client {
     worker: usize,
     conn: ConnId,
-    asked: bool,
+    is_requested: bool,
     last: u64,
 }
 
@@ -265,7 +265,7 @@ struct World {
     clients: Vec<Client>,
     shard: usize,
     published: u64,
-    /// How often something was held, and how often whoever came was given the last.
+    /// The numbers of held publications and of new subscribers that received the cached one.
     held: u32,
     given: u32,
 }
@@ -293,7 +293,7 @@ impl World {
                 self.clients.push(Client {
                     worker,
                     conn,
-                    asked: false,
+                    is_requested: false,
                     last: 0,
                 });
             }
@@ -306,7 +306,7 @@ impl World {
                 self.workers.tables[worker].unsubscribe(conn, "a", Unsubscribed::SERVER);
             }
             3..6 => {
-                // Sometimes more than a queue takes.
+                // Sometimes more than fits into a queue.
                 let rare = self.random.u8(0..80) == 0;
                 let burst = if rare { 5000 } else { self.random.u64(1..5) };
                 for _ in 0..burst {
@@ -322,29 +322,29 @@ impl World {
                 self.held += u32::from(next.is_some());
             }
             _ => {
-                let most = self.random.usize(0..2000);
-                self.workers.up(worker, self.shard, most);
-                let (to, most) = (self.random.usize(0..3), self.random.usize(0..20));
-                self.workers.down(self.shard, to, most);
+                let limit = self.random.usize(0..2000);
+                self.workers.up(worker, self.shard, limit);
+                let (to, limit) = (self.random.usize(0..3), self.random.usize(0..20));
+                self.workers.down(self.shard, to, limit);
             }
         }
     }
 
     fn subscribe(&mut self) {
-        for client in self.clients.iter_mut().filter(|client| !client.asked) {
-            client.asked = true;
+        for client in self.clients.iter_mut().filter(|client| !client.is_requested) {
+            client.is_requested = true;
             let since = RecoverFrom {
                 offset: client.last,
                 epoch: EpochFilter::Any,
             };
             self.workers.tables[client.worker]
                 .subscribe(client.conn, &name("a"), PACED, Some(since))
-                .expect("it may");
+                .expect("allowed");
         }
     }
 
-    /// Clients believe what they are told: numbers only grow.
-    fn listen(&mut self) {
+    /// Applies events and pushes to the clients. Offsets only grow.
+    fn receive_all(&mut self) {
         let seed = self.seed;
         for worker in 0..self.workers.tables.len() {
             while let Some(event) = self.workers.tables[worker].poll_event() {
@@ -352,16 +352,16 @@ impl World {
                     panic!("seed {seed}: {event:?}");
                 };
                 let mut clients = self.clients.iter_mut();
-                // Who has gone hears nothing.
+                // Closed connections receive nothing.
                 let Some(client) = clients.find(|client| (client.worker, client.conn) == (worker, conn))
                 else {
                     continue;
                 };
                 let Event::Subscribed { position, missed, .. } = event else {
-                    client.asked = false;
+                    client.is_requested = false;
                     continue;
                 };
-                let position = position.expect("numbers").offset;
+                let position = position.expect("a position").offset;
                 assert!(position >= client.last, "seed {seed}: back to {position}");
                 if let [(offset, _)] = &missed.expect("the last is kept")[..] {
                     assert!(*offset == position && position > client.last, "seed {seed}");
@@ -382,14 +382,14 @@ impl World {
         }
     }
 
-    /// All mail arrives, and whoever has to subscribe again does.
+    /// Delivers all mail, and subscribes unsubscribed clients again.
     fn end(&mut self) {
         for _ in 0..5 {
-            self.workers.settle();
+            self.workers.deliver_all();
             self.workers.now += EVERY;
             self.workers.shards[self.shard].release(self.workers.now);
-            self.workers.settle();
-            self.listen();
+            self.workers.deliver_all();
+            self.receive_all();
             self.subscribe();
         }
         for client in &self.clients {
@@ -398,10 +398,10 @@ impl World {
     }
 }
 
-/// Chance decides who comes and goes, what is published, how late mail and releases are: nothing comes twice or out of order, and
-/// in the end all have the last.
+/// Random subscriptions, publications and delays of mail: no publication is duplicated or out of order, and in the end every subscriber has
+/// the last one.
 #[test]
-fn nothing_comes_twice_or_late_and_all_have_the_last() {
+fn conflated_channels_deliver_in_order_and_end_with_the_last() {
     let (mut held, mut given) = (0, 0);
     for seed in 0..100 {
         println!("seed {seed}");
@@ -409,11 +409,11 @@ fn nothing_comes_twice_or_late_and_all_have_the_last() {
         for _ in 0..600 {
             world.step();
             world.subscribe();
-            world.listen();
+            world.receive_all();
         }
         world.end();
         held += world.held;
         given += world.given;
     }
-    assert!(held > 100 && given > 100, "{held} {given}: both were tried");
+    assert!(held > 100 && given > 100, "{held} {given}: both occurred");
 }

@@ -1,4 +1,4 @@
-//! When clients get what is new in channels that show states: all of it at one moment, each client at its own.
+//! The ticks at which clients receive updates of conflated channels: all updates of a client at one tick, each client at its own.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use ringmain_hub::subscribers::{ConnId, Event, Limits};
 use crate::hub::workers::{JSON, KEPT, LIMITS, Workers, name, number};
 
 const EVERY: Duration = Duration::from_millis(200);
-/// How often a home hands on what is published in such a channel.
+/// The interval at which a shard sends updates of such a channel to workers.
 const PASSED: Duration = Duration::from_millis(25);
 
 const PACED: ChannelOptions = ChannelOptions {
@@ -30,11 +30,11 @@ fn at(workers: &mut Workers, millis: u64) {
     for shard in &mut workers.shards {
         shard.release(workers.now);
     }
-    workers.settle();
+    workers.deliver_all();
 }
 
-/// What a connection takes: channels and offsets.
-fn taken(workers: &mut Workers, worker: usize, conn: ConnId) -> Vec<(String, u64)> {
+/// Pops the pushes of a connection. Returns their channels and offsets.
+fn pop_all(workers: &mut Workers, worker: usize, conn: ConnId) -> Vec<(String, u64)> {
     let mut all = Vec::new();
     while let Some(frame) = workers.tables[worker].pop_push(conn) {
         let reply = Replies::new(Format::Json, frame).next();
@@ -45,21 +45,21 @@ fn taken(workers: &mut Workers, worker: usize, conn: ConnId) -> Vec<(String, u64
     all
 }
 
-fn listener(workers: &mut Workers, worker: usize, channels: &[(&str, ChannelOptions)]) -> ConnId {
+fn subscriber(workers: &mut Workers, worker: usize, channels: &[(&str, ChannelOptions)]) -> ConnId {
     let conn = workers.tables[worker].open(JSON, None);
     for (channel, options) in channels {
         workers.tables[worker]
             .subscribe(conn, &name(channel), *options, None)
-            .expect("it may");
+            .expect("allowed");
     }
-    workers.settle();
+    workers.deliver_all();
     workers.events(worker);
     conn
 }
 
 fn publish(workers: &mut Workers, channel: &str, options: ChannelOptions) {
     workers.tables[0].publish(&name(channel), options, number(0), None);
-    workers.settle();
+    workers.deliver_all();
 }
 
 fn named(all: &[(&str, u64)]) -> Vec<(String, u64)> {
@@ -69,16 +69,16 @@ fn named(all: &[(&str, u64)]) -> Vec<(String, u64)> {
 }
 
 #[test]
-fn all_that_a_client_waits_for_comes_at_one_moment() {
+fn all_updates_of_a_client_are_sent_at_one_tick() {
     let mut workers = Workers::new(1, LIMITS);
-    let conn = listener(&mut workers, 0, &[("a", PACED), ("b", PACED), ("c", PACED)]);
+    let conn = subscriber(&mut workers, 0, &[("a", PACED), ("b", PACED), ("c", PACED)]);
     publish(&mut workers, "a", PACED);
     publish(&mut workers, "b", PACED);
     assert_eq!(workers.tables[0].poll_ready(), Some(conn));
     assert_eq!(
-        taken(&mut workers, 0, conn),
+        pop_all(&mut workers, 0, conn),
         named(&[("a", 1)]),
-        "the first, at once"
+        "the first is sent at once"
     );
     for (millis, channel) in [(10, "c"), (50, "a"), (120, "c"), (150, "b")] {
         at(&mut workers, millis);
@@ -88,15 +88,15 @@ fn all_that_a_client_waits_for_comes_at_one_moment() {
     assert_eq!(workers.tables[0].poll_ready(), None, "too soon");
     at(&mut workers, 200);
     assert_eq!(workers.tables[0].poll_ready(), Some(conn));
-    assert_eq!(workers.tables[0].poll_ready(), None, "once for all");
+    assert_eq!(workers.tables[0].poll_ready(), None, "once for all updates");
     assert_eq!(
-        taken(&mut workers, 0, conn),
+        pop_all(&mut workers, 0, conn),
         named(&[("a", 2), ("b", 2), ("c", 2)])
     );
     assert_eq!(
         workers.tables[0].counts().deliveries,
         4,
-        "and none for those between"
+        "superseded publications are not delivered"
     );
     assert_eq!(
         workers.tables[0].counts().slow,
@@ -105,11 +105,11 @@ fn all_that_a_client_waits_for_comes_at_one_moment() {
 }
 
 #[test]
-fn moments_of_many_spread_over_the_interval() {
+fn ticks_of_many_clients_spread_over_the_interval() {
     const CLIENTS: usize = 200;
     let mut workers = Workers::new(1, LIMITS);
     let conns: Vec<ConnId> = (0..CLIENTS)
-        .map(|_| listener(&mut workers, 0, &[("a", PACED)]))
+        .map(|_| subscriber(&mut workers, 0, &[("a", PACED)]))
         .collect();
     let mut last = vec![Duration::ZERO; CLIENTS];
     let mut parts = [0; 8];
@@ -117,9 +117,9 @@ fn moments_of_many_spread_over_the_interval() {
         at(&mut workers, millis);
         publish(&mut workers, "a", PACED);
         for (conn, last) in conns.iter().zip(&mut last) {
-            let got = taken(&mut workers, 0, *conn).len();
+            let got = pop_all(&mut workers, 0, *conn).len();
             if millis == 0 {
-                assert_eq!(got, 1, "the first, at once");
+                assert_eq!(got, 1, "the first is sent at once");
             } else if got > 0 {
                 let span = workers.now - *last;
                 assert!(
@@ -140,50 +140,50 @@ fn moments_of_many_spread_over_the_interval() {
 }
 
 #[test]
-fn who_goes_while_it_is_behind_gets_nothing() {
+fn unsubscribed_clients_receive_no_pending_updates() {
     let mut workers = Workers::new(1, LIMITS);
     let both = [("a", PACED), ("b", PACED)];
-    let [stays, leaves, ends] = [0; 3].map(|_| listener(&mut workers, 0, &both));
+    let [stays, leaves, ends] = [0; 3].map(|_| subscriber(&mut workers, 0, &both));
     for _ in 0..2 {
         publish(&mut workers, "a", PACED);
         publish(&mut workers, "b", PACED);
         at(&mut workers, 25);
     }
     for conn in [stays, leaves, ends] {
-        assert_eq!(taken(&mut workers, 0, conn).len(), 1);
+        assert_eq!(pop_all(&mut workers, 0, conn).len(), 1);
     }
     workers.tables[0].unsubscribe_silently(leaves, "a");
     workers.tables[0].close(ends);
     let other = workers.tables[0].open(JSON, None);
-    assert_eq!(other.slot(), ends.slot(), "in its place");
+    assert_eq!(other.slot(), ends.slot(), "the index is reused");
     at(&mut workers, 300);
-    assert_eq!(taken(&mut workers, 0, stays), named(&[("a", 2), ("b", 2)]));
-    assert_eq!(taken(&mut workers, 0, leaves), named(&[("b", 2)]));
-    assert!(taken(&mut workers, 0, ends).is_empty());
-    assert!(taken(&mut workers, 0, other).is_empty());
-    // Who comes back has what there is, and is not behind with it.
+    assert_eq!(pop_all(&mut workers, 0, stays), named(&[("a", 2), ("b", 2)]));
+    assert_eq!(pop_all(&mut workers, 0, leaves), named(&[("b", 2)]));
+    assert!(pop_all(&mut workers, 0, ends).is_empty());
+    assert!(pop_all(&mut workers, 0, other).is_empty());
+    // A new subscription has the current state, and no update is due.
     workers.tables[0]
         .subscribe(leaves, &name("a"), PACED, None)
-        .expect("it may");
+        .expect("allowed");
     at(&mut workers, 600);
-    assert!(taken(&mut workers, 0, leaves).is_empty());
+    assert!(pop_all(&mut workers, 0, leaves).is_empty());
     workers.tables[0].close(stays);
     workers.tables[0].close(leaves);
     assert_eq!(workers.tables[0].next_release(), None);
 }
 
 #[test]
-fn each_interval_has_its_own_moments_and_other_channels_none() {
+fn each_interval_has_its_own_ticks() {
     let mut workers = Workers::new(1, LIMITS);
     let all = [("fast", FAST), ("slow", PACED), ("plain", KEPT)];
-    let conn = listener(&mut workers, 0, &all);
+    let conn = subscriber(&mut workers, 0, &all);
     let mut had: BTreeMap<String, Vec<u64>> = BTreeMap::new();
     for millis in 0..=400 {
         at(&mut workers, millis);
         for (channel, options) in all {
             publish(&mut workers, channel, options);
         }
-        for (channel, _) in taken(&mut workers, 0, conn) {
+        for (channel, _) in pop_all(&mut workers, 0, conn) {
             had.entry(channel).or_default().push(millis);
         }
     }
@@ -193,39 +193,39 @@ fn each_interval_has_its_own_moments_and_other_channels_none() {
 }
 
 #[test]
-fn a_rule_that_changes_holds_for_who_is_behind() {
+fn changed_options_apply_to_pending_updates() {
     let mut workers = Workers::new(1, LIMITS);
-    let conn = listener(&mut workers, 0, &[("a", PACED), ("b", PACED)]);
+    let conn = subscriber(&mut workers, 0, &[("a", PACED), ("b", PACED)]);
     publish(&mut workers, "a", PACED);
     publish(&mut workers, "b", PACED);
     at(&mut workers, 25);
     publish(&mut workers, "a", PACED);
-    // From now on all of `a` comes: 2 is overtaken, not behind 3.
+    // From now on all publications of `a` are sent: 2 is superseded and must not follow 3.
     publish(&mut workers, "a", KEPT);
-    assert_eq!(taken(&mut workers, 0, conn), named(&[("a", 1), ("a", 3)]));
+    assert_eq!(pop_all(&mut workers, 0, conn), named(&[("a", 1), ("a", 3)]));
     at(&mut workers, 200);
-    assert_eq!(taken(&mut workers, 0, conn), named(&[("b", 1)]));
-    // Another interval begins with its first.
+    assert_eq!(pop_all(&mut workers, 0, conn), named(&[("b", 1)]));
+    // A new interval starts with its first update.
     publish(&mut workers, "b", PACED);
     publish(&mut workers, "b", FAST);
-    assert_eq!(taken(&mut workers, 0, conn), named(&[]), "the home holds it");
+    assert_eq!(pop_all(&mut workers, 0, conn), named(&[]), "the shard holds it");
     at(&mut workers, 225);
-    assert_eq!(taken(&mut workers, 0, conn), named(&[("b", 3)]));
+    assert_eq!(pop_all(&mut workers, 0, conn), named(&[("b", 3)]));
     publish(&mut workers, "b", FAST);
     at(&mut workers, 275);
-    assert_eq!(taken(&mut workers, 0, conn).len(), 0, "on its way to its place");
+    assert_eq!(pop_all(&mut workers, 0, conn).len(), 0, "moving to its phase");
     at(&mut workers, 279);
-    assert_eq!(taken(&mut workers, 0, conn), named(&[("b", 4)]));
+    assert_eq!(pop_all(&mut workers, 0, conn), named(&[("b", 4)]));
     at(&mut workers, 1000);
     assert_eq!(workers.tables[0].next_release(), None);
 }
 
 #[test]
-fn what_is_not_kept_does_not_wait() {
+fn transient_publications_are_not_conflated() {
     let mut workers = Workers::new(1, LIMITS);
-    let conn = listener(&mut workers, 0, &[("a", PACED)]);
+    let conn = subscriber(&mut workers, 0, &[("a", PACED)]);
     publish(&mut workers, "a", PACED);
-    assert_eq!(taken(&mut workers, 0, conn), named(&[("a", 1)]));
+    assert_eq!(pop_all(&mut workers, 0, conn), named(&[("a", 1)]));
     at(&mut workers, 50);
     publish(&mut workers, "a", PACED);
     let transient = || {
@@ -235,13 +235,13 @@ fn what_is_not_kept_does_not_wait() {
         }))
     };
     workers.tables[0].publish_for(&name("a"), PACED, &number(7).into(), transient(), None);
-    workers.settle();
-    assert_eq!(taken(&mut workers, 0, conn), named(&[("a", 0)]));
-    // One that waits still does not make the client slow.
+    workers.deliver_all();
+    assert_eq!(pop_all(&mut workers, 0, conn), named(&[("a", 0)]));
+    // A queued push of another kind does not make the client a slow consumer.
     at(&mut workers, 199);
     workers.tables[0].publish_for(&name("a"), PACED, &number(7).into(), transient(), None);
     at(&mut workers, 200);
-    assert_eq!(taken(&mut workers, 0, conn), named(&[("a", 0), ("a", 2)]));
+    assert_eq!(pop_all(&mut workers, 0, conn), named(&[("a", 0), ("a", 2)]));
     assert_eq!(
         workers.tables[0].counts().slow,
         [0; SlowConsumerPolicy::ALL.len()]
@@ -249,9 +249,9 @@ fn what_is_not_kept_does_not_wait() {
 }
 
 #[test]
-fn who_is_slow_has_at_most_one_of_each_waiting_and_then_the_newest() {
+fn a_slow_consumer_skips_ticks_and_then_receives_the_newest() {
     let mut workers = Workers::new(1, LIMITS);
-    let conn = listener(&mut workers, 0, &[("a", PACED), ("b", PACED)]);
+    let conn = subscriber(&mut workers, 0, &[("a", PACED), ("b", PACED)]);
     for millis in 0..2000 {
         at(&mut workers, millis);
         publish(&mut workers, "a", PACED);
@@ -259,17 +259,17 @@ fn who_is_slow_has_at_most_one_of_each_waiting_and_then_the_newest() {
         assert!(workers.tables[0].queued_bytes(conn) < 100, "two pushes");
     }
     let counts = workers.tables[0].counts();
-    // At 0 it was given `a`; at 9 moments it was behind with both.
+    // At 0 it received `a`; at 9 ticks both updates were skipped.
     assert_eq!(counts.deliveries, 1);
     assert_eq!(counts.slow[SlowConsumerPolicy::Conflate.number()], 18);
-    assert_eq!(taken(&mut workers, 0, conn), named(&[("a", 1)]));
+    assert_eq!(pop_all(&mut workers, 0, conn), named(&[("a", 1)]));
     at(&mut workers, 2025);
-    assert_eq!(taken(&mut workers, 0, conn), named(&[("a", 2000), ("b", 2000)]));
+    assert_eq!(pop_all(&mut workers, 0, conn), named(&[("a", 2000), ("b", 2000)]));
 }
 
-/// Each rule, when what is new at one moment is more than may wait.
+/// Each policy, for updates of one tick that exceed the queue.
 #[test]
-fn what_is_more_than_may_wait_is_treated_by_the_rule() {
+fn updates_beyond_the_queue_are_handled_by_policy() {
     let limits = Limits {
         queued_bytes: 110,
         ..LIMITS
@@ -280,7 +280,7 @@ fn what_is_more_than_may_wait_is_treated_by_the_rule() {
             slow_consumer: slow,
             ..PACED
         };
-        let conn = listener(
+        let conn = subscriber(
             &mut workers,
             0,
             &[("a", options), ("b", options), ("c", options), ("d", options)],
@@ -289,12 +289,12 @@ fn what_is_more_than_may_wait_is_treated_by_the_rule() {
             publish(&mut workers, channel, options);
         }
         at(&mut workers, 25);
-        assert_eq!(taken(&mut workers, 0, conn), named(&[("d", 1)]), "{slow:?}");
+        assert_eq!(pop_all(&mut workers, 0, conn), named(&[("d", 1)]), "{slow:?}");
         at(&mut workers, 200);
         assert!(workers.tables[0].queued_bytes(conn) <= 110);
-        let first = taken(&mut workers, 0, conn);
+        let first = pop_all(&mut workers, 0, conn);
         at(&mut workers, 400);
-        let second = taken(&mut workers, 0, conn);
+        let second = pop_all(&mut workers, 0, conn);
         let (first, second): (Vec<_>, Vec<_>) = (
             first.iter().map(|(channel, _)| &**channel).collect(),
             second.iter().map(|(channel, _)| &**channel).collect(),
@@ -308,7 +308,7 @@ fn what_is_more_than_may_wait_is_treated_by_the_rule() {
                     ["unsubscribed b: 2500", "unsubscribed c: 2500"]
                 );
             }
-            // None of a channel is older than another's that could go for it: they come at a later moment.
+            // No queued push is older than the update, so none is dropped for it: the updates follow at a later tick.
             SlowConsumerPolicy::DropNew | SlowConsumerPolicy::DropOld | SlowConsumerPolicy::Conflate => {
                 assert_eq!((first, second), (vec!["d", "a"], vec!["b", "c"]));
                 assert_eq!(workers.tables[0].counts().slow[slow.number()], 2);
@@ -318,7 +318,7 @@ fn what_is_more_than_may_wait_is_treated_by_the_rule() {
 }
 
 #[test]
-fn what_a_client_cannot_be_told_ends_it_and_no_other() {
+fn unencodable_updates_disconnect_only_that_client() {
     let mut workers = Workers::new(1, LIMITS);
     let protobuf = Variant {
         format: Format::Protobuf,
@@ -328,23 +328,23 @@ fn what_a_client_cannot_be_told_ends_it_and_no_other() {
         let conn = workers.tables[0].open(variant, None);
         workers.tables[0]
             .subscribe(conn, &name("a"), PACED, None)
-            .expect("it may");
+            .expect("allowed");
         conn
     });
-    workers.settle();
+    workers.deliver_all();
     workers.events(0);
     let bytes = Published {
         data: Bytes::from_static(b"\xff"),
         ..Published::default()
     };
     workers.tables[0].publish(&name("a"), PACED, bytes, None);
-    workers.settle();
+    workers.deliver_all();
     assert_eq!(workers.events(0), ["disconnected 3506"]);
     assert!(workers.tables[0].pop_push(conns[0]).is_none());
     assert!(workers.tables[0].pop_push(conns[1]).is_some());
 }
 
-/// One client, and what it has of each channel.
+/// A client and its state of each channel.
 struct Client {
     worker: usize,
     conn: ConnId,
@@ -354,8 +354,8 @@ struct Client {
 
 #[derive(Default)]
 struct Has {
-    listens: bool,
-    /// The last offset, and when it came, if it was not told with the answer.
+    is_subscribed: bool,
+    /// The last offset and its arrival, unless the reply reported it.
     last: u64,
     at: Option<Duration>,
 }
@@ -368,7 +368,7 @@ struct World {
     workers: Workers,
     clients: Vec<Client>,
     options: [ChannelOptions; 3],
-    /// When the rules changed, and of each offset when it was published.
+    /// The time of the last change of options, and the time of publication by offset.
     changed: [Duration; 3],
     published: [Vec<Duration>; 3],
     given: u64,
@@ -406,7 +406,7 @@ impl World {
                     let options = self.options[channel];
                     table
                         .subscribe(*conn, &name(NAMES[channel]), options, None)
-                        .expect("it may");
+                        .expect("allowed");
                     has.insert(channel, Has::default());
                 }
             }
@@ -415,7 +415,7 @@ impl World {
                 self.changed[channel] = self.workers.now;
                 self.publish(channel);
             }
-            // Some are quiet for a while.
+            // Sometimes no publication for a while.
             41..400 if !(self.workers.now.as_millis() / 1000 + channel as u128).is_multiple_of(3) => {
                 self.publish(channel);
             }
@@ -430,13 +430,13 @@ impl World {
         self.published[channel].push(self.workers.now);
     }
 
-    /// A millisecond goes by; all that is due happens.
+    /// Advances the time by a millisecond and delivers everything that is due.
     fn tick(&mut self) {
         self.workers.now += Duration::from_millis(1);
         for shard in &mut self.workers.shards {
             shard.release(self.workers.now);
         }
-        self.workers.settle();
+        self.workers.deliver_all();
         for worker in 0..2 {
             while let Some(event) = self.workers.tables[worker].poll_event() {
                 let Event::Subscribed {
@@ -455,13 +455,13 @@ impl World {
                     .position(|name| *name == &*channel)
                     .expect("one of them");
                 if let Some(has) = client.and_then(|client| client.has.get_mut(&channel)) {
-                    (has.listens, has.last) = (true, position.expect("numbers").offset);
+                    (has.is_subscribed, has.last) = (true, position.expect("a position").offset);
                 }
             }
         }
     }
 
-    fn listen(&mut self) {
+    fn receive_all(&mut self) {
         let (seed, now) = (self.seed, self.workers.now);
         for number in 0..self.clients.len() {
             let Client {
@@ -473,7 +473,7 @@ impl World {
             if is_slow && self.random.u8(0..200) > 0 {
                 continue;
             }
-            for (channel, offset) in taken(&mut self.workers, worker, conn) {
+            for (channel, offset) in pop_all(&mut self.workers, worker, conn) {
                 let channel = NAMES
                     .iter()
                     .position(|name| **name == *channel)
@@ -481,11 +481,11 @@ impl World {
                 let has = self.clients[number].has.get_mut(&channel);
                 let has = has.unwrap_or_else(|| panic!("seed {seed}: {channel} is not listened to"));
                 assert!(
-                    has.listens && offset > has.last,
+                    has.is_subscribed && offset > has.last,
                     "seed {seed}: {offset} behind {}",
                     has.last
                 );
-                // By another rule until the first by this one has come.
+                // The previous options apply until the first publication with the current ones has arrived.
                 let changed = self.changed[channel] + PASSED + Duration::from_millis(2);
                 let before = has.at.filter(|at| *at > changed);
                 if let (Some(conflation_interval), Some(before), false) =
@@ -502,13 +502,13 @@ impl World {
         }
     }
 
-    /// Nobody who reads is further behind than may be.
+    /// Checks that no client that reads lags behind by more than allowed.
     fn check(&self) {
         let (seed, now) = (self.seed, self.workers.now);
         for client in self.clients.iter().filter(|client| !client.is_slow) {
-            for (channel, has) in client.has.iter().filter(|(_, has)| has.listens) {
+            for (channel, has) in client.has.iter().filter(|(_, has)| has.is_subscribed) {
                 let next = self.published[*channel].get(has.last as usize);
-                // The rule may have been this one a moment ago.
+                // The current options may have applied only since a moment before.
                 let late = PASSED + EVERY * 17 / 16 + Duration::from_millis(3);
                 assert!(
                     next.is_none_or(|next| now - *next <= late),
@@ -520,10 +520,10 @@ impl World {
     }
 }
 
-/// Chance decides who comes and goes, who reads, what is published and by which rule: nobody gets a channel's publications closer
-/// together than may be, nothing old or unasked comes, and the last comes in time.
+/// Random subscriptions, reads, publications and options: no client receives updates of a channel at shorter intervals than allowed, none
+/// is outdated or unexpected, and the last one arrives in time.
 #[test]
-fn states_come_in_time_and_not_too_often() {
+fn updates_arrive_in_time_and_not_too_often() {
     let mut given = 0;
     for seed in 0..30 {
         println!("seed {seed}");
@@ -540,17 +540,17 @@ fn states_come_in_time_and_not_too_often() {
         for _ in 0..4000 {
             world.step();
             world.tick();
-            world.listen();
+            world.receive_all();
             world.check();
         }
-        // All read, the slow ones for the first time, and all have the last.
+        // All clients read, the slow ones for the first time, and have the last publication.
         world.changed = [world.workers.now; 3];
         for client in &mut world.clients {
             client.is_slow = false;
         }
         for _ in 0..1000 {
             world.tick();
-            world.listen();
+            world.receive_all();
         }
         for (channel, has) in world.clients.iter().flat_map(|client| &client.has) {
             assert_eq!(has.last as usize, world.published[*channel].len(), "seed {seed}");

@@ -1,5 +1,4 @@
-//! Channels that are not used make room for others: the longest unused first, and never one with subscribers or with publications that
-//! are retained.
+//! Unused channels are evicted at the limit, the longest unused first, but never one with subscribers or retained publications.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -29,28 +28,28 @@ fn small() -> Workers {
     workers
 }
 
-/// Subscribes a new connection, which leaves at once. Returns what it was told.
+/// Subscribes a new connection and closes it. Returns its events.
 fn visit(workers: &mut Workers, channel: &str, options: ChannelOptions) -> Vec<String> {
     let conn = workers.tables[0].open(JSON, None);
     workers.tables[0]
         .subscribe(conn, &name(channel), options, None)
-        .expect("it may");
-    workers.settle();
+        .expect("allowed");
+    workers.deliver_all();
     workers.tables[0].close(conn);
-    workers.settle();
+    workers.deliver_all();
     workers.events(0)
 }
 
 fn publish(workers: &mut Workers, channel: &str, options: ChannelOptions) -> String {
     let conn = workers.tables[0].open(JSON, None);
     workers.tables[0].publish(&name(channel), options, number(1), Some((conn, 1)));
-    workers.settle();
+    workers.deliver_all();
     let result = workers.events(0).join(", ");
     workers.tables[0].close(conn);
     result
 }
 
-/// Where a channel stands; a new one for one that was removed.
+/// Returns the position of a channel; an evicted one starts again.
 fn stands(workers: &mut Workers, channel: &str, options: ChannelOptions) -> String {
     let conn = workers.tables[0].open(JSON, None);
     let query = HistoryQuery {
@@ -61,14 +60,14 @@ fn stands(workers: &mut Workers, channel: &str, options: ChannelOptions) -> Stri
     let epoch = EpochFilter::Any;
     let query = ChannelQuery::History { query, epoch };
     workers.tables[0].query(&name(channel), options, query, (conn, 1));
-    workers.settle();
+    workers.deliver_all();
     let result = workers.events(0).join(", ");
     workers.tables[0].close(conn);
     result
 }
 
 #[test]
-fn names_that_are_only_visited_fill_nothing() {
+fn visited_names_do_not_fill_the_shard() {
     for options in [PLAIN, KEPT] {
         let mut workers = small();
         for visitor in 0..200 {
@@ -83,21 +82,21 @@ fn names_that_are_only_visited_fill_nothing() {
 }
 
 #[test]
-fn the_longest_unused_goes_and_what_is_retained_stays() {
+fn the_longest_unused_channel_is_evicted_and_retained_ones_stay() {
     let mut workers = small();
-    let listener = workers.tables[0].open(JSON, None);
+    let subscriber = workers.tables[0].open(JSON, None);
     workers.tables[0]
-        .subscribe(listener, &name("heard"), SHORT, None)
-        .expect("it may");
-    workers.settle();
+        .subscribe(subscriber, &name("heard"), SHORT, None)
+        .expect("allowed");
+    workers.deliver_all();
     workers.events(0);
     for channel in ["a", "b", "c", "d"] {
         workers.now += Duration::from_secs(1);
         assert_eq!(publish(&mut workers, channel, SHORT), "published 1 at Some(1)");
     }
-    // All retain a publication, or have a subscriber.
-    assert_eq!(visit(&mut workers, "e", SHORT), ["refused e: 106"]);
-    assert_eq!(publish(&mut workers, "e", SHORT), "told 1 full");
+    // Every channel retains a publication or has a subscriber.
+    assert_eq!(visit(&mut workers, "e", SHORT), ["rejected e: 106"]);
+    assert_eq!(publish(&mut workers, "e", SHORT), "result 1 channel limit");
     workers.now += Duration::from_secs(5);
     assert_eq!(publish(&mut workers, "a", SHORT), "published 1 at Some(2)");
     // `a` was used again, so `b` and `c` have been unused for longer.
@@ -105,7 +104,7 @@ fn the_longest_unused_goes_and_what_is_retained_stays() {
     for channel in ["e", "f"] {
         assert_eq!(publish(&mut workers, channel, SHORT), "published 1 at Some(1)");
     }
-    assert_eq!(stands(&mut workers, "a", SHORT), "told 1 [] at 2");
+    assert_eq!(stands(&mut workers, "a", SHORT), "result 1 [] at 2");
     assert_eq!(workers.shards[0].counts().evicted, 2);
     assert_eq!(workers.shards[0].len(), MOST);
 }
@@ -127,25 +126,25 @@ fn a_channel_that_never_published_is_removed_when_nothing_could_be_retained() {
     assert_eq!(sweep(&mut workers, 3601), 0);
 }
 
-/// Whoever comes back within the time in which publications are retained finds the channel as it was, whatever others do.
+/// A client that reconnects within the retention time finds its channel unchanged, whatever other clients do.
 #[test]
-fn by_chance_only_unused_channels_are_removed() {
+fn only_unused_channels_are_evicted_in_random_runs() {
     for seed in 0..100 {
         let mut random = Rng::with_seed(seed);
         let mut workers = small();
-        // Of channels with a listener, or with a publication that is retained: where they stand, and until when that is sure.
-        let mut sure: BTreeMap<String, (u64, Duration)> = BTreeMap::new();
+        // The positions of channels with a subscriber or a retained publication, and the time until which they must not be evicted.
+        let mut protected: BTreeMap<String, (u64, Duration)> = BTreeMap::new();
         for _ in 0..300 {
             workers.now += Duration::from_millis(random.u64(0..3000));
             let channel = format!("c{}", random.u8(0..12));
-            sure.retain(|_, (_, until)| *until > workers.now);
-            let known = sure.get(&channel).map(|(offset, _)| *offset);
+            protected.retain(|_, (_, until)| *until > workers.now);
+            let known = protected.get(&channel).map(|(offset, _)| *offset);
             match random.u8(0..4) {
                 0 => {
                     let result = visit(&mut workers, &channel, SHORT);
-                    let is_full = sure.len() == MOST && known.is_none();
+                    let is_full = protected.len() == MOST && known.is_none();
                     assert_eq!(
-                        result[0].starts_with("refused"),
+                        result[0].starts_with("rejected"),
                         is_full,
                         "seed {seed}: {result:?}"
                     );
@@ -153,7 +152,10 @@ fn by_chance_only_unused_channels_are_removed() {
                 1 => {
                     let result = publish(&mut workers, &channel, SHORT);
                     let Some(offset) = result.strip_prefix("published 1 at Some(") else {
-                        assert!(sure.len() == MOST && known.is_none(), "seed {seed}: {result}");
+                        assert!(
+                            protected.len() == MOST && known.is_none(),
+                            "seed {seed}: {result}"
+                        );
                         continue;
                     };
                     let offset: u64 = offset.trim_end_matches(')').parse().expect("an offset");
@@ -161,7 +163,7 @@ fn by_chance_only_unused_channels_are_removed() {
                         assert_eq!(offset, before + 1, "seed {seed}: {channel}");
                     }
                     let until = workers.now + Duration::from_secs(10);
-                    sure.insert(channel, (offset, until));
+                    protected.insert(channel, (offset, until));
                 }
                 2 => {
                     let now = workers.now;
@@ -177,10 +179,10 @@ fn by_chance_only_unused_channels_are_removed() {
                     });
                     workers.tables[0]
                         .subscribe(conn, &name(&channel), SHORT, since)
-                        .expect("it may");
-                    workers.settle();
+                        .expect("allowed");
+                    workers.deliver_all();
                     workers.tables[0].close(conn);
-                    workers.settle();
+                    workers.deliver_all();
                     let expected = format!("subscribed {channel} at Some({offset}) missed Some([{offset}])");
                     assert_eq!(workers.events(0), [expected], "seed {seed}");
                 }

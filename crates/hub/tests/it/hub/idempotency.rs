@@ -1,9 +1,9 @@
-//! A source whose records have names and no numbers, while a seed decides the events: it repeats what it has not committed, and workers
-//! take nothing for long.
+//! A source whose records have keys and no offsets, while a seed decides the events. The source repeats records that it has not committed,
+//! and workers stall.
 //!
 //! ```text
-//! partitions ─ read, pause ─▶ inboxes of homes, bounded ─▶ homes ─ mail ─▶ clients, which check every publication
-//!      ▲────────────── commit up to the first that is not done ─┘
+//! partitions ─ read, pause ─▶ bounded inboxes of shards ─▶ shards ─ mail ─▶ clients, which check every publication
+//!      ▲────────────── commit up to the first pending record ─┘
 //! ```
 //!
 //! `SIM_SEEDS=10000` runs the long suite (`cargo xtask suite sim`), `SIM_SEED=n` one seed.
@@ -20,12 +20,12 @@ use ringmain_hub::subscribers::{ConnId, Event, shard_of};
 use crate::hub::workers::{JSON, KEPT, LIMITS, Workers, name, number};
 
 const WORKERS: usize = 2;
-/// Two of them belong to each home.
+/// The channels, two for each shard.
 const CHANNELS: [&str; 4] = ["a", "e", "b", "f"];
 const PARTITIONS: usize = 3;
-/// Records that an inbox has room for.
+/// The capacity of an inbox, in records.
 const ROOM: usize = 4;
-/// Records of a partition in flight, at most.
+/// The records of a partition in flight, at most.
 const IN_FLIGHT: usize = 6;
 const STEPS: usize = 600;
 const WINDOW: Duration = Duration::from_secs(300);
@@ -38,24 +38,24 @@ fn seeds() -> Range<u64> {
     }
 }
 
-/// A record: its channel, and its number among those of the channel.
+/// A record: its channel, and its number within the channel.
 type StateRecord = (&'static str, u64);
 
-/// A partition with the state of its reader.
+/// A partition and the state of its reader.
 #[derive(Default)]
 struct Partition {
     records: Vec<StateRecord>,
     /// The next record to read.
     next: usize,
-    /// Up to here, all records were done, and will not be read again.
+    /// The records below are done and will not be read again.
     committed: usize,
-    /// Of records from `committed` on: whether they are done.
+    /// For the records from `committed` on: whether they are done.
     done: VecDeque<bool>,
-    /// Turns in which the broker does not respond.
+    /// The number of turns in which the broker does not respond.
     stalled: u32,
 }
 
-/// A client of all channels; its numbers are those of the newest publications.
+/// A client that is subscribed to every channel, with the numbers of the newest publications.
 struct Client {
     worker: usize,
     conn: ConnId,
@@ -64,13 +64,13 @@ struct Client {
 
 #[derive(Debug, Default)]
 struct Occurred {
-    /// Records that were read again after they were published, and before.
+    /// The records that were read again after they were published, and before.
     duplicates: u64,
     redelivered: u64,
-    /// Reads that found an inbox full, and those of other partitions that found room meanwhile.
+    /// The reads that found an inbox full, and those of other partitions that found room in the meantime.
     full: u64,
     continued: u64,
-    /// Workers that took nothing.
+    /// The workers that stalled.
     held: u64,
 }
 
@@ -79,9 +79,9 @@ struct World {
     random: fastrand::Rng,
     workers: Workers,
     partitions: Vec<Partition>,
-    /// Of each home: the partition and the index of records.
+    /// For each shard, the partitions and indexes of the records in its inbox.
     inboxes: Vec<VecDeque<(usize, usize)>>,
-    /// Turns in which a home takes nothing.
+    /// The number of turns in which a shard processes nothing.
     held: [u32; WORKERS],
     written: BTreeMap<&'static str, u64>,
     clients: Vec<Client>,
@@ -97,7 +97,7 @@ fn partition_of(channel: &str) -> usize {
         % PARTITIONS
 }
 
-fn home_index(channel: &str) -> usize {
+fn shard_index(channel: &str) -> usize {
     usize::from(shard_of(channel, WORKERS as u16).0)
 }
 
@@ -115,7 +115,7 @@ impl World {
             Client { worker, conn, newest }
         });
         let clients = clients.collect();
-        workers.settle();
+        workers.deliver_all();
         for worker in 0..WORKERS {
             assert_eq!(workers.events(worker).len(), CHANNELS.len());
         }
@@ -158,7 +158,7 @@ impl World {
         self.partitions[partition_of(channel)].records.push(record);
     }
 
-    /// Reads the next record of a partition, if its home has room: else the partition waits, and others do not.
+    /// Reads the next record of a partition if the inbox has room. If not, only this partition pauses.
     fn read(&mut self, index: usize) {
         let partition = &mut self.partitions[index];
         if partition.stalled > 0 {
@@ -169,7 +169,7 @@ impl World {
             return;
         };
         let is_any_full = self.inboxes.iter().any(|inbox| inbox.len() >= ROOM);
-        let inbox = &mut self.inboxes[home_index(channel)];
+        let inbox = &mut self.inboxes[shard_index(channel)];
         if inbox.len() >= ROOM || partition.next - partition.committed >= IN_FLIGHT {
             self.occurred.full += 1;
             return;
@@ -180,7 +180,7 @@ impl World {
         partition.done.push_back(false);
     }
 
-    /// A home publishes the next record of its inbox.
+    /// Publishes the next record in a shard's inbox.
     fn take(&mut self, shard: usize) {
         if self.held[shard] > 0 {
             self.held[shard] -= 1;
@@ -202,7 +202,7 @@ impl World {
             self.workers.shards[shard].publish_idempotent(&name(channel), KEPT, published, source, now);
         assert_ne!(outcome, LogPublishOutcome::NoRoom, "seed {}", self.seed);
         self.occurred.duplicates += u64::from(outcome == LogPublishOutcome::Duplicate);
-        // Receipts of a connection that was lost are those of records that were committed since, or are read again.
+        // After a reconnect, receipts are of records that were committed in the meantime or are read again.
         let position = position.checked_sub(partition.committed);
         if let Some(done) = position.and_then(|position| partition.done.get_mut(position)) {
             *done = true;
@@ -217,7 +217,7 @@ impl World {
         }
     }
 
-    /// The connection is lost: everything that was not committed is read again, whether or not it is in an inbox.
+    /// Loses the connection: all records that were not committed are read again, even if they are in an inbox.
     fn reconnect(&mut self, index: usize) {
         let partition = &mut self.partitions[index];
         self.occurred.redelivered += (partition.next - partition.committed) as u64;
@@ -235,7 +235,7 @@ impl World {
         self.receive();
     }
 
-    /// Each client receives the publications of each channel once, and in their order.
+    /// Checks that each client receives the publications of each channel once and in order.
     fn receive(&mut self) {
         for client in &mut self.clients {
             for text in self.workers.pushes(client.worker, client.conn) {
@@ -248,7 +248,7 @@ impl World {
         }
     }
 
-    /// Everything responds and takes again: all that was written arrives.
+    /// Ends all stalls and delivers everything.
     fn finish(&mut self) {
         self.held = [0; WORKERS];
         for partition in &mut self.partitions {
@@ -259,7 +259,7 @@ impl World {
             (0..WORKERS).for_each(|shard| self.take(shard));
             (0..PARTITIONS).for_each(|index| self.commit(index));
         }
-        self.workers.settle();
+        self.workers.deliver_all();
         self.receive();
         for worker in 0..WORKERS {
             if let Some(event) = self.workers.tables[worker].poll_event() {
@@ -275,7 +275,7 @@ impl World {
         self.recover();
     }
 
-    /// The positions that clients have are those of the newest publications: nothing is missing behind them, nor repeated.
+    /// Checks the positions of the clients: nothing is missing or repeated after the newest publications.
     fn recover(&mut self) {
         let table = &mut self.workers.tables[0];
         let conn = table.open(JSON, None);
@@ -287,7 +287,7 @@ impl World {
             let subscribed = table.subscribe(conn, &name(channel), KEPT, Some(since));
             subscribed.expect("few channels");
         }
-        self.workers.settle();
+        self.workers.deliver_all();
         while let Some(event) = self.workers.tables[0].poll_event() {
             let Event::Subscribed { missed, .. } = event else {
                 panic!("seed {}: {event:?}", self.seed);
@@ -308,7 +308,7 @@ fn parse(text: &str) -> Option<StateRecord> {
 }
 
 #[test]
-fn repeats_are_not_delivered_and_a_full_queue_stops_its_partitions_alone() {
+fn duplicates_are_dropped_and_a_full_inbox_pauses_only_its_partitions() {
     let mut all = Occurred::default();
     for seed in seeds() {
         let mut world = World::new(seed);

@@ -14,8 +14,8 @@ fn since(offset: u64) -> Option<RecoverFrom> {
 }
 
 #[test]
-fn nothing_recovers_across_an_interruption_and_what_is_kept_stays() {
-    let keep = KEPT.history.expect("it keeps");
+fn no_position_recovers_across_an_interruption_but_the_history_stays() {
+    let keep = KEPT.history.expect("a history");
     let now = Duration::ZERO;
     let (before, after) = (Epoch::new(1), Epoch::new(2));
     let mut history = History::new(before, keep);
@@ -45,9 +45,9 @@ fn nothing_recovers_across_an_interruption_and_what_is_kept_stays() {
 }
 
 #[test]
-fn an_interruption_notifies_those_who_rely_on_positions_and_no_others() {
+fn an_interruption_notifies_only_clients_that_rely_on_positions() {
     let mut workers = Workers::new(2, LIMITS);
-    let shown = ChannelOptions {
+    let conflated = ChannelOptions {
         conflation_interval: Some(Duration::from_secs(1)),
         cache_recovery: true,
         ..KEPT
@@ -56,7 +56,7 @@ fn an_interruption_notifies_those_who_rely_on_positions_and_no_others() {
         ("n:a", KEPT),
         ("n:b", KEPT),
         ("n:plain", PLAIN),
-        ("n:shown", shown),
+        ("n:shown", conflated),
     ];
     let near = workers.tables[0].open(JSON, None);
     let far = workers.tables[1].open(JSON, None);
@@ -64,15 +64,15 @@ fn an_interruption_notifies_those_who_rely_on_positions_and_no_others() {
         for (worker, conn) in [(0, near), (1, far)] {
             workers.tables[worker]
                 .subscribe(conn, &name(channel), options, None)
-                .expect("it may");
+                .expect("allowed");
         }
     }
     let other = workers.tables[1].open(JSON, None);
     workers.tables[1]
         .subscribe(other, &name("m:a"), KEPT, None)
-        .expect("it may");
+        .expect("allowed");
     workers.tables[0].publish(&name("n:a"), KEPT, number(1), None);
-    workers.settle();
+    workers.deliver_all();
     workers.events(0);
     workers.events(1);
     for shard in &mut workers.shards {
@@ -84,7 +84,7 @@ fn an_interruption_notifies_those_who_rely_on_positions_and_no_others() {
             }
         }
     }
-    workers.settle();
+    workers.deliver_all();
     for worker in [0, 1] {
         let mut events = workers.events(worker);
         events.sort();
@@ -94,34 +94,34 @@ fn an_interruption_notifies_those_who_rely_on_positions_and_no_others() {
             "{events:?}"
         );
     }
-    // A position from before is not recovered from, the newest one is.
+    // A position from before the interruption does not recover; the current one does.
     for (offset, missed) in [(0, "None"), (1, "Some([])")] {
         workers.tables[0]
             .subscribe(near, &name("n:a"), KEPT, since(offset))
-            .expect("it may");
-        workers.settle();
+            .expect("allowed");
+        workers.deliver_all();
         assert_eq!(
             workers.events(0),
             [format!("subscribed n:a at Some(1) missed {missed}")]
         );
         workers.tables[0].unsubscribe_silently(near, "n:a");
-        workers.settle();
+        workers.deliver_all();
     }
 }
 
 #[test]
-fn one_channel_alone_is_interrupted() {
+fn a_single_channel_can_be_interrupted() {
     let mut workers = Workers::new(1, LIMITS);
     let conn = workers.tables[0].open(JSON, None);
     for channel in ["a", "ab"] {
         workers.tables[0]
             .subscribe(conn, &name(channel), KEPT, None)
-            .expect("it may");
+            .expect("allowed");
     }
-    workers.settle();
+    workers.deliver_all();
     workers.events(0);
     workers.shards[usize::from(shard_of("a", 1).0)].interrupt("a");
     workers.shards[0].interrupt("not there");
-    workers.settle();
+    workers.deliver_all();
     assert_eq!(workers.events(0).len(), 1);
 }

@@ -1,4 +1,4 @@
-//! Channels that are fed by logs: offsets of the log, and which positions recover.
+//! Channels that logs feed: their offsets are those of the log, and only valid positions recover.
 
 mod simulation;
 
@@ -39,8 +39,8 @@ fn event(workers: &mut Workers, event: LogEvent) {
     workers.shards[0].handle_log_event(id(E, 0), event);
 }
 
-/// One worker that reads the log from its beginning.
-fn begun() -> Workers {
+/// Returns one worker that reads the log from its start.
+fn started() -> Workers {
     let mut workers = Workers::new(1, LIMITS);
     event(&mut workers, LogEvent::Started(0));
     workers
@@ -60,8 +60,8 @@ fn subscribe(
 ) -> String {
     workers.tables[0]
         .subscribe(conn, &name(channel), options, since)
-        .expect("it may");
-    workers.settle();
+        .expect("allowed");
+    workers.deliver_all();
     workers.events(0).join(", ")
 }
 
@@ -70,7 +70,7 @@ fn recover(workers: &mut Workers, channel: &str, offset: u64) -> String {
     let conn = workers.tables[0].open(JSON, None);
     let result = subscribe(workers, conn, channel, KEPT, at(E, offset));
     workers.tables[0].close(conn);
-    workers.settle();
+    workers.deliver_all();
     workers.events(0);
     result
 }
@@ -79,8 +79,8 @@ fn epoch_of(workers: &mut Workers, conn: ConnId, channel: &str) -> Epoch {
     use ringmain_hub::subscribers::Event;
     workers.tables[0]
         .subscribe(conn, &name(channel), KEPT, None)
-        .expect("it may");
-    workers.settle();
+        .expect("allowed");
+    workers.deliver_all();
     match workers.tables[0].poll_event() {
         Some(Event::Subscribed {
             position: Some(position),
@@ -90,7 +90,7 @@ fn epoch_of(workers: &mut Workers, conn: ConnId, channel: &str) -> Epoch {
     }
 }
 
-/// Returns a process that has the state of another one.
+/// Returns a successor with the state of a process.
 fn restored(workers: &mut Workers) -> Workers {
     let now = workers.now;
     workers.shards[0].freeze();
@@ -109,7 +109,7 @@ fn restored(workers: &mut Workers) -> Workers {
 
 #[test]
 fn offsets_are_those_of_the_log_and_repeats_are_not_published() {
-    let mut workers = begun();
+    let mut workers = started();
     assert_eq!(feed(&mut workers, "a", 3), LogPublishOutcome::Published);
     assert_eq!(feed(&mut workers, "b", 4), LogPublishOutcome::Published);
     assert_eq!(feed(&mut workers, "a", 7), LogPublishOutcome::Published);
@@ -132,12 +132,12 @@ fn offsets_are_those_of_the_log_and_repeats_are_not_published() {
 
 #[test]
 fn a_client_from_another_node_recovers_or_retries() {
-    let mut workers = begun();
+    let mut workers = started();
     feed(&mut workers, "a", 3);
-    assert_eq!(recover(&mut workers, "a", 9), "refused a: 100");
-    assert_eq!(recover(&mut workers, "none", 9), "refused none: 100");
+    assert_eq!(recover(&mut workers, "a", 9), "rejected a: 100");
+    assert_eq!(recover(&mut workers, "none", 9), "rejected none: 100");
     event(&mut workers, LogEvent::Reached(9));
-    // Its channel has no record between.
+    // There is no record of its channel in between.
     assert_eq!(
         recover(&mut workers, "a", 9),
         "subscribed a at Some(9) missed Some([])"
@@ -146,7 +146,7 @@ fn a_client_from_another_node_recovers_or_retries() {
         recover(&mut workers, "none", 9),
         "subscribed none at Some(9) missed Some([])"
     );
-    // One that is not as far lacks nothing either.
+    // A client with a lower position has missed nothing either.
     assert_eq!(
         recover(&mut workers, "none", 5),
         "subscribed none at Some(9) missed Some([])"
@@ -166,31 +166,31 @@ fn a_client_from_another_node_recovers_or_retries() {
 
 #[test]
 fn clients_that_subscribed_before_the_first_record_recover_it() {
-    let mut workers = begun();
+    let mut workers = started();
     let conn = workers.tables[0].open(JSON, None);
     let before = epoch_of(&mut workers, conn, "a");
     feed(&mut workers, "a", 5);
-    workers.settle();
+    workers.deliver_all();
     assert_eq!(workers.events(0), ["unsubscribed a: 2500"]);
     let result = subscribe(&mut workers, conn, "a", KEPT, at(before, 0));
     assert_eq!(result, "subscribed a at Some(5) missed Some([5])");
 }
 
 #[test]
-fn missing_records_are_reported_also_where_none_has_arrived() {
-    for hole in [LogEvent::Started(20), LogEvent::Reached(20)] {
-        let is_hole = hole == LogEvent::Started(20);
-        let mut workers = begun();
+fn missing_records_are_reported_in_channels_without_records() {
+    for gap in [LogEvent::Started(20), LogEvent::Reached(20)] {
+        let is_hole = gap == LogEvent::Started(20);
+        let mut workers = started();
         feed(&mut workers, "a", 3);
         let conn = workers.tables[0].open(JSON, None);
         subscribe(&mut workers, conn, "a", KEPT, at(E, 3));
         let before = epoch_of(&mut workers, conn, "b");
-        event(&mut workers, hole);
-        workers.settle();
+        event(&mut workers, gap);
+        workers.deliver_all();
         let notified = workers.events(0).len();
         assert_eq!(notified, if is_hole { 2 } else { 0 });
         feed(&mut workers, "b", 21);
-        workers.settle();
+        workers.deliver_all();
         workers.events(0);
         let result = subscribe(&mut workers, conn, "b", KEPT, at(before, 0));
         let expected = if is_hole { "None" } else { "Some([21])" };
@@ -202,14 +202,14 @@ fn missing_records_are_reported_also_where_none_has_arrived() {
 }
 
 #[test]
-fn a_life_that_ends_is_reported_and_its_positions_are_void() {
-    let mut workers = begun();
+fn an_ended_epoch_is_reported_and_its_positions_are_void() {
+    let mut workers = started();
     feed(&mut workers, "a", 3);
     let conn = workers.tables[0].open(JSON, None);
     subscribe(&mut workers, conn, "a", KEPT, at(E, 3));
     subscribe(&mut workers, conn, "b", KEPT, None);
     workers.shards[0].end_log(E);
-    workers.settle();
+    workers.deliver_all();
     assert_eq!(workers.events(0).len(), 2);
     assert_eq!(
         recover(&mut workers, "a", 3),
@@ -231,12 +231,12 @@ fn a_life_that_ends_is_reported_and_its_positions_are_void() {
 
 #[test]
 fn a_channel_of_several_publishers_counts_for_itself() {
-    let mut workers = begun();
+    let mut workers = started();
     feed(&mut workers, "a", 3);
     let conn = workers.tables[0].open(JSON, None);
     subscribe(&mut workers, conn, "a", KEPT, at(E, 3));
     workers.tables[0].publish(&name("a"), KEPT, number(0), None);
-    workers.settle();
+    workers.deliver_all();
     assert_eq!(workers.events(0), ["unsubscribed a: 2500"]);
     assert_eq!(
         feed(&mut workers, "a", 4),
@@ -247,12 +247,12 @@ fn a_channel_of_several_publishers_counts_for_itself() {
         recover(&mut workers, "a", 3),
         "subscribed a at Some(5) missed None"
     );
-    // It stays so: subscribers are not notified by each record.
+    // Its subscribers are not notified again for each record.
     let own = epoch_of(&mut workers, conn, "a");
     feed(&mut workers, "a", 8);
     workers.tables[0].publish(&name("a"), KEPT, number(0), None);
     feed_by(&mut workers, id(Epoch::new(2), 0), "a", KEPT, 1);
-    workers.settle();
+    workers.deliver_all();
     assert!(workers.events(0).is_empty());
     let other = workers.tables[0].open(JSON, None);
     let result = subscribe(&mut workers, other, "a", KEPT, at(own, 5));
@@ -261,7 +261,7 @@ fn a_channel_of_several_publishers_counts_for_itself() {
 
 #[test]
 fn positions_do_not_recover_across_an_interruption_or_another_log() {
-    let mut workers = begun();
+    let mut workers = started();
     feed(&mut workers, "a", 3);
     workers.shards[0].interrupt("a");
     feed(&mut workers, "a", 4);
@@ -276,23 +276,23 @@ fn positions_do_not_recover_across_an_interruption_or_another_log() {
 }
 
 #[test]
-fn removed_channels_and_refused_ones_raise_the_base() {
+fn removed_and_rejected_channels_raise_the_base() {
     let brief = ChannelOptions {
         history: Some(HistoryOptions {
             ttl: Duration::from_secs(1),
-            ..KEPT.history.expect("it keeps")
+            ..KEPT.history.expect("a history")
         }),
         position_ttl: Duration::from_secs(1),
         ..KEPT
     };
-    let mut workers = begun();
+    let mut workers = started();
     workers.shards[0].set_channel_limit(1);
     feed_by(&mut workers, id(E, 0), "a", brief, 5);
     assert_eq!(feed(&mut workers, "b", 7), LogPublishOutcome::NoRoom);
     assert_eq!(
         feed(&mut workers, "b", 7),
         LogPublishOutcome::Duplicate,
-        "it is not kept for later"
+        "it is not retained"
     );
     workers.now += Duration::from_secs(9);
     let now = workers.now;
@@ -311,13 +311,13 @@ fn removed_channels_and_refused_ones_raise_the_base() {
 }
 
 #[test]
-fn an_interrupted_channel_raises_the_base_too() {
-    let mut workers = begun();
+fn an_interrupted_channel_raises_the_base() {
+    let mut workers = started();
     let brief = ChannelOptions {
         position_ttl: Duration::ZERO,
         history: Some(HistoryOptions {
             ttl: Duration::from_secs(1),
-            ..KEPT.history.expect("it keeps")
+            ..KEPT.history.expect("a history")
         }),
         ..KEPT
     };
@@ -334,8 +334,8 @@ fn an_interrupted_channel_raises_the_base_too() {
 }
 
 #[test]
-fn what_was_not_retained_for_a_while_is_not_recovered() {
-    let mut workers = begun();
+fn publications_made_without_retention_are_not_recovered() {
+    let mut workers = started();
     feed(&mut workers, "a", 3);
     feed_by(&mut workers, id(E, 0), "a", PLAIN, 4);
     assert_eq!(
@@ -348,12 +348,12 @@ fn what_was_not_retained_for_a_while_is_not_recovered() {
         recover(&mut workers, "b", 5),
         "subscribed b at Some(0) missed None"
     );
-    // The same for a channel that counts for itself.
+    // The same for a channel that assigns its own offsets.
     let conn = workers.tables[0].open(JSON, None);
     workers.tables[0].publish(&name("c"), KEPT, number(1), None);
     let own = epoch_of(&mut workers, conn, "c");
     workers.tables[0].publish(&name("c"), PLAIN, number(2), None);
-    workers.settle();
+    workers.deliver_all();
     let other = workers.tables[0].open(JSON, None);
     let result = subscribe(&mut workers, other, "c", KEPT, at(own, 1));
     assert!(result.contains("subscribed c at Some(1) missed None"), "{result}");
@@ -361,7 +361,7 @@ fn what_was_not_retained_for_a_while_is_not_recovered() {
 
 #[test]
 fn two_readers_of_a_log_publish_each_record_once() {
-    let mut workers = begun();
+    let mut workers = started();
     workers.shards[0].handle_log_event(id(E, 1), LogEvent::Started(0));
     for options in [KEPT, PLAIN] {
         let channel = if options == KEPT { "a" } else { "plain" };
@@ -372,18 +372,18 @@ fn two_readers_of_a_log_publish_each_record_once() {
             [LogPublishOutcome::Published, LogPublishOutcome::Duplicate]
         );
     }
-    // One that joins later leaves nothing out of channels that the other one feeds.
+    // A reader that joins later skips nothing in channels that the other one feeds.
     workers.shards[0].handle_log_event(id(E, 2), LogEvent::Started(50));
     assert_eq!(feed(&mut workers, "a", 8), LogPublishOutcome::Published);
     assert_eq!(
         recover(&mut workers, "a", 3),
         "subscribed a at Some(8) missed Some([8])"
     );
-    // Its records do not go before those that the other one has not delivered.
+    // Its records must not precede those that the other reader has not delivered.
     feed_by(&mut workers, id(E, 2), "a", KEPT, 60);
     assert_eq!(
         recover(&mut workers, "b", 55),
-        "refused b: 100",
+        "rejected b: 100",
         "one of them lags behind"
     );
     for reader in 0..3 {
@@ -396,18 +396,18 @@ fn two_readers_of_a_log_publish_each_record_once() {
 }
 
 #[test]
-fn records_that_were_published_before_are_retained_and_not_sent() {
-    let mut workers = begun();
+fn earlier_records_are_retained_but_not_sent() {
+    let mut workers = started();
     let conn = workers.tables[0].open(JSON, None);
     subscribe(&mut workers, conn, "a", KEPT, at(E, 0));
     event(&mut workers, LogEvent::Live(10));
     assert_eq!(
         recover(&mut workers, "a", 0),
-        "refused a: 100",
-        "it is being filled"
+        "rejected a: 100",
+        "earlier records are still awaited"
     );
     feed(&mut workers, "a", 6);
-    workers.settle();
+    workers.deliver_all();
     assert!(workers.pushes(0, conn).is_empty());
     assert_eq!(
         workers.events(0),
@@ -417,7 +417,7 @@ fn records_that_were_published_before_are_retained_and_not_sent() {
     let other = workers.tables[0].open(JSON, None);
     let result = subscribe(&mut workers, other, "a", KEPT, None);
     assert_eq!(
-        result, "refused a: 100",
+        result, "rejected a: 100",
         "older records would follow its position"
     );
     feed(&mut workers, "a", 12);
@@ -427,13 +427,13 @@ fn records_that_were_published_before_are_retained_and_not_sent() {
 
 #[test]
 fn retained_records_are_awaited_for_a_limited_time() {
-    let mut workers = begun();
+    let mut workers = started();
     feed(&mut workers, "a", 3);
     event(&mut workers, LogEvent::Live(10));
     for _ in 0..2 {
         let now = workers.now;
         workers.shards[0].sweep(now);
-        assert_eq!(recover(&mut workers, "a", 3), "refused a: 100");
+        assert_eq!(recover(&mut workers, "a", 3), "rejected a: 100");
         workers.now += limits::LOG_REPLAY_TIMEOUT / 2;
     }
     let now = workers.now;
@@ -445,34 +445,34 @@ fn retained_records_are_awaited_for_a_limited_time() {
 }
 
 #[test]
-fn channels_that_show_states_send_the_newest() {
-    let shown = ChannelOptions {
+fn conflated_channels_send_the_newest_record() {
+    let conflated = ChannelOptions {
         cache_recovery: true,
         conflation_interval: Some(Duration::from_secs(1)),
         ..KEPT
     };
-    let mut workers = begun();
+    let mut workers = started();
     let conn = workers.tables[0].open(JSON, None);
-    subscribe(&mut workers, conn, "a", shown, Some(RecoverFrom::BEGINNING));
+    subscribe(&mut workers, conn, "a", conflated, Some(RecoverFrom::BEGINNING));
     event(&mut workers, LogEvent::Live(10));
-    feed_by(&mut workers, id(E, 0), "a", shown, 6);
-    workers.settle();
+    feed_by(&mut workers, id(E, 0), "a", conflated, 6);
+    workers.deliver_all();
     assert_eq!(workers.pushes(0, conn).len(), 1, "also those from before");
-    feed_by(&mut workers, id(E, 0), "a", shown, 11);
+    feed_by(&mut workers, id(E, 0), "a", conflated, 11);
     let cached = ChannelOptions {
         conflation_interval: None,
-        ..shown
+        ..conflated
     };
     for channel in ["a", "b"] {
         let other = workers.tables[0].open(JSON, None);
         let result = subscribe(&mut workers, other, channel, cached, at(E, 99));
-        assert_eq!(result, format!("refused {channel}: 100"));
+        assert_eq!(result, format!("rejected {channel}: 100"));
     }
 }
 
 #[test]
 fn a_successor_continues_in_the_log() {
-    let mut workers = begun();
+    let mut workers = started();
     feed(&mut workers, "a", 3);
     feed(&mut workers, "gone", 5);
     event(&mut workers, LogEvent::Reached(8));
@@ -481,7 +481,7 @@ fn a_successor_continues_in_the_log() {
         recover(&mut next, "a", 0),
         "subscribed a at Some(3) missed Some([3])"
     );
-    assert_eq!(recover(&mut next, "a", 9), "refused a: 100");
+    assert_eq!(recover(&mut next, "a", 9), "rejected a: 100");
     event(&mut next, LogEvent::Started(4));
     assert_eq!(feed(&mut next, "b", 7), LogPublishOutcome::Duplicate);
     assert_eq!(feed(&mut next, "a", 9), LogPublishOutcome::Published);
@@ -490,10 +490,7 @@ fn a_successor_continues_in_the_log() {
         "subscribed a at Some(9) missed Some([9])"
     );
     let result = recover(&mut next, "gone", 4);
-    assert_eq!(
-        result, "subscribed gone at Some(0) missed None",
-        "it was left out"
-    );
+    assert_eq!(result, "subscribed gone at Some(0) missed None", "it was omitted");
     assert_eq!(
         recover(&mut next, "c", 5),
         "subscribed c at Some(5) missed Some([])"
@@ -501,40 +498,44 @@ fn a_successor_continues_in_the_log() {
 }
 
 #[test]
-fn a_successor_that_begins_later_reports_the_records_between() {
-    let mut workers = begun();
+fn a_successor_reports_skipped_records() {
+    let mut workers = started();
     feed(&mut workers, "a", 3);
     let mut next = restored(&mut workers);
     let conn = next.tables[0].open(JSON, None);
     subscribe(&mut next, conn, "a", KEPT, at(E, 3));
     event(&mut next, LogEvent::Started(20));
-    next.settle();
+    next.deliver_all();
     assert_eq!(next.events(0), ["unsubscribed a: 2500"]);
     assert_eq!(recover(&mut next, "a", 3), "subscribed a at Some(20) missed None");
 }
 
 #[test]
-fn clients_ahead_of_a_log_that_nothing_reads_any_more_do_not_retry_for_ever() {
-    let mut workers = begun();
+fn clients_ahead_of_an_unread_log_stop_retrying() {
+    let mut workers = started();
     feed(&mut workers, "a", 3);
     let mut next = restored(&mut workers);
-    assert_eq!(recover(&mut next, "a", 9), "refused a: 100");
+    assert_eq!(recover(&mut next, "a", 9), "rejected a: 100");
     next.now += limits::LOG_READER_TIMEOUT;
     let now = next.now;
     next.shards[0].sweep(now);
     assert_eq!(recover(&mut next, "a", 9), "subscribed a at Some(3) missed None");
     event(&mut next, LogEvent::Started(3));
-    assert_eq!(recover(&mut next, "a", 9), "refused a: 100", "it is read again");
+    assert_eq!(
+        recover(&mut next, "a", 9),
+        "rejected a: 100",
+        "the log is read again"
+    );
 }
 
 #[test]
-fn with_more_logs_than_the_limit_one_is_forgotten() {
-    let mut workers = begun();
+fn at_the_limit_of_logs_one_is_removed() {
+    let mut workers = started();
     feed(&mut workers, "a", 3);
     for epoch in 100..100 + limits::LOGS as u64 {
         workers.shards[0].handle_log_event(id(Epoch::new(epoch), 0), LogEvent::Started(0));
     }
-    // The log with the lowest epoch: its channels recover their retained publications, and no positions of other nodes.
+    // The log with the lowest epoch is removed: its channels recover their retained publications, but no positions of other nodes.
     assert_eq!(
         recover(&mut workers, "a", 0),
         "subscribed a at Some(3) missed Some([3])"

@@ -1,4 +1,4 @@
-//! Homes and subscribers of several workers, put together: by hand, and by chance with queues that fill up.
+//! Shards and subscribers of several workers together: in fixed scenarios, and in simulations in which queues fill up.
 
 mod conflated_channels;
 mod conflation_timing;
@@ -22,7 +22,7 @@ use ringmain_hub::subscribers::{Limits, shard_of};
 use self::workers::{JSON, KEPT, LIMITS, PLAIN, Workers, info, name, number};
 
 #[test]
-fn who_listens_hears_it_once_and_who_does_not_hears_nothing() {
+fn a_publication_is_delivered_once_to_each_subscriber() {
     let mut workers = Workers::new(2, LIMITS);
     let near = workers.tables[0].open(JSON, None);
     let far = workers.tables[1].open(JSON, None);
@@ -30,13 +30,13 @@ fn who_listens_hears_it_once_and_who_does_not_hears_nothing() {
     for (worker, conn, channel) in [(0, near, "a"), (1, far, "a"), (1, other, "b")] {
         workers.tables[worker]
             .subscribe(conn, &name(channel), PLAIN, None)
-            .expect("it may");
+            .expect("allowed");
     }
-    workers.settle();
+    workers.deliver_all();
     assert_eq!(workers.events(0), ["subscribed a at None missed None"]);
     assert_eq!(workers.events(1).len(), 2);
     workers.tables[0].publish(&name("a"), PLAIN, number(7), Some((near, 3)));
-    workers.settle();
+    workers.deliver_all();
     let expected = [r#"{"push":{"channel":"a","pub":{"data":7}}}"#];
     assert_eq!(workers.tables[1].poll_ready(), Some(far));
     assert_eq!(workers.tables[1].poll_ready(), None);
@@ -46,9 +46,9 @@ fn who_listens_hears_it_once_and_who_does_not_hears_nothing() {
     assert_eq!(workers.events(0), ["published 3 at None"]);
 }
 
-/// Whoever listens by the same variant gets the same bytes, on whichever worker; nothing is written that nobody gets.
+/// Subscribers with the same variant receive the same bytes at every worker, and no push is encoded without a subscriber.
 #[test]
-fn a_publication_is_written_once_for_each_variant_that_is_listened_by() {
+fn a_publication_is_encoded_once_per_subscribed_variant() {
     let mut workers = Workers::new(2, LIMITS);
     let shard = usize::from(shard_of("a", 2).0);
     let mut listeners = Vec::new();
@@ -58,13 +58,13 @@ fn a_publication_is_written_once_for_each_variant_that_is_listened_by() {
             let conn = workers.tables[worker].open(variant, None);
             workers.tables[worker]
                 .subscribe(conn, &name("a"), PLAIN, None)
-                .expect("it may");
+                .expect("allowed");
             listeners.push((worker, conn, variant));
         }
-        workers.settle();
+        workers.deliver_all();
         for published in 0..3 {
             workers.tables[0].publish(&name("a"), PLAIN, number(published), None);
-            workers.settle();
+            workers.deliver_all();
             written += count as u64 + 1;
             assert_eq!(workers.shards[shard].counts().encoded_pushes, written);
             for variant in &Variant::ALL[..=count] {
@@ -81,14 +81,14 @@ fn a_publication_is_written_once_for_each_variant_that_is_listened_by() {
     for (worker, conn, _) in listeners {
         workers.tables[worker].close(conn);
     }
-    workers.settle();
+    workers.deliver_all();
     workers.tables[0].publish(&name("a"), PLAIN, number(9), None);
-    workers.settle();
+    workers.deliver_all();
     assert_eq!(workers.shards[shard].counts().encoded_pushes, written);
 }
 
 #[test]
-fn who_comes_back_has_what_it_missed() {
+fn a_client_recovers_missed_publications() {
     let mut workers = Workers::new(2, LIMITS);
     for published in 1..=3 {
         workers.tables[0].publish(&name("a"), KEPT, number(published), None);
@@ -97,51 +97,51 @@ fn who_comes_back_has_what_it_missed() {
     let since = |offset, epoch| Some(RecoverFrom { offset, epoch });
     workers.tables[1]
         .subscribe(conn, &name("a"), KEPT, since(1, EpochFilter::Any))
-        .expect("it may");
-    workers.settle();
+        .expect("allowed");
+    workers.deliver_all();
     assert_eq!(workers.events(1), ["subscribed a at Some(3) missed Some([2, 3])"]);
     let other = workers.tables[1].open(JSON, None);
     workers.tables[1]
         .subscribe(other, &name("a"), KEPT, since(3, EpochFilter::parse("elsewhere")))
-        .expect("it may");
-    workers.settle();
+        .expect("allowed");
+    workers.deliver_all();
     assert_eq!(
         workers.events(1),
         ["subscribed a at Some(3) missed None"],
-        "another life"
+        "another epoch"
     );
 }
 
 #[test]
-fn what_may_not_be_is_refused() {
+fn invalid_subscriptions_are_rejected() {
     let mut workers = Workers::new(1, LIMITS);
     let conn = workers.tables[0].open(JSON, None);
     let channels = ["a", "b", "c", "d", "e"].map(name);
     for channel in &channels[..4] {
         workers.tables[0]
             .subscribe(conn, channel, PLAIN, None)
-            .expect("it may");
+            .expect("allowed");
     }
     let again = workers.tables[0].subscribe(conn, &channels[0], PLAIN, None);
-    assert_eq!(again, Err(Fault::ALREADY_SUBSCRIBED), "also while it waits");
+    assert_eq!(again, Err(Fault::ALREADY_SUBSCRIBED), "also while it is pending");
     assert_eq!(
         workers.tables[0].subscribe(conn, &channels[4], PLAIN, None),
         Err(Fault::LIMIT_EXCEEDED)
     );
-    workers.settle();
+    workers.deliver_all();
     workers.tables[0].close(conn);
     assert_eq!(
         workers.tables[0].subscribe(conn, &channels[4], PLAIN, None),
         Err(Fault::BAD_REQUEST)
     );
-    workers.settle();
+    workers.deliver_all();
     assert_eq!(workers.tables[0].channels(), 0);
     workers.shards[0].sweep(workers.now);
-    assert!(workers.shards[0].is_empty(), "nothing is left of it");
+    assert!(workers.shards[0].is_empty(), "no state remains");
 }
 
 #[test]
-fn a_home_that_is_full_says_so() {
+fn a_full_shard_rejects_new_channels() {
     let mut workers = Workers::new(1, LIMITS);
     workers.shards[0] = ChannelShard::new(1, 1, 0);
     let conn = workers.tables[0].open(JSON, None);
@@ -149,22 +149,22 @@ fn a_home_that_is_full_says_so() {
     for (conn, channel) in [(conn, "a"), (conn, "b"), (gone, "b")] {
         workers.tables[0]
             .subscribe(conn, &name(channel), PLAIN, None)
-            .expect("it may");
+            .expect("allowed");
     }
     workers.tables[0].close(gone);
     workers.tables[0].publish(&name("c"), KEPT, number(1), Some((conn, 1)));
-    workers.settle();
+    workers.deliver_all();
     let expected = [
         "subscribed a at None missed None",
-        "refused b: 106",
-        "told 1 full",
+        "rejected b: 106",
+        "result 1 channel limit",
     ];
     assert_eq!(workers.events(0), expected);
     assert_eq!(workers.tables[0].channels(), 1);
 }
 
 #[test]
-fn who_is_gone_before_the_answer_leaves_nothing() {
+fn a_connection_closed_before_the_reply_leaves_no_state() {
     let mut workers = Workers::new(2, LIMITS);
     let conn = workers.tables[0].open(JSON, info("one"));
     let options = ChannelOptions {
@@ -173,15 +173,15 @@ fn who_is_gone_before_the_answer_leaves_nothing() {
     };
     workers.tables[0]
         .subscribe(conn, &name("a"), options, None)
-        .expect("it may");
+        .expect("allowed");
     workers.tables[0].close(conn);
     let next = workers.tables[0].open(JSON, None);
-    assert_ne!(conn, next, "another one in its place");
-    workers.settle();
+    assert_ne!(conn, next, "the index is reused");
+    workers.deliver_all();
     assert!(workers.events(0).is_empty());
     assert_eq!(workers.tables[0].channels(), 0);
     workers.tables[1].publish(&name("a"), options, number(1), None);
-    workers.settle();
+    workers.deliver_all();
     assert!(workers.pushes(0, next).is_empty());
     for shard in &mut workers.shards {
         shard.sweep(workers.now);
@@ -190,14 +190,14 @@ fn who_is_gone_before_the_answer_leaves_nothing() {
 }
 
 #[test]
-fn an_end_before_the_answer_comes_behind_it() {
+fn unsubscribing_before_the_reply_is_reported_after_it() {
     let mut workers = Workers::new(1, LIMITS);
     let conn = workers.tables[0].open(JSON, None);
     workers.tables[0]
         .subscribe(conn, &name("a"), PLAIN, None)
-        .expect("it may");
+        .expect("allowed");
     assert!(workers.tables[0].unsubscribe(conn, "a", Unsubscribed::SERVER));
-    workers.settle();
+    workers.deliver_all();
     assert_eq!(
         workers.events(0),
         ["subscribed a at None missed None", "unsubscribed a: 2000"]
@@ -206,7 +206,7 @@ fn an_end_before_the_answer_comes_behind_it() {
 }
 
 #[test]
-fn who_comes_and_goes_is_told() {
+fn joins_and_leaves_are_sent_to_subscribers() {
     let mut workers = Workers::new(2, LIMITS);
     let options = ChannelOptions {
         join_leave: true,
@@ -215,17 +215,17 @@ fn who_comes_and_goes_is_told() {
     let watcher = workers.tables[0].open(JSON, info("w"));
     workers.tables[0]
         .subscribe(watcher, &name("a"), options, None)
-        .expect("it may");
-    workers.settle();
+        .expect("allowed");
+    workers.deliver_all();
     let own = r#"{"push":{"channel":"a","join":{"info":{"user":"","client":"w"}}}}"#;
     assert_eq!(workers.pushes(0, watcher), [own]);
     let guest = workers.tables[1].open(JSON, info("g"));
     workers.tables[1]
         .subscribe(guest, &name("a"), options, None)
-        .expect("it may");
-    workers.settle();
+        .expect("allowed");
+    workers.deliver_all();
     workers.tables[1].close(guest);
-    workers.settle();
+    workers.deliver_all();
     let expected = [
         r#"{"push":{"channel":"a","join":{"info":{"user":"","client":"g"}}}}"#,
         r#"{"push":{"channel":"a","leave":{"info":{"user":"","client":"g"}}}}"#,
@@ -234,18 +234,18 @@ fn who_comes_and_goes_is_told() {
 }
 
 #[test]
-fn each_variant_is_its_own_and_what_it_cannot_carry_ends_it() {
+fn each_variant_is_decodable_and_unencodable_data_disconnects() {
     let mut workers = Workers::new(1, LIMITS);
     let conns = Variant::ALL.map(|variant| workers.tables[0].open(variant, None));
     for conn in conns {
         workers.tables[0]
             .subscribe(conn, &name("a"), PLAIN, None)
-            .expect("it may");
+            .expect("allowed");
     }
-    workers.settle();
+    workers.deliver_all();
     workers.events(0);
     workers.tables[0].publish(&name("a"), PLAIN, number(5), None);
-    workers.settle();
+    workers.deliver_all();
     for (variant, conn) in Variant::ALL.into_iter().zip(conns) {
         let mut frame = workers.tables[0].pop_push(conn).expect("a push");
         if variant.framed {
@@ -253,7 +253,7 @@ fn each_variant_is_its_own_and_what_it_cannot_carry_ends_it() {
                 Format::Json => 1,
                 Format::Protobuf => 2,
             };
-            // RFC 6455 §5.2: the last frame of its message, no mask, a short length.
+            // RFC 6455 §5.2: a final frame without a mask, with a short length.
             assert_eq!(frame[..2], [0x80 | opcode, (frame.len() - 2) as u8]);
             frame = frame.slice(2..);
         }
@@ -274,19 +274,19 @@ fn each_variant_is_its_own_and_what_it_cannot_carry_ends_it() {
         ..Published::default()
     };
     workers.tables[0].publish(&name("a"), PLAIN, bytes, None);
-    workers.settle();
+    workers.deliver_all();
     let code = Disconnect::INAPPROPRIATE_PROTOCOL.code;
-    // All those of JSON.
+    // The four variants in JSON.
     assert_eq!(workers.events(0), vec![format!("disconnected {code}"); 4]);
     assert!(workers.tables[0].pop_push(conns[0]).is_none());
     assert!(
         workers.tables[0].pop_push(conns[2]).is_some(),
-        "Protobuf carries anything"
+        "Protobuf represents any bytes"
     );
 }
 
 #[test]
-fn what_is_asked_of_a_channel_is_told() {
+fn queries_return_history_and_presence() {
     let mut workers = Workers::new(2, LIMITS);
     let options = ChannelOptions {
         presence: true,
@@ -299,12 +299,12 @@ fn what_is_asked_of_a_channel_is_told() {
     for (worker, conn) in [(0, one), (1, two)] {
         workers.tables[worker]
             .subscribe(conn, &name("a"), options, None)
-            .expect("it may");
+            .expect("allowed");
     }
     for published in 1..=3 {
         workers.tables[0].publish(&name("a"), options, number(published), None);
     }
-    workers.settle();
+    workers.deliver_all();
     let history = |since, reverse, epoch| ChannelQuery::History {
         query: HistoryQuery {
             since,
@@ -313,14 +313,14 @@ fn what_is_asked_of_a_channel_is_told() {
         },
         epoch,
     };
-    let asked = [
+    let is_requested = [
         (options, history(None, false, EpochFilter::Any)),
         (options, history(Some(3), true, EpochFilter::Any)),
         (options, history(Some(3), true, EpochFilter::Foreign)),
         (options, ChannelQuery::Presence),
         (options, ChannelQuery::PresenceStats),
     ];
-    for (number, (options, query)) in (1..).zip(asked) {
+    for (number, (options, query)) in (1..).zip(is_requested) {
         workers.tables[0].query(&name("a"), options, query, (one, number));
     }
     workers.tables[0].query(
@@ -330,25 +330,26 @@ fn what_is_asked_of_a_channel_is_told() {
         (one, 6),
     );
     workers.tables[0].query(&name("b"), PLAIN, ChannelQuery::Presence, (one, 7));
-    workers.settle();
-    let mut said = workers.events(0);
-    said.sort();
+    workers.deliver_all();
+    let mut texts = workers.events(0);
+    texts.sort();
     let expected = [
+        "result 1 [1, 2] at 3",
+        "result 2 [2, 1] at 3",
+        "result 3 unrecoverable",
+        r#"result 4 ["one", "two"]"#,
+        "result 5 2 clients, 1 users",
+        "result 6 not available",
+        "result 7 not available",
         "subscribed a at Some(0) missed None",
-        "told 1 [1, 2] at 3",
-        "told 2 [2, 1] at 3",
-        "told 3 unrecoverable",
-        r#"told 4 ["one", "two"]"#,
-        "told 5 2 clients, 1 users",
-        "told 6 not available",
-        "told 7 not available",
     ];
-    assert_eq!(said, expected);
+    assert_eq!(texts, expected);
 }
 
-/// One that reads nothing, and one that reads all, of a channel by this rule: what each gets, what is said, and what was dropped.
+/// Returns the pushes of a client that reads nothing until the end and of one that reads all, the events, and the number of dropped pushes,
+/// for a channel with this policy.
 fn slow(rule: SlowConsumerPolicy) -> (Vec<u64>, Vec<u64>, Vec<String>, u64) {
-    // A push of one digit is 41 bytes: three have room.
+    // A push with one digit has 41 bytes: three fit.
     let limits = Limits {
         queued_bytes: 130,
         ..LIMITS
@@ -358,16 +359,16 @@ fn slow(rule: SlowConsumerPolicy) -> (Vec<u64>, Vec<u64>, Vec<String>, u64) {
         slow_consumer: rule,
         ..KEPT
     };
-    let (still, quick) = (
+    let (idle_reader, fast_reader) = (
         workers.tables[0].open(JSON, None),
         workers.tables[0].open(JSON, None),
     );
-    for conn in [still, quick] {
+    for conn in [idle_reader, fast_reader] {
         workers.tables[0]
             .subscribe(conn, &name("a"), options, None)
-            .expect("it may");
+            .expect("allowed");
     }
-    workers.settle();
+    workers.deliver_all();
     workers.events(0);
     let read = |workers: &mut Workers, conn| -> Vec<u64> {
         let pushes = workers.pushes(0, conn);
@@ -376,13 +377,13 @@ fn slow(rule: SlowConsumerPolicy) -> (Vec<u64>, Vec<u64>, Vec<String>, u64) {
     let mut had = Vec::new();
     for published in 1..=5 {
         workers.tables[0].publish(&name("a"), options, number(published), None);
-        workers.settle();
-        had.extend(read(&mut workers, quick));
+        workers.deliver_all();
+        had.extend(read(&mut workers, fast_reader));
     }
-    let dropped = workers.tables[0].dropped(still);
-    assert!(workers.tables[0].queued_bytes(still) <= 130);
-    let waited = read(&mut workers, still);
-    assert_eq!(workers.tables[0].queued_bytes(still), 0);
+    let dropped = workers.tables[0].dropped(idle_reader);
+    assert!(workers.tables[0].queued_bytes(idle_reader) <= 130);
+    let waited = read(&mut workers, idle_reader);
+    assert_eq!(workers.tables[0].queued_bytes(idle_reader), 0);
     (waited, had, workers.events(0), dropped)
 }
 
@@ -397,7 +398,7 @@ fn offset(push: &str) -> u64 {
 }
 
 #[test]
-fn who_is_slow_is_treated_by_the_rule_and_others_do_not_notice() {
+fn slow_consumers_are_handled_by_policy_without_affecting_others() {
     let all = vec![1, 2, 3, 4, 5];
     let none = Vec::<String>::new();
     let room = {

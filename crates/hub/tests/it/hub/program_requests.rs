@@ -1,4 +1,4 @@
-//! What the owner's programs ask of channels: published once by a key, not kept, forgotten, listed.
+//! Requests of the owner's programs: idempotent publications, transient ones, removal of the history, lists of channels.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -52,15 +52,15 @@ impl Workers {
 }
 
 #[test]
-fn a_key_is_published_once_whoever_says_it() {
+fn an_idempotency_key_is_published_once_by_any_publisher() {
     let mut workers = Workers::new(3, LIMITS);
     let conn = workers.tables[2].open(JSON, None);
     for (channel, options) in [("kept", KEPT), ("plain", PLAIN)] {
         workers.tables[2]
             .subscribe(conn, &name(channel), options, None)
-            .expect("it may");
+            .expect("allowed");
     }
-    workers.settle();
+    workers.deliver_all();
     workers.events(2);
     for (worker, channel, value, key) in [
         (0, "kept", 1, Some("x")),
@@ -72,10 +72,10 @@ fn a_key_is_published_once_whoever_says_it() {
         (1, "plain", 7, Some("x")),
     ] {
         workers.publish(worker, channel, value, key.and_then(idempotency));
-        workers.settle();
+        workers.deliver_all();
     }
     assert_eq!(
-        workers.answers(0),
+        workers.replies(0),
         [
             "1 published at Some(1)",
             "3 published at Some(2)",
@@ -84,7 +84,7 @@ fn a_key_is_published_once_whoever_says_it() {
         ]
     );
     assert_eq!(
-        workers.answers(1),
+        workers.replies(1),
         [
             "2 published at Some(1)",
             "4 published at Some(3)",
@@ -96,47 +96,50 @@ fn a_key_is_published_once_whoever_says_it() {
     let counts: Vec<_> = workers.shards.iter().map(|shard| shard.counts()).collect();
     assert_eq!(counts.iter().map(|counts| counts.publications).sum::<u64>(), 4);
     assert_eq!(counts.iter().map(|counts| counts.duplicates).sum::<u64>(), 3);
-    // After the window it is another one.
+    // After the window the key counts as new.
     workers.now += Duration::from_secs(300);
     workers.publish(0, "kept", 8, idempotency("x"));
-    workers.settle();
-    assert_eq!(workers.answers(0), ["8 published at Some(4)"]);
+    workers.deliver_all();
+    assert_eq!(workers.replies(0), ["8 published at Some(4)"]);
 }
 
 #[test]
-fn what_is_not_published_is_not_remembered() {
+fn keys_of_rejected_publications_are_not_remembered() {
     let mut workers = Workers::new(1, LIMITS);
     workers.shards[0] = ringmain_hub::shard::ChannelShard::new(1, 0, 0);
     workers.publish(0, "kept", 1, idempotency("x"));
     workers.tables[0].query_for(&name("kept"), KEPT, ALL, 2);
-    workers.settle();
-    assert_eq!(workers.answers(0), ["1 told full", "2 told not available"]);
+    workers.deliver_all();
+    assert_eq!(
+        workers.replies(0),
+        ["1 result channel limit", "2 result not available"]
+    );
     workers.shards[0].set_channel_limit(1);
     workers.publish(0, "kept", 3, idempotency("x"));
-    workers.settle();
-    assert_eq!(workers.answers(0), ["3 published at Some(1)"]);
+    workers.deliver_all();
+    assert_eq!(workers.replies(0), ["3 published at Some(1)"]);
 }
 
 #[test]
-fn what_is_not_to_be_kept_is_told_and_has_no_number() {
+fn transient_publications_are_sent_without_an_offset() {
     let mut workers = Workers::new(2, LIMITS);
     let conn = workers.tables[1].open(JSON, None);
     workers.tables[1]
         .subscribe(conn, &name("kept"), KEPT, None)
-        .expect("it may");
-    workers.settle();
+        .expect("allowed");
+    workers.deliver_all();
     workers.publish(0, "kept", 1, None);
     workers.publish(0, "kept", 2, transient());
     workers.publish(0, "kept", 3, None);
     workers.tables[0].query_for(&name("kept"), KEPT, ALL, 4);
-    workers.settle();
+    workers.deliver_all();
     assert_eq!(
-        workers.answers(0),
+        workers.replies(0),
         [
             "1 published at Some(1)",
             "2 published at None",
             "3 published at Some(2)",
-            "4 told [1, 2] at 2"
+            "4 result [1, 2] at 2"
         ]
     );
     assert_eq!(
@@ -147,7 +150,7 @@ fn what_is_not_to_be_kept_is_told_and_has_no_number() {
             r#"{"push":{"channel":"kept","pub":{"data":3,"offset":2}}}"#,
         ]
     );
-    // One that finds no room goes missing, and what is kept is not lost by that.
+    // A transient publication is dropped if the queue is full; retained ones are not lost by that.
     let shard = ringmain_hub::subscribers::shard_of("kept", 2).0.into();
     let far = 1 - shard;
     for value in 0..=QUEUED_PUSHES_PER_WORKER as u64 {
@@ -155,8 +158,8 @@ fn what_is_not_to_be_kept_is_told_and_has_no_number() {
         workers.up(shard, shard, usize::MAX);
     }
     workers.publish(shard, "kept", 5, None);
-    workers.settle();
-    workers.settle();
+    workers.deliver_all();
+    workers.deliver_all();
     if far == 1 {
         assert!(
             workers
@@ -168,7 +171,7 @@ fn what_is_not_to_be_kept_is_told_and_has_no_number() {
 }
 
 #[test]
-fn what_is_kept_goes_and_offsets_go_on() {
+fn clearing_the_history_continues_the_offsets() {
     let mut workers = Workers::new(2, LIMITS);
     workers.publish(0, "kept", 1, None);
     workers.publish(0, "kept", 2, None);
@@ -178,37 +181,37 @@ fn what_is_kept_goes_and_offsets_go_on() {
     workers.publish(0, "kept", 5, None);
     workers.tables[0].query_for(&name("kept"), KEPT, ALL, 6);
     workers.tables[0].query_for(&name("plain"), PLAIN, ChannelQuery::ClearHistory, 7);
-    workers.settle();
-    let mut answers = workers.answers(0);
-    answers.sort();
+    workers.deliver_all();
+    let mut replies = workers.replies(0);
+    replies.sort();
     assert_eq!(
-        answers[2..],
+        replies[2..],
         [
-            "3 told forgotten",
-            "4 told [] at 2",
+            "3 result cleared",
+            "4 result [] at 2",
             "5 published at Some(3)",
-            "6 told [3] at 3",
-            "7 told not available"
+            "6 result [3] at 3",
+            "7 result not available"
         ]
     );
 }
 
 #[test]
-fn channels_that_are_heard_are_listed_in_pieces() {
+fn subscribed_channels_are_listed_in_pages() {
     let mut workers = Workers::new(1, LIMITS);
     let conns: Vec<_> = (0..2).map(|_| workers.tables[0].open(JSON, None)).collect();
     for (conn, channel) in [(0, "a"), (1, "a"), (0, "c"), (0, "e")] {
         workers.tables[0]
             .subscribe(conns[conn], &name(channel), KEPT, None)
-            .expect("it may");
+            .expect("allowed");
     }
     for channel in ["b", "d", "f"] {
         workers.tables[0].publish(&name(channel), KEPT, number(1), None);
     }
-    workers.settle();
+    workers.deliver_all();
     workers.tables[0].close(conns[1]);
     workers.tables[0].unsubscribe_silently(conns[0], "e");
-    workers.settle();
+    workers.deliver_all();
     let shard = &workers.shards[0];
     let (mut all, mut after, mut turns) = (Vec::new(), None::<Arc<str>>, 0);
     loop {
@@ -225,7 +228,7 @@ fn channels_that_are_heard_are_listed_in_pieces() {
 }
 
 #[test]
-fn what_is_too_much_for_a_client_is_counted_by_what_becomes_of_it() {
+fn dropped_pushes_are_counted_by_policy() {
     for slow in SlowConsumerPolicy::ALL {
         let limits = ringmain_hub::subscribers::Limits {
             queued_bytes: 100,
@@ -239,11 +242,11 @@ fn what_is_too_much_for_a_client_is_counted_by_what_becomes_of_it() {
         };
         workers.tables[0]
             .subscribe(conn, &name("a"), options, None)
-            .expect("it may");
+            .expect("allowed");
         for value in 0..4 {
             workers.tables[0].publish(&name("a"), options, number(value), None);
         }
-        workers.settle();
+        workers.deliver_all();
         let counts = workers.tables[0].counts();
         let found = counts.slow[slow.number()];
         assert_eq!(counts.slow.iter().sum::<u64>(), found, "{slow:?}");

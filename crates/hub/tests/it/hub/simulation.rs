@@ -1,4 +1,4 @@
-//! Subscribers that believe what they are told, while chance decides what happens and which mail arrives when.
+//! Subscribers that rely on the events they receive, while a seed decides the actions and the order of mail.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -10,34 +10,34 @@ use ringmain_hub::subscribers::{ConnId, Event, shard_of};
 
 use crate::hub::workers::{JSON, KEPT, LIMITS, Workers, name, number};
 
-/// What one subscriber has, for a channel with numbers.
+/// The state of one subscription to a channel with offsets.
 #[derive(Default)]
-struct Heard {
-    /// Where it stands, once it was told.
+struct SubscriptionView {
+    /// The position, once a reply reported it.
     position: Option<StreamPosition>,
-    /// It listens, or waits for the answer.
-    asked: bool,
-    listens: bool,
+    /// True once it has requested a subscription; `is_subscribed` follows with the reply.
+    is_requested: bool,
+    is_subscribed: bool,
 }
 
-/// A subscriber that believes what it is told.
+/// A client that relies on the events it receives.
 struct Client {
     worker: usize,
     conn: ConnId,
-    heard: BTreeMap<Arc<str>, Heard>,
+    view: BTreeMap<Arc<str>, SubscriptionView>,
 }
 
 impl Client {
-    /// A publication is the next one of its channel.
-    fn hears(&mut self, channel: &str, offset: u64, seed: u64) {
-        let heard = self.heard.get_mut(channel).expect("a channel that it asked for");
-        assert!(heard.listens, "seed {seed}: {channel} before the answer");
-        let position = heard.position.as_mut().expect("numbers");
+    /// Checks that a publication is the next one of its channel.
+    fn receive_push(&mut self, channel: &str, offset: u64, seed: u64) {
+        let view = self.view.get_mut(channel).expect("a requested channel");
+        assert!(view.is_subscribed, "seed {seed}: {channel} before the reply");
+        let position = view.position.as_mut().expect("a position");
         assert_eq!(offset, position.offset + 1, "seed {seed}: {channel}");
         position.offset = offset;
     }
 
-    fn is_told(&mut self, event: Event, seed: u64) {
+    fn receive_event(&mut self, event: Event, seed: u64) {
         match event {
             Event::Subscribed {
                 channel,
@@ -45,11 +45,11 @@ impl Client {
                 missed,
                 ..
             } => {
-                let heard = self.heard.get_mut(&channel).expect("a channel that it asked for");
-                assert!(heard.asked && !heard.listens, "seed {seed}");
-                let position = position.expect("numbers");
+                let view = self.view.get_mut(&channel).expect("a requested channel");
+                assert!(view.is_requested && !view.is_subscribed, "seed {seed}");
+                let position = position.expect("a position");
                 if let Some(missed) = missed {
-                    let had = heard.position.expect("it stood somewhere");
+                    let had = view.position.expect("a position");
                     let offsets: Vec<u64> = missed.iter().map(|(offset, _)| *offset).collect();
                     assert_eq!(
                         offsets,
@@ -57,48 +57,48 @@ impl Client {
                         "seed {seed}"
                     );
                 }
-                heard.position = Some(position);
-                heard.listens = true;
+                view.position = Some(position);
+                view.is_subscribed = true;
             }
             Event::Unsubscribed { channel, .. } => {
-                let heard = self.heard.get_mut(&channel).expect("a channel that it asked for");
-                (heard.asked, heard.listens) = (false, false);
+                let view = self.view.get_mut(&channel).expect("a requested channel");
+                (view.is_requested, view.is_subscribed) = (false, false);
             }
             event => panic!("seed {seed}: {event:?}"),
         }
     }
 }
 
-/// Chance decides who does what, and which mail arrives when; homes send so much at once that queues fill up.
+/// Random actions and delays of mail, and bursts of publications that fill the queues.
 #[test]
-fn nothing_is_missed_doubled_or_out_of_order_whatever_the_mail_does() {
+fn no_publication_is_lost_duplicated_or_reordered_in_random_runs() {
     let channels = CHANNELS.map(name);
     let shards: BTreeSet<_> = channels.iter().map(|channel| shard_of(channel, 3)).collect();
-    assert!(shards.len() > 1, "channels are at home at several workers");
-    let mut tried = Tried::default();
+    assert!(shards.len() > 1, "the channels belong to several shards");
+    let mut occurrences = Occurrences::default();
     for seed in 0..100 {
         println!("seed {seed}");
         let mut world = World::new(seed);
         for _ in 0..400 {
             world.step();
-            world.listen(&mut tried);
+            world.receive_all(&mut occurrences);
         }
-        world.end(&mut tried);
+        world.end(&mut occurrences);
     }
     assert!(
-        tried.recovered > 100 && tried.again > 100,
-        "{tried:?}: both were tried"
+        occurrences.recovered > 100 && occurrences.again > 100,
+        "{occurrences:?}: both occurred"
     );
 }
 
 const CHANNELS: [&str; 3] = ["a", "b", "c"];
 
-/// How often it came to what the test is about.
+/// The number of occurrences of each tested situation.
 #[derive(Debug, Default)]
-struct Tried {
-    /// Somebody came back and had missed something that was there.
+struct Occurrences {
+    /// A client reconnected and recovered missed publications.
     recovered: u32,
-    /// Somebody was told to subscribe again.
+    /// A client was unsubscribed and had to subscribe again.
     again: u32,
 }
 
@@ -116,7 +116,7 @@ impl World {
         let clients = [0, 0, 1, 1, 2].map(|worker| Client {
             worker,
             conn: workers.tables[worker].open(JSON, None),
-            heard: BTreeMap::new(),
+            view: BTreeMap::new(),
         });
         World {
             seed,
@@ -134,22 +134,22 @@ impl World {
         let table = &mut self.workers.tables[client.worker];
         match self.random.u8(0..12) {
             0..3 => {
-                // Sometimes more than a queue takes: then what is not kept is lost, and all must be told.
+                // Sometimes more than fits into a queue: publications that are not retained are then reported as lost.
                 let rare = self.random.u8(0..60) == 0;
                 let burst = if rare { 5000 } else { self.random.u64(1..4) };
                 self.publish(&channel, burst);
             }
             3 => subscribe(&mut self.workers, client, &channel),
             4 => {
-                if client.heard.get(&channel).is_some_and(|heard| heard.listens) {
+                if client.view.get(&channel).is_some_and(|view| view.is_subscribed) {
                     table.unsubscribe(client.conn, &channel, Unsubscribed::SERVER);
                 }
             }
             5 => {
                 table.close(client.conn);
                 client.conn = table.open(JSON, None);
-                let heard = client.heard.values_mut();
-                heard.for_each(|heard| (heard.asked, heard.listens) = (false, false));
+                let view = client.view.values_mut();
+                view.for_each(|view| (view.is_requested, view.is_subscribed) = (false, false));
             }
             _ => {
                 let (worker, shard) = (self.random.usize(0..3), self.random.usize(0..3));
@@ -167,27 +167,27 @@ impl World {
         *self.published.entry(channel.clone()).or_default() += burst;
     }
 
-    /// All mail arrives, and whoever is told to subscribe again does: then all have all.
-    fn end(&mut self, tried: &mut Tried) {
+    /// Delivers all mail and subscribes unsubscribed clients again, until every client has every publication.
+    fn end(&mut self, occurrences: &mut Occurrences) {
         for _ in 0..5 {
             for client in &mut self.clients {
                 for channel in CHANNELS.map(name) {
                     subscribe(&mut self.workers, client, &channel);
                 }
             }
-            self.workers.settle();
-            self.listen(tried);
+            self.workers.deliver_all();
+            self.receive_all(occurrences);
         }
         for client in &self.clients {
             for channel in CHANNELS {
-                let position = client.heard[channel].position.expect("it listens");
+                let position = client.view[channel].position.expect("subscribed");
                 let published = self.published.get(channel).copied().unwrap_or(0);
                 assert_eq!(position.offset, published, "seed {}: {channel}", self.seed);
             }
         }
     }
 
-    fn listen(&mut self, tried: &mut Tried) {
+    fn receive_all(&mut self, occurrences: &mut Occurrences) {
         let seed = self.seed;
         for worker in 0..self.workers.tables.len() {
             while let Some(event) = self.workers.tables[worker].poll_event() {
@@ -195,31 +195,31 @@ impl World {
                     panic!("seed {seed}: {event:?}");
                 };
                 let mut clients = self.clients.iter_mut();
-                // Who has gone hears nothing.
+                // Closed connections receive nothing.
                 let Some(client) = clients.find(|client| (client.worker, client.conn) == (worker, *conn))
                 else {
                     continue;
                 };
                 let missed =
                     matches!(&event, Event::Subscribed { missed: Some(missed), .. } if !missed.is_empty());
-                tried.recovered += u32::from(missed);
+                occurrences.recovered += u32::from(missed);
                 let reason = Unsubscribed::INSUFFICIENT;
-                tried.again += u32::from(
+                occurrences.again += u32::from(
                     matches!(&event, Event::Unsubscribed { reason: found, .. } if *found == reason),
                 );
-                client.is_told(event, seed);
+                client.receive_event(event, seed);
             }
             while let Some(conn) = self.workers.tables[worker].poll_ready() {
                 let mut clients = self.clients.iter_mut();
                 let client = clients.find(|client| (client.worker, client.conn) == (worker, conn));
-                let client = client.expect("nobody else is ready");
+                let client = client.expect("an open connection");
                 while let Some(frame) = self.workers.tables[worker].pop_push(conn) {
                     let reply = Replies::new(Format::Json, frame)
                         .next()
                         .expect("one")
                         .expect("a reply");
                     let push = reply.push.expect("a push");
-                    client.hears(&push.channel, push.pub_.expect("a publication").offset, seed);
+                    client.receive_push(&push.channel, push.pub_.expect("a publication").offset, seed);
                 }
             }
         }
@@ -227,16 +227,16 @@ impl World {
 }
 
 fn subscribe(workers: &mut Workers, client: &mut Client, channel: &Arc<str>) {
-    let heard = client.heard.entry(channel.clone()).or_default();
-    if heard.asked {
+    let view = client.view.entry(channel.clone()).or_default();
+    if view.is_requested {
         return;
     }
-    heard.asked = true;
-    let since = heard.position.map(|position| RecoverFrom {
+    view.is_requested = true;
+    let since = view.position.map(|position| RecoverFrom {
         offset: position.offset,
         epoch: EpochFilter::Exact(position.epoch),
     });
     workers.tables[client.worker]
         .subscribe(client.conn, channel, KEPT, since)
-        .expect("it may");
+        .expect("allowed");
 }

@@ -1,4 +1,4 @@
-//! Workers without threads, whose mail goes when it is told to.
+//! Workers without threads, whose mail the tests deliver.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -42,11 +42,11 @@ pub(crate) const LIMITS: Limits = Limits {
     queued_bytes: 1 << 20,
 };
 
-/// Workers whose mail goes when it is told to.
+/// Workers whose mail the tests deliver.
 pub(crate) struct Workers {
     pub(crate) shards: Vec<ChannelShard>,
     pub(crate) tables: Vec<SubscriberTable>,
-    /// By sender, then by receiver.
+    /// The requests in flight, by sender and receiver.
     up: Vec<Vec<VecDeque<ShardRequest>>>,
     pub(crate) now: Duration,
 }
@@ -64,7 +64,7 @@ impl Workers {
         }
     }
 
-    /// What a worker has to say to homes goes on its way.
+    /// Queues the requests of a worker for delivery.
     pub(crate) fn post(&mut self, worker: usize) {
         for (shard, queue) in (0..).zip(&mut self.up[worker]) {
             while let Some(message) = self.tables[worker].poll_request(WorkerId(shard)) {
@@ -73,10 +73,10 @@ impl Workers {
         }
     }
 
-    /// At most so many messages from a worker arrive at a home.
-    pub(crate) fn up(&mut self, worker: usize, shard: usize, most: usize) {
+    /// Delivers up to `limit` requests of a worker to a shard.
+    pub(crate) fn up(&mut self, worker: usize, shard: usize, limit: usize) {
         self.post(worker);
-        for _ in 0..most {
+        for _ in 0..limit {
             let Some(message) = self.up[worker][shard].pop_front() else {
                 break;
             };
@@ -84,9 +84,9 @@ impl Workers {
         }
     }
 
-    /// At most so many messages from a home arrive at a worker.
-    pub(crate) fn down(&mut self, shard: usize, worker: usize, most: usize) {
-        for _ in 0..most {
+    /// Delivers up to `limit` messages of a shard to a worker.
+    pub(crate) fn down(&mut self, shard: usize, worker: usize, limit: usize) {
+        for _ in 0..limit {
             let Some(message) = self.shards[shard].poll(WorkerId(worker as u16), self.now) else {
                 break;
             };
@@ -94,8 +94,8 @@ impl Workers {
         }
     }
 
-    /// All mail arrives, and connections whose moment has come are given what is new.
-    pub(crate) fn settle(&mut self) {
+    /// Delivers all mail, and sends the updates that are due.
+    pub(crate) fn deliver_all(&mut self) {
         for _ in 0..6 {
             for worker in 0..self.tables.len() {
                 for shard in 0..self.shards.len() {
@@ -106,7 +106,10 @@ impl Workers {
         }
         for worker in 0..self.tables.len() {
             for shard in 0..self.shards.len() as u16 {
-                assert!(!self.tables[worker].has_mail(WorkerId(shard)), "it settles");
+                assert!(
+                    !self.tables[worker].has_mail(WorkerId(shard)),
+                    "all mail is delivered"
+                );
             }
             let table = &mut self.tables[worker];
             while table.next_release().is_some_and(|next| next <= self.now) {
@@ -116,9 +119,9 @@ impl Workers {
     }
 
     pub(crate) fn events(&mut self, worker: usize) -> Vec<String> {
-        let mut said = Vec::new();
+        let mut texts = Vec::new();
         while let Some(event) = self.tables[worker].poll_event() {
-            said.push(match event {
+            texts.push(match event {
                 Event::Subscribed {
                     channel,
                     position,
@@ -132,7 +135,7 @@ impl Workers {
                         position.map(|position| position.offset)
                     )
                 }
-                Event::Rejected { channel, fault, .. } => format!("refused {channel}: {}", fault.code),
+                Event::Rejected { channel, fault, .. } => format!("rejected {channel}: {}", fault.code),
                 Event::Unsubscribed { channel, reason, .. } => {
                     format!("unsubscribed {channel}: {}", reason.code)
                 }
@@ -142,28 +145,28 @@ impl Workers {
                         position.map(|position| position.offset)
                     )
                 }
-                Event::QueryResult { number, result, .. } => format!("told {number} {}", said_of(&result)),
+                Event::QueryResult { number, result, .. } => format!("result {number} {}", describe(&result)),
                 Event::Disconnected { reason, .. } => format!("disconnected {}", reason.code),
             });
         }
-        said
+        texts
     }
 
-    /// What programs are told by a worker.
-    pub(crate) fn answers(&mut self, worker: usize) -> Vec<String> {
-        let mut said = Vec::new();
+    /// Returns the replies of a worker to programs.
+    pub(crate) fn replies(&mut self, worker: usize) -> Vec<String> {
+        let mut texts = Vec::new();
         while let Some((number, answer)) = self.tables[worker].poll_reply() {
-            said.push(match answer {
+            texts.push(match answer {
                 ProgramReply::Published(position) => {
                     format!(
                         "{number} published at {:?}",
                         position.map(|position| position.offset)
                     )
                 }
-                ProgramReply::QueryResult(result) => format!("{number} told {}", said_of(&result)),
+                ProgramReply::QueryResult(result) => format!("{number} result {}", describe(&result)),
             });
         }
-        said
+        texts
     }
 
     pub(crate) fn pushes(&mut self, worker: usize, conn: ConnId) -> Vec<String> {
@@ -175,7 +178,7 @@ impl Workers {
     }
 }
 
-fn said_of(result: &QueryResult) -> String {
+fn describe(result: &QueryResult) -> String {
     match result {
         QueryResult::History {
             publications,
@@ -190,9 +193,9 @@ fn said_of(result: &QueryResult) -> String {
             format!("{clients:?}")
         }
         QueryResult::PresenceStats { clients, users } => format!("{clients} clients, {users} users"),
-        QueryResult::HistoryCleared => "forgotten".to_owned(),
+        QueryResult::HistoryCleared => "cleared".to_owned(),
         QueryResult::NotAvailable => "not available".to_owned(),
-        QueryResult::ChannelLimit => "full".to_owned(),
+        QueryResult::ChannelLimit => "channel limit".to_owned(),
         QueryResult::Draining => "draining".to_owned(),
     }
 }

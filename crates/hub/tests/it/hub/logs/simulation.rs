@@ -1,11 +1,11 @@
 //! Several nodes that read the same logs, and clients that rely on their replies, while a seed decides the events.
 //!
 //! ```text
-//! true logs ─▶ readers of each node ─▶ inboxes of its homes ─▶ homes ─ mail ─▶ clients ─▶ checked against the true logs
+//! reference logs ─▶ readers of each node ─▶ inboxes of its shards ─▶ shards ─ mail ─▶ clients ─▶ checked against the reference logs
 //! ```
 //!
-//! A client that moves between nodes may combine the positions of all of them. `SIM_SEEDS=10000` runs the long suite
-//! (`cargo xtask suite sim`), `SIM_SEED=n` one seed.
+//! A client that moves between nodes may combine their positions. `SIM_SEEDS=10000` runs the long suite (`cargo xtask suite sim`),
+//! `SIM_SEED=n` one seed.
 
 mod clients;
 mod nodes;
@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use clients::Client;
 use nodes::Node;
-use reference_logs::Truth;
+use reference_logs::ReferenceLogs;
 
 /// Steps of one seed.
 const STEPS: usize = 1000;
@@ -32,7 +32,7 @@ fn seeds() -> Range<u64> {
     }
 }
 
-/// The number of occurrences of each situation that is tested.
+/// The number of occurrences of each tested situation.
 #[derive(Debug, Default)]
 struct Occurred {
     /// Clients recovered records that they had missed.
@@ -56,11 +56,11 @@ struct Occurred {
 struct World {
     seed: u64,
     random: fastrand::Rng,
-    truth: Truth,
+    reference: ReferenceLogs,
     nodes: Vec<Node>,
     clients: Vec<Client>,
     now: Duration,
-    /// Counts what homes process, on all nodes.
+    /// Counts the items that shards process, on all nodes.
     clock: u64,
     occurred: Occurred,
 }
@@ -133,8 +133,8 @@ impl Occurred {
 impl World {
     fn new(seed: u64) -> World {
         let mut random = fastrand::Rng::with_seed(seed);
-        let truth = Truth::new(random.usize(1..=2));
-        let nodes = (0..random.u64(2..=3)).map(|number| Node::new(number, &truth, &mut random));
+        let reference = ReferenceLogs::new(random.usize(1..=2));
+        let nodes = (0..random.u64(2..=3)).map(|number| Node::new(number, &reference, &mut random));
         let nodes: Vec<Node> = nodes.collect();
         let clients = (0..5)
             .map(|_| Client::new(random.usize(0..nodes.len())))
@@ -142,7 +142,7 @@ impl World {
         World {
             seed,
             random,
-            truth,
+            reference,
             nodes,
             clients,
             now: Duration::ZERO,
@@ -155,8 +155,8 @@ impl World {
         let node = self.random.usize(0..self.nodes.len());
         let client = self.random.usize(0..self.clients.len());
         match self.random.u32(0..2000) {
-            0..300 => self.truth.append(&mut self.random),
-            300..650 => self.nodes[node].read(&self.truth, &mut self.random, &mut self.occurred),
+            0..300 => self.reference.append(&mut self.random),
+            300..650 => self.nodes[node].read(&self.reference, &mut self.random, &mut self.occurred),
             650..1050 => self.process(node, 4),
             1050..1400 => self.mail(node, 8),
             1400..1650 => self.subscribe(client),
@@ -164,18 +164,18 @@ impl World {
             1730..1740 => self.unsubscribe(client),
             1740..1748 => self.publish_beside(node),
             1748..1751 => self.interrupt(node),
-            1751..1780 => self.nodes[node].repeat(&self.truth, &mut self.random),
+            1751..1780 => self.nodes[node].repeat(&self.reference, &mut self.random),
             1780..1800 => self.nodes[node].stall(&mut self.random),
             1800..1804 => {
-                if self.truth.truncate(&mut self.random) {
+                if self.reference.truncate(&mut self.random) {
                     self.occurred.rollbacks += 1;
                 }
             }
             1804..1805 => {
-                self.truth.recreate(&mut self.random);
+                self.reference.recreate(&mut self.random);
                 self.occurred.rollbacks += 1;
             }
-            1805..1811 => self.truth.retain(&mut self.random),
+            1805..1811 => self.reference.retain(&mut self.random),
             1811..1814 => self.restart(node, false),
             1814..1818 => self.restart(node, true),
             1818..1824 => {
@@ -187,7 +187,7 @@ impl World {
         }
     }
 
-    /// Advances the time; homes remove expired channels.
+    /// Advances the time and removes expired channels.
     fn pass(&mut self, time: Duration) {
         self.now += time;
         for node in &mut self.nodes {
@@ -195,10 +195,10 @@ impl World {
         }
     }
 
-    /// Has the homes of a node process what readers have handed to them.
-    fn process(&mut self, node: usize, most: usize) {
+    /// Processes items in the inboxes of a node's shards.
+    fn process(&mut self, node: usize, limit: usize) {
         let shard = self.random.usize(0..nodes::WORKERS);
-        for _ in 0..most {
+        for _ in 0..limit {
             self.process_next(node, shard);
         }
     }
@@ -206,11 +206,11 @@ impl World {
     fn process_next(&mut self, node: usize, shard: usize) {
         self.clock += 1;
         let (at, from) = ((self.now, self.clock), (shard, self.seed));
-        let hole = self.nodes[node].process(from, at, &self.truth, &mut self.occurred);
+        let gap = self.nodes[node].process(from, at, &self.reference, &mut self.occurred);
         let clients = self.clients.iter_mut().filter(|client| client.node == node);
         for client in clients {
-            if let Some(hole) = &hole {
-                client.must_notice(shard, hole, &self.truth, &self.nodes[node]);
+            if let Some(gap) = &gap {
+                client.must_notice(shard, gap, &self.reference, &self.nodes[node]);
             }
         }
     }
@@ -224,13 +224,13 @@ impl World {
     }
 
     /// Delivers some mail between the workers of a node, and what clients receive.
-    fn mail(&mut self, node: usize, most: usize) {
+    fn mail(&mut self, node: usize, limit: usize) {
         for _ in 0..3 {
             let (worker, shard) = (
                 self.random.usize(0..nodes::WORKERS),
                 self.random.usize(0..nodes::WORKERS),
             );
-            let (up, down) = (self.random.usize(0..=most), self.random.usize(0..=most));
+            let (up, down) = (self.random.usize(0..=limit), self.random.usize(0..=limit));
             self.nodes[node].up(worker, shard, up, self.now);
             self.nodes[node].down(shard, worker, down, (self.now, self.seed));
         }
@@ -249,7 +249,7 @@ impl World {
                     let context = clients::Context {
                         seed: self.seed,
                         clock: self.clock,
-                        truth: &mut self.truth,
+                        reference: &mut self.reference,
                         node: &self.nodes[node],
                         occurred: &mut self.occurred,
                     };
@@ -279,13 +279,13 @@ impl World {
         self.clients[client].node = to;
     }
 
-    /// Another program publishes in a channel that a log feeds.
+    /// Publishes in a channel that a log feeds, as another program does.
     fn publish_beside(&mut self, node: usize) {
         if !self.nodes[node].is_shared {
             return;
         }
         let channel = self.random.choice(reference_logs::CHANNELS).expect("one");
-        let id = self.truth.next_id();
+        let id = self.reference.next_id();
         self.nodes[node].publish(channel, id);
     }
 
@@ -305,19 +305,19 @@ impl World {
             self.occurred.restored += 1;
         }
         self.occurred.restarts += 1;
-        self.nodes[node].restart(with_state, self.now, &self.truth, &mut self.random);
+        self.nodes[node].restart(with_state, self.now, &self.reference, &mut self.random);
     }
 
-    /// Everything arrives, clients that were refused or notified subscribe again: then all have all.
+    /// Delivers everything, and subscribes clients that were rejected or notified again, until every client has every publication.
     fn finish(&mut self) {
         for node in &mut self.nodes {
             node.make_room();
         }
-        // Logs of processes before, which nothing reads any more, are forgotten.
+        // Logs of earlier processes that have no reader any more are removed.
         self.pass(Duration::from_secs(600));
         for _ in 0..8 {
             for node in 0..self.nodes.len() {
-                self.nodes[node].read_all(&self.truth, &mut self.occurred);
+                self.nodes[node].read_all(&self.reference, &mut self.occurred);
                 self.process_all(node);
             }
             for client in 0..self.clients.len() {
@@ -339,7 +339,7 @@ impl World {
             }
         }
         for client in &self.clients {
-            client.has_all(&self.truth, &self.nodes[client.node], self.seed);
+            client.has_all(&self.reference, &self.nodes[client.node], self.seed);
         }
     }
 }

@@ -8,9 +8,9 @@ use ringmain_hub::mail::{EpochFilter, RecoverFrom};
 use ringmain_hub::subscribers::{ConnId, Event};
 
 use super::Occurred;
-use super::nodes::{Node, WORKERS, home_index, id_of_published, options};
-use super::reference_logs::{CHANNELS, Truth, keeps};
-use super::reports::{Hole, Received};
+use super::nodes::{Node, WORKERS, options, shard_index};
+use super::reference_logs::{CHANNELS, ReferenceLogs, keeps};
+use super::reports::{Received, RecordGap, record_id};
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum State {
@@ -24,15 +24,15 @@ enum State {
 #[derive(Debug, Default)]
 struct View {
     state: State,
-    /// Its position, also while it is not subscribed.
+    /// Its position, which it keeps while it is not subscribed.
     position: Option<StreamPosition>,
-    /// The process and the time at which it was subscribed last.
+    /// The process and the time of the last subscription.
     subscribed: (u64, u64),
-    /// The position that it asked to be recovered from.
+    /// The position from which it requested recovery.
     recovers_from: Option<StreamPosition>,
-    /// A hole was reported while it was subscribed: it has to be notified.
+    /// True if a gap was reported while it was subscribed: it must be notified.
     must_notice: bool,
-    /// The process that reported a hole behind its position: it must not recover the position.
+    /// The process that reported a gap after its position: the position must not recover there.
     lost_at: Option<u64>,
     received: BTreeSet<u64>,
 }
@@ -45,11 +45,11 @@ pub(super) struct Client {
     views: BTreeMap<&'static str, View>,
 }
 
-/// The facts that a client is checked against.
+/// The facts against which a client is checked.
 pub(super) struct Context<'a> {
     pub(super) seed: u64,
     pub(super) clock: u64,
-    pub(super) truth: &'a mut Truth,
+    pub(super) reference: &'a mut ReferenceLogs,
     pub(super) node: &'a Node,
     pub(super) occurred: &'a mut Occurred,
 }
@@ -115,22 +115,29 @@ impl Client {
         self.views.values_mut().for_each(View::end);
     }
 
-    /// A home of its node has reported missing records.
-    pub(super) fn must_notice(&mut self, shard: usize, hole: &Hole, truth: &Truth, node: &Node) {
+    /// Records missing records that a shard of its node has reported.
+    pub(super) fn must_notice(
+        &mut self,
+        shard: usize,
+        gap: &RecordGap,
+        reference: &ReferenceLogs,
+        node: &Node,
+    ) {
         for (channel, view) in &mut self.views {
             let is_concerned =
-                keeps(channel) && home_index(channel) == shard && truth.log_of(channel) == hole.log;
+                keeps(channel) && shard_index(channel) == shard && reference.log_of(channel) == gap.log;
             let (Some(position), State::Subscribed) = (view.position, view.state) else {
                 continue;
             };
             // A channel in which only other programs have published is not one of the log's.
             let mut processed = node.processed(channel, view.subscribed.1);
-            let is_fed = processed.any(|record| record.epoch == hole.epoch);
-            let relies = position.epoch == hole.epoch
-                || !truth.is_of_log(position.epoch) && (position.offset == 0 && !node.is_shared || is_fed);
-            let is_missing = hole
+            let is_fed = processed.any(|record| record.epoch == gap.epoch);
+            let relies = position.epoch == gap.epoch
+                || !reference.is_of_log(position.epoch)
+                    && (position.offset == 0 && !node.is_shared || is_fed);
+            let is_missing = gap
                 .missing
-                .is_none_or(|missing| !truth.between(hole.epoch, channel, missing).is_empty());
+                .is_none_or(|missing| !reference.between(gap.epoch, channel, missing).is_empty());
             if is_concerned && relies && is_missing {
                 view.must_notice = true;
                 view.lost_at = Some(node.epoch);
@@ -149,7 +156,7 @@ impl Client {
                 let channel = named(&channel);
                 let missed = missed.map(|missed| {
                     let all = missed.iter();
-                    all.map(|(offset, published)| (*offset, id_of_published(published)))
+                    all.map(|(offset, published)| (*offset, record_id(&published.data)))
                         .collect()
                 });
                 let view = self.views.get_mut(channel).expect("a channel that it requested");
@@ -177,8 +184,8 @@ impl Client {
         }
     }
 
-    /// Nothing arrives any more: it has all that its node has published since it subscribed.
-    pub(super) fn has_all(&self, truth: &Truth, node: &Node, seed: u64) {
+    /// Checks, once nothing arrives any more, that it has all publications of its node since it subscribed.
+    pub(super) fn has_all(&self, reference: &ReferenceLogs, node: &Node, seed: u64) {
         for (channel, view) in &self.views {
             assert_eq!(view.state, State::Subscribed, "seed {seed}: {channel}");
             assert!(
@@ -186,7 +193,7 @@ impl Client {
                 "seed {seed}: {channel}: a hole was not reported"
             );
             let processed = node.processed(channel, view.subscribed.1);
-            // Records from before are retained, where records are, and not sent.
+            // Earlier records are retained if the channel has a history, and not sent.
             let mut sent = processed.filter(|record| record.is_live || keeps(channel));
             if let Some(last) = sent.next_back() {
                 assert!(
@@ -195,9 +202,9 @@ impl Client {
                 );
             }
             let Some(position) = view.position else { continue };
-            let log = &truth.logs[truth.log_of(channel)];
+            let log = &reference.logs[reference.log_of(channel)];
             if position.epoch == log.epoch {
-                let more = truth.between(position.epoch, channel, (position.offset, u64::MAX));
+                let more = reference.between(position.epoch, channel, (position.offset, u64::MAX));
                 assert!(
                     more.is_empty(),
                     "seed {seed}: {channel}: {more:?} behind {position:?}"
@@ -230,7 +237,7 @@ impl View {
         let Context {
             seed,
             clock,
-            truth,
+            reference,
             node,
             occurred,
         } = context;
@@ -247,17 +254,17 @@ impl View {
             let is_lost = self.lost_at.is_some_and(|epoch| node.continues(epoch));
             assert!(!is_lost, "{text}: across a hole");
             for &(offset, id) in &missed {
-                truth.check_name((channel, position.epoch), (offset, id), seed);
+                reference.check_name((channel, position.epoch), (offset, id), seed);
             }
             let offsets: Vec<u64> = missed.iter().map(|(offset, _)| *offset).collect();
             let expected: Vec<u64> = if from.epoch != position.epoch {
                 // The client subscribed before the channel's first record.
                 assert!(
-                    truth.is_of_log(position.epoch) && !truth.is_of_log(from.epoch),
+                    reference.is_of_log(position.epoch) && !reference.is_of_log(from.epoch),
                     "{text}"
                 );
                 assert!(from.offset == 0 && node.continues(before.0), "{text}");
-                let all = truth.between(position.epoch, channel, (0, position.offset));
+                let all = reference.between(position.epoch, channel, (0, position.offset));
                 let is_before = |id: u64| all.iter().any(|record| record.id == id);
                 let ids: BTreeSet<u64> = missed.iter().map(|(_, id)| *id).collect();
                 for record in node
@@ -268,8 +275,8 @@ impl View {
                 }
                 let all: Vec<u64> = all.iter().map(|record| record.offset).collect();
                 all[all.len() - offsets.len().min(all.len())..].to_vec()
-            } else if truth.is_of_log(position.epoch) {
-                let all = truth.between(position.epoch, channel, (from.offset, position.offset));
+            } else if reference.is_of_log(position.epoch) {
+                let all = reference.between(position.epoch, channel, (from.offset, position.offset));
                 all.iter().map(|record| record.offset).collect()
             } else {
                 (from.offset + 1..=position.offset).collect()
@@ -288,7 +295,7 @@ impl View {
     }
 
     fn push(&mut self, channel: &'static str, (offset, id): (u64, u64), context: Context<'_>) {
-        let Context { seed, truth, .. } = context;
+        let Context { seed, reference, .. } = context;
         assert_eq!(self.state, State::Subscribed, "seed {seed}: {channel} {offset}");
         self.received.insert(id);
         let Some(position) = &mut self.position else {
@@ -296,9 +303,9 @@ impl View {
             return;
         };
         let text = format!("seed {seed}: {channel} {offset} behind {position:?}");
-        truth.check_name((channel, position.epoch), (offset, id), seed);
-        if truth.is_of_log(position.epoch) {
-            let records = truth.between(position.epoch, channel, (position.offset, offset));
+        reference.check_name((channel, position.epoch), (offset, id), seed);
+        if reference.is_of_log(position.epoch) {
+            let records = reference.between(position.epoch, channel, (position.offset, offset));
             let records: Vec<u64> = records.iter().map(|record| record.offset).collect();
             assert_eq!(records, [offset], "{text}");
         } else {

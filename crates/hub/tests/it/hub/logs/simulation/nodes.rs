@@ -1,4 +1,4 @@
-//! A node: readers of the logs, the homes of its workers, and their clients.
+//! A node: readers of the logs, the shards of its workers, and their clients.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use ringmain_hub::history::{Epoch, HistoryOptions};
 use ringmain_hub::mail::{ChannelOptions, EpochFilter, RecoverFrom, ShardEvent, ShardRequest, WorkerId};
-use ringmain_hub::protocol::{Format, Published, Replies};
+use ringmain_hub::protocol::{Format, Replies};
 use ringmain_hub::shard::{ChannelShard, LogEvent, LogId, LogPublishOutcome, StateRecord};
 use ringmain_hub::subscribers::{ConnId, Event, Limits, SubscriberTable, shard_of};
 
 use super::Occurred;
-use super::reference_logs::{self, LogRecord, Truth};
-use super::reports::{Expected, Hole, Processed, Progress, Received};
+use super::reference_logs::{self, LogRecord, ReferenceLogs};
+use super::reports::{Expected, Processed, Progress, Received, RecordGap, record_id};
 use crate::hub::workers::{JSON, KEPT, PLAIN, number};
 
 pub(super) const WORKERS: usize = 2;
@@ -37,10 +37,10 @@ pub(super) fn options(channel: &str) -> ChannelOptions {
     }
 }
 
-/// An item that a reader has handed to a home.
+/// An item that a reader has passed to a shard.
 #[derive(Clone, Copy, Debug)]
 enum Arriving {
-    StateRecord(LogId, LogRecord),
+    Record(LogId, LogRecord),
     Event(LogId, LogEvent),
     Ended(Epoch),
 }
@@ -50,12 +50,12 @@ enum Arriving {
 struct Reader {
     log: usize,
     number: u32,
-    /// The life that it reads; none before it has begun.
+    /// The epoch that it reads; `None` before it has started.
     epoch: Option<Epoch>,
     at: u64,
-    /// Records up to it were published before this process.
+    /// Records up to this offset were published before this process.
     live: u64,
-    /// Turns in which it reads nothing.
+    /// The number of turns in which it reads nothing.
     stalled: u32,
 }
 
@@ -67,23 +67,23 @@ pub(super) struct Node {
     progress: Vec<BTreeMap<LogId, Progress>>,
     expected: Vec<BTreeMap<(usize, u64), Expected>>,
     processed: BTreeMap<&'static str, Vec<Processed>>,
-    /// Logs that two readers of this node read.
+    /// The logs that two readers of this node read.
     read_twice: BTreeSet<usize>,
     published: BTreeSet<(Epoch, u64)>,
-    /// Other programs publish in its channels.
+    /// True if other programs publish in its channels.
     pub(super) is_shared: bool,
-    /// Differs between processes.
+    /// The number of the process.
     pub(super) epoch: u64,
     /// The processes whose state this one has.
     continued: BTreeSet<u64>,
-    most: usize,
+    limit: usize,
 }
 
 impl Node {
-    pub(super) fn new(number: u64, truth: &Truth, random: &mut fastrand::Rng) -> Node {
+    pub(super) fn new(number: u64, reference: &ReferenceLogs, random: &mut fastrand::Rng) -> Node {
         let mut readers = Vec::new();
         let mut read_twice = BTreeSet::new();
-        for log in 0..truth.logs.len() {
+        for log in 0..reference.logs.len() {
             let count = if random.u8(0..4) == 0 { 2 } else { 1 };
             if count == 2 {
                 read_twice.insert(log);
@@ -110,24 +110,24 @@ impl Node {
             is_shared: random.u8(0..3) == 0,
             epoch: number << 32,
             continued: BTreeSet::new(),
-            most: random.usize(2..=6),
+            limit: random.usize(2..=6),
         };
         node.start();
         node
     }
 
-    /// This is a process, or has its state.
+    /// Returns whether this is the given process, or has its state.
     pub(super) fn continues(&self, epoch: u64) -> bool {
         self.epoch == epoch || self.continued.contains(&epoch)
     }
 
-    /// Starts a process without any state.
+    /// Starts a process without a predecessor's state.
     fn start(&mut self) {
         self.epoch += 1;
         let workers = WORKERS as u16;
         let seed = |shard: usize| self.epoch << 8 | shard as u64;
         self.shards = (0..WORKERS)
-            .map(|shard| ChannelShard::new(workers, self.most, seed(shard)))
+            .map(|shard| ChannelShard::new(workers, self.limit, seed(shard)))
             .collect();
         self.tables = (0..WORKERS)
             .map(|_| SubscriberTable::new(workers, LIMITS))
@@ -141,7 +141,7 @@ impl Node {
         &mut self,
         with_state: bool,
         now: Duration,
-        truth: &Truth,
+        reference: &ReferenceLogs,
         random: &mut fastrand::Rng,
     ) {
         let committed: Vec<u64> = self.readers.iter().map(|reader| self.committed(reader)).collect();
@@ -170,7 +170,7 @@ impl Node {
             for (index, shard) in self.shards.iter_mut().enumerate() {
                 let is_here = |record: &&StateRecord| {
                     let channel = record.channel();
-                    channel.is_none_or(|channel| home_index(channel) == index)
+                    channel.is_none_or(|channel| shard_index(channel) == index)
                 };
                 let own = records.iter().filter(is_here).cloned().collect();
                 let window = Duration::from_secs(300);
@@ -179,15 +179,15 @@ impl Node {
             self.progress.fill(progress);
         }
         for (reader, committed) in self.readers.iter_mut().zip(committed) {
-            let at = truth.continue_at(reader.log, reader.epoch, committed);
+            let at = reference.continue_at(reader.log, reader.epoch, committed);
             // Commits lag behind, or the history is filled with records that were published before.
             let fills = !with_state && random.bool();
             reader.live = if fills { at } else { 0 };
             let back = if fills { 30 } else { 4 };
             reader.at = at.saturating_sub(random.u64(0..back));
             if random.u8(0..6) == 0 {
-                // It reads new records alone.
-                reader.at = truth.logs[reader.log].end;
+                // The reader starts with new records.
+                reader.at = reference.logs[reader.log].end;
                 reader.live = 0;
             }
             (reader.epoch, reader.stalled) = (None, 0);
@@ -208,7 +208,7 @@ impl Node {
             .iter()
             .flatten()
             .filter_map(|arriving| match arriving {
-                Arriving::StateRecord(own, record) if *own == id => Some(record.offset - 1),
+                Arriving::Record(own, record) if *own == id => Some(record.offset - 1),
                 _ => None,
             });
         pending.min().unwrap_or(reader.at).min(reader.at)
@@ -226,10 +226,10 @@ impl Node {
         reader.stalled = random.u32(5..60);
     }
 
-    /// A reader continues with records that it has read before.
-    pub(super) fn repeat(&mut self, truth: &Truth, random: &mut fastrand::Rng) {
+    /// Makes a reader continue with records that it has read before.
+    pub(super) fn repeat(&mut self, reference: &ReferenceLogs, random: &mut fastrand::Rng) {
         let reader = random.choice(&mut self.readers).expect("one");
-        if reader.epoch != Some(truth.logs[reader.log].epoch) {
+        if reader.epoch != Some(reference.logs[reader.log].epoch) {
             return;
         }
         reader.at = reader.at.saturating_sub(random.u64(1..8));
@@ -246,33 +246,44 @@ impl Node {
         }
     }
 
-    /// A reader reads one record, or notices a change of its log.
-    pub(super) fn read(&mut self, truth: &Truth, random: &mut fastrand::Rng, occurred: &mut Occurred) {
+    /// Reads one record, or notices a change of the log.
+    pub(super) fn read(
+        &mut self,
+        reference: &ReferenceLogs,
+        random: &mut fastrand::Rng,
+        occurred: &mut Occurred,
+    ) {
         let index = random.usize(0..self.readers.len());
         let reports = random.bool();
         for _ in 0..random.u8(1..4) {
-            self.read_next(index, truth, reports, occurred);
+            self.read_next(index, reference, reports, occurred);
         }
     }
 
-    pub(super) fn read_all(&mut self, truth: &Truth, occurred: &mut Occurred) {
+    pub(super) fn read_all(&mut self, reference: &ReferenceLogs, occurred: &mut Occurred) {
         for index in 0..self.readers.len() {
-            while self.read_next(index, truth, true, occurred) {}
+            while self.read_next(index, reference, true, occurred) {}
         }
     }
 
     /// Returns whether there may be more to read.
-    fn read_next(&mut self, index: usize, truth: &Truth, reports: bool, occurred: &mut Occurred) -> bool {
+    fn read_next(
+        &mut self,
+        index: usize,
+        reference: &ReferenceLogs,
+        reports: bool,
+        occurred: &mut Occurred,
+    ) -> bool {
         let reader = &mut self.readers[index];
         if reader.stalled > 0 {
             reader.stalled -= 1;
             return false;
         }
-        let log = &truth.logs[reader.log];
+        let log = &reference.logs[reader.log];
         if reader.epoch != Some(log.epoch) {
             let before = reader.epoch.replace(log.epoch);
             if before.is_some() {
-                reader.at = truth.continue_at(reader.log, before, reader.at);
+                reader.at = reference.continue_at(reader.log, before, reader.at);
                 reader.live = 0;
             }
             reader.at = reader.at.min(log.end).max(log.retained);
@@ -295,13 +306,13 @@ impl Node {
             occurred.holes += 1;
             return true;
         }
-        let next = truth.next(reader.log, reader.at);
+        let next = reference.next(reader.log, reader.at);
         if let (Some(record), Some(id)) = (next, reader_id(reader)) {
             self.readers[index].at = record.offset;
-            self.inboxes[home_index(record.channel)].push_back(Arriving::StateRecord(id, record));
+            self.inboxes[shard_index(record.channel)].push_back(Arriving::Record(id, record));
         }
         if next.is_none() {
-            // The last offsets may be those of no record.
+            // The last offsets may belong to no record.
             self.readers[index].at = self.readers[index].at.max(log.end);
         }
         let (id, at) = (reader_id(&self.readers[index]), self.readers[index].at);
@@ -315,29 +326,29 @@ impl Node {
         !self.inboxes[shard].is_empty()
     }
 
-    /// Has a home process one item of its inbox. Returns the losses that it reports.
+    /// Processes one item of a shard's inbox. Returns the losses that the item reports.
     pub(super) fn process(
         &mut self,
         (shard, seed): (usize, u64),
         (now, clock): (Duration, u64),
-        truth: &Truth,
+        reference: &ReferenceLogs,
         occurred: &mut Occurred,
-    ) -> Option<Hole> {
+    ) -> Option<RecordGap> {
         let arriving = self.inboxes[shard].pop_front()?;
         let progress = &mut self.progress[shard];
         match arriving {
-            Arriving::StateRecord(id, record) => {
-                self.publish_record((shard, seed), (now, clock), (id, record), truth, occurred);
+            Arriving::Record(id, record) => {
+                self.publish_record((shard, seed), (now, clock), (id, record), reference, occurred);
                 None
             }
-            Arriving::Event(id, event) => self.apply_event(shard, id, event, truth),
+            Arriving::Event(id, event) => self.apply_event(shard, id, event, reference),
             Arriving::Ended(epoch) => {
                 self.shards[shard].end_log(epoch);
                 let before = progress.len();
                 progress.retain(|id, _| id.epoch != epoch);
-                (progress.len() < before).then(|| Hole {
+                (progress.len() < before).then(|| RecordGap {
                     epoch,
-                    log: truth.log_of_epoch(epoch),
+                    log: reference.log_of_epoch(epoch),
                     missing: None,
                 })
             }
@@ -349,7 +360,7 @@ impl Node {
         (shard, seed): (usize, u64),
         (now, clock): (Duration, u64),
         (id, record): (LogId, LogRecord),
-        truth: &Truth,
+        reference: &ReferenceLogs,
         occurred: &mut Occurred,
     ) {
         let progress = &mut self.progress[shard];
@@ -368,7 +379,7 @@ impl Node {
         match outcome {
             LogPublishOutcome::Published => {
                 let is_new = self.published.insert((id.epoch, record.id));
-                let is_read_twice = self.read_twice.contains(&truth.log_of_epoch(id.epoch));
+                let is_read_twice = self.read_twice.contains(&reference.log_of_epoch(id.epoch));
                 assert!(
                     is_new || is_read_twice,
                     "seed {seed}: {record:?} is published twice"
@@ -386,7 +397,13 @@ impl Node {
         }
     }
 
-    fn apply_event(&mut self, shard: usize, id: LogId, event: LogEvent, truth: &Truth) -> Option<Hole> {
+    fn apply_event(
+        &mut self,
+        shard: usize,
+        id: LogId,
+        event: LogEvent,
+        reference: &ReferenceLogs,
+    ) -> Option<RecordGap> {
         let progress = &mut self.progress[shard];
         let others = progress
             .keys()
@@ -400,9 +417,9 @@ impl Node {
                 own.position = own.position.max(start);
                 own.is_restored = false;
                 let before = before.filter(|before| is_sole && *before < start)?;
-                Some(Hole {
+                Some(RecordGap {
                     epoch: id.epoch,
-                    log: truth.log_of_epoch(id.epoch),
+                    log: reference.log_of_epoch(id.epoch),
                     missing: Some((before, start)),
                 })
             }
@@ -422,7 +439,7 @@ impl Node {
         }
     }
 
-    /// Returns the number of channels that were removed.
+    /// Removes expired channels. Returns their number.
     pub(super) fn sweep(&mut self, now: Duration) -> u64 {
         let mut removed = 0;
         for shard in &mut self.shards {
@@ -439,7 +456,7 @@ impl Node {
     }
 
     pub(super) fn interrupt(&mut self, channel: &str) {
-        self.shards[home_index(channel)].interrupt(channel);
+        self.shards[shard_index(channel)].interrupt(channel);
     }
 
     pub(super) fn open(&mut self, worker: usize) -> ConnId {
@@ -450,22 +467,22 @@ impl Node {
         &mut self.tables[worker]
     }
 
-    /// Returns the records that the home of a channel has published since.
+    /// Returns the records that the shard of a channel has published after the given clock.
     pub(super) fn processed(&self, channel: &str, since: u64) -> impl DoubleEndedIterator<Item = &Processed> {
         let processed = self.processed.get(channel).into_iter().flatten();
         processed.filter(move |processed| processed.clock > since)
     }
 
-    /// Delivers at most so many messages of a worker to a home.
-    pub(super) fn up(&mut self, worker: usize, shard: usize, most: usize, now: Duration) {
-        for _ in 0..most {
+    /// Delivers up to `limit` messages of a worker to a shard.
+    pub(super) fn up(&mut self, worker: usize, shard: usize, limit: usize, now: Duration) {
+        for _ in 0..limit {
             let Some(message) = self.tables[worker].poll_request(WorkerId(shard as u16)) else {
                 break;
             };
             if let ShardRequest::Subscribe(subscribing) = &message {
                 let expected = match reference_logs::keeps(&subscribing.channel) {
                     true => self.expects(shard, subscribing.recover_from),
-                    false => Expected::ProgramReply,
+                    false => Expected::Reply,
                 };
                 self.expected[shard].insert((worker, subscribing.request.0), expected);
             }
@@ -474,7 +491,7 @@ impl Node {
     }
 
     fn expects(&self, shard: usize, since: Option<RecoverFrom>) -> Expected {
-        // The channel may be one of a log whose retained records have not all arrived; they are awaited for a limited time.
+        // The channel may be one of a log whose retained records have not all arrived. They are awaited for a limited time.
         let mut all = self.progress[shard].values();
         match all.any(|progress| progress.position < progress.live) {
             true => Expected::Either,
@@ -488,34 +505,34 @@ impl Node {
             epoch: EpochFilter::Exact(epoch),
         }) = since
         else {
-            return Expected::ProgramReply;
+            return Expected::Reply;
         };
         let own = self.progress[shard].iter().filter(|(id, _)| id.epoch == epoch);
         let own: Vec<Progress> = own.map(|(_, progress)| *progress).collect();
         if own.is_empty() {
-            return Expected::ProgramReply;
+            return Expected::Reply;
         }
         if own.iter().all(|progress| progress.is_restored) {
-            // It is forgotten some time after the start.
+            // A predecessor's log is removed some time after the start.
             Expected::Either
         } else if own.iter().all(|progress| progress.position < offset) {
             Expected::Behind
         } else if own.iter().all(|progress| progress.position >= offset) {
-            Expected::ProgramReply
+            Expected::Reply
         } else {
             Expected::Either
         }
     }
 
-    /// Delivers at most so many messages of a home to a worker.
-    pub(super) fn down(&mut self, shard: usize, worker: usize, most: usize, (now, seed): (Duration, u64)) {
-        for _ in 0..most {
+    /// Delivers up to `limit` messages of a shard to a worker.
+    pub(super) fn down(&mut self, shard: usize, worker: usize, limit: usize, (now, seed): (Duration, u64)) {
+        for _ in 0..limit {
             let Some(message) = self.shards[shard].poll(WorkerId(worker as u16), now) else {
                 break;
             };
             let (request, wrong) = match &message {
                 ShardEvent::Subscribed(subscribed) => (Some(subscribed.request), Expected::Behind),
-                ShardEvent::Behind { request } => (Some(*request), Expected::ProgramReply),
+                ShardEvent::Behind { request } => (Some(*request), Expected::Reply),
                 ShardEvent::Rejected { request } => (Some(*request), Expected::Behind),
                 _ => (None, Expected::Either),
             };
@@ -531,7 +548,7 @@ impl Node {
         }
     }
 
-    /// Returns what connections of a worker receive.
+    /// Returns the messages that connections of a worker receive.
     pub(super) fn received(&mut self, worker: usize) -> Vec<(ConnId, Received)> {
         let table = &mut self.tables[worker];
         let mut received = Vec::new();
@@ -552,7 +569,7 @@ impl Node {
                 let push = Received::Push {
                     channel: push.channel,
                     offset: publication.offset,
-                    id: id_of(&publication.data),
+                    id: record_id(&publication.data),
                 };
                 received.push((conn, push));
             }
@@ -561,16 +578,7 @@ impl Node {
     }
 }
 
-pub(super) fn id_of_published(published: &Published) -> u64 {
-    id_of(&published.data)
-}
-
-fn id_of(data: &[u8]) -> u64 {
-    let text = std::str::from_utf8(data).expect("a number");
-    text.parse().expect("a number")
-}
-
-pub(super) fn home_index(channel: &str) -> usize {
+pub(super) fn shard_index(channel: &str) -> usize {
     usize::from(shard_of(channel, WORKERS as u16).0)
 }
 
@@ -582,7 +590,7 @@ fn reader_id(reader: &Reader) -> Option<LogId> {
     })
 }
 
-/// Returns the state that a home leaves to its successor.
+/// Returns the state that a shard leaves to its successor.
 fn read(shard: &mut ChannelShard, now: Duration) -> Vec<StateRecord> {
     let saved = shard.save(now, None);
     let section = [saved.section, saved.logs].concat();

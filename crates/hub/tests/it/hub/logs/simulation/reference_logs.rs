@@ -1,10 +1,10 @@
-//! The logs as they are: all records of each life, and the publication that each position names.
+//! The reference logs: all records of each epoch, and the publication that each position denotes.
 
 use std::collections::BTreeMap;
 
 use ringmain_hub::history::Epoch;
 
-/// The channels, two of them without offsets. A channel is fed by the log of its index, by the remainder.
+/// The channels, two of which have no offsets. The log of a channel is its index modulo the number of logs.
 pub(super) const CHANNELS: [&str; 6] = ["a", "b", "c", "d", "plain:a", "plain:b"];
 
 /// Returns whether a channel has offsets.
@@ -12,7 +12,7 @@ pub(super) fn keeps(channel: &str) -> bool {
     !channel.starts_with("plain:")
 }
 
-/// A record: its offset, its channel, and an identifier that no other has.
+/// A record: its offset, its channel, and a unique identifier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct LogRecord {
     pub(super) offset: u64,
@@ -20,32 +20,32 @@ pub(super) struct LogRecord {
     pub(super) id: u64,
 }
 
-/// A log in its current life.
+/// A log in its current epoch.
 #[derive(Debug)]
 pub(super) struct TrueLog {
     pub(super) epoch: Epoch,
-    /// Records above it can be read.
+    /// Records above this offset can be read.
     pub(super) retained: u64,
     pub(super) end: u64,
 }
 
-/// See the module.
+/// The logs and their past.
 #[derive(Debug)]
-pub(super) struct Truth {
+pub(super) struct ReferenceLogs {
     pub(super) logs: Vec<TrueLog>,
-    /// All records of each life, also those that were lost or deleted.
+    /// The records of each epoch, including lost and deleted ones.
     lives: BTreeMap<Epoch, Vec<LogRecord>>,
-    /// The life before each one and the offset up to which they are the same, for lives after a truncation.
+    /// For epochs after a truncation: the previous epoch, and the offset up to which both have the same records.
     continued: BTreeMap<Epoch, (Epoch, u64)>,
-    /// The log of each life.
+    /// The log of each epoch.
     owners: BTreeMap<Epoch, usize>,
     names: BTreeMap<(&'static str, Epoch, u64), u64>,
     ids: u64,
 }
 
-impl Truth {
-    pub(super) fn new(count: usize) -> Truth {
-        let mut truth = Truth {
+impl ReferenceLogs {
+    pub(super) fn new(count: usize) -> ReferenceLogs {
+        let mut reference = ReferenceLogs {
             logs: Vec::new(),
             lives: BTreeMap::new(),
             continued: BTreeMap::new(),
@@ -54,10 +54,10 @@ impl Truth {
             ids: 0,
         };
         for index in 0..count {
-            let log = truth.create(index);
-            truth.logs.push(log);
+            let log = reference.create(index);
+            reference.logs.push(log);
         }
-        truth
+        reference
     }
 
     fn create(&mut self, index: usize) -> TrueLog {
@@ -82,7 +82,7 @@ impl Truth {
         index.expect("a channel") % self.logs.len()
     }
 
-    /// Appends a record to a log. Some offsets are left out.
+    /// Appends a record to a log. Some offsets are skipped.
     pub(super) fn append(&mut self, random: &mut fastrand::Rng) {
         let channel = *random.choice(&CHANNELS).expect("one");
         let id = self.next_id();
@@ -97,26 +97,29 @@ impl Truth {
         self.lives.entry(log.epoch).or_default().push(record);
     }
 
-    /// Has a log lose its tail, if it has one: another life. Returns whether it lost records.
+    /// Truncates the tail of a log, if it has one, which starts a new epoch. Returns whether records were lost.
     pub(super) fn truncate(&mut self, random: &mut fastrand::Rng) -> bool {
         let index = random.usize(0..self.logs.len());
         let (before, end, retained) = {
             let log = &self.logs[index];
             (log.epoch, log.end, log.retained)
         };
-        let kept = end.saturating_sub(random.u64(1..=6)).max(retained);
-        if kept == end {
+        let retained = end.saturating_sub(random.u64(1..=6)).max(retained);
+        if retained == end {
             return false;
         }
         let records = self.lives[&before].iter();
-        let records: Vec<LogRecord> = records.filter(|record| record.offset <= kept).copied().collect();
+        let records: Vec<LogRecord> = records
+            .filter(|record| record.offset <= retained)
+            .copied()
+            .collect();
         let log = TrueLog {
             retained,
-            end: kept,
+            end: retained,
             ..self.create(index)
         };
         self.lives.insert(log.epoch, records);
-        self.continued.insert(log.epoch, (before, kept));
+        self.continued.insert(log.epoch, (before, retained));
         self.logs[index] = log;
         true
     }
@@ -134,7 +137,7 @@ impl Truth {
         log.retained = log.end.saturating_sub(random.u64(0..16)).max(log.retained);
     }
 
-    /// Returns the position in the current life of a log for a reader that has read a life up to an offset.
+    /// Returns the position in the current epoch for a reader that has read another epoch up to an offset.
     pub(super) fn continue_at(&self, log: usize, read: Option<Epoch>, at: u64) -> u64 {
         let (mut epoch, mut at) = (self.logs[log].epoch, at);
         while Some(epoch) != read {
@@ -153,7 +156,7 @@ impl Truth {
         records.iter().find(|record| record.offset > above).copied()
     }
 
-    /// Returns the log that has, or had, a life.
+    /// Returns the log that has, or had, an epoch.
     pub(super) fn log_of_epoch(&self, epoch: Epoch) -> usize {
         self.owners[&epoch]
     }
@@ -162,7 +165,7 @@ impl Truth {
         self.lives.contains_key(&epoch)
     }
 
-    /// Returns the records of a channel in a life, above an offset up to another one.
+    /// Returns the records of a channel in an epoch, above the first offset and up to the second.
     pub(super) fn between(&self, epoch: Epoch, channel: &str, (above, up_to): (u64, u64)) -> Vec<LogRecord> {
         let records = self.lives.get(&epoch).into_iter().flatten();
         let wanted = records.filter(|record| record.channel == channel);
@@ -170,7 +173,7 @@ impl Truth {
         wanted.copied().collect()
     }
 
-    /// Notes the publication that a position names. It names no other one, and in a log it names the log's record.
+    /// Records the publication that a position denotes, and checks that it denotes no other one and, in a log, the log's record.
     pub(super) fn check_name(
         &mut self,
         (channel, epoch): (&'static str, Epoch),
