@@ -8,7 +8,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTimeError, UNIX_EPOCH};
 
-use ringmain::tls::{Acceptor, Development, KeyPair, Refused, ServerSettings, http_protocols, pem_file};
+use ringmain::tls::{
+    Acceptor, ConfigError, DevCertificate, KeyPair, ServerSettings, http_protocols, pem_file,
+};
 use ringmain::{App, Entrance, Error, Exit, Reply, Request, Result};
 
 fn hello(req: &Request, reply: &mut Reply) -> Result {
@@ -28,10 +30,10 @@ fn settings(
 ) -> std::result::Result<ServerSettings, Box<dyn std::error::Error + Send + Sync>> {
     let pair = match files {
         [chain, key, ..] => KeyPair {
-            chain: pem_file(Path::new(chain)).map_err(Refused::from)?,
-            key: pem_file(Path::new(key)).map_err(Refused::from)?,
+            chain: pem_file(Path::new(chain)).map_err(ConfigError::from)?,
+            key: pem_file(Path::new(key)).map_err(ConfigError::from)?,
         },
-        _ => Development::new(&[], now()?)?.pair,
+        _ => DevCertificate::new(&[], now()?)?.pair,
     };
     Ok(ServerSettings {
         certificates: vec![pair],

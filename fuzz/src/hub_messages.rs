@@ -6,8 +6,8 @@ use std::fmt::Debug;
 
 use bytes::Bytes;
 use prost::Message;
-use ringmain_hub::limits::COMMANDS_A_MESSAGE;
-use ringmain_hub::protocol::{Command, Format, Parts, Reply, compact};
+use ringmain_hub::limits::COMMANDS_PER_MESSAGE;
+use ringmain_hub::protocol::{Command, Format, MessageParts, Reply, compact};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
@@ -48,8 +48,8 @@ fn parts<T: Message + Default + Clone + PartialEq + Serialize + DeserializeOwned
     format: Format,
     bytes: Bytes,
 ) {
-    let found: Vec<_> = Parts::<T>::new(format, bytes).collect();
-    assert!(found.len() <= COMMANDS_A_MESSAGE + 1);
+    let found: Vec<_> = MessageParts::<T>::new(format, bytes).collect();
+    assert!(found.len() <= COMMANDS_PER_MESSAGE + 1);
     let good = found.iter().take_while(|part| part.is_ok()).count();
     assert!(found.len() <= good + 1, "it ends behind the first that is broken");
     let mut all = Vec::new();
@@ -60,7 +60,7 @@ fn parts<T: Message + Default + Clone + PartialEq + Serialize + DeserializeOwned
         format
             .write(&part, &mut alone)
             .expect("what is read can be written");
-        let read: Vec<_> = Parts::<T>::new(format, alone.clone().into()).collect();
+        let read: Vec<_> = MessageParts::<T>::new(format, alone.clone().into()).collect();
         // A break within raw JSON goes when it is written; then it stays as it is.
         let again = match &read[..] {
             [Ok(again)] => again.clone(),
@@ -74,6 +74,6 @@ fn parts<T: Message + Default + Clone + PartialEq + Serialize + DeserializeOwned
         format.write(&part, &mut all).expect("as before");
         written.push(Ok(again));
     }
-    let read: Vec<_> = Parts::<T>::new(format, all.into()).collect();
+    let read: Vec<_> = MessageParts::<T>::new(format, all.into()).collect();
     assert_eq!(read, written);
 }

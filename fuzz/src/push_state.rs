@@ -2,15 +2,15 @@
 
 use std::time::Duration;
 
-use ringmain_hub::history::Keep;
-use ringmain_hub::home::{Home, Record};
-use ringmain_push::{Namespace, Rules, State};
+use ringmain_hub::history::HistoryOptions;
+use ringmain_hub::shard::{ChannelShard, StateRecord};
+use ringmain_push::{ChannelOptions, Namespace, State};
 
 const WINDOW: Duration = Duration::from_secs(300);
-const KEEP: Keep = Keep {
+const KEEP: HistoryOptions = HistoryOptions {
     publications: 5,
     bytes: 1000,
-    time: Duration::from_secs(60),
+    ttl: Duration::from_secs(60),
 };
 
 /// Laws: no panic; what is read can be taken over by a home, and what that writes is read by the next one, which writes the same.
@@ -19,18 +19,18 @@ const KEEP: Keep = Keep {
 /// When a law is broken.
 pub fn run(input: &[u8]) {
     let _ = State::read(input);
-    let Ok(records) = Record::read_all(input) else {
+    let Ok(records) = StateRecord::read_all(input) else {
         return;
     };
     let first = taken_over(records);
-    let again = Record::read_all(&first).expect("a home writes what can be read");
+    let again = StateRecord::read_all(&first).expect("a home writes what can be read");
     assert_eq!(first, taken_over(again), "state of state");
 }
 
-fn taken_over(records: Vec<Record>) -> Vec<u8> {
-    let (now, mut home) = (Duration::from_secs(1_000_000), Home::new(1, 100, 7));
-    let rules = Rules {
-        keep: Some(KEEP),
+fn taken_over(records: Vec<StateRecord>) -> Vec<u8> {
+    let (now, mut home) = (Duration::from_secs(1_000_000), ChannelShard::new(1, 100, 7));
+    let rules = ChannelOptions {
+        history: Some(KEEP),
         presence: true,
         ..Namespace::default().rules
     };

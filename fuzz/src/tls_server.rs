@@ -5,7 +5,7 @@
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use ringmain_tls::{Development, Pem};
+use ringmain_tls::{DevCertificate, Pem};
 use ringmain_wire::tls::{
     Client, ClientCertificates, ClientSettings, Clock, Event, Fault, PeerName, Server, ServerSettings,
     Session, Tickets, Trust, limits,
@@ -35,7 +35,7 @@ impl World {
         WORLD.get_or_init(|| {
             let now = Duration::from_secs(1_795_000_000);
             let clock = Clock::new(now);
-            let made = Development::new(&[], now).expect("names");
+            let made = DevCertificate::new(&[], now).expect("names");
             let tickets = Tickets::new(&clock).expect("keys");
             let server = |client_certificates| {
                 let settings = ServerSettings {

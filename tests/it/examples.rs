@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::path::Path;
 use std::time::UNIX_EPOCH;
 
-use ringmain::tls::Development;
+use ringmain::tls::DevCertificate;
 use rustix::process::{Signal, kill_process};
 use serde_json::json;
 
@@ -262,7 +262,9 @@ fn https_is_spoken_and_certificates_change() {
     fs::create_dir(&directory).unwrap();
     let [chain, key] = ["chain.pem", "key.pem"].map(|name| directory.join(name));
     let install = || {
-        let made = Development::new(&[], UNIX_EPOCH.elapsed().unwrap()).unwrap().pair;
+        let made = DevCertificate::new(&[], UNIX_EPOCH.elapsed().unwrap())
+            .unwrap()
+            .pair;
         fs::write(&chain, made.chain.bytes).unwrap();
         fs::write(&key, made.key.bytes).unwrap();
     };
@@ -272,7 +274,7 @@ fn https_is_spoken_and_certificates_change() {
     install();
     let answer = ask_by_tls(server.addr(), "POST /certificates");
     assert!(
-        answer.contains("+ localhost, 127.0.0.1, ::1 (") && answer.contains("\n0 as before"),
+        answer.contains("+ localhost, 127.0.0.1, ::1 (") && answer.contains("\n0 unchanged"),
         "{answer}"
     );
     fs::write(&key, "no key").unwrap();
@@ -286,7 +288,7 @@ fn https_is_spoken_and_certificates_change() {
     let (code, said) = server_fails(&files);
     assert_eq!(code, Some(1), "{said:#?}");
     assert!(
-        said.join("\n").starts_with("error: TLS cannot be set up:"),
+        said.join("\n").starts_with("error: invalid TLS settings:"),
         "{said:#?}"
     );
     fs::remove_dir_all(&directory).unwrap();

@@ -26,7 +26,7 @@ use ringmain_engine::backend::Time;
 use ringmain_engine::file::Root;
 use ringmain_engine::{Addr, Cx, ListenOptions, Listeners};
 use ringmain_push::{Inlet, Push};
-use ringmain_tls::Counts;
+use ringmain_tls::HandshakeCounts;
 use ringmain_web::{self as web, App, LogLimit, RedactedParams};
 
 use crate::care::{self, Lookup};
@@ -273,7 +273,7 @@ impl Gateway {
 
     /// TLS handshakes of clients since the start.
     #[must_use]
-    pub fn handshakes(&self) -> Counts {
+    pub fn handshakes(&self) -> HandshakeCounts {
         self.doors().fronts.handshakes()
     }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-pub use ringmain_jwt::limits::{KEY_SET_BYTES, KEYS, TOKEN_BYTES};
+pub use ringmain_jwt::limits::{KEY_SET_BYTES, KEYS_PER_SET, TOKEN_BYTES};
 
 /// Time for a client that sent HTTP in the clear to a TLS listener, and was answered 400, to end its side; then the
 /// connection is closed.

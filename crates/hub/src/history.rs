@@ -1,35 +1,35 @@
-//! What a channel keeps of its publications, and whether somebody who was away can have all that was missed.
+//! The retained publications of a channel, and whether a client that was disconnected can recover all that it missed.
 //!
 //! ```text
-//! offset   1 2 3 4 5 6 7 8          place: offset 8 in this epoch
-//! kept           4 5 6 7 8          who has 3 or more gets the rest; who has 2 has a gap, and is told so
+//! offset     1 2 3 4 5 6 7 8        position: offset 8 in this epoch
+//! retained         4 5 6 7 8        from offset 3 or above a client recovers; from offset 2 there is a gap
 //! ```
 //!
-//! Offsets belong to an epoch: one life of a channel's memory. A place of another epoch says nothing about this one's offsets.
-//! Offsets that a log assigned may leave numbers out: those of records for other channels.
+//! Offsets belong to an epoch. A position of another epoch cannot be compared with this one. Offsets that a log assigned may skip numbers:
+//! those of records for other channels.
 
 use std::collections::VecDeque;
 use std::fmt;
 use std::time::Duration;
 
-/// One life of a channel's offsets. Two are the same only if they are the same life, since it is drawn by lot.
+/// An epoch: a sequence of offsets without a gap. Epochs are random, so equal epochs denote the same sequence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Epoch(u64);
 
 impl Epoch {
-    /// By a random number.
+    /// Creates an epoch from a random number.
     #[must_use]
     pub const fn new(random: u64) -> Epoch {
         Epoch(random)
     }
 
-    /// The number that it was made of.
+    /// Returns the number of the epoch.
     #[must_use]
     pub const fn number(self) -> u64 {
         self.0
     }
 
-    /// As a client says it. `None`: it is none of ours.
+    /// Parses an epoch that a client reported. `None`: the text is not one of this server's.
     #[must_use]
     pub fn parse(text: &str) -> Option<Epoch> {
         let digits = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
@@ -45,95 +45,96 @@ impl fmt::Display for Epoch {
     }
 }
 
-/// A place in a channel's history: behind the publication of this number.
+/// A position in a channel's history: after the publication with this offset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
-    /// 0 is before the first.
+pub struct StreamPosition {
+    /// The offset of the last publication; 0 before the first.
     pub offset: u64,
-    /// Of the offset.
+    /// The epoch of the offset.
     pub epoch: Epoch,
 }
 
-/// How much is kept. What exceeds any of the three goes, the oldest first.
+/// The limits of a history. If one is exceeded, the oldest publications are dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Keep {
-    /// Publications.
+pub struct HistoryOptions {
+    /// The number of publications.
     pub publications: usize,
-    /// Bytes of them, as [`History::publish`] is told.
+    /// The size of the publications, in bytes, as passed to [`History::publish`].
     pub bytes: usize,
-    /// Since they were published.
-    pub time: Duration,
+    /// The time since publication.
+    pub ttl: Duration,
 }
 
-/// What was published in a channel.
+/// The retained publications of a channel.
 #[derive(Debug)]
 pub struct History<T> {
     epoch: Epoch,
     top: u64,
-    /// The newest publication that is not retained any more, or the position at which this epoch began: a client behind it has
-    /// missed publications that cannot be recovered.
+    /// The newest publication that is no longer retained, or the position at which this epoch began. A client below it has missed
+    /// publications that cannot be recovered.
     floor: u64,
-    keep: Keep,
+    options: HistoryOptions,
     bytes: usize,
-    kept: VecDeque<Kept<T>>,
+    retained: VecDeque<Retained<T>>,
 }
 
 #[derive(Debug)]
-struct Kept<T> {
+struct Retained<T> {
     number: u64,
     item: T,
     bytes: usize,
     at: Duration,
 }
 
-/// What somebody who was away gets.
+/// The outcome of a recovery.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Recovered<'h, T> {
-    /// All that was missed, the oldest first, each with its offset.
+pub enum Recovery<'h, T> {
+    /// All missed publications with their offsets, the oldest first.
     All(Vec<(u64, &'h T)>),
-    /// Something of it is not there any more, or is more than was asked for, or belongs to another epoch.
+    /// A publication is no longer retained, there are more than the limit, or the epoch is another one.
     Gap,
 }
 
-/// Which publications are asked for.
+/// A selection of publications.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Query {
-    /// Those behind this; those before it if reversed. `None`: from the end that it begins with.
+pub struct HistoryQuery {
+    /// Selects publications above this offset; those below it if reversed. `None`: all.
     pub since: Option<u64>,
-    /// At most so many.
+    /// The maximum number of publications.
     pub limit: usize,
-    /// The newest first.
+    /// True if the newest is returned first.
     pub reverse: bool,
 }
 
 impl<T> History<T> {
-    /// Of a channel in which nothing was published in this epoch.
+    /// Creates an empty history.
     #[must_use]
-    pub fn new(epoch: Epoch, keep: Keep) -> History<T> {
+    pub fn new(epoch: Epoch, options: HistoryOptions) -> History<T> {
         History {
             epoch,
             top: 0,
             floor: 0,
-            keep,
+            options,
             bytes: 0,
-            kept: VecDeque::new(),
+            retained: VecDeque::new(),
         }
     }
 
-    /// As a predecessor left it at this place. What it kept is [added](History::add_kept) in order.
+    /// Restores a predecessor's history at this position. The caller then [adds](History::push_retained) the retained publications in
+    /// order.
     #[must_use]
-    pub fn restored(place: Place, floor: u64, keep: Keep) -> History<T> {
+    pub fn restored(position: StreamPosition, floor: u64, options: HistoryOptions) -> History<T> {
         History {
-            top: place.offset,
+            top: position.offset,
             floor,
-            ..History::new(place.epoch, keep)
+            ..History::new(position.epoch, options)
         }
     }
 
-    /// Adds a retained publication of a restored history, with its offset. The oldest is added first.
-    pub fn add_kept(&mut self, number: u64, item: T, bytes: usize, at: Duration) {
+    /// Adds a retained publication to a restored history. The oldest must be added first.
+    pub fn push_retained(&mut self, number: u64, item: T, bytes: usize, at: Duration) {
         self.bytes += bytes;
-        self.kept.push_back(Kept {
+        self.retained.push_back(Retained {
             number,
             item,
             bytes,
@@ -142,26 +143,28 @@ impl<T> History<T> {
     }
 
     /// Returns the retained publications, the oldest first, each with its offset and the time at which it was published.
-    pub fn all_kept(&self) -> impl Iterator<Item = (u64, &T, Duration)> {
-        self.kept.iter().map(|kept| (kept.number, &kept.item, kept.at))
+    pub fn retained(&self) -> impl Iterator<Item = (u64, &T, Duration)> {
+        self.retained
+            .iter()
+            .map(|retained| (retained.number, &retained.item, retained.at))
     }
 
-    /// The position at which the epoch began.
+    /// Returns the position below which clients do not recover.
     #[must_use]
     pub fn floor(&self) -> u64 {
         self.floor
     }
 
-    /// Behind the last publication.
+    /// Returns the position after the last publication.
     #[must_use]
-    pub fn place(&self) -> Place {
-        Place {
+    pub fn position(&self) -> StreamPosition {
+        StreamPosition {
             offset: self.top,
             epoch: self.epoch,
         }
     }
 
-    /// Adds a publication of so many bytes. Returns its offset. `now` never goes back.
+    /// Adds a publication and returns its offset. `now` must not decrease.
     pub fn publish(&mut self, item: T, bytes: usize, now: Duration) -> u64 {
         self.publish_at(self.top + 1, item, bytes, now);
         self.top
@@ -174,7 +177,7 @@ impl<T> History<T> {
             return false;
         }
         self.top = number;
-        self.add_kept(number, item, bytes, now);
+        self.push_retained(number, item, bytes, now);
         self.expire(now);
         true
     }
@@ -203,75 +206,86 @@ impl<T> History<T> {
         self.floor = self.floor.max(floor);
     }
 
-    /// Keeps another amount from now on.
-    pub fn set_keep(&mut self, keep: Keep, now: Duration) {
-        self.keep = keep;
+    /// Replaces the limits.
+    pub fn set_options(&mut self, options: HistoryOptions, now: Duration) {
+        self.options = options;
         self.expire(now);
     }
 
-    /// Lets go of what is kept no longer. Returns when there will be something again.
+    /// Drops expired publications. Returns the time at which the next one expires.
     pub fn expire(&mut self, now: Duration) -> Option<Duration> {
-        while let Some(first) = self.kept.front() {
-            let end = first.at + self.keep.time;
-            if self.kept.len() <= self.keep.publications && self.bytes <= self.keep.bytes && now < end {
+        while let Some(first) = self.retained.front() {
+            let end = first.at + self.options.ttl;
+            if self.retained.len() <= self.options.publications
+                && self.bytes <= self.options.bytes
+                && now < end
+            {
                 return Some(end);
             }
             self.bytes -= first.bytes;
             self.floor = self.floor.max(first.number);
-            self.kept.pop_front();
+            self.retained.pop_front();
         }
         None
     }
 
-    /// When the last publication that is kept expires; `None`: nothing is kept.
+    /// Returns the time at which the last retained publication expires, or `None` if the history is empty.
     #[must_use]
-    pub fn kept_until(&self) -> Option<Duration> {
-        self.kept.back().map(|last| last.at + self.keep.time)
+    pub fn last_expiry(&self) -> Option<Duration> {
+        self.retained.back().map(|last| last.at + self.options.ttl)
     }
 
-    /// Forgets all; offsets go on.
+    /// Drops all publications. Offsets continue.
     pub fn clear(&mut self) {
-        self.kept.clear();
+        self.retained.clear();
         self.bytes = 0;
         self.floor = self.top;
     }
 
-    /// Starts a new epoch at the current position, because publications may be missing there. What is kept stays and can be
-    /// queried, and offsets continue; nothing recovers across this position.
-    pub fn renew(&mut self, epoch: Epoch) {
+    /// Starts a new epoch at the current position, because publications may be missing there. Retained publications can still be queried,
+    /// and offsets continue, but no client recovers across this position.
+    pub fn start_epoch(&mut self, epoch: Epoch) {
         self.epoch = epoch;
         self.floor = self.top;
     }
 
-    /// What was published behind an offset of an epoch, if that is at most `limit` and all of it is there. `epoch` is `None` for
-    /// a client that has none: it takes this one's for its own.
+    /// Returns the publications above an offset, if all are retained and there are at most `limit`. `epoch` is `None` if the client
+    /// reported none; then any epoch matches.
     pub fn recover(
         &mut self,
         offset: u64,
         epoch: Option<Epoch>,
         limit: usize,
         now: Duration,
-    ) -> Recovered<'_, T> {
+    ) -> Recovery<'_, T> {
         self.expire(now);
         if epoch.is_some_and(|epoch| epoch != self.epoch) {
-            return Recovered::Gap;
+            return Recovery::Gap;
         }
-        // Beyond the newest, or below the floor: a position of another epoch, whatever the client claims.
+        // An offset above the newest one, or below the floor, cannot be recovered even if the epoch matches.
         if offset > self.top || offset < self.floor {
-            return Recovered::Gap;
+            return Recovery::Gap;
         }
-        let first = self.kept.partition_point(|kept| kept.number <= offset);
-        if self.kept.len() - first > limit {
-            return Recovered::Gap;
+        let first = self
+            .retained
+            .partition_point(|retained| retained.number <= offset);
+        if self.retained.len() - first > limit {
+            return Recovery::Gap;
         }
-        let items = self.kept.range(first..).map(|kept| (kept.number, &kept.item));
-        Recovered::All(items.collect())
+        let items = self
+            .retained
+            .range(first..)
+            .map(|retained| (retained.number, &retained.item));
+        Recovery::All(items.collect())
     }
 
-    /// What is kept, in order, each with its offset.
-    pub fn query(&mut self, query: Query, now: Duration) -> Vec<(u64, &T)> {
+    /// Returns the selected publications with their offsets.
+    pub fn query(&mut self, query: HistoryQuery, now: Duration) -> Vec<(u64, &T)> {
         self.expire(now);
-        let all = self.kept.iter().map(|kept| (kept.number, &kept.item));
+        let all = self
+            .retained
+            .iter()
+            .map(|retained| (retained.number, &retained.item));
         let wanted = |(offset, _): &(u64, &T)| match query.since {
             Some(since) if query.reverse => *offset < since,
             Some(since) => *offset > since,
@@ -287,25 +301,27 @@ impl<T> History<T> {
         }
     }
 
-    /// The last publication that is kept, with its offset: what a channel in cache mode shows.
+    /// Returns the last retained publication with its offset, for cache recovery.
     pub fn last(&mut self, now: Duration) -> Option<(u64, &T)> {
         self.expire(now);
-        self.kept.back().map(|kept| (kept.number, &kept.item))
+        self.retained
+            .back()
+            .map(|retained| (retained.number, &retained.item))
     }
 
-    /// How many are kept.
+    /// Returns the number of retained publications.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.kept.len()
+        self.retained.len()
     }
 
-    /// Whether nothing is kept.
+    /// Returns whether no publication is retained.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.kept.is_empty()
+        self.retained.is_empty()
     }
 
-    /// Bytes of what is kept.
+    /// Returns the size of the retained publications, in bytes.
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.bytes

@@ -1,19 +1,19 @@
-//! Channels and who listens to them, without a socket, a clock, a thread or a future.
+//! Channels and their subscribers, without sockets, clocks, threads or futures.
 //!
 //! ```text
-//! command ─▶ protocol ─▶ (who asks decides) ─▶ home of the channel: number, history ─▶ frame ─▶ subscribers
+//! command ─▶ protocol ─▶ (caller: permissions) ─▶ shard of the channel: offset, history ─▶ frame ─▶ subscribers
 //! ```
 //!
-//! A channel is at home at one worker, which numbers its publications and keeps them ([`home`]); its subscribers are at any
-//! ([`local`]). What they tell each other is [`mail`].
+//! Each channel belongs to one worker's shard, which numbers and retains its publications ([`shard`]). Subscribers may be connected to any
+//! worker ([`subscribers`]). Shards and subscribers exchange [`mail`].
 //!
-//! Time is a parameter, randomness too. Nothing here knows how bytes come and go, or who may do what.
+//! Time and randomness are parameters. Must not know transports or permissions.
 #![forbid(unsafe_code)]
 
 pub mod history;
-pub mod home;
 pub mod limits;
-pub mod local;
 pub mod mail;
 pub mod pool;
 pub mod protocol;
+pub mod shard;
+pub mod subscribers;

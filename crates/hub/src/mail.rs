@@ -1,150 +1,148 @@
-//! What workers tell each other: those who have subscribers, and those where channels are at home.
+//! The messages between workers: from subscribers to shards and back.
 //!
-//! From one worker to one other all of it comes in order. That is what keeps an answer to a subscriber and the publications
-//! behind it apart: both are in the same queue.
+//! Messages from one worker to another are delivered in order. A reply to a subscriber and the publications after it are therefore in the
+//! same queue, and none is lost or duplicated between them.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 
-use crate::history::{Epoch, Keep, Place, Query};
+use crate::history::{Epoch, HistoryOptions, HistoryQuery, StreamPosition};
 use crate::protocol::{ClientInfo, Published, Variant};
 
-/// A worker, by its number.
+/// The number of a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct WorkerId(pub u16);
 
-/// A channel where its subscribers are; it means nothing elsewhere.
+/// Identifies a channel at the worker of its subscribers. Other workers must not interpret it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TopicKey {
     pub(crate) index: u32,
     pub(crate) generation: u32,
 }
 
-/// Who asked; whoever answers gives it back.
+/// Identifies a request. The reply returns it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Ask(pub u64);
+pub struct RequestId(pub u64);
 
-/// What a channel does, as its namespace says.
+/// The options of a channel, as set by its namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Rules {
-    /// What it keeps. `None`: publications have no numbers.
-    pub keep: Option<Keep>,
-    /// How long its offsets and its epoch are retained after the last publication, or after the last subscriber has left, if it has
-    /// published. A channel that never published is retained as long as publications are ([`Keep::time`]), and no longer than this.
-    /// At the limit of channels the longest unused is removed before ([`CHANNELS_A_WORKER`](crate::limits::CHANNELS_A_WORKER)).
-    pub remember: Duration,
-    /// Whether it knows who is there.
+pub struct ChannelOptions {
+    /// The history. `None`: publications have no offsets.
+    pub history: Option<HistoryOptions>,
+    /// The time for which offsets and epoch are retained after the last publication, or after the last subscriber has left, if the channel
+    /// has publications. A channel that never published is retained as long as publications are ([`HistoryOptions::ttl`]), but no longer
+    /// than this. At the limit of channels the longest unused is removed earlier
+    /// ([`CHANNELS_PER_WORKER`](crate::limits::CHANNELS_PER_WORKER)).
+    pub position_ttl: Duration,
+    /// True if the members of the channel can be queried.
     pub presence: bool,
-    /// Whether those who listen are told who comes and who goes.
+    /// True if subscribers receive join and leave pushes.
     pub join_leave: bool,
-    /// What becomes of publications that a client is too slow for.
-    pub slow: Slow,
-    /// Whoever comes, or comes back, gets the last publication that is kept and nothing of what was before it: for channels
-    /// whose publications are states, not changes.
-    pub cache: bool,
-    /// At least so long between two publications that a client gets: of those in between it gets the last. It waits together for
-    /// all its channels with the same interval, and gets what is new in them at one moment; the first after a while without any
-    /// comes at once. `None`: all publications. What is kept is not touched by it. Implies `cache`.
+    /// The outcome for publications that do not fit into a client's queue.
+    pub slow_consumer: SlowConsumerPolicy,
+    /// True if a client that subscribes receives only the last retained publication, instead of those that it missed. For channels whose
+    /// publications are complete states.
+    pub cache_recovery: bool,
+    /// The shortest time between two updates of a client; each update is the newest publication. A client receives the updates of its
+    /// channels with the same interval at one tick, and the first update after an idle interval at once. `None`: all publications are sent.
+    /// The history retains all publications in either case. Implies `cache_recovery`.
     ///
-    /// A moment may be up to a sixteenth of the interval later, so that those of many clients are spread over it; one that came
-    /// late itself, by no more than that, does not delay the next.
-    pub every: Option<Duration>,
+    /// A tick may be later by up to a sixteenth of the interval, which spreads the ticks of many clients over it. A tick that is late by no
+    /// more than that does not delay the next one.
+    pub conflation_interval: Option<Duration>,
 }
 
-/// What becomes of publications for a client whose budget is used up.
+/// The outcome for publications that do not fit into a client's queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Slow {
-    /// The client is disconnected ([`Disconnect::SLOW`]): it comes back and recovers.
-    ///
-    /// [`Disconnect::SLOW`]: crate::protocol::Disconnect::SLOW
+pub enum SlowConsumerPolicy {
+    /// The client is disconnected ([`Disconnect::SLOW`](crate::protocol::Disconnect::SLOW)). It reconnects and recovers.
     #[default]
     Disconnect,
-    /// The oldest that wait go, of channels of this kind.
+    /// The oldest queued pushes of channels with this policy are dropped.
     DropOld,
-    /// The new one goes.
+    /// The new publication is dropped.
     DropNew,
-    /// The new one takes the place of the one of its channel that waits; without such a one the oldest goes, as above.
+    /// The new publication replaces the last queued one of its channel. If there is none, the oldest are dropped as with `DropOld`.
     Conflate,
-    /// All of the channel that wait go, and the client is unsubscribed so that it subscribes again and recovers
-    /// ([`Unsubscribed::INSUFFICIENT`]).
-    ///
-    /// [`Unsubscribed::INSUFFICIENT`]: crate::protocol::Unsubscribed::INSUFFICIENT
+    /// The queued pushes of the channel are dropped, and the client is unsubscribed
+    /// ([`Unsubscribed::INSUFFICIENT`](crate::protocol::Unsubscribed::INSUFFICIENT)). It subscribes again and recovers.
     Resync,
 }
 
-impl Slow {
-    /// All that there are.
-    pub const ALL: [Slow; 5] = [
-        Slow::Disconnect,
-        Slow::DropOld,
-        Slow::DropNew,
-        Slow::Conflate,
-        Slow::Resync,
+impl SlowConsumerPolicy {
+    /// All policies.
+    pub const ALL: [SlowConsumerPolicy; 5] = [
+        SlowConsumerPolicy::Disconnect,
+        SlowConsumerPolicy::DropOld,
+        SlowConsumerPolicy::DropNew,
+        SlowConsumerPolicy::Conflate,
+        SlowConsumerPolicy::Resync,
     ];
 
-    /// Its number among [`Slow::ALL`].
+    /// Returns the index in [`SlowConsumerPolicy::ALL`].
     #[must_use]
     pub const fn number(self) -> usize {
         self as usize
     }
 }
 
-/// To the worker where a channel is at home.
+/// A message to the shard of a channel.
 #[derive(Debug)]
-pub enum ToHome {
-    /// Somebody wants to listen. Answered by [`ToWorker::Subscribed`].
-    Subscribe(Box<Subscribing>),
-    /// Somebody listens no longer.
+pub enum ShardRequest {
+    /// Adds a subscriber. The reply is [`ShardEvent::Subscribed`], [`ShardEvent::Rejected`] or [`ShardEvent::Behind`].
+    Subscribe(Box<ShardSubscribe>),
+    /// Removes a subscriber.
     Unsubscribe {
         /// The channel.
         channel: Arc<str>,
-        /// What it wanted pushes to look like.
+        /// The variant of its pushes.
         variant: Variant,
-        /// The connection, if it was told who it is.
+        /// The client ID, if the channel was given one.
         client: Option<Arc<str>>,
     },
-    /// Something is published. Answered by [`ToWorker::Published`] or [`ToWorker::Refused`] if somebody asked.
+    /// Publishes. If there is a request, the reply is [`ShardEvent::Published`], [`ShardEvent::Rejected`] or [`ShardEvent::QueryResult`]
+    /// with [`QueryResult::Draining`].
     Publish {
         /// The channel.
         channel: Arc<str>,
-        /// What it does, if it is not there yet.
-        rules: Rules,
-        /// What is published.
+        /// The options, which are also applied to an existing channel.
+        options: ChannelOptions,
+        /// The publication.
         published: Arc<Published>,
-        /// What is not as usual about it.
-        manner: Option<Box<Manner>>,
+        /// Unusual options.
+        publish_options: Option<Box<PublishOptions>>,
         /// The publisher.
         origin: Origin,
-        /// Who wants to know that it is.
-        ask: Option<Ask>,
+        /// The request, if a reply is expected.
+        request: Option<RequestId>,
     },
-    /// Something is to be known of a channel. Answered by [`ToWorker::Told`].
-    Question {
+    /// Queries a channel. The reply is [`ShardEvent::QueryResult`].
+    Query {
         /// The channel.
         channel: Arc<str>,
-        /// What it does, if it is not there yet.
-        rules: Rules,
-        /// What.
-        question: Question,
-        /// Who asks.
-        ask: Ask,
+        /// The options, which are also applied to an existing channel.
+        options: ChannelOptions,
+        /// The query.
+        query: ChannelQuery,
+        /// The request.
+        request: RequestId,
     },
 }
 
-/// The publisher of a publication, as far as a channel remembers it: a gap of a source concerns the channels that it has fed.
+/// The publisher of a publication. A channel records its publishers, since an interruption of a source affects the channels that it feeds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Origin(u8);
 
 impl Origin {
-    /// Clients, and programs that call the API.
+    /// Clients and callers of the API.
     pub const PROGRAM: Origin = Origin(63);
     /// Sources whose records have the offsets of a log.
     pub const LOG: Origin = Origin(62);
 
-    /// A source without a log, by its number. Sources whose numbers are equal modulo 62 are not told apart: a gap of one concerns the
-    /// channels of the other, too.
+    /// Returns the origin of a source without a log. Sources whose numbers are equal modulo 62 share one: an interruption of one also
+    /// affects the channels of the other.
     #[must_use]
     pub const fn source(number: u32) -> Origin {
         Origin((number % 62) as u8)
@@ -161,212 +159,212 @@ impl Default for Origin {
     }
 }
 
-/// What is not as usual about a publication.
+/// Unusual options of a publication.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Manner {
-    /// It has no number and is not kept. Where publications wait ([`Rules::every`]) it does not, and where its worker's queue is
-    /// full it goes missing without a word.
-    pub unkept: bool,
-    /// Another one by the same key was it.
-    pub once: Option<Once>,
+pub struct PublishOptions {
+    /// Sends the publication without an offset and without retaining it. It is not conflated, and is dropped if a worker's queue is full.
+    pub transient: bool,
+    /// Publishes only once for each idempotency key.
+    pub idempotency: Option<Idempotency>,
 }
 
-/// What makes two publications of a channel the same.
+/// The identity of a publication within its channel.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Once {
-    /// The publisher's name for it.
+pub struct Idempotency {
+    /// The idempotency key, set by the publisher.
     pub key: Box<str>,
-    /// How long it is remembered, of all channels of a home: the last that was said holds.
+    /// The time for which keys are remembered. The last value applies to all channels of a shard.
     pub window: Duration,
 }
 
-/// What is to be known of a channel.
+/// A query about a channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Question {
-    /// What it published and keeps.
+pub enum ChannelQuery {
+    /// Returns retained publications.
     History {
-        /// Which of it.
-        query: Query,
-        /// Of which life `query.since` is.
-        life: Life,
+        /// The selection.
+        query: HistoryQuery,
+        /// The epoch of `query.since`.
+        epoch: EpochFilter,
     },
-    /// Who is there.
+    /// Returns the members.
     Presence,
-    /// How many are there.
+    /// Returns the number of members.
     PresenceStats,
-    /// Nothing: what it keeps is to go. Offsets go on.
-    Forget,
+    /// Drops the retained publications. Offsets continue.
+    ClearHistory,
 }
 
-/// What is known of a channel.
+/// The result of a query, or the reason why nothing was published.
 #[derive(Debug)]
-pub enum Told {
-    /// What it published and keeps, by offset, in the order that was asked for, and where it stands.
+pub enum QueryResult {
+    /// The selected publications, with their offsets, in the requested order.
     History {
         /// The publications.
         publications: Vec<(u64, Arc<Published>)>,
-        /// Where the channel stands.
-        place: Place,
+        /// The current position of the channel.
+        position: StreamPosition,
     },
-    /// What was asked for is of another life.
+    /// The requested position is of another epoch.
     Unrecoverable,
-    /// Who is there, by the connection's own number.
+    /// The members, in the order of their client IDs.
     Presence(Vec<Arc<ClientInfo>>),
-    /// How many are there.
+    /// The number of members.
     PresenceStats {
-        /// Connections.
+        /// The number of connections.
         clients: u32,
-        /// Users, each once.
+        /// The number of distinct users.
         users: u32,
     },
-    /// What was kept is gone.
-    Forgotten,
-    /// The channel has none of that, or as many channels are there as may be.
+    /// The retained publications were dropped.
+    HistoryCleared,
+    /// The channel's options do not allow the query, or the limit of channels is reached.
     NotAvailable,
-    /// It is not published: as many channels are there as may be.
-    Full,
-    /// It is not published: a successor numbers publications from now on.
+    /// The publication was rejected: the limit of channels is reached.
+    ChannelLimit,
+    /// The publication was rejected: a successor assigns offsets from now on.
     Draining,
 }
 
-/// Somebody who wants to listen.
+/// A new subscriber.
 #[derive(Debug)]
-pub struct Subscribing {
+pub struct ShardSubscribe {
     /// The channel.
     pub channel: Arc<str>,
-    /// What it does, if it is not there yet.
-    pub rules: Rules,
-    /// What it is called where the subscriber is.
+    /// The options, which are also applied to an existing channel.
+    pub options: ChannelOptions,
+    /// The key of the channel at the subscriber's worker.
     pub key: TopicKey,
-    /// Who asks.
-    pub ask: Ask,
-    /// What pushes are to look like.
+    /// The request.
+    pub request: RequestId,
+    /// The variant of its pushes.
     pub variant: Variant,
-    /// Where it stood.
-    pub since: Option<Since>,
-    /// Who it is, for presence.
+    /// The position to recover from.
+    pub recover_from: Option<RecoverFrom>,
+    /// The member's info, for presence and join pushes.
     pub info: Option<Arc<ClientInfo>>,
 }
 
-/// Where somebody stood who comes back.
+/// The position of a client that reconnects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Since {
-    /// The last publication that it has.
+pub struct RecoverFrom {
+    /// The offset of the last publication that the client received.
     pub offset: u64,
-    /// Of the offset; see [`Life`].
-    pub life: Life,
+    /// The epoch of the offset.
+    pub epoch: EpochFilter,
 }
 
-impl Since {
-    /// Before all publications of any life.
-    pub const NOWHERE: Since = Since {
+impl RecoverFrom {
+    /// The position before all publications, in any epoch.
+    pub const BEGINNING: RecoverFrom = RecoverFrom {
         offset: 0,
-        life: Life::Any,
+        epoch: EpochFilter::Any,
     };
 }
 
-/// What a client says of the life of a channel that it knew.
+/// The epoch of a client's position, as the client reports it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Life {
-    /// Nothing: it takes any for its own.
+pub enum EpochFilter {
+    /// Any epoch: the client reported none.
     Any,
-    /// This one.
-    Of(Epoch),
-    /// One that cannot be ours.
+    /// Exactly this epoch.
+    Exact(Epoch),
+    /// An epoch of another server.
     Foreign,
 }
 
-impl Life {
-    /// As it is said in the protocol.
+impl EpochFilter {
+    /// Parses the epoch of a client's message.
     #[must_use]
-    pub fn parse(text: &str) -> Life {
+    pub fn parse(text: &str) -> EpochFilter {
         match text {
-            "" => Life::Any,
-            text => Epoch::parse(text).map_or(Life::Foreign, Life::Of),
+            "" => EpochFilter::Any,
+            text => Epoch::parse(text).map_or(EpochFilter::Foreign, EpochFilter::Exact),
         }
     }
 }
 
-/// To the worker where subscribers are.
+/// A message to the worker of subscribers.
 #[derive(Debug)]
-pub enum ToWorker {
-    /// It is subscribed from here on: the next publication that comes is the next one.
-    Subscribed(Box<Subscribed>),
-    /// It is not, or nothing is published: as many channels are there as may be.
-    Refused {
-        /// Who asked.
-        ask: Ask,
+pub enum ShardEvent {
+    /// The subscriber was added. Pushes that follow are newer than its position.
+    Subscribed(Box<ShardSubscribed>),
+    /// The limit of channels is reached: the subscriber was not added, or the publication was rejected.
+    Rejected {
+        /// The request.
+        request: RequestId,
     },
-    /// It is not subscribed: its position is that of another node that has read more of the channel's log. It has to retry.
+    /// The subscriber was not added: its position is of another node, which has read more of the channel's log, or of a log that is not
+    /// read yet. The client must retry.
     Behind {
         /// The request.
-        ask: Ask,
+        request: RequestId,
     },
-    /// For all subscribers of a channel.
+    /// A push to all subscribers of a channel.
     Push {
         /// The channel.
         key: TopicKey,
-        /// What they get.
-        frames: Arc<Frames>,
-        /// When.
-        course: Course,
+        /// The encoded push.
+        encoded: Arc<EncodedPush>,
+        /// The delivery mode.
+        mode: DeliveryMode,
     },
-    /// Pushes did not reach this worker, and are not to be had any more: those who rely on them must be told.
+    /// Pushes did not reach this worker and cannot be sent again. Subscribers that rely on positions must be notified.
     Lost {
         /// The channel.
         key: TopicKey,
     },
-    /// It is published.
+    /// The publication was accepted.
     Published {
-        /// Who asked.
-        ask: Ask,
-        /// Where the channel stood then. `None`: it has no numbers, or this one has none.
-        place: Option<Place>,
+        /// The request.
+        request: RequestId,
+        /// The position after the publication. `None`: the channel or the publication has no offset.
+        position: Option<StreamPosition>,
     },
-    /// What was to be known.
-    Told {
-        /// Who asked.
-        ask: Ask,
-        /// What is known.
-        told: Box<Told>,
+    /// The result of a query.
+    QueryResult {
+        /// The request.
+        request: RequestId,
+        /// The result.
+        result: Box<QueryResult>,
     },
 }
 
-/// When those who listen get a push.
+/// The time at which subscribers receive a push.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Course {
-    /// Now: it is a publication like any other.
-    All,
-    /// Each at its next moment, unless it is overtaken: it is a state ([`Rules::every`]).
-    Every(Duration),
-    /// Now, whatever publications do: it is none, or none that is kept.
-    Beside,
+pub enum DeliveryMode {
+    /// Immediately, as a publication of a channel that is not conflated.
+    Immediate,
+    /// At each subscriber's next tick, unless a newer publication replaces it ([`ChannelOptions::conflation_interval`]).
+    Conflated(Duration),
+    /// Immediately and independently of publications: the push is no publication, or one that is not retained.
+    OutOfBand,
 }
 
-/// Where a subscriber begins.
+/// The initial state of a subscription.
 #[derive(Debug)]
-pub struct Subscribed {
-    /// Who asked.
-    pub ask: Ask,
-    /// Where the channel stands. `None`: it has no numbers.
-    pub place: Option<Place>,
-    /// What was missed, if all of it is there; `None` if it is not, or was not asked for.
+pub struct ShardSubscribed {
+    /// The request.
+    pub request: RequestId,
+    /// The position of the channel. `None`: it has no offsets.
+    pub position: Option<StreamPosition>,
+    /// The missed publications, if all are available. `None`: they are not, or recovery was not requested.
     pub missed: Option<Vec<(u64, Arc<Published>)>>,
 }
 
-/// A push, written once in each variant that somebody listens by.
+/// A push, encoded once for each variant that has subscribers.
 #[derive(Debug, Default)]
-pub struct Frames {
+pub struct EncodedPush {
     variants: [Bytes; Variant::ALL.len()],
 }
 
-impl Frames {
-    /// With what was written in one more variant.
-    pub(crate) fn put(&mut self, variant: Variant, written: Bytes) {
-        self.variants[variant.number()] = written;
+impl EncodedPush {
+    /// Sets the encoded push of a variant.
+    pub(crate) fn set(&mut self, variant: Variant, encoded: Bytes) {
+        self.variants[variant.number()] = encoded;
     }
 
-    /// `None`: this variant cannot carry it.
+    /// Returns the encoded push, or `None` if this variant cannot represent it.
     #[must_use]
     pub fn get(&self, variant: Variant) -> Option<&Bytes> {
         let bytes = &self.variants[variant.number()];

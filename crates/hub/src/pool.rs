@@ -1,111 +1,111 @@
-//! Memory of publications that goes round. What is published is shared by all who get it; when the last of them has it, the next
-//! one is written into its place, so that in the long run nothing is allocated for one.
+//! Pooled memory of publications. Each publication is shared by all its receivers; once the last one has released it, the memory is reused,
+//! so that steady traffic does not allocate.
 //!
-//! Nobody waits for a place: where those that are tried are taken, another one is made. One that a slow client holds is not given
-//! back to it, and is freed with what the client is sent.
+//! Acquiring never waits: if the buffers that are tried are in use, a new one is allocated. A buffer that a slow client holds leaves the
+//! pool and is freed once it has been sent. Must not know publications.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 
-use crate::limits::{POOLED, POOLED_BYTES, POOLED_LEAST_BYTES, POOLED_TRIES};
+use crate::limits::{POOL_ATTEMPTS, POOLED_BUFFERS, POOLED_MAX_BYTES, POOLED_MIN_BYTES};
 
-/// Sizes of places, each twice the one before.
-const SIZES: usize = (POOLED_BYTES / POOLED_LEAST_BYTES).ilog2() as usize + 1;
+/// The number of buffer by_size, each twice the previous one.
+const SIZES: usize = (POOLED_MAX_BYTES / POOLED_MIN_BYTES).ilog2() as usize + 1;
 
-const _: () = assert!(POOLED_LEAST_BYTES << (SIZES - 1) == POOLED_BYTES);
+const _: () = assert!(POOLED_MIN_BYTES << (SIZES - 1) == POOLED_MAX_BYTES);
 
-/// Places for bytes.
+/// A pool of byte buffers.
 #[derive(Debug, Default)]
-pub struct Buffers {
-    /// By their size; in each those that were used last are at the end.
-    rows: [VecDeque<BytesMut>; SIZES],
+pub struct BufferPool {
+    /// The buffers by size; the most recently used are last.
+    by_size: [VecDeque<BytesMut>; SIZES],
     is_used: bool,
 }
 
-/// Places for values: of a kind that is made of little, or gives back what it had.
+/// A pool of shared values.
 #[derive(Debug)]
-pub struct Shelf<T> {
-    /// Those that were used last are at the end.
-    row: VecDeque<Arc<T>>,
+pub struct ArcPool<T> {
+    /// The most recently used are last.
+    values: VecDeque<Arc<T>>,
     is_used: bool,
 }
 
-impl Buffers {
-    /// The same bytes in a place of their own. More than [`POOLED_BYTES`] are copied into memory that does not go round.
+impl BufferPool {
+    /// Copies bytes into a pooled buffer. More than [`POOLED_MAX_BYTES`] are copied into memory of their own.
     #[must_use]
     pub fn copy(&mut self, bytes: &[u8]) -> Bytes {
-        if bytes.is_empty() || bytes.len() > POOLED_BYTES {
+        if bytes.is_empty() || bytes.len() > POOLED_MAX_BYTES {
             return Bytes::copy_from_slice(bytes);
         }
         self.is_used = true;
-        let size = bytes.len().next_power_of_two().max(POOLED_LEAST_BYTES);
-        let row = &mut self.rows[(size / POOLED_LEAST_BYTES).ilog2() as usize];
-        let mut place =
-            free(row, |place| place.try_reclaim(size)).unwrap_or_else(|| BytesMut::with_capacity(size));
-        place.extend_from_slice(bytes);
-        let copied = place.split().freeze();
-        keep(row, place);
+        let size = bytes.len().next_power_of_two().max(POOLED_MIN_BYTES);
+        let buffers = &mut self.by_size[(size / POOLED_MIN_BYTES).ilog2() as usize];
+        let mut buffer = acquire(buffers, |buffer| buffer.try_reclaim(size))
+            .unwrap_or_else(|| BytesMut::with_capacity(size));
+        buffer.extend_from_slice(bytes);
+        let copied = buffer.split().freeze();
+        retain(buffers, buffer);
         copied
     }
 
-    /// To be called now and then: what was not used since the last time is let go of.
-    pub fn tidy(&mut self) {
+    /// Releases the buffers if none was used since the last call. Called periodically.
+    pub fn shrink(&mut self) {
         if !std::mem::take(&mut self.is_used) {
-            self.rows = Default::default();
+            self.by_size = Default::default();
         }
     }
 }
 
-impl<T> Default for Shelf<T> {
-    fn default() -> Shelf<T> {
-        Shelf {
-            row: VecDeque::new(),
+impl<T> Default for ArcPool<T> {
+    fn default() -> ArcPool<T> {
+        ArcPool {
+            values: VecDeque::new(),
             is_used: false,
         }
     }
 }
 
-impl<T: Default> Shelf<T> {
-    /// A value that nobody else has, as it was left or as it is at first, changed by `fill`.
+impl<T: Default> ArcPool<T> {
+    /// Returns a value without other owners, modified by `fill`. It is a reused one in its previous state, or the default.
     #[must_use]
-    pub fn make(&mut self, fill: impl FnOnce(&mut T)) -> Arc<T> {
+    pub fn acquire(&mut self, fill: impl FnOnce(&mut T)) -> Arc<T> {
         self.is_used = true;
-        let mut place = free(&mut self.row, |place| Arc::get_mut(place).is_some()).unwrap_or_default();
-        if let Some(value) = Arc::get_mut(&mut place) {
+        let mut buffer =
+            acquire(&mut self.values, |buffer| Arc::get_mut(buffer).is_some()).unwrap_or_default();
+        if let Some(value) = Arc::get_mut(&mut buffer) {
             fill(value);
         }
-        keep(&mut self.row, Arc::clone(&place));
-        place
+        retain(&mut self.values, Arc::clone(&buffer));
+        buffer
     }
 
-    /// As [`Buffers::tidy`].
-    pub fn tidy(&mut self) {
+    /// Releases the values if none was used since the last call, as [`BufferPool::shrink`].
+    pub fn shrink(&mut self) {
         if !std::mem::take(&mut self.is_used) {
-            self.row = VecDeque::new();
+            self.values = VecDeque::new();
         }
     }
 }
 
-/// Takes a place that nobody has any more, the oldest first. Those that are taken go to the end: they are tried again after all
-/// others.
-fn free<P>(row: &mut VecDeque<P>, mut is_free: impl FnMut(&mut P) -> bool) -> Option<P> {
-    for _ in 0..POOLED_TRIES {
-        let mut place = row.pop_front()?;
-        if is_free(&mut place) {
-            return Some(place);
+/// Removes a buffer without other owners. Up to [`POOL_ATTEMPTS`] are tried, the oldest first; those in use are moved to the end.
+fn acquire<B>(buffers: &mut VecDeque<B>, mut is_unused: impl FnMut(&mut B) -> bool) -> Option<B> {
+    for _ in 0..POOL_ATTEMPTS {
+        let mut buffer = buffers.pop_front()?;
+        if is_unused(&mut buffer) {
+            return Some(buffer);
         }
-        row.push_back(place);
+        buffers.push_back(buffer);
     }
     None
 }
 
-fn keep<P>(row: &mut VecDeque<P>, place: P) {
-    if row.len() >= POOLED {
-        row.pop_front();
+fn retain<B>(buffers: &mut VecDeque<B>, buffer: B) {
+    if buffers.len() >= POOLED_BUFFERS {
+        buffers.pop_front();
     }
-    row.push_back(place);
+    buffers.push_back(buffer);
 }
 
 #[cfg(test)]

@@ -1,25 +1,25 @@
-//! By what a signature is made. Names alone: keys know what they fit.
+//! The signature algorithms of tokens. Owns their names only: keys know which algorithms they support.
 
-/// An algorithm of signatures (RFC 7518 §3.1, RFC 8037).
+/// A signature algorithm (RFC 7518 §3.1, RFC 8037).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Algorithm {
-    /// HMAC with SHA-256: who checks can sign, too.
+    /// HMAC with SHA-256. As with all HMAC algorithms, the key that verifies a signature can also create one.
     Hs256,
     /// HMAC with SHA-384.
     Hs384,
     /// HMAC with SHA-512.
     Hs512,
-    /// RSA of PKCS #1 1.5 with SHA-256.
+    /// RSASSA-PKCS1-v1_5 with SHA-256.
     Rs256,
-    /// The same with SHA-384.
+    /// RSASSA-PKCS1-v1_5 with SHA-384.
     Rs384,
-    /// The same with SHA-512.
+    /// RSASSA-PKCS1-v1_5 with SHA-512.
     Rs512,
-    /// RSA-PSS with SHA-256.
+    /// RSASSA-PSS with SHA-256.
     Ps256,
-    /// The same with SHA-384.
+    /// RSASSA-PSS with SHA-384.
     Ps384,
-    /// The same with SHA-512.
+    /// RSASSA-PSS with SHA-512.
     Ps512,
     /// ECDSA on P-256 with SHA-256.
     Es256,
@@ -32,7 +32,7 @@ pub enum Algorithm {
 }
 
 impl Algorithm {
-    /// All of them.
+    /// All supported algorithms.
     pub const ALL: [Algorithm; 13] = [
         Algorithm::Hs256,
         Algorithm::Hs384,
@@ -49,7 +49,7 @@ impl Algorithm {
         Algorithm::EdDsa,
     ];
 
-    /// As `alg` has it.
+    /// Returns the name as in `alg`.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -69,15 +69,15 @@ impl Algorithm {
         }
     }
 
-    /// The one of that name. `none` is none.
+    /// Returns the algorithm of this name, which is case-sensitive. `none` is not supported.
     #[must_use]
-    pub fn of(name: &str) -> Option<Algorithm> {
+    pub fn from_name(name: &str) -> Option<Algorithm> {
         Algorithm::ALL.into_iter().find(|known| known.name() == name)
     }
 
-    /// Whether who checks a signature cannot make one.
+    /// Returns whether signatures are verified by a public key, which cannot create them.
     #[must_use]
-    pub const fn is_public(self) -> bool {
+    pub const fn is_asymmetric(self) -> bool {
         !matches!(self, Algorithm::Hs256 | Algorithm::Hs384 | Algorithm::Hs512)
     }
 }

@@ -1,5 +1,5 @@
-//! Sets of keys (RFC 7517) and what they check: signatures. A key fits the algorithms of its own kind and no others, so that
-//! nobody can have a public key taken for a secret.
+//! Sets of keys (RFC 7517), which verify signatures. A key supports only the algorithms of its own type, so that a public key cannot be
+//! used as an HMAC secret. Must not know tokens.
 
 use aws_lc_rs::hmac;
 use aws_lc_rs::signature::{
@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use crate::{Algorithm, limits};
 
-/// Keys that signatures are checked by. No dump shows them.
+/// The keys that verify signatures. `Debug` does not print them.
 #[derive(Debug)]
 pub struct KeySet {
     keys: Vec<Key>,
@@ -20,14 +20,14 @@ pub struct KeySet {
 #[derive(Debug)]
 struct Key {
     id: Option<Box<str>>,
-    /// `None`: all that fit its kind.
+    /// `None`: all algorithms that its type supports.
     algorithm: Option<Algorithm>,
     material: Material,
 }
 
 enum Material {
     Rsa(RsaPublicKeyComponents<Vec<u8>>),
-    /// On the curve of this algorithm, or Ed25519.
+    /// A key on the curve of this algorithm, or an Ed25519 key.
     Curve(Algorithm, ParsedPublicKey),
     Secret(Box<[u8]>),
 }
@@ -43,11 +43,14 @@ impl std::fmt::Debug for Material {
 }
 
 impl KeySet {
-    /// Reads a set. Keys that are for something else, or of a kind that is not known, are passed over (RFC 7517 §5).
+    /// Parses a JWK Set.
+    ///
+    /// Keys for other uses, and those of unknown types, are skipped (RFC 7517 §5). Of the others the first
+    /// [`KEYS_PER_SET`](limits::KEYS_PER_SET) are used.
     ///
     /// # Errors
-    /// It is longer than [`KEY_SET_BYTES`](limits::KEY_SET_BYTES), no set, or has no key that can be used. The text is
-    /// `expected …, found …`.
+    /// The set is longer than [`KEY_SET_BYTES`](limits::KEY_SET_BYTES), invalid, or has no usable key. The text reads `expected …, found
+    /// …`.
     pub fn parse(json: &[u8]) -> Result<KeySet, String> {
         if json.len() > limits::KEY_SET_BYTES {
             return Err(format!(
@@ -59,10 +62,14 @@ impl KeySet {
             .map_err(|error| format!("expected a set of keys (JWKS) in JSON, found none: {error}"))?;
         let list = set.get("keys").and_then(Value::as_array);
         let list = list.ok_or("expected a set of keys (JWKS) with the member `keys`, found none")?;
-        let keys: Vec<Key> = list.iter().filter_map(Key::of).take(limits::KEYS).collect();
+        let keys: Vec<Key> = list
+            .iter()
+            .filter_map(Key::parse)
+            .take(limits::KEYS_PER_SET)
+            .collect();
         if keys.is_empty() {
             return Err(format!(
-                "expected a key that can be used (RSA of 2048 to 8192 bits, EC P-256, P-384 or P-521, Ed25519, oct), found none \
+                "expected a usable key (RSA of 2048 to 8192 bits, EC P-256, P-384 or P-521, Ed25519, oct), found none \
                  among {}",
                 list.len()
             ));
@@ -70,12 +77,12 @@ impl KeySet {
         Ok(KeySet { keys })
     }
 
-    /// One secret without a name, for the algorithms of HMAC whose hash is not longer (RFC 7518 §3.2): who checks by it can sign,
-    /// too.
+    /// Creates a set with one unnamed secret, for the HMAC algorithms whose hash is not longer than the secret (RFC 7518 §3.2). The secret
+    /// can also create signatures.
     ///
     /// # Errors
-    /// It is shorter than the shortest of these hashes.
-    pub fn secret(secret: &[u8]) -> Result<KeySet, String> {
+    /// The secret is shorter than 32 bytes, the hash of HS256.
+    pub fn from_secret(secret: &[u8]) -> Result<KeySet, String> {
         let material = Material::Secret(secret.into());
         if !material.fits(Algorithm::Hs256) {
             return Err(format!(
@@ -93,20 +100,20 @@ impl KeySet {
         })
     }
 
-    /// Whether there is a key that a token may have been signed by, as it says.
+    /// Returns whether a key matches the algorithm and the key ID of a token.
     #[must_use]
-    pub fn may_have(&self, algorithm: Algorithm, id: Option<&str>) -> bool {
+    pub fn has_candidate(&self, algorithm: Algorithm, id: Option<&str>) -> bool {
         self.candidates(algorithm, id).next().is_some()
     }
 
-    /// Whether a key of the set has made this signature.
+    /// Verifies a signature with each matching key. Returns whether any of these keys created it.
     #[must_use]
     pub fn verify(&self, algorithm: Algorithm, id: Option<&str>, message: &[u8], signature: &[u8]) -> bool {
         self.candidates(algorithm, id)
             .any(|key| key.material.verify(algorithm, message, signature))
     }
 
-    /// Those of that name and those without one; all for a token that names none.
+    /// Returns the keys with this ID and those without one; all keys if the token has no key ID.
     fn candidates(&self, algorithm: Algorithm, id: Option<&str>) -> impl Iterator<Item = &Key> {
         self.keys.iter().filter(move |key| {
             let named = match (&key.id, id) {
@@ -119,7 +126,7 @@ impl KeySet {
 }
 
 impl Key {
-    fn of(json: &Value) -> Option<Key> {
+    fn parse(json: &Value) -> Option<Key> {
         let text = |name: &str| json.get(name).and_then(Value::as_str);
         if text("use").is_some_and(|usage| usage != "sig") {
             return None;
@@ -130,11 +137,11 @@ impl Key {
             return None;
         }
         let algorithm = match text("alg") {
-            // One that is not known, such as one for encryption.
-            Some(name) => Some(Algorithm::of(name)?),
+            // An unknown algorithm, such as one for encryption.
+            Some(name) => Some(Algorithm::from_name(name)?),
             None => None,
         };
-        let material = Material::of(json)?;
+        let material = Material::parse(json)?;
         if algorithm.is_some_and(|algorithm| !material.fits(algorithm)) {
             return None;
         }
@@ -147,10 +154,10 @@ impl Key {
 }
 
 impl Material {
-    fn of(json: &Value) -> Option<Material> {
+    fn parse(json: &Value) -> Option<Material> {
         let bytes = |name: &str| {
             let text = json.get(name)?.as_str()?;
-            // Some write the padding, which RFC 7515 §2 leaves out.
+            // Some issuers write the padding that RFC 7515 §2 omits.
             URL_SAFE_NO_PAD.decode(text.trim_end_matches('=')).ok()
         };
         match json.get("kty")?.as_str()? {
@@ -172,7 +179,7 @@ impl Material {
                 if x.len() != size || y.len() != size {
                     return None;
                 }
-                // SEC 1 §2.3.3: not compressed.
+                // SEC 1 §2.3.3: an uncompressed point.
                 let point = [&[4][..], &x, &y].concat();
                 Material::curve(algorithm, &point)
             }
@@ -203,7 +210,9 @@ impl Material {
             Material::Rsa(_) => rsa(algorithm).is_some(),
             Material::Curve(own, _) => *own == algorithm,
             // RFC 7518 §3.2: a secret is at least as long as the hash.
-            Material::Secret(secret) => keyed(algorithm).is_some_and(|(_, least)| secret.len() >= least),
+            Material::Secret(secret) => {
+                hmac_algorithm(algorithm).is_some_and(|(_, least)| secret.len() >= least)
+            }
         }
     }
 
@@ -211,7 +220,7 @@ impl Material {
         match self {
             Material::Rsa(key) => rsa(algorithm).is_some_and(|by| key.verify(by, message, signature).is_ok()),
             Material::Curve(_, key) => key.verify_sig(message, signature).is_ok(),
-            Material::Secret(secret) => keyed(algorithm)
+            Material::Secret(secret) => hmac_algorithm(algorithm)
                 .is_some_and(|(by, _)| hmac::verify(&hmac::Key::new(by, secret), message, signature).is_ok()),
         }
     }
@@ -229,7 +238,7 @@ fn rsa(algorithm: Algorithm) -> Option<&'static RsaParameters> {
     })
 }
 
-fn keyed(algorithm: Algorithm) -> Option<(hmac::Algorithm, usize)> {
+fn hmac_algorithm(algorithm: Algorithm) -> Option<(hmac::Algorithm, usize)> {
     Some(match algorithm {
         Algorithm::Hs256 => (hmac::HMAC_SHA256, 32),
         Algorithm::Hs384 => (hmac::HMAC_SHA384, 48),

@@ -1,10 +1,11 @@
-//! Signed tokens (RFC 7519) without sockets and without a clock: taken apart, their signatures and times checked.
+//! Signed tokens (RFC 7519): strict parsing, and verification of signatures and validity periods, without sockets or a clock.
 //!
 //! ```text
-//! bytes ─▶ Parsed ─▶ (whose is it? is its algorithm allowed? does it hold?) ─▶ KeySet::verify
+//! bytes ─▶ ParsedToken ─▶ (issuer, algorithm, validity period) ─▶ KeySet::verify
 //! ```
 //!
-//! What a token gives access to, and by which keys its issuer signs, whoever asks must know. Knows no other crate of ours.
+//! The caller decides on access, which keys its issuer uses, and supplies the time. Must not know any other crate of
+//! this workspace.
 #![forbid(unsafe_code)]
 
 mod algorithm;
@@ -18,4 +19,4 @@ mod tests;
 
 pub use algorithm::Algorithm;
 pub use keys::KeySet;
-pub use token::{Claims, Parsed, Wrong};
+pub use token::{Claims, ParsedToken, TokenError};

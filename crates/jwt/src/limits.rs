@@ -1,10 +1,10 @@
-//! Every limit of tokens and keys, with its unit and what happens there.
+//! Every limit of tokens and keys.
 
-/// Bytes of a token; longer ones are refused.
+/// The length of a token, in bytes. A longer token is rejected.
 pub const TOKEN_BYTES: usize = 8 * 1024;
 
-/// Bytes of a set of keys, and of the answer that has it; more is no set.
+/// The length of a key set, and of the response that contains it, in bytes. A longer key set is rejected.
 pub const KEY_SET_BYTES: usize = 256 * 1024;
 
-/// Keys of a set that are used; more are passed over.
-pub const KEYS: usize = 100;
+/// The number of keys that are used of a set. Further keys are skipped.
+pub const KEYS_PER_SET: usize = 100;

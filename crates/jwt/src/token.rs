@@ -1,4 +1,4 @@
-//! A token: its three parts, and what its claims say.
+//! A token: its three parts and its claims. Must not know keys.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,173 +9,179 @@ use serde_json::Value;
 
 use crate::{Algorithm, limits, strict};
 
-/// A token that was taken apart, and nothing of it checked.
+/// A parsed token, not verified yet.
 #[derive(Debug)]
-pub struct Parsed<'t> {
-    /// By what it says to be signed. Whoever checks it knows which ones its issuer uses.
+pub struct ParsedToken<'t> {
+    /// The algorithm in the header. The caller must check that the issuer uses it.
     pub algorithm: Algorithm,
-    /// The name of the key that it says to be signed by.
-    pub key: Option<String>,
-    /// What is signed.
-    pub message: &'t [u8],
-    /// By which.
+    /// The key ID in the header.
+    pub key_id: Option<String>,
+    /// The signed part of the token: header and payload as they were encoded.
+    pub signing_input: &'t [u8],
+    /// The signature.
     pub signature: Vec<u8>,
-    /// What it says.
+    /// The claims in the payload.
     pub claims: Claims,
-    /// The same as it is written: one JSON object, in which no name comes twice.
-    pub json: Vec<u8>,
+    /// The payload as it was written: a JSON object in which each name occurs once.
+    pub payload: Vec<u8>,
 }
 
-/// What a token says.
+/// The claims of a token.
 #[derive(Debug)]
 pub struct Claims {
     all: Value,
-    expires: Option<f64>,
-    begins: Option<f64>,
+    expires_at: Option<f64>,
+    not_before: Option<f64>,
     subject: Option<Arc<str>>,
 }
 
-/// Why a token is refused.
+/// The reason why a token is rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wrong {
-    /// For this reason, which says nothing of what is secret.
+pub enum TokenError {
+    /// The token is invalid. The text contains nothing of the token.
     Invalid(&'static str),
-    /// Its time is over.
+    /// The token has expired.
     Expired,
-    /// Its time has not come.
-    NotYet,
+    /// The token is not valid yet.
+    NotYetValid,
 }
 
-impl<'t> Parsed<'t> {
-    /// Takes a token apart.
+impl<'t> ParsedToken<'t> {
+    /// Parses a token without verifying it.
     ///
     /// # Errors
-    /// [`Wrong::Invalid`]: it is longer than [`TOKEN_BYTES`](limits::TOKEN_BYTES), or none; an algorithm that is not known (`none`
-    /// is none), critical extensions, a name that comes twice.
-    pub fn of(token: &'t [u8]) -> Result<Parsed<'t>, Wrong> {
+    /// [`TokenError::Invalid`]: the token is longer than [`TOKEN_BYTES`](limits::TOKEN_BYTES) or malformed, has an unknown algorithm
+    /// (`none` is one), critical extensions, or a name that occurs twice in an object.
+    pub fn parse(token: &'t [u8]) -> Result<ParsedToken<'t>, TokenError> {
         if token.len() > limits::TOKEN_BYTES {
-            return Err(Wrong::Invalid("the token is too long"));
+            return Err(TokenError::Invalid("the token is too long"));
         }
         let mut dots = token.iter().enumerate().filter(|(_, byte)| **byte == b'.');
-        let three = Wrong::Invalid("the token has not three parts");
-        let first = dots.next().ok_or(three)?.0;
-        let second = dots.next().ok_or(three)?.0;
+        let part_count = TokenError::Invalid("the token does not have three parts");
+        let first = dots.next().ok_or(part_count)?.0;
+        let second = dots.next().ok_or(part_count)?.0;
         if dots.next().is_some() {
-            return Err(three);
+            return Err(part_count);
         }
-        let header = object(&decoded(&token[..first])?)?;
-        // RFC 7515 §4.1.11: what must be understood and is not.
+        let header = parse_object(&decode_part(&token[..first])?)?;
+        // RFC 7515 §4.1.11: no critical extension is supported.
         if header.get("crit").is_some() {
-            return Err(Wrong::Invalid("the token has critical extensions"));
+            return Err(TokenError::Invalid("the token has critical extensions"));
         }
-        let key = match header.get("kid") {
+        let key_id = match header.get("kid") {
             None => None,
             Some(Value::String(name)) => Some(name.clone()),
-            Some(_) => return Err(Wrong::Invalid("the name of the token's key is no text")),
+            Some(_) => return Err(TokenError::Invalid("the token's key name is not a string")),
         };
         let name = header.get("alg").and_then(Value::as_str);
-        let algorithm = name.and_then(Algorithm::of);
-        let algorithm = algorithm.ok_or(Wrong::Invalid("the token's algorithm is not allowed"))?;
-        let signature = decoded(&token[second + 1..])?;
-        let json = decoded(&token[first + 1..second])?;
-        Ok(Parsed {
+        let algorithm = name.and_then(Algorithm::from_name);
+        let algorithm = algorithm.ok_or(TokenError::Invalid("the token's algorithm is not allowed"))?;
+        let signature = decode_part(&token[second + 1..])?;
+        let payload = decode_part(&token[first + 1..second])?;
+        Ok(ParsedToken {
             algorithm,
-            key,
-            message: &token[..second],
+            key_id,
+            signing_input: &token[..second],
             signature,
-            claims: Claims::of(object(&json)?)?,
-            json,
+            claims: Claims::new(parse_object(&payload)?)?,
+            payload,
         })
     }
 }
 
-fn decoded(part: &[u8]) -> Result<Vec<u8>, Wrong> {
+fn decode_part(part: &[u8]) -> Result<Vec<u8>, TokenError> {
     let bytes = URL_SAFE_NO_PAD.decode(part);
-    bytes.map_err(|_| Wrong::Invalid("a part of the token is not in base64url"))
+    bytes.map_err(|_| TokenError::Invalid("a part of the token is not in base64url"))
 }
 
-fn object(json: &[u8]) -> Result<Value, Wrong> {
-    match strict::read(json) {
+fn parse_object(json: &[u8]) -> Result<Value, TokenError> {
+    match strict::parse(json) {
         Ok(value) if value.is_object() => Ok(value),
-        Err(error) if error.is_data() => Err(Wrong::Invalid("a name in the token comes twice")),
-        _ => Err(Wrong::Invalid("a part of the token is no JSON object")),
+        Err(error) if error.is_data() => Err(TokenError::Invalid("a name occurs twice in the token")),
+        _ => Err(TokenError::Invalid("a part of the token is not a JSON object")),
     }
 }
 
 impl Claims {
-    fn of(all: Value) -> Result<Claims, Wrong> {
+    fn new(all: Value) -> Result<Claims, TokenError> {
         let number = |name: &str| match all.get(name) {
             None => Ok(None),
             Some(value) => match value.as_f64().filter(|seconds| seconds.is_finite()) {
                 Some(seconds) => Ok(Some(seconds)),
-                None => Err(Wrong::Invalid("a time of the token is no number")),
+                None => Err(TokenError::Invalid("a time claim of the token is not a number")),
             },
         };
-        let (expires, begins) = (number("exp")?, number("nbf")?);
+        let (expires_at, not_before) = (number("exp")?, number("nbf")?);
         let subject = all.get("sub").and_then(Value::as_str).map(Arc::from);
         Ok(Claims {
-            expires,
-            begins,
+            expires_at,
+            not_before,
             subject,
             all,
         })
     }
 
-    /// Whether they hold at a time since 1970, when clocks may differ by `leeway`. Those that do not say when they expire do for
-    /// ever: whoever wants no such token asks [`Claims::expires`].
+    /// Checks the validity period (`exp`, `nbf`); `now` is the time since the Unix epoch, and `leeway` is the tolerated difference between
+    /// clocks. A token without `exp` does not expire: callers that require it check [`Claims::expires_at`].
     ///
     /// # Errors
-    /// [`Wrong::Expired`], [`Wrong::NotYet`].
-    pub fn hold(&self, now: Duration, leeway: Duration) -> Result<(), Wrong> {
+    /// [`TokenError::Expired`], [`TokenError::NotYetValid`].
+    pub fn check_validity(&self, now: Duration, leeway: Duration) -> Result<(), TokenError> {
         let (now, leeway) = (now.as_secs_f64(), leeway.as_secs_f64());
-        if self.expires.is_some_and(|expires| now >= expires + leeway) {
-            return Err(Wrong::Expired);
+        if self
+            .expires_at
+            .is_some_and(|expires_at| now >= expires_at + leeway)
+        {
+            return Err(TokenError::Expired);
         }
-        if self.begins.is_some_and(|begins| now + leeway < begins) {
-            return Err(Wrong::NotYet);
+        if self
+            .not_before
+            .is_some_and(|not_before| now + leeway < not_before)
+        {
+            return Err(TokenError::NotYetValid);
         }
         Ok(())
     }
 
-    /// When they expire, in seconds since 1970 (`exp`).
+    /// Returns the expiration time in seconds since the Unix epoch (`exp`).
     #[must_use]
-    pub fn expires(&self) -> Option<f64> {
-        self.expires
+    pub fn expires_at(&self) -> Option<f64> {
+        self.expires_at
     }
 
-    /// Whose they are (`iss`), if that is a text.
+    /// Returns the issuer (`iss`) if it is a string.
     #[must_use]
     pub fn issuer(&self) -> Option<&str> {
         self.all.get("iss")?.as_str()
     }
 
-    /// Whom they are about (`sub`), if that is a text.
+    /// Returns the subject (`sub`) if it is a string.
     #[must_use]
     pub fn subject(&self) -> Option<&Arc<str>> {
         self.subject.as_ref()
     }
 
-    /// Whether they are for one of these (`aud`); for whoever asks, if there are none.
+    /// Returns whether one of these audiences is in `aud`; always `true` if `audiences` is empty.
     #[must_use]
-    pub fn are_for<T: AsRef<str>>(&self, audiences: &[T]) -> bool {
+    pub fn has_audience<T: AsRef<str>>(&self, audiences: &[T]) -> bool {
         let wanted = |text: &str| audiences.iter().any(|audience| audience.as_ref() == text);
-        let said = match self.all.get("aud") {
+        let is_intended = match self.all.get("aud") {
             Some(Value::String(text)) => wanted(text),
             Some(Value::Array(list)) => list.iter().filter_map(Value::as_str).any(wanted),
             _ => false,
         };
-        said || audiences.is_empty()
+        is_intended || audiences.is_empty()
     }
 
-    /// A claim, by its whole name.
+    /// Returns a top-level claim by its exact name.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&Value> {
         self.all.get(name)
     }
 
-    /// All of them: an object.
+    /// Returns all claims as a JSON object.
     #[must_use]
-    pub fn all(&self) -> &Value {
+    pub fn as_value(&self) -> &Value {
         &self.all
     }
 }

@@ -18,8 +18,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ringmain_engine::Config;
-use ringmain_hub::history::Keep;
-use ringmain_hub::mail::Slow;
+use ringmain_hub::history::HistoryOptions;
+use ringmain_hub::mail::SlowConsumerPolicy;
 use ringmain_push::{Namespace, Options, Publisher};
 use ringmain_web::{App, Error, Exit, Reply, Request, Result};
 
@@ -78,32 +78,32 @@ fn lines(request: &Request<'_>, reply: &mut Reply<'_>) -> Result {
 fn namespace(text: &str) -> Namespace {
     let mut namespace = Namespace::default();
     let rules = &mut namespace.rules;
-    let keep = |publications| Keep {
+    let keep = |publications| HistoryOptions {
         publications,
         bytes: 1 << 20,
-        time: Duration::from_secs(300),
+        ttl: Duration::from_secs(300),
     };
     for rule in text.split(',').filter(|rule| !rule.is_empty()) {
         let (name, value) = rule.split_once('=').unwrap_or((rule, ""));
         let number = || value.parse().expect("a number behind the rule's =");
         match name {
             "keep" => {
-                rules.keep = Some(keep(number()));
+                rules.history = Some(keep(number()));
                 namespace.recovery = true;
             }
             "every" => {
-                rules.every = Some(Duration::from_millis(number() as u64));
-                rules.keep.get_or_insert(keep(1));
+                rules.conflation_interval = Some(Duration::from_millis(number() as u64));
+                rules.history.get_or_insert(keep(1));
             }
             "cache" => {
-                rules.cache = true;
-                rules.keep.get_or_insert(keep(1));
+                rules.cache_recovery = true;
+                rules.history.get_or_insert(keep(1));
             }
-            "disconnect" => rules.slow = Slow::Disconnect,
-            "drop_old" => rules.slow = Slow::DropOld,
-            "drop_new" => rules.slow = Slow::DropNew,
-            "conflate" => rules.slow = Slow::Conflate,
-            "resync" => rules.slow = Slow::Resync,
+            "disconnect" => rules.slow_consumer = SlowConsumerPolicy::Disconnect,
+            "drop_old" => rules.slow_consumer = SlowConsumerPolicy::DropOld,
+            "drop_new" => rules.slow_consumer = SlowConsumerPolicy::DropNew,
+            "conflate" => rules.slow_consumer = SlowConsumerPolicy::Conflate,
+            "resync" => rules.slow_consumer = SlowConsumerPolicy::Resync,
             other => panic!("expected keep, every, cache or what becomes of slow clients, found {other}"),
         }
     }

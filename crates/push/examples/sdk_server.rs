@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use ringmain_hub::history::Keep;
+use ringmain_hub::history::HistoryOptions;
 use ringmain_push::{DataFormat, KeySet, Namespace, Options, Tokens};
 use ringmain_web::{App, Exit};
 
@@ -12,7 +12,7 @@ use ringmain_web::{App, Exit};
 const SECRET: &[u8] = b"the secret of tests, which is none";
 
 fn main() -> Exit {
-    let keys = match KeySet::secret(SECRET) {
+    let keys = match KeySet::from_secret(SECRET) {
         Ok(keys) => keys,
         Err(why) => return Exit::Failure(why),
     };
@@ -27,10 +27,10 @@ fn main() -> Exit {
         };
         namespace.rules.presence = true;
         namespace.rules.join_leave = true;
-        namespace.rules.keep = Some(Keep {
+        namespace.rules.history = Some(HistoryOptions {
             publications,
             bytes: 1 << 20,
-            time: Duration::from_secs(300),
+            ttl: Duration::from_secs(300),
         });
         namespace
     };

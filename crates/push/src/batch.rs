@@ -10,9 +10,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use ringmain_hub::home::{Home, LogId, Numbered};
-use ringmain_hub::mail::{Once, Origin, Rules};
+use ringmain_hub::mail::{ChannelOptions, Idempotency, Origin};
 use ringmain_hub::protocol::{Published, compact};
+use ringmain_hub::shard::{ChannelShard, LogId, LogPublishOutcome};
 
 use crate::inlet::{Arriving, Inlet, NotTaken, Slot, worker_of};
 use crate::limits;
@@ -52,7 +52,7 @@ pub struct Batch<'i> {
 /// A record with the rules of its channel and the number of its receipt.
 struct Staged {
     record: SourceRecord,
-    rules: Rules,
+    rules: ChannelOptions,
     receipt: u32,
 }
 
@@ -115,7 +115,7 @@ impl Batch<'_> {
     }
 
     /// Checks a record, and reserves room and a receipt for it. Returns its worker, the rules of its channel, and the receipt.
-    fn stage(&mut self, record: &mut SourceRecord) -> Result<(usize, Rules, u32), NotTaken> {
+    fn stage(&mut self, record: &mut SourceRecord) -> Result<(usize, ChannelOptions, u32), NotTaken> {
         if self.inlet.settings.hand_over.is_frozen() {
             return Err(NotTaken::NotYet);
         }
@@ -201,7 +201,7 @@ impl Records {
     }
 
     /// Publishes the records and completes their receipts.
-    pub(crate) fn publish(self, home: &mut Home, now: Duration) {
+    pub(crate) fn publish(self, home: &mut ChannelShard, now: Duration) {
         let Records {
             staged,
             completion,
@@ -225,9 +225,9 @@ impl Records {
 
 /// Publishes a record. `None`: a successor reads it again.
 fn publish(
-    home: &mut Home,
+    home: &mut ChannelShard,
     record: SourceRecord,
-    (rules, window, origin): (Rules, Duration, Origin),
+    (rules, window, origin): (ChannelOptions, Duration, Origin),
     now: Duration,
 ) -> Option<Receipted> {
     let published = Arc::new(Published {
@@ -236,16 +236,16 @@ fn publish(
         ..Published::default()
     });
     let outcome = match record.place {
-        Some(place) => home.publish_numbered(&record.channel, rules, published, place, now),
+        Some(place) => home.publish_log_record(&record.channel, rules, published, place, now),
         None => {
-            let once = record.key.map(|key| Once { key, window });
-            home.publish_keyed(&record.channel, rules, published, (once, origin), now)
+            let once = record.key.map(|key| Idempotency { key, window });
+            home.publish_idempotent(&record.channel, rules, published, (once, origin), now)
         }
     };
     match outcome {
-        Numbered::Published => Some(Receipted::Published),
-        Numbered::Repeated => Some(Receipted::Repeated),
-        Numbered::NoRoom => Some(Receipted::NoRoom),
-        Numbered::Draining => None,
+        LogPublishOutcome::Published => Some(Receipted::Published),
+        LogPublishOutcome::Duplicate => Some(Receipted::Repeated),
+        LogPublishOutcome::NoRoom => Some(Receipted::NoRoom),
+        LogPublishOutcome::Draining => None,
     }
 }

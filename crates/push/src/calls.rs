@@ -97,7 +97,7 @@ fn status(why: Disconnect) -> Status {
         Disconnect::CONNECTION_LIMIT | Disconnect::CHANNEL_LIMIT => Code::ResourceExhausted,
         Disconnect::BAD_REQUEST => Code::InvalidArgument,
         // To be asked again later.
-        why if why.reconnects() => Code::Unavailable,
+        why if why.should_reconnect() => Code::Unavailable,
         _ => Code::FailedPrecondition,
     };
     let Disconnect { code: number, reason } = why;

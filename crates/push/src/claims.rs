@@ -13,7 +13,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use ringmain_hub::protocol::{Fault, compact};
-use ringmain_jwt::{Parsed, Wrong};
+use ringmain_jwt::{ParsedToken, TokenError};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::Value;
@@ -180,11 +180,11 @@ enum Matching {
 }
 
 impl Connecting {
-    pub(crate) fn of(token: &Parsed<'_>, leeway: Duration) -> Result<Connecting, Wrong> {
+    pub(crate) fn of(token: &ParsedToken<'_>, leeway: Duration) -> Result<Connecting, TokenError> {
         if token.claims.get("channel").is_some() {
-            return Err(Wrong::Invalid("the token is for a subscription"));
+            return Err(TokenError::Invalid("the token is for a subscription"));
         }
-        let said: ConnectionSaid<'_> = read(&token.json)?;
+        let said: ConnectionSaid<'_> = read(&token.payload)?;
         let named = said.channels.unwrap_or_default().into_iter();
         let mut channels: BTreeMap<String, Terms> =
             named.map(|channel| (channel, Terms::default())).collect();
@@ -205,12 +205,12 @@ impl Connecting {
 }
 
 impl Subscribing {
-    pub(crate) fn of(token: &Parsed<'_>, leeway: Duration) -> Result<Subscribing, Wrong> {
-        let said: SubscriptionSaid<'_> = read(&token.json)?;
+    pub(crate) fn of(token: &ParsedToken<'_>, leeway: Duration) -> Result<Subscribing, TokenError> {
+        let said: SubscriptionSaid<'_> = read(&token.payload)?;
         let channel = said.channel.filter(|channel| !channel.is_empty());
         Ok(Subscribing {
             user: user(token)?,
-            channel: channel.ok_or(Wrong::Invalid("the token is for no channel"))?,
+            channel: channel.ok_or(TokenError::Invalid("the token is for no channel"))?,
             client: said.client.unwrap_or_default(),
             lasts: Lasts::of(token, said.expire_at, leeway),
             terms: Terms {
@@ -223,9 +223,9 @@ impl Subscribing {
 }
 
 impl TermsSaid<'_> {
-    pub(crate) fn read(self) -> Result<Terms, Wrong> {
+    pub(crate) fn read(self) -> Result<Terms, TokenError> {
         if self.expire_at.is_some_and(|at| at != 0.0) || self.server_tags_filter.is_some() {
-            return Err(Wrong::Invalid(
+            return Err(TokenError::Invalid(
                 "a subscription of the server's has no end and no filter of its own",
             ));
         }
@@ -239,10 +239,10 @@ impl TermsSaid<'_> {
 
 impl Lasts {
     /// As long as the token, unless it says otherwise: 0 is for ever.
-    fn of(token: &Parsed<'_>, expire_at: Option<f64>, leeway: Duration) -> Lasts {
+    fn of(token: &ParsedToken<'_>, expire_at: Option<f64>, leeway: Duration) -> Lasts {
         let until = match expire_at {
             Some(0.0) => None,
-            said => said.or(token.claims.expires()),
+            said => said.or(token.claims.expires_at()),
         };
         Lasts {
             // Before 1970 is 0, and what is too large the end of time.
@@ -296,7 +296,7 @@ impl Overrides {
     /// goes is told to all or to none.
     pub(crate) fn over(self, namespace: &Namespace) -> Result<Shape, Fault> {
         let rules = &namespace.rules;
-        let is_kept = rules.keep.is_some();
+        let is_kept = rules.history.is_some();
         let presence = self.presence.unwrap_or(rules.presence);
         let join_leave = self.join_leave.unwrap_or(rules.join_leave);
         let is_as_others = (presence, join_leave) == (rules.presence, rules.join_leave);
@@ -361,37 +361,37 @@ fn is_like(text: &[u8], pattern: &[u8]) -> bool {
     pattern[of..].iter().all(|byte| *byte == b'*')
 }
 
-fn read<'a, T: Deserialize<'a>>(json: &'a [u8]) -> Result<T, Wrong> {
+fn read<'a, T: Deserialize<'a>>(json: &'a [u8]) -> Result<T, TokenError> {
     serde_json::from_slice(json).map_err(|why| {
         // Its own words may have a part of the token in them.
         log::debug!(
             "a token's claim is not what it should be (column {})",
             why.column()
         );
-        Wrong::Invalid("a claim of the token is not what it should be")
+        TokenError::Invalid("a claim of the token is not what it should be")
     })
 }
 
 /// A number is no name of a user: it would be another one to whoever reads it as a text.
-fn user(token: &Parsed<'_>) -> Result<String, Wrong> {
+fn user(token: &ParsedToken<'_>) -> Result<String, TokenError> {
     match token.claims.get("sub") {
         None => Ok(String::new()),
         Some(Value::String(user)) => Ok(user.clone()),
-        Some(_) => Err(Wrong::Invalid("the name of the token's user is no text")),
+        Some(_) => Err(TokenError::Invalid("the name of the token's user is no text")),
     }
 }
 
 /// JSON, or what stands there in base64.
-pub(crate) fn bytes(json: Option<&RawValue>, base64: Option<String>) -> Result<Bytes, Wrong> {
+pub(crate) fn bytes(json: Option<&RawValue>, base64: Option<String>) -> Result<Bytes, TokenError> {
     if let Some(text) = base64.filter(|text| !text.is_empty()) {
         let decoded = STANDARD.decode(text);
         return decoded
             .map(Bytes::from)
-            .map_err(|_| Wrong::Invalid("a claim of the token is not in base64"));
+            .map_err(|_| TokenError::Invalid("a claim of the token is not in base64"));
     }
     let json = json.map_or_else(Bytes::new, |json| Bytes::copy_from_slice(json.get().as_bytes()));
     match json.is_empty() {
         true => Ok(json),
-        false => compact(&json).map_err(|_| Wrong::Invalid("a claim of the token is no JSON")),
+        false => compact(&json).map_err(|_| TokenError::Invalid("a claim of the token is no JSON")),
     }
 }

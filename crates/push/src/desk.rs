@@ -15,10 +15,10 @@ use std::time::Duration;
 use bytes::Bytes;
 use ringmain_engine::Cx;
 use ringmain_engine::backend::Time;
-use ringmain_hub::home::Home;
-use ringmain_hub::local::{ConnId, Event, Local};
 use ringmain_hub::mail::WorkerId;
 use ringmain_hub::protocol::{Disconnect, Format, Unsubscribed};
+use ringmain_hub::shard::ChannelShard;
+use ringmain_hub::subscribers::{ConnId, Event, SubscriberTable};
 
 use crate::admission::Admission;
 use crate::asking::Crowd;
@@ -68,8 +68,8 @@ pub(crate) struct Inner {
     clients: Arc<AtomicUsize>,
     pub(crate) admission: Arc<Admission>,
     pub(crate) crowd: Crowd,
-    pub(crate) local: RefCell<Local>,
-    pub(crate) home: RefCell<Home>,
+    pub(crate) local: RefCell<SubscriberTable>,
+    pub(crate) home: RefCell<ChannelShard>,
     pub(crate) places: RefCell<Places>,
     pub(crate) ends: RefCell<Ends>,
     /// By [`ConnId::slot`].
@@ -106,8 +106,8 @@ impl Desk {
         let rounds = Rounds::new(&options);
         let desk = Desk(Rc::new(Inner {
             cx: cx.clone(),
-            local: RefCell::new(Local::new(count, options.limits)),
-            home: RefCell::new(Home::new(count, options.channels, cx.random())),
+            local: RefCell::new(SubscriberTable::new(count, options.limits)),
+            home: RefCell::new(ChannelShard::new(count, options.channels, cx.random())),
             places: RefCell::default(),
             settings: Arc::clone(settings),
             holds: Cell::new(settings.hand_over.has_incoming()),
@@ -161,7 +161,7 @@ impl Desk {
         if let Some((seen, options)) = self.0.settings.newer(self.0.seen.get()) {
             self.0.seen.set(seen);
             self.0.local.borrow_mut().set_limits(options.limits);
-            self.0.home.borrow_mut().set_most(options.channels);
+            self.0.home.borrow_mut().set_channel_limit(options.channels);
             self.0.rounds.borrow_mut().follow(&options);
             *self.0.options.borrow_mut() = Rc::new(options);
         }
@@ -446,13 +446,13 @@ impl Desk {
         let (local, home) = (&mut *self.0.local.borrow_mut(), &mut *self.0.home.borrow_mut());
         let holds = self.is_holding();
         if other == self.0.cx.worker() {
-            while !holds && let Some(message) = local.poll_home(id) {
+            while !holds && let Some(message) = local.poll_request(id) {
                 home.handle(id, message, now);
             }
             return false;
         }
         while local.has_mail(id) && !ends.to_homes[other].is_full() {
-            if let Some(message) = local.poll_home(id) {
+            if let Some(message) = local.poll_request(id) {
                 *rings |= ends.to_homes[other].push(message).is_ok();
             }
         }
@@ -503,10 +503,10 @@ impl Desk {
             let Some(event) = event else { break };
             let id = match &event {
                 Event::Subscribed { conn, .. }
-                | Event::Refused { conn, .. }
+                | Event::Rejected { conn, .. }
                 | Event::Unsubscribed { conn, .. }
                 | Event::Published { conn, .. }
-                | Event::Told { conn, .. }
+                | Event::QueryResult { conn, .. }
                 | Event::Disconnected { conn, .. } => *conn,
             };
             if let Some(seat) = self.find(id) {

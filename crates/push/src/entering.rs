@@ -9,12 +9,12 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use ringmain_hub::local::ConnId;
 use ringmain_hub::protocol::{
     ConnectRequest, ConnectResult, Disconnect, Fault, Format, RefreshResult, Reply, SubscribeRequest,
     Variant, compact,
 };
-use ringmain_jwt::Wrong;
+use ringmain_hub::subscribers::ConnId;
+use ringmain_jwt::TokenError;
 
 use crate::asking::answers::Refused;
 use crate::claims::{Cap, Connecting, Lasts, Terms};
@@ -162,7 +162,9 @@ impl Session {
             .map_err(|unproved| match unproved {
                 Unproved::Unavailable => Refused::Fault(Fault::INTERNAL),
                 // One that does not hold yet will: the client tries again, with another one.
-                Unproved::Wrong(Wrong::Expired | Wrong::NotYet) => Refused::Fault(Fault::TOKEN_EXPIRED),
+                Unproved::Wrong(TokenError::Expired | TokenError::NotYetValid) => {
+                    Refused::Fault(Fault::TOKEN_EXPIRED)
+                }
                 Unproved::Wrong(wrong) => Refused::Disconnect(invalid(wrong)),
             })?;
         match gives.lasts.is_over(now) {
@@ -197,7 +199,7 @@ impl Session {
         self.seat.identify(identity);
         let variant = Variant {
             format: self.seat.format,
-            bare: self.seat.bare,
+            unidirectional: self.seat.bare,
             framed: self.seat.outlet.borrow().takes_frames(),
         };
         let id = self.desk.local.borrow_mut().open(variant, None);
@@ -271,12 +273,14 @@ impl Session {
                 self.seat.write(failed(number, Fault::INTERNAL), out);
                 return Ok(());
             }
-            Err(Unproved::Wrong(Wrong::Expired | Wrong::NotYet)) => return Err(Disconnect::EXPIRED),
+            Err(Unproved::Wrong(TokenError::Expired | TokenError::NotYetValid)) => {
+                return Err(Disconnect::EXPIRED);
+            }
             Err(Unproved::Wrong(wrong)) => return Err(invalid(wrong)),
         };
         let identity = self.seat.identity();
         if gives.user != identity.user() {
-            return Err(invalid(Wrong::Invalid("the token is of another user")));
+            return Err(invalid(TokenError::Invalid("the token is of another user")));
         }
         if gives.lasts.is_over(now) {
             return Err(Disconnect::EXPIRED);
@@ -309,7 +313,7 @@ impl Session {
 }
 
 /// Tells the owner why, which is not for the client.
-fn invalid(wrong: Wrong) -> Disconnect {
+fn invalid(wrong: TokenError) -> Disconnect {
     log::debug!("push: a connection's token is refused: {wrong:?}");
     Disconnect::INVALID_TOKEN
 }

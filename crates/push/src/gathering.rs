@@ -20,9 +20,9 @@ use std::time::Duration;
 
 use ringmain_engine::Cx;
 use ringmain_engine::backend::Time;
-use ringmain_hub::local::Answer;
-use ringmain_hub::mail::{Question, Told};
+use ringmain_hub::mail::{ChannelQuery, QueryResult};
 use ringmain_hub::protocol::Fault;
+use ringmain_hub::subscribers::ProgramReply;
 
 use crate::desk::Desk;
 use crate::limits;
@@ -46,7 +46,7 @@ impl From<Fault> for Unanswered {
 /// Questions that are on their way, by their numbers.
 #[derive(Default)]
 pub(crate) struct Asking {
-    waiting: Vec<Option<(Rc<Gathering<Answer>>, usize)>>,
+    waiting: Vec<Option<(Rc<Gathering<ProgramReply>>, usize)>>,
     free: Vec<usize>,
 }
 
@@ -57,7 +57,7 @@ impl Asking {
     }
 
     /// The number of a question whose answer is one of a gathering's.
-    pub(crate) fn ask(&mut self, gathering: &Rc<Gathering<Answer>>, at: usize) -> u64 {
+    pub(crate) fn ask(&mut self, gathering: &Rc<Gathering<ProgramReply>>, at: usize) -> u64 {
         let entry = Some((Rc::clone(gathering), at));
         let number = match self.free.pop() {
             Some(number) => {
@@ -72,7 +72,7 @@ impl Asking {
         number as u64
     }
 
-    fn answered(&mut self, number: u64, answer: Answer) {
+    fn answered(&mut self, number: u64, answer: ProgramReply) {
         let number = number as usize;
         if let Some((gathering, at)) = self.waiting.get_mut(number).and_then(Option::take) {
             self.free.push(number);
@@ -134,16 +134,16 @@ impl Desk {
     pub(crate) async fn ask(
         &self,
         channel: String,
-        question: Question,
+        question: ChannelQuery,
         until: Duration,
-    ) -> Result<Told, Unanswered> {
+    ) -> Result<QueryResult, Unanswered> {
         let gathering = Gathering::new(1);
         {
             let options = self.options();
             let rules = options.namespace(&channel)?.rules;
             let is_there = match question {
-                Question::History { .. } | Question::Forget => rules.keep.is_some(),
-                Question::Presence | Question::PresenceStats => rules.presence,
+                ChannelQuery::History { .. } | ChannelQuery::ClearHistory => rules.history.is_some(),
+                ChannelQuery::Presence | ChannelQuery::PresenceStats => rules.presence,
             };
             if !is_there {
                 return Err(Fault::NOT_AVAILABLE.into());
@@ -153,12 +153,12 @@ impl Desk {
                 return Err(Unanswered::Busy);
             }
             let number = asking.ask(&gathering, 0);
-            local.question_for(&Arc::from(channel), rules, question, number);
+            local.query_for(&Arc::from(channel), rules, question, number);
         }
         self.ring();
         let answers = gathering.all(&self.cx, until).await;
         match answers.ok_or(Unanswered::Late)?.pop() {
-            Some(Answer::Told(told)) => Ok(*told),
+            Some(ProgramReply::QueryResult(told)) => Ok(*told),
             _ => Err(Fault::INTERNAL.into()),
         }
     }
@@ -166,7 +166,7 @@ impl Desk {
     /// Hands answers to those who wait for them.
     pub(crate) fn tell_programs(&self) {
         loop {
-            let answer = self.local.borrow_mut().poll_answer();
+            let answer = self.local.borrow_mut().poll_reply();
             let Some((number, answer)) = answer else { break };
             self.asking.borrow_mut().answered(number, answer);
         }

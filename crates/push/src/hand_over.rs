@@ -15,10 +15,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::time::Duration;
 
 use ringmain_engine::backend::Time;
-use ringmain_hub::home::{Record, Saved};
-use ringmain_hub::local::home_of;
 use ringmain_hub::mail::WorkerId;
 use ringmain_hub::protocol::Disconnect;
+use ringmain_hub::shard::{SavedState, StateRecord};
+use ringmain_hub::subscribers::shard_of;
 
 use crate::Push;
 use crate::desk::Desk;
@@ -48,10 +48,10 @@ pub(crate) struct HandOver {
     /// The members of channels are written as well.
     with_members: AtomicBool,
     /// Where workers put their sections.
-    sections: Mutex<Option<mpsc::Sender<Saved>>>,
+    sections: Mutex<Option<mpsc::Sender<SavedState>>>,
     /// [`NONE`], or what is with the state of a predecessor.
     incoming: AtomicU8,
-    restored: Mutex<(Vec<Record>, Duration)>,
+    restored: Mutex<(Vec<StateRecord>, Duration)>,
 }
 
 impl HandOver {
@@ -70,18 +70,18 @@ impl HandOver {
         self.incoming.load(Ordering::Acquire) != NONE
     }
 
-    fn sections(&self) -> MutexGuard<'_, Option<mpsc::Sender<Saved>>> {
+    fn sections(&self) -> MutexGuard<'_, Option<mpsc::Sender<SavedState>>> {
         self.sections.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The records of channels that are at home at a worker, and how old they are.
-    fn take_records(&self, worker: usize, workers: u16) -> (Vec<Record>, Duration) {
+    fn take_records(&self, worker: usize, workers: u16) -> (Vec<StateRecord>, Duration) {
         let mut restored = self.restored.lock().unwrap_or_else(PoisonError::into_inner);
         let all = std::mem::take(&mut restored.0);
         let (mut here, mut elsewhere) = (Vec::new(), Vec::new());
         for record in all {
             match record.channel() {
-                Some(channel) if usize::from(home_of(channel, workers).0) == worker => here.push(record),
+                Some(channel) if usize::from(shard_of(channel, workers).0) == worker => here.push(record),
                 Some(_) => elsewhere.push(record),
                 None => {
                     here.push(record.clone());
@@ -131,7 +131,7 @@ impl Push {
     }
 
     /// Has workers continue with the state of a predecessor, `elapsed` after it was written; without one they begin with new epochs.
-    pub fn restore(&self, records: Vec<Record>, elapsed: Duration) {
+    pub fn restore(&self, records: Vec<StateRecord>, elapsed: Duration) {
         let Settings { mesh, hand_over, .. } = &*self.0;
         *hand_over.restored.lock().unwrap_or_else(PoisonError::into_inner) = (records, elapsed);
         hand_over.incoming.store(READY, Ordering::Release);
@@ -142,7 +142,7 @@ impl Push {
 /// Workers that are writing their channels.
 pub struct Freezing {
     settings: Arc<Settings>,
-    receiver: mpsc::Receiver<Saved>,
+    receiver: mpsc::Receiver<SavedState>,
     workers: usize,
 }
 
@@ -227,7 +227,7 @@ impl Desk {
             let more = self.take_arrived(slots);
             let (mut local, mut home) = (self.local.borrow_mut(), self.home.borrow_mut());
             let now = self.cx.now().since(Time(0));
-            while let Some(message) = local.poll_home(own) {
+            while let Some(message) = local.poll_request(own) {
                 home.handle(own, message, now);
             }
             if !more {

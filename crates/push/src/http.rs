@@ -158,7 +158,7 @@ async fn listen(
     stream.news().await;
     if let Some(why) = stream.ended()
         && !open.0.seat.entered.get()
-        && (!why.reconnects() || why == Disconnect::EXPIRED)
+        && (!why.should_reconnect() || why == Disconnect::EXPIRED)
     {
         return Err(refused(why));
     }

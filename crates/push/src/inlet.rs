@@ -17,10 +17,10 @@ use std::task::{Context, Poll, Waker};
 use bytes::Bytes;
 use crossbeam_queue::ArrayQueue;
 use ringmain_engine::backend::Time;
-use ringmain_hub::home::{LogEvent, LogId};
-use ringmain_hub::local::home_of;
-use ringmain_hub::mail::{Origin, Rules, WorkerId};
+use ringmain_hub::mail::{ChannelOptions, Origin, WorkerId};
 use ringmain_hub::protocol::{Fault, compact};
+use ringmain_hub::shard::{LogEvent, LogId};
+use ringmain_hub::subscribers::shard_of;
 
 use crate::api::UserCommand;
 use crate::batch::Records;
@@ -68,7 +68,7 @@ pub enum NotTaken {
 pub(crate) enum Arriving {
     Publication {
         channel: Arc<str>,
-        rules: Rules,
+        rules: ChannelOptions,
         data: Bytes,
         origin: Origin,
     },
@@ -331,7 +331,7 @@ fn slot_of<'s>(slots: &'s [Slot], channel: &str) -> &'s Slot {
 /// Returns the worker where a channel is at home.
 pub(crate) fn worker_of(slots: &[Slot], channel: &str) -> usize {
     let workers = u16::try_from(slots.len()).unwrap_or(u16::MAX);
-    usize::from(home_of(channel, workers).0)
+    usize::from(shard_of(channel, workers).0)
 }
 
 impl Slot {
@@ -453,17 +453,17 @@ impl Desk {
                     origin,
                 } => {
                     let published = places.with_data(&rules, data);
-                    local.publish_from(&channel, rules, published, origin);
+                    local.publish_from_source(&channel, rules, published, origin);
                 }
                 Arriving::Records(records) => {
                     // Publications that were queued before them go first.
-                    while let Some(message) = local.poll_home(own) {
+                    while let Some(message) = local.poll_request(own) {
                         home.handle(own, message, now);
                     }
                     records.publish(&mut home, now);
                 }
-                Arriving::Log(id, event) => home.log_event(id, event),
-                Arriving::LogEnded(id) => home.log_ended(id.epoch),
+                Arriving::Log(id, event) => home.handle_log_event(id, event),
+                Arriving::LogEnded(id) => home.end_log(id.epoch),
                 Arriving::Expected(prefixes) => home.expect_logs(prefixes),
                 Arriving::Command(command) => {
                     let (mut order, receipt) = *command;

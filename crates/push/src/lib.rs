@@ -69,10 +69,10 @@ use ringmain_web::{App, WsOptions};
 
 pub use asking::{Answering, Application, Backend, Event, Proxy, Question, Unanswered};
 pub use options::{DataFormat, Listen, Namespace, Options, OptionsError};
-pub use ringmain_hub::history::Keep;
-pub use ringmain_hub::home::Record;
-pub use ringmain_hub::local::Limits;
-pub use ringmain_hub::mail::{Rules, Slow};
+pub use ringmain_hub::history::HistoryOptions;
+pub use ringmain_hub::mail::{ChannelOptions, SlowConsumerPolicy};
+pub use ringmain_hub::shard::StateRecord;
+pub use ringmain_hub::subscribers::Limits;
 
 pub use api::UserCommand;
 pub use batch::{Batch, SourceRecord};
@@ -80,7 +80,7 @@ pub use hand_over::{Freezing, Successor};
 pub use inlet::{Inlet, NotTaken};
 pub use receipts::{Receipted, Receipts};
 pub use ringmain_hub::history::Epoch;
-pub use ringmain_hub::home::{LogEvent, LogId};
+pub use ringmain_hub::shard::{LogEvent, LogId};
 pub use state::{State, StateError};
 
 pub use publisher::{Busy, NotPublished, Publisher};

@@ -119,7 +119,7 @@ pub const EMULATION_BYTES: u64 = 2 * MESSAGE_BYTES_MOST as u64 + 1024;
 
 /// Bytes of replies and pushes that were handed to an HTTP stream and wait for its client. With more it is disconnected ([`Disconnect::SLOW`]), as
 /// web's limit `unsent_bytes` does with WebSockets; pushes wait under their own budget before
-/// ([`Limits::waiting_bytes`](ringmain_hub::local::Limits)).
+/// ([`Limits::queued_bytes`](ringmain_hub::subscribers::Limits)).
 ///
 /// [`Disconnect::SLOW`]: ringmain_hub::protocol::Disconnect::SLOW
 pub const STREAM_BYTES: usize = 2 * 1024 * 1024;
@@ -154,7 +154,7 @@ pub const BATCH_COMMANDS: usize = 1024;
 pub const WHITELIST: usize = 256;
 
 /// How long keys of publications are remembered unless [`Options`](crate::Options) say otherwise. How many:
-/// [`KEYS`](ringmain_hub::limits::KEYS).
+/// [`IDEMPOTENCY_KEYS`](ringmain_hub::limits::IDEMPOTENCY_KEYS).
 pub const KEYS_REMEMBERED: Duration = Duration::from_secs(300);
 
 /// Lists of all channels that are under way for one worker. With more a program is answered 503.

@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ringmain_hub::local::ConnId;
-use ringmain_hub::mail::{Life, Since};
+use ringmain_hub::mail::{EpochFilter, RecoverFrom};
 use ringmain_hub::protocol::{
     ClientInfo, ConnectRequest, Fault, Reply, SubRefreshRequest, SubRefreshResult, SubscribeRequest,
 };
-use ringmain_jwt::Wrong;
+use ringmain_hub::subscribers::ConnId;
+use ringmain_jwt::TokenError;
 
 use crate::claims::{Lasts, Subscribing, Terms};
 use crate::limits;
@@ -33,14 +33,14 @@ struct Asking {
 
 /// The position that a client recovers from. Without an epoch it has none: 0 is all that is retained, for one that may read it, and
 /// another offset may be of another life of the channel.
-fn since(request: &SubscribeRequest, may_read: bool) -> Since {
-    let life = match Life::parse(&request.epoch) {
-        Life::Any if request.offset > 0 || !may_read => Life::Foreign,
-        life => life,
+fn since(request: &SubscribeRequest, may_read: bool) -> RecoverFrom {
+    let epoch = match EpochFilter::parse(&request.epoch) {
+        EpochFilter::Any if request.offset > 0 || !may_read => EpochFilter::Foreign,
+        epoch => epoch,
     };
-    Since {
+    RecoverFrom {
         offset: request.offset,
-        life,
+        epoch,
     }
 }
 
@@ -175,8 +175,8 @@ impl Session {
             .subscribing(token, &self.desk.cx)
             .map_err(|unproved| match unproved {
                 Unproved::Unavailable => Fault::INTERNAL,
-                Unproved::Wrong(Wrong::Expired | Wrong::NotYet) => Fault::TOKEN_EXPIRED,
-                Unproved::Wrong(Wrong::Invalid(why)) => refused(why),
+                Unproved::Wrong(TokenError::Expired | TokenError::NotYetValid) => Fault::TOKEN_EXPIRED,
+                Unproved::Wrong(TokenError::Invalid(why)) => refused(why),
             })?;
         let identity = self.seat.identity();
         if gives.channel != channel {
@@ -205,14 +205,14 @@ impl Session {
         let (terms, lasts) = asking.granted.unwrap_or_default();
         let shape = terms.overrides.over(namespace)?;
         let may_read = self.may_read(namespace, &request.channel, is_granted);
-        let is_kept = namespace.rules.keep.is_some();
+        let is_kept = namespace.rules.history.is_some();
         let recovery = shape
             .recovery
             .unwrap_or(namespace.recovery || (request.recoverable && may_read));
         let recovers = request.recover && terms.overrides.recovery != Some(false);
         let may_recover = (is_kept && recovery) || namespace.shows_last();
         let said = (recovers && may_recover).then(|| since(request, may_read));
-        let since = said.or_else(|| namespace.shows_last().then_some(Since::NOWHERE));
+        let since = said.or_else(|| namespace.shows_last().then_some(RecoverFrom::BEGINNING));
         let is_told = namespace.rules.presence || namespace.rules.join_leave;
         let info = (shape.is_shown && is_told).then(|| self.info_of(&terms));
         let channel: Arc<str> = Arc::from(&*request.channel);

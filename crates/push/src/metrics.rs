@@ -5,10 +5,10 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use ringmain_hub::home;
-use ringmain_hub::local;
-use ringmain_hub::mail::Slow;
+use ringmain_hub::mail::SlowConsumerPolicy;
 use ringmain_hub::protocol::Disconnect;
+use ringmain_hub::shard;
+use ringmain_hub::subscribers;
 
 /// What was counted, of all workers together.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -40,7 +40,7 @@ pub struct Report {
     /// What was put among what waits for a client, each client counted.
     pub deliveries: u64,
     /// What clients were too slow for, by what became of it.
-    pub slow: [(Slow, u64); Slow::ALL.len()],
+    pub slow: [(SlowConsumerPolicy, u64); SlowConsumerPolicy::ALL.len()],
     /// How often a subscriber missed something since a queue between workers was full.
     pub lost: u64,
     /// Clients that came back to a channel and got all that they had missed.
@@ -86,13 +86,13 @@ impl Refusal {
 
 /// In one word, for labels.
 #[must_use]
-pub const fn slow_label(slow: Slow) -> &'static str {
+pub const fn slow_label(slow: SlowConsumerPolicy) -> &'static str {
     match slow {
-        Slow::Disconnect => "disconnect",
-        Slow::DropOld => "drop_old",
-        Slow::DropNew => "drop_new",
-        Slow::Conflate => "conflate",
-        Slow::Resync => "resync",
+        SlowConsumerPolicy::Disconnect => "disconnect",
+        SlowConsumerPolicy::DropOld => "drop_old",
+        SlowConsumerPolicy::DropNew => "drop_new",
+        SlowConsumerPolicy::Conflate => "conflate",
+        SlowConsumerPolicy::Resync => "resync",
     }
 }
 
@@ -118,7 +118,7 @@ pub(crate) struct Counts {
     evicted_channels: AtomicU64,
     subscriptions: AtomicU64,
     deliveries: AtomicU64,
-    slow: [AtomicU64; Slow::ALL.len()],
+    slow: [AtomicU64; SlowConsumerPolicy::ALL.len()],
     lost: AtomicU64,
 }
 
@@ -163,7 +163,7 @@ impl Metrics {
     pub(crate) fn report(&self) -> Report {
         let mut report = Report {
             refused: Refusal::ALL.map(|why| (why, 0)),
-            slow: Slow::ALL.map(|slow| (slow, 0)),
+            slow: SlowConsumerPolicy::ALL.map(|slow| (slow, 0)),
             ..Report::default()
         };
         let mut disconnects = [0; CODES + 1];
@@ -208,13 +208,18 @@ impl Counts {
     }
 
     /// What the worker's parts have counted.
-    pub(crate) fn follow(&self, local: local::Counts, home: home::Counts, channels: usize) {
+    pub(crate) fn follow(
+        &self,
+        local: subscribers::SubscriberCounts,
+        home: shard::ShardCounts,
+        channels: usize,
+    ) {
         for (count, now) in [
             (&self.channels, channels as u64),
-            (&self.heard_channels, home.heard as u64),
+            (&self.heard_channels, home.subscribed_channels as u64),
             (&self.publications, home.publications),
-            (&self.repeated, home.repeated),
-            (&self.forgotten_keys, home.forgotten_keys),
+            (&self.repeated, home.duplicates),
+            (&self.forgotten_keys, home.dropped_keys),
             (&self.evicted_channels, home.evicted),
             (&self.subscriptions, local.subscriptions as u64),
             (&self.deliveries, local.deliveries),

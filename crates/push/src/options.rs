@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use ringmain_hub::limits::{CHANNEL_BYTES, CHANNELS_A_WORKER, MESSAGE_BYTES, WAITING_BYTES};
-use ringmain_hub::local::Limits;
-use ringmain_hub::mail::{Rules, Slow};
+use ringmain_hub::limits::{CHANNEL_BYTES, CHANNELS_PER_WORKER, MESSAGE_BYTES, QUEUE_BYTES};
+use ringmain_hub::mail::{ChannelOptions, SlowConsumerPolicy};
 use ringmain_hub::protocol::{Fault, compacted};
+use ringmain_hub::subscribers::Limits;
 use ringmain_web::Origins;
 
 use crate::asking::{Event, Proxy};
@@ -112,7 +112,7 @@ impl DataFormat {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Namespace {
     /// What they keep and tell.
-    pub rules: Rules,
+    pub rules: ChannelOptions,
     /// Who may subscribe without a token for the channel. Whoever may not, may not do anything else there, either, unless it was
     /// subscribed by a token, or by the server.
     pub listen: Listen,
@@ -159,18 +159,26 @@ impl Listen {
 }
 
 impl Namespace {
-    /// Whether who subscribes is given the last publication without asking ([`Rules::cache`], [`Rules::every`]).
+    /// Whether who subscribes is given the last publication without asking ([`ChannelOptions::cache_recovery`], [`ChannelOptions::conflation_interval`]).
     pub(crate) fn shows_last(&self) -> bool {
-        self.rules.cache || self.rules.every.is_some()
+        self.rules.cache_recovery || self.rules.conflation_interval.is_some()
     }
 
     /// Whether a client of it that has lost a publication is told so at once, so that a subscription can be called positioned:
     /// it is numbered, and none is left out in silence.
     pub(crate) fn tells_gaps(&self) -> bool {
-        let Rules {
-            keep, slow, every, ..
+        let ChannelOptions {
+            history,
+            slow_consumer,
+            conflation_interval,
+            ..
         } = self.rules;
-        keep.is_some() && every.is_none() && matches!(slow, Slow::Disconnect | Slow::Resync)
+        history.is_some()
+            && conflation_interval.is_none()
+            && matches!(
+                slow_consumer,
+                SlowConsumerPolicy::Disconnect | SlowConsumerPolicy::Resync
+            )
     }
 }
 
@@ -178,14 +186,14 @@ impl Default for Namespace {
     /// Channels that keep nothing and that clients may only listen to.
     fn default() -> Self {
         Namespace {
-            rules: Rules {
-                keep: None,
-                remember: Duration::from_secs(30 * 24 * 3600),
+            rules: ChannelOptions {
+                history: None,
+                position_ttl: Duration::from_secs(30 * 24 * 3600),
                 presence: false,
                 join_leave: false,
-                slow: Slow::Disconnect,
-                cache: false,
-                every: None,
+                slow_consumer: SlowConsumerPolicy::Disconnect,
+                cache_recovery: false,
+                conflation_interval: None,
             },
             listen: Listen::Anybody,
             data_format: DataFormat::Json,
@@ -217,10 +225,10 @@ impl Default for Options {
             proxy: Proxy::default(),
             limits: Limits {
                 subscriptions: 128,
-                waiting_bytes: WAITING_BYTES,
+                queued_bytes: QUEUE_BYTES,
             },
             connections_per_user: CONNECTIONS_PER_USER,
-            channels: CHANNELS_A_WORKER,
+            channels: CHANNELS_PER_WORKER,
             message_bytes: MESSAGE_BYTES,
             api_body_bytes: API_BODY_BYTES,
             ping_interval: PING_EVERY,

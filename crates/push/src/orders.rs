@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use ringmain_engine::backend::Time;
-use ringmain_hub::local::ConnId;
 use ringmain_hub::protocol::{Disconnect, Push, Refresh, Reply, Unsubscribed};
+use ringmain_hub::subscribers::ConnId;
 
 use crate::claims::{Lasts, Terms};
 use crate::desk::Desk;

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use ringmain_hub::history::Place;
-use ringmain_hub::limits::POOLED_BYTES;
-use ringmain_hub::local::Answer;
-use ringmain_hub::mail::{Manner, Rules, Told};
-use ringmain_hub::pool::{Buffers, Shelf};
+use ringmain_hub::history::StreamPosition;
+use ringmain_hub::limits::POOLED_MAX_BYTES;
+use ringmain_hub::mail::{ChannelOptions, PublishOptions, QueryResult};
+use ringmain_hub::pool::{ArcPool, BufferPool};
 use ringmain_hub::protocol::{Fault, Published, compacted};
+use ringmain_hub::subscribers::ProgramReply;
 
 use crate::desk::Desk;
 use crate::gathering::{Gathering, Unanswered};
@@ -76,14 +76,14 @@ impl Publisher {
 /// Memory of what is published here, which goes round.
 #[derive(Default)]
 pub(crate) struct Places {
-    data: Buffers,
-    published: Shelf<Published>,
+    data: BufferPool,
+    published: ArcPool<Published>,
 }
 
 impl Places {
     /// A publication by nobody. One that is kept, or may be held, has memory of its own: it is there for longer than others.
-    fn published(&mut self, rules: &Rules, data: &[u8]) -> Arc<Published> {
-        if is_kept(rules) || data.len() > POOLED_BYTES {
+    fn published(&mut self, rules: &ChannelOptions, data: &[u8]) -> Arc<Published> {
+        if is_kept(rules) || data.len() > POOLED_MAX_BYTES {
             return Arc::new(Published {
                 data: Bytes::copy_from_slice(data),
                 ..Published::default()
@@ -93,7 +93,7 @@ impl Places {
             data: buffers,
             published,
         } = self;
-        published.make(|published| {
+        published.acquire(|published| {
             // First: its data may be in the place that is used now.
             *published = Published::default();
             published.data = buffers.copy(data);
@@ -101,27 +101,27 @@ impl Places {
     }
 
     /// The same with data that has its memory.
-    pub(crate) fn with_data(&mut self, rules: &Rules, data: Bytes) -> Arc<Published> {
+    pub(crate) fn with_data(&mut self, rules: &ChannelOptions, data: Bytes) -> Arc<Published> {
         let published = Published {
             data,
             ..Published::default()
         };
-        match is_kept(rules) || published.data.len() > POOLED_BYTES {
+        match is_kept(rules) || published.data.len() > POOLED_MAX_BYTES {
             true => Arc::new(published),
-            false => self.published.make(|place| *place = published),
+            false => self.published.acquire(|place| *place = published),
         }
     }
 
     /// To be called now and then: what was not used since the last time is let go of.
     pub(crate) fn tidy(&mut self) {
         // They hold what is in the buffers.
-        self.published.tidy();
-        self.data.tidy();
+        self.published.shrink();
+        self.data.shrink();
     }
 }
 
-fn is_kept(rules: &Rules) -> bool {
-    rules.keep.is_some() || rules.every.is_some()
+fn is_kept(rules: &ChannelOptions) -> bool {
+    rules.history.is_some() || rules.conflation_interval.is_some()
 }
 
 /// What a program publishes, in one channel or in many.
@@ -129,7 +129,7 @@ pub(crate) struct Publishing {
     pub(crate) published: Arc<Published>,
     /// Whether its data is JSON.
     pub(crate) is_json: bool,
-    pub(crate) manner: Option<Box<Manner>>,
+    pub(crate) manner: Option<Box<PublishOptions>>,
 }
 
 impl Publishing {
@@ -144,7 +144,7 @@ impl Publishing {
 }
 
 /// What comes of it in a channel: where that stands then, if it has numbers.
-pub(crate) type Outcome = Result<Option<Place>, Fault>;
+pub(crate) type Outcome = Result<Option<StreamPosition>, Fault>;
 
 impl Desk {
     /// Waits for the channels that can say something about what was [published](Desk::publish) in them.
@@ -154,11 +154,15 @@ impl Desk {
             let answers = gathering.all(&self.cx, until).await.ok_or(Unanswered::Late)?;
             for (index, answer) in indices.into_iter().zip(answers) {
                 outcomes[index] = match answer {
-                    Answer::Published(place) => Ok(place),
+                    ProgramReply::Published(place) => Ok(place),
                     // In other channels it may be published.
-                    Answer::Told(told) if matches!(*told, Told::Draining) => return Err(Unanswered::Late),
-                    Answer::Told(told) if matches!(*told, Told::Full) => Err(Fault::LIMIT_EXCEEDED),
-                    Answer::Told(_) => Err(Fault::INTERNAL),
+                    ProgramReply::QueryResult(told) if matches!(*told, QueryResult::Draining) => {
+                        return Err(Unanswered::Late);
+                    }
+                    ProgramReply::QueryResult(told) if matches!(*told, QueryResult::ChannelLimit) => {
+                        Err(Fault::LIMIT_EXCEEDED)
+                    }
+                    ProgramReply::QueryResult(_) => Err(Fault::INTERNAL),
                 };
             }
         }
@@ -169,7 +173,7 @@ impl Desk {
     pub(crate) fn publish(&self, channels: &[Arc<str>], what: &Publishing) -> Result<Sent, Unanswered> {
         let options = self.options();
         let (is_unkept, is_once) = match &what.manner {
-            Some(manner) => (manner.unkept, manner.once.is_some()),
+            Some(manner) => (manner.transient, manner.idempotency.is_some()),
             None => (false, false),
         };
         let mut outcomes = Vec::with_capacity(channels.len());
@@ -179,10 +183,10 @@ impl Desk {
                 .namespace(channel)
                 .and_then(|namespace| match namespace.rules {
                     // It would come before what waits, and be forgotten by what comes then.
-                    rules if is_unkept && rules.every.is_some() => Err(Fault::NOT_AVAILABLE),
+                    rules if is_unkept && rules.conflation_interval.is_some() => Err(Fault::NOT_AVAILABLE),
                     rules => what.check(namespace.data_format).map(|()| rules),
                 });
-            if found.is_ok_and(|rules| is_once || (rules.keep.is_some() && !is_unkept)) {
+            if found.is_ok_and(|rules| is_once || (rules.history.is_some() && !is_unkept)) {
                 indices.push(index);
             }
             outcomes.push(found);
@@ -215,5 +219,5 @@ pub(crate) struct Sent {
     /// What is known at once.
     outcomes: Vec<Outcome>,
     /// Answers that come later, and which of the outcomes they are.
-    asked: Option<(Rc<Gathering<Answer>>, Vec<usize>)>,
+    asked: Option<(Rc<Gathering<ProgramReply>>, Vec<usize>)>,
 }

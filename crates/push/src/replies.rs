@@ -11,12 +11,12 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use ringmain_hub::history::Place;
-use ringmain_hub::local::ConnId;
-use ringmain_hub::mail::Told;
+use ringmain_hub::history::StreamPosition;
+use ringmain_hub::mail::QueryResult;
 use ringmain_hub::protocol::{
     ClientInfo, Disconnect, Fault, Published, Push, Reply, Subscribe, SubscribeResult, encoded_bytes,
 };
+use ringmain_hub::subscribers::ConnId;
 
 use crate::desk::Desk;
 use crate::limits;
@@ -117,14 +117,14 @@ pub(crate) fn publication_weight(published: &Published) -> usize {
 }
 
 /// At most about how many bytes an answer to a question is.
-fn answer_weight(told: &Told) -> usize {
+fn answer_weight(told: &QueryResult) -> usize {
     match told {
-        Told::History { publications, .. } => publications
+        QueryResult::History { publications, .. } => publications
             .iter()
             .map(|(_, published)| publication_weight(published))
             .sum(),
         // By the connection's number, and with it.
-        Told::Presence(present) => present
+        QueryResult::Presence(present) => present
             .iter()
             .map(|info| info_weight(info) + info.client.len())
             .sum(),
@@ -222,7 +222,7 @@ impl Seat {
     }
 
     /// Sends the answer to a question; one that is too large is error 106 ([`limits::ANSWER_TO_CLIENT_BYTES`]).
-    pub(crate) fn say_answer(&self, number: u32, told: Told) {
+    pub(crate) fn say_answer(&self, number: u32, told: QueryResult) {
         let weight = answer_weight(&told);
         let is_small = weight <= limits::ANSWER_TO_CLIENT_BYTES;
         match is_small && self.pending.queued_bytes() + weight <= limits::QUEUED_BYTES {
@@ -237,7 +237,7 @@ impl Seat {
         desk: &Desk,
         conn: ConnId,
         channel: &Arc<str>,
-        (place, missed): (Option<Place>, Option<Missed>),
+        (place, missed): (Option<StreamPosition>, Option<Missed>),
     ) {
         let Some(asked) = self.pending.answered(channel) else {
             return;
@@ -290,7 +290,7 @@ impl Seat {
 
     /// Answers a `subscribe` by an error, and ends the subscription.
     fn unsubscribe_with(&self, desk: &Desk, conn: ConnId, asked: &Asked, fault: Fault) {
-        desk.local.borrow_mut().leave(conn, &asked.channel);
+        desk.local.borrow_mut().unsubscribe_silently(conn, &asked.channel);
         self.ungrant(desk, conn, &asked.channel);
         match asked.kind {
             Kind::Own => self.say(failed(asked.number, fault)),

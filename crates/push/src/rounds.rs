@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use ringmain_hub::local::ConnId;
+use ringmain_hub::subscribers::ConnId;
 
 use crate::limits;
 use crate::options::Options;

@@ -5,14 +5,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use ringmain_hub::history::Place;
-use ringmain_hub::local::{ConnId, Event};
-use ringmain_hub::mail::Told;
+use ringmain_hub::history::StreamPosition;
+use ringmain_hub::mail::QueryResult;
 use ringmain_hub::protocol::{
     ClientInfo, Command, ConnectResult, Disconnect, DisconnectPush, Error, Fault, Format, HistoryResult,
     NotJson, PresenceResult, PresenceStatsResult, PublishResult, Push, Reply, SubscribeResult, Unsubscribe,
     Unsubscribed,
 };
+use ringmain_hub::subscribers::{ConnId, Event};
 
 use crate::asking::Asker;
 use crate::claims::Lasts;
@@ -99,7 +99,7 @@ impl Asked {
     pub(crate) fn result(
         &self,
         now: Duration,
-        place: Option<Place>,
+        place: Option<StreamPosition>,
         first: Option<u64>,
         missed: Option<Missed>,
     ) -> SubscribeResult {
@@ -262,10 +262,10 @@ impl Seat {
             Event::Subscribed {
                 conn,
                 channel,
-                place,
+                position,
                 missed,
-            } => self.subscribed(desk, conn, &channel, (place, missed)),
-            Event::Refused { conn, channel, fault } => {
+            } => self.subscribed(desk, conn, &channel, (position, missed)),
+            Event::Rejected { conn, channel, fault } => {
                 let Some(asked) = self.pending.answered(&channel) else {
                     return;
                 };
@@ -276,19 +276,23 @@ impl Seat {
                     Kind::Pushed => {}
                 }
             }
-            Event::Unsubscribed { conn, channel, why } => self.unsubscribed(desk, conn, &channel, why),
+            Event::Unsubscribed {
+                conn,
+                channel,
+                reason,
+            } => self.unsubscribed(desk, conn, &channel, reason),
             Event::Published { number, .. } => self.say(Reply {
                 id: number,
                 publish: Some(PublishResult {}),
                 ..Reply::default()
             }),
             // It publishes again where it connects next.
-            Event::Told { told, .. } if matches!(*told, Told::Draining) => {
+            Event::QueryResult { result, .. } if matches!(*result, QueryResult::Draining) => {
                 self.disconnect(Disconnect::SHUTDOWN);
             }
-            Event::Told { number, told, .. } => self.say_answer(number, *told),
-            Event::Disconnected { why, .. } => {
-                self.disconnect(why);
+            Event::QueryResult { number, result, .. } => self.say_answer(number, *result),
+            Event::Disconnected { reason, .. } => {
+                self.disconnect(reason);
                 if let Some(id) = self.id.take() {
                     desk.leave(id);
                 }
@@ -440,23 +444,26 @@ pub(crate) fn disconnect_for(fault: Fault) -> Disconnect {
     }
 }
 
-pub(crate) fn answer(number: u32, told: Told) -> Reply {
+pub(crate) fn answer(number: u32, told: QueryResult) -> Reply {
     let mut reply = Reply {
         id: number,
         ..Reply::default()
     };
     match told {
-        Told::History { publications, place } => {
+        QueryResult::History {
+            publications,
+            position,
+        } => {
             let publications = publications.into_iter();
             reply.history = Some(HistoryResult {
                 publications: publications
                     .map(|(offset, published)| published.numbered(offset))
                     .collect(),
-                epoch: place.epoch.to_string(),
-                offset: place.offset,
+                epoch: position.epoch.to_string(),
+                offset: position.offset,
             });
         }
-        Told::Presence(present) => {
+        QueryResult::Presence(present) => {
             let present = present.iter();
             reply.presence = Some(PresenceResult {
                 presence: present
@@ -464,17 +471,17 @@ pub(crate) fn answer(number: u32, told: Told) -> Reply {
                     .collect(),
             });
         }
-        Told::PresenceStats { clients, users } => {
+        QueryResult::PresenceStats { clients, users } => {
             reply.presence_stats = Some(PresenceStatsResult {
                 num_clients: clients,
                 num_users: users,
             });
         }
-        Told::Unrecoverable => reply.error = Some(Error::from(Fault::UNRECOVERABLE_POSITION)),
-        Told::NotAvailable | Told::Forgotten | Told::Draining => {
+        QueryResult::Unrecoverable => reply.error = Some(Error::from(Fault::UNRECOVERABLE_POSITION)),
+        QueryResult::NotAvailable | QueryResult::HistoryCleared | QueryResult::Draining => {
             reply.error = Some(Error::from(Fault::NOT_AVAILABLE))
         }
-        Told::Full => reply.error = Some(Error::from(Fault::LIMIT_EXCEEDED)),
+        QueryResult::ChannelLimit => reply.error = Some(Error::from(Fault::LIMIT_EXCEEDED)),
     }
     reply
 }

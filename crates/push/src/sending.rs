@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use ringmain_hub::local::ConnId;
+use ringmain_hub::subscribers::ConnId;
 
 use crate::desk::Desk;
 use crate::limits;
@@ -44,7 +44,7 @@ impl Desk {
     /// Sends a connection what waits for it, as far as it takes that.
     pub(crate) fn send(&self, id: ConnId, seat: &Seat) {
         while !seat.is_full() {
-            let frame = self.local.borrow_mut().take(id);
+            let frame = self.local.borrow_mut().pop_push(id);
             match frame {
                 Some(written) => seat.push(written),
                 None => break,

@@ -5,13 +5,13 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use ringmain_hub::history::Query;
-use ringmain_hub::local::ConnId;
-use ringmain_hub::mail::{Life, Question};
+use ringmain_hub::history::HistoryQuery;
+use ringmain_hub::mail::{ChannelQuery, EpochFilter};
 use ringmain_hub::protocol::{
     Command, Commands, Disconnect, Fault, Format, HistoryRequest, PingResult, PublishRequest, Published,
     Reply, UnsubscribeResult,
 };
+use ringmain_hub::subscribers::ConnId;
 
 use crate::asking::{Asker, channel_of};
 use crate::desk::Desk;
@@ -202,9 +202,9 @@ impl Session {
         } else if let Some(publish) = &command.publish {
             self.publish(id, number, publish)
         } else if let Some(presence) = &command.presence {
-            self.question(id, number, &presence.channel, Question::Presence)
+            self.question(id, number, &presence.channel, ChannelQuery::Presence)
         } else if let Some(presence) = &command.presence_stats {
-            self.question(id, number, &presence.channel, Question::PresenceStats)
+            self.question(id, number, &presence.channel, ChannelQuery::PresenceStats)
         } else if let Some(history) = &command.history {
             self.question(id, number, &history.channel, history_of(history))
         } else if command.ping.is_some() {
@@ -234,7 +234,7 @@ impl Session {
     ) -> std::result::Result<(), Fault> {
         self.desk.options().namespace(channel)?;
         // Who is not subscribed is so afterwards, too. The client knows why, and is not told.
-        self.desk.local.borrow_mut().leave(id, channel);
+        self.desk.local.borrow_mut().unsubscribe_silently(id, channel);
         self.seat.ungrant(&self.desk, id, channel);
         let unsubscribe = Some(UnsubscribeResult {});
         self.seat.write(
@@ -312,13 +312,13 @@ impl Session {
         id: ConnId,
         number: u32,
         channel: &str,
-        question: Question,
+        question: ChannelQuery,
     ) -> std::result::Result<(), Fault> {
         let (options, rights) = (self.desk.options(), self.seat.rights.borrow());
         let reach = rights.reach(&options, channel, self.seat.identity().user())?;
-        let (namespace, is_history) = (reach.namespace, matches!(question, Question::History { .. }));
+        let (namespace, is_history) = (reach.namespace, matches!(question, ChannelQuery::History { .. }));
         let is_there = match is_history {
-            true => namespace.rules.keep.is_some(),
+            true => namespace.rules.history.is_some(),
             false => namespace.rules.presence,
         };
         if !is_there {
@@ -329,7 +329,7 @@ impl Session {
             false => reach.may(namespace.presence, |cap| cap.presence)?,
         }
         let mut local = self.desk.local.borrow_mut();
-        local.question(&Arc::from(channel), namespace.rules, question, (id, number));
+        local.query(&Arc::from(channel), namespace.rules, question, (id, number));
         self.seat.begins();
         Ok(())
     }
@@ -344,15 +344,15 @@ fn is_of_successor(command: &Command) -> bool {
         || command.history.is_some()
 }
 
-fn history_of(history: &HistoryRequest) -> Question {
+fn history_of(history: &HistoryRequest) -> ChannelQuery {
     let since = history.since.as_ref();
     let limit = usize::try_from(history.limit).unwrap_or(usize::MAX);
-    Question::History {
-        query: Query {
+    ChannelQuery::History {
+        query: HistoryQuery {
             since: since.map(|since| since.offset),
             limit: limit.min(limits::HISTORY_PUBLICATIONS),
             reverse: history.reverse,
         },
-        life: since.map_or(Life::Any, |since| Life::parse(&since.epoch)),
+        epoch: since.map_or(EpochFilter::Any, |since| EpochFilter::parse(&since.epoch)),
     }
 }

@@ -8,7 +8,7 @@
 
 use std::time::Duration;
 
-use ringmain_hub::home::Record;
+use ringmain_hub::shard::StateRecord;
 
 use crate::limits;
 
@@ -41,7 +41,7 @@ pub enum StateError {
     Damaged(&'static str),
     /// A section is not what it should be.
     #[error(transparent)]
-    Unreadable(#[from] ringmain_hub::home::Unreadable),
+    Unreadable(#[from] ringmain_hub::shard::InvalidState),
 }
 
 impl State {
@@ -84,7 +84,7 @@ impl State {
     ///
     /// # Errors
     /// [`StateError`]: none of it can be used.
-    pub fn read(bytes: &[u8]) -> Result<(Vec<Record>, Duration), StateError> {
+    pub fn read(bytes: &[u8]) -> Result<(Vec<StateRecord>, Duration), StateError> {
         let (head, mut rest) = bytes
             .split_first_chunk::<HEAD_BYTES>()
             .ok_or(StateError::Foreign)?;
@@ -112,7 +112,7 @@ impl State {
             if u64::from(crc32fast::hash(section)) != check {
                 return Err(StateError::Damaged("the checksum of a section"));
             }
-            records.append(&mut Record::read_all(section)?);
+            records.append(&mut StateRecord::read_all(section)?);
             count += 1;
             rest = behind;
         }

@@ -114,14 +114,15 @@ impl Desk {
         let mut after: Option<Arc<str>> = None;
         loop {
             let from = after.take();
-            after = self
-                .home
-                .borrow()
-                .heard(from.as_deref(), limits::SURVEYED_A_TURN, |name, count| {
+            after = self.home.borrow().visit_subscribed(
+                from.as_deref(),
+                limits::SURVEYED_A_TURN,
+                |name, count| {
                     if pattern.is_none_or(|pattern| pattern.is_of(name)) {
                         found.push((Arc::clone(name), count));
                     }
-                });
+                },
+            );
             if found.len() > limits::CHANNELS_TOLD {
                 return Err(Fault::LIMIT_EXCEEDED.into());
             }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use ringmain_engine::Cx;
 use ringmain_engine::backend::Time;
-use ringmain_jwt::{Algorithm, KeySet, Parsed, Wrong};
+use ringmain_jwt::{Algorithm, KeySet, ParsedToken, TokenError};
 
 use crate::claims::{Connecting, Subscribing};
 
@@ -55,13 +55,13 @@ pub enum Look {
 /// Why a token gives nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unproved {
-    Wrong(Wrong),
+    Wrong(TokenError),
     /// By what it could be proved is not there now.
     Unavailable,
 }
 
-impl From<Wrong> for Unproved {
-    fn from(wrong: Wrong) -> Unproved {
+impl From<TokenError> for Unproved {
+    fn from(wrong: TokenError) -> Unproved {
         Unproved::Wrong(wrong)
     }
 }
@@ -72,10 +72,10 @@ impl Tokens {
     #[must_use]
     pub fn new(keys: KeySet) -> Tokens {
         let is_of = |public: bool| {
-            let kind = move |one: &Algorithm| one.is_public() == public;
+            let kind = move |one: &Algorithm| one.is_asymmetric() == public;
             Algorithm::ALL.into_iter().filter(kind)
         };
-        let has = |public| is_of(public).any(|one| keys.may_have(one, None));
+        let has = |public| is_of(public).any(|one| keys.has_candidate(one, None));
         let kinds = [false, true].into_iter().filter(|public| has(*public));
         Tokens {
             algorithms: kinds.flat_map(is_of).collect(),
@@ -107,8 +107,9 @@ impl Tokens {
         let keys = self.keys.current();
         let lacks = keys.as_ref().and_then(|keys| {
             self.algorithms.iter().find(|one| {
-                let kin =
-                    |other: &Algorithm| other.is_public() == one.is_public() && keys.may_have(*other, None);
+                let kin = |other: &Algorithm| {
+                    other.is_asymmetric() == one.is_asymmetric() && keys.has_candidate(*other, None)
+                };
                 !Algorithm::ALL.iter().any(kin)
             })
         });
@@ -136,9 +137,9 @@ impl Tokens {
     }
 
     /// A token that is of whom it says to be, for us, and holds now.
-    fn verified<'t>(&self, token: &'t str, cx: &Cx) -> Result<Parsed<'t>, Unproved> {
-        let parsed = Parsed::of(token.as_bytes())?;
-        let wrong = |why| Unproved::Wrong(Wrong::Invalid(why));
+    fn verified<'t>(&self, token: &'t str, cx: &Cx) -> Result<ParsedToken<'t>, Unproved> {
+        let parsed = ParsedToken::parse(token.as_bytes())?;
+        let wrong = |why| Unproved::Wrong(TokenError::Invalid(why));
         if !self.algorithms.contains(&parsed.algorithm) {
             return Err(wrong("the token's algorithm is not allowed"));
         }
@@ -146,20 +147,20 @@ impl Tokens {
         if self.issuer.is_some() && parsed.claims.issuer() != self.issuer.as_deref() {
             return Err(wrong("the token is of another issuer"));
         }
-        if !parsed.claims.are_for(&self.audiences) {
+        if !parsed.claims.has_audience(&self.audiences) {
             return Err(wrong("the token is for another audience"));
         }
-        let key = parsed.key.as_deref();
+        let key = parsed.key_id.as_deref();
         let keys = match self.keys.look(parsed.algorithm, key, cx.now()) {
             Look::Keys(keys) => keys,
             Look::Unknown => return Err(wrong("the token's key is not known")),
             Look::Unavailable => return Err(Unproved::Unavailable),
         };
-        if !keys.verify(parsed.algorithm, key, parsed.message, &parsed.signature) {
+        if !keys.verify(parsed.algorithm, key, parsed.signing_input, &parsed.signature) {
             return Err(wrong("the token's signature is wrong"));
         }
         // Last: whoever is told that its token has expired gets another one, which must not be said of a forged one.
-        parsed.claims.hold(cx.wall(), self.leeway)?;
+        parsed.claims.check_validity(cx.wall(), self.leeway)?;
         Ok(parsed)
     }
 }
@@ -190,7 +191,7 @@ impl Keys {
     fn look(&self, algorithm: Algorithm, key: Option<&str>, now: Time) -> Look {
         match &self.0 {
             Kept::Elsewhere(source) => source.look(algorithm, key, now),
-            Kept::Here(_) => match self.current().filter(|keys| keys.may_have(algorithm, key)) {
+            Kept::Here(_) => match self.current().filter(|keys| keys.has_candidate(algorithm, key)) {
                 Some(keys) => Look::Keys(keys),
                 None => Look::Unknown,
             },

@@ -227,7 +227,7 @@ impl<P: Clone> Partition<P> {
     pub(crate) async fn begins(&mut self, feed: &Feed, offset: u64) {
         self.reached = offset;
         if let Some(log) = self.log {
-            feed.report(log, LogEvent::Begins(offset)).await;
+            feed.report(log, LogEvent::Started(offset)).await;
         }
     }
 

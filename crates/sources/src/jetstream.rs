@@ -417,7 +417,7 @@ impl Reader {
         if let (Some(live), Some(log)) = (live, self.partition.log()) {
             if !self.has_begun {
                 // The first message says where it begins; until then nothing is recovered.
-                feed.report(log, LogEvent::Begins(oldest)).await;
+                feed.report(log, LogEvent::Started(oldest)).await;
             }
             feed.report(log, LogEvent::Live(live)).await;
         }

@@ -1,8 +1,11 @@
-//! What listeners begin sessions from, replaced as a whole while they serve.
+//! Server-side TLS settings of listeners, which can be replaced while connections are served.
 //!
-//! Sessions keep what they were begun from. A worker's handle looks at a generation, which changes at a reload alone, and takes
-//! the lock only then. A second number changes when a reload demands something else of clients: connections from before are judged
-//! again when they are used next ([`Tls::judge`](crate::Tls::judge)).
+//! An established session keeps the settings that it was created with. Each worker's handle compares a generation number, which changes
+//! only at a reload, and takes the lock only if it has changed. A second number changes when a reload changes the requirements on clients:
+//! connections accepted earlier are then checked again before their next request
+//! ([`Tls::recheck_admission`](crate::Tls::recheck_admission)).
+//!
+//! Owns the active settings and the counters of handshakes. Must not know how sessions are encrypted or which protocol they carry.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,43 +16,43 @@ use ringmain_wire::tls::{
     Certificate, ClientCertificates, Clock, Facts, Finding, Server, ServerSettings, Tickets, Version,
 };
 
-use crate::counters::{All, Counters, Counts};
+use crate::counters::{Counters, HandshakeCounts, WorkerCounters};
+use crate::error::ConfigError;
 use crate::layer::Tls;
-use crate::refused::Refused;
 
-/// Begins the sessions of accepted connections. A clone is the same one.
+/// Creates the TLS sessions of accepted connections. Clones share the settings.
 #[derive(Clone, Debug)]
-pub struct Acceptor(Arc<Shared>);
+pub struct Acceptor(Arc<AcceptorState>);
 
 #[derive(Debug)]
-struct Shared {
+struct AcceptorState {
     clock: Clock,
     generation: AtomicU64,
-    /// The number of changes of [`Demands`].
-    demands: AtomicU64,
-    server: Mutex<Serving>,
-    counters: All,
+    /// Incremented each time [`ClientRequirements`] change.
+    requirements: AtomicU64,
+    server: Mutex<ServerState>,
+    counters: WorkerCounters,
 }
 
-/// What sessions are begun from.
+/// The active settings, from which sessions are created.
 #[derive(Clone, Debug)]
-struct Serving {
+struct ServerState {
     server: Arc<Server>,
-    demands: Demands,
+    requirements: ClientRequirements,
     tickets: Tickets,
 }
 
-/// The demands of settings on clients. A connection that was admitted by equal demands needs no second check.
+/// The requirements of the settings on clients. A connection that was admitted under equal requirements needs no second check.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Demands {
+struct ClientRequirements {
     certificates: ClientCertificates,
     minimum_version: Version,
     suites: Vec<String>,
 }
 
-impl Demands {
-    fn of(settings: &ServerSettings) -> Demands {
-        Demands {
+impl ClientRequirements {
+    fn new(settings: &ServerSettings) -> ClientRequirements {
+        ClientRequirements {
             certificates: settings.client_certificates.clone(),
             minimum_version: settings.minimum_version,
             suites: settings.suites.clone(),
@@ -57,35 +60,35 @@ impl Demands {
     }
 }
 
-/// The demands that a connection was admitted by.
+/// The requirements under which a connection was admitted.
 #[derive(Debug)]
 pub(crate) struct Admission {
-    acceptor: Arc<Shared>,
-    demands: u64,
+    acceptor: Arc<AcceptorState>,
+    requirements: u64,
     is_admitted: bool,
 }
 
-/// A worker's share of an [`Acceptor`].
+/// A worker's handle of an [`Acceptor`].
 #[derive(Debug)]
 pub struct AcceptHandle {
-    shared: Arc<Shared>,
+    shared: Arc<AcceptorState>,
     generation: u64,
-    demands: u64,
+    requirements: u64,
     server: Arc<Server>,
     counters: Arc<Counters>,
 }
 
-/// Settings that were built and checked for an [`Acceptor`], and that no session is begun from yet.
+/// Settings that were built and checked for an [`Acceptor`] but are not active yet.
 #[derive(Debug)]
-pub struct Prepared {
-    serving: Serving,
+pub struct PreparedSettings {
+    state: ServerState,
     now: Duration,
 }
 
-/// New keys of tickets.
-fn tickets(clock: &Clock) -> Result<Tickets, Refused> {
+/// Returns new ticket keys.
+fn new_tickets(clock: &Clock) -> Result<Tickets, ConfigError> {
     Tickets::new(clock).map_err(|error| {
-        Refused(vec![Finding {
+        ConfigError(vec![Finding {
             severity: ringmain_wire::tls::Severity::Error,
             source: "tickets".to_owned(),
             text: error.to_string(),
@@ -93,145 +96,146 @@ fn tickets(clock: &Clock) -> Result<Tickets, Refused> {
     })
 }
 
-/// What changed at a reload.
+/// The differences between the settings before and after a reload.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Reload {
-    /// Certificates that are served now, and were not before.
+pub struct ReloadSummary {
+    /// Certificates that are served now but were not before.
     pub added: Vec<Certificate>,
-    /// Certificates that are served no longer.
+    /// Certificates that are no longer served.
     pub removed: Vec<Certificate>,
-    /// Certificates that are served as before.
-    pub kept: usize,
-    /// What is likely not meant.
+    /// The number of certificates that are still served.
+    pub unchanged: usize,
+    /// Warnings about the new settings.
     pub warnings: Vec<Finding>,
     now: u64,
 }
 
 impl Acceptor {
-    /// Begins sessions from `settings`; `now` is wall time since 1970.
+    /// Creates an acceptor from `settings`; `now` is the time since the Unix epoch.
     ///
     /// # Errors
-    /// [`Refused`] with all that is wrong. A certificate that has expired, or is not valid yet, is.
-    pub fn new(settings: &ServerSettings, now: Duration) -> Result<Self, Refused> {
+    /// [`ConfigError`] with all errors and warnings. A certificate that has expired, or is not valid yet, is an error.
+    pub fn new(settings: &ServerSettings, now: Duration) -> Result<Self, ConfigError> {
         let clock = Clock::new(now);
-        let tickets = tickets(&clock)?;
-        let server = settings.build(&tickets, &[]).map_err(Refused)?;
-        let serving = Serving {
+        let tickets = new_tickets(&clock)?;
+        let server = settings.build(&tickets, &[]).map_err(ConfigError)?;
+        let state = ServerState {
             server: Arc::new(server),
-            demands: Demands::of(settings),
+            requirements: ClientRequirements::new(settings),
             tickets,
         };
-        Ok(Self(Arc::new(Shared {
+        Ok(Self(Arc::new(AcceptorState {
             clock,
             generation: AtomicU64::new(0),
-            demands: AtomicU64::new(0),
-            server: Mutex::new(serving),
-            counters: All::default(),
+            requirements: AtomicU64::new(0),
+            server: Mutex::new(state),
+            counters: WorkerCounters::default(),
         })))
     }
 
-    /// A handle for one worker.
+    /// Returns a handle for one worker.
     #[must_use]
     pub fn handle(&self) -> AcceptHandle {
-        let serving = self.0.server();
+        let state = self.0.server();
         AcceptHandle {
             generation: self.0.generation.load(Ordering::Relaxed),
-            demands: self.0.demands.load(Ordering::Relaxed),
-            server: Arc::clone(&serving.server),
-            counters: self.0.counters.one_more(),
+            requirements: self.0.requirements.load(Ordering::Relaxed),
+            server: Arc::clone(&state.server),
+            counters: self.0.counters.register_worker(),
             shared: self.0.clone(),
         }
     }
 
-    /// Begins new sessions from `settings`; those under way stay as they are, and their tickets stay good unless other certificates
-    /// of clients are asked for now; then, or if versions or suites are no longer spoken, [`Tls::judge`] says which are still admitted.
-    /// A certificate that has expired is taken only if it is served already: then it is a warning.
+    /// Replaces the settings for new sessions; `now` is the time since the Unix epoch.
+    ///
+    /// Established sessions and handshakes in progress are not affected. Their tickets remain valid unless the setting of client
+    /// certificates changes. If this setting, the minimum version or the cipher suites change, [`Tls::recheck_admission`] reports which of
+    /// the open connections are still admitted. An expired certificate is accepted, with a warning, only if it is already served.
     ///
     /// # Errors
-    /// [`Refused`]: everything stays as it was.
-    pub fn reload(&self, settings: &ServerSettings, now: Duration) -> Result<Reload, Refused> {
+    /// [`ConfigError`] with all errors and warnings; the previous settings remain active.
+    pub fn reload(&self, settings: &ServerSettings, now: Duration) -> Result<ReloadSummary, ConfigError> {
         Ok(self.apply(self.prepare(settings, now)?))
     }
 
-    /// Builds what [`Acceptor::apply`] serves, by the rules of [`Acceptor::reload`]. Nothing changes yet.
+    /// Builds and checks settings for [`Acceptor::apply`] by the rules of [`Acceptor::reload`], without activating them.
     ///
     /// # Errors
-    /// [`Refused`] with all that is wrong.
-    pub fn prepare(&self, settings: &ServerSettings, now: Duration) -> Result<Prepared, Refused> {
+    /// [`ConfigError`] with all errors and warnings.
+    pub fn prepare(&self, settings: &ServerSettings, now: Duration) -> Result<PreparedSettings, ConfigError> {
         self.0.clock.set(now);
         let before = self.0.server().clone();
         let served = before.server.certificates().iter();
         let served: Vec<[u8; 32]> = served.map(|one| one.fingerprint).collect();
-        // A ticket resumes a session without a certificate being shown: those of sessions to which other clients were admitted are
-        // not resumed.
-        let tickets = match before.demands.certificates == settings.client_certificates {
+        // A resumed session presents no certificate: if the setting of client certificates changes, earlier sessions must not be resumed.
+        let tickets = match before.requirements.certificates == settings.client_certificates {
             true => before.tickets,
-            false => tickets(&self.0.clock)?,
+            false => new_tickets(&self.0.clock)?,
         };
-        let server = settings.build(&tickets, &served).map_err(Refused)?;
-        Ok(Prepared {
-            serving: Serving {
+        let server = settings.build(&tickets, &served).map_err(ConfigError)?;
+        Ok(PreparedSettings {
+            state: ServerState {
                 server: Arc::new(server),
-                demands: Demands::of(settings),
+                requirements: ClientRequirements::new(settings),
                 tickets,
             },
             now,
         })
     }
 
-    /// Begins new sessions from prepared settings; returns the difference to those before. Cannot fail.
-    pub fn apply(&self, prepared: Prepared) -> Reload {
-        let Prepared { serving, now } = prepared;
+    /// Activates prepared settings for new sessions and returns the differences. Cannot fail.
+    pub fn apply(&self, prepared: PreparedSettings) -> ReloadSummary {
+        let PreparedSettings { state, now } = prepared;
         let mut current = self.0.server();
-        let reload = Reload::of(current.server.certificates(), &serving.server, now.as_secs());
-        if current.demands != serving.demands {
-            self.0.demands.fetch_add(1, Ordering::Release);
+        let reload = ReloadSummary::compare(current.server.certificates(), &state.server, now.as_secs());
+        if current.requirements != state.requirements {
+            self.0.requirements.fetch_add(1, Ordering::Release);
         }
-        *current = serving;
-        // Within the lock: who sees the number finds what it stands for.
+        *current = state;
+        // Incremented under the lock, so that a worker that sees the new generation also finds the new settings.
         self.0.generation.fetch_add(1, Ordering::Relaxed);
         reload
     }
 
-    /// The certificates that are served, the default one first.
+    /// Returns the served certificates, the default one first.
     #[must_use]
     pub fn certificates(&self) -> Vec<Certificate> {
         self.0.server().server.certificates().to_vec()
     }
 
-    /// What is likely not meant, in the settings that are used.
+    /// Returns the warnings about the active settings.
     #[must_use]
     pub fn warnings(&self) -> Vec<Finding> {
         self.0.server().server.warnings().to_vec()
     }
 
-    /// Handshakes of all workers since the start.
+    /// Returns the handshake counts since the start, summed over the workers.
     #[must_use]
-    pub fn counts(&self) -> Counts {
+    pub fn counts(&self) -> HandshakeCounts {
         self.0.counters.counts()
     }
 }
 
-impl Shared {
-    fn server(&self) -> MutexGuard<'_, Serving> {
+impl AcceptorState {
+    fn server(&self) -> MutexGuard<'_, ServerState> {
         self.server.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl AcceptHandle {
-    /// Begins a session for a connection that was accepted; `now` is wall time since 1970.
+    /// Creates a session for an accepted connection; `now` is the time since the Unix epoch.
     #[must_use]
     pub fn accept(&mut self, now: Duration) -> Tls {
         self.shared.clock.set(now);
         if self.generation != self.shared.generation.load(Ordering::Relaxed) {
-            let serving = self.shared.server();
+            let state = self.shared.server();
             self.generation = self.shared.generation.load(Ordering::Relaxed);
-            self.demands = self.shared.demands.load(Ordering::Relaxed);
-            self.server = Arc::clone(&serving.server);
+            self.requirements = self.shared.requirements.load(Ordering::Relaxed);
+            self.server = Arc::clone(&state.server);
         }
         let admission = Admission {
             acceptor: Arc::clone(&self.shared),
-            demands: self.demands,
+            requirements: self.requirements,
             is_admitted: true,
         };
         Tls::accepted(self.server.session(), &self.counters, admission)
@@ -239,45 +243,45 @@ impl AcceptHandle {
 }
 
 impl Admission {
-    /// Returns the outcome by the acceptor's current demands. `None`: these have changed since the connection was judged.
-    pub(crate) fn outcome(&self) -> Option<bool> {
-        let is_current = self.acceptor.demands.load(Ordering::Acquire) == self.demands;
+    /// Returns the outcome of the last check, or `None` if the requirements have changed since.
+    pub(crate) fn cached_outcome(&self) -> Option<bool> {
+        let is_current = self.acceptor.requirements.load(Ordering::Acquire) == self.requirements;
         is_current.then_some(self.is_admitted)
     }
 
-    /// Judges a session by the acceptor's current demands.
+    /// Checks a session against the current requirements.
     #[cold]
-    pub(crate) fn judge(&mut self, facts: Option<&Facts>, now: Duration) -> bool {
+    pub(crate) fn recheck_admission(&mut self, facts: Option<&Facts>, now: Duration) -> bool {
         self.acceptor.clock.set(now);
         let server = {
-            let serving = self.acceptor.server();
-            self.demands = self.acceptor.demands.load(Ordering::Relaxed);
-            Arc::clone(&serving.server)
+            let state = self.acceptor.server();
+            self.requirements = self.acceptor.requirements.load(Ordering::Relaxed);
+            Arc::clone(&state.server)
         };
         self.is_admitted = facts.is_some_and(|facts| server.admits(facts));
         self.is_admitted
     }
 }
 
-impl Reload {
-    fn of(before: &[Certificate], server: &Server, now: u64) -> Self {
+impl ReloadSummary {
+    fn compare(before: &[Certificate], server: &Server, now: u64) -> Self {
         let now_served = server.certificates();
-        let missing = |of: &[Certificate], from: &[Certificate]| -> Vec<Certificate> {
+        let missing_from = |of: &[Certificate], from: &[Certificate]| -> Vec<Certificate> {
             let served = |one: &&Certificate| from.iter().any(|other| other.fingerprint == one.fingerprint);
             of.iter().filter(|one| !served(one)).cloned().collect()
         };
-        let added = missing(now_served, before);
+        let added = missing_from(now_served, before);
         Self {
-            kept: now_served.len() - added.len(),
+            unchanged: now_served.len() - added.len(),
             added,
-            removed: missing(before, now_served),
+            removed: missing_from(before, now_served),
             warnings: server.warnings().to_vec(),
             now,
         }
     }
 }
 
-impl fmt::Display for Reload {
+impl fmt::Display for ReloadSummary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (sign, certificates) in [("+", &self.added), ("-", &self.removed)] {
             for one in certificates {
@@ -290,7 +294,7 @@ impl fmt::Display for Reload {
                 )?;
             }
         }
-        write!(f, "{} as before", self.kept)?;
+        write!(f, "{} unchanged", self.unchanged)?;
         for warning in &self.warnings {
             write!(f, "\nwarning: {warning}")?;
         }

@@ -1,71 +1,73 @@
-//! What clients begin sessions from. Its sessions are resumed on any worker.
+//! Client-side TLS settings. A session can be resumed on any worker.
+//!
+//! Owns the settings and the counters of handshakes. Must not know which protocol a connection carries.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use ringmain_wire::tls::{Client, ClientSettings, Clock, Finding, PeerName};
 
-use crate::counters::{All, Counters, Counts};
+use crate::counters::{Counters, HandshakeCounts, WorkerCounters};
+use crate::error::ConfigError;
 use crate::layer::Tls;
-use crate::refused::Refused;
 
-/// Begins the sessions of connections to servers. A clone is the same one.
+/// Creates the TLS sessions of connections to servers. Clones share the settings.
 #[derive(Clone, Debug)]
-pub struct Connector(Arc<Shared>);
+pub struct Connector(Arc<ConnectorState>);
 
 #[derive(Debug)]
-struct Shared {
+struct ConnectorState {
     clock: Clock,
     client: Client,
-    counters: All,
+    counters: WorkerCounters,
 }
 
-/// A worker's share of a [`Connector`].
+/// A worker's handle of a [`Connector`].
 #[derive(Debug)]
 pub struct ConnectHandle {
-    shared: Arc<Shared>,
+    shared: Arc<ConnectorState>,
     counters: Arc<Counters>,
 }
 
 impl Connector {
-    /// Begins sessions from `settings`; `now` is wall time since 1970.
+    /// Creates a connector from `settings`; `now` is the time since the Unix epoch.
     ///
     /// # Errors
-    /// [`Refused`] with all that is wrong.
-    pub fn new(settings: &ClientSettings, now: Duration) -> Result<Self, Refused> {
+    /// [`ConfigError`] with all errors and warnings.
+    pub fn new(settings: &ClientSettings, now: Duration) -> Result<Self, ConfigError> {
         let clock = Clock::new(now);
-        let client = settings.build(&clock).map_err(Refused)?;
-        Ok(Self(Arc::new(Shared {
+        let client = settings.build(&clock).map_err(ConfigError)?;
+        Ok(Self(Arc::new(ConnectorState {
             clock,
             client,
-            counters: All::default(),
+            counters: WorkerCounters::default(),
         })))
     }
 
-    /// A handle for one worker.
+    /// Returns a handle for one worker.
     #[must_use]
     pub fn handle(&self) -> ConnectHandle {
         ConnectHandle {
             shared: self.0.clone(),
-            counters: self.0.counters.one_more(),
+            counters: self.0.counters.register_worker(),
         }
     }
 
-    /// What is likely not meant, in the settings.
+    /// Returns the warnings about the settings.
     #[must_use]
     pub fn warnings(&self) -> &[Finding] {
         self.0.client.warnings()
     }
 
-    /// Handshakes of all workers since the start.
+    /// Returns the handshake counts since the start, summed over the workers.
     #[must_use]
-    pub fn counts(&self) -> Counts {
+    pub fn counts(&self) -> HandshakeCounts {
         self.0.counters.counts()
     }
 }
 
 impl ConnectHandle {
-    /// Begins a session with `peer`, whose certificate has to be for that name; `now` is wall time since 1970.
+    /// Creates a session with `peer`, whose certificate must be valid for that name; `now` is the time since the Unix epoch.
     #[must_use]
     pub fn connect(&self, peer: &PeerName, now: Duration) -> Tls {
         self.shared.clock.set(now);

@@ -1,37 +1,37 @@
-//! What is counted of handshakes: by each worker for itself, read at any time.
+//! Counters of handshakes, written by each worker and read at any time. Must not know settings.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Handshakes since the start, of all workers.
+/// The numbers of handshakes since the start, summed over the workers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
-    /// Sessions that began; those that neither finished nor failed are under way, or their connections ended before.
-    pub begun: u64,
-    /// Handshakes that came to their end.
+pub struct HandshakeCounts {
+    /// Sessions that were started. Those that neither finished nor failed are still in progress, or their connections were closed before.
+    pub started: u64,
+    /// Handshakes that were completed.
     pub finished: u64,
-    /// Of these, such that resumed an earlier session.
+    /// The completed handshakes that resumed an earlier session.
     pub resumed: u64,
     /// Handshakes that failed.
     pub failed: u64,
 }
 
-/// Those of one worker, which alone writes them.
+/// The counters of one worker, which is their only writer.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
-    pub(crate) begun: Counter,
+    pub(crate) started: Counter,
     pub(crate) finished: Counter,
     pub(crate) resumed: Counter,
     pub(crate) failed: Counter,
 }
 
-/// A number that one thread counts up.
+/// A counter with a single writer.
 #[derive(Debug, Default)]
 pub(crate) struct Counter(AtomicU64);
 
 impl Counter {
     pub(crate) fn add(&self) {
-        // One writer: a load and a store, which no bus lock slows.
+        // There is one writer, so a load and a store suffice; an atomic addition would lock the bus.
         self.0
             .store(self.0.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
     }
@@ -41,13 +41,13 @@ impl Counter {
     }
 }
 
-/// Those of all workers; it grows with each handle, of which there is one a worker.
+/// The counters of the workers, with one entry for each handle.
 #[derive(Debug, Default)]
-pub(crate) struct All(Mutex<Vec<Arc<Counters>>>);
+pub(crate) struct WorkerCounters(Mutex<Vec<Arc<Counters>>>);
 
-impl All {
-    /// Counters for one more worker.
-    pub(crate) fn one_more(&self) -> Arc<Counters> {
+impl WorkerCounters {
+    /// Adds and returns the counters of a new worker.
+    pub(crate) fn register_worker(&self) -> Arc<Counters> {
         let counters = Arc::new(Counters::default());
         self.0
             .lock()
@@ -56,11 +56,11 @@ impl All {
         counters
     }
 
-    pub(crate) fn counts(&self) -> Counts {
+    pub(crate) fn counts(&self) -> HandshakeCounts {
         let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut counts = Counts::default();
+        let mut counts = HandshakeCounts::default();
         for one in all.iter() {
-            counts.begun += one.begun.value();
+            counts.started += one.started.value();
             counts.finished += one.finished.value();
             counts.resumed += one.resumed.value();
             counts.failed += one.failed.value();

@@ -1,4 +1,4 @@
-//! Files: certificates and keys, the host's authorities, the log of secrets. Read or opened when settings are made.
+//! Files of certificates and keys, the authorities of the host and the key log. They are read or opened only when settings are created.
 
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Write};
@@ -8,20 +8,20 @@ use std::sync::{Mutex, PoisonError};
 
 use ringmain_wire::tls::{Finding, KeyLog, Pem, Severity, Trust};
 
-use crate::limits::PEM_FILE;
+use crate::limits::PEM_FILE_BYTES;
 
-/// Reads a file of certificates or a key.
+/// Reads a PEM file of certificates or a key.
 ///
 /// # Errors
-/// A [`Finding`] that names the file: it cannot be read, or is larger than [`PEM_FILE`].
+/// A [`Finding`] that names the file if it cannot be read or is larger than [`PEM_FILE_BYTES`].
 pub fn pem_file(path: &Path) -> Result<Pem, Finding> {
     let mut bytes = Vec::new();
-    let read = File::open(path).and_then(|file| file.take(PEM_FILE + 1).read_to_end(&mut bytes));
+    let read = File::open(path).and_then(|file| file.take(PEM_FILE_BYTES + 1).read_to_end(&mut bytes));
     let read =
-        read.map_err(|error| finding(path, format!("expected a file that can be read; found: {error}")))?;
-    if read as u64 > PEM_FILE {
-        let text = format!("expected certificates or a key; found more than {PEM_FILE} bytes");
-        return Err(finding(path, text));
+        read.map_err(|error| error_in(path, format!("expected a file that can be read; found: {error}")))?;
+    if read as u64 > PEM_FILE_BYTES {
+        let text = format!("expected certificates or a key; found more than {PEM_FILE_BYTES} bytes");
+        return Err(error_in(path, text));
     }
     Ok(Pem {
         source: path.display().to_string(),
@@ -29,20 +29,19 @@ pub fn pem_file(path: &Path) -> Result<Pem, Finding> {
     })
 }
 
-/// The authorities that the host's administrator trusts, or those in the files that `SSL_CERT_FILE` and `SSL_CERT_DIR` name.
+/// Returns the authorities that the host trusts, or those in the locations that `SSL_CERT_FILE` and `SSL_CERT_DIR` name.
 ///
-/// They are the host's and not the binary's, so that an authority that was withdrawn, or one of the house, needs no new
-/// release of this.
+/// None are compiled in, so that withdrawing an authority or adding a private one needs no new release.
 ///
 /// # Errors
-/// A [`Finding`]: there are none.
+/// A [`Finding`] if no certificate could be loaded.
 pub fn system_roots() -> Result<Trust, Finding> {
     let found = rustls_native_certs::load_native_certs();
     if found.certs.is_empty() {
         let errors: Vec<String> = found.errors.iter().map(ToString::to_string).collect();
         let text = format!(
             "expected the host's certificates of authorities; found none. Install them (package ca-certificates), name a file in \
-             SSL_CERT_FILE, or give an authority. {}",
+             SSL_CERT_FILE, or configure an authority. {}",
             errors.join("; ")
         );
         return Err(Finding {
@@ -56,11 +55,13 @@ pub fn system_roots() -> Result<Trust, Finding> {
     ))
 }
 
-/// Writes the secrets of sessions behind what is in a file, in the form of SSLKEYLOGFILE; the file is made for its owner alone.
-/// Whoever reads it can read all these connections. Lines that cannot be written are lost.
+/// Opens a file to which session secrets are appended in the format of `SSLKEYLOGFILE`.
+///
+/// If the file does not exist, it is created with mode 0600: its contents decrypt all connections that are logged. Lines that cannot be
+/// written are lost.
 ///
 /// # Errors
-/// A [`Finding`] that names the file: it cannot be opened.
+/// A [`Finding`] that names the file if it cannot be opened.
 pub fn key_log_file(path: &Path) -> Result<KeyLog, Finding> {
     let opened = OpenOptions::new()
         .append(true)
@@ -68,7 +69,7 @@ pub fn key_log_file(path: &Path) -> Result<KeyLog, Finding> {
         .mode(0o600)
         .open(path);
     let file =
-        opened.map_err(|error| finding(path, format!("expected a file to append to; found: {error}")))?;
+        opened.map_err(|error| error_in(path, format!("expected a file to append to; found: {error}")))?;
     let file = Mutex::new(file);
     Ok(KeyLog::new(move |line| {
         let mut file = file.lock().unwrap_or_else(PoisonError::into_inner);
@@ -76,7 +77,7 @@ pub fn key_log_file(path: &Path) -> Result<KeyLog, Finding> {
     }))
 }
 
-fn finding(path: &Path, text: String) -> Finding {
+fn error_in(path: &Path, text: String) -> Finding {
     Finding {
         severity: Severity::Error,
         source: path.display().to_string(),

@@ -1,4 +1,4 @@
-//! The engine's layer: a session, and what is counted of it. Owns no settings.
+//! TLS as the engine's [`Layer`]: a session and the counters of its handshake. Owns no settings.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,18 +9,18 @@ use ringmain_wire::tls::{Event, Facts, Fault, FaultKind, Session};
 use crate::acceptor::Admission;
 use crate::counters::Counters;
 
-/// TLS of one connection: what [`Layer`] asks for.
+/// The TLS layer of one connection.
 #[derive(Debug)]
 pub struct Tls {
     session: Session,
     counters: Arc<Counters>,
-    /// Of a connection that was accepted.
+    /// `None` for a connection to a server.
     admission: Option<Admission>,
 }
 
 impl Tls {
     pub(crate) fn new(session: Session, counters: &Arc<Counters>) -> Self {
-        counters.begun.add();
+        counters.started.add();
         Self {
             session,
             counters: counters.clone(),
@@ -35,38 +35,43 @@ impl Tls {
         }
     }
 
-    /// Returns whether the current settings of its acceptor admit this connection. `None`: a reload has changed the demands on clients since
-    /// it was judged, and [`Tls::judge`] is to be called. A connection that was not accepted is always admitted.
+    /// Returns whether the acceptor's current settings admit this connection.
+    ///
+    /// `None` means that a reload has changed the requirements on clients since the last check: call [`Tls::recheck_admission`]. A
+    /// connection to a server is always admitted.
     #[must_use]
     pub fn admitted(&self) -> Option<bool> {
-        self.admission.as_ref().map_or(Some(true), Admission::outcome)
+        self.admission
+            .as_ref()
+            .map_or(Some(true), Admission::cached_outcome)
     }
 
-    /// Judges the connection by the settings that its acceptor has now: `false` if they demand a certificate of clients, a version or a
-    /// suite that its handshake did not have, or have other authorities, by which its certificate is not valid. `now` is wall time since
-    /// 1970. Verifies the certificate again.
-    pub fn judge(&mut self, now: Duration) -> bool {
+    /// Checks the connection against the acceptor's current settings; `now` is the time since the Unix epoch.
+    ///
+    /// Returns `false` if the settings require a client certificate, a version or a cipher suite that the handshake did not provide, or if
+    /// the client's certificate is not valid under the current authorities. Verifies the certificate again.
+    pub fn recheck_admission(&mut self, now: Duration) -> bool {
         let Self {
             session, admission, ..
         } = self;
         admission
             .as_mut()
-            .is_none_or(|admission| admission.judge(session.facts(), now))
+            .is_none_or(|admission| admission.recheck_admission(session.facts(), now))
     }
 
-    /// What was agreed on; `None` before the handshake is over.
+    /// Returns the negotiated parameters, or `None` before the handshake is complete.
     #[must_use]
     pub fn facts(&self) -> Option<&Facts> {
         self.session.facts()
     }
 
-    /// Why it failed; `None` if it has not.
+    /// Returns the error that ended the session, or `None`.
     #[must_use]
     pub fn fault(&self) -> Option<&Fault> {
         self.session.fault()
     }
 
-    /// The session.
+    /// Returns the session.
     #[must_use]
     pub fn session(&self) -> &Session {
         &self.session

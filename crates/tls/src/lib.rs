@@ -1,4 +1,4 @@
-//! TLS of connections: `wire`'s sessions as a layer of the engine, begun from settings that may change while serving.
+//! TLS of connections: the sessions of `wire` as a layer of the engine, created from settings that can be reloaded.
 //!
 //! ```text
 //! files ─▶ ServerSettings ─▶ Acceptor ─▶ handle() for each worker ─▶ accept ─▶ Tls: conn.secure(…)
@@ -6,28 +6,28 @@
 //! ClientSettings ─▶ Connector ─▶ handle() for each worker ─▶ connect ─▶ Tls: conn.secure(…)
 //! ```
 //!
-//! Knows nothing of what is said over a connection. Files are read here, at the start and at a reload, never for a connection;
-//! time is the caller's.
+//! Must not know which protocol a connection carries. Files are read at the start and at a reload, never for a connection. The caller
+//! supplies the time.
 #![forbid(unsafe_code)]
 
 mod acceptor;
 mod connector;
 mod counters;
-mod development;
+mod dev_certificate;
+mod error;
 mod files;
 mod layer;
 pub mod limits;
-mod refused;
 
-pub use acceptor::{AcceptHandle, Acceptor, Prepared, Reload};
+pub use acceptor::{AcceptHandle, Acceptor, PreparedSettings, ReloadSummary};
 pub use connector::{ConnectHandle, Connector};
-pub use counters::Counts;
-pub use development::{Development, NoCertificate};
+pub use counters::HandshakeCounts;
+pub use dev_certificate::{DevCertificate, DevCertificateError};
+pub use error::ConfigError;
 pub use files::{key_log_file, pem_file, system_roots};
 pub use layer::Tls;
-pub use refused::Refused;
 
-/// What servers of HTTP offer by ALPN: HTTP/2, else HTTP/1.1.
+/// Returns the ALPN protocols of an HTTP server in order of preference: HTTP/2, HTTP/1.1.
 #[must_use]
 pub fn http_protocols() -> Vec<Vec<u8>> {
     vec![b"h2".to_vec(), b"http/1.1".to_vec()]

@@ -1,7 +1,7 @@
-//! Limits of this crate, with their unit and what happens beyond them. Those of sessions are `ringmain_wire::tls::limits`.
+//! Limits of this crate. Those of sessions are in `ringmain_wire::tls::limits`.
 
-/// Bytes of a file of certificates or keys. More: it is refused as none of these.
-pub const PEM_FILE: u64 = 4 * 1024 * 1024;
+/// The size of a file of certificates or keys, in bytes. A larger file is rejected.
+pub const PEM_FILE_BYTES: u64 = 4 * 1024 * 1024;
 
-/// Days that a development certificate is valid; browsers take no more than 398.
-pub const DEVELOPMENT_DAYS: u32 = 90;
+/// The validity of a development certificate, in days. Browsers accept at most 398.
+pub const DEV_CERTIFICATE_DAYS: u32 = 90;

@@ -1,4 +1,4 @@
-//! Acceptors and connectors: sessions over workers and reloads, what changes, what is counted, and the files they read.
+//! Acceptors and connectors: sessions on several workers and across reloads, reload summaries, handshake counts and the files.
 #![forbid(unsafe_code)]
 
 use std::os::unix::fs::PermissionsExt;
@@ -7,36 +7,36 @@ use std::time::Duration;
 
 use ringmain_engine::{Layer, LayerEvent};
 use ringmain_tls::{
-    AcceptHandle, Acceptor, ClientSettings, ConnectHandle, Connector, Counts, Development, KeyPair, PeerName,
-    Pem, ServerSettings, Severity, Tls, Trust, key_log_file, limits, pem_file,
+    AcceptHandle, Acceptor, ClientSettings, ConnectHandle, Connector, DevCertificate, HandshakeCounts,
+    KeyPair, PeerName, Pem, ServerSettings, Severity, Tls, Trust, key_log_file, limits, pem_file,
 };
 
 const NOW: u64 = 1_795_000_000;
 const DAY: u64 = 86_400;
 
-fn at(seconds: u64) -> Duration {
+fn unix_time(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
 }
 
-fn development(names: &[&str]) -> Development {
+fn dev_certificate(names: &[&str]) -> DevCertificate {
     let names: Vec<String> = names.iter().map(|&name| name.to_owned()).collect();
-    Development::new(&names, at(NOW)).expect("names")
+    DevCertificate::new(&names, unix_time(NOW)).expect("valid names")
 }
 
-fn serving(pairs: &[&KeyPair]) -> ServerSettings {
+fn server_settings(pairs: &[&KeyPair]) -> ServerSettings {
     ServerSettings {
         certificates: pairs.iter().map(|&pair| pair.clone()).collect(),
         ..Default::default()
     }
 }
 
-fn trusting(made: &Development) -> Connector {
-    let settings = ClientSettings::new(Trust::Authorities(made.authority.clone()));
-    Connector::new(&settings, at(NOW)).expect("settings in order")
+fn connector_for(certificate: &DevCertificate) -> Connector {
+    let settings = ClientSettings::new(Trust::Authorities(certificate.authority.clone()));
+    Connector::new(&settings, unix_time(NOW)).expect("valid settings")
 }
 
-/// One end, as the engine holds it.
-struct End {
+/// One side of a connection, with the buffers that the engine would own.
+struct TestPeer {
     tls: Tls,
     input: Vec<u8>,
     plain: Vec<u8>,
@@ -44,7 +44,7 @@ struct End {
     wire: Vec<u8>,
 }
 
-impl End {
+impl TestPeer {
     fn new(mut tls: Tls) -> Self {
         let mut wire = Vec::new();
         tls.begin(&mut wire);
@@ -78,35 +78,36 @@ impl End {
     }
 
     fn send(&mut self, plain: &[u8]) {
-        self.tls.send(plain, &mut self.wire).expect("it can be sent");
+        self.tls.send(plain, &mut self.wire).expect("the session is open");
     }
 }
 
-fn run(client: &mut End, server: &mut End) {
+fn run(client: &mut TestPeer, server: &mut TestPeer) {
     while !(client.wire.is_empty() && server.wire.is_empty()) {
         server.feed(&std::mem::take(&mut client.wire));
         client.feed(&std::mem::take(&mut server.wire));
     }
 }
 
-fn pair(client: &ConnectHandle, server: &mut AcceptHandle) -> [End; 2] {
+fn handshake(client: &ConnectHandle, server: &mut AcceptHandle) -> [TestPeer; 2] {
     let localhost = PeerName::new("localhost").expect("a name");
-    let mut client = End::new(client.connect(&localhost, at(NOW)));
-    let mut server = End::new(server.accept(at(NOW)));
+    let mut client = TestPeer::new(client.connect(&localhost, unix_time(NOW)));
+    let mut server = TestPeer::new(server.accept(unix_time(NOW)));
     assert!(client.tls.is_costly() && server.tls.is_costly());
     run(&mut client, &mut server);
     [client, server]
 }
 
-fn resumed(end: &End) -> bool {
+fn resumed(end: &TestPeer) -> bool {
     end.tls.facts().expect("established").resumed
 }
 
 #[test]
-fn a_session_is_a_layer() {
-    let made = development(&[]);
-    let acceptor = Acceptor::new(&serving(&[&made.pair]), at(NOW)).expect("settings in order");
-    let [mut client, mut server] = pair(&trusting(&made).handle(), &mut acceptor.handle());
+fn data_passes_both_ways_until_close_notify() {
+    let certificate = dev_certificate(&[]);
+    let acceptor =
+        Acceptor::new(&server_settings(&[&certificate.pair]), unix_time(NOW)).expect("valid settings");
+    let [mut client, mut server] = handshake(&connector_for(&certificate).handle(), &mut acceptor.handle());
     assert!(!client.tls.is_costly() && !server.tls.is_costly());
     client.send(b"request");
     server.send(b"answer");
@@ -119,29 +120,38 @@ fn a_session_is_a_layer() {
     );
     assert_eq!(server.events, [LayerEvent::Established, LayerEvent::End]);
     assert_eq!(client.events, [LayerEvent::Established]);
-    assert!(client.tls.send(b"more", &mut Vec::new()).is_err(), "it has ended");
+    assert!(
+        client.tls.send(b"more", &mut Vec::new()).is_err(),
+        "the session is closed"
+    );
     assert_eq!(server.tls.session().ended(), Ok(()));
 }
 
 #[test]
-fn sessions_are_resumed_on_any_worker_and_after_a_reload() {
-    let made = development(&[]);
-    let acceptor = Acceptor::new(&serving(&[&made.pair]), at(NOW)).expect("settings in order");
-    let connector = trusting(&made);
+fn sessions_resume_on_any_worker_and_after_a_reload() {
+    let certificate = dev_certificate(&[]);
+    let acceptor =
+        Acceptor::new(&server_settings(&[&certificate.pair]), unix_time(NOW)).expect("valid settings");
+    let connector = connector_for(&certificate);
     let (mut one, mut other) = (acceptor.handle(), acceptor.handle());
-    assert!(!resumed(&pair(&connector.handle(), &mut one)[1]));
-    assert!(resumed(&pair(&connector.handle(), &mut other)[1]));
-    let again = development(&["again.example"]);
+    assert!(!resumed(&handshake(&connector.handle(), &mut one)[1]));
+    assert!(resumed(&handshake(&connector.handle(), &mut other)[1]));
+    let replacement = dev_certificate(&["replacement.example"]);
     acceptor
-        .reload(&serving(&[&made.pair, &again.pair]), at(NOW))
-        .expect_err("localhost twice");
+        .reload(
+            &server_settings(&[&certificate.pair, &replacement.pair]),
+            unix_time(NOW),
+        )
+        .expect_err("two certificates for localhost");
     acceptor
-        .reload(&serving(&[&again.pair]), at(NOW))
-        .expect("settings in order");
-    assert!(resumed(&pair(&connector.handle(), &mut one)[1]));
-    assert!(resumed(&pair(&connector.handle(), &mut acceptor.handle())[1]));
-    let counts = Counts {
-        begun: 4,
+        .reload(&server_settings(&[&replacement.pair]), unix_time(NOW))
+        .expect("valid settings");
+    assert!(resumed(&handshake(&connector.handle(), &mut one)[1]));
+    assert!(resumed(
+        &handshake(&connector.handle(), &mut acceptor.handle())[1]
+    ));
+    let counts = HandshakeCounts {
+        started: 4,
         finished: 4,
         resumed: 3,
         failed: 0,
@@ -150,27 +160,32 @@ fn sessions_are_resumed_on_any_worker_and_after_a_reload() {
 }
 
 #[test]
-fn a_reload_is_for_new_sessions_and_leaves_the_others_alone() {
-    let (made, again) = (development(&[]), development(&["b.example"]));
-    let acceptor = Acceptor::new(&serving(&[&made.pair]), at(NOW)).expect("settings in order");
+fn a_reload_applies_to_new_sessions_only() {
+    let (certificate, replacement) = (dev_certificate(&[]), dev_certificate(&["b.example"]));
+    let acceptor =
+        Acceptor::new(&server_settings(&[&certificate.pair]), unix_time(NOW)).expect("valid settings");
     let (mut one, mut other) = (acceptor.handle(), acceptor.handle());
-    let [mut client, mut server] = pair(&trusting(&made).handle(), &mut one);
-    // Under way: it has said hello.
+    let [mut client, mut server] = handshake(&connector_for(&certificate).handle(), &mut one);
+    // A handshake in progress: the client has sent its hello.
     let localhost = PeerName::new("localhost").expect("a name");
-    let mut early_client = End::new(trusting(&made).handle().connect(&localhost, at(NOW)));
-    let mut early_server = End::new(one.accept(at(NOW)));
+    let mut early_client = TestPeer::new(
+        connector_for(&certificate)
+            .handle()
+            .connect(&localhost, unix_time(NOW)),
+    );
+    let mut early_server = TestPeer::new(one.accept(unix_time(NOW)));
     let reload = acceptor
-        .reload(&serving(&[&again.pair]), at(NOW))
-        .expect("settings in order");
+        .reload(&server_settings(&[&replacement.pair]), unix_time(NOW))
+        .expect("valid settings");
     let names =
         |of: &[ringmain_tls::Certificate]| of.iter().map(|one| one.names.join(" ")).collect::<Vec<_>>();
     assert_eq!(names(&reload.added), ["localhost 127.0.0.1 ::1 b.example"]);
     assert_eq!(names(&reload.removed), ["localhost 127.0.0.1 ::1"]);
-    assert_eq!((reload.kept, reload.warnings.len()), (0, 0));
-    let told = reload.to_string();
+    assert_eq!((reload.unchanged, reload.warnings.len()), (0, 0));
+    let text = reload.to_string();
     assert!(
-        told.starts_with("+ localhost, 127.0.0.1, ::1, b.example (development certificate): 89 days left"),
-        "{told}"
+        text.starts_with("+ localhost, 127.0.0.1, ::1, b.example (development certificate): 89 days left"),
+        "{text}"
     );
     run(&mut early_client, &mut early_server);
     assert!(
@@ -182,14 +197,19 @@ fn a_reload_is_for_new_sessions_and_leaves_the_others_alone() {
     run(&mut client, &mut server);
     assert_eq!(server.plain, b"still here");
     for handle in [&mut one, &mut other] {
-        assert!(pair(&trusting(&again).handle(), handle)[0].tls.facts().is_some());
-        let [client, _] = pair(&trusting(&made).handle(), handle);
+        assert!(
+            handshake(&connector_for(&replacement).handle(), handle)[0]
+                .tls
+                .facts()
+                .is_some()
+        );
+        let [client, _] = handshake(&connector_for(&certificate).handle(), handle);
         assert!(client.tls.fault().is_some(), "the old certificate is gone");
     }
     assert_eq!(
         acceptor.counts(),
-        Counts {
-            begun: 6,
+        HandshakeCounts {
+            started: 6,
             finished: 4,
             resumed: 0,
             failed: 2
@@ -197,77 +217,80 @@ fn a_reload_is_for_new_sessions_and_leaves_the_others_alone() {
     );
     assert_eq!(
         acceptor
-            .reload(&serving(&[&again.pair]), at(NOW))
+            .reload(&server_settings(&[&replacement.pair]), unix_time(NOW))
             .expect("the same")
-            .kept,
+            .unchanged,
         1
     );
 }
 
 #[test]
-fn what_is_prepared_is_not_served_before_it_is_applied() {
-    let (made, again) = (development(&[]), development(&["b.example"]));
-    let acceptor = Acceptor::new(&serving(&[&made.pair]), at(NOW)).expect("settings in order");
+fn prepared_settings_are_not_served_until_applied() {
+    let (certificate, replacement) = (dev_certificate(&[]), dev_certificate(&["b.example"]));
+    let acceptor =
+        Acceptor::new(&server_settings(&[&certificate.pair]), unix_time(NOW)).expect("valid settings");
     let mut handle = acceptor.handle();
     let prepared = acceptor
-        .prepare(&serving(&[&again.pair]), at(NOW))
-        .expect("settings in order");
+        .prepare(&server_settings(&[&replacement.pair]), unix_time(NOW))
+        .expect("valid settings");
     assert!(
-        pair(&trusting(&made).handle(), &mut handle)[0]
+        handshake(&connector_for(&certificate).handle(), &mut handle)[0]
             .tls
             .facts()
             .is_some()
     );
     assert_eq!(acceptor.apply(prepared).added.len(), 1);
     assert!(
-        pair(&trusting(&again).handle(), &mut handle)[0]
+        handshake(&connector_for(&replacement).handle(), &mut handle)[0]
             .tls
             .facts()
             .is_some()
     );
 }
 
-/// A ticket resumes a session in which no certificate was shown: it must not pass where one is demanded now.
+/// A resumed session presents no certificate: it must not be accepted where one is now requested.
 #[test]
-fn sessions_are_not_resumed_when_other_certificates_of_clients_are_asked_for() {
-    let made = development(&[]);
-    let acceptor = Acceptor::new(&serving(&[&made.pair]), at(NOW)).expect("settings in order");
-    let connector = trusting(&made);
+fn changed_client_certificate_settings_prevent_resumption() {
+    let certificate = dev_certificate(&[]);
+    let acceptor =
+        Acceptor::new(&server_settings(&[&certificate.pair]), unix_time(NOW)).expect("valid settings");
+    let connector = connector_for(&certificate);
     let mut handle = acceptor.handle();
-    assert!(!resumed(&pair(&connector.handle(), &mut handle)[1]));
-    assert!(resumed(&pair(&connector.handle(), &mut handle)[1]));
+    assert!(!resumed(&handshake(&connector.handle(), &mut handle)[1]));
+    assert!(resumed(&handshake(&connector.handle(), &mut handle)[1]));
     let asking = ServerSettings {
-        client_certificates: ringmain_tls::ClientCertificates::Optional(made.authority.clone()),
-        ..serving(&[&made.pair])
+        client_certificates: ringmain_tls::ClientCertificates::Optional(certificate.authority.clone()),
+        ..server_settings(&[&certificate.pair])
     };
-    acceptor.reload(&asking, at(NOW)).expect("settings in order");
-    assert!(!resumed(&pair(&connector.handle(), &mut handle)[1]));
-    assert!(resumed(&pair(&connector.handle(), &mut handle)[1]));
+    acceptor.reload(&asking, unix_time(NOW)).expect("valid settings");
+    assert!(!resumed(&handshake(&connector.handle(), &mut handle)[1]));
+    assert!(resumed(&handshake(&connector.handle(), &mut handle)[1]));
 }
 
-/// A connection is judged by the settings of now, once for each reload that demands something else.
+/// A connection is checked against the current settings once for each reload that changes the requirements.
 #[test]
-fn connections_are_admitted_by_what_a_reload_demands() {
+fn a_reload_rechecks_connections_only_if_requirements_change() {
     use ringmain_tls::ClientCertificates::{Off, Optional, Required};
-    let made = development(&[]);
-    let again = development(&["b.example"]);
-    let other = development(&[]);
-    let acceptor = Acceptor::new(&serving(&[&made.pair]), at(NOW)).expect("settings in order");
-    let [_, mut server] = pair(&trusting(&made).handle(), &mut acceptor.handle());
-    let mut early = End::new(acceptor.handle().accept(at(NOW)));
+    let certificate = dev_certificate(&[]);
+    let replacement = dev_certificate(&["b.example"]);
+    let other = dev_certificate(&[]);
+    let acceptor =
+        Acceptor::new(&server_settings(&[&certificate.pair]), unix_time(NOW)).expect("valid settings");
+    let [_, mut server] = handshake(&connector_for(&certificate).handle(), &mut acceptor.handle());
+    let mut early = TestPeer::new(acceptor.handle().accept(unix_time(NOW)));
     let reload = |settings: &ServerSettings| {
-        acceptor.reload(settings, at(NOW)).expect("settings in order");
+        acceptor.reload(settings, unix_time(NOW)).expect("valid settings");
     };
     assert_eq!(server.tls.admitted(), Some(true));
-    reload(&serving(&[&again.pair]));
+    reload(&server_settings(&[&replacement.pair]));
     assert_eq!(
         server.tls.admitted(),
         Some(true),
-        "another certificate of ours is no demand"
+        "a server certificate is not a requirement"
     );
     for (asked, minimum_version, expected) in [
         (
-            Required(made.authority.clone()),
+            Required(certificate.authority.clone()),
             ringmain_tls::Version::Tls12,
             false,
         ),
@@ -286,46 +309,55 @@ fn connections_are_admitted_by_what_a_reload_demands() {
         let settings = ServerSettings {
             client_certificates: asked,
             minimum_version,
-            ..serving(&[&again.pair])
+            ..server_settings(&[&replacement.pair])
         };
         reload(&settings);
-        assert_eq!(server.tls.admitted(), None, "it is to be judged");
-        assert_eq!(server.tls.judge(at(NOW)), expected);
-        assert_eq!(server.tls.admitted(), Some(expected), "once");
+        assert_eq!(server.tls.admitted(), None, "it must be checked again");
+        assert_eq!(server.tls.recheck_admission(unix_time(NOW)), expected);
+        assert_eq!(server.tls.admitted(), Some(expected), "the outcome is cached");
         reload(&settings);
-        assert_eq!(server.tls.admitted(), Some(expected), "nothing has changed");
+        assert_eq!(
+            server.tls.admitted(),
+            Some(expected),
+            "the requirements are unchanged"
+        );
     }
-    // One whose handshake is not over is not admitted by other demands.
-    assert!(!early.tls.judge(at(NOW)));
-    let mut client = trusting(&made)
+    // A connection whose handshake is not complete is not admitted under other requirements.
+    assert!(!early.tls.recheck_admission(unix_time(NOW)));
+    let mut client = connector_for(&certificate)
         .handle()
-        .connect(&PeerName::new("localhost").expect("a name"), at(NOW));
+        .connect(&PeerName::new("localhost").expect("a name"), unix_time(NOW));
     assert_eq!(
-        (client.admitted(), client.judge(at(NOW))),
+        (client.admitted(), client.recheck_admission(unix_time(NOW))),
         (Some(true), true),
-        "it was not accepted"
+        "it is not an accepted connection"
     );
 }
 
 #[test]
-fn a_wrong_reload_changes_nothing() {
-    let made = development(&[]);
-    let acceptor = Acceptor::new(&serving(&[&made.pair]), at(NOW)).expect("settings in order");
+fn a_rejected_reload_keeps_the_previous_settings() {
+    let certificate = dev_certificate(&[]);
+    let acceptor =
+        Acceptor::new(&server_settings(&[&certificate.pair]), unix_time(NOW)).expect("valid settings");
     let mut handle = acceptor.handle();
-    let mut wrong = made.pair.clone();
-    wrong.key = development(&[]).pair.key;
+    let mut wrong = certificate.pair.clone();
+    wrong.key = dev_certificate(&[]).pair.key;
     let refused = acceptor
-        .reload(&serving(&[&wrong]), at(NOW))
-        .expect_err("the key is another's");
-    let told = refused.to_string();
+        .reload(&server_settings(&[&wrong]), unix_time(NOW))
+        .expect_err("the key does not match");
+    let text = refused.to_string();
     assert!(
-        told.starts_with("TLS cannot be set up:\n  development certificate: expected the key"),
-        "{told}"
+        text.starts_with("invalid TLS settings:\n  development certificate: expected the key"),
+        "{text}"
     );
-    assert!(acceptor.reload(&ServerSettings::default(), at(NOW)).is_err());
+    assert!(
+        acceptor
+            .reload(&ServerSettings::default(), unix_time(NOW))
+            .is_err()
+    );
     assert_eq!(acceptor.certificates().len(), 1);
     assert!(
-        pair(&trusting(&made).handle(), &mut handle)[0]
+        handshake(&connector_for(&certificate).handle(), &mut handle)[0]
             .tls
             .facts()
             .is_some()
@@ -333,19 +365,20 @@ fn a_wrong_reload_changes_nothing() {
 }
 
 #[test]
-fn an_expired_certificate_does_not_replace_a_working_one_but_may_stay() {
-    let made = development(&[]);
-    let acceptor = Acceptor::new(&serving(&[&made.pair]), at(NOW)).expect("settings in order");
-    let late = at(NOW + 100 * DAY);
-    let old = Development::new(&["old.example".to_owned()], at(NOW)).expect("names");
+fn an_expired_certificate_is_rejected_unless_already_served() {
+    let certificate = dev_certificate(&[]);
+    let acceptor =
+        Acceptor::new(&server_settings(&[&certificate.pair]), unix_time(NOW)).expect("valid settings");
+    let late = unix_time(NOW + 100 * DAY);
+    let old = DevCertificate::new(&["old.example".to_owned()], unix_time(NOW)).expect("valid names");
     assert!(
-        acceptor.reload(&serving(&[&old.pair]), late).is_err(),
-        "it is served by nobody"
+        acceptor.reload(&server_settings(&[&old.pair]), late).is_err(),
+        "it is not served"
     );
-    assert!(Acceptor::new(&serving(&[&old.pair]), late).is_err());
+    assert!(Acceptor::new(&server_settings(&[&old.pair]), late).is_err());
     let reload = acceptor
-        .reload(&serving(&[&made.pair]), late)
-        .expect("nothing got worse");
+        .reload(&server_settings(&[&certificate.pair]), late)
+        .expect("it is already served");
     assert_eq!(
         reload.warnings.iter().map(|one| one.severity).collect::<Vec<_>>(),
         [Severity::Warning]
@@ -353,7 +386,7 @@ fn an_expired_certificate_does_not_replace_a_working_one_but_may_stay() {
     assert!(
         reload
             .to_string()
-            .contains("1 as before\nwarning: development certificate: expected"),
+            .contains("1 unchanged\nwarning: development certificate: expected"),
         "{reload}"
     );
     assert_eq!(acceptor.certificates()[0].days_left(late.as_secs()), -11);
@@ -361,15 +394,13 @@ fn an_expired_certificate_does_not_replace_a_working_one_but_may_stay() {
 }
 
 #[test]
-fn a_development_certificate_is_for_this_machine_and_the_names_asked_for() {
-    let made = development(&["dev.example", "localhost", "10.1.2.3"]);
-    let acceptor = Acceptor::new(&serving(&[&made.pair]), at(NOW)).expect("settings in order");
+fn a_development_certificate_covers_localhost_and_requested_names() {
+    let certificate = dev_certificate(&["dev.example", "localhost", "10.1.2.3"]);
+    let acceptor =
+        Acceptor::new(&server_settings(&[&certificate.pair]), unix_time(NOW)).expect("valid settings");
     assert_eq!(acceptor.warnings(), []);
-    let certificate = acceptor.certificates().remove(0);
-    assert_eq!(
-        certificate.days_left(NOW),
-        i64::from(limits::DEVELOPMENT_DAYS) - 1
-    );
+    let served = acceptor.certificates().remove(0);
+    assert_eq!(served.days_left(NOW), i64::from(limits::DEV_CERTIFICATE_DAYS) - 1);
     let mut handle = acceptor.handle();
     for (name, right) in [
         ("localhost", true),
@@ -379,10 +410,10 @@ fn a_development_certificate_is_for_this_machine_and_the_names_asked_for() {
         ("10.1.2.3", true),
         ("a.example", false),
     ] {
-        let client = trusting(&made).handle();
+        let client = connector_for(&certificate).handle();
         let peer = PeerName::new(name).expect("a name");
-        let mut client = End::new(client.connect(&peer, at(NOW)));
-        let mut server = End::new(handle.accept(at(NOW)));
+        let mut client = TestPeer::new(client.connect(&peer, unix_time(NOW)));
+        let mut server = TestPeer::new(handle.accept(unix_time(NOW)));
         run(&mut client, &mut server);
         assert_eq!(
             client.tls.facts().is_some(),
@@ -392,33 +423,33 @@ fn a_development_certificate_is_for_this_machine_and_the_names_asked_for() {
         );
     }
     assert!(
-        Development::new(&["not a näme".to_owned()], at(NOW))
-            .expect_err("no name")
+        DevCertificate::new(&["not a näme".to_owned()], unix_time(NOW))
+            .expect_err("an invalid name")
             .to_string()
             .contains("not a näme")
     );
     assert_ne!(
-        development(&[]).authority,
-        development(&[]).authority,
-        "each has an authority of its own"
+        dev_certificate(&[]).authority,
+        dev_certificate(&[]).authority,
+        "each has its own authority"
     );
 }
 
-/// A folder of this test's own.
-fn folder(name: &str) -> PathBuf {
-    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
-    std::fs::create_dir_all(&folder).expect("a folder");
-    folder
+/// Returns a directory of this test.
+fn test_directory(name: &str) -> PathBuf {
+    let test_directory = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
+    std::fs::create_dir_all(&test_directory).expect("a test_directory");
+    test_directory
 }
 
 #[test]
-fn files_are_named_when_something_is_wrong_with_them() {
-    let folder = folder("pem");
-    let missing = pem_file(&folder.join("missing.pem")).expect_err("missing");
+fn file_errors_name_the_file() {
+    let test_directory = test_directory("pem");
+    let missing = pem_file(&test_directory.join("missing.pem")).expect_err("missing");
     assert!(missing.source.ends_with("pem/missing.pem"), "{missing}");
     assert!(missing.text.contains("No such file"), "{missing}");
-    let path = folder.join("large.pem");
-    std::fs::write(&path, vec![b'x'; limits::PEM_FILE as usize + 1]).expect("written");
+    let path = test_directory.join("large.pem");
+    std::fs::write(&path, vec![b'x'; limits::PEM_FILE_BYTES as usize + 1]).expect("written");
     assert!(
         pem_file(&path)
             .expect_err("large")
@@ -437,15 +468,15 @@ fn files_are_named_when_something_is_wrong_with_them() {
 }
 
 #[test]
-fn secrets_go_to_a_file_that_only_its_owner_reads() {
-    let path = folder("keylog").join("keys.log");
+fn the_key_log_is_readable_by_its_owner_only() {
+    let path = test_directory("keylog").join("keys.log");
     let _ = std::fs::remove_file(&path);
-    let made = development(&[]);
-    let mut settings = serving(&[&made.pair]);
+    let certificate = dev_certificate(&[]);
+    let mut settings = server_settings(&[&certificate.pair]);
     settings.key_log = Some(key_log_file(&path).expect("a file"));
-    let acceptor = Acceptor::new(&settings, at(NOW)).expect("settings in order");
+    let acceptor = Acceptor::new(&settings, unix_time(NOW)).expect("valid settings");
     assert!(
-        pair(&trusting(&made).handle(), &mut acceptor.handle())[0]
+        handshake(&connector_for(&certificate).handle(), &mut acceptor.handle())[0]
             .tls
             .facts()
             .is_some()
@@ -455,5 +486,5 @@ fn secrets_go_to_a_file_that_only_its_owner_reads() {
     assert!(log.lines().all(|line| line.split(' ').count() == 3), "{log}");
     let mode = std::fs::metadata(&path).expect("there").permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
-    assert!(key_log_file(&folder("keylog").join("no/keys.log")).is_err());
+    assert!(key_log_file(&test_directory("keylog").join("no/keys.log")).is_err());
 }

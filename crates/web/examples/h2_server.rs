@@ -4,7 +4,7 @@
 
 use std::time::UNIX_EPOCH;
 
-use ringmain_tls::{Acceptor, Development, ServerSettings, http_protocols};
+use ringmain_tls::{Acceptor, DevCertificate, ServerSettings, http_protocols};
 use ringmain_web::{App, Entrance, Exit, Reply, Request, Result};
 
 fn answer(req: &Request<'_>, reply: &mut Reply<'_>) -> Result {
@@ -14,7 +14,7 @@ fn answer(req: &Request<'_>, reply: &mut Reply<'_>) -> Result {
 fn acceptor() -> std::result::Result<Acceptor, Box<dyn std::error::Error>> {
     let now = UNIX_EPOCH.elapsed()?;
     let settings = ServerSettings {
-        certificates: vec![Development::new(&[], now)?.pair],
+        certificates: vec![DevCertificate::new(&[], now)?.pair],
         alpn: http_protocols(),
         ..ServerSettings::default()
     };

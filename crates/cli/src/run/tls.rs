@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use ringmain_sys::clock;
 use ringmain_tls::{
-    Acceptor, ClientCertificates, Development, Finding, KeyLog, KeyPair, Refused, ServerSettings, Version,
-    key_log_file, pem_file,
+    Acceptor, ClientCertificates, ConfigError, DevCertificate, Finding, KeyLog, KeyPair, ServerSettings,
+    Version, key_log_file, pem_file,
 };
 
 use crate::args::{Tls, TlsMin};
@@ -79,7 +79,7 @@ impl Source {
     /// What can be found out at the start alone; what is wrong with it is added to `wrong`.
     fn of(args: &Tls, wrong: &mut Vec<Finding>) -> Result<Source, Failure> {
         let development = if args.tls_dev {
-            let made = Development::new(&[], clock::realtime()).map_err(Failure::other)?;
+            let made = DevCertificate::new(&[], clock::realtime()).map_err(Failure::other)?;
             Some(made.pair)
         } else {
             None
@@ -103,7 +103,7 @@ impl Source {
     }
 
     /// Reads all files; all that is wrong with them is told at once, behind what was found `wrong` before.
-    fn settings(&self, mut wrong: Vec<Finding>) -> Result<ServerSettings, Refused> {
+    fn settings(&self, mut wrong: Vec<Finding>) -> Result<ServerSettings, ConfigError> {
         let mut read = |path: &PathBuf| pem_file(path).map_err(|finding| wrong.push(finding)).ok();
         let mut certificates: Vec<KeyPair> = self.development.iter().cloned().collect();
         for (chain, key) in &self.pairs {
@@ -131,10 +131,10 @@ impl Source {
         }
         // What could be read may be wrong too.
         if !settings.certificates.is_empty()
-            && let Err(Refused(more)) = Acceptor::new(&settings, clock::realtime())
+            && let Err(ConfigError(more)) = Acceptor::new(&settings, clock::realtime())
         {
             wrong.extend(more);
         }
-        Err(Refused(wrong))
+        Err(ConfigError(wrong))
     }
 }

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ringmain_engine::Cx;
-use ringmain_hub::history::Keep;
+use ringmain_hub::history::HistoryOptions;
 use ringmain_push::{Namespace, Options, Publisher};
 use ringmain_web::{App, Reply, Request, Result};
 
@@ -35,13 +35,13 @@ const NAMESPACE: &str = "ticker";
 pub(crate) fn serve(app: App) -> App {
     let mut prices = Namespace::default();
     // The last one, for whoever comes.
-    prices.rules.keep = Some(Keep {
+    prices.rules.history = Some(HistoryOptions {
         publications: 1,
         bytes: 1024,
-        time: Duration::from_hours(1),
+        ttl: Duration::from_hours(1),
     });
-    prices.rules.cache = true;
-    prices.rules.every = Some(TICKER_EVERY);
+    prices.rules.cache_recovery = true;
+    prices.rules.conflation_interval = Some(TICKER_EVERY);
     let options = Options {
         namespaces: [(NAMESPACE.to_owned(), prices)].into(),
         anonymous: true,

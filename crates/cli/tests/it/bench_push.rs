@@ -11,9 +11,9 @@ use std::time::Duration;
 
 use crate::common::{Directory, fails, program};
 use ringmain_engine::{Addr, Config, Engine, ListenOptions, Running};
-use ringmain_hub::history::Keep;
+use ringmain_hub::history::HistoryOptions;
 use ringmain_push::{Namespace, Options};
-use ringmain_tls::{Acceptor, Development, ServerSettings};
+use ringmain_tls::{Acceptor, DevCertificate, ServerSettings};
 use ringmain_web::{App, Entrance};
 use serde_json::Value;
 
@@ -123,7 +123,7 @@ impl Server {
     }
 
     /// Over TLS, by a certificate of this authority's.
-    fn secured(made: &Development) -> Server {
+    fn secured(made: &DevCertificate) -> Server {
         let settings = ServerSettings {
             certificates: vec![made.pair.clone()],
             ..ServerSettings::default()
@@ -134,16 +134,16 @@ impl Server {
 
     fn of(app: App, anonymous: bool) -> Server {
         let mut paced = Namespace::default();
-        paced.rules.every = Some(Duration::from_millis(50));
+        paced.rules.conflation_interval = Some(Duration::from_millis(50));
         let keeps = |publications| {
             let mut keeps = Namespace {
                 recovery: true,
                 ..Namespace::default()
             };
-            keeps.rules.keep = Some(Keep {
+            keeps.rules.history = Some(HistoryOptions {
                 publications,
                 bytes: 1 << 20,
-                time: Duration::from_mins(5),
+                ttl: Duration::from_mins(5),
             });
             keeps
         };
@@ -327,8 +327,8 @@ fn clients_that_are_cut_off_recover_all_over_every_transport() {
 }
 
 /// The file of an authority's certificate.
-fn authority(directory: &Directory, name: &str) -> (Development, String) {
-    let made = Development::new(&[], ringmain_sys::clock::realtime()).unwrap();
+fn authority(directory: &Directory, name: &str) -> (DevCertificate, String) {
+    let made = DevCertificate::new(&[], ringmain_sys::clock::realtime()).unwrap();
     let path = directory.join(name);
     std::fs::write(&path, &made.authority.bytes).unwrap();
     (made, path.to_str().unwrap().to_owned())

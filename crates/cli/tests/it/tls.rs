@@ -229,7 +229,7 @@ fn wrong_files_are_told_all_at_once_before_anything_listens() {
     check(
         command.current_dir(rig.directory.path()),
         1,
-        &["TLS cannot be set up"],
+        &["invalid TLS settings"],
     );
 }
 
@@ -252,7 +252,7 @@ fn certificates_are_read_anew_on_sighup() {
     server.wait_for_each(&[
         "read anew: + localhost",
         "read anew: - localhost",
-        "read anew: 0 as before",
+        "read anew: 0 unchanged",
     ]);
     let mut new = Client::new(&addrs[0], &connector);
     assert!(new.shown() != first.shown());

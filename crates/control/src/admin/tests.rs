@@ -1,6 +1,6 @@
 //! What may be shown, and how metrics are written.
 
-use ringmain_push::Slow;
+use ringmain_push::SlowConsumerPolicy;
 use ringmain_push::metrics::{Refusal, Report};
 
 use super::metrics::Page;
@@ -54,7 +54,7 @@ fn what_is_pushed_is_counted_by_labels_of_bounded_sets() {
         clients: 3,
         refused: Refusal::ALL.map(|why| (why, why as u64)),
         disconnects: vec![(Some(3008), 5), (None, 1)],
-        slow: Slow::ALL.map(|slow| (slow, 7)),
+        slow: SlowConsumerPolicy::ALL.map(|slow| (slow, 7)),
         recovered: 2,
         ..Report::default()
     };

@@ -77,7 +77,7 @@ impl Parse for JwtAlgorithm {
     const SHAPE: &'static str = "^((RS|PS|ES|HS)(256|384|512)|EdDSA)$";
 
     fn parse(text: &str) -> Result<JwtAlgorithm, String> {
-        match JwtAlgorithm::of(text) {
+        match JwtAlgorithm::from_name(text) {
             Some(algorithm) => Ok(algorithm),
             None => wrong("an algorithm such as RS256, ES256 or EdDSA (never `none`)", text),
         }

@@ -15,7 +15,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use ringmain_gateway::model;
-use ringmain_push::{Push, Record, State, Successor, limits};
+use ringmain_push::{Push, State, StateRecord, Successor, limits};
 use ringmain_sys::clock;
 use ringmain_sys::inherit::{self, StatePipe};
 
@@ -108,7 +108,7 @@ fn receive_later(push: Push, pipe: StatePipe) {
 }
 
 fn restore(push: &Push, bytes: &[u8], source: &str) {
-    let (records, elapsed): (Vec<Record>, _) = match State::read(bytes) {
+    let (records, elapsed): (Vec<StateRecord>, _) = match State::read(bytes) {
         Ok((records, written)) => (records, clock::realtime().saturating_sub(written)),
         Err(error) => {
             log::error!("{source}: {error}; channels start new epochs");

@@ -21,7 +21,7 @@ use ringmain_testkit::port::Reserved;
 use ringmain_testkit::servers::Nats;
 use ringmain_testkit::subscriber::Subscriber;
 use ringmain_testkit::wait;
-use ringmain_tls::Development;
+use ringmain_tls::DevCertificate;
 
 /// A gateway on a file of the test's own.
 struct Edge {
@@ -251,7 +251,7 @@ fn a_change_of_the_configuration_replaces_consumers_and_cuts_nobody() {
 fn tls_and_an_nkey_let_it_in() {
     let folder = std::env::temp_dir().join(format!("ringmain-nats-{}-keys", std::process::id()));
     fs::create_dir_all(&folder).expect("a folder");
-    let made = Development::new(&[], now()).expect("a certificate");
+    let made = DevCertificate::new(&[], now()).expect("a certificate");
     let write = |name: &str, bytes: &[u8]| {
         let path = folder.join(name);
         fs::write(&path, bytes).expect("a file");

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ringmain_engine::Addr;
-use ringmain_tls::{Counts, Facts};
+use ringmain_tls::{Facts, HandshakeCounts};
 use ringmain_web::{Entrances, Limits};
 
 pub(crate) use self::doors::{Bindings, Doors};
@@ -33,7 +33,7 @@ pub(crate) struct Fronts {
     /// What becomes of connections, for the application.
     entrances: Entrances,
     /// Handshakes of those that are closed.
-    gone: Counts,
+    gone: HandshakeCounts,
 }
 
 /// One of them.
@@ -254,7 +254,7 @@ impl Fronts {
     }
 
     /// Handshakes of all of them.
-    pub(crate) fn handshakes(&self) -> Counts {
+    pub(crate) fn handshakes(&self) -> HandshakeCounts {
         let mut sum = self.gone;
         for front in self.all.iter().flatten() {
             front.count(&mut sum);
@@ -330,10 +330,10 @@ impl Front {
         }
     }
 
-    fn count(&self, sum: &mut Counts) {
+    fn count(&self, sum: &mut HandshakeCounts) {
         for tls in [&self.https, &self.tls].into_iter().flatten() {
             let counts = tls.acceptor.counts();
-            sum.begun += counts.begun;
+            sum.started += counts.started;
             sum.finished += counts.finished;
             sum.resumed += counts.resumed;
             sum.failed += counts.failed;

@@ -4,7 +4,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use ringmain_engine::Addr;
-use ringmain_tls::{Acceptor, ClientCertificates, KeyPair, Pem, Prepared, Refused, ServerSettings, Version};
+use ringmain_tls::{
+    Acceptor, ClientCertificates, ConfigError, KeyPair, Pem, PreparedSettings, ServerSettings, Version,
+};
 
 use crate::model::{Authorities, Certificate, ClientCertificateMode, Config, Listener, Name, TlsVersion};
 use crate::table::{Outcome, Place, Problem};
@@ -125,10 +127,10 @@ impl FrontTls {
 #[derive(Debug)]
 pub(super) struct NextTls {
     made_of: MadeOf,
-    prepared: Prepared,
+    prepared: PreparedSettings,
 }
 
-fn wrong_certificate(certificate: &Certificate, refused: &Refused) -> Problem {
+fn wrong_certificate(certificate: &Certificate, refused: &ConfigError) -> Problem {
     Problem {
         place: Place::Certificate(certificate.name.clone()),
         part: "chain",
@@ -138,7 +140,7 @@ fn wrong_certificate(certificate: &Certificate, refused: &Refused) -> Problem {
     }
 }
 
-fn wrong_tls(listener: &Name, refused: &Refused, outcome: Outcome) -> Problem {
+fn wrong_tls(listener: &Name, refused: &ConfigError, outcome: Outcome) -> Problem {
     Problem {
         place: Place::Listener(listener.clone()),
         part: "tls",
@@ -148,7 +150,7 @@ fn wrong_tls(listener: &Name, refused: &Refused, outcome: Outcome) -> Problem {
     }
 }
 
-fn findings(refused: &Refused) -> String {
+fn findings(refused: &ConfigError) -> String {
     let all: Vec<String> = refused.0.iter().map(ToString::to_string).collect();
     all.join("; ")
 }

@@ -199,7 +199,7 @@ impl PushTokens {
                 (tokens, [issuer, &provider.audiences], provider.leeway)
             }
             PushKeys::Secret(secret) => {
-                let keys = ringmain_push::KeySet::secret(secret.expose())?;
+                let keys = ringmain_push::KeySet::from_secret(secret.expose())?;
                 (Tokens::new(keys), self.wanted(), self.leeway)
             }
             PushKeys::Set(set) => {

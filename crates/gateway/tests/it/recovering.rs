@@ -8,7 +8,7 @@ use std::time::Duration;
 use fastrand::Rng;
 use ringmain_gateway::Gateway;
 use ringmain_gateway::model::{Push, PushNamespace};
-use ringmain_push::Keep;
+use ringmain_push::HistoryOptions;
 use ringmain_web::testing::{Fault, Plan, Setup, TestClient, TestEvent, TestSocket};
 use serde_json::Value;
 
@@ -31,17 +31,17 @@ fn settings(connections_per_user: u32) -> Push {
         recovery: true,
         ..PushNamespace::default()
     };
-    kept.rules.keep = Some(Keep {
+    kept.rules.history = Some(HistoryOptions {
         publications: 1000,
         bytes: 1 << 20,
-        time: Duration::from_hours(1),
+        ttl: Duration::from_hours(1),
     });
     let mut push = Push {
         namespaces: [("kept".into(), kept)].into(),
         connections_per_user,
         ..push()
     };
-    push.limits.waiting_bytes = WAITING_BYTES;
+    push.limits.queued_bytes = WAITING_BYTES;
     push
 }
 

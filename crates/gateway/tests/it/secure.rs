@@ -10,7 +10,7 @@ use ringmain_gateway::model::{
     Upstream, UpstreamProtocol, UpstreamTls,
 };
 use ringmain_testkit::wait::until;
-use ringmain_tls::{Acceptor, ClientCertificates, Development, Pem, ServerSettings, Tls};
+use ringmain_tls::{Acceptor, ClientCertificates, DevCertificate, Pem, ServerSettings, Tls};
 use ringmain_web::{App, Entrance, Incoming};
 use ringmain_wire::h2::{Connection, Event, HeadBuffer, Limits, Role};
 
@@ -80,7 +80,7 @@ fn whom_the_certificate_is_for(engine: Config) {
         right.server.get("/a").expect(200, "https /a");
     }
     right.server.shut_down();
-    let other = Development::new(&[], now()).expect("a certificate").authority;
+    let other = DevCertificate::new(&[], now()).expect("a certificate").authority;
     let untrusted = "the upstream's certificate is not trusted\n";
     let issuer = edge(engine.clone(), config(origin.addr, &other, |_| {}));
     issuer.server.get("/").expect(502, untrusted);
@@ -247,7 +247,7 @@ fn our_own_certificate(engine: Config) {
 
 fn certificates_that_are_replaced(engine: Config) {
     let origin = origin(engine.clone(), &settings());
-    let other = Development::new(&[], now()).expect("a certificate").authority;
+    let other = DevCertificate::new(&[], now()).expect("a certificate").authority;
     let check = |upstream: &mut Upstream| {
         let check = HealthCheck::Http {
             target: "/".into(),

@@ -1,15 +1,15 @@
-//! Places that go round: what is in one is nobody else's until nobody has it.
+//! Pooled memory is not reused while it has an owner.
 
 use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::{Buffers, Shelf};
-use crate::limits::{POOLED, POOLED_BYTES, POOLED_LEAST_BYTES};
+use super::{ArcPool, BufferPool};
+use crate::limits::{POOLED_BUFFERS, POOLED_MAX_BYTES, POOLED_MIN_BYTES};
 
 #[test]
 fn a_place_is_used_again_when_nobody_has_what_was_there() {
-    let mut buffers = Buffers::default();
+    let mut buffers = BufferPool::default();
     let first = buffers.copy(b"first");
     let place = first.as_ptr();
     let second = buffers.copy(b"second");
@@ -26,7 +26,7 @@ fn a_place_is_used_again_when_nobody_has_what_was_there() {
 
 #[test]
 fn what_is_copied_is_the_same_whatever_its_length() {
-    let mut buffers = Buffers::default();
+    let mut buffers = BufferPool::default();
     let mut held: Vec<(Bytes, Vec<u8>)> = Vec::new();
     for length in [
         0,
@@ -36,8 +36,8 @@ fn what_is_copied_is_the_same_whatever_its_length() {
         257,
         1000,
         4095,
-        POOLED_BYTES,
-        POOLED_BYTES + 1,
+        POOLED_MAX_BYTES,
+        POOLED_MAX_BYTES + 1,
         100_000,
     ] {
         for round in 0..3 {
@@ -55,42 +55,42 @@ fn what_is_copied_is_the_same_whatever_its_length() {
 
 #[test]
 fn no_more_places_are_kept_than_may_be() {
-    let mut buffers = Buffers::default();
-    let held: Vec<Bytes> = (0..2 * POOLED).map(|_| buffers.copy(b"a")).collect();
-    assert_eq!(buffers.rows[0].len(), POOLED);
-    assert!(buffers.rows.iter().skip(1).all(|row| row.is_empty()));
+    let mut buffers = BufferPool::default();
+    let held: Vec<Bytes> = (0..2 * POOLED_BUFFERS).map(|_| buffers.copy(b"a")).collect();
+    assert_eq!(buffers.by_size[0].len(), POOLED_BUFFERS);
+    assert!(buffers.by_size.iter().skip(1).all(|row| row.is_empty()));
     drop(held);
-    let place = buffers.copy(&[0; POOLED_LEAST_BYTES]);
-    assert_eq!(place.len(), POOLED_LEAST_BYTES);
-    assert_eq!(buffers.rows[0].len(), POOLED);
+    let place = buffers.copy(&[0; POOLED_MIN_BYTES]);
+    assert_eq!(place.len(), POOLED_MIN_BYTES);
+    assert_eq!(buffers.by_size[0].len(), POOLED_BUFFERS);
 }
 
 #[test]
 fn what_is_not_used_is_let_go_of() {
-    let mut buffers = Buffers::default();
-    let mut shelf: Shelf<Vec<u8>> = Shelf::default();
-    let (bytes, value) = (buffers.copy(b"a"), shelf.make(|value| value.push(1)));
+    let mut buffers = BufferPool::default();
+    let mut shelf: ArcPool<Vec<u8>> = ArcPool::default();
+    let (bytes, value) = (buffers.copy(b"a"), shelf.acquire(|value| value.push(1)));
     for left in [1, 0] {
-        buffers.tidy();
-        shelf.tidy();
-        assert_eq!((buffers.rows[0].len(), shelf.row.len()), (left, left));
+        buffers.shrink();
+        shelf.shrink();
+        assert_eq!((buffers.by_size[0].len(), shelf.values.len()), (left, left));
     }
     assert_eq!((&bytes[..], &value[..]), (&b"a"[..], &[1][..]));
 }
 
 #[test]
 fn a_value_is_as_it_was_left_and_nobody_elses() {
-    let mut shelf: Shelf<Vec<u8>> = Shelf::default();
-    let first = shelf.make(|value| value.push(1));
-    let second = shelf.make(|value| value.push(2));
+    let mut shelf: ArcPool<Vec<u8>> = ArcPool::default();
+    let first = shelf.acquire(|value| value.push(1));
+    let second = shelf.acquire(|value| value.push(2));
     assert_eq!((&first[..], &second[..]), (&[1][..], &[2][..]));
     drop(first);
-    let third = shelf.make(|value| value.push(3));
+    let third = shelf.acquire(|value| value.push(3));
     assert_eq!(&third[..], [1, 3]);
     assert_eq!(&second[..], [2]);
     let weak = Arc::downgrade(&third);
     drop((second, third));
-    let next = shelf.make(Vec::clear);
+    let next = shelf.acquire(Vec::clear);
     assert!(next.is_empty());
     assert!(
         weak.upgrade().is_some_and(|third| third[..] == [1, 3]),

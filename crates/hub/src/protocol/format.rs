@@ -1,4 +1,4 @@
-//! Messages of the transport: several commands or replies in one, in JSON or in Protobuf.
+//! The framing of transport messages: several commands or replies in one, in JSON or Protobuf.
 
 use std::marker::PhantomData;
 
@@ -10,68 +10,70 @@ use serde::de::DeserializeOwned;
 use super::{Command, NotJson, Reply};
 use crate::limits;
 
-/// How messages are written.
+/// The encoding of messages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Format {
-    /// JSON objects, a line break between two.
+    /// JSON objects, separated by line breaks.
     #[default]
     Json,
-    /// Each with its length before it, as a varint.
+    /// Protobuf messages, each after its length as a varint.
     Protobuf,
 }
 
-/// A message of the transport that cannot be understood.
+/// A transport message that cannot be parsed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Broken {
-    /// Not JSON, or not of this protocol.
-    #[error("expected a command in JSON as number {number} of the message: {why}")]
+pub enum MessageError {
+    /// Invalid JSON, or not a message of this protocol.
+    #[error("expected a command in JSON as number {number} of the message: {reason}")]
     Json {
-        /// Which one, from 1.
+        /// The number of the part, from 1.
         number: usize,
-        /// The reader's words, with its place.
-        why: String,
+        /// The text of the JSON parser, with the position.
+        reason: String,
     },
-    /// Not Protobuf, or not of this protocol.
-    #[error("expected a command in Protobuf, behind its length, as number {number} of the message: {why}")]
+    /// Invalid Protobuf, or not a message of this protocol.
+    #[error("expected a command in Protobuf, behind its length, as number {number} of the message: {reason}")]
     Protobuf {
-        /// Which one, from 1.
+        /// The number of the part, from 1.
         number: usize,
-        /// The reader's words.
-        why: String,
+        /// The text of the Protobuf parser.
+        reason: String,
     },
-    /// A message that stands alone.
-    #[error("expected one message in {format:?}: {why}")]
-    Alone {
-        /// What it was to be.
+    /// An invalid message without framing.
+    #[error("expected one message in {format:?}: {reason}")]
+    Unframed {
+        /// The expected format.
         format: Format,
-        /// The reader's words.
-        why: String,
+        /// The text of the parser.
+        reason: String,
     },
-    /// See [`limits::COMMANDS_A_MESSAGE`].
-    #[error("expected at most {} in one message, found more", limits::COMMANDS_A_MESSAGE)]
+    /// See [`limits::COMMANDS_PER_MESSAGE`].
+    #[error(
+        "expected at most {} in one message, found more",
+        limits::COMMANDS_PER_MESSAGE
+    )]
     TooMany,
 }
 
-/// What is in one message of the transport, one after the other. Ends behind the first that cannot be understood. Nothing that is
-/// well-formed is lost before it.
+/// The commands or replies in one transport message. Ends after the first invalid one; all valid ones before it are returned.
 #[derive(Debug)]
-pub struct Parts<T> {
+pub struct MessageParts<T> {
     format: Format,
     left: Bytes,
     number: usize,
     kind: PhantomData<T>,
 }
 
-/// Commands of a client.
-pub type Commands = Parts<Command>;
-/// Replies of a server.
-pub type Replies = Parts<Reply>;
+/// The commands in a client's message.
+pub type Commands = MessageParts<Command>;
+/// The replies in a server's message.
+pub type Replies = MessageParts<Reply>;
 
-impl<T> Parts<T> {
-    /// Of a whole message. How long it may be is the transport's to say: [`limits::MESSAGE_BYTES`].
+impl<T> MessageParts<T> {
+    /// Parses a complete transport message. The transport must limit its length: [`limits::MESSAGE_BYTES`].
     #[must_use]
     pub fn new(format: Format, message: Bytes) -> Self {
-        Parts {
+        MessageParts {
             format,
             left: message,
             number: 0,
@@ -80,8 +82,8 @@ impl<T> Parts<T> {
     }
 }
 
-impl<T: Message + Default + DeserializeOwned> Iterator for Parts<T> {
-    type Item = Result<T, Broken>;
+impl<T: Message + Default + DeserializeOwned> Iterator for MessageParts<T> {
+    type Item = Result<T, MessageError>;
 
     fn next(&mut self) -> Option<Self::Item> {
         if self.format == Format::Json {
@@ -93,12 +95,14 @@ impl<T: Message + Default + DeserializeOwned> Iterator for Parts<T> {
         }
         self.number += 1;
         let found = match self.format {
-            _ if self.number > limits::COMMANDS_A_MESSAGE => Err(Broken::TooMany),
+            _ if self.number > limits::COMMANDS_PER_MESSAGE => Err(MessageError::TooMany),
             Format::Json => self.json(),
-            Format::Protobuf => T::decode_length_delimited(&mut self.left).map_err(|why| Broken::Protobuf {
-                number: self.number,
-                why: why.to_string(),
-            }),
+            Format::Protobuf => {
+                T::decode_length_delimited(&mut self.left).map_err(|reason| MessageError::Protobuf {
+                    number: self.number,
+                    reason: reason.to_string(),
+                })
+            }
         };
         if found.is_err() {
             self.left = Bytes::new();
@@ -107,38 +111,38 @@ impl<T: Message + Default + DeserializeOwned> Iterator for Parts<T> {
     }
 }
 
-impl<T: DeserializeOwned> Parts<T> {
-    fn json(&mut self) -> Result<T, Broken> {
+impl<T: DeserializeOwned> MessageParts<T> {
+    fn json(&mut self) -> Result<T, MessageError> {
         let mut parts = serde_json::Deserializer::from_slice(&self.left).into_iter();
         let part = parts
             .next()
             .unwrap_or_else(|| unreachable!("more than white space"));
         let end = parts.byte_offset();
-        let part = part.map_err(|why| Broken::Json {
+        let part = part.map_err(|reason| MessageError::Json {
             number: self.number,
-            why: why.to_string(),
+            reason: reason.to_string(),
         })?;
         self.left.advance(end);
         Ok(part)
     }
 }
 
-/// Bytes of a message in Protobuf, without a length before it: how much memory it takes, about.
+/// Returns the length of a message in Protobuf without its length prefix, in bytes: an estimate of its memory.
 #[must_use]
 pub fn encoded_bytes(part: &impl Message) -> usize {
     part.encoded_len()
 }
 
 impl Format {
-    /// Appends a message's part. What is in `out` is other parts of the same message of the transport, or nothing.
+    /// Appends a message. `out` is empty or contains other parts of the same transport message.
     ///
     /// # Errors
-    /// A field of bytes is not JSON, and the format is. Nothing is appended.
+    /// [`NotJson`]: the format is JSON, and a field of bytes is not. `out` is unchanged.
     pub fn write<T: Message + Serialize>(self, part: &T, out: &mut Vec<u8>) -> Result<(), NotJson> {
         match self {
             Format::Protobuf => {
                 out.reserve(part.encoded_len() + 4);
-                // A vector has room for everything.
+                // A `Vec` always has room.
                 part.encode_length_delimited(out)
                     .unwrap_or_else(|_| unreachable!("a vector grows"));
             }
@@ -154,26 +158,26 @@ impl Format {
         Ok(())
     }
 
-    /// Reads a message that stands alone: without a length before it, and with nothing behind it.
+    /// Parses a single message without framing.
     ///
     /// # Errors
-    /// [`Broken::Alone`].
-    pub fn read<T: Message + Default + DeserializeOwned>(self, message: &[u8]) -> Result<T, Broken> {
+    /// [`MessageError::Unframed`].
+    pub fn read<T: Message + Default + DeserializeOwned>(self, message: &[u8]) -> Result<T, MessageError> {
         let found = match self {
-            Format::Json => serde_json::from_slice(message).map_err(|why| why.to_string()),
-            Format::Protobuf => T::decode(message).map_err(|why| why.to_string()),
+            Format::Json => serde_json::from_slice(message).map_err(|reason| reason.to_string()),
+            Format::Protobuf => T::decode(message).map_err(|reason| reason.to_string()),
         };
-        found.map_err(|why| Broken::Alone { format: self, why })
+        found.map_err(|reason| MessageError::Unframed { format: self, reason })
     }
 
-    /// Appends what stands between two parts.
+    /// Appends the separator of two parts.
     pub fn separate(self, out: &mut Vec<u8>) {
         if self == Format::Json && !out.is_empty() {
             out.push(b'\n');
         }
     }
 
-    /// The subprotocol of WebSocket that asks for it.
+    /// Returns the WebSocket subprotocol of the format.
     #[must_use]
     pub const fn subprotocol(self) -> &'static str {
         match self {

@@ -1,11 +1,11 @@
-//! Whether bytes are one JSON value (RFC 8259): found in one pass, without memory for how deep it is.
+//! A validator of JSON (RFC 8259), in one pass and with constant memory up to a nesting depth of 128.
 
 use serde_json::value::RawValue;
 
-/// Levels that have a bit each. What is deeper is looked at by somebody with a stack.
+/// The nesting levels that fit into a bit set. Deeper values are validated by `serde_json`.
 const LEVELS: u32 = u128::BITS;
 
-/// The one value that bytes are, without the white space around it; `None`: they are something else.
+/// Returns the single JSON value in `bytes`, without the white space around it, or `None` if the bytes are anything else.
 pub(super) fn value(bytes: &[u8]) -> Option<&str> {
     let text = std::str::from_utf8(bytes).ok()?;
     let mut scan = Scan { bytes, at: 0 };
@@ -32,9 +32,9 @@ enum Stopped {
 }
 
 impl Scan<'_> {
-    /// Goes behind the value that begins here.
+    /// Skips the value that starts here.
     fn value(&mut self) -> Result<(), Stopped> {
-        // Of the levels that are open, the innermost last: whether it is an object.
+        // One bit for each open level, the innermost lowest: whether it is an object.
         let (mut depth, mut objects) = (0, 0_u128);
         loop {
             self.blank();
@@ -58,7 +58,7 @@ impl Scan<'_> {
             } else {
                 self.scalar(begins)?;
             }
-            // A value has ended: so may those around it.
+            // A value is complete; so may be those around it.
             loop {
                 if depth == 0 {
                     return Ok(());
@@ -77,7 +77,7 @@ impl Scan<'_> {
         }
     }
 
-    /// The rest of a value that holds no others.
+    /// Skips the rest of a scalar.
     fn scalar(&mut self, begins: u8) -> Result<(), Stopped> {
         match begins {
             b'"' => self.string(),
@@ -93,7 +93,7 @@ impl Scan<'_> {
         }
     }
 
-    /// A key and what parts it from its value.
+    /// Skips a key and its colon.
     fn key(&mut self) -> Result<(), Stopped> {
         self.blank();
         self.word(b"\"")?;
@@ -102,7 +102,7 @@ impl Scan<'_> {
         self.word(b":")
     }
 
-    /// A string behind its first mark.
+    /// Skips the rest of a string, after its opening quote.
     fn string(&mut self) -> Result<(), Stopped> {
         loop {
             match self.next()? {
@@ -127,7 +127,7 @@ impl Scan<'_> {
         }
     }
 
-    /// A number behind its first digit.
+    /// Skips the rest of a number, after its first digit.
     fn number(&mut self, first: u8) -> Result<(), Stopped> {
         match first {
             b'0' if self.peek().is_some_and(|byte| byte.is_ascii_digit()) => return Err(Stopped::Wrong),
@@ -149,7 +149,7 @@ impl Scan<'_> {
         Ok(())
     }
 
-    /// At least one.
+    /// Skips at least one digit.
     fn digits(&mut self) -> Result<(), Stopped> {
         let from = self.at;
         while self.peek().is_some_and(|byte| byte.is_ascii_digit()) {

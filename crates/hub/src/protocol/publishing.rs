@@ -1,4 +1,4 @@
-//! A publication as its subscribers get it: written once for each variant, the same bytes for all.
+//! The encoding of pushes: one for each variant, shared by all subscribers. Must not know subscribers.
 
 use std::collections::BTreeMap;
 
@@ -8,32 +8,32 @@ use serde::Serialize;
 
 use super::{ClientInfo, Format, NotJson, Publication, Push, Reply, compacted};
 
-/// What a subscriber's connection wants a push to look like.
+/// The form in which a connection receives pushes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Variant {
     /// JSON or Protobuf.
     pub format: Format,
-    /// Whether the push stands alone, as transports do that only bring, and not within a reply.
-    pub bare: bool,
-    /// Whether it is a WebSocket's frame, ready to be sent (RFC 6455 §5.2), and not the message alone.
+    /// True if the push is sent without a reply around it, as over unidirectional transports.
+    pub unidirectional: bool,
+    /// True if the push is a complete WebSocket frame (RFC 6455 §5.2) rather than a message.
     pub framed: bool,
 }
 
-/// What was published, not yet written for anybody.
+/// A publication before it is encoded.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Published {
-    /// The application's.
+    /// The application's data.
     pub data: Bytes,
-    /// Who published it, if it was a client.
+    /// The publisher, if it is a client.
     pub info: Option<ClientInfo>,
-    /// What subscribers may filter by.
+    /// The tags by which subscribers may filter.
     pub tags: BTreeMap<String, String>,
-    /// When, in milliseconds since 1970; 0 if that is not told.
+    /// The time of publication in milliseconds since the Unix epoch; 0 if unknown.
     pub time: i64,
 }
 
 impl Published {
-    /// With its number in the channel, 0 for none.
+    /// Returns the publication with its offset in the channel; 0 for none.
     #[must_use]
     pub fn numbered(&self, offset: u64) -> Publication {
         Publication {
@@ -48,7 +48,7 @@ impl Published {
 }
 
 impl Variant {
-    /// All that there are.
+    /// All variants.
     pub const ALL: [Variant; 8] = [
         Variant::new(Format::Json, false, false),
         Variant::new(Format::Json, true, false),
@@ -60,24 +60,28 @@ impl Variant {
         Variant::new(Format::Protobuf, true, true),
     ];
 
-    const fn new(format: Format, bare: bool, framed: bool) -> Variant {
-        Variant { format, bare, framed }
+    const fn new(format: Format, unidirectional: bool, framed: bool) -> Variant {
+        Variant {
+            format,
+            unidirectional,
+            framed,
+        }
     }
 
-    /// Its number among [`Variant::ALL`].
+    /// Returns the index in [`Variant::ALL`].
     #[must_use]
     pub const fn number(self) -> usize {
         let format = match self.format {
             Format::Json => 0,
             Format::Protobuf => 2,
         };
-        format + self.bare as usize + 4 * self.framed as usize
+        format + self.unidirectional as usize + 4 * self.framed as usize
     }
 
     /// Appends a push.
     ///
     /// # Errors
-    /// Bytes of it are not JSON, and the format is. Nothing is appended.
+    /// [`NotJson`]: the format is JSON, and bytes of the push are not. `out` is unchanged.
     pub fn write(self, push: Push, out: &mut Vec<u8>) -> Result<(), NotJson> {
         let reply = Reply {
             push: Some(push),
@@ -91,7 +95,7 @@ impl Variant {
         self.frame(&message, out)
     }
 
-    /// The push of a reply, written in memory that is lent: what was there goes. Returns what is to be sent.
+    /// Encodes the push of a reply in reused buffers, whose contents are replaced. Returns the bytes to send.
     pub(crate) fn write_in<'a>(
         self,
         reply: &Reply,
@@ -125,13 +129,13 @@ impl Variant {
             Some(publication) if self.format == Format::Json => {
                 let before = out.len();
                 self.format.separate(out);
-                let written = publication_in_json(&push.channel, publication, self.bare, out);
+                let written = publication_in_json(&push.channel, publication, self.unidirectional, out);
                 if written.is_err() {
                     out.truncate(before);
                 }
                 written
             }
-            _ if self.bare => self.format.write(push, out),
+            _ if self.unidirectional => self.format.write(push, out),
             _ => self.format.write(reply, out),
         }
     }
@@ -155,12 +159,12 @@ impl Variant {
     }
 }
 
-/// What most pushes are, by hand: the bytes that the messages' own writer makes, without reading the data once more for each
-/// variant, and without memory of its own.
+/// Encodes a publication in JSON: the same bytes as the serializer's, without parsing the data once more for each variant and without
+/// allocating.
 fn publication_in_json(
     channel: &str,
     publication: &Publication,
-    bare: bool,
+    unidirectional: bool,
     out: &mut Vec<u8>,
 ) -> Result<(), NotJson> {
     let Publication {
@@ -171,7 +175,7 @@ fn publication_in_json(
         delta,
         time,
     } = publication;
-    out.extend_from_slice(if bare { b"{" } else { br#"{"push":{"# });
+    out.extend_from_slice(if unidirectional { b"{" } else { br#"{"push":{"# });
     if !channel.is_empty() {
         out.extend_from_slice(br#""channel":"#);
         append(channel, out)?;
@@ -208,7 +212,7 @@ fn publication_in_json(
         name(r#""time":"#, out);
         append(time, out)?;
     }
-    out.extend_from_slice(if bare { b"}}" } else { b"}}}" });
+    out.extend_from_slice(if unidirectional { b"}}" } else { b"}}}" });
     Ok(())
 }
 

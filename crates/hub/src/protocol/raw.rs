@@ -1,4 +1,4 @@
-//! Bytes that are JSON already, within JSON.
+//! Raw JSON, embedded in JSON messages. Must not know which messages contain it.
 
 use std::borrow::Cow;
 
@@ -10,15 +10,16 @@ use serde_json::value::RawValue;
 
 use super::json;
 
-/// For the JSON format, but not JSON.
+/// Data for the JSON format that is not JSON.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("expected JSON, since clients of the JSON format get it as it is; found something else")]
 pub struct NotJson;
 
-/// The same JSON without a line break: breaks part the messages of a frame. Bytes without one are returned as they are.
+/// Removes white space from JSON that contains line breaks, which would separate the messages of a frame. JSON without line breaks is
+/// returned unchanged.
 ///
 /// # Errors
-/// It is not one JSON value.
+/// [`NotJson`]: the bytes are not a single JSON value.
 pub fn compact(json: &Bytes) -> Result<Bytes, NotJson> {
     Ok(match compacted(json)? {
         Cow::Borrowed(_) => json.clone(),
@@ -26,7 +27,7 @@ pub fn compact(json: &Bytes) -> Result<Bytes, NotJson> {
     })
 }
 
-/// The same of bytes that are somebody else's.
+/// Does the same for borrowed bytes.
 ///
 /// # Errors
 /// As [`compact`].
@@ -38,7 +39,7 @@ pub fn compacted(json: &[u8]) -> Result<Cow<'_, [u8]>, NotJson> {
     let mut kept = Vec::with_capacity(json.len());
     let (mut quoted, mut escaped) = (false, false);
     for &byte in json {
-        // A break within a string is not JSON: those that are here stand between values.
+        // A line break within a string is invalid JSON, so all breaks are between tokens.
         if quoted || !byte.is_ascii_whitespace() {
             kept.push(byte);
         }
@@ -56,7 +57,7 @@ pub(super) fn serialize<S: Serializer>(bytes: &Bytes, serializer: S) -> Result<S
 
 pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Bytes, D::Error> {
     let raw = Box::<RawValue>::deserialize(deserializer)?;
-    // `null` is what is not there.
+    // `null` represents an absent value.
     match raw.get() {
         "null" => Ok(Bytes::new()),
         _ => Ok(Box::<[u8]>::from(Box::<str>::from(raw)).into()),
@@ -76,17 +77,17 @@ pub(super) mod value {
     }
 }
 
-/// Whether bytes are nothing that JSON can carry: they are left out.
-pub(super) fn is_no_json(bytes: &Bytes) -> bool {
+/// Returns whether bytes cannot be embedded in JSON. Such a field is omitted.
+pub(super) fn is_not_json(bytes: &Bytes) -> bool {
     json::value(bytes).is_none()
 }
 
-/// Whether a field has its first value, and is left out.
+/// Returns whether a field has its default value. Such a field is omitted.
 pub(super) fn is_unset<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
 }
 
-/// A field whose `null` is its first value: some writers put it for what is not set.
+/// Deserializes a field whose `null` means its default value, as some writers encode it.
 pub(super) fn or_null<'de, D: Deserializer<'de>, T: Default + Deserialize<'de>>(
     deserializer: D,
 ) -> Result<T, D::Error> {

@@ -1,20 +1,20 @@
-//! A channel's history against a naive one: whoever comes back gets all that was missed, or is told that there is a gap.
+//! A channel's history, compared with a naive one: a client that reconnects receives all that it missed, or a gap is reported.
 
 use std::time::Duration;
 
-use ringmain_hub::history::{Epoch, History, Keep, Query, Recovered};
+use ringmain_hub::history::{Epoch, History, HistoryOptions, HistoryQuery, Recovery};
 
-const KEEP: Keep = Keep {
+const KEEP: HistoryOptions = HistoryOptions {
     publications: 3,
     bytes: 100,
-    time: Duration::from_secs(10),
+    ttl: Duration::from_secs(10),
 };
 
 fn at(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
 }
 
-fn filled(count: u64, keep: Keep) -> History<u64> {
+fn filled(count: u64, keep: HistoryOptions) -> History<u64> {
     let mut history = History::new(Epoch::new(7), keep);
     for number in 1..=count {
         assert_eq!(history.publish(number, 10, at(0)), number, "offsets count from 1");
@@ -22,21 +22,21 @@ fn filled(count: u64, keep: Keep) -> History<u64> {
     history
 }
 
-fn all(recovered: Recovered<'_, u64>) -> Option<Vec<u64>> {
+fn all(recovered: Recovery<'_, u64>) -> Option<Vec<u64>> {
     match recovered {
-        Recovered::All(items) => {
+        Recovery::All(items) => {
             assert!(
                 items.iter().all(|(offset, item)| offset == *item),
                 "an offset and its publication"
             );
             Some(items.into_iter().map(|(offset, _)| offset).collect())
         }
-        Recovered::Gap => None,
+        Recovery::Gap => None,
     }
 }
 
 #[test]
-fn what_was_missed_comes_in_order() {
+fn missed_publications_are_returned_in_order() {
     let mut history = filled(5, KEEP);
     let epoch = Some(Epoch::new(7));
     assert_eq!(all(history.recover(2, epoch, 10, at(1))), Some(vec![3, 4, 5]));
@@ -54,7 +54,7 @@ fn what_was_missed_comes_in_order() {
 }
 
 #[test]
-fn what_is_not_kept_is_a_gap() {
+fn publications_that_are_not_retained_are_a_gap() {
     let mut history = filled(5, KEEP);
     let epoch = Some(Epoch::new(7));
     assert_eq!(
@@ -74,11 +74,7 @@ fn what_is_not_kept_is_a_gap() {
     );
     assert_eq!(all(history.recover(6, epoch, 10, at(1))), None, "of the future");
     assert_eq!(all(history.recover(u64::MAX, epoch, 10, at(1))), None);
-    assert_eq!(
-        all(history.recover(4, epoch, 10, at(10))),
-        None,
-        "its time is over"
-    );
+    assert_eq!(all(history.recover(4, epoch, 10, at(10))), None, "it has expired");
     assert_eq!(
         all(history.recover(5, epoch, 10, at(10))),
         Some(vec![]),
@@ -87,18 +83,18 @@ fn what_is_not_kept_is_a_gap() {
 }
 
 #[test]
-fn each_limit_holds() {
-    let bytes = Keep { bytes: 25, ..KEEP };
+fn each_history_limit_is_enforced() {
+    let bytes = HistoryOptions { bytes: 25, ..KEEP };
     let history = filled(5, bytes);
     assert_eq!((history.len(), history.bytes()), (2, 20));
     let mut history = filled(5, KEEP);
     assert_eq!(history.expire(at(9)), Some(at(10)), "when the next goes");
     assert_eq!(history.expire(at(10)), None);
     assert!(history.is_empty());
-    assert_eq!(history.place().offset, 5, "offsets go on");
+    assert_eq!(history.position().offset, 5, "offsets go on");
     assert_eq!(history.publish(6, 10, at(11)), 6);
-    history.set_keep(
-        Keep {
+    history.set_options(
+        HistoryOptions {
             publications: 0,
             ..KEEP
         },
@@ -114,7 +110,7 @@ fn each_limit_holds() {
 }
 
 #[test]
-fn a_larger_publication_than_is_kept_is_not_kept() {
+fn a_publication_larger_than_the_history_is_not_retained() {
     let mut history = filled(2, KEEP);
     assert_eq!(history.publish(3, 101, at(0)), 3);
     assert_eq!((history.len(), history.bytes()), (0, 0));
@@ -122,10 +118,10 @@ fn a_larger_publication_than_is_kept_is_not_kept() {
 }
 
 #[test]
-fn queries_go_both_ways() {
+fn queries_run_in_both_directions() {
     let mut history = filled(5, KEEP);
     let mut offsets = |since, limit, reverse| {
-        let query = Query {
+        let query = HistoryQuery {
             since,
             limit,
             reverse,
@@ -143,7 +139,7 @@ fn queries_go_both_ways() {
 }
 
 #[test]
-fn epochs_are_said_and_heard() {
+fn epochs_survive_a_round_trip() {
     for number in [0, 1, 0xabc, u64::MAX] {
         let epoch = Epoch::new(number);
         assert_eq!(Epoch::parse(&epoch.to_string()), Some(epoch));
@@ -160,54 +156,54 @@ fn epochs_are_said_and_heard() {
     }
 }
 
-/// Someone who listens, and comes and goes.
+/// A subscriber that disconnects and reconnects.
 #[derive(Default)]
 struct Reader {
-    listens: bool,
-    /// Offset and life of the last that it has.
+    is_subscribed: bool,
+    /// The offset and the epoch of the last publication that it received.
     last: Option<(u64, Epoch)>,
-    /// All that it was given since it last began anew.
+    /// The publications that it received since its last gap.
     has: Vec<u64>,
 }
 
-/// All that was ever published in a life, with its time.
+/// All publications of an epoch with their times.
 struct Naive {
-    life: Epoch,
+    epoch: Epoch,
     published: Vec<(usize, Duration)>,
-    keep: Keep,
+    keep: HistoryOptions,
 }
 
 impl Naive {
-    /// Whether a publication is there by the rules alone: by number, bytes and time of those behind it.
+    /// Returns whether a publication is retained by the limits alone: by the number, the size and the times of the publications after it.
     fn keeps(&self, offset: u64, now: Duration) -> bool {
         let index = offset as usize - 1;
         let behind = &self.published[index..];
-        // Once gone it is gone: what would have been let go at the time of any later publication.
+        // A publication that was dropped stays dropped: each later publication may have dropped it.
         let crowded = behind.len() > self.keep.publications;
         let heavy = (1..=behind.len())
             .any(|count| behind[..count].iter().map(|(bytes, _)| bytes).sum::<usize>() > self.keep.bytes);
-        let old = now >= self.published[index].1 + self.keep.time;
+        let old = now >= self.published[index].1 + self.keep.ttl;
         !(crowded || heavy || old)
     }
 }
 
 #[test]
-fn nobody_misses_or_doubles_anything_unknowingly() {
+fn gaps_are_always_reported_in_random_runs() {
     for seed in 0..500 {
         println!("seed {seed}");
         let mut random = fastrand::Rng::with_seed(seed);
-        let keep = Keep {
+        let keep = HistoryOptions {
             publications: random.usize(0..8),
             bytes: random.usize(1..200),
-            time: at(random.u64(1..20)),
+            ttl: at(random.u64(1..20)),
         };
         let mut now = at(0);
         let mut naive = Naive {
-            life: Epoch::new(random.u64(..)),
+            epoch: Epoch::new(random.u64(..)),
             published: Vec::new(),
             keep,
         };
-        let mut history = History::new(naive.life, keep);
+        let mut history = History::new(naive.epoch, keep);
         let mut readers: Vec<Reader> = (0..4).map(|_| Reader::default()).collect();
         for _ in 0..300 {
             match random.u8(0..10) {
@@ -215,25 +211,25 @@ fn nobody_misses_or_doubles_anything_unknowingly() {
                     let bytes = random.usize(0..60);
                     naive.published.push((bytes, now));
                     let offset = history.publish(naive.published.len() as u64, bytes, now);
-                    for reader in readers.iter_mut().filter(|reader| reader.listens) {
+                    for reader in readers.iter_mut().filter(|reader| reader.is_subscribed) {
                         reader.has.push(offset);
-                        reader.last = Some((offset, naive.life));
+                        reader.last = Some((offset, naive.epoch));
                     }
                 }
                 4 => now += Duration::from_millis(random.u64(0..3000)),
                 5 => {
                     let reader = random.usize(0..readers.len());
-                    readers[reader].listens = false;
+                    readers[reader].is_subscribed = false;
                 }
                 6 if random.u8(0..10) == 0 => {
-                    // Whoever keeps the channel has died.
+                    // The history was lost and is created again.
                     naive = Naive {
-                        life: Epoch::new(random.u64(..)),
+                        epoch: Epoch::new(random.u64(..)),
                         published: Vec::new(),
                         keep,
                     };
-                    history = History::new(naive.life, keep);
-                    readers.iter_mut().for_each(|reader| reader.listens = false);
+                    history = History::new(naive.epoch, keep);
+                    readers.iter_mut().for_each(|reader| reader.is_subscribed = false);
                 }
                 _ => {
                     let reader = random.usize(0..readers.len());
@@ -252,24 +248,24 @@ fn nobody_misses_or_doubles_anything_unknowingly() {
 }
 
 fn come_back(reader: &mut Reader, history: &mut History<u64>, naive: &Naive, now: Duration) {
-    if reader.listens {
+    if reader.is_subscribed {
         return;
     }
-    reader.listens = true;
+    reader.is_subscribed = true;
     let top = naive.published.len() as u64;
     if let Some((offset, epoch)) = reader.last {
-        let truth = epoch == naive.life && (offset + 1..=top).all(|offset| naive.keeps(offset, now));
+        let reference = epoch == naive.epoch && (offset + 1..=top).all(|offset| naive.keeps(offset, now));
         match history.recover(offset, Some(epoch), usize::MAX, now) {
-            Recovered::All(items) => {
-                assert!(truth, "it is told that it has all, and has not");
+            Recovery::All(items) => {
+                assert!(reference, "an unreported gap");
                 reader.has.extend(items.into_iter().map(|(offset, _)| offset));
             }
-            Recovered::Gap => {
-                assert!(!truth, "it could have had all");
+            Recovery::Gap => {
+                assert!(!reference, "a gap although all is retained");
                 reader.has.clear();
             }
         }
     }
-    assert_eq!(history.place().offset, top);
-    reader.last = Some((top, naive.life));
+    assert_eq!(history.position().offset, top);
+    reader.last = Some((top, naive.epoch));
 }

@@ -1,13 +1,13 @@
-//! The client protocol in both formats: what is sent is what is understood, by the bytes that other programs send.
+//! The client protocol in both formats: messages survive a round trip, and the bytes are those of other implementations.
 
 use bytes::Bytes;
 use ringmain_hub::limits;
 use ringmain_hub::protocol::{
-    Broken, ClientInfo, Command, Commands, Disconnect, Error, Fault, Format, NotJson, Publication, Published,
-    Push, Replies, Reply, SubscribeResult, Variant, compact,
+    ClientInfo, Command, Commands, Disconnect, Error, Fault, Format, MessageError, NotJson, Publication,
+    Published, Push, Replies, Reply, SubscribeResult, Variant, compact,
 };
 
-fn commands(format: Format, message: &[u8]) -> Vec<Result<Command, Broken>> {
+fn commands(format: Format, message: &[u8]) -> Vec<Result<Command, MessageError>> {
     Commands::new(format, Bytes::copy_from_slice(message)).collect()
 }
 
@@ -17,7 +17,7 @@ fn json(message: &str) -> Vec<Command> {
 }
 
 #[test]
-fn a_browser_connects_and_subscribes_in_one_frame() {
+fn a_frame_may_contain_connect_and_subscribe() {
     let sent = concat!(
         r#"{"connect":{"token":"t","name":"js","data":{"a": [1, 2]},"flag":4,"new":{"of":"tomorrow"}},"id":1}"#,
         "\n",
@@ -35,7 +35,7 @@ fn a_browser_connects_and_subscribes_in_one_frame() {
 }
 
 #[test]
-fn nothing_and_null_are_what_is_not_set() {
+fn missing_and_null_fields_are_unset() {
     assert_eq!(json(""), []);
     assert_eq!(json(" \n\n"), []);
     assert_eq!(json("{}"), [Command::default()], "a pong");
@@ -47,7 +47,7 @@ fn nothing_and_null_are_what_is_not_set() {
 }
 
 #[test]
-fn what_is_before_a_fault_counts_and_what_is_behind_does_not() {
+fn parts_before_an_error_are_returned() {
     for (format, message) in [
         (Format::Json, b"{\"id\":1}\n{\"id\":true}\n{\"id\":3}".as_slice()),
         (Format::Protobuf, b"\x02\x08\x01\x02\x0a\x01\x02\x08\x03"),
@@ -55,22 +55,22 @@ fn what_is_before_a_fault_counts_and_what_is_behind_does_not() {
         let found = commands(format, message);
         assert_eq!(found.len(), 2, "{format:?}: {found:?}");
         assert_eq!(found[0].as_ref().map(|command| command.id), Ok(1));
-        let said = found[1].as_ref().expect_err("the second is broken").to_string();
-        assert!(said.contains("number 2"), "{said}");
+        let texts = found[1].as_ref().expect_err("the second is broken").to_string();
+        assert!(texts.contains("number 2"), "{texts}");
     }
 }
 
 #[test]
-fn a_message_has_a_limit() {
-    let most = limits::COMMANDS_A_MESSAGE;
-    assert_eq!(json(&"{}".repeat(most)).len(), most);
-    let found = commands(Format::Json, "{}".repeat(most + 1).as_bytes());
-    assert_eq!(found.last(), Some(&Err(Broken::TooMany)));
-    assert_eq!(found.len(), most + 1);
+fn the_number_of_commands_is_limited() {
+    let limit = limits::COMMANDS_PER_MESSAGE;
+    assert_eq!(json(&"{}".repeat(limit)).len(), limit);
+    let found = commands(Format::Json, "{}".repeat(limit + 1).as_bytes());
+    assert_eq!(found.last(), Some(&Err(MessageError::TooMany)));
+    assert_eq!(found.len(), limit + 1);
 }
 
 #[test]
-fn what_is_nested_deep_is_not_followed() {
+fn deep_nesting_is_allowed_in_data_and_rejected_in_filters() {
     for depth in [200, 30_000] {
         let data = format!("{}{}", "[".repeat(depth), "]".repeat(depth));
         let found = json(&format!("{{\"send\":{{\"data\":{data}}}}}"));
@@ -82,14 +82,14 @@ fn what_is_nested_deep_is_not_followed() {
         let filter = format!("{{\"subscribe\":{{\"tf\":{nodes}}}}}");
         assert!(
             commands(Format::Json, filter.as_bytes())[0].is_err(),
-            "a filter is followed"
+            "the depth of a filter is limited"
         );
     }
 }
 
 #[test]
-fn protobuf_is_read_by_its_numbers() {
-    // id 2, subscribe{channel "ab", offset 300}, and a field 99 of tomorrow.
+fn protobuf_fields_are_read_by_number() {
+    // id 2, subscribe {channel "ab", offset 300}, and an unknown field 99.
     let message = b"\x0f\x08\x02\x2a\x07\x0a\x02ab\x38\xac\x02\x98\x06\x01";
     let found = commands(Format::Protobuf, message);
     let command = found[0].as_ref().expect_err("the length says one more");
@@ -105,7 +105,7 @@ fn protobuf_is_read_by_its_numbers() {
 }
 
 #[test]
-fn replies_say_only_what_is_set() {
+fn replies_omit_unset_fields() {
     let check = |reply: &Reply, expected: &str| {
         let mut out = Vec::new();
         Format::Json.write(reply, &mut out).expect("JSON");
@@ -151,8 +151,8 @@ fn a_publication_is_the_same_in_every_variant() {
             let publication = published(r#"{"price": 1.5}"#).numbered(offset);
             variant.publication("news", publication, &mut out).expect("JSON");
         }
-        let pushes: Vec<Push> = if variant.bare {
-            let parts = ringmain_hub::protocol::Parts::<Push>::new(variant.format, out.into());
+        let pushes: Vec<Push> = if variant.unidirectional {
+            let parts = ringmain_hub::protocol::MessageParts::<Push>::new(variant.format, out.into());
             parts.collect::<Result<_, _>>().expect("pushes")
         } else {
             let replies: Result<Vec<_>, _> = Replies::new(variant.format, out.into()).collect();
@@ -171,7 +171,7 @@ fn a_publication_is_the_same_in_every_variant() {
 }
 
 #[test]
-fn a_framed_variant_is_the_other_one_behind_the_header_of_a_frame() {
+fn a_framed_variant_adds_a_frame_header() {
     for variant in Variant::ALL.into_iter().filter(|variant| variant.framed) {
         for data in [r#""short""#.to_owned(), format!("\"{}\"", "x".repeat(200))] {
             let publication = Published {
@@ -208,7 +208,7 @@ fn a_framed_variant_is_the_other_one_behind_the_header_of_a_frame() {
 }
 
 #[test]
-fn the_json_of_a_publication() {
+fn a_publication_is_encoded_as_expected_json() {
     let mut out = Vec::new();
     let publication = published("[1,\n 2]").numbered(9);
     Variant::ALL[0]
@@ -218,9 +218,9 @@ fn the_json_of_a_publication() {
     assert_eq!(String::from_utf8_lossy(&out), expected);
 }
 
-/// Publications are written by hand: as their messages say, whichever of their fields there are.
+/// The handwritten JSON encoder produces the same bytes as the serializer, for every combination of fields.
 #[test]
-fn a_publication_by_hand_is_its_message_in_json() {
+fn the_handwritten_json_equals_the_serialized_message() {
     let whole = published(" {\"a\":\t[1,\n{\"b\":\"\\n\"}]} ").numbered(9);
     for fields in 0..1 << 7 {
         let has = |field: u32| fields & (1 << field) != 0;
@@ -266,7 +266,7 @@ fn a_publication_by_hand_is_its_message_in_json() {
 }
 
 #[test]
-fn an_info_of_a_publisher_that_is_not_json_is_left_out_of_json() {
+fn publisher_info_that_is_not_json_is_omitted() {
     let mut publication = published("1").numbered(1);
     let info = publication.info.as_mut().expect("a publisher");
     info.conn_info = Bytes::from_static(b"{");
@@ -285,15 +285,15 @@ fn an_info_of_a_publisher_that_is_not_json_is_left_out_of_json() {
 }
 
 #[test]
-fn what_is_not_json_does_not_go_out_as_json() {
+fn data_that_is_not_json_is_rejected_in_json() {
     let mut out = b"before".to_vec();
     for data in ["", "{", "1 2", "\u{0}"] {
-        let bare = Published {
+        let unidirectional = Published {
             data: Bytes::from_static(data.as_bytes()),
             ..Published::default()
         };
-        let result = Variant::ALL[0].publication("a", bare.numbered(1), &mut out);
-        // Nothing at all is a publication without data.
+        let result = Variant::ALL[0].publication("a", unidirectional.numbered(1), &mut out);
+        // A publication may have no data.
         assert_eq!(
             result,
             if data.is_empty() { Ok(()) } else { Err(NotJson) },
@@ -306,7 +306,7 @@ fn what_is_not_json_does_not_go_out_as_json() {
 }
 
 #[test]
-fn breaks_go_and_strings_stay() {
+fn line_breaks_are_removed_outside_strings() {
     let check = |given: &'static str, expected: Result<&str, NotJson>| {
         let found = compact(&Bytes::from_static(given.as_bytes()));
         assert_eq!(
@@ -328,8 +328,8 @@ fn breaks_go_and_strings_stay() {
 }
 
 #[test]
-fn clients_come_back_by_the_code() {
-    for (why, comes_back) in [
+fn the_disconnect_code_decides_on_reconnecting() {
+    for (reason, comes_back) in [
         (Disconnect::SHUTDOWN, true),
         (Disconnect::SLOW, true),
         (Disconnect::INVALID_TOKEN, false),
@@ -356,14 +356,14 @@ fn clients_come_back_by_the_code() {
             false,
         ),
     ] {
-        assert_eq!(why.reconnects(), comes_back, "{why:?}");
-        assert!(why.reason.len() <= 32);
+        assert_eq!(reason.should_reconnect(), comes_back, "{reason:?}");
+        assert!(reason.reason.len() <= 32);
     }
 }
 
-/// Bytes of any kind: no panic, and what is understood is understood again when it is written.
+/// Arbitrary bytes: no panic, and a parsed message survives a round trip.
 #[test]
-fn noise_is_refused_or_understood_twice() {
+fn arbitrary_bytes_are_rejected_or_survive_a_round_trip() {
     for seed in 0..3000 {
         let mut random = fastrand::Rng::with_seed(seed);
         let mut message =
@@ -380,11 +380,11 @@ fn noise_is_refused_or_understood_twice() {
             format.write(&command, &mut message).expect("Protobuf");
         }
         for _ in 0..random.usize(0..4) {
-            let place = random.usize(..message.len());
+            let position = random.usize(..message.len());
             match random.u8(0..3) {
-                0 => message[place] = random.u8(..),
-                1 => message.truncate(place.max(1)),
-                _ => message.insert(place, random.u8(..)),
+                0 => message[position] = random.u8(..),
+                1 => message.truncate(position.max(1)),
+                _ => message.insert(position, random.u8(..)),
             }
         }
         for command in commands(format, &message).into_iter().flatten() {

@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use ringmain_engine::Conn;
-use ringmain_tls::{ConnectHandle, Connector, Facts, Fault, FaultKind, PeerName, Refused, Tls};
+use ringmain_tls::{ConfigError, ConnectHandle, Connector, Facts, Fault, FaultKind, PeerName, Tls};
 
 use crate::plan;
 
@@ -22,7 +22,7 @@ pub(crate) enum Unsecured {
     /// The name is none of a host.
     Name(String),
     /// What is trusted, shown or spoken.
-    Settings(Refused),
+    Settings(ConfigError),
 }
 
 impl Secures {

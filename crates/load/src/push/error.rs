@@ -4,7 +4,7 @@ use std::io;
 use std::time::Duration;
 
 use ringmain_engine::EngineError;
-use ringmain_tls::Refused;
+use ringmain_tls::ConfigError;
 
 use crate::client::Unsecured;
 use crate::server::ServerError;
@@ -25,7 +25,7 @@ pub enum PushError {
     },
     /// Authorities, certificate or key.
     #[error(transparent)]
-    Tls(#[from] Refused),
+    Tls(#[from] ConfigError),
     /// The client's own engine.
     #[error(transparent)]
     Engine(#[from] EngineError),

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ringmain_hub::mail::Question;
+use ringmain_hub::mail::ChannelQuery;
 use ringmain_hub::protocol::Fault;
 
 use super::said::Command;
@@ -70,13 +70,13 @@ async fn carry_out_other(desk: &Desk, command: Command, until: Duration) -> Resu
         Command::Unsubscribe(said) => order(desk, said.read(&desk.options()), until).await,
         Command::Disconnect(said) => order(desk, said.read(), until).await,
         Command::Refresh(said) => order(desk, said.read(), until).await,
-        Command::Presence(said) => ask(desk, said.channel, Question::Presence, until).await,
-        Command::PresenceStats(said) => ask(desk, said.channel, Question::PresenceStats, until).await,
+        Command::Presence(said) => ask(desk, said.channel, ChannelQuery::Presence, until).await,
+        Command::PresenceStats(said) => ask(desk, said.channel, ChannelQuery::PresenceStats, until).await,
         Command::History(said) => {
             let (channel, question) = said.read();
             ask(desk, channel, question, until).await
         }
-        Command::HistoryRemove(said) => ask(desk, said.channel, Question::Forget, until).await,
+        Command::HistoryRemove(said) => ask(desk, said.channel, ChannelQuery::ClearHistory, until).await,
         Command::Channels(said) => {
             let channels = desk.channels(said.read()?, until).await?.into_iter();
             Ok(Done::Channels {
@@ -89,7 +89,12 @@ async fn carry_out_other(desk: &Desk, command: Command, until: Duration) -> Resu
     }
 }
 
-async fn ask(desk: &Desk, channel: String, question: Question, until: Duration) -> Result<Done, Unanswered> {
+async fn ask(
+    desk: &Desk,
+    channel: String,
+    question: ChannelQuery,
+    until: Duration,
+) -> Result<Done, Unanswered> {
     let told = desk.ask(channel, question, until).await?;
     Ok(Done::told(told)?)
 }

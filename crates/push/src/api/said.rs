@@ -11,9 +11,9 @@ use std::sync::Arc;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
-use ringmain_hub::history::Query;
+use ringmain_hub::history::HistoryQuery;
 use ringmain_hub::limits::KEY_BYTES;
-use ringmain_hub::mail::{Life, Manner, Once, Question};
+use ringmain_hub::mail::{ChannelQuery, EpochFilter, Idempotency, PublishOptions};
 use ringmain_hub::protocol::{Fault, Published, compact, compacted};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer};
@@ -324,26 +324,26 @@ fn manner(
     skip_history: Option<bool>,
     key: Option<String>,
     options: &Options,
-) -> Result<Option<Box<Manner>>, Fault> {
+) -> Result<Option<Box<PublishOptions>>, Fault> {
     let key = key.filter(|key| !key.is_empty());
     if key.as_ref().is_some_and(|key| key.len() > KEY_BYTES) {
         return Err(Fault::BAD_REQUEST);
     }
-    let manner = Manner {
-        unkept: skip_history == Some(true),
-        once: key.map(|key| Once {
+    let manner = PublishOptions {
+        transient: skip_history == Some(true),
+        idempotency: key.map(|key| Idempotency {
             key: key.into(),
             window: options.keys_remembered,
         }),
     };
-    Ok((manner != Manner::default()).then(|| Box::new(manner)))
+    Ok((manner != PublishOptions::default()).then(|| Box::new(manner)))
 }
 
 fn publishing(
     (json, base64): (Option<Box<RawValue>>, Option<String>),
     tags: Option<BTreeMap<String, String>>,
     version: Option<u64>,
-    manner: Option<Box<Manner>>,
+    manner: Option<Box<PublishOptions>>,
 ) -> Result<Publishing, Fault> {
     if version.is_some_and(|version| version > 0) {
         // It might be an older one, which nobody is to get.
@@ -481,12 +481,12 @@ impl Position {
 
 impl History {
     /// Which channel, and what of it.
-    pub(super) fn read(self) -> (String, Question) {
+    pub(super) fn read(self) -> (String, ChannelQuery) {
         let limit = self.limit.unwrap_or(0);
         let since = self.since.as_ref();
         let epoch = since.and_then(|since| since.epoch.as_deref());
-        let question = Question::History {
-            query: Query {
+        let question = ChannelQuery::History {
+            query: HistoryQuery {
                 since: since.map(|since| since.offset.unwrap_or(0)),
                 // Below 0: all of it.
                 limit: usize::try_from(limit)
@@ -494,7 +494,7 @@ impl History {
                     .min(limits::HISTORY_TOLD),
                 reverse: self.reverse == Some(true),
             },
-            life: Life::parse(epoch.unwrap_or_default()),
+            epoch: EpochFilter::parse(epoch.unwrap_or_default()),
         };
         (self.channel, question)
     }

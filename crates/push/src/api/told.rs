@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
-use ringmain_hub::history::Place;
-use ringmain_hub::mail::Told;
+use ringmain_hub::history::StreamPosition;
+use ringmain_hub::mail::QueryResult;
 use ringmain_hub::protocol::{ClientInfo, Fault, Published};
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
@@ -144,8 +144,8 @@ impl Serialize for Reply {
     }
 }
 
-impl From<Option<Place>> for Position {
-    fn from(place: Option<Place>) -> Position {
+impl From<Option<StreamPosition>> for Position {
+    fn from(place: Option<StreamPosition>) -> Position {
         Position {
             offset: place.map(|place| place.offset),
             epoch: place.map(|place| place.epoch.to_string()),
@@ -163,19 +163,22 @@ impl Done {
         }
     }
 
-    pub(super) fn told(told: Told) -> Result<Done, Fault> {
+    pub(super) fn told(told: QueryResult) -> Result<Done, Fault> {
         Ok(match told {
-            Told::History { publications, place } => {
+            QueryResult::History {
+                publications,
+                position,
+            } => {
                 let publications = publications.iter();
                 Done::History(History {
                     publications: publications
                         .map(|(offset, published)| Publication::new(*offset, published))
                         .collect(),
-                    epoch: place.epoch.to_string(),
-                    offset: place.offset,
+                    epoch: position.epoch.to_string(),
+                    offset: position.offset,
                 })
             }
-            Told::Presence(present) => {
+            QueryResult::Presence(present) => {
                 let present = present.iter();
                 Done::Presence {
                     presence: present
@@ -183,14 +186,14 @@ impl Done {
                         .collect(),
                 }
             }
-            Told::PresenceStats { clients, users } => Done::PresenceStats {
+            QueryResult::PresenceStats { clients, users } => Done::PresenceStats {
                 num_clients: clients,
                 num_users: users,
             },
-            Told::Forgotten => Done::Nothing {},
-            Told::Unrecoverable => return Err(Fault::UNRECOVERABLE_POSITION),
-            Told::NotAvailable | Told::Draining => return Err(Fault::NOT_AVAILABLE),
-            Told::Full => return Err(Fault::LIMIT_EXCEEDED),
+            QueryResult::HistoryCleared => Done::Nothing {},
+            QueryResult::Unrecoverable => return Err(Fault::UNRECOVERABLE_POSITION),
+            QueryResult::NotAvailable | QueryResult::Draining => return Err(Fault::NOT_AVAILABLE),
+            QueryResult::ChannelLimit => return Err(Fault::LIMIT_EXCEEDED),
         })
     }
 }

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use ringmain_hub::local::ConnId;
 use ringmain_hub::protocol::{
     Command, ConnectRequest, Disconnect, Fault, Format, PublishRequest, Reply, RpcRequest, RpcResult,
     SubscribeRequest, Unsubscribed,
 };
+use ringmain_hub::subscribers::ConnId;
 
 use super::answers::{self, Broken, GoesOn, Refused};
 use super::asker::{Waits, channel_of, within};

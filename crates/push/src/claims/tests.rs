@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use ringmain_jwt::{Parsed, Wrong};
+use ringmain_jwt::{ParsedToken, TokenError};
 
 use super::{Connecting, Lasts, Subscribing, is_like};
 
@@ -14,9 +14,9 @@ fn token(claims: &str) -> String {
     format!("{}.{}.", encode(r#"{"alg":"HS256"}"#), encode(claims))
 }
 
-fn connecting(claims: &str) -> Result<Connecting, Wrong> {
+fn connecting(claims: &str) -> Result<Connecting, TokenError> {
     Connecting::of(
-        &Parsed::of(token(claims).as_bytes())?,
+        &ParsedToken::parse(token(claims).as_bytes())?,
         Duration::from_millis(1500),
     )
 }
@@ -89,7 +89,7 @@ fn claims_that_are_cut_are_none() {
 fn a_token_of_a_subscription_names_its_channel() {
     let of = |claims: &str| {
         let text = token(claims);
-        let parsed = Parsed::of(text.as_bytes()).expect("a token");
+        let parsed = ParsedToken::parse(text.as_bytes()).expect("a token");
         Subscribing::of(&parsed, Duration::ZERO).map(|gives| (gives.user, gives.channel, gives.client))
     };
     let named = |user: &str, channel: &str, client: &str| Ok((user.into(), channel.into(), client.into()));

@@ -20,15 +20,15 @@ fn a_question_is_one_until_it_is_answered() {
     let (left, weak) = (Rc::clone(&gathering), Rc::downgrade(&gathering));
     drop(gathering);
     assert_eq!(asking.room(), 0);
-    asking.answered(7, Answer::Published(None));
-    asking.answered(7, Answer::Published(None));
-    asking.answered(u64::MAX, Answer::Published(None));
+    asking.answered(7, ProgramReply::Published(None));
+    asking.answered(7, ProgramReply::Published(None));
+    asking.answered(u64::MAX, ProgramReply::Published(None));
     assert_eq!((asking.room(), left.left.get()), (1, limits::QUESTIONS - 1));
     drop(left);
     let next = Gathering::new(1);
     assert_eq!(asking.ask(&next, 0), 7, "its number is another one's now");
     for number in 0..limits::QUESTIONS as u64 {
-        asking.answered(number, Answer::Published(None));
+        asking.answered(number, ProgramReply::Published(None));
     }
     assert_eq!((asking.room(), next.left.get()), (limits::QUESTIONS, 0));
     assert!(weak.upgrade().is_none(), "nothing is left of it");

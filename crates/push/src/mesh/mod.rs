@@ -9,7 +9,7 @@ use std::task::Waker;
 
 use ringmain_engine::Cx;
 use ringmain_engine::backend::Time;
-use ringmain_hub::mail::{ToHome, ToWorker};
+use ringmain_hub::mail::{ShardEvent, ShardRequest};
 use rtrb::{Consumer, Producer, RingBuffer};
 
 use crate::admission::Admission;
@@ -34,10 +34,10 @@ type Made = Mutex<Vec<Option<Ends>>>;
 
 /// What one worker has of them, by the other worker.
 pub(crate) struct Ends {
-    pub(crate) to_homes: Vec<Producer<ToHome>>,
-    pub(crate) as_home: Vec<Consumer<ToHome>>,
-    pub(crate) to_workers: Vec<Producer<ToWorker>>,
-    pub(crate) as_worker: Vec<Consumer<ToWorker>>,
+    pub(crate) to_homes: Vec<Producer<ShardRequest>>,
+    pub(crate) as_home: Vec<Consumer<ShardRequest>>,
+    pub(crate) to_workers: Vec<Producer<ShardEvent>>,
+    pub(crate) as_worker: Vec<Consumer<ShardEvent>>,
     pub(crate) to_sessions: Vec<Producer<Emulated>>,
     pub(crate) as_sessions: Vec<Consumer<Emulated>>,
     to_orders: Vec<Producer<Order>>,

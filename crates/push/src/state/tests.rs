@@ -3,47 +3,47 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ringmain_hub::history::Keep;
-use ringmain_hub::home::Home;
-use ringmain_hub::mail::{Manner, Once, Origin, Rules, ToHome, WorkerId};
+use ringmain_hub::history::HistoryOptions;
+use ringmain_hub::mail::{ChannelOptions, Idempotency, Origin, PublishOptions, ShardRequest, WorkerId};
 use ringmain_hub::protocol::Published;
+use ringmain_hub::shard::ChannelShard;
 
 use super::{State, StateError};
 use crate::Namespace;
 
 const NOW: Duration = Duration::from_secs(1000);
 
-fn rules() -> Rules {
-    Rules {
-        keep: Some(Keep {
+fn rules() -> ChannelOptions {
+    ChannelOptions {
+        history: Some(HistoryOptions {
             publications: 10,
             bytes: 1 << 20,
-            time: Duration::from_secs(60),
+            ttl: Duration::from_secs(60),
         }),
         ..Namespace::default().rules
     }
 }
 
 fn written() -> Vec<u8> {
-    let mut home = Home::new(1, 100, 7);
+    let mut home = ChannelShard::new(1, 100, 7);
     for (number, channel) in ["a", "b", "a"].iter().enumerate() {
-        let once = Once {
+        let once = Idempotency {
             key: number.to_string().into(),
             window: Duration::from_secs(60),
         };
-        let publish = ToHome::Publish {
+        let publish = ShardRequest::Publish {
             channel: Arc::from(*channel),
-            rules: rules(),
+            options: rules(),
             published: Arc::new(Published {
                 data: number.to_string().into(),
                 ..Published::default()
             }),
-            manner: Some(Box::new(Manner {
-                unkept: false,
-                once: Some(once),
+            publish_options: Some(Box::new(PublishOptions {
+                transient: false,
+                idempotency: Some(once),
             })),
             origin: Origin::PROGRAM,
-            ask: None,
+            request: None,
         };
         home.handle(WorkerId(0), publish, NOW);
     }

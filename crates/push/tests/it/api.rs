@@ -3,8 +3,8 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use ringmain_hub::limits::KEY_BYTES;
-use ringmain_hub::local::home_of;
 use ringmain_hub::protocol::Format;
+use ringmain_hub::subscribers::shard_of;
 use ringmain_push::limits::{BATCH_COMMANDS, BROADCAST_CHANNELS};
 use ringmain_push::{DataFormat, Options, Push};
 use ringmain_web::App;
@@ -241,7 +241,7 @@ fn each_channel_of_a_broadcast_has_its_answer() {
 fn what_waits_for_its_time_cannot_be_left_out_of_what_is_kept() {
     let mut options = options();
     let kept = options.namespaces.get_mut("kept").expect("it is there");
-    kept.rules.every = Some(Duration::from_millis(200));
+    kept.rules.conflation_interval = Some(Duration::from_millis(200));
     let mut client = serve(options);
     let body = |skip| json!({ "channel": "kept:a", "data": 1, "skip_history": skip });
     assert_eq!(fault(&mut client, "publish", &body(true)), 108);
@@ -359,7 +359,7 @@ fn more_than_can_be_carried_on_is_told_and_nothing_of_it_is_done() {
     let far = |home: u16| -> Vec<String> {
         let names = (0..).map(|number| format!("{number}"));
         names
-            .filter(|name| home_of(name, 2).0 == home)
+            .filter(|name| shard_of(name, 2).0 == home)
             .take(BROADCAST_CHANNELS)
             .collect()
     };

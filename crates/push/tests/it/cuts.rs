@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use fastrand::Rng;
-use ringmain_hub::history::Keep;
+use ringmain_hub::history::HistoryOptions;
 use ringmain_web::App;
 use ringmain_web::testing::{Setup, TestClient, TestEvent, TestSocket};
 use serde_json::{Value, json};
@@ -20,10 +20,10 @@ const ROUNDS: usize = 250;
 fn serve(seed: u64) -> TestClient {
     let mut options = options();
     let kept = options.namespaces.get_mut("kept").expect("a namespace");
-    kept.rules.keep = Some(Keep {
+    kept.rules.history = Some(HistoryOptions {
         publications: 1000,
         bytes: 16 << 20,
-        time: Duration::from_secs(300),
+        ttl: Duration::from_secs(300),
     });
     let setup = Setup {
         seed,

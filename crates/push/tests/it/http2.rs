@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ringmain_hub::local::Limits;
+use ringmain_hub::subscribers::Limits;
 use ringmain_push::Options;
 use ringmain_push::limits::PING_EVERY;
 use ringmain_web::testing::TestClient;
@@ -77,7 +77,7 @@ fn a_stream_of_http2_whose_client_takes_nothing_is_slow_alone() {
     let mut client = serve(Options {
         limits: Limits {
             subscriptions: 8,
-            waiting_bytes: 100_000,
+            queued_bytes: 100_000,
         },
         ..options()
     });

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use ringmain_hub::history::Keep;
-use ringmain_hub::mail::Slow;
+use ringmain_hub::history::HistoryOptions;
+use ringmain_hub::mail::SlowConsumerPolicy;
 use ringmain_push::{Namespace, Options};
 use ringmain_web::App;
 use ringmain_web::testing::{TestClient, TestEvent, TestSocket};
@@ -15,14 +15,14 @@ fn serve() -> TestClient {
         publish: true,
         ..Namespace::default()
     };
-    ticker.rules.keep = Some(Keep {
+    ticker.rules.history = Some(HistoryOptions {
         publications: 1,
         bytes: 1000,
-        time: Duration::from_secs(60),
+        ttl: Duration::from_secs(60),
     });
-    ticker.rules.cache = true;
+    ticker.rules.cache_recovery = true;
     let mut paced = ticker;
-    paced.rules.every = Some(EVERY);
+    paced.rules.conflation_interval = Some(EVERY);
     let options = Options {
         namespaces: [("ticker".to_owned(), ticker), ("paced".to_owned(), paced)].into(),
         anonymous: true,
@@ -199,24 +199,24 @@ fn who_leaves_while_it_is_behind_gets_nothing_of_it() {
 #[test]
 fn only_where_gaps_are_told_is_a_subscription_positioned() {
     let mut kept = Namespace::default();
-    kept.rules.keep = Some(Keep {
+    kept.rules.history = Some(HistoryOptions {
         publications: 10,
         bytes: 1000,
-        time: Duration::from_secs(60),
+        ttl: Duration::from_secs(60),
     });
     let slow = |slow| {
         let mut namespace = kept;
-        namespace.rules.slow = slow;
+        namespace.rules.slow_consumer = slow;
         namespace
     };
     let mut paced = kept;
-    paced.rules.every = Some(EVERY);
+    paced.rules.conflation_interval = Some(EVERY);
     let namespaces = [
-        ("disconnect", slow(Slow::Disconnect), true),
-        ("resync", slow(Slow::Resync), true),
-        ("old", slow(Slow::DropOld), false),
-        ("new", slow(Slow::DropNew), false),
-        ("conflate", slow(Slow::Conflate), false),
+        ("disconnect", slow(SlowConsumerPolicy::Disconnect), true),
+        ("resync", slow(SlowConsumerPolicy::Resync), true),
+        ("old", slow(SlowConsumerPolicy::DropOld), false),
+        ("new", slow(SlowConsumerPolicy::DropNew), false),
+        ("conflate", slow(SlowConsumerPolicy::Conflate), false),
         ("paced", paced, false),
         ("forgetful", Namespace::default(), false),
     ];

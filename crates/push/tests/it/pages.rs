@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ringmain_hub::history::Keep;
+use ringmain_hub::history::HistoryOptions;
 use ringmain_web::testing::{TestClient, TestSocket};
 use serde_json::{Value, json};
 
@@ -13,10 +13,10 @@ use crate::support::{options, serve_by};
 fn serve() -> (TestClient, String) {
     let mut options = options();
     let kept = options.namespaces.get_mut("kept").expect("a namespace");
-    kept.rules.keep = Some(Keep {
+    kept.rules.history = Some(HistoryOptions {
         publications: 100,
         bytes: 1 << 20,
-        time: Duration::from_secs(300),
+        ttl: Duration::from_secs(300),
     });
     let mut client = serve_by(2, options);
     let mut epoch = String::new();

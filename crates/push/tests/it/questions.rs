@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use ringmain_hub::history::Keep;
+use ringmain_hub::history::HistoryOptions;
 use ringmain_hub::protocol::Format;
 use ringmain_push::Options;
 use ringmain_push::limits::CHANNELS_TOLD;
@@ -86,10 +86,10 @@ fn what_was_published_is_told_from_where_it_is_wanted() {
         .get_mut("kept")
         .expect("it is there")
         .rules
-        .keep = Some(Keep {
+        .history = Some(HistoryOptions {
         publications: 4,
         bytes: 1000,
-        time: std::time::Duration::from_secs(60),
+        ttl: std::time::Duration::from_secs(60),
     });
     let mut client = serve_by(3, options);
     for number in 1..=6 {

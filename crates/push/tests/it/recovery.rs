@@ -1,6 +1,6 @@
 //! Recoveries and answers that are larger than a client may have waiting, the positions that are told, and who may recover.
 
-use ringmain_hub::history::Keep;
+use ringmain_hub::history::HistoryOptions;
 use ringmain_push::limits::{ANSWER_TO_CLIENT_BYTES, RECOVERED_BYTES, RECOVERED_WITH_REPLY_BYTES};
 use ringmain_push::{Namespace, Options};
 use ringmain_web::testing::{TestClient, TestSocket};
@@ -17,10 +17,10 @@ type NextLine = Box<dyn FnMut() -> Value>;
 /// Channels of `kept` retain this much.
 fn keeping(publications: usize, mut options: Options) -> Options {
     for namespace in options.namespaces.values_mut() {
-        namespace.rules.keep = Some(Keep {
+        namespace.rules.history = Some(HistoryOptions {
             publications,
             bytes: 64 << 20,
-            time: std::time::Duration::from_secs(300),
+            ttl: std::time::Duration::from_secs(300),
         });
     }
     options

@@ -1,6 +1,6 @@
 //! What the server does to clients unasked: subscribes them when they connect, ends their subscriptions and connections.
 
-use ringmain_hub::mail::Slow;
+use ringmain_hub::mail::SlowConsumerPolicy;
 use ringmain_hub::protocol::{Command, ConnectRequest, Format, PingRequest, SubscribeRequest};
 use ringmain_push::Options;
 use ringmain_web::App;
@@ -161,9 +161,9 @@ fn who_comes_back_recovers_what_the_server_subscribed_it_to() {
 fn who_cannot_subscribe_again_connects_again() {
     for format in FORMATS {
         let mut options = guarded();
-        options.limits.waiting_bytes = 50_000;
+        options.limits.queued_bytes = 50_000;
         let closed = options.namespaces.get_mut("closed").expect("it is there");
-        closed.rules.slow = Slow::Resync;
+        closed.rules.slow_consumer = SlowConsumerPolicy::Resync;
         let mut client = serve_guarded(2, options);
         let by_server = token(json!({ "sub": "7", "channels": ["closed:a"] }));
         let (mut servers, _) = Talker::connected(&mut client, format, &by_server);
@@ -321,7 +321,7 @@ fn a_user_is_subscribed_while_it_is_connected() {
         let mut options = guarded();
         options.limits.subscriptions = 2;
         let kept = options.namespaces.get_mut("kept").expect("it is there");
-        kept.rules.cache = true;
+        kept.rules.cache_recovery = true;
         let mut client = serve_guarded(3, options);
         publish(&mut client, "kept:a", &json!("last"));
         let mut theirs: Vec<Talker> = (0..4)

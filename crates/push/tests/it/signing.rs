@@ -38,7 +38,7 @@ pub(crate) fn token(claims: Value) -> String {
 pub(crate) fn tokens() -> Tokens {
     Tokens {
         leeway: Duration::from_secs(LEEWAY),
-        ..Tokens::new(KeySet::secret(SECRET).expect("a key"))
+        ..Tokens::new(KeySet::from_secret(SECRET).expect("a key"))
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ringmain_hub::mail::Slow;
+use ringmain_hub::mail::SlowConsumerPolicy;
 use ringmain_push::{Limits, Namespace, Options};
 use ringmain_web::testing::{TestClient, TestEvent, TestSocket};
 use serde_json::{Value, json};
@@ -13,15 +13,15 @@ use crate::support::{options, serve_by};
 const BYTES: usize = 50_000;
 const PUBLICATIONS: u64 = 40;
 
-fn serve(slow: Slow) -> TestClient {
+fn serve(slow: SlowConsumerPolicy) -> TestClient {
     let mut namespace = Namespace::default();
-    namespace.rules.slow = slow;
+    namespace.rules.slow_consumer = slow;
     serve_by(
         2,
         Options {
             limits: Limits {
                 subscriptions: 8,
-                waiting_bytes: 200_000,
+                queued_bytes: 200_000,
             },
             namespaces: [("n".to_owned(), namespace)].into(),
             ..options()
@@ -80,7 +80,7 @@ fn read(client: &mut TestClient, socket: &mut TestSocket) -> Read {
 
 #[test]
 fn a_reader_that_pauses_finds_what_its_channels_rule_says() {
-    for slow in Slow::ALL {
+    for slow in SlowConsumerPolicy::ALL {
         let mut client = serve(slow);
         let (mut paused, mut quick) = (reader(&mut client), reader(&mut client));
         let mut numbers = Vec::new();
@@ -118,26 +118,26 @@ fn a_reader_that_pauses_finds_what_its_channels_rule_says() {
         );
         let last = found.numbers.last().copied();
         match slow {
-            Slow::Disconnect => assert_eq!((gap, found.closed), (None, Some(3008)), "{slow:?}"),
-            Slow::DropOld | Slow::Conflate => {
+            SlowConsumerPolicy::Disconnect => assert_eq!((gap, found.closed), (None, Some(3008)), "{slow:?}"),
+            SlowConsumerPolicy::DropOld | SlowConsumerPolicy::Conflate => {
                 assert_eq!((last, found.closed), (Some(PUBLICATIONS), None), "{slow:?}");
                 assert!(gap.is_some(), "{slow:?}");
             }
-            Slow::DropNew => {
+            SlowConsumerPolicy::DropNew => {
                 assert_eq!((gap, found.closed), (None, None), "{slow:?}");
                 assert!(last < Some(PUBLICATIONS), "{slow:?}");
             }
-            Slow::Resync => {
+            SlowConsumerPolicy::Resync => {
                 assert_eq!((gap, found.closed), (None, None), "{slow:?}");
                 let end = &found.others[0]["push"]["unsubscribe"]["code"];
                 assert_eq!(*end, 2500, "{slow:?}: {:?}", found.others);
             }
         }
-        if slow == Slow::Disconnect {
+        if slow == SlowConsumerPolicy::Disconnect {
             continue;
         }
         // The connection goes on, with all that is published from now on.
-        if slow == Slow::Resync {
+        if slow == SlowConsumerPolicy::Resync {
             paused.send_text(r#"{"id":3,"subscribe":{"channel":"n:a"}}"#);
             assert!(paused.text().contains(r#""id":3"#));
         }

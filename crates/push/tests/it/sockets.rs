@@ -71,7 +71,7 @@ fn run(engine: Choice, name: &str, case: fn(&Server)) {
     let options = Options {
         namespaces: [("open".to_owned(), open)].into(),
         anonymous: true,
-        tokens: Some(Tokens::new(KeySet::secret(SECRET).expect("a key"))),
+        tokens: Some(Tokens::new(KeySet::from_secret(SECRET).expect("a key"))),
         api_key: Some("key".to_owned()),
         ..Options::default()
     };

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ringmain_hub::mail::Slow;
+use ringmain_hub::mail::SlowConsumerPolicy;
 use ringmain_hub::protocol::{Command, Format, SubscribeRequest};
 use ringmain_push::metrics::Refusal;
 use ringmain_push::{Options, Push};
@@ -117,8 +117,8 @@ fn so_many_come_within_a_second() {
 fn counted() -> (Push, TestClient) {
     let push = Push::new();
     let mut options = options();
-    options.limits.waiting_bytes = 50_000;
-    options.plain.rules.slow = Slow::DropOld;
+    options.limits.queued_bytes = 50_000;
+    options.plain.rules.slow_consumer = SlowConsumerPolicy::DropOld;
     push.replace(options).expect("they can be");
     assert_eq!(push.report().clients, 0);
     let setup = Setup {

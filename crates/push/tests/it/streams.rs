@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use ringmain_hub::history::Keep;
-use ringmain_hub::local::Limits;
+use ringmain_hub::history::HistoryOptions;
 use ringmain_hub::protocol::{
     Command, ConnectRequest, EmulationRequest, Format, PingRequest, Replies, Reply, SubscribeRequest,
 };
+use ringmain_hub::subscribers::Limits;
 use ringmain_push::limits::{PING_EVERY, PONG_WITHIN, QUEUED_BYTES, STREAM_BYTES};
 use ringmain_push::{Namespace, Options};
 use ringmain_web::App;
@@ -366,7 +366,7 @@ fn a_client_that_takes_nothing_is_sent_away_and_others_are_not() {
     let mut client = serve(Options {
         limits: Limits {
             subscriptions: 8,
-            waiting_bytes: 100_000,
+            queued_bytes: 100_000,
         },
         ..options()
     });
@@ -503,10 +503,10 @@ fn replies_that_nobody_takes_are_bounded() {
         history: true,
         ..Namespace::default()
     };
-    kept.rules.keep = Some(Keep {
+    kept.rules.history = Some(HistoryOptions {
         publications: 10,
         bytes: 1 << 20,
-        time: Duration::from_secs(60),
+        ttl: Duration::from_secs(60),
     });
     let mut client = serve(Options {
         namespaces: [("kept".to_owned(), kept)].into(),

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use ringmain_hub::history::Keep;
+use ringmain_hub::history::HistoryOptions;
 use ringmain_push::{Namespace, Options};
 use ringmain_web::App;
 use ringmain_web::testing::{RawConnection, Setup, StreamedReply, TestClient, TestRequest};
@@ -21,10 +21,10 @@ pub(crate) fn options() -> Options {
         ..Namespace::default()
     };
     kept.rules.presence = true;
-    kept.rules.keep = Some(Keep {
+    kept.rules.history = Some(HistoryOptions {
         publications: 2,
         bytes: 1000,
-        time: Duration::from_secs(60),
+        ttl: Duration::from_secs(60),
     });
     Options {
         namespaces: [("kept".to_owned(), kept)].into(),

@@ -274,7 +274,7 @@ fn an_algorithm_that_is_not_wanted_is_refused_whatever_the_key_fits() {
     let options = |algorithms: &[Algorithm]| Options {
         tokens: Some(Tokens {
             algorithms: algorithms.to_vec(),
-            ..Tokens::new(KeySet::secret(&secret).expect("a key"))
+            ..Tokens::new(KeySet::from_secret(&secret).expect("a key"))
         }),
         ..guarded()
     };
@@ -334,7 +334,7 @@ fn keys_are_replaced_while_clients_connect() {
     );
     let (mut stays, _) = Talker::connected(&mut client, Format::Json, &old);
     assert_eq!(shown(&mut client, Format::Json, &new), 3500);
-    keys.replace(KeySet::secret(other).expect("a key"));
+    keys.replace(KeySet::from_secret(other).expect("a key"));
     assert_eq!(shown(&mut client, Format::Json, &new), 0);
     assert_eq!(shown(&mut client, Format::Json, &old), 3500);
     assert_eq!(
@@ -395,7 +395,7 @@ fn keys_that_are_kept_elsewhere_come_and_go() {
         assert_eq!(source.asked(), before, "no key makes that good");
         source.has(Some(Look::Unknown));
         assert_eq!(shown(&mut client, format, &good), 3500);
-        let keys = KeySet::secret(SECRET).expect("a key");
+        let keys = KeySet::from_secret(SECRET).expect("a key");
         source.has(Some(Look::Keys(Arc::new(keys))));
         assert_eq!(shown(&mut client, format, &forged), 3500);
         let (mut stays, _) = Talker::connected(&mut client, format, &good);
@@ -404,7 +404,9 @@ fn keys_that_are_kept_elsewhere_come_and_go() {
         assert_eq!(code(&stays.ask(refresh(&good))), 100);
         let private = token(json!({ "iss": "us", "sub": "7", "channel": "closed:a", "exp": now + 600 }));
         assert_eq!(code(&stays.ask(subscribe("closed:a", &private))), 100);
-        source.has(Some(Look::Keys(Arc::new(KeySet::secret(SECRET).expect("a key")))));
+        source.has(Some(Look::Keys(Arc::new(
+            KeySet::from_secret(SECRET).expect("a key"),
+        ))));
         assert_eq!(code(&stays.ask(refresh(&good))), 0);
         assert_eq!(code(&stays.ask(subscribe("closed:a", &private))), 0);
         drop(stays);

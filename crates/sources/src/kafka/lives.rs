@@ -65,7 +65,7 @@ impl Reader<'_> {
                 Some(log) => {
                     assigned.partition.drain(feed).await;
                     feed.status.gap();
-                    feed.report(log, LogEvent::Begins(number(offset))).await;
+                    feed.report(log, LogEvent::Started(number(offset))).await;
                 }
                 None => feed.gap(),
             }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ringmain_gateway::model::{ChannelTemplate, Mapping, RecordFormat, Source, SourceKind};
-use ringmain_hub::history::Keep;
+use ringmain_hub::history::HistoryOptions;
 use ringmain_push::{Namespace, Options, Push};
 use ringmain_sources::{Report, Sources};
 use ringmain_testkit::wait;
@@ -178,10 +178,10 @@ fn options() -> Options {
         recovery: true,
         ..Namespace::default()
     };
-    kept.rules.keep = Some(Keep {
+    kept.rules.history = Some(HistoryOptions {
         publications: 10_000,
         bytes: 10_000_000,
-        time: Duration::from_secs(600),
+        ttl: Duration::from_secs(600),
     });
     Options {
         namespaces: [("kept".to_owned(), kept)].into(),

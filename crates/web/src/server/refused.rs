@@ -112,7 +112,7 @@ impl Machine {
             Some(admitted) => admitted,
             None => {
                 let now = self.local.cx.wall();
-                conn.layer(|tls: &mut Tls| tls.judge(now))?
+                conn.layer(|tls: &mut Tls| tls.recheck_admission(now))?
             }
         };
         (!admitted).then(|| {

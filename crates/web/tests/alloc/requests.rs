@@ -8,7 +8,9 @@ use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, UNIX_EPOCH};
 
 use ringmain_engine::{Addr, Choice, Config, Engine, Layer, LayerEvent, ListenOptions};
-use ringmain_tls::{Acceptor, ClientSettings, Connector, Development, PeerName, ServerSettings, Tls, Trust};
+use ringmain_tls::{
+    Acceptor, ClientSettings, Connector, DevCertificate, PeerName, ServerSettings, Tls, Trust,
+};
 use ringmain_web::{App, Entrance, Flow};
 use serde::{Deserialize, Serialize};
 use stats_alloc::Region;
@@ -221,7 +223,7 @@ fn check_all(mut engine: Engine, tls: bool) {
         panic!("an internet address was asked for");
     };
     println!("on {}{}", engine.selection(), if tls { ", by TLS" } else { "" });
-    let made = Development::new(&[], now()).expect("a certificate");
+    let made = DevCertificate::new(&[], now()).expect("a certificate");
     let mut app = app();
     if tls {
         let settings = ServerSettings {

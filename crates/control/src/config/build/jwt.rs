@@ -42,7 +42,9 @@ impl Builder<'_> {
         };
         let mut algorithms = texts(part.algorithms);
         if algorithms.is_empty() {
-            let public = JwtAlgorithm::ALL.into_iter().filter(|known| known.is_public());
+            let public = JwtAlgorithm::ALL
+                .into_iter()
+                .filter(|known| known.is_asymmetric());
             algorithms.extend(public);
         }
         let keys = match (part.jwks, part.keys) {

@@ -8,7 +8,7 @@ use ringmain_gateway::model::{
     self, Action, KeySet, PushDataFormat, PushKeys, PushListen, PushNamespace, PushProxy, PushTokens, Secret,
 };
 use ringmain_gateway::table::Place;
-use ringmain_push::{Keep, Options, Slow};
+use ringmain_push::{HistoryOptions, Options, SlowConsumerPolicy};
 
 use super::{Builder, list, names, put, text, texts, value};
 use crate::config::document::{self, Maybe};
@@ -16,10 +16,10 @@ use crate::config::texts::Size;
 use crate::config::values::{At, Switch, Text};
 
 /// Of a namespace that keeps something and does not say how much, or how long.
-const KEPT: Keep = Keep {
+const KEPT: HistoryOptions = HistoryOptions {
     publications: 1,
     bytes: 1 << 20,
-    time: Duration::from_secs(300),
+    ttl: Duration::from_secs(300),
 };
 
 /// Bytes that each of the publications may have where the size is not said: the default of a client's message.
@@ -41,7 +41,7 @@ fn push_limits(push: &mut model::Push, part: document::PushLimits) {
         text(part.idempotency).map(|time| time.0),
     );
     let waiting = text(part.waiting).and_then(|size| usize::try_from(size.0).ok());
-    put(&mut push.limits.waiting_bytes, waiting);
+    put(&mut push.limits.queued_bytes, waiting);
     let bytes =
         |size: Maybe<Text<Size>>| text(size).map(|size| usize::try_from(size.0).unwrap_or(usize::MAX));
     put(&mut push.message_bytes, bytes(part.message));
@@ -136,7 +136,7 @@ impl Builder<'_> {
         let keys = match (part.secret.take(), part.keys.take(), part.provider.take()) {
             (Some(secret), None, None) => {
                 let (at, secret) = (secret.position, secret.value?);
-                if let Err(message) = ringmain_push::KeySet::secret(secret.as_bytes()) {
+                if let Err(message) = ringmain_push::KeySet::from_secret(secret.as_bytes()) {
                     self.errors.tell_message(at, after_expected(&message));
                     return None;
                 }
@@ -217,8 +217,8 @@ impl Builder<'_> {
             return namespace;
         };
         if let Some((keep, meta_time)) = part.keep.and_then(|at| self.push_keep(at)) {
-            namespace.rules.keep = Some(keep);
-            put(&mut namespace.rules.remember, meta_time);
+            namespace.rules.history = Some(keep);
+            put(&mut namespace.rules.position_ttl, meta_time);
         }
         let data_format = value(part.data_format).map(|format| match format {
             document::PushDataFormat::Json => PushDataFormat::Json,
@@ -241,29 +241,29 @@ impl Builder<'_> {
         let rules = &mut namespace.rules;
         rules.presence = namespace.presence;
         put(&mut rules.join_leave, value(part.join_leave));
-        put(&mut rules.cache, value(part.cache));
-        rules.every = text(part.every).map(|time| time.0);
-        if rules.every == Some(Duration::ZERO) {
+        put(&mut rules.cache_recovery, value(part.cache));
+        rules.conflation_interval = text(part.every).map(|time| time.0);
+        if rules.conflation_interval == Some(Duration::ZERO) {
             self.errors
                 .tell(position, "a time of more than nothing at `every`", "0");
         }
         put(
-            &mut rules.slow,
+            &mut rules.slow_consumer,
             value(part.slow).map(|slow| match slow {
-                document::PushSlow::Disconnect => Slow::Disconnect,
-                document::PushSlow::DropOld => Slow::DropOld,
-                document::PushSlow::DropNew => Slow::DropNew,
-                document::PushSlow::Conflate => Slow::Conflate,
-                document::PushSlow::Resync => Slow::Resync,
+                document::PushSlow::Disconnect => SlowConsumerPolicy::Disconnect,
+                document::PushSlow::DropOld => SlowConsumerPolicy::DropOld,
+                document::PushSlow::DropNew => SlowConsumerPolicy::DropNew,
+                document::PushSlow::Conflate => SlowConsumerPolicy::Conflate,
+                document::PushSlow::Resync => SlowConsumerPolicy::Resync,
             }),
         );
         let wants = [
             ("recovery", namespace.recovery),
             ("history", namespace.history),
-            ("cache", rules.cache),
-            ("every", rules.every.is_some()),
+            ("cache", rules.cache_recovery),
+            ("every", rules.conflation_interval.is_some()),
         ];
-        if let (Some((key, _)), None) = (wants.iter().find(|(_, wants)| *wants), rules.keep) {
+        if let (Some((key, _)), None) = (wants.iter().find(|(_, wants)| *wants), rules.history) {
             let expected = format!("the key `keep` beside `{key}`: it is of what is kept");
             self.errors.tell(position, expected, "none");
         }
@@ -271,7 +271,7 @@ impl Builder<'_> {
     }
 
     /// How much is retained, and for how long offsets are (`None`: the default).
-    fn push_keep(&self, at: At<document::PushKeep>) -> Option<(Keep, Option<Duration>)> {
+    fn push_keep(&self, at: At<document::PushKeep>) -> Option<(HistoryOptions, Option<Duration>)> {
         let part = at.value?;
         let mut keep = KEPT;
         let publications = value(part.publications).and_then(|number| usize::try_from(number).ok());
@@ -282,15 +282,15 @@ impl Builder<'_> {
             &mut keep.bytes,
             text(part.size).and_then(|size| usize::try_from(size.0).ok()),
         );
-        put(&mut keep.time, text(part.time).map(|time| time.0));
-        if keep.publications == 0 || keep.bytes == 0 || keep.time.is_zero() {
+        put(&mut keep.ttl, text(part.time).map(|time| time.0));
+        if keep.publications == 0 || keep.bytes == 0 || keep.ttl.is_zero() {
             let expected = "`publications`, `size` and `time` of more than nothing, or no `keep`";
             self.errors.tell(at.position, expected, "0");
             return None;
         }
         let meta_time = text(part.meta_time).map(|time| time.0);
-        if let Some(meta_time) = meta_time.filter(|meta_time| *meta_time < keep.time) {
-            let expected = format!("`meta_time` of at least `time`, which is {:?}", keep.time);
+        if let Some(meta_time) = meta_time.filter(|meta_time| *meta_time < keep.ttl) {
+            let expected = format!("`meta_time` of at least `time`, which is {:?}", keep.ttl);
             self.errors.tell(at.position, expected, format!("{meta_time:?}"));
             return None;
         }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use ringmain_gateway::model::{
     Action, ChannelBound, Path, Push, PushDataFormat, PushEvent, PushKeys, PushListen, Secret, Target,
 };
-use ringmain_push::{Keep, Slow};
+use ringmain_push::{HistoryOptions, SlowConsumerPolicy};
 
 use super::{all_wrong, right};
 
@@ -40,13 +40,13 @@ routes:
     );
     assert_eq!(push.api_key, Some(Secret::new(b"owner".as_slice())));
     assert_eq!(
-        (push.limits.subscriptions, push.limits.waiting_bytes),
+        (push.limits.subscriptions, push.limits.queued_bytes),
         (10, 64 << 10)
     );
     assert_eq!((push.connections_per_user, push.channels), (3, 1000));
     assert_eq!((push.handshakes, push.connects_per_second), (7, Some(9)));
     assert_eq!(push.keys_remembered, Duration::from_secs(30));
-    assert!(push.plain.publish && push.plain.rules.keep.is_none());
+    assert!(push.plain.publish && push.plain.rules.history.is_none());
     let nothing = right("{listen: ':80', push: {}, to: http://127.0.0.1:1}");
     assert_eq!(nothing.push.as_deref(), Some(&Push::default()));
 }
@@ -77,15 +77,18 @@ push:
     let push = config.push.as_deref().expect("what is pushed");
     let prices = push.namespaces["prices"];
     let rules = prices.rules;
-    assert_eq!((rules.cache, rules.slow), (true, Slow::Conflate));
-    assert_eq!(rules.every, Some(Duration::from_millis(200)));
-    let kept = Keep {
+    assert_eq!(
+        (rules.cache_recovery, rules.slow_consumer),
+        (true, SlowConsumerPolicy::Conflate)
+    );
+    assert_eq!(rules.conflation_interval, Some(Duration::from_millis(200)));
+    let kept = HistoryOptions {
         publications: 1,
         bytes: 1 << 20,
-        time: Duration::from_mins(5),
+        ttl: Duration::from_mins(5),
     };
-    assert_eq!(rules.keep, Some(kept));
-    assert_eq!(rules.remember, Duration::from_hours(30 * 24));
+    assert_eq!(rules.history, Some(kept));
+    assert_eq!(rules.position_ttl, Duration::from_hours(30 * 24));
     assert_eq!(prices.data_format, PushDataFormat::Json);
     assert!(!prices.publish && !prices.presence && prices.listen == PushListen::Anybody);
     let rooms = push.namespaces["rooms"];
@@ -93,13 +96,13 @@ push:
         rooms.recovery && rooms.history && rooms.presence && rooms.rules.presence && rooms.rules.join_leave
     );
     assert_eq!(rooms.listen, PushListen::Users);
-    let kept = Keep {
+    let kept = HistoryOptions {
         publications: 100,
         bytes: 64 << 10,
-        time: Duration::from_hours(1),
+        ttl: Duration::from_hours(1),
     };
-    assert_eq!(rooms.rules.keep, Some(kept));
-    assert_eq!(rooms.rules.remember, Duration::from_hours(2));
+    assert_eq!(rooms.rules.history, Some(kept));
+    assert_eq!(rooms.rules.position_ttl, Duration::from_hours(2));
     assert_eq!(rooms.data_format, PushDataFormat::JsonObject);
 }
 
@@ -130,7 +133,7 @@ push:
     assert_eq!((push.message_bytes, push.api_body_bytes), (100 << 10, 2 << 20));
     let pings = (push.ping_interval, push.pong_timeout);
     assert_eq!(pings, (Duration::from_secs(4), Duration::from_secs(2)));
-    let kept = |name: &str| push.namespaces[name].rules.keep.expect("it keeps").bytes;
+    let kept = |name: &str| push.namespaces[name].rules.history.expect("it keeps").bytes;
     // As many as are wanted are not fewer for a size that is not written.
     assert_eq!((kept("many"), kept("few")), (100 * (64 << 10), 1 << 20));
     let feed = &push.nats["feed"];

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::ops::Deref;
 
-use ringmain_jwt::{Claims as Said, Wrong};
+use ringmain_jwt::{Claims as Said, TokenError};
 use serde_json::Value;
 
 use crate::model::{ClaimPath, ClaimRule, JwtProvider};
@@ -81,7 +81,7 @@ impl Claims {
         }
         path.0
             .split('.')
-            .try_fold(self.all(), |value, name| value.get(name))
+            .try_fold(self.as_value(), |value, name| value.get(name))
     }
 }
 
@@ -121,12 +121,12 @@ impl std::fmt::Write for Left<'_> {
 }
 
 /// Whether a token is of the provider's issuer, and for one of its audiences.
-pub(super) fn are_for(claims: &Said, provider: &JwtProvider) -> Result<(), Wrong> {
+pub(super) fn has_audience(claims: &Said, provider: &JwtProvider) -> Result<(), TokenError> {
     if claims.issuer() != Some(&*provider.issuer) {
-        return Err(Wrong::Invalid("the token is of another issuer"));
+        return Err(TokenError::Invalid("the token is of another issuer"));
     }
-    match claims.are_for(&provider.audiences) {
+    match claims.has_audience(&provider.audiences) {
         true => Ok(()),
-        false => Err(Wrong::Invalid("the token is for another audience")),
+        false => Err(TokenError::Invalid("the token is for another audience")),
     }
 }

@@ -16,11 +16,11 @@ use std::fmt::Write as _;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use ringmain_jwt::{KeySet, Parsed, Wrong};
+use ringmain_jwt::{KeySet, ParsedToken, TokenError};
 use ringmain_wire::h1::FieldBlock;
 
 pub(super) use self::claims::Claims;
-use self::claims::are_for;
+use self::claims::has_audience;
 pub(crate) use self::provider::Provider;
 use self::provider::{Look, Patience};
 use super::keys::shown;
@@ -145,7 +145,7 @@ impl Jwt {
         };
         let look = provider.look(
             parsed.algorithm,
-            parsed.key.as_deref(),
+            parsed.key_id.as_deref(),
             at.worker.cx.now(),
             Patience::May,
         );
@@ -194,13 +194,13 @@ impl Jwt {
     }
 
     /// The provider whose token it says to be.
-    fn provider(&self, parsed: &Parsed<'_>) -> Result<&Arc<Provider>, Wrong> {
+    fn provider(&self, parsed: &ParsedToken<'_>) -> Result<&Arc<Provider>, TokenError> {
         let issuer = parsed.claims.issuer();
         let of = |provider: &&Arc<Provider>| issuer == Some(&*provider.config.issuer);
         let provider = self.providers.iter().find(of);
-        let provider = provider.ok_or(Wrong::Invalid("the token is of another issuer"))?;
+        let provider = provider.ok_or(TokenError::Invalid("the token is of another issuer"))?;
         if !provider.config.algorithms.contains(&parsed.algorithm) {
-            return Err(Wrong::Invalid("the token's algorithm is not allowed"));
+            return Err(TokenError::Invalid("the token's algorithm is not allowed"));
         }
         Ok(provider)
     }
@@ -210,22 +210,27 @@ impl Jwt {
         let wall = at.worker.cx.wall();
         let refuse = |wrong| self.invalid(wrong);
         if let Some((provider, good)) = self.known(at, token) {
-            good.claims.hold(wall, provider.config.leeway).map_err(refuse)?;
+            good.claims
+                .check_validity(wall, provider.config.leeway)
+                .map_err(refuse)?;
             return Ok(good);
         }
         let parsed = parse(token).map_err(refuse)?;
         let provider = self.provider(&parsed).map_err(refuse)?;
-        are_for(&parsed.claims, &provider.config).map_err(refuse)?;
-        parsed.claims.hold(wall, provider.config.leeway).map_err(refuse)?;
-        let (algorithm, key) = (parsed.algorithm, parsed.key.as_deref());
+        has_audience(&parsed.claims, &provider.config).map_err(refuse)?;
+        parsed
+            .claims
+            .check_validity(wall, provider.config.leeway)
+            .map_err(refuse)?;
+        let (algorithm, key) = (parsed.algorithm, parsed.key_id.as_deref());
         let (keys, generation) = match provider.look(algorithm, key, at.worker.cx.now(), patience) {
             Look::Keys(keys, generation) => (keys, generation),
             Look::Wait => return Err(Not::Yet(Arc::clone(provider))),
-            Look::Unknown => return Err(refuse(Wrong::Invalid("the token's key is not known")).into()),
+            Look::Unknown => return Err(refuse(TokenError::Invalid("the token's key is not known")).into()),
             Look::Unavailable => return Err(Not::Refused(Fault::KeysUnavailable.into())),
         };
-        if !keys.verify(algorithm, key, parsed.message, &parsed.signature) {
-            return Err(refuse(Wrong::Invalid("the token's signature is wrong")).into());
+        if !keys.verify(algorithm, key, parsed.signing_input, &parsed.signature) {
+            return Err(refuse(TokenError::Invalid("the token's signature is wrong")).into());
         }
         let good = Rc::new(Good {
             provider: provider.id,
@@ -281,11 +286,11 @@ impl Jwt {
         self.challenge(Fault::TokenMissing, "")
     }
 
-    fn invalid(&self, wrong: Wrong) -> Box<Refusal> {
+    fn invalid(&self, wrong: TokenError) -> Box<Refusal> {
         let (fault, why) = match wrong {
-            Wrong::Invalid(why) => (Fault::TokenInvalid, why),
-            Wrong::Expired => (Fault::TokenExpired, "the token has expired"),
-            Wrong::NotYet => (Fault::TokenExpired, "the token does not hold yet"),
+            TokenError::Invalid(why) => (Fault::TokenInvalid, why),
+            TokenError::Expired => (Fault::TokenExpired, "the token has expired"),
+            TokenError::NotYetValid => (Fault::TokenExpired, "the token does not hold yet"),
         };
         let more = format!(", error=\"invalid_token\", error_description=\"{why}\"");
         self.challenge(fault, &more)
@@ -300,11 +305,11 @@ impl Jwt {
 }
 
 /// A token that says when it expires: no other is one here.
-fn parse(token: &[u8]) -> Result<Parsed<'_>, Wrong> {
-    let parsed = Parsed::of(token)?;
-    match parsed.claims.expires() {
+fn parse(token: &[u8]) -> Result<ParsedToken<'_>, TokenError> {
+    let parsed = ParsedToken::parse(token)?;
+    match parsed.claims.expires_at() {
         Some(_) => Ok(parsed),
-        None => Err(Wrong::Invalid("the token does not say when it expires")),
+        None => Err(TokenError::Invalid("the token does not say when it expires")),
     }
 }
 

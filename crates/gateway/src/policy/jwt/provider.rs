@@ -138,9 +138,9 @@ impl Provider {
     ) -> Look {
         let mut state = self.state();
         if let Some(keys) = &state.keys
-            && (keys.may_have(algorithm, key) || matches!(self.config.keys, JwtKeys::Set(_)))
+            && (keys.has_candidate(algorithm, key) || matches!(self.config.keys, JwtKeys::Set(_)))
         {
-            return match keys.may_have(algorithm, key) {
+            return match keys.has_candidate(algorithm, key) {
                 true => Look::Keys(Arc::clone(keys), self.generation()),
                 false => Look::Unknown,
             };

@@ -1,10 +1,10 @@
-//! The reader of JSON against another one, over pieces by chance and values with faults.
+//! The validator, compared with `serde_json` over random tokens and over corrupted values.
 
 use serde_json::value::RawValue;
 
 use super::value;
 
-/// What it is, by a reader that is known.
+/// Compares the result with that of `serde_json`.
 #[track_caller]
 fn check(bytes: &[u8]) {
     let known = serde_json::from_slice::<&RawValue>(bytes).ok().map(RawValue::get);
@@ -30,7 +30,7 @@ fn what_is_json_is_what_another_reader_says() {
     }
 }
 
-/// Values as they are, and with each byte changed, left out, or the last.
+/// Valid values, and each of these truncated, or with a byte changed or removed.
 #[test]
 fn a_value_with_a_fault_anywhere_is_judged_alike() {
     for text in [

@@ -1,4 +1,4 @@
-//! What tells a client that it is connected where it has sent no command.
+//! The push that reports a connection over a unidirectional transport, where the client sends no command.
 
 use std::collections::BTreeMap;
 
@@ -8,51 +8,51 @@ use serde::{Deserialize, Serialize};
 use super::replies::{ConnectResult, SubscribeResult};
 use crate::protocol::raw;
 
-/// The client is connected, on a transport that only brings: the same fields as of [`ConnectResult`], by other numbers, and no flag.
+/// The client is connected over a unidirectional transport: the fields of [`ConnectResult`] under other numbers, without `flag`.
 #[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Connect {
-    /// The connection's own number.
+    /// The client ID.
     #[prost(string, tag = "1")]
     #[serde(skip_serializing_if = "raw::is_unset", deserialize_with = "raw::or_null")]
     pub client: String,
-    /// The server's.
+    /// The server's version.
     #[prost(string, tag = "2")]
     #[serde(skip_serializing_if = "raw::is_unset", deserialize_with = "raw::or_null")]
     pub version: String,
-    /// Whether it ends unless it is refreshed.
+    /// True if the connection expires unless it is refreshed.
     #[prost(bool, tag = "5")]
     #[serde(skip_serializing_if = "raw::is_unset", deserialize_with = "raw::or_null")]
     pub expires: bool,
-    /// When, in seconds.
+    /// The time until it expires, in seconds.
     #[prost(uint32, tag = "6")]
     #[serde(skip_serializing_if = "raw::is_unset", deserialize_with = "raw::or_null")]
     pub ttl: u32,
-    /// The application's.
+    /// The application's data.
     #[prost(bytes = "bytes", tag = "3")]
     #[serde(with = "raw", skip_serializing_if = "raw::is_unset")]
     pub data: Bytes,
-    /// What the server subscribed it to.
+    /// The server-side subscriptions.
     #[prost(btree_map = "string, message", tag = "4")]
     #[serde(skip_serializing_if = "raw::is_unset", deserialize_with = "raw::or_null")]
     pub subs: BTreeMap<String, SubscribeResult>,
-    /// How often the server pings, in seconds.
+    /// The interval of the server's pings, in seconds.
     #[prost(uint32, tag = "7")]
     #[serde(skip_serializing_if = "raw::is_unset", deserialize_with = "raw::or_null")]
     pub ping: u32,
-    /// Whether it wants a pong.
+    /// True if the server expects a pong.
     #[prost(bool, tag = "8")]
     #[serde(skip_serializing_if = "raw::is_unset", deserialize_with = "raw::or_null")]
     pub pong: bool,
-    /// For [`EmulationRequest`](crate::protocol::EmulationRequest).
+    /// The session for [`EmulationRequest`](crate::protocol::EmulationRequest).
     #[prost(string, tag = "9")]
     #[serde(skip_serializing_if = "raw::is_unset", deserialize_with = "raw::or_null")]
     pub session: String,
-    /// For [`EmulationRequest`](crate::protocol::EmulationRequest).
+    /// The node for [`EmulationRequest`](crate::protocol::EmulationRequest).
     #[prost(string, tag = "10")]
     #[serde(skip_serializing_if = "raw::is_unset", deserialize_with = "raw::or_null")]
     pub node: String,
-    /// The server's, in milliseconds since 1970.
+    /// The server's time in milliseconds since the Unix epoch.
     #[prost(int64, tag = "11")]
     #[serde(skip_serializing_if = "raw::is_unset", deserialize_with = "raw::or_null")]
     pub time: i64,

@@ -1,4 +1,4 @@
-//! The messages, by the field numbers and names of the published definition.
+//! The messages of the protocol, with the field numbers and names of the published definition.
 
 mod connect;
 mod replies;
@@ -12,6 +12,6 @@ pub use replies::{
 };
 pub use requests::{
     Command, ConnectRequest, EmulationRequest, FilterNode, HistoryRequest, PingRequest, PresenceRequest,
-    PresenceStatsRequest, PublishRequest, RefreshRequest, RpcRequest, SendRequest, StreamPosition,
-    SubRefreshRequest, SubscribeRequest, UnsubscribeRequest,
+    PresenceStatsRequest, PublishRequest, RefreshRequest, RpcRequest, SendRequest, SubRefreshRequest,
+    SubscribeRequest, UnsubscribeRequest, WirePosition,
 };

@@ -1,4 +1,4 @@
-//! What servers send.
+//! The messages that servers send.
 
 use std::collections::BTreeMap;
 
@@ -8,19 +8,19 @@ use serde::{Deserialize, Serialize};
 use super::connect::Connect;
 use crate::protocol::raw;
 
-/// What a server answers, or says unasked. One of nothing is a ping.
+/// A reply of a server, or a push. An empty one is a ping.
 #[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Reply {
-    /// The command's; 0 for a push.
+    /// The number of the command; 0 for a push.
     #[prost(uint32, tag = "1")]
     #[serde(skip_serializing_if = "raw::is_unset", deserialize_with = "raw::or_null")]
     pub id: u32,
-    /// Instead of a result.
+    /// The error, instead of a result.
     #[prost(message, optional, tag = "2")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<Error>,
-    /// What nobody asked for.
+    /// A push, which is no reply to a command.
     #[prost(message, optional, tag = "4")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub push: Option<Push>,
@@ -28,75 +28,75 @@ pub struct Reply {
     #[prost(message, optional, tag = "5")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub connect: Option<ConnectResult>,
-    /// It is subscribed.
+    /// The client is subscribed.
     #[prost(message, optional, tag = "6")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub subscribe: Option<SubscribeResult>,
-    /// It is subscribed no longer.
+    /// The subscription has ended.
     #[prost(message, optional, tag = "7")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unsubscribe: Option<UnsubscribeResult>,
-    /// It is published.
+    /// The publication was accepted.
     #[prost(message, optional, tag = "8")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub publish: Option<PublishResult>,
-    /// Who is there.
+    /// The members of a channel.
     #[prost(message, optional, tag = "9")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub presence: Option<PresenceResult>,
-    /// How many are there.
+    /// The number of members.
     #[prost(message, optional, tag = "10")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub presence_stats: Option<PresenceStatsResult>,
-    /// What was published.
+    /// Retained publications.
     #[prost(message, optional, tag = "11")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub history: Option<HistoryResult>,
-    /// The server is there.
+    /// The server responds.
     #[prost(message, optional, tag = "12")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ping: Option<PingResult>,
-    /// The application's answer.
+    /// The result of an application's method.
     #[prost(message, optional, tag = "13")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rpc: Option<RpcResult>,
-    /// The connection goes on.
+    /// The connection was refreshed.
     #[prost(message, optional, tag = "14")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub refresh: Option<RefreshResult>,
-    /// The subscription goes on.
+    /// The subscription was refreshed.
     #[prost(message, optional, tag = "15")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sub_refresh: Option<SubRefreshResult>,
 }
 
-/// Why a command was not carried out.
+/// The reason why a command failed.
 #[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Error {
-    /// See [`Fault`](crate::protocol::Fault); from 400 to 1999 they are the application's.
+    /// The code: see [`Fault`](crate::protocol::Fault); 400 to 1999 are the application's.
     #[prost(uint32, tag = "1")]
     #[serde(skip_serializing_if = "raw::is_unset", deserialize_with = "raw::or_null")]
     pub code: u32,
-    /// For people.
+    /// A text for people.
     #[prost(string, tag = "2")]
     #[serde(skip_serializing_if = "raw::is_unset", deserialize_with = "raw::or_null")]
     pub message: String,
-    /// Whether it may be carried out a little later.
+    /// True if a retry may succeed.
     #[prost(bool, tag = "3")]
     #[serde(skip_serializing_if = "raw::is_unset", deserialize_with = "raw::or_null")]
     pub temporary: bool,
 }
 
-/// What a server says unasked, about a channel or the connection.
+/// A message about a channel or the connection, which is no reply to a command.
 #[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Push {
-    /// The channel's number, instead of its name.
+    /// The number of the channel, instead of its name.
     #[prost(int64, tag = "1")]
     #[serde(skip_serializing_if = "raw::is_unset", deserialize_with = "raw::or_null")]
     pub id: i64,
-    /// The channel; empty for what is about the connection.
+    /// The channel; empty for pushes about the connection.
     #[prost(string, tag = "2")]
     #[serde(skip_serializing_if = "raw::is_unset", deserialize_with = "raw::or_null")]
     pub channel: String,
@@ -105,42 +105,42 @@ pub struct Push {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[serde(rename = "pub")]
     pub pub_: Option<Publication>,
-    /// Somebody came.
+    /// A client has subscribed.
     #[prost(message, optional, tag = "5")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub join: Option<Join>,
-    /// Somebody left.
+    /// A client has unsubscribed.
     #[prost(message, optional, tag = "6")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub leave: Option<Leave>,
-    /// The server ended the subscription.
+    /// The server has ended the subscription.
     #[prost(message, optional, tag = "7")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unsubscribe: Option<Unsubscribe>,
-    /// From the application to this client.
+    /// Data from the application for this client.
     #[prost(message, optional, tag = "8")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub message: Option<Message>,
-    /// The server subscribed the client.
+    /// The server has subscribed the client.
     #[prost(message, optional, tag = "9")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub subscribe: Option<Subscribe>,
-    /// The first on a transport that only brings: the result of a command that was not sent.
+    /// The client is connected; the first push over a unidirectional transport.
     #[prost(message, optional, tag = "10")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub connect: Option<Connect>,
-    /// The last on a transport that cannot close with a code.
+    /// The client is disconnected; the last push over a transport that cannot close with a code.
     #[prost(message, optional, tag = "11")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub disconnect: Option<DisconnectPush>,
-    /// The connection goes on for so long.
+    /// The connection was refreshed.
     #[prost(message, optional, tag = "12")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub refresh: Option<Refresh>,
 }
 
 impl Push {
-    /// If it is a publication and nothing else: that.
+    /// Returns the publication if the push contains nothing else.
     pub(in crate::protocol) fn publication(&self) -> Option<&Publication> {
         let Push {
             id: 0,
@@ -162,156 +162,156 @@ impl Push {
     }
 }
 
-/// Who a connection is. JSON has no `conn_info` and no `chan_info` that are not JSON: bytes of one client must not end the
-/// connections of others.
+/// The description of a connection. In JSON, `conn_info` and `chan_info` are omitted if they are not JSON: data of one client must not
+/// close the connections of others.
 #[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ClientInfo {
-    /// Its user; empty for one that nobody knows.
+    /// The user; empty if anonymous.
     #[prost(string, tag = "1")]
     #[serde(deserialize_with = "raw::or_null")]
     pub user: String,
-    /// The connection's own number.
+    /// The client ID.
     #[prost(string, tag = "2")]
     #[serde(deserialize_with = "raw::or_null")]
     pub client: String,
-    /// What the application says of the connection.
+    /// The application's data about the connection.
     #[prost(bytes = "bytes", tag = "3")]
-    #[serde(with = "raw", skip_serializing_if = "raw::is_no_json")]
+    #[serde(with = "raw", skip_serializing_if = "raw::is_not_json")]
     pub conn_info: Bytes,
-    /// What it says of its subscription.
+    /// The application's data about the subscription.
     #[prost(bytes = "bytes", tag = "4")]
-    #[serde(with = "raw", skip_serializing_if = "raw::is_no_json")]
+    #[serde(with = "raw", skip_serializing_if = "raw::is_not_json")]
     pub chan_info: Bytes,
 }
 
-/// What was published in a channel.
+/// A publication of a channel.
 #[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Publication {
-    /// The application's.
+    /// The application's data.
     #[prost(bytes = "bytes", tag = "4")]
     #[serde(with = "raw", skip_serializing_if = "raw::is_unset")]
     pub data: Bytes,
-    /// Who published it, if it was a client.
+    /// The publisher, if it is a client.
     #[prost(message, optional, tag = "5")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub info: Option<ClientInfo>,
-    /// Its number in the channel, from 1; 0 in a channel without a history.
+    /// The offset in the channel, from 1; 0 in a channel without a history.
     #[prost(uint64, tag = "6")]
     #[serde(skip_serializing_if = "raw::is_unset", deserialize_with = "raw::or_null")]
     pub offset: u64,
-    /// What subscribers may filter by.
+    /// The tags by which subscribers may filter.
     #[prost(btree_map = "string, string", tag = "7")]
     #[serde(skip_serializing_if = "raw::is_unset", deserialize_with = "raw::or_null")]
     pub tags: BTreeMap<String, String>,
-    /// Whether `data` is a difference to the last one's.
+    /// True if `data` is a delta from the previous publication.
     #[prost(bool, tag = "8")]
     #[serde(skip_serializing_if = "raw::is_unset", deserialize_with = "raw::or_null")]
     pub delta: bool,
-    /// When, in milliseconds since 1970; 0 if that is not told.
+    /// The time of publication in milliseconds since the Unix epoch; 0 if unknown.
     #[prost(int64, tag = "9")]
     #[serde(skip_serializing_if = "raw::is_unset", deserialize_with = "raw::or_null")]
     pub time: i64,
 }
 
-/// Somebody came to a channel.
+/// A client has subscribed to a channel.
 #[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Join {
-    /// Who.
+    /// The client.
     #[prost(message, optional, tag = "1")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub info: Option<ClientInfo>,
 }
 
-/// Somebody left a channel.
+/// A client has unsubscribed from a channel.
 #[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Leave {
-    /// Who.
+    /// The client.
     #[prost(message, optional, tag = "1")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub info: Option<ClientInfo>,
 }
 
-/// The server ended a subscription.
+/// The server has ended a subscription.
 #[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Unsubscribe {
-    /// See [`Unsubscribed`](crate::protocol::Unsubscribed).
+    /// The code: see [`Unsubscribed`](crate::protocol::Unsubscribed).
     #[prost(uint32, tag = "2")]
     #[serde(skip_serializing_if = "raw::is_unset", deserialize_with = "raw::or_null")]
     pub code: u32,
-    /// For people.
+    /// A text for people.
     #[prost(string, tag = "3")]
     #[serde(skip_serializing_if = "raw::is_unset", deserialize_with = "raw::or_null")]
     pub reason: String,
 }
 
-/// The server subscribed the client.
+/// The server has subscribed the client.
 #[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Subscribe {
-    /// Whether what is missed can be had later.
+    /// True if missed publications can be recovered.
     #[prost(bool, tag = "1")]
     #[serde(skip_serializing_if = "raw::is_unset", deserialize_with = "raw::or_null")]
     pub recoverable: bool,
-    /// Of the channel's offsets.
+    /// The epoch of the channel.
     #[prost(string, tag = "4")]
     #[serde(skip_serializing_if = "raw::is_unset", deserialize_with = "raw::or_null")]
     pub epoch: String,
-    /// The last one's.
+    /// The offset of the last publication.
     #[prost(uint64, tag = "5")]
     #[serde(skip_serializing_if = "raw::is_unset", deserialize_with = "raw::or_null")]
     pub offset: u64,
-    /// Whether the server watches over gaps.
+    /// True if the server detects gaps.
     #[prost(bool, tag = "6")]
     #[serde(skip_serializing_if = "raw::is_unset", deserialize_with = "raw::or_null")]
     pub positioned: bool,
-    /// The application's.
+    /// The application's data.
     #[prost(bytes = "bytes", tag = "7")]
     #[serde(with = "raw", skip_serializing_if = "raw::is_unset")]
     pub data: Bytes,
 }
 
-/// From the application to one client.
+/// Data from the application for one client.
 #[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Message {
-    /// The application's.
+    /// The data.
     #[prost(bytes = "bytes", tag = "1")]
     #[serde(with = "raw", skip_serializing_if = "raw::is_unset")]
     pub data: Bytes,
 }
 
-/// Why a connection ends, where it cannot be closed with a code.
+/// The reason of a disconnect, over transports that cannot close with a code.
 #[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize)]
 #[serde(default)]
 pub struct DisconnectPush {
-    /// See [`Disconnect`](crate::protocol::Disconnect).
+    /// The code: see [`Disconnect`](crate::protocol::Disconnect).
     #[prost(uint32, tag = "1")]
     #[serde(skip_serializing_if = "raw::is_unset", deserialize_with = "raw::or_null")]
     pub code: u32,
-    /// For people.
+    /// A text for people.
     #[prost(string, tag = "2")]
     #[serde(skip_serializing_if = "raw::is_unset", deserialize_with = "raw::or_null")]
     pub reason: String,
-    /// Whether to come back.
+    /// True if the client must reconnect.
     #[prost(bool, tag = "3")]
     #[serde(skip_serializing_if = "raw::is_unset", deserialize_with = "raw::or_null")]
     pub reconnect: bool,
 }
 
-/// The connection goes on.
+/// The connection was refreshed.
 #[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Refresh {
-    /// Whether it ends unless it is refreshed.
+    /// True if the connection expires unless it is refreshed.
     #[prost(bool, tag = "1")]
     #[serde(skip_serializing_if = "raw::is_unset", deserialize_with = "raw::or_null")]
     pub expires: bool,
-    /// When, in seconds.
+    /// The time until it expires, in seconds.
     #[prost(uint32, tag = "2")]
     #[serde(skip_serializing_if = "raw::is_unset", deserialize_with = "raw::or_null")]
     pub ttl: u32,
@@ -321,208 +321,208 @@ pub struct Refresh {
 #[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ConnectResult {
-    /// The connection's own number.
+    /// The client ID.
     #[prost(string, tag = "1")]
     #[serde(skip_serializing_if = "raw::is_unset", deserialize_with = "raw::or_null")]
     pub client: String,
-    /// The server's.
+    /// The server's version.
     #[prost(string, tag = "2")]
     #[serde(skip_serializing_if = "raw::is_unset", deserialize_with = "raw::or_null")]
     pub version: String,
-    /// Whether it ends unless it is refreshed.
+    /// True if the connection expires unless it is refreshed.
     #[prost(bool, tag = "3")]
     #[serde(skip_serializing_if = "raw::is_unset", deserialize_with = "raw::or_null")]
     pub expires: bool,
-    /// When, in seconds.
+    /// The time until it expires, in seconds.
     #[prost(uint32, tag = "4")]
     #[serde(skip_serializing_if = "raw::is_unset", deserialize_with = "raw::or_null")]
     pub ttl: u32,
-    /// The application's.
+    /// The application's data.
     #[prost(bytes = "bytes", tag = "5")]
     #[serde(with = "raw", skip_serializing_if = "raw::is_unset")]
     pub data: Bytes,
-    /// What the server subscribed it to.
+    /// The server-side subscriptions.
     #[prost(btree_map = "string, message", tag = "6")]
     #[serde(skip_serializing_if = "raw::is_unset", deserialize_with = "raw::or_null")]
     pub subs: BTreeMap<String, SubscribeResult>,
-    /// How often the server pings, in seconds.
+    /// The interval of the server's pings, in seconds.
     #[prost(uint32, tag = "7")]
     #[serde(skip_serializing_if = "raw::is_unset", deserialize_with = "raw::or_null")]
     pub ping: u32,
-    /// Whether it wants a pong.
+    /// True if the server expects a pong.
     #[prost(bool, tag = "8")]
     #[serde(skip_serializing_if = "raw::is_unset", deserialize_with = "raw::or_null")]
     pub pong: bool,
-    /// For [`EmulationRequest`](crate::protocol::EmulationRequest).
+    /// The session for [`EmulationRequest`](crate::protocol::EmulationRequest).
     #[prost(string, tag = "9")]
     #[serde(skip_serializing_if = "raw::is_unset", deserialize_with = "raw::or_null")]
     pub session: String,
-    /// For [`EmulationRequest`](crate::protocol::EmulationRequest).
+    /// The node for [`EmulationRequest`](crate::protocol::EmulationRequest).
     #[prost(string, tag = "10")]
     #[serde(skip_serializing_if = "raw::is_unset", deserialize_with = "raw::or_null")]
     pub node: String,
-    /// The server's, in milliseconds since 1970.
+    /// The server's time in milliseconds since the Unix epoch.
     #[prost(int64, tag = "11")]
     #[serde(skip_serializing_if = "raw::is_unset", deserialize_with = "raw::or_null")]
     pub time: i64,
-    /// What of the client's flags is in use.
+    /// The client's optional features that are in use, as bits.
     #[prost(int64, tag = "12")]
     #[serde(skip_serializing_if = "raw::is_unset", deserialize_with = "raw::or_null")]
     pub flag: i64,
 }
 
-/// The connection goes on.
+/// The connection was refreshed.
 #[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize)]
 #[serde(default)]
 pub struct RefreshResult {
-    /// The connection's own number.
+    /// The client ID.
     #[prost(string, tag = "1")]
     #[serde(skip_serializing_if = "raw::is_unset", deserialize_with = "raw::or_null")]
     pub client: String,
-    /// The server's.
+    /// The server's version.
     #[prost(string, tag = "2")]
     #[serde(skip_serializing_if = "raw::is_unset", deserialize_with = "raw::or_null")]
     pub version: String,
-    /// Whether it ends unless it is refreshed.
+    /// True if the connection expires unless it is refreshed.
     #[prost(bool, tag = "3")]
     #[serde(skip_serializing_if = "raw::is_unset", deserialize_with = "raw::or_null")]
     pub expires: bool,
-    /// When, in seconds.
+    /// The time until it expires, in seconds.
     #[prost(uint32, tag = "4")]
     #[serde(skip_serializing_if = "raw::is_unset", deserialize_with = "raw::or_null")]
     pub ttl: u32,
 }
 
-/// It is subscribed.
+/// The client is subscribed.
 #[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize)]
 #[serde(default)]
 pub struct SubscribeResult {
-    /// Whether it ends unless it is refreshed.
+    /// True if the subscription expires unless it is refreshed.
     #[prost(bool, tag = "1")]
     #[serde(skip_serializing_if = "raw::is_unset", deserialize_with = "raw::or_null")]
     pub expires: bool,
-    /// When, in seconds.
+    /// The time until it expires, in seconds.
     #[prost(uint32, tag = "2")]
     #[serde(skip_serializing_if = "raw::is_unset", deserialize_with = "raw::or_null")]
     pub ttl: u32,
-    /// Whether what is missed can be had later.
+    /// True if missed publications can be recovered.
     #[prost(bool, tag = "3")]
     #[serde(skip_serializing_if = "raw::is_unset", deserialize_with = "raw::or_null")]
     pub recoverable: bool,
-    /// Of the channel's offsets.
+    /// The epoch of the channel.
     #[prost(string, tag = "6")]
     #[serde(skip_serializing_if = "raw::is_unset", deserialize_with = "raw::or_null")]
     pub epoch: String,
-    /// What was missed, the oldest first.
+    /// The missed publications, the oldest first.
     #[prost(message, repeated, tag = "7")]
     #[serde(skip_serializing_if = "raw::is_unset", deserialize_with = "raw::or_null")]
     pub publications: Vec<Publication>,
-    /// Whether these are all.
+    /// True if `publications` has all that were missed.
     #[prost(bool, tag = "8")]
     #[serde(skip_serializing_if = "raw::is_unset", deserialize_with = "raw::or_null")]
     pub recovered: bool,
-    /// The last one's.
+    /// The offset of the last publication.
     #[prost(uint64, tag = "9")]
     #[serde(skip_serializing_if = "raw::is_unset", deserialize_with = "raw::or_null")]
     pub offset: u64,
-    /// Whether the server watches over gaps.
+    /// True if the server detects gaps.
     #[prost(bool, tag = "10")]
     #[serde(skip_serializing_if = "raw::is_unset", deserialize_with = "raw::or_null")]
     pub positioned: bool,
-    /// The application's.
+    /// The application's data.
     #[prost(bytes = "bytes", tag = "11")]
     #[serde(with = "raw", skip_serializing_if = "raw::is_unset")]
     pub data: Bytes,
-    /// Whether recovery was asked for.
+    /// True if the client requested recovery.
     #[prost(bool, tag = "12")]
     #[serde(skip_serializing_if = "raw::is_unset", deserialize_with = "raw::or_null")]
     pub was_recovering: bool,
-    /// Whether differences will come.
+    /// True if publications may be sent as deltas.
     #[prost(bool, tag = "13")]
     #[serde(skip_serializing_if = "raw::is_unset", deserialize_with = "raw::or_null")]
     pub delta: bool,
-    /// The channel's number, for pushes instead of its name.
+    /// The number of the channel, which pushes have instead of its name.
     #[prost(int64, tag = "14")]
     #[serde(skip_serializing_if = "raw::is_unset", deserialize_with = "raw::or_null")]
     pub id: i64,
 }
 
-/// The subscription goes on.
+/// The subscription was refreshed.
 #[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize)]
 #[serde(default)]
 pub struct SubRefreshResult {
-    /// Whether it ends unless it is refreshed.
+    /// True if the subscription expires unless it is refreshed.
     #[prost(bool, tag = "1")]
     #[serde(skip_serializing_if = "raw::is_unset", deserialize_with = "raw::or_null")]
     pub expires: bool,
-    /// When, in seconds.
+    /// The time until it expires, in seconds.
     #[prost(uint32, tag = "2")]
     #[serde(skip_serializing_if = "raw::is_unset", deserialize_with = "raw::or_null")]
     pub ttl: u32,
 }
 
-/// It is subscribed no longer.
+/// The subscription has ended.
 #[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize)]
 #[serde(default)]
 pub struct UnsubscribeResult {}
 
-/// It is published.
+/// The publication was accepted.
 #[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize)]
 #[serde(default)]
 pub struct PublishResult {}
 
-/// Who is subscribed.
+/// The members of a channel.
 #[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize)]
 #[serde(default)]
 pub struct PresenceResult {
-    /// By the connection's own number.
+    /// The members by client ID.
     #[prost(btree_map = "string, message", tag = "1")]
     #[serde(deserialize_with = "raw::or_null")]
     pub presence: BTreeMap<String, ClientInfo>,
 }
 
-/// How many are subscribed.
+/// The number of members.
 #[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize)]
 #[serde(default)]
 pub struct PresenceStatsResult {
-    /// Connections.
+    /// The number of connections.
     #[prost(uint32, tag = "1")]
     #[serde(deserialize_with = "raw::or_null")]
     pub num_clients: u32,
-    /// Users, each once.
+    /// The number of distinct users.
     #[prost(uint32, tag = "2")]
     #[serde(deserialize_with = "raw::or_null")]
     pub num_users: u32,
 }
 
-/// What was published.
+/// Retained publications.
 #[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize)]
 #[serde(default)]
 pub struct HistoryResult {
-    /// In order.
+    /// The publications, in the requested order.
     #[prost(message, repeated, tag = "1")]
     #[serde(deserialize_with = "raw::or_null")]
     pub publications: Vec<Publication>,
-    /// Of the channel's offsets.
+    /// The epoch of the channel.
     #[prost(string, tag = "2")]
     #[serde(deserialize_with = "raw::or_null")]
     pub epoch: String,
-    /// The last one's.
+    /// The offset of the last publication.
     #[prost(uint64, tag = "3")]
     #[serde(deserialize_with = "raw::or_null")]
     pub offset: u64,
 }
 
-/// It is.
+/// The server responds.
 #[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize)]
 #[serde(default)]
 pub struct PingResult {}
 
-/// The application's answer.
+/// The result of an application's method.
 #[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize)]
 #[serde(default)]
 pub struct RpcResult {
-    /// The application's.
+    /// The result.
     #[prost(bytes = "bytes", tag = "1")]
     #[serde(with = "raw", skip_serializing_if = "raw::is_unset")]
     pub data: Bytes,

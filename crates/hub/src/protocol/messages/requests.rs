@@ -1,4 +1,4 @@
-//! What clients send.
+//! The messages that clients send.
 
 use std::collections::BTreeMap;
 
@@ -7,77 +7,77 @@ use serde::{Deserialize, Serialize};
 
 use crate::protocol::raw;
 
-/// What a client asks for: of the requests the first that is there counts.
+/// A command of a client. If it contains several requests, the first one counts.
 #[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Command {
-    /// By which the reply is known; 0 for what has none ([`SendRequest`], a pong).
+    /// The number that the reply repeats; 0 for commands without a reply ([`SendRequest`], a pong).
     #[prost(uint32, tag = "1")]
     #[serde(skip_serializing_if = "raw::is_unset", deserialize_with = "raw::or_null")]
     pub id: u32,
-    /// The first of each connection.
+    /// Opens the session; the first command of each connection.
     #[prost(message, optional, tag = "4")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub connect: Option<ConnectRequest>,
-    /// To a channel.
+    /// Subscribes to a channel.
     #[prost(message, optional, tag = "5")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub subscribe: Option<SubscribeRequest>,
-    /// From a channel.
+    /// Unsubscribes from a channel.
     #[prost(message, optional, tag = "6")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unsubscribe: Option<UnsubscribeRequest>,
-    /// To a channel.
+    /// Publishes in a channel.
     #[prost(message, optional, tag = "7")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub publish: Option<PublishRequest>,
-    /// Who is there.
+    /// Requests the members of a channel.
     #[prost(message, optional, tag = "8")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub presence: Option<PresenceRequest>,
-    /// How many are there.
+    /// Requests the number of members.
     #[prost(message, optional, tag = "9")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub presence_stats: Option<PresenceStatsRequest>,
-    /// What was published.
+    /// Requests retained publications.
     #[prost(message, optional, tag = "10")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub history: Option<HistoryRequest>,
-    /// Whether the server is there.
+    /// Checks that the server responds.
     #[prost(message, optional, tag = "11")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ping: Option<PingRequest>,
-    /// Something for the application, without a reply.
+    /// Sends data to the application, without a reply.
     #[prost(message, optional, tag = "12")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub send: Option<SendRequest>,
-    /// Something for the application, with a reply.
+    /// Calls a method of the application.
     #[prost(message, optional, tag = "13")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rpc: Option<RpcRequest>,
-    /// The connection goes on by a new token.
+    /// Refreshes the connection with a new token.
     #[prost(message, optional, tag = "14")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub refresh: Option<RefreshRequest>,
-    /// A subscription goes on by a new token.
+    /// Refreshes a subscription with a new token.
     #[prost(message, optional, tag = "15")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sub_refresh: Option<SubRefreshRequest>,
 }
 
-/// What a client sends beside a stream that only brings: the other half of it.
+/// The commands of a client that receives its replies over a unidirectional stream.
 #[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize)]
 #[serde(default)]
 pub struct EmulationRequest {
-    /// Where the stream is.
+    /// The node of the stream.
     #[prost(string, tag = "1")]
     #[serde(skip_serializing_if = "raw::is_unset", deserialize_with = "raw::or_null")]
     pub node: String,
-    /// Which one it is there.
+    /// The session of the stream.
     #[prost(string, tag = "2")]
     #[serde(skip_serializing_if = "raw::is_unset", deserialize_with = "raw::or_null")]
     pub session: String,
-    /// Commands as they would be sent on a WebSocket.
+    /// The commands, encoded as over a WebSocket.
     #[prost(bytes = "bytes", tag = "3")]
     #[serde(with = "raw", skip_serializing_if = "raw::is_unset")]
     pub data: Bytes,
@@ -87,31 +87,31 @@ pub struct EmulationRequest {
 #[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ConnectRequest {
-    /// Who it is, by a token.
+    /// The connection token.
     #[prost(string, tag = "1")]
     #[serde(skip_serializing_if = "raw::is_unset", deserialize_with = "raw::or_null")]
     pub token: String,
-    /// For the application.
+    /// Data for the application.
     #[prost(bytes = "bytes", tag = "2")]
     #[serde(with = "raw", skip_serializing_if = "raw::is_unset")]
     pub data: Bytes,
-    /// Where subscriptions of the server's stood, to be recovered.
+    /// The positions of server-side subscriptions to recover.
     #[prost(btree_map = "string, message", tag = "3")]
     #[serde(skip_serializing_if = "raw::is_unset", deserialize_with = "raw::or_null")]
     pub subs: BTreeMap<String, SubscribeRequest>,
-    /// Of the client's program.
+    /// The name of the client program.
     #[prost(string, tag = "4")]
     #[serde(skip_serializing_if = "raw::is_unset", deserialize_with = "raw::or_null")]
     pub name: String,
-    /// Of the client's program.
+    /// The version of the client program.
     #[prost(string, tag = "5")]
     #[serde(skip_serializing_if = "raw::is_unset", deserialize_with = "raw::or_null")]
     pub version: String,
-    /// Where the client cannot set headers of HTTP.
+    /// Headers, for clients that cannot set HTTP headers.
     #[prost(btree_map = "string, string", tag = "6")]
     #[serde(skip_serializing_if = "raw::is_unset", deserialize_with = "raw::or_null")]
     pub headers: BTreeMap<String, String>,
-    /// What the client can do besides.
+    /// Optional features of the client, as bits.
     #[prost(int64, tag = "7")]
     #[serde(skip_serializing_if = "raw::is_unset", deserialize_with = "raw::or_null")]
     pub flag: i64,
@@ -127,55 +127,55 @@ pub struct RefreshRequest {
     pub token: String,
 }
 
-/// To be subscribed to a channel.
+/// A subscription to a channel.
 #[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize)]
 #[serde(default)]
 pub struct SubscribeRequest {
-    /// Its name.
+    /// The channel.
     #[prost(string, tag = "1")]
     #[serde(skip_serializing_if = "raw::is_unset", deserialize_with = "raw::or_null")]
     pub channel: String,
-    /// That it may, by a token.
+    /// The subscription token.
     #[prost(string, tag = "2")]
     #[serde(skip_serializing_if = "raw::is_unset", deserialize_with = "raw::or_null")]
     pub token: String,
-    /// Whether what was missed since `offset` is wanted.
+    /// Requests recovery of the publications after `offset`.
     #[prost(bool, tag = "3")]
     #[serde(skip_serializing_if = "raw::is_unset", deserialize_with = "raw::or_null")]
     pub recover: bool,
-    /// Of `offset`.
+    /// The epoch of `offset`.
     #[prost(string, tag = "6")]
     #[serde(skip_serializing_if = "raw::is_unset", deserialize_with = "raw::or_null")]
     pub epoch: String,
-    /// The last one that the client has.
+    /// The offset of the last publication that the client has.
     #[prost(uint64, tag = "7")]
     #[serde(skip_serializing_if = "raw::is_unset", deserialize_with = "raw::or_null")]
     pub offset: u64,
-    /// For the application.
+    /// Data for the application.
     #[prost(bytes = "bytes", tag = "8")]
     #[serde(with = "raw", skip_serializing_if = "raw::is_unset")]
     pub data: Bytes,
-    /// Whether the server is to watch over gaps.
+    /// Requests that the server detect gaps.
     #[prost(bool, tag = "9")]
     #[serde(skip_serializing_if = "raw::is_unset", deserialize_with = "raw::or_null")]
     pub positioned: bool,
-    /// Whether what will be missed is to be had later.
+    /// True if the client will recover after a reconnect.
     #[prost(bool, tag = "10")]
     #[serde(skip_serializing_if = "raw::is_unset", deserialize_with = "raw::or_null")]
     pub recoverable: bool,
-    /// Whether it is told who comes and who leaves.
+    /// Requests join and leave pushes.
     #[prost(bool, tag = "11")]
     #[serde(skip_serializing_if = "raw::is_unset", deserialize_with = "raw::or_null")]
     pub join_leave: bool,
-    /// By which differences it understands; `fossil` is known.
+    /// The delta format that the client supports; `fossil` is one.
     #[prost(string, tag = "12")]
     #[serde(skip_serializing_if = "raw::is_unset", deserialize_with = "raw::or_null")]
     pub delta: String,
-    /// Which publications it wants, by their tags.
+    /// A filter of publications by their tags.
     #[prost(message, optional, tag = "13")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tf: Option<FilterNode>,
-    /// What the client can do besides.
+    /// Optional features of the client, as bits.
     #[prost(int64, tag = "14")]
     #[serde(skip_serializing_if = "raw::is_unset", deserialize_with = "raw::or_null")]
     pub flag: i64,
@@ -195,7 +195,7 @@ pub struct SubRefreshRequest {
     pub token: String,
 }
 
-/// To be subscribed no longer.
+/// The end of a subscription.
 #[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize)]
 #[serde(default)]
 pub struct UnsubscribeRequest {
@@ -205,110 +205,110 @@ pub struct UnsubscribeRequest {
     pub channel: String,
 }
 
-/// To have something published.
+/// A publication.
 #[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize)]
 #[serde(default)]
 pub struct PublishRequest {
-    /// Where.
+    /// The channel.
     #[prost(string, tag = "1")]
     #[serde(skip_serializing_if = "raw::is_unset", deserialize_with = "raw::or_null")]
     pub channel: String,
-    /// What.
+    /// The data.
     #[prost(bytes = "bytes", tag = "2")]
     #[serde(with = "raw::value", skip_serializing_if = "raw::is_unset")]
     pub data: Bytes,
 }
 
-/// Who is subscribed.
+/// A query for the members of a channel.
 #[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize)]
 #[serde(default)]
 pub struct PresenceRequest {
-    /// Where.
+    /// The channel.
     #[prost(string, tag = "1")]
     #[serde(skip_serializing_if = "raw::is_unset", deserialize_with = "raw::or_null")]
     pub channel: String,
 }
 
-/// How many are subscribed.
+/// A query for the number of members.
 #[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize)]
 #[serde(default)]
 pub struct PresenceStatsRequest {
-    /// Where.
+    /// The channel.
     #[prost(string, tag = "1")]
     #[serde(skip_serializing_if = "raw::is_unset", deserialize_with = "raw::or_null")]
     pub channel: String,
 }
 
-/// A place in a channel's history.
+/// A position in a channel's history, as it is sent: the definition's `StreamPosition`.
 #[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize)]
 #[serde(default)]
-pub struct StreamPosition {
-    /// The number of the last publication that is known.
+pub struct WirePosition {
+    /// The offset of the last known publication.
     #[prost(uint64, tag = "1")]
     #[serde(skip_serializing_if = "raw::is_unset", deserialize_with = "raw::or_null")]
     pub offset: u64,
-    /// Of the offset.
+    /// The epoch of the offset.
     #[prost(string, tag = "2")]
     #[serde(skip_serializing_if = "raw::is_unset", deserialize_with = "raw::or_null")]
     pub epoch: String,
 }
 
-/// What was published.
+/// A query for retained publications.
 #[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize)]
 #[serde(default)]
 pub struct HistoryRequest {
-    /// Where.
+    /// The channel.
     #[prost(string, tag = "1")]
     #[serde(skip_serializing_if = "raw::is_unset", deserialize_with = "raw::or_null")]
     pub channel: String,
-    /// How many at most; 0 for none but the channel's place, less than 0 for all that is kept.
+    /// The maximum number of publications; 0 returns only the channel's position, a negative number all.
     #[prost(int32, tag = "7")]
     #[serde(skip_serializing_if = "raw::is_unset", deserialize_with = "raw::or_null")]
     pub limit: i32,
-    /// What is behind this; before it if reversed.
+    /// Selects publications after this position; before it if reversed.
     #[prost(message, optional, tag = "8")]
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub since: Option<StreamPosition>,
-    /// The newest first.
+    pub since: Option<WirePosition>,
+    /// True if the newest is returned first.
     #[prost(bool, tag = "9")]
     #[serde(skip_serializing_if = "raw::is_unset", deserialize_with = "raw::or_null")]
     pub reverse: bool,
 }
 
-/// Whether the server is there.
+/// A check that the server responds.
 #[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize)]
 #[serde(default)]
 pub struct PingRequest {}
 
-/// Something for the application, with a reply.
+/// A call of a method of the application.
 #[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize)]
 #[serde(default)]
 pub struct RpcRequest {
-    /// The application's.
+    /// The arguments.
     #[prost(bytes = "bytes", tag = "1")]
     #[serde(with = "raw", skip_serializing_if = "raw::is_unset")]
     pub data: Bytes,
-    /// Which of its methods.
+    /// The method.
     #[prost(string, tag = "2")]
     #[serde(skip_serializing_if = "raw::is_unset", deserialize_with = "raw::or_null")]
     pub method: String,
 }
 
-/// Something for the application, without a reply.
+/// Data for the application, without a reply.
 #[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize)]
 #[serde(default)]
 pub struct SendRequest {
-    /// The application's.
+    /// The data.
     #[prost(bytes = "bytes", tag = "1")]
     #[serde(with = "raw", skip_serializing_if = "raw::is_unset")]
     pub data: Bytes,
 }
 
-/// Which publications are wanted, by their tags: a comparison, or others put together.
+/// A filter of publications by their tags: a comparison, or a combination of others.
 #[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize)]
 #[serde(default)]
 pub struct FilterNode {
-    /// `and`, `or`, `not` of `nodes`; empty for a comparison.
+    /// `and`, `or` or `not` of `nodes`; empty for a comparison.
     #[prost(string, tag = "1")]
     #[serde(skip_serializing_if = "raw::is_unset", deserialize_with = "raw::or_null")]
     pub op: String,
@@ -316,19 +316,19 @@ pub struct FilterNode {
     #[prost(string, tag = "2")]
     #[serde(skip_serializing_if = "raw::is_unset", deserialize_with = "raw::or_null")]
     pub key: String,
-    /// `eq`, `neq`, `in`, `nin`, `ex`, `nex`, `sw`, `ew`, `ct`, `lt`, `lte`, `gt`, `gte`.
+    /// The comparison: `eq`, `neq`, `in`, `nin`, `ex`, `nex`, `sw`, `ew`, `ct`, `lt`, `lte`, `gt` or `gte`.
     #[prost(string, tag = "3")]
     #[serde(skip_serializing_if = "raw::is_unset", deserialize_with = "raw::or_null")]
     pub cmp: String,
-    /// What with.
+    /// The operand.
     #[prost(string, tag = "4")]
     #[serde(skip_serializing_if = "raw::is_unset", deserialize_with = "raw::or_null")]
     pub val: String,
-    /// What with, for `in` and `nin`.
+    /// The operands of `in` and `nin`.
     #[prost(string, repeated, tag = "5")]
     #[serde(skip_serializing_if = "raw::is_unset", deserialize_with = "raw::or_null")]
     pub vals: Vec<String>,
-    /// What is put together.
+    /// The combined filters.
     #[prost(message, repeated, tag = "6")]
     #[serde(skip_serializing_if = "raw::is_unset", deserialize_with = "raw::or_null")]
     pub nodes: Vec<FilterNode>,

@@ -2,27 +2,27 @@
 
 use std::time::Duration;
 
-use ringmain_hub::history::{Epoch, History, Query};
-use ringmain_hub::local::home_of;
-use ringmain_hub::mail::{Life, Rules, Since};
+use ringmain_hub::history::{Epoch, History, HistoryQuery};
+use ringmain_hub::mail::{ChannelOptions, EpochFilter, RecoverFrom};
+use ringmain_hub::subscribers::shard_of;
 
 use crate::hub::workers::{JSON, KEPT, LIMITS, PLAIN, Workers, name, number};
 
-fn since(offset: u64) -> Option<Since> {
-    let life = Life::Any;
-    Some(Since { offset, life })
+fn since(offset: u64) -> Option<RecoverFrom> {
+    let epoch = EpochFilter::Any;
+    Some(RecoverFrom { offset, epoch })
 }
 
 #[test]
-fn nothing_recovers_across_an_interruption_and_what_is_kept_stays() {
-    let keep = KEPT.keep.expect("it keeps");
+fn no_position_recovers_across_an_interruption_but_the_history_stays() {
+    let keep = KEPT.history.expect("a history");
     let now = Duration::ZERO;
     let (before, after) = (Epoch::new(1), Epoch::new(2));
     let mut history = History::new(before, keep);
     for item in 1..=3 {
         history.publish(item, 1, now);
     }
-    history.renew(after);
+    history.start_epoch(after);
     history.publish(4, 1, now);
     let recovers = |history: &mut History<u64>, offset, epoch| {
         let recovered = history.recover(offset, epoch, 10, now);
@@ -36,7 +36,7 @@ fn nothing_recovers_across_an_interruption_and_what_is_kept_stays() {
     );
     assert_eq!(recovers(&mut history, 2, None), "Gap");
     assert_eq!(recovers(&mut history, 3, Some(after)), "All([(4, 4)])");
-    let query = Query {
+    let query = HistoryQuery {
         since: None,
         limit: 10,
         reverse: false,
@@ -45,46 +45,46 @@ fn nothing_recovers_across_an_interruption_and_what_is_kept_stays() {
 }
 
 #[test]
-fn an_interruption_notifies_those_who_rely_on_positions_and_no_others() {
+fn an_interruption_notifies_only_clients_that_rely_on_positions() {
     let mut workers = Workers::new(2, LIMITS);
-    let shown = Rules {
-        every: Some(Duration::from_secs(1)),
-        cache: true,
+    let conflated = ChannelOptions {
+        conflation_interval: Some(Duration::from_secs(1)),
+        cache_recovery: true,
         ..KEPT
     };
     let channels = [
         ("n:a", KEPT),
         ("n:b", KEPT),
         ("n:plain", PLAIN),
-        ("n:shown", shown),
+        ("n:shown", conflated),
     ];
-    let near = workers.locals[0].open(JSON, None);
-    let far = workers.locals[1].open(JSON, None);
-    for (channel, rules) in channels {
+    let near = workers.tables[0].open(JSON, None);
+    let far = workers.tables[1].open(JSON, None);
+    for (channel, options) in channels {
         for (worker, conn) in [(0, near), (1, far)] {
-            workers.locals[worker]
-                .subscribe(conn, &name(channel), rules, None)
-                .expect("it may");
+            workers.tables[worker]
+                .subscribe(conn, &name(channel), options, None)
+                .expect("allowed");
         }
     }
-    let other = workers.locals[1].open(JSON, None);
-    workers.locals[1]
+    let other = workers.tables[1].open(JSON, None);
+    workers.tables[1]
         .subscribe(other, &name("m:a"), KEPT, None)
-        .expect("it may");
-    workers.locals[0].publish(&name("n:a"), KEPT, number(1), None);
-    workers.settle();
+        .expect("allowed");
+    workers.tables[0].publish(&name("n:a"), KEPT, number(1), None);
+    workers.deliver_all();
     workers.events(0);
     workers.events(1);
-    for home in &mut workers.homes {
+    for shard in &mut workers.shards {
         let mut after = None;
         loop {
-            after = home.interrupt_all("n:", after.as_deref(), 1);
+            after = shard.interrupt_all("n:", after.as_deref(), 1);
             if after.is_none() {
                 break;
             }
         }
     }
-    workers.settle();
+    workers.deliver_all();
     for worker in [0, 1] {
         let mut events = workers.events(worker);
         events.sort();
@@ -94,34 +94,34 @@ fn an_interruption_notifies_those_who_rely_on_positions_and_no_others() {
             "{events:?}"
         );
     }
-    // A position from before is not recovered from, the newest one is.
+    // A position from before the interruption does not recover; the current one does.
     for (offset, missed) in [(0, "None"), (1, "Some([])")] {
-        workers.locals[0]
+        workers.tables[0]
             .subscribe(near, &name("n:a"), KEPT, since(offset))
-            .expect("it may");
-        workers.settle();
+            .expect("allowed");
+        workers.deliver_all();
         assert_eq!(
             workers.events(0),
             [format!("subscribed n:a at Some(1) missed {missed}")]
         );
-        workers.locals[0].leave(near, "n:a");
-        workers.settle();
+        workers.tables[0].unsubscribe_silently(near, "n:a");
+        workers.deliver_all();
     }
 }
 
 #[test]
-fn one_channel_alone_is_interrupted() {
+fn a_single_channel_can_be_interrupted() {
     let mut workers = Workers::new(1, LIMITS);
-    let conn = workers.locals[0].open(JSON, None);
+    let conn = workers.tables[0].open(JSON, None);
     for channel in ["a", "ab"] {
-        workers.locals[0]
+        workers.tables[0]
             .subscribe(conn, &name(channel), KEPT, None)
-            .expect("it may");
+            .expect("allowed");
     }
-    workers.settle();
+    workers.deliver_all();
     workers.events(0);
-    workers.homes[usize::from(home_of("a", 1).0)].interrupt("a");
-    workers.homes[0].interrupt("not there");
-    workers.settle();
+    workers.shards[usize::from(shard_of("a", 1).0)].interrupt("a");
+    workers.shards[0].interrupt("not there");
+    workers.deliver_all();
     assert_eq!(workers.events(0).len(), 1);
 }

@@ -1,74 +1,76 @@
-//! Homes and subscribers of several workers, put together: by hand, and by chance with queues that fill up.
+//! Shards and subscribers of several workers together: in fixed scenarios, and in simulations in which queues fill up.
 
-mod chance;
+mod conflated_channels;
+mod conflation_timing;
+mod eviction;
+mod idempotency;
 mod interruptions;
-mod keyed;
 mod logs;
-mod moments;
-mod paced;
-mod programs;
-mod unused;
+mod program_requests;
+mod simulation;
 mod workers;
 
 use bytes::Bytes;
-use ringmain_hub::history::Query;
-use ringmain_hub::home::Home;
-use ringmain_hub::local::{Limits, home_of};
-use ringmain_hub::mail::{Life, Question, Rules, Since, Slow, ToWorker};
+use ringmain_hub::history::HistoryQuery;
+use ringmain_hub::mail::{
+    ChannelOptions, ChannelQuery, EpochFilter, RecoverFrom, ShardEvent, SlowConsumerPolicy,
+};
 use ringmain_hub::protocol::{Disconnect, Fault, Format, Published, Push, Replies, Unsubscribed, Variant};
+use ringmain_hub::shard::ChannelShard;
+use ringmain_hub::subscribers::{Limits, shard_of};
 
 use self::workers::{JSON, KEPT, LIMITS, PLAIN, Workers, info, name, number};
 
 #[test]
-fn who_listens_hears_it_once_and_who_does_not_hears_nothing() {
+fn a_publication_is_delivered_once_to_each_subscriber() {
     let mut workers = Workers::new(2, LIMITS);
-    let near = workers.locals[0].open(JSON, None);
-    let far = workers.locals[1].open(JSON, None);
-    let other = workers.locals[1].open(JSON, None);
+    let near = workers.tables[0].open(JSON, None);
+    let far = workers.tables[1].open(JSON, None);
+    let other = workers.tables[1].open(JSON, None);
     for (worker, conn, channel) in [(0, near, "a"), (1, far, "a"), (1, other, "b")] {
-        workers.locals[worker]
+        workers.tables[worker]
             .subscribe(conn, &name(channel), PLAIN, None)
-            .expect("it may");
+            .expect("allowed");
     }
-    workers.settle();
+    workers.deliver_all();
     assert_eq!(workers.events(0), ["subscribed a at None missed None"]);
     assert_eq!(workers.events(1).len(), 2);
-    workers.locals[0].publish(&name("a"), PLAIN, number(7), Some((near, 3)));
-    workers.settle();
+    workers.tables[0].publish(&name("a"), PLAIN, number(7), Some((near, 3)));
+    workers.deliver_all();
     let expected = [r#"{"push":{"channel":"a","pub":{"data":7}}}"#];
-    assert_eq!(workers.locals[1].poll_ready(), Some(far));
-    assert_eq!(workers.locals[1].poll_ready(), None);
+    assert_eq!(workers.tables[1].poll_ready(), Some(far));
+    assert_eq!(workers.tables[1].poll_ready(), None);
     assert_eq!(workers.pushes(0, near), expected);
     assert_eq!(workers.pushes(1, far), expected);
     assert!(workers.pushes(1, other).is_empty());
     assert_eq!(workers.events(0), ["published 3 at None"]);
 }
 
-/// Whoever listens by the same variant gets the same bytes, on whichever worker; nothing is written that nobody gets.
+/// Subscribers with the same variant receive the same bytes at every worker, and no push is encoded without a subscriber.
 #[test]
-fn a_publication_is_written_once_for_each_variant_that_is_listened_by() {
+fn a_publication_is_encoded_once_per_subscribed_variant() {
     let mut workers = Workers::new(2, LIMITS);
-    let home = usize::from(home_of("a", 2).0);
+    let shard = usize::from(shard_of("a", 2).0);
     let mut listeners = Vec::new();
     let mut written = 0;
     for (count, variant) in Variant::ALL.into_iter().enumerate() {
         for worker in [0, 1, 1, 0] {
-            let conn = workers.locals[worker].open(variant, None);
-            workers.locals[worker]
+            let conn = workers.tables[worker].open(variant, None);
+            workers.tables[worker]
                 .subscribe(conn, &name("a"), PLAIN, None)
-                .expect("it may");
+                .expect("allowed");
             listeners.push((worker, conn, variant));
         }
-        workers.settle();
+        workers.deliver_all();
         for published in 0..3 {
-            workers.locals[0].publish(&name("a"), PLAIN, number(published), None);
-            workers.settle();
+            workers.tables[0].publish(&name("a"), PLAIN, number(published), None);
+            workers.deliver_all();
             written += count as u64 + 1;
-            assert_eq!(workers.homes[home].counts().written, written);
+            assert_eq!(workers.shards[shard].counts().encoded_pushes, written);
             for variant in &Variant::ALL[..=count] {
                 let own = listeners.iter().filter(|(_, _, other)| other == variant);
                 let pushes: Vec<Bytes> = own
-                    .map(|(worker, conn, _)| workers.locals[*worker].take(*conn).expect("a push"))
+                    .map(|(worker, conn, _)| workers.tables[*worker].pop_push(*conn).expect("a push"))
                     .collect();
                 assert_eq!(pushes.len(), 4);
                 let first = pushes[0].as_ptr();
@@ -77,153 +79,153 @@ fn a_publication_is_written_once_for_each_variant_that_is_listened_by() {
         }
     }
     for (worker, conn, _) in listeners {
-        workers.locals[worker].close(conn);
+        workers.tables[worker].close(conn);
     }
-    workers.settle();
-    workers.locals[0].publish(&name("a"), PLAIN, number(9), None);
-    workers.settle();
-    assert_eq!(workers.homes[home].counts().written, written);
+    workers.deliver_all();
+    workers.tables[0].publish(&name("a"), PLAIN, number(9), None);
+    workers.deliver_all();
+    assert_eq!(workers.shards[shard].counts().encoded_pushes, written);
 }
 
 #[test]
-fn who_comes_back_has_what_it_missed() {
+fn a_client_recovers_missed_publications() {
     let mut workers = Workers::new(2, LIMITS);
     for published in 1..=3 {
-        workers.locals[0].publish(&name("a"), KEPT, number(published), None);
+        workers.tables[0].publish(&name("a"), KEPT, number(published), None);
     }
-    let conn = workers.locals[1].open(JSON, None);
-    let since = |offset, life| Some(Since { offset, life });
-    workers.locals[1]
-        .subscribe(conn, &name("a"), KEPT, since(1, Life::Any))
-        .expect("it may");
-    workers.settle();
+    let conn = workers.tables[1].open(JSON, None);
+    let since = |offset, epoch| Some(RecoverFrom { offset, epoch });
+    workers.tables[1]
+        .subscribe(conn, &name("a"), KEPT, since(1, EpochFilter::Any))
+        .expect("allowed");
+    workers.deliver_all();
     assert_eq!(workers.events(1), ["subscribed a at Some(3) missed Some([2, 3])"]);
-    let other = workers.locals[1].open(JSON, None);
-    workers.locals[1]
-        .subscribe(other, &name("a"), KEPT, since(3, Life::parse("elsewhere")))
-        .expect("it may");
-    workers.settle();
+    let other = workers.tables[1].open(JSON, None);
+    workers.tables[1]
+        .subscribe(other, &name("a"), KEPT, since(3, EpochFilter::parse("elsewhere")))
+        .expect("allowed");
+    workers.deliver_all();
     assert_eq!(
         workers.events(1),
         ["subscribed a at Some(3) missed None"],
-        "another life"
+        "another epoch"
     );
 }
 
 #[test]
-fn what_may_not_be_is_refused() {
+fn invalid_subscriptions_are_rejected() {
     let mut workers = Workers::new(1, LIMITS);
-    let conn = workers.locals[0].open(JSON, None);
+    let conn = workers.tables[0].open(JSON, None);
     let channels = ["a", "b", "c", "d", "e"].map(name);
     for channel in &channels[..4] {
-        workers.locals[0]
+        workers.tables[0]
             .subscribe(conn, channel, PLAIN, None)
-            .expect("it may");
+            .expect("allowed");
     }
-    let again = workers.locals[0].subscribe(conn, &channels[0], PLAIN, None);
-    assert_eq!(again, Err(Fault::ALREADY_SUBSCRIBED), "also while it waits");
+    let again = workers.tables[0].subscribe(conn, &channels[0], PLAIN, None);
+    assert_eq!(again, Err(Fault::ALREADY_SUBSCRIBED), "also while it is pending");
     assert_eq!(
-        workers.locals[0].subscribe(conn, &channels[4], PLAIN, None),
+        workers.tables[0].subscribe(conn, &channels[4], PLAIN, None),
         Err(Fault::LIMIT_EXCEEDED)
     );
-    workers.settle();
-    workers.locals[0].close(conn);
+    workers.deliver_all();
+    workers.tables[0].close(conn);
     assert_eq!(
-        workers.locals[0].subscribe(conn, &channels[4], PLAIN, None),
+        workers.tables[0].subscribe(conn, &channels[4], PLAIN, None),
         Err(Fault::BAD_REQUEST)
     );
-    workers.settle();
-    assert_eq!(workers.locals[0].channels(), 0);
-    workers.homes[0].sweep(workers.now);
-    assert!(workers.homes[0].is_empty(), "nothing is left of it");
+    workers.deliver_all();
+    assert_eq!(workers.tables[0].channels(), 0);
+    workers.shards[0].sweep(workers.now);
+    assert!(workers.shards[0].is_empty(), "no state remains");
 }
 
 #[test]
-fn a_home_that_is_full_says_so() {
+fn a_full_shard_rejects_new_channels() {
     let mut workers = Workers::new(1, LIMITS);
-    workers.homes[0] = Home::new(1, 1, 0);
-    let conn = workers.locals[0].open(JSON, None);
-    let gone = workers.locals[0].open(JSON, None);
+    workers.shards[0] = ChannelShard::new(1, 1, 0);
+    let conn = workers.tables[0].open(JSON, None);
+    let gone = workers.tables[0].open(JSON, None);
     for (conn, channel) in [(conn, "a"), (conn, "b"), (gone, "b")] {
-        workers.locals[0]
+        workers.tables[0]
             .subscribe(conn, &name(channel), PLAIN, None)
-            .expect("it may");
+            .expect("allowed");
     }
-    workers.locals[0].close(gone);
-    workers.locals[0].publish(&name("c"), KEPT, number(1), Some((conn, 1)));
-    workers.settle();
+    workers.tables[0].close(gone);
+    workers.tables[0].publish(&name("c"), KEPT, number(1), Some((conn, 1)));
+    workers.deliver_all();
     let expected = [
         "subscribed a at None missed None",
-        "refused b: 106",
-        "told 1 full",
+        "rejected b: 106",
+        "result 1 channel limit",
     ];
     assert_eq!(workers.events(0), expected);
-    assert_eq!(workers.locals[0].channels(), 1);
+    assert_eq!(workers.tables[0].channels(), 1);
 }
 
 #[test]
-fn who_is_gone_before_the_answer_leaves_nothing() {
+fn a_connection_closed_before_the_reply_leaves_no_state() {
     let mut workers = Workers::new(2, LIMITS);
-    let conn = workers.locals[0].open(JSON, info("one"));
-    let rules = Rules {
+    let conn = workers.tables[0].open(JSON, info("one"));
+    let options = ChannelOptions {
         presence: true,
         ..PLAIN
     };
-    workers.locals[0]
-        .subscribe(conn, &name("a"), rules, None)
-        .expect("it may");
-    workers.locals[0].close(conn);
-    let next = workers.locals[0].open(JSON, None);
-    assert_ne!(conn, next, "another one in its place");
-    workers.settle();
+    workers.tables[0]
+        .subscribe(conn, &name("a"), options, None)
+        .expect("allowed");
+    workers.tables[0].close(conn);
+    let next = workers.tables[0].open(JSON, None);
+    assert_ne!(conn, next, "the index is reused");
+    workers.deliver_all();
     assert!(workers.events(0).is_empty());
-    assert_eq!(workers.locals[0].channels(), 0);
-    workers.locals[1].publish(&name("a"), rules, number(1), None);
-    workers.settle();
+    assert_eq!(workers.tables[0].channels(), 0);
+    workers.tables[1].publish(&name("a"), options, number(1), None);
+    workers.deliver_all();
     assert!(workers.pushes(0, next).is_empty());
-    for home in &mut workers.homes {
-        home.sweep(workers.now);
-        assert!(home.is_empty());
+    for shard in &mut workers.shards {
+        shard.sweep(workers.now);
+        assert!(shard.is_empty());
     }
 }
 
 #[test]
-fn an_end_before_the_answer_comes_behind_it() {
+fn unsubscribing_before_the_reply_is_reported_after_it() {
     let mut workers = Workers::new(1, LIMITS);
-    let conn = workers.locals[0].open(JSON, None);
-    workers.locals[0]
+    let conn = workers.tables[0].open(JSON, None);
+    workers.tables[0]
         .subscribe(conn, &name("a"), PLAIN, None)
-        .expect("it may");
-    assert!(workers.locals[0].unsubscribe(conn, "a", Unsubscribed::SERVER));
-    workers.settle();
+        .expect("allowed");
+    assert!(workers.tables[0].unsubscribe(conn, "a", Unsubscribed::SERVER));
+    workers.deliver_all();
     assert_eq!(
         workers.events(0),
         ["subscribed a at None missed None", "unsubscribed a: 2000"]
     );
-    assert!(!workers.locals[0].unsubscribe(conn, "a", Unsubscribed::SERVER));
+    assert!(!workers.tables[0].unsubscribe(conn, "a", Unsubscribed::SERVER));
 }
 
 #[test]
-fn who_comes_and_goes_is_told() {
+fn joins_and_leaves_are_sent_to_subscribers() {
     let mut workers = Workers::new(2, LIMITS);
-    let rules = Rules {
+    let options = ChannelOptions {
         join_leave: true,
         ..PLAIN
     };
-    let watcher = workers.locals[0].open(JSON, info("w"));
-    workers.locals[0]
-        .subscribe(watcher, &name("a"), rules, None)
-        .expect("it may");
-    workers.settle();
+    let watcher = workers.tables[0].open(JSON, info("w"));
+    workers.tables[0]
+        .subscribe(watcher, &name("a"), options, None)
+        .expect("allowed");
+    workers.deliver_all();
     let own = r#"{"push":{"channel":"a","join":{"info":{"user":"","client":"w"}}}}"#;
     assert_eq!(workers.pushes(0, watcher), [own]);
-    let guest = workers.locals[1].open(JSON, info("g"));
-    workers.locals[1]
-        .subscribe(guest, &name("a"), rules, None)
-        .expect("it may");
-    workers.settle();
-    workers.locals[1].close(guest);
-    workers.settle();
+    let guest = workers.tables[1].open(JSON, info("g"));
+    workers.tables[1]
+        .subscribe(guest, &name("a"), options, None)
+        .expect("allowed");
+    workers.deliver_all();
+    workers.tables[1].close(guest);
+    workers.deliver_all();
     let expected = [
         r#"{"push":{"channel":"a","join":{"info":{"user":"","client":"g"}}}}"#,
         r#"{"push":{"channel":"a","leave":{"info":{"user":"","client":"g"}}}}"#,
@@ -232,31 +234,31 @@ fn who_comes_and_goes_is_told() {
 }
 
 #[test]
-fn each_variant_is_its_own_and_what_it_cannot_carry_ends_it() {
+fn each_variant_is_decodable_and_unencodable_data_disconnects() {
     let mut workers = Workers::new(1, LIMITS);
-    let conns = Variant::ALL.map(|variant| workers.locals[0].open(variant, None));
+    let conns = Variant::ALL.map(|variant| workers.tables[0].open(variant, None));
     for conn in conns {
-        workers.locals[0]
+        workers.tables[0]
             .subscribe(conn, &name("a"), PLAIN, None)
-            .expect("it may");
+            .expect("allowed");
     }
-    workers.settle();
+    workers.deliver_all();
     workers.events(0);
-    workers.locals[0].publish(&name("a"), PLAIN, number(5), None);
-    workers.settle();
+    workers.tables[0].publish(&name("a"), PLAIN, number(5), None);
+    workers.deliver_all();
     for (variant, conn) in Variant::ALL.into_iter().zip(conns) {
-        let mut frame = workers.locals[0].take(conn).expect("a push");
+        let mut frame = workers.tables[0].pop_push(conn).expect("a push");
         if variant.framed {
             let opcode = match variant.format {
                 Format::Json => 1,
                 Format::Protobuf => 2,
             };
-            // RFC 6455 §5.2: the last frame of its message, no mask, a short length.
+            // RFC 6455 §5.2: a final frame without a mask, with a short length.
             assert_eq!(frame[..2], [0x80 | opcode, (frame.len() - 2) as u8]);
             frame = frame.slice(2..);
         }
-        let push: Push = if variant.bare {
-            let mut parts = ringmain_hub::protocol::Parts::<Push>::new(variant.format, frame);
+        let push: Push = if variant.unidirectional {
+            let mut parts = ringmain_hub::protocol::MessageParts::<Push>::new(variant.format, frame);
             parts.next().expect("one").expect("a push")
         } else {
             let reply = Replies::new(variant.format, frame)
@@ -271,93 +273,102 @@ fn each_variant_is_its_own_and_what_it_cannot_carry_ends_it() {
         data: Bytes::from_static(b"\xff"),
         ..Published::default()
     };
-    workers.locals[0].publish(&name("a"), PLAIN, bytes, None);
-    workers.settle();
+    workers.tables[0].publish(&name("a"), PLAIN, bytes, None);
+    workers.deliver_all();
     let code = Disconnect::INAPPROPRIATE_PROTOCOL.code;
-    // All those of JSON.
+    // The four variants in JSON.
     assert_eq!(workers.events(0), vec![format!("disconnected {code}"); 4]);
-    assert!(workers.locals[0].take(conns[0]).is_none());
+    assert!(workers.tables[0].pop_push(conns[0]).is_none());
     assert!(
-        workers.locals[0].take(conns[2]).is_some(),
-        "Protobuf carries anything"
+        workers.tables[0].pop_push(conns[2]).is_some(),
+        "Protobuf represents any bytes"
     );
 }
 
 #[test]
-fn what_is_asked_of_a_channel_is_told() {
+fn queries_return_history_and_presence() {
     let mut workers = Workers::new(2, LIMITS);
-    let rules = Rules {
+    let options = ChannelOptions {
         presence: true,
         ..KEPT
     };
     let (one, two) = (
-        workers.locals[0].open(JSON, info("one")),
-        workers.locals[1].open(JSON, info("two")),
+        workers.tables[0].open(JSON, info("one")),
+        workers.tables[1].open(JSON, info("two")),
     );
     for (worker, conn) in [(0, one), (1, two)] {
-        workers.locals[worker]
-            .subscribe(conn, &name("a"), rules, None)
-            .expect("it may");
+        workers.tables[worker]
+            .subscribe(conn, &name("a"), options, None)
+            .expect("allowed");
     }
     for published in 1..=3 {
-        workers.locals[0].publish(&name("a"), rules, number(published), None);
+        workers.tables[0].publish(&name("a"), options, number(published), None);
     }
-    workers.settle();
-    let history = |since, reverse, life| Question::History {
-        query: Query {
+    workers.deliver_all();
+    let history = |since, reverse, epoch| ChannelQuery::History {
+        query: HistoryQuery {
             since,
             limit: 2,
             reverse,
         },
-        life,
+        epoch,
     };
-    let asked = [
-        (rules, history(None, false, Life::Any)),
-        (rules, history(Some(3), true, Life::Any)),
-        (rules, history(Some(3), true, Life::Foreign)),
-        (rules, Question::Presence),
-        (rules, Question::PresenceStats),
+    let is_requested = [
+        (options, history(None, false, EpochFilter::Any)),
+        (options, history(Some(3), true, EpochFilter::Any)),
+        (options, history(Some(3), true, EpochFilter::Foreign)),
+        (options, ChannelQuery::Presence),
+        (options, ChannelQuery::PresenceStats),
     ];
-    for (number, (rules, question)) in (1..).zip(asked) {
-        workers.locals[0].question(&name("a"), rules, question, (one, number));
+    for (number, (options, query)) in (1..).zip(is_requested) {
+        workers.tables[0].query(&name("a"), options, query, (one, number));
     }
-    workers.locals[0].question(&name("b"), PLAIN, history(None, false, Life::Any), (one, 6));
-    workers.locals[0].question(&name("b"), PLAIN, Question::Presence, (one, 7));
-    workers.settle();
-    let mut said = workers.events(0);
-    said.sort();
+    workers.tables[0].query(
+        &name("b"),
+        PLAIN,
+        history(None, false, EpochFilter::Any),
+        (one, 6),
+    );
+    workers.tables[0].query(&name("b"), PLAIN, ChannelQuery::Presence, (one, 7));
+    workers.deliver_all();
+    let mut texts = workers.events(0);
+    texts.sort();
     let expected = [
+        "result 1 [1, 2] at 3",
+        "result 2 [2, 1] at 3",
+        "result 3 unrecoverable",
+        r#"result 4 ["one", "two"]"#,
+        "result 5 2 clients, 1 users",
+        "result 6 not available",
+        "result 7 not available",
         "subscribed a at Some(0) missed None",
-        "told 1 [1, 2] at 3",
-        "told 2 [2, 1] at 3",
-        "told 3 unrecoverable",
-        r#"told 4 ["one", "two"]"#,
-        "told 5 2 clients, 1 users",
-        "told 6 not available",
-        "told 7 not available",
     ];
-    assert_eq!(said, expected);
+    assert_eq!(texts, expected);
 }
 
-/// One that reads nothing, and one that reads all, of a channel by this rule: what each gets, what is said, and what was dropped.
-fn slow(rule: Slow) -> (Vec<u64>, Vec<u64>, Vec<String>, u64) {
-    // A push of one digit is 41 bytes: three have room.
+/// Returns the pushes of a client that reads nothing until the end and of one that reads all, the events, and the number of dropped pushes,
+/// for a channel with this policy.
+fn slow(rule: SlowConsumerPolicy) -> (Vec<u64>, Vec<u64>, Vec<String>, u64) {
+    // A push with one digit has 41 bytes: three fit.
     let limits = Limits {
-        waiting_bytes: 130,
+        queued_bytes: 130,
         ..LIMITS
     };
     let mut workers = Workers::new(1, limits);
-    let rules = Rules { slow: rule, ..KEPT };
-    let (still, quick) = (
-        workers.locals[0].open(JSON, None),
-        workers.locals[0].open(JSON, None),
+    let options = ChannelOptions {
+        slow_consumer: rule,
+        ..KEPT
+    };
+    let (idle_reader, fast_reader) = (
+        workers.tables[0].open(JSON, None),
+        workers.tables[0].open(JSON, None),
     );
-    for conn in [still, quick] {
-        workers.locals[0]
-            .subscribe(conn, &name("a"), rules, None)
-            .expect("it may");
+    for conn in [idle_reader, fast_reader] {
+        workers.tables[0]
+            .subscribe(conn, &name("a"), options, None)
+            .expect("allowed");
     }
-    workers.settle();
+    workers.deliver_all();
     workers.events(0);
     let read = |workers: &mut Workers, conn| -> Vec<u64> {
         let pushes = workers.pushes(0, conn);
@@ -365,14 +376,14 @@ fn slow(rule: Slow) -> (Vec<u64>, Vec<u64>, Vec<String>, u64) {
     };
     let mut had = Vec::new();
     for published in 1..=5 {
-        workers.locals[0].publish(&name("a"), rules, number(published), None);
-        workers.settle();
-        had.extend(read(&mut workers, quick));
+        workers.tables[0].publish(&name("a"), options, number(published), None);
+        workers.deliver_all();
+        had.extend(read(&mut workers, fast_reader));
     }
-    let dropped = workers.locals[0].dropped(still);
-    assert!(workers.locals[0].waiting_bytes(still) <= 130);
-    let waited = read(&mut workers, still);
-    assert_eq!(workers.locals[0].waiting_bytes(still), 0);
+    let dropped = workers.tables[0].dropped(idle_reader);
+    assert!(workers.tables[0].queued_bytes(idle_reader) <= 130);
+    let waited = read(&mut workers, idle_reader);
+    assert_eq!(workers.tables[0].queued_bytes(idle_reader), 0);
     (waited, had, workers.events(0), dropped)
 }
 
@@ -387,7 +398,7 @@ fn offset(push: &str) -> u64 {
 }
 
 #[test]
-fn who_is_slow_is_treated_by_the_rule_and_others_do_not_notice() {
+fn slow_consumers_are_handled_by_policy_without_affecting_others() {
     let all = vec![1, 2, 3, 4, 5];
     let none = Vec::<String>::new();
     let room = {
@@ -397,16 +408,25 @@ fn who_is_slow_is_treated_by_the_rule_and_others_do_not_notice() {
         130 / out.len()
     };
     assert_eq!(room, 2, "two have room");
-    assert_eq!(slow(Slow::DropNew), (vec![1, 2], all.clone(), none.clone(), 3));
-    assert_eq!(slow(Slow::DropOld), (vec![4, 5], all.clone(), none.clone(), 3));
-    assert_eq!(slow(Slow::Conflate), (vec![1, 5], all.clone(), none, 3));
+    assert_eq!(
+        slow(SlowConsumerPolicy::DropNew),
+        (vec![1, 2], all.clone(), none.clone(), 3)
+    );
+    assert_eq!(
+        slow(SlowConsumerPolicy::DropOld),
+        (vec![4, 5], all.clone(), none.clone(), 3)
+    );
+    assert_eq!(
+        slow(SlowConsumerPolicy::Conflate),
+        (vec![1, 5], all.clone(), none, 3)
+    );
     let ended = vec!["unsubscribed a: 2500".to_owned()];
-    assert_eq!(slow(Slow::Resync), (vec![], all.clone(), ended, 0));
+    assert_eq!(slow(SlowConsumerPolicy::Resync), (vec![], all.clone(), ended, 0));
     let ended = vec!["disconnected 3008".to_owned()];
-    assert_eq!(slow(Slow::Disconnect), (vec![], all, ended, 0));
+    assert_eq!(slow(SlowConsumerPolicy::Disconnect), (vec![], all, ended, 0));
 }
 
 #[test]
 fn messages_are_small() {
-    assert!(size_of::<ToWorker>() <= 56, "{}", size_of::<ToWorker>());
+    assert!(size_of::<ShardEvent>() <= 56, "{}", size_of::<ShardEvent>());
 }

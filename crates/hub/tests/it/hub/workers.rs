@@ -1,53 +1,53 @@
-//! Workers without threads, whose mail goes when it is told to.
+//! Workers without threads, whose mail the tests deliver.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use ringmain_hub::history::Keep;
-use ringmain_hub::home::Home;
-use ringmain_hub::local::{Answer, ConnId, Event, Limits, Local};
-use ringmain_hub::mail::{Rules, Slow, ToHome, Told, WorkerId};
+use ringmain_hub::history::HistoryOptions;
+use ringmain_hub::mail::{ChannelOptions, QueryResult, ShardRequest, SlowConsumerPolicy, WorkerId};
 use ringmain_hub::protocol::{ClientInfo, Format, Published, Variant};
+use ringmain_hub::shard::ChannelShard;
+use ringmain_hub::subscribers::{ConnId, Event, Limits, ProgramReply, SubscriberTable};
 
-pub(crate) const PLAIN: Rules = Rules {
-    keep: None,
-    remember: Duration::ZERO,
+pub(crate) const PLAIN: ChannelOptions = ChannelOptions {
+    history: None,
+    position_ttl: Duration::ZERO,
     presence: false,
     join_leave: false,
-    slow: Slow::Disconnect,
-    cache: false,
-    every: None,
+    slow_consumer: SlowConsumerPolicy::Disconnect,
+    cache_recovery: false,
+    conflation_interval: None,
 };
 
-pub(crate) const KEPT: Rules = Rules {
-    keep: Some(Keep {
+pub(crate) const KEPT: ChannelOptions = ChannelOptions {
+    history: Some(HistoryOptions {
         publications: 50,
         bytes: 1 << 20,
-        time: Duration::from_secs(3600),
+        ttl: Duration::from_secs(3600),
     }),
-    remember: Duration::from_secs(3600),
+    position_ttl: Duration::from_secs(3600),
     ..PLAIN
 };
 
 pub(crate) const JSON: Variant = Variant {
     format: Format::Json,
-    bare: false,
+    unidirectional: false,
     framed: false,
 };
 
 pub(crate) const LIMITS: Limits = Limits {
     subscriptions: 4,
-    waiting_bytes: 1 << 20,
+    queued_bytes: 1 << 20,
 };
 
-/// Workers whose mail goes when it is told to.
+/// Workers whose mail the tests deliver.
 pub(crate) struct Workers {
-    pub(crate) homes: Vec<Home>,
-    pub(crate) locals: Vec<Local>,
-    /// By sender, then by receiver.
-    up: Vec<Vec<VecDeque<ToHome>>>,
+    pub(crate) shards: Vec<ChannelShard>,
+    pub(crate) tables: Vec<SubscriberTable>,
+    /// The requests in flight, by sender and receiver.
+    up: Vec<Vec<VecDeque<ShardRequest>>>,
     pub(crate) now: Duration,
 }
 
@@ -55,73 +55,76 @@ impl Workers {
     pub(crate) fn new(count: u16, limits: Limits) -> Workers {
         let queues = || (0..count).map(|_| VecDeque::new()).collect();
         Workers {
-            homes: (0..count)
-                .map(|worker| Home::new(count, 1000, u64::from(worker)))
+            shards: (0..count)
+                .map(|worker| ChannelShard::new(count, 1000, u64::from(worker)))
                 .collect(),
-            locals: (0..count).map(|_| Local::new(count, limits)).collect(),
+            tables: (0..count).map(|_| SubscriberTable::new(count, limits)).collect(),
             up: (0..count).map(|_| queues()).collect(),
             now: Duration::ZERO,
         }
     }
 
-    /// What a worker has to say to homes goes on its way.
+    /// Queues the requests of a worker for delivery.
     pub(crate) fn post(&mut self, worker: usize) {
-        for (home, queue) in (0..).zip(&mut self.up[worker]) {
-            while let Some(message) = self.locals[worker].poll_home(WorkerId(home)) {
+        for (shard, queue) in (0..).zip(&mut self.up[worker]) {
+            while let Some(message) = self.tables[worker].poll_request(WorkerId(shard)) {
                 queue.push_back(message);
             }
         }
     }
 
-    /// At most so many messages from a worker arrive at a home.
-    pub(crate) fn up(&mut self, worker: usize, home: usize, most: usize) {
+    /// Delivers up to `limit` requests of a worker to a shard.
+    pub(crate) fn up(&mut self, worker: usize, shard: usize, limit: usize) {
         self.post(worker);
-        for _ in 0..most {
-            let Some(message) = self.up[worker][home].pop_front() else {
+        for _ in 0..limit {
+            let Some(message) = self.up[worker][shard].pop_front() else {
                 break;
             };
-            self.homes[home].handle(WorkerId(worker as u16), message, self.now);
+            self.shards[shard].handle(WorkerId(worker as u16), message, self.now);
         }
     }
 
-    /// At most so many messages from a home arrive at a worker.
-    pub(crate) fn down(&mut self, home: usize, worker: usize, most: usize) {
-        for _ in 0..most {
-            let Some(message) = self.homes[home].poll(WorkerId(worker as u16), self.now) else {
+    /// Delivers up to `limit` messages of a shard to a worker.
+    pub(crate) fn down(&mut self, shard: usize, worker: usize, limit: usize) {
+        for _ in 0..limit {
+            let Some(message) = self.shards[shard].poll(WorkerId(worker as u16), self.now) else {
                 break;
             };
-            self.locals[worker].handle(message);
+            self.tables[worker].handle(message);
         }
     }
 
-    /// All mail arrives, and connections whose moment has come are given what is new.
-    pub(crate) fn settle(&mut self) {
+    /// Delivers all mail, and sends the updates that are due.
+    pub(crate) fn deliver_all(&mut self) {
         for _ in 0..6 {
-            for worker in 0..self.locals.len() {
-                for home in 0..self.homes.len() {
-                    self.up(worker, home, usize::MAX);
-                    self.down(home, worker, usize::MAX);
+            for worker in 0..self.tables.len() {
+                for shard in 0..self.shards.len() {
+                    self.up(worker, shard, usize::MAX);
+                    self.down(shard, worker, usize::MAX);
                 }
             }
         }
-        for worker in 0..self.locals.len() {
-            for home in 0..self.homes.len() as u16 {
-                assert!(!self.locals[worker].has_mail(WorkerId(home)), "it settles");
+        for worker in 0..self.tables.len() {
+            for shard in 0..self.shards.len() as u16 {
+                assert!(
+                    !self.tables[worker].has_mail(WorkerId(shard)),
+                    "all mail is delivered"
+                );
             }
-            let local = &mut self.locals[worker];
-            while local.next_release().is_some_and(|next| next <= self.now) {
-                local.release(self.now);
+            let table = &mut self.tables[worker];
+            while table.next_release().is_some_and(|next| next <= self.now) {
+                table.release(self.now);
             }
         }
     }
 
     pub(crate) fn events(&mut self, worker: usize) -> Vec<String> {
-        let mut said = Vec::new();
-        while let Some(event) = self.locals[worker].poll_event() {
-            said.push(match event {
+        let mut texts = Vec::new();
+        while let Some(event) = self.tables[worker].poll_event() {
+            texts.push(match event {
                 Event::Subscribed {
                     channel,
-                    place,
+                    position,
                     missed,
                     ..
                 } => {
@@ -129,60 +132,71 @@ impl Workers {
                         missed.map(|missed| missed.iter().map(|(offset, _)| *offset).collect::<Vec<_>>());
                     format!(
                         "subscribed {channel} at {:?} missed {missed:?}",
-                        place.map(|place| place.offset)
+                        position.map(|position| position.offset)
                     )
                 }
-                Event::Refused { channel, fault, .. } => format!("refused {channel}: {}", fault.code),
-                Event::Unsubscribed { channel, why, .. } => format!("unsubscribed {channel}: {}", why.code),
-                Event::Published { number, place, .. } => {
-                    format!("published {number} at {:?}", place.map(|place| place.offset))
+                Event::Rejected { channel, fault, .. } => format!("rejected {channel}: {}", fault.code),
+                Event::Unsubscribed { channel, reason, .. } => {
+                    format!("unsubscribed {channel}: {}", reason.code)
                 }
-                Event::Told { number, told, .. } => format!("told {number} {}", said_of(&told)),
-                Event::Disconnected { why, .. } => format!("disconnected {}", why.code),
+                Event::Published { number, position, .. } => {
+                    format!(
+                        "published {number} at {:?}",
+                        position.map(|position| position.offset)
+                    )
+                }
+                Event::QueryResult { number, result, .. } => format!("result {number} {}", describe(&result)),
+                Event::Disconnected { reason, .. } => format!("disconnected {}", reason.code),
             });
         }
-        said
+        texts
     }
 
-    /// What programs are told by a worker.
-    pub(crate) fn answers(&mut self, worker: usize) -> Vec<String> {
-        let mut said = Vec::new();
-        while let Some((number, answer)) = self.locals[worker].poll_answer() {
-            said.push(match answer {
-                Answer::Published(place) => {
-                    format!("{number} published at {:?}", place.map(|place| place.offset))
+    /// Returns the replies of a worker to programs.
+    pub(crate) fn replies(&mut self, worker: usize) -> Vec<String> {
+        let mut texts = Vec::new();
+        while let Some((number, answer)) = self.tables[worker].poll_reply() {
+            texts.push(match answer {
+                ProgramReply::Published(position) => {
+                    format!(
+                        "{number} published at {:?}",
+                        position.map(|position| position.offset)
+                    )
                 }
-                Answer::Told(told) => format!("{number} told {}", said_of(&told)),
+                ProgramReply::QueryResult(result) => format!("{number} result {}", describe(&result)),
             });
         }
-        said
+        texts
     }
 
     pub(crate) fn pushes(&mut self, worker: usize, conn: ConnId) -> Vec<String> {
         let mut all = Vec::new();
-        while let Some(frame) = self.locals[worker].take(conn) {
+        while let Some(frame) = self.tables[worker].pop_push(conn) {
             all.push(String::from_utf8(frame.to_vec()).expect("JSON is text"));
         }
         all
     }
 }
 
-fn said_of(told: &Told) -> String {
-    match told {
-        Told::History { publications, place } => {
+fn describe(result: &QueryResult) -> String {
+    match result {
+        QueryResult::History {
+            publications,
+            position,
+        } => {
             let offsets: Vec<u64> = publications.iter().map(|(offset, _)| *offset).collect();
-            format!("{offsets:?} at {}", place.offset)
+            format!("{offsets:?} at {}", position.offset)
         }
-        Told::Unrecoverable => "unrecoverable".to_owned(),
-        Told::Presence(present) => {
+        QueryResult::Unrecoverable => "unrecoverable".to_owned(),
+        QueryResult::Presence(present) => {
             let clients: Vec<&str> = present.iter().map(|info| &*info.client).collect();
             format!("{clients:?}")
         }
-        Told::PresenceStats { clients, users } => format!("{clients} clients, {users} users"),
-        Told::Forgotten => "forgotten".to_owned(),
-        Told::NotAvailable => "not available".to_owned(),
-        Told::Full => "full".to_owned(),
-        Told::Draining => "draining".to_owned(),
+        QueryResult::PresenceStats { clients, users } => format!("{clients} clients, {users} users"),
+        QueryResult::HistoryCleared => "cleared".to_owned(),
+        QueryResult::NotAvailable => "not available".to_owned(),
+        QueryResult::ChannelLimit => "channel limit".to_owned(),
+        QueryResult::Draining => "draining".to_owned(),
     }
 }
 

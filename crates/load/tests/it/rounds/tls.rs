@@ -9,7 +9,8 @@ use ringmain_load::plan::{self, Extent, Pace, Plan};
 use ringmain_load::run::{RunError, Session};
 use ringmain_load::traffic::{Body, Request, Traffic};
 use ringmain_tls::{
-    Acceptor, ClientCertificates, ClientSettings, Development, KeyPair, Pem, ServerSettings, Trust, Version,
+    Acceptor, ClientCertificates, ClientSettings, DevCertificate, KeyPair, Pem, ServerSettings, Trust,
+    Version,
 };
 
 use crate::rounds::support::{Gate, Peer, Server, get, plan, round};
@@ -32,11 +33,11 @@ on_every_backend!(
     a_server_that_is_gone_for_a_while,
 );
 
-fn made() -> Development {
-    Development::new(&[], ringmain_sys::clock::realtime()).expect("names")
+fn made() -> DevCertificate {
+    DevCertificate::new(&[], ringmain_sys::clock::realtime()).expect("names")
 }
 
-fn acceptor(made: &Development) -> Acceptor {
+fn acceptor(made: &DevCertificate) -> Acceptor {
     accepting(ServerSettings {
         certificates: vec![made.pair.clone()],
         ..ServerSettings::default()
@@ -47,7 +48,7 @@ fn accepting(settings: ServerSettings) -> Acceptor {
     Acceptor::new(&settings, ringmain_sys::clock::realtime()).expect("settings in order")
 }
 
-fn trusting(made: &Development) -> ClientSettings {
+fn trusting(made: &DevCertificate) -> ClientSettings {
     ClientSettings::new(Trust::Authorities(made.authority.clone()))
 }
 

@@ -12,7 +12,7 @@ use std::task::{Poll, Waker};
 use std::time::Duration;
 
 use ringmain_engine::{Addr, Choice, Config, Engine, ListenOptions, Running};
-use ringmain_push::{Inlet, Keep, Namespace, Options, Publisher, Push};
+use ringmain_push::{HistoryOptions, Inlet, Namespace, Options, Publisher, Push};
 use ringmain_web::{App, Limits};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use stats_alloc::Region;
@@ -158,10 +158,10 @@ pub(crate) fn main() {
 /// Channels that keep nothing, and in a namespace some that keep a little.
 fn options() -> Options {
     let mut kept = Namespace::default();
-    kept.rules.keep = Some(Keep {
+    kept.rules.history = Some(HistoryOptions {
         publications: 10,
         bytes: 10_000,
-        time: Duration::from_secs(60),
+        ttl: Duration::from_secs(60),
     });
     Options {
         anonymous: true,

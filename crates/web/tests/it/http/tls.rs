@@ -82,7 +82,7 @@ fn a_handler_is_told_what_was_agreed_on(setting: Setting) {
     let mut client = connect(&server, &connector(), "127.0.0.1").expect("a handshake");
     expect_told(&mut client, "https TLSv1.3 None full 0");
     let counts = acceptor.counts();
-    assert_eq!((counts.begun, counts.finished, counts.failed), (3, 3, 0));
+    assert_eq!((counts.started, counts.finished, counts.failed), (3, 3, 0));
 }
 
 fn two_names() -> (Authority, ServerSettings) {

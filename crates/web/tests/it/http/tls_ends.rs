@@ -5,7 +5,7 @@ use std::net::{Shutdown, TcpStream};
 use std::sync::Arc;
 use std::time::Duration;
 
-use ringmain_tls::{Acceptor, Counts};
+use ringmain_tls::{Acceptor, HandshakeCounts};
 use ringmain_web::{App, Entrance, Limits};
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
@@ -148,9 +148,9 @@ fn a_handshake_has_its_time(setting: Setting) {
         );
     }
     let counts = acceptor.counts();
-    let expect = Counts {
-        begun: 5,
-        ..Counts::default()
+    let expect = HandshakeCounts {
+        started: 5,
+        ..HandshakeCounts::default()
     };
     assert_eq!(counts, expect, "nobody has broken a rule");
 }

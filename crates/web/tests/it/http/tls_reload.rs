@@ -106,7 +106,10 @@ fn a_reload_under_load_fails_no_request(setting: Setting) {
         let reload = acceptor
             .reload(&with(&pairs[number % 2]), now())
             .expect("settings");
-        assert_eq!((reload.added.len(), reload.removed.len(), reload.kept), (1, 1, 0));
+        assert_eq!(
+            (reload.added.len(), reload.removed.len(), reload.unchanged),
+            (1, 1, 0)
+        );
         kept.push(connect(&fresh));
         kept.iter_mut().for_each(|client| client.expect_alive("/"));
     }

@@ -11,7 +11,7 @@ use rcgen::{
 };
 use ringmain_engine::{Layer, LayerEvent};
 use ringmain_tls::{
-    Acceptor, ClientSettings, Connector, Development, Facts, KeyPair, PeerName, Pem, ServerSettings, Tls,
+    Acceptor, ClientSettings, Connector, DevCertificate, Facts, KeyPair, PeerName, Pem, ServerSettings, Tls,
     Trust, http_protocols,
 };
 
@@ -21,9 +21,9 @@ pub(crate) fn now() -> Duration {
 }
 
 /// One for all tests.
-pub(crate) fn development() -> &'static Development {
-    static MADE: OnceLock<Development> = OnceLock::new();
-    MADE.get_or_init(|| Development::new(&[], now()).expect("names"))
+pub(crate) fn development() -> &'static DevCertificate {
+    static MADE: OnceLock<DevCertificate> = OnceLock::new();
+    MADE.get_or_init(|| DevCertificate::new(&[], now()).expect("names"))
 }
 
 pub(crate) fn settings() -> ServerSettings {

@@ -8,7 +8,7 @@ use ringmain_engine::Choice;
 use ringmain_load::plan::{self, Extent, Plan};
 use ringmain_load::run::{RunError, Session};
 use ringmain_load::traffic::{Body, Request, Traffic};
-use ringmain_tls::{Acceptor, ClientSettings, Development, ServerSettings, Trust};
+use ringmain_tls::{Acceptor, ClientSettings, DevCertificate, ServerSettings, Trust};
 use ringmain_wire::h2::{ErrorCode, Limits};
 
 use super::{Served, on_streams, serving};
@@ -354,12 +354,12 @@ fn servers_that_speak_something_else(engine: Choice) {
     }
 }
 
-fn made() -> Development {
-    Development::new(&[], ringmain_sys::clock::realtime()).expect("names")
+fn made() -> DevCertificate {
+    DevCertificate::new(&[], ringmain_sys::clock::realtime()).expect("names")
 }
 
 /// Whose server speaks this.
-fn acceptor(made: &Development, alpn: &[&[u8]]) -> Acceptor {
+fn acceptor(made: &DevCertificate, alpn: &[&[u8]]) -> Acceptor {
     let settings = ServerSettings {
         certificates: vec![made.pair.clone()],
         alpn: alpn.iter().map(|name| name.to_vec()).collect(),
@@ -368,7 +368,7 @@ fn acceptor(made: &Development, alpn: &[&[u8]]) -> Acceptor {
     Acceptor::new(&settings, ringmain_sys::clock::realtime()).expect("settings in order")
 }
 
-fn asking(made: &Development) -> Option<plan::Tls> {
+fn asking(made: &DevCertificate) -> Option<plan::Tls> {
     let mut settings = ClientSettings::new(Trust::Authorities(made.authority.clone()));
     settings.alpn = vec![b"h2".to_vec()];
     Some(plan::Tls {
