@@ -140,7 +140,13 @@ class Turn:
         self.admin, self.replica, self.count, self.ports, self.serial = Admin(rig), replica, count, ports, serial
         self.address = until("an address", self.find_address)
         self.client = http.client.HTTPConnection(self.address, PORT, timeout=5)
-        until("served", lambda: self.ask(0, "/") is not None or True)
+
+    def are_reported(self):
+        routes = self.admin.request("GET", f"{GATEWAY_API}/httproutes")["items"]
+        is_missing = any(not route.get("status", {}).get("parents") for route in routes)
+        if is_missing:
+            time.sleep(2)
+        return not is_missing
 
     def find_address(self):
         gateway = self.admin.request("GET", f"{GATEWAY_API}/gateways/edge")
@@ -183,7 +189,8 @@ class Turn:
 
     def measure(self, changes):
         figures = {"route served": [], "status written": [], "endpoint served": []}
-        # The statuses of a turn before this one are all written.
+        # The first binary writes all statuses, at most 50 a second.
+        until("the statuses of all routes", self.are_reported, within=60 + self.count / 10)
         self.change_route(0)
         cpu = self.replica.cpu()
         step = max(1, self.count // changes)
