@@ -32,9 +32,10 @@ impl Epoch {
     /// Parses an epoch that a client reported. `None`: the text is not one of this server's.
     #[must_use]
     pub fn parse(text: &str) -> Option<Epoch> {
-        let digits = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
-        let ours = text.len() == 16 && text.bytes().all(digits);
-        ours.then(|| u64::from_str_radix(text, 16).ok().map(Epoch))
+        let is_digit = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
+        let is_valid = text.len() == 16 && text.bytes().all(is_digit);
+        is_valid
+            .then(|| u64::from_str_radix(text, 16).ok().map(Epoch))
             .flatten()
     }
 }
@@ -286,18 +287,18 @@ impl<T> History<T> {
             .retained
             .iter()
             .map(|retained| (retained.number, &retained.item));
-        let wanted = |(offset, _): &(u64, &T)| match query.since {
+        let is_selected = |(offset, _): &(u64, &T)| match query.since {
             Some(since) if query.reverse => *offset < since,
             Some(since) => *offset > since,
             None => true,
         };
         if query.reverse {
-            let mut found: Vec<_> = all.filter(wanted).collect();
-            found.reverse();
-            found.truncate(query.limit);
-            found
+            let mut selected: Vec<_> = all.filter(is_selected).collect();
+            selected.reverse();
+            selected.truncate(query.limit);
+            selected
         } else {
-            all.filter(wanted).take(query.limit).collect()
+            all.filter(is_selected).take(query.limit).collect()
         }
     }
 

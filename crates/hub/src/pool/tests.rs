@@ -8,24 +8,24 @@ use super::{ArcPool, BufferPool};
 use crate::limits::{POOLED_BUFFERS, POOLED_MAX_BYTES, POOLED_MIN_BYTES};
 
 #[test]
-fn a_place_is_used_again_when_nobody_has_what_was_there() {
+fn memory_is_reused_once_it_has_no_owner() {
     let mut buffers = BufferPool::default();
     let first = buffers.copy(b"first");
-    let place = first.as_ptr();
+    let memory = first.as_ptr();
     let second = buffers.copy(b"second");
-    assert_ne!(place, second.as_ptr());
+    assert_ne!(memory, second.as_ptr());
     assert_eq!((&first[..], &second[..]), (&b"first"[..], &b"second"[..]));
     let other = first.clone();
     drop(first);
-    assert_ne!(buffers.copy(b"x").as_ptr(), place, "somebody has it");
+    assert_ne!(buffers.copy(b"x").as_ptr(), memory, "it has an owner");
     drop(other);
-    let places: Vec<_> = (0..3).map(|_| buffers.copy(b"third").as_ptr()).collect();
-    assert!(places.contains(&place), "the oldest is tried first");
+    let reused: Vec<_> = (0..3).map(|_| buffers.copy(b"third").as_ptr()).collect();
+    assert!(reused.contains(&memory), "the oldest is tried first");
     assert_eq!(&second[..], b"second");
 }
 
 #[test]
-fn what_is_copied_is_the_same_whatever_its_length() {
+fn copies_of_any_length_equal_the_original() {
     let mut buffers = BufferPool::default();
     let mut held: Vec<(Bytes, Vec<u8>)> = Vec::new();
     for length in [
@@ -54,46 +54,49 @@ fn what_is_copied_is_the_same_whatever_its_length() {
 }
 
 #[test]
-fn no_more_places_are_kept_than_may_be() {
+fn the_number_of_pooled_buffers_is_limited() {
     let mut buffers = BufferPool::default();
     let held: Vec<Bytes> = (0..2 * POOLED_BUFFERS).map(|_| buffers.copy(b"a")).collect();
     assert_eq!(buffers.by_size[0].len(), POOLED_BUFFERS);
     assert!(buffers.by_size.iter().skip(1).all(|row| row.is_empty()));
     drop(held);
-    let place = buffers.copy(&[0; POOLED_MIN_BYTES]);
-    assert_eq!(place.len(), POOLED_MIN_BYTES);
+    let memory = buffers.copy(&[0; POOLED_MIN_BYTES]);
+    assert_eq!(memory.len(), POOLED_MIN_BYTES);
     assert_eq!(buffers.by_size[0].len(), POOLED_BUFFERS);
 }
 
 #[test]
-fn what_is_not_used_is_let_go_of() {
+fn unused_memory_is_released() {
     let mut buffers = BufferPool::default();
-    let mut shelf: ArcPool<Vec<u8>> = ArcPool::default();
-    let (bytes, value) = (buffers.copy(b"a"), shelf.acquire(|value| value.push(1)));
-    for left in [1, 0] {
+    let mut pool: ArcPool<Vec<u8>> = ArcPool::default();
+    let (bytes, value) = (buffers.copy(b"a"), pool.acquire(|value| value.push(1)));
+    for remaining in [1, 0] {
         buffers.shrink();
-        shelf.shrink();
-        assert_eq!((buffers.by_size[0].len(), shelf.values.len()), (left, left));
+        pool.shrink();
+        assert_eq!(
+            (buffers.by_size[0].len(), pool.values.len()),
+            (remaining, remaining)
+        );
     }
     assert_eq!((&bytes[..], &value[..]), (&b"a"[..], &[1][..]));
 }
 
 #[test]
-fn a_value_is_as_it_was_left_and_nobody_elses() {
-    let mut shelf: ArcPool<Vec<u8>> = ArcPool::default();
-    let first = shelf.acquire(|value| value.push(1));
-    let second = shelf.acquire(|value| value.push(2));
+fn values_are_reused_only_without_other_owners() {
+    let mut pool: ArcPool<Vec<u8>> = ArcPool::default();
+    let first = pool.acquire(|value| value.push(1));
+    let second = pool.acquire(|value| value.push(2));
     assert_eq!((&first[..], &second[..]), (&[1][..], &[2][..]));
     drop(first);
-    let third = shelf.acquire(|value| value.push(3));
+    let third = pool.acquire(|value| value.push(3));
     assert_eq!(&third[..], [1, 3]);
     assert_eq!(&second[..], [2]);
     let weak = Arc::downgrade(&third);
     drop((second, third));
-    let next = shelf.acquire(Vec::clear);
+    let next = pool.acquire(Vec::clear);
     assert!(next.is_empty());
     assert!(
         weak.upgrade().is_some_and(|third| third[..] == [1, 3]),
-        "it may still be asked for"
+        "a weak reference may still be upgraded"
     );
 }

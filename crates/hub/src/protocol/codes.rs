@@ -20,31 +20,31 @@ impl Fault {
     /// An internal error of the server.
     pub const INTERNAL: Fault = Fault::temporary(100, "internal server error");
     /// The client is not authenticated.
-    pub const UNAUTHORIZED: Fault = Fault::lasting(101, "unauthorized");
+    pub const UNAUTHORIZED: Fault = Fault::permanent(101, "unauthorized");
     /// The channel's namespace does not exist.
-    pub const UNKNOWN_CHANNEL: Fault = Fault::lasting(102, "unknown channel");
+    pub const UNKNOWN_CHANNEL: Fault = Fault::permanent(102, "unknown channel");
     /// The client lacks the permission.
-    pub const PERMISSION_DENIED: Fault = Fault::lasting(103, "permission denied");
+    pub const PERMISSION_DENIED: Fault = Fault::permanent(103, "permission denied");
     /// The method does not exist.
-    pub const METHOD_NOT_FOUND: Fault = Fault::lasting(104, "method not found");
+    pub const METHOD_NOT_FOUND: Fault = Fault::permanent(104, "method not found");
     /// The client is already subscribed.
-    pub const ALREADY_SUBSCRIBED: Fault = Fault::lasting(105, "already subscribed");
+    pub const ALREADY_SUBSCRIBED: Fault = Fault::permanent(105, "already subscribed");
     /// A limit is reached.
-    pub const LIMIT_EXCEEDED: Fault = Fault::lasting(106, "limit exceeded");
+    pub const LIMIT_EXCEEDED: Fault = Fault::permanent(106, "limit exceeded");
     /// The request is invalid.
-    pub const BAD_REQUEST: Fault = Fault::lasting(107, "bad request");
+    pub const BAD_REQUEST: Fault = Fault::permanent(107, "bad request");
     /// The feature is disabled for this channel.
-    pub const NOT_AVAILABLE: Fault = Fault::lasting(108, "not available");
+    pub const NOT_AVAILABLE: Fault = Fault::permanent(108, "not available");
     /// The token has expired. The client obtains another one.
-    pub const TOKEN_EXPIRED: Fault = Fault::lasting(109, "token expired");
+    pub const TOKEN_EXPIRED: Fault = Fault::permanent(109, "token expired");
     /// The connection or the subscription has expired.
-    pub const EXPIRED: Fault = Fault::lasting(110, "expired");
+    pub const EXPIRED: Fault = Fault::permanent(110, "expired");
     /// The rate limit is exceeded.
     pub const TOO_MANY_REQUESTS: Fault = Fault::temporary(111, "too many requests");
     /// The requested position is no longer available.
-    pub const UNRECOVERABLE_POSITION: Fault = Fault::lasting(112, "unrecoverable position");
+    pub const UNRECOVERABLE_POSITION: Fault = Fault::permanent(112, "unrecoverable position");
 
-    const fn lasting(code: u32, message: &'static str) -> Fault {
+    const fn permanent(code: u32, message: &'static str) -> Fault {
         Fault {
             code,
             message,

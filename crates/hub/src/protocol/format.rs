@@ -59,7 +59,7 @@ pub enum MessageError {
 #[derive(Debug)]
 pub struct MessageParts<T> {
     format: Format,
-    left: Bytes,
+    remaining: Bytes,
     number: usize,
     kind: PhantomData<T>,
 }
@@ -75,7 +75,7 @@ impl<T> MessageParts<T> {
     pub fn new(format: Format, message: Bytes) -> Self {
         MessageParts {
             format,
-            left: message,
+            remaining: message,
             number: 0,
             kind: PhantomData,
         }
@@ -87,33 +87,36 @@ impl<T: Message + Default + DeserializeOwned> Iterator for MessageParts<T> {
 
     fn next(&mut self) -> Option<Self::Item> {
         if self.format == Format::Json {
-            let blank = self.left.iter().take_while(|byte| byte.is_ascii_whitespace());
-            self.left.advance(blank.count());
+            let blank = self
+                .remaining
+                .iter()
+                .take_while(|byte| byte.is_ascii_whitespace());
+            self.remaining.advance(blank.count());
         }
-        if self.left.is_empty() {
+        if self.remaining.is_empty() {
             return None;
         }
         self.number += 1;
-        let found = match self.format {
+        let part = match self.format {
             _ if self.number > limits::COMMANDS_PER_MESSAGE => Err(MessageError::TooMany),
             Format::Json => self.json(),
             Format::Protobuf => {
-                T::decode_length_delimited(&mut self.left).map_err(|reason| MessageError::Protobuf {
+                T::decode_length_delimited(&mut self.remaining).map_err(|reason| MessageError::Protobuf {
                     number: self.number,
                     reason: reason.to_string(),
                 })
             }
         };
-        if found.is_err() {
-            self.left = Bytes::new();
+        if part.is_err() {
+            self.remaining = Bytes::new();
         }
-        Some(found)
+        Some(part)
     }
 }
 
 impl<T: DeserializeOwned> MessageParts<T> {
     fn json(&mut self) -> Result<T, MessageError> {
-        let mut parts = serde_json::Deserializer::from_slice(&self.left).into_iter();
+        let mut parts = serde_json::Deserializer::from_slice(&self.remaining).into_iter();
         let part = parts
             .next()
             .unwrap_or_else(|| unreachable!("more than white space"));
@@ -122,7 +125,7 @@ impl<T: DeserializeOwned> MessageParts<T> {
             number: self.number,
             reason: reason.to_string(),
         })?;
-        self.left.advance(end);
+        self.remaining.advance(end);
         Ok(part)
     }
 }
@@ -163,11 +166,11 @@ impl Format {
     /// # Errors
     /// [`MessageError::Unframed`].
     pub fn read<T: Message + Default + DeserializeOwned>(self, message: &[u8]) -> Result<T, MessageError> {
-        let found = match self {
+        let parsed = match self {
             Format::Json => serde_json::from_slice(message).map_err(|reason| reason.to_string()),
             Format::Protobuf => T::decode(message).map_err(|reason| reason.to_string()),
         };
-        found.map_err(|reason| MessageError::Unframed { format: self, reason })
+        parsed.map_err(|reason| MessageError::Unframed { format: self, reason })
     }
 
     /// Appends the separator of two parts.

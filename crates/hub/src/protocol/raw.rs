@@ -23,7 +23,7 @@ pub struct NotJson;
 pub fn compact(json: &Bytes) -> Result<Bytes, NotJson> {
     Ok(match compacted(json)? {
         Cow::Borrowed(_) => json.clone(),
-        Cow::Owned(kept) => kept.into(),
+        Cow::Owned(compacted) => compacted.into(),
     })
 }
 
@@ -36,17 +36,17 @@ pub fn compacted(json: &[u8]) -> Result<Cow<'_, [u8]>, NotJson> {
     if !json.iter().any(|byte| matches!(byte, b'\n' | b'\r')) {
         return Ok(Cow::Borrowed(json));
     }
-    let mut kept = Vec::with_capacity(json.len());
+    let mut output = Vec::with_capacity(json.len());
     let (mut quoted, mut escaped) = (false, false);
     for &byte in json {
         // A line break within a string is invalid JSON, so all breaks are between tokens.
         if quoted || !byte.is_ascii_whitespace() {
-            kept.push(byte);
+            output.push(byte);
         }
         quoted ^= byte == b'"' && !escaped;
         escaped = quoted && byte == b'\\' && !escaped;
     }
-    Ok(Cow::Owned(kept))
+    Ok(Cow::Owned(output))
 }
 
 pub(super) fn serialize<S: Serializer>(bytes: &Bytes, serializer: S) -> Result<S::Ok, S::Error> {

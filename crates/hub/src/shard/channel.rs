@@ -217,12 +217,12 @@ impl Channel {
         let Some(recover_from) = recover_from else {
             return (Some(position), None);
         };
-        let is_ours = match recover_from.epoch {
+        let epoch_matches = match recover_from.epoch {
             EpochFilter::Any => true,
             EpochFilter::Exact(epoch) => epoch == position.epoch,
             EpochFilter::Foreign => false,
         };
-        if is_ours && recover_from.offset == position.offset {
+        if epoch_matches && recover_from.offset == position.offset {
             return (Some(position), Some(Vec::new()));
         }
         if position.offset == 0 {
@@ -384,16 +384,18 @@ impl Channel {
                 let (Some(position), Some(history)) = (self.position(), &mut self.history) else {
                     return QueryResult::NotAvailable;
                 };
-                let is_ours = match epoch {
+                let epoch_matches = match epoch {
                     EpochFilter::Any => true,
                     EpochFilter::Exact(epoch) => epoch == position.epoch,
                     EpochFilter::Foreign => false,
                 };
-                if query.since.is_some() && !is_ours {
+                if query.since.is_some() && !epoch_matches {
                     return QueryResult::Unrecoverable;
                 }
-                let found = history.query(query, now).into_iter();
-                let publications = found.map(|(offset, item)| (offset, Arc::clone(item))).collect();
+                let selected = history.query(query, now).into_iter();
+                let publications = selected
+                    .map(|(offset, item)| (offset, Arc::clone(item)))
+                    .collect();
                 QueryResult::History {
                     publications,
                     position,

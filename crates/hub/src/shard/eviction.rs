@@ -41,7 +41,7 @@ impl ChannelShard {
     pub(super) fn remove(&mut self, index: u32) {
         if let Some(mut channel) = self.channels[index as usize].take() {
             self.unused.take(index, &mut channel);
-            self.logs.removed(&channel);
+            self.logs.on_channel_removed(&channel);
             if let Some(due) = channel.due() {
                 self.held_channels.remove(&(due, index));
             }

@@ -52,19 +52,19 @@ impl ChannelShard {
         let from = after.map_or(Bound::Included(prefix), Bound::Excluded);
         let names = self.names.range::<str, _>((from, Bound::Unbounded));
         let mut matching = names.take_while(|(name, _)| name.starts_with(prefix));
-        let found: Vec<(Arc<str>, u32)> = matching
+        let affected: Vec<(Arc<str>, u32)> = matching
             .by_ref()
             .take(limit)
             .map(|(name, index)| (Arc::clone(name), *index))
             .collect();
         let has_more = matching.next().is_some();
-        for (_, index) in &found {
+        for (_, index) in &affected {
             let channel = self.channels[*index as usize].as_ref();
             if channel.is_some_and(&is_affected) {
                 self.start_epoch(*index);
             }
         }
-        let last = found.into_iter().next_back();
+        let last = affected.into_iter().next_back();
         last.filter(|_| has_more).map(|(name, _)| name)
     }
 

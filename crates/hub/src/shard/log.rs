@@ -105,7 +105,7 @@ impl Logs {
         self.logs.get_mut(&id)
     }
 
-    fn of(&self, epoch: Epoch) -> impl Iterator<Item = &Log> {
+    fn with_epoch(&self, epoch: Epoch) -> impl Iterator<Item = &Log> {
         let all = LogId { epoch, reader: 0 }..=LogId {
             epoch,
             reader: u32::MAX,
@@ -115,12 +115,12 @@ impl Logs {
 
     /// Returns the offset above which no record of a channel that does not exist can be missing.
     fn floor(&self, epoch: Epoch) -> Option<u64> {
-        self.of(epoch).map(|log| log.start.max(log.base)).max()
+        self.with_epoch(epoch).map(|log| log.start.max(log.base)).max()
     }
 
     /// Returns whether a log is known.
     pub(super) fn is_known(&self, epoch: Epoch) -> bool {
-        self.of(epoch).next().is_some()
+        self.with_epoch(epoch).next().is_some()
     }
 
     fn position_status(&self, epoch: Epoch, offset: u64) -> PositionStatus {
@@ -128,34 +128,37 @@ impl Logs {
             return PositionStatus::Unknown;
         };
         let is_ahead = |log: &Log| offset > log.position || log.position < log.live;
-        if self.of(epoch).any(|log| is_ahead(log) && !log.is_abandoned()) {
+        if self
+            .with_epoch(epoch)
+            .any(|log| is_ahead(log) && !log.is_abandoned())
+        {
             return PositionStatus::Behind;
         }
-        match offset >= floor && !self.of(epoch).any(is_ahead) {
+        match offset >= floor && !self.with_epoch(epoch).any(is_ahead) {
             true => PositionStatus::Covered,
             false => PositionStatus::Unknown,
         }
     }
 
     /// Returns the offset at which a reader started, if records of a channel between the given offset and that one may be missing.
-    fn start_behind(&self, id: LogId, offset: u64) -> Option<u64> {
+    fn start_after_gap(&self, id: LogId, offset: u64) -> Option<u64> {
         let start = self.logs.get(&id)?.start;
         let covers = |log: &Log| log.start <= offset && log.position >= start;
-        (start > offset && !self.of(id.epoch).any(covers)).then_some(start)
+        (start > offset && !self.with_epoch(id.epoch).any(covers)).then_some(start)
     }
 
     /// Returns the offset up to which all readers have received the records.
     fn position(&self, epoch: Epoch) -> Option<u64> {
-        self.of(epoch).map(|log| log.position).min()
+        self.with_epoch(epoch).map(|log| log.position).min()
     }
 
     fn is_replaying(&self, epoch: Epoch) -> bool {
-        self.of(epoch).any(|log| log.position < log.live)
+        self.with_epoch(epoch).any(|log| log.position < log.live)
     }
 
     /// Returns whether a reader of this process has started.
     fn is_read(&self, epoch: Epoch) -> bool {
-        self.of(epoch).any(|log| log.until.is_none())
+        self.with_epoch(epoch).any(|log| log.until.is_none())
     }
 
     /// Records that a channel of a log was removed, or has no position in it any more: clients at a lower offset may lack a record.
@@ -183,7 +186,7 @@ impl Logs {
     }
 
     /// Records that a channel was removed.
-    pub(super) fn removed(&mut self, channel: &Channel) {
+    pub(super) fn on_channel_removed(&mut self, channel: &Channel) {
         for (epoch, offset) in channel.log_positions() {
             self.raise_base(epoch, offset);
         }
@@ -294,17 +297,17 @@ impl ChannelShard {
                 // channel before this one.
                 let excluded = channel.history_mut().map_or(0, |history| history.floor());
                 let excluded = Some(excluded).filter(|floor| (position.offset + 1..offset).contains(floor));
-                if let Some(floor) = self.logs.start_behind(id, position.offset).max(excluded) {
+                if let Some(floor) = self.logs.start_after_gap(id, position.offset).max(excluded) {
                     channel.raise_floor(floor);
                     self.notify_lost(index);
                 }
             }
             // The channel enters the log. No record is missing above the floor.
             None if channel.is_placeholder() => {
-                let least = self.logs.floor(id.epoch).unwrap_or(offset).max(fed.unwrap_or(0));
-                channel.enter_log(id.epoch, least.min(offset - 1));
+                let lowest_position = self.logs.floor(id.epoch).unwrap_or(offset).max(fed.unwrap_or(0));
+                channel.enter_log(id.epoch, lowest_position.min(offset - 1));
                 // A reader that lags behind another one delivers records that an earlier channel of this name may have had.
-                floor = (least >= offset).then_some(least);
+                floor = (lowest_position >= offset).then_some(lowest_position);
                 self.notify_lost(index);
             }
             Some(position) if self.logs.is_read(position.epoch) => {
@@ -390,9 +393,9 @@ impl ChannelShard {
     /// Ends an epoch of a log: it has lost delivered records, or was created again. Its channels start epochs of their own. So do channels
     /// without a record, recover_from theirs may be lost.
     pub fn end_log(&mut self, epoch: Epoch) {
-        let is_known = self.logs.of(epoch).next().is_some();
+        let is_known = self.logs.with_epoch(epoch).next().is_some();
         self.logs.logs.retain(|id, _| id.epoch != epoch);
-        self.start_epochs_where(|channel| channel.log_positions().any(|(of, _)| of == epoch));
+        self.start_epochs_where(|channel| channel.log_positions().any(|(other, _)| other == epoch));
         if is_known {
             self.start_placeholder_epochs();
         }
@@ -409,9 +412,9 @@ impl ChannelShard {
         }
     }
 
-    fn start_epochs_where(&mut self, mut is_concerned: impl FnMut(&Channel) -> bool) {
+    fn start_epochs_where(&mut self, mut is_affected: impl FnMut(&Channel) -> bool) {
         for index in 0..self.channels.len() {
-            if self.channels[index].as_ref().is_some_and(&mut is_concerned) {
+            if self.channels[index].as_ref().is_some_and(&mut is_affected) {
                 self.start_epoch(index as u32);
             }
         }
@@ -470,7 +473,7 @@ impl ChannelShard {
         };
         if channel.is_placeholder() && !channel.is_mixed() {
             let floor = self.logs.floor(epoch).max(channel.fed_up_to(epoch)).unwrap_or(0);
-            let is_of_others = channel.log_positions().any(|(of, _)| of != epoch);
+            let is_of_others = channel.log_positions().any(|(other, _)| other != epoch);
             let is_covered =
                 self.logs.position_status(epoch, offset) == PositionStatus::Covered && offset >= floor;
             if is_covered && !is_of_others {

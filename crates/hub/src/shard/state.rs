@@ -24,7 +24,7 @@ use crate::protocol::{ClientInfo, Published};
 /// The length of a record's head (kind and length), in bytes.
 const HEAD_BYTES: usize = 5;
 /// The highest valid offset. Larger ones could overflow.
-const OFFSET_MOST: u64 = u64::MAX >> 1;
+const MAX_OFFSET: u64 = u64::MAX >> 1;
 const CHANNEL: u8 = 1;
 const KEY: u8 = 2;
 const MEMBER: u8 = 3;
@@ -59,7 +59,7 @@ struct ChannelRecord {
     age: u64,
     /// True if its offsets are those of a log.
     #[prost(bool, tag = "7")]
-    is_of_log: bool,
+    uses_log_offsets: bool,
     /// The logs that have fed it.
     #[prost(message, repeated, tag = "8")]
     fed: Vec<FedRecord>,
@@ -213,7 +213,7 @@ impl ChannelShard {
             let is_saved = record.as_ref().map(|record| saved.push(CHANNEL, record));
             saved.omitted += usize::from(is_saved == Some(false));
             if is_saved != Some(true) {
-                self.logs.removed(channel);
+                self.logs.on_channel_removed(channel);
             }
         }
         for (id, [start, position, base]) in self.logs.all() {
@@ -282,7 +282,7 @@ impl ChannelShard {
                 RecordKind::Channel(record) => {
                     let own = (Epoch::new(record.epoch), record.top);
                     let fed = record.fed.iter().map(|fed| (Epoch::new(fed.epoch), fed.offset));
-                    let positions: Vec<_> = fed.chain(record.is_of_log.then_some(own)).collect();
+                    let positions: Vec<_> = fed.chain(record.uses_log_offsets.then_some(own)).collect();
                     let options = options(&record.name);
                     let index =
                         options.and_then(|options| self.restore_channel(record, options, now, elapsed));
@@ -347,8 +347,8 @@ impl ChannelShard {
         let retained_count = u64::try_from(record.retained.len()).ok()?;
         // The floor of a log's channel may be above its position, up to a record that has not arrived.
         let is_whole = retained_count <= record.top
-            && (record.floor <= record.top || record.is_of_log)
-            && record.top <= OFFSET_MOST;
+            && (record.floor <= record.top || record.uses_log_offsets)
+            && record.top <= MAX_OFFSET;
         if !is_whole || self.names.contains_key(&*record.name) || self.names.len() >= self.channel_limit {
             return None;
         }
@@ -356,7 +356,11 @@ impl ChannelShard {
         let is_retained = |retained: &PublicationRecord| {
             Duration::from_millis(retained.age).saturating_add(elapsed) < history_options.ttl
         };
-        let (records, mut floor) = numbered(record.retained, (record.top, record.floor), record.is_of_log)?;
+        let (records, mut floor) = numbered(
+            record.retained,
+            (record.top, record.floor),
+            record.uses_log_offsets,
+        )?;
         let expired = records
             .iter()
             .take_while(|retained| !is_retained(retained))
@@ -385,7 +389,7 @@ impl ChannelShard {
         history.expire(now);
         let name: Arc<str> = record.name.into();
         let mut channel = Channel::new(Arc::clone(&name), options, position.epoch, at(record.age));
-        channel.set_history(history, record.is_of_log);
+        channel.set_history(history, record.uses_log_offsets);
         channel.set_any_origin();
         for fed in record.fed {
             channel.record_fed_before(Epoch::new(fed.epoch), fed.offset);
@@ -407,12 +411,12 @@ impl ChannelShard {
 fn numbered(
     mut records: Vec<PublicationRecord>,
     (top, mut floor): (u64, u64),
-    is_of_log: bool,
+    uses_log_offsets: bool,
 ) -> Option<(Vec<PublicationRecord>, u64)> {
     let before = top - u64::try_from(records.len()).ok()?;
     let is_counted = match records.first() {
         Some(first) => first.number == 0,
-        None => !is_of_log,
+        None => !uses_log_offsets,
     };
     if is_counted {
         // Older versions did not raise the floor either.
@@ -452,7 +456,7 @@ impl Channel {
     fn history_now(&mut self, now: Duration) -> Option<ChannelRecord> {
         let last_used = self.last_used();
         let position = self.position()?;
-        let is_of_log = self.log_position().is_some();
+        let uses_log_offsets = self.log_position().is_some();
         let is_mixed = self.is_mixed();
         let fed = self.log_positions().map(|(epoch, offset)| FedRecord {
             epoch: epoch.number(),
@@ -477,7 +481,7 @@ impl Channel {
             floor: history.floor(),
             retained,
             age: millis(now.saturating_sub(last_used)),
-            is_of_log,
+            uses_log_offsets,
             fed,
             is_mixed,
         })

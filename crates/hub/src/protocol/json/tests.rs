@@ -18,7 +18,7 @@ const PIECES: [&str; 34] = [
 ];
 
 #[test]
-fn what_is_json_is_what_another_reader_says() {
+fn validity_equals_that_of_serde_json() {
     for seed in 0..200 {
         println!("seed {seed}");
         let mut random = fastrand::Rng::with_seed(seed);
@@ -32,7 +32,7 @@ fn what_is_json_is_what_another_reader_says() {
 
 /// Valid values, and each of these truncated, or with a byte changed or removed.
 #[test]
-fn a_value_with_a_fault_anywhere_is_judged_alike() {
+fn corrupted_values_are_judged_like_serde_json() {
     for text in [
         r#" {"a":[1,-2.5e+10,{"b":{}},[]],"c":"x\u00e9\"\\","d":[true,false,null]} "#,
         r#"[[[[{"a":{"b":[0,0.1,1e5]}}]]],"",{}]"#,
@@ -55,7 +55,7 @@ fn a_value_with_a_fault_anywhere_is_judged_alike() {
 }
 
 #[test]
-fn depth_is_no_limit() {
+fn any_depth_is_supported() {
     for depth in [1, 2, 127, 128, 129, 130, 5000] {
         for (open, close) in [("[", "]"), ("{\"a\":", "}")] {
             let text = format!("{}0{}", open.repeat(depth), close.repeat(depth));

@@ -19,7 +19,7 @@ const ANY_READER: u32 = u32::MAX;
 #[derive(Debug, Default)]
 pub(super) struct LogState {
     /// True if its epoch is that of a log, which assigns its offsets.
-    is_of_log: bool,
+    uses_log_offsets: bool,
     /// The epoch before the channel entered the log, without publications, and the offset at which it entered. Clients that subscribed
     /// before have that epoch.
     alias: Option<(Epoch, u64)>,
@@ -37,7 +37,7 @@ pub(super) struct LogState {
 
 impl LogState {
     pub(super) fn leave(&mut self) {
-        self.is_of_log = false;
+        self.uses_log_offsets = false;
         self.alias = None;
         self.is_continued = false;
     }
@@ -45,19 +45,19 @@ impl LogState {
 
 impl Channel {
     /// Replaces the history by that of a predecessor.
-    pub(in crate::shard) fn set_history(&mut self, history: History<Arc<Published>>, is_of_log: bool) {
+    pub(in crate::shard) fn set_history(&mut self, history: History<Arc<Published>>, uses_log_offsets: bool) {
         let StreamPosition { offset, epoch } = history.position();
-        if is_of_log {
+        if uses_log_offsets {
             self.record_fed_before(epoch, offset);
         }
         self.history = Some(history);
-        self.log.is_of_log = is_of_log;
+        self.log.uses_log_offsets = uses_log_offsets;
         self.log.is_continued = self.is_placeholder();
     }
 
     /// Returns its position in a log, or `None` if its offsets are its own.
     pub(in crate::shard) fn log_position(&self) -> Option<StreamPosition> {
-        self.position().filter(|_| self.log.is_of_log)
+        self.position().filter(|_| self.log.uses_log_offsets)
     }
 
     /// Returns whether nothing was published in its epoch.
@@ -67,7 +67,7 @@ impl Channel {
 
     /// Returns whether it has positions, but neither publications nor a log: its subscribers await the first publication.
     pub(in crate::shard) fn is_placeholder(&self) -> bool {
-        self.has_history() && !self.log.is_of_log && self.is_unpublished()
+        self.has_history() && !self.log.uses_log_offsets && self.is_unpublished()
     }
 
     /// Returns whether it is such a channel, restored from a predecessor.
@@ -84,7 +84,7 @@ impl Channel {
         }
         self.limiter.clear_last_sent();
         self.epoch = epoch;
-        self.log.is_of_log = true;
+        self.log.uses_log_offsets = true;
     }
 
     /// Prevents recovery of clients that subscribed before its first record.

@@ -2,13 +2,13 @@
 
 use super::*;
 
-const EVERY: Duration = Duration::from_millis(200);
+const INTERVAL: Duration = Duration::from_millis(200);
 
 /// An entry and its due time.
 type Expected = (u32, Option<u64>);
 
 #[test]
-fn each_is_due_once_in_its_time_whatever_comes_and_goes() {
+fn each_entry_is_due_once_at_its_time() {
     for seed in 0..100 {
         println!("seed {seed}");
         let mut random = fastrand::Rng::with_seed(seed);
@@ -22,7 +22,7 @@ fn each_is_due_once_in_its_time_whatever_comes_and_goes() {
             let any = random.usize(0..own.len().max(1));
             match random.u8(0..6) {
                 0 => {
-                    let conflation_interval = EVERY * random.u32(1..4);
+                    let conflation_interval = INTERVAL * random.u32(1..4);
                     let found = schedule.find(*first, conflation_interval);
                     let known = own
                         .iter()
@@ -33,8 +33,8 @@ fn each_is_due_once_in_its_time_whatever_comes_and_goes() {
                     }
                 }
                 1 if !own.is_empty() => {
-                    let (gone, _) = own.swap_remove(any);
-                    schedule.remove(first, gone);
+                    let (removed, _) = own.swap_remove(any);
+                    schedule.remove(first, removed);
                 }
                 2 | 3 if !own.is_empty() => {
                     let (at, due) = &mut own[any];
@@ -46,7 +46,7 @@ fn each_is_due_once_in_its_time_whatever_comes_and_goes() {
             while let Some((at, due)) = schedule.pop_due(now) {
                 let conn = schedule.get(at).conn;
                 let own = conns[conn as usize].1.iter_mut().find(|(other, _)| *other == at);
-                let (_, expected) = own.expect("it is there");
+                let (_, expected) = own.expect("an existing entry");
                 assert_eq!(*expected, Some(due), "seed {seed}");
                 assert!(due <= nanos(now));
                 *expected = None;
@@ -65,11 +65,11 @@ fn each_is_due_once_in_its_time_whatever_comes_and_goes() {
 }
 
 #[test]
-fn moments_are_an_interval_apart_and_come_to_their_places() {
+fn ticks_are_an_interval_apart_and_reach_their_phase() {
     for conflation_interval in [1, 999, 5_000_000, 200_000_000, 333_333_333, 86_400_000_000_000] {
         let interval = Duration::from_nanos(conflation_interval);
         for conn in [0, 1, 2, 77, 1000, u32::MAX] {
-            let place =
+            let phase =
                 ((u128::from(conflation_interval) * u128::from(conn.wrapping_mul(0x9e37_79b9))) >> 32) as u64;
             let mut due = 12_345_678_901;
             for round in 0..100 {
@@ -81,7 +81,7 @@ fn moments_are_an_interval_apart_and_come_to_their_places() {
                 );
                 // A sixteenth of the way in each round, and one round for the remainder.
                 assert!(
-                    round < 20 || conflation_interval < 16 || next % conflation_interval == place,
+                    round < 20 || conflation_interval < 16 || next % conflation_interval == phase,
                     "{conflation_interval} {conn} {round}"
                 );
                 due = next;
@@ -91,19 +91,19 @@ fn moments_are_an_interval_apart_and_come_to_their_places() {
 }
 
 #[test]
-fn one_that_is_late_delays_the_next_only_if_it_is_very_late() {
+fn only_a_very_late_tick_delays_the_next() {
     let late = |millis| {
-        let now = EVERY + Duration::from_millis(millis);
-        Duration::from_nanos(next_due_nanos(0, EVERY, EVERY.as_nanos() as u64, now))
+        let now = INTERVAL + Duration::from_millis(millis);
+        Duration::from_nanos(next_due_nanos(0, INTERVAL, INTERVAL.as_nanos() as u64, now))
     };
-    assert_eq!(late(0), 2 * EVERY);
-    assert_eq!(late(12), 2 * EVERY);
-    assert_eq!(late(13), 2 * EVERY + Duration::from_micros(25_500));
-    assert_eq!(late(190), 3 * EVERY, "on its place again");
+    assert_eq!(late(0), 2 * INTERVAL);
+    assert_eq!(late(12), 2 * INTERVAL);
+    assert_eq!(late(13), 2 * INTERVAL + Duration::from_micros(25_500));
+    assert_eq!(late(190), 3 * INTERVAL, "on its phase again");
 }
 
 #[test]
-fn no_interval_is_too_long_or_too_short() {
+fn extreme_intervals_are_supported() {
     let (longest, now) = (Duration::MAX, Duration::from_secs(1 << 30));
     let mut schedule = ConflationSchedule::default();
     let mut first = NONE;
@@ -112,5 +112,5 @@ fn no_interval_is_too_long_or_too_short() {
         schedule.reschedule(at, nanos(now), now);
         assert!(schedule.get(at).due > nanos(now));
     }
-    assert!(schedule.pop_due(now).is_none(), "not before a moment has gone by");
+    assert!(schedule.pop_due(now).is_none(), "not before the next tick");
 }

@@ -14,22 +14,22 @@ fn check(count: u32, order: impl Fn(u32) -> u32) {
         assert_eq!(own.state(topic), None);
         let state = SubState::Pending;
         own.add(Subscription { topic, state });
-        *own.state(topic).expect("it was added") = SubState::Subscribed { at: 7 * topic };
+        *own.state(topic).expect("an added subscription") = SubState::Subscribed { at: 7 * topic };
         assert_eq!(topics(&own), Vec::from_iter(0..=topic));
     }
-    let mut left: Vec<u32> = (0..count).collect();
+    let mut remaining: Vec<u32> = (0..count).collect();
     for topic in (0..count).map(order) {
-        left.retain(|other| *other != topic);
+        remaining.retain(|other| *other != topic);
         assert_eq!(own.remove(topic), Some(SubState::Subscribed { at: 7 * topic }));
         assert_eq!(own.remove(topic), None);
-        assert_eq!(topics(&own), left);
+        assert_eq!(topics(&own), remaining);
         let is_small = matches!(own, Subscriptions::None | Subscriptions::One(_));
-        assert_eq!(is_small, left.len() < 2, "{own:?}");
+        assert_eq!(is_small, remaining.len() < 2, "{own:?}");
     }
 }
 
 #[test]
-fn what_is_added_is_there_until_it_is_removed() {
+fn subscriptions_are_found_until_removed() {
     for count in 0..9 {
         check(count, |topic| topic);
         check(count, |topic| count - 1 - topic);
@@ -38,6 +38,6 @@ fn what_is_added_is_there_until_it_is_removed() {
 }
 
 #[test]
-fn one_takes_no_memory_of_its_own() {
+fn a_single_subscription_is_stored_inline() {
     assert!(size_of::<Subscriptions>() <= 16);
 }
