@@ -75,7 +75,7 @@ struct Facade;
 
 impl Log for Facade {
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        metadata.level() <= log::max_level()
+        is_written(metadata.level(), metadata.target(), log::max_level())
     }
 
     fn log(&self, record: &Record<'_>) {
@@ -87,6 +87,12 @@ impl Log for Facade {
     fn flush(&self) {
         flush();
     }
+}
+
+/// Returns whether a line is written. Lines of libraries are, from level `debug` on: clients of brokers log each request, and their
+/// failures are reported by our own lines.
+fn is_written(level: Level, target: &str, most: LevelFilter) -> bool {
+    level <= most && (target.starts_with("ringmain") || most >= LevelFilter::Debug)
 }
 
 /// Lines on their way to the writer.

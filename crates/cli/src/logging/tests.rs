@@ -91,3 +91,23 @@ fn a_full_queue_drops_counts_and_says_so() {
     assert!(lines[2].ends_with("third"), "{all}");
     assert!(lines[3].contains("WARN  3 log lines were dropped"), "{all}");
 }
+
+#[test]
+fn lines_of_libraries_are_written_from_level_debug_on() {
+    let cases = [
+        (Level::Info, "ringmain_sources::kafka", LevelFilter::Info, true),
+        (Level::Error, "ringmain", LevelFilter::Error, true),
+        (Level::Debug, "ringmain_kube::live", LevelFilter::Info, false),
+        (Level::Info, "krafka::consumer", LevelFilter::Info, false),
+        (Level::Error, "krafka::network", LevelFilter::Info, false),
+        (Level::Info, "krafka::consumer", LevelFilter::Debug, true),
+        (Level::Trace, "krafka::consumer", LevelFilter::Debug, false),
+    ];
+    for (level, target, most, expected) in cases {
+        assert_eq!(
+            is_written(level, target, most),
+            expected,
+            "{level} {target} {most}"
+        );
+    }
+}
