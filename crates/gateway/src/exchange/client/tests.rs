@@ -1,4 +1,4 @@
-//! Nobody makes himself another one.
+//! Tests of client addresses: no client can choose its own.
 
 use ringmain_wire::h1::{FieldTable, HeadScanner, Limits, Parsed, parse_request};
 
@@ -102,7 +102,7 @@ fn x_forwarded_for() {
 }
 
 #[test]
-fn so_many_hops() {
+fn hops_are_limited() {
     let one = config(ClientHeader::XForwardedFor, Some(1));
     check(
         &one,

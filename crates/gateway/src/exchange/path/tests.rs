@@ -1,4 +1,4 @@
-//! Paths go as they arrived; prefixes are cut at whole segments in any spelling.
+//! Tests of forwarded paths, and of prefixes in any spelling.
 
 use super::*;
 

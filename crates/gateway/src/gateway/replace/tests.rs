@@ -1,4 +1,4 @@
-//! A configuration that is taken whole or not at all.
+//! Tests of replacing a configuration as a whole and in parts.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -56,7 +56,7 @@ fn config() -> Config {
     }
 }
 
-/// What can be seen of a gateway from outside.
+/// Returns the externally visible state of a gateway.
 fn seen(gateway: &Gateway) -> (Vec<String>, String, Vec<String>, Vec<Hostname>) {
     let addrs = gateway.addrs().iter().map(ToString::to_string).collect();
     let upstreams = format!("{:?}", gateway.upstreams());
@@ -64,12 +64,12 @@ fn seen(gateway: &Gateway) -> (Vec<String>, String, Vec<String>, Vec<Hostname>) 
     (addrs, upstreams, problems, gateway.names().into_iter().collect())
 }
 
-/// Changes that cannot be served, each beside others that could.
+/// Returns changes that cannot be served, each next to others that could.
 fn wrong() -> Vec<(&'static str, Config)> {
     let mut all: Vec<(&'static str, Config)> = Vec::new();
     let mut case = |name, change: &dyn Fn(&mut Config)| {
         let mut config = config();
-        // What could be served of it is other than before, too.
+        // The valid part of the change differs from before, too.
         config.upstreams = vec![upstream("app", 2), upstream("new", 3)];
         config.listeners.push(listener("more", "127.0.0.1:1002"));
         change(&mut config);
@@ -137,7 +137,7 @@ fn a_configuration_with_a_problem_changes_nothing() {
         assert_eq!(rejected, Err(checked), "{name}");
         assert_eq!(seen(&gateway), before, "{name}");
         assert!(Arc::ptr_eq(&gateway.table(), &table), "{name}");
-        // As at a start.
+        // As after a start.
         assert!(
             !Gateway::new(wrong, Duration::ZERO).problems().is_empty(),
             "{name}"
@@ -156,7 +156,7 @@ fn a_configuration_with_a_problem_changes_nothing() {
     );
 }
 
-/// Of many owners: a rule that cannot be compiled keeps its requests, also one of too many.
+/// Checks parts of many owners: a rule that cannot be compiled keeps its requests, as does one beyond the limit.
 #[test]
 fn in_parts_no_rule_falls_through_to_a_wider_one() {
     use crate::table::{Headers, RequestFacts};
@@ -190,7 +190,7 @@ fn in_parts_no_rule_falls_through_to_a_wider_one() {
     }
 }
 
-/// Configurations with a part that a translator could not resolve and left in its place.
+/// Returns configurations with a part that a translator could not resolve and left in its place.
 fn broken() -> Vec<(&'static str, Config)> {
     let target = || Target::Broken {
         reason: "a reference that is not allowed".into(),
@@ -270,7 +270,7 @@ fn what_is_broken_keeps_its_place_in_parts_and_changes_nothing_as_a_whole() {
     }
 }
 
-/// Whether the narrow route is at a listener that exists.
+/// Returns whether the narrow route is at a listener that exists.
 fn narrow_exists(config: &Config) -> bool {
     let named = &config.routes[0].listeners;
     named.is_empty()
