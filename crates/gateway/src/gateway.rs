@@ -275,8 +275,8 @@ impl Gateway {
         self.doors().fronts.handshakes()
     }
 
-    /// Returns the connection limits: of each limit the highest among the current listeners, since there is one set for all listeners.
-    /// [`Gateway::app`] uses those at the time of its call.
+    /// Returns the connection limits: of each limit the least restrictive among the current listeners, since there is one set for all
+    /// listeners. [`Gateway::app`] uses those at the time of its call.
     #[must_use]
     pub fn limits(&self) -> web::Limits {
         front::limits(self.table().config())

@@ -103,7 +103,7 @@ pub const SHA_CRYPT_ROUNDS: u32 = 1_000_000;
 /// Users of a basic authentication policy, and keys of an API key policy.
 pub const CREDENTIALS: usize = 10_000;
 
-/// Concurrent password checks, process-wide: half of the threads of the pool, which also reads files.
+/// Concurrent password checks, process-wide: half of the blocking pool's threads, which also read files.
 pub const PASSWORD_CHECKS: u32 = 8;
 
 /// Bytes of memory that these checks use together, process-wide. A check that needs more runs alone.
@@ -266,7 +266,7 @@ pub const UPSTREAM_CONNECTION_WINDOW: u64 = 1 << 30;
 /// ([`Budgets`](ringmain_wire::h2::Budgets)).
 pub const UPSTREAM_TRUST: u32 = 20;
 
-/// Time without received bytes on an HTTP/2 connection after which the next request sends a `PING` first.
+/// Time without received bytes on an HTTP/2 connection after which a `PING` follows the next request.
 pub const UPSTREAM_PING_AFTER: Duration = Duration::from_secs(15);
 
 /// Time to wait for the reply to a `PING`, which is also sent after a request has timed out. Without a reply the connection is closed and

@@ -54,7 +54,7 @@ pub(super) fn pages<'v>(found: &Found<'v>, forward: &Forward) -> &'v [ErrorPage]
 }
 
 /// Returns the hash of a request's balancing key.
-pub(super) fn hashed(key: &HashKey, listener: &Listener, req: &Request<'_>) -> Option<u64> {
+pub(super) fn hash_key(key: &HashKey, listener: &Listener, req: &Request<'_>) -> Option<u64> {
     match key {
         HashKey::Cookie(name) => req.cookies().get(name).map(|value| hash(value.as_bytes())),
         HashKey::Header(name) => req.header(name.as_str()).map(|value| hash(value.as_bytes())),
@@ -79,7 +79,7 @@ pub(super) fn addresses(req: &Request<'_>) -> Option<Addresses> {
 }
 
 /// Picks a backend at random, by weight.
-pub(super) fn draw<'p>(worker: &Worker, plan: &'p Plan) -> Result<(usize, &'p Backend), Fault> {
+pub(super) fn pick_backend<'p>(worker: &Worker, plan: &'p Plan) -> Result<(usize, &'p Backend), Fault> {
     let number = match plan.weight {
         0 => return Err(Fault::NoBackend),
         _ if plan.backends.len() == 1 => 0,

@@ -36,19 +36,19 @@ impl std::fmt::Debug for Beginnings {
 impl Beginnings {
     /// Returns the state from which a task continues. `None`: its request did not start without a task.
     pub(super) fn take(&self, id: Option<TicketId>) -> Option<Ahead> {
-        let underway = self.unhand(id?)?;
+        let underway = self.take_handed_over(id?)?;
         let ahead = underway.take();
         self.put(underway);
         ahead
     }
 
     /// Hands a request over to a task.
-    pub(super) fn hand(&self, id: TicketId, underway: Rc<Underway>) {
+    pub(super) fn add_handed_over(&self, id: TicketId, underway: Rc<Underway>) {
         self.handed.borrow_mut().push((id, underway));
     }
 
     /// Removes a request from those handed over.
-    pub(super) fn unhand(&self, id: TicketId) -> Option<Rc<Underway>> {
+    pub(super) fn take_handed_over(&self, id: TicketId) -> Option<Rc<Underway>> {
         let mut handed = self.handed.borrow_mut();
         let found = handed.iter().position(|(whose, _)| *whose == id)?;
         Some(handed.swap_remove(found).1)

@@ -25,11 +25,11 @@ use ringmain_web::{Early, Method, Request, Ticket, TicketId};
 use ringmain_wire::h1::{FieldBlock, Framing, HeadScanner, Parsed, ResponseHead, parse_response};
 use ringmain_wire::h2::load_response;
 
-use super::aim::{self, hashed};
+use super::aim::{self, hash_key};
 use super::forward::Begun;
 use super::relay::Clock;
 use super::request::Sending;
-use super::{Found, Place, client, find, note, request, response, unfit};
+use super::{Found, Routed, client, find, note, reject_unforwardable, request, response};
 use crate::desk::{Date, Desk};
 use crate::gateway::{View, Worker};
 use crate::limits;
@@ -127,14 +127,14 @@ fn begin(worker: &Rc<Worker>, req: &Request<'_>, id: TicketId) -> Option<Ahead> 
         return None;
     }
     let view = worker.view();
-    let Ok(Place::Rule(mut found)) = find(worker, &view, req) else {
+    let Ok(Routed::Rule(mut found)) = find(worker, &view, req) else {
         return None;
     };
     let plan = found.matched.plan().ok()?;
     let Action::Forward(rule) = &found.matched.rule().action else {
         return None;
     };
-    if plan.filters.is_some() || unfit(&found, req).is_err() {
+    if plan.filters.is_some() || reject_unforwardable(&found, req).is_err() {
         return None;
     }
     // Preflight responses are local.
@@ -188,13 +188,13 @@ fn start(
     plan: &Plan,
     (req, cleared): (&Request<'_>, &Cleared),
 ) -> Option<Started> {
-    let (number, backend) = aim::draw(worker, plan).ok()?;
+    let (number, backend) = aim::pick_backend(worker, plan).ok()?;
     let local = worker.local(backend.upstream.as_ref()?);
     if !local.is_ready() {
         return None;
     }
     let admitted = local.try_admit()?;
-    let key = local.key(|key| hashed(key, found.listener, req)).flatten();
+    let key = local.key(|key| hash_key(key, found.listener, req)).flatten();
     let chosen = local.choose(&[], key, Prefer::Any).ok()?;
     let sending = aim::sending(found, rule, backend, number, (req, cleared));
     let now = worker.cx.now();
@@ -336,20 +336,20 @@ impl Underway {
         worker.beginnings.leave(self);
         let (ticket, id) = match &mut *self.ahead.borrow_mut() {
             Some(ahead) => {
-                ahead.attend_no_more();
+                ahead.detach();
                 (ahead.ticket.take(), ahead.id)
             }
             None => return,
         };
-        worker.beginnings.hand(id, me);
+        worker.beginnings.add_handed_over(id, me);
         // At the limit of tasks the request gets none, and its client was answered.
         if !ticket.is_some_and(Ticket::run) {
-            self.give_up(503);
+            self.finish_unanswered(503);
         }
     }
 
     /// Finishes a request whose client expects no more response.
-    fn give_up(&self, status: u16) {
+    fn finish_unanswered(&self, status: u16) {
         let (Some(worker), Some(mut ahead)) = (self.worker.upgrade(), self.ahead.take()) else {
             return;
         };
@@ -359,9 +359,9 @@ impl Underway {
         if let Err(refusal) = &ahead.walked {
             worker.counting.fault(refusal.fault);
         }
-        let handed = worker.beginnings.unhand(ahead.id);
+        let handed = worker.beginnings.take_handed_over(ahead.id);
         worker.beginnings.leave(self);
-        ahead.attend_no_more();
+        ahead.detach();
         ahead.finish_abandoned(&worker);
         drop(ahead);
         if let Some(underway) = handed.or_else(|| self.me.upgrade()) {
@@ -378,7 +378,7 @@ impl std::fmt::Debug for Underway {
 
 impl Early for Underway {
     fn abandon(&self) {
-        self.give_up(499);
+        self.finish_unanswered(499);
     }
 
     fn note(&self, req: &Request<'_>) {
@@ -406,7 +406,7 @@ impl Ahead {
     }
 
     /// Stops receiving events of the connection.
-    fn attend_no_more(&self) {
+    fn detach(&self) {
         match self.link() {
             Some(Link::Sole(sole)) => sole.stream.attend(None),
             Some(Link::Shared(channel)) => channel.attend(None),
@@ -425,7 +425,7 @@ impl Ahead {
         };
         match read(self, ticket) {
             Ok((status, keep_alive)) => {
-                self.over(worker, status, keep_alive);
+                self.finish(worker, status, keep_alive);
                 true
             }
             Err(ticket) => {
@@ -456,7 +456,7 @@ impl Ahead {
             Framing::Chunked | Framing::UntilClose => false,
         };
         match is_whole && !head.switches {
-            true => self.pass_on(worker, (&head, body), (fields, date), ticket),
+            true => self.relay(worker, (&head, body), (fields, date), ticket),
             false => Err(ticket),
         }
     }
@@ -476,7 +476,7 @@ impl Ahead {
             if !body.is_empty() && (self.to_head || matches!(head.status, 204 | 304)) {
                 return None;
             }
-            let passed = self.pass_on(worker, (&head, body), (fields, date), ticket.take()?);
+            let passed = self.relay(worker, (&head, body), (fields, date), ticket.take()?);
             passed.map_err(|back| ticket = Some(back)).ok()
         });
         match (passed.flatten(), ticket) {
@@ -486,7 +486,7 @@ impl Ahead {
         }
     }
 
-    fn pass_on(
+    fn relay(
         &self,
         worker: &Rc<Worker>,
         (head, body): (&ResponseHead<'_>, &[u8]),
@@ -496,7 +496,7 @@ impl Ahead {
         let (Ok(cleared), Some(started)) = (&self.walked, &self.started) else {
             return Err(ticket);
         };
-        let changes = match self.judge(started.number, head.status, body) {
+        let changes = match self.response_edits(started.number, head.status, body) {
             Some(changes) if !head.is_interim() => changes,
             _ => return Err(ticket),
         };
@@ -523,7 +523,7 @@ impl Ahead {
     }
 
     /// Returns the edits of a response's head. `None`: the rule requires more for this response than relaying.
-    fn judge(&self, backend: usize, status: u16, body: &[u8]) -> Option<Option<&Changes>> {
+    fn response_edits(&self, backend: usize, status: u16, body: &[u8]) -> Option<Option<&Changes>> {
         let Some((route, number)) = &self.rule else {
             return Some(None);
         };
@@ -568,9 +568,9 @@ impl Ahead {
     }
 
     /// Finishes a request whose client was answered.
-    fn over(&mut self, worker: &Rc<Worker>, status: u16, keep_alive: bool) {
+    fn finish(&mut self, worker: &Rc<Worker>, status: u16, keep_alive: bool) {
         let now = worker.cx.now();
-        self.attend_no_more();
+        self.detach();
         if let Some(Started {
             local,
             chosen,

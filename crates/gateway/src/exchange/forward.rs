@@ -20,12 +20,12 @@ use self::again::{Tries, is_idempotent};
 use self::converse::Got;
 use self::worth::Worth;
 use super::affinity::Session;
-use super::aim::{addresses, draw, hashed, pages, sending};
+use super::aim::{addresses, hash_key, pages, pick_backend, sending};
 use super::cross::Cross;
 use super::early::Started;
 use super::filtered::Chain;
 use super::grpc::{self, Unwrapping};
-use super::kept::Kept;
+use super::kept::ReplayBuffer;
 use super::mirror;
 use super::relay::{Clock, Download};
 use super::request::{self, Sending};
@@ -57,7 +57,7 @@ struct Job<'a, 'r> {
     affinity: Option<&'a Affinity>,
     session: Session,
     /// The part of the body that is buffered for another attempt.
-    kept: Kept,
+    kept: ReplayBuffer,
     worth: Worth,
     web: Unwrapping,
     /// The CORS fields of the response.
@@ -137,10 +137,10 @@ pub(super) async fn forward(
         None => Session::default(),
     };
     let prefer = preference(found, affinity, &session, req);
-    let kept = Kept::of(forward, local.may_share());
+    let kept = ReplayBuffer::of(forward, local.may_share());
     // The body was received completely, including its end.
     if let Some(body) = cleared.body() {
-        kept.take_ahead(body);
+        kept.buffer_unsent(body);
     }
     let job = Job {
         worker,
@@ -150,7 +150,7 @@ pub(super) async fn forward(
         sending: sending(found, forward, backend, number, (req, cleared)),
         req,
         clock,
-        key: local.key(|key| hashed(key, found.listener, req)).flatten(),
+        key: local.key(|key| hash_key(key, found.listener, req)).flatten(),
         affinity,
         session,
         prefer,
@@ -209,7 +209,7 @@ fn backend<'p>(
             let backend = plan.backends.get(started.number).ok_or(Fault::NoBackend)?;
             Ok((started.number, backend))
         }
-        None => Ok(draw(worker, plan)?),
+        None => Ok(pick_backend(worker, plan)?),
     }
 }
 
@@ -239,7 +239,7 @@ fn preference(
 ) -> Prefer {
     match affinity {
         Some(affinity) if affinity.by == AffinityBy::Source => {
-            hashed(&HashKey::Source, found.listener, req).map_or(Prefer::Any, Prefer::Hashed)
+            hash_key(&HashKey::Source, found.listener, req).map_or(Prefer::Any, Prefer::Hashed)
         }
         _ => session.prefers(),
     }
@@ -301,7 +301,7 @@ impl Job<'_, '_> {
             tried.push(end);
             // After a status the decision was made when the head was read.
             if let Some(fault) = fault {
-                if !(fails_over || can && self.goes_on(fault)) {
+                if !(fails_over || can && self.should_retry(fault)) {
                     return Err(fault.into());
                 }
                 self.worker.counting.fault(fault);
@@ -455,7 +455,7 @@ impl Job<'_, '_> {
             reading.extra.append(&cross.fields);
             reading.cross = true;
         }
-        if let Some(retry) = self.has_tries()
+        if let Some(retry) = self.retry_left()
             && is_idempotent(self.req.method())
         {
             reading.again = &retry.on.statuses;

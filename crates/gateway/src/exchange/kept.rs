@@ -12,7 +12,7 @@ use crate::model::Forward;
 
 /// The replay buffer of one request.
 #[derive(Debug, Default)]
-pub(super) struct Kept {
+pub(super) struct ReplayBuffer {
     /// Limit of buffered bytes; 0: none.
     most: usize,
     /// Limit of bytes, of those already sent, that another attempt may send again.
@@ -25,10 +25,10 @@ pub(super) struct Kept {
     whole: Cell<bool>,
 }
 
-impl Kept {
+impl ReplayBuffer {
     /// Creates a buffer for a request of a rule. `refusable`: the upstream may report that it has not processed the request after a part of
     /// the body was taken (RFC 9113 §8.7).
-    pub(super) fn of(forward: &Forward, refusable: bool) -> Kept {
+    pub(super) fn of(forward: &Forward, refusable: bool) -> ReplayBuffer {
         let again = forward.retry.as_ref().is_some_and(|retry| retry.attempts > 0);
         let replayed = match again || refusable || forward.hedge.is_some() {
             true => limits::REPLAY_BYTES,
@@ -36,10 +36,10 @@ impl Kept {
         };
         let mirrors = forward.mirrors.iter().map(|mirror| mirror.body_bytes);
         let mirrored = mirrors.max().unwrap_or(0).min(limits::MIRROR_BODY_BYTES);
-        Kept {
+        ReplayBuffer {
             most: replayed.max(mirrored as usize),
             replayed,
-            ..Kept::default()
+            ..ReplayBuffer::default()
         }
     }
 
@@ -56,7 +56,7 @@ impl Kept {
 
     /// Buffers a piece that was taken from the client before any byte of the body is sent. Every such piece is retained, since all are sent
     /// first. Returns `false` once it is time to send: there are more bytes than another attempt may send.
-    pub(super) fn take_ahead(&self, piece: &[u8]) -> bool {
+    pub(super) fn buffer_unsent(&self, piece: &[u8]) -> bool {
         let mut bytes = self.bytes.borrow_mut();
         bytes.extend_from_slice(piece);
         bytes.len() <= self.replayed
@@ -64,7 +64,7 @@ impl Kept {
 
     /// Buffers a piece for a request that is not entitled to a slot of its upstream yet.
     pub(super) fn collect(&self, piece: &[u8]) {
-        self.take_ahead(piece);
+        self.buffer_unsent(piece);
     }
 
     /// Records the end of the body, with its trailers.
@@ -110,7 +110,7 @@ mod tests {
     use super::*;
     use crate::model::{Mirror, Retry};
 
-    fn kept(retry: bool, mirror: Option<u64>) -> Kept {
+    fn kept(retry: bool, mirror: Option<u64>) -> ReplayBuffer {
         let mut forward = Forward::to("x");
         forward.retry = retry.then(Retry::default);
         forward.mirrors = mirror
@@ -120,7 +120,7 @@ mod tests {
             })
             .into_iter()
             .collect();
-        Kept::of(&forward, false)
+        ReplayBuffer::of(&forward, false)
     }
 
     #[test]
@@ -135,7 +135,7 @@ mod tests {
 
     #[test]
     fn a_body_that_may_be_refused_is_buffered() {
-        let kept = Kept::of(&Forward::to("x"), true);
+        let kept = ReplayBuffer::of(&Forward::to("x"), true);
         kept.take(b"x");
         assert!(kept.can_replay());
         assert_eq!(*kept.bytes(), *b"x");
@@ -157,9 +157,9 @@ mod tests {
             hedge: Some(std::time::Duration::from_millis(1)),
             ..Forward::to("x")
         };
-        let kept = Kept::of(&forward, false);
-        assert!(kept.take_ahead(&vec![1; limits::REPLAY_BYTES]) && kept.can_replay());
-        assert!(!kept.take_ahead(b"xy"), "time to send");
+        let kept = ReplayBuffer::of(&forward, false);
+        assert!(kept.buffer_unsent(&vec![1; limits::REPLAY_BYTES]) && kept.can_replay());
+        assert!(!kept.buffer_unsent(b"xy"), "time to send");
         assert!(
             kept.can_replay(),
             "an attempt without a connection has sent nothing"

@@ -17,7 +17,7 @@ use ringmain_wire::h1::{
 use super::Found;
 use super::aim::addresses;
 use super::grpc;
-use super::kept::Kept;
+use super::kept::ReplayBuffer;
 use super::request::{self, Sending};
 use crate::gateway::Worker;
 use crate::limits;
@@ -97,7 +97,7 @@ pub(super) fn send(
     plan: &Plan,
     forward: &Forward,
     req: &Request<'_>,
-    kept: &Kept,
+    kept: &ReplayBuffer,
 ) {
     for (mirror, mirrored) in forward.mirrors.iter().zip(&plan.mirrors) {
         let drawn = worker.cx.random() % u64::from(mirror.share.of.max(1));
@@ -120,7 +120,7 @@ fn prepare(
     (mirror, mirrored): (&Mirror, &Mirrored),
     forward: &Forward,
     req: &Request<'_>,
-    kept: &Kept,
+    kept: &ReplayBuffer,
 ) -> Option<Copy> {
     // Without an upstream nothing is sent, which was reported for the configuration.
     let local = worker.local(mirrored.upstream.as_ref()?);

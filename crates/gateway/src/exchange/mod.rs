@@ -107,7 +107,7 @@ pub(crate) struct Found<'v> {
 }
 
 /// The result of matching a request.
-enum Place<'v> {
+enum Routed<'v> {
     Rule(Found<'v>),
     /// The listener redirects every request to the same URL under `https`.
     ToHttps(&'v Listener, HttpsRedirect),
@@ -167,11 +167,11 @@ async fn begin(
         None => (worker.view(), None, None),
     };
     let found = match find(worker, &view, req) {
-        Ok(Place::Rule(mut found)) => {
+        Ok(Routed::Rule(mut found)) => {
             found.count = Some(count);
             found
         }
-        Ok(Place::ToHttps(listener, how)) => {
+        Ok(Routed::ToHttps(listener, how)) => {
             return redirect::to_https(worker, listener, how, req, reply).map(|()| Rest::Nothing);
         }
         Err(Failure::Fault(fault)) => {
@@ -183,7 +183,7 @@ async fn begin(
     };
     note::route(worker, count, &found, req);
     req.set_minimum_rate(found.listener.limits.rate_bytes);
-    if let Err(fault) = unfit(&found, req) {
+    if let Err(fault) = reject_unforwardable(&found, req) {
         note::fault(worker, req, fault);
         return own::fault(reply, &found.matched, fault).map(|()| Rest::Nothing);
     }
@@ -258,7 +258,7 @@ fn cut(req: &Request<'_>, reply: &mut Reply<'_>, fault: Fault) -> Result<(), Err
 }
 
 /// Finds the rule for a request.
-fn find<'v>(worker: &Worker, view: &'v View, req: &Request<'_>) -> Result<Place<'v>, Failure> {
+fn find<'v>(worker: &Worker, view: &'v View, req: &Request<'_>) -> Result<Routed<'v>, Failure> {
     let desk = &mut *worker.desk.borrow_mut();
     let host = host(req.host().unwrap_or_default(), &mut desk.host);
     let address = view.address(req.listener()).ok_or(Fault::NoListener)?;
@@ -288,7 +288,7 @@ fn find<'v>(worker: &Worker, view: &'v View, req: &Request<'_>) -> Result<Place<
     if let Some(how) = listener.redirect_to_https
         && !client::RequestUrl::is_https(listener, req)
     {
-        return Ok(Place::ToHttps(listener, how));
+        return Ok(Routed::ToHttps(listener, how));
     }
     let decoded = view.table.decode_path(id, req.path())?;
     let facts = RequestFacts {
@@ -300,7 +300,7 @@ fn find<'v>(worker: &Worker, view: &'v View, req: &Request<'_>) -> Result<Place<
     };
     let matched = view.table.find_request(id, &facts).ok_or(Fault::NoRoute)?;
     let policy = cors(listener, &matched);
-    Ok(Place::Rule(Found {
+    Ok(Routed::Rule(Found {
         listener,
         matched,
         cross: policy.map(|cors| cross::fields(cors, req)),
@@ -310,7 +310,7 @@ fn find<'v>(worker: &Worker, view: &'v View, req: &Request<'_>) -> Result<Place<
 }
 
 /// Rejects a request that cannot be forwarded, whatever its policies decide, before any service is queried or connected to.
-fn unfit(found: &Found<'_>, req: &Request<'_>) -> Result<(), Fault> {
+fn reject_unforwardable(found: &Found<'_>, req: &Request<'_>) -> Result<(), Fault> {
     let rule = found.matched.rule();
     if !matches!(rule.action, Action::Forward(_)) {
         return Ok(());

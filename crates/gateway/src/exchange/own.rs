@@ -36,10 +36,15 @@ pub(super) fn page(reply: &mut Reply<'_>, pages: &[ErrorPage], status: u16) -> R
 
 /// Sends the response to a fault, as the rule defines it.
 pub(super) fn fault(reply: &mut Reply<'_>, matched: &Matched<'_, Plan>, fault: Fault) -> Result<(), Error> {
-    told(reply, matched, fault, fault.status())
+    fault_with_status(reply, matched, fault, fault.status())
 }
 
-fn told(reply: &mut Reply<'_>, matched: &Matched<'_, Plan>, fault: Fault, status: u16) -> Result<(), Error> {
+fn fault_with_status(
+    reply: &mut Reply<'_>,
+    matched: &Matched<'_, Plan>,
+    fault: Fault,
+    status: u16,
+) -> Result<(), Error> {
     if !page(reply, &matched.rule().error_pages, status)? {
         plain(reply, fault)?;
         reply.status(status);
@@ -71,7 +76,7 @@ pub(super) fn refusal(
         }
         None => {
             let status = refusal.status.unwrap_or(refusal.fault.status());
-            told(reply, matched, refusal.fault, status)?;
+            fault_with_status(reply, matched, refusal.fault, status)?;
         }
     }
     for (name, _) in refusal.fields.iter() {

@@ -242,7 +242,7 @@ impl Down {
                     // Bytes after a whole response belong to no request.
                     self.keep_alive &= consumed == all;
                     self.is_over = true;
-                    return (consumed, self.behind(reply));
+                    return (consumed, self.relay_trailers(reply));
                 }
             }
         }
@@ -300,7 +300,7 @@ impl Down {
                     (Some(sieve), Some(trailers)) => Some(sieve.sift_block(&trailers)),
                     _ => None,
                 };
-                return Poll::Ready(self.behind(reply));
+                return Poll::Ready(self.relay_trailers(reply));
             }
             Poll::Ready(Err(lost)) => lost,
         };
@@ -310,7 +310,7 @@ impl Down {
     }
 
     /// Relays the trailers after the end of the body.
-    fn behind(&mut self, reply: &mut Reply<'_>) -> Result<(), Failure> {
+    fn relay_trailers(&mut self, reply: &mut Reply<'_>) -> Result<(), Failure> {
         let trailers = self.trailers.take();
         if let Some(web) = self.web {
             let end = web.end(trailers.as_ref());

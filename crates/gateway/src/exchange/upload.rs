@@ -13,7 +13,7 @@ use super::Failure;
 use super::expect;
 use super::filtered::Chain;
 use super::grpc::Unwrapping;
-use super::kept::Kept;
+use super::kept::ReplayBuffer;
 use super::trailers::Sieve;
 use crate::fault::Fault;
 use crate::gateway::Worker;
@@ -185,7 +185,7 @@ pub(super) struct Upload<'a, 'r> {
     /// The result of the policies, and the changes of filters.
     pub(super) cleared: &'a Cleared,
     /// The buffer of bytes that were taken from the client, for the first and further attempts.
-    pub(super) kept: &'a Kept,
+    pub(super) kept: &'a ReplayBuffer,
     pub(super) web: &'a Unwrapping,
     pub(super) progress: &'a Progress,
     /// The account that its slot is charged to.

@@ -13,9 +13,9 @@ use crate::model::{FilterUse, Name, Options, Policy, Rule};
 use ringmain_engine::Cx;
 
 /// Creates the filter of a use for each worker.
-type Place = dyn Fn(&Cx) -> Rc<dyn Instance> + Send + Sync;
+type Factory = dyn Fn(&Cx) -> Rc<dyn Instance> + Send + Sync;
 /// Creates such a constructor from the options of a use.
-type Kind = dyn Fn(&Options) -> Result<Arc<Place>, Error> + Send + Sync;
+type Kind = dyn Fn(&Options) -> Result<Arc<Factory>, Error> + Send + Sync;
 
 /// The filters that configurations may name. Cheap to clone.
 #[derive(Clone, Default)]
@@ -67,10 +67,10 @@ impl Filters {
         C: Fn(&Options) -> Result<W, Error> + Send + Sync + 'static,
         W: Fn(&Cx) -> F + Send + Sync + 'static,
     {
-        let kind = move |options: &Options| -> Result<Arc<Place>, Error> {
+        let kind = move |options: &Options| -> Result<Arc<Factory>, Error> {
             let make = configure(options)?;
-            let place = move |cx: &Cx| -> Rc<dyn Instance> { Rc::new(Made(Rc::new(make(cx)))) };
-            Ok(Arc::new(place))
+            let factory = move |cx: &Cx| -> Rc<dyn Instance> { Rc::new(Made(Rc::new(make(cx)))) };
+            Ok(Arc::new(factory))
         };
         self.all.insert(name.into(), Arc::new(kind));
         self
@@ -86,7 +86,7 @@ impl Filters {
     /// # Errors
     /// A filter does not exist, rejects its options, or panics. The text is that of a message.
     pub fn check(&self, rule: &Rule) -> Result<(), String> {
-        uses(rule).try_for_each(|wanted| self.place(wanted).map(drop))
+        uses(rule).try_for_each(|wanted| self.factory(wanted).map(drop))
     }
 
     /// Returns the filters of a rule; `None`: it has none. `last_id` is the last number that was assigned.
@@ -96,18 +96,18 @@ impl Filters {
             Ok(Use {
                 id: *last_id,
                 name: wanted.name.clone(),
-                place: self.place(wanted)?,
+                factory: self.factory(wanted)?,
             })
         });
         let all: Box<[Use]> = all.collect::<Result<_, String>>()?;
         Ok((!all.is_empty()).then_some(all))
     }
 
-    fn place(&self, wanted: &FilterUse) -> Result<Arc<Place>, String> {
+    fn factory(&self, wanted: &FilterUse) -> Result<Arc<Factory>, String> {
         let name = &wanted.name;
         let kind = self.all.get(name).ok_or_else(|| self.missing(name))?;
         match catch_unwind(AssertUnwindSafe(|| kind(&wanted.options))) {
-            Ok(Ok(place)) => Ok(place),
+            Ok(Ok(factory)) => Ok(factory),
             Ok(Err(why)) => Err(format!("the filter `{name}` with options that it refuses: {why}")),
             Err(_) => Err(format!(
                 "the filter `{name}` panicked when it was told its options"
@@ -148,13 +148,13 @@ pub(crate) struct Use {
     /// Unique, and never reused.
     pub(crate) id: u64,
     pub(crate) name: Name,
-    place: Arc<Place>,
+    factory: Arc<Factory>,
 }
 
 impl Use {
     /// Creates a worker's filter for this use. `None`: the constructor panicked.
     pub(crate) fn instance(&self, cx: &Cx) -> Option<Rc<dyn Instance>> {
-        catch_unwind(AssertUnwindSafe(|| (self.place)(cx))).ok()
+        catch_unwind(AssertUnwindSafe(|| (self.factory)(cx))).ok()
     }
 }
 

@@ -30,7 +30,7 @@ pub struct PushAt {
 pub struct Push {
     /// Lets clients connect without a token. Default: `false`.
     pub anonymous: bool,
-    /// Verification of connection tokens; `None`: no client can authenticate.
+    /// Verification of client tokens; `None`: no client can authenticate.
     pub tokens: Option<PushTokens>,
     /// The namespace with a personal channel for each user, which the server subscribes the user to. Default: `None`.
     pub user_channel: Option<Arc<str>>,
@@ -44,9 +44,9 @@ pub struct Push {
     pub limits: Limits,
     /// Limit of connections of one user.
     pub connections_per_user: u32,
-    /// Limit of clients of one worker that have not authenticated yet.
+    /// Limit of clients of one worker that are about to connect. With more: 503.
     pub handshakes: u32,
-    /// Limit of clients that one worker admits per second. `None`: unlimited.
+    /// Limit of clients that one worker admits per second. With more: 503. `None`: unlimited.
     pub connects_per_second: Option<u32>,
     /// Time for which idempotency keys of publications are remembered.
     pub keys_remembered: Duration,

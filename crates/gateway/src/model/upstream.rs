@@ -129,7 +129,7 @@ pub enum Balance {
     /// The one of two random endpoints with fewer requests in flight, over all workers.
     #[default]
     LeastRequest,
-    /// The one of two random endpoints with the lower recent response time in proportion to its requests in flight, over all workers.
+    /// The one of two random endpoints with the lower product of recent response time and requests in flight, over all workers.
     PeakEwma {
         /// Half-life of a measured response time. Default: 5 s.
         half_life: Duration,

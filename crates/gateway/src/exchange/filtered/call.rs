@@ -136,7 +136,9 @@ impl Chain {
             Ok(Flow::Continue) => Ok(Verdict::Continue),
             Ok(Flow::Hold) => Ok(Verdict::Hold),
             Ok(Flow::Answer(answer)) => Ok(Verdict::Answer(answer)),
-            Ok(Flow::Wait(_)) => Err(Broken::Failed("what it waited for waits again".to_owned())),
+            Ok(Flow::Wait(_)) => Err(Broken::Failed(
+                "its future returned another future to wait for".to_owned(),
+            )),
             Err(why) => Err(Broken::Failed(why.to_string())),
         }
     }

@@ -31,7 +31,7 @@ pub(super) struct Tries {
 
 impl Job<'_, '_> {
     /// Returns the retry policy if its number of attempts is not exhausted.
-    pub(super) fn has_tries(&self) -> Option<&Retry> {
+    pub(super) fn retry_left(&self) -> Option<&Retry> {
         let retry = self.forward.retry.as_ref()?;
         let retries = self.tries.before.get().saturating_sub(self.tries.failovers.get());
         (retries < usize::from(retry.attempts)).then_some(retry)
@@ -60,12 +60,12 @@ impl Job<'_, '_> {
     }
 
     /// Returns whether the request is retried after this fault, and counts the retry.
-    pub(super) fn goes_on(&self, fault: Fault) -> bool {
-        self.has_tries().is_some_and(|retry| self.helps(retry, fault)) && self.begin_retry()
+    pub(super) fn should_retry(&self, fault: Fault) -> bool {
+        self.retry_left().is_some_and(|retry| self.covers(retry, fault)) && self.begin_retry()
     }
 
     /// Returns whether the policy retries after this fault.
-    fn helps(&self, retry: &Retry, fault: Fault) -> bool {
+    fn covers(&self, retry: &Retry, fault: Fault) -> bool {
         let wanted = match fault {
             Fault::HeadTimeout => retry.on.timeout,
             Fault::ResetBeforeHead | Fault::ClosedBeforeHead => retry.on.reset,
@@ -97,7 +97,7 @@ impl Job<'_, '_> {
     }
 
     /// Returns whether the request is retried after a response with a retryable status, and counts the retry.
-    pub(super) fn asks_again(&self) -> bool {
+    pub(super) fn should_retry_status(&self) -> bool {
         self.can_replay() && self.begin_retry()
     }
 

@@ -52,7 +52,7 @@ impl Job<'_, '_> {
         let head = {
             let desk = &mut *self.worker.desk.borrow_mut();
             let mut head = reading.look_stored(&stored, desk, changes, most, reply)?;
-            if matches!(head, Some(Head::Again(_))) && !self.asks_again() {
+            if matches!(head, Some(Head::Again(_))) && !self.should_retry_status() {
                 // Without a retry it is relayed.
                 reading.again = &[];
                 head = reading.look_stored(&stored, desk, changes, most, reply)?;
@@ -101,7 +101,7 @@ impl Job<'_, '_> {
             let desk = &mut *self.worker.desk.borrow_mut();
             let changes = &self.backend.response;
             let (mut consumed, mut head) = reading.look(bytes, desk, changes, most, reply);
-            if matches!(head, Ok(Some(Head::Again(_)))) && !self.asks_again() {
+            if matches!(head, Ok(Some(Head::Again(_)))) && !self.should_retry_status() {
                 // Without a retry it is relayed.
                 reading.again = &[];
                 let (more, looked) = reading.look(&bytes[consumed..], desk, changes, most, reply);

@@ -94,7 +94,7 @@ impl Job<'_, '_> {
             if most.is_some_and(|most| total > most) {
                 return Err(Fault::RequestTooLarge.into());
             }
-            if !self.kept.take_ahead(&piece) {
+            if !self.kept.buffer_unsent(&piece) {
                 return Ok(false);
             }
         }
