@@ -416,7 +416,7 @@ impl Worker {
             plain_http: LogLimit::new(),
         });
         if cx.spawn(care::follow(Rc::clone(&worker), gateway)).is_err() {
-            log::error!("a worker without room for a task does not look names up");
+            log::error!("no task is available on a worker, which will not resolve names");
         }
         worker
     }

@@ -107,7 +107,7 @@ pub(super) fn send(
         if let Some(copy) = prepare(worker, found, cleared, (mirror, mirrored), forward, req, kept)
             && worker.cx.spawn(copy.run_until_draining()).is_err()
         {
-            log::debug!("{req:?}: no room for a task that sends its copy");
+            log::debug!("{req:?}: no task is available for the mirrored request");
         }
     }
 }

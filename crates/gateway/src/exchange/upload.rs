@@ -52,7 +52,7 @@ pub(super) enum Unsent {
 /// The side that is waited for while a request body is sent, and the time of the last transferred byte.
 ///
 /// ```text
-/// waits for the client ── a piece is received ──▶ waits for the upstream ── it is taken ──▶ waits for the client
+/// waits for the client ── a piece arrives ──▶ waits for the upstream ── it is accepted ──▶ waits for the client
 /// ```
 #[derive(Debug)]
 pub(super) struct Progress {

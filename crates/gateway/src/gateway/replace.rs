@@ -199,6 +199,6 @@ pub(super) fn follow_push(push: &Push, last: Option<Followable<'_>>, (config, pr
         .and_then(|options| push.replace(options).map_err(|error| error.to_string()));
     if let Err(error) = replaced {
         // Already among the problems of the staged configuration.
-        log::error!("push stays as it was: {error}");
+        log::error!("keeping the previous push settings: {error}");
     }
 }

@@ -68,7 +68,7 @@ pub struct Redis {
     pub password: Option<Secret>,
     /// Time limit of a reply, connecting included. Default: [`limits::REDIS_TIMEOUT`].
     pub timeout: Duration,
-    /// Answers requests 503 while Redis does not respond in time; else this process counts them alone. Default: `false`.
+    /// Answers 503 while Redis does not respond in time. Default: `false`, this process counts the requests alone during that time.
     pub denies: bool,
 }
 

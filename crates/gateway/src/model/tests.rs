@@ -207,7 +207,7 @@ fn secrets_are_not_shown() {
 }
 
 #[test]
-fn passwords_are_checked_by_their_hashes() {
+fn passwords_are_verified_against_their_hashes() {
     use argon2::password_hash::CustomizedPasswordHasher;
     let params = argon2::Params::new(16, 1, 1, None).expect("they are in range");
     let argon: argon2::PasswordHash = argon2::Argon2::default()

@@ -191,7 +191,10 @@ impl Chain {
                 catch_unwind(AssertUnwindSafe(|| instance.begin(&about))).ok()
             });
             let Some(running) = begun else {
-                log::error!("{req:?}: the filter `{}` panicked when it was made", wanted.name);
+                log::error!(
+                    "{req:?}: the filter `{}` panicked when it was created",
+                    wanted.name
+                );
                 return Err(Fault::FilterFailed);
             };
             Ok(Entry {
@@ -297,7 +300,7 @@ impl Entry {
     /// Checks that a filter has not extended bytes beyond the limit.
     fn check(&self, before: usize, after: usize) -> Result<(), Fault> {
         if after > before + limits::FILTER_GROWTH_BYTES {
-            log::error!("the filter `{}` has made {after} bytes of {before}", self.name);
+            log::error!("the filter `{}` extended {before} bytes to {after}", self.name);
             return Err(Fault::FilterFailed);
         }
         Ok(())

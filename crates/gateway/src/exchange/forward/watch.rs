@@ -3,7 +3,7 @@
 //! ```text
 //!                         waits for the client       waits for the upstream
 //! per_try                 stopped                    runs: `head_timeout`
-//! idle, no byte moves     `request_idle`             `head_timeout`; `body_timeout` once the answer has begun
+//! idle, no byte moves     `request_idle`             `head_timeout`; `body_timeout` once the response has started
 //! request                 runs: `request_timeout`    runs: `request_timeout`
 //! ```
 //!

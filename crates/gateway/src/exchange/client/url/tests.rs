@@ -77,9 +77,9 @@ fn x_forwarded_fields_override() {
 }
 
 #[test]
-fn the_element_of_the_outermost_trusted_proxy_counts() {
+fn the_element_of_the_outermost_trusted_proxy_applies() {
     let config = config(ClientHeader::XForwardedFor);
-    // A proxy appends, behind what its client sent.
+    // A proxy appends to the value that its client sent.
     let one = "X-Forwarded-For: 6.6.6.6, 192.0.2.1\r\nX-Forwarded-Proto: http, https\r\nX-Forwarded-Host: evil, real\r\n";
     assert_eq!(url(&config, one), "https://real");
     // Two proxies append.
@@ -93,7 +93,7 @@ fn the_element_of_the_outermost_trusted_proxy_counts() {
 }
 
 #[test]
-fn forwarded_counts_alone_where_it_is_the_listeners() {
+fn forwarded_applies_alone_if_configured() {
     let config = config(ClientHeader::Forwarded);
     for (headers, expected) in [
         (
@@ -122,7 +122,7 @@ fn forwarded_counts_alone_where_it_is_the_listeners() {
 }
 
 #[test]
-fn headers_of_one_address_have_fields_of_one_element() {
+fn named_header_has_one_element() {
     let config = config(ClientHeader::Named(
         HeaderName::parse("True-Client-IP").expect("a name"),
     ));
