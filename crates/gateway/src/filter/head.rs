@@ -268,7 +268,7 @@ impl<'h> RequestHead<'h> {
         self.about.req.head().framing != Framing::None
     }
 
-    /// Requests that the body is passed to [`request_body`](super::Filter::request_body), if there is one and it is read: if it is
+    /// Requests that the body be passed to [`request_body`](super::Filter::request_body), if there is one and it is read: if it is
     /// forwarded to an upstream, or in any case with [`Want::Whole`].
     pub fn want_body(&mut self, want: Want) {
         self.want = want;
@@ -373,7 +373,7 @@ impl<'h> ResponseHead<'h> {
         self.has_body
     }
 
-    /// Requests that the body is passed to [`response_body`](super::Filter::response_body), if there is one. A filter that changes it
+    /// Requests that the body be passed to [`response_body`](super::Filter::response_body), if there is one. A filter that changes it
     /// removes the fields that describe the original bytes (`ETag`, `Content-Digest`, `Accept-Ranges`); the gateway handles
     /// `Content-Length`.
     pub fn want_body(&mut self, want: Want) {

@@ -15,7 +15,7 @@ pub enum Policy {
     Addresses(Arc<Addresses>),
     /// Lets scripts of other origins read responses.
     Cors(Arc<Cors>),
-    /// Requires a client certificate, and forwards it to the upstream.
+    /// Forwards the client certificate to the upstream, and may require one.
     ClientCertificate(Arc<ClientCertificate>),
     /// Requires a user name and a password.
     Basic(Arc<BasicAuth>),
@@ -24,8 +24,8 @@ pub enum Policy {
     /// Requires a token signed by an identity provider.
     Jwt(Arc<Jwt>),
     /// Admits a request that satisfies one of [`ClientCertificate`](Self::ClientCertificate), [`Basic`](Self::Basic),
-    /// [`ApiKeys`](Self::ApiKeys), [`Jwt`](Self::Jwt) and [`Addresses::allow`]. The rule must have at least two of these. The certificate
-    /// is required then, whatever [`ClientCertificate::required`] is. [`Addresses::deny`] still denies.
+    /// [`ApiKeys`](Self::ApiKeys), [`Jwt`](Self::Jwt) and [`Addresses::allow`]. The rule must have at least two of these. Without a
+    /// certificate the first is not satisfied, whatever [`ClientCertificate::required`] is. [`Addresses::deny`] still denies.
     SatisfyAny,
     /// Queries an external authorization service.
     ExternalAuth(Arc<ExternalAuth>),
