@@ -1,12 +1,12 @@
-//! The gateway as a whole: the configuration that holds, what outlives it, and each worker's view of both.
+//! The gateway: the current configuration, the state that survives a reload, and each worker's view of both.
 //!
 //! ```text
 //! replace(config) ─▶ staged: upstreams by name, table ─▶ committed: current, generation + 1
-//!                                                  │ looked at once a request
-//!                       worker: view ◀─────────────┘ requests under way keep the old one
+//!                                                  │ checked once per request
+//!                       worker: view ◀─────────────┘ requests in flight keep the old one
 //! ```
 //!
-//! A replaced table is dropped by whoever replaces it, never by a worker.
+//! A replaced table is dropped by the thread that replaces it, never by a worker.
 
 mod filters;
 mod replace;
@@ -55,30 +55,30 @@ use crate::upstream::registry::Registry;
 use crate::upstream::room::Room;
 pub(crate) use view::View;
 
-/// A gateway: shared by its workers and whoever changes its configuration.
+/// A gateway, shared by its workers and the threads that replace its configuration.
 #[derive(Clone, Debug)]
 pub struct Gateway(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
-    /// Taken before `current`, never by a worker: it is held while listeners open and close.
+    /// Locked before `current`, never by a worker: it is held while listeners open and close.
     doors: Mutex<Doors>,
     metrics: Metrics,
     current: Mutex<State>,
-    /// What holds, which workers need not wait for while the next one is compiled.
+    /// The current configuration, for which workers need not wait while the next one is compiled.
     published: Mutex<Published>,
-    /// Of what is published: workers look at this first.
+    /// The generation of `published`: workers check this first.
     generation: AtomicU64,
-    /// Of the table and of upstreams.
+    /// Notifies about changes of the table and of upstreams.
     changes: Changes,
-    /// For connections to all upstreams.
+    /// The budget of connections to all upstreams.
     room: Arc<Room>,
     push: Push,
-    /// Parameters of queries that the configuration, or one before it, has declared to hold secrets.
+    /// Query parameters that the configuration, or an earlier one, has declared to hold secrets.
     redacted: RedactedParams,
 }
 
-/// What workers see of a configuration.
+/// The parts of a configuration that workers read.
 #[derive(Clone, Debug)]
 struct Published {
     table: Arc<Table<Plan>>,
@@ -91,22 +91,22 @@ struct Published {
 struct State {
     table: Arc<Table<Plan>>,
     registries: Registries,
-    /// What is wrong with the configuration: empty unless it was taken in parts.
+    /// The problems of the configuration; empty unless it was applied in parts.
     problems: Vec<Problem>,
     lookup: Lookup,
-    /// Tables that requests may still hold.
+    /// Replaced tables that requests may still hold.
     replaced: Vec<Arc<Table<Plan>>>,
 }
 
 impl Gateway {
-    /// A gateway with this configuration. What is wrong with it is in [`Gateway::problems`]; all else is served.
-    /// `now` is wall time since 1970.
+    /// Creates a gateway with this configuration. Invalid parts are in [`Gateway::problems`]; all others are served. `now` is the time
+    /// since the Unix epoch.
     #[must_use]
     pub fn new(config: Arc<Config>, now: Duration) -> Gateway {
         Gateway::with_filters(config, Filters::new(), now)
     }
 
-    /// The same with filters that the configuration, and what replaces it, may name.
+    /// Creates a gateway like [`Gateway::new`], with filters that this configuration and its successors may name.
     #[must_use]
     pub fn with_filters(config: Arc<Config>, filters: Filters, now: Duration) -> Gateway {
         let mut registries = Registries {
@@ -120,7 +120,7 @@ impl Gateway {
         let next = doors.fronts.prepare(&table, now);
         let mut followed = doors.fronts.apply(next);
         problems.append(&mut followed.problems);
-        // They are the engine's to open at its start.
+        // The engine opens them at its start.
         doors.turn(&followed, Vec::new());
         let Registries { upstreams, policies } = &registries;
         let room = Arc::clone(upstreams.room());
@@ -152,9 +152,9 @@ impl Gateway {
         }))
     }
 
-    /// Has the listeners of an engine that runs follow the configuration. It must have been started with those of
-    /// [`Gateway::addrs`] and no others; `options` are for new ones. Whether the configuration was replaced before this: then it
-    /// is to be replaced again.
+    /// Makes the listeners of a running engine follow the configuration. The engine must have been started with those of [`Gateway::addrs`]
+    /// and no others; `options` are for new ones. Returns whether the configuration was replaced before this call: then it must be replaced
+    /// again.
     pub fn listen_by(&self, listeners: Listeners, options: ListenOptions) -> bool {
         self.doors().follow_by(listeners, options)
     }
@@ -165,26 +165,25 @@ impl Gateway {
         self.0.push.clone()
     }
 
-    /// For publishing to those who are pushed to, from other threads than the workers'.
+    /// Returns a handle for publishing to push clients from threads that are not workers.
     #[must_use]
     pub fn inlet(&self) -> Inlet {
         self.0.push.inlet()
     }
 
-    /// Has names looked up by these texts in place of the host's `/etc/resolv.conf` and `/etc/hosts`. A `nameserver` may
-    /// have a port.
+    /// Makes name resolution use these texts in place of the host's `/etc/resolv.conf` and `/etc/hosts`. A `nameserver` may have a port.
     pub fn look_up_by(&self, resolv: &str, hosts: &str) {
         self.state().lookup = Some(Arc::new(Settings::of(resolv, hosts)));
         self.0.changes.tell();
     }
 
-    /// What could not be served as it was told.
+    /// Returns the problems of the parts that could not be served as configured.
     #[must_use]
     pub fn problems(&self) -> Vec<Problem> {
         self.state().problems.clone()
     }
 
-    /// The table that holds.
+    /// Returns the current table.
     #[must_use]
     pub fn table(&self) -> Arc<Table<Plan>> {
         Arc::clone(&self.published().table)
@@ -206,7 +205,7 @@ impl Gateway {
         certificates.filter_map(expiry).collect()
     }
 
-    /// What is known of the upstreams now, in the order of their names.
+    /// Returns the current status of the upstreams, sorted by name.
     #[must_use]
     pub fn upstreams(&self) -> Vec<UpstreamStatus> {
         let state = self.state();
@@ -218,21 +217,21 @@ impl Gateway {
             .collect()
     }
 
-    /// What policies count by name: keys of rate limits, requests at once.
+    /// Returns the counters of policies by name: keys of rate limits, concurrent requests.
     #[must_use]
     pub fn counters(&self) -> Vec<CounterStatus> {
         self.state().registries.upstreams.counters().status()
     }
 
-    /// The addresses to listen at: the engine must be given one listener for each, in this order, before it starts. Those of the
-    /// configuration, but for such whose TLS cannot be spoken.
+    /// Returns the addresses to listen on. The engine must be given one listener for each, in this order, before it starts. Addresses of
+    /// the configuration whose TLS settings are invalid are left out.
     #[must_use]
     pub fn addrs(&self) -> Vec<Addr> {
         self.doors().addrs()
     }
 
-    /// Addresses of the configuration that holds which are not listened at: they could not be opened, or their TLS cannot be
-    /// spoken, which is among the problems; or the engine does not run yet.
+    /// Returns the addresses of the current configuration that are not listened on: they could not be opened, or their TLS settings are
+    /// invalid, which is among the problems; or the engine is not running yet.
     #[must_use]
     pub fn unheard(&self) -> Vec<Addr> {
         let published = self.published().clone();
@@ -251,40 +250,39 @@ impl Gateway {
         self.0.metrics.routes()
     }
 
-    /// What was counted of connections that were passed on, by stream route, since the start; routes that nobody came by are not
-    /// among them.
+    /// Returns the counts of stream connections by stream route since the start; routes without a connection are not among them.
     #[must_use]
     pub fn streams(&self) -> Vec<StreamReport> {
         self.0.metrics.streams()
     }
 
-    /// How often there was a fault of each kind since the start, tries that were made up for by others counted.
+    /// Returns the number of faults of each kind since the start, including failed attempts that a retry made up for.
     #[must_use]
     pub fn faults(&self) -> Vec<(Fault, u64)> {
         self.0.metrics.faults()
     }
 
-    /// What was counted of clients that are pushed to, and of channels. `None`: nothing has been pushed yet.
+    /// Returns the push metrics of clients and channels. `None`: push has never been configured.
     #[must_use]
     pub fn push(&self) -> Option<ringmain_push::metrics::Report> {
         let push = &self.0.push;
         push.has_settings().then(|| push.report())
     }
 
-    /// TLS handshakes of clients since the start.
+    /// Returns the counts of TLS handshakes of clients since the start.
     #[must_use]
     pub fn handshakes(&self) -> HandshakeCounts {
         self.doors().fronts.handshakes()
     }
 
-    /// What connections may take, as the listeners of the configuration that holds have it: of each limit the widest, since
-    /// there is one set of them. [`Gateway::app`] has those of its making.
+    /// Returns the connection limits: of each limit the least restrictive among the current listeners, since there is one set for all
+    /// listeners. [`Gateway::app`] uses those at the time of its call.
     #[must_use]
     pub fn limits(&self) -> web::Limits {
         front::limits(self.table().config())
     }
 
-    /// The application that serves it at [`Gateway::addrs`].
+    /// Returns the application that serves requests at [`Gateway::addrs`].
     #[must_use]
     pub fn app(&self) -> App {
         let gateway = self.clone();
@@ -311,24 +309,24 @@ impl Gateway {
         self.state().lookup.clone()
     }
 
-    /// All names that are to be looked up.
+    /// Returns every name that must be resolved.
     pub(crate) fn names(&self) -> BTreeSet<Hostname> {
         self.state().registries.upstreams.names()
     }
 
-    /// What looking a name up has shown.
+    /// Applies the result of resolving a name.
     pub(crate) fn found(&self, name: &Hostname, found: Result<Found, NotFound>) {
         if self.state().registries.upstreams.found(name, found) {
             self.0.changes.tell();
         }
     }
 
-    /// Providers whose keys are to be kept up to date.
+    /// Returns the providers whose keys must be kept up to date.
     pub(crate) fn providers(&self) -> Vec<Arc<policy::jwt::Provider>> {
         self.state().registries.policies.providers().to_vec()
     }
 
-    /// Who is to be asked whether it is well.
+    /// Returns the endpoints to health-check.
     pub(crate) fn targets(&self) -> BTreeMap<(Name, String), Target> {
         let state = self.state();
         let mut targets = BTreeMap::new();
@@ -364,7 +362,7 @@ impl Gateway {
     }
 }
 
-/// What a worker has for the gateway.
+/// The gateway's state of one worker.
 #[derive(Debug)]
 pub(crate) struct Worker {
     pub(crate) cx: Cx,
@@ -372,26 +370,26 @@ pub(crate) struct Worker {
     pub(crate) policies: policy::Local,
     gateway: Gateway,
     view: RefCell<Rc<View>>,
-    /// By the upstreams' numbers.
+    /// By upstream number.
     locals: RefCell<Vec<Option<Rc<Local>>>>,
     pub(crate) desk: RefCell<Desk>,
-    /// Directories that files are served from, since when they are open.
+    /// Open directories of file rules, with the time since which they are open.
     roots: RefCell<BTreeMap<PathBuf, (Root, Time)>>,
-    /// A task looks through kept connections.
+    /// Set while a task sweeps the pools.
     sweeping: Cell<bool>,
-    /// Copies of requests under way.
+    /// Mirrored requests in flight.
     pub(crate) mirroring: Cell<u32>,
-    /// Bytes of bodies that were collected for requests which are not worth a place of their upstream yet.
+    /// Bytes of bodies that are buffered for requests that are not entitled to a slot of their upstream yet.
     pub(crate) collected: Cell<usize>,
-    /// Responses that are read to their end though their clients have left.
+    /// Responses that are read to their end after their clients have disconnected.
     pub(crate) abandoned: Cell<u32>,
-    /// Requests that are held by delays which rules put in.
+    /// Requests that are delayed by fault injection.
     pub(crate) delaying: Cell<u32>,
-    /// Whether those who count for several gateways are to be asked.
+    /// Availability of the Redis servers that count for several gateways.
     pub(crate) standings: Standings,
     pub(crate) beginnings: exchange::beginnings::Beginnings,
     pub(crate) filters: filters::Instances,
-    /// Lines about requests in the clear on listeners of TLS.
+    /// Limits log lines about plaintext requests on TLS listeners.
     pub(crate) plain_http: LogLimit,
 }
 
@@ -418,12 +416,12 @@ impl Worker {
             plain_http: LogLimit::new(),
         });
         if cx.spawn(care::follow(Rc::clone(&worker), gateway)).is_err() {
-            log::error!("a worker without room for a task does not look names up");
+            log::error!("no task is available on a worker, which will not resolve names");
         }
         worker
     }
 
-    /// Has each upstream looked at: what is there no more is closed.
+    /// Makes each upstream follow its current configuration, which closes connections to removed endpoints.
     pub(crate) fn follow_upstreams(&self) {
         self.locals
             .borrow()
@@ -432,7 +430,7 @@ impl Worker {
             .for_each(|local| local.look());
     }
 
-    /// The view that holds now.
+    /// Returns the current view.
     pub(crate) fn view(&self) -> Rc<View> {
         let mut view = self.view.borrow_mut();
         if view.generation != self.gateway.0.generation.load(Ordering::Acquire) {
@@ -452,7 +450,7 @@ impl Worker {
         self.gateway.0.metrics.series_number(name, None)
     }
 
-    /// An upstream as this worker sees it.
+    /// Returns this worker's pool of an upstream.
     pub(crate) fn local(&self, shared: &Arc<Shared>) -> Rc<Local> {
         let mut locals = self.locals.borrow_mut();
         if locals.len() <= shared.id {
@@ -469,7 +467,7 @@ impl Worker {
         }
     }
 
-    /// A directory that files are served from.
+    /// Opens a directory of a file rule, or returns one that has been open for less than [`limits::ROOT_HELD`].
     pub(crate) async fn root(&self, path: &Path) -> io::Result<Root> {
         let now = self.cx.now();
         if let Some((root, since)) = self.roots.borrow().get(path)
@@ -479,14 +477,13 @@ impl Worker {
         }
         let root = self.cx.open_root(path).await?;
         let mut roots = self.roots.borrow_mut();
-        // Those of former configurations.
+        // Evicts those of former configurations.
         roots.retain(|_, (_, since)| now.since(*since) < limits::ROOT_HELD);
         roots.insert(path.to_owned(), (root.clone(), now));
         Ok(root)
     }
 
-    /// A [way](Local::link) to an endpoint. What is opened for it and shared stays when the request is over, however and whenever that
-    /// comes: it is looked after.
+    /// [Connects](Local::link) to an endpoint. A shared connection that it opens outlives the request, and is swept until it closes.
     pub(crate) async fn link(
         self: &Rc<Self>,
         local: &Local,
@@ -499,7 +496,7 @@ impl Worker {
         }
         let link = local.link(end, fresh, greeting, span).await?;
         if matches!(link, Link::Shared(_)) {
-            // What is spoken has changed meanwhile, perhaps.
+            // The protocol may have changed in the meantime.
             self.sweep_later();
         }
         Ok(link)

@@ -1,439 +1,438 @@
-//! Every limit of the gateway's configuration and its defaults, with unit and what happens there.
+//! The limits of the gateway and the defaults of its configuration, each with its unit and the consequence of exceeding it.
 
 use std::time::Duration;
 
 pub use ringmain_jwt::limits::{KEY_SET_BYTES, KEYS_PER_SET, TOKEN_BYTES};
 
-/// Time for a client that sent HTTP in the clear to a TLS listener, and was answered 400, to end its side; then the
-/// connection is closed.
+/// Time that a client gets to close its side after it sent plaintext HTTP to a TLS listener and received 400. Then the connection is
+/// closed.
 pub const PLAIN_HTTP_LINGER: Duration = Duration::from_secs(2);
 
-/// Bytes of such a client that are read and dropped meanwhile; with more the connection is closed.
+/// Bytes from such a client that are read and discarded during this time. With more the connection is closed.
 pub const PLAIN_HTTP_LINGER_BYTES: usize = 256 * 1024;
 
-/// Bytes of the name of a listener, route, upstream, certificate or set of authorities.
+/// Bytes of the name of a listener, route, upstream, certificate or set of certificate authorities.
 pub const NAME_BYTES: usize = 253;
 
-/// Bytes of a hostname (RFC 1035 §2.3.4), without a final dot.
+/// Bytes of a hostname (RFC 1035 §2.3.4), without the trailing dot.
 pub const HOSTNAME_BYTES: usize = 253;
 
 /// Bytes of a path in a match, a rewrite or a redirect.
 pub const PATH_BYTES: usize = 4096;
 
-/// Bytes of a header's name in a match or a change.
+/// Bytes of a header name in a match or a header edit.
 pub const HEADER_NAME_BYTES: usize = 256;
 
-/// Bytes of a header's value in a match or a change.
+/// Bytes of a header value in a match or a header edit.
 pub const HEADER_VALUE_BYTES: usize = 4096;
 
-/// Bytes of the text of an expression.
+/// Bytes of the text of a regular expression.
 pub const PATTERN_BYTES: usize = 1024;
 
-/// Bytes of an expression once compiled; one that needs more (`(\w{100}){100}`) is refused.
+/// Bytes of a compiled regular expression. One that needs more, such as `(\w{100}){100}`, is rejected.
 pub const PATTERN_COMPILED_BYTES: usize = 256 * 1024;
 
-/// Bytes of what an expression may remember while it matches; beyond it matching is slower, never wrong.
+/// Bytes of the cache that a regular expression uses while it matches. At the limit matching gets slower, never incorrect.
 pub const PATTERN_CACHE_BYTES: usize = 64 * 1024;
 
-/// Bytes of a query's value, decoded, that an expression is tried on; a longer one matches none.
+/// Bytes of a decoded query value that is matched against a regular expression. A longer value matches none.
 pub const PATTERN_VALUE_BYTES: usize = 1024;
 
-/// Media types that a rule adds for its files; a file with more is refused.
+/// Media types that a rule adds for its files. A configuration with more is rejected.
 pub const FILE_TYPES: usize = 1024;
 
-/// Rules of a route; all requests of a route with more are answered 500.
+/// Rules of a route. Every request of a route with more is answered 500.
 pub const RULES: usize = 1024;
 
-/// Matches of a rule; all requests of a route with more are answered 500.
+/// Matches of a rule. Every request of a route with more is answered 500.
 pub const MATCHES: usize = 1024;
 
-/// Rules that an explanation tells why they do not take a request; of more only the number is told.
+/// Rejected rules that an explanation of a request lists with the reason. Further ones are only counted.
 pub const EXPLAINED: usize = 20;
 
-/// The most that a backend may weigh.
+/// Highest weight of a backend.
 pub const WEIGHT: u32 = 1_000_000;
 
-/// How often a request may be tried again.
+/// Highest number of retries of a request.
 pub const RETRIES: u8 = 10;
 
-/// Bytes of a request's body that are retained for another attempt while they are sent, where a rule has requests retried or hedged.
-/// With more sent there is no other attempt; before any byte was sent a request can be sent to another endpoint whatever its body.
+/// Bytes of a request body that are retained for another attempt while they are sent, where the rule retries or hedges requests. After more
+/// were sent no other attempt is made. Before the first byte is sent a request can move to another endpoint whatever its body.
 pub const REPLAY_BYTES: usize = 64 * 1024;
 
-/// Tries that a [`RetryBudget`](crate::model::RetryBudget) saves up at most while none is needed.
+/// Retries that a [`RetryBudget`](crate::model::RetryBudget) accumulates at most while none is needed.
 pub const RETRIES_SAVED: u32 = 1000;
 
-/// Copies of requests that a worker has under way at once. More are not sent.
+/// Mirrored requests that a worker has in flight. At the limit further ones are not sent.
 pub const MIRRORS: u32 = 64;
 
-/// How long a copy of a request may take, its answer included; then its connection is closed.
+/// Time limit of a mirrored request, its response included. Then its connection is closed.
 pub const MIRROR_TIME: Duration = Duration::from_secs(10);
 
-/// The most that a rule may say of bytes of a body that are copied.
+/// Highest configurable limit of the body bytes of a mirrored request.
 pub const MIRROR_BODY_BYTES: u64 = 16 << 20;
 
-/// Bytes of an answer to a copy that are read, to keep its connection. With more the connection is closed.
+/// Bytes of the response to a mirrored request that are read so that its connection can be pooled. With more the connection is closed.
 pub const MIRROR_ANSWER_BYTES: u64 = 1 << 20;
 
-/// Responses of one worker that are read to their end after their clients have left, so that their connections are pooled again.
-/// Beyond it the connections are closed.
+/// Responses that a worker reads to their end after their clients have disconnected, so that their connections are pooled again. At the
+/// limit the connections are closed.
 pub const ABANDONED_RESPONSES: u32 = 64;
 
-/// Bytes of the body of such a response. A longer one closes its connection.
+/// Bytes of the body of such a response. With more its connection is closed.
 pub const ABANDONED_BYTES: u64 = 64 * 1024;
 
-/// How long such a response may take. Later its connection is closed, which tells the endpoint to stop.
+/// Time limit of such a response. Then its connection is closed, which signals the endpoint to stop.
 pub const ABANDONED_TIME: Duration = Duration::from_millis(500);
 
-/// How many trusted proxies may stand between a client and a listener.
+/// Highest number of trusted proxies between a client and a listener.
 pub const HOPS: u8 = 16;
 
-/// The most that a hash of a password may cost by bcrypt: 2 to this power of rounds, about a second of a CPU.
+/// Highest bcrypt cost of a password hash: 2 to this power rounds, about one second of CPU time.
 pub const BCRYPT_COST: u32 = 14;
 
-/// KiB of memory that a hash of a password may cost by argon2.
+/// KiB of memory that an Argon2 password hash may require.
 pub const ARGON2_KIB: u32 = 128 * 1024;
 
-/// Passes over that memory.
+/// Passes over that memory that an Argon2 password hash may require.
 pub const ARGON2_PASSES: u32 = 16;
 
-/// Rounds that a hash of a password may cost by SHA-crypt.
+/// Rounds that a SHA-crypt password hash may require.
 pub const SHA_CRYPT_ROUNDS: u32 = 1_000_000;
 
-/// Users of a policy of basic authentication, and keys of one of API keys.
+/// Users of a basic authentication policy, and keys of an API key policy.
 pub const CREDENTIALS: usize = 10_000;
 
-/// Passwords that are checked at once, process-wide: half of the threads that do so, which also read files.
+/// Concurrent password checks, process-wide: half of the blocking pool's threads, which also read files.
 pub const PASSWORD_CHECKS: u32 = 8;
 
-/// Bytes of memory that these checks take together, process-wide. A check that needs more runs alone.
+/// Bytes of memory that these checks use together, process-wide. A check that needs more runs alone.
 pub const PASSWORD_BYTES: u64 = 256 << 20;
 
-/// Requests that wait for such a check, process-wide. Beyond it the client with most of them loses one; without such a client
-/// the request is answered 503.
+/// Requests that wait for such a check, process-wide. At the limit the client with the most such requests loses one; if none has more than
+/// the client of the new request, the new request is answered 503.
 pub const PASSWORDS_WAITING: usize = 1024;
 
-/// Requests of one client address (IPv6: of its network) that wait for such a check. Beyond it: 503.
+/// Requests of one client address (IPv6: network) that wait for such a check. At the limit: 503.
 pub const PASSWORDS_WAITING_CLIENT: usize = 16;
 
-/// How long a request waits for such a check; then 503.
+/// Time that a request waits for such a check. Then: 503.
 pub const PASSWORD_WAIT: Duration = Duration::from_secs(10);
 
-/// Passwords that a worker knows to be right without checking them again; beyond it the oldest is forgotten.
+/// Verified passwords that a worker caches. At the limit the oldest is evicted.
 pub const PASSWORDS_KNOWN: usize = 4096;
 
-/// Bytes of a name and password, or of an API key; longer ones are wrong.
+/// Bytes of a user name and password, or of an API key. Longer ones are invalid.
 pub const CREDENTIAL_BYTES: usize = 1024;
 
-/// Tokens that a worker knows to be good without checking their signatures again; beyond it the oldest is forgotten.
+/// Tokens with a verified signature that a worker caches. At the limit the oldest is evicted.
 pub const TOKENS_KNOWN: usize = 4096;
 
-/// Bytes of all these tokens together, for each worker.
+/// Total bytes of these tokens, for each worker.
 pub const TOKENS_KNOWN_BYTES: usize = 8 << 20;
 
-/// Policies that a worker knows a token to be what they want; of more, the oldest is forgotten.
+/// Policies for which a worker caches that a token satisfies them. At the limit the oldest is evicted.
 pub const TOKEN_GRANTS: usize = 4;
 
-/// Bytes of headers that tell of a token, by one policy; of more they are put together each time.
+/// Bytes of cached upstream headers with a token's claims, for one policy. Longer ones are built for each request.
 pub const TOKEN_GRANT_BYTES: usize = 512;
 
-/// How long fetching a set of keys may take.
+/// Time limit for fetching a key set.
 pub const KEYS_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How soon a set of keys is fetched again at the earliest, whatever tokens name.
+/// Shortest interval between two fetches of a key set, whatever key the tokens name.
 pub const KEYS_LEAST: Duration = Duration::from_secs(10);
 
-/// How soon a set of keys that was never fetched is tried again, at first; then after twice as long, up to
-/// [`KEYS_LEAST`].
+/// First delay before a key set that was never fetched is requested again. It doubles with each failure, up to [`KEYS_LEAST`].
 pub const KEYS_AGAIN: Duration = Duration::from_secs(1);
 
-/// Requests of a provider that wait for its keys, process-wide. Who comes then is refused at once.
+/// Requests that wait for the keys of a provider, process-wide. At the limit further ones are refused at once.
 pub const KEYS_PARKED: u32 = 64;
 
-/// How long a request waits for keys; then 503.
+/// Time that a request waits for keys. Then: 503.
 pub const KEYS_WAIT: Duration = Duration::from_secs(5);
 
-/// Names of keys that a set is known not to have, for each provider; more are not remembered.
+/// Key names that a set is known to lack, for each provider. Further ones are not remembered.
 pub const KEYS_UNKNOWN: usize = 256;
 
-/// For how long a set is taken not to have a key that it did not have.
+/// Time for which a set is assumed to lack a key that it lacked.
 pub const KEY_UNKNOWN: Duration = Duration::from_mins(1);
 
-/// Bytes of a request's body that are held for a service that decides about it. A worker holds [`COLLECTED_BYTES`] together.
+/// Bytes of a request body that are buffered for an external authorization service. A worker buffers at most [`COLLECTED_BYTES`] in all.
 pub const AUTHZ_REQUEST_BYTES: u64 = 1 << 20;
 
-/// Bytes of the body of a refusal by a service that is asked; with more it has failed.
+/// Bytes of the body of an external authorization service's refusal. A longer one counts as a failure of the service.
 pub const AUTHZ_BODY_BYTES: u64 = 64 * 1024;
 
-/// Bytes of the certificates behind a client's own that an upstream is told of; of more it is told none of these.
+/// Bytes of the intermediate certificates of a client that are forwarded to an upstream. With more none are.
 pub const CERTIFICATE_CHAIN_BYTES: usize = 16 * 1024;
 
-/// Body of a direct answer or an error page, bytes.
+/// Bytes of the body of a direct response or an error page.
 pub const ANSWER_BYTES: usize = 1 << 20;
 
-/// How long connecting to an endpoint may take, TLS included, unless an upstream says otherwise.
+/// Default time limit for connecting to an endpoint, TLS included.
 pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How long an exchange may be without a byte in either direction, unless a rule says otherwise.
+/// Default time limit of an exchange without a byte in either direction.
 pub const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// How long a client may leave the stream of HTTP/2 open on which it speaks WebSocket, once the upstream has ended its side. Then the stream is
-/// ended for both.
+/// Time for which a client may leave the HTTP/2 stream of a WebSocket open after the upstream has closed its side. Then the stream is
+/// closed in both directions.
 pub const TUNNEL_REST: Duration = Duration::from_secs(1);
 
-/// Bytes of a request's body, unless a rule says otherwise.
+/// Default limit of a request body, bytes.
 pub const REQUEST_BODY_BYTES: u64 = 16 << 20;
 
-/// Bytes of a request's body that are received and dropped behind an answer that was given before it was whole, within
-/// [`linger`](ringmain_web::Limits::linger): so that a client which sends all of its body before it reads gets the answer. More: its
-/// connection is closed, which may cost it the answer.
+/// Bytes of a request body that are received and discarded after an early response, within [`linger`](ringmain_web::Limits::linger), so
+/// that a client that sends its whole body before it reads receives the response. With more its connection is closed, and the response may
+/// be lost.
 pub const LINGER_BYTES: u64 = 64 << 20;
 
-/// Bytes of a request's body that make it worth a place of its upstream, whatever its client sends behind them. Until then its place is
-/// held on its client's account, of which each client has a [share](UPSTREAM_CLIENT_SHARE).
+/// Bytes of a request body that entitle it to a slot of its upstream, whatever its client sends after them. Until then its slot is charged
+/// to its client, and each client has a [share](UPSTREAM_CLIENT_SHARE).
 pub const WORTH_BYTES: usize = REPLAY_BYTES;
 
-/// Bytes of bodies that a worker collects for requests which are not worth a place yet. With more they wait for a place on their
-/// client's account without that, and are answered 503 (`client_share_full`) after the upstream's connect timeout. So are, at once,
-/// requests whose bodies a service of authorization is to see.
+/// Bytes of bodies that a worker buffers for requests that are not entitled to a slot yet. At the limit they wait, unbuffered, for a slot
+/// that is charged to their client, and are answered 503 (`client_share_full`) after the upstream's connect timeout. Requests whose bodies
+/// an external authorization service inspects are answered so at once.
 pub const COLLECTED_BYTES: usize = 64 << 20;
 
-/// How many percent of an upstream's places one client address may hold by bodies that have not arrived and by tunnels, unless the
-/// upstream says otherwise. More: uploads are collected first, streams and tunnels wait and are answered 503 (`client_share_full`).
+/// Default share, in percent, of an upstream's slots that one client address may occupy with incomplete bodies and with tunnels. At the
+/// limit uploads are buffered first; streams and tunnels wait, and are answered 503 (`client_share_full`).
 pub const UPSTREAM_CLIENT_SHARE: u8 = 50;
 
-/// Requests that wait for a connection to one upstream before any of them counts on its client's account: from half of the upstream's
-/// `pool.pending` on, one client has at most a quarter of that number. More: 503 (`client_share_full`).
+/// Requests that wait for a connection to an upstream before any is charged to its client. From half of the upstream's `pool.pending` on,
+/// one client has at most a quarter of that number; further requests are answered 503 (`client_share_full`).
 pub const TURNS_FREE: u32 = 32;
 
-/// Wakers of requests that wait for a place on their client's account, for each upstream. Beyond it all are woken, and those that still
+/// Wakers of requests that wait for a slot charged to their client, for each upstream. At the limit all are woken, and those that still
 /// wait register again.
 pub const SHARE_WAKERS: usize = 1024;
 
-/// How often it is checked whether others wait for the place of a body that is sent slowly, or of a response that is read slowly.
+/// Interval at which a slow upload or a slowly read response checks whether other requests wait for its slot.
 pub const CONTENDED_LOOK: Duration = Duration::from_secs(1);
 
-/// Checks after which such a body must bring its rate: twice its listener's minimum rate, twice as much after each further check.
+/// Checks after which such a body must reach its rate: twice its listener's minimum rate, doubled with each further check.
 pub const CONTENDED_GRACE: u32 = 2;
 
-/// Bytes a second to which that rate rises at most.
+/// Highest value of that rate, bytes per second.
 pub const CONTENDED_RATE: u64 = 16 * 1024;
 
-/// Connections to one upstream, process-wide, unless it says otherwise.
+/// Default limit of connections to one upstream, process-wide.
 pub const UPSTREAM_CONNECTIONS: u32 = 1024;
 
-/// Requests that wait for a connection to one upstream, process-wide, unless it says otherwise.
+/// Default limit of requests that wait for a connection to one upstream, process-wide.
 pub const UPSTREAM_PENDING: u32 = 1024;
 
-/// Requests that wait for a connection because all upstreams together have as many as they may. More: 503.
+/// Requests that wait for a connection because all upstreams together are at their connection limit. With more: 503.
 pub const PROCESS_PENDING: u32 = 16 * 1024;
 
-/// Requests under way to one upstream, process-wide, unless it says otherwise.
+/// Default limit of requests in flight to one upstream, process-wide.
 pub const UPSTREAM_REQUESTS: u32 = 16 * 1024;
 
-/// Requests that are tried again at the same time at one upstream, process-wide, unless it says otherwise.
+/// Default limit of concurrent retries at one upstream, process-wide.
 pub const UPSTREAM_RETRIES: u32 = 1024;
 
-/// How long a connection is kept for the next request, unless an upstream says otherwise.
+/// Default time for which an idle connection to an endpoint stays in the pool.
 ///
 /// Below the minute after which most servers close an idle connection, so that few requests meet one that is closing.
 pub const UPSTREAM_IDLE: Duration = Duration::from_secs(55);
 
-/// Requests under way by one connection of HTTP/2 to an endpoint, unless an upstream says otherwise.
+/// Default limit of concurrent requests on one HTTP/2 connection to an endpoint.
 pub const UPSTREAM_STREAMS: u32 = 100;
 
-/// The most that an upstream may say of that.
+/// Highest configurable value of that limit.
 pub const UPSTREAM_STREAMS_MOST: u32 = 10_000;
 
-/// How many requests at most wait for one connection that is being made, of which nobody knows yet how many it takes. For more
-/// there is another one.
+/// Requests that wait for one connection that is being established, while its limit of concurrent streams is unknown. For more, another
+/// connection is opened.
 pub const UPSTREAM_STREAMS_ASSUMED: u32 = 100;
 
-/// Bytes of a response's body that are held for a client which does not read them, where the upstream speaks HTTP/2: the window of
-/// a stream. The endpoint sends no more then. They count in [`HELD_BYTES`](ringmain_engine::limits::HELD_BYTES).
+/// Bytes of a response body that are buffered for a client that does not read them, where the upstream speaks HTTP/2: the flow-control
+/// window of a stream, at which the endpoint stops. They count in [`HELD_BYTES`](ringmain_engine::limits::HELD_BYTES).
 pub const UPSTREAM_STREAM_WINDOW: u32 = 128 * 1024;
 
-/// The window that a stream begins with. Once as much of its response was taken it has the whole window, unless the worker holds its share
-/// of [`HELD_BYTES`](ringmain_engine::limits::HELD_BYTES): so each stalled download beyond that holds this at most.
+/// Initial window of a stream, bytes. After that many bytes of its response were read the stream gets the whole window, unless the worker
+/// is at its share of [`HELD_BYTES`](ringmain_engine::limits::HELD_BYTES): beyond it a stalled download buffers at most this much.
 pub const UPSTREAM_FIRST_WINDOW: u32 = 64 * 1024;
 
-/// Bytes by which the memory of such a body grows from [`UPSTREAM_FIRST_WINDOW`] on; below it doubles.
+/// Bytes by which the buffer of such a body grows above [`UPSTREAM_FIRST_WINDOW`]. Below it the buffer doubles.
 pub const CHANNEL_BODY_STEP: usize = 16 * 1024;
 
-/// Bytes of all streams of one such connection together, at most: the window of a connection.
+/// Flow-control window of such a connection, bytes: the limit of its streams together.
 pub const UPSTREAM_CONNECTION_WINDOW: u64 = 1 << 30;
 
-/// How many times as much work for nothing as a client may make an endpoint may, before its connection is ended
+/// Factor by which an endpoint may cause more futile work than a client before its connection is closed
 /// ([`Budgets`](ringmain_wire::h2::Budgets)).
 pub const UPSTREAM_TRUST: u32 = 20;
 
-/// How long nothing has come by a connection of HTTP/2 when the next request asks for a sign of life.
+/// Time without received bytes on an HTTP/2 connection after which a `PING` follows the next request.
 pub const UPSTREAM_PING_AFTER: Duration = Duration::from_secs(15);
 
-/// How long that sign is waited for, as by a connection on which a request has timed out. Without one the connection ends, and its
-/// requests with it.
+/// Time to wait for the reply to a `PING`, which is also sent after a request has timed out. Without a reply the connection is closed and
+/// its requests fail.
 pub const UPSTREAM_PING_WAIT: Duration = Duration::from_secs(10);
 
-/// Bytes of a line of an answer of the gateway's own that clients of gRPC are told as `grpc-message`. A longer one is not told.
+/// Bytes of a line of a local response that gRPC clients receive as `grpc-message`. A longer line is not sent.
 pub const GRPC_MESSAGE_BYTES: usize = 1024;
 
-/// Bytes of memory for what is to be written that a session of HTTP/2 keeps.
+/// Bytes of capacity that the write buffer of an HTTP/2 connection retains.
 pub const SESSION_OUT_KEPT: usize = 16 * 1024;
 
-/// Bytes of memory for a frame that is not whole that a session of HTTP/2 keeps.
+/// Bytes of capacity that the buffer for an incomplete frame of an HTTP/2 connection retains.
 pub const SESSION_PARTIAL_KEPT: usize = 16 * 1024;
 
-/// Bytes of memory for what was read of a body that a stream of HTTP/2 keeps.
+/// Bytes of capacity that the body buffer of an HTTP/2 stream retains.
 pub const CHANNEL_BODY_KEPT: usize = 32 * 1024;
 
-/// Places for what comes on streams of HTTP/2 that a worker keeps for each upstream, to use again; more of them are freed.
+/// Receive states of HTTP/2 streams that a worker pools for each upstream. Further ones are freed.
 pub const INCOMING_KEPT: usize = 1024;
 
-/// Bytes of memory for an answer's head that each of those keeps.
+/// Bytes of capacity for a response head that each receive state retains.
 pub const INCOMING_HEAD_KEPT: usize = 2 * 1024;
 
-/// The same for what came of its body.
+/// Bytes of capacity for a response body that each receive state retains.
 pub const INCOMING_BODY_KEPT: usize = 4 * 1024;
 
 /// Points of an endpoint of weight 1 on the ring of [`Balance::RingHash`](crate::model::Balance::RingHash).
 pub const RING_POINTS: u32 = 160;
 
-/// Points of all endpoints of such a ring together; with more each has fewer, at least one.
+/// Total points of such a ring. With more each endpoint has fewer, at least one.
 pub const RING_POINTS_MOST: usize = 1 << 20;
 
-/// Places of a table of [`Balance::Maglev`](crate::model::Balance::Maglev); a prime, as the algorithm needs it.
+/// Slots of a table of [`Balance::Maglev`](crate::model::Balance::Maglev): a prime, as the algorithm requires.
 pub const MAGLEV_PLACES: u32 = 65_537;
 
-/// How long an answer of DNS holds at least, whatever it says.
+/// Shortest time for which a DNS response is cached, whatever its TTL.
 pub const DNS_TTL_LEAST: Duration = Duration::from_secs(1);
 
-/// How long an answer of DNS holds at most, whatever it says.
+/// Longest time for which a DNS response is cached, whatever its TTL.
 pub const DNS_TTL_MOST: Duration = Duration::from_mins(5);
 
-/// How soon a name is looked up again of which nothing is known, or what is known is from a file.
+/// Interval at which a name is resolved again whose addresses are unknown or were read from a file.
 pub const DNS_AGAIN: Duration = Duration::from_secs(5);
 
-/// How often a request that waits for an upstream's first addresses looks for them.
+/// Interval at which a request that waits for the first addresses of an upstream polls for them.
 pub const PENDING_LOOK: Duration = Duration::from_millis(5);
 
-/// How long one DNS server is waited for, unless `/etc/resolv.conf` says otherwise.
+/// Default time limit of a query to one DNS server, if `/etc/resolv.conf` sets none.
 pub const DNS_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Connections of clients, process-wide, unless the configuration says otherwise: as the descriptor limit allows.
+/// Default limit of client connections, process-wide: as many as the descriptor limit allows.
 pub const CONNECTIONS: Option<u32> = None;
 
-/// Fields that a client's `Connection` may name. More: 400, so that nobody makes sorting them costly.
+/// Options that a client's `Connection` field may list. With more: 400, so that no client makes filtering them expensive.
 pub const CONNECTION_OPTIONS: usize = 32;
 
-/// How often this gateway's name may stand in a request's `Via`. More: 508.
+/// Occurrences of this gateway's name in a request's `Via`. With more: 508.
 pub const VIA_HOPS: usize = 8;
 
-/// Bytes of the head of an upstream's answer. More: 502.
+/// Bytes of the head of an upstream's response. With more: 502.
 pub const RESPONSE_HEAD_BYTES: u32 = 48 * 1024;
 
-/// Fields of an upstream's answer. More: 502.
+/// Fields of an upstream's response. With more: 502.
 pub const RESPONSE_FIELDS: u16 = 200;
 
-/// Interim answers (100 to 199) that an upstream may send before its answer. More: 502.
+/// Interim responses (100 to 199) that an upstream may send before its final response. With more: 502.
 pub const INTERIM_ANSWERS: u32 = 16;
 
-/// How long an upstream may keep its answer's body waiting before
-/// [`Timeouts::minimum_rate`](crate::model::Timeouts::minimum_rate) holds.
+/// Time after which [`Timeouts::minimum_rate`](crate::model::Timeouts::minimum_rate) applies to an upstream's response body.
 pub const ANSWER_RATE_GRACE: Duration = Duration::from_secs(5);
 
-/// Bytes of a body's piece that is passed on at once, either way, and so the most that is written beyond
+/// Bytes of a body that are relayed at once, in either direction, and so the most that is written beyond
 /// [`WRITE_MARK`](ringmain_engine::limits::WRITE_MARK).
 pub const RELAY_SHARE: usize = 64 * 1024;
 
-/// How long that rate is averaged, behind the grace; then both begin anew.
+/// Time over which that rate is averaged, after the grace period. Then both start again.
 pub const ANSWER_RATE_WINDOW: Duration = Duration::from_secs(5);
 
 /// Bytes of a file that are read at once.
 pub const FILE_PIECE_BYTES: usize = 128 * 1024;
 
-/// How long a directory of files stays open: one that was put in its place, as by a link, is served after that time.
+/// Time for which the directory of a file rule stays open. A directory that replaced it, for example through a link, is served after that.
 pub const ROOT_HELD: Duration = Duration::from_secs(1);
 
-/// How often kept connections are looked through for those that are too old or closed.
+/// Interval at which the pools are searched for connections that have expired or were closed.
 pub const SWEEP: Duration = Duration::from_secs(1);
 
-/// The same in a shutdown: connections that requests share are closed so soon after the last of them is over.
+/// The same interval during a shutdown: shared connections are closed this soon after their last request has finished.
 pub(crate) const SWEEP_ENDING: Duration = Duration::from_millis(10);
 
-/// How often a connection that others wait for may be handed on within its worker before it is closed for their sake.
+/// Times a connection is reused within its worker while other requests wait for one. Then it is closed in their favor.
 pub const HANDED_ON: u32 = 32;
 
-/// Stream routes that are counted each for itself, since the start. Further ones are counted together.
+/// Stream routes that have counters of their own, since the start. Further ones are counted together.
 pub const COUNTED_ROUTES: usize = 1000;
 
-/// Pairs of a route and an upstream whose requests are counted each for itself, since the start. Further ones are counted together.
-/// Each takes 3 KiB of each worker that had a request of it.
+/// Pairs of a route and an upstream that have counters of their own, since the start. Further ones are counted together. Each pair takes 3
+/// KiB in each worker that had a request of the pair.
 pub const COUNTED_SERIES: usize = 2000;
 
-/// Status codes that a worker counts each for itself for a route and an upstream, those first met. Further ones are counted by class.
+/// Status codes that a worker counts individually for a route and an upstream: the first ones. Further ones are counted by class.
 pub const COUNTED_CODES: usize = 32;
 
-/// For how long an endpoint that could not be connected to is passed over, if there are others.
+/// Time for which an endpoint that could not be connected to is skipped, if there are others.
 pub const PASSED_OVER: Duration = Duration::from_secs(1);
 
-/// A connect timeout that is shorter than this, because its caller's deadline is near, says nothing about the endpoint.
+/// A shorter connect timeout, which results from a near deadline of the caller, does not mark the endpoint as unreachable.
 pub const CONNECT_TIMEOUT_LEAST: Duration = Duration::from_millis(250);
 
-/// For how many times the upstream's `connect_timeout` a request, or a connection of a stream route, that could not be connected
-/// continues with endpoints not yet tried; endpoints that refuse connections take no time.
+/// Multiple of the upstream's `connect_timeout` for which a request, or a connection of a stream route, continues with untried endpoints
+/// after a failed connect. Endpoints that refuse connections take no time.
 pub const FAILOVER_CONNECT_TIMEOUTS: u32 = 4;
 
-/// How long a client may take to say for which host its connection is, where TLS is not ended or ends before bytes, and how long
-/// its handshake may take then. Later: `no_hello`, `handshake_failed`.
+/// Time limit of a client for naming the host of its connection, where TLS is passed through or terminated for a byte stream, and then for
+/// its handshake. Later: `no_hello`, `handshake_failed`.
 pub const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Endpoints that are tried for a connection of a stream route, one after the other; then it is closed. Endpoints to which no
-/// connection can be established count only after [`FAILOVER_CONNECT_TIMEOUTS`].
+/// Endpoints that are tried for a connection of a stream route, one after the other. Then it is closed. Endpoints to which no connection
+/// can be established count only after [`FAILOVER_CONNECT_TIMEOUTS`].
 pub const STREAM_TRIES: usize = 3;
 
-/// The idle time of a stream connection after one side has reset it, while the bytes that this side sent before are delivered to the other.
-/// Longer: both are reset.
+/// Idle time of a stream connection after one side has reset it, while the bytes that this side sent before are delivered to the other.
+/// Then both sides are reset.
 pub const STREAM_REST: Duration = Duration::from_secs(10);
 
-/// Keys that a rate limit remembers unless it says otherwise, with 16 bytes each. Beyond it the one that owes least is forgotten.
+/// Default number of keys that a rate limit remembers, 16 bytes each. At the limit the key closest to its full burst is evicted.
 pub const RATE_KEYS: u32 = 16 * 1024;
 
-/// The most keys that a rate limit may remember.
+/// Highest configurable number of keys of a rate limit.
 pub const RATE_KEYS_MOST: u32 = 1 << 24;
 
-/// Rate limits of a rule that are asked together: those that need to know who asks, and those that do not. A rule with more is
-/// answered 500.
+/// Rate limits of a rule that are evaluated together: those that need the identity of the client, and those that do not. Every request of a
+/// rule with more is answered 500.
 pub const RATE_LIMITS: usize = 8;
 
-/// How long a worker does not ask a Redis that has not answered; twice as long each time.
+/// First time for which a worker does not query a Redis that failed to respond. It doubles with each failure.
 pub const REDIS_BACKOFF: Duration = Duration::from_millis(100);
 
-/// How long at most.
+/// Longest such time.
 pub const REDIS_BACKOFF_MOST: Duration = Duration::from_secs(5);
 
-/// How long a Redis may take to count a request, unless a limit says otherwise.
+/// Default time limit of a Redis for counting a request.
 pub const REDIS_TIMEOUT: Duration = Duration::from_millis(50);
 
-/// Requests that one worker holds at once because a rule puts delays in. More go on at once.
+/// Requests that one worker delays through fault injection. At the limit further ones continue without a delay.
 pub const DELAYED: u32 = 4096;
 
-/// Keys of one name that requests at once are counted by and that have a request under way, about: 64 parts have room for 1024
-/// each. A request of one more is refused as if its key had as many as it may have.
+/// Keys of one concurrency limit with a request in flight, about: 64 parts hold 1024 each. A request with a further key is refused as if
+/// its key were at its limit.
 pub const RUNNING_KEYS: usize = 64 * 1024;
 
-/// How long a request may be held because a rule puts delays in.
+/// Longest delay of a request through fault injection.
 pub const DELAY: Duration = Duration::from_mins(1);
 
-/// Filters of a rule. A configuration with more is wrong.
+/// Filters of a rule. A configuration with more is invalid.
 pub const FILTERS: usize = 16;
 
-/// How long one call of a filter may wait. Then its request is answered 504, or its answer cut.
+/// Time limit of one call of a filter. Then its request is answered 504, or its response is aborted.
 pub const FILTER_WAIT: Duration = Duration::from_secs(30);
 
-/// Bytes of a body that are held for a filter which wants it whole, or holds pieces back. More: 413, or 502 for an answer's.
+/// Bytes of a body that are buffered for a filter that requires all of the body, or holds pieces back. With more: 413, or 502 for a
+/// response.
 pub const FILTER_HELD_BYTES: usize = 1024 * 1024;
 
-/// Bytes by which a filter may make a piece of a body, or a whole one, longer. More: 500, or the answer is cut.
+/// Bytes by which a filter may extend a piece of a body, or a whole body. With more: 500, or the response is aborted.
 pub const FILTER_GROWTH_BYTES: usize = 256 * 1024;
 
 const _: () = {
@@ -445,25 +444,25 @@ const _: () = {
     assert!(DNS_TTL_LEAST.as_secs() < DNS_TTL_MOST.as_secs());
 };
 
-/// Places of requests that were answered without a task that a worker keeps to use again; more of them are freed.
+/// Finished requests that ran without a task whose memory a worker pools. Further ones are freed.
 pub const IDLE_BEGINNINGS: usize = 1024;
 
-/// A request that was begun without a task and waits for a stream is looked at so often, and has a task when it has waited for as long.
-/// One whose time is less than twice that has a task from the beginning.
+/// Interval at which a request that started without a task and waits for a stream is checked. Once it has waited this long it continues in
+/// a task. A request with a timeout of at most twice this starts in a task.
 pub const EARLY_TICK: Duration = Duration::from_millis(100);
 
-/// Memory for what policies find out of a request that a worker keeps to use again; more of it is freed.
+/// Policy contexts that a worker pools. Further ones are freed.
 pub const FINDINGS_IDLE: usize = 1024;
 
-/// Bytes of such memory: more, as of a chain of certificates, is freed with its request.
+/// Bytes of a pooled policy context. A larger one, for example with a certificate chain, is freed with its request.
 pub const FINDINGS_BYTES: usize = 4096;
 
-/// How long an upstream may take to answer `Expect: 100-continue` before the gateway answers it by 100 in its place. An upstream that
-/// ignores the field waits for the body, and the client for the 100: curl and Go stop waiting after as long.
+/// Time that an upstream has to respond to `Expect: 100-continue` before the gateway sends 100 in its place. An upstream that ignores the
+/// field waits for the body, and the client for the 100: curl and Go stop waiting after the same time.
 pub const EXPECT_WAIT: Duration = Duration::from_secs(1);
 
-/// Log lines about rules that upstreams broke, for a worker within [`FAULT_LOG_SPAN`]; further ones are counted, and the count is part of the next
-/// line.
+/// Log lines about protocol violations of upstreams, for a worker within [`FAULT_LOG_SPAN`]. Further ones are counted, and the next line
+/// contains the count.
 pub const FAULT_LOG_LINES: u32 = 5;
 
 /// See [`FAULT_LOG_LINES`].

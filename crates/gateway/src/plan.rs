@@ -1,4 +1,4 @@
-//! What is worked out of a rule once, so that requests need not: upstreams by their handles, changes of headers as blocks.
+//! The compiled form of a rule: upstreams as handles, header edits as encoded blocks.
 
 use std::sync::{Arc, OnceLock};
 
@@ -16,39 +16,39 @@ use crate::upstream::registry::Registry;
 /// The data plane's plan of a rule.
 #[derive(Debug)]
 pub struct Plan {
-    /// The series of requests that are not forwarded, in metrics. Set when its table is.
+    /// The series of requests that are not forwarded, in metrics. Set when the table is put into service.
     pub(crate) number: OnceLock<u32>,
-    /// What a request must pass before.
+    /// Applied before the action.
     pub(crate) policies: Policies,
-    /// Filters that it passes then; `None`: there are none, which costs a request a look at this.
+    /// Applied after the policies; `None`: the rule has no filters, so a request pays for one check.
     pub(crate) filters: Option<Box<[Use]>>,
-    /// Of responses that the gateway makes itself.
+    /// Edits of responses that the gateway produces itself.
     pub(crate) response: StatusChanges,
     pub(crate) backends: Box<[Backend]>,
-    /// Of all backends.
+    /// Sum of the weights of the backends.
     pub(crate) weight: u64,
     pub(crate) mirrors: Box<[Mirrored]>,
 }
 
-/// Who gets copies.
+/// The target of mirrored requests.
 #[derive(Debug)]
 pub(crate) struct Mirrored {
-    /// `None`: nobody.
+    /// `None`: the target is broken.
     pub(crate) upstream: Option<Arc<Shared>>,
-    /// The rule's, and the mark.
+    /// The edits of the rule, and the header that marks mirrored requests.
     pub(crate) request: Changes,
 }
 
-/// One of those who may answer.
+/// A backend of a rule.
 #[derive(Debug)]
 pub(crate) struct Backend {
-    /// Where its share ends, counted from the first one's beginning.
+    /// The end of its range of weights, from the start of the first backend's.
     pub(crate) until: u64,
     /// `None`: its share is answered 500.
     pub(crate) upstream: Option<Arc<Shared>>,
-    /// The series of requests to it, in metrics. Set when the table is.
+    /// The series of requests to it, in metrics. Set when the table is put into service.
     pub(crate) series: OnceLock<u32>,
-    /// The rule's, then its own.
+    /// The edits of the rule, then its own.
     pub(crate) request: Changes,
     pub(crate) response: StatusChanges,
 }
@@ -102,23 +102,23 @@ impl StatusChanges {
         found.map_or(&self.all, |(_, changes)| changes)
     }
 
-    /// Whether no response is changed, whatever its status.
+    /// Returns whether no response is changed, whatever its status.
     pub(crate) fn is_empty(&self) -> bool {
         self.all.is_empty() && self.some.is_empty()
     }
 }
 
-/// Changes of headers: what goes, and what comes behind the rest.
+/// Header edits: names to drop, and fields to append.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Changes {
     drop: Box<[HeaderName]>,
     add: FieldBlock,
-    /// `Host` of requests, which frames where a request goes: what [`Rewrite::host`](crate::model::Rewrite) says in another place.
+    /// The `Host` of requests, which is written separately ([`Rewrite::host`](crate::model::Rewrite)).
     host: Option<Box<str>>,
 }
 
 impl Plan {
-    /// Of a rule. `missing` are upstreams that are not there.
+    /// Compiles a rule. `missing` are upstreams that do not exist.
     pub(crate) fn of(
         rule: &Rule,
         missing: &[Name],
@@ -151,14 +151,14 @@ impl Plan {
         })
     }
 
-    /// The backend that a number of `0..weight` falls to.
+    /// Returns the backend whose range contains a number of `0..weight`.
     pub(crate) fn backend(&self, number: u64) -> Option<(usize, &Backend)> {
         let found = self.backends.iter().position(|backend| number < backend.until)?;
         Some((found, &self.backends[found]))
     }
 }
 
-/// What a rule changes must not be what its policies write.
+/// Rejects header edits that conflict with headers written by policies.
 fn conflict(rule: &Rule, policies: &Policies) -> Result<(), String> {
     let own = match &rule.action {
         Action::Forward(forward) => &forward.backends[..],
@@ -207,7 +207,7 @@ fn backends(
     Ok((backends.into(), weight))
 }
 
-/// What policies of any rule write for an upstream: there nobody else may say it.
+/// Returns edits that drop the headers that policies of any rule write for an upstream: no client may set these.
 fn guarded(guards: &Guards, target: &Target) -> HeaderChanges {
     HeaderChanges {
         remove: guards.names(target).to_vec(),
@@ -222,7 +222,7 @@ fn upstream(target: &Target, missing: &[Name], registry: &Registry) -> Option<Ar
     }
 }
 
-/// Says that a request is a copy.
+/// The header that marks mirrored requests.
 const MARK: (&str, &str) = ("X-Mirrored-By", "ringmain");
 
 fn mirrors(
@@ -254,7 +254,7 @@ fn mirrors(
 }
 
 impl Changes {
-    /// Several, one after the other.
+    /// Combines edits, in their order.
     fn of(all: &[&HeaderChanges]) -> Result<Changes, String> {
         let mut drop: Vec<HeaderName> = Vec::new();
         let mut add: Vec<(&HeaderName, &str)> = Vec::new();
@@ -289,24 +289,24 @@ impl Changes {
         })
     }
 
-    /// `Host` in place of the client's.
+    /// Returns the `Host` that replaces the client's.
     pub(crate) fn host(&self) -> Option<&str> {
         self.host.as_deref()
     }
 
-    /// Whether a field goes. Also one with `_` for `-`: to programs that read both alike (CGI) it is the same field, and a client
-    /// would say it beside what a rule sets.
+    /// Returns whether a field is dropped. A name with `_` in place of `-` counts as the same: programs that treat both alike (CGI) would
+    /// read the client's field next to the rule's.
     pub(crate) fn drops(&self, name: &[u8]) -> bool {
         let same = |dropped: &HeaderName| is_folded(name, dropped.as_str());
         !self.drop.is_empty() && self.drop.iter().any(same)
     }
 
-    /// Whether nothing is changed.
+    /// Returns whether the edits change nothing.
     pub(crate) fn is_empty(&self) -> bool {
         self.drop.is_empty() && self.add.is_empty()
     }
 
-    /// Whether `Date` is removed, set or added.
+    /// Returns whether `Date` is removed, set or added.
     pub(crate) fn touches_date(&self) -> bool {
         let is_date = |name: &str| name.eq_ignore_ascii_case("date");
         !self.is_empty()
@@ -314,12 +314,12 @@ impl Changes {
                 || self.add.iter().any(|(name, _)| is_date(name)))
     }
 
-    /// What goes.
+    /// Returns the names to drop.
     pub(crate) fn dropped(&self) -> &[HeaderName] {
         &self.drop
     }
 
-    /// What comes behind the rest.
+    /// Returns the fields to append.
     pub(crate) fn added(&self) -> &FieldBlock {
         &self.add
     }

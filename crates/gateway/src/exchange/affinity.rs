@@ -1,26 +1,26 @@
-//! Requests of one client that stay with one endpoint: what names it, and for how long.
+//! Session affinity: the token that identifies an endpoint, and its expiry.
 //!
-//! The name is a hash of the endpoint's address. It is no secret: whoever knows the addresses can tell which one it is, and
-//! whoever sends another name gets another endpoint, which he could have by chance as well.
+//! The token is a hash of the endpoint's address. It is no secret: a client that knows the addresses can identify the endpoint, and a
+//! client that sends another token gets another endpoint, which it could have got by chance as well.
 
 use ringmain_web::Request;
 
 use crate::model::{Affinity, AffinityBy};
 use crate::upstream::Prefer;
 
-/// What a request says of where it belongs.
+/// The session of a request.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Session {
-    /// The endpoint's name, if it says one that holds.
+    /// The token of the endpoint, if the request has a valid one.
     token: Option<u64>,
-    /// When it began, seconds since 1970.
+    /// Its start, seconds since the Unix epoch.
     began: u64,
-    /// When it was used last.
+    /// Its last use, seconds since the Unix epoch.
     used: u64,
 }
 
 impl Session {
-    /// Of a request; `now` is seconds since 1970.
+    /// Reads the session of a request; `now` is in seconds since the Unix epoch.
     pub(super) fn of(affinity: &Affinity, req: &Request<'_>, now: u64) -> Session {
         let text = match &affinity.by {
             AffinityBy::Cookie(cookie) => req.cookies().get(&cookie.name),
@@ -36,7 +36,7 @@ impl Session {
         let over = |since: u64, span: Option<std::time::Duration>| {
             span.is_some_and(|span| since > now || now - since > span.as_secs())
         };
-        // Without times a session says none.
+        // A session without limits of its lifetime has no time stamps.
         let timed = affinity.lasts.is_some() || affinity.idle.is_some();
         let untold = timed && session.began == 0;
         if untold || over(session.began, affinity.lasts) || over(session.used, affinity.idle) {
@@ -45,7 +45,7 @@ impl Session {
         session
     }
 
-    /// `token` or `token.began.used`, hexadecimal.
+    /// Parses `token` or `token.began.used`, hexadecimal.
     fn read(text: &str) -> Option<Session> {
         let mut parts = text.split('.').map(|part| u64::from_str_radix(part, 16).ok());
         let token = parts.next()??;
@@ -60,12 +60,12 @@ impl Session {
         })
     }
 
-    /// Which endpoint it is to be.
+    /// Returns the preferred endpoint.
     pub(super) fn prefers(&self) -> Prefer {
         self.token.map_or(Prefer::Any, Prefer::Named)
     }
 
-    /// The field of the answer that tells the client, if there is anything new to tell.
+    /// Returns the response field that updates the client's session, if it has changed.
     pub(super) fn field<'a>(
         &self,
         affinity: &'a Affinity,
@@ -75,7 +75,7 @@ impl Session {
     ) -> Option<(&'a str, String)> {
         let timed = affinity.lasts.is_some() || affinity.idle.is_some();
         let same = self.token == Some(token);
-        // What counts idle time has to be told of each request; once in a second is enough.
+        // Idle time requires an update for each request; one per second suffices.
         if same && !(affinity.idle.is_some() && self.used != now) {
             return None;
         }

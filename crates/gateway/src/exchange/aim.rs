@@ -1,4 +1,4 @@
-//! Where a request goes and what it says there, as far as that follows from the request and its rule alone.
+//! The backend of a request and its upstream head, as far as they follow from the request and its rule alone.
 
 use std::net::IpAddr;
 
@@ -17,7 +17,7 @@ use crate::model::{ErrorPage, Forward, HashKey, Listener};
 use crate::plan::{Backend, Plan};
 use crate::policy::Cleared;
 
-/// What the head that a backend is sent is written from.
+/// Collects the parts from which the head for a backend is written.
 pub(super) fn sending<'a>(
     found: &Found<'a>,
     forward: &'a Forward,
@@ -45,7 +45,7 @@ pub(super) fn sending<'a>(
     }
 }
 
-/// What is answered in place of the upstream's errors.
+/// Returns the error pages that replace error responses of the upstream.
 pub(super) fn pages<'v>(found: &Found<'v>, forward: &Forward) -> &'v [ErrorPage] {
     match forward.replace_errors {
         true => &found.matched.rule().error_pages,
@@ -53,8 +53,8 @@ pub(super) fn pages<'v>(found: &Found<'v>, forward: &Forward) -> &'v [ErrorPage]
     }
 }
 
-/// A hash of what tells requests apart.
-pub(super) fn hashed(key: &HashKey, listener: &Listener, req: &Request<'_>) -> Option<u64> {
+/// Returns the hash of a request's balancing key.
+pub(super) fn hash_key(key: &HashKey, listener: &Listener, req: &Request<'_>) -> Option<u64> {
     match key {
         HashKey::Cookie(name) => req.cookies().get(name).map(|value| hash(value.as_bytes())),
         HashKey::Header(name) => req.header(name.as_str()).map(|value| hash(value.as_bytes())),
@@ -66,7 +66,7 @@ pub(super) fn hashed(key: &HashKey, listener: &Listener, req: &Request<'_>) -> O
     }
 }
 
-/// Who is connected to whom, as an upstream is told that wants to know.
+/// Returns the addresses of the client's connection for a PROXY protocol header.
 pub(super) fn addresses(req: &Request<'_>) -> Option<Addresses> {
     let conn = req.cx().conn(req.connection());
     match conn.local_addr() {
@@ -78,8 +78,8 @@ pub(super) fn addresses(req: &Request<'_>) -> Option<Addresses> {
     }
 }
 
-/// The backend whose turn it is, by chance.
-pub(super) fn draw<'p>(worker: &Worker, plan: &'p Plan) -> Result<(usize, &'p Backend), Fault> {
+/// Picks a backend at random, by weight.
+pub(super) fn pick_backend<'p>(worker: &Worker, plan: &'p Plan) -> Result<(usize, &'p Backend), Fault> {
     let number = match plan.weight {
         0 => return Err(Fault::NoBackend),
         _ if plan.backends.len() == 1 => 0,
@@ -88,13 +88,13 @@ pub(super) fn draw<'p>(worker: &Worker, plan: &'p Plan) -> Result<(usize, &'p Ba
     plan.backend(number).ok_or(Fault::NoBackend)
 }
 
-/// A key for an upstream, whose answer to it says that it speaks WebSocket.
+/// Creates a `Sec-WebSocket-Key`; the upstream's response to it proves that it speaks WebSocket.
 fn challenge(req: &Request<'_>) -> Challenge {
     let random = || u128::from(req.cx().random());
     Challenge::new(((random() << 64) | random()).to_ne_bytes())
 }
 
-/// The protocol to be offered: one that is allowed, the only one that is asked for, and only for a request without a body.
+/// Returns the protocol to offer in `Upgrade`: an allowed one, the only one requested, and only for a request without a body.
 fn upgrade<'r>(req: &Request<'r>, forward: &Forward) -> Option<&'r [u8]> {
     let wanted = req.head().upgrade?;
     if req.head().fields.all_known(Known::Upgrade).nth(1).is_some() {

@@ -1,8 +1,8 @@
-//! A worker's requests that were begun without a task: those that are to be used again, those that tasks go on from, and those whose
-//! time is looked at here.
+//! A worker's requests that started without a task: those pooled for reuse, those that tasks continue, and those whose time is checked
+//! here.
 //!
-//! A whole connection has a deadline that the engine keeps. A stream of a shared one has none: whoever waits for it is looked at every
-//! [`EARLY_TICK`](limits::EARLY_TICK), and is left to a task, which keeps its time, when it has waited for as long.
+//! A whole connection has a deadline that the engine enforces. A stream of a shared one has none: a request that waits for it is checked
+//! every [`EARLY_TICK`](limits::EARLY_TICK), and continues in a task, which enforces its timeouts, once it has waited that long.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -14,16 +14,16 @@ use super::early::{Ahead, Underway};
 use crate::gateway::Worker;
 use crate::limits;
 
-/// See the module.
+/// The requests of one worker that started without a task.
 #[derive(Default)]
 pub(crate) struct Beginnings {
-    /// Left to tasks that have not begun.
+    /// Handed over to tasks that have not started.
     handed: RefCell<Vec<(TicketId, Rc<Underway>)>>,
-    /// To be used again.
+    /// Pooled for reuse.
     idle: RefCell<Vec<Rc<Underway>>>,
-    /// Those that wait for a stream, each with since when.
+    /// Waiting for a stream, each with the start of its wait.
     waiting: RefCell<Vec<(Time, Rc<Underway>)>>,
-    /// A task looks at them.
+    /// Set while a task checks them.
     is_ticking: Cell<bool>,
 }
 
@@ -34,27 +34,27 @@ impl std::fmt::Debug for Beginnings {
 }
 
 impl Beginnings {
-    /// What a task goes on from: there if its request was begun before it.
+    /// Returns the state from which a task continues. `None`: its request did not start without a task.
     pub(super) fn take(&self, id: Option<TicketId>) -> Option<Ahead> {
-        let underway = self.unhand(id?)?;
+        let underway = self.take_handed_over(id?)?;
         let ahead = underway.take();
         self.put(underway);
         ahead
     }
 
-    /// Leaves one to a task.
-    pub(super) fn hand(&self, id: TicketId, underway: Rc<Underway>) {
+    /// Hands a request over to a task.
+    pub(super) fn add_handed_over(&self, id: TicketId, underway: Rc<Underway>) {
         self.handed.borrow_mut().push((id, underway));
     }
 
-    /// Takes it from what is left to tasks.
-    pub(super) fn unhand(&self, id: TicketId) -> Option<Rc<Underway>> {
+    /// Removes a request from those handed over.
+    pub(super) fn take_handed_over(&self, id: TicketId) -> Option<Rc<Underway>> {
         let mut handed = self.handed.borrow_mut();
         let found = handed.iter().position(|(whose, _)| *whose == id)?;
         Some(handed.swap_remove(found).1)
     }
 
-    /// One that was used before.
+    /// Returns a pooled one.
     pub(super) fn idle(&self) -> Option<Rc<Underway>> {
         self.idle.borrow_mut().pop()
     }
@@ -66,14 +66,14 @@ impl Beginnings {
         }
     }
 
-    /// One waits for a stream from now on.
+    /// Adds a request that waits for a stream.
     pub(super) fn wait(&self, now: Time, underway: &Rc<Underway>) {
         let mut waiting = self.waiting.borrow_mut();
         underway.place.set(Some(waiting.len()));
         waiting.push((now, Rc::clone(underway)));
     }
 
-    /// It does so no more.
+    /// Removes a request that waited for a stream.
     pub(super) fn leave(&self, underway: &Underway) {
         let Some(place) = underway.place.take() else {
             return;
@@ -85,7 +85,7 @@ impl Beginnings {
         }
     }
 
-    /// Those that have waited for a tick or longer.
+    /// Returns the requests that have waited for a tick or longer.
     fn overdue(&self, now: Time) -> Vec<Rc<Underway>> {
         let waiting = self.waiting.borrow();
         let overdue = waiting
@@ -96,8 +96,8 @@ impl Beginnings {
 }
 
 impl Worker {
-    /// Has those that wait for streams looked at, as long as there are any. Whether that is done: the worker may have as many
-    /// tasks as it may.
+    /// Starts checking the requests that wait for streams, as long as there are any. Returns `false` if the worker is at its limit of
+    /// tasks.
     pub(super) fn look_at_waiting(self: &Rc<Self>) -> bool {
         if self.beginnings.is_ticking.replace(true) {
             return true;

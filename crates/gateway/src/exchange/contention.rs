@@ -1,17 +1,16 @@
-//! Whether others wait for a place of an upstream that is held for a slow client: then what the client sends or takes must reach a rate
-//! that rises.
+//! The minimum rate of a slow client while other requests wait for the upstream slot that it occupies. The rate rises with time.
 
 use crate::limits;
 use crate::upstream::Shared;
 
-/// See the module. To be checked each [`CONTENDED_LOOK`](limits::CONTENDED_LOOK) in which the client is waited for.
+/// The check of one exchange, to be repeated each [`CONTENDED_LOOK`](limits::CONTENDED_LOOK) in which the client is waited for.
 pub(super) struct Contention<'a> {
     shared: &'a Shared,
-    /// Bytes a second that its listener wants.
+    /// The listener's minimum rate, bytes per second.
     rate: u64,
-    /// Checks in a row at which others waited.
+    /// Consecutive checks at which other requests waited.
     checks: u32,
-    /// Bytes that had moved at the last check.
+    /// Bytes transferred at the last check.
     base: u64,
 }
 
@@ -25,7 +24,7 @@ impl<'a> Contention<'a> {
         }
     }
 
-    /// Whether the client is to make room: `moved` are all bytes so far that it has sent or taken.
+    /// Returns whether the client must release its slot. `moved` is the total of bytes that it has sent or received.
     pub(super) fn is_too_slow(&mut self, moved: u64) -> bool {
         let brought = moved.saturating_sub(std::mem::replace(&mut self.base, moved));
         if self.shared.waiting.len() == 0 {

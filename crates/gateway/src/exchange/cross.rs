@@ -1,5 +1,5 @@
-//! Cross-origin resource sharing (the Fetch standard's CORS): preflights are answered here, and answers say which scripts may
-//! read them. Whether a request is sent on at all is not decided by it: browsers judge, not servers.
+//! Cross-origin resource sharing (the Fetch standard's CORS): preflight responses, and the fields that let scripts read a response. Does
+//! not decide whether a request is forwarded: browsers enforce CORS, not servers.
 
 use ringmain_web::Request;
 use ringmain_wire::h1::FieldBlock;
@@ -11,24 +11,24 @@ use crate::table::{Headers, is_token, preflight};
 /// The methods that browsers allow in any case (Fetch §2.2.1).
 const SAFELISTED_METHODS: &str = "GET, HEAD, POST";
 
-/// What a request's answer says to browsers.
+/// The CORS fields of a response.
 #[derive(Debug, Default)]
 pub(crate) struct Cross {
     pub(crate) fields: FieldBlock,
-    /// It is all that is answered.
+    /// Set if the response consists of nothing else.
     pub(crate) is_preflight: bool,
 }
 
-/// What the answer to a request says.
+/// Builds the CORS fields of the response to a request.
 pub(super) fn fields(cors: &Cors, req: &Request<'_>) -> Cross {
     let asked = preflight(req.method().as_str(), &Headers::Fields(req.head().fields));
     let mut fields = FieldBlock::new();
     let mut put = |name: &str, value: &str| {
-        // Values are of the configuration, or were checked to be lists of tokens or an origin.
+        // Values are from the configuration, or were checked to be lists of tokens or an origin.
         let _ = fields.push(name, value.as_bytes());
     };
     let any = cors.origins.contains(&Origin::Any);
-    // What differs by origin must not be taken for another one's.
+    // A response that depends on the origin must not be cached for another one.
     match (any && !cors.credentials, asked) {
         (true, None) => {}
         (false, None) => put("Vary", "Origin"),
@@ -49,7 +49,7 @@ pub(super) fn fields(cors: &Cors, req: &Request<'_>) -> Cross {
     if cors.credentials {
         put("Access-Control-Allow-Credentials", "true");
     }
-    // With credentials a star is the name of a header.
+    // With credentials `*` is a literal header name.
     let names = cors.exposed_headers.iter().map(|name| name.as_str());
     let exposed = joined(names.filter(|name| !(cors.credentials && *name == "*")));
     if !exposed.is_empty() {
@@ -60,7 +60,7 @@ pub(super) fn fields(cors: &Cors, req: &Request<'_>) -> Cross {
             [] => SAFELISTED_METHODS.to_owned(),
             methods => joined(methods.iter().map(|method| method.as_str())),
         };
-        // With credentials a star is a name like another.
+        // With credentials `*` is a literal method name.
         let methods = match (cors.any_method, cors.credentials) {
             (true, false) => "*".to_owned(),
             (true, true) => method.to_owned(),
@@ -72,7 +72,7 @@ pub(super) fn fields(cors: &Cors, req: &Request<'_>) -> Cross {
             names().all(|name| str::from_utf8(name).is_ok_and(is_token))
         });
         let headers = match (cors.any_request_header, cors.credentials) {
-            // A star does not cover `Authorization`: it is said by its name.
+            // `*` does not cover `Authorization`, which is listed by name.
             (true, _) => wanted.unwrap_or_default().to_owned(),
             (false, _) => joined(cors.request_headers.iter().map(|name| name.as_str())),
         };
@@ -93,7 +93,7 @@ pub(super) fn fields(cors: &Cors, req: &Request<'_>) -> Cross {
 fn is_allowed(cors: &Cors, origin: &str) -> bool {
     match SerializedOrigin::parse(origin) {
         Some(origin) => cors.origins.iter().any(|allowed| allowed.matches(&origin)),
-        // Any page can have an opaque origin: credentials are not for it.
+        // Any page can have an opaque origin: it gets no credentials.
         None => origin == "null" && !cors.credentials && cors.origins.contains(&Origin::Any),
     }
 }

@@ -1,24 +1,24 @@
-//! How the body of a response is read: out of the framing of HTTP/1.1, or out of frames.
+//! The decoding of a response body: from the framing of HTTP/1.1, or from frames.
 
 use ringmain_wire::h1::{BodyDecoder, Framing};
 
 use crate::fault::Fault;
 
-/// How an answer's body is taken out of what comes.
+/// The state of decoding a response body.
 pub(super) enum Decoding {
-    /// Out of the framing of HTTP/1.1.
+    /// The framing of HTTP/1.1.
     Encoded(BodyDecoder),
-    /// It comes in frames.
+    /// HTTP/2 frames.
     Framed {
-        /// Bytes of it that the rule still lets pass; `None`: any number.
+        /// Bytes that the rule's limit still allows; `None`: unlimited.
         left: Option<u64>,
-        /// Its head says that nothing follows.
+        /// Set if the head rules out a body.
         is_bare: bool,
     },
 }
 
 impl Decoding {
-    /// Of a body that comes in frames.
+    /// Creates the state for a framed body.
     pub(super) fn framed(framing: Framing, most: Option<u64>) -> Result<Decoding, Fault> {
         match (framing, most) {
             (Framing::Length(length), Some(most)) if length > most => Err(Fault::ResponseTooLarge),

@@ -1,15 +1,15 @@
-//! Requests that need no task: a kept connection, or a stream of a shared one, takes them at once, and an answer that comes in one
-//! piece ends them.
+//! The fast path: requests that need no task. A pooled connection, or a stream of a shared one, takes them at once, and a response that
+//! arrives in one piece completes them.
 //!
 //! ```text
-//! look ─┬─ something has to be waited for ──────────────────────────────────▶ task
-//!       └─ head written to a connection ──────┬─ all of the answer in one piece ─▶ Ticket::forward, kept again
-//!                                             ├─ anything else ─▶ handed to a task, which goes on from here
-//!                                             └─ the client leaves ─▶ abandoned
+//! look ─┬─ something to wait for ───────────────────────────────────────────▶ task
+//!       └─ head written to a connection ──────┬─ whole response in one piece ─▶ Ticket::forward, back to the pool
+//!                                             ├─ anything else ─▶ handed over to a task, which continues
+//!                                             └─ client disconnects ─▶ abandoned
 //! ```
 //!
-//! Nothing of an answer is consumed before all of it is there: so a task that takes over finds what it would have found.
-//! Decides nothing that the way by tasks decides otherwise; what it cannot do as that one does, it leaves to it.
+//! No byte of a response is consumed before all have arrived, so a task that takes over finds the connection untouched. Makes no decision
+//! differently from the task path; a request that it cannot serve in the same way it leaves to a task.
 
 mod abandoned;
 
@@ -25,11 +25,11 @@ use ringmain_web::{Early, Method, Request, Ticket, TicketId};
 use ringmain_wire::h1::{FieldBlock, Framing, HeadScanner, Parsed, ResponseHead, parse_response};
 use ringmain_wire::h2::load_response;
 
-use super::aim::{self, hashed};
+use super::aim::{self, hash_key};
 use super::forward::Begun;
 use super::relay::Clock;
 use super::request::Sending;
-use super::{Found, Place, client, find, note, request, response, unfit};
+use super::{Found, Routed, client, find, note, reject_unforwardable, request, response};
 use crate::desk::{Date, Desk};
 use crate::gateway::{View, Worker};
 use crate::limits;
@@ -41,53 +41,53 @@ use crate::upstream::h2::{Channel, Reader};
 use crate::upstream::local::{Chosen, Link, Local};
 use crate::upstream::{Admitted, Prefer};
 
-/// Where such a request stands. Used again for others when it is over.
+/// A request on the fast path. Reused for other requests after it has finished.
 pub(crate) struct Underway {
     worker: Weak<Worker>,
     me: Weak<Underway>,
     ahead: RefCell<Option<Ahead>>,
-    /// Among those who wait for a stream.
+    /// Its index among the requests that wait for a stream.
     pub(super) place: Cell<Option<usize>>,
 }
 
-/// What there is of a request that was begun without a task.
+/// The state of a request that started without a task.
 pub(crate) struct Ahead {
-    /// The configuration that it was begun by.
+    /// The configuration that it started with.
     pub(super) view: Rc<View>,
-    /// What its rule's policies have said, which are not asked again.
+    /// The result of its rule's policies, which are not evaluated again.
     pub(super) walked: Result<Cleared, Box<Refusal>>,
-    /// Its first try; `None`: the task is to begin with that.
+    /// Its first attempt; `None`: the task starts with that.
     pub(super) started: Option<Started>,
-    /// When it came.
+    /// Its arrival.
     pub(super) began: Time,
     ticket: Option<Ticket>,
     id: TicketId,
     /// Its series in metrics.
     counted: u32,
     to_head: bool,
-    /// What the answer depends on of the rule; `None` where it does not.
+    /// The rule, if the response depends on it.
     rule: Option<(Arc<Compiled<Plan>>, usize)>,
-    /// What the answer says to browsers of other origins, if the rule says what.
+    /// The CORS fields of the response, if the rule has a CORS policy.
     cross: Option<FieldBlock>,
-    /// For the access log, where the client's address is told by others.
+    /// The client's address for the access log.
     client: Option<IpAddr>,
 }
 
-/// A first try that was begun.
+/// A first attempt that was started.
 pub(crate) struct Started {
     local: Rc<Local>,
     admitted: Admitted,
-    /// Which of the rule's backends it was drawn for.
+    /// The index of its backend in the rule.
     pub(super) number: usize,
     chosen: Chosen,
-    /// The connection that has its head. `None`: none was kept, nothing was sent.
+    /// The connection that carries its head. `None`: none was pooled, nothing was sent.
     link: Option<Link>,
-    /// When its head was sent.
+    /// The time when its head was sent.
     sent: Time,
     clock: Clock,
 }
 
-/// Looks at a request without a body: begins it, unless it has to wait or is not to be sent on.
+/// Starts a request without a body, unless it has to wait or is not forwarded.
 pub(crate) fn look(worker: &Rc<Worker>, req: &Request<'_>, ticket: Ticket) -> Result<Rc<dyn Early>, Ticket> {
     let Some(mut ahead) = begin(worker, req, ticket.id()) else {
         return Err(ticket);
@@ -121,23 +121,23 @@ pub(crate) fn look(worker: &Rc<Worker>, req: &Request<'_>, ticket: Ticket) -> Re
     Ok(underway)
 }
 
-/// Has the policies asked and a request's head sent on, if nothing has to be waited for. `None`: all is as it was.
+/// Evaluates the policies and forwards a request's head, if nothing has to be waited for. `None`: nothing was changed.
 fn begin(worker: &Rc<Worker>, req: &Request<'_>, id: TicketId) -> Option<Ahead> {
     if req.head().upgrade.is_some() {
         return None;
     }
     let view = worker.view();
-    let Ok(Place::Rule(mut found)) = find(worker, &view, req) else {
+    let Ok(Routed::Rule(mut found)) = find(worker, &view, req) else {
         return None;
     };
     let plan = found.matched.plan().ok()?;
     let Action::Forward(rule) = &found.matched.rule().action else {
         return None;
     };
-    if plan.filters.is_some() || unfit(&found, req).is_err() {
+    if plan.filters.is_some() || reject_unforwardable(&found, req).is_err() {
         return None;
     }
-    // Preflights have answers of their own.
+    // Preflight responses are local.
     if found.cross.as_ref().is_some_and(|cross| cross.is_preflight) {
         return None;
     }
@@ -180,7 +180,7 @@ fn begin(worker: &Rc<Worker>, req: &Request<'_>, id: TicketId) -> Option<Ahead> 
     })
 }
 
-/// Begins a request's first try. `None`: a task is to begin it, and says what is wrong.
+/// Starts a request's first attempt. `None`: a task must start it, and reports errors.
 fn start(
     worker: &Rc<Worker>,
     found: &Found<'_>,
@@ -188,13 +188,13 @@ fn start(
     plan: &Plan,
     (req, cleared): (&Request<'_>, &Cleared),
 ) -> Option<Started> {
-    let (number, backend) = aim::draw(worker, plan).ok()?;
+    let (number, backend) = aim::pick_backend(worker, plan).ok()?;
     let local = worker.local(backend.upstream.as_ref()?);
     if !local.is_ready() {
         return None;
     }
     let admitted = local.try_admit()?;
-    let key = local.key(|key| hashed(key, found.listener, req)).flatten();
+    let key = local.key(|key| hash_key(key, found.listener, req)).flatten();
     let chosen = local.choose(&[], key, Prefer::Any).ok()?;
     let sending = aim::sending(found, rule, backend, number, (req, cleared));
     let now = worker.cx.now();
@@ -228,7 +228,7 @@ fn start(
     })
 }
 
-/// Writes a request's head to a kept connection.
+/// Writes a request's head to a pooled connection.
 fn write(
     local: &Local,
     chosen: &Chosen,
@@ -237,11 +237,11 @@ fn write(
     span: Option<Duration>,
 ) -> Option<Link> {
     desk.out.clear();
-    // What it says of the body is that there is none.
+    // The head declares no body.
     let written = request::write(desk, req, &chosen.end.endpoint, sending);
     let sole = written.is_ok().then(|| local.take_kept(&chosen.end)).flatten();
     if let Some(sole) = &sole {
-        // Refused if the connection has just ended, which its receiver is told.
+        // Fails if the connection has just closed, which its receiver is notified about.
         let _ = sole.stream.write_now(&desk.out);
         sole.stream.set_deadline(span);
     }
@@ -257,17 +257,17 @@ fn ask(
     (req, sending): (&Request<'_>, &Sending<'_>),
 ) -> Option<Channel> {
     let channel = local.take_shared(&chosen.end)?;
-    // A task would be told what is wrong.
+    // A task would report the error.
     let asked = request::ask(desk, req, &chosen.end.endpoint, sending, &channel);
     asked.is_ok().then_some(channel)
 }
 
-/// Whether the time for an answer on a stream is long enough to be looked at now and then.
+/// Returns whether the timeout of a response on a stream is long enough for periodic checks.
 fn is_patient(worker: &Rc<Worker>, span: Option<Duration>) -> bool {
     span.is_none_or(|span| span > 2 * limits::EARLY_TICK) && worker.look_at_waiting()
 }
 
-/// Whether the answer depends on the rule. Where it does not, nothing that workers share is counted for it.
+/// Returns whether the response depends on the rule. Otherwise no reference count that workers share is touched.
 fn is_needed(rule: &Forward, changes: &StatusChanges, logged: bool) -> bool {
     let again = rule
         .retry
@@ -285,7 +285,7 @@ impl Receiver for Underway {
             return 0;
         };
         if !ahead.answer(&worker, |ahead, ticket| ahead.read(&worker, bytes, ticket)) {
-            // It is told as news then.
+            // The connection notifies again later.
             self.ahead.replace(Some(ahead));
             return 0;
         }
@@ -323,12 +323,12 @@ impl Reader for Underway {
 }
 
 impl Underway {
-    /// What there is of it, for its task.
+    /// Takes the state, for its task.
     pub(super) fn take(&self) -> Option<Ahead> {
         self.ahead.take()
     }
 
-    /// Leaves the rest to a task.
+    /// Hands the rest over to a task.
     pub(super) fn hand_over(&self) {
         let (Some(worker), Some(me)) = (self.worker.upgrade(), self.me.upgrade()) else {
             return;
@@ -336,32 +336,32 @@ impl Underway {
         worker.beginnings.leave(self);
         let (ticket, id) = match &mut *self.ahead.borrow_mut() {
             Some(ahead) => {
-                ahead.attend_no_more();
+                ahead.detach();
                 (ahead.ticket.take(), ahead.id)
             }
             None => return,
         };
-        worker.beginnings.hand(id, me);
-        // With as many tasks as may be there is none for it: its client was told.
+        worker.beginnings.add_handed_over(id, me);
+        // At the limit of tasks the request gets none, and its client was answered.
         if !ticket.is_some_and(Ticket::run) {
-            self.give_up(503);
+            self.finish_unanswered(503);
         }
     }
 
-    /// Nobody is to be answered any more.
-    fn give_up(&self, status: u16) {
+    /// Finishes a request whose client expects no more response.
+    fn finish_unanswered(&self, status: u16) {
         let (Some(worker), Some(mut ahead)) = (self.worker.upgrade(), self.ahead.take()) else {
             return;
         };
         let span = worker.cx.now().since(ahead.began);
         worker.counting.answered(ahead.counted, status, span);
-        // Its task would have noted why it goes no further.
+        // Its task would have logged the refusal.
         if let Err(refusal) = &ahead.walked {
             worker.counting.fault(refusal.fault);
         }
-        let handed = worker.beginnings.unhand(ahead.id);
+        let handed = worker.beginnings.take_handed_over(ahead.id);
         worker.beginnings.leave(self);
-        ahead.attend_no_more();
+        ahead.detach();
         ahead.finish_abandoned(&worker);
         drop(ahead);
         if let Some(underway) = handed.or_else(|| self.me.upgrade()) {
@@ -378,7 +378,7 @@ impl std::fmt::Debug for Underway {
 
 impl Early for Underway {
     fn abandon(&self) {
-        self.give_up(499);
+        self.finish_unanswered(499);
     }
 
     fn note(&self, req: &Request<'_>) {
@@ -392,7 +392,7 @@ impl Early for Underway {
 }
 
 impl Started {
-    /// What a task needs of it.
+    /// Returns the parts that a task needs.
     pub(super) fn into_parts(self) -> (Rc<Local>, Admitted, Clock, Option<Begun>) {
         let begun = (self.chosen, self.link, self.sent);
         (self.local, self.admitted, self.clock, Some(begun))
@@ -400,13 +400,13 @@ impl Started {
 }
 
 impl Ahead {
-    /// What has its request's head.
+    /// Returns the connection that carries the request's head.
     fn link(&self) -> Option<&Link> {
         self.started.as_ref()?.link.as_ref()
     }
 
-    /// What happens on its connection is somebody else's.
-    fn attend_no_more(&self) {
+    /// Stops receiving events of the connection.
+    fn detach(&self) {
         match self.link() {
             Some(Link::Sole(sole)) => sole.stream.attend(None),
             Some(Link::Shared(channel)) => channel.attend(None),
@@ -414,7 +414,7 @@ impl Ahead {
         }
     }
 
-    /// Answers the client, if what has come is all of an answer that needs nothing but to be passed on. Whether that was done.
+    /// Answers the client if the received bytes are a whole response that only needs to be relayed. Returns whether it was answered.
     fn answer(
         &mut self,
         worker: &Rc<Worker>,
@@ -425,7 +425,7 @@ impl Ahead {
         };
         match read(self, ticket) {
             Ok((status, keep_alive)) => {
-                self.over(worker, status, keep_alive);
+                self.finish(worker, status, keep_alive);
                 true
             }
             Err(ticket) => {
@@ -435,7 +435,7 @@ impl Ahead {
         }
     }
 
-    /// What an answer by HTTP/1 says, if these bytes are all of it.
+    /// Relays an HTTP/1 response, if these bytes are all of its head and body.
     fn read(&self, worker: &Rc<Worker>, bytes: &[u8], ticket: Ticket) -> Result<(u16, bool), Ticket> {
         let Desk {
             limits,
@@ -456,12 +456,12 @@ impl Ahead {
             Framing::Chunked | Framing::UntilClose => false,
         };
         match is_whole && !head.switches {
-            true => self.pass_on(worker, (&head, body), (fields, date), ticket),
+            true => self.relay(worker, (&head, body), (fields, date), ticket),
             false => Err(ticket),
         }
     }
 
-    /// The same for one on a stream, if it has ended.
+    /// Relays a response on a stream, if the stream has ended.
     fn read_stream(&self, worker: &Rc<Worker>, ticket: Ticket) -> Result<(u16, bool), Ticket> {
         let Some(Link::Shared(channel)) = self.link() else {
             return Err(ticket);
@@ -472,21 +472,21 @@ impl Ahead {
         let mut ticket = Some(ticket);
         let passed = channel.whole(|stored, body| {
             let head = load_response(stored, table)?;
-            // A task drops what may not be there.
+            // A task drops a body that is not allowed here.
             if !body.is_empty() && (self.to_head || matches!(head.status, 204 | 304)) {
                 return None;
             }
-            let passed = self.pass_on(worker, (&head, body), (fields, date), ticket.take()?);
+            let passed = self.relay(worker, (&head, body), (fields, date), ticket.take()?);
             passed.map_err(|back| ticket = Some(back)).ok()
         });
         match (passed.flatten(), ticket) {
             (Some(passed), _) => Ok(passed),
             (None, Some(ticket)) => Err(ticket),
-            (None, None) => unreachable!("who does not use a ticket gives it back"),
+            (None, None) => unreachable!("an unused ticket is returned"),
         }
     }
 
-    fn pass_on(
+    fn relay(
         &self,
         worker: &Rc<Worker>,
         (head, body): (&ResponseHead<'_>, &[u8]),
@@ -496,7 +496,7 @@ impl Ahead {
         let (Ok(cleared), Some(started)) = (&self.walked, &self.started) else {
             return Err(ticket);
         };
-        let changes = match self.judge(started.number, head.status, body) {
+        let changes = match self.response_edits(started.number, head.status, body) {
             Some(changes) if !head.is_interim() => changes,
             _ => return Err(ticket),
         };
@@ -522,8 +522,8 @@ impl Ahead {
         Ok((head.status, head.keep_alive))
     }
 
-    /// The changes of an answer's head. `None`: the rule says more of such an answer than that it is passed on.
-    fn judge(&self, backend: usize, status: u16, body: &[u8]) -> Option<Option<&Changes>> {
+    /// Returns the edits of a response's head. `None`: the rule requires more for this response than relaying.
+    fn response_edits(&self, backend: usize, status: u16, body: &[u8]) -> Option<Option<&Changes>> {
         let Some((route, number)) = &self.rule else {
             return Some(None);
         };
@@ -546,7 +546,7 @@ impl Ahead {
         )
     }
 
-    /// What the access log says of it.
+    /// Adds the access log fields of the request.
     fn note(&self, worker: &Worker, started: &Started, req: &Request<'_>) {
         if let Some((route, number)) = &self.rule {
             note::rule(route.route(), *number, req);
@@ -567,10 +567,10 @@ impl Ahead {
         );
     }
 
-    /// The client has its answer.
-    fn over(&mut self, worker: &Rc<Worker>, status: u16, keep_alive: bool) {
+    /// Finishes a request whose client was answered.
+    fn finish(&mut self, worker: &Rc<Worker>, status: u16, keep_alive: bool) {
         let now = worker.cx.now();
-        self.attend_no_more();
+        self.detach();
         if let Some(Started {
             local,
             chosen,

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! head with Expect ─▶ upstream ─┬─ 100 ─▶ relayed, the client sends its body
-//!                               ├─ final response ─▶ relayed, the client keeps its body
+//!                               ├─ final response ─▶ relayed, the client does not send its body
 //!                               └─ neither within EXPECT_WAIT ─▶ the gateway sends 100, for upstreams that ignore the field
 //! ```
 
@@ -20,7 +20,7 @@ pub(super) async fn wait(cx: &Cx, req: &Request<'_>) {
     // Boxed, so that requests without the field need no room for it.
     let begun = within(cx, limits::EXPECT_WAIT, Box::pin(req.body_begins())).await;
     if begun.is_none() && !req.expects_continue() {
-        // The final response has begun: the client sends its body unasked, or not at all.
+        // The final response has started: the client sends its body unrequested, or not at all.
         req.body_begins().await;
     }
 }

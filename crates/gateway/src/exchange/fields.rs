@@ -1,4 +1,4 @@
-//! Which fields of a head go no further: those of the connection (RFC 9110 §7.6.1), and those that anybody may forge.
+//! Fields of a head that are not forwarded: those of the connection (RFC 9110 §7.6.1), and those that any client may forge.
 //!
 //! Pure. Knows no configuration.
 
@@ -7,31 +7,31 @@ use ringmain_wire::h1::{Fields, Known};
 use crate::fault::Fault;
 use crate::limits;
 
-/// What is done with a field of a request.
+/// The treatment of a request field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Sort {
-    /// It is sent on as it is.
+    /// Forwarded unchanged.
     EndToEnd,
-    /// It belongs to the connection.
+    /// Belongs to the connection.
     HopByHop,
-    /// It says who the client is or what it asked: taken from a trusted proxy only.
+    /// Identifies the client or its request: accepted from a trusted proxy only.
     Claim(Claim),
 }
 
-/// What proxies tell each other.
+/// A field in which proxies report the client or the path of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Claim {
     ForwardedFor,
     ForwardedProto,
     ForwardedHost,
     Forwarded,
-    /// `X-Real-IP`, `X-Forwarded-Port` and the like: kept or dropped, never written.
+    /// `X-Real-IP`, `X-Forwarded-Port` and the like: forwarded or dropped, never written.
     Other,
-    /// The way it took; extended, never dropped.
+    /// The path of the request; extended, never dropped.
     Via,
 }
 
-/// What a field of a request is.
+/// Returns the treatment of a request field.
 pub(super) fn sort(known: Option<Known>, name: &[u8]) -> Sort {
     match known {
         Some(
@@ -53,7 +53,7 @@ pub(super) fn sort(known: Option<Known>, name: &[u8]) -> Sort {
 }
 
 fn sort_unknown(name: &[u8]) -> Sort {
-    // A quick no for almost all names.
+    // A cheap check that excludes almost all names.
     if !matches!(
         name.first().map(|byte| byte | 0x20),
         Some(b'x' | b'f' | b'p' | b'h')
@@ -64,7 +64,7 @@ fn sort_unknown(name: &[u8]) -> Sort {
     if is("proxy-connection") || is("http2-settings") {
         return Sort::HopByHop;
     }
-    // With an underscore too: to programs that read both alike (CGI) it is the same field.
+    // A name with underscores counts as the same: some programs (CGI) treat both alike.
     if is("x-forwarded-for") {
         Sort::Claim(Claim::ForwardedFor)
     } else if is("x-forwarded-proto") {
@@ -80,7 +80,7 @@ fn sort_unknown(name: &[u8]) -> Sort {
     }
 }
 
-/// Whether a name is the other one, in any case and with `_` for `-`.
+/// Returns whether two names are equal, ignoring case and treating `_` as `-`.
 pub(crate) fn is_folded(name: &[u8], other: &str) -> bool {
     name.len() == other.len() && starts_folded(name, other)
 }
@@ -100,15 +100,15 @@ pub(super) fn starts_folded(name: &[u8], other: &str) -> bool {
             .all(|(&one, &two)| fold(one) == fold(two))
 }
 
-/// The fields that a message's `Connection` names, so that they go no further.
+/// The fields that a message's `Connection` lists, which are not forwarded.
 pub(super) struct Named<'a> {
-    /// Whether there is any but the usual.
+    /// Set if it lists any option besides the usual ones.
     any: bool,
     fields: Fields<'a>,
 }
 
 impl<'a> Named<'a> {
-    /// Of a message.
+    /// Reads the `Connection` fields of a message. Fails with [`Fault::ConnectionOptions`] beyond [`limits::CONNECTION_OPTIONS`].
     pub(super) fn of(fields: &Fields<'a>) -> Result<Named<'a>, Fault> {
         let mut count = 0;
         let mut any = false;
@@ -124,8 +124,8 @@ impl<'a> Named<'a> {
         Ok(Named { any, fields: *fields })
     }
 
-    /// Whether it names this one. Fields that say who somebody is or what is in a message are not the connection's to
-    /// take away: whoever names them means to have them missing further on.
+    /// Returns whether it lists this field. Fields that identify the client or describe the content are excepted: a client that lists them
+    /// wants them to be missing upstream.
     pub(super) fn has(&self, known: Option<Known>, name: &[u8]) -> bool {
         if !self.any {
             return false;
@@ -140,7 +140,7 @@ impl<'a> Named<'a> {
 
 fn is_protected(known: Option<Known>, name: &[u8]) -> bool {
     match known {
-        // Everything with a name of its own here is end-to-end, or was sorted out before.
+        // A well-known field is end-to-end, or was treated before.
         Some(_) => true,
         None => {
             name.get(..8)

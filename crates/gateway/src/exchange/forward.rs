@@ -1,4 +1,4 @@
-//! A request on its way to an upstream: its attempts, one after the other.
+//! Forwarding of a request to an upstream: its attempts, one after the other.
 
 mod again;
 mod converse;
@@ -20,12 +20,12 @@ use self::again::{Tries, is_idempotent};
 use self::converse::Got;
 use self::worth::Worth;
 use super::affinity::Session;
-use super::aim::{addresses, draw, hashed, pages, sending};
+use super::aim::{addresses, hash_key, pages, pick_backend, sending};
 use super::cross::Cross;
 use super::early::Started;
 use super::filtered::Chain;
 use super::grpc::{self, Unwrapping};
-use super::kept::Kept;
+use super::kept::ReplayBuffer;
 use super::mirror;
 use super::relay::{Clock, Download};
 use super::request::{self, Sending};
@@ -42,7 +42,7 @@ use crate::policy::Cleared;
 use crate::upstream::local::{Chosen, End, Link, Local};
 use crate::upstream::{Admitted, Prefer, Shared};
 
-/// What stays the same from try to try.
+/// The parts of a request that are the same for all attempts.
 struct Job<'a, 'r> {
     worker: &'a Rc<Worker>,
     local: &'a Rc<Local>,
@@ -51,40 +51,40 @@ struct Job<'a, 'r> {
     sending: Sending<'a>,
     req: &'a Request<'r>,
     clock: Clock,
-    /// A hash of what its endpoint is chosen by.
+    /// The hash of its balancing key.
     key: Option<u64>,
     prefer: Prefer,
     affinity: Option<&'a Affinity>,
     session: Session,
-    /// What of the body is kept for another try.
-    kept: Kept,
+    /// The part of the body that is buffered for another attempt.
+    kept: ReplayBuffer,
     worth: Worth,
     web: Unwrapping,
-    /// What the answer says to browsers of other origins.
+    /// The CORS fields of the response.
     cross: Option<&'a Cross>,
-    /// What is answered in place of the upstream's errors.
+    /// Error pages that replace the upstream's error responses.
     pages: &'a [ErrorPage],
-    /// Filters that bodies and the answer pass.
+    /// The filters of bodies and response.
     chain: Option<&'a Chain>,
     tries: Tries,
 }
 
-/// A try that was begun without a task: whom it is for, the connection that has its head, since when.
+/// A started attempt: its endpoint, the connection that carries its head, and its start.
 pub(super) type Begun = (Chosen, Option<Link>, Time);
 
-/// A try that came to nothing.
+/// A failed attempt.
 struct Broken {
     why: Why,
-    /// It was sent on a kept connection, and nothing of an answer has come: the upstream may have closed it just then.
+    /// It was sent on a pooled connection, and no byte of a response arrived: the upstream may have closed the connection just then.
     stale: bool,
-    /// The endpoint has said that it has done nothing for it.
+    /// The endpoint has reported that it did not process the request.
     unseen: bool,
-    /// The rule that the endpoint broke, if it broke one.
+    /// The rule that the endpoint violated, if any.
     detail: Option<Box<Detail>>,
 }
 
 impl Broken {
-    /// By a failure; `before`: on a connection that has served others.
+    /// Creates one from a failure; `before`: the connection has served other requests.
     fn by(failure: Failure, before: bool) -> Broken {
         Broken {
             stale: before && is_stale(&failure),
@@ -95,10 +95,10 @@ impl Broken {
     }
 }
 
-/// Why.
+/// The cause of a failed attempt.
 enum Why {
     Failure(Failure),
-    /// Its answer has a status after which it is tried again.
+    /// The response has a status after which the request is retried.
     Status(u16),
 }
 
@@ -108,7 +108,7 @@ impl<F: Into<Failure>> From<F> for Broken {
     }
 }
 
-/// Sends a request on, again if that is allowed. `started`: its first try was begun before.
+/// Forwards a request, and retries it if that is allowed. `started`: its first attempt, if the fast path has started it.
 pub(super) async fn forward(
     worker: &Rc<Worker>,
     found: &Found<'_>,
@@ -137,10 +137,10 @@ pub(super) async fn forward(
         None => Session::default(),
     };
     let prefer = preference(found, affinity, &session, req);
-    let kept = Kept::of(forward, local.may_share());
-    // The client has sent its end, too.
+    let kept = ReplayBuffer::of(forward, local.may_share());
+    // The body was received completely, including its end.
     if let Some(body) = cleared.body() {
-        kept.take_ahead(body);
+        kept.buffer_unsent(body);
     }
     let job = Job {
         worker,
@@ -150,7 +150,7 @@ pub(super) async fn forward(
         sending: sending(found, forward, backend, number, (req, cleared)),
         req,
         clock,
-        key: local.key(|key| hashed(key, found.listener, req)).flatten(),
+        key: local.key(|key| hash_key(key, found.listener, req)).flatten(),
         affinity,
         session,
         prefer,
@@ -165,7 +165,7 @@ pub(super) async fn forward(
     if is_new {
         job.become_worthy().await?;
     }
-    // A request that is not worth a place yet is not counted.
+    // A request that is not entitled to a slot yet is not counted.
     let admitted = admitted.map_or_else(|| local.admit(), Ok)?;
     let again = forward.retry.as_ref().is_some_and(|retry| retry.attempts > 0);
     if is_new && (again || forward.hedge.is_some()) {
@@ -179,8 +179,8 @@ pub(super) async fn forward(
     rest
 }
 
-/// What a request begins with: its upstream as this worker has it, its place there if it has one, its times, and its first attempt if that
-/// was started before.
+/// The start of a request: this worker's pool of its upstream, its slot there if it has one, its clock, and its first attempt if that was
+/// started before.
 type Beginning = (Rc<Local>, Option<Admitted>, Clock, Option<Begun>);
 
 fn begin(
@@ -198,7 +198,7 @@ fn begin(
     }
 }
 
-/// The backend that a request goes to, and its number: that of the attempt that was started before, or one that is drawn.
+/// Returns the backend of a request and its index: that of the attempt that was started before, or a random one.
 fn backend<'p>(
     worker: &Worker,
     plan: &'p Plan,
@@ -209,11 +209,11 @@ fn backend<'p>(
             let backend = plan.backends.get(started.number).ok_or(Fault::NoBackend)?;
             Ok((started.number, backend))
         }
-        None => Ok(draw(worker, plan)?),
+        None => Ok(pick_backend(worker, plan)?),
     }
 }
 
-/// Whether the request says that its body is longer than the rule allows.
+/// Returns whether the declared length of the request body exceeds the rule's limit.
 fn is_too_large(forward: &Forward, req: &Request<'_>) -> bool {
     match (req.head().framing, forward.body.request) {
         (Framing::Length(length), Some(most)) => length > most,
@@ -221,16 +221,16 @@ fn is_too_large(forward: &Forward, req: &Request<'_>) -> bool {
     }
 }
 
-/// Whether a request's body is a live stream, and no upload: its end is not announced (RFC 9112 §6.3, RFC 9113 §8.1.1).
+/// Returns whether a request body is a live stream rather than an upload: its length is not declared (RFC 9112 §6.3, RFC 9113 §8.1.1).
 ///
-/// A client that announces a length has all of the body: only the network, or ill will, makes it slow, and its listener's minimum rate
-/// holds. One that does not makes the body as it goes (calls of gRPC, streams of messages, logs) and may have nothing to send for a
-/// while: only silence in both directions ends it, after `timeouts.idle`.
+/// A client that declares a length has the whole body: only the network, or malice, makes it slow, and its listener's minimum rate applies.
+/// A client that does not produces the body as it sends it (gRPC calls, message streams, logs) and may have nothing to send for a while:
+/// only silence in both directions ends the exchange, after `timeouts.idle`.
 fn is_live(req: &Request<'_>) -> bool {
     req.head().framing == Framing::Chunked
 }
 
-/// Who is to answer because of who asks.
+/// Returns the endpoint that affinity prefers for the client.
 fn preference(
     found: &Found<'_>,
     affinity: Option<&Affinity>,
@@ -239,14 +239,14 @@ fn preference(
 ) -> Prefer {
     match affinity {
         Some(affinity) if affinity.by == AffinityBy::Source => {
-            hashed(&HashKey::Source, found.listener, req).map_or(Prefer::Any, Prefer::Hashed)
+            hash_key(&HashKey::Source, found.listener, req).map_or(Prefer::Any, Prefer::Hashed)
         }
         _ => session.prefers(),
     }
 }
 
 impl Job<'_, '_> {
-    /// `first`: the first try was begun before.
+    /// Runs the attempts. `first`: the first one, if it was started before.
     async fn run(&self, mut first: Option<Begun>, reply: &mut Reply<'_>) -> Result<Rest, Failure> {
         let mut tried: Vec<Rc<End>> = Vec::new();
         let mut fresh = false;
@@ -285,7 +285,7 @@ impl Job<'_, '_> {
                 self.count_fault(fault, &broken, &end);
             }
             let can = !reply.is_streaming() && self.can_replay();
-            // RFC 9112 §9.3.1: once, without being asked, on a connection of its own. RFC 9113 §8.7: whatever its method.
+            // RFC 9112 §9.3.1: once, without a retry policy, on a new connection. RFC 9113 §8.7: whatever the method.
             let stale = broken.stale && is_idempotent(self.req.method());
             if can && !fresh && (stale || broken.unseen) {
                 fresh = true;
@@ -299,9 +299,9 @@ impl Job<'_, '_> {
             fresh = false;
             let fails_over = can && fault.is_some_and(|fault| self.fails_over(fault, begun, &end));
             tried.push(end);
-            // After a status it was decided when that was seen.
+            // After a status the decision was made when the head was read.
             if let Some(fault) = fault {
-                if !(fails_over || can && self.goes_on(fault)) {
+                if !(fails_over || can && self.should_retry(fault)) {
                     return Err(fault.into());
                 }
                 self.worker.counting.fault(fault);
@@ -320,7 +320,7 @@ impl Job<'_, '_> {
         note::attempt(self.worker, self.req, upstream, end, begun, before);
     }
 
-    /// Counts a fault that is not the client's, and records the rule that was broken if it is known.
+    /// Counts a fault that is not the client's, and records the violated rule if it is known.
     fn count_fault(&self, fault: Fault, broken: &Broken, end: &End) {
         self.local.shared.counts.0.fault(fault);
         let trouble = || end.endpoint.state.trouble(fault);
@@ -330,7 +330,7 @@ impl Job<'_, '_> {
         }
     }
 
-    /// A try, or the first one with another beside it: what came of it, whose it was, since when.
+    /// Runs one attempt, or the first one with a hedge. Returns its result, its endpoint and its start.
     async fn first_or_next(
         &self,
         (chosen, link, begun): Begun,
@@ -341,7 +341,7 @@ impl Job<'_, '_> {
         let (mut end, mut begun) = (Rc::clone(&chosen.end), begun);
         let mut try_of = (chosen, link);
         if let Some(after) = hedge.filter(|_| tried.is_empty() && !fresh) {
-            // Apart, so that requests without it have no room for it.
+            // Boxed, so that the future of requests without a hedge has no room for it.
             match Box::pin(self.race((try_of.0, try_of.1, begun), after)).await {
                 Ok(won) => {
                     tried.extend(won.beside);
@@ -361,7 +361,7 @@ impl Job<'_, '_> {
         (attempted, end, begun)
     }
 
-    /// `sent`: the connection that has the request's head already, if there is one, and since when.
+    /// Runs one attempt. `sent`: the connection that already carries the request's head, if there is one, and the time when it was sent.
     async fn attempt(
         &self,
         chosen: Chosen,
@@ -383,7 +383,7 @@ impl Job<'_, '_> {
         let mut reading = self.reading(&chosen)?;
         if let Link::Shared(channel) = &link {
             reading.connects = request::connects(self.req, &self.sending, channel);
-            // On a stream a client has none.
+            // A client on a stream has no key.
             reading.key = reading.connects.then(|| Challenge::of(self.req.head())).flatten();
         }
         let got = self
@@ -402,7 +402,7 @@ impl Job<'_, '_> {
                     idle: clock.idle,
                 }));
             }
-            // What is left of its answer is not read: the connection goes.
+            // The rest of the response is not read, so the connection is closed.
             Got::Again(status) => {
                 link.discard();
                 return Err(Broken {
@@ -412,7 +412,7 @@ impl Job<'_, '_> {
                     detail: None,
                 });
             }
-            // Neither is that of one that is replaced.
+            // The same for a replaced response.
             Got::Replaced(status) => {
                 link.discard();
                 return Ok(self.replace(status, reply)?);
@@ -433,7 +433,7 @@ impl Job<'_, '_> {
         Ok(Rest::Body(download))
     }
 
-    /// What is looked for in the answer's head, and added to it.
+    /// Prepares reading the response head, with the fields to add to it.
     fn reading(&self, chosen: &Chosen) -> Result<Reading<'_, '_>, Fault> {
         let mut reading = Reading::new(
             self.req.method(),
@@ -455,7 +455,7 @@ impl Job<'_, '_> {
             reading.extra.append(&cross.fields);
             reading.cross = true;
         }
-        if let Some(retry) = self.has_tries()
+        if let Some(retry) = self.retry_left()
             && is_idempotent(self.req.method())
         {
             reading.again = &retry.on.statuses;
@@ -467,14 +467,14 @@ impl Job<'_, '_> {
         Ok(reading)
     }
 
-    /// Answers by the rule's page in place of the upstream's answer.
+    /// Sends the rule's error page in place of the upstream's response.
     fn replace(&self, status: u16, reply: &mut Reply<'_>) -> Result<Rest, Failure> {
         own::page(reply, self.pages, status)?;
         own::changes(reply, &self.backend.response)?;
         Ok(Rest::Nothing)
     }
 
-    /// Sends the head; what is left to send.
+    /// Sends the head. Returns the unsent part of the request.
     fn send_head(&self, chosen: &Chosen, link: &Link) -> Result<Unsent, Fault> {
         let desk = &mut *self.worker.desk.borrow_mut();
         let endpoint = &chosen.end.endpoint;
@@ -482,7 +482,7 @@ impl Job<'_, '_> {
             Link::Sole(sole) => {
                 desk.out.clear();
                 let encoder = request::write(desk, self.req, endpoint, &self.sending)?;
-                // Refused if the connection has just ended, which reading tells better.
+                // Fails if the connection has just closed; reading reports the precise fault.
                 let _ = sole.stream.write_now(&desk.out);
                 desk.out.clear();
                 Ok(Unsent::Encoded(encoder))
@@ -494,14 +494,14 @@ impl Job<'_, '_> {
         }
     }
 
-    /// Notes how an endpoint has answered.
+    /// Records the response of an endpoint.
     fn answered(&self, chosen: &Chosen, begun: Time, status: u16) {
         let span = self.worker.cx.now().since(begun);
         self.local.answered(&chosen.end, span, status);
     }
 }
 
-/// Whether it is what a kept connection looks like that was closed meanwhile.
+/// Returns whether a failure is that of a pooled connection that was closed in the meantime.
 fn is_stale(failure: &Failure) -> bool {
     matches!(
         failure,

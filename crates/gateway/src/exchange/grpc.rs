@@ -1,11 +1,11 @@
-//! gRPC: what its clients are told when the gateway answers, and gRPC-Web for upstreams that speak gRPC alone.
+//! gRPC: local responses in a form that its clients understand, and gRPC-Web for upstreams that speak gRPC only.
 //!
 //! ```text
-//! gRPC-Web ─ content type, base64 off ─▶ gRPC to the upstream
-//!          ◀─ content type, trailers as the last frame of the body, base64 ─ gRPC's answer
+//! gRPC-Web ─ content type, base64 decoded ─▶ gRPC to the upstream
+//!          ◀─ content type, trailers as the last frame of the body, base64 ─ gRPC response
 //! ```
 //!
-//! Looks into no message.
+//! Does not parse messages.
 
 use std::cell::RefCell;
 
@@ -21,7 +21,7 @@ use crate::fault::Fault;
 use crate::limits;
 use crate::model::Forward;
 
-/// Has an error of the gateway's own be one that clients of gRPC understand: 200, and how the call ended.
+/// Converts a local error response into one that gRPC clients understand: 200, with the status of the call.
 pub(super) fn own(req: &Request<'_>, reply: &mut Reply<'_>) {
     let Some(kind) = asked(req) else { return };
     let status = reply.status_now();
@@ -44,14 +44,14 @@ pub(super) fn own(req: &Request<'_>, reply: &mut Reply<'_>) {
         ("grpc-message", &*message),
     ];
     for (name, value) in told {
-        // All of them are fields that can be written.
+        // All names and values are valid.
         if !value.is_empty() && reply.header(name, value).is_err() {
-            log::error!("`{name}` cannot be told");
+            log::error!("`{name}` cannot be sent");
         }
     }
 }
 
-/// Ends an answer of gRPC that has begun with how the call ended: `false` if it is none, or cannot be ended so.
+/// Finishes a started gRPC response with the status of the call. Returns `false` if it is not gRPC, or cannot be finished so.
 pub(super) fn ends(req: &Request<'_>, reply: &mut Reply<'_>, fault: Fault) -> bool {
     let Some(kind) = asked(req).filter(|_| reply.is_forwarded()) else {
         return false;
@@ -76,21 +76,21 @@ pub(super) fn ends(req: &Request<'_>, reply: &mut Reply<'_>, fault: Fault) -> bo
     }
 }
 
-/// How a call ended that the gateway answers with a status.
+/// Returns the status of a call that the gateway answers with an HTTP status.
 fn code(status: u16) -> Code {
     match status {
-        // The client's own body was late; gRPC has no other word for it.
+        // The client's own body was late; gRPC has no better code.
         408 => Code::DeadlineExceeded,
         status => Code::of_http(status),
     }
 }
 
-/// In which form a request is one of gRPC.
+/// Returns the gRPC content type of a request.
 fn asked<'r>(req: &Request<'r>) -> Option<ContentType<'r>> {
     ContentType::parse(req.head().fields.known(Known::ContentType)?)
 }
 
-/// The form of a request that is to be translated.
+/// Returns the content type of a gRPC-Web request that must be translated.
 pub(super) fn web<'r>(forward: &Forward, req: &Request<'r>) -> Option<ContentType<'r>> {
     if !forward.grpc_web {
         return None;
@@ -98,12 +98,12 @@ pub(super) fn web<'r>(forward: &Forward, req: &Request<'r>) -> Option<ContentTyp
     asked(req).filter(|kind| kind.dialect != Dialect::Grpc)
 }
 
-/// The same type without the web.
+/// Returns the corresponding gRPC type for the upstream.
 pub(super) fn upstream_type(kind: ContentType<'_>) -> String {
     typed("application/grpc", kind.format)
 }
 
-/// What an answer's type is to a client of that form; `None`: it is not gRPC, and not translated.
+/// Returns the type of a response for a client of this dialect; `None`: the response is not gRPC, and is not translated.
 pub(super) fn client_type(dialect: Dialect, answered: &[u8]) -> Option<String> {
     let kind = ContentType::parse(answered).filter(|kind| kind.dialect == Dialect::Grpc)?;
     let name = match dialect {
@@ -118,7 +118,7 @@ fn typed(name: &str, format: Option<&str>) -> String {
     format.map_or_else(|| name.to_owned(), |format| format!("{name}+{format}"))
 }
 
-/// A request's body on its way out of base64.
+/// Decodes a request body from base64.
 #[derive(Default)]
 pub(super) struct Unwrapping(Option<RefCell<TextDecoder>>);
 
@@ -128,7 +128,7 @@ impl Unwrapping {
         Unwrapping(is_text.then(RefCell::default))
     }
 
-    /// The next piece; `None`: the body is over.
+    /// Decodes the next piece; `None`: the end of the body.
     pub(super) fn piece(&self, bytes: Option<Bytes>) -> Result<Option<Bytes>, Failure> {
         let Some(decoder) = &self.0 else { return Ok(bytes) };
         let wrong = |fault| Failure::Web(Error::bad_request(format!("the body is no gRPC-Web: {fault}")));
@@ -142,14 +142,14 @@ impl Unwrapping {
     }
 }
 
-/// An answer's body on its way to a client of gRPC-Web.
+/// Encodes a response body for a gRPC-Web client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Wrapping {
     pub(super) dialect: Dialect,
 }
 
 impl Wrapping {
-    /// Part of the body as the client gets it.
+    /// Encodes a piece of the body.
     pub(super) fn piece(self, bytes: &[u8]) -> Vec<u8> {
         let mut out = Vec::new();
         match self.dialect {
@@ -159,16 +159,16 @@ impl Wrapping {
         out
     }
 
-    /// The body's end: what would follow it.
+    /// Encodes the trailers, which end the body.
     pub(super) fn end(self, trailers: Option<&FieldBlock>) -> Vec<u8> {
         let mut block = FieldBlock::new();
         for (name, value) in trailers.into_iter().flat_map(FieldBlock::iter) {
-            // What was a field is one.
+            // A field that was valid stays valid.
             let _ = block.push(&name.to_ascii_lowercase(), value);
         }
         let mut frame = Vec::new();
         if let Err(misuse) = write_web_trailers(&mut frame, &block) {
-            log::error!("trailers cannot be told to a client of gRPC-Web: {misuse}");
+            log::error!("trailers cannot be sent to a gRPC-Web client: {misuse}");
         }
         self.piece(&frame)
     }

@@ -1,6 +1,6 @@
-//! What of a request's body is kept while it is sent: for another try, and for copies to other upstreams.
+//! The buffer of a request body that is being sent: for another attempt, and for mirrored requests.
 //!
-//! Bounded: a body that is longer than what it is kept for is forgotten.
+//! Bounded: a body that exceeds the limits of its uses is discarded.
 
 use std::cell::{Cell, Ref, RefCell};
 
@@ -10,25 +10,25 @@ use ringmain_wire::h1::FieldBlock;
 use crate::limits;
 use crate::model::Forward;
 
-/// See the module.
+/// The replay buffer of one request.
 #[derive(Debug, Default)]
-pub(super) struct Kept {
-    /// Bytes that are kept at most; 0: none.
+pub(super) struct ReplayBuffer {
+    /// Limit of buffered bytes; 0: none.
     most: usize,
-    /// Bytes that another attempt may send again, of those that were sent.
+    /// Limit of bytes, of those already sent, that another attempt may send again.
     replayed: usize,
     bytes: RefCell<Vec<u8>>,
     trailers: RefCell<FieldBlock>,
-    /// Bytes that were taken from the client are not held any more: more than `most` were sent.
+    /// Set once bytes taken from the client have been discarded, since more than `most` were sent.
     lost: Cell<bool>,
-    /// All of it was taken.
+    /// Set once the whole body was taken.
     whole: Cell<bool>,
 }
 
-impl Kept {
-    /// For what a rule has done with a request. `refusable`: whoever it is for may say that nothing was done for it, when some of its
-    /// body was taken already (RFC 9113 §8.7).
-    pub(super) fn of(forward: &Forward, refusable: bool) -> Kept {
+impl ReplayBuffer {
+    /// Creates a buffer for a request of a rule. `refusable`: the upstream may report that it has not processed the request after a part of
+    /// the body was taken (RFC 9113 §8.7).
+    pub(super) fn of(forward: &Forward, refusable: bool) -> ReplayBuffer {
         let again = forward.retry.as_ref().is_some_and(|retry| retry.attempts > 0);
         let replayed = match again || refusable || forward.hedge.is_some() {
             true => limits::REPLAY_BYTES,
@@ -36,14 +36,14 @@ impl Kept {
         };
         let mirrors = forward.mirrors.iter().map(|mirror| mirror.body_bytes);
         let mirrored = mirrors.max().unwrap_or(0).min(limits::MIRROR_BODY_BYTES);
-        Kept {
+        ReplayBuffer {
             most: replayed.max(mirrored as usize),
             replayed,
-            ..Kept::default()
+            ..ReplayBuffer::default()
         }
     }
 
-    /// A piece was taken from the client, to be sent.
+    /// Buffers a piece that was taken from the client and is being sent.
     pub(super) fn take(&self, piece: &[u8]) {
         let mut bytes = self.bytes.borrow_mut();
         if self.lost.get() || bytes.len() + piece.len() > self.most {
@@ -54,50 +54,50 @@ impl Kept {
         }
     }
 
-    /// A piece was taken from the client before anything of the body is sent. All of these are sent first, so none is forgotten,
-    /// and it is time to send when they are more than another try may send: `false`.
-    pub(super) fn take_ahead(&self, piece: &[u8]) -> bool {
+    /// Buffers a piece that was taken from the client before any byte of the body is sent. Every such piece is retained, since all are sent
+    /// first. Returns `false` once it is time to send: there are more bytes than another attempt may send.
+    pub(super) fn buffer_unsent(&self, piece: &[u8]) -> bool {
         let mut bytes = self.bytes.borrow_mut();
         bytes.extend_from_slice(piece);
         bytes.len() <= self.replayed
     }
 
-    /// The same for a request that is not worth a place of its upstream yet.
+    /// Buffers a piece for a request that is not entitled to a slot of its upstream yet.
     pub(super) fn collect(&self, piece: &[u8]) {
-        self.take_ahead(piece);
+        self.buffer_unsent(piece);
     }
 
-    /// The last piece was taken, and these fields came behind it.
+    /// Records the end of the body, with its trailers.
     pub(super) fn end(&self, trailers: FieldBlock) {
         self.whole.set(true);
-        // Another try finds none any more.
+        // Another attempt receives no trailers from the client.
         if !trailers.is_empty() {
             *self.trailers.borrow_mut() = trailers;
         }
     }
 
-    /// A copy of what was taken so far and is to be sent again.
+    /// Copies the bytes that must be sent again.
     pub(super) fn to_bytes(&self) -> Bytes {
         Bytes::copy_from_slice(&self.bytes.borrow())
     }
 
-    /// What was taken so far and is to be sent again.
+    /// Returns the bytes that must be sent again.
     pub(super) fn bytes(&self) -> Ref<'_, [u8]> {
         Ref::map(self.bytes.borrow(), Vec::as_slice)
     }
 
-    /// The fields behind the body.
+    /// Returns the trailers.
     pub(super) fn trailers(&self) -> Ref<'_, FieldBlock> {
         self.trailers.borrow()
     }
 
-    /// Returns whether another attempt can send all bytes that were taken from the client: each of them is held. A body of any length
-    /// is, as long as none of it was sent: an attempt that got no connection can always continue with another endpoint.
+    /// Returns whether another attempt can send all bytes that were taken from the client. A body of any length can be, until a byte was
+    /// sent: an attempt that got no connection can always continue with another endpoint.
     pub(super) fn can_replay(&self) -> bool {
         !self.lost.get()
     }
 
-    /// The whole body for a copy, if it is there and no longer than that.
+    /// Returns the whole body for a mirrored request, if it is complete and no longer than `most` bytes.
     pub(super) fn whole(&self, most: u64) -> Option<Ref<'_, [u8]>> {
         let bytes = self.bytes();
         let fits = self.whole.get() && !self.lost.get() && bytes.len() as u64 <= most;
@@ -110,7 +110,7 @@ mod tests {
     use super::*;
     use crate::model::{Mirror, Retry};
 
-    fn kept(retry: bool, mirror: Option<u64>) -> Kept {
+    fn kept(retry: bool, mirror: Option<u64>) -> ReplayBuffer {
         let mut forward = Forward::to("x");
         forward.retry = retry.then(Retry::default);
         forward.mirrors = mirror
@@ -120,11 +120,11 @@ mod tests {
             })
             .into_iter()
             .collect();
-        Kept::of(&forward, false)
+        ReplayBuffer::of(&forward, false)
     }
 
     #[test]
-    fn nothing_is_kept_for_nobody() {
+    fn nothing_is_buffered_without_a_use() {
         let none = kept(false, None);
         assert!(none.can_replay());
         none.take(b"x");
@@ -134,15 +134,15 @@ mod tests {
     }
 
     #[test]
-    fn what_may_be_refused_is_kept() {
-        let kept = Kept::of(&Forward::to("x"), true);
+    fn a_body_that_may_be_refused_is_buffered() {
+        let kept = ReplayBuffer::of(&Forward::to("x"), true);
         kept.take(b"x");
         assert!(kept.can_replay());
         assert_eq!(*kept.bytes(), *b"x");
     }
 
     #[test]
-    fn another_try_has_what_fits() {
+    fn another_attempt_has_the_bytes_up_to_the_limit() {
         let kept = kept(true, None);
         kept.take(&vec![1; limits::REPLAY_BYTES - 1]);
         kept.take(b"x");
@@ -157,24 +157,27 @@ mod tests {
             hedge: Some(std::time::Duration::from_millis(1)),
             ..Forward::to("x")
         };
-        let kept = Kept::of(&forward, false);
-        assert!(kept.take_ahead(&vec![1; limits::REPLAY_BYTES]) && kept.can_replay());
-        assert!(!kept.take_ahead(b"xy"), "time to send");
+        let kept = ReplayBuffer::of(&forward, false);
+        assert!(kept.buffer_unsent(&vec![1; limits::REPLAY_BYTES]) && kept.can_replay());
+        assert!(!kept.buffer_unsent(b"xy"), "time to send");
         assert!(
             kept.can_replay(),
             "an attempt without a connection has sent nothing"
         );
         assert_eq!(kept.bytes().len(), limits::REPLAY_BYTES + 2);
-        // The first try has sent them; what comes then is beyond the limit.
+        // The first attempt has sent them; further bytes exceed the limit.
         kept.take(b"z");
         assert!(!kept.can_replay() && kept.bytes().is_empty());
     }
 
     #[test]
-    fn copies_have_the_whole_or_nothing() {
+    fn mirrored_requests_have_the_whole_body_or_none() {
         let kept = kept(true, Some(100_000));
         kept.take(&[1; 100_000]);
-        assert!(kept.can_replay(), "all of it is held for the copy");
+        assert!(
+            kept.can_replay(),
+            "the whole body is buffered for the mirrored request"
+        );
         assert!(kept.whole(100_000).is_none(), "there may be more");
         kept.end(FieldBlock::new());
         assert_eq!(kept.whole(100_000).map(|bytes| bytes.len()), Some(100_000));

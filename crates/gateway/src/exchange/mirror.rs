@@ -1,5 +1,5 @@
-//! Copies of requests for other upstreams. Whatever becomes of them, the request that they are of does not feel it: they are
-//! begun when its answer has begun, wait for nothing that it has, and are few.
+//! Mirrored requests. They never affect the original request: they start after its response has started, wait for none of its resources,
+//! and are limited in number.
 
 use std::cell::Cell;
 use std::future::{Future, poll_fn};
@@ -17,7 +17,7 @@ use ringmain_wire::h1::{
 use super::Found;
 use super::aim::addresses;
 use super::grpc;
-use super::kept::Kept;
+use super::kept::ReplayBuffer;
 use super::request::{self, Sending};
 use crate::gateway::Worker;
 use crate::limits;
@@ -28,7 +28,7 @@ use crate::upstream::h2::{Asked, Channel, Heard, ask};
 use crate::upstream::local::{Chosen, Link, Local, Sole};
 use crate::upstream::{Admitted, Copied, Prefer};
 
-/// A copy on its way.
+/// A mirrored request in flight.
 struct Copy {
     worker: Rc<Worker>,
     local: Rc<Local>,
@@ -42,11 +42,11 @@ struct Copy {
     _counted: Counted,
 }
 
-/// What is sent, head and body.
+/// The message, head and body.
 enum Message {
-    /// By HTTP/1.1.
+    /// Encoded for HTTP/1.1.
     Bytes(Vec<u8>),
-    /// In whatever language the endpoint turns out to speak.
+    /// In parts, since the protocol is known only after connecting.
     Parts(Box<Parts>),
 }
 
@@ -58,7 +58,7 @@ struct Parts {
     body: Option<Vec<u8>>,
 }
 
-/// What a copy becomes, counted at its end however that comes.
+/// The outcome of a mirrored request, counted when this is dropped.
 struct Became {
     local: Rc<Local>,
     what: Cell<Copied>,
@@ -70,7 +70,7 @@ impl Drop for Became {
     }
 }
 
-/// One of a worker's copies.
+/// A slot in the worker's limit of mirrored requests.
 struct Counted(Rc<Worker>);
 
 impl Counted {
@@ -89,7 +89,7 @@ impl Drop for Counted {
     }
 }
 
-/// Sends what copies a rule wants of a request, if it is there as a whole.
+/// Sends the mirrored requests of a rule, if the original is complete.
 pub(super) fn send(
     worker: &Rc<Worker>,
     found: &Found<'_>,
@@ -97,7 +97,7 @@ pub(super) fn send(
     plan: &Plan,
     forward: &Forward,
     req: &Request<'_>,
-    kept: &Kept,
+    kept: &ReplayBuffer,
 ) {
     for (mirror, mirrored) in forward.mirrors.iter().zip(&plan.mirrors) {
         let drawn = worker.cx.random() % u64::from(mirror.share.of.max(1));
@@ -107,12 +107,12 @@ pub(super) fn send(
         if let Some(copy) = prepare(worker, found, cleared, (mirror, mirrored), forward, req, kept)
             && worker.cx.spawn(copy.run_until_draining()).is_err()
         {
-            log::debug!("{req:?}: no room for a task that sends its copy");
+            log::debug!("{req:?}: no task is available for the mirrored request");
         }
     }
 }
 
-/// A copy that is ready to be sent; `None`: there is no room for it, or nobody whom it could be sent to, and that is counted.
+/// Prepares a mirrored request. `None`: a limit is reached, or there is no endpoint, and that is counted.
 fn prepare(
     worker: &Rc<Worker>,
     found: &Found<'_>,
@@ -120,9 +120,9 @@ fn prepare(
     (mirror, mirrored): (&Mirror, &Mirrored),
     forward: &Forward,
     req: &Request<'_>,
-    kept: &Kept,
+    kept: &ReplayBuffer,
 ) -> Option<Copy> {
-    // Without an upstream nothing is sent, which was told of the configuration.
+    // Without an upstream nothing is sent, which was reported for the configuration.
     let local = worker.local(mirrored.upstream.as_ref()?);
     let became = Became {
         local: Rc::clone(&local),
@@ -160,7 +160,7 @@ fn prepare(
         true => bytes(worker, req, &chosen, &sending, body),
         false => parts(worker, req, &chosen, &sending, body),
     }?;
-    // For a task, which it is dropped without.
+    // Counted if no task is available, which drops it.
     became.what.set(Copied::NoRoom);
     Some(Copy {
         greeting: local.greeting(|| addresses(req)),
@@ -223,7 +223,7 @@ fn parts(
 }
 
 impl Parts {
-    /// The same by HTTP/1.1.
+    /// Encodes the parts for HTTP/1.1.
     fn encode(&self) -> Option<Vec<u8>> {
         let mut out = Vec::new();
         let method = Method::new(&self.method);
@@ -243,7 +243,7 @@ impl Parts {
 }
 
 impl Copy {
-    /// Sends it; a shutdown does not wait for it.
+    /// Sends the request; a shutdown does not wait for it.
     async fn run_until_draining(self) {
         let cx = self.worker.cx.clone();
         let mut draining = pin!(cx.draining());
@@ -257,7 +257,7 @@ impl Copy {
         .await;
     }
 
-    /// Sends it and drops the answer.
+    /// Sends the request and discards the response.
     async fn run(self) {
         self.became.what.set(Copied::Failed);
         let span = self.local.connect_timeout().min(limits::MIRROR_TIME);
@@ -273,7 +273,7 @@ impl Copy {
                 }
             }
             (Ok(Link::Shared(channel)), Message::Parts(parts)) => self.by_stream(&channel, parts).await,
-            // What the upstream speaks has changed since.
+            // The upstream's protocol has changed since.
             (Ok(Link::Shared(_)), Message::Bytes(_)) | (Err(_), _) => {}
         }
     }
@@ -297,7 +297,7 @@ impl Copy {
             left > 0
         });
         if let Err((lost, _)) = heard.await {
-            log::debug!("a copy's answer is cut: {lost:?}");
+            log::debug!("the response to a mirrored request was aborted: {lost:?}");
         }
     }
 
@@ -323,7 +323,7 @@ impl Copy {
     }
 }
 
-/// An answer that nobody wants, read so that its connection can be used again.
+/// A discarded response, read so that its connection can be pooled.
 struct Answer {
     scanner: HeadScanner,
     method: Method<'static>,
@@ -345,7 +345,7 @@ impl Answer {
         }
     }
 
-    /// Takes received bytes: how many.
+    /// Processes received bytes. Returns the number consumed.
     fn feed(&mut self, bytes: &[u8], worker: &Worker) -> usize {
         let mut consumed = 0;
         while self.body.is_none() && !self.is_broken {

@@ -1,11 +1,11 @@
-//! One request, from its head to the last byte of its answer: the path that all of them take.
+//! One request, from its head to the last byte of its response: the path that all requests take.
 //!
 //! ```text
-//! head ─▶ listener ─▶ rule ─┬─ forward ─▶ endpoint, connection ─▶ head, body up │ head, body down ─▶ kept
+//! head ─▶ listener ─▶ rule ─┬─ forward ─▶ endpoint, connection ─▶ head, body up │ head, body down ─▶ pool
 //!                           └─ redirect, answer, files                          └─ 101 ─▶ tunnel
 //! ```
 //!
-//! Owns the order of things. What a head may hold is in `request` and `response`, who answers in `upstream`.
+//! Owns the order of the steps. The contents of heads belong to `request` and `response`, the choice of endpoints to `upstream`.
 
 mod affinity;
 mod aim;
@@ -58,18 +58,18 @@ use crate::plan::Plan;
 use crate::policy::{self, Cleared, Walk};
 use crate::table::{Headers, Matched, RequestFacts, cors, host};
 
-/// Why a request has no answer of its route's.
+/// The reason why a request gets no response from its route.
 #[derive(Debug)]
 pub(crate) enum Failure {
     Fault(Fault),
-    /// The client's connection has its own view: it is gone, or its body broke a rule.
+    /// An error of the client's connection: it is closed, or its body violated the protocol.
     Web(Error),
-    /// A filter answers in place of what was to come.
+    /// A filter's response replaces the expected one.
     Instead(Box<filter::Answer>),
 }
 
 impl Failure {
-    /// An error of the client's body: each cut is counted and logged as a fault. A client that is gone is not answered.
+    /// Converts an error of the client's body: an aborted body is counted and logged as a fault. A disconnected client gets no response.
     pub(crate) fn of_body(error: Error) -> Failure {
         let fault = match error.status() {
             _ if error.is_disconnected() => return Failure::Web(error),
@@ -95,25 +95,25 @@ impl From<Error> for Failure {
     }
 }
 
-/// Where a request belongs.
+/// The listener and rule of a request.
 pub(crate) struct Found<'v> {
     pub(crate) listener: &'v Listener,
     pub(crate) matched: Matched<'v, Plan>,
-    /// What its answer says to browsers of other origins, if the rule says what.
+    /// The CORS fields of its response, if the rule has a CORS policy.
     pub(crate) cross: Option<Cross>,
-    /// Where it is counted, once it has a task.
+    /// The counters of its series, once it has a task.
     pub(crate) count: Option<&'v Count<'v>>,
     decoded: path::Decoded,
 }
 
-/// What is known of where a request belongs before its answer.
-enum Place<'v> {
+/// The result of matching a request.
+enum Routed<'v> {
     Rule(Found<'v>),
     /// The listener redirects every request to the same URL under `https`.
     ToHttps(&'v Listener, HttpsRedirect),
 }
 
-/// What is left to do when the view is not needed any more.
+/// The remaining work that needs no view of the configuration.
 enum Rest {
     Nothing,
     Body(relay::Download),
@@ -121,7 +121,7 @@ enum Rest {
     Push(push::Pushed),
 }
 
-/// Answers a request.
+/// Serves a request.
 pub(crate) async fn serve(
     worker: &Rc<Worker>,
     req: &Request<'_>,
@@ -130,7 +130,7 @@ pub(crate) async fn serve(
     let ahead = worker.beginnings.take(req.ticket());
     let began = ahead.as_ref().map_or(worker.cx.now(), |ahead| ahead.began);
     let count = Count::begin(&worker.counting, &worker.cx, began);
-    // There if its rule has filters.
+    // Set if the rule has filters.
     let mut chain = None;
     let outcome = match begin(worker, &count, ahead, &mut chain, req, reply).await {
         // Long bodies and tunnels hold no configuration.
@@ -167,11 +167,11 @@ async fn begin(
         None => (worker.view(), None, None),
     };
     let found = match find(worker, &view, req) {
-        Ok(Place::Rule(mut found)) => {
+        Ok(Routed::Rule(mut found)) => {
             found.count = Some(count);
             found
         }
-        Ok(Place::ToHttps(listener, how)) => {
+        Ok(Routed::ToHttps(listener, how)) => {
             return redirect::to_https(worker, listener, how, req, reply).map(|()| Rest::Nothing);
         }
         Err(Failure::Fault(fault)) => {
@@ -183,7 +183,7 @@ async fn begin(
     };
     note::route(worker, count, &found, req);
     req.set_minimum_rate(found.listener.limits.rate_bytes);
-    if let Err(fault) = unfit(&found, req) {
+    if let Err(fault) = reject_unforwardable(&found, req) {
         note::fault(worker, req, fault);
         return own::fault(reply, &found.matched, fault).map(|()| Rest::Nothing);
     }
@@ -216,7 +216,7 @@ async fn begin(
     reply.add_headers(cleared.answer());
     let filters = found.matched.plan().ok().and_then(|plan| plan.filters.as_deref());
     if let Some(uses) = filters {
-        // Apart, so that requests without them have no room for it.
+        // Boxed, so that the future of requests without filters has no room for it.
         let passing = (&mut cleared, uses, chain);
         return Box::pin(filtered::serve(worker, &view, &found, passing, req, reply)).await;
     }
@@ -224,7 +224,7 @@ async fn begin(
     answered(worker, &found, outcome, req, reply)
 }
 
-/// What has come of a request that its rule was carried out for: a fault becomes the answer, if none has begun.
+/// Finalizes the response of a request after its rule's action: a fault becomes the response, if none has started.
 fn answered(
     worker: &Worker,
     found: &Found<'_>,
@@ -246,7 +246,7 @@ fn answered(
     }
 }
 
-/// Ends an answer that has begun. Clients of gRPC receive how the call ended; others see that it is cut.
+/// Aborts a response that has started. gRPC clients receive the status of the call; others detect that the body is incomplete.
 fn cut(req: &Request<'_>, reply: &mut Reply<'_>, fault: Fault) -> Result<(), Error> {
     if grpc::ends(req, reply, fault) {
         return Ok(());
@@ -257,8 +257,8 @@ fn cut(req: &Request<'_>, reply: &mut Reply<'_>, fault: Fault) -> Result<(), Err
     })
 }
 
-/// The rule that takes a request.
-fn find<'v>(worker: &Worker, view: &'v View, req: &Request<'_>) -> Result<Place<'v>, Failure> {
+/// Finds the rule for a request.
+fn find<'v>(worker: &Worker, view: &'v View, req: &Request<'_>) -> Result<Routed<'v>, Failure> {
     let desk = &mut *worker.desk.borrow_mut();
     let host = host(req.host().unwrap_or_default(), &mut desk.host);
     let address = view.address(req.listener()).ok_or(Fault::NoListener)?;
@@ -275,20 +275,20 @@ fn find<'v>(worker: &Worker, view: &'v View, req: &Request<'_>) -> Result<Place<
     if secure && several && addresses.admit(address, &sni(req)) != Some(id) {
         return Err(Fault::Misdirected.into());
     }
-    // What the address speaks may have changed since the connection came.
+    // The protocol of the address may have changed since the connection was accepted.
     if !listener.protocol.is_http() || listener.protocol.has_sni() != secure {
         return Err(stranger.into());
     }
-    // The server checks the demands of the handshake before each request, by the current settings. Where several listeners of an address
-    // differ, the handshake demands less than each of them.
+    // The server checks the requirements of the handshake before each request, by the current settings. Where several listeners of an
+    // address differ, the handshake requires less than each listener does.
     if secure && several && refuses_certificate(listener, || req.tls()) {
         return Err(Fault::NoCertificate.into());
     }
-    // A trusted proxy may have received it over TLS already: it would be redirected to its own URL, without end.
+    // A trusted proxy may have received it over TLS already: redirecting it to its own URL would be an endless loop.
     if let Some(how) = listener.redirect_to_https
         && !client::RequestUrl::is_https(listener, req)
     {
-        return Ok(Place::ToHttps(listener, how));
+        return Ok(Routed::ToHttps(listener, how));
     }
     let decoded = view.table.decode_path(id, req.path())?;
     let facts = RequestFacts {
@@ -300,7 +300,7 @@ fn find<'v>(worker: &Worker, view: &'v View, req: &Request<'_>) -> Result<Place<
     };
     let matched = view.table.find_request(id, &facts).ok_or(Fault::NoRoute)?;
     let policy = cors(listener, &matched);
-    Ok(Place::Rule(Found {
+    Ok(Routed::Rule(Found {
         listener,
         matched,
         cross: policy.map(|cors| cross::fields(cors, req)),
@@ -309,8 +309,8 @@ fn find<'v>(worker: &Worker, view: &'v View, req: &Request<'_>) -> Result<Place<
     }))
 }
 
-/// Why a request can by no means be sent on, whatever its policies say: told before anybody is asked or connected to.
-fn unfit(found: &Found<'_>, req: &Request<'_>) -> Result<(), Fault> {
+/// Rejects a request that cannot be forwarded, whatever its policies decide, before any service is queried or connected to.
+fn reject_unforwardable(found: &Found<'_>, req: &Request<'_>) -> Result<(), Fault> {
     let rule = found.matched.rule();
     if !matches!(rule.action, Action::Forward(_)) {
         return Ok(());
@@ -327,7 +327,7 @@ fn unfit(found: &Found<'_>, req: &Request<'_>) -> Result<(), Fault> {
     Ok(())
 }
 
-/// The client's address; `None` on a Unix socket whose word is not taken.
+/// Returns the client's address; `None` on a Unix socket without a trusted header.
 pub(crate) fn client_address(listener: &Listener, req: &Request<'_>) -> Option<IpAddr> {
     client::address(&listener.client_address, req)
 }
@@ -340,7 +340,7 @@ pub(crate) fn client_scheme(listener: &Listener, req: &Request<'_>) -> &'static 
     }
 }
 
-/// Path and query of a request as an upstream receives them, without the rule's changes.
+/// Returns the path and query of a request as an upstream receives them, without the rule's rewrite.
 pub(crate) fn forwarded_uri(found: &Found<'_>, req: &Request<'_>) -> String {
     let target = req.head().target;
     let mut scratch = String::new();
@@ -353,7 +353,7 @@ pub(crate) fn forwarded_uri(found: &Found<'_>, req: &Request<'_>) -> String {
     uri
 }
 
-/// The name that the client asked for in its TLS handshake.
+/// Returns the server name of the client's TLS handshake.
 fn sni(req: &Request<'_>) -> String {
     let conn = req.cx().conn(req.connection());
     let name = conn.layer(|tls: &mut Tls| tls.facts().and_then(|facts| facts.server_name.clone()));

@@ -1,4 +1,4 @@
-//! What is counted of a request and said of it in the access log, beside what every request has.
+//! The counters of a request, and its access log fields besides the general ones.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -15,13 +15,14 @@ use crate::metrics::Count;
 use crate::model::{Name, Route};
 use crate::upstream::local::End;
 
-/// Fields of the access log that a gateway's requests have beside those of all: templates may name them.
+/// Access log fields of a gateway's requests besides the general ones; templates may name them.
 ///
-/// `route` and `rule` (its name, or its number from 0) took the request; `identity` is who asks, as far as a policy has found out; `upstream`, `endpoint`, `upstream_us` (from the choice of
-/// the endpoint to the answer's head, microseconds) and `tries` are of the last try; `fault` is the kind of what went wrong, `fault_rule` the rule
-/// that the upstream broke (docs/http1-rules.md, HTTP/2, docs/tls-rules.md), `over_limit` the name of a rate limit that has let a request pass all the same. Of
-/// connections that were passed on `upstream_us` ends when it is connected, `received` are bytes of the client and `ended` says
-/// how it ended ([`Ended`](crate::metrics::Ended)).
+/// `route` and `rule` (its name, or its index from 0) matched the request; `identity` is the client's, as far as a policy has established
+/// it; `upstream`, `endpoint`, `upstream_us` (from the choice of the endpoint to the response head, microseconds) and `tries` belong to the
+/// last attempt; `fault` is the kind of the failure, `fault_rule` the rule that the upstream violated (docs/http1-rules.md, HTTP/2,
+/// docs/tls-rules.md), `over_limit` the name of a rate limit that admitted a request over the limit. For relayed connections `upstream_us`
+/// ends when the upstream is connected, `received` counts the bytes of the client and `ended` is the kind of termination
+/// ([`Ended`](crate::metrics::Ended)).
 pub const FIELDS: [&str; 12] = [
     "route",
     "rule",
@@ -37,12 +38,12 @@ pub const FIELDS: [&str; 12] = [
     "ended",
 ];
 
-/// A route took it.
+/// Records the route of a request.
 pub(super) fn route(worker: &Worker, count: &Count<'_>, found: &Found<'_>, req: &Request<'_>) {
     let route = found.matched.route().route();
     match found.matched.plan().map(|plan| plan.number.get()) {
         Ok(Some(number)) => count.series(*number),
-        // One that is broken has no plan.
+        // A broken rule has no plan.
         _ => count.series(worker.route_number(&route.name)),
     }
     if !req.is_logged() {
@@ -54,7 +55,7 @@ pub(super) fn route(worker: &Worker, count: &Count<'_>, found: &Found<'_>, req: 
     }
 }
 
-/// A rule of a route took it.
+/// Logs the route and rule of a request.
 pub(super) fn rule(route: &Route, number: usize, req: &Request<'_>) {
     let rule = match &route.rules[number].name {
         Some(name) => Note::Text(Arc::clone(name)),
@@ -64,14 +65,14 @@ pub(super) fn rule(route: &Route, number: usize, req: &Request<'_>) {
     req.note("rule", rule);
 }
 
-/// A policy has found out who asks.
+/// Logs the client's identity.
 pub(crate) fn identity(identity: &Arc<str>, req: &Request<'_>) {
     if req.is_logged() {
         req.note("identity", Note::Text(Arc::clone(identity)));
     }
 }
 
-/// A try has its answer's head, or came to nothing.
+/// Logs an attempt that has received a response head or has failed.
 pub(super) fn attempt(
     worker: &Worker,
     req: &Request<'_>,
@@ -93,7 +94,7 @@ pub(super) fn attempt(
     req.note("tries", Note::Number(tried as u64 + 1));
 }
 
-/// An attempt that has not ended. Dropped with its task, since the client has left, it is noted as one that has.
+/// An attempt in progress. If it is dropped with its task, because the client has disconnected, it is logged like a finished one.
 pub(super) struct Pending<'a, 'r> {
     worker: &'a Worker,
     req: &'a Request<'r>,
@@ -111,14 +112,14 @@ impl<'a, 'r> Pending<'a, 'r> {
         }
     }
 
-    /// An attempt at this endpoint begins.
+    /// Records the start of an attempt at this endpoint.
     pub(super) fn begin(&self, end: &Rc<End>, begun: Time, tried: usize) {
         if self.req.is_logged() {
             self.attempt.replace(Some((Rc::clone(end), begun, tried)));
         }
     }
 
-    /// It has ended.
+    /// Records the end of the attempt.
     pub(super) fn end(&self) {
         self.attempt.take();
     }
@@ -132,7 +133,7 @@ impl Drop for Pending<'_, '_> {
     }
 }
 
-/// Something went wrong.
+/// Counts and logs a fault.
 pub(super) fn fault(worker: &Worker, req: &Request<'_>, fault: Fault) {
     worker.counting.fault(fault);
     if req.is_logged() {
@@ -140,7 +141,7 @@ pub(super) fn fault(worker: &Worker, req: &Request<'_>, fault: Fault) {
     }
 }
 
-/// Logs the rule that an endpoint broke, unless too many were logged within [`limits::FAULT_LOG_SPAN`], and has the access log name it.
+/// Logs the rule that an endpoint violated, unless too many were logged within [`limits::FAULT_LOG_SPAN`], and adds it to the access log.
 #[cold]
 pub(super) fn detail(worker: &Worker, req: &Request<'_>, (upstream, addr): (&Name, &Addr), detail: &Detail) {
     let now = worker.cx.now();

@@ -1,4 +1,4 @@
-//! Answers of the gateway's own: direct ones, error pages, a line for each fault.
+//! Local responses: direct ones, error pages, and a line of text for each fault.
 
 use ringmain_web::{Error, Reply};
 
@@ -9,7 +9,7 @@ use crate::plan::{Plan, StatusChanges};
 use crate::policy::Refusal;
 use crate::table::Matched;
 
-/// A direct answer.
+/// Sends a direct response.
 pub(super) fn answer(reply: &mut Reply<'_>, plan: &Plan, answer: &Answer) -> Result<(), Failure> {
     write(reply, answer.status, answer)?;
     changes(reply, &plan.response)?;
@@ -25,7 +25,7 @@ fn write(reply: &mut Reply<'_>, status: u16, answer: &Answer) -> Result<(), Erro
     Ok(())
 }
 
-/// Answers an error by the first page that has its status: whether one has.
+/// Sends the first error page for a status. Returns whether there is one.
 pub(super) fn page(reply: &mut Reply<'_>, pages: &[ErrorPage], status: u16) -> Result<bool, Error> {
     let found = pages.iter().find(|page| page.statuses.contains(status));
     if let Some(page) = found {
@@ -34,12 +34,17 @@ pub(super) fn page(reply: &mut Reply<'_>, pages: &[ErrorPage], status: u16) -> R
     Ok(found.is_some())
 }
 
-/// What a fault is to the client, as its rule has it.
+/// Sends the response to a fault, as the rule defines it.
 pub(super) fn fault(reply: &mut Reply<'_>, matched: &Matched<'_, Plan>, fault: Fault) -> Result<(), Error> {
-    told(reply, matched, fault, fault.status())
+    fault_with_status(reply, matched, fault, fault.status())
 }
 
-fn told(reply: &mut Reply<'_>, matched: &Matched<'_, Plan>, fault: Fault, status: u16) -> Result<(), Error> {
+fn fault_with_status(
+    reply: &mut Reply<'_>,
+    matched: &Matched<'_, Plan>,
+    fault: Fault,
+    status: u16,
+) -> Result<(), Error> {
     if !page(reply, &matched.rule().error_pages, status)? {
         plain(reply, fault)?;
         reply.status(status);
@@ -53,7 +58,7 @@ fn told(reply: &mut Reply<'_>, matched: &Matched<'_, Plan>, fault: Fault, status
     }
 }
 
-/// What a refusal by a policy is to the client.
+/// Sends the response to a refusal by a policy.
 pub(super) fn refusal(
     reply: &mut Reply<'_>,
     matched: &Matched<'_, Plan>,
@@ -71,7 +76,7 @@ pub(super) fn refusal(
         }
         None => {
             let status = refusal.status.unwrap_or(refusal.fault.status());
-            told(reply, matched, refusal.fault, status)?;
+            fault_with_status(reply, matched, refusal.fault, status)?;
         }
     }
     for (name, _) in refusal.fields.iter() {
@@ -81,14 +86,14 @@ pub(super) fn refusal(
     Ok(())
 }
 
-/// What a fault is to the client without a rule.
+/// Sends the response to a fault without a rule.
 pub(super) fn plain(reply: &mut Reply<'_>, fault: Fault) -> Result<(), Error> {
     reply.status(fault.status());
     if fault.status() == 503 {
         reply.header("Retry-After", "1")?;
     }
     if fault == Fault::Misdirected {
-        // Clients that pool connections by address would use this one for the next attempt too (RFC 9110 §15.5.20).
+        // Clients that pool connections by address would use this one for the next attempt, too (RFC 9110 §15.5.20).
         reply.close_connection();
     }
     let body = reply.body();
@@ -99,7 +104,7 @@ pub(super) fn plain(reply: &mut Reply<'_>, fault: Fault) -> Result<(), Error> {
         .map(|_| ())
 }
 
-/// Changes the head of a response that the gateway makes itself. Its status must be final.
+/// Edits the head of a response that the gateway produces itself. Its status must be final.
 pub(super) fn changes(reply: &mut Reply<'_>, changes: &StatusChanges) -> Result<(), Error> {
     let changes = changes.at(reply.status_now());
     for name in changes.dropped() {

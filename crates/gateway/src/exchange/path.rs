@@ -1,4 +1,4 @@
-//! The path of a request: the form that its rule is found by, and the form that upstreams receive.
+//! The path of a request: the form that rules match, and the form that upstreams receive.
 //!
 //! ```text
 //! raw ─ web: normal form ─┬─ escaped slashes: keep ───▶ matched as it is ─▶ sent as it arrived
@@ -6,9 +6,9 @@
 //!                         └─ reject ──────────────────▶ 400
 //! ```
 //!
-//! An upstream receives what arrived, octet for octet, because a proxy does not know which octets matter to it (RFC 9110 §7.7,
-//! RFC 3986 §3.3). The exception is a path with dot segments: whether `/a//../b` is `/b` or `/a/b` depends on the recipient, and
-//! a rule must not be passed by the difference.
+//! An upstream receives the original octets, because a proxy does not know which octets matter to it (RFC 9110 §7.7, RFC 3986 §3.3). The
+//! exception is a path with dot segments: whether `/a//../b` is `/b` or `/a/b` depends on the recipient, and a rule must not be bypassed by
+//! the difference.
 
 use std::rc::Rc;
 
@@ -17,17 +17,17 @@ use ringmain_web::{Request, path};
 use super::Found;
 use crate::model::Paths;
 
-/// The path that a request is matched by, where that is not its own normal form.
+/// The path that a request is matched with, if it differs from its own normal form.
 pub(super) type Decoded = Option<Rc<str>>;
 
 impl Found<'_> {
-    /// The normal path that the rule was found by.
+    /// Returns the normal path that the rule was matched with.
     pub(crate) fn path<'p>(&'p self, req: &'p Request<'_>) -> &'p str {
         self.decoded.as_deref().unwrap_or_else(|| req.path())
     }
 }
 
-/// The path as an upstream receives it. Only a form that differs from `raw` is written to `scratch`.
+/// Returns the path as an upstream receives it. Only a form that differs from `raw` is written to `scratch`.
 pub(super) fn forwarded<'p>(
     paths: Paths,
     decoded: Option<&str>,
@@ -45,7 +45,7 @@ pub(super) fn forwarded<'p>(
     raw
 }
 
-/// The rest of a path behind a prefix of its normal form, which has as many segments. Repeated slashes in front of a segment
+/// Returns the rest of a path after a prefix of its normal form with the same number of segments. Repeated slashes in front of a segment
 /// belong to it.
 pub(super) fn behind<'p>(sent: &'p str, prefix: &str) -> &'p str {
     let segments = prefix.bytes().filter(|&byte| byte == b'/').count();

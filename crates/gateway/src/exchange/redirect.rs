@@ -10,7 +10,7 @@ use crate::gateway::{View, Worker};
 use crate::model::{HttpsRedirect, Listener, PathRewrite, Paths, Redirect};
 use crate::plan::Plan;
 
-/// Redirects as a rule has it.
+/// Sends the redirect of a rule.
 pub(super) fn redirect(
     worker: &Worker,
     view: &View,
@@ -44,7 +44,7 @@ pub(super) fn redirect(
     Ok(())
 }
 
-/// Redirects to the same URL under `https`, as a listener has it.
+/// Redirects to the same URL under `https`, as configured at a listener.
 pub(super) fn to_https(
     worker: &Worker,
     listener: &Listener,
@@ -59,7 +59,7 @@ pub(super) fn to_https(
     send(reply, redirect.status, &desk.host)
 }
 
-/// Redirects to the same path with a slash at its end, which a directory has: else its relative links would lead elsewhere.
+/// Redirects to the same path with a trailing slash, as a directory requires: without it relative links would resolve to other paths.
 pub(super) fn to_directory(
     worker: &Worker,
     view: &View,
@@ -128,7 +128,7 @@ fn write_path(
     }
 }
 
-/// Returns the port that the client requested. A request without a host names none: the listener's, then.
+/// Returns the port that the client requested, or the listener's for a request without a host.
 fn requested_port(requested: &RequestUrl<'_>, view: &View, req: &Request<'_>) -> Option<u16> {
     match requested.host {
         Some(_) => requested.port,
@@ -136,7 +136,7 @@ fn requested_port(requested: &RequestUrl<'_>, view: &View, req: &Request<'_>) ->
     }
 }
 
-/// Returns the port that the listener is configured with; `None` if the kernel has chosen it.
+/// Returns the port that the listener is configured with; `None` if the kernel has picked it.
 fn listener_port(view: &View, req: &Request<'_>) -> Option<u16> {
     view.address(req.listener()).and_then(|id| view.port(id))
 }

@@ -1,4 +1,4 @@
-//! An answer's body on its way to the client, held back by it, and the times of an exchange.
+//! The relay of a response body to the client, with back-pressure, and the timeouts of an exchange.
 
 use std::future::poll_fn;
 use std::io;
@@ -26,36 +26,36 @@ use crate::model::Timeouts;
 use crate::upstream::h2::Channel;
 use crate::upstream::local::{Chosen, Link, Local};
 
-/// What the times of an exchange still allow.
+/// The remaining time of an exchange.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Clock {
-    /// When all of it must be over.
+    /// The deadline of the exchange.
     pub(super) total: Option<Time>,
-    /// When this try must have an answer's head.
+    /// The deadline of this attempt's response head.
     pub(super) head: Option<Time>,
-    /// Without a byte.
+    /// The limit of time without a byte.
     pub(super) idle: Option<Duration>,
-    /// Bytes of an answer that have to come in a second; 0: any number.
+    /// Minimum rate of a response, bytes per second; 0: none.
     pub(super) rate: u32,
 }
 
-/// How fast an answer comes, in the time in which it is waited for: a client that holds it back does not count.
+/// The rate of a response, over the time spent waiting for it: time in which the client causes back-pressure does not count.
 #[derive(Debug, Default)]
 pub(super) struct Pace {
     waited: Duration,
-    /// Bytes since then.
+    /// Bytes received in this time.
     came: u64,
 }
 
 impl Pace {
-    /// How long the next bytes may be waited for.
+    /// Returns how long to wait for the next bytes.
     fn left(&self, rate: u32) -> Duration {
         let due = Duration::from_secs_f64(self.came as f64 / f64::from(rate));
         (limits::ANSWER_RATE_GRACE + due).saturating_sub(self.waited)
     }
 
-    /// Bytes came after such a time. A window that was met is followed by the next: a fast beginning does not pay for what
-    /// is slow behind it.
+    /// Records bytes received after such a wait. After a window that met the rate a new one starts: a fast start does not compensate for a
+    /// slow rest.
     fn note(&mut self, waited: Duration, bytes: u64) {
         self.waited += waited;
         self.came += bytes;
@@ -66,7 +66,7 @@ impl Pace {
 }
 
 impl Clock {
-    /// Of a request that comes now.
+    /// Starts the clock of a request.
     pub(super) fn of(timeouts: &Timeouts, now: Time) -> Clock {
         Clock {
             total: timeouts.request.map(|span| now.after(span)),
@@ -76,7 +76,7 @@ impl Clock {
         }
     }
 
-    /// How long the upstream may be waited for.
+    /// Returns how long to wait for the upstream.
     pub(super) fn span(&self, now: Time) -> Option<Duration> {
         let left = |at: Time| at.since(now).max(Duration::from_millis(1));
         [self.total.map(left), self.head.map(left), self.idle]
@@ -85,12 +85,12 @@ impl Clock {
             .min()
     }
 
-    /// Has so much of the time of an attempt not count: the client was waited for.
+    /// Extends the deadline of an attempt by a time spent waiting for the client.
     pub(super) fn exclude(&mut self, span: Duration) {
         self.head = self.head.map(|at| at.after(span));
     }
 
-    /// What it means that it was waited for in vain.
+    /// Returns the fault for an expired wait.
     pub(super) fn fault(&self, now: Time, otherwise: Fault) -> Fault {
         if self.total.is_some_and(|at| now >= at) {
             Fault::RequestTimeout
@@ -100,47 +100,47 @@ impl Clock {
     }
 }
 
-/// An answer's body on its way to the client.
+/// A response body that is relayed to the client.
 pub(super) struct Download {
     pub(super) local: Rc<Local>,
     pub(super) chosen: Chosen,
     pub(super) link: Link,
     pub(super) down: Down,
     pub(super) clock: Clock,
-    /// Bytes a second that the client's listener wants.
+    /// The listener's minimum rate of the client, bytes per second.
     pub(super) client_rate: u32,
 }
 
-/// What is known of the body.
+/// The state of a response body.
 pub(super) struct Down {
     decoding: Decoding,
-    /// What of the trailers goes further, if any does.
+    /// The filter of the trailers, if the client accepts any.
     sieve: Option<Sieve>,
-    /// The client speaks gRPC-Web.
+    /// Set if the client speaks gRPC-Web.
     web: Option<Wrapping>,
-    /// Bytes of it, framing included.
+    /// Bytes received, framing included.
     came: u64,
-    /// What has come of these.
+    /// The trailers to forward.
     trailers: Option<FieldBlock>,
-    /// What is to pass filters, if there are any.
+    /// The parts that filters have not processed yet, if there are filters.
     filtered: Option<Box<Unseen>>,
-    /// Whether the connection may be used again.
+    /// Set if the connection may be pooled.
     pub(super) keep_alive: bool,
     pub(super) is_over: bool,
-    /// The rest of the request's body is not sent: its connection is closed without it.
+    /// Set if the rest of the request body is not sent: the connection is closed then.
     pub(super) is_request_cut: bool,
-    /// The rule that it broke, after a fault.
+    /// The rule that the upstream violated, after a fault.
     pub(super) detail: Option<Box<Detail>>,
 }
 
-/// What filters have not seen yet of an answer.
+/// The parts of a response that filters have not processed yet.
 #[derive(Default)]
 pub(super) struct Unseen {
-    /// That of its head.
+    /// The framing of its head.
     pub(super) framing: Option<Framing>,
-    /// What has come of its body.
+    /// Bytes of its body.
     pub(super) bytes: Vec<u8>,
-    /// What has come behind it, and goes further.
+    /// The trailers to forward.
     pub(super) trailers: Option<FieldBlock>,
 }
 
@@ -165,7 +165,7 @@ impl Down {
         }
     }
 
-    /// Has head and body pass filters, instead of putting the body into the reply.
+    /// Passes head and body to filters, instead of putting the body into the reply.
     pub(super) fn filter(&mut self, framing: Framing) {
         self.filtered = Some(Box::new(Unseen {
             framing: Some(framing),
@@ -173,7 +173,7 @@ impl Down {
         }));
     }
 
-    /// What filters have not seen yet.
+    /// Takes the parts that filters have not processed yet.
     pub(super) fn take(&mut self) -> Unseen {
         self.filtered
             .as_deref_mut()
@@ -181,12 +181,12 @@ impl Down {
             .unwrap_or_default()
     }
 
-    /// Passes on what belongs to the body, up to [`limits::RELAY_SHARE`]: how many bytes that were.
+    /// Relays bytes of the body, up to [`limits::RELAY_SHARE`]. Returns the number consumed.
     pub(super) fn feed(&mut self, bytes: &[u8], reply: &mut Reply<'_>) -> (usize, Result<(), Failure>) {
         self.feed_share(bytes, limits::RELAY_SHARE, reply)
     }
 
-    /// The same, up to `share`, which is less while many clients are slow.
+    /// Relays bytes of the body, up to a share that is smaller while many clients are slow.
     fn feed_at_present(
         &mut self,
         bytes: &[u8],
@@ -195,7 +195,7 @@ impl Down {
     ) -> (usize, Result<(), Failure>) {
         let share = cx.write_mark().min(limits::RELAY_SHARE);
         match self.feed_share(bytes, share, reply) {
-            // A line that is longer than the share is taken as a whole.
+            // A line that is longer than the share is consumed as a whole.
             (0, Ok(())) if bytes.len() > share && !self.is_over => self.feed(bytes, reply),
             fed => fed,
         }
@@ -239,16 +239,16 @@ impl Down {
                 }
                 BodyEvent::NeedMore if !self.decoding.is_over() => return (consumed, Ok(())),
                 BodyEvent::NeedMore | BodyEvent::End => {
-                    // What is behind a whole answer is nobody's.
+                    // Bytes after a whole response belong to no request.
                     self.keep_alive &= consumed == all;
                     self.is_over = true;
-                    return (consumed, self.behind(reply));
+                    return (consumed, self.relay_trailers(reply));
                 }
             }
         }
     }
 
-    /// The same of a body that comes in frames.
+    /// Relays bytes of a framed body.
     fn feed_framed(&mut self, bytes: &[u8], reply: &mut Reply<'_>) -> (usize, Result<(), Failure>) {
         if let Decoding::Framed { left: Some(left), .. } = &mut self.decoding {
             let Some(rest) = left.checked_sub(bytes.len() as u64) else {
@@ -261,7 +261,7 @@ impl Down {
         (bytes.len(), put)
     }
 
-    /// Reads what there is, or waits for it.
+    /// Relays received bytes, or waits for some.
     pub(super) fn poll(
         &mut self,
         link: &Link,
@@ -300,7 +300,7 @@ impl Down {
                     (Some(sieve), Some(trailers)) => Some(sieve.sift_block(&trailers)),
                     _ => None,
                 };
-                return Poll::Ready(self.behind(reply));
+                return Poll::Ready(self.relay_trailers(reply));
             }
             Poll::Ready(Err(lost)) => lost,
         };
@@ -309,8 +309,8 @@ impl Down {
         Poll::Ready(Err(fault.into()))
     }
 
-    /// The body is over: passes on what has come behind it.
-    fn behind(&mut self, reply: &mut Reply<'_>) -> Result<(), Failure> {
+    /// Relays the trailers after the end of the body.
+    fn relay_trailers(&mut self, reply: &mut Reply<'_>) -> Result<(), Failure> {
         let trailers = self.trailers.take();
         if let Some(web) = self.web {
             let end = web.end(trailers.as_ref());
@@ -343,7 +343,7 @@ impl Down {
             (Poll::Ready(Ok(0)), _) => {
                 self.keep_alive = false;
                 self.is_over = true;
-                // By TLS the end is said: without that anybody may have cut it.
+                // TLS signals the end (close_notify): without it an attacker may have truncated the body.
                 if stream.was_cut() {
                     return Poll::Ready(Err(Fault::BodyCut.into()));
                 }
@@ -360,7 +360,7 @@ impl Down {
     }
 }
 
-/// Passes part of a body on: to filters if there are any, else to the client.
+/// Passes a piece of a body to the filters if there are any, else to the client.
 fn put(
     (filtered, web): (&mut Option<Box<Unseen>>, Option<Wrapping>),
     bytes: &[u8],
@@ -382,7 +382,7 @@ fn body_fault(error: &io::Error, clock: &Clock, cx: &Cx) -> Fault {
     }
 }
 
-/// Waits until the client has taken enough of the answer. While others wait for the upstream, it must take it at a rate that rises.
+/// Waits until the client has received enough of the response. While other requests wait for the upstream, its rate must rise.
 async fn flush(
     worker: &Worker,
     (req, reply): (&Request<'_>, &mut Reply<'_>),
@@ -407,7 +407,7 @@ async fn flush(
 }
 
 impl Download {
-    /// Passes the rest on.
+    /// Relays the rest of the body. A fault is logged, and aborts the response.
     pub(super) async fn run(
         self,
         worker: &Rc<Worker>,
@@ -426,7 +426,7 @@ impl Download {
         }
     }
 
-    /// The same, for who knows what is done with faults.
+    /// Relays the rest of the body. The caller handles faults.
     pub(super) async fn drive(
         mut self,
         worker: &Rc<Worker>,
@@ -437,10 +437,10 @@ impl Download {
         let mut contention = Contention::new(&self.local.shared, self.client_rate);
         let mut pace = Pace::default();
         let rate = self.clock.rate;
-        // The rate's time was up, and bytes that came at the same moment were taken first.
+        // Set if the rate's time had expired when the last bytes arrived, which were consumed first.
         let mut was_late = false;
         loop {
-            // The client's own pace is the server's to judge.
+            // The server enforces the client's own rate.
             self.link.set_deadline(None);
             flush(worker, (req, &mut *reply), &mut contention).await?;
             let (began, came) = (worker.cx.now(), self.down.came);
@@ -482,7 +482,7 @@ impl Download {
         fault.into()
     }
 
-    /// The answer is over. A connection is used again if all of the request has left it.
+    /// Finishes a response. Its connection is pooled if the whole request was sent.
     pub(super) fn keep(self, worker: &Rc<Worker>) {
         match self.link {
             Link::Sole(sole) if self.down.keep_alive && sole.stream.unsent() == 0 => {

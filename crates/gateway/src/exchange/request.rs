@@ -1,4 +1,4 @@
-//! The head that an upstream is sent: written anew from what was understood, never copied.
+//! The request head for an upstream: written from the parsed parts, never copied.
 
 use std::fmt::Write as _;
 use std::net::IpAddr;
@@ -22,36 +22,36 @@ use crate::policy::Cleared;
 use crate::upstream::Endpoint;
 use crate::upstream::h2::Channel;
 
-/// The protocol that streams of HTTP/2 can be switched to.
+/// The protocol that HTTP/2 streams can switch to.
 pub(super) const WEBSOCKET: &str = "websocket";
 
-/// What a head is written from, besides the request.
+/// The sources of a head besides the request.
 pub(super) struct Sending<'a> {
     pub(super) listener: &'a Listener,
     pub(super) changes: &'a Changes,
-    /// That policies let it pass, and what they add. What they drop is among the changes.
+    /// The result of the policies, with the fields that they add. The fields that they drop are among the changes.
     pub(super) cleared: &'a Cleared,
     pub(super) rule: &'a Rewrite,
     pub(super) backend: &'a Rewrite,
-    /// Bytes of the normal path that the rule's prefix matched.
+    /// Length of the rule's prefix in the normal path, bytes.
     pub(super) prefix: usize,
-    /// The normal path, where that is not the request's own.
+    /// The normal path, if it differs from the request's own.
     pub(super) decoded: Decoded,
-    /// The protocol to offer a switch to.
+    /// The protocol to offer in `Upgrade`.
     pub(super) upgrade: Option<&'a [u8]>,
-    /// The key of a WebSocket that the client asks for over HTTP/2, where it says none.
+    /// The key of a WebSocket that the client requests over HTTP/2, which has none of its own.
     pub(super) challenge: Option<Challenge>,
-    /// The client reads trailers.
+    /// Set if the client accepts trailers.
     pub(super) trailers: bool,
-    /// It is gRPC-Web that is sent on as gRPC.
+    /// The content type of a gRPC-Web request that is translated to gRPC.
     pub(super) web: Option<ContentType<'a>>,
 }
 
-/// A head that is being written.
+/// The output of a head.
 enum Writer<'o> {
-    /// As bytes of HTTP/1.1.
+    /// An HTTP/1.1 head.
     Lines(RequestEncoder<'o>),
-    /// As fields, for HTTP/2.
+    /// HTTP/2 fields.
     Fields(&'o mut FieldBlock),
 }
 
@@ -76,13 +76,13 @@ impl Writer<'_> {
                 encoder.accept_trailers();
                 Ok(())
             }
-            // RFC 9113 §8.2.2: the one field of a connection that it has.
+            // RFC 9113 §8.2.2: the only connection-specific field of HTTP/2.
             Writer::Fields(block) => block.push("te", b"trailers"),
         }
     }
 }
 
-/// Writes a request's head behind what is in `desk.out`.
+/// Appends a request's head to `desk.out`.
 pub(super) fn write(
     desk: &mut Desk,
     req: &Request<'_>,
@@ -113,8 +113,8 @@ pub(super) fn write(
     finished.map_err(misuse)
 }
 
-/// Writes a request's fields into `desk.fields`, and what it asks for into `desk.host` (empty: what the request asked for): how its
-/// body is framed, and whom it is for.
+/// Writes a request's fields into `desk.fields`, and its target into `desk.host` (empty: the original target). Returns the framing of its
+/// body and its authority.
 pub(super) fn compose<'a>(
     desk: &mut Desk,
     req: &'a Request<'_>,
@@ -132,8 +132,8 @@ pub(super) fn compose<'a>(
     Ok((framed, host(req, endpoint, sending)))
 }
 
-/// Whether a request is asked for by an extended CONNECT on this stream: it opens a WebSocket, and the endpoint takes such requests (RFC 8441).
-/// If not it goes as it is, without the switch of protocols, which HTTP/2 has not.
+/// Returns whether a request is sent as an extended CONNECT on this stream: it opens a WebSocket, and the endpoint supports such requests
+/// (RFC 8441). Otherwise it is sent without the switch of protocols, which HTTP/2 does not have.
 pub(super) fn connects(req: &Request<'_>, sending: &Sending<'_>, channel: &Channel) -> bool {
     let is_websocket = sending
         .upgrade
@@ -143,7 +143,7 @@ pub(super) fn connects(req: &Request<'_>, sending: &Sending<'_>, channel: &Chann
         && (req.version() == Version::Http2 || Challenge::of(req.head()).is_some())
 }
 
-/// Asks by HTTP/2: sends a request's head. Whether a body is to follow.
+/// Sends a request's head over HTTP/2. Returns whether a body follows.
 pub(super) fn ask(
     desk: &mut Desk,
     req: &Request<'_>,
@@ -159,7 +159,7 @@ pub(super) fn ask(
     };
     let connects = connects(req, sending, channel);
     if connects {
-        // There is none on a stream (RFC 8441 §5).
+        // A stream has no key (RFC 8441 §5).
         desk.fields.remove(Challenge::FIELD);
     }
     let request = h2::Request {
@@ -181,16 +181,16 @@ pub(super) fn ask(
     let end = bodiless && !connects;
     match channel.request(&request, &desk.fields, length, end) {
         Ok(()) => Ok(!bodiless),
-        // It took more when this stream was chosen.
+        // The limit was higher when this stream was chosen.
         Err(h2::Misuse::TooManyStreams) => Err(Fault::StreamRefused),
         Err(misuse) => {
-            log::error!("a request's head cannot be sent by HTTP/2: {misuse}");
+            log::error!("a request's head cannot be sent over HTTP/2: {misuse}");
             Err(Fault::BrokenRule)
         }
     }
 }
 
-/// What is asked for, into `target`; empty: what the request asked for.
+/// Writes the request target to `target`; empty: the original target.
 fn aimed(req: &Request<'_>, sending: &Sending<'_>, scratch: &mut String, target: &mut String) {
     let edits = sending.cleared.edits();
     match edits.and_then(|edits| edits.target.as_deref()) {
@@ -199,7 +199,7 @@ fn aimed(req: &Request<'_>, sending: &Sending<'_>, scratch: &mut String, target:
     }
 }
 
-/// Whom it is for.
+/// Returns the authority of the request.
 fn host<'a>(req: &'a Request<'_>, endpoint: &'a Endpoint, sending: &Sending<'a>) -> &'a str {
     let edits = sending.cleared.edits();
     let told = edits.and_then(|edits| edits.host.as_deref());
@@ -213,7 +213,7 @@ fn host<'a>(req: &'a Request<'_>, endpoint: &'a Endpoint, sending: &Sending<'a>)
         .unwrap_or(&endpoint.authority)
 }
 
-/// Writes all fields but those that frame the message: how it is framed.
+/// Writes all fields but those that frame the message. Returns the framing.
 fn fields(
     encoder: &mut Writer<'_>,
     req: &Request<'_>,
@@ -234,7 +234,7 @@ fn fields(
             || sending.cleared.replaces(name)
             || edits.is_some_and(|edits| edits.drops(name))
     };
-    // What only trusted proxies say, and they in this very form.
+    // Accepted from trusted proxies only, and only in this spelling.
     let forged = |name: &[u8]| {
         (sending.challenge.is_some() && Challenge::replaces(name))
             || own.is_some_and(|own| {
@@ -242,7 +242,7 @@ fn fields(
             })
     };
     for (known, field) in head.fields.iter_known() {
-        // Names are tokens.
+        // Names are tokens, and so UTF-8.
         let Ok(name) = str::from_utf8(field.name) else {
             continue;
         };
@@ -269,11 +269,11 @@ fn fields(
             .field("Content-Type", grpc::upstream_type(kind).as_bytes())
             .map_err(misuse)?;
         if kind.dialect == Dialect::WebText && framed != Framing::None {
-            // What is left of base64 is shorter.
+            // The decoded body is shorter.
             framed = Framing::Chunked;
         }
     }
-    // The upstream decides whether the body is wanted (RFC 9110 §10.1.1), unless it is on its way already.
+    // The upstream decides whether it wants the body (RFC 9110 §10.1.1), unless the client is sending it already.
     if head.expect_continue && framed != Framing::None && req.expects_continue() {
         encoder.field("Expect", b"100-continue").map_err(misuse)?;
     }
@@ -281,9 +281,9 @@ fn fields(
     Ok(framing(framed, req.method().as_str()))
 }
 
-/// Writes what policies and the configuration add, and filters, which have the last word.
+/// Writes the fields that policies, the configuration and filters add, the latter with the highest precedence.
 fn added(encoder: &mut Writer<'_>, sending: &Sending<'_>) -> Result<(), Fault> {
-    // An upstream that speaks HTTP/2 is asked for no WebSocket: its answer is one to a GET.
+    // Over HTTP/2 the upstream receives no WebSocket key: it responds to a GET.
     if let (Some(challenge), Writer::Lines(lines)) = (&sending.challenge, &mut *encoder) {
         challenge.write_field(lines).map_err(misuse)?;
     }
@@ -301,7 +301,7 @@ fn added(encoder: &mut Writer<'_>, sending: &Sending<'_>) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Says which fields follow the body, and that those behind the answer's are read.
+/// Writes `Trailer` and `TE`: the fields that follow the body, and the acceptance of trailers in the response.
 fn trailers(
     encoder: &mut Writer<'_>,
     req: &Request<'_>,
@@ -321,7 +321,7 @@ fn trailers(
     Ok(())
 }
 
-/// RFC 9110 §8.6: a method that usually has content says so when there is none.
+/// Returns the framing with an explicit empty body for methods that usually have content (RFC 9110 §8.6).
 fn framing(framing: Framing, method: &str) -> Framing {
     match framing {
         Framing::None if matches!(method, "POST" | "PUT" | "PATCH") => Framing::Length(0),
@@ -329,14 +329,14 @@ fn framing(framing: Framing, method: &str) -> Framing {
     }
 }
 
-/// What was parsed and checked cannot be wrong; what a configuration adds was checked when it was compiled.
+/// Converts an encoder error. Parsed fields are valid, and configured ones were checked when they were compiled.
 #[cold]
 fn misuse(misuse: Misuse) -> Fault {
     log::error!("a request's head cannot be written: {misuse}");
     Fault::BrokenRule
 }
 
-/// Writes the target to `target`, which stays empty if the target is sent as it arrived.
+/// Writes the target to `target`, which stays empty if the original target is sent.
 fn target_of(req: &Request<'_>, sending: &Sending<'_>, scratch: &mut String, target: &mut String) {
     target.clear();
     let came = req.head().target;
@@ -358,7 +358,7 @@ fn target_of(req: &Request<'_>, sending: &Sending<'_>, scratch: &mut String, tar
     }
 }
 
-/// Appends what stands in place of a path: of `passed`, whose normal form begins with `prefix`.
+/// Appends the replacement of `passed`, a path whose normal form begins with `prefix`.
 pub(super) fn rewritten(rewrite: &PathRewrite, passed: &str, prefix: &str, into: &mut String) {
     match rewrite {
         PathRewrite::Full(full) => path::escape(full.as_str(), into),
@@ -375,14 +375,14 @@ pub(super) fn rewritten(rewrite: &PathRewrite, passed: &str, prefix: &str, into:
     }
 }
 
-/// Whether the peer of a connection is a proxy whose word is taken.
+/// Returns whether the peer of a connection is a trusted proxy.
 pub(super) fn trusts(listener: &Listener, req: &Request<'_>) -> bool {
     let trusted = &listener.client_address.trusted;
     let is_trusted = |peer: IpAddr| trusted.iter().any(|network| network.contains(peer));
     !trusted.is_empty() && req.remote().is_some_and(|remote| is_trusted(remote.ip()))
 }
 
-/// What a request says of how it came here.
+/// The fields of a request that describe its path through proxies.
 #[derive(Default)]
 struct Claims {
     proto: bool,
@@ -402,7 +402,7 @@ impl Claims {
         }
     }
 
-    /// Says who asked, how and for what. Of what the peer said there is only what it may say.
+    /// Writes the fields that describe the client and its request. Values of the peer are included only if it is trusted.
     fn write(
         &self,
         encoder: &mut Writer<'_>,
@@ -457,7 +457,7 @@ impl Claims {
     }
 }
 
-/// RFC 9110 §7.6.3.
+/// The gateway's entry in `Via` (RFC 9110 §7.6.3).
 const VIA: &[u8] = b"1.1 ringmain";
 
 fn own_hops<'v>(values: impl Iterator<Item = &'v [u8]>) -> usize {
@@ -478,7 +478,7 @@ fn separate(text: &mut Vec<u8>) {
     }
 }
 
-/// Without the formatting machinery for what nearly all addresses are.
+/// Appends an address; IPv4 addresses, almost all, bypass the formatting machinery.
 fn write_address(text: &mut Vec<u8>, address: IpAddr) {
     match address.to_canonical() {
         IpAddr::V4(address) => {
@@ -497,7 +497,7 @@ fn write_address(text: &mut Vec<u8>, address: IpAddr) {
         }
         IpAddr::V6(address) => {
             let mut shown = Shown(text);
-            // Writing to memory does not fail.
+            // Writing to memory cannot fail.
             let _ = write!(shown, "{address}");
         }
     }
@@ -512,7 +512,7 @@ impl std::fmt::Write for Shown<'_> {
     }
 }
 
-/// An element of `Forwarded` (RFC 7239 §4): who asked, how, for which host.
+/// Appends an element of `Forwarded` (RFC 7239 §4): client, scheme and host.
 fn write_forwarded(text: &mut Vec<u8>, req: &Request<'_>) {
     text.extend_from_slice(b"for=");
     match req.remote().map(|remote| remote.ip().to_canonical()) {

@@ -1,4 +1,4 @@
-//! The head of an upstream's answer, as the client is told it.
+//! The head of an upstream's response, and its form for the client.
 
 use ringmain_web::{Reply, Request};
 use ringmain_wire::grpc::Dialect;
@@ -21,59 +21,59 @@ use crate::limits;
 use crate::model::{ErrorPage, StatusRange};
 use crate::plan::{Changes, StatusChanges};
 
-/// Reads the answer's head.
+/// A response head that is being read.
 pub(super) struct Reading<'m, 'a> {
     scanner: HeadScanner,
     method: Method<'m>,
-    /// The protocols that a switch was offered to.
+    /// The protocols that the request offered in `Upgrade`.
     upgrade: Option<&'m [u8]>,
-    /// What a switch is to answer.
+    /// The challenge that a switch to WebSocket must meet.
     challenge: Option<Challenge>,
-    /// The request was an extended CONNECT: any answer of 200 to 299 is a switch.
+    /// Set if the request was an extended CONNECT: a status of 200 to 299 switches protocols.
     pub(super) connects: bool,
-    /// The client's key, if it has asked by HTTP/1.1: the switch answers it.
+    /// The key of a client that speaks HTTP/1.1: the switch answers it.
     pub(super) key: Option<Challenge>,
     interim: u32,
     /// The upstream has sent `100 Continue` for a request that expects it.
     continued: bool,
-    /// Whether anything of an answer has come.
+    /// Set once a byte of a response has arrived.
     pub(super) begun: bool,
-    /// The client reads trailers.
+    /// Set if the client accepts trailers.
     trailers: bool,
-    /// Fields of our own.
+    /// Fields that the gateway adds.
     pub(super) extra: FieldBlock,
-    /// The rule says which other origins may read the answer: the upstream does not.
+    /// Set if the rule has a CORS policy, which replaces the upstream's CORS fields.
     pub(super) cross: bool,
-    /// Statuses after which the request is tried again.
+    /// Statuses after which the request is retried.
     pub(super) again: &'a [StatusRange],
-    /// What is answered in place of the upstream's errors.
+    /// Error pages that replace the upstream's.
     pub(super) pages: &'a [ErrorPage],
-    /// Filters are to see the head before it is put.
+    /// Set if filters process the head before it is put.
     pub(super) filtered: bool,
-    /// The client speaks gRPC-Web, the upstream gRPC.
+    /// The dialect of a gRPC-Web client whose upstream speaks gRPC.
     pub(super) web: Option<Dialect>,
-    /// The rule that the upstream broke, after a fault.
+    /// The rule that the upstream violated, after a fault.
     pub(super) detail: Option<Box<Detail>>,
 }
 
-/// What a whole head says about what follows.
+/// The result of a complete head.
 pub(super) enum Head {
-    /// A body, perhaps none.
+    /// A body, possibly empty.
     Body {
         decoding: Decoding,
         keep_alive: bool,
-        /// What of its trailers goes further, if the client reads any.
+        /// The filter of its trailers, if the client accepts any.
         sieve: Option<Sieve>,
-        /// What the client is told of it.
+        /// The framing for the client.
         framing: Framing,
-        /// It is gRPC for a client of gRPC-Web.
+        /// Set if it is gRPC for a gRPC-Web client.
         web: Option<Wrapping>,
     },
-    /// Anything: protocols were switched.
+    /// A switch of protocols.
     Switch,
-    /// A status after which the request is to be tried again. The head was not consumed, and the reply has nothing of it.
+    /// A status after which the request is retried. The head was not consumed, and the reply is unchanged.
     Again(u16),
-    /// A status that the rule has a page for. Neither was anything of this one.
+    /// A status that the rule has an error page for. The head was not consumed, and the reply is unchanged.
     Replaced(u16),
 }
 
@@ -104,7 +104,7 @@ impl<'m, 'a> Reading<'m, 'a> {
         }
     }
 
-    /// Looks at received bytes: how many were consumed, and the head if it is whole. The reply has it then.
+    /// Reads received bytes. Returns the number consumed, and the head once it is complete; the reply has it then.
     pub(super) fn look(
         &mut self,
         bytes: &[u8],
@@ -150,7 +150,7 @@ impl<'m, 'a> Reading<'m, 'a> {
         }
     }
 
-    /// The same for a head that came by HTTP/2.
+    /// Reads a head received over HTTP/2.
     pub(super) fn look_stored(
         &mut self,
         stored: &[u8],
@@ -175,7 +175,7 @@ impl<'m, 'a> Reading<'m, 'a> {
         }
     }
 
-    /// What becomes of an answer with such a status, if it is not what the client gets.
+    /// Returns the treatment of a response with this status, if the client does not receive it.
     fn special(&self, status: u16) -> Option<Head> {
         if self.again.iter().any(|range| range.contains(status)) {
             return Some(Head::Again(status));
@@ -184,7 +184,7 @@ impl<'m, 'a> Reading<'m, 'a> {
         replaced.then_some(Head::Replaced(status))
     }
 
-    /// Has the reply have a head, unless it is an interim one, which is passed on.
+    /// Copies a final head to the reply, or relays an interim response.
     fn take(
         &mut self,
         head: &ResponseHead<'_>,
@@ -204,7 +204,7 @@ impl<'m, 'a> Reading<'m, 'a> {
             return Err(Fault::GarbageHead.into());
         }
         self.continued |= head.status == 100;
-        // A client that expects none received it when its body was requested.
+        // A client that does not expect 100 received it when its body was requested.
         if head.status != 100 || reply.request().expects_continue() {
             fields.clear();
             copy(&head.fields, &Changes::default(), false, fields)?;
@@ -271,7 +271,7 @@ impl<'m, 'a> Reading<'m, 'a> {
             }
         }
         let framing = match web {
-            // It has its trailers behind it.
+            // The trailers are part of the body.
             Some(_) => Framing::Chunked,
             None => framing(head, self.method == Method::Head),
         };
@@ -287,7 +287,7 @@ impl<'m, 'a> Reading<'m, 'a> {
         })
     }
 
-    /// The response is a 101: it must be for a protocol that the request offered (RFC 9110 §7.8).
+    /// Processes a 101: it must be for a protocol that the request offered (RFC 9110 §7.8).
     fn switch_protocols(
         &mut self,
         head: &ResponseHead<'_>,
@@ -318,7 +318,7 @@ impl<'m, 'a> Reading<'m, 'a> {
         Fault::GarbageHead.into()
     }
 
-    /// Tells the client that its protocol is spoken from here on.
+    /// Switches the client's connection to the protocol.
     fn switch(
         &self,
         head: &ResponseHead<'_>,
@@ -331,7 +331,7 @@ impl<'m, 'a> Reading<'m, 'a> {
         if let Some(key) = self.key {
             key.answer(&mut fields).map_err(|_| Fault::BrokenRule)?;
         }
-        // The reply has them already, for whatever else it could have become.
+        // The reply has them already, since it could have had another outcome.
         for (name, _) in self.extra.iter() {
             reply.remove_header(name);
         }
@@ -341,21 +341,21 @@ impl<'m, 'a> Reading<'m, 'a> {
     }
 }
 
-/// How an answer of gRPC is to be translated for a client; its type is.
+/// Returns the translation of a gRPC response for a client, and replaces its content type.
 fn wrapping(dialect: Dialect, head: &ResponseHead<'_>, fields: &mut FieldBlock) -> Option<Wrapping> {
     let answered = head.fields.known(Known::ContentType)?;
     let kind = grpc::client_type(dialect, answered)?;
     fields.remove("Content-Type");
     let pushed = fields.push("Content-Type", kind.as_bytes());
-    // One without a body has all in its head.
+    // A response without a body has its trailers in the head.
     let has_body = pushed.is_ok() && head.framing != Framing::None;
     has_body.then_some(Wrapping { dialect })
 }
 
-/// What the client is told of the body: HEAD and 304 have none and may say how long it would be.
+/// Returns the framing for the client: responses to HEAD and 304 have no body and may declare its length.
 pub(super) fn framing(head: &ResponseHead<'_>, to_head: bool) -> Framing {
     if head.framing != Framing::None || !(to_head || head.status == 304) {
-        // By HTTP/2 an empty body need not be told of.
+        // Over HTTP/2 an empty body need not be declared.
         let is_empty = head.version == Version::Http2 && head.framing == Framing::None && head.status != 204;
         return if is_empty {
             Framing::Length(0)
@@ -364,18 +364,18 @@ pub(super) fn framing(head: &ResponseHead<'_>, to_head: bool) -> Framing {
         };
     }
     let length = head.fields.known(Known::ContentLength);
-    // It was parsed with the head.
+    // Valid, since it was parsed with the head.
     let length = length.and_then(|value| str::from_utf8(value).ok()?.parse().ok());
     length.map_or(Framing::None, Framing::Length)
 }
 
-/// Whether a protocol is one of those that were offered (RFC 9110 §7.8). Their versions are part of them, their case is not.
+/// Returns whether a protocol is among those offered (RFC 9110 §7.8), version included, ignoring case.
 fn is_among(protocol: &[u8], offered: &[u8]) -> bool {
     let mut offers = options(offered);
     offers.any(|offer| offer.eq_ignore_ascii_case(protocol.trim_ascii()))
 }
 
-/// Copies the fields that go further. Returns whether nothing more is to be said of `Date`: it is there, or the rule changes it.
+/// Copies the fields to forward. Returns whether `Date` needs no further treatment: it is present, or the rule changes it.
 pub(super) fn copy(
     from: &Fields<'_>,
     changes: &Changes,
@@ -406,7 +406,7 @@ pub(super) fn copy(
         if hop || named.has(known, field.name) || changes.drops(field.name) {
             continue;
         }
-        // Names are tokens.
+        // Names are tokens, and so UTF-8.
         let Ok(name) = str::from_utf8(field.name) else {
             continue;
         };

@@ -1,7 +1,7 @@
-//! Fields behind a body (RFC 9110 §6.5): which of them go further, and who is told that they come.
+//! Trailers (RFC 9110 §6.5): which are forwarded, and the fields that announce them.
 //!
-//! Pure. An answer's go to clients that have said `TE: trailers`, a request's to every upstream; both only behind chunks.
-//! What a recipient might merge into a head and act upon goes nowhere: a trailer is read by nobody who guards.
+//! Pure. Response trailers are forwarded to clients that have sent `TE: trailers`, request trailers to every upstream; both only after a
+//! chunked body. A field that a recipient might merge into the head and act upon is dropped, since policies do not inspect trailers.
 
 use ringmain_wire::h1::{FieldBlock, Fields, Known, Trailers};
 
@@ -9,17 +9,17 @@ use super::fields::{Claim, Sort, is_folded, options, sort, starts_folded};
 use crate::model::HeaderName;
 use crate::plan::Changes;
 
-/// What must be known when an answer's trailers come, long after its head.
+/// The filter of trailers, which arrive long after their head.
 #[derive(Debug, Default)]
 pub(super) struct Sieve {
     /// Names that the rule has changed in the head.
     dropped: Box<[HeaderName]>,
-    /// The values of the head's `Connection`.
+    /// The values of the head's `Connection` fields.
     connection: Vec<u8>,
 }
 
 impl Sieve {
-    /// For a head with these fields.
+    /// Creates a filter for a head with these fields.
     pub(super) fn of(fields: &Fields<'_>, changes: &Changes) -> Sieve {
         let mut connection = Vec::new();
         for value in fields.all_known(Known::Connection) {
@@ -32,7 +32,7 @@ impl Sieve {
         }
     }
 
-    /// Whether a field of that name goes further.
+    /// Returns whether a field of this name is forwarded.
     pub(super) fn passes(&self, name: &[u8]) -> bool {
         let dropped = |own: &HeaderName| is_folded(name, own.as_str());
         is_allowed(name)
@@ -40,7 +40,7 @@ impl Sieve {
             && !options(&self.connection).any(|option| option.eq_ignore_ascii_case(name))
     }
 
-    /// What goes further of an answer's.
+    /// Returns the fields to forward of a response.
     pub(super) fn sift(&self, trailers: &Trailers<'_>) -> FieldBlock {
         let mut block = FieldBlock::new();
         for field in trailers.iter().filter(|field| self.passes(field.name)) {
@@ -51,7 +51,7 @@ impl Sieve {
         block
     }
 
-    /// What goes further of a request's.
+    /// Returns the fields to forward of a request.
     pub(super) fn sift_block(&self, trailers: &FieldBlock) -> FieldBlock {
         let mut block = FieldBlock::new();
         for (name, value) in trailers.iter().filter(|(name, _)| self.passes(name.as_bytes())) {
@@ -60,7 +60,7 @@ impl Sieve {
         block
     }
 
-    /// What a head's `Trailer` announces of what goes further, into `text`; empty: nothing.
+    /// Writes to `text` the names in the head's `Trailer` that are forwarded; empty: none.
     pub(super) fn announce(&self, fields: &Fields<'_>, text: &mut Vec<u8>) {
         text.clear();
         for name in fields.all_known(Known::Trailer).flat_map(options) {
@@ -74,14 +74,14 @@ impl Sieve {
     }
 }
 
-/// Whether a client reads what follows an answer's body.
+/// Returns whether a client accepts trailers.
 pub(super) fn wanted(fields: &Fields<'_>) -> bool {
     let mut members = fields.all_known(Known::Te).flat_map(options);
     members.any(|member| member.eq_ignore_ascii_case(b"trailers"))
 }
 
-/// Names that no trailer may have, besides those that begin as below: what frames and routes a message, modifies or authorises
-/// a request, controls an answer or says how its content is to be read (RFC 9110 §6.5.1).
+/// Names that no trailer may have, besides those with the prefixes below: fields that frame or route a message, modify or authorize a
+/// request, control a response or define how its content is processed (RFC 9110 §6.5.1).
 const FORBIDDEN: [&str; 22] = [
     "age",
     "alt-svc",
@@ -120,7 +120,7 @@ const FORBIDDEN_STARTS: [&str; 9] = [
 ];
 
 fn is_allowed(name: &[u8]) -> bool {
-    // All that a head is read for here, but for what proxies add on their way.
+    // Fields with a known name are meant for heads, except those that proxies add.
     if Known::of(name).is_some() {
         return false;
     }
@@ -130,7 +130,7 @@ fn is_allowed(name: &[u8]) -> bool {
     }
     let known = |other: &&str| is_folded(name, other);
     let starts = |start: &&str| starts_folded(name, start);
-    // Whoever reads `_` as `-` sees a name that is known.
+    // A recipient that treats `_` as `-` reads a known name.
     let folded = || Known::ALL.iter().any(|known| is_folded(name, known.name()));
     !FORBIDDEN.iter().any(known) && !FORBIDDEN_STARTS.iter().any(starts) && !folded()
 }

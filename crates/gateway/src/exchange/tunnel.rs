@@ -1,13 +1,13 @@
-//! A connection after a switch of protocols: bytes both ways, until both sides have ended, the upstream breaks off, or nothing
-//! comes for too long.
+//! A connection after a switch of protocols: relays bytes in both directions until both sides have closed, the upstream fails, or the idle
+//! time expires.
 //!
 //! ```text
-//! Both ─┬─ the client's end, FIN to the upstream ─▶ Down ─ the upstream's end ─┬─▶ over
-//!       └─ the upstream's end, FIN to the client ─▶ Up ─── the client's end ───┘
+//! Both ─┬─ client closes, FIN to the upstream ─▶ Down ─ upstream closes ─┬─▶ closed
+//!       └─ upstream closes, FIN to the client ─▶ Up ─── client closes ───┘
 //! ```
 //!
-//! Who ends its side is still told the rest of the other. A client on a stream of HTTP/2 has [`TUNNEL_REST`] for its own: what it speaks is
-//! WebSocket, in which nothing follows the server's end, and there are browsers that never end such a stream.
+//! A side that has closed still receives the rest from the other. A client on an HTTP/2 stream must close its side within [`TUNNEL_REST`]:
+//! the stream carries a WebSocket, in which nothing follows the server's close, and some browsers never close such a stream.
 //!
 //! [`TUNNEL_REST`]: crate::limits::TUNNEL_REST
 
@@ -25,17 +25,17 @@ use crate::limits::TUNNEL_REST;
 use crate::upstream::local::{Chosen, Link};
 use crate::upstream::share::Held;
 
-/// See the module.
+/// An established tunnel.
 pub(super) struct Tunnel {
     pub(super) link: Link,
-    /// On its client's account as long as it lives.
+    /// Charges the tunnel to its client while it lives.
     pub(super) _held: Option<Held>,
-    /// Counted at its endpoint as long as it lives.
+    /// Counts the tunnel at its endpoint while it lives.
     pub(super) _chosen: Chosen,
     pub(super) idle: Option<Duration>,
 }
 
-/// What has come of the upstream.
+/// An event of the upstream.
 enum Came {
     Bytes,
     End,
@@ -43,7 +43,7 @@ enum Came {
 }
 
 impl Tunnel {
-    /// Moves bytes until the end.
+    /// Relays bytes until the tunnel closes.
     pub(super) async fn run(self, req: &Request<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
         let link = &self.link;
         let is_over = Cell::new(false);
@@ -59,7 +59,7 @@ impl Tunnel {
             });
             match came.await? {
                 Came::Bytes => reply.flush().await?,
-                // An end that its TLS has not announced may be an attacker's: it is not passed on as one.
+                // An end without a TLS close_notify may be an attacker's: it is not relayed as a clean close.
                 Came::End if sending && !was_cut(link) => break,
                 Came::End | Came::Broken => return Ok(()),
             }
@@ -79,7 +79,7 @@ impl Tunnel {
         .await
     }
 
-    /// How long the client may leave its side open behind the upstream's end.
+    /// Returns how long the client may leave its side open after the upstream has closed.
     fn rest(&self, req: &Request<'_>) -> Option<Duration> {
         match req.version() {
             Version::Http2 => Some(self.idle.map_or(TUNNEL_REST, |idle| idle.min(TUNNEL_REST))),
@@ -87,7 +87,7 @@ impl Tunnel {
         }
     }
 
-    /// What the client sends, until its end or until the upstream takes no more. `is_over`: the upstream has ended its side.
+    /// Relays bytes of the client until it closes or the upstream accepts no more. `is_over`: the upstream has closed its side.
     async fn up(&self, req: &Request<'_>, is_over: &Cell<bool>) -> Result<(), Error> {
         while let Some(bytes) = req.chunk().await? {
             self.link
@@ -99,7 +99,7 @@ impl Tunnel {
             if !taken {
                 return Ok(());
             }
-            // What was waited for has moved, too.
+            // Progress to the upstream restarts the idle time, too.
             self.link
                 .set_deadline(if is_over.get() { self.rest(req) } else { self.idle });
         }
@@ -123,7 +123,7 @@ fn poll_up(
     Ok(())
 }
 
-/// Hands the client what the upstream has sent.
+/// Relays bytes of the upstream to the client.
 fn poll_down(link: &Link, reply: &mut Reply<'_>, context: &mut Context<'_>) -> Poll<Result<Came, Error>> {
     let mut outcome = Ok(());
     let mut take = |bytes: &[u8]| {
@@ -149,7 +149,7 @@ fn poll_down(link: &Link, reply: &mut Reply<'_>, context: &mut Context<'_>) -> P
     came.map(|came| outcome.map(|()| came))
 }
 
-/// Whether its end may be an attacker's. A stream of HTTP/2 says its own.
+/// Returns whether the end may be an attacker's truncation. An HTTP/2 stream has an explicit end.
 fn was_cut(link: &Link) -> bool {
     match link {
         Link::Sole(sole) => sole.stream.was_cut(),
@@ -157,7 +157,7 @@ fn was_cut(link: &Link) -> bool {
     }
 }
 
-/// Waits until nothing more can be sent to the upstream.
+/// Waits until the upstream accepts no more bytes.
 fn poll_over(link: &Link, context: &mut Context<'_>) -> Poll<()> {
     match link {
         Link::Sole(sole) => sole.stream.poll_over(context).map(drop),

@@ -1,4 +1,4 @@
-//! A request's body on its way to the upstream, held back by it: how it is framed there, and whose time passes meanwhile.
+//! The relay of a request body to the upstream, with back-pressure: its framing there, and the time spent waiting for either side.
 
 use std::cell::{Cell, RefCell};
 use std::time::Duration;
@@ -13,7 +13,7 @@ use super::Failure;
 use super::expect;
 use super::filtered::Chain;
 use super::grpc::Unwrapping;
-use super::kept::Kept;
+use super::kept::ReplayBuffer;
 use super::trailers::Sieve;
 use crate::fault::Fault;
 use crate::gateway::Worker;
@@ -24,12 +24,12 @@ use crate::upstream::h2::{Channel, Refused};
 use crate::upstream::local::Link;
 use crate::upstream::share::Held;
 
-/// Why a body did not get to the upstream.
+/// The reason why a body was not sent completely.
 #[derive(Debug)]
 pub(super) enum NotSent {
-    /// The client's doing, or the rule's limit.
+    /// A failure of the client, or the rule's limit.
     Failure(Failure),
-    /// The upstream takes no more; it may have answered all the same.
+    /// The upstream accepts no more; it may have responded nevertheless.
     Refused,
 }
 
@@ -39,28 +39,28 @@ impl From<Refused> for NotSent {
     }
 }
 
-/// What is left to send of a request behind its head.
+/// The unsent part of a request after its head.
 pub(super) enum Unsent {
-    /// There is no body.
+    /// No body.
     Nothing,
-    /// A body in the framing of HTTP/1.1.
+    /// A body in HTTP/1.1 framing.
     Encoded(BodyEncoder),
-    /// A body in frames.
+    /// A body in HTTP/2 frames.
     Framed,
 }
 
-/// Whose time passes while a request's body is sent, and when a byte of it moved last.
+/// The side that is waited for while a request body is sent, and the time of the last transferred byte.
 ///
 /// ```text
-/// waits for the client ── a piece is received ──▶ waits for the upstream ── it is taken ──▶ waits for the client
+/// waits for the client ── a piece arrives ──▶ waits for the upstream ── it is accepted ──▶ waits for the client
 /// ```
 #[derive(Debug)]
 pub(super) struct Progress {
-    /// Since when the client is waited for; `None`: it is not.
+    /// Start of the current wait for the client; `None`: it is not waited for.
     waiting: Cell<Option<Time>>,
-    /// How long it was before that.
+    /// Time spent waiting for the client before that.
     waited: Cell<Duration>,
-    /// When a byte was received from the client, or taken by the upstream.
+    /// Time at which a byte was received from the client, or accepted by the upstream.
     moved: Cell<Time>,
     /// Bytes received from the client.
     received: Cell<u64>,
@@ -76,12 +76,12 @@ impl Progress {
         }
     }
 
-    /// The client is waited for from now on.
+    /// Starts waiting for the client.
     fn wait(&self, now: Time) {
         self.waiting.set(Some(now));
     }
 
-    /// Bytes of the client were received, or its end.
+    /// Records bytes from the client, or the end of its body.
     fn receive(&self, now: Time, bytes: usize) {
         self.received.set(self.received.get() + bytes as u64);
         self.waited.set(self.client_time(now));
@@ -89,7 +89,7 @@ impl Progress {
         self.advance(now);
     }
 
-    /// A byte moved, in either direction.
+    /// Records the transfer of a byte, in either direction.
     pub(super) fn advance(&self, now: Time) {
         self.moved.set(now);
     }
@@ -99,31 +99,31 @@ impl Progress {
         self.waiting.get().is_some()
     }
 
-    /// Returns how long the client was waited for in all.
+    /// Returns the total time spent waiting for the client.
     pub(super) fn client_time(&self, now: Time) -> Duration {
         let waits = self.waiting.get().map(|since| now.since(since));
         self.waited.get() + waits.unwrap_or_default()
     }
 
-    /// Returns how many bytes were received from the client.
+    /// Returns the number of bytes received from the client.
     pub(super) fn received(&self) -> u64 {
         self.received.get()
     }
 
-    /// Returns when a byte moved last.
+    /// Returns the time of the last transferred byte.
     pub(super) fn moved(&self) -> Time {
         self.moved.get()
     }
 }
 
-/// Where a request's body goes.
+/// The destination of a request body.
 enum Outlet<'l> {
     Sole(&'l Stream, BodyEncoder),
     Shared(&'l Channel),
 }
 
 impl Outlet<'_> {
-    /// Sends a piece, as soon as there is room for it. An empty one is no chunk: that would end the body.
+    /// Sends a piece as soon as there is room for it. Skips an empty one: an empty chunk would end the body.
     async fn piece(&mut self, worker: &Worker, bytes: Bytes) -> Result<(), NotSent> {
         match self {
             Outlet::Sole(stream, encoder) => {
@@ -146,7 +146,7 @@ impl Outlet<'_> {
         }
     }
 
-    /// Ends it, with these fields behind it.
+    /// Finishes the body, with these trailers.
     fn finish(&mut self, worker: &Worker, trailers: Option<&FieldBlock>) -> Result<(), NotSent> {
         match self {
             Outlet::Sole(stream, encoder) => {
@@ -177,23 +177,23 @@ pub(super) struct Upload<'a, 'r> {
     pub(super) worker: &'a Worker,
     pub(super) req: &'a Request<'r>,
     pub(super) link: &'a Link,
-    /// Bytes that the rule lets pass.
+    /// The rule's limit of the body, bytes.
     pub(super) most: Option<u64>,
     pub(super) chain: Option<&'a Chain>,
-    /// What becomes of its trailers.
+    /// The rule's edits, which also apply to trailers.
     pub(super) changes: &'a Changes,
-    /// That policies let it pass, and what filters have changed.
+    /// The result of the policies, and the changes of filters.
     pub(super) cleared: &'a Cleared,
-    /// What was taken from the client before; also what may be sent again.
-    pub(super) kept: &'a Kept,
+    /// The buffer of bytes that were taken from the client, for the first and further attempts.
+    pub(super) kept: &'a ReplayBuffer,
     pub(super) web: &'a Unwrapping,
     pub(super) progress: &'a Progress,
-    /// On whose account its place is held.
+    /// The account that its slot is charged to.
     pub(super) held: &'a RefCell<Option<Held>>,
 }
 
 impl Upload<'_, '_> {
-    /// Sends the body as far as the upstream takes it, after what an attempt before this has taken of it.
+    /// Sends the body as far as the upstream accepts it, after the bytes that an earlier attempt has taken.
     pub(super) async fn run(&self, unsent: Unsent) -> Result<(), NotSent> {
         let mut outlet = match (self.link, unsent) {
             (Link::Sole(sole), Unsent::Encoded(encoder)) => Outlet::Sole(&sole.stream, encoder),
@@ -211,7 +211,7 @@ impl Upload<'_, '_> {
             if total >= limits::WORTH_BYTES as u64 {
                 self.held.take();
             }
-            // With filters it is what the client has sent that is limited, which they count.
+            // With filters the limit applies to the bytes of the client, which the filters count.
             if self.chain.is_none() && self.most.is_some_and(|most| total > most) {
                 return Err(NotSent::Failure(Fault::RequestTooLarge.into()));
             }
@@ -229,7 +229,7 @@ impl Upload<'_, '_> {
         outlet.finish(self.worker, Some(&sifted))
     }
 
-    /// The next piece from the client; `None`: all of it was received.
+    /// Receives the next piece from the client; `None`: the end of the body.
     async fn next(&self) -> Result<Option<Bytes>, NotSent> {
         let cx = &self.worker.cx;
         self.progress.wait(cx.now());
@@ -240,7 +240,7 @@ impl Upload<'_, '_> {
     }
 }
 
-/// Takes the next piece of a body from the client, as filters leave it, out of base64 where the upstream speaks gRPC alone.
+/// Receives the next piece of a body from the client, processed by filters, and decoded from base64 where the upstream speaks only gRPC.
 pub(super) async fn next_piece(
     req: &Request<'_>,
     chain: Option<&Chain>,
@@ -248,7 +248,7 @@ pub(super) async fn next_piece(
 ) -> Result<Option<Bytes>, Failure> {
     let piece = match chain {
         None => req.chunk().await.map_err(Failure::of_body)?,
-        // Apart, so that requests without it have no room for it.
+        // Boxed, so that the future of requests without filters has no room for it.
         Some(chain) => Box::pin(chain.chunk(req)).await?,
     };
     web.piece(piece)

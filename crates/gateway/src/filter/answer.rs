@@ -1,4 +1,4 @@
-//! An answer of a filter's own.
+//! Responses that filters produce.
 
 use bytes::Bytes;
 use ringmain_wire::h1::FieldBlock;
@@ -6,7 +6,7 @@ use ringmain_wire::h1::FieldBlock;
 use super::Error;
 use super::head::check_name;
 
-/// An answer in place of the upstream's. `Content-Length` is written by the gateway.
+/// A response in place of the upstream's. The gateway writes `Content-Length`.
 #[derive(Clone, Debug)]
 pub struct Answer {
     pub(crate) status: u16,
@@ -15,7 +15,7 @@ pub struct Answer {
 }
 
 impl Answer {
-    /// One without a body. A `status` that no final answer has (below 200 or above 599) is sent as 500.
+    /// Creates a response without a body. A `status` that no final response has (below 200 or above 599) is sent as 500.
     #[must_use]
     pub fn new(status: u16) -> Answer {
         Answer {
@@ -25,11 +25,11 @@ impl Answer {
         }
     }
 
-    /// One line of plain text.
+    /// Creates a response with one line of plain text.
     #[must_use]
     pub fn text(status: u16, text: impl Into<String>) -> Answer {
         let mut answer = Answer::new(status);
-        // Both are texts of ours.
+        // Name and value are constants, and valid.
         let _ = answer.fields.push("Content-Type", b"text/plain; charset=utf-8");
         let mut text: String = text.into();
         text.push('\n');
@@ -37,17 +37,17 @@ impl Answer {
         answer
     }
 
-    /// With this body, which is not sent with 204 and 304.
+    /// Sets the body, which is not sent with 204 and 304.
     #[must_use]
     pub fn body(mut self, body: impl Into<Bytes>) -> Answer {
         self.body = body.into();
         self
     }
 
-    /// With this field, beside others of its name.
+    /// Adds a field, next to others of its name.
     ///
     /// # Errors
-    /// The name is none, or the gateway's own to write (`Content-Length`, `Connection` and the like); the value has control
+    /// The name is not a token, or the gateway writes the field itself (`Content-Length`, `Connection` and the like); the value has control
     /// characters.
     pub fn header(mut self, name: &str, value: impl AsRef<[u8]>) -> Result<Answer, Error> {
         check_name(name)?;

@@ -1,4 +1,4 @@
-//! Pieces of bodies, as filters see them.
+//! Pieces of bodies, as filters receive them.
 
 use super::head::{About, RequestHead, ResponseHead};
 use super::{Error, Want};
@@ -31,34 +31,34 @@ macro_rules! body {
         }
 
         impl<'h> $name<'h> {
-            /// Whose it is.
+            /// Returns the request that it belongs to.
             #[must_use]
             pub fn about(&self) -> &About<'h> {
                 self.piece.about
             }
 
-            /// What has come. How a body is cut into pieces depends on the network: nothing may follow from it.
+            /// Returns the bytes of this piece. The division of a body into pieces depends on the network: a filter must not rely on it.
             #[must_use]
             pub fn bytes(&self) -> &[u8] {
                 &self.piece.bytes
             }
 
-            /// The same, to be changed: what is in here afterwards goes on. It may be longer than what came by
+            /// Returns the bytes of this piece for modification; the result is relayed. It may be longer than the original by
             /// [`FILTER_GROWTH_BYTES`](crate::limits::FILTER_GROWTH_BYTES); beyond that the filter has failed.
             ///
             /// # Errors
-            /// The body was wanted to be looked at only.
+            /// The filter requested the body for inspection only ([`Want::Look`]).
             pub fn bytes_mut(&mut self) -> Result<&mut Vec<u8>, Error> {
                 self.piece.bytes_mut()
             }
 
-            /// Whether it is the last one, which may be empty: nothing comes behind it.
+            /// Returns whether this is the last piece, which may be empty.
             #[must_use]
             pub fn is_end(&self) -> bool {
                 self.piece.is_end
             }
 
-            #[doc = concat!("The ", $whose, " head, as long as it is not sent: with [`Want::Whole`].")]
+            #[doc = concat!("Returns the ", $whose, " head if it was not sent yet: with [`Want::Whole`].")]
             pub fn head(&mut self) -> Option<&mut $head<'h>> {
                 self.head.as_mut()
             }
@@ -79,7 +79,7 @@ body! {
 }
 
 body! {
-    /// A piece of an answer's body, as it is sent: encoded if `Content-Encoding` says so. A filter that needs to read bodies removes
+    /// A piece of a response's body, as it is sent: encoded as `Content-Encoding` states. A filter that needs to read bodies removes
     /// `Accept-Encoding` from requests.
-    ResponseBody, ResponseHead, "answer's"
+    ResponseBody, ResponseHead, "response's"
 }

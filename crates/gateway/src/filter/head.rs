@@ -1,4 +1,4 @@
-//! Heads of requests and answers, as filters see and change them.
+//! Heads of requests and responses, as filters read and change them.
 
 use std::net::IpAddr;
 use std::rc::Rc;
@@ -12,7 +12,7 @@ use super::{Error, Want};
 use crate::exchange::is_folded;
 use crate::model::{HeaderName, Name};
 
-/// Names that frame a message or belong to a connection, beside those that are refused where fields are written.
+/// Names that frame a message or belong to a connection, besides those that a [`FieldBlock`] rejects.
 const CONNECTION: [&str; 7] = [
     "expect",
     "host",
@@ -23,7 +23,7 @@ const CONNECTION: [&str; 7] = [
     "trailer",
 ];
 
-/// Refuses names that are the gateway's own to write.
+/// Rejects names of fields that the gateway writes itself.
 pub(super) fn check_name(name: &str) -> Result<(), Error> {
     if CONNECTION.iter().any(|own| is_folded(name.as_bytes(), own)) {
         let why = "it frames the message or belongs to the connection: the gateway writes it";
@@ -38,78 +38,78 @@ fn push(block: &mut FieldBlock, name: &str, value: &[u8]) -> Result<(), Error> {
     pushed.map_err(|misuse| format!("the header `{}`: {misuse}", name.escape_debug()).into())
 }
 
-/// What is known of a request beside what it says.
+/// Facts about a request that its head does not contain.
 #[derive(Debug)]
 pub(crate) struct Whose {
     pub(crate) route: Name,
     pub(crate) client: Option<IpAddr>,
     pub(crate) identity: Option<Arc<str>>,
-    /// The path that the rule was found by, where that is not the request's own.
+    /// The path that the rule was matched with, if it differs from the request's own.
     pub(crate) path: Option<Rc<str>>,
 }
 
-/// A request and where it belongs.
+/// A request and its context.
 pub struct About<'h> {
     pub(crate) req: &'h Request<'h>,
     pub(crate) whose: &'h Whose,
 }
 
 impl<'h> About<'h> {
-    /// The worker: its time, random numbers, sleeping, connecting, files, blocking work.
+    /// Returns the worker's context: time, random numbers, sleeping, connecting, files, blocking work.
     #[must_use]
     pub fn cx(&self) -> &'h Cx {
         self.req.cx()
     }
 
-    /// The method, as it came.
+    /// Returns the method as received.
     #[must_use]
     pub fn method(&self) -> &'h str {
         self.req.method().as_str()
     }
 
-    /// The path in the form by which a rule was found: decoded once, without dot segments; an encoded slash stands as U+0000.
+    /// Returns the path that the rule was matched with: decoded once, without dot segments; an encoded slash is U+0000.
     #[must_use]
     pub fn path(&self) -> &'h str {
         self.whose.path.as_deref().unwrap_or_else(|| self.req.path())
     }
 
-    /// Path and query as the client has written them.
+    /// Returns path and query as the client sent them.
     #[must_use]
     pub fn target(&self) -> &'h str {
         self.req.target()
     }
 
-    /// Host and perhaps port that the client asks for.
+    /// Returns the requested host, with its port if there is one.
     #[must_use]
     pub fn host(&self) -> Option<&'h str> {
         self.req.host()
     }
 
-    /// Whether it came by TLS.
+    /// Returns whether the request was received over TLS.
     #[must_use]
     pub fn is_secure(&self) -> bool {
         self.req.scheme() == "https"
     }
 
-    /// The client's address, as the listener's `client_address` has it; `None` on a Unix socket.
+    /// Returns the client's address, as the listener's `client_address` determines it; `None` on a Unix socket.
     #[must_use]
     pub fn client(&self) -> Option<IpAddr> {
         self.whose.client
     }
 
-    /// Who asks, as far as a policy of the rule has found out.
+    /// Returns the identity of the client, if a policy of the rule has established one.
     #[must_use]
     pub fn identity(&self) -> Option<&'h str> {
         self.whose.identity.as_deref()
     }
 
-    /// The name of the route that has taken it.
+    /// Returns the name of the matched route.
     #[must_use]
     pub fn route(&self) -> &'h str {
         &self.whose.route
     }
 
-    /// Has the access log say something of this request, once for each name.
+    /// Adds a field to the access log entry of this request, once for each name.
     pub fn note(&self, name: &'static str, note: Note) {
         self.req.note(name, note);
     }
@@ -121,7 +121,7 @@ impl std::fmt::Debug for About<'_> {
     }
 }
 
-/// What filters have changed of a request's head. It comes last, whatever a configuration changes.
+/// The changes of filters to a request head. They apply after those of the configuration.
 #[derive(Debug, Default)]
 pub(crate) struct Edits {
     dropped: Vec<Box<str>>,
@@ -129,28 +129,28 @@ pub(crate) struct Edits {
     /// Path and query.
     pub(crate) target: Option<String>,
     pub(crate) host: Option<String>,
-    /// How the body is framed that they have left.
+    /// The framing of the body that the filters leave.
     pub(crate) framing: Option<Framing>,
 }
 
 impl Edits {
-    /// Whether what others say in this field goes no further. Also one with `_` for `-`: to programs that read both alike it is the
-    /// same field.
+    /// Returns whether a field from elsewhere is dropped. A name with `_` in place of `-` counts as the same, since some programs treat
+    /// both alike.
     pub(crate) fn drops(&self, name: &[u8]) -> bool {
         self.dropped.iter().any(|dropped| is_folded(name, dropped))
     }
 
-    /// What they say themselves.
+    /// Returns the fields that filters add.
     pub(crate) fn added(&self) -> &FieldBlock {
         &self.added
     }
 
-    /// What of a block goes further.
+    /// Returns the fields of a block that are not dropped.
     pub(crate) fn left<'b>(&'b self, block: &'b FieldBlock) -> impl Iterator<Item = (&'b str, &'b [u8])> {
         block.iter().filter(|(name, _)| !self.drops(name.as_bytes()))
     }
 
-    /// Takes out of what follows a body what filters have set or removed in its head.
+    /// Removes from the trailers the fields that filters have set or removed in the head.
     pub(crate) fn sift(&self, trailers: &mut FieldBlock) {
         self.dropped.iter().for_each(|name| trailers.remove(name));
     }
@@ -163,26 +163,26 @@ impl Edits {
     }
 }
 
-/// The head of a request, before it is sent on.
+/// The head of a request, before it is forwarded.
 pub struct RequestHead<'h> {
     pub(crate) about: &'h About<'h>,
-    /// What policies have written.
+    /// Fields that policies have written.
     pub(crate) written: &'h FieldBlock,
-    /// What they take out of the client's.
+    /// Fields of the client that policies remove.
     pub(crate) hidden: &'h [HeaderName],
     pub(crate) edits: &'h mut Edits,
     pub(crate) want: Want,
 }
 
 impl<'h> RequestHead<'h> {
-    /// Whose it is.
+    /// Returns the request that it belongs to.
     #[must_use]
     pub fn about(&self) -> &'h About<'h> {
         self.about
     }
 
-    /// All fields: the client's, without those that policies take out, with those that policies and filters have written. What
-    /// the gateway says of itself (`X-Forwarded-For`, `Via`) and what the configuration changes comes later and is not among them.
+    /// Returns all fields: the client's, without those that policies remove, and those that policies and filters have written. The
+    /// gateway's own fields (`X-Forwarded-For`, `Via`) and the edits of the configuration are applied later and are not included.
     pub fn fields(&self) -> impl Iterator<Item = (&str, &[u8])> {
         let hidden = |name: &str| {
             self.hidden
@@ -190,7 +190,7 @@ impl<'h> RequestHead<'h> {
                 .any(|own| is_folded(name.as_bytes(), own.as_str()))
         };
         let sent = self.about.req.headers().filter_map(|field| {
-            // Names are tokens.
+            // Names are tokens, and so UTF-8.
             let name = str::from_utf8(field.name).ok()?;
             Some((name, field.value))
         });
@@ -199,7 +199,7 @@ impl<'h> RequestHead<'h> {
             .chain(self.edits.added().iter())
     }
 
-    /// The value of the first field of that name, in any case.
+    /// Returns the value of the first field of this name, which is case-insensitive.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&[u8]> {
         let mut fields = self.fields();
@@ -207,11 +207,11 @@ impl<'h> RequestHead<'h> {
         found.map(|(_, value)| value)
     }
 
-    /// Sets a field, in place of those of that name.
+    /// Sets a field, replacing all of this name.
     ///
     /// # Errors
-    /// The name is none, or the gateway's own to write (`Host`, `Content-Length`, `Connection` and the like); the value has control
-    /// characters. Nothing was changed.
+    /// The name is not a token, or the gateway writes the field itself (`Host`, `Content-Length`, `Connection` and the like); the value has
+    /// control characters. The head is unchanged then.
     pub fn set(&mut self, name: &str, value: impl AsRef<[u8]>) -> Result<(), Error> {
         let mut one = FieldBlock::new();
         push(&mut one, name, value.as_ref())?;
@@ -220,7 +220,7 @@ impl<'h> RequestHead<'h> {
         Ok(())
     }
 
-    /// Adds a field beside those of that name.
+    /// Adds a field, next to others of this name.
     ///
     /// # Errors
     /// As [`RequestHead::set`].
@@ -228,16 +228,15 @@ impl<'h> RequestHead<'h> {
         push(&mut self.edits.added, name, value.as_ref())
     }
 
-    /// Takes fields out, whoever has written them.
+    /// Removes all fields of this name, from whichever source.
     pub fn remove(&mut self, name: &str) {
         self.edits.remove(name);
     }
 
-    /// Has another path and query asked for, in place of the client's and of what the configuration makes of it. The rule stays
-    /// the one that was found.
+    /// Replaces the path and query that the upstream receives, overriding the configuration. The matched rule does not change.
     ///
     /// # Errors
-    /// It does not begin with `/`, or has bytes that no target has: spaces, `#`, anything but visible ASCII.
+    /// The target does not begin with `/`, or has bytes that no target has: spaces, `#`, anything but visible ASCII.
     pub fn set_target(&mut self, target: &str) -> Result<(), Error> {
         let is_plain = target.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'#');
         if !target.starts_with('/') || !is_plain {
@@ -250,10 +249,10 @@ impl<'h> RequestHead<'h> {
         Ok(())
     }
 
-    /// Has another host told (`Host`), in place of the client's and of the configuration's. Who answers stays.
+    /// Replaces the `Host` that the upstream receives, overriding the configuration. The upstream does not change.
     ///
     /// # Errors
-    /// It is no host, with or without a port.
+    /// It is not a host, with or without a port.
     pub fn set_host(&mut self, host: &str) -> Result<(), Error> {
         let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._:[]".contains(&byte);
         if host.is_empty() || !host.bytes().all(is_plain) {
@@ -263,14 +262,14 @@ impl<'h> RequestHead<'h> {
         Ok(())
     }
 
-    /// Whether the request has a body, if perhaps an empty one. One that has none gets none.
+    /// Returns whether the request has a body, possibly an empty one. A filter cannot add a body to a request without one.
     #[must_use]
     pub fn has_body(&self) -> bool {
         self.about.req.head().framing != Framing::None
     }
 
-    /// Has the body shown to [`request_body`](super::Filter::request_body), if there is one and it is read: an upstream's is, and
-    /// with [`Want::Whole`] everyone's.
+    /// Requests that the body be passed to [`request_body`](super::Filter::request_body), if there is one and it is read: if it is
+    /// forwarded to an upstream, or in any case with [`Want::Whole`].
     pub fn want_body(&mut self, want: Want) {
         self.want = want;
     }
@@ -282,42 +281,42 @@ impl std::fmt::Debug for RequestHead<'_> {
     }
 }
 
-/// The head of an answer, before its client sees it.
+/// The head of a response, before it is sent to the client.
 pub struct ResponseHead<'h> {
     pub(crate) about: &'h About<'h>,
     pub(crate) status: u16,
     pub(crate) fields: FieldBlock,
     pub(crate) is_own: bool,
-    /// It has, or could have, a body.
+    /// Set if it has, or could have, a body.
     pub(crate) has_body: bool,
     pub(crate) want: Want,
-    /// What was set or removed: nothing of it is to follow the body.
+    /// Names that were set or removed, which trailers must not contain.
     pub(crate) dropped: Vec<Box<str>>,
 }
 
 impl<'h> ResponseHead<'h> {
-    /// The request that it answers.
+    /// Returns the request that it responds to.
     #[must_use]
     pub fn about(&self) -> &'h About<'h> {
         self.about
     }
 
-    /// Whether the gateway itself answers: by the rule, with a fault, or by another filter.
+    /// Returns whether the gateway produced the response: by the rule, for a fault, or by another filter.
     #[must_use]
     pub fn is_own(&self) -> bool {
         self.is_own
     }
 
-    /// The status.
+    /// Returns the status.
     #[must_use]
     pub fn status(&self) -> u16 {
         self.status
     }
 
-    /// Sets the status, from 200 to 599.
+    /// Sets the status, 200 to 599.
     ///
     /// # Errors
-    /// It is none of these, or it is one without a body (204, 205, 304) and there is a body.
+    /// It is out of range, or a status without a body (204, 205, 304) although there is a body.
     pub fn set_status(&mut self, status: u16) -> Result<(), Error> {
         if !(200..=599).contains(&status) {
             return Err(format!("expected a status from 200 to 599, found {status}").into());
@@ -329,12 +328,12 @@ impl<'h> ResponseHead<'h> {
         Ok(())
     }
 
-    /// All fields but those of the connection and the framing.
+    /// Returns all fields but those of the connection and the framing.
     pub fn fields(&self) -> impl Iterator<Item = (&str, &[u8])> {
         self.fields.iter()
     }
 
-    /// The value of the first field of that name, in any case.
+    /// Returns the value of the first field of this name, which is case-insensitive.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&[u8]> {
         let mut fields = self.fields.iter();
@@ -342,7 +341,7 @@ impl<'h> ResponseHead<'h> {
         found.map(|(_, value)| value)
     }
 
-    /// Sets a field, in place of those of that name.
+    /// Sets a field, replacing all of this name.
     ///
     /// # Errors
     /// As [`RequestHead::set`].
@@ -354,7 +353,7 @@ impl<'h> ResponseHead<'h> {
         Ok(())
     }
 
-    /// Adds a field beside those of that name.
+    /// Adds a field, next to others of this name.
     ///
     /// # Errors
     /// As [`RequestHead::set`].
@@ -362,20 +361,21 @@ impl<'h> ResponseHead<'h> {
         push(&mut self.fields, name, value.as_ref())
     }
 
-    /// Takes fields out.
+    /// Removes all fields of this name.
     pub fn remove(&mut self, name: &str) {
         self.fields.remove(name);
         self.dropped.push(name.into());
     }
 
-    /// Whether the answer has a body, if perhaps an empty one: not one to HEAD, nor 204 and 304.
+    /// Returns whether the response has a body, possibly an empty one: not for HEAD, 204 and 304.
     #[must_use]
     pub fn has_body(&self) -> bool {
         self.has_body
     }
 
-    /// Has the body shown to [`response_body`](super::Filter::response_body), if there is one. A filter that changes it takes out
-    /// what is said of the bytes that come (`ETag`, `Content-Digest`, `Accept-Ranges`); `Content-Length` is the gateway's.
+    /// Requests that the body be passed to [`response_body`](super::Filter::response_body), if there is one. A filter that changes it
+    /// removes the fields that describe the original bytes (`ETag`, `Content-Digest`, `Accept-Ranges`); the gateway handles
+    /// `Content-Length`.
     pub fn want_body(&mut self, want: Want) {
         self.want = want;
     }

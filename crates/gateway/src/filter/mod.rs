@@ -1,25 +1,24 @@
-//! Filters: what a program adds to what a gateway does with requests and answers, in Rust, where configurations name it.
+//! Custom filters: Rust code of a program that processes requests and responses where a configuration names it.
 //!
 //! ```text
-//!            request ─▶ policies ─▶ first ─▶ second ─▶ upstream, or an answer of the rule's own
+//!            request ─▶ policies ─▶ first ─▶ second ─▶ upstream, or a response of the rule itself
 //! client                              │        │
-//!            answer  ◀────────────── first ◀─ second ◀──────┘
+//!           response ◀────────────── first ◀─ second ◀──────┘
 //! ```
 //!
-//! Four things that live for different times:
+//! Four objects with different lifetimes:
 //!
-//! | | made by | lives |
+//! | object | created by | lifetime |
 //! |---|---|---|
-//! | what [`Filters::add`] is given | the program | as long as the process |
-//! | what that makes of [`Options`] | each place of a configuration | as long as that place is as it is |
-//! | the [`Filter`] | each worker, at a place's first request there | until a change of configuration and the end of its last request |
-//! | [`Filter::Exchange`] | each request | until its answer is over |
+//! | the closure passed to [`Filters::add`] | the program | the process |
+//! | its result for some [`Options`] | each use in a configuration | until that use changes |
+//! | the [`Filter`] | each worker, at the first request of a use | until a change of configuration and the end of its last request |
+//! | [`Filter::Exchange`] | each request | until the response is complete |
 //!
-//! A filter is called by one thread, never by two at once and never again before it has returned: `Cell` and `RefCell` are all it
-//! needs. What must not happen in a hook is what must not happen on a worker: blocking. What has to be waited for is a future
-//! ([`Flow::wait`]).
+//! A filter is called by one thread, never concurrently and never recursively: `Cell` and `RefCell` suffice. A hook must not block, since
+//! it runs on a worker. To wait it returns a future ([`Flow::wait`]).
 //!
-//! Owns what a program writes and what it is called with. Knows nothing of how requests are sent on: that is the exchange's.
+//! Owns the interface of filters. Knows nothing of forwarding, which belongs to the exchange.
 
 mod answer;
 pub(crate) mod body;
@@ -42,33 +41,33 @@ pub(crate) use self::registry::{Hook, Instance, Running, Use};
 pub use crate::model::{FilterUse, Options};
 pub use ringmain_engine::Cx;
 
-/// Why a filter cannot go on: anything that is an error, or a text. The request is answered 500 (`filter_failed`), or its answer
-/// cut if that has begun, and the log has the text.
+/// The error of a hook: any error type, or a text. The request is answered 500 (`filter_failed`), or its response aborted if it has
+/// started, and the text is logged.
 pub type Error = Box<dyn std::error::Error>;
 
-/// What a hook has come to.
+/// The result of a hook.
 pub type Outcome<'a> = Result<Flow<'a>, Error>;
 
-/// What a program does with requests and answers. Each hook does nothing unless it is written.
+/// A custom filter of requests and responses. The default implementation of each hook does nothing.
 ///
 /// Hooks of one request are called in this order: [`begin`](Self::begin), [`request_head`](Self::request_head), then
-/// [`request_body`](Self::request_body) for each piece, and beside these [`response_head`](Self::response_head) and
-/// [`response_body`](Self::response_body), and at last [`over`](Self::over). A request that a filter in front answers, or a policy
-/// refuses, never comes here. If a hook waits, others of the same request and filter wait for it.
+/// [`request_body`](Self::request_body) for each piece, and concurrently with these [`response_head`](Self::response_head) and
+/// [`response_body`](Self::response_body), and finally [`over`](Self::over). A request that an earlier filter answers, or a policy refuses,
+/// does not reach the filter. While a hook waits, others of the same request and filter wait for it.
 ///
-/// Of several filters each sees what the one before has made of the request; answers pass them the other way round.
+/// Each of several filters receives the request as the one before has changed it; responses pass them in reverse order.
 ///
-/// A hook that panics, fails, or waits for longer than [`FILTER_WAIT`](crate::limits::FILTER_WAIT) ends its request; other
-/// requests go on, by the same filter. After a panic there is no [`over`](Self::over).
+/// A hook that panics, fails, or waits for longer than [`FILTER_WAIT`](crate::limits::FILTER_WAIT) fails its request; other requests
+/// continue with the same filter. After a panic [`over`](Self::over) is not called.
 pub trait Filter: 'static {
-    /// What the filter knows of one request.
+    /// The state of the filter for one request.
     type Exchange: 'static;
 
-    /// A request comes.
+    /// Creates the state for a new request.
     fn begin(&self, about: &About<'_>) -> Self::Exchange;
 
-    /// The request's head, before anything is sent on: it may be changed, or answered here. Its body is not read while this waits,
-    /// unless the filter in front wants that. What a filter changes comes behind what the configuration changes.
+    /// Processes the request head before anything is forwarded: the filter may change it, or respond. The body is not read while this
+    /// waits, unless an earlier filter requested that. Changes of filters apply after those of the configuration.
     ///
     /// # Errors
     /// The request is answered 500.
@@ -81,7 +80,8 @@ pub trait Filter: 'static {
         Ok(Flow::Continue)
     }
 
-    /// A piece of the request's body, if [`RequestHead::want_body`] was called. The client is held back while this waits.
+    /// Processes a piece of the request body, if [`RequestHead::want_body`] was called. The client is subject to back-pressure while this
+    /// waits.
     ///
     /// # Errors
     /// The request is answered 500.
@@ -94,9 +94,9 @@ pub trait Filter: 'static {
         Ok(Flow::Continue)
     }
 
-    /// The answer's head, before the client sees any of it: the upstream's, as the configuration has changed it, or one of the
-    /// gateway's own. Not for what is no final answer: 1xx, and the 101 of a switch of protocols. Once more if a fault, or a filter,
-    /// answers in place of an answer whose head was seen and not sent.
+    /// Processes the response head before a part is sent: the upstream's, as the configuration has changed it, or one of the gateway. Not
+    /// called for 1xx responses, including the 101 of a protocol switch. Called once more if a fault, or a filter, replaces a response
+    /// whose head was processed and not sent.
     ///
     /// # Errors
     /// The request is answered 500.
@@ -109,10 +109,11 @@ pub trait Filter: 'static {
         Ok(Flow::Continue)
     }
 
-    /// A piece of the answer's body, if [`ResponseHead::want_body`] was called. The upstream is held back while this waits.
+    /// Processes a piece of the response body, if [`ResponseHead::want_body`] was called. The upstream is subject to back-pressure while
+    /// this waits.
     ///
     /// # Errors
-    /// The answer is cut, or 500 if none of it was sent.
+    /// The response is aborted, or 500 if no part was sent.
     fn response_body<'a>(
         &'a self,
         exchange: &'a mut Self::Exchange,
@@ -122,36 +123,35 @@ pub trait Filter: 'static {
         Ok(Flow::Continue)
     }
 
-    /// The exchange is over, however it ended: also when the client has left in the middle of it.
+    /// Receives the outcome of an exchange, however it ended, including when the client disconnected.
     fn over(&self, exchange: Self::Exchange, end: &End) {
         let _ = (exchange, end);
     }
 }
 
-/// How a request goes on behind a hook.
+/// The continuation of a request after a hook.
 pub enum Flow<'a> {
-    /// To the next filter, or on.
+    /// Continues with the next filter or step.
     Continue,
-    /// Of a body that is [changed](Want::Change): this piece does not go on yet, and comes again together with the next one. At the
-    /// end of the body it goes on. More than [`FILTER_HELD_BYTES`](crate::limits::FILTER_HELD_BYTES) held so: 413, or 502 for an
-    /// answer's.
+    /// Retains this piece of a body that is [changed](Want::Change), and passes it again together with the next one. At the end of the body
+    /// it is relayed. More than [`FILTER_HELD_BYTES`](crate::limits::FILTER_HELD_BYTES) retained: 413, or 502 for a response.
     Hold,
-    /// With this answer, in place of what else would have come. Filters in front see it as they see every answer; an upstream's
-    /// answer that has begun is given up. Of an answer that the client has begun to get there is nothing left but to cut it.
+    /// Sends this response in place of any other. Earlier filters process it like every response; a started response of an upstream is
+    /// abandoned. If a part of the response was already sent to the client, it is aborted instead.
     Answer(Answer),
-    /// When this is there: made by [`Flow::wait`].
+    /// Continues when this future, made by [`Flow::wait`], completes.
     Wait(Waiting<'a>),
 }
 
-/// What has to be waited for.
+/// A future that a request waits for.
 pub type Waiting<'a> = Pin<Box<dyn Future<Output = Outcome<'static>> + 'a>>;
 
 impl<'a> Flow<'a> {
-    /// Has the request wait for a future, which may use what the hook was called with. Nothing else of the worker waits. The
-    /// future is dropped when the client leaves.
+    /// Makes the request wait for a future, which may use the arguments of the hook. Nothing else on the worker waits. The future is
+    /// dropped when the client disconnects.
     ///
     /// # Errors
-    /// None; the type lets it end a hook.
+    /// None; the return type is that of a hook.
     pub fn wait(future: impl Future<Output = Outcome<'static>> + 'a) -> Outcome<'a> {
         Ok(Flow::Wait(Box::pin(future)))
     }
@@ -168,28 +168,28 @@ impl std::fmt::Debug for Flow<'_> {
     }
 }
 
-/// What a filter wants of a body.
+/// The access of a filter to a body.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Want {
-    /// Nothing: it passes unseen.
+    /// None: the body bypasses the filter.
     #[default]
     Nothing,
-    /// Its pieces, as they pass; they stay as they are, and so does what is said of its length.
+    /// Receives the pieces as they pass, unchanged; the declared length stays valid.
     Look,
-    /// Its pieces, which may be changed, held back or left out. It goes on in chunks, since nobody knows its length.
+    /// Receives the pieces, and may change, retain or drop them. The body is sent chunked, since its length is unknown.
     Change,
-    /// All of it at once, before the head goes on, which may be changed with it. A longer one than
-    /// [`FILTER_HELD_BYTES`](crate::limits::FILTER_HELD_BYTES) is answered 413, of an answer 502.
+    /// Receives the whole body at once, before the head is forwarded, which may be changed together with it. A body longer than
+    /// [`FILTER_HELD_BYTES`](crate::limits::FILTER_HELD_BYTES) is answered 413; for a response 502.
     Whole,
 }
 
-/// How an exchange has ended.
+/// The outcome of an exchange.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct End {
-    /// What the client was answered. `None`: it left before.
+    /// The status of the response. `None`: the client disconnected before.
     pub status: Option<u16>,
-    /// All of the answer was handed over. `false`: it was cut, or its client left.
+    /// Set if the whole response was handed over. `false`: it was aborted, or the client disconnected.
     pub is_whole: bool,
-    /// Since the filter was first called for it.
+    /// Time since the first call of the filter for this exchange.
     pub took: Duration,
 }

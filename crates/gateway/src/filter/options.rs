@@ -1,7 +1,7 @@
-//! What a filter is told, read into types of its own.
+//! Deserialization of filter options.
 //!
-//! A serde deserializer over [`Options`]. Where a number is asked for, a text that is one will do: texts are what `${env:…}` gives.
-//! Where a text is asked for, a number will do, as it is written.
+//! A serde deserializer over [`Options`]. A number may be written as a text, since `${env:…}` yields texts. A text may be written as a
+//! number, and keeps its form.
 
 use serde::de::value::{MapDeserializer, SeqDeserializer};
 use serde::de::{DeserializeOwned, Deserializer, Error as _, IntoDeserializer, Visitor};
@@ -11,11 +11,12 @@ use super::Error;
 use crate::model::Options;
 
 impl Options {
-    /// Reads them into a type: a struct with `#[derive(Deserialize)]`, best with `#[serde(deny_unknown_fields)]`, so that slips are
-    /// told. Without options it is read from no keys at all, so that a struct whose fields all have defaults needs none.
+    /// Deserializes the options: into a struct with `#[derive(Deserialize)]`, preferably with `#[serde(deny_unknown_fields)]`, so that
+    /// typing errors are reported. Without options the type is deserialized from an empty map, so that a struct whose fields all have
+    /// defaults needs none.
     ///
     /// # Errors
-    /// What is wrong, and at which key.
+    /// An option is missing, unknown or invalid. The message names its key.
     pub fn read<T: DeserializeOwned>(&self) -> Result<T, Error> {
         let nothing = Options::Map(Vec::new());
         let options = match self {
@@ -46,7 +47,7 @@ impl<'o> IntoDeserializer<'o, Fault> for Reader<'o> {
 }
 
 impl<'o> Reader<'o> {
-    /// The number that is written here, if there is one and it is of that type.
+    /// Returns the number that is written here, if it fits the type.
     fn number<T: std::str::FromStr>(self) -> Option<T> {
         match self.0 {
             Options::Number(text) | Options::Text(text) => text.parse().ok(),

@@ -1,6 +1,6 @@
-//! The filters that a program has, by name, and what configurations make of them.
+//! The filters of a program by name, and their uses in configurations.
 //!
-//! Types end here: behind this an exchange sees one kind of object, whatever the filter.
+//! Erases the types of filters: an exchange handles one kind of object, whatever the filter.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -12,10 +12,10 @@ use super::{About, End, Error, Filter, Outcome, RequestBody, RequestHead, Respon
 use crate::model::{FilterUse, Name, Options, Policy, Rule};
 use ringmain_engine::Cx;
 
-/// Makes a place's filter for each worker.
-type Place = dyn Fn(&Cx) -> Rc<dyn Instance> + Send + Sync;
-/// Makes what is told at a place into that.
-type Kind = dyn Fn(&Options) -> Result<Arc<Place>, Error> + Send + Sync;
+/// Creates the filter of a use for each worker.
+type Factory = dyn Fn(&Cx) -> Rc<dyn Instance> + Send + Sync;
+/// Creates such a constructor from the options of a use.
+type Kind = dyn Fn(&Options) -> Result<Arc<Factory>, Error> + Send + Sync;
 
 /// The filters that configurations may name. Cheap to clone.
 #[derive(Clone, Default)]
@@ -24,16 +24,16 @@ pub struct Filters {
 }
 
 impl Filters {
-    /// None.
+    /// Creates an empty registry.
     #[must_use]
     pub fn new() -> Filters {
         Filters::default()
     }
 
-    /// With a filter that configurations call `name`; of two with one name the last counts.
+    /// Adds a filter that configurations call `name`; of two with one name the last applies.
     ///
-    /// `configure` is called for each place where a configuration names it, with what it is told there, by whoever reads the
-    /// configuration: it may block. What it returns makes the filter of each worker, on that worker.
+    /// `configure` is called with the options of each use in a configuration, on the thread that loads the configuration: it may block. Its
+    /// result creates the filter of each worker, on that worker.
     ///
     /// ```
     /// use ringmain_gateway::filter::{About, Cx, Filter, Filters, Flow, Options, Outcome, RequestHead};
@@ -67,47 +67,47 @@ impl Filters {
         C: Fn(&Options) -> Result<W, Error> + Send + Sync + 'static,
         W: Fn(&Cx) -> F + Send + Sync + 'static,
     {
-        let kind = move |options: &Options| -> Result<Arc<Place>, Error> {
+        let kind = move |options: &Options| -> Result<Arc<Factory>, Error> {
             let make = configure(options)?;
-            let place = move |cx: &Cx| -> Rc<dyn Instance> { Rc::new(Made(Rc::new(make(cx)))) };
-            Ok(Arc::new(place))
+            let factory = move |cx: &Cx| -> Rc<dyn Instance> { Rc::new(Made(Rc::new(make(cx)))) };
+            Ok(Arc::new(factory))
         };
         self.all.insert(name.into(), Arc::new(kind));
         self
     }
 
-    /// Their names, sorted.
+    /// Returns their names, sorted.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.all.keys().map(|name| &**name)
     }
 
-    /// Whether the filters of a rule are there and can be what it tells them.
+    /// Checks that the filters of a rule exist and accept their options.
     ///
     /// # Errors
-    /// What is wrong, in the words of a message.
+    /// A filter does not exist, rejects its options, or panics. The text is that of a message.
     pub fn check(&self, rule: &Rule) -> Result<(), String> {
-        uses(rule).try_for_each(|wanted| self.place(wanted).map(drop))
+        uses(rule).try_for_each(|wanted| self.factory(wanted).map(drop))
     }
 
-    /// The filters of a rule; `None`: it has none. `last_id` is the last number that one was given.
+    /// Returns the filters of a rule; `None`: it has none. `last_id` is the last number that was assigned.
     pub(crate) fn of(&self, rule: &Rule, last_id: &mut u64) -> Result<Option<Box<[Use]>>, String> {
         let all = uses(rule).map(|wanted| {
             *last_id += 1;
             Ok(Use {
                 id: *last_id,
                 name: wanted.name.clone(),
-                place: self.place(wanted)?,
+                factory: self.factory(wanted)?,
             })
         });
         let all: Box<[Use]> = all.collect::<Result<_, String>>()?;
         Ok((!all.is_empty()).then_some(all))
     }
 
-    fn place(&self, wanted: &FilterUse) -> Result<Arc<Place>, String> {
+    fn factory(&self, wanted: &FilterUse) -> Result<Arc<Factory>, String> {
         let name = &wanted.name;
         let kind = self.all.get(name).ok_or_else(|| self.missing(name))?;
         match catch_unwind(AssertUnwindSafe(|| kind(&wanted.options))) {
-            Ok(Ok(place)) => Ok(place),
+            Ok(Ok(factory)) => Ok(factory),
             Ok(Err(why)) => Err(format!("the filter `{name}` with options that it refuses: {why}")),
             Err(_) => Err(format!(
                 "the filter `{name}` panicked when it was told its options"
@@ -143,18 +143,18 @@ impl fmt::Debug for Filters {
     }
 }
 
-/// A place of a configuration where a filter is named.
+/// A use of a filter in a configuration.
 pub(crate) struct Use {
-    /// Its own, never another's.
+    /// Unique, and never reused.
     pub(crate) id: u64,
     pub(crate) name: Name,
-    place: Arc<Place>,
+    factory: Arc<Factory>,
 }
 
 impl Use {
-    /// A worker's filter for it. `None`: it panicked.
+    /// Creates a worker's filter for this use. `None`: the constructor panicked.
     pub(crate) fn instance(&self, cx: &Cx) -> Option<Rc<dyn Instance>> {
-        catch_unwind(AssertUnwindSafe(|| (self.place)(cx))).ok()
+        catch_unwind(AssertUnwindSafe(|| (self.factory)(cx))).ok()
     }
 }
 
@@ -169,7 +169,7 @@ impl fmt::Debug for Use {
 
 /// A filter of a worker.
 pub(crate) trait Instance {
-    /// A request comes.
+    /// Starts processing a request.
     fn begin(&self, about: &About<'_>) -> Box<dyn Running>;
 }
 
@@ -184,7 +184,7 @@ impl<F: Filter> Instance for Made<F> {
     }
 }
 
-/// What a filter is called with.
+/// A call of a filter: the hook and its argument.
 pub(crate) enum Hook<'a, 'h> {
     RequestHead(&'a mut RequestHead<'h>),
     RequestBody(&'a mut RequestBody<'h>),
@@ -192,7 +192,7 @@ pub(crate) enum Hook<'a, 'h> {
     ResponseBody(&'a mut ResponseBody<'h>),
 }
 
-/// A filter and what it knows of one request.
+/// A filter with its state for one request.
 pub(crate) trait Running {
     fn call<'a>(&'a mut self, hook: Hook<'a, '_>) -> Outcome<'a>;
     fn over(self: Box<Self>, end: &End);
@@ -200,7 +200,7 @@ pub(crate) trait Running {
 
 struct Begun<F: Filter> {
     exchange: F::Exchange,
-    /// Behind what is its own: so it lives longer.
+    // Declared after `exchange`, and so dropped after it.
     filter: Rc<F>,
 }
 

@@ -1,4 +1,4 @@
-//! What filters are told, and what is said of those that are not there.
+//! Tests of filter options, and of their errors.
 
 use serde::Deserialize;
 
@@ -23,7 +23,7 @@ fn map<const N: usize>(pairs: [(&str, Options); N]) -> Options {
 
 #[derive(Debug, Deserialize, PartialEq)]
 #[serde(deny_unknown_fields)]
-struct Told {
+struct Settings {
     #[serde(default)]
     name: String,
     #[serde(default)]
@@ -33,7 +33,7 @@ struct Told {
     #[serde(default)]
     all: Vec<Mode>,
     #[serde(default)]
-    inner: Option<Box<Told>>,
+    inner: Option<Box<Settings>>,
 }
 
 #[derive(Debug, Deserialize, PartialEq)]
@@ -43,13 +43,13 @@ enum Mode {
     Slow(u8),
 }
 
-fn read(options: &Options) -> Result<Told, String> {
+fn read(options: &Options) -> Result<Settings, String> {
     options.read().map_err(|error: Error| error.to_string())
 }
 
 #[test]
 fn options_are_read_as_they_are_written() {
-    let told = read(&map([
+    let settings = read(&map([
         // A version is a text, whatever it looks like.
         ("name", number("1.10")),
         ("size", text("7")),
@@ -60,16 +60,19 @@ fn options_are_read_as_they_are_written() {
         ),
         ("inner", map([("size", number("8"))])),
     ]));
-    let told = told.expect("it can be read");
-    assert_eq!((&*told.name, told.size, told.share), ("1.10", 7, Some(0.5)));
-    assert_eq!(told.all, [Mode::Fast, Mode::Slow(3)]);
-    assert_eq!(told.inner.map(|inner| inner.size), Some(8));
-    assert_eq!(read(&Options::Nothing).map(|told| told.size), Ok(0));
+    let settings = settings.expect("valid options");
+    assert_eq!(
+        (&*settings.name, settings.size, settings.share),
+        ("1.10", 7, Some(0.5))
+    );
+    assert_eq!(settings.all, [Mode::Fast, Mode::Slow(3)]);
+    assert_eq!(settings.inner.map(|inner| inner.size), Some(8));
+    assert_eq!(read(&Options::Nothing).map(|settings| settings.size), Ok(0));
     assert_eq!(text("x").read::<String>().expect("a text"), "x");
 }
 
 #[test]
-fn what_is_wrong_is_told_with_its_key() {
+fn errors_name_the_key() {
     for (options, words) in [
         (map([("size", text("many"))]), ["at `size`", "u32"]),
         (
@@ -81,15 +84,15 @@ fn what_is_wrong_is_told_with_its_key() {
             map([("all", Options::List(vec![text("fsat")]))]),
             ["at `all[0]`", "`fast`"],
         ),
-        (text("x"), ["x", "Told"]),
+        (text("x"), ["x", "Settings"]),
     ] {
-        let why = read(&options).expect_err("it is wrong");
+        let why = read(&options).expect_err("invalid options");
         assert!(words.iter().all(|word| why.contains(word)), "{why}");
     }
 }
 
 #[test]
-fn what_a_filter_is_told_is_not_shown() {
+fn debug_omits_the_values() {
     let shown = format!("{:?}", map([("key", text("hunter2"))]));
     assert_eq!(shown, "Options of [\"key\"]");
 }

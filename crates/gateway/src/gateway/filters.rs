@@ -1,4 +1,4 @@
-//! A worker's filters, one for each place where the configuration names one.
+//! The filter instances of a worker, one for each use in the configuration.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,12 +10,12 @@ use crate::filter::{Instance, Use};
 use crate::plan::Plan;
 use crate::table::Table;
 
-/// See the module. By the places' numbers.
+/// Filter instances by the number of their use.
 #[derive(Default)]
 pub(crate) struct Instances(RefCell<BTreeMap<u64, Rc<dyn Instance>>>);
 
 impl Instances {
-    /// The filter for a place, made if there is none yet. `None`: it panicked.
+    /// Returns the instance for a use, creating it if necessary. `None`: its constructor panicked.
     pub(crate) fn get(&self, wanted: &Use, cx: &Cx) -> Option<Rc<dyn Instance>> {
         if let Some(found) = self.0.borrow().get(&wanted.id) {
             return Some(Rc::clone(found));
@@ -25,7 +25,7 @@ impl Instances {
         Some(made)
     }
 
-    /// Forgets those whose places are not there any more; requests under way keep theirs.
+    /// Drops the instances whose uses no longer exist; requests in flight keep theirs.
     pub(super) fn follow(&self, table: &Table<Plan>) {
         if self.0.borrow().is_empty() {
             return;
@@ -39,7 +39,7 @@ impl Instances {
             let mut all = self.0.borrow_mut();
             all.extract_if(.., |id, _| !there.contains(id)).collect()
         };
-        // What a filter does at its end must not find this borrowed.
+        // The destructor of a filter must not find the table borrowed.
         drop(gone);
     }
 }

@@ -1,13 +1,12 @@
-//! How one configuration takes the place of another: as a whole, or in parts.
+//! Replacement of a configuration by another: as a whole, or in parts.
 //!
 //! ```text
 //! stage ─▶ listeners' TLS ─▶ problems? ─┬─ none, or in parts ─▶ bind ─▶ commit ─▶ publish ─▶ accept
-//!                                       └─ any ─▶ discard: nothing has changed
+//!                                       └─ any ─▶ discard: no change
 //! ```
 //!
-//! As a whole: for a file, which one person saves and means as it is. In parts: for objects of many owners, where one owner's mistake
-//! must not keep the others from theirs; a rule that cannot be compiled, or that was translated as broken, keeps its place then and
-//! responds 500.
+//! As a whole: for a file, which one person saves as a unit. In parts: for objects of many owners, where one owner's mistake must not
+//! affect the others; a rule that cannot be compiled, or that was translated as broken, keeps its requests then and responds 500.
 
 #[cfg(test)]
 mod tests;
@@ -27,13 +26,13 @@ use crate::policy;
 use crate::table::{Problem, unresolved_parts};
 
 impl Gateway {
-    /// Replaces the configuration in parts: what is wrong is left out or responds 500, all else is served. Each worker follows at
-    /// its next request; requests in flight finish as they began. Returns what is wrong. `now` is wall time since 1970.
+    /// Replaces the configuration in parts: invalid parts are left out or respond 500, all others are served. Each worker follows at its
+    /// next request; requests in flight finish with the old configuration. Returns the problems. `now` is the time since the Unix epoch.
     ///
-    /// Once the engine runs ([`Gateway::listen_by`]) its listeners follow before this returns: those that are new are opened, those
-    /// that are gone closed, and what an address speaks changes for connections that are accepted from then on. An address that
-    /// cannot be listened at is a problem; it is tried again at each replacement. What still arrives by a listener that is gone, or
-    /// that speaks something else now, is answered 404. Not to be called by a worker: workers are waited for.
+    /// Once the engine runs ([`Gateway::listen_by`]) its listeners follow before this returns: new ones are opened, removed ones closed,
+    /// and a changed protocol of an address applies to connections accepted from then on. An address that cannot be listened on is a
+    /// problem; it is retried at each replacement. Requests that still arrive through a listener that was removed, or whose protocol has
+    /// changed, are answered 404. Must not be called on a worker, since it waits for workers.
     pub fn replace(&self, config: Arc<Config>, now: Duration) -> Vec<Problem> {
         let mut doors = self.doors();
         let (staged, next) = self.prepare(&doors, config, now);
@@ -44,7 +43,7 @@ impl Gateway {
     /// Replaces the configuration as a whole, as [`Gateway::replace`] does in parts.
     ///
     /// # Errors
-    /// What is wrong with it: then nothing has changed. An address that cannot be listened at is part of it.
+    /// The problems of the configuration, including addresses that cannot be listened on. The current configuration stays in place.
     pub fn replace_whole(&self, config: Arc<Config>, now: Duration) -> Result<(), Vec<Problem>> {
         let mut doors = self.doors();
         let (staged, next) = self.prepare(&doors, config, now);
@@ -56,11 +55,11 @@ impl Gateway {
         self.commit_bound(&mut doors, staged, next, bound)
     }
 
-    /// Replaces the configuration in parts, as [`Gateway::replace`] does, once the addresses of the listeners that `is_required`
-    /// selects by their names are bound: for parts that were checked as a whole ([`Gateway::check`]) beside parts of others.
+    /// Replaces the configuration in parts, as [`Gateway::replace`] does, after binding the addresses of the listeners whose names
+    /// `is_required` selects: for parts that were checked as a whole ([`Gateway::check`]) next to parts of others.
     ///
     /// # Errors
-    /// The addresses of these listeners that cannot be listened at: then nothing has changed.
+    /// The addresses of these listeners that cannot be listened on. The current configuration stays in place.
     pub fn replace_bound(
         &self,
         config: Arc<Config>,
@@ -74,10 +73,10 @@ impl Gateway {
     }
 
     /// Replaces the endpoints of an upstream, and nothing else: no rule is compiled. Each worker follows at its next request to it;
-    /// connections to endpoints that stay are kept. The next [`Gateway::replace`] sets them again. Returns `false` if there is no such
-    /// upstream: then nothing has changed. Not to be called by a worker, as for [`Gateway::replace`].
+    /// connections to remaining endpoints stay pooled. The next [`Gateway::replace`] sets the endpoints again. Returns `false` without a
+    /// change if the upstream does not exist. Must not be called on a worker, like [`Gateway::replace`].
     pub fn put_endpoints(&self, upstream: &str, endpoints: Vec<Endpoint>) -> bool {
-        // A configuration prepared meanwhile would bring back former endpoints.
+        // A configuration that is being prepared would restore the former endpoints.
         let doors = self.doors();
         let is_known = self
             .state()
@@ -89,7 +88,7 @@ impl Gateway {
         is_known
     }
 
-    /// What is wrong with a configuration that would replace this one. Nothing changes, and no address is opened.
+    /// Returns the problems of a configuration that would replace this one. Changes nothing and opens no address.
     #[must_use]
     pub fn check(&self, config: Arc<Config>, now: Duration) -> Vec<Problem> {
         let doors = self.doors();
@@ -99,8 +98,8 @@ impl Gateway {
         problems
     }
 
-    /// The lock of `doors` keeps others from preparing at the same time. That of the state is not held in between: workers take
-    /// it, and are waited for while listeners open and close.
+    /// Compiles a configuration. The lock of `doors` prevents concurrent preparations. The lock of the state is released in between:
+    /// workers acquire it, and are waited for while listeners open and close.
     fn prepare(&self, doors: &Doors, config: Arc<Config>, now: Duration) -> (Staged, NextFronts) {
         let mut state = self.state();
         let State {
@@ -131,13 +130,13 @@ impl Gateway {
         }
     }
 
-    /// Serves what was prepared.
+    /// Puts a prepared configuration into service.
     fn commit(&self, doors: &mut Doors, staged: Staged, next: NextFronts, bound: Bindings) {
         let mut guard = self.state();
         let state = &mut *guard;
         let provider = staged.provider_before().cloned();
         let (table, problems) = state.registries.commit(staged, &self.0.metrics);
-        // Before a worker asks for them.
+        // Before a worker serves requests with these parameters.
         self.0.redacted.add(secret_params(table.config()));
         let mut followed = doors.fronts.apply(next);
         state.problems = problems;
@@ -151,7 +150,7 @@ impl Gateway {
             ids: Arc::clone(&followed.ids),
         };
         let last = std::mem::replace(&mut *self.published(), next);
-        // Workers need not wait for the end of what was.
+        // Dropped outside the lock, so that workers need not wait.
         drop(last);
         let last = (&**state.table.config(), provider.as_ref());
         follow_push(&self.0.push, Some(last), (table.config(), policies.push()));
@@ -179,10 +178,11 @@ fn problems(staged: &Staged, next: &NextFronts) -> Vec<Problem> {
     problems
 }
 
-/// What push follows: a configuration, and the provider whose tokens clients show.
+/// The sources of the push settings: a configuration, and the provider that signs clients' tokens.
 type Followable<'a> = (&'a Config, Option<&'a Arc<policy::jwt::Provider>>);
 
-/// Has push follow a configuration. One without it leaves push as it is: no rule leads there any more, and connected clients stay.
+/// Applies the push settings of a configuration. One without them leaves push unchanged: no rule leads to it any more, and connected
+/// clients stay connected.
 pub(super) fn follow_push(push: &Push, last: Option<Followable<'_>>, (config, provider): Followable<'_>) {
     let Some(settings) = &config.push else { return };
     let is_same = |(last, before): Followable<'_>| {
@@ -198,7 +198,7 @@ pub(super) fn follow_push(push: &Push, last: Option<Followable<'_>>, (config, pr
         .map(|options| Options { drain, ..options })
         .and_then(|options| push.replace(options).map_err(|error| error.to_string()));
     if let Err(error) = replaced {
-        // Among the problems of what was staged.
-        log::error!("push stays as it was: {error}");
+        // Already among the problems of the staged configuration.
+        log::error!("keeping the previous push settings: {error}");
     }
 }

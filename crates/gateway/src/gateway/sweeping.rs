@@ -1,4 +1,4 @@
-//! When a worker looks through the connections that it keeps: for their age, for those who wait for one, and at its end.
+//! The task that sweeps a worker's pools: for expired connections, for requests that wait for one, and during a shutdown.
 
 use std::rc::Rc;
 use std::task::Poll;
@@ -7,7 +7,7 @@ use super::Worker;
 use crate::limits;
 
 impl Worker {
-    /// Has kept connections looked through, as long as there are any.
+    /// Starts sweeping the pools, as long as they have connections.
     pub(crate) fn sweep_later(self: &Rc<Self>) {
         if self.sweeping.replace(true) {
             return;
@@ -18,7 +18,7 @@ impl Worker {
             worker.give_room();
             loop {
                 if worker.next_sweep(calls).await {
-                    // Before the look: what is called for during it is looked at again.
+                    // Read before the sweep: calls that arrive during the sweep start another one.
                     calls = worker.gateway.0.room.calls.count();
                     worker.give_room();
                 } else if !worker.sweep() {
@@ -31,11 +31,11 @@ impl Worker {
         }
     }
 
-    /// Waits until kept connections are to be looked at again. Whether that is because somebody waits for one, and not for
-    /// their age or a shutdown.
+    /// Waits until the pools must be swept. Returns whether a request waits for a connection; otherwise the interval has elapsed or a
+    /// shutdown has started.
     async fn next_sweep(&self, calls: u64) -> bool {
         let room = &self.gateway.0.room;
-        // In a shutdown what is still kept has requests under way, which are waited for.
+        // In a shutdown the remaining connections have requests in flight, which are waited for.
         let ends = self.cx.is_draining();
         let span = if ends { limits::SWEEP_ENDING } else { limits::SWEEP };
         let mut draining = std::pin::pin!(self.cx.draining());
@@ -54,7 +54,7 @@ impl Worker {
         .await
     }
 
-    /// Closes kept connections for those who wait and could not have one: at their upstream, or at all.
+    /// Closes pooled connections in favor of requests that wait: at the limit of their upstream, or of the process.
     fn give_room(&self) {
         let waiting = &self.gateway.0.room.waiting;
         let locals = self.locals.borrow();
@@ -66,7 +66,7 @@ impl Worker {
         }
     }
 
-    /// Whether any connection is still kept.
+    /// Closes expired connections. Returns whether any are left.
     fn sweep(&self) -> bool {
         let mut is_any = false;
         for local in self.locals.borrow().iter().flatten() {

@@ -1,4 +1,4 @@
-//! What a worker sees of a configuration: one that holds until it looks again.
+//! A worker's view of a configuration, valid until its next check.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,22 +14,22 @@ use crate::passage::StreamPlan;
 use crate::plan::Plan;
 use crate::table::{AddressId, Table};
 
-/// A worker's view of the configuration. Requests hold it until their answer begins.
+/// A worker's view of the configuration. Requests hold it until their response starts.
 #[derive(Debug)]
 pub(crate) struct View {
     pub(super) generation: u64,
     pub(crate) table: Arc<Table<Plan>>,
     /// By the names of stream routes.
     pub(crate) streams: Arc<BTreeMap<Name, StreamPlan>>,
-    /// What push asks its application.
+    /// The calls of push to its application.
     pub(crate) asks: Arc<Asks>,
-    /// By the numbers of the engine's listeners.
+    /// By the index of the engine's listener.
     addresses: Ids,
 }
 
 impl View {
     pub(super) fn new(gateway: &Gateway) -> View {
-        // Before the table: one that is newer than its number is looked at again, not the other way round.
+        // Read before the table: a table newer than its generation is reloaded once more; an older one would be kept.
         let generation = gateway.0.generation.load(Ordering::Acquire);
         let Published {
             table,
@@ -46,7 +46,7 @@ impl View {
         }
     }
 
-    /// The port of an address, if the configuration tells it.
+    /// Returns the port of an address, if the configuration fixes it.
     pub(crate) fn port(&self, id: AddressId) -> Option<u16> {
         let mut addresses = self.table.addresses().iter();
         let (_, addr, _) = addresses.find(|(found, ..)| *found == id)?;
@@ -56,7 +56,7 @@ impl View {
         }
     }
 
-    /// The address that the engine's listener of that number stands for. `None`: the configuration has it no longer.
+    /// Returns the address of the engine's listener with this index. `None`: the configuration no longer has it.
     pub(crate) fn address(&self, listener: u32) -> Option<AddressId> {
         self.addresses.get(listener as usize).copied().flatten()
     }

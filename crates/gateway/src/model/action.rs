@@ -1,4 +1,4 @@
-//! What is done with a request that a rule is for.
+//! The action of a rule: forward, redirect, respond, serve files, push.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -6,61 +6,62 @@ use std::time::Duration;
 
 use super::{Affinity, BodyLimits, HeaderName, HeaderValue, Hostname, Name, Path, PushAt, Retry, Timeouts};
 
-/// How a request is answered.
+/// The action of a rule for its requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// By an upstream.
+    /// Forwards them to an upstream.
     Forward(Box<Forward>),
-    /// By another URL.
+    /// Redirects them to another URL.
     Redirect(Redirect),
-    /// At once.
+    /// Answers them with a fixed response.
     Answer(Answer),
-    /// From a directory.
+    /// Serves files of a directory.
     Files(Files),
-    /// By what is pushed: clients connect there.
+    /// Accepts them as an endpoint for push clients.
     Push(PushAt),
-    /// By 500: what was asked for is not there, not allowed or not understood. The rule keeps its requests, so that none
-    /// of them falls to a wider rule that was not meant for it.
+    /// Answers 500: the configured action does not exist, is not allowed or was not understood. The rule keeps its requests, so that none
+    /// falls through to a wider rule that was not meant for it.
     Broken {
-        /// Why, for whoever looks for it.
+        /// The reason, for the operator.
         reason: Arc<str>,
     },
 }
 
-/// How a request is sent on.
+/// Forwarding to upstreams.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Forward {
-    /// Who may answer. One is drawn by weight for each request; none, or weights of 0 only: 500.
+    /// The candidate backends. One is picked by weight for each request; none, or only weights of 0: 500.
     pub backends: Vec<WeightedBackend>,
-    /// How host and path are changed. Default: not at all.
+    /// Changes of host and path. Default: none.
     pub rewrite: Rewrite,
-    /// Copies of the request, whose answers nobody waits for. Default: none.
+    /// Mirrored requests, whose responses are discarded. Default: none.
     pub mirrors: Vec<Mirror>,
-    /// How long things may take.
+    /// Time limits.
     pub timeouts: Timeouts,
-    /// How many bytes.
+    /// Limits of bodies, bytes.
     pub body: BodyLimits,
-    /// When a request is tried again. Default: `None`, never; but for a kept connection that the upstream closed before
-    /// it took a byte of the request, which is a request that was not sent.
+    /// The conditions for a retry. Default: `None`, never. A pooled connection that the upstream closed before it took a byte of the
+    /// request does not count as an attempt.
     pub retry: Option<Retry>,
-    /// A request whose method is idempotent is tried at another endpoint as well, if its first try has not begun to answer after
-    /// this time. A body is waited for first; one of more than [`REPLAY_BYTES`](crate::limits::REPLAY_BYTES) is sent once. The answer that begins first is passed on, the other connection is closed. It counts as a
-    /// try, in the upstream's budget and in its cap. Default: `None`, never.
+    /// An idempotent request is also sent to another endpoint if the response to its first attempt has not started after this time. Its
+    /// body is buffered first; a request with a body of more than [`REPLAY_BYTES`](crate::limits::REPLAY_BYTES) is sent once. The response
+    /// that starts first is relayed, and the other connection is closed. A hedge counts as a retry in the upstream's budget and limit.
+    /// Default: `None`, never.
     pub hedge: Option<Duration>,
-    /// Requests of one client go to one endpoint. Default: `None`, balancing alone decides.
+    /// Sends the requests of a client to one endpoint. Default: `None`, balancing alone decides.
     pub affinity: Option<Box<Affinity>>,
-    /// Protocols (tokens of `Upgrade`, in any case) that a connection may switch to. Default: `websocket`. A request for
-    /// another one is sent on without it.
+    /// Protocols (tokens of `Upgrade`, case-insensitive) that a connection may switch to. Default: `websocket`. A request for another
+    /// protocol is forwarded without the field.
     pub upgrades: Vec<Arc<str>>,
-    /// Calls of gRPC-Web are sent on as gRPC, and their answers back, in binary and as text. Default: `false`.
+    /// Translates gRPC-Web calls, binary and text, to gRPC, and their responses back. Default: `false`.
     pub grpc_web: bool,
-    /// Answers of the upstream are also replaced by the rule's error pages, whose connection is not used again then: nobody
-    /// reads the rest of them. Default: `false`, only the gateway's own are.
+    /// Replaces responses of the upstream, too, with the error pages of the rule. The connection of a replaced response is not reused,
+    /// since its body is not read. Default: `false`, only the gateway's own responses are replaced.
     pub replace_errors: bool,
 }
 
 impl Forward {
-    /// The affinity of requests that are sent to a backend, by its number.
+    /// Returns the affinity of requests to the backend with this index.
     #[must_use]
     pub fn affinity_of(&self, backend: usize) -> Option<&Affinity> {
         let own = self.backends.get(backend);
@@ -74,7 +75,7 @@ impl Forward {
         self.affinity.is_some() || self.backends.iter().any(|backend| backend.affinity.is_some())
     }
 
-    /// To one upstream, all else by default.
+    /// Creates a forward to one upstream, with defaults otherwise.
     #[must_use]
     pub fn to(upstream: impl Into<Name>) -> Forward {
         Forward {
@@ -85,28 +86,29 @@ impl Forward {
     }
 }
 
-/// One of those who may answer.
+/// A backend of a rule, with its weight.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WeightedBackend {
-    /// Who.
+    /// The upstream.
     pub target: Target,
-    /// Its share: its weight by the sum of all, at most [`crate::limits::WEIGHT`]. 0: none. Default 1.
+    /// The weight; its share of requests is the weight divided by the sum of the weights. At most [`crate::limits::WEIGHT`]. 0: none.
+    /// Default: 1.
     pub weight: u32,
-    /// After those of the rule.
+    /// Edits of the request headers, applied after those of the rule.
     pub request_headers: HeaderChanges,
-    /// After those of the rule.
+    /// Edits of the response headers, applied after those of the rule.
     pub response_headers: HeaderChanges,
-    /// After [`response_headers`](Self::response_headers).
+    /// Edits for some statuses, applied after [`response_headers`](Self::response_headers).
     pub status_headers: Vec<StatusHeaders>,
-    /// In place of the rule's where it says something.
+    /// Overrides the parts of the rule's rewrite that it sets.
     pub rewrite: Rewrite,
-    /// Requests of one client go to one endpoint of this backend. Default: `None`, as [`Forward::affinity`] has it. Backends whose
-    /// sessions have different names hold one each for the same client.
+    /// Sends the requests of a client to one endpoint of this backend. Default: `None`, [`Forward::affinity`] applies. Backends whose
+    /// session cookies differ in name each keep a session for the same client.
     pub affinity: Option<Box<Affinity>>,
 }
 
 impl WeightedBackend {
-    /// This upstream, with weight 1 and no changes.
+    /// Creates a backend with weight 1 and no edits.
     #[must_use]
     pub fn new(upstream: impl Into<Name>) -> WeightedBackend {
         WeightedBackend {
@@ -121,69 +123,68 @@ impl WeightedBackend {
     }
 }
 
-/// Who answers.
+/// The upstream that requests are sent to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Target {
     /// The upstream of this name.
     Upstream(Name),
-    /// Nobody: what was asked for is not there or not allowed. Its share of requests is answered 500, so that the others'
-    /// share stays what it was meant to be.
+    /// A reference that does not exist or is not allowed. Its share of requests is answered 500, so that the share of the other backends
+    /// does not change.
     Broken {
-        /// Why, for whoever looks for it.
+        /// The reason, for the operator.
         reason: Arc<str>,
     },
 }
 
-/// Changes of headers, in this order: removed, set, added. Names that frame a message or belong to the connection
-/// (`Content-Length`, `Transfer-Encoding`, `Connection`, `Upgrade`, `Keep-Alive`, `TE`, `Trailer`, `Proxy-Connection`)
-/// are reported when they are compiled.
+/// Edits of headers, in this order: remove, set, add. Names that frame a message or belong to the connection (`Content-Length`,
+/// `Transfer-Encoding`, `Connection`, `Upgrade`, `Keep-Alive`, `TE`, `Trailer`, `Proxy-Connection`) are reported when they are compiled.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HeaderChanges {
-    /// Gone, however often it is there.
+    /// Removes every occurrence.
     pub remove: Vec<HeaderName>,
-    /// There once, with this value.
+    /// Replaces every occurrence with this value.
     pub set: Vec<(HeaderName, HeaderValue)>,
-    /// There once more, with this value.
+    /// Appends one more occurrence with this value.
     pub add: Vec<(HeaderName, HeaderValue)>,
 }
 
-/// Changes of the headers of responses with some statuses: as nginx's `add_header` without `always`.
+/// Edits of the headers of responses with certain statuses, like nginx's `add_header` without `always`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StatusHeaders {
     /// At least one range, each within 200 to 599. The status is the one that the client receives.
     pub statuses: Vec<StatusRange>,
-    /// Applied after the changes that hold for every status.
+    /// Applied after the edits for every status.
     pub changes: HeaderChanges,
 }
 
 impl HeaderChanges {
-    /// Whether nothing is changed.
+    /// Returns whether the edits change nothing.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.remove.is_empty() && self.set.is_empty() && self.add.is_empty()
     }
 }
 
-/// What the upstream sees in place of what the client sent.
+/// A rewrite of host and path for the upstream.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rewrite {
     /// The host. Default: `None`, the client's.
     pub host: Option<Hostname>,
-    /// The path. Default: `None`, the client's in normal form. The query always stays.
+    /// The path. Default: `None`, the client's in normal form. The query is unchanged.
     pub path: Option<PathRewrite>,
 }
 
-/// A path in place of another.
+/// A replacement of the path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PathRewrite {
-    /// In place of the whole.
+    /// Replaces the whole path.
     Full(Path),
-    /// In place of what the rule's prefix matched: with `/b` for `/a`, `/a/c` becomes `/b/c`, and with `/` it becomes
-    /// `/c`. Only for rules whose matches are all prefixes.
+    /// Replaces the prefix that the rule matched: with `/b` for `/a`, `/a/c` becomes `/b/c`, and with `/` it becomes `/c`. Only for rules
+    /// whose matches are all prefixes.
     Prefix(Path),
 }
 
-/// Another URL. Parts that it does not set are those of the URL that the client requested; the query always stays.
+/// A redirect to another URL. Parts that it does not set are those of the URL that the client requested; the query is unchanged.
 ///
 /// Scheme, host and port that the client requested are those of the connection and of `Host`, unless the peer is trusted
 /// ([`ClientAddress`](super::ClientAddress)): then `X-Forwarded-Proto`, `X-Forwarded-Host` and `X-Forwarded-Port` (or `Forwarded`) override them.
@@ -218,45 +219,44 @@ impl Default for Redirect {
     }
 }
 
-/// An answer without an upstream.
+/// A response without an upstream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answer {
-    /// From 200 to 599.
+    /// 200 to 599.
     pub status: u16,
-    /// `Content-Type`; `None`: none is sent.
+    /// `Content-Type`; `None`: not sent.
     pub content_type: Option<HeaderValue>,
-    /// At most [`crate::limits::ANSWER_BYTES`]; not sent with 204 and 304.
+    /// At most [`crate::limits::ANSWER_BYTES`] bytes; not sent with 204 and 304.
     pub body: Body,
 }
 
-/// The bytes of an answer.
+/// The bytes of a response body.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Body(pub Arc<[u8]>);
 
-/// Files of a directory, answered for GET and HEAD. Nothing outside it is served, also not by a link that leads out of it.
+/// The files of a directory, served for GET and HEAD. No file outside it is served, not even through a link that points outside.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Files {
-    /// The directory, absolute.
+    /// The absolute path of the directory.
     pub root: PathBuf,
-    /// What the rule's prefix matched is not part of the file's path. Default `true`.
+    /// Removes the prefix that the rule matched from the path of the file. Default: `true`.
     pub strip_prefix: bool,
-    /// What a directory is answered with, the first that is there. Default: `index.html`; none: 404.
+    /// Names of index files; the first that exists is served for a directory. Default: `index.html`; none: 404.
     pub index: Vec<Arc<str>>,
-    /// The file (in the directory) for paths that name no file: for applications that route in the browser. Default:
-    /// `None`, 404.
+    /// The file, within the directory, for paths that name no file: for applications that route in the browser. Default: `None`, 404.
     pub fallback: Option<Path>,
-    /// `Cache-Control: max-age`. Default: `None`, no such header; `ETag` and `Last-Modified` always are.
+    /// `Cache-Control: max-age`. Default: `None`, not sent; `ETag` and `Last-Modified` always are.
     pub max_age: Option<Duration>,
-    /// Media types by file extension: in small letters, without a dot; before those that the gateway knows. Default: none.
-    /// At most [`crate::limits::FILE_TYPES`].
+    /// Media types by file extension, in lower case and without a dot; they override those that the gateway knows. Default: none. At most
+    /// [`crate::limits::FILE_TYPES`].
     pub types: Vec<(Arc<str>, HeaderValue)>,
-    /// Paths with a segment that begins with a dot (`.env`, `.git/config`) are served, too. Default `false`: 404, but for
-    /// `.well-known` (RFC 8615).
+    /// Serves paths with a segment that begins with a dot (`.env`, `.git/config`). Default: `false`, 404, except for `.well-known` (RFC
+    /// 8615).
     pub dot_files: bool,
 }
 
 impl Files {
-    /// Of this directory, all else by default.
+    /// Serves this directory, with defaults otherwise.
     #[must_use]
     pub fn of(root: impl Into<PathBuf>) -> Files {
         Files {
@@ -271,22 +271,22 @@ impl Files {
     }
 }
 
-/// A copy of requests for another upstream, marked by `X-Mirrored-By: ringmain`. It is sent when the request is there as a
-/// whole and its answer has begun, and never delays or fails what it is a copy of: what finds no room is not sent
-/// ([`crate::limits::MIRRORS`], the upstream's own caps), and what takes longer than [`crate::limits::MIRROR_TIME`] is cut.
+/// Mirroring of requests to another upstream, marked by `X-Mirrored-By: ringmain`. A mirrored request is sent once the original is complete
+/// and its response has started, and never delays or fails the original. It is dropped at the limit ([`crate::limits::MIRRORS`], the
+/// upstream's own limits), and aborted after [`crate::limits::MIRROR_TIME`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mirror {
-    /// Who gets them.
+    /// The upstream that receives them.
     pub target: Target,
-    /// Of how many. Default: of all.
+    /// The share of requests that are mirrored. Default: all.
     pub share: Share,
-    /// Bytes of a body that are copied at most; a request with a longer one is not mirrored. Default 1 MiB, at most
+    /// Limit of a mirrored body, bytes; a request with a longer one is not mirrored. Default: 1 MiB, at most
     /// [`crate::limits::MIRROR_BODY_BYTES`].
     pub body_bytes: u64,
 }
 
 impl Mirror {
-    /// Of all requests, to this upstream.
+    /// Mirrors all requests to this upstream.
     #[must_use]
     pub fn to(upstream: impl Into<Name>) -> Mirror {
         Mirror {
@@ -297,7 +297,7 @@ impl Mirror {
     }
 }
 
-/// So many out of so many.
+/// A fraction: `part` out of `of`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Share {
     /// At most [`of`](Self::of).
@@ -307,30 +307,30 @@ pub struct Share {
 }
 
 impl Share {
-    /// All.
+    /// All requests.
     pub const ALL: Share = Share { part: 1, of: 1 };
 }
 
-/// What clients see in place of an error.
+/// A response body that replaces those of errors.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ErrorPage {
-    /// In place of which.
+    /// The statuses whose responses are replaced.
     pub statuses: StatusRange,
-    /// What is sent. The status stays what it was, whatever is in here.
+    /// The replacement. The original status is retained, whatever status is set here.
     pub answer: Answer,
 }
 
-/// Statuses, both ends included.
+/// A range of statuses, both ends included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StatusRange {
-    /// From 400 for error pages; from 100 elsewhere.
+    /// At least 400 for error pages; at least 100 elsewhere.
     pub first: u16,
     /// At most 599.
     pub last: u16,
 }
 
 impl StatusRange {
-    /// One status.
+    /// Creates a range of one status.
     #[must_use]
     pub const fn one(status: u16) -> StatusRange {
         StatusRange {
@@ -339,7 +339,7 @@ impl StatusRange {
         }
     }
 
-    /// Whether `status` is one of them.
+    /// Returns whether the range contains `status`.
     #[must_use]
     pub const fn contains(self, status: u16) -> bool {
         self.first <= status && status <= self.last

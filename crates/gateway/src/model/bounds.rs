@@ -1,4 +1,4 @@
-//! Policies that bound what comes through: rates, requests at once, lateness; and faults that are put in to see what happens.
+//! Policies that bound the load: rate limits, concurrency limits and load shedding; and fault injection.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,37 +8,37 @@ use ringmain_web::limits::CLIENT_IPV6_BITS;
 use super::{ClaimPath, HeaderName, Name, Secret, Share, Target};
 use crate::limits;
 
-/// So many requests in a time, of each key. Counted process-wide and exactly, whichever workers they come to: by GCRA, which
-/// lets a burst pass and then one request after the other, as time brings them, and has no windows at whose borders twice as
-/// many would pass.
+/// A rate limit: a number of requests per period, for each key.
+///
+/// Requests are counted exactly and process-wide, across workers. GCRA admits a burst and then spaces requests evenly; it has no windows at
+/// whose borders twice the number would pass.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RateLimit {
-    /// What is counted belongs to this name: limits of one name count together, and it outlives changes of configuration. Then
-    /// other numbers hold at once: nobody owes more than these would have had him owe. In headers, too: visible characters
-    /// without quotes and backslashes.
+    /// Identifies the counters: limits with the same name share them, and they survive a reload. After a reload the new numbers apply at
+    /// once: no key owes more than under the new numbers. Appears in headers, too: visible characters without quotes and backslashes.
     pub name: Name,
-    /// How many in [`per`](Self::per), at least 1.
+    /// Requests per [`per`](Self::per), at least 1.
     pub requests: u32,
-    /// The time, at least 1 ms.
+    /// The period, at least 1 ms.
     pub per: Duration,
-    /// How many at once, at least 1. Default: as many as [`requests`](Self::requests).
+    /// Largest burst, at least 1. Default: [`requests`](Self::requests).
     pub burst: u32,
-    /// What tells requests apart, all of it together. Default: nothing, all requests of the rule count together.
+    /// The parts of the key, combined. Default: none, all requests of the rule count together.
     pub by: Vec<RateKey>,
-    /// Keys that are remembered, rounded up; from 1 to [`limits::RATE_KEYS_MOST`]. Beyond it the one that owes least is
-    /// forgotten. 16 bytes each. Of a name that is known already a change holds from the next start on. Default
-    /// [`limits::RATE_KEYS`]; one for a limit without [`by`](Self::by).
+    /// Keys that are remembered, rounded up, 16 bytes each: 1 to [`limits::RATE_KEYS_MOST`]. At the limit the key closest to its full burst
+    /// is evicted. A change for an existing name takes effect at the next start. Default: [`limits::RATE_KEYS`]; 1 for a limit without
+    /// [`by`](Self::by).
     pub keys: u32,
-    /// What it would refuse passes all the same; the access log has its name as `over_limit`. Default `false`.
+    /// Admits requests over the limit; the access log has the name of the limit as `over_limit`. Default: `false`.
     pub log_only: bool,
-    /// What answers say of it. Default: the standard's headers.
+    /// The headers about the limit in responses. Default: the standard ones.
     pub headers: RateHeaders,
-    /// Counted there, by all gateways that do. Default: `None`, in this process.
+    /// Counts in Redis, together with other gateways. Default: `None`, in this process.
     pub redis: Option<Arc<Redis>>,
 }
 
 impl RateLimit {
-    /// So many in a time of all requests together, all else by default.
+    /// Creates a limit that counts all requests together, with defaults otherwise.
     #[must_use]
     pub fn new(name: impl Into<Name>, requests: u32, per: Duration) -> RateLimit {
         RateLimit {
@@ -55,25 +55,25 @@ impl RateLimit {
     }
 }
 
-/// A Redis (from version 5 on) that counts for several gateways.
+/// A Redis server (version 5 or later) that counts for several gateways.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Redis {
-    /// Where it is: its endpoints, TLS and caps are an upstream's.
+    /// The upstream, with its endpoints, TLS and limits.
     pub upstream: Target,
-    /// Of the keys there: the limit's name and the SHA-256 of what tells requests apart follow. Default `ringmain:`.
+    /// The prefix of keys; the name of the limit and the SHA-256 of the request's key follow. Default: `ringmain:`.
     pub prefix: Arc<str>,
-    /// Default: `None`, its default user.
+    /// The user. Default: `None`, Redis' default user.
     pub user: Option<Arc<str>>,
-    /// Default: `None`, nobody signs in.
+    /// The password. Default: `None`, without authentication.
     pub password: Option<Secret>,
-    /// How long an answer may take, connecting included. Default [`limits::REDIS_TIMEOUT`].
+    /// Time limit of a reply, connecting included. Default: [`limits::REDIS_TIMEOUT`].
     pub timeout: Duration,
-    /// Whether requests are answered 503 while it does not respond in time; else this process counts them alone. Default `false`.
+    /// Answers 503 while Redis does not respond in time. Default: `false`, this process counts the requests alone during that time.
     pub denies: bool,
 }
 
 impl Redis {
-    /// That upstream, all else by default.
+    /// Creates a configuration for this upstream, with defaults otherwise.
     #[must_use]
     pub fn of(upstream: Target) -> Redis {
         Redis {
@@ -87,27 +87,27 @@ impl Redis {
     }
 }
 
-/// What tells requests apart. One that a request does not have is the same for all who do not have it.
+/// A part of the key of a limit. Requests that lack it share one key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RateKey {
-    /// The client's address ([`ClientAddress`](super::ClientAddress)), or the network that it is in: whoever has one address of
-    /// IPv6 mostly has all of a network.
+    /// The client's address ([`ClientAddress`](super::ClientAddress)), or its network: a client with one IPv6 address usually has a whole
+    /// network.
     Source {
-        /// Bits of an IPv4 address that count, at most 32. Default 32.
+        /// Significant bits of an IPv4 address, at most 32. Default: 32.
         v4: u8,
-        /// Bits of an IPv6 address that count, at most 128. Default 64.
+        /// Significant bits of an IPv6 address, at most 128. Default: 64.
         v6: u8,
     },
-    /// The value of a header; of several the first.
+    /// The value of a header; the first of several.
     Header(HeaderName),
     /// The value of a cookie.
     Cookie(Arc<str>),
-    /// Who asks, as a policy has found out. Without one that does, all are nobody.
+    /// The identity of the client, as established by a policy. Without such a policy all requests share one key.
     Identity,
-    /// A claim of the token that has let the request in, which a policy `jwt` of the rule has checked: as a header would have it.
-    /// A request without such a token, and a token without the claim or with one that no header can have, has none.
+    /// A claim of the token that a `jwt` policy of the rule has verified, in the form of a header value. A request without such a token
+    /// lacks this part, as does one whose token lacks the claim or has a value that no header can have.
     Claim(ClaimPath),
-    /// The host that is asked for.
+    /// The requested host.
     Host,
     /// The path, without its query.
     Path,
@@ -116,55 +116,55 @@ pub enum RateKey {
 }
 
 impl RateKey {
-    /// The client's address as [`client_network`](ringmain_web::limits::client_network) has it.
+    /// The client's network, as [`client_network`](ringmain_web::limits::client_network) defines it.
     pub const SOURCE: RateKey = RateKey::Source {
         v4: 32,
         v6: CLIENT_IPV6_BITS,
     };
 }
 
-/// What answers say of limits.
+/// The headers about rate limits in responses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RateHeaders {
     /// `RateLimit-Policy` and `RateLimit` (draft-ietf-httpapi-ratelimit-headers).
     #[default]
     Standard,
-    /// `X-RateLimit-Limit`, `X-RateLimit-Remaining` and `X-RateLimit-Reset` (seconds from now), of the limit that is nearest.
+    /// `X-RateLimit-Limit`, `X-RateLimit-Remaining` and `X-RateLimit-Reset` (seconds from now), of the limit closest to being exceeded.
     Legacy,
-    /// Both.
+    /// Both sets of headers.
     Both,
-    /// Nothing but `Retry-After` of a 429.
+    /// None but `Retry-After` with 429.
     None,
 }
 
-/// So many requests of a rule at once, process-wide, from the policy to the last byte of the answer; tunnels count as long as
-/// they last. Beyond it: 503 at once.
+/// A concurrency limit: requests of a rule in flight, process-wide, from the policy to the last byte of the response. Tunnels count until
+/// they close. At the limit: 503 at once.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Concurrency {
-    /// What is counted belongs to this name: rules of one name count together, and it outlives changes of configuration.
+    /// Identifies the counters: rules with the same name share them, and they survive a reload.
     pub name: Name,
-    /// How many, at least 1; with [`by`](Self::by) of each key.
+    /// The limit, at least 1; with [`by`](Self::by) for each key.
     pub requests: u32,
-    /// What tells requests apart, all of it together: [`limits::RUNNING_KEYS`] keys may have requests under way. Default: nothing,
-    /// all requests count together.
+    /// The parts of the key, combined: [`limits::RUNNING_KEYS`] keys may have requests in flight. Default: none, all requests count
+    /// together.
     pub by: Vec<RateKey>,
 }
 
-/// Requests that are the first to go when there is too much to do.
+/// Load shedding: requests that are refused first under overload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shed {
-    /// A request that has waited for longer in its worker, because that was busy with others, is answered 503. It is looked at
-    /// before anything else is done for it. At least 1 ms; from [`ringmain_web::Limits::patience`] on it changes nothing.
+    /// Largest delay in the worker's queue, at least 1 ms. A request that waited longer is answered 503 before any other processing. From
+    /// [`ringmain_web::Limits::patience`] on it has no effect.
     pub late: Duration,
 }
 
-/// Faults that are put in, to see what clients and whoever is behind them make of it.
+/// Fault injection, to test clients and the services behind them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Inject {
-    /// Requests that are held for a time before they go on.
+    /// Delays this share of requests for this time.
     pub delay: Option<(Duration, Share)>,
-    /// Requests that are answered with this status, from 400 to 599, in place of their action.
+    /// Answers this share of requests with this status, 400 to 599, in place of their action.
     pub abort: Option<(u16, Share)>,
-    /// Only requests with this header meet it. Default: `None`, all do. It goes no further.
+    /// Affects only requests with this header, which is not forwarded. Default: `None`, all requests.
     pub header: Option<HeaderName>,
 }

@@ -1,4 +1,4 @@
-//! Names of channels that are made of records, and the names that a source can make.
+//! Channel names that are derived from records, and the bounds of the names that a source can produce.
 
 mod bound;
 
@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 pub use self::bound::{CHANNEL_BOUNDS, ChannelBound, SubjectPattern};
 
-/// The name of a channel with parts of a record in it: `prices:{key}`, `{subject}`, `{2..}`, `{header:channel}`.
+/// A channel name with placeholders for parts of a record: `prices:{key}`, `{subject}`, `{2..}`, `{header:channel}`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChannelTemplate(Vec<Part>);
 
@@ -17,9 +17,9 @@ enum Part {
     Key,
     /// `{topic}`, `{subject}`, `{stream}`, `{channel}`: the name of the topic, subject, stream or channel.
     Subject,
-    /// `{2}`, from 0 here.
+    /// `{2}`; 0-based here.
     Word(usize),
-    /// `{2..}`, from 0 here.
+    /// `{2..}`; 0-based here.
     From(usize),
     /// `{header:NAME}`
     Header(Arc<str>),
@@ -27,11 +27,11 @@ enum Part {
 
 /// The parts of a record that a template reads.
 pub trait RecordParts {
-    /// The key.
+    /// Returns the key.
     fn key(&self) -> Option<&[u8]>;
-    /// The topic, subject, stream or channel.
+    /// Returns the name of the topic, subject, stream or channel.
     fn subject(&self) -> &str;
-    /// A header, or a field.
+    /// Returns the value of a header or field.
     fn header(&self, name: &str) -> Option<&[u8]>;
 }
 
@@ -54,33 +54,33 @@ impl RecordParts for Subject<'_> {
 }
 
 impl ChannelTemplate {
-    /// The names of the placeholder for the topic, subject, stream or channel of a record.
+    /// Names of the placeholder for the topic, subject, stream or channel of a record.
     const SUBJECTS: [&str; 4] = ["subject", "topic", "stream", "channel"];
 
-    /// The subject.
+    /// Creates a template that consists of the subject.
     #[must_use]
     pub fn subject() -> ChannelTemplate {
         ChannelTemplate(vec![Part::Subject])
     }
 
-    /// The key.
+    /// Creates a template that consists of the key.
     #[must_use]
     pub fn key() -> ChannelTemplate {
         ChannelTemplate(vec![Part::Key])
     }
 
-    /// A header.
+    /// Creates a template that consists of a header.
     #[must_use]
     pub fn header(name: &str) -> ChannelTemplate {
         ChannelTemplate(vec![Part::Header(name.into())])
     }
 
-    /// Reads a template: `{key}` is replaced by the key, `{topic}`, `{subject}`, `{stream}` and `{channel}` by the name of what the record
-    /// was published in, `{2}` by the second word of that name (words are separated by dots), `{2..}` by all from the second on,
-    /// `{header:NAME}` by a header.
+    /// Parses a template: `{key}` is replaced by the key, `{topic}`, `{subject}`, `{stream}` and `{channel}` by the name of the topic,
+    /// subject, stream or channel, `{2}` by the second word of that name (words are separated by dots), `{2..}` by all words from the
+    /// second on, `{header:NAME}` by a header.
     ///
     /// # Errors
-    /// The fault, as `expected …, found …`.
+    /// The text is empty, has unbalanced braces or an unknown placeholder. The message is `expected …, found …`.
     pub fn parse(text: &str) -> Result<ChannelTemplate, String> {
         let wrong = || {
             Err(format!(
@@ -110,7 +110,7 @@ impl ChannelTemplate {
         Ok(ChannelTemplate(parts))
     }
 
-    /// Returns the namespace of all channels that it makes, if it has one and no record decides it.
+    /// Returns the common namespace of this template's channels. `None`: they have none, or it depends on the record.
     #[must_use]
     pub fn namespace(&self) -> Option<&str> {
         let Some(Part::Text(text)) = self.0.first() else {
@@ -120,7 +120,7 @@ impl ChannelTemplate {
         (!name.is_empty()).then_some(name)
     }
 
-    /// Returns whether it reads the subject alone: brokers without keys and headers can be read.
+    /// Returns whether the template reads nothing but the subject, and so suits brokers without keys and headers.
     #[must_use]
     pub fn reads_subject_only(&self) -> bool {
         !self
@@ -129,14 +129,14 @@ impl ChannelTemplate {
             .any(|part| matches!(part, Part::Key | Part::Header(_)))
     }
 
-    /// Returns whether it reads a header.
+    /// Returns whether the template reads a header.
     #[must_use]
     pub fn has_header(&self) -> bool {
         self.0.iter().any(|part| matches!(part, Part::Header(_)))
     }
 
-    /// The names of the channels of records from these topics, subjects, streams or channels, as far as they are known without a record:
-    /// at most [`CHANNEL_BOUNDS`]. None: no record has a channel.
+    /// Returns the bounds of the channel names of records from these topics, subjects, streams or channels: at most [`CHANNEL_BOUNDS`].
+    /// Empty: no record has a channel.
     #[must_use]
     pub fn bounds(&self, subjects: &[SubjectPattern]) -> Vec<ChannelBound> {
         bound::limited(
@@ -157,7 +157,7 @@ impl ChannelTemplate {
                 Part::From(index) => subject.words(*index, usize::MAX)?,
                 Part::Word(index) => subject.words(*index, 1)?,
             };
-            // All parts are looked at: a subject that lacks one has no channel.
+            // Reads every part: a subject that lacks one has no channel.
             bound.append(&text, is_whole);
         }
         Some(bound)

@@ -1,20 +1,20 @@
-//! Filters that a program brings along, as a configuration names them.
+//! References to custom filters of the program, as a configuration names them.
 
 use std::fmt;
 use std::sync::Arc;
 
 use super::Name;
 
-/// A filter that the requests of a rule pass, by the name under which the program has it ([`crate::filter`]).
+/// A filter that the requests of a rule pass, by the name under which the program registered it ([`crate::filter`]).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FilterUse {
-    /// Which.
+    /// The registered name.
     pub name: Name,
-    /// What it is told here. Its own to understand.
+    /// The options for the filter, which interprets them itself.
     pub options: Options,
 }
 
-/// What a filter is told, in the form in which configurations are written. Its texts are not shown, since they may be secrets.
+/// The options of a filter, as a tree of configuration values. `Debug` omits the values, since they may be secrets.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub enum Options {
     /// No value.
@@ -22,11 +22,11 @@ pub enum Options {
     Nothing,
     /// True or false.
     Bool(bool),
-    /// A number, as it is written.
+    /// A number, as written.
     Number(Arc<str>),
-    /// A text.
+    /// A string.
     Text(Arc<str>),
-    /// Several.
+    /// A list.
     List(Vec<Options>),
     /// Names with a value each, in the order of the file.
     Map(Vec<(Arc<str>, Options)>),

@@ -1,4 +1,4 @@
-//! Tokens that identity providers have signed (RFC 7519): who signs, by what that is checked, what a rule wants of one.
+//! Tokens signed by identity providers (RFC 7519): the providers, the keys that verify signatures, the requirements of a rule.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,106 +7,106 @@ pub use ringmain_jwt::Algorithm as JwtAlgorithm;
 
 use super::{HeaderName, Hostname, KeyPlace, Name, Secret, Target};
 
-/// A rule wants a token of one of these providers, which has not expired and holds all of this.
+/// The requirements of a rule: an unexpired token of one of these providers that has all of these scopes and claims.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Jwt {
-    /// At least one; their issuers are all different. The token's `iss` says which one it is of.
+    /// At least one, with distinct issuers. The token's `iss` selects the provider.
     pub providers: Vec<Arc<JwtProvider>>,
-    /// All of these must be among the token's `scope` and `scp`. Default: none.
+    /// Scopes that the token's `scope` and `scp` must contain. Default: none.
     pub scopes: Vec<Arc<str>>,
-    /// Each must hold. Default: none.
+    /// Claims that the token must have. Default: none.
     pub claims: Vec<ClaimRule>,
-    /// Headers that tell the upstream claims. A claim that is not there, or is an object, has no header. Default: none.
+    /// Headers that forward claims to the upstream. A claim that is absent, or is an object, has no header. Default: none.
     pub headers: Vec<ClaimHeader>,
-    /// Headers with tokens go no further. Default `false`.
+    /// Removes the headers with tokens before the request is forwarded. Default: `false`.
     pub hide: bool,
 }
 
-/// Who signs tokens.
+/// An identity provider that signs tokens.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JwtProvider {
-    /// Unique among providers. What is known of its keys belongs to it.
+    /// Unique among providers; identifies the cache of its keys.
     pub name: Name,
-    /// `iss` must be this.
+    /// The required `iss`.
     pub issuer: Arc<str>,
-    /// One of these must be `aud`, or be among it. None: `aud` is not looked at.
+    /// Audiences, one of which `aud` must be or contain. None: `aud` is not checked.
     pub audiences: Vec<Arc<str>>,
-    /// Others are refused. `none` is none of them.
+    /// The accepted signature algorithms. `none` is never accepted.
     pub algorithms: Vec<JwtAlgorithm>,
-    /// By what signatures are checked.
+    /// The keys that verify signatures.
     pub keys: JwtKeys,
-    /// By how much clocks may differ. Default 30 s.
+    /// Tolerated clock skew. Default: 30 s.
     pub leeway: Duration,
-    /// Where a token is; the first place that has one counts. At least one.
+    /// The locations of a token in a request, at least one; the first that has a token applies.
     pub from: Vec<KeyPlace>,
 }
 
-/// By what signatures are checked: a set of keys (RFC 7517).
+/// The key set that verifies signatures (RFC 7517).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum JwtKeys {
-    /// This one.
+    /// A configured set.
     Set(KeySet),
-    /// One that somebody serves.
+    /// A set that is fetched from a server.
     Remote(RemoteKeys),
 }
 
-/// A set of keys in JSON, of which at least one can be used. No log and no dump shows it: keys of HMAC are secrets.
+/// A key set in JSON with at least one usable key. No log and no dump shows it: HMAC keys are secrets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeySet(Secret);
 
 impl KeySet {
-    /// Reads one.
+    /// Parses a key set.
     ///
     /// # Errors
-    /// It is longer than [`KEY_SET_BYTES`](crate::limits::KEY_SET_BYTES), no set, or has no key that can be used. The text is
-    /// `expected …, found …`.
+    /// It is longer than [`KEY_SET_BYTES`](crate::limits::KEY_SET_BYTES), is not a key set, or has no usable key. The message is `expected
+    /// …, found …`.
     pub fn parse(json: &[u8]) -> Result<KeySet, String> {
         crate::policy::jwt::check_keys(json)?;
         Ok(KeySet(Secret::new(json)))
     }
 
-    /// As it was written.
+    /// Returns the JSON text as configured.
     #[must_use]
     pub fn expose(&self) -> &[u8] {
         self.0.expose()
     }
 }
 
-/// Where a set of keys is served. Until it was fetched once tokens are answered 503.
+/// The location of a remote key set. Requests with tokens are answered 503 until it was fetched once.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RemoteKeys {
-    /// Who serves it.
+    /// The upstream that serves it.
     pub upstream: Target,
-    /// `Host`. `None`: the endpoint's own.
+    /// The `Host`. `None`: the endpoint's own.
     pub host: Option<Hostname>,
     /// Path and query.
     pub path: Arc<str>,
-    /// How often it is fetched. Default 10 min. Also when a token names a key that is not in it, at most once in
+    /// Refresh interval. Default: 10 min. The set is also fetched when a token names an unknown key, at most once in
     /// [`KEYS_LEAST`](crate::limits::KEYS_LEAST).
     pub refresh: Duration,
-    /// For how long a set that cannot be fetched again goes on being used. Default 1 day; then 503.
+    /// Time for which a set that cannot be refreshed stays in use. Default: 1 day; then 503.
     pub stale: Duration,
 }
 
-/// A claim: its name, or the names on the way to it behind dots, as in `realm_access.roles`. A claim whose whole name has
-/// the dots goes first, as `https://shop.example/roles`.
+/// A claim: its name, or the path of names to it, separated by dots, as in `realm_access.roles`. A claim whose name contains the dots takes
+/// precedence, as in `https://shop.example/roles`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ClaimPath(pub Arc<str>);
 
-/// What a claim must be.
+/// A requirement of a claim.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClaimRule {
-    /// Which.
+    /// The claim.
     pub claim: ClaimPath,
-    /// It, or one of its elements, must be one of these; numbers and truth values as JSON writes them.
+    /// The accepted values, one of which the claim or one of its elements must be; numbers and booleans as JSON writes them.
     pub any_of: Vec<Arc<str>>,
 }
 
-/// A claim for the upstream.
+/// A header that forwards a claim to the upstream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClaimHeader {
     /// The header. Clients cannot send it.
     pub name: HeaderName,
-    /// Which; of a list its elements with commas between them.
+    /// The claim; the elements of a list are separated by commas.
     pub claim: ClaimPath,
 }

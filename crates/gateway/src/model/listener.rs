@@ -1,82 +1,80 @@
-//! Where clients come in: addresses, protocols, and what is believed of what a connection says about its client.
+//! Listeners: addresses, protocols, and the trust in PROXY protocol headers and client address headers.
 
 use std::time::Duration;
 
 use super::{Addr, HeaderName, Hostname, ListenerTls, Name, Network, Policy};
 
-/// Addresses with one protocol and one set of hosts.
+/// Addresses with one protocol and one set of hostnames.
 ///
-/// Several listeners may have an address in common if they differ in their hosts and all of them tell them apart in the
-/// same way: by `Host` without TLS, by SNI with it. A connection without SNI belongs to the listener without hostnames.
-/// A request on a TLS connection that names a host of another listener is answered 421.
+/// Several listeners may share an address if their hostnames differ and all are selected by the same means: by `Host` without TLS, by SNI
+/// with TLS. A connection without SNI belongs to the listener without hostnames. A request on a TLS connection that names a host of another
+/// listener is answered 421.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listener {
     /// Unique among listeners.
     pub name: Name,
-    /// At least one. Port 0 lets the kernel choose.
+    /// At least one. For port 0 the kernel picks a port.
     pub addresses: Vec<Addr>,
-    /// What is spoken there.
+    /// The protocol of the connections.
     pub protocol: Protocol,
-    /// The hosts that it is for; none: every host that no other listener of the address has.
+    /// The hostnames that it serves; none: every host that no other listener of the address has.
     pub hostnames: Vec<Hostname>,
-    /// Certificates and client certificates. Needed by [`Protocol::Https`] and [`Protocol::Tls`], senseless elsewhere.
+    /// Certificates and client certificates. Required by [`Protocol::Https`] and [`Protocol::Tls`], not applicable to others.
     pub tls: Option<ListenerTls>,
-    /// A PROXY protocol header (version 1 or 2) that connections begin with. Default: `None`, none is expected, and a
-    /// connection that begins with one is a bad request.
+    /// Requires a PROXY protocol header (version 1 or 2) at the start of each connection. Default: `None`, none is expected, and a
+    /// connection that starts with one is a bad request.
     pub proxy_protocol: Option<ProxyProtocol>,
-    /// Every request is sent to the same URL under `https`; no route is looked at. Only for [`Protocol::Http`].
-    /// Default: `None`.
+    /// Redirects every request to the same URL under `https`, without a route lookup. Only for [`Protocol::Http`]. Default: `None`.
     pub redirect_to_https: Option<HttpsRedirect>,
-    /// Whose word is taken for the client's address. Default: nobody's, the client is who is connected.
+    /// The sources of the client's address. Default: the peer of the connection alone.
     pub client_address: ClientAddress,
-    /// How paths are read and sent to upstreams.
+    /// Interpretation of paths, and their form for upstreams.
     pub paths: Paths,
-    /// Of connections and heads.
+    /// Limits of connections and request heads.
     pub limits: HttpLimits,
-    /// What every request meets before a route is looked for.
+    /// Policies that apply to every request before the route lookup.
     pub policies: Vec<Policy>,
 }
 
-/// What is spoken at a listener.
+/// The protocol of a listener.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Protocol {
-    /// HTTP without TLS: HTTP/1.1, and HTTP/2 from a client that begins with its preface (RFC 9113 §3.3).
+    /// HTTP without TLS: HTTP/1.1, and HTTP/2 from a client that starts with its preface (RFC 9113 §3.3).
     Http,
-    /// HTTP/2 alone, without TLS: who begins with something else is closed.
+    /// HTTP/2 only, without TLS; a connection that starts with anything else is closed.
     H2c,
     /// HTTP over TLS.
     Https,
-    /// Bytes, sent on as they come.
+    /// Bytes, relayed unchanged.
     Tcp,
-    /// Bytes over TLS, which ends here; routed by SNI.
+    /// Bytes over TLS, which is terminated here; routed by SNI.
     Tls,
-    /// TLS that is not ended here; routed by SNI of its first message.
+    /// TLS passthrough; routed by the SNI of the ClientHello.
     TlsPassthrough,
-    /// Datagrams, sent on as they come. Not served yet: such a listener is a problem, and left out.
+    /// Datagrams, relayed unchanged. Not supported yet: such a listener is reported as a problem, and left out.
     Udp,
 }
 
 impl Protocol {
-    /// Whether requests are looked into, so that [`Route`](super::Route)s apply; else
-    /// [`StreamRoute`](super::StreamRoute)s do.
+    /// Returns whether the protocol has requests, so that [`Route`](super::Route)s apply; else [`StreamRoute`](super::StreamRoute)s do.
     #[must_use]
     pub fn is_http(self) -> bool {
         matches!(self, Protocol::Http | Protocol::H2c | Protocol::Https)
     }
 
-    /// Whether connections begin with a TLS handshake, so that SNI tells listeners of one address apart.
+    /// Returns whether connections start with a TLS handshake, so that SNI selects between listeners of one address.
     #[must_use]
     pub fn has_sni(self) -> bool {
         matches!(self, Protocol::Https | Protocol::Tls | Protocol::TlsPassthrough)
     }
 }
 
-/// A PROXY protocol header at the beginning of connections.
+/// A PROXY protocol header at the start of connections.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProxyProtocol {
-    /// Who must send it. A connection from elsewhere is closed: a header that anybody may send is no proof of an address.
+    /// Networks of the proxies that send it. A connection from elsewhere is closed: a header that anyone may send proves no address.
     pub from: Vec<Network>,
-    /// How long it may take to come. Default 5 s; then the connection is closed.
+    /// Time limit for the header to arrive. Default: 5 s; then the connection is closed.
     pub timeout: Duration,
 }
 
@@ -89,12 +87,12 @@ impl Default for ProxyProtocol {
     }
 }
 
-/// Where requests without TLS are sent.
+/// A redirect of requests without TLS to `https`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HttpsRedirect {
-    /// The port of the URL. Default 443, which is not written.
+    /// The port of the URL. Default: 443, which is not written.
     pub port: u16,
-    /// 301, 302, 303, 307 or 308. Default 308: the method stays and it may be remembered.
+    /// 301, 302, 303, 307 or 308. Default: 308, which preserves the method and may be cached.
     pub status: u16,
 }
 
@@ -107,14 +105,14 @@ impl Default for HttpsRedirect {
     }
 }
 
-/// How paths are read and sent to upstreams.
+/// Interpretation of paths, and their form for upstreams.
 ///
 /// Rules are matched against the path in its normal form: decoded once, with repeated slashes merged and dot segments removed.
 /// Upstreams receive the path as it arrived, octet for octet, unless it has dot segments: then they receive it without these
 /// and with repeated slashes merged, since a recipient could resolve them in another order (RFC 3986 §5.2.4).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Paths {
-    /// Whether upstreams receive repeated slashes as one. Default `false`.
+    /// Merges repeated slashes in the path that upstreams receive. Default: `false`.
     pub merge_slashes: bool,
     /// Handling of `%2F`, `%5C` and `\`. Default: `None`, [`EscapedSlashes::Reject`] at a listener with a rule that guards a
     /// part of its paths ([`guards_path`](super::Rule::guards_path)), else [`EscapedSlashes::Keep`].
@@ -132,50 +130,49 @@ pub enum EscapedSlashes {
     Reject,
 }
 
-/// Which address counts as the client's: the one algorithm for all that asks for it (logs, limits, affinity, policies).
+/// The sources of the client's address: the one algorithm for logs, limits, affinity and policies.
 ///
-/// The peer of the connection (or what its PROXY protocol header says) is the client, unless it is in
-/// [`trusted`](Self::trusted). Then the header is read from its end: addresses of trusted networks are skipped, at
-/// most [`hops`](Self::hops) of them, and the first other one is the client. A value that is no address (`unknown`, an empty
-/// element) ends the search, and the client is unknown: it is refused by rules about addresses, and all unknown clients share
-/// one key of limits. So no client can choose its address by what it adds in front.
+/// The peer of the connection (or the source address of its PROXY protocol header) is the client, unless it is in
+/// [`trusted`](Self::trusted). Then the header is read from its end: at most [`hops`](Self::hops) addresses of trusted networks are
+/// skipped, and the first other address is the client's. A value that is not an address (`unknown`, an empty element) ends the search, and
+/// the client is unknown: rules about addresses refuse it, and all unknown clients share one key of limits. So no client can choose its
+/// address by a value that it prepends.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ClientAddress {
-    /// Networks of proxies in front. Default: none.
+    /// Networks of proxies in front of the gateway. Default: none.
     pub trusted: Vec<Network>,
-    /// Where they say it.
+    /// The header that these proxies write.
     pub header: ClientHeader,
-    /// How many of them there are at most, from 1 to [`crate::limits::HOPS`], the peer counted. `None`, the default: as
-    /// many as are trusted.
+    /// Largest number of proxies, the peer included: 1 to [`crate::limits::HOPS`]. Default: `None`, any number of trusted ones.
     pub hops: Option<u8>,
 }
 
-/// The header that trusted proxies tell the client's address in. Of untrusted peers it is dropped.
+/// The header in which trusted proxies report the client's address. From untrusted peers it is dropped.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum ClientHeader {
-    /// `X-Forwarded-For`: a list, the nearest last.
+    /// `X-Forwarded-For`: a list, the nearest proxy last.
     #[default]
     XForwardedFor,
-    /// `Forwarded` (RFC 7239): its `for` parameters, the nearest last.
+    /// `Forwarded` (RFC 7239): its `for` parameters, the nearest proxy last.
     Forwarded,
-    /// A header of one address, which the proxy in front replaces: `True-Client-IP`, `CF-Connecting-IP`.
+    /// A header with one address, which the proxy in front replaces: `True-Client-IP`, `CF-Connecting-IP`.
     Named(HeaderName),
 }
 
-/// What a connection of HTTP may take. Beyond sizes a request is refused (431, 414), beyond times the connection closed.
+/// Limits of an HTTP connection. Beyond a size limit a request is refused (431, 414), beyond a time limit the connection is closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HttpLimits {
-    /// Bytes of a request's line and headers. Default 32 KiB, at most [`ringmain_web::limits::HEAD_BYTES_MOST`].
+    /// Bytes of a request line and its headers. Default: 32 KiB, at most [`ringmain_web::limits::HEAD_BYTES_MOST`].
     pub head_bytes: u32,
-    /// How many headers. Default 100.
+    /// Number of headers. Default: 100.
     pub headers: u16,
-    /// How long a head may take from its first byte to its last. Default 10 s.
+    /// Time from the first byte of a head to its last. Default: 10 s.
     pub head_timeout: Duration,
-    /// How long a connection may wait for its next request. Default 75 s.
+    /// Idle time until the next request. Default: 75 s.
     pub keep_alive: Duration,
-    /// How many requests a connection may make; then it is told to close. Default: `None`, any number.
+    /// Number of requests of a connection, which is then closed. Default: `None`, unlimited.
     pub requests_per_connection: Option<u32>,
-    /// Bytes a second that a client must send or take while there is something to send or take. Default 240; 0: none.
+    /// Minimum rate at which a client must send or receive while there are bytes to transfer, in bytes per second. Default: 240; 0: none.
     /// The connection is closed by the rules of [`ringmain_web::Limits::rate_bytes`].
     pub rate_bytes: u32,
 }

@@ -1,29 +1,29 @@
-//! Which requests a rule is for.
+//! The conditions under which a rule matches a request.
 
 use super::{HeaderName, MethodName, Path, Pattern};
 
-/// What a request must be: all of it. The empty one, which is the default, is every request.
+/// The conditions of a match, all of which a request must meet. Without conditions, the default, it matches every request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Match {
-    /// Default: every path.
+    /// The path. Default: every path.
     pub path: PathMatch,
-    /// One method. `None`, the default: every one. `GET` is not `HEAD`.
+    /// The method. Default: `None`, every method. `GET` does not match `HEAD`.
     pub method: Option<MethodName>,
-    /// Each must match.
+    /// The headers, each of which must match.
     pub headers: Vec<HeaderMatch>,
-    /// Each must match.
+    /// The query parameters, each of which must match.
     pub query: Vec<QueryMatch>,
 }
 
-/// A path, compared in the form of [`ringmain_web::path`]; case counts.
+/// A path, compared in the form of [`ringmain_web::path`], case-sensitively.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PathMatch {
-    /// This path: `/a` is not `/a/`.
+    /// Matches this path: `/a` does not match `/a/`.
     Exact(Path),
-    /// This path and what is below it, by whole segments: `/a` is also for `/a/` and `/a/b`, not for `/ab`. A slash at
-    /// its end says nothing: `/a/` is `/a`. `/` is every path.
+    /// Matches this path and the paths below it, by whole segments: `/a` matches `/a/` and `/a/b`, not `/ab`. A trailing slash is ignored:
+    /// `/a/` equals `/a`. `/` matches every path.
     Prefix(Path),
-    /// The whole path matches. An escaped slash is U+0000 in it.
+    /// Matches the whole path against a regular expression, to which an escaped slash is U+0000.
     Pattern(Pattern),
 }
 
@@ -36,28 +36,28 @@ impl Default for PathMatch {
 /// A header that a request must have.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HeaderMatch {
-    /// Its name, in any case.
+    /// The name, case-insensitive.
     pub name: HeaderName,
-    /// Its value. Of a header that comes several times one value must match.
+    /// The value. One of several values must match.
     pub value: ValueMatch,
 }
 
-/// A parameter that a request's query must have.
+/// A query parameter that a request must have.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QueryMatch {
-    /// Its name, decoded; case counts.
+    /// The name, decoded; case-sensitive.
     pub name: String,
-    /// Its value, decoded (escapes, `+`). Of a parameter that comes several times one value must match.
+    /// The value, decoded (escapes, `+`). One of several values must match.
     pub value: ValueMatch,
 }
 
-/// What a value must be.
+/// The condition for a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ValueMatch {
-    /// Anything, also nothing.
+    /// Any value, even an empty one.
     Present,
-    /// This text; case counts.
+    /// This value; case-sensitive.
     Exact(String),
-    /// All of it matches. A query's value of more than [`crate::limits::PATTERN_VALUE_BYTES`] matches none.
+    /// The whole value matches. A query value of more than [`crate::limits::PATTERN_VALUE_BYTES`] bytes matches none.
     Pattern(Pattern),
 }

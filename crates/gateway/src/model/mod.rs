@@ -1,25 +1,26 @@
-//! The one intermediate form of all configuration: what is listened on, what is matched, what is done, who answers.
+//! The intermediate form of every configuration: listeners, routes, upstreams and their policies.
 //!
-//! Plain data, complete and independent of where it comes from. Each source translates into it by pure functions; the
-//! data plane reads nothing else. Whatever a text can be wrong in was found when it was read (types of `text`); what
-//! parts can be wrong in together is found by compiling ([`crate::table`]), route by route.
+//! Plain data, complete and independent of its source. Each source translates into it by pure functions; the data plane reads nothing else.
+//! A text that is invalid by itself was rejected when it was parsed (types of `text`); parts that contradict each other are found by
+//! compiling ([`crate::table`]), route by route.
 //!
-//! A [`Config`] is a whole: what it does not say has the default that is documented at the field. Shared parts are in
-//! [`Arc`]s, so that a source that changes one route hands over the others as they are.
+//! A [`Config`] is a whole: an option that it does not set has the default that is documented at the field. Shared parts are in [`Arc`]s,
+//! so that a source that changes one route passes the others unchanged.
 //!
-//! # What a gateway must be able to say
+//! # The concepts of a gateway
 //!
-//! The concepts of the Gateway API (v1.7), and where they are here:
+//! Every concept of the Gateway API (v1.7) has an equivalent here:
 //!
 //! | concept | here |
 //! |---|---|
-//! | Gateway, ListenerSet | [`Listener`]s; the names say whose they are |
+//! | Gateway, ListenerSet | [`Listener`]s; their names identify the owner |
 //! | listener port and protocol HTTP, HTTPS, TLS, TCP, UDP | [`Listener::addresses`], [`Protocol`] |
-//! | listener hostname, isolation of listeners | [`Listener::hostnames`]: of the listeners of an address the most specific takes a request, and only its routes are looked at |
+//! | listener hostname, isolation of listeners | [`Listener::hostnames`]: of the listeners of an address the most specific takes a request,
+//! and only its routes are searched |
 //! | TLS mode Terminate, Passthrough, and both on one port | [`Protocol::Tls`], [`Protocol::TlsPassthrough`], beside each other on one address |
 //! | certificateRefs | [`ListenerTls::certificates`] |
 //! | frontend validation of client certificates, insecure fallback | [`ClientCertificates`], [`ClientCertificateMode`] |
-//! | detection of misdirected requests (421) | follows from [`Listener::hostnames`]; nothing to say |
+//! | detection of misdirected requests (421) | follows from [`Listener::hostnames`]; no option needed |
 //! | static and empty addresses | [`Listener::addresses`], which a translation fills in |
 //! | parentRef with section name and port | [`Route::listeners`] |
 //! | intersection of hostnames | [`Route::hostnames`] as the route has them: precedence follows these, and [`Listener::hostnames`] admit the requests |
@@ -34,7 +35,7 @@
 //! | CORS | [`Policy::Cors`] |
 //! | ExtensionRef, listener filters | further kinds of [`Policy`]; [`Listener::policies`] |
 //! | backendRefs with weights | [`Forward::backends`] |
-//! | a backendRef that is not there or not allowed: 500 for its share | [`Target::Broken`] |
+//! | a backendRef that does not exist or is not allowed: 500 for its share | [`Target::Broken`] |
 //! | no backendRefs: 500 | [`Forward::backends`] empty |
 //! | a filter that cannot be resolved: 500, never skipped | [`Action::Broken`] |
 //! | appProtocol h2c, ws, wss | [`UpstreamProtocol`], [`Forward::upgrades`], [`Upstream::tls`] |
@@ -43,10 +44,10 @@
 //! | session persistence | [`Affinity`] |
 //! | TLSRoute, TCPRoute, UDPRoute with weights | [`StreamRoute`] |
 //! | BackendTLSPolicy: hostname, CA references, system's, subject alternative names | [`UpstreamTls`] |
-//! | client certificate of the gateway towards backends | [`UpstreamTls::certificate`] |
+//! | client certificate of the gateway for backends | [`UpstreamTls::certificate`] |
 //! | Services, headless, slices of endpoints | [`Upstream::endpoints`] |
 //! | endpoints that serve while they terminate | [`Endpoint::draining`] |
-//! | status: which rule is wrong, what was left out | problems of [`crate::table`], by route and rule |
+//! | status: the invalid rule, the parts that were left out | problems of [`crate::table`], by route and rule |
 
 mod action;
 mod bounds;
@@ -121,30 +122,30 @@ pub use upstream::{
     ProxyProtocolVersion, RetryBudget, SlowStart, Upstream, UpstreamProtocol, Where,
 };
 
-/// Everything that the gateway is told.
+/// The complete configuration of a gateway.
 ///
-/// Each list is in order of precedence where order matters (routes), and names are unique in their list: of two with one
-/// name the first counts and the second is reported.
+/// Lists are in order of precedence where order matters (routes), and names are unique within their list: of two parts with one name the
+/// first applies and the second is reported.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Config {
-    /// Where clients come in.
+    /// The addresses that clients connect to.
     pub listeners: Vec<Arc<Listener>>,
-    /// What is done with HTTP requests. Of routes that match alike the first counts.
+    /// The routes of HTTP requests. Of routes that match alike the first applies.
     pub routes: Vec<Arc<Route>>,
-    /// Where connections go that are not looked into.
+    /// The routes of connections that are passed through: TCP, and TLS by its server name.
     pub streams: Vec<Arc<StreamRoute>>,
-    /// Who answers.
+    /// The upstreams that routes forward to.
     pub upstreams: Vec<Arc<Upstream>>,
-    /// Certificates with their keys, for listeners and for upstreams that ask for one.
+    /// Certificates with their keys, for listeners and for upstreams that request one.
     pub certificates: Vec<Arc<Certificate>>,
-    /// Sets of authorities that certificates of clients and of upstreams are checked by.
+    /// Sets of certificate authorities that client and upstream certificates are verified against.
     pub authorities: Vec<Arc<Authorities>>,
-    /// What is pushed to clients; `None`: nothing.
+    /// Realtime push; `None`: disabled.
     pub push: Option<Arc<Push>>,
-    /// The administration's own listener; `None`: there is none.
+    /// The listener of the admin interface; `None`: disabled.
     pub admin: Option<Admin>,
-    /// One line a request; `None`: no such log.
+    /// One log line per request; `None`: disabled.
     pub access_log: Option<AccessLog>,
-    /// What holds for the whole process.
+    /// Limits of the whole process.
     pub limits: Limits,
 }

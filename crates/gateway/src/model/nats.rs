@@ -1,24 +1,25 @@
-//! Messages of a NATS that are published in channels.
+//! NATS consumers, whose messages are published in channels.
 
 use std::sync::Arc;
 
 use super::{Certificate, ChannelBound, ChannelTemplate, Secret, SubjectPattern};
 
-/// A consumer: what it hears, and where that is published. Core NATS: what is published while nobody listens is not heard.
+/// A consumer: its subjects, and the channels of its messages. Core NATS does not redeliver messages that were published while no consumer
+/// was connected.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Nats {
-    /// Where it listens, and as whom.
+    /// The servers and the login.
     pub access: NatsAccess,
-    /// Subjects that it listens to, perhaps with `*` and `>`.
+    /// Subjects to subscribe to, with the wildcards `*` and `>`.
     pub subjects: Vec<Arc<str>>,
-    /// The channel that a message is published in, by its subject.
+    /// The channel of a message, by its subject.
     pub channel: ChannelTemplate,
-    /// Whether the process counts as ready only while this delivers.
+    /// Makes the process ready only while this consumer is connected.
     pub readiness: bool,
 }
 
 impl Nats {
-    /// The names of the channels that its messages can be published in: at most [`CHANNEL_BOUNDS`](super::CHANNEL_BOUNDS).
+    /// Returns the bounds of the channel names of its messages: at most [`CHANNEL_BOUNDS`](super::CHANNEL_BOUNDS).
     #[must_use]
     pub fn bounds(&self) -> Vec<ChannelBound> {
         let subjects = self.subjects.iter();
@@ -27,54 +28,54 @@ impl Nats {
     }
 }
 
-/// A NATS and how it is signed in there.
+/// A NATS cluster and the login to it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NatsAccess {
-    /// Servers of one cluster, at least one: each is tried when the one before cannot be reached.
+    /// Servers of one cluster, at least one. Each is tried when the one before cannot be reached.
     pub servers: Vec<NatsServer>,
-    /// Who signs in.
+    /// The login.
     pub login: NatsLogin,
-    /// What TLS is about. `None`: as [`NatsTls::default`], where a server wants TLS.
+    /// The TLS settings. `None`: [`NatsTls::default`], where a server requires TLS.
     pub tls: Option<NatsTls>,
 }
 
-/// A server of NATS.
+/// A NATS server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NatsServer {
-    /// A name, or an address without brackets.
+    /// A hostname, or an address without brackets.
     pub host: Arc<str>,
-    /// Its port; 4222 as a rule.
+    /// The port; usually 4222.
     pub port: u16,
-    /// Nothing but its greeting is heard, and nothing said, without TLS.
+    /// Requires TLS after the server's greeting, before anything else is sent or read.
     pub tls: bool,
 }
 
-/// Who signs in to a NATS.
+/// The login to a NATS cluster.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum NatsLogin {
-    /// Nobody says who it is.
+    /// No login.
     #[default]
     Nobody,
     /// A user with a password.
     User {
-        /// Its name.
+        /// The name of the user.
         user: Arc<str>,
-        /// Its password.
+        /// The password of the user.
         password: Secret,
     },
-    /// Whoever has a token.
+    /// A token.
     Token(Secret),
-    /// A file of credentials: a JWT and the seed of its key (NKey), or a seed alone.
+    /// A credentials file: a JWT and the seed of its key (NKey), or a seed alone.
     Credentials(Secret),
 }
 
-/// TLS towards a NATS. Without authorities those that this system trusts vouch.
+/// TLS settings for NATS.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NatsTls {
-    /// The name that certificates must be for. `None`: the server's host.
+    /// The name that certificates are verified for. `None`: the server's host.
     pub server_name: Option<Arc<str>>,
-    /// Authorities that vouch, in PEM.
+    /// Certificate authorities, in PEM. `None`: those of the system.
     pub authorities: Option<Arc<[u8]>>,
-    /// What is shown if a certificate is asked for.
+    /// The client certificate, for servers that request one.
     pub certificate: Option<Arc<Certificate>>,
 }

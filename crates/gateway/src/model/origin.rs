@@ -119,7 +119,7 @@ impl<'o> SerializedOrigin<'o> {
     }
 }
 
-/// Splits a port off, which follows the brackets of an IPv6 address.
+/// Splits off the port, which follows the brackets of an IPv6 address.
 fn split_port(authority: &str) -> (&str, Option<&str>) {
     match authority.rsplit_once(':') {
         Some((host, port)) if !port.ends_with(']') => (host, Some(port)),

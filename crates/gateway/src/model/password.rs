@@ -1,4 +1,4 @@
-//! What a password is checked by: a slow hash of it, as `htpasswd`, `argon2` and `mkpasswd` write them.
+//! Password hashes, as `htpasswd`, `argon2` and `mkpasswd` write them, and their verification.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,11 +11,11 @@ use sha_crypt::{PasswordHashRef, ShaCrypt};
 use super::TextFault;
 use crate::limits;
 
-/// A password's hash: bcrypt (`$2y$`), argon2 (`$argon2id$`) or SHA-crypt (`$5$`, `$6$`). No log and no dump shows it.
+/// A password hash: bcrypt (`$2y$`), Argon2 (`$argon2id$`) or SHA-crypt (`$5$`, `$6$`). No log and no dump shows it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct PasswordHash(Arc<str>);
 
-/// Which of them.
+/// The algorithm of a hash.
 enum Kind {
     Bcrypt,
     Argon2,
@@ -36,13 +36,13 @@ impl Kind {
 }
 
 impl PasswordHash {
-    /// Reads one.
+    /// Parses a hash.
     ///
     /// # Errors
-    /// It is of another kind (MD5, SHA-1 and DES-crypt are guessed in no time), cannot be read, or costs more than
-    /// [`limits`] allow: bcrypt's cost, argon2's memory and passes, SHA-crypt's rounds.
+    /// It uses another algorithm (MD5, SHA-1 and DES-crypt hashes are guessed quickly), is malformed, or exceeds one of the [`limits`]:
+    /// bcrypt's cost, Argon2's memory and passes, SHA-crypt's rounds.
     pub fn parse(text: &str) -> Result<PasswordHash, TextFault> {
-        // What is wrong is not repeated: it may be a password.
+        // The error omits the text, which may be a password.
         let fault = |expected: String| TextFault {
             expected,
             found: "something else".to_owned(),
@@ -82,26 +82,26 @@ impl PasswordHash {
         Ok(PasswordHash(text.into()))
     }
 
-    /// As it was written; for whoever keeps verdicts.
+    /// Returns the hash as configured, as a key for cached results.
     #[must_use]
     pub fn expose(&self) -> &str {
         &self.0
     }
 
-    /// Bytes of memory that a check takes.
+    /// Returns the bytes of memory that a check takes.
     pub(crate) fn memory(&self) -> u64 {
         let blocks = match Kind::of(&self.0) {
             Some(Kind::Argon2) => phc::PasswordHash::new(&self.0)
                 .ok()
                 .and_then(|hash| argon2::Params::try_from(&hash).ok())
                 .map_or(limits::ARGON2_KIB, |params| params.m_cost()),
-            // bcrypt's tables have 4 KiB.
+            // bcrypt's tables take 4 KiB.
             _ => 8,
         };
         u64::from(blocks) << 10
     }
 
-    /// Whether it is that of this password. Takes some 10 to 1000 ms of a CPU: never on a worker.
+    /// Returns whether the hash is that of `password`. Takes about 10 to 1000 ms of CPU time: never call it on a worker.
     #[must_use]
     pub fn verify(&self, password: &[u8]) -> bool {
         match Kind::of(&self.0) {
@@ -115,7 +115,7 @@ impl PasswordHash {
     }
 }
 
-/// A file of users may be read when only a part of it was written.
+/// Rejects a hash from a file of users that was read while it was being written.
 const WHOLE: &str = "a whole hash, up to the end of its digest";
 
 /// Returns whether the text after the last `$` of a SHA-crypt hash has the length of a SHA-256 or SHA-512 digest in its base64.
@@ -126,7 +126,7 @@ fn has_whole_digest(text: &str) -> bool {
         .is_some_and(|digest| digest.len() == length)
 }
 
-/// Rounds of SHA-crypt: 5000 unless it says otherwise.
+/// Returns the rounds of a SHA-crypt hash. Default: 5000.
 fn rounds(text: &str) -> Option<u32> {
     let field = text.split('$').nth(2)?;
     match field.strip_prefix("rounds=") {

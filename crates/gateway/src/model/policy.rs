@@ -1,5 +1,4 @@
-//! What a request must pass before its rule's action, kind by kind. The order of kinds is the data plane's
-//! ([`crate::policy`]).
+//! Policies, kind by kind, that apply to a request before its rule's action. The data plane defines their order ([`crate::policy`]).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,122 +7,121 @@ use super::jwt::Jwt;
 use super::{Concurrency, FilterUse, HeaderName, Inject, MethodName, Network, Origin, RateLimit, Shed};
 use super::{Hostname, PasswordHash, StatusRange, Target};
 
-/// What a request must pass, or what is done around it. A kind of policy is a variant here and a file in the data plane.
+/// A requirement of requests, or processing around them. Each kind of policy is a variant here and a file in the data plane.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Policy {
-    /// From which addresses requests may come.
+    /// Admits or denies client addresses.
     Addresses(Arc<Addresses>),
-    /// Which other sites' scripts may read answers.
+    /// Lets scripts of other origins read responses.
     Cors(Arc<Cors>),
-    /// What becomes of the certificate that a client has shown.
+    /// Forwards the client certificate to the upstream, and may require one.
     ClientCertificate(Arc<ClientCertificate>),
-    /// A name and a password.
+    /// Requires a user name and a password.
     Basic(Arc<BasicAuth>),
-    /// A key that consumers were given.
+    /// Requires an API key.
     ApiKeys(Arc<ApiKeys>),
-    /// A token that an identity provider has signed.
+    /// Requires a token signed by an identity provider.
     Jwt(Arc<Jwt>),
-    /// One of [`ClientCertificate`](Self::ClientCertificate), [`Basic`](Self::Basic), [`ApiKeys`](Self::ApiKeys),
-    /// [`Jwt`](Self::Jwt) and what [`Addresses::allow`] lists is enough, of which a rule must have two; a certificate is wanted
-    /// then whatever [`ClientCertificate::required`] says. What [`Addresses::deny`] lists is not let in all the same.
+    /// Admits a request that satisfies one of [`ClientCertificate`](Self::ClientCertificate), [`Basic`](Self::Basic),
+    /// [`ApiKeys`](Self::ApiKeys), [`Jwt`](Self::Jwt) and [`Addresses::allow`]. The rule must have at least two of these. Without a
+    /// certificate the first is not satisfied, whatever [`ClientCertificate::required`] is. [`Addresses::deny`] still denies.
     SatisfyAny,
-    /// Somebody else is asked.
+    /// Queries an external authorization service.
     ExternalAuth(Arc<ExternalAuth>),
-    /// How many requests in a time.
+    /// Limits requests per period.
     RateLimit(Arc<RateLimit>),
-    /// How many requests at once.
+    /// Limits concurrent requests.
     Concurrency(Arc<Concurrency>),
-    /// Which requests go first when there is too much to do.
+    /// Refuses requests first under overload.
     Shed(Shed),
-    /// Faults that are put in.
+    /// Injects faults.
     Inject(Arc<Inject>),
-    /// What the program does with requests and answers itself. Several are passed in their order.
+    /// Passes requests and responses through a custom filter. Several filters apply in their order.
     Filter(Arc<FilterUse>),
 }
 
-/// From which addresses requests may come, by the client's address ([`ClientAddress`](super::ClientAddress)).
+/// Admitted and denied networks, by the client's address ([`ClientAddress`](super::ClientAddress)).
 ///
-/// A request without an address, as on a Unix socket whose word is not taken, is in no network: it passes unless there is
-/// something to [`allow`](Self::allow).
+/// A request without an address, as on a Unix socket without a trusted header, is in no network: it passes unless [`allow`](Self::allow)
+/// has entries.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Addresses {
-    /// From these alone, if there are any.
+    /// Only these are admitted, unless the list is empty.
     pub allow: Vec<Network>,
-    /// Not from these, whatever is allowed.
+    /// These are denied, whatever [`allow`](Self::allow) has.
     pub deny: Vec<Network>,
 }
 
-/// What becomes of the certificate that a client has shown in its TLS handshake: the upstream is told of it in headers
-/// (RFC 9440), which clients cannot send themselves. Whether it was checked is the listener's to say
-/// ([`ClientCertificates`](super::ClientCertificates)).
+/// The handling of the certificate that a client presented in its TLS handshake: it is forwarded to the upstream in headers (RFC 9440),
+/// which clients cannot send themselves. The listener decides whether it was verified ([`ClientCertificates`](super::ClientCertificates)).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ClientCertificate {
-    /// Clients without one are refused. Default `false`: they pass, and nothing is said of them.
+    /// Refuses clients without a certificate. Default: `false`, they pass without these headers.
     pub required: bool,
-    /// The certificates that lead to its authority are told too, in `Client-Cert-Chain`, unless they have more than
-    /// [`CERTIFICATE_CHAIN_BYTES`](crate::limits::CERTIFICATE_CHAIN_BYTES). Default `false`.
+    /// Forwards the intermediate certificates, too, in `Client-Cert-Chain`, unless they exceed
+    /// [`CERTIFICATE_CHAIN_BYTES`](crate::limits::CERTIFICATE_CHAIN_BYTES). Default: `false`.
     pub chain: bool,
-    /// A header for its SHA-256, in hexadecimal digits. Default `None`.
+    /// A header for the certificate's SHA-256, in hexadecimal digits. Default: `None`.
     pub fingerprint: Option<HeaderName>,
     /// A header for the result of verification: `verified`, `unverified` or `none`. With it the upstream also receives invalid
-    /// certificates, which a listener admits in [`Unchecked`](super::ClientCertificateMode::Unchecked) mode alone. Default `None`:
-    /// a certificate that is not valid counts as none.
+    /// certificates, which a listener admits only in the mode [`Unchecked`](super::ClientCertificateMode::Unchecked). Default: `None`, an
+    /// invalid certificate counts as none.
     pub verification: Option<HeaderName>,
 }
 
 /// Basic authentication (RFC 7617): a name and a password, which the client sends with every request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BasicAuth {
-    /// What the client's user is told that the password is for; without `"` and `\\`.
+    /// The realm, which browsers show to users; without `"` and `\\`.
     pub realm: Arc<str>,
-    /// By name, none twice. Nobody else is let in.
+    /// The users, each name once. No other user is admitted.
     pub users: Arc<[User]>,
-    /// A header that tells the upstream the user's name. Default `None`.
+    /// A header that forwards the name of the user to the upstream. Default: `None`.
     pub user_header: Option<HeaderName>,
-    /// `Authorization` goes no further. Default `true`.
+    /// Removes `Authorization` before the request is forwarded. Default: `true`.
     pub hide: bool,
 }
 
-/// Who may come in by a password.
+/// A user with a password.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct User {
-    /// Without a colon.
+    /// The name, without a colon.
     pub name: Arc<str>,
-    /// By what it is checked.
+    /// The hash of the password.
     pub password: PasswordHash,
 }
 
-/// Keys that consumers were given, and where they show them.
+/// API keys of consumers, and their locations in a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ApiKeys {
-    /// At least one. The first that the request has counts.
+    /// The locations, at least one. The first key of a request applies.
     pub from: Vec<KeyPlace>,
-    /// By the SHA-256 of the key, none twice.
+    /// The keys, by SHA-256, each once.
     pub keys: Arc<[ApiKey]>,
-    /// A header that tells the upstream the consumer's name. Default `None`.
+    /// A header that forwards the name of the consumer to the upstream. Default: `None`.
     pub consumer_header: Option<HeaderName>,
-    /// Headers with keys go no further; cookies and queries do. Default `true`.
+    /// Removes headers with keys before the request is forwarded; cookies and queries are forwarded. Default: `true`.
     pub hide: bool,
 }
 
-/// Where a request has its key.
+/// The location of a key in a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum KeyPlace {
-    /// A header's whole value; of `Authorization` what is behind `Bearer`.
+    /// The whole value of a header; for `Authorization` the part after `Bearer`.
     Header(HeaderName),
-    /// A parameter of the query. Logs redact its value.
+    /// A query parameter. Logs redact its value.
     Query(Arc<str>),
     /// A cookie.
     Cookie(Arc<str>),
 }
 
-/// A consumer's key.
+/// The key of a consumer.
 #[derive(Clone, PartialEq, Eq)]
 pub struct ApiKey {
-    /// Whose.
+    /// The name of the consumer.
     pub consumer: Arc<str>,
-    /// SHA-256 of the key.
+    /// The SHA-256 of the key.
     pub digest: [u8; 32],
 }
 
@@ -135,47 +133,51 @@ impl std::fmt::Debug for ApiKey {
     }
 }
 
-/// A service is asked by HTTP whether a request may pass: by its head, and by its body up to [`body`](Self::body).
+/// An external authorization service, which is queried over HTTP with the head of each request, and with its body up to
+/// [`body`](Self::body).
 ///
-/// A status of [`allowed`](Self::allowed) allows the request. Another one up to 499 refuses it; one from 300 on is sent to the client.
-/// Anything else is a failure of this request: other statuses, no response in time, an upstream that is full or unreachable. It changes nothing for other requests.
+/// A status of [`allowed`](Self::allowed) allows the request. Another one up to 499 refuses it, and one from 300 on is sent to the client.
+/// Anything else is a failure for this request: other statuses, no response in time, an upstream that is at its limit or unreachable. A
+/// failure does not affect other requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExternalAuth {
-    /// Who is asked.
+    /// The upstream of the service.
     pub upstream: Target,
-    /// `Host`. `None`: the endpoint's own, or the client's with [`client_host`](Self::client_host).
+    /// The `Host`. `None`: the endpoint's own, or the client's with [`client_host`](Self::client_host).
     pub host: Option<Hostname>,
-    /// Without [`host`](Self::host) `Host` is the client's. Default `false`.
+    /// Sends the client's `Host` if [`host`](Self::host) is not set. Default: `false`.
     pub client_host: bool,
-    /// How.
+    /// The form of the query.
     pub ask: Ask,
-    /// Bytes of the request's body that it receives, at most [`AUTHZ_REQUEST_BYTES`](crate::limits::AUTHZ_REQUEST_BYTES); a longer body
-    /// is refused (413). Not with [`Ask::Path`], filters, gRPC-Web or push. Default 0: the body is not sent.
+    /// Bytes of the request body that the service receives, at most [`AUTHZ_REQUEST_BYTES`](crate::limits::AUTHZ_REQUEST_BYTES). A request
+    /// with a longer body is refused (413). Not with [`Ask::Path`], filters, gRPC-Web or push. Default: 0, the body is not sent.
     pub body: u64,
-    /// It sees `Cookie`. Default `true`.
+    /// Sends `Cookie` to the service. Default: `true`.
     pub cookies: bool,
     /// Statuses that allow a request, within 200 to 299. Default: all of these.
     pub allowed: StatusRange,
-    /// Headers of the request that it sees, beside `Authorization` and [`Cookie`](Self::cookies), and beside what policies before it write.
+    /// Request headers that the service receives, besides `Authorization`, [`Cookie`](Self::cookies), and those that earlier policies
+    /// write.
     pub request_headers: Vec<HeaderName>,
-    /// Headers of its answer for the upstream when the request passes. Clients cannot send them.
+    /// Headers of the service's response that are forwarded to the upstream with an allowed request. Clients cannot send them.
     pub upstream_headers: Vec<HeaderName>,
-    /// All other headers of its answer, too, in place of the client's: but for those that describe the answer itself (`Content-*`, `Date`,
-    /// `Server`, `Set-Cookie`, `Via`), those of the connection, `Host`, and those by which the gateway says who asked. Default `false`.
+    /// Forwards all other headers of the service's response, too, in place of the client's; except those that describe the response itself
+    /// (`Content-*`, `Date`, `Server`, `Set-Cookie`, `Via`), those of the connection, `Host`, and those in which the gateway identifies the
+    /// client. Default: `false`.
     pub all_upstream_headers: bool,
-    /// Headers of its answer for the client when the request is refused, beside `Content-Type`, `Location`, `Set-Cookie` and
-    /// `WWW-Authenticate`.
+    /// Headers of the service's response that the client of a refused request receives, besides `Content-Type`, `Location`, `Set-Cookie`
+    /// and `WWW-Authenticate`.
     pub client_headers: Vec<HeaderName>,
-    /// The header of its answer that says who asks. Default `None`.
+    /// The response header that has the client's identity. Default: `None`.
     pub identity: Option<HeaderName>,
-    /// How long it may take. Default 1 s.
+    /// Time limit of a query. Default: 1 s.
     pub timeout: Duration,
-    /// Whether a request that the service fails is allowed; never because of a limit of the gateway. Default `false`: 503.
+    /// Allows a request if the service fails; never because of a limit of the gateway. Default: `false`, 503.
     pub fail_open: bool,
 }
 
 impl ExternalAuth {
-    /// Creates a policy with an upstream and a way to query it, and the defaults of everything else.
+    /// Creates a policy for this service and form of query, with defaults otherwise.
     #[must_use]
     pub fn new(upstream: Target, ask: Ask) -> ExternalAuth {
         ExternalAuth {
@@ -200,34 +202,34 @@ impl ExternalAuth {
     }
 }
 
-/// How a service is asked. Always told are `X-Forwarded-Method`, `-Proto`, `-Host`, `-Uri` and `-For`.
+/// The form of a query to an authorization service. `X-Forwarded-Method`, `-Proto`, `-Host`, `-Uri` and `-For` are always sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ask {
-    /// With the request's method, and its path and query behind this, which is empty or begins with `/` and does not end with it.
+    /// The request's method, with this prefix before its path and query. The prefix is empty, or begins with `/` and does not end with it.
     Prefix(Arc<str>),
     /// GET of this path and query.
     Path(Arc<str>),
 }
 
-/// Cross-origin resource sharing, as the Fetch standard has it. A preflight is answered by the gateway.
+/// Cross-origin resource sharing, as the Fetch standard defines it. The gateway answers preflight requests.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Cors {
-    /// Whose. None: nobody's.
+    /// The origins that the policy applies to. Empty: none.
     pub origins: Vec<Origin>,
     /// The methods that preflight responses list. Empty with [`any_method`](Self::any_method) `false`: GET, HEAD and POST, which browsers
     /// allow in any case.
     pub methods: Vec<MethodName>,
-    /// Every method.
+    /// Allows every method.
     pub any_method: bool,
-    /// Request headers besides the safe ones.
+    /// Request headers besides the safelisted ones.
     pub request_headers: Vec<HeaderName>,
-    /// Every request header.
+    /// Allows every request header.
     pub any_request_header: bool,
     /// Response headers besides the safelisted ones that scripts may read. With [`credentials`](Self::credentials) a `*` is not sent:
     /// browsers take it for the name of a header.
     pub exposed_headers: Vec<HeaderName>,
-    /// Cookies and the like are sent. Default `false`.
+    /// Allows credentials, such as cookies. Default: `false`.
     pub credentials: bool,
-    /// How long a preflight's answer holds. Default: `None`, what browsers have (5 s).
+    /// Time for which browsers may cache a preflight response. Default: `None`, the browsers' own (5 s).
     pub max_age: Option<Duration>,
 }

@@ -1,4 +1,4 @@
-//! What is said once for the whole process: administration, logs, caps.
+//! Settings of the whole process: admin interface, access log, limits.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -7,29 +7,29 @@ use std::time::Duration;
 use super::{Addr, Hostname, Secret};
 use crate::limits;
 
-/// The administration's own listener: state, metrics, drain. Whoever reaches it may do all of it.
+/// The listener of the admin interface: status, metrics, drain. Every client that reaches it has full access.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Admin {
-    /// At least one; on the loopback interface or a Unix socket unless somebody else guards it.
+    /// At least one; on the loopback interface or a Unix socket unless access is restricted otherwise.
     pub addresses: Vec<Addr>,
-    /// Names that requests may carry in `Host`, besides `localhost` and IP addresses. Default: none.
+    /// Names that requests may have in `Host`, besides `localhost` and IP addresses. Default: none.
     pub hosts: Vec<Hostname>,
-    /// What requests that change something must show. Default: `None`, nothing.
+    /// The token that requests with side effects must present. Default: `None`, none is required.
     pub token: Option<Secret>,
-    /// Addresses of a listener that shows metrics and probes, and nothing else. Default: none.
+    /// Addresses of a listener with metrics and probes only. Default: none.
     pub metrics: Vec<Addr>,
 }
 
-/// One line a request.
+/// The access log, one line per request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AccessLog {
-    /// Where it goes.
+    /// The destination.
     pub to: LogDestination,
-    /// How it looks.
+    /// The format of a line.
     pub format: AccessLogFormat,
 }
 
-/// Where a log goes.
+/// The destination of a log.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum LogDestination {
     /// Standard output.
@@ -37,46 +37,46 @@ pub enum LogDestination {
     Stdout,
     /// Standard error.
     Stderr,
-    /// The end of a file, absolute.
+    /// A file with an absolute path, which is appended to.
     File(PathBuf),
 }
 
-/// How a line of the access log looks.
+/// The format of a line of the access log.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum AccessLogFormat {
-    /// A JSON object of all fields.
+    /// A JSON object with every field.
     #[default]
     Json,
     /// The combined format of Apache and nginx.
     Combined,
-    /// A text with fields in it as `{name}`; `{{` stands for a brace. Which fields there are is the data plane's to say.
+    /// A text with fields as `{name}`; `{{` is a literal brace. The data plane defines the fields.
     Template(Arc<str>),
 }
 
-/// How many connections one address of a client may hold at once; more are closed as they are accepted.
+/// The limit of concurrent connections from one client address. Further ones are closed when they are accepted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PerAddress {
-    /// 1024, or any number where a listener trusts proxies, behind which many clients have one address.
+    /// 1024; unlimited where a listener trusts proxies, behind which many clients share an address.
     #[default]
     Automatic,
-    /// Any number.
+    /// Unlimited.
     Off,
-    /// So many.
+    /// This number.
     AtMost(u32),
 }
 
-/// Caps of the whole process.
+/// Limits of the whole process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Connections of clients. Beyond it accepting pauses and clients wait in the backlog. Default `None`: as the
-    /// descriptor limit allows.
+    /// Client connections. At the limit accepting pauses and clients wait in the backlog. Default: `None`, as many as the descriptor limit
+    /// allows.
     pub connections: Option<u32>,
-    /// Connections to all upstreams together. Beyond it requests wait as they do at an upstream's own cap. Default `None`:
-    /// those caps alone.
+    /// Connections to all upstreams together. At the limit requests wait as they do at the limit of one upstream. Default: `None`, only the
+    /// limits of the upstreams apply.
     pub upstream_connections: Option<u32>,
-    /// Connections of clients with one address. Default [`PerAddress::Automatic`].
+    /// Connections from one client address. Default: [`PerAddress::Automatic`].
     pub per_address: PerAddress,
-    /// How long requests may go on once the process was told to end. Default 30 s; then they are cut.
+    /// Time for requests to finish in a graceful shutdown. Default: 30 s; then they are aborted.
     pub drain: Duration,
 }
 

@@ -1,4 +1,4 @@
-//! What is pushed to clients, and where they connect.
+//! Realtime push: channels, permissions, and the endpoints that clients connect to.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -12,98 +12,98 @@ use super::{
     HeaderName, HeaderValue, Hostname, JwtAlgorithm, JwtProvider, KeySet, Nats, Path, Secret, Source, Target,
 };
 
-/// What channels of a namespace do, and who may listen there.
+/// The options of a namespace's channels, and the permissions there.
 pub use ringmain_push::{
     DataFormat as PushDataFormat, Event as PushEvent, Listen as PushListen, Namespace as PushNamespace,
 };
 
-/// Where a rule has clients of push connect: [`Action::Push`](super::Action::Push).
+/// The endpoints for push clients at a rule: [`Action::Push`](super::Action::Push).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PushAt {
-    /// The path that its endpoints are below (`/connection/websocket` is at `/live/connection/websocket` then). Default: `None`, at
-    /// the top.
+    /// The path prefix of the endpoints: with `/live`, `/connection/websocket` is at `/live/connection/websocket`. Default: `None`, no
+    /// prefix.
     pub below: Option<Path>,
 }
 
-/// What is pushed to clients. There is one of it: rules are doors to the same channels.
+/// The settings of realtime push. One instance serves the whole gateway: all rules reach the same channels.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Push {
-    /// Whether clients connect without saying who they are. Default: `false`.
+    /// Lets clients connect without a token. Default: `false`.
     pub anonymous: bool,
-    /// By what others say who they are; `None`: nobody can.
+    /// Verification of client tokens; `None`: no client can authenticate.
     pub tokens: Option<PushTokens>,
-    /// The namespace in which each user has a channel of its own that the server subscribes it to. Default: `None`.
+    /// The namespace with a personal channel for each user, which the server subscribes the user to. Default: `None`.
     pub user_channel: Option<Arc<str>>,
-    /// Pages that may connect besides those of the same origin; `*` is any.
+    /// Origins of pages that may connect, besides the same origin; `*`: any.
     pub origins: Vec<Arc<str>>,
-    /// What programs of the owner's say in `X-API-Key`. `None`: there is no `/api/`.
+    /// The key that applications send in `X-API-Key`. `None`: `/api/` is disabled.
     pub api_key: Option<Secret>,
-    /// What the application is asked about clients. Default: nothing.
+    /// Queries to the application about clients. Default: none.
     pub proxy: PushProxy,
-    /// Of one connection.
+    /// Limits of one connection.
     pub limits: Limits,
-    /// Connections of one user.
+    /// Limit of connections of one user.
     pub connections_per_user: u32,
-    /// Clients of one worker that are about to say who they are.
+    /// Limit of clients of one worker that are about to connect. With more: 503.
     pub handshakes: u32,
-    /// Clients that one worker lets in within a second. `None`: as many as come.
+    /// Limit of clients that one worker admits per second. With more: 503. `None`: unlimited.
     pub connects_per_second: Option<u32>,
-    /// How long keys of programs' publications are remembered.
+    /// Time for which idempotency keys of publications are remembered.
     pub keys_remembered: Duration,
-    /// Channels that are at home at one worker.
+    /// Limit of channels whose home is one worker.
     pub channels: usize,
-    /// Of channels without a `:`.
+    /// Options of channels without a `:`.
     pub plain: PushNamespace,
-    /// Of others, by what is before it.
+    /// Options of other channels, by the text before the `:`.
     pub namespaces: BTreeMap<Arc<str>, PushNamespace>,
-    /// Bytes of a client's message.
+    /// Bytes of a message from a client.
     pub message_bytes: usize,
-    /// Bytes of the body of a program's request.
+    /// Bytes of the body of an API request.
     pub api_body_bytes: usize,
-    /// How often clients are pinged.
+    /// Interval of pings to clients.
     pub ping_interval: Duration,
-    /// How long they may take to answer.
+    /// Time limit for a pong.
     pub pong_timeout: Duration,
-    /// The folder in which what is kept of channels outlives the process. `None`: it does for a process that takes over alone.
+    /// The directory in which channel state outlives the process. `None`: only a process that takes over inherits it.
     pub state_dir: Option<PathBuf>,
-    /// What publishes in channels besides clients and the owner's programs, by name. Whoever follows the configuration has them at
-    /// work: workers know nothing of them.
+    /// NATS consumers that publish in channels, by name. The component that follows the configuration runs them; workers know nothing about
+    /// them.
     pub nats: BTreeMap<Arc<str>, Arc<Nats>>,
     /// Brokers whose records are published at least once, by name.
     pub sources: BTreeMap<Arc<str>, Arc<Source>>,
 }
 
-/// What the application is asked about clients, as Centrifugo's proxy asks it: by POST, in JSON.
+/// Queries to the application about clients, like Centrifugo's proxy: POST with JSON.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PushProxy {
-    /// By what it is asked about, who is asked.
+    /// The query for each kind of event.
     pub events: BTreeMap<PushEvent, PushAsk>,
-    /// Headers of the request by which a client has connected that it sees, beside what the rule's policies write. What policies
-    /// write or take out, and what is only taken from trusted proxies, a client cannot say; `X-Forwarded-For`, `-Proto` and
-    /// `-Host` are the gateway's word.
+    /// Headers of the client's connect request that the application receives, besides those that the rule's policies write. A client cannot
+    /// set headers that policies write or remove, or that are accepted from trusted proxies only; `X-Forwarded-For`, `-Proto` and `-Host`
+    /// are the gateway's own.
     pub headers: Vec<HeaderName>,
-    /// Headers that a client may say with its connection instead, which `headers` have precedence over.
+    /// Headers that a client may send in its connect command instead; `headers` take precedence.
     pub emulated_headers: Vec<HeaderName>,
-    /// Headers of the gateway's own, which have precedence over both.
+    /// Fixed headers, which take precedence over both.
     pub own_headers: Vec<(HeaderName, HeaderValue)>,
-    /// Data are told in base64. Default `false`.
+    /// Encodes data in base64. Default: `false`.
     pub binary: bool,
 }
 
-/// Who is asked about something.
+/// A query to the application about one kind of event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PushAsk {
-    /// Who.
+    /// The upstream of the application.
     pub upstream: Target,
-    /// `Host`. `None`: the endpoint's own.
+    /// The `Host`. `None`: the endpoint's own.
     pub host: Option<Hostname>,
-    /// Path and query.
+    /// The path and query.
     pub path: Arc<str>,
-    /// How long it may take. Default 1 s.
+    /// Time limit. Default: 1 s.
     pub timeout: Duration,
 }
 
-/// What frames a message or belongs to a connection (RFC 9110 §7.6.1), and what each question has of its own.
+/// Headers that frame a message or belong to a connection (RFC 9110 §7.6.1), and those that each query sets itself.
 const NEVER_TOLD: [&str; 14] = [
     "Connection",
     "Content-Encoding",
@@ -122,7 +122,7 @@ const NEVER_TOLD: [&str; 14] = [
 ];
 
 impl PushProxy {
-    /// Whether a question may have this header: it is none of the message's own or of the connection's.
+    /// Returns whether a query may have this header: it neither frames the message nor belongs to the connection.
     #[must_use]
     pub fn may_tell(name: &HeaderName) -> bool {
         let is = |other: &&str| name.as_str().eq_ignore_ascii_case(other);
@@ -140,34 +140,33 @@ impl PushProxy {
     }
 }
 
-/// Tokens of clients: who signs them, and what they must hold.
+/// Verification of client tokens: the keys and the required claims.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PushTokens {
-    /// By what signatures are checked.
+    /// The keys that verify signatures.
     pub keys: PushKeys,
-    /// Others are refused. Empty: those that the keys are for, or the provider's.
+    /// The accepted algorithms. Empty: those of the keys, or the provider's.
     pub algorithms: Vec<JwtAlgorithm>,
-    /// What `iss` must be. `None`: it is not looked at. A provider has its own, and what follows here as well.
+    /// The required `iss`. `None`: not checked. A provider has its own issuer, audiences and leeway.
     pub issuer: Option<Arc<str>>,
-    /// One of these must be `aud`, or be among it. None: it is not looked at.
+    /// Audiences, one of which `aud` must be or contain. Empty: not checked.
     pub audiences: Vec<Arc<str>>,
-    /// By how much clocks may differ. Default 30 s.
+    /// Tolerated clock skew. Default: 30 s.
     pub leeway: Duration,
 }
 
-/// By what signatures of tokens are checked.
+/// The keys that verify the signatures of tokens.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PushKeys {
-    /// A secret of HMAC.
+    /// An HMAC secret.
     Secret(Secret),
-    /// A set.
+    /// A key set.
     Set(KeySet),
-    /// What this provider signs by; issuer, audiences and leeway are its own, too. While its keys are not there clients are told to
-    /// try again.
+    /// The keys of this provider, with its issuer, audiences and leeway. While its keys are unavailable clients receive a temporary error.
     Provider(Arc<JwtProvider>),
 }
 
-/// Keys of a provider that nobody has.
+/// A source for the keys of a provider that is not available.
 #[derive(Debug)]
 struct Nowhere;
 
@@ -178,7 +177,7 @@ impl KeySource for Nowhere {
 }
 
 impl PushTokens {
-    /// The provider that signs them.
+    /// Returns the provider of the keys.
     pub(crate) fn provider(&self) -> Option<&Arc<JwtProvider>> {
         match &self.keys {
             PushKeys::Provider(provider) => Some(provider),
@@ -186,10 +185,10 @@ impl PushTokens {
         }
     }
 
-    /// `keys` are the provider's, if it signs them.
+    /// Builds the verifier. `keys` are the provider's, if there is one.
     ///
     /// # Errors
-    /// A secret that is too short.
+    /// The secret is too short, or the key set is invalid.
     fn tokens(&self, keys: Option<Arc<dyn KeySource>>) -> Result<Tokens, String> {
         let (mut tokens, [issuer, audiences], leeway) = match &self.keys {
             PushKeys::Provider(provider) => {
@@ -216,7 +215,7 @@ impl PushTokens {
         Ok(tokens)
     }
 
-    /// Who may have issued them, and whom they are for.
+    /// Returns the accepted issuer and audiences.
     fn wanted(&self) -> [&[Arc<str>]; 2] {
         [self.issuer.as_slice(), &self.audiences]
     }
@@ -266,10 +265,11 @@ impl Default for Push {
 }
 
 impl Push {
-    /// The same for who pushes. `keys` are those of the provider whose tokens clients show; without them all are told to try again.
+    /// Builds the options of the push server. `keys` are those of the provider that signs tokens; without them clients receive a temporary
+    /// error.
     ///
     /// # Errors
-    /// What cannot be, as `expected …, found …`.
+    /// An option, or a combination of options, is invalid. The message is `expected …, found …`.
     pub fn options(&self, keys: Option<Arc<dyn KeySource>>) -> Result<Options, String> {
         let namespaces = self.namespaces.iter();
         let key = self.api_key.as_ref().map(Secret::expose);
@@ -278,7 +278,7 @@ impl Push {
             namespaces: namespaces.map(|(name, it)| (name.to_string(), *it)).collect(),
             anonymous: self.anonymous,
             origins: self.origins.iter().map(ToString::to_string).collect(),
-            // A key that is no text is nobody's: no header could say it.
+            // A key that is not UTF-8 disables the API: no header could contain it.
             api_key: key.and_then(|key| String::from_utf8(key.to_vec()).ok()),
             proxy: self.proxy.proxy(),
             limits: self.limits,
@@ -297,7 +297,7 @@ impl Push {
             handshakes: self.handshakes,
             connects_per_second: self.connects_per_second,
             keys_remembered: self.keys_remembered,
-            // The process's, which knows it.
+            // The drain time is a setting of the whole process.
             drain: Options::default().drain,
         };
         options.check().map_err(|error| error.to_string())?;

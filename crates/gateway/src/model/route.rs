@@ -1,4 +1,4 @@
-//! What happens to requests and connections: routes, their rules, and what a rule says besides its action.
+//! Routes, their rules, and the settings of a rule besides its action.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,49 +9,49 @@ use super::{
 };
 use crate::limits;
 
-/// Rules for the requests of some hosts.
+/// The rules for the requests of some hosts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Route {
     /// Unique among routes.
     pub name: Name,
-    /// At which listeners. Default: none, which means at every HTTP listener.
+    /// The listeners that it applies to. Default: none, which means every HTTP listener.
     pub listeners: Vec<Name>,
-    /// For which hosts. Default: none, which means for every one of its listeners' hosts.
+    /// The hosts that it applies to. Default: none, which means every host of its listeners.
     pub hostnames: Vec<Hostname>,
-    /// What is matched and done; of rules that match alike the first counts.
+    /// The rules; of rules that match alike the first applies.
     pub rules: Vec<Rule>,
 }
 
-/// What is done with which requests.
+/// A rule: the requests that it matches, and their processing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rule {
-    /// For logs and metrics; unique in its route. Default: `None`, it is known by its number, from 0.
+    /// The name in logs and metrics, unique in its route. Default: `None`, its index from 0.
     pub name: Option<Name>,
-    /// A request needs to match one of them. Default: none, which means every request.
+    /// The matches, one of which a request must meet. Default: none, which means every request.
     pub matches: Vec<Match>,
-    /// What must be passed before the action, in the order that the gateway has for kinds of policy.
+    /// Policies that apply before the action, in the order that the gateway defines for their kinds.
     pub policies: Vec<Policy>,
-    /// Of the request, before it is sent on.
+    /// Edits of the request headers, before the request is forwarded.
     pub request_headers: HeaderChanges,
-    /// Of every response of the rule, whoever makes it: upstream, gateway, error page.
+    /// Edits of the headers of every response, from the upstream or the gateway, error pages included.
     pub response_headers: HeaderChanges,
-    /// Of responses with some statuses, after [`response_headers`](Self::response_headers).
+    /// Edits for some statuses, after [`response_headers`](Self::response_headers).
     pub status_headers: Vec<StatusHeaders>,
-    /// In place of errors, the first that has the status. Default: none, errors are told in a line.
+    /// Replacements of error responses; the first that has the status applies. Default: none, the body of an error is one line.
     pub error_pages: Vec<ErrorPage>,
-    /// How it is answered.
+    /// The action.
     pub action: Action,
 }
 
 impl Route {
-    /// Whether it belongs to a listener, by its name.
+    /// Returns whether the route applies to a listener, by its name.
     pub(crate) fn is_of(&self, listener: &Name) -> bool {
         self.listeners.is_empty() || self.listeners.contains(listener)
     }
 }
 
 impl Rule {
-    /// For every request, with nothing but an action.
+    /// Creates a rule for every request, with an action and nothing else.
     #[must_use]
     pub fn new(action: Action) -> Rule {
         Rule {
@@ -66,8 +66,8 @@ impl Rule {
         }
     }
 
-    /// Whether requests for a part of the paths must not get past this rule to a wider one: it has a policy that refuses
-    /// requests, or refuses them itself.
+    /// Returns whether requests for a part of the paths must not fall through this rule to a wider one: the rule refuses requests, or has a
+    /// policy that does.
     #[must_use]
     pub fn guards_path(&self) -> bool {
         let is_root = |found: &Match| matches!(&found.path, PathMatch::Prefix(path) if path.as_str() == "/");
@@ -93,23 +93,22 @@ impl Rule {
     }
 }
 
-/// How long parts of an exchange may take. `None`: any time.
+/// Time limits of the parts of an exchange. `None`: unlimited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timeouts {
-    /// From the request's last byte of the head to the answer's last byte, all tries together; then 504, or the answer is
-    /// cut. Ends with the answer's head if the connection switches protocols. Default `None`: a time that is fixed ends
-    /// long uploads and downloads too, which `idle` does not.
+    /// From the last byte of the request head to the last byte of the response, all attempts together. Then: 504, or the response is
+    /// aborted. Stops at the response head if the connection switches protocols. Default: `None`, since a fixed limit aborts long uploads
+    /// and downloads, too, which `idle` does not.
     pub request: Option<Duration>,
-    /// One attempt, from its first byte to its response's head, without the time in which the client is waited for; then 504, or the next
-    /// attempt. At most [`request`](Self::request). Default `None`.
+    /// One attempt, from its first byte to its response head, excluding time spent waiting for the client. Then: 504, or the next attempt.
+    /// At most [`request`](Self::request). Default: `None`.
     pub per_try: Option<Duration>,
-    /// Without a byte in either direction, also after protocols were switched; then 408 if the client was waited for, else 504, or the
-    /// exchange is cut. Default
-    /// [`limits::IDLE_TIMEOUT`].
+    /// Time without a byte in either direction, also after a switch of protocols. Then: 408 if the gateway was waiting for the client, else
+    /// 504, or the exchange is aborted. Default: [`limits::IDLE_TIMEOUT`].
     pub idle: Option<Duration>,
-    /// Bytes a second that an answer's body must bring, framing counted, behind [`limits::ANSWER_RATE_GRACE`] and on average
-    /// over [`limits::ANSWER_RATE_WINDOW`]; then the answer is cut. Time in which its client does not take it does not count.
-    /// 0: any number. Default 0: an event stream may have little to say.
+    /// Minimum rate of a response body, framing included, in bytes per second. It applies after [`limits::ANSWER_RATE_GRACE`], on average
+    /// over [`limits::ANSWER_RATE_WINDOW`], and excludes time spent waiting for the client. Below it the response is aborted. Default: 0,
+    /// none, since an event stream may have few events.
     pub minimum_rate: u32,
 }
 
@@ -124,12 +123,12 @@ impl Default for Timeouts {
     }
 }
 
-/// How many bytes bodies may have. `None`: any number.
+/// Limits of bodies, bytes. `None`: unlimited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BodyLimits {
-    /// Of the request; then 413, or the request is cut. Default [`limits::REQUEST_BODY_BYTES`].
+    /// Of a request. Beyond it: 413, or the request is aborted. Default: [`limits::REQUEST_BODY_BYTES`].
     pub request: Option<u64>,
-    /// Of the answer; then the answer is cut, which its client can tell. Default `None`.
+    /// Of a response. Beyond it the response is aborted, which its client can detect. Default: `None`.
     pub response: Option<u64>,
 }
 
@@ -142,21 +141,23 @@ impl Default for BodyLimits {
     }
 }
 
-/// When a request is tried again, at another endpoint if there is one. Never once a byte of an answer went to the client;
-/// nor, unless its method is idempotent (RFC 9110 §9.2.2), once a byte of it went to an upstream that may have acted; nor once
-/// more than [`limits::REPLAY_BYTES`] of its body did; nor when the upstream's [budget](super::RetryBudget) is spent.
+/// The conditions for retrying a request, at another endpoint if there is one.
+///
+/// A request is never retried once a byte of a response was sent to the client; nor, unless its method is idempotent (RFC 9110 §9.2.2),
+/// once a byte of the request was sent to an upstream that may have processed it; nor once more than [`limits::REPLAY_BYTES`] of its body
+/// were sent; nor when the upstream's [budget](super::RetryBudget) is exhausted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Retry {
-    /// How often again, at most [`limits::RETRIES`]. 0: never. Default 1.
+    /// Number of retries, at most [`limits::RETRIES`]. 0: none. Default: 1.
     pub attempts: u8,
-    /// After what.
+    /// The failures after which a request is retried.
     pub on: RetryOn,
-    /// The shortest pause before a retry. Default 0.
+    /// The shortest pause before a retry. Default: 0.
     pub backoff_least: Duration,
-    /// The longest pause before the first retry, which is random between the shortest one and this; twice as long before each further
-    /// one. Default 25 ms.
+    /// The longest pause before the first retry; the pause is random between the shortest one and this. Doubles with each further retry.
+    /// Default: 25 ms.
     pub backoff: Duration,
-    /// How long at most. Default 250 ms.
+    /// The limit of that pause. Default: 250 ms.
     pub backoff_most: Duration,
 }
 
@@ -172,16 +173,16 @@ impl Default for Retry {
     }
 }
 
-/// After what a request is tried again.
+/// The failures after which a request is retried.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RetryOn {
-    /// No connection came about. Default `true`.
+    /// No connection could be established. Default: `true`.
     pub connect: bool,
-    /// The connection ended before an answer's head. Default `false`.
+    /// The connection was closed before a response head. Default: `false`.
     pub reset: bool,
-    /// [`Timeouts::per_try`] ran out. Default `false`.
+    /// [`Timeouts::per_try`] expired. Default: `false`.
     pub timeout: bool,
-    /// The answer had one of these statuses, and the method is idempotent. That of the last try is passed on. Default: none.
+    /// The response had one of these statuses, and the method is idempotent. The response to the last attempt is relayed. Default: none.
     pub statuses: Vec<StatusRange>,
 }
 
@@ -196,34 +197,34 @@ impl Default for RetryOn {
     }
 }
 
-/// Requests of one client go to one endpoint as long as it is well; then to another one, which it stays with.
+/// Affinity: the requests of a client go to one endpoint while it is healthy; then to another one, which the client stays with.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Affinity {
-    /// What tells clients apart.
+    /// The property that identifies a client.
     pub by: AffinityBy,
-    /// How long a session lasts, whatever happens. Default: `None`, as long as its cookie.
+    /// Lifetime of a session. Default: `None`, that of its cookie.
     pub lasts: Option<Duration>,
-    /// How long it lasts without a request. Default `None`.
+    /// Lifetime of a session without a request. Default: `None`.
     pub idle: Option<Duration>,
 }
 
-/// What tells clients apart.
+/// The property that identifies a client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AffinityBy {
-    /// A cookie that the gateway sets, which names an endpoint without telling its address.
+    /// A cookie that the gateway sets. It identifies an endpoint without revealing its address.
     Cookie(Cookie),
-    /// A header with such a name in it, which the gateway sets in answers and the client sends back.
+    /// A header with such an identifier, which the gateway sets in responses and the client sends back.
     Header(HeaderName),
-    /// The client's address: by hash.
+    /// The client's address, by hash.
     Source,
 }
 
-/// A cookie that the gateway sets: `HttpOnly`, `SameSite=Lax`, and `Secure` where the client came by TLS.
+/// A cookie that the gateway sets: `HttpOnly`, `SameSite=Lax`, and `Secure` where the client connected over TLS.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cookie {
-    /// A token. Default `ringmain`.
+    /// The name, a token. Default: `ringmain`.
     pub name: Arc<str>,
-    /// `Path`. Default `/`.
+    /// `Path`. Default: `/`.
     pub path: Arc<str>,
     /// `Max-Age`. Default: `None`, until the browser closes.
     pub max_age: Option<Duration>,
@@ -237,7 +238,7 @@ impl Cookie {
         !self.name.is_empty() && self.name.bytes().all(is_token)
     }
 
-    /// Returns whether the path is absolute and ends no attribute.
+    /// Returns whether the path is absolute and has no character that would end the attribute.
     #[must_use]
     pub fn has_valid_path(&self) -> bool {
         let is_visible = |byte: u8| (b' '..0x7f).contains(&byte) && byte != b';';
@@ -255,19 +256,20 @@ impl Default for Cookie {
     }
 }
 
-/// Connections that are not looked into, or datagrams.
+/// A route of connections that are passed through, or of datagrams.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StreamRoute {
     /// Unique among stream routes.
     pub name: Name,
-    /// At which listeners, none of HTTP. Default: none, which means at all of those.
+    /// The listeners that it applies to, all non-HTTP. Default: none, which means every such listener.
     pub listeners: Vec<Name>,
-    /// For which hosts, told by SNI. Default: none, which means for all, also without SNI. Of routes that match the exact
-    /// host counts, then the longest wildcard, then the first.
+    /// The hosts that it applies to, by SNI. Default: none, which means every connection, also without SNI. Of routes that match, the one
+    /// with the exact host applies, then the longest wildcard, then the first.
     pub hostnames: Vec<Hostname>,
-    /// Who gets them; one is drawn by weight for each. None, or weights of 0 only: the connection is closed. Changes of
-    /// headers and rewrites mean nothing here.
+    /// The candidate backends; one is picked by weight for each connection. None, or only weights of 0: the connection is closed. Header
+    /// edits and rewrites have no effect here.
     pub backends: Vec<WeightedBackend>,
-    /// Without a byte in either direction; then the connection is reset: what is cut must not look whole. Default: 1 h. `None`: any time.
+    /// Time without a byte in either direction. Then the connection is reset, since truncated data must not look complete. Default: 1 h.
+    /// `None`: unlimited.
     pub idle: Option<Duration>,
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::{Config, KeyPlace, Policy};
 
-/// The query parameters that policies of this configuration read keys and tokens from.
+/// Returns the query parameters from which policies of this configuration read keys and tokens.
 pub(crate) fn secret_params(config: &Config) -> Vec<Arc<str>> {
     let listeners = config.listeners.iter().flat_map(|listener| &listener.policies);
     let rules = config.routes.iter().flat_map(|route| &route.rules);

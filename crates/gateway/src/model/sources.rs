@@ -12,12 +12,12 @@ pub struct Source {
     pub kind: SourceKind,
     /// The translation of its records into publications.
     pub mapping: Mapping,
-    /// The process is ready only while this source delivers.
+    /// Makes the process ready only while this source delivers.
     pub readiness: bool,
 }
 
 impl Source {
-    /// The names of the channels that its records can be published in: at most [`CHANNEL_BOUNDS`](super::CHANNEL_BOUNDS).
+    /// Returns the bounds of the channel names of its records: at most [`CHANNEL_BOUNDS`](super::CHANNEL_BOUNDS).
     #[must_use]
     pub fn bounds(&self) -> Vec<ChannelBound> {
         match self.mapping.format {
@@ -44,7 +44,7 @@ pub enum SourceKind {
 }
 
 impl SourceKind {
-    /// The name in metrics and logs.
+    /// Returns the name in metrics and logs.
     #[must_use]
     pub const fn label(&self) -> &'static str {
         match self {
@@ -56,7 +56,7 @@ impl SourceKind {
         }
     }
 
-    /// The topics, subjects, streams or channels that are read.
+    /// Returns the topics, subjects, streams or channels that are read.
     fn subjects(&self) -> Vec<SubjectPattern> {
         let names = |names: &[Arc<str>]| names.iter().map(|name| SubjectPattern::name(name)).collect();
         match self {
@@ -87,7 +87,7 @@ pub struct Mapping {
     pub format: RecordFormat,
     /// The destination of records that cannot be published: a topic, a subject, a stream, a table. `None`: they are counted and logged.
     pub dead_letters: Option<Arc<str>>,
-    /// Records of one partition that are in flight, at most.
+    /// Limit of records of one partition that are in flight.
     pub in_flight: usize,
 }
 
@@ -106,7 +106,7 @@ pub enum RecordFormat {
 pub struct BrokerTls {
     /// The name that certificates are verified against. `None`: the server's host.
     pub server_name: Option<Arc<str>>,
-    /// Trusted authorities, in PEM.
+    /// Trusted certificate authorities, in PEM.
     pub authorities: Option<Arc<[u8]>>,
     /// The client certificate.
     pub certificate: Option<Arc<Certificate>>,
@@ -128,7 +128,7 @@ pub struct Kafka {
     pub servers: Vec<Arc<str>>,
     /// Names of topics.
     pub topics: Vec<Arc<str>>,
-    /// A regular expression for names of topics, in place of names.
+    /// A regular expression for topic names, in place of names.
     pub pattern: Option<Arc<str>>,
     /// The consumer group, whose members share the partitions. `None`: this node reads all partitions, and commits nothing.
     pub group: Option<Arc<str>>,
@@ -136,9 +136,9 @@ pub struct Kafka {
     pub start: Start,
     /// Reads records of committed transactions only.
     pub read_committed: bool,
-    /// SASL, if it is used.
+    /// SASL. `None`: not used.
     pub sasl: Option<KafkaSasl>,
-    /// TLS, if it is used.
+    /// TLS. `None`: not used.
     pub tls: Option<BrokerTls>,
 }
 
@@ -149,7 +149,7 @@ pub enum Start {
     Earliest,
     /// At the next record.
     Latest,
-    /// So far back, at least.
+    /// At least this far back.
     Back(Duration),
 }
 
@@ -180,7 +180,7 @@ pub struct JetStream {
     pub access: super::NatsAccess,
     /// The stream.
     pub stream: Arc<str>,
-    /// Filters of subjects; none: all of the stream.
+    /// Subject filters; none: the whole stream.
     pub subjects: Vec<Arc<str>>,
     /// The durable consumer. `None`: an ordered consumer of this node, which acknowledges nothing.
     pub durable: Option<Arc<str>>,
@@ -199,7 +199,7 @@ pub struct RedisAccess {
     pub database: i64,
     /// The user and password; an empty user for a password alone.
     pub login: Option<BrokerLogin>,
-    /// TLS, if it is used.
+    /// TLS. `None`: not used.
     pub tls: Option<BrokerTls>,
 }
 
@@ -210,7 +210,7 @@ pub enum RedisDeployment {
     Single,
     /// Redis Cluster.
     Cluster,
-    /// The master of this name, found through Sentinels.
+    /// The master of this name, located through Sentinels.
     Sentinel(Arc<str>),
 }
 
@@ -227,7 +227,7 @@ pub struct RedisStreams {
     pub consumer: Arc<str>,
     /// The field that holds the value of a record.
     pub field: Arc<str>,
-    /// Entries that another consumer has not acknowledged for so long are claimed.
+    /// Time after which entries that another consumer has not acknowledged are claimed.
     pub claim_after: Duration,
     /// The start of a new group.
     pub start: Start,
@@ -238,9 +238,9 @@ pub struct RedisStreams {
 pub struct RedisPubSub {
     /// The servers.
     pub access: RedisAccess,
-    /// Channels of Redis.
+    /// Redis channels.
     pub channels: Vec<Arc<str>>,
-    /// Patterns of channels of Redis.
+    /// Patterns of Redis channels.
     pub patterns: Vec<Arc<str>>,
 }
 
@@ -253,11 +253,11 @@ pub struct Postgres {
     pub database: Arc<str>,
     /// The user and its password, which may be empty.
     pub login: BrokerLogin,
-    /// TLS, if it is used.
+    /// TLS. `None`: not used.
     pub tls: Option<BrokerTls>,
     /// The table, optionally with its schema.
     pub table: Arc<str>,
-    /// Partitions: rows of one are published in order. At least one.
+    /// Number of partitions, at least one; rows of one partition are published in order.
     pub partitions: u16,
     /// The interval at which the table is polled without a notification.
     pub poll_interval: Duration,

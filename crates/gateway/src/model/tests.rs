@@ -1,4 +1,4 @@
-//! Texts and what they are read as.
+//! Tests of the parsers of texts.
 
 use super::{
     HeaderName, HeaderValue, Hostname, MethodName, Network, Origin, OriginPort, PasswordHash, Path, Pattern,
@@ -6,7 +6,7 @@ use super::{
 };
 
 #[track_caller]
-fn told<T: std::fmt::Debug>(outcome: Result<T, super::TextFault>, expected: &str) {
+fn assert_error<T: std::fmt::Debug>(outcome: Result<T, super::TextFault>, expected: &str) {
     assert_eq!(outcome.expect_err("refused").to_string(), expected);
 }
 
@@ -36,7 +36,7 @@ fn hostnames() {
     ] {
         assert_eq!(parse(bad), None, "{bad}");
     }
-    told(
+    assert_error(
         Hostname::parse("a:80"),
         "expected a hostname such as shop.example, or *.shop.example, found `a:80`",
     );
@@ -104,7 +104,7 @@ fn origins() {
     ] {
         assert!(Origin::parse(bad).is_err(), "{bad}");
     }
-    told(
+    assert_error(
         Origin::parse("shop.example"),
         "expected `*`, or an origin without a path such as https://shop.example or http://localhost:*, found `shop.example`",
     );
@@ -115,11 +115,11 @@ fn paths_are_in_normal_form() {
     let parse = |text| Path::parse(text).map(|path| path.as_str().to_owned());
     assert_eq!(parse("/caf%C3%A9//x/../y").unwrap(), "/café/y");
     assert_eq!(parse("/a/").unwrap(), "/a/");
-    told(
+    assert_error(
         parse("a"),
         "expected a path that begins with `/`, without `?` and `#`, found `a`",
     );
-    told(
+    assert_error(
         parse("/a?b"),
         "expected a path that begins with `/`, without `?` and `#`, found `/a?b`",
     );
@@ -140,7 +140,7 @@ fn headers_and_methods() {
     assert!(HeaderValue::parse("a b\tc ü").is_ok() && HeaderValue::parse("").is_ok());
     assert!(HeaderValue::parse("a\r\nb: c").is_err() && HeaderValue::parse(" a").is_err());
     assert!(MethodName::parse("GET").is_ok() && MethodName::parse("M-SEARCH").is_ok());
-    told(
+    assert_error(
         MethodName::parse("get"),
         "expected a method in capital letters, such as GET, found `get`",
     );
@@ -153,16 +153,16 @@ fn expressions_match_the_whole_text() {
     assert!(!pattern.matches(b"/v12/a") && !pattern.matches(b"a/x"));
     assert!(!Pattern::parse("a").unwrap().matches(b"a\n"));
     assert_eq!(pattern, Pattern::parse("/v[0-9]+|/x").unwrap());
-    told(
+    assert_error(
         Pattern::parse("a)|(b"),
         "expected an expression (unopened group), found `a)|(b`",
     );
     assert!(Pattern::parse("(").is_err());
-    told(
+    assert_error(
         Pattern::parse(r"(\w{100}){100}"),
         r"expected an expression of at most 256 KiB once compiled (repeat less, and smaller classes: `[0-9]` for `\d`, `[0-9A-Za-z_]` for `\w`), found `(\\w{100}){100}`",
     );
-    told(
+    assert_error(
         Pattern::parse(&"a".repeat(1025)),
         &format!(
             "expected an expression of at most 1024 bytes, found `{}…`",
@@ -207,7 +207,7 @@ fn secrets_are_not_shown() {
 }
 
 #[test]
-fn passwords_are_checked_by_their_hashes() {
+fn passwords_are_verified_against_their_hashes() {
     use argon2::password_hash::CustomizedPasswordHasher;
     let params = argon2::Params::new(16, 1, 1, None).expect("they are in range");
     let argon: argon2::PasswordHash = argon2::Argon2::default()
@@ -216,12 +216,12 @@ fn passwords_are_checked_by_their_hashes() {
     for hash in [
         bcrypt::hash("Hello world!", 4).expect("a hash"),
         argon.to_string(),
-        // By `openssl passwd`.
+        // From `openssl passwd`.
         "$5$saltstring$5B8vYYiY.CVt1RlTTf8KbXBH3hsxY/GNooZaBBGWEc5".to_owned(),
         "$6$saltstring$svn8UoSVapNtMuq1ukKS4tPQd8iKwSMHWjl/O817G3uBnIFNjnQJuesI68u4OTLiBFdcbYEdFCoEOfaS35inz1"
             .to_owned(),
     ] {
-        let read = PasswordHash::parse(&hash).expect("it is one");
+        let read = PasswordHash::parse(&hash).expect("a valid hash");
         assert!(read.verify(b"Hello world!"), "{hash}");
         assert!(!read.verify(b"Hello world"), "{hash}");
         assert!(!format!("{read:?}").contains(&hash));
@@ -236,14 +236,14 @@ fn passwords_are_checked_by_their_hashes() {
         "$argon2id$v=19$m=1048576,t=3,p=4$c2FsdHNhbHQ$aGFzaGhhc2hoYXNoaGFzaA",
         "$argon2id$v=19$m=x,t=3,p=4$c2FsdHNhbHQ$aGFzaA",
         "$6$rounds=999999999$saltstring$x",
-        // Files that were read while they were written.
+        // Truncated, as in files that were read while they were being written.
         "$5$saltstring",
         "$5$saltstring$5B8vYYiY.CVt1RlTTf8KbXBH3hsxY/GNooZaBBGWEc",
         "$6$saltstring$svn8UoSVapNtMuq1ukKS4tPQd8iKwSMHWjl/O817G3uBnIFNjnQJuesI68u4OTLiBFdcbYEdFCoEOfaS35inz",
         "$argon2id$v=19$m=16,t=1,p=1",
         "$argon2id$v=19$m=16,t=1,p=1$c2FsdHNhbHQ",
     ] {
-        let fault = PasswordHash::parse(wrong).expect_err("it is none");
+        let fault = PasswordHash::parse(wrong).expect_err("a rejected hash");
         assert!(!fault.to_string().contains("Hello"), "{fault}");
     }
 }

@@ -1,6 +1,6 @@
-//! Texts that are checked once, where they are read: names, hostnames, paths, headers, expressions, networks, secrets.
+//! Texts that are validated once, when they are parsed: names, hostnames, paths, headers, expressions, networks, secrets.
 //!
-//! Whoever holds one of these need not look at it again. Knows nothing of what they are used for.
+//! The types guarantee their syntax, so that no reader checks it again. They know nothing of their uses.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -11,13 +11,13 @@ use ringmain_web::path;
 
 use crate::limits;
 
-/// What a text should have been.
+/// A syntax error of a text.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("expected {expected}, found {found}")]
 pub struct TextFault {
-    /// What should stand there.
+    /// The expected form.
     pub expected: String,
-    /// What does, shortened.
+    /// The actual text, shortened to 80 bytes.
     pub found: String,
 }
 
@@ -35,22 +35,22 @@ impl TextFault {
     }
 }
 
-/// The name by which the parts of a configuration refer to each other. State that outlives a change of configuration
-/// (connections, health, stickiness) belongs to it.
+/// The name by which the parts of a configuration refer to each other. It identifies state that survives a reload (connections, health,
+/// affinity).
 pub type Name = Arc<str>;
 
-/// A host that requests name: `shop.example`, or `*.shop.example` for all hosts below it, of any depth, not itself.
+/// A host of requests: `shop.example`, or `*.shop.example` for all hosts below it, at any depth, but not the host itself.
 ///
-/// In lower case, without a port and a final dot; also an IP address, as it stands in a URL (`[::1]`).
+/// In lower case, without a port and a trailing dot. An IP address has the form that it has in a URL (`[::1]`).
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Hostname(Arc<str>);
 
 impl Hostname {
-    /// Reads one.
+    /// Parses a hostname.
     ///
     /// # Errors
-    /// It is longer than [`limits::HOSTNAME_BYTES`], has other characters than letters, digits, `-`, `_` and dots between
-    /// labels, or a `*` that is not the whole first label.
+    /// It is longer than [`limits::HOSTNAME_BYTES`], has characters other than letters, digits, `-`, `_` and dots between labels, or a `*`
+    /// that is not the whole first label.
     pub fn parse(text: &str) -> Result<Hostname, TextFault> {
         let expected = "a hostname such as shop.example, or *.shop.example";
         let fault = || TextFault::new(expected, text);
@@ -74,19 +74,19 @@ impl Hostname {
         Ok(Hostname(host.to_ascii_lowercase().into()))
     }
 
-    /// As it is compared: in lower case, with `*.` if it is a wildcard.
+    /// Returns the hostname in lower case, with `*.` if it is a wildcard.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// What a wildcard's hosts end in, with the dot: `.shop.example`. `None`: it is one host.
+    /// Returns the suffix of a wildcard's hosts, with the dot: `.shop.example`. `None`: it is not a wildcard.
     #[must_use]
     pub fn wildcard_suffix(&self) -> Option<&str> {
         self.0.strip_prefix('*')
     }
 
-    /// Whether `host` (lower case, no port, no final dot) is meant.
+    /// Returns whether it matches `host`, which must be in lower case, without a port and a trailing dot.
     #[must_use]
     pub fn matches(&self, host: &str) -> bool {
         match self.wildcard_suffix() {
@@ -107,7 +107,7 @@ impl fmt::Display for Hostname {
 pub struct Path(Arc<str>);
 
 impl Path {
-    /// Reads one. It may be written in another form, with escapes.
+    /// Parses a path, which may have escapes and another form than the normal one.
     ///
     /// # Errors
     /// It does not begin with `/`, has a query, is longer than [`limits::PATH_BYTES`] or has no normal form.
@@ -129,28 +129,28 @@ impl Path {
         }
     }
 
-    /// `/`.
+    /// Returns the path `/`.
     #[must_use]
     pub fn root() -> Path {
         Path("/".into())
     }
 
-    /// In normal form.
+    /// Returns the path in normal form.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }
 }
 
-/// A header's name. Compared in any case, sent as it is written.
+/// A header name. Compared case-insensitively, sent as written.
 #[derive(Clone, Debug)]
 pub struct HeaderName(Arc<str>);
 
 impl HeaderName {
-    /// Reads one.
+    /// Parses a header name.
     ///
     /// # Errors
-    /// It is empty, longer than [`limits::HEADER_NAME_BYTES`], or no token (RFC 9110 §5.6.2).
+    /// It is empty, longer than [`limits::HEADER_NAME_BYTES`], or not a token (RFC 9110 §5.6.2).
     pub fn parse(text: &str) -> Result<HeaderName, TextFault> {
         if text.is_empty() || text.len() > limits::HEADER_NAME_BYTES || !text.bytes().all(is_token_byte) {
             return Err(TextFault::new(
@@ -161,7 +161,7 @@ impl HeaderName {
         Ok(HeaderName(text.into()))
     }
 
-    /// As it was written.
+    /// Returns the name as written.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
@@ -176,15 +176,15 @@ impl PartialEq for HeaderName {
 
 impl Eq for HeaderName {}
 
-/// A header's value: visible characters, spaces and tabs, no space at either end.
+/// A header value: visible characters, spaces and tabs, without spaces at either end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HeaderValue(Arc<str>);
 
 impl HeaderValue {
-    /// Reads one.
+    /// Parses a header value.
     ///
     /// # Errors
-    /// It is longer than [`limits::HEADER_VALUE_BYTES`], or has control characters or a space at an end (RFC 9110 §5.5).
+    /// It is longer than [`limits::HEADER_VALUE_BYTES`], or has control characters or a space at either end (RFC 9110 §5.5).
     pub fn parse(text: &str) -> Result<HeaderValue, TextFault> {
         let control = |byte: u8| byte != b'\t' && (byte < b' ' || byte == 0x7f);
         let trimmed = text.trim_matches([' ', '\t']);
@@ -195,22 +195,22 @@ impl HeaderValue {
         Ok(HeaderValue(text.into()))
     }
 
-    /// As it is sent.
+    /// Returns the value as sent.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }
 }
 
-/// A request method: a token, in upper case by custom; case counts (RFC 9110 §9.1).
+/// A request method: a token, by convention in upper case; case-sensitive (RFC 9110 §9.1).
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct MethodName(Arc<str>);
 
 impl MethodName {
-    /// Reads one.
+    /// Parses a method.
     ///
     /// # Errors
-    /// It is empty, longer than 32 bytes, no token, or has small letters, which no method in use has.
+    /// It is empty, longer than 32 bytes, not a token, or has lower-case letters, which no method in use has.
     pub fn parse(text: &str) -> Result<MethodName, TextFault> {
         let well = |byte: u8| is_token_byte(byte) && !byte.is_ascii_lowercase();
         if text.is_empty() || text.len() > 32 || !text.bytes().all(well) {
@@ -219,7 +219,7 @@ impl MethodName {
         Ok(MethodName(text.into()))
     }
 
-    /// As it stands in a request.
+    /// Returns the method as in a request.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
@@ -230,9 +230,9 @@ fn is_token_byte(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
 }
 
-/// An expression that a whole text must match, from its first to its last byte; Unicode-aware, linear in the text.
+/// A regular expression that a whole text must match, from its first to its last byte; Unicode-aware, in linear time.
 ///
-/// Two are equal when they are written alike.
+/// Two patterns are equal if their texts are.
 #[derive(Clone)]
 pub struct Pattern {
     text: Arc<str>,
@@ -240,16 +240,16 @@ pub struct Pattern {
 }
 
 impl Pattern {
-    /// Compiles one.
+    /// Compiles an expression.
     ///
     /// # Errors
-    /// It is none, or is longer or compiles to more than [`limits`] allow.
+    /// It is malformed, or its text or its compiled form exceeds the [`limits`].
     pub fn parse(text: &str) -> Result<Pattern, TextFault> {
         if text.len() > limits::PATTERN_BYTES {
             let expected = format!("an expression of at most {} bytes", limits::PATTERN_BYTES);
             return Err(TextFault::new(expected, text));
         }
-        // Alone first, so that no parenthesis of the text can close the one around it.
+        // Compiles the text alone first, so that no parenthesis in it can close the group around it.
         let build = |text: &str| {
             RegexBuilder::new(text)
                 .size_limit(limits::PATTERN_COMPILED_BYTES)
@@ -280,13 +280,13 @@ impl Pattern {
         })
     }
 
-    /// As it was written.
+    /// Returns the text of the expression.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.text
     }
 
-    /// Whether all of `text` matches.
+    /// Returns whether the whole text matches.
     #[must_use]
     pub fn matches(&self, text: &[u8]) -> bool {
         self.regex.is_match(text)
@@ -307,7 +307,7 @@ impl fmt::Debug for Pattern {
     }
 }
 
-/// A network: an address and how many of its first bits count.
+/// A network: an address and the length of its prefix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Network {
     address: IpAddr,
@@ -315,10 +315,10 @@ pub struct Network {
 }
 
 impl Network {
-    /// Reads `10.0.0.0/8`, `fd00::/8`, or an address alone.
+    /// Parses `10.0.0.0/8`, `fd00::/8`, or an address alone.
     ///
     /// # Errors
-    /// It is none of these, or has bits after the ones that count: `10.0.0.1/8` is a slip more often than not.
+    /// It is none of these, or has bits set after the prefix: `10.0.0.1/8` is usually a mistake.
     pub fn parse(text: &str) -> Result<Network, TextFault> {
         let fault = || TextFault::new("a network such as 10.0.0.0/8 or fd00::/8, or one address", text);
         let (address, bits) = match text.split_once('/') {
@@ -342,19 +342,19 @@ impl Network {
         Ok(network)
     }
 
-    /// The first address.
+    /// Returns the first address.
     #[must_use]
     pub fn address(&self) -> IpAddr {
         self.address
     }
 
-    /// The number of bits that all addresses have in common.
+    /// Returns the length of the prefix, bits.
     #[must_use]
     pub fn bits(&self) -> u8 {
         self.bits
     }
 
-    /// Whether `address` is in it. An IPv4 address that came as IPv6 (`::ffff:10.0.0.1`) is the IPv4 address.
+    /// Returns whether the network contains `address`. An IPv4-mapped IPv6 address (`::ffff:10.0.0.1`) counts as the IPv4 address.
     #[must_use]
     pub fn contains(&self, address: IpAddr) -> bool {
         let address = address.to_canonical();
@@ -373,7 +373,7 @@ fn number(address: IpAddr) -> u128 {
     }
 }
 
-/// All bits but the lowest `spare`.
+/// Returns a mask without the lowest `spare` bits.
 fn mask(spare: u32) -> u128 {
     u128::MAX.checked_shl(spare).unwrap_or(0)
 }
@@ -389,13 +389,13 @@ impl fmt::Display for Network {
 pub struct Secret(Arc<[u8]>);
 
 impl Secret {
-    /// Takes them.
+    /// Wraps the bytes.
     #[must_use]
     pub fn new(bytes: impl Into<Arc<[u8]>>) -> Secret {
         Secret(bytes.into())
     }
 
-    /// For whoever uses them.
+    /// Returns the bytes.
     #[must_use]
     pub fn expose(&self) -> &[u8] {
         &self.0

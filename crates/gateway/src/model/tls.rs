@@ -1,4 +1,4 @@
-//! Certificates and who trusts whom, towards clients and towards upstreams.
+//! Certificates and trust, for clients and for upstreams.
 
 use std::sync::Arc;
 
@@ -9,56 +9,56 @@ use super::{Hostname, Name, Secret};
 pub struct Certificate {
     /// Unique among certificates.
     pub name: Name,
-    /// PEM: the certificate, then those that lead to its authority.
+    /// The certificate, then its intermediates, in PEM.
     pub chain: Arc<[u8]>,
-    /// PEM: its private key.
+    /// Its private key, in PEM.
     pub key: Secret,
 }
 
-/// Authorities that certificates are checked by.
+/// A set of certificate authorities.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Authorities {
     /// Unique among sets of authorities.
     pub name: Name,
-    /// PEM: their certificates.
+    /// Their certificates, in PEM.
     pub pem: Arc<[u8]>,
 }
 
-/// TLS that ends at a listener.
+/// TLS settings of a listener that terminates TLS.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ListenerTls {
-    /// By name, at least one. Of those whose names cover the SNI the exact one is shown, then a wildcard; if none does, or
-    /// there is no SNI, the first.
+    /// Names of certificates, at least one. Of those that cover the SNI an exact name takes precedence over a wildcard; if none does, or
+    /// without SNI, the first is presented.
     pub certificates: Vec<Name>,
-    /// Certificates of clients. Default: `None`, none is asked for.
+    /// Client certificates. Default: `None`, none is requested.
     pub clients: Option<ClientCertificates>,
-    /// The oldest version that is spoken. Default TLS 1.2.
+    /// The oldest accepted version. Default: TLS 1.2.
     pub minimum: TlsVersion,
 }
 
-/// Certificates that clients show.
+/// The verification of client certificates.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClientCertificates {
-    /// Sets of authorities that they are checked by, at least one.
+    /// Sets of authorities that certificates are verified against, at least one.
     pub authorities: Vec<Name>,
-    /// What if they fail.
+    /// The handling of clients without a valid certificate.
     pub mode: ClientCertificateMode,
 }
 
-/// What becomes of clients without a certificate that passes.
+/// The handling of clients without a valid certificate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ClientCertificateMode {
     /// The handshake fails.
     #[default]
     Required,
-    /// A client without one comes in as nobody; the handshake of one with a wrong one fails.
+    /// A client without a certificate is admitted unauthenticated; an invalid certificate fails the handshake.
     Optional,
     /// All clients are admitted. An invalid certificate counts as none, and upstreams receive it only with
     /// [`verification`](super::ClientCertificate::verification), which marks it as such. `AllowInsecureFallback` of the Gateway API.
     Unchecked,
 }
 
-/// A version of TLS.
+/// A TLS version.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum TlsVersion {
     /// RFC 5246.
@@ -68,36 +68,36 @@ pub enum TlsVersion {
     Tls13,
 }
 
-/// TLS towards an upstream.
+/// TLS settings for an upstream.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct UpstreamTls {
-    /// The name that is sent as SNI and that the certificate must be for. Default: `None`, the endpoint's hostname; an
-    /// endpoint without one is then not connected to, since nothing would tell who it is.
+    /// The name that is sent as SNI and that the certificate is verified for. Default: `None`, the endpoint's hostname; an endpoint without
+    /// one is not connected to, since its identity could not be verified.
     pub server_name: Option<Hostname>,
-    /// Names, one of which the certificate must be for in place of the server name, which is then only sent as SNI; an
-    /// endpoint without a hostname may do without one. Default: none, the server name.
+    /// Names, one of which the certificate must have in place of the server name, which is only sent as SNI then. An endpoint without a
+    /// hostname needs no server name then. Default: none, the server name.
     pub subject_names: Vec<SubjectName>,
-    /// Who vouches.
+    /// The trusted authorities.
     pub trust: Trust,
-    /// The certificate that is shown if one is asked for. Default: `None`.
+    /// The client certificate, if the upstream requests one. Default: `None`.
     pub certificate: Option<Name>,
-    /// The oldest version that is spoken. Default TLS 1.2.
+    /// The oldest accepted version. Default: TLS 1.2.
     pub minimum: TlsVersion,
 }
 
 /// A name of a certificate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SubjectName {
-    /// A host, without `*.`; a certificate for `*.` and the rest of it does too.
+    /// A host, without `*.`; a certificate for a wildcard that covers it matches, too.
     Host(Hostname),
-    /// A URI, such as a SPIFFE identity; compared byte by byte.
+    /// A URI, such as a SPIFFE ID; compared byte by byte.
     Uri(Arc<str>),
 }
 
-/// Who vouches for an upstream's certificate.
+/// The authorities that an upstream's certificate is verified against.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Trust {
-    /// The authorities that this system trusts.
+    /// The system's.
     #[default]
     System,
     /// These sets of authorities, at least one.

@@ -1,4 +1,4 @@
-//! Who answers: endpoints, how they are reached, which of them is next, and what tells that one is not well.
+//! Upstreams: endpoints, connections to them, load balancing and health.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -8,37 +8,36 @@ use std::time::Duration;
 use super::{HeaderName, Hostname, Name, StatusRange, UpstreamTls};
 use crate::limits;
 
-/// Endpoints that answer alike.
+/// A group of interchangeable endpoints.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Upstream {
-    /// Unique among upstreams. Connections, counts and health belong to it and stay when all else of it changes, but what
-    /// is said of an endpoint belongs to its address.
+    /// Unique among upstreams. Identifies its connections, counters and health, which survive changes of everything else. State of an
+    /// endpoint is identified by the endpoint's address.
     pub name: Name,
-    /// None: requests are answered 503.
+    /// The endpoints. None: requests are answered 503.
     pub endpoints: Vec<Endpoint>,
-    /// What is spoken to them.
+    /// The protocol of connections to them.
     pub protocol: UpstreamProtocol,
-    /// TLS. Default: `None`, none.
+    /// TLS. Default: `None`, without TLS.
     pub tls: Option<UpstreamTls>,
-    /// A PROXY protocol header before the first byte; such a connection serves one client only. Default: `None`.
+    /// Sends a PROXY protocol header before the first byte; such a connection serves one client only. Default: `None`.
     pub proxy_protocol: Option<ProxyProtocolVersion>,
-    /// Who is next.
+    /// The load-balancing algorithm.
     pub balance: Balance,
-    /// How much at once.
+    /// Limits of connections and requests.
     pub pool: Pool,
-    /// How long connecting may take, TLS included; then the endpoint has failed (503). Default
-    /// [`limits::CONNECT_TIMEOUT`].
+    /// Time limit for connecting, TLS included. Then the endpoint has failed (503). Default: [`limits::CONNECT_TIMEOUT`].
     pub connect_timeout: Duration,
-    /// A new endpoint, or one that is well again, gets its share by and by. Default: `None`, at once.
+    /// Increases the share of a new or recovered endpoint gradually. Default: `None`, it gets its whole share at once.
     pub slow_start: Option<SlowStart>,
-    /// How it is found out who is well.
+    /// Health checks and outlier detection.
     pub health: Health,
-    /// How many of its requests may be tried again.
+    /// Limit of retries.
     pub retry_budget: RetryBudget,
 }
 
 impl Upstream {
-    /// These endpoints, all else by default.
+    /// Creates an upstream with these endpoints, and defaults otherwise.
     #[must_use]
     pub fn new(name: impl Into<Name>, endpoints: Vec<Endpoint>) -> Upstream {
         Upstream {
@@ -57,34 +56,34 @@ impl Upstream {
     }
 }
 
-/// What is spoken to an upstream.
+/// The protocol of connections to an upstream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum UpstreamProtocol {
     /// HTTP/1.1.
     #[default]
     Http1,
-    /// HTTP/2: by ALPN with TLS, by prior knowledge without (RFC 9113 §3.3). Requests share connections.
+    /// HTTP/2: negotiated through ALPN with TLS, by prior knowledge without (RFC 9113 §3.3). Requests share connections.
     Http2,
-    /// What the server chooses of both by ALPN; without TLS HTTP/1.1.
+    /// The protocol that the server selects through ALPN; HTTP/1.1 without TLS.
     Auto,
 }
 
-/// One of those who answer.
+/// A server of an upstream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Endpoint {
-    /// How it is reached.
+    /// Its address.
     pub at: Where,
-    /// Its share among the endpoints, at most [`limits::WEIGHT`]; 0: none. All addresses of a hostname have it each.
-    /// Default 1.
+    /// Its weight among the endpoints, at most [`limits::WEIGHT`]; 0: it gets no requests. Applies to each address of a hostname. Default:
+    /// 1.
     pub weight: u32,
-    /// Where it stands, for balancing that prefers what is near. Default: `None`, nowhere in particular.
+    /// Its zone, for zone-aware balancing. Default: `None`.
     pub zone: Option<Arc<str>>,
-    /// It finishes what it has and gets nothing new, but if all others are gone. Default `false`.
+    /// Drains it: it finishes its requests and gets no new ones, unless all others are unavailable. Default: `false`.
     pub draining: bool,
 }
 
 impl Endpoint {
-    /// There, with weight 1.
+    /// Creates an endpoint with weight 1.
     #[must_use]
     pub fn new(at: Where) -> Endpoint {
         Endpoint {
@@ -96,54 +95,54 @@ impl Endpoint {
     }
 }
 
-/// How an endpoint is reached.
+/// The address of an endpoint.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Where {
-    /// At an address.
+    /// An IP address and port.
     Address(SocketAddr),
-    /// At the addresses that DNS has for a name, asked anew when an answer's time (within [`limits::DNS_TTL_LEAST`] and
-    /// [`limits::DNS_TTL_MOST`]) is over. As long as there is no new answer the last good one holds.
+    /// The addresses of a hostname. The name is resolved again when the TTL of a response expires (clamped to [`limits::DNS_TTL_LEAST`] and
+    /// [`limits::DNS_TTL_MOST`]). Until a new response arrives the last valid one is used.
     Host {
-        /// The name; not a wildcard.
+        /// The hostname; not a wildcard.
         name: Hostname,
         /// The port.
         port: u16,
     },
-    /// At a Unix socket, absolute.
+    /// A Unix socket, by absolute path.
     Unix(PathBuf),
 }
 
 /// A version of the PROXY protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProxyProtocolVersion {
-    /// A line of text.
+    /// The text form.
     V1,
-    /// Binary.
+    /// The binary form.
     V2,
 }
 
-/// How the next endpoint is chosen, by weight, out of those that are well.
+/// The load-balancing algorithm, which picks among healthy endpoints by weight.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Balance {
-    /// In turn; each worker takes turns of its own.
+    /// Round robin, independent in each worker.
     RoundRobin,
-    /// The one of two drawn by chance that has fewer requests under way, all workers' counted.
+    /// The one of two random endpoints with fewer requests in flight, over all workers.
     #[default]
     LeastRequest,
-    /// The one of two drawn by chance whose answers have lately been quicker by what is under way, all workers' counted.
+    /// The one of two random endpoints with the lower product of recent response time and requests in flight, over all workers.
     PeakEwma {
-        /// After how long a measured time counts half. Default 5 s.
+        /// Half-life of a measured response time. Default: 5 s.
         half_life: Duration,
     },
-    /// By hash on a ring: most keys stay where they are when endpoints come and go.
+    /// Consistent hashing on a ring: most keys keep their endpoint when endpoints are added or removed.
     RingHash(HashKey),
-    /// By hash in a table: an even spread and a quick choice; a few more keys move than on a ring.
+    /// Consistent hashing in a table: an even distribution and a fast lookup; slightly more keys move than on a ring.
     Maglev(HashKey),
-    /// By chance.
+    /// A random endpoint.
     Random,
 }
 
-/// What is hashed. A request without it is sent by chance.
+/// The key of consistent hashing. A request without it goes to a random endpoint.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HashKey {
     /// The value of a cookie.
@@ -156,27 +155,28 @@ pub enum HashKey {
     Path,
 }
 
-/// Caps of connections and requests, process-wide.
+/// Limits of connections and requests, process-wide.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pool {
-    /// Connections, at least 1. Beyond it requests wait. Default [`limits::UPSTREAM_CONNECTIONS`].
+    /// Connections, at least 1. At the limit requests wait. Default: [`limits::UPSTREAM_CONNECTIONS`].
     pub connections: u32,
-    /// Requests that wait for a connection. Beyond it: 503 at once. Default [`limits::UPSTREAM_PENDING`].
+    /// Requests that wait for a connection. At the limit: 503 at once. Default: [`limits::UPSTREAM_PENDING`].
     pub pending: u32,
-    /// Requests under way. Beyond it: 503 at once. Default [`limits::UPSTREAM_REQUESTS`].
+    /// Requests in flight. At the limit: 503 at once. Default: [`limits::UPSTREAM_REQUESTS`].
     pub requests: u32,
-    /// Requests that are tried again at the same time, whatever their [budget](RetryBudget). Beyond it one is answered as its last
-    /// try was. 0: none. Default [`limits::UPSTREAM_RETRIES`].
+    /// Concurrent retries, whatever their [budget](RetryBudget). At the limit a request gets the result of its last attempt. 0: none.
+    /// Default: [`limits::UPSTREAM_RETRIES`].
     pub retries: u32,
-    /// How long a connection is kept without a request; 0: it is closed after each. Default [`limits::UPSTREAM_IDLE`].
+    /// Time for which an idle connection stays in the pool; 0: connections are closed after each request. Default:
+    /// [`limits::UPSTREAM_IDLE`].
     pub idle: Duration,
-    /// Requests that a connection serves; then it is closed. Default: `None`, any number.
+    /// Requests of a connection, which is then closed. Default: `None`, unlimited.
     pub requests_per_connection: Option<u32>,
-    /// Requests under way by one connection of HTTP/2, at least 1; the endpoint may take fewer. Beyond it there is another connection.
-    /// Default [`limits::UPSTREAM_STREAMS`].
+    /// Concurrent requests on one HTTP/2 connection, at least 1; the endpoint may allow fewer. Beyond it another connection is opened.
+    /// Default: [`limits::UPSTREAM_STREAMS`].
     pub streams_per_connection: u32,
-    /// How many percent of the places (connections, times streams by HTTP/2) one client address may hold by request bodies that have
-    /// not arrived and by tunnels, from 1 to 100. Default [`limits::UPSTREAM_CLIENT_SHARE`].
+    /// Share, in percent, of the slots (connections, times streams over HTTP/2) that one client address may occupy with incomplete request
+    /// bodies and with tunnels: 1 to 100. Default: [`limits::UPSTREAM_CLIENT_SHARE`].
     pub client_share: u8,
 }
 
@@ -195,19 +195,18 @@ impl Default for Pool {
     }
 }
 
-/// How many requests to an upstream may be tried again, process-wide: whoever is overloaded is not asked for more than so
-/// much more. A request whose turn it is not is answered as its last try was.
+/// Limit of the retries of requests to an upstream, process-wide, so that an overloaded upstream gets only this much additional load. A
+/// request beyond it gets the result of its last attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RetryBudget {
-    /// In percent of its requests whose rules have them tried again, at most 100. Default 20.
+    /// Share of the requests with a retry policy, in percent, at most 100. Default: 20.
     pub percent: u8,
-    /// And so many in each [`least_interval`](Self::least_interval) whatever their number, for upstreams that are seldom asked.
-    /// Default 10.
+    /// Retries that are allowed in each [`least_interval`](Self::least_interval) in addition, for upstreams with few requests. Default: 10.
     pub least: u32,
-    /// Default 1 s.
+    /// The interval of [`least`](Self::least). Default: 1 s.
     pub least_interval: Duration,
-    /// The time for which requests and elapsed time count: retries that they allowed and that were not used expire after this time at
-    /// the latest, and not before half this time. Default: `None`, up to [`limits::RETRIES_SAVED`] are saved for any time.
+    /// The time for which requests and elapsed time count: unused retries that they allowed expire after this time at the latest, and not
+    /// before half this time. Default: `None`, up to [`limits::RETRIES_SAVED`] retries accumulate without an expiry.
     pub interval: Option<Duration>,
 }
 
@@ -222,12 +221,12 @@ impl Default for RetryBudget {
     }
 }
 
-/// How an endpoint's share grows.
+/// The growth of an endpoint's share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SlowStart {
-    /// Until it is whole. Default 30 s.
+    /// Time until it is whole. Default: 30 s.
     pub window: Duration,
-    /// What it begins with, in percent, from 1 to 100. Default 10.
+    /// Initial share, in percent, 1 to 100. Default: 10.
     pub from_percent: u8,
 }
 
@@ -240,38 +239,39 @@ impl Default for SlowStart {
     }
 }
 
-/// How it is found out who is well.
+/// The health checks of an upstream's endpoints.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Health {
-    /// By asking. Default: `None`, nobody asks.
+    /// Active health checks. Default: `None`.
     pub active: Option<ActiveHealth>,
-    /// By what requests meet. Default: `None`, only whoever cannot be connected to is passed over for a second.
+    /// Outlier detection, by the results of requests. Default: `None`, only an endpoint that cannot be connected to is skipped, for one
+    /// second.
     pub outliers: Option<OutlierDetection>,
-    /// When fewer than so many percent of the endpoints that respond are healthy, all that respond are used: too few would break
-    /// under the load of many. Endpoints that accept no connections or do not respond to health checks are neither counted nor
-    /// used. 0: never. Default 0.
+    /// Panic threshold: when fewer than this share, in percent, of the responding endpoints are healthy, all responding endpoints are used,
+    /// since too few would be overloaded. Endpoints that accept no connections or do not respond to health checks are neither counted nor
+    /// used. Default: 0, never.
     pub panic_percent: u8,
 }
 
-/// Endpoints are asked from time to time, once per process.
+/// Periodic health checks of endpoints, once per process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ActiveHealth {
-    /// What is asked.
+    /// The check.
     pub check: HealthCheck,
-    /// From one time to the next, give or take a tenth. Default 5 s.
+    /// Interval, with a jitter of 10 %. Default: 5 s.
     pub every: Duration,
-    /// How long an answer may take. Default 2 s.
+    /// Time limit of a response. Default: 2 s.
     pub timeout: Duration,
-    /// After so many good answers in a row it is well. Default 2; the first answer of all counts at once.
+    /// Consecutive successes after which an endpoint is healthy. Default: 2; the result of the very first check applies at once.
     pub healthy_after: u8,
-    /// After so many bad ones it is not. Default 3.
+    /// Consecutive failures after which it is unhealthy. Default: 3.
     pub unhealthy_after: u8,
-    /// Another port than the endpoint's. Default: `None`, the same.
+    /// The port of checks. Default: `None`, the endpoint's.
     pub port: Option<u16>,
 }
 
 impl ActiveHealth {
-    /// This check, all else by default.
+    /// Creates a configuration for this check, with defaults otherwise.
     #[must_use]
     pub fn new(check: HealthCheck) -> ActiveHealth {
         ActiveHealth {
@@ -285,39 +285,39 @@ impl ActiveHealth {
     }
 }
 
-/// What an endpoint is asked.
+/// The kind of a health check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HealthCheck {
-    /// A connection, TLS included where the upstream has it.
+    /// Opens a connection, TLS included where the upstream has it.
     Connect,
-    /// GET.
+    /// Sends a GET request.
     Http {
-        /// Path and query. Default `/`.
+        /// The path and query. Default: `/`.
         target: Arc<str>,
-        /// `Host`. Default: `None`, the upstream's name in TLS, else the endpoint's hostname or address.
+        /// The `Host`. Default: `None`, the upstream's TLS server name, else the endpoint's hostname or address.
         host: Option<Hostname>,
-        /// Answers that are good. Default: 200 to 299.
+        /// Statuses of healthy endpoints. Default: 200 to 299.
         statuses: StatusRange,
     },
 }
 
-/// An endpoint whose answers are bad is passed over for a while.
+/// Outlier detection: endpoints with failing requests are ejected for some time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OutlierDetection {
-    /// After so many failures in a row (no connection, reset, timeout, or an answer from 500 on). Default 5; 0: never.
+    /// Consecutive failures (no connection, reset, timeout, or a status of 500 or above) that eject an endpoint. Default: 5; 0: never.
     pub consecutive: u32,
-    /// When so many percent of its requests of the last [`interval`](Self::interval) failed. Default `None`: never.
+    /// Share of failed requests, in percent, in the last [`interval`](Self::interval) that ejects an endpoint. Default: `None`, never.
     pub failure_percent: Option<u8>,
-    /// How many requests an interval needs for its percentage to mean something. Default 100.
+    /// Requests in an interval below which its percentage is ignored. Default: 100.
     pub least_requests: u32,
-    /// Default 10 s.
+    /// The interval of [`failure_percent`](Self::failure_percent). Default: 10 s.
     pub interval: Duration,
-    /// For how long; twice as long the next time, up to [`ejected_most`](Self::ejected_most). Default 30 s.
+    /// Time of the first ejection; it doubles with each further one, up to [`ejected_most`](Self::ejected_most). Default: 30 s.
     pub ejected: Duration,
-    /// Default 5 min.
+    /// Longest time of an ejection. Default: 5 min.
     pub ejected_most: Duration,
-    /// How many percent of an upstream's endpoints may be passed over at once; one always may, if there are others.
-    /// Default 50.
+    /// Share of an upstream's endpoints, in percent, that may be ejected at the same time; one always may, if there are others. Default:
+    /// 50.
     pub most_percent: u8,
 }
 

@@ -10,19 +10,19 @@ use ringmain_wire::h1::{Fields, Known};
 pub(super) use self::url::RequestUrl;
 use crate::model::{ClientAddress, ClientHeader};
 
-/// The client's address. `None`: on a Unix socket whose peer is not trusted, and for a client that a trusted proxy does not name.
+/// Returns the client's address. `None`: on a Unix socket whose peer is not trusted, and for a client that a trusted proxy does not name.
 pub(super) fn address(config: &ClientAddress, req: &Request<'_>) -> Option<IpAddr> {
     let peer = req.remote()?.ip().to_canonical();
     find(config, peer, &req.head().fields)
 }
 
-/// Returns the client's address as a peer reports it. `None`: a trusted proxy sends a value that is no address (`unknown`, an
+/// Returns the client's address as a peer reports it. `None`: a trusted proxy sends a value that is not an address (`unknown`, an
 /// obfuscated name, an empty element), so the client is unknown. It must not count as the proxy, which rules may allow more.
 pub(super) fn find(config: &ClientAddress, peer: IpAddr, fields: &Fields<'_>) -> Option<IpAddr> {
     search(config, peer, fields, &mut |_| {})
 }
 
-/// Returns the client's address as a peer reports it, and shows each element of `Forwarded` that names an address on the way to it,
+/// Returns the client's address as a peer reports it, and passes each element of `Forwarded` that names an address on the way to `visit`,
 /// the nearest first; the other headers have one element of one address for each call.
 fn search<'v>(
     config: &ClientAddress,
@@ -36,7 +36,7 @@ fn search<'v>(
     }
     let mut client = Some(peer);
     let mut hops = 1;
-    // Returns whether the search is over.
+    // Returns whether the search has finished.
     let mut look = |element: Option<&'v [u8]>, address: Option<IpAddr>| {
         client = address;
         let (Some(element), Some(address)) = (element, address) else {
@@ -49,7 +49,7 @@ fn search<'v>(
     };
     match &config.header {
         ClientHeader::Named(name) => {
-            // One address, said once: a peer that can add a second one could choose.
+            // Exactly one value: a peer that can add a second one could choose the address.
             let mut values = fields.all(name.as_str());
             match (values.next(), values.next()) {
                 (Some(value), None) => {
@@ -75,9 +75,10 @@ fn search<'v>(
     client
 }
 
-/// Shows the elements of a list from the last to the first, until `visit` returns `true`. `None`: there are more than are read.
+/// Passes the elements of a list to `visit`, from the last to the first, until it returns `true`. `None`: the list has more elements than
+/// are read.
 fn backwards<'v>(values: impl Iterator<Item = &'v [u8]>, visit: &mut dyn FnMut(Option<&'v [u8]>) -> bool) {
-    // Fields in reverse without memory: almost always there is one.
+    // Reverses the fields without allocating: almost always there is one.
     let mut lines = [&b""[..]; LINES];
     let mut count = 0;
     for value in values {
@@ -96,10 +97,10 @@ fn backwards<'v>(values: impl Iterator<Item = &'v [u8]>, visit: &mut dyn FnMut(O
     }
 }
 
-/// Lines of a list that are read, from the last one. A client that is named before them is unknown.
+/// Lines of a list that are read, from the last one. A client that is named in an earlier line is unknown.
 const LINES: usize = 16;
 
-/// `192.0.2.1`, `192.0.2.1:80`, `2001:db8::1`, `[2001:db8::1]`, `[2001:db8::1]:80`.
+/// Parses `192.0.2.1`, `192.0.2.1:80`, `2001:db8::1`, `[2001:db8::1]`, `[2001:db8::1]:80`.
 fn plain(text: &[u8]) -> Option<IpAddr> {
     let text = str::from_utf8(text).ok()?;
     let bare = || text.strip_prefix('[')?.strip_suffix(']')?.parse().ok();

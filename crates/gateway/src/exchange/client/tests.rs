@@ -1,4 +1,4 @@
-//! Nobody makes himself another one.
+//! Tests of client addresses: no client can choose its own.
 
 use ringmain_wire::h1::{FieldTable, HeadScanner, Limits, Parsed, parse_request};
 
@@ -14,7 +14,7 @@ fn config(header: ClientHeader, hops: Option<u8>) -> ClientAddress {
     }
 }
 
-/// No address: the client is unknown.
+/// The expected text for an unknown client.
 const UNKNOWN: &str = "unknown";
 
 #[track_caller]
@@ -59,7 +59,7 @@ fn x_forwarded_for() {
         "X-Forwarded-For: 6.6.6.6\r\nX-Forwarded-For: 1.2.3.4\r\n",
         "1.2.3.4",
     );
-    // A value that is no address ends the search, and is no trusted proxy.
+    // A value that is not an address ends the search, and does not count as a trusted proxy.
     for value in [
         "6.6.6.6, unknown, 10.2.2.2",
         "6.6.6.6, ",
@@ -75,7 +75,7 @@ fn x_forwarded_for() {
         check(&config, "10.0.0.1", &header, UNKNOWN);
         check(&config, "192.0.2.9", &header, "192.0.2.9");
     }
-    // As many lines as are read, and one more.
+    // The limit of lines that are read, and one more.
     let lines = "X-Forwarded-For: 10.3.3.3\r\n".repeat(super::LINES);
     check(&config, "10.0.0.1", &lines, "10.3.3.3");
     let lines = format!("X-Forwarded-For: 6.6.6.6\r\n{lines}");
@@ -102,7 +102,7 @@ fn x_forwarded_for() {
 }
 
 #[test]
-fn so_many_hops() {
+fn hops_are_limited() {
     let one = config(ClientHeader::XForwardedFor, Some(1));
     check(
         &one,
@@ -155,7 +155,7 @@ fn forwarded() {
 }
 
 #[test]
-fn a_header_of_one_address() {
+fn named_header_with_one_address() {
     let name = HeaderName::parse("CF-Connecting-IP").expect("a name");
     let config = config(ClientHeader::Named(name), None);
     check(&config, "10.0.0.1", "cf-connecting-ip: 1.2.3.4\r\n", "1.2.3.4");

@@ -1,4 +1,4 @@
-//! The URL that the client requested: scheme, host and port as its user sees them, also where a trusted proxy in front ends TLS or
+//! The URL that the client requested: scheme, host and port as its user sees them, also where a trusted proxy in front terminates TLS or
 //! listens on another port.
 
 use std::net::Ipv6Addr;
@@ -11,10 +11,10 @@ use crate::model::{ClientAddress, ClientHeader, Listener};
 
 /// Scheme, host and port of the URL that the client requested.
 ///
-/// Without a trusted peer: the connection's scheme, and `Host`. A trusted peer overrides them by `X-Forwarded-Proto`,
-/// `X-Forwarded-Host` and `X-Forwarded-Port`; in lists counts the element of the proxy next to the client, which is as far from the
-/// end as the client is in the list of addresses. Where the listener reads addresses from `Forwarded`, the same element's `proto`
-/// and `host` count, and nothing else.
+/// Without a trusted peer: the connection's scheme, and `Host`. A trusted peer overrides them with `X-Forwarded-Proto`, `X-Forwarded-Host`
+/// and `X-Forwarded-Port`. In lists the element of the proxy next to the client applies, which is as far from the end as the client is in
+/// the list of addresses. Where the listener reads addresses from `Forwarded`, the same element's `proto` and `host` apply, and nothing
+/// else.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::exchange) struct RequestUrl<'r> {
     pub(in crate::exchange) https: bool,
@@ -40,12 +40,12 @@ impl<'r> RequestUrl<'r> {
         }
     }
 
-    /// Returns whether the client's own request was over TLS. For requests whose host does not matter.
+    /// Returns whether the client's own request used TLS. For requests whose host is irrelevant.
     pub(in crate::exchange) fn is_https(listener: &Listener, req: &Request<'_>) -> bool {
         RequestUrl::new(listener, req).https
     }
 
-    /// The URL of the connection and of the request itself.
+    /// Returns the URL of the connection and of the request itself.
     pub(super) fn received(https: bool, authority: Option<&'r str>) -> RequestUrl<'r> {
         let (host, port) = match authority.map(split) {
             Some((host, port)) => (Some(host), port),
@@ -106,7 +106,7 @@ impl<'r> RequestUrl<'r> {
     }
 }
 
-/// Returns whether a scheme is the one over TLS. `None`: neither of HTTP's nor of WebSockets.
+/// Returns whether a scheme implies TLS. `None`: it is neither HTTP nor WebSocket.
 fn scheme(text: &[u8]) -> Option<bool> {
     let is = |scheme: &[u8]| text.eq_ignore_ascii_case(scheme);
     if is(b"https") || is(b"wss") {
@@ -124,7 +124,7 @@ fn port(text: &[u8]) -> Option<u16> {
     text.parse().ok().filter(|port| digits && *port != 0)
 }
 
-/// Returns a text that a trusted peer sent as host, perhaps with a port. `None`: it is not one, and must not be part of a URL.
+/// Returns a text that a trusted peer sent as host, possibly with a port. `None`: it is invalid, and must not become part of a URL.
 fn authority(text: &[u8]) -> Option<&str> {
     let text = str::from_utf8(text).ok()?;
     let host = match text.strip_prefix('[') {

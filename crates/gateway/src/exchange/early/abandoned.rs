@@ -1,4 +1,4 @@
-//! A request whose client has left while its response was awaited.
+//! A request whose client disconnected before the response arrived.
 
 use std::rc::Rc;
 
@@ -10,7 +10,7 @@ use crate::policy::call::finish_abandoned;
 use crate::upstream::local::Link;
 
 impl Ahead {
-    /// Has the response read to its end without a client. Nothing of it was consumed yet.
+    /// Starts reading the response to its end without a client. No byte was consumed yet.
     pub(super) fn finish_abandoned(&mut self, worker: &Rc<Worker>) {
         let method = if self.to_head { Method::Head } else { Method::Get };
         if let Some(Started {

@@ -1,4 +1,4 @@
-//! Files of a directory: found beneath it and nowhere else, with validators and ranges (RFC 9110 §8.8, §13, §14).
+//! Files of a directory: opened beneath it and nowhere else, with validators and ranges (RFC 9110 §8.8, §13, §14).
 
 mod media;
 mod range;
@@ -20,7 +20,7 @@ use crate::limits;
 use crate::model::Files;
 use crate::plan::Plan;
 
-/// Answers with a file.
+/// Responds with a file.
 pub(super) async fn answer(
     worker: &Rc<Worker>,
     view: &View,
@@ -54,14 +54,14 @@ pub(super) async fn answer(
     served.send(files, (plan, chain), req, reply).await
 }
 
-/// A file, and what it is called.
+/// An open file with its name.
 struct Served {
     file: File,
     stat: Stat,
     name: String,
 }
 
-/// The file of a path; `None` for a directory whose path does not end like one.
+/// Opens the file of a path; `None` for a directory whose path has no trailing slash.
 async fn find(worker: &Worker, root: &Root, files: &Files, path: &str) -> Result<Option<Served>, Fault> {
     if path.contains(ENCODED_SLASH) {
         return Err(Fault::NoFile);
@@ -94,7 +94,7 @@ async fn find(worker: &Worker, root: &Root, files: &Files, path: &str) -> Result
     }
 }
 
-/// Whether a segment names what is not meant to be seen: `.env`, `.git`, `.htpasswd`. `.well-known` is (RFC 8615).
+/// Returns whether a segment names a hidden file: `.env`, `.git`, `.htpasswd`. `.well-known` is not hidden (RFC 8615).
 fn has_dot_name(path: &str) -> bool {
     path.split('/')
         .any(|segment| segment.starts_with('.') && segment != ".well-known")
@@ -130,7 +130,7 @@ async fn open(worker: &Worker, root: &Root, name: &str) -> Result<Served, Fault>
 }
 
 fn fault_of(error: &io::Error) -> Fault {
-    // EXDEV (it leads out), ELOOP, ENAMETOOLONG, ENXIO (a socket)
+    // EXDEV (points outside), ELOOP, ENAMETOOLONG, ENXIO (a socket)
     let outside = matches!(error.raw_os_error(), Some(18 | 40 | 36 | 6));
     match error.kind() {
         io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => Fault::NoFile,
@@ -228,7 +228,7 @@ impl Served {
     }
 }
 
-/// The requested range (RFC 9110 §14.2). `may`: `If-Range` does not name another version.
+/// Returns the requested range (RFC 9110 §14.2). `may` is set unless `If-Range` names another version.
 fn wanted(req: &Request<'_>, may: bool, length: u64) -> Range {
     let fields = &req.head().fields;
     match (fields.known(Known::Range), req.method()) {

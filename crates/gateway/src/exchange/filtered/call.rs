@@ -1,4 +1,4 @@
-//! One call of a filter: it has its request to itself, may wait, and may panic.
+//! One call of a filter: it has exclusive access to its request, may wait, and may panic.
 
 use std::cell::Cell;
 use std::future::poll_fn;
@@ -12,17 +12,17 @@ use crate::fault::Fault;
 use crate::filter::{Answer, End, Flow, Hook, Outcome, Running, Waiting};
 use crate::limits;
 
-/// How a request goes on.
+/// The continuation of a request after a call.
 pub(super) enum Verdict {
     Continue,
     Hold,
     Answer(Answer),
 }
 
-/// Where a filter of a request is while it is not called: both bodies may want it at once.
+/// The slot of a filter between its calls: both bodies may need it at the same time.
 pub(super) struct Seat {
     running: Cell<Option<Box<dyn Running>>>,
-    /// Somebody has it and brings it back.
+    /// Set while a call has taken the filter.
     lent: Cell<bool>,
     waiting: Cell<Option<Waker>>,
 }
@@ -36,7 +36,7 @@ impl Seat {
         }
     }
 
-    /// The filter, when nobody else has it. `None`: it has panicked.
+    /// Takes the filter once no other call has it. `None`: it has panicked.
     async fn lend(&self) -> Option<Lent<'_>> {
         poll_fn(|context| {
             if self.lent.get() {
@@ -53,23 +53,23 @@ impl Seat {
         .await
     }
 
-    /// The exchange is over.
+    /// Notifies the filter that the exchange has finished.
     pub(super) fn over(&self, end: &End) {
         if let Some(running) = self.running.take() {
-            // One that panics is told by the process' panic hook, and concerns nobody any more.
+            // The process' panic hook reports a panic; the exchange is not affected any more.
             let _ = catch_unwind(AssertUnwindSafe(|| running.over(end)));
         }
     }
 }
 
-/// A filter that is called.
+/// A filter during a call.
 struct Lent<'s> {
     seat: &'s Seat,
     running: Option<Box<dyn Running>>,
 }
 
 impl Lent<'_> {
-    /// It is not to be called again.
+    /// Drops the filter, so that it is not called again.
     fn forget(&mut self) {
         let running = self.running.take();
         let _ = catch_unwind(AssertUnwindSafe(|| drop(running)));
@@ -86,16 +86,16 @@ impl Drop for Lent<'_> {
     }
 }
 
-/// Why there is no verdict.
+/// The reason why a call has no verdict.
 enum Broken {
-    /// It said why.
+    /// The filter's own error.
     Failed(String),
     Panicked,
     Late,
 }
 
 impl Chain {
-    /// Calls a filter. If it fails, no filter sees the answer.
+    /// Calls a filter. If it fails, no filter processes the response.
     pub(super) async fn call(&self, entry: &Entry, hook: Hook<'_, '_>) -> Result<Verdict, Failure> {
         let Some(mut lent) = entry.seat.lend().await else {
             return Err(self.failed(Fault::FilterFailed));
@@ -136,7 +136,9 @@ impl Chain {
             Ok(Flow::Continue) => Ok(Verdict::Continue),
             Ok(Flow::Hold) => Ok(Verdict::Hold),
             Ok(Flow::Answer(answer)) => Ok(Verdict::Answer(answer)),
-            Ok(Flow::Wait(_)) => Err(Broken::Failed("what it waited for waits again".to_owned())),
+            Ok(Flow::Wait(_)) => Err(Broken::Failed(
+                "its future returned another future to wait for".to_owned(),
+            )),
             Err(why) => Err(Broken::Failed(why.to_string())),
         }
     }
@@ -146,7 +148,7 @@ impl Chain {
         fault.into()
     }
 
-    /// Waits for a filter, for so long and no longer.
+    /// Waits for a filter, for at most [`limits::FILTER_WAIT`].
     async fn wait<'a>(&self, mut future: Waiting<'a>) -> Result<Outcome<'a>, Broken> {
         let mut late = pin!(self.cx.sleep(limits::FILTER_WAIT));
         poll_fn(|context| {

@@ -1,4 +1,4 @@
-//! The answer: its head through all filters that have seen the request, then its body.
+//! The response: its head through all filters that have processed the request, then its body.
 
 use ringmain_web::limits::SEND_SHARE;
 use ringmain_web::{Error, Method, Reply, Request};
@@ -14,11 +14,11 @@ use crate::filter::{Answer, Hook, ResponseBody, ResponseHead, Want};
 use crate::gateway::Worker;
 use crate::policy::Cleared;
 
-/// A filter answers in place of the answer that it was shown.
+/// The response of a filter that replaces the one passed to it.
 type Instead = Option<Answer>;
 
 impl Chain {
-    /// Has pass what has come of an upstream's answer: its head, if that has not yet, then what there is of its body.
+    /// Passes the received part of an upstream's response: its head, if that has not passed yet, then the received bytes of its body.
     pub(in crate::exchange) async fn answer(
         &self,
         req: &Request<'_>,
@@ -41,7 +41,7 @@ impl Chain {
         self.piece(req, bytes, down.is_over, reply).await
     }
 
-    /// Has an answer's head pass, and begins the answer, unless a filter wants all of its body before.
+    /// Passes a response head, and starts the response, unless a filter requires the whole body first.
     pub(in crate::exchange) async fn head(
         &self,
         req: &Request<'_>,
@@ -57,21 +57,21 @@ impl Chain {
         let changes = wants(Want::Change) || wants(Want::Whole);
         self.down.seen.set(has_body && (changes || wants(Want::Look)));
         if has_body && wants(Want::Whole) {
-            // Lengths are not told before they are known, nor what would follow chunks.
+            // The length is not known yet, and trailers cannot follow.
             reply.remove_header("Trailer");
             self.down.whole.replace(Some(Vec::new()));
             return Ok(());
         }
         reply.put_head(match framing {
             Framing::Length(_) if changes && has_body => Framing::Chunked,
-            // What its length would be nobody knows.
+            // The length is unknown.
             Framing::Length(_) if changes => Framing::None,
             framing => framing,
         })?;
         Ok(())
     }
 
-    /// Shows the head that the reply has to all filters. `Some`: one of them answers in its place.
+    /// Passes the reply's head to all filters. `Some`: a filter responds in its place.
     async fn heads(
         &self,
         req: &Request<'_>,
@@ -107,7 +107,7 @@ impl Chain {
         Ok(None)
     }
 
-    /// Has a piece of an answer's body pass, and hands the client what there is for it.
+    /// Passes a piece of a response body, and sends the result to the client.
     pub(in crate::exchange) async fn piece(
         &self,
         req: &Request<'_>,
@@ -134,7 +134,7 @@ impl Chain {
             }
         }
         if let Some(whole) = &mut *self.down.whole.borrow_mut() {
-            // Bounded: all of it was held for who wants it whole.
+            // Bounded: the whole was held within the limit of the filter that requires it.
             whole.extend_from_slice(&bytes);
             bytes.clear();
         }
@@ -149,7 +149,7 @@ impl Chain {
         Ok(())
     }
 
-    /// Shows one filter what has come. The inner error: it answers in place of all.
+    /// Passes received bytes to one filter. The inner error is a response that replaces the current one.
     async fn show(
         &self,
         (number, entry): (usize, &Entry),
@@ -157,7 +157,7 @@ impl Chain {
         is_end: bool,
         (req, reply): (&Request<'_>, &mut Reply<'_>),
     ) -> Result<Result<Vec<u8>, Answer>, Failure> {
-        debug_assert!(number < self.all.len(), "one of them");
+        debug_assert!(number < self.all.len(), "the index of a filter");
         let want = entry.down.want.get();
         if want == Want::Nothing {
             return Ok(Ok(bytes));
@@ -214,7 +214,7 @@ impl Chain {
         }
     }
 
-    /// Has an answer of the gateway's own pass, which the reply has as a whole.
+    /// Passes a local response, which the reply has completely.
     pub(in crate::exchange) async fn own(
         &self,
         worker: &Worker,
@@ -234,7 +234,7 @@ impl Chain {
                 Err(Failure::Web(error)) => return Err(error),
                 Err(Failure::Instead(answer)) => Some(*answer),
             };
-            // Fewer and fewer filters are left to see it.
+            // Each replacement is processed by fewer filters, so the loop ends.
             match answer {
                 None => return Ok(()),
                 Some(answer) => instead(found, cleared, &answer, reply)?,

@@ -1,11 +1,11 @@
-//! The filters that one request passes: which of them have seen it, what they want of its bodies, and its end.
+//! The filters of one request: those that have processed it, their access to its bodies, and its end.
 //!
 //! ```text
 //! up:   head of each, first to last ─▶ pieces, first to last ─▶ upstream
-//! down: head of each, last to first ─▶ pieces, last to first ─▶ client       of those that have seen the request's head
+//! down: head of each, last to first ─▶ pieces, last to first ─▶ client       for those that have processed the request's head
 //! ```
 //!
-//! Only requests of rules with filters come here; all others pay one look for it. Knows nothing of what filters do.
+//! Used only by requests of rules with filters; all others pay for one check. Knows nothing of the filters' purposes.
 
 mod call;
 mod down;
@@ -30,20 +30,20 @@ use crate::limits;
 use crate::model::{Action, Name};
 use crate::policy::Cleared;
 
-/// See the module.
+/// The filters of one request.
 pub(super) struct Chain {
     cx: Cx,
     began: Time,
     whose: Whose,
     all: Box<[Entry]>,
-    /// How many of them, the first, see the answer.
+    /// Number of filters, from the first, that process the response.
     reached: Cell<usize>,
     up: Upward,
     down: Downward,
     end: Cell<Option<End>>,
 }
 
-/// One filter of them.
+/// One filter of the chain.
 struct Entry {
     name: Name,
     seat: Seat,
@@ -51,42 +51,42 @@ struct Entry {
     down: Side,
 }
 
-/// What a filter wants of a body, and what of it is held for it.
+/// A filter's access to a body, and the bytes held for it.
 #[derive(Default)]
 struct Side {
     want: Cell<Want>,
     held: RefCell<Vec<u8>>,
 }
 
-/// The request's body.
+/// The state of the request body.
 #[derive(Default)]
 struct Upward {
-    /// Filters see it.
+    /// Set if filters process it.
     seen: Cell<bool>,
-    /// All of it was taken from the client.
+    /// Set once all of the body was taken from the client.
     over: Cell<bool>,
-    /// A piece was taken from the client and filters have it: who gives up meanwhile has lost it.
+    /// Set while filters process a piece that was taken from the client: a caller that is dropped meanwhile loses it.
     midway: Cell<bool>,
-    /// What of it is to be sent next.
+    /// The bytes to send next.
     ready: RefCell<Bytes>,
-    /// Bytes that the client has sent, and how many it may.
+    /// Bytes that the client has sent, and the limit.
     came: Cell<u64>,
     most: Option<u64>,
 }
 
-/// The answer's body.
+/// The state of the response body.
 #[derive(Default)]
 struct Downward {
-    /// Filters see it.
+    /// Set if filters process it.
     seen: Cell<bool>,
-    /// Names that they have set or removed in the head.
+    /// Names that filters have set or removed in the head.
     dropped: RefCell<Vec<Box<str>>>,
     over: Cell<bool>,
-    /// The head waits for the whole body, which is in here.
+    /// The buffer of the body while the head waits for its end.
     whole: RefCell<Option<Vec<u8>>>,
 }
 
-/// Has a request pass the filters of its rule, and its answer. They are in `place` afterwards, for what is left of it.
+/// Passes a request and its response through the filters of its rule. `place` has the filters afterwards, for the rest of the response.
 pub(super) async fn serve(
     worker: &Rc<Worker>,
     view: &View,
@@ -114,13 +114,13 @@ pub(super) async fn serve(
     Ok(rest)
 }
 
-/// A filter has answered when there was nothing to answer any more.
+/// Creates the error of a filter that responds after a response has started.
 #[cold]
 pub(super) fn too_late() -> Error {
     Error::internal("a filter answers when an answer has begun")
 }
 
-/// Has a request pass the filters of its rule, and does what the rule does with it.
+/// Passes a request through the filters of its rule, and runs the rule's action.
 async fn act(
     worker: &Rc<Worker>,
     view: &View,
@@ -133,7 +133,7 @@ async fn act(
     chain.request(found, cleared, req).await?;
     let rest = super::act(worker, view, found, (cleared, None, Some(chain)), req, reply).await?;
     match rest {
-        // While it is known what the rule does with faults: nothing of the answer is sent before it is whole.
+        // Here, where the rule handles faults: no byte of the response is sent before it is complete.
         Rest::Body(download) if chain.down.whole.borrow().is_some() => {
             download.drive(worker, req, reply, Some(chain)).await?;
             Ok(Rest::Nothing)
@@ -142,7 +142,7 @@ async fn act(
     }
 }
 
-/// Answers in place of the upstream, whatever the reply was to be.
+/// Sends a filter's response in place of any other.
 pub(super) fn instead(
     found: &Found<'_>,
     cleared: &Cleared,
@@ -161,7 +161,7 @@ pub(super) fn instead(
     }
 }
 
-/// The reply as it was before anybody answered.
+/// Resets the reply to its state before any response.
 fn afresh(found: &Found<'_>, cleared: &Cleared, reply: &mut Reply<'_>) {
     reply.forget();
     if let Some(cross) = &found.cross {
@@ -187,11 +187,14 @@ impl Chain {
         let about = About { req, whose: &whose };
         let begin = |wanted: &Use| {
             let begun = worker.filters.get(wanted, &worker.cx).and_then(|instance| {
-                // One that panics is told by the process' panic hook.
+                // The process' panic hook reports a panic.
                 catch_unwind(AssertUnwindSafe(|| instance.begin(&about))).ok()
             });
             let Some(running) = begun else {
-                log::error!("{req:?}: the filter `{}` panicked when it was made", wanted.name);
+                log::error!(
+                    "{req:?}: the filter `{}` panicked when it was created",
+                    wanted.name
+                );
                 return Err(Fault::FilterFailed);
             };
             Ok(Entry {
@@ -228,7 +231,7 @@ impl Chain {
         }
     }
 
-    /// The exchange is over. Filters are told when this is dropped, as they are if it never came to that.
+    /// Records the outcome of the exchange. Filters are notified when this is dropped, also without an outcome.
     pub(super) fn ended(&self, outcome: &Result<(), Error>, reply: &Reply<'_>) {
         let (status, is_whole) = match outcome {
             Err(error) if error.is_disconnected() => return,
@@ -257,7 +260,7 @@ impl Drop for Chain {
 }
 
 impl Entry {
-    /// What a filter is to see of a body now that more of it has come; `None`: nothing yet.
+    /// Returns the bytes that a filter must process after more of a body has arrived; `None`: none yet.
     fn gather(
         &self,
         side: &Side,
@@ -281,7 +284,7 @@ impl Entry {
         Ok((!waits).then(|| std::mem::take(held)))
     }
 
-    /// Keeps what is to come again.
+    /// Holds bytes that are passed again with the next piece.
     fn hold(&self, side: &Side, bytes: Vec<u8>, full: Fault) -> Result<(), Fault> {
         if side.want.get() != Want::Change {
             log::error!("the filter `{}` holds a body that it does not change", self.name);
@@ -294,10 +297,10 @@ impl Entry {
         Ok(())
     }
 
-    /// Whether what a filter has made of some bytes is not too much.
-    fn check(&self, came: usize, goes: usize) -> Result<(), Fault> {
-        if goes > came + limits::FILTER_GROWTH_BYTES {
-            log::error!("the filter `{}` has made {goes} bytes of {came}", self.name);
+    /// Checks that a filter has not extended bytes beyond the limit.
+    fn check(&self, before: usize, after: usize) -> Result<(), Fault> {
+        if after > before + limits::FILTER_GROWTH_BYTES {
+            log::error!("the filter `{}` extended {before} bytes to {after}", self.name);
             return Err(Fault::FilterFailed);
         }
         Ok(())

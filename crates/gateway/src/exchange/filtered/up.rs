@@ -15,7 +15,7 @@ use crate::limits;
 use crate::model::HeaderName;
 use crate::policy::Cleared;
 
-/// What a head is made of, beside what filters make of it.
+/// The fields of a head before the changes of filters.
 struct Sent<'c> {
     written: &'c FieldBlock,
     hidden: &'c [HeaderName],
@@ -34,7 +34,7 @@ impl Sent<'_> {
 }
 
 impl Chain {
-    /// Has the head pass all filters, and the body if one wants it whole.
+    /// Passes the head through all filters, and the body if one requires it whole.
     pub(super) async fn request(
         &self,
         found: &Found<'_>,
@@ -74,7 +74,7 @@ impl Chain {
         Ok(())
     }
 
-    /// Takes the whole body from the client.
+    /// Receives the whole body from the client.
     async fn collect(&self, sent: &Sent<'_>, edits: &mut Edits, req: &Request<'_>) -> Result<(), Failure> {
         let most = limits::FILTER_HELD_BYTES;
         if matches!(req.head().framing, Framing::Length(length) if length > most as u64) {
@@ -84,7 +84,7 @@ impl Chain {
         while !self.up.over.get() {
             let piece = self.piece_up(Some((sent, edits)), req).await?;
             self.up.midway.set(false);
-            // Bounded: all of it was held for who wants it whole.
+            // Bounded: the whole was held within the limit of the filter that requires it.
             if whole.is_empty() {
                 whole = piece;
             } else {
@@ -96,7 +96,7 @@ impl Chain {
         Ok(())
     }
 
-    /// The next piece of the body as it is to be sent; `None` behind the last.
+    /// Returns the next piece of the body to send; `None`: the end of the body.
     pub(in crate::exchange) async fn chunk(&self, req: &Request<'_>) -> Result<Option<Bytes>, Failure> {
         loop {
             {
@@ -114,12 +114,12 @@ impl Chain {
         }
     }
 
-    /// Whether another try finds all of the body that was not sent yet.
+    /// Returns whether another attempt finds all unsent bytes of the body.
     pub(in crate::exchange) fn can_replay(&self) -> bool {
         !self.up.midway.get()
     }
 
-    /// What filters make of what the client sends next.
+    /// Receives the next piece from the client, and passes it through the filters.
     async fn piece_up(
         &self,
         mut head: Option<(&Sent<'_>, &mut Edits)>,

@@ -1,5 +1,4 @@
-//! Whether and when a request is tried again: what its rule says, what its method allows, what the upstream's budget and caps have
-//! room for.
+//! Retries: whether and when a request is retried, by its rule, its method, and the upstream's budget and limits.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -15,33 +14,32 @@ use crate::model::Retry;
 use crate::upstream::breaker::Retrying;
 use crate::upstream::local::End;
 
-/// How far a request is.
+/// The attempts of a request so far.
 #[derive(Default)]
 pub(super) struct Tries {
-    /// How many there were before this one.
+    /// Number of attempts before this one.
     pub(super) before: Cell<usize>,
-    /// Those of them that ended without a connection and were continued elsewhere: no retries.
+    /// Attempts among these that failed to connect and continued at another endpoint, which is no retry.
     failovers: Cell<usize>,
     /// Endpoints to which this request could not be connected.
     pub(super) unreachable: RefCell<Vec<Rc<End>>>,
-    /// When the first of these began.
+    /// Start of the first attempt that failed to connect.
     failing_since: Cell<Option<Time>>,
-    /// What it is counted by from the second one on.
+    /// The retry in progress, from the second attempt on.
     retrying: Cell<Option<Retrying>>,
 }
 
 impl Job<'_, '_> {
-    /// Whether this try may be followed by another one, as far as the rule's number of them goes.
-    pub(super) fn has_tries(&self) -> Option<&Retry> {
+    /// Returns the retry policy if its number of attempts is not exhausted.
+    pub(super) fn retry_left(&self) -> Option<&Retry> {
         let retry = self.forward.retry.as_ref()?;
         let retries = self.tries.before.get().saturating_sub(self.tries.failovers.get());
         (retries < usize::from(retry.attempts)).then_some(retry)
     }
 
-    /// Whether an attempt that got no connection to `end` continues at once with another endpoint. That is no retry, since no
-    /// endpoint has seen this attempt: it needs no rule and no budget. Endpoints not yet tried are used first, then those that an
-    /// earlier attempt has reached: a retry after their response or reset is allowed, and the others are down. `begun`: when the
-    /// attempt began.
+    /// Returns whether an attempt that failed to connect to `end` continues at once with another endpoint. That is no retry, since no
+    /// endpoint has seen this attempt: it needs no policy and no budget. Untried endpoints are used first, then those that an earlier
+    /// attempt has reached: a retry after their response or reset is allowed, and the others are down. `begun`: the start of the attempt.
     pub(super) fn fails_over(&self, fault: Fault, begun: Time, end: &Rc<End>) -> bool {
         if !fault.is_connect_failure() {
             return false;
@@ -61,13 +59,13 @@ impl Job<'_, '_> {
         fails_over
     }
 
-    /// Whether the request is tried again after such a fault; then that is counted.
-    pub(super) fn goes_on(&self, fault: Fault) -> bool {
-        self.has_tries().is_some_and(|retry| self.helps(retry, fault)) && self.begin_retry()
+    /// Returns whether the request is retried after this fault, and counts the retry.
+    pub(super) fn should_retry(&self, fault: Fault) -> bool {
+        self.retry_left().is_some_and(|retry| self.covers(retry, fault)) && self.begin_retry()
     }
 
-    /// Whether the rule has requests tried again after such a fault.
-    fn helps(&self, retry: &Retry, fault: Fault) -> bool {
+    /// Returns whether the policy retries after this fault.
+    fn covers(&self, retry: &Retry, fault: Fault) -> bool {
         let wanted = match fault {
             Fault::HeadTimeout => retry.on.timeout,
             Fault::ResetBeforeHead | Fault::ClosedBeforeHead => retry.on.reset,
@@ -81,8 +79,8 @@ impl Job<'_, '_> {
             }
     }
 
-    /// Waits for a random time between the rule's shortest pause and one that is twice as long after each try, so that clients that fail
-    /// together do not return together; no longer than until the request's own deadline.
+    /// Waits for a random time between the policy's shortest pause and its longest, which doubles with each attempt, so that clients that
+    /// fail together do not return together. Ends at the request's own deadline at the latest.
     pub(super) async fn pause(&self, tries: usize) {
         let Some(retry) = &self.forward.retry else { return };
         let tries = tries.saturating_sub(self.tries.failovers.get()).max(1);
@@ -98,17 +96,17 @@ impl Job<'_, '_> {
             .await;
     }
 
-    /// Whether a request whose answer has such a status is tried again; then that is counted.
-    pub(super) fn asks_again(&self) -> bool {
+    /// Returns whether the request is retried after a response with a retryable status, and counts the retry.
+    pub(super) fn should_retry_status(&self) -> bool {
         self.can_replay() && self.begin_retry()
     }
 
-    /// Whether another try can send all of the body that the tries so far have taken from the client.
+    /// Returns whether another attempt can send every byte that earlier attempts have taken from the client.
     pub(super) fn can_replay(&self) -> bool {
         self.kept.can_replay() && self.chain.is_none_or(Chain::can_replay)
     }
 
-    /// Counts that this request is tried again, if it may be.
+    /// Starts and counts a retry, if the budget and the limits allow it.
     pub(super) fn begin_retry(&self) -> bool {
         let retrying = self.local.begin_retry(self.tries.retrying.take());
         let begins = retrying.is_some();
@@ -117,7 +115,7 @@ impl Job<'_, '_> {
     }
 }
 
-/// RFC 9110 §9.2.2.
+/// Returns whether a method is idempotent (RFC 9110 §9.2.2).
 pub(super) fn is_idempotent(method: Method<'_>) -> bool {
     matches!(
         method,

@@ -1,13 +1,13 @@
-//! One attempt: the request's body up beside the answer down, each as far as the other side takes it.
+//! One attempt: the request body upstream and the response downstream at the same time, each with back-pressure.
 //!
 //! ```text
-//! head sent ─▶ body up │ head awaited ─┬─ head ─▶ body up │ body down ─┬─ the body is sent ─▶ download
-//!                                      ├─ 101 ─▶ tunnel               └─ the answer is over: the rest of the body is not sent
+//! head sent ─▶ body up │ head awaited ─┬─ head ─▶ body up │ body down ─┬─ request body sent ─▶ download
+//!                                      ├─ 101 ─▶ tunnel               └─ response complete: the rest of the body is not sent
 //!                                      └─ a status to retry or replace
 //! ```
 //!
-//! An upstream may answer at any time (RFC 9112 §9.5): its answer is relayed while the body is still sent, and with its end, or
-//! with an error status by HTTP/1.1, the rest of the body is stopped.
+//! An upstream may respond at any time (RFC 9112 §9.5): its response is relayed while the body is still being sent. When the response is
+//! complete, or has an error status over HTTP/1.1, the rest of the body is not sent.
 
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
@@ -26,19 +26,20 @@ use crate::exchange::response::Reading;
 use crate::exchange::upload::{NotSent, Progress, Unsent, Upload};
 use crate::upstream::local::{Chosen, Link};
 
-/// What a whole head has led to.
+/// The result of a complete head.
 pub(super) enum Got {
-    /// A body, of which what had come was passed on.
+    /// A body, whose first bytes may have been relayed already.
     Body(Down),
     Switch,
-    /// A status after which the request is tried again.
+    /// A status after which the request is retried.
     Again(u16),
-    /// A status that the rule has a page for.
+    /// A status that the rule has an error page for.
     Replaced(u16),
 }
 
 impl Job<'_, '_> {
-    /// Sends the request, unless its head is sent already, and reads the answer's head; then goes on with both bodies as long as the request's is not sent.
+    /// Sends the request, unless its head was sent already, and reads the response head; then relays both bodies until the request's is
+    /// sent.
     pub(super) async fn converse(
         &self,
         chosen: &Chosen,
@@ -55,7 +56,7 @@ impl Job<'_, '_> {
         let mut sending = self.req.head().framing != Framing::None;
         let mut up = pin!(upload.run(unsent));
         let mut watch = Watch::new(self, link);
-        // As long as the body is sent its own watch keeps the time.
+        // While the body is being sent its own watch enforces the timeouts.
         link.set_deadline(clock.span(begun).filter(|_| !sending));
         let mut got = None;
         loop {
@@ -106,7 +107,7 @@ impl Job<'_, '_> {
         }
     }
 
-    /// Sends the head, unless it is sent. What is sent before there is a task has no body.
+    /// Sends the head, unless it was sent. A request that started without a task has no body.
     fn begin_sending(&self, chosen: &Chosen, link: &Link, is_sent: bool) -> Result<Unsent, Failure> {
         match is_sent {
             true => Ok(Unsent::Nothing),
@@ -131,12 +132,12 @@ impl Job<'_, '_> {
         polled.map_ok(|()| None)
     }
 
-    /// When an attempt would have begun if its client had been waited for never.
+    /// Returns the start of an attempt, shifted by the time spent waiting for the client.
     fn upstream_time(&self, begun: Time, progress: &Progress) -> Time {
         begun.after(progress.client_time(self.worker.cx.now()))
     }
 
-    /// Has filters see what has come of an answer, and sends the request's body beside that: it may be what one of them waits for.
+    /// Passes a received part of the response to filters, and continues sending the request body, which a filter may wait for.
     async fn pass(
         &self,
         (chain, down, link): (&Chain, &mut Down, &Link),
@@ -144,7 +145,7 @@ impl Job<'_, '_> {
         reply: &mut Reply<'_>,
     ) -> Result<(), Failure> {
         link.set_deadline(None);
-        // Apart, so that requests without them have no room for it.
+        // Boxed, so that the future of requests without filters has no room for it.
         let mut passing = Box::pin(chain.answer(self.req, down, reply));
         poll_fn(|context| {
             if let Err(failure) = poll_up(up.as_mut(), sending, context) {
@@ -157,7 +158,7 @@ impl Job<'_, '_> {
 }
 
 impl<'r> Job<'_, 'r> {
-    /// The request's body as one attempt sends it.
+    /// Returns the request body as sent by one attempt.
     pub(super) fn upload<'u>(&'u self, link: &'u Link, progress: &'u Progress) -> Upload<'u, 'r> {
         Upload {
             worker: self.worker,
@@ -175,13 +176,13 @@ impl<'r> Job<'_, 'r> {
     }
 }
 
-/// Whether an answer that begins before the request's body is sent means that the rest of it is not wanted: a connection of HTTP/1.1
-/// could only be used again behind the whole body (RFC 9112 §9.5). An endpoint says so itself by HTTP/2.
+/// Returns whether a response that starts before the request body is sent makes the rest unwanted: an HTTP/1.1 connection could be reused
+/// only after the whole body (RFC 9112 §9.5). Over HTTP/2 the endpoint signals it itself.
 fn stops(link: &Link, down: &Down, status: u16) -> bool {
     matches!(link, Link::Sole(_)) && (status >= 400 || down.is_over)
 }
 
-/// Waits until the client has taken enough of the answer; the request's body is sent beside that.
+/// Waits until the client has received enough of the response, and continues sending the request body.
 async fn flush(
     (mut up, sending): (Pin<&mut impl Future<Output = Result<(), NotSent>>>, &mut bool),
     reply: &mut Reply<'_>,
@@ -196,7 +197,7 @@ async fn flush(
     .await
 }
 
-/// Goes on sending a body, unless that is over. What an upstream does not take it may have answered all the same.
+/// Continues sending a body, unless it is finished. An upstream that accepts no more may have responded nevertheless.
 fn poll_up(
     up: Pin<&mut impl Future<Output = Result<(), NotSent>>>,
     sending: &mut bool,
@@ -211,7 +212,7 @@ fn poll_up(
     Ok(())
 }
 
-/// A response that is over before its request was sent takes the rest of the request with it, and its connection.
+/// Marks a response that was complete before its request was sent: the rest of the request is not sent, and the connection is closed.
 fn cut_request(mut down: Down, sending: bool) -> Down {
     down.is_request_cut |= sending;
     down.keep_alive &= !down.is_request_cut;

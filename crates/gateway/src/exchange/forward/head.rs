@@ -1,4 +1,4 @@
-//! The head of an upstream's answer, out of what has come: bytes of a connection, or a head of a stream.
+//! Reading of an upstream's response head: from the bytes of a connection, or from a stream.
 
 use std::io;
 use std::task::{Context, Poll};
@@ -15,7 +15,7 @@ use crate::upstream::h2::Channel;
 use crate::upstream::local::Link;
 
 impl Job<'_, '_> {
-    /// Reads what there is of the answer's head, and of its body what came along.
+    /// Reads the received part of the response head, and of its body.
     pub(super) fn poll_head(
         &self,
         link: &Link,
@@ -30,7 +30,7 @@ impl Job<'_, '_> {
         }
     }
 
-    /// The same by HTTP/2: heads come whole.
+    /// Reads a head over HTTP/2, where heads arrive complete.
     fn poll_head_shared(
         &self,
         (link, channel): (&Link, &Channel),
@@ -52,8 +52,8 @@ impl Job<'_, '_> {
         let head = {
             let desk = &mut *self.worker.desk.borrow_mut();
             let mut head = reading.look_stored(&stored, desk, changes, most, reply)?;
-            if matches!(head, Some(Head::Again(_))) && !self.asks_again() {
-                // It is the answer, then.
+            if matches!(head, Some(Head::Again(_))) && !self.should_retry_status() {
+                // Without a retry it is relayed.
                 reading.again = &[];
                 head = reading.look_stored(&stored, desk, changes, most, reply)?;
             }
@@ -75,7 +75,7 @@ impl Job<'_, '_> {
                 if down.is_over {
                     channel.ends_with_head();
                 } else if let Poll::Ready(fed) = down.poll(link, clock, reply, context) {
-                    // What has come along is passed on with the head.
+                    // The first bytes of the body are relayed with the head.
                     reading.detail = down.detail.take();
                     fed?;
                 }
@@ -101,8 +101,8 @@ impl Job<'_, '_> {
             let desk = &mut *self.worker.desk.borrow_mut();
             let changes = &self.backend.response;
             let (mut consumed, mut head) = reading.look(bytes, desk, changes, most, reply);
-            if matches!(head, Ok(Some(Head::Again(_)))) && !self.asks_again() {
-                // It is the answer, then.
+            if matches!(head, Ok(Some(Head::Again(_)))) && !self.should_retry_status() {
+                // Without a retry it is relayed.
                 reading.again = &[];
                 let (more, looked) = reading.look(&bytes[consumed..], desk, changes, most, reply);
                 (consumed, head) = (consumed + more, looked);

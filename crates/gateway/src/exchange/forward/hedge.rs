@@ -1,13 +1,13 @@
-//! A second try beside the first, at another endpoint, when the first has not begun to answer in time: whose answer begins first
-//! is passed on, and the other's connection is closed.
+//! Hedging: a second attempt at another endpoint when the first has not received a response in time. The response that starts first is
+//! relayed, and the other connection is closed.
 //!
 //! ```text
-//! first ──── sent ──────────── late ───────────── …          ┐ whose first byte comes first goes on as the request's only try
-//!                               └─ second ── sent ── answer ─┘
+//! first ──── sent ──────────── late ───────────── …             ┐ the one with the first byte continues as the only attempt
+//!                               └─ second ── sent ── response ──┘
 //! ```
 //!
-//! Nothing of an answer is read before one of them has won: so nothing can have gone to the client. A body is there as a whole
-//! before the first of them begins, so that both send the same; one that is too long for that is sent once, as without hedging.
+//! No byte of a response is consumed before one attempt has won, so none was sent to the client. The body is complete before the first
+//! attempt starts, so that both send the same; a body that is too long for that is sent once, as without hedging.
 
 use std::future::{Future, poll_fn};
 use std::io;
@@ -31,25 +31,25 @@ use crate::upstream::Prefer;
 use crate::upstream::local::bytes::Purpose;
 use crate::upstream::local::{Chosen, End, Link};
 
-/// A try that came to nothing before its answer began.
+/// An attempt that failed before its response started.
 struct Lost {
     end: Rc<End>,
     broken: Broken,
 }
 
-/// The try that goes on.
+/// The attempt that continues.
 pub(super) struct Won {
-    /// Its connection has the request's head.
+    /// Its connection carries the request's head.
     pub(super) begun: Begun,
-    /// Who was asked beside it.
+    /// The endpoint of the other attempt.
     pub(super) beside: Option<Rc<End>>,
 }
 
-/// What has come of tries beside each other.
+/// The result of concurrent attempts.
 pub(super) type Raced = Result<Won, (Broken, Vec<Rc<End>>)>;
 
 impl Job<'_, '_> {
-    /// After how long this request is tried beside its first try. Waits for its body, if it may be short enough.
+    /// Returns the delay after which this request is hedged. Waits for its body, if it may be short enough.
     pub(super) async fn hedge(&self) -> Result<Option<Duration>, Failure> {
         let Some(after) = self.forward.hedge else {
             return Ok(None);
@@ -62,7 +62,7 @@ impl Job<'_, '_> {
         if framing == Framing::None {
             return Ok(Some(after));
         }
-        // Apart, so that requests without a body have no room for it.
+        // Boxed, so that the future of requests without a body has no room for it.
         let gathered = match self.clock.total {
             None => Some(Box::pin(self.gather()).await),
             Some(total) => {
@@ -74,12 +74,11 @@ impl Job<'_, '_> {
         Ok(whole.then_some(after))
     }
 
-    /// Takes the body from the client before any of it is sent: whether it is there as a whole and no longer than what can be sent
-    /// again.
+    /// Receives the body from the client before a byte is sent. Returns whether it is complete, and no longer than can be sent again.
     async fn gather(&self) -> Result<bool, Failure> {
         let mut total = 0;
         loop {
-            // As filters leave it: each try sends that. What the client may send they count themselves.
+            // In the form after filters, which each attempt sends. The filters themselves enforce the limit of the client's bytes.
             let next = next_piece(self.req, self.chain, &self.web);
             let piece = match self.clock.idle {
                 None => next.await?,
@@ -95,14 +94,14 @@ impl Job<'_, '_> {
             if most.is_some_and(|most| total > most) {
                 return Err(Fault::RequestTooLarge.into());
             }
-            if !self.kept.take_ahead(&piece) {
+            if !self.kept.buffer_unsent(&piece) {
                 return Ok(false);
             }
         }
     }
 
-    /// Has a first try go on until its answer begins, with another one beside it if that takes longer than `after`. If all come to
-    /// nothing: why the last one did, and those who were asked, it last.
+    /// Runs a first attempt until its response starts, with a second one if that takes longer than `after`. If all fail: the error of the
+    /// last one, and the endpoints, the last one's last.
     pub(super) async fn race(&self, first: Begun, after: Duration) -> Raced {
         let first_end = Rc::clone(&first.0.end);
         let mut one = pin!(self.leg(first));
@@ -152,7 +151,7 @@ impl Job<'_, '_> {
         .await
     }
 
-    /// Somebody else to ask, if there is one and the upstream has room for it.
+    /// Returns another endpoint, if there is one and the upstream's limits allow the attempt.
     fn another(&self, first: &Rc<End>) -> Option<Chosen> {
         let chosen = self
             .local
@@ -166,7 +165,7 @@ impl Job<'_, '_> {
         })
     }
 
-    /// One try, until its answer begins.
+    /// Runs one attempt until its response starts.
     async fn leg(&self, (chosen, link, begun): Begun) -> Result<Begun, Lost> {
         let end = Rc::clone(&chosen.end);
         let lost = |fault: Fault, before| Lost {
@@ -200,10 +199,10 @@ impl Job<'_, '_> {
         }
     }
 
-    /// Sends the body that is there, if there is one, until an answer begins: an endpoint may answer without having taken it.
+    /// Sends the buffered body, if there is one, until a response starts: an endpoint may respond without having read it.
     async fn send_kept(&self, link: &Link, unsent: Unsent, begun: Time) -> Result<(), Failure> {
         if self.req.head().framing == Framing::None {
-            // What the head says of a body is that there is none.
+            // The head declares no body.
             return Ok(());
         }
         let progress = Progress::new(begun);
@@ -211,7 +210,7 @@ impl Job<'_, '_> {
         let mut up = pin!(upload.run(unsent));
         let mut answers = pin!(self.answers(link, begun));
         poll_fn(|context| match up.as_mut().poll(context) {
-            // That it is not taken is told better by what is answered.
+            // If it was not accepted, the response reports the precise fault.
             Poll::Ready(Ok(()) | Err(NotSent::Refused)) => Poll::Ready(Ok(())),
             Poll::Ready(Err(NotSent::Failure(failure))) => Poll::Ready(Err(failure)),
             Poll::Pending => answers.as_mut().poll(context).map_err(Failure::from),
@@ -219,14 +218,14 @@ impl Job<'_, '_> {
         .await
     }
 
-    /// How long connecting may take.
+    /// Returns the time limit for connecting.
     pub(super) fn time_to_open(&self) -> Duration {
         let span = self.local.connect_timeout();
         let left = self.clock.total.map(|total| total.since(self.worker.cx.now()));
         left.map_or(span, |left| span.min(left))
     }
 
-    /// A connection to an endpoint.
+    /// Connects to an endpoint.
     pub(super) async fn open(&self, chosen: &Chosen, fresh: bool) -> Result<Link, Fault> {
         let _turn = self.take_turn()?;
         let span = self.time_to_open();
@@ -236,8 +235,8 @@ impl Job<'_, '_> {
             .await
     }
 
-    /// In place of a stream that has no other protocol for a request that asks for one: a connection of HTTP/1.1, if the endpoint
-    /// speaks that, too.
+    /// Replaces a stream that cannot switch protocols, if the request requires a switch, with an HTTP/1.1 connection, if the endpoint
+    /// supports that, too.
     pub(super) async fn switchable(&self, link: Link, chosen: &Chosen) -> Result<Link, Fault> {
         match &link {
             Link::Shared(channel) if self.sending.upgrade.is_some() && self.local.lets_choose() => {
@@ -250,7 +249,7 @@ impl Job<'_, '_> {
         drop(link);
         let span = self.time_to_open();
         let greeting = self.local.greeting(|| addresses(self.req));
-        // Apart, so that other requests have no room for it.
+        // Boxed, so that the future of other requests has no room for it.
         let opened = Box::pin(
             self.local
                 .open_alone(&chosen.end, Purpose::Switch, &greeting, span),
@@ -258,7 +257,7 @@ impl Job<'_, '_> {
         opened.await.map(Link::Sole)
     }
 
-    /// Waits for the first byte of an answer, and consumes none.
+    /// Waits for the first byte of a response, and consumes none.
     async fn answers(&self, link: &Link, begun: Time) -> Result<(), Fault> {
         let cx = &self.worker.cx;
         let mut clock = self.clock;
@@ -289,7 +288,7 @@ impl Job<'_, '_> {
         }
     }
 
-    /// An endpoint has failed beside another one that may still answer.
+    /// Records the failure of an endpoint while another one may still respond.
     fn met_failure(&self, lost: &Lost) {
         if let Why::Failure(Failure::Fault(fault)) = lost.broken.why
             && fault.side() == Side::Upstream

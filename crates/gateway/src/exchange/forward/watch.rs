@@ -1,16 +1,17 @@
-//! The time of an attempt while its request's body is sent: whose silence it is, and what it ends as.
+//! The timeouts of an attempt while its request body is sent: which side is silent, and the fault that results.
 //!
 //! ```text
 //!                         waits for the client       waits for the upstream
 //! per_try                 stopped                    runs: `head_timeout`
-//! idle, no byte moves     `request_idle`             `head_timeout`; `body_timeout` once the answer has begun
+//! idle, no byte moves     `request_idle`             `head_timeout`; `body_timeout` once the response has started
 //! request                 runs: `request_timeout`    runs: `request_timeout`
 //! ```
 //!
-//! While others wait for a place of the upstream ([`Contention`]), a body that has no answer yet must bring a rate that rises each second.
+//! While other requests wait for a slot of the upstream ([`Contention`]), a body without a response yet must reach a rate that rises each
+//! second.
 //!
-//! Silence of the client is never an endpoint's failure. A body that moves is not idle, in whatever direction and however slowly: for
-//! uploads the listener has a minimum rate.
+//! Silence of the client is never an endpoint's failure. A body that moves is not idle, in whichever direction and however slowly: the
+//! listener's minimum rate applies to uploads.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -28,16 +29,16 @@ use crate::fault::Fault;
 use crate::limits;
 use crate::upstream::local::Link;
 
-/// See the module.
+/// The timeouts of one attempt.
 pub(super) struct Watch<'a> {
     cx: &'a Cx,
     link: &'a Link,
-    /// Bytes that the upstream had taken at the last look.
+    /// Bytes that the upstream had accepted at the last check.
     sent: u64,
-    /// Wakes the attempt, and when.
+    /// The timer that wakes the attempt, and its deadline.
     sleep: Option<(Time, Sleep)>,
     contention: Contention<'a>,
-    /// When that is checked next.
+    /// Time of the next contention check.
     check: Time,
 }
 
@@ -53,7 +54,7 @@ impl<'a> Watch<'a> {
         }
     }
 
-    /// Ready when a time is over. `answered`: the answer's head was received. To be polled whenever something may have moved.
+    /// Completes when a timeout expires. `answered`: the response head was received. Must be polled whenever bytes may have moved.
     pub(super) fn poll(
         &mut self,
         clock: &Clock,
@@ -70,7 +71,7 @@ impl<'a> Watch<'a> {
             }
             if now >= self.check {
                 self.check = now.after(limits::CONTENDED_LOOK);
-                // With an answer it is a conversation, which may have pauses.
+                // With a response it is a conversation, which may have pauses.
                 let slow = self.contention.is_too_slow(progress.received());
                 if slow && !answered && progress.is_waiting() {
                     return Poll::Ready(Fault::RequestTooSlow);
@@ -85,10 +86,10 @@ impl<'a> Watch<'a> {
             }
             let mut at = due.map_or(Time::NEVER, |(at, _)| at).min(self.check);
             if let Some(idle) = clock.idle.filter(|_| !progress.is_waiting()) {
-                // What the upstream takes of a long piece is told by nobody.
+                // No event reports how much of a long piece the upstream has accepted.
                 at = at.min(now.after(idle / LOOKS));
             }
-            // One that fires too early is followed by another: pieces move far more often than a time is over.
+            // A timer that fires too early is replaced: pieces move far more often than a timeout expires.
             if self.sleep.as_ref().is_some_and(|(fires, _)| *fires > at) {
                 self.sleep = None;
             }
@@ -106,10 +107,10 @@ impl<'a> Watch<'a> {
     }
 }
 
-/// How often the bytes that an upstream takes are counted while nothing else moves, in the time after which it is idle.
+/// Checks, within the idle time, of the bytes that an upstream has accepted while nothing else moves.
 const LOOKS: u32 = 4;
 
-/// Returns what is over next, and when.
+/// Returns the next timeout and its fault.
 fn due(clock: &Clock, progress: &Progress, answered: bool, now: Time) -> Option<(Time, Fault)> {
     let waits = progress.is_waiting();
     let total = clock.total.map(|at| (at, Fault::RequestTimeout));

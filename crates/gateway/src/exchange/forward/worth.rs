@@ -1,14 +1,14 @@
-//! When a request is worth a place of its upstream: its body is whole, or has its first bytes, or its client's share has room.
+//! The condition for a slot of an upstream: the request body is complete, or its first bytes have arrived, or its client's share has room.
 //!
 //! ```text
-//! no body, or all of it received ──────────────────────────────────────────▶ a place
-//! a place on the client's account is free ─────────────────────────────────▶ a place, held on that account
-//! none is ─▶ the body is collected ─┬─ whole, or WORTH_BYTES of it ────────▶ a place
-//!                                   ├─ a place on the account became free ─▶ a place, held on that account
-//!                                   └─ a stream or tunnel waited too long ─▶ `client_share_full`
+//! no body, or a complete one ──────────────────────────────────────────────▶ slot
+//! a slot on the client's account is free ──────────────────────────────────▶ slot, charged to that account
+//! none is ─▶ the body is buffered ─┬─ complete, or WORTH_BYTES arrived ────▶ slot
+//!                                  ├─ a slot on the account became free ───▶ slot, charged to that account
+//!                                  └─ a stream or tunnel waited too long ──▶ `client_share_full`
 //! ```
 //!
-//! So in ordinary times nothing is collected and nothing is late; a client with many slow bodies waits for itself.
+//! Under normal load nothing is buffered and nothing is delayed; a client with many slow bodies waits for itself.
 
 use std::cell::{Cell, RefCell};
 use std::future::{Future, poll_fn};
@@ -28,16 +28,16 @@ use crate::limits;
 use crate::resolve::within;
 use crate::upstream::share::{Account, Held, Holder, Most};
 
-/// What a request has before its upstream has it.
+/// The state of a request before it is entitled to a slot.
 #[derive(Default)]
 pub(super) struct Worth {
-    /// Its place is held on its client's account.
+    /// The account that its slot is charged to.
     pub(super) held: RefCell<Option<Held>>,
-    /// Bytes that were collected.
+    /// The buffered bytes.
     ahead: RefCell<Option<Ahead>>,
 }
 
-/// Bytes of bodies that a worker has collected, of one request.
+/// The bytes of one request in the worker's count of buffered bodies.
 struct Ahead {
     worker: Rc<Worker>,
     bytes: Cell<usize>,
@@ -51,20 +51,20 @@ impl Drop for Ahead {
 }
 
 impl Job<'_, '_> {
-    /// Waits until the request is worth a place.
+    /// Waits until the request is entitled to a slot.
     pub(super) async fn become_worthy(&self) -> Result<(), Failure> {
         let is_tunnel = self.sending.upgrade.is_some();
         let is_whole = self.req.head().framing == Framing::None || self.req.is_body_received();
         if is_whole && !is_tunnel {
             return Ok(());
         }
-        // Apart, so that requests without a body have no room for it.
+        // Boxed, so that the future of requests without a body has no room for it.
         Box::pin(self.wait_for_worth(is_tunnel)).await
     }
 
     async fn wait_for_worth(&self, is_tunnel: bool) -> Result<(), Failure> {
         let holder = Holder::from(client_address(self.sending.listener, self.req));
-        // What filters have taken of a piece would be lost with them; a client that expects 100 is to be answered first.
+        // Pieces that filters have taken would be lost with them; a client that expects 100 must get its response first.
         let mut collects = !is_tunnel && self.chain.is_none() && !self.req.head().expect_continue;
         let waits = !collects || is_live(self.req);
         let mut collect = pin!(self.collect());
@@ -95,7 +95,7 @@ impl Job<'_, '_> {
         Ok(())
     }
 
-    /// Returns the number of places that may be held on account of clients. An upload need not hold the only one as long as it is collected.
+    /// Returns the number of slots that may be charged to clients. An upload need not occupy the only one while it is being buffered.
     fn most(&self, is_tunnel: bool, collects: bool) -> Most {
         let (places, share) = self.local.places();
         let all = match is_tunnel {
@@ -110,10 +110,10 @@ impl Job<'_, '_> {
         }
     }
 
-    /// Counts a turn in the queue for a connection, where it is more than half full, on the client's account.
+    /// Charges a place in the queue for a connection to the client's account, if the queue is more than half full.
     pub(super) fn take_turn(&self) -> Result<Option<Held>, Fault> {
         let waiting = self.local.shared.waiting.len();
-        // In ordinary times nobody waits, and nothing more is looked at.
+        // Under normal load no request waits, and nothing more is checked.
         if waiting < limits::TURNS_FREE || waiting < self.local.pending() / 2 {
             return Ok(None);
         }
@@ -129,7 +129,8 @@ impl Job<'_, '_> {
         held.map(Some).ok_or(Fault::ClientShareFull)
     }
 
-    /// Collects the body's first bytes: whether it is whole or has brought enough. `false`: the worker has collected as much as it may.
+    /// Buffers the first bytes of the body. Returns whether it is complete or long enough. `false`: the worker is at its limit of buffered
+    /// bytes.
     async fn collect(&self) -> Result<bool, Failure> {
         let mut total = 0;
         loop {

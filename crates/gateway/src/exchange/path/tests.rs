@@ -1,4 +1,4 @@
-//! Paths go as they arrived; prefixes are cut at whole segments in any spelling.
+//! Tests of forwarded paths, and of prefixes in any spelling.
 
 use super::*;
 
@@ -16,7 +16,7 @@ fn check(merge_slashes: bool, decoded: Option<&str>, raw: &str, expected: &str) 
 }
 
 #[test]
-fn octet_for_octet() {
+fn paths_are_forwarded_octet_for_octet() {
     for raw in [
         "/",
         "/thumb/300x200/https://img.example/a.jpg",
@@ -46,7 +46,7 @@ fn dot_segments_are_resolved_as_rules_see_them() {
 }
 
 #[test]
-fn the_rest_behind_a_prefix() {
+fn rest_of_a_path_after_a_prefix() {
     for (sent, prefix, rest) in [
         ("/api/v1", "/api", "/v1"),
         ("/api", "/api", ""),

@@ -1,4 +1,4 @@
-//! The application that is asked about clients of push: by HTTP, at an upstream.
+//! Queries to the application about push clients: over HTTP, through an upstream.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -19,18 +19,18 @@ use crate::policy::{Cleared, Guards};
 use crate::upstream::Shared;
 use crate::upstream::registry::Registry;
 
-/// What an application is asked, and where it is.
+/// The queries to the application, with their upstreams.
 #[derive(Debug, Default)]
 pub(crate) struct Asks {
     proxy: PushProxy,
-    /// Headers that any rule's policies write for these: no client may say them.
+    /// Headers that policies of any rule write for these upstreams: no client may set them.
     guarded: Vec<HeaderName>,
-    /// `Err`: why it is not there.
+    /// `Err`: the reason why there is no upstream.
     upstreams: BTreeMap<Event, Result<Arc<Shared>, Arc<str>>>,
 }
 
 impl Asks {
-    /// As a configuration has it; one that does not speak of push leaves it as it was.
+    /// Compiles the queries of a configuration; one without push leaves them unchanged.
     pub(crate) fn of(
         config: &Config,
         registry: &Registry,
@@ -62,7 +62,7 @@ impl Asks {
         })
     }
 
-    /// Nobody is asked anything.
+    /// Returns whether there are no queries.
     pub(crate) fn is_empty(&self) -> bool {
         self.upstreams.is_empty()
     }
@@ -77,11 +77,11 @@ impl Asks {
     }
 }
 
-/// One session's, with what of its client's request the application is told.
+/// The queries of one session, with the headers of its client's request.
 pub(super) struct Asking {
     worker: Rc<Worker>,
     fields: FieldBlock,
-    /// Headers that its client may not say in another way, either.
+    /// Headers that its client may not set in a connect command, either.
     barred: Box<[HeaderName]>,
 }
 
@@ -117,7 +117,7 @@ impl Asking {
         asking
     }
 
-    /// Keeps what a client says by a header, or what we say of it.
+    /// Copies a header of the client, or the gateway's own value for it.
     fn show(&mut self, name: &str, found: &Found<'_>, req: &Request<'_>) {
         let own = match &found.listener.client_address.header {
             ClientHeader::Named(own) => Some(own.as_str()),
@@ -151,11 +151,11 @@ impl Asking {
     }
 
     fn tell(&mut self, name: &str, value: &[u8]) {
-        // What was parsed can be said; what frames a message is refused, which is what is meant.
+        // Parsed values are valid; a field that frames a message is rejected, as intended.
         let _ = self.fields.push(name, value);
     }
 
-    /// Of the question that is asked.
+    /// Builds the header fields of a query.
     fn fields(&self, proxy: &PushProxy, question: &Question) -> FieldBlock {
         let mut fields = self.fields.clone();
         let has = |fields: &FieldBlock, name: &str| {
@@ -167,7 +167,7 @@ impl Asking {
                 .emulated_headers
                 .iter()
                 .any(|other| name.eq_ignore_ascii_case(other.as_str()));
-            // What it has said by its request counts first.
+            // Headers of the request take precedence.
             if is_let && !has(&fields, name) && !self.barred.iter().any(is) {
                 let _ = fields.push(name, value.as_bytes());
             }
@@ -200,7 +200,7 @@ impl Application for Asking {
                 host: ask.host.as_ref().map(|host| host.as_str()),
                 fields: &fields,
                 body: &question.body,
-                // These do something: an application that keeps what is published would keep it twice.
+                // These have side effects: an application that stores publications would store a retried one twice.
                 again: !matches!(question.event, Event::Rpc | Event::Publish),
                 most: ANSWER_BYTES as u64,
                 until: worker.cx.now().after(question.within),

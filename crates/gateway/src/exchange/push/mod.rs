@@ -1,6 +1,6 @@
-//! Requests of clients that are pushed to: led to the inner routes, once nothing of the configuration is held.
+//! Requests of push clients: delegated to the inner routes once nothing of the configuration is held.
 //!
-//! Who comes so may be asked about (`application.rs`): what of its request the application is told is taken here.
+//! The application may be queried about a client (`application.rs`): the headers that it receives are copied from the request here.
 
 mod application;
 
@@ -17,14 +17,14 @@ use crate::policy::Cleared;
 use application::Asking;
 pub(crate) use application::Asks;
 
-/// What is left to do.
+/// A request that is delegated to push.
 pub(super) struct Pushed {
     below: Option<Path>,
-    /// The path that the rule was found by, where that is not the request's own.
+    /// The path that the rule was matched with, if it differs from the request's own.
     path: Option<Rc<str>>,
-    /// Of the answer's head, if there are any.
+    /// Edits of the response head, if there are any.
     changes: Option<Box<StatusChanges>>,
-    /// Whom its session asks.
+    /// The application for queries of the session.
     backend: Option<Backend>,
 }
 
@@ -57,7 +57,7 @@ impl Pushed {
         let below = self.below.as_ref().map_or("", |path| path.as_str());
         let whole = self.path.as_deref().unwrap_or_else(|| req.path());
         let path = whole.strip_prefix(below.trim_end_matches('/'));
-        // What other matches of the rule bring is no endpoint: `/live` itself, or `/lively` beside `/live`.
+        // Paths of the rule's other matches are no endpoints: `/live` itself, or `/lively` next to `/live`.
         let path = path.filter(|path| path.starts_with('/')).unwrap_or("/");
         let outcome = reply.lead_inside(path).await;
         match outcome {

@@ -1,4 +1,4 @@
-//! A configuration that is taken whole or not at all.
+//! Tests of replacing a configuration as a whole and in parts.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -56,20 +56,20 @@ fn config() -> Config {
     }
 }
 
-/// What can be seen of a gateway from outside.
-fn seen(gateway: &Gateway) -> (Vec<String>, String, Vec<String>, Vec<Hostname>) {
+/// Returns the externally visible state of a gateway.
+fn visible_state(gateway: &Gateway) -> (Vec<String>, String, Vec<String>, Vec<Hostname>) {
     let addrs = gateway.addrs().iter().map(ToString::to_string).collect();
     let upstreams = format!("{:?}", gateway.upstreams());
     let problems = gateway.problems().iter().map(ToString::to_string).collect();
     (addrs, upstreams, problems, gateway.names().into_iter().collect())
 }
 
-/// Changes that cannot be served, each beside others that could.
-fn wrong() -> Vec<(&'static str, Config)> {
+/// Returns changes that cannot be served, each next to others that could.
+fn invalid_configs() -> Vec<(&'static str, Config)> {
     let mut all: Vec<(&'static str, Config)> = Vec::new();
     let mut case = |name, change: &dyn Fn(&mut Config)| {
         let mut config = config();
-        // What could be served of it is other than before, too.
+        // The valid part of the change differs from before, too.
         config.upstreams = vec![upstream("app", 2), upstream("new", 3)];
         config.listeners.push(listener("more", "127.0.0.1:1002"));
         change(&mut config);
@@ -79,7 +79,7 @@ fn wrong() -> Vec<(&'static str, Config)> {
     case("an upstream that does not exist", &|config| {
         edit(config, &|route| route.rules[0] = rule("/admin", "ap"));
     });
-    case("a header that frames", &|config| {
+    case("a header that frames the message", &|config| {
         edit(config, &|route| {
             route.rules[0].request_headers = HeaderChanges {
                 set: vec![(
@@ -90,7 +90,7 @@ fn wrong() -> Vec<(&'static str, Config)> {
             };
         });
     });
-    case("a host that is none", &|config| {
+    case("an invalid host", &|config| {
         edit(config, &|route| {
             route.rules[0].request_headers = HeaderChanges {
                 set: vec![(
@@ -128,18 +128,18 @@ fn wrong() -> Vec<(&'static str, Config)> {
 fn a_configuration_with_a_problem_changes_nothing() {
     let gateway = Gateway::new(Arc::new(config()), Duration::ZERO);
     assert_eq!(gateway.problems(), []);
-    let (before, table) = (seen(&gateway), gateway.table());
-    for (name, wrong) in wrong() {
-        let wrong = Arc::new(wrong);
-        let checked = gateway.check(Arc::clone(&wrong), Duration::ZERO);
+    let (before, table) = (visible_state(&gateway), gateway.table());
+    for (name, invalid) in invalid_configs() {
+        let invalid = Arc::new(invalid);
+        let checked = gateway.check(Arc::clone(&invalid), Duration::ZERO);
         assert!(!checked.is_empty(), "{name}");
-        let rejected = gateway.replace_whole(Arc::clone(&wrong), Duration::ZERO);
+        let rejected = gateway.replace_whole(Arc::clone(&invalid), Duration::ZERO);
         assert_eq!(rejected, Err(checked), "{name}");
-        assert_eq!(seen(&gateway), before, "{name}");
+        assert_eq!(visible_state(&gateway), before, "{name}");
         assert!(Arc::ptr_eq(&gateway.table(), &table), "{name}");
-        // As at a start.
+        // As after a start.
         assert!(
-            !Gateway::new(wrong, Duration::ZERO).problems().is_empty(),
+            !Gateway::new(invalid, Duration::ZERO).problems().is_empty(),
             "{name}"
         );
     }
@@ -147,7 +147,7 @@ fn a_configuration_with_a_problem_changes_nothing() {
     right.upstreams = vec![upstream("app", 2), upstream("new", 3)];
     let right = Arc::new(right);
     assert_eq!(gateway.check(Arc::clone(&right), Duration::ZERO), []);
-    assert_eq!(seen(&gateway), before, "checking changes nothing");
+    assert_eq!(visible_state(&gateway), before, "checking changes nothing");
     assert_eq!(gateway.replace_whole(right, Duration::ZERO), Ok(()));
     assert_eq!(gateway.upstreams().len(), 2);
     assert_eq!(
@@ -156,7 +156,7 @@ fn a_configuration_with_a_problem_changes_nothing() {
     );
 }
 
-/// Of many owners: a rule that cannot be compiled keeps its requests, also one of too many.
+/// Checks parts of many owners: a rule that cannot be compiled keeps its requests, as does one beyond the limit.
 #[test]
 fn in_parts_no_rule_falls_through_to_a_wider_one() {
     use crate::table::{Headers, RequestFacts};
@@ -167,20 +167,20 @@ fn in_parts_no_rule_falls_through_to_a_wider_one() {
         query: "",
         headers: Headers::List(&[]),
     };
-    for (name, mut wrong) in wrong() {
+    for (name, mut invalid) in invalid_configs() {
         let wide = Route {
             name: "wide".into(),
             rules: vec![rule("/", "app")],
-            ..Route::clone(&wrong.routes[0])
+            ..Route::clone(&invalid.routes[0])
         };
-        let narrow = Arc::make_mut(&mut wrong.routes[0]);
+        let narrow = Arc::make_mut(&mut invalid.routes[0]);
         narrow.hostnames = vec![Hostname::parse("a").expect("a host")];
-        wrong.routes.push(Arc::new(Route {
+        invalid.routes.push(Arc::new(Route {
             listeners: Vec::new(),
             ..wide
         }));
-        let listed = narrow_exists(&wrong);
-        let gateway = Gateway::new(Arc::new(wrong), Duration::ZERO);
+        let listed = narrow_exists(&invalid);
+        let gateway = Gateway::new(Arc::new(invalid), Duration::ZERO);
         let table = gateway.table();
         let (listener, _) = table.listeners().next().expect("a listener");
         let found = table.find(listener, &facts).expect("a rule");
@@ -190,7 +190,7 @@ fn in_parts_no_rule_falls_through_to_a_wider_one() {
     }
 }
 
-/// Configurations with a part that a translator could not resolve and left in its place.
+/// Returns configurations with a part that a translator could not resolve and left in its place.
 fn broken() -> Vec<(&'static str, Config)> {
     let target = || Target::Broken {
         reason: "a reference that is not allowed".into(),
@@ -229,20 +229,20 @@ fn broken() -> Vec<(&'static str, Config)> {
 }
 
 #[test]
-fn what_is_broken_keeps_its_place_in_parts_and_changes_nothing_as_a_whole() {
+fn a_broken_part_keeps_its_requests_in_parts_and_is_rejected_as_a_whole() {
     for (name, broken) in broken() {
         let broken = Arc::new(broken);
         let gateway = Gateway::new(Arc::new(config()), Duration::ZERO);
-        let before = seen(&gateway);
+        let before = visible_state(&gateway);
         let checked = gateway.check(Arc::clone(&broken), Duration::ZERO);
         assert_eq!(checked.len(), 1, "{name}: {checked:?}");
         assert!(
             checked[0].to_string().contains("that "),
-            "{name}: the reason is part of it"
+            "{name}: the problem has the reason"
         );
         let rejected = gateway.replace_whole(Arc::clone(&broken), Duration::ZERO);
         assert_eq!(rejected, Err(checked), "{name}");
-        assert_eq!(seen(&gateway), before, "{name}");
+        assert_eq!(visible_state(&gateway), before, "{name}");
 
         // Its translator has reported it already, but a policy that cannot be compiled is reported here as well.
         let reported = gateway.replace(Arc::clone(&broken), Duration::ZERO);
@@ -270,7 +270,7 @@ fn what_is_broken_keeps_its_place_in_parts_and_changes_nothing_as_a_whole() {
     }
 }
 
-/// Whether the narrow route is at a listener that exists.
+/// Returns whether the narrow route is at a listener that exists.
 fn narrow_exists(config: &Config) -> bool {
     let named = &config.routes[0].listeners;
     named.is_empty()

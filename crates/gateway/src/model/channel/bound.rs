@@ -1,18 +1,18 @@
-//! Bounds of the channels that a source feeds: a gap of the source concerns no others.
+//! Bounds of the channels that a source feeds, so that a gap of the source affects no others.
 
 use std::sync::Arc;
 
 use ringmain_push::Inlet;
 
-/// Bounds of one source at most. Beyond that they become one prefix, which they all have.
+/// Limit of the bounds of one source. Beyond it they become one prefix, the longest that they share.
 pub const CHANNEL_BOUNDS: usize = 64;
 
-/// Names of channels that a source can feed.
+/// A set of channel names that a source can feed.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ChannelBound {
-    /// This one.
+    /// This channel.
     Name(String),
-    /// All that begin with this text.
+    /// All channels whose names begin with this text.
     Prefix(String),
 }
 
@@ -20,7 +20,7 @@ impl ChannelBound {
     /// Any channel.
     pub const ANY: ChannelBound = ChannelBound::Prefix(String::new());
 
-    /// The text that its names begin with.
+    /// Returns the text that all names of this bound begin with.
     #[must_use]
     pub fn prefix(&self) -> &str {
         match self {
@@ -28,8 +28,8 @@ impl ChannelBound {
         }
     }
 
-    /// Reports to workers that publications may be missing in these channels, behind those that were taken. Of a prefix, those that only
-    /// other sources have fed are excepted.
+    /// Reports to workers that publications may be missing in these channels, after those already received. For a prefix, channels that
+    /// only other sources have fed are excepted.
     pub fn interrupt(&self, inlet: &Inlet) {
         match self {
             ChannelBound::Name(name) => inlet.dropped(&Arc::from(&**name)),
@@ -37,7 +37,7 @@ impl ChannelBound {
         }
     }
 
-    /// Adds a part of the name. Behind one that is not whole, nothing is known.
+    /// Appends a part of the name. After an incomplete part nothing more is known.
     pub(super) fn append(&mut self, text: &str, is_whole: bool) {
         if let ChannelBound::Name(known) = self {
             *known += text;
@@ -55,7 +55,7 @@ impl ChannelBound {
     }
 }
 
-/// Leaves out bounds that others cover, and those above the limit.
+/// Removes bounds that others cover, and applies the limit.
 pub(super) fn limited(bounds: Vec<ChannelBound>) -> Vec<ChannelBound> {
     let mut kept: Vec<ChannelBound> = Vec::new();
     for bound in bounds {
@@ -76,25 +76,25 @@ pub(super) fn limited(bounds: Vec<ChannelBound>) -> Vec<ChannelBound> {
     vec![ChannelBound::Prefix(common.to_owned())]
 }
 
-/// Topics, subjects, streams or channels of a broker that a source reads, in words between dots.
+/// Topics, subjects, streams or channels of a broker that a source reads, as words separated by dots.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SubjectPattern {
     words: Vec<Word>,
-    /// Any words may follow.
+    /// Set if any words may follow.
     is_open: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Word {
     Known(Arc<str>),
-    /// It begins with this text, and nothing is known of what follows it.
+    /// Begins with this text; the rest is unknown.
     Begins(Arc<str>),
     /// Any word.
     Any,
 }
 
 impl SubjectPattern {
-    /// One name.
+    /// Creates a pattern of one name.
     #[must_use]
     pub fn name(name: &str) -> SubjectPattern {
         SubjectPattern {
@@ -103,7 +103,7 @@ impl SubjectPattern {
         }
     }
 
-    /// Any name.
+    /// Creates a pattern of every name.
     #[must_use]
     pub fn any() -> SubjectPattern {
         SubjectPattern {
@@ -112,7 +112,7 @@ impl SubjectPattern {
         }
     }
 
-    /// A filter of NATS: `*` is any word, `>` at the end any words.
+    /// Creates a pattern from a NATS filter: `*` is any word, a final `>` is one or more words.
     #[must_use]
     pub fn nats(filter: &str) -> SubjectPattern {
         let (words, is_open) = match filter.strip_suffix('>') {
@@ -130,7 +130,7 @@ impl SubjectPattern {
         }
     }
 
-    /// A pattern of Redis' `PSUBSCRIBE`. Its text is known up to the first special character.
+    /// Creates a pattern from a `PSUBSCRIBE` pattern of Redis. Its text is known up to the first special character.
     #[must_use]
     pub fn glob(pattern: &str) -> SubjectPattern {
         let Some(end) = pattern.find(['*', '?', '[', '\\']) else {
@@ -144,7 +144,7 @@ impl SubjectPattern {
         pattern
     }
 
-    /// Returns whether it is the pattern of this name. Of a glob, only the text before its first special character counts.
+    /// Returns whether the pattern matches this name. Of a glob, only the text before its first special character counts.
     #[must_use]
     pub fn matches(&self, name: &str) -> bool {
         let mut words = name.split('.');
@@ -160,13 +160,14 @@ impl SubjectPattern {
             }
         }
         match self.is_open {
-            // `>` stands for at least one word.
+            // `>` matches at least one word.
             true => words.next().is_some(),
             false => words.next().is_none(),
         }
     }
 
-    /// The text of so many words from one on, up to the first that is not known, and whether it is whole. `None`: it has no such word.
+    /// Returns the text of up to `count` words from the index `from` on, up to the first unknown word, and whether the text is complete.
+    /// `None`: there is no such word.
     pub(super) fn words(&self, from: usize, count: usize) -> Option<(String, bool)> {
         let words = self.words.get(from..).unwrap_or_default();
         if words.is_empty() {

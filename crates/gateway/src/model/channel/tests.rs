@@ -1,4 +1,4 @@
-//! Names of channels, and the bounds of those that a source can feed.
+//! Tests of channel names, and of the bounds of those that a source can feed.
 
 use super::{CHANNEL_BOUNDS, ChannelBound, ChannelTemplate, Subject, SubjectPattern};
 
@@ -17,7 +17,7 @@ fn check(template: &str, subjects: &[SubjectPattern], expected: &[ChannelBound])
 }
 
 #[test]
-fn channels_are_made_of_subjects() {
+fn channels_are_derived_from_subjects() {
     for (channel, subject, expected) in [
         ("{subject}", "a.b", Some("a.b")),
         ("{1}", "a.b", Some("a")),
@@ -38,7 +38,7 @@ fn channels_are_made_of_subjects() {
 }
 
 #[test]
-fn namespaces_are_known_where_records_do_not_decide_them() {
+fn namespace_is_known_unless_records_determine_it() {
     for (channel, expected) in [
         ("prices:{key}", Some("prices")),
         ("$prices:{key}", Some("prices")),
@@ -54,7 +54,7 @@ fn namespaces_are_known_where_records_do_not_decide_them() {
 }
 
 #[test]
-fn names_are_known_as_far_as_subjects_are() {
+fn names_are_known_up_to_the_unknown_part_of_subjects() {
     let subject = SubjectPattern::name;
     check(
         "{subject}",
@@ -71,7 +71,7 @@ fn names_are_known_as_far_as_subjects_are() {
 }
 
 #[test]
-fn filters_of_nats_are_known_up_to_the_first_wildcard() {
+fn nats_filters_are_known_up_to_the_first_wildcard() {
     let nats = |filters: &[&str]| -> Vec<SubjectPattern> {
         filters
             .iter()
@@ -93,7 +93,7 @@ fn filters_of_nats_are_known_up_to_the_first_wildcard() {
 }
 
 #[test]
-fn patterns_of_redis_are_known_up_to_the_first_special_character() {
+fn redis_patterns_are_known_up_to_the_first_special_character() {
     let glob = SubjectPattern::glob;
     check("{channel}", &[glob("ticks.*")], &[prefix("ticks.")]);
     check("{channel}", &[glob("ticks.a?")], &[prefix("ticks.a")]);
@@ -121,7 +121,7 @@ fn bounds_do_not_repeat_and_are_limited() {
 }
 
 #[test]
-fn names_match_the_filters_of_nats() {
+fn names_match_nats_filters() {
     for (filter, name, expected) in [
         ("a.b", "a.b", true),
         ("a.b", "a.b.c", false),

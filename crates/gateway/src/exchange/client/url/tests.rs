@@ -1,4 +1,4 @@
-//! URLs by what proxies send, and what a client adds in front.
+//! Tests of requested URLs, by the fields of proxies and those that a client adds in front.
 
 use ringmain_wire::h1::{FieldTable, HeadScanner, Limits, Parsed, parse_request};
 
@@ -50,7 +50,7 @@ fn x_forwarded_fields_override() {
             "X-Forwarded-Port: 443\r\nX-Forwarded-Proto: https\r\n",
             "https://inside:443",
         ),
-        // What is no scheme, host or port.
+        // Invalid scheme, host and port.
         (
             "X-Forwarded-Proto: file\r\nX-Forwarded-Host: a/b\r\nX-Forwarded-Port: +1\r\n",
             "http://inside:8080",
@@ -77,9 +77,9 @@ fn x_forwarded_fields_override() {
 }
 
 #[test]
-fn the_element_of_the_outermost_trusted_proxy_counts() {
+fn the_element_of_the_outermost_trusted_proxy_applies() {
     let config = config(ClientHeader::XForwardedFor);
-    // A proxy appends, behind what its client sent.
+    // A proxy appends to the value that its client sent.
     let one = "X-Forwarded-For: 6.6.6.6, 192.0.2.1\r\nX-Forwarded-Proto: http, https\r\nX-Forwarded-Host: evil, real\r\n";
     assert_eq!(url(&config, one), "https://real");
     // Two proxies append.
@@ -87,13 +87,13 @@ fn the_element_of_the_outermost_trusted_proxy_counts() {
     assert_eq!(url(&config, two), "https://real");
     let forged = "X-Forwarded-For: 6.6.6.6, 192.0.2.1, 10.0.0.2\r\nX-Forwarded-Proto: http, https, http\r\n";
     assert_eq!(url(&config, forged), "https://inside:8080");
-    // The first one replaces, the second one passes on what it received.
+    // The first one replaces, the second one forwards the fields that it received.
     let passed = "X-Forwarded-For: 192.0.2.1, 10.0.0.2\r\nX-Forwarded-Proto: https\r\n";
     assert_eq!(url(&config, passed), "https://inside:8080");
 }
 
 #[test]
-fn forwarded_counts_alone_where_it_is_the_listeners() {
+fn forwarded_applies_alone_if_configured() {
     let config = config(ClientHeader::Forwarded);
     for (headers, expected) in [
         (
@@ -122,7 +122,7 @@ fn forwarded_counts_alone_where_it_is_the_listeners() {
 }
 
 #[test]
-fn headers_of_one_address_have_fields_of_one_element() {
+fn named_header_has_one_element() {
     let config = config(ClientHeader::Named(
         HeaderName::parse("True-Client-IP").expect("a name"),
     ));

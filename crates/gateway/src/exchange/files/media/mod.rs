@@ -1,18 +1,17 @@
-//! Types of content by the extensions of names: those that a rule adds, a few that browsers care about, and the table of
-//! `mime_guess`.
+//! Media types by file extension: those that a rule adds, a few that matter to browsers, and the table of `mime_guess`.
 
 use std::borrow::Cow;
 use std::sync::Arc;
 
 use crate::model::HeaderValue;
 
-/// Of files whose extension says nothing.
+/// The type of files with an unknown extension.
 const UNKNOWN: &str = "application/octet-stream";
 
 /// Bytes of the longest extension that is looked up.
 const EXTENSION_BYTES: usize = 32;
 
-/// The type of a file's content.
+/// Returns the media type of a file.
 pub(super) fn of<'t>(name: &str, added: &'t [(Arc<str>, HeaderValue)]) -> Cow<'t, str> {
     let file = name.rsplit('/').next().unwrap_or_default();
     let extension = file
@@ -30,7 +29,7 @@ pub(super) fn of<'t>(name: &str, added: &'t [(Arc<str>, HeaderValue)]) -> Cow<'t
         _ => None,
     };
     match known {
-        // Without it browsers guess, by the place they are in.
+        // Without a charset browsers guess it by their locale.
         Some(text) if text.starts_with("text/") && text != "text/vtt" => {
             Cow::Owned(format!("{text}; charset=utf-8"))
         }

@@ -1,10 +1,10 @@
-//! Extensions and their types.
+//! Tests of media types by extension.
 
 use super::of;
 use crate::model::HeaderValue;
 
 #[test]
-fn what_sites_serve_has_its_type() {
+fn common_files_have_their_types() {
     for (name, kind) in [
         ("index.html", "text/html; charset=utf-8"),
         ("a/b.HTM", "text/html; charset=utf-8"),

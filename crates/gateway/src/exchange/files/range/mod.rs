@@ -1,20 +1,21 @@
-//! The part of a file that a `Range` names. Several at once are answered by the whole: few clients ask, and fewer understand.
+//! The part of a file that a `Range` field requests. A request for several ranges is answered with the whole file: few clients send one,
+//! and fewer understand the response.
 
-/// What is wanted.
+/// The part of a file to send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Range {
     All,
-    /// From here on, before there.
+    /// The bytes `from..to`.
     Part {
         from: u64,
         to: u64,
     },
-    /// Nothing of it is there: 416.
+    /// Outside the file: 416.
     Outside,
 }
 
 impl Range {
-    /// Of `bytes=…`, for a file of `length` bytes (RFC 9110 §14.1.2). What is not understood is as if it were not there.
+    /// Parses `bytes=…` for a file of `length` bytes (RFC 9110 §14.1.2). An invalid value is ignored.
     pub(super) fn of(value: &[u8], length: u64) -> Range {
         Range::read(value, length).unwrap_or(Range::All)
     }
@@ -41,7 +42,7 @@ impl Range {
     }
 }
 
-/// `None`: no number; `Some(None)`: nothing stands there.
+/// Parses a number. `None`: not a number; `Some(None)`: empty.
 fn number(text: &str) -> Option<Option<u64>> {
     match text {
         "" => Some(None),

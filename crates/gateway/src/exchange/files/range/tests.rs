@@ -1,4 +1,4 @@
-//! Ranges as clients write them.
+//! Tests of `Range` fields.
 
 use super::Range;
 
