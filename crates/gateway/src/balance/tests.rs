@@ -106,7 +106,7 @@ fn hashes_spread_by_weight() {
     }
 }
 
-/// How many of 20,000 keys have another endpoint, by name.
+/// Returns the number of keys, of 20,000, that move to another endpoint.
 fn moved(before: impl Fn(u64) -> String, after: impl Fn(u64) -> String) -> u32 {
     (0..20_000_u32)
         .map(|key| hash(&key.to_le_bytes()))

@@ -1,4 +1,4 @@
-//! What listeners of one address mean together.
+//! Tests of engine listeners: numbers, protocols, certificates and limits of addresses with several listeners.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -46,7 +46,7 @@ fn numbers_stay_with_their_addresses() {
         (vec![a.to_owned(), b.to_owned()], vec![])
     );
 
-    // In another order, with one that is new.
+    // In another order, with a new one.
     let next = table(vec![http("c", c), http("b", b), http("a", a)]);
     let followed = fronts.follow(&next, Duration::ZERO);
     let name = |id: &Option<AddressId>| {
@@ -63,14 +63,14 @@ fn numbers_stay_with_their_addresses() {
     assert_eq!(opened, [(2, c.to_owned())]);
     assert_eq!((&followed.changed[..], &followed.closed[..]), (&[2][..], &[][..]));
 
-    // One is gone, and none takes its number.
+    // One is removed, and no other takes its number.
     let next = table(vec![http("c", c), http("d", "127.0.0.1:1004"), http("b", b)]);
     let followed = fronts.follow(&next, Duration::ZERO);
     assert_eq!(followed.closed, [0]);
     assert!(followed.ids[0].is_none() && followed.ids[1..].iter().all(Option::is_some));
     assert_eq!(followed.opened[0].0, 3);
 
-    // But for one that nobody could come by.
+    // Except a number whose listener could not be opened: no client can have connected there.
     fronts.failed(3);
     assert_eq!(addrs(&fronts.unheard(&next, &followed.ids)), ["127.0.0.1:1004"]);
     let followed = fronts.follow(&next, Duration::ZERO);
@@ -110,7 +110,7 @@ fn what_is_spoken_changes_at_the_same_address() {
         assert_eq!(followed.changed, changed);
         assert!(followed.opened.is_empty() && followed.closed.is_empty());
     }
-    // Of ports that the kernel chose the one stays that is of its kind.
+    // Of ports that the kernel chose, the one of the same kind stays.
     let followed = fronts.follow(&table(vec![listener("c", any, Protocol::Tcp)]), Duration::ZERO);
     assert_eq!(
         (&followed.changed[..], &followed.closed[..]),

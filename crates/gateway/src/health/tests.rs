@@ -1,4 +1,4 @@
-//! When an endpoint is passed over, and when it is back.
+//! Tests of ejection by outlier detection and of active health checks.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::status::Ejection;
 
 const SECOND: u64 = 1_000_000_000;
 
-/// The wall clock's time.
+/// The time since the Unix epoch.
 const WALL: Duration = Duration::from_secs(1_000);
 
 const ROW: Reason = Reason::InARow(3);
@@ -85,7 +85,7 @@ fn so_many_of_a_hundred() {
     assert!(health.record.eject(SECOND, WALL, &rules, why));
     assert_eq!(health.record.ejection().map(|it| it.why), Some(why));
     assert_eq!(why.to_string(), "6 of 10 requests failed");
-    // The next interval knows nothing of the last.
+    // Counts are reset with each interval.
     assert_eq!(health.record.note(Meeting::Bad, 100 * SECOND, &rules), None);
 }
 

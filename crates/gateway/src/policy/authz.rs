@@ -14,7 +14,7 @@ use std::time::Duration;
 use ringmain_wire::h1::{FieldBlock, Method};
 
 use super::call::{Answered, Call, CallError, call};
-use super::{At, Cleared, Names, Outcome, Refusal, Said, body};
+use super::{At, Cleared, ExternalResponse, Names, Outcome, Refusal, body};
 use crate::exchange::{client_address, client_scheme, forwarded_uri, is_folded};
 use crate::fault::{Fault, Side};
 use crate::limits;
@@ -194,7 +194,7 @@ impl Authz {
                 log::debug!("the header `{name}` of who was asked cannot be sent: {misuse}");
             }
         }
-        refusal.answer = Some(Said {
+        refusal.answer = Some(ExternalResponse {
             status: answered.status,
             body: answered.body,
         });

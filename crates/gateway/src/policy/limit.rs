@@ -45,7 +45,7 @@ struct Limit {
 
 /// What one limit has said.
 #[derive(Clone, Copy, Default)]
-struct Said {
+struct LimitResult {
     key: u64,
     verdict: Option<Verdict>,
     /// The verdict is of this process' own count.
@@ -90,7 +90,7 @@ impl Limits {
     }
 
     pub(super) fn pass(&self, at: &At<'_, '_>, cleared: &mut Cleared) -> Outcome {
-        let mut said = [Said::default(); limits::RATE_LIMITS];
+        let mut said = [LimitResult::default(); limits::RATE_LIMITS];
         self.count_here(at, cleared, &mut said)?;
         self.passed(&said, cleared);
         Ok(())
@@ -98,7 +98,7 @@ impl Limits {
 
     /// Those of this process first: what they refuse nobody else is asked for.
     pub(super) async fn pass_waiting(&self, at: &At<'_, '_>, cleared: &mut Cleared) -> Outcome {
-        let mut said = [Said::default(); limits::RATE_LIMITS];
+        let mut said = [LimitResult::default(); limits::RATE_LIMITS];
         self.count_here(at, cleared, &mut said)?;
         for (index, limit) in self.all.iter().enumerate() {
             let Some(redis) = &limit.redis else { continue };
@@ -135,7 +135,7 @@ impl Limits {
         Ok(())
     }
 
-    fn count_here(&self, at: &At<'_, '_>, cleared: &Cleared, said: &mut [Said]) -> Outcome {
+    fn count_here(&self, at: &At<'_, '_>, cleared: &Cleared, said: &mut [LimitResult]) -> Outcome {
         let now = at.worker.cx.now().0;
         for (index, limit) in self.all.iter().enumerate() {
             if limit.redis.is_none() {
@@ -149,7 +149,7 @@ impl Limits {
     }
 
     /// What one of them has said.
-    fn judge(&self, at: &At<'_, '_>, index: usize, verdict: Verdict, said: &mut [Said]) -> Outcome {
+    fn judge(&self, at: &At<'_, '_>, index: usize, verdict: Verdict, said: &mut [LimitResult]) -> Outcome {
         let limit = &self.all[index];
         said[index].verdict = Some(verdict);
         if verdict.passes {
@@ -163,14 +163,14 @@ impl Limits {
         Err(self.refusal(said, verdict.again))
     }
 
-    fn passed(&self, said: &[Said], cleared: &mut Cleared) {
+    fn passed(&self, said: &[LimitResult], cleared: &mut Cleared) {
         if self.all.iter().any(|limit| limit.shows != RateHeaders::None) {
             let Findings { answer, text, .. } = cleared.findings();
             self.tell(said, answer, text);
         }
     }
 
-    fn give_back(&self, said: &[Said]) {
+    fn give_back(&self, said: &[LimitResult]) {
         for (limit, said) in self.all.iter().zip(said) {
             let counted = said.verdict.is_some_and(|verdict| verdict.passes);
             if counted && said.counted_here {
@@ -179,7 +179,7 @@ impl Limits {
         }
     }
 
-    fn refusal(&self, said: &[Said], again: Duration) -> Box<Refusal> {
+    fn refusal(&self, said: &[LimitResult], again: Duration) -> Box<Refusal> {
         let mut fields = FieldBlock::new();
         put(&mut fields, "Retry-After", &seconds(again).max(1).to_string());
         self.tell(said, &mut fields, &mut String::new());
@@ -192,7 +192,7 @@ impl Limits {
     }
 
     /// What clients are told of limits.
-    fn tell(&self, said: &[Said], fields: &mut FieldBlock, text: &mut String) {
+    fn tell(&self, said: &[LimitResult], fields: &mut FieldBlock, text: &mut String) {
         // What passes all the same is nobody's business.
         let asked = self.all.iter().zip(said).filter(|(limit, _)| !limit.log_only);
         let told = || {

@@ -317,12 +317,12 @@ pub(crate) struct Refusal {
     /// Headers of the answer: what to show next time (RFC 9110 §11.6.1), when to come back.
     pub(crate) fields: FieldBlock,
     /// What somebody else says in place of the fault's own status and text.
-    pub(crate) answer: Option<Said>,
+    pub(crate) answer: Option<ExternalResponse>,
 }
 
 /// An answer of somebody who was asked.
 #[derive(Debug)]
-pub(crate) struct Said {
+pub(crate) struct ExternalResponse {
     pub(crate) status: u16,
     pub(crate) body: Vec<u8>,
 }

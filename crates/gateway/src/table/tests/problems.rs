@@ -1,4 +1,4 @@
-//! What is wrong is told part by part, and all else is served.
+//! Tests of problems: each part is reported alone, and the other parts are served.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -92,7 +92,7 @@ fn an_upstream_that_is_not_there_breaks_its_share() {
         "route `r`, rule 0: backends: expected an upstream of the configuration that can be used, found `up`; its share of \
          requests is answered 500"
     );
-    // The route is the same, but what it means is not.
+    // The route is unchanged, but the upstream that it names exists now.
     let second = Table::compile(Arc::new(with.clone()), Some(&first), &mut plan);
     let third = Table::compile(Arc::new(with), Some(&second), &mut plan);
     assert_eq!(third.problems(), []);
@@ -127,7 +127,7 @@ fn of_two_with_one_name_the_first_counts() {
     };
     let table = told(config.clone(), &problems);
     check(&table);
-    // Nor does the next configuration take one for the other.
+    // Nor does the next compilation confuse the two routes.
     let next = Table::compile(Arc::new(config), Some(&table), &mut |_, _| Ok(()));
     assert_eq!(next.problems(), table.problems());
     check(&next);
@@ -176,7 +176,7 @@ fn a_stream_whose_name_another_has_keeps_its_connections() {
     );
 }
 
-/// A listener that cannot be served keeps its hosts: a wider one at its address may demand less of clients.
+/// The hosts of a listener that cannot be served stay with it: a wider listener at its address may demand less of clients.
 #[test]
 fn hosts_of_a_listener_that_is_left_out_fall_to_no_other() {
     let mut admin = listener("admin", 80, &["admin.example", "*.admin.example"]);
@@ -185,7 +185,7 @@ fn hosts_of_a_listener_that_is_left_out_fall_to_no_other() {
     let mut exact = listener("exact", 80, &["x.admin.example"]);
     exact.name = "exact".into();
     config.listeners.extend([Arc::new(admin), Arc::new(exact)]);
-    // Another protocol's connections are not those of the listeners that are served.
+    // Connections of another protocol are not those of the served listeners.
     let mut pass = listener("pass", 80, &["pass.example"]);
     pass.protocol = Protocol::TlsPassthrough;
     config.listeners.push(Arc::new(pass));

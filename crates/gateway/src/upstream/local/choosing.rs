@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use super::{Chosen, End, Local, Seen};
+use super::{Chosen, End, Local, PoolSnapshot};
 use crate::fault::Fault;
 use crate::upstream::Prefer;
 use crate::upstream::choose::{self, Wish};
@@ -65,7 +65,7 @@ impl Local {
     }
 
     fn choose_as(&self, wish: &Wish<'_>) -> Result<Chosen, Fault> {
-        let Seen {
+        let PoolSnapshot {
             current,
             ends,
             wellness,
