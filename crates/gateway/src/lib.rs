@@ -1,6 +1,6 @@
 //! The gateway: from a request to its route, its policies and its upstream.
 //!
-//! Owns the one intermediate form of all configuration ([`model`]) and its compiled form. Knows no file format, no orchestrator
+//! Owns the one intermediate form for all configuration ([`model`]) and its compiled form. Knows no file format, no orchestrator
 //! and no asynchronous runtime: those belong to the control thread.
 #![forbid(unsafe_code)]
 

@@ -32,7 +32,7 @@ impl Side {
     }
 }
 
-/// Whether a request may be retried, as far as the fault decides.
+/// The conditions under which a request may be retried, as far as the fault decides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Retryable {
     /// No endpoint has received any part of the request.

@@ -251,7 +251,7 @@ impl Fronts {
         &self.entrances
     }
 
-    /// Returns the handshake counts of all listeners, closed ones included.
+    /// Returns the handshake counts of every listener, closed ones included.
     pub(crate) fn handshakes(&self) -> Counts {
         let mut sum = self.gone;
         for front in self.all.iter().flatten() {
@@ -381,7 +381,7 @@ pub(crate) fn refuses_certificate(listener: &Listener, facts: impl FnOnce() -> O
     }
 }
 
-/// Returns the limits of connections: for each the widest of all listeners, since the process has one set of limits.
+/// Returns the limits of connections: for each the widest of any listener, since the process has one set of limits.
 #[must_use]
 pub fn limits(config: &Config) -> Limits {
     let listeners = &config.listeners;

@@ -79,7 +79,7 @@ fn numbers_stay_with_their_addresses() {
 }
 
 #[test]
-fn what_is_spoken_changes_at_the_same_address() {
+fn the_protocol_of_an_address_changes() {
     let (one, any) = ("127.0.0.1:1001", "127.0.0.1:0");
     let mut fronts = Fronts::default();
     let first = vec![
@@ -119,7 +119,7 @@ fn what_is_spoken_changes_at_the_same_address() {
 }
 
 #[test]
-fn each_port_that_the_kernel_chose_is_another() {
+fn each_port_0_is_an_address_of_its_own() {
     let any = "127.0.0.1:0";
     let first = table(vec![
         listener("a", any, Protocol::Http),
@@ -131,7 +131,7 @@ fn each_port_that_the_kernel_chose_is_another() {
 }
 
 #[test]
-fn without_a_certificate_that_can_be_shown_nothing_is_listened_at() {
+fn without_a_usable_certificate_no_listener_opens() {
     let mut secure = listener("secure", "127.0.0.1:1004", Protocol::Https);
     secure.tls = Some(ListenerTls {
         certificates: vec!["wrong".into()],
@@ -156,7 +156,7 @@ fn without_a_certificate_that_can_be_shown_nothing_is_listened_at() {
 }
 
 #[test]
-fn of_several_limits_the_widest_holds() {
+fn the_widest_limit_applies() {
     let mut narrow = listener("narrow", "127.0.0.1:1005", Protocol::Http);
     narrow.limits.head_bytes = 2048;
     narrow.limits.requests_per_connection = Some(10);

@@ -1,4 +1,4 @@
-//! The TLS of an address: certificates of all its listeners of one kind, and the demands on client certificates.
+//! The TLS of an address: certificates from all its listeners of one kind, and the demands on client certificates.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -154,7 +154,7 @@ fn findings(refused: &Refused) -> String {
 }
 
 impl MadeOf {
-    /// Collects the inputs of all listeners of an address, which share a handshake: the SNI that selects one is part of it. Of
+    /// Collects the inputs from all listeners of an address, which share a handshake: the SNI that selects one is part of that handshake. Of
     /// several minimum versions the newest applies.
     fn of(config: &Config, listeners: &[&Arc<Listener>]) -> Result<MadeOf, Problem> {
         // A client without SNI receives the certificate of the listener for all names.

@@ -59,7 +59,7 @@ impl Reason {
     }
 }
 
-/// The results so far, of all workers. Concurrent updates may make counts slightly inexact.
+/// The results so far, summed over all workers. Concurrent updates may make counts slightly inexact.
 #[derive(Debug, Default)]
 pub(crate) struct Record {
     /// Failures since the endpoint is configured.

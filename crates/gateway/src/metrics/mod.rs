@@ -50,7 +50,7 @@ pub const NO_ROUTE_LABEL: &str = "";
 /// The label of the routes that are counted together because the limit is reached.
 pub const OTHERS_LABEL: &str = "(others)";
 
-/// The counters of all workers.
+/// The counters of every worker.
 #[derive(Debug, Default)]
 pub(crate) struct Metrics {
     /// Numbers of series, by the names of route and upstream.

@@ -20,7 +20,7 @@ pub(crate) struct StreamPlan {
 }
 
 impl StreamPlan {
-    /// Builds the plans of all stream routes, by name.
+    /// Builds the plans of every stream route, by name.
     pub(crate) fn all(config: &Config, registry: &Registry, metrics: &Metrics) -> BTreeMap<Name, StreamPlan> {
         let mut all = BTreeMap::new();
         for route in &config.streams {

@@ -56,7 +56,7 @@ impl KeyHasher {
         }
     }
 
-    /// Returns the hash of all parts.
+    /// Returns the hash over all parts.
     pub(crate) fn finish(&self) -> u64 {
         self.0.finish()
     }

@@ -80,7 +80,7 @@ impl Counters {
         &self.passwords
     }
 
-    /// Returns the current state of all counters, by name.
+    /// Returns the current state of every counter, by name.
     pub(crate) fn status(&self) -> Vec<CounterStatus> {
         let cells = lock(&self.cells);
         let keys = cells.iter().map(|(name, cells)| CounterStatus {
@@ -162,7 +162,7 @@ impl Crowd {
         Some(Runs(Which::Key(Arc::clone(self), key)))
     }
 
-    /// Returns the number of requests in flight of all keys.
+    /// Returns the number of requests in flight over all keys.
     pub(crate) fn count(&self) -> u32 {
         let parts = self.parts.iter().map(|part| lock(&part.0));
         parts

@@ -18,7 +18,7 @@ fn passes(cells: &Cells, key: u64, rate: Rate, now: u64) -> bool {
 }
 
 #[test]
-fn a_burst_and_then_one_by_one() {
+fn a_burst_then_single_requests() {
     let (cells, rate, start) = (Cells::new(1), rate(10, 3), 7 * SECOND);
     for left in [2, 1, 0] {
         let verdict = cells.take(1, rate, start);
@@ -43,7 +43,7 @@ fn a_burst_and_then_one_by_one() {
 
 /// In any span, requests never exceed the burst plus the span's share, and a client that keeps asking gets that many.
 #[test]
-fn never_more_than_promised_and_never_less() {
+fn the_rate_is_exact() {
     for seed in 0..200 {
         let mut random = fastrand::Rng::with_seed(seed);
         let (requests, burst) = (random.u32(1..1000), random.u32(1..50));
@@ -94,7 +94,7 @@ fn another_rate_on_the_same_cell() {
 }
 
 #[test]
-fn what_did_not_come_about_is_given_back() {
+fn a_reverted_request_frees_its_share() {
     let (cells, rate) = (Cells::new(1), rate(1, 2));
     assert!(passes(&cells, 1, rate, SECOND) && passes(&cells, 1, rate, SECOND));
     assert!(!passes(&cells, 1, rate, SECOND));
@@ -127,7 +127,7 @@ fn a_table_is_a_map() {
 
 /// At the limit the key with the least debt is evicted: keys at the maximum debt are not admitted again.
 #[test]
-fn a_full_table_forgets_the_modest() {
+fn a_full_table_evicts_the_least_debt() {
     let (cells, rate) = (Cells::new(8), rate(1, 10));
     assert_eq!(cells.room(), 8);
     let greedy = 3_u64 << 32;
@@ -143,7 +143,7 @@ fn a_full_table_forgets_the_modest() {
 }
 
 #[test]
-fn keys_that_look_alike_are_not() {
+fn similar_keys_are_distinct() {
     let hash = |parts: &[Option<&[u8]>]| {
         let mut hasher = KeyHasher::new(7);
         parts.iter().for_each(|part| hasher.part(*part));

@@ -246,7 +246,7 @@ fn taken<P>(config: &Config, matched: Matched<'_, P>) -> Taken {
         by: rule
             .matches
             .get(matched.matching())
-            .map_or_else(|| "every request".to_owned(), told),
+            .map_or_else(|| "every request".to_owned(), describe_match),
         broken: matched.plan().err().map(str::to_owned),
     }
 }
@@ -255,7 +255,7 @@ fn taken<P>(config: &Config, matched: Matched<'_, P>) -> Taken {
 fn why(found: &Match, facts: &RequestFacts<'_>) -> Why {
     let path = facts.path.replace(ringmain_web::path::ENCODED_SLASH, "%2F");
     if !path_holds(&found.path, facts.path) {
-        return Why::Path(format!("{} is not `{path}`", path_told(&found.path)));
+        return Why::Path(format!("{} is not `{path}`", describe_path(&found.path)));
     }
     if let Some(method) = found
         .method
@@ -266,23 +266,26 @@ fn why(found: &Match, facts: &RequestFacts<'_>) -> Why {
     }
     if let Some(header) = found.headers.iter().find(|header| !header_holds(header, facts)) {
         let name = header.name.as_str();
-        return Why::Header(format!("header `{name}` is not {}", value_told(&header.value)));
+        return Why::Header(format!(
+            "header `{name}` is not {}",
+            describe_value(&header.value)
+        ));
     }
     if let Some(parameter) = found
         .query
         .iter()
         .find(|parameter| !query_holds(parameter, facts))
     {
-        let (name, value) = (&parameter.name, value_told(&parameter.value));
+        let (name, value) = (&parameter.name, describe_value(&parameter.value));
         return Why::Query(format!("query parameter `{name}` is not {value}"));
     }
     debug_assert!(holds(found, facts), "all parts were looked at");
-    Why::Later(format!("{} holds too, but comes later", told(found)))
+    Why::Later(format!("{} holds too, but comes later", describe_match(found)))
 }
 
 /// Describes a match in words.
-fn told(found: &Match) -> String {
-    let mut text = path_told(&found.path);
+fn describe_match(found: &Match) -> String {
+    let mut text = describe_path(&found.path);
     if let Some(method) = &found.method {
         text += &format!(", method {}", method.as_str());
     }
@@ -290,20 +293,20 @@ fn told(found: &Match) -> String {
         text += &format!(
             ", header `{}` {}",
             header.name.as_str(),
-            value_told(&header.value)
+            describe_value(&header.value)
         );
     }
     for parameter in &found.query {
         text += &format!(
             ", query parameter `{}` {}",
             parameter.name,
-            value_told(&parameter.value)
+            describe_value(&parameter.value)
         );
     }
     text
 }
 
-fn path_told(path: &PathMatch) -> String {
+fn describe_path(path: &PathMatch) -> String {
     match path {
         PathMatch::Exact(path) => format!("path `{}`", path.as_str()),
         PathMatch::Prefix(path) => format!("prefix `{}`", path.as_str()),
@@ -311,7 +314,7 @@ fn path_told(path: &PathMatch) -> String {
     }
 }
 
-fn value_told(value: &ValueMatch) -> String {
+fn describe_value(value: &ValueMatch) -> String {
     match value {
         ValueMatch::Present => "there".to_owned(),
         ValueMatch::Exact(text) => format!("`{text}`"),

@@ -216,7 +216,7 @@ fn a_prefix_whose_predicates_fail_leaves_it_to_a_shorter_one() {
 }
 
 #[test]
-fn what_a_prefix_matched_is_told() {
+fn the_matched_prefix_is_reported() {
     let table = compile(config([route("r", &[], &["/", "/a/b/", "=/a/b/c"])]));
     let prefix = |path| table.find(WEB, &facts("GET", path)).unwrap().prefix();
     assert_eq!(
@@ -283,7 +283,7 @@ fn hosts_are_compared_in_one_form() {
 }
 
 #[test]
-fn what_is_the_same_is_shared() {
+fn unchanged_parts_are_shared() {
     let config = |path: &str| {
         config([
             route("a", &["a.example"], &["/a"]),

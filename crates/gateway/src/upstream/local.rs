@@ -43,7 +43,7 @@ pub(crate) struct Local {
     pub(super) cx: Cx,
     pub(crate) shared: Arc<Shared>,
     seen: RefCell<PoolSnapshot>,
-    /// Idle connections of all endpoints, without those that are shared.
+    /// Idle connections of every endpoint, without those that are shared.
     kept: Cell<usize>,
     pub(super) common: Rc<Common>,
 }

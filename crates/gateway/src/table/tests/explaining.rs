@@ -8,7 +8,7 @@ use crate::model::{Protocol, StreamRoute, WeightedBackend};
 use crate::table::Table;
 
 #[test]
-fn what_came_nearest_is_told_first() {
+fn the_closest_match_is_first() {
     let mut elsewhere = route("elsewhere", &[], &["/"]);
     elsewhere.listeners.push("other".into());
     let mut config = config([
@@ -156,7 +156,7 @@ fn told(table: &Table<()>, at: usize, sni: Option<&str>) -> (Option<String>, Vec
 }
 
 #[test]
-fn what_becomes_of_connections() {
+fn connections_are_explained() {
     let table = passing();
     let explain = |at, sni| told(&table, at, sni);
     let (listener, lines) = explain(0, Some("a.example"));
@@ -202,7 +202,7 @@ fn what_becomes_of_connections() {
 
 /// Escaped slashes are handled as in the data plane, by the same functions.
 #[test]
-fn paths_are_judged_as_those_of_requests() {
+fn paths_are_handled_as_in_requests() {
     use crate::model::{Action, Addresses, EscapedSlashes, Policy};
     let guarded = || {
         let mut admin = route("admin", &[], &["/admin"]);
@@ -263,7 +263,7 @@ fn paths_are_judged_as_those_of_requests() {
 
 /// A preflight is routed as the request that it announces, if CORS applies there.
 #[test]
-fn a_preflight_is_explained_by_what_it_asks_for() {
+fn a_preflight_is_explained_by_the_announced_request() {
     use super::super::{Headers, RequestFacts};
     use crate::model::{Cors, Policy};
     let headers: [(&str, &[u8]); 2] = [

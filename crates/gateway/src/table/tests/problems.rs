@@ -75,7 +75,7 @@ fn a_bad_rule_keeps_its_requests() {
 }
 
 #[test]
-fn an_upstream_that_is_not_there_breaks_its_share() {
+fn a_missing_upstream_breaks_its_share() {
     let mut route = route("r", &[], &[]);
     route.rules = vec![forward(&["/"], |_| {})];
     let without = config([route]);
@@ -100,7 +100,7 @@ fn an_upstream_that_is_not_there_breaks_its_share() {
 }
 
 #[test]
-fn of_two_with_one_name_the_first_counts() {
+fn a_repeated_name_is_a_problem() {
     let mut config = config([
         route("r", &[], &["/a"]),
         route("other", &[], &["/"]),
@@ -209,7 +209,7 @@ fn hosts_of_a_listener_that_is_left_out_fall_to_no_other() {
 }
 
 #[test]
-fn listeners_of_an_address_can_be_told_apart() {
+fn listeners_of_an_address_are_distinguishable() {
     let mut tls = listener("tls", 80, &["a.example"]);
     tls.protocol = Protocol::TlsPassthrough;
     let mut config = config([]);
@@ -242,7 +242,7 @@ fn listeners_of_an_address_can_be_told_apart() {
 }
 
 #[test]
-fn tls_needs_certificates_that_are_there() {
+fn tls_needs_existing_certificates() {
     let secure = |name: &str, port, certificate: &str| {
         let mut listener = listener(name, port, &[]);
         listener.protocol = Protocol::Https;
@@ -289,7 +289,7 @@ fn headers_that_frame_messages_are_not_changed() {
 }
 
 #[test]
-fn datagrams_are_told_and_left_out() {
+fn datagrams_are_reported_and_left_out() {
     let mut config = config([]);
     let mut listener = listener("dns", 53, &[]);
     listener.protocol = Protocol::Udp;
@@ -335,7 +335,7 @@ fn streams_go_by_sni() {
 }
 
 #[test]
-fn a_plan_that_cannot_be_is_told_each_time() {
+fn an_invalid_plan_is_reported_each_time() {
     let config = Arc::new(config([route("r", &[], &["/"])]));
     let mut last: Option<Table<()>> = None;
     for _ in 0..2 {

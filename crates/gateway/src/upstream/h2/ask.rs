@@ -48,7 +48,7 @@ pub(crate) async fn ask(
     let body = asked.body.unwrap_or_default();
     let sent = channel.request(&request, asked.fields, length, body.is_empty());
     if let Err(misuse) = sent {
-        log::debug!("a request by HTTP/2 cannot be sent: {misuse}");
+        log::debug!("a request cannot be sent over HTTP/2: {misuse}");
         return Err((Lost::Refused, false));
     }
     if !body.is_empty() && channel.send(body).await != Err(Refused) {

@@ -92,7 +92,7 @@ pub(crate) fn limits_for(streams: u32) -> Limits {
         head_bytes: limits::RESPONSE_HEAD_BYTES,
         fields: limits::RESPONSE_FIELDS,
         stream_window: limits::UPSTREAM_FIRST_WINDOW,
-        // As large as the windows of all streams, up to a limit, so that unread streams do not block the others.
+        // As large as the windows of its streams together, up to a limit, so that unread streams do not block the others.
         connection_window: window.min(limits::UPSTREAM_CONNECTION_WINDOW) as u32,
         budgets: Budgets {
             resets: budgets.resets,

@@ -68,7 +68,7 @@ impl Sessions {
         list.iter().find(fits).map(Session::reserve)
     }
 
-    /// Closes sessions that have been idle for at least `most`, or all of them; removes closed sessions.
+    /// Closes sessions that have been idle for at least `most`, or every session; removes closed sessions.
     pub(in crate::upstream) fn sweep(&self, now: Time, most: Duration, all: bool) {
         let list = self.list.borrow().clone();
         for session in list {

@@ -1,4 +1,4 @@
-//! The choice of an endpoint, as one worker makes it.
+//! The selection of an endpoint by one worker.
 
 use std::rc::Rc;
 
@@ -8,7 +8,7 @@ use crate::upstream::Prefer;
 use crate::upstream::choose::{self, Wish};
 
 impl Local {
-    /// Chooses an endpoint, none of `tried` if there are others; `key` is a hash of what tells requests apart.
+    /// Selects an endpoint, not from `tried` if there are others; `key` is the hash of the request's key.
     pub(crate) fn choose(
         &self,
         tried: &[Rc<End>],
@@ -18,7 +18,7 @@ impl Local {
         self.choose_as(&self.wish(tried, key, prefer))
     }
 
-    /// The same for a request that may go to one of `tried` again, rather than to one of `unreachable`.
+    /// Does the same for a request that may retry at an endpoint of `tried`, in preference to one of `unreachable`.
     pub(crate) fn choose_again(
         &self,
         (tried, unreachable): (&[Rc<End>], &[Rc<End>]),
@@ -31,7 +31,7 @@ impl Local {
         })
     }
 
-    /// Chooses an endpoint even if none is healthy, none of `tried` if there are others.
+    /// Selects an endpoint even if none is healthy, not from `tried` if there are others.
     pub(crate) fn choose_regardless(&self, tried: &[Rc<End>]) -> Result<Chosen, Fault> {
         self.choose_as(&Wish {
             regardless: true,
@@ -39,7 +39,7 @@ impl Local {
         })
     }
 
-    /// Whether another endpoint than those that were tried can be chosen.
+    /// Returns whether an endpoint that is not in `tried` can be selected.
     pub(crate) fn has_untried(&self, tried: &[Rc<End>]) -> bool {
         let seen = &mut *self.follow();
         let now = self.cx.now().0;
