@@ -1,4 +1,4 @@
-//! Shares are what weights say, and few keys move when endpoints do.
+//! Shares follow weights, and few keys move when endpoints change.
 
 use std::time::Duration;
 

@@ -249,7 +249,7 @@ fn write(call: &Call<'_>, authority: &str, out: &mut Vec<u8>) -> Result<(), Faul
     };
     let mut head = RequestEncoder::new(out, call.method, call.target, host).map_err(misuse)?;
     head.block(call.fields);
-    // RFC 9110 §8.6: a method that usually has content says that there is none.
+    // A method that usually has content declares an empty one (RFC 9110 §8.6).
     let framing = match call.has_content() {
         true => Framing::Length(call.body.len() as u64),
         false => Framing::None,

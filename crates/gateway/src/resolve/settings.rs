@@ -10,7 +10,7 @@ use crate::limits;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Settings {
     pub(crate) servers: Vec<SocketAddr>,
-    /// Domains that are appended to names with fewer than `dots` dots.
+    /// Domains that are appended to relative names: tried before the name itself if it has fewer than `dots` dots, else after it.
     search: Vec<String>,
     /// A name with at least this many dots is first looked up unchanged.
     dots: usize,

@@ -22,7 +22,7 @@ pub(crate) struct Budget {
     older: AtomicU64,
     /// The start of the current half: nanoseconds of the engine's clock.
     half_began: AtomicU64,
-    /// Until when time was counted: nanoseconds of the engine's clock.
+    /// The instant up to which time was deposited: nanoseconds of the engine's clock.
     counted: AtomicU64,
 }
 

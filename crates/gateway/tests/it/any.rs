@@ -115,7 +115,7 @@ fn one_is_enough(engine: Config) {
             (from(OUTSIDE, &password("ada:engine")), Some("ada"), None, None),
             (from(OUTSIDE, KEY), None, Some("till"), None),
             (from(OUTSIDE, &bearer(&good)), None, None, Some("eva")),
-            // What is wrong of one does not matter to another.
+            // An invalid credential of one policy does not matter to another.
             (
                 from(OUTSIDE, &(password("ada:wrong") + KEY)),
                 None,
@@ -130,7 +130,7 @@ fn one_is_enough(engine: Config) {
                 Some("eva"),
             ),
         ] {
-            // What the others would tell clients cannot say.
+            // Clients cannot send the headers that the other policies would write.
             let forged = "X-User: root\r\nX-Consumer: root\r\nX-Subject: root\r\n";
             assert_eq!(
                 ask(&edge, "GET", &(fields.clone() + forged)).status,
@@ -227,7 +227,7 @@ fn who_is_refused_by_all_is_told_how_to_come_in(engine: Config) {
 
 fn denied_addresses_and_all_of_all(engine: Config) {
     let origin = Origin::echo();
-    // Who is denied is refused whatever he shows.
+    // A client on the deny list is refused whatever its credentials.
     let policies = vec![
         Policy::SatisfyAny,
         addresses(&["10.0.0.0/8"], &["10.6.0.0/16", "203.0.113.9/32"]),
@@ -256,7 +256,7 @@ fn less_than_two_are_told(_: Config) {
         let problems = gateway.problems().iter().map(ToString::to_string).collect();
         (problems, said)
     };
-    // Who is only denied lets nobody in.
+    // A deny list alone admits no client.
     let (problems, _) = told(vec![Policy::SatisfyAny, addresses(&[], &["10.0.0.0/8"]), basic()]);
     let [problem] = &problems[..] else {
         panic!("{problems:?}");

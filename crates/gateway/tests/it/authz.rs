@@ -165,7 +165,7 @@ fn a_refusal_is_its_own(engine: Config) {
     edge.server.shut_down();
 }
 
-/// Services that fail, and what they do.
+/// Services that fail, with the kind of failure.
 fn failing() -> Vec<(&'static str, Origin)> {
     let long = "x".repeat(usize::try_from(limits::AUTHZ_BODY_BYTES).expect("few") + 1);
     vec![

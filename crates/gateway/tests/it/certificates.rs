@@ -1,4 +1,4 @@
-//! Certificates that clients show by TLS, told to upstreams (RFC 9440), and what clients say of them themselves.
+//! Client certificates over TLS, reported to upstreams (RFC 9440), and forged headers about them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -48,7 +48,7 @@ const WRITTEN: [&str; 5] = [
     "x_client_fingerprint",
 ];
 
-/// A listener that asks for certificates of that authority, and tells the origin of them.
+/// Builds a listener that requests certificates of that authority and reports them to the origin.
 fn config(origin: &Origin, clients: &Authority, policy: ClientCertificate) -> model::Config {
     let mut config = to(&[origin.addr], |_, _| {});
     let own = &development().pair;
@@ -154,7 +154,7 @@ fn what_clients_say_of_it_is_not(engine: Config) {
         ..ClientCertificate::default()
     };
     let gates = Gates::open(engine, config(&origin, &Authority::new("clients"), policy));
-    // Nobody: he shows none.
+    // The client presents none.
     assert_eq!(ask(&gates, &showing(None), FORGED), 200);
     none(&origin.seen());
     gates.shut_down();
@@ -543,8 +543,8 @@ fn a_version_that_a_reload_does_not_speak_any_more(engine: Config) {
     gates.shut_down();
 }
 
-/// A client that pools connections by address would use the connection for its next attempt too (RFC 9110 §15.5.20). Over HTTP/2 other
-/// hosts' streams go on.
+/// A client that pools connections by address would use the connection for its next attempt too (RFC 9110 §15.5.20). Over HTTP/2
+/// streams of other hosts continue.
 fn a_misdirected_request_ends_its_connection(engine: Config) {
     let origin = Origin::echo();
     let mut config = config(&origin, &Authority::new("clients"), ClientCertificate::default());

@@ -1,4 +1,4 @@
-//! What requests must pass before their rule's action.
+//! Policies between a rule and its action.
 
 use std::sync::Arc;
 
@@ -64,7 +64,7 @@ fn addresses_are_let_in_or_not(engine: Config) {
         ("10.6.6.6", 403),
         ("192.0.2.1", 403),
         ("2001:db9::7", 403),
-        // What a client says in front of its proxy's word is no proof.
+        // A value that the client puts in front of its proxy's is no proof.
         ("10.1.2.3, 192.0.2.1", 403),
         ("192.0.2.1, 10.1.2.3", 200),
         // A client whose address its proxy does not say may be any.
@@ -253,7 +253,7 @@ fn keys_let_in(engine: Config) {
         ("/", "", "needed"),
         ("/?kei=one", "Authorization: Basic b25l\r\n", "needed"),
         ("/", "X-API-Key: One\r\n", "not right"),
-        // The first that is there counts.
+        // The first place that has a key counts.
         ("/?key=one", "X-API-Key: three\r\n", "not right"),
         ("/", "X-API-Key: one\r\nX-API-Key: one\r\n", "needed"),
         ("/?key=one&key=one", "", "needed"),

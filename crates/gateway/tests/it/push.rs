@@ -29,7 +29,7 @@ on_every_backend! {
     a_provider_that_is_gone_lets_nobody_in_until_it_is_there,
 }
 
-/// What is pushed: anybody may listen, who has the key may publish.
+/// A push configuration: any client may subscribe, publishing requires the key.
 pub(crate) fn push() -> Push {
     Push {
         anonymous: true,
@@ -213,7 +213,7 @@ fn a_change_of_the_configuration_cuts_nobody(engine: Config) {
         stranger.hear(),
         "{\"id\":1,\"error\":{\"code\":101,\"message\":\"unauthorized\"}}"
     );
-    // Without the key nothing changes for who is there.
+    // Removing the `push` key changes nothing for connected clients.
     assert_eq!(replace(config(None)), []);
     publish(&edge, "news", "2");
     assert_eq!(
@@ -230,7 +230,7 @@ fn what_is_not_there_is_not_found(engine: Config) {
     client.send(opening("/live/connection/websocket", ""));
     let answer = client.answer();
     assert_eq!((answer.status, answer.field("x-edge")), (404, Some("ringmain")));
-    // It comes with a change.
+    // Push is added by a change.
     assert_eq!(
         edge.gateway
             .replace(Arc::new(config(Some(push()))), std::time::Duration::ZERO),
@@ -278,7 +278,7 @@ fn asked(address: std::net::SocketAddr) -> model::Config {
     };
     let mut config = with(config(Some(push)), Vec::new());
     config.upstreams.push(Arc::new(upstream("app", &[address])));
-    // Another rule tells the application who somebody is: nobody may say so himself.
+    // Another rule writes the identity for the application: clients must not send it.
     let mut told = Rule::new(Action::Forward(Box::new(Forward::to("app"))));
     told.policies = vec![Policy::ExternalAuth(Arc::new(ExternalAuth {
         request_headers: Vec::new(),
@@ -291,7 +291,7 @@ fn asked(address: std::net::SocketAddr) -> model::Config {
     config
 }
 
-/// What an application of Centrifugo's answers.
+/// Returns the application's response to a proxy request of Centrifugo.
 fn answer_of(seen: &Seen) -> (u16, &'static str) {
     let path = seen
         .line()
@@ -414,7 +414,7 @@ fn an_application_that_is_not_there_lets_nobody_in(engine: Config) {
     stranger.say("{\"id\":1,\"connect\":{}}");
     let refused = r#"{"id":1,"error":{"code":100,"message":"internal server error","temporary":true}}"#;
     assert_eq!(stranger.hear(), refused);
-    // It comes with a change, for who is there, too.
+    // The proxy is added by a change, for connected clients, too.
     let application = application();
     let replaced = edge
         .gateway
@@ -451,7 +451,7 @@ fn provided(address: std::net::SocketAddr) -> model::Config {
     config
 }
 
-/// What becomes of somebody who shows a token: 0 if it is let in, else the error's code, or that of the Close.
+/// Connects with a token. Returns 0 if the client is admitted, else the code of the error or of the close.
 #[track_caller]
 fn shows(edge: &Edge, token: &str) -> u32 {
     let mut client = Listener::open(edge, "");
@@ -471,7 +471,7 @@ fn shows(edge: &Edge, token: &str) -> u32 {
     code as u32
 }
 
-/// Shows it until it is let in. Until then it is told each time that it may be later.
+/// Connects with a token until the client is admitted. Every refusal before that must be temporary.
 #[track_caller]
 fn until_let_in(edge: &Edge, token: &str, meanwhile: &[u32]) {
     wait::until("the keys are fetched", || match shows(edge, token) {
@@ -507,7 +507,7 @@ fn keys_of_a_provider_come_late_and_change(engine: Config) {
     assert_eq!(keys.seen().line(), "GET /keys HTTP/1.1");
     // They are on their way.
     assert_eq!(shows(&edge, &before), 100);
-    // What no key can make good is refused at once.
+    // Claims that no key can make valid are refused at once.
     for wrong in [json!({"iss": "https://evil.example"}), json!({"aud": "other"})] {
         assert_eq!(shows(&edge, &old.sign(&claims(wrong))), 3500);
     }
@@ -535,7 +535,7 @@ fn a_provider_that_is_gone_lets_nobody_in_until_it_is_there(engine: Config) {
     let token = signer.sign(&claims(json!({})));
     let edge = edge(engine, provided(refusing_addr()));
     assert_eq!(shows(&edge, &token), 100);
-    // Who shows none is let in, since all are.
+    // A client without a token is admitted, since anonymous clients are allowed.
     assert_eq!(shows(&edge, ""), 0);
     let body = served(&set(&[&signer]));
     let lies = [
@@ -554,7 +554,7 @@ fn a_provider_that_is_gone_lets_nobody_in_until_it_is_there(engine: Config) {
         .replace(Arc::new(provided(keys.addr)), Duration::ZERO);
     assert_eq!(replaced, []);
     until_let_in(&edge, &token, &[100]);
-    // A change of something else asks nobody again.
+    // A change elsewhere in the configuration does not query again.
     let mut other = provided(keys.addr);
     let push = Arc::make_mut(other.push.as_mut().expect("push"));
     push.connections_per_user = 9;

@@ -169,7 +169,7 @@ fn calls_that_cannot_be_sent_on(engine: Config) {
     edge.server.shut_down();
 }
 
-/// What HTTP/2 frames itself is written anew for HTTP/1.1: nothing of it can be another request there.
+/// The framing of HTTP/2 is regenerated for HTTP/1.1: no part of a request can become another request there.
 fn what_is_smuggled_nowhere(engine: Config) {
     let origin = Origin::echo();
     let edge = edge(engine.clone(), to(&[origin.addr], |_, _| {}));

@@ -110,7 +110,7 @@ fn bad_tokens(signer: &Signer) -> Vec<(String, &'static str)> {
     ]
 }
 
-/// Tokens that are signed well and say what is not good.
+/// Tokens with valid signatures and invalid claims.
 fn bad_claims(signer: &Signer) -> Vec<(String, &'static str)> {
     let signed = |changes: Value| signer.sign(&claims(changes));
     vec![
@@ -187,7 +187,7 @@ fn tokens_that_are_missing_or_good_after_all(engine: Config) {
     let good = claims(json!({}));
     let signed = |changes: Value| signer.sign(&claims(changes));
     let headed = |head: Value| signer.sign_as(&head, &good);
-    // Who shows none is told no error.
+    // A request without a token receives no error code.
     for fields in ["", "Authorization: Basic YTpi\r\n", "Authorization: Bearer\r\n"] {
         let answer = ask(&strict, "GET", fields);
         answer.expect(401, "a token is needed here\n");
@@ -199,7 +199,7 @@ fn tokens_that_are_missing_or_good_after_all(engine: Config) {
     let token = signer.sign(&good);
     let twice = format!("Authorization: Bearer {token}\r\n").repeat(2);
     assert_eq!(ask(&strict, "GET", &twice).status, 401);
-    // What is good in spite of all that.
+    // Tokens that are valid all the same.
     for good in [
         signed(json!({ "aud": ["other", "shop"] })),
         signed(json!({ "exp": from_now(-10), "nbf": from_now(10) })),
@@ -211,7 +211,7 @@ fn tokens_that_are_missing_or_good_after_all(engine: Config) {
     strict.server.shut_down();
 }
 
-/// What a rule wants of tokens: scopes, claims, and headers for the upstream.
+/// Builds a policy with requirements: scopes, claims, and headers for the upstream.
 fn demanding(signer: &Signer) -> Jwt {
     let path = |text: &str| ClaimPath(text.into());
     Jwt {
@@ -283,7 +283,7 @@ fn scopes_claims_and_headers(engine: Config) {
             assert_eq!(seen.field(name), None, "{name}");
         }
     }
-    // What would split the head, or be another list than it was, is not sent.
+    // A claim that would split the head, or become a different list, is not sent.
     let split = token(
         &signer,
         json!({ "sub": "ada\r\nX-Admin: yes", "realm_access": { "roles": ["staff", "a,admin"] } }),
@@ -348,7 +348,7 @@ fn a_provider_is_told_by_the_issuer(engine: Config) {
     let as_other = claims(json!({ "iss": "https://other.example", "aud": null }));
     assert_eq!(shown(&edge, &one.sign(&claims(json!({})))).status, 200);
     assert_eq!(shown(&edge, &two.sign(&as_other)).status, 200);
-    // Nobody signs for another one.
+    // A provider cannot sign for another one.
     assert_eq!(shown(&edge, &two.sign(&claims(json!({})))).status, 401);
     assert_eq!(shown(&edge, &one.sign(&as_other)).status, 401);
     edge.server.shut_down();

@@ -1,4 +1,4 @@
-//! Requests by HTTP/2 that are begun without a task: answered without one if their answer comes whole, else left to one.
+//! HTTP/2 requests that start without a task: completed without one if their response arrives whole, else passed to a task.
 
 use std::sync::mpsc;
 use std::time::Duration;
@@ -77,7 +77,7 @@ fn whole_answers(engine: Config) {
     }
 }
 
-/// Its head is there before its body is, and its body as it comes.
+/// The head is relayed before the body arrives, and the body piece by piece.
 fn an_answer_in_pieces_comes_as_it_comes(engine: Config) {
     let (go, gone) = mpsc::channel::<()>();
     let gone = std::sync::Mutex::new(gone);
@@ -132,7 +132,7 @@ fn what_follows_a_body_stays(engine: Config) {
     edge.server.shut_down();
 }
 
-/// It is there whole, and its client takes a hundred bytes at a time.
+/// The response is complete, and its client reads a hundred bytes at a time.
 fn a_long_answer_waits_for_its_client(engine: Config) {
     let origin = Framed::new(|mut peer| {
         while let Some((stream, asked)) = peer.request() {
@@ -162,7 +162,7 @@ fn a_long_answer_waits_for_its_client(engine: Config) {
     edge.server.shut_down();
 }
 
-/// Also where a task takes over what was begun without one.
+/// Timeouts also apply where a task continues a request that was started without one.
 fn a_time_is_kept(engine: Config) {
     let (origin, gate) = Framed::gated(Limits::INTERNET);
     gate.open("/before");
@@ -253,7 +253,7 @@ fn an_answer_overtakes_another(engine: Config) {
     edge.server.shut_down();
 }
 
-/// Nothing of the answer has come: another try would be the same request twice, unless it may be.
+/// No part of the response has arrived: a retry would repeat the request, which is only done if allowed.
 fn a_connection_that_ends_is_told(engine: Config) {
     let origin = Framed::new(|mut peer| {
         while let Some((stream, asked)) = peer.request() {

@@ -54,7 +54,7 @@ struct State {
     begun: Option<Time>,
     /// The number of finished attempts.
     attempts: u64,
-    /// Wakers of waiting requests, by ticket; at most as many as may wait.
+    /// Wakers of waiting requests, by ticket; at most [`limits::KEYS_PARKED`].
     wakers: BTreeMap<u64, Waker>,
     /// The number of tickets issued.
     tickets: u64,

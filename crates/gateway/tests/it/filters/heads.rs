@@ -1,4 +1,4 @@
-//! Heads: what filters see of them and change, in which order, and answers in their place.
+//! Heads: the fields that filters see and change, their order, and responses by filters.
 
 use ringmain_gateway::filter::Answer;
 use ringmain_gateway::model::{Action, HeaderName, HeaderValue, Rule};
@@ -19,7 +19,7 @@ on_every_backend! {
 
 const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nX-Old: 1\r\nETag: \"a\"\r\n\r\nok";
 
-/// What no filter may do to a head.
+/// Changes of a head that no filter may make.
 fn refused(head: &mut RequestHead<'_>) {
     for (name, value) in [
         ("Host", "x"),
@@ -119,7 +119,7 @@ fn answers_are_changed(engine: Config) {
         client.send(support::get("/"));
         let answer = client.answer();
         answer.expect(201, "ok");
-        // Nobody wants its body: what is said of it stays.
+        // The request is a HEAD: its Content-Length remains.
         assert_eq!(answer.field("content-length"), Some("2"));
         assert_eq!(answer.field("x-old"), None);
         let new: Vec<_> = answer.fields.iter().filter(|(name, _)| name == "x-new").collect();
@@ -263,7 +263,7 @@ fn who_is_refused_never_comes(engine: Config) {
 }
 
 fn without_a_body(engine: Config) {
-    // What is said of a body that is not sent cannot be right for one that would be changed.
+    // Fields about a body that is not sent cannot be right for a body that would be changed.
     let script = || Script {
         response_head: |head| {
             head.want_body(Want::Whole);

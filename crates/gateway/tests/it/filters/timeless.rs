@@ -20,7 +20,7 @@ fn answering(filters: Filters) -> Gateway {
     Gateway::with_filters(Arc::new(config), filters, Duration::ZERO)
 }
 
-/// Waits for so long before an answer goes on.
+/// A filter that delays a response for this time.
 struct Late(Duration);
 
 impl Filter for Late {
