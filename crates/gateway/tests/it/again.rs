@@ -13,7 +13,7 @@ use crate::support::{pattern, post};
 
 on_every_backend! {
     after_a_status,
-    never_what_is_not_idempotent,
+    unsafe_methods_are_not_retried,
     bodies_are_sent_again,
     bodies_that_are_too_long_are_not,
     after_a_reset_in_the_middle_of_a_body,
@@ -107,7 +107,7 @@ fn a_retry_that_reaches_no_other_endpoint_goes_back(engine: Config) {
     }
 }
 
-fn never_what_is_not_idempotent(engine: Config) {
+fn unsafe_methods_are_not_retried(engine: Config) {
     let (origin, count) = failing(1);
     let edge = edge(engine, to(&[origin.addr], rule(3)));
     edge.server.ask(post("/", "text/plain", "abc")).expect(503, "bad");

@@ -21,10 +21,10 @@ use crate::signer::{ISSUER, Signer, claims, inline, jwt, provider};
 
 on_every_backend! {
     one_is_enough,
-    the_first_that_lets_in_says_who_asks,
-    who_is_refused_by_all_is_told_how_to_come_in,
+    the_first_that_admits_sets_the_identity,
+    a_refusal_by_all_has_every_challenge,
     denied_addresses_and_all_of_all,
-    less_than_two_are_told,
+    fewer_than_two_are_a_problem,
 }
 
 fn addresses(allow: &[&str], deny: &[&str]) -> Policy {
@@ -149,7 +149,7 @@ fn one_is_enough(engine: Config) {
     edge.server.shut_down();
 }
 
-fn the_first_that_lets_in_says_who_asks(engine: Config) {
+fn the_first_that_admits_sets_the_identity(engine: Config) {
     let origin = Origin::echo();
     let signer = Signer::new(JwtAlgorithm::EdDsa, "one");
     let good = signer.sign(&claims(json!({ "scope": "orders", "sub": "eva" })));
@@ -173,7 +173,7 @@ fn the_first_that_lets_in_says_who_asks(engine: Config) {
     assert_eq!(told(all, &(password("ada:engine") + KEY)), [true, true, false]);
 }
 
-fn who_is_refused_by_all_is_told_how_to_come_in(engine: Config) {
+fn a_refusal_by_all_has_every_challenge(engine: Config) {
     let origin = Origin::echo();
     let signer = Signer::new(JwtAlgorithm::EdDsa, "one");
     let policies = vec![
@@ -248,7 +248,7 @@ fn denied_addresses_and_all_of_all(engine: Config) {
     edge.server.shut_down();
 }
 
-fn less_than_two_are_told(_: Config) {
+fn fewer_than_two_are_a_problem(_: Config) {
     let told = |policies: Vec<Policy>| -> (Vec<String>, Vec<String>) {
         let config = with(to(&[refusing_addr()], |_, _| {}), policies);
         let said = steps(&config.routes[0].rules[0]);

@@ -32,8 +32,8 @@ use corpus::{AFTER, ALL, LIES, Lie};
 use message::message;
 
 on_every_backend! {
-    each_payload_meets_what_is_said_of_it,
-    each_lie_of_an_origin_meets_what_is_said_of_it,
+    each_payload_has_its_expected_outcome,
+    each_lie_of_an_origin_has_its_expected_outcome,
 }
 
 const EXPECTED: &str = include_str!("attacks/expected.txt");
@@ -131,7 +131,7 @@ fn outcome(addr: SocketAddr, bytes: &[u8]) -> String {
         + end
 }
 
-fn each_payload_meets_what_is_said_of_it(engine: Config) {
+fn each_payload_has_its_expected_outcome(engine: Config) {
     let echo = App::new().fallback_streamed(async |req, reply| {
         while req.chunk().await?.is_some() {}
         reply.text("ok")
@@ -198,7 +198,7 @@ fn heard(addr: SocketAddr) -> String {
     said + end
 }
 
-fn each_lie_of_an_origin_meets_what_is_said_of_it(engine: Config) {
+fn each_lie_of_an_origin_has_its_expected_outcome(engine: Config) {
     let mut found = String::new();
     for lie in LIES {
         let origin = liar(lie);

@@ -25,9 +25,9 @@ on_every_backend! {
     a_rate_is_exact_across_workers,
     clients_have_rates_of_their_own,
     all_limits_have_to_let_it_pass,
-    what_is_only_logged_passes,
+    log_only_limits_pass,
     headers_of_old,
-    what_was_counted_outlives_a_change,
+    counts_survive_a_change,
     so_many_at_once,
     late_requests_go_first,
     errors_that_were_put_in,
@@ -175,7 +175,7 @@ fn all_limits_have_to_let_it_pass(engine: Config) {
     edge.server.shut_down();
 }
 
-fn what_is_only_logged_passes(engine: Config) {
+fn log_only_limits_pass(engine: Config) {
     let limit = hourly("trial", 1, |limit| limit.log_only = true);
     let edge = edge(engine, own(vec![limit]));
     assert_eq!(statuses(&edge, "", 3), [200; 3]);
@@ -201,7 +201,7 @@ fn headers_of_old(engine: Config) {
     edge.server.shut_down();
 }
 
-fn what_was_counted_outlives_a_change(engine: Config) {
+fn counts_survive_a_change(engine: Config) {
     let config = |requests, name: &str| own(vec![hourly(name, requests, |_| {})]);
     let edge = edge(engine, config(2, "kept"));
     let turn = |config| assert_eq!(edge.gateway.replace(Arc::new(config), Duration::ZERO), []);

@@ -23,10 +23,10 @@ use crate::support::Client;
 use crate::support::tls::{Authority, Secure, connector_of, development, localhost, trusting};
 
 on_every_backend! {
-    whose_certificate_it_is_is_told,
-    what_clients_say_of_it_is_not,
+    the_certificate_is_reported,
+    forged_headers_are_dropped,
     a_rule_that_needs_one,
-    one_of_another_authority_does_not_come_in,
+    another_authority_is_refused,
     unchecked_certificates_prove_nothing,
     unchecked_certificates_are_no_identities,
     sessions_of_unchecked_certificates_are_resumed_nowhere_else,
@@ -110,7 +110,7 @@ fn none(seen: &Seen) {
     }
 }
 
-fn whose_certificate_it_is_is_told(engine: Config) {
+fn the_certificate_is_reported(engine: Config) {
     let origin = Origin::echo();
     let clients = Authority::new("clients");
     let mut pair = clients.sign("ada.example");
@@ -146,7 +146,7 @@ fn whose_certificate_it_is_is_told(engine: Config) {
     }
 }
 
-fn what_clients_say_of_it_is_not(engine: Config) {
+fn forged_headers_are_dropped(engine: Config) {
     let origin = Origin::echo();
     let policy = ClientCertificate {
         chain: true,
@@ -175,7 +175,7 @@ fn a_rule_that_needs_one(engine: Config) {
     gates.shut_down();
 }
 
-fn one_of_another_authority_does_not_come_in(engine: Config) {
+fn another_authority_is_refused(engine: Config) {
     let origin = Origin::echo();
     let policy = ClientCertificate::default();
     let gates = Gates::open(engine, config(&origin, &Authority::new("clients"), policy));

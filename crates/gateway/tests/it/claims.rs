@@ -19,7 +19,7 @@ use crate::support::{Answer, PATIENCE};
 on_every_backend! {
     claims_have_rates_of_their_own,
     claims_have_requests_at_once_of_their_own,
-    a_claim_without_tokens_is_told,
+    a_claim_without_tokens_is_a_problem,
 }
 
 fn by(path: &str) -> Vec<RateKey> {
@@ -134,7 +134,7 @@ fn claims_have_requests_at_once_of_their_own(engine: Config) {
     edge.server.shut_down();
 }
 
-fn a_claim_without_tokens_is_told(_: Config) {
+fn a_claim_without_tokens_is_a_problem(_: Config) {
     let origin = Origin::echo();
     for (policy, part) in [
         (rate("sub"), "policies.rate_limit.by"),

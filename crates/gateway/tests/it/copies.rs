@@ -15,7 +15,7 @@ on_every_backend! {
     the_same_request_marked,
     bodies_within_their_limit,
     shares,
-    whoever_gets_them_is_not_waited_for,
+    a_slow_mirror_is_not_awaited,
 }
 
 const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
@@ -125,7 +125,7 @@ fn shares(engine: Config) {
     edge.server.shut_down();
 }
 
-fn whoever_gets_them_is_not_waited_for(engine: Config) {
+fn a_slow_mirror_is_not_awaited(engine: Config) {
     let origin = Origin::answering(OK);
     let asked = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&asked);

@@ -15,7 +15,7 @@ on_every_backend! {
     preflights_are_answered,
     methods_are_those_that_are_configured,
     the_filter_of_the_gateway_api,
-    answers_say_who_may_read_them,
+    responses_name_the_allowed_origin,
     origins,
     a_star_and_credentials,
     all_headers_are_exposed_without_credentials,
@@ -187,7 +187,7 @@ fn the_filter_of_the_gateway_api(engine: Config) {
     edge.server.shut_down();
 }
 
-fn answers_say_who_may_read_them(engine: Config) {
+fn responses_name_the_allowed_origin(engine: Config) {
     let origin = Origin::answering(
         "HTTP/1.1 200 OK\r\nAccess-Control-Allow-Origin: *\r\naccess-control-allow-credentials: true\r\n\
          Vary: Accept\r\nContent-Length: 2\r\n\r\nok",

@@ -17,7 +17,7 @@ on_every_backend! {
     answers_that_are_none,
     an_answer_that_breaks_off,
     an_answer_that_stops,
-    nobody_answers_in_time,
+    no_response_in_time,
     a_kept_connection_that_was_closed,
     a_kept_connection_that_closes_on_a_post,
     another_endpoint,
@@ -117,7 +117,7 @@ fn an_answer_that_stops(engine: Config) {
     edge.server.shut_down();
 }
 
-fn nobody_answers_in_time(engine: Config) {
+fn no_response_in_time(engine: Config) {
     let silent = || Origin::new(|mut peer| while peer.request().is_some() {});
     let span = Some(Duration::from_millis(100));
     let origin = silent();

@@ -14,7 +14,7 @@ use crate::origin::{Edge, Origin, edge, refusing_addr, rules, to, upstream};
 use crate::support::get;
 
 on_every_backend! {
-    what_a_policy_writes_no_client_says_by_another_rule,
+    written_headers_cannot_be_forged_by_another_rule,
     trace_goes_further_where_it_is_named,
     a_connection_field_of_many_names_is_refused_before_anybody_is_connected_to,
 }
@@ -61,7 +61,7 @@ fn seen(edge: &Edge, origin: &Origin, path: &str) -> [Option<String>; 2] {
     [seen.field("x-consumer"), seen.field("x_consumer")]
 }
 
-fn what_a_policy_writes_no_client_says_by_another_rule(engine: Config) {
+fn written_headers_cannot_be_forged_by_another_rule(engine: Config) {
     let origin = Origin::echo();
     let edge = edge(engine, config(&origin, true));
     let root = || Some("root".to_owned());

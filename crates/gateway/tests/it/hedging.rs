@@ -20,8 +20,8 @@ on_every_backend! {
     one_of_them_fails,
     both_fail,
     both_send_the_whole_body,
-    a_body_that_comes_late_is_waited_for,
-    what_may_have_been_done_is_not_done_twice,
+    a_late_body_is_awaited,
+    unsafe_requests_are_not_repeated,
     without_budget_there_is_none,
 }
 
@@ -160,7 +160,7 @@ fn both_send_the_whole_body(engine: Config) {
 }
 
 /// A body for two endpoints is buffered before anything is sent; an incomplete one is not sent.
-fn a_body_that_comes_late_is_waited_for(engine: Config) {
+fn a_late_body_is_awaited(engine: Config) {
     let origin = Origin::answering(ok("done"));
     let edge = edge(engine, hedged([origin.addr, origin.addr], PATIENCE, |_| {}));
     let mut client = edge.server.client();
@@ -181,7 +181,7 @@ fn a_body_that_comes_late_is_waited_for(engine: Config) {
     edge.server.shut_down();
 }
 
-fn what_may_have_been_done_is_not_done_twice(engine: Config) {
+fn unsafe_requests_are_not_repeated(engine: Config) {
     let slow = || {
         Origin::new(|mut peer| {
             while let Some(seen) = peer.request() {

@@ -17,8 +17,8 @@ on_every_backend! {
     an_upload_that_cannot_be_collected_has_the_only_place,
     streams_of_one_client_have_a_share,
     tunnels_of_one_client_have_a_share,
-    others_who_wait_make_a_slow_body_leave,
-    others_who_wait_make_a_slow_reader_leave,
+    waiters_displace_a_slow_body,
+    waiters_displace_a_slow_reader,
     a_long_queue_is_shared_by_clients,
 }
 
@@ -198,7 +198,7 @@ fn tunnels_of_one_client_have_a_share(engine: Config) {
 }
 
 /// It holds the only place, and brings little.
-fn others_who_wait_make_a_slow_body_leave(engine: Config) {
+fn waiters_displace_a_slow_body(engine: Config) {
     let origin = origin();
     let edge = edge(
         engine,
@@ -219,7 +219,7 @@ fn others_who_wait_make_a_slow_body_leave(engine: Config) {
 }
 
 /// It reads nothing of its answer.
-fn others_who_wait_make_a_slow_reader_leave(engine: Config) {
+fn waiters_displace_a_slow_reader(engine: Config) {
     let origin = origin();
     let edge = edge(
         engine,

@@ -13,8 +13,8 @@ use crate::support::{Answer, Client, PATIENCE, get, pattern};
 
 on_every_backend! {
     answers_of_every_form,
-    what_is_pipelined_is_answered_in_order,
-    whoever_leaves_takes_the_connection_along,
+    pipelined_requests_are_answered_in_order,
+    a_client_that_leaves_closes_the_connection,
     endpoints_are_replaced_without_the_table,
 }
 
@@ -132,7 +132,7 @@ fn answers_of_every_form(engine: Config) {
     edge.server.shut_down();
 }
 
-fn what_is_pipelined_is_answered_in_order(engine: Config) {
+fn pipelined_requests_are_answered_in_order(engine: Config) {
     let origin = Origin::new(|mut peer| {
         while let Some(seen) = peer.request()
             && answer(&mut peer, &seen)
@@ -150,7 +150,7 @@ fn what_is_pipelined_is_answered_in_order(engine: Config) {
     edge.server.shut_down();
 }
 
-fn whoever_leaves_takes_the_connection_along(engine: Config) {
+fn a_client_that_leaves_closes_the_connection(engine: Config) {
     let (left, gone) = mpsc::channel();
     let (asked, came) = mpsc::channel();
     let (left, asked) = (Mutex::new(left), Mutex::new(asked));

@@ -15,8 +15,8 @@ use crate::signer::{Signer, claims, jwt, provider, set, shown};
 use crate::support::PATIENCE;
 
 on_every_backend! {
-    keys_that_come_late_are_waited_for,
-    without_keys_nobody_passes,
+    late_keys_are_awaited,
+    without_keys_all_tokens_are_refused,
     keys_that_are_none_are_no_keys,
     keys_that_change,
 }
@@ -62,7 +62,7 @@ const ATTEMPTS: usize = 5;
 
 /// On a machine that is stopped for longer than a request may wait, the request is refused, as it should be: then another gateway is
 /// tried. How long a request waits is shown in virtual time (`tests/sim/asked`).
-fn keys_that_come_late_are_waited_for(engine: Config) {
+fn late_keys_are_awaited(engine: Config) {
     let waited = (0..ATTEMPTS).any(|_| waits_for_late_keys(engine.clone()));
     assert!(waited, "{ATTEMPTS} requests were refused");
 }
@@ -111,7 +111,7 @@ fn waits_for_late_keys(engine: Config) -> bool {
     true
 }
 
-fn without_keys_nobody_passes(engine: Config) {
+fn without_keys_all_tokens_are_refused(engine: Config) {
     let origin = Origin::echo();
     let signer = Signer::new(JwtAlgorithm::Es256, "one");
     let edge = remote(engine, &origin, refusing_addr());

@@ -19,8 +19,8 @@ use crate::support::{Client, get};
 
 on_every_backend! {
     new_ones_are_opened_and_old_ones_closed,
-    what_is_spoken_changes,
-    what_cannot_be_opened_is_told,
+    the_protocol_changes,
+    a_listener_that_cannot_open_is_reported,
     required_addresses_are_bound_before_anything_changes,
     a_hundred_changes,
 }
@@ -104,7 +104,7 @@ fn new_ones_are_opened_and_old_ones_closed(engine: Config) {
     gates.shut_down();
 }
 
-fn what_is_spoken_changes(engine: Config) {
+fn the_protocol_changes(engine: Config) {
     let (origin, bytes) = (origin(), echo("bytes"));
     let authority = Authority::new("tests");
     let pair = authority.sign("web.example");
@@ -176,7 +176,7 @@ fn origin_saw(origin: &Origin) -> String {
     }
 }
 
-fn what_cannot_be_opened_is_told(engine: Config) {
+fn a_listener_that_cannot_open_is_reported(engine: Config) {
     let (origin, bytes) = (origin(), echo("bytes"));
     let first = at("first", Protocol::Http, reserved());
     let addr = reserved();

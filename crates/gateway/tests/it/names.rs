@@ -20,10 +20,10 @@ use crate::support::{self, Answer};
 on_every_backend! {
     names_are_followed,
     names_that_lead_nowhere,
-    a_name_that_goes_away,
-    all_of_them_are_ill,
-    whoever_is_not_well_is_passed_over,
-    whoever_answers_badly_is_passed_over,
+    a_name_that_disappears,
+    all_endpoints_are_unhealthy,
+    an_unhealthy_endpoint_is_skipped,
+    a_failing_endpoint_is_ejected,
 }
 
 /// The records of a name: addresses, or a response code.
@@ -195,7 +195,7 @@ fn names_that_lead_nowhere(engine: Config) {
 }
 
 /// The last good answer counts for as long as DNS has no other, and the next good one is followed.
-fn a_name_that_goes_away(engine: Config) {
+fn a_name_that_disappears(engine: Config) {
     let origin = Origin::answering("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
     let dns = Dns::new();
     dns.say("shop.example", Says::Addresses(vec![Ipv4Addr::LOCALHOST]));
@@ -241,7 +241,7 @@ fn checked_every(span: Duration) -> ActiveHealth {
 }
 
 /// No healthy endpoint: distinguished from no listening endpoint, unless the panic threshold uses unhealthy ones.
-fn all_of_them_are_ill(engine: Config) {
+fn all_endpoints_are_unhealthy(engine: Config) {
     let ill = || {
         Origin::new(|mut peer| {
             while let Some(seen) = peer.request() {
@@ -276,7 +276,7 @@ fn all_of_them_are_ill(engine: Config) {
     edge.server.shut_down();
 }
 
-fn whoever_is_not_well_is_passed_over(engine: Config) {
+fn an_unhealthy_endpoint_is_skipped(engine: Config) {
     let well = Origin::answering("HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nwell");
     let ill = Origin::new(|mut peer| {
         while let Some(seen) = peer.request() {
@@ -313,7 +313,7 @@ fn whoever_is_not_well_is_passed_over(engine: Config) {
     edge.server.shut_down();
 }
 
-fn whoever_answers_badly_is_passed_over(engine: Config) {
+fn a_failing_endpoint_is_ejected(engine: Config) {
     let good = Origin::answering("HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\ngood");
     let bad = Origin::answering("HTTP/1.1 500 Bad\r\nContent-Length: 3\r\n\r\nbad");
     let retry = Retry {

@@ -21,20 +21,20 @@ use crate::support::tls::{Authority, Secure, connector_of, now, trusting};
 use crate::support::{self, End, PATIENCE, Server, get, pattern};
 
 on_every_backend! {
-    by_the_name_that_is_asked_for,
+    routed_by_sni,
     a_first_message_byte_by_byte,
-    who_is_not_passed_on,
+    refused_connections,
     ends_go_each_way,
     a_reset_goes_each_way,
     much_both_ways,
     an_endpoint_that_is_gone_is_passed_over,
-    nobody_is_there,
+    no_endpoint_accepts,
     nothing_for_too_long,
-    who_the_client_is,
+    the_client_address_is_forwarded,
     tls_that_ends_here,
     tls_to_the_upstream,
     one_address_for_bytes_and_for_http,
-    a_change_cuts_nobody,
+    a_change_cuts_no_connection,
     a_shutdown_lets_them_go_on,
 }
 
@@ -63,7 +63,7 @@ pub(crate) fn alert(description: u8) -> Vec<u8> {
     vec![21, 3, 3, 0, 2, 2, description]
 }
 
-fn by_the_name_that_is_asked_for(engine: Config) {
+fn routed_by_sni(engine: Config) {
     let authority = Authority::new("tests");
     let one = origin(&engine, &authority, &["one.example"]);
     let wild = origin(&engine, &authority, &["two.example", "a.b.example"]);
@@ -148,7 +148,7 @@ fn a_first_message_byte_by_byte(engine: Config) {
     own.shut_down();
 }
 
-fn who_is_not_passed_on(engine: Config) {
+fn refused_connections(engine: Config) {
     let own = echo("own");
     let gates = Gates::open(
         engine,
@@ -314,7 +314,7 @@ fn an_endpoint_that_is_gone_is_passed_over(engine: Config) {
     gates.shut_down();
 }
 
-fn nobody_is_there(engine: Config) {
+fn no_endpoint_accepts(engine: Config) {
     let gates = Gates::open(
         engine.clone(),
         to(Protocol::Tcp, &[reserved(), reserved()], |_, _, _| {}),
@@ -343,7 +343,7 @@ fn nothing_for_too_long(engine: Config) {
     gates.shut_down();
 }
 
-fn who_the_client_is(engine: Config) {
+fn the_client_address_is_forwarded(engine: Config) {
     for version in [ProxyProtocolVersion::V1, ProxyProtocolVersion::V2] {
         let gates = Gates::open(
             engine.clone(),
@@ -508,7 +508,7 @@ fn one_address_for_bytes_and_for_http(engine: Config) {
     own.shut_down();
 }
 
-fn a_change_cuts_nobody(engine: Config) {
+fn a_change_cuts_no_connection(engine: Config) {
     let first = to(Protocol::Tcp, &[echo("first")], |_, _, _| {});
     let gates = Gates::open(engine, first.clone());
     let mut old = gates.client(0);

@@ -15,12 +15,12 @@ use crate::origin::{Edge, Origin, edge, refusing_addr, to};
 use crate::support;
 
 on_every_backend! {
-    addresses_are_let_in_or_not,
+    addresses_are_allowed_or_denied,
     an_unknown_address_is_not_the_proxy,
     a_preflight_meets_addresses_and_no_more,
     a_refusal_is_an_error_like_another,
-    passwords_let_in,
-    keys_let_in,
+    passwords_admit,
+    keys_admit,
 }
 
 /// With policies of its one rule, where the client's address is what `X-Forwarded-For` says.
@@ -51,7 +51,7 @@ fn from(address: &str) -> String {
     format!("X-Forwarded-For: {address}\r\n")
 }
 
-fn addresses_are_let_in_or_not(engine: Config) {
+fn addresses_are_allowed_or_denied(engine: Config) {
     let origin = Origin::echo();
     let config = with(
         to(&[origin.addr], |_, _| {}),
@@ -150,7 +150,7 @@ pub(crate) fn header(name: &str) -> HeaderName {
     HeaderName::parse(name).expect("a name")
 }
 
-fn passwords_let_in(engine: Config) {
+fn passwords_admit(engine: Config) {
     let origin = Origin::echo();
     let user = |name: &str, password: &str| User {
         name: name.into(),
@@ -203,7 +203,7 @@ fn passwords_let_in(engine: Config) {
     edge.server.shut_down();
 }
 
-fn keys_let_in(engine: Config) {
+fn keys_admit(engine: Config) {
     let origin = Origin::echo();
     let key = |consumer: &str, key: &str| {
         let mut sum = [0; 32];

@@ -19,14 +19,14 @@ use crate::signer::{Signer, claims, provider, set};
 use crate::support::{Client, get};
 
 on_every_backend! {
-    clients_connect_by_a_rule_and_hear_what_is_published,
-    policies_come_before_and_headers_around,
-    a_change_of_the_configuration_cuts_nobody,
-    what_is_not_there_is_not_found,
+    clients_connect_through_a_rule_and_receive_publications,
+    policies_and_header_changes_apply,
+    a_change_of_the_configuration_cuts_no_client,
+    without_push_the_response_is_404,
     the_application_is_asked,
-    an_application_that_is_not_there_lets_nobody_in,
-    keys_of_a_provider_come_late_and_change,
-    a_provider_that_is_gone_lets_nobody_in_until_it_is_there,
+    an_unreachable_application_denies,
+    keys_of_a_provider_arrive_late_and_change,
+    an_unreachable_provider_denies_until_it_returns,
 }
 
 /// A push configuration: any client may subscribe, publishing requires the key.
@@ -127,7 +127,7 @@ fn publish(edge: &Edge, channel: &str, data: &str) {
     answer.expect(200, "{\"result\":{}}");
 }
 
-fn clients_connect_by_a_rule_and_hear_what_is_published(engine: Config) {
+fn clients_connect_through_a_rule_and_receive_publications(engine: Config) {
     let edge = edge(engine, config(Some(push())));
     let mut listener = Listener::open(&edge, "");
     listener.subscribe("news");
@@ -160,7 +160,7 @@ fn clients_connect_by_a_rule_and_hear_what_is_published(engine: Config) {
     edge.server.shut_down();
 }
 
-fn policies_come_before_and_headers_around(engine: Config) {
+fn policies_and_header_changes_apply(engine: Config) {
     let cors = Policy::Cors(Arc::new(Cors {
         origins: vec![model::Origin::Any],
         ..Cors::default()
@@ -192,7 +192,7 @@ fn policies_come_before_and_headers_around(engine: Config) {
     edge.server.shut_down();
 }
 
-fn a_change_of_the_configuration_cuts_nobody(engine: Config) {
+fn a_change_of_the_configuration_cuts_no_client(engine: Config) {
     let edge = edge(engine, config(Some(push())));
     let mut before = Listener::open(&edge, "");
     before.subscribe("news");
@@ -224,7 +224,7 @@ fn a_change_of_the_configuration_cuts_nobody(engine: Config) {
     edge.server.shut_down();
 }
 
-fn what_is_not_there_is_not_found(engine: Config) {
+fn without_push_the_response_is_404(engine: Config) {
     let edge = edge(engine, config(None));
     let mut client = edge.server.client();
     client.send(opening("/live/connection/websocket", ""));
@@ -408,7 +408,7 @@ fn the_application_is_asked(engine: Config) {
     edge.server.shut_down();
 }
 
-fn an_application_that_is_not_there_lets_nobody_in(engine: Config) {
+fn an_unreachable_application_denies(engine: Config) {
     let edge = edge(engine, asked(refusing_addr()));
     let mut stranger = Listener::open(&edge, "");
     stranger.say("{\"id\":1,\"connect\":{}}");
@@ -487,7 +487,7 @@ fn served(keys: &str) -> String {
     format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{keys}", keys.len())
 }
 
-fn keys_of_a_provider_come_late_and_change(engine: Config) {
+fn keys_of_a_provider_arrive_late_and_change(engine: Config) {
     let (old, new) = (
         Signer::new(JwtAlgorithm::Es256, "old"),
         Signer::new(JwtAlgorithm::Es256, "new"),
@@ -530,7 +530,7 @@ fn keys_of_a_provider_come_late_and_change(engine: Config) {
     edge.server.shut_down();
 }
 
-fn a_provider_that_is_gone_lets_nobody_in_until_it_is_there(engine: Config) {
+fn an_unreachable_provider_denies_until_it_returns(engine: Config) {
     let signer = Signer::new(JwtAlgorithm::Es256, "one");
     let token = signer.sign(&claims(json!({})));
     let edge = edge(engine, provided(refusing_addr()));

@@ -258,7 +258,7 @@ fn run(seed: u64, met: &mut Met) {
 }
 
 #[test]
-fn what_is_accepted_comes_to_every_client_once_and_in_order() {
+fn accepted_publications_reach_every_client_once_in_order() {
     let mut met = Met::new();
     for seed in 0..SEEDS {
         println!("seed {seed}");

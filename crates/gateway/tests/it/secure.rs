@@ -20,9 +20,9 @@ use crate::support::tls::{Authority, development, now, settings};
 use crate::support::{self, Server};
 
 on_every_backend! {
-    whom_the_certificate_is_for,
+    the_certificate_must_match,
     other_names_than_the_servers,
-    what_is_no_tls,
+    a_peer_without_tls,
     our_own_certificate,
     certificates_that_are_replaced,
     protocols_by_alpn,
@@ -72,7 +72,7 @@ fn edge(engine: Config, config: ringmain_gateway::model::Config) -> Edge {
     Edge { server, gateway }
 }
 
-fn whom_the_certificate_is_for(engine: Config) {
+fn the_certificate_must_match(engine: Config) {
     let origin = origin(engine.clone(), &settings());
     let own = &development().authority;
     let right = edge(engine.clone(), config(origin.addr, own, |_| {}));
@@ -192,7 +192,7 @@ fn names_that_are_none() {
     }
 }
 
-fn what_is_no_tls(engine: Config) {
+fn a_peer_without_tls(engine: Config) {
     let own = &development().authority;
     let listener = || std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
     let garbage = listener();

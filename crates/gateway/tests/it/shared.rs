@@ -25,8 +25,8 @@ on_every_backend! {
     interim_answers,
     as_many_as_the_endpoint_takes,
     as_many_connections_as_are_needed,
-    who_waits_gets_a_stream,
-    a_slow_client_keeps_nobody_back,
+    a_waiter_gets_a_stream,
+    a_slow_client_blocks_no_other,
     bodies_that_wait_for_slow_clients_are_counted,
     a_slow_endpoint_holds_its_client_back,
     a_connection_serves_so_many,
@@ -327,7 +327,7 @@ fn as_many_connections_as_are_needed(engine: Config) {
     edge.server.shut_down();
 }
 
-fn who_waits_gets_a_stream(engine: Config) {
+fn a_waiter_gets_a_stream(engine: Config) {
     let origin = Framed::echo();
     let edge = by_streams(engine, &origin, |_, upstream| {
         upstream.pool.connections = 2;
@@ -348,7 +348,7 @@ fn who_waits_gets_a_stream(engine: Config) {
     edge.server.shut_down();
 }
 
-fn a_slow_client_keeps_nobody_back(engine: Config) {
+fn a_slow_client_blocks_no_other(engine: Config) {
     let big = 8 << 20;
     let origin = Framed::new(move |mut peer| {
         let mut bodies = Vec::new();

@@ -21,7 +21,7 @@ use crate::support::PATIENCE;
 on_every_backend! {
     gateways_count_together,
     who_signs_in,
-    one_that_goes_and_comes_back,
+    a_redis_that_restarts,
     one_that_lies,
     one_that_says_nothing,
     one_that_goes_gives_no_second_budget,
@@ -130,7 +130,7 @@ fn who_signs_in(engine: Config) {
     wrong.server.shut_down();
 }
 
-fn one_that_goes_and_comes_back(engine: Config) {
+fn a_redis_that_restarts(engine: Config) {
     let Some(server) = servers::Redis::start(socket("back", &engine), &[]) else {
         return;
     };

@@ -20,8 +20,8 @@ on_every_backend! {
     tokens_that_are_not_good,
     tokens_that_are_missing_or_good_after_all,
     scopes_claims_and_headers,
-    tokens_without_what_is_wanted,
-    a_provider_is_told_by_the_issuer,
+    tokens_without_required_claims,
+    a_provider_is_selected_by_issuer,
 }
 
 fn every_algorithm_lets_in(engine: Config) {
@@ -297,7 +297,7 @@ fn scopes_claims_and_headers(engine: Config) {
     edge.server.shut_down();
 }
 
-fn tokens_without_what_is_wanted(engine: Config) {
+fn tokens_without_required_claims(engine: Config) {
     let origin = Origin::echo();
     let signer = Signer::new(JwtAlgorithm::EdDsa, "one");
     let edge = guarded(engine, &origin, demanding(&signer));
@@ -330,7 +330,7 @@ fn tokens_without_what_is_wanted(engine: Config) {
     edge.server.shut_down();
 }
 
-fn a_provider_is_told_by_the_issuer(engine: Config) {
+fn a_provider_is_selected_by_issuer(engine: Config) {
     let origin = Origin::echo();
     let (one, two) = (
         Signer::new(JwtAlgorithm::Es256, "k"),

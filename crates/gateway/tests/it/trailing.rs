@@ -8,7 +8,7 @@ use crate::origin::{Origin, Peer, edge, to};
 on_every_backend! {
     of_a_request,
     of_an_answer,
-    for_who_does_not_ask,
+    without_te_trailers_are_dropped,
     that_are_not_allowed,
     that_are_too_many,
 }
@@ -94,7 +94,7 @@ fn of_an_answer(engine: Config) {
     edge.server.shut_down();
 }
 
-fn for_who_does_not_ask(engine: Config) {
+fn without_te_trailers_are_dropped(engine: Config) {
     let origin = Origin::answering(
         "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTrailer: X-Sum\r\n\r\n3\r\nabc\r\n0\r\nX-Sum: 7\r\n\r\n",
     );

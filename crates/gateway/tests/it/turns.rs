@@ -17,11 +17,11 @@ use crate::shared::by_streams;
 use crate::support::{Client, PATIENCE, get, post};
 
 on_every_backend! {
-    a_stream_is_for_who_can_use_it,
-    a_change_keeps_nobody_from_a_stream,
+    a_stream_goes_to_a_waiter_that_can_use_it,
+    a_change_blocks_no_waiter,
     a_new_connection_is_not_asked_for_more_than_it_takes,
     an_endpoint_that_never_says_what_it_takes,
-    a_deadline_that_comes_closer_is_met,
+    a_shortened_deadline_is_met,
 }
 
 /// Until so many wait at the upstream.
@@ -37,7 +37,7 @@ fn client(edge: &Edge, path: &str) -> Client {
 }
 
 /// One connection for two endpoints, which are chosen by turns: one has it, requests to both wait.
-fn a_stream_is_for_who_can_use_it(engine: Config) {
+fn a_stream_goes_to_a_waiter_that_can_use_it(engine: Config) {
     let origins = [(); 2].map(|()| Framed::gated(Limits::INTERNET));
     let addrs = [origins[0].0.addr, origins[1].0.addr];
     let edge = edge(
@@ -96,7 +96,7 @@ fn a_stream_is_for_who_can_use_it(engine: Config) {
 }
 
 /// The endpoint remains with another weight while a request waits for a stream of its connection.
-fn a_change_keeps_nobody_from_a_stream(engine: Config) {
+fn a_change_blocks_no_waiter(engine: Config) {
     let (origin, gate) = Framed::gated(Limits::INTERNET);
     let addr = origin.addr;
     let config = |weight| -> model::Config {
@@ -186,7 +186,7 @@ fn an_endpoint_that_never_says_what_it_takes(engine: Config) {
 }
 
 /// An answer's head may be waited for for long, the bytes behind it not.
-fn a_deadline_that_comes_closer_is_met(engine: Config) {
+fn a_shortened_deadline_is_met(engine: Config) {
     let origin = Framed::new(|mut peer| {
         let Some((stream, _)) = peer.request() else { return };
         // Its head is waited for when this is begun.

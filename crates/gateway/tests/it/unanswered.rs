@@ -18,7 +18,7 @@ on_every_backend! {
     what_was_not_looked_at_is_asked_again,
     what_is_refused_is_asked_again,
     what_is_always_refused_is_answered,
-    an_answer_before_the_request_is_over,
+    a_response_before_the_end_of_the_request,
     a_client_that_leaves_gives_its_stream_up,
     a_connection_that_is_cut,
     streams_that_are_reset,
@@ -26,7 +26,7 @@ on_every_backend! {
     answers_that_break_rules,
     an_endpoint_that_does_not_answer,
     idle_connections_are_closed,
-    nobody_is_there,
+    no_endpoint_accepts,
 }
 
 fn who_goes_away_is_asked_no_more(engine: Config) {
@@ -113,7 +113,7 @@ fn what_is_always_refused_is_answered(engine: Config) {
     edge.server.shut_down();
 }
 
-fn an_answer_before_the_request_is_over(engine: Config) {
+fn a_response_before_the_end_of_the_request(engine: Config) {
     let origin = Framed::new(|mut peer| {
         while let Some((stream, asked, end)) = peer.head() {
             peer.answer(stream, 413, &[], asked.line.as_bytes());
@@ -361,7 +361,7 @@ fn idle_connections_are_closed(engine: Config) {
     assert_eq!(events.recv_timeout(PATIENCE), Ok(ErrorCode::NO_ERROR));
 }
 
-fn nobody_is_there(engine: Config) {
+fn no_endpoint_accepts(engine: Config) {
     let config = to(&[refusing_addr()], |_, upstream| {
         upstream.protocol = UpstreamProtocol::Http2
     });

@@ -15,13 +15,13 @@ use crate::support::{Setting, get, pattern};
 
 on_every_backend! {
     whole_answers,
-    an_answer_in_pieces_comes_as_it_comes,
-    what_follows_a_body_stays,
+    a_response_in_pieces_is_relayed_in_pieces,
+    trailers_are_relayed,
     a_long_answer_waits_for_its_client,
-    a_time_is_kept,
+    timeouts_apply,
     a_client_that_gives_up_gives_up_its_stream,
     an_answer_overtakes_another,
-    a_connection_that_ends_is_told,
+    a_closed_connection_is_a_fault,
 }
 
 fn client(engine: &Config, edge: &Edge) -> Http2 {
@@ -78,7 +78,7 @@ fn whole_answers(engine: Config) {
 }
 
 /// The head is relayed before the body arrives, and the body piece by piece.
-fn an_answer_in_pieces_comes_as_it_comes(engine: Config) {
+fn a_response_in_pieces_is_relayed_in_pieces(engine: Config) {
     let (go, gone) = mpsc::channel::<()>();
     let gone = std::sync::Mutex::new(gone);
     let origin = Framed::new(move |mut peer| {
@@ -110,7 +110,7 @@ fn an_answer_in_pieces_comes_as_it_comes(engine: Config) {
     edge.server.shut_down();
 }
 
-fn what_follows_a_body_stays(engine: Config) {
+fn trailers_are_relayed(engine: Config) {
     let origin = Framed::new(|mut peer| {
         while let Some((stream, _)) = peer.request() {
             peer.respond(stream, 103, &[("link", "</a>")], false);
@@ -163,7 +163,7 @@ fn a_long_answer_waits_for_its_client(engine: Config) {
 }
 
 /// Timeouts also apply where a task continues a request that was started without one.
-fn a_time_is_kept(engine: Config) {
+fn timeouts_apply(engine: Config) {
     let (origin, gate) = Framed::gated(Limits::INTERNET);
     gate.open("/before");
     for span in [30, 450].map(Duration::from_millis) {
@@ -254,7 +254,7 @@ fn an_answer_overtakes_another(engine: Config) {
 }
 
 /// No part of the response has arrived: a retry would repeat the request, which is only done if allowed.
-fn a_connection_that_ends_is_told(engine: Config) {
+fn a_closed_connection_is_a_fault(engine: Config) {
     let origin = Framed::new(|mut peer| {
         while let Some((stream, asked)) = peer.request() {
             if asked.line.ends_with("/cut") {

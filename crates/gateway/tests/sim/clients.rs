@@ -433,7 +433,7 @@ impl LineClient {
         self.done = true;
     }
 
-    /// Handles a connection that the gateway has closed: is there a cause?
+    /// Handles a connection that the gateway has closed, which must have a cause.
     fn over(&mut self, weather: Weather) -> Result<(), String> {
         self.done = true;
         let is_finished = self.ended && self.answered == self.asks.len();

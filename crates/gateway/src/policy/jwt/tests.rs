@@ -79,7 +79,7 @@ fn fetch(provider: &Provider, seconds: u64, keys: Option<&[&str]>) {
 }
 
 #[test]
-fn without_keys_nobody_passes() {
+fn without_keys_tokens_are_refused() {
     let provider = remote();
     // The first attempt is about to begin.
     assert_eq!(first(&provider, "one", 0), "wait");

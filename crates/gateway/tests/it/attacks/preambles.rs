@@ -14,7 +14,7 @@ use crate::origin::{edge, to};
 use crate::support::serve;
 
 on_every_backend! {
-    each_header_meets_what_is_said_of_it,
+    each_header_has_its_expected_outcome,
 }
 
 const EXPECTED: &str = include_str!("preambles.txt");
@@ -190,7 +190,7 @@ fn outcome(addr: std::net::SocketAddr, bytes: &[u8]) -> String {
     }
 }
 
-fn each_header_meets_what_is_said_of_it(engine: Config) {
+fn each_header_has_its_expected_outcome(engine: Config) {
     let echo = App::new()
         .listener(0, Entrance::http().proxied(|_| true, Duration::from_secs(3600)))
         .fallback_streamed(async |_req, reply| reply.text("ok"));

@@ -17,7 +17,7 @@ use crate::policies::{header, with};
 use crate::signer::{Secret, Signer, claims, encode, from_now, inline, jwt, provider, set};
 
 on_every_backend! {
-    each_token_meets_what_is_said_of_it,
+    each_token_has_its_expected_outcome,
 }
 
 const EXPECTED: &str = include_str!("tokens.txt");
@@ -323,7 +323,7 @@ fn forms(means: &Means) -> Vec<Attack> {
     ]
 }
 
-fn each_token_meets_what_is_said_of_it(engine: Config) {
+fn each_token_has_its_expected_outcome(engine: Config) {
     let means = Means {
         rsa: Signer::new(JwtAlgorithm::Rs256, "rsa"),
         shared: Signer::new(JwtAlgorithm::Hs256, "shared"),

@@ -12,7 +12,7 @@ use crate::origin::{edge, to};
 use crate::support::serve;
 
 on_every_backend! {
-    each_upgrade_meets_what_is_said_of_it,
+    each_upgrade_has_its_expected_outcome,
 }
 
 const EXPECTED: &str = include_str!("upgrades.txt");
@@ -89,7 +89,7 @@ impl Socket for Nobody {
     }
 }
 
-fn each_upgrade_meets_what_is_said_of_it(engine: Config) {
+fn each_upgrade_has_its_expected_outcome(engine: Config) {
     let app = App::new()
         .ws("/x", |_| Ok(Nobody))
         .get("/after", |_, reply| reply.text("ok"));

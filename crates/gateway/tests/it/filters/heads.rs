@@ -11,9 +11,9 @@ on_every_backend! {
     requests_are_changed_last,
     answers_are_changed,
     there_in_order_and_back_the_other_way,
-    what_answers_here_is_seen_by_those_in_front,
+    a_filters_response_passes_earlier_filters,
     answers_of_the_gateways_own,
-    who_is_refused_never_comes,
+    a_refused_request_reaches_no_filter,
     without_a_body,
 }
 
@@ -164,7 +164,7 @@ fn there_in_order_and_back_the_other_way(engine: Config) {
     );
 }
 
-fn what_answers_here_is_seen_by_those_in_front(engine: Config) {
+fn a_filters_response_passes_earlier_filters(engine: Config) {
     let answers = Script {
         request_head: |_| {
             let answer = Answer::text(418, "no coffee").header("X-From", "b")?;
@@ -246,7 +246,7 @@ fn answers_of_the_gateways_own(engine: Config) {
     }
 }
 
-fn who_is_refused_never_comes(engine: Config) {
+fn a_refused_request_reaches_no_filter(engine: Config) {
     let refusing = Policy::ClientCertificate(Arc::new(model::ClientCertificate {
         required: true,
         ..model::ClientCertificate::default()

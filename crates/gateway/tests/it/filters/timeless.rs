@@ -58,7 +58,7 @@ fn a_filter_is_not_waited_for_for_ever() {
 }
 
 #[test]
-fn a_whole_body_is_the_same_however_it_comes() {
+fn a_body_is_the_same_however_it_arrives() {
     let script = || Script {
         request_head: |head| {
             head.want_body(Want::Whole);
