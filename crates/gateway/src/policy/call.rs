@@ -75,6 +75,9 @@ impl std::fmt::Display for CallError {
 
 /// Sends a request and reads its response. Continues with the endpoints not yet tried as long as no connection can be
 /// established; sends it once more on a new connection if a pooled one turns out to be closed and it may be repeated.
+///
+/// # Errors
+/// The fault of the last attempt, or of a limit of the upstream.
 pub(crate) async fn call(
     worker: &Rc<Worker>,
     shared: &Arc<Shared>,

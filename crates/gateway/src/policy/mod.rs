@@ -238,6 +238,9 @@ impl Registry {
     }
 
     /// Returns the filters of a rule.
+    ///
+    /// # Errors
+    /// The reason that a filter of the rule cannot be used.
     pub(crate) fn filters(&mut self, rule: &Rule) -> Result<Option<Box<[Use]>>, String> {
         self.filters.of(rule, &mut self.last_filter)
     }
@@ -382,6 +385,9 @@ pub(crate) fn walk_now(worker: &Rc<Worker>, found: &Found<'_>, req: &Request<'_>
 }
 
 /// Evaluates a rule's policies, waiting where needed.
+///
+/// # Errors
+/// The refusal of the first policy that refuses the request, or that of a broken rule.
 pub(crate) async fn walk(
     worker: &Rc<Worker>,
     found: &Found<'_>,
@@ -419,6 +425,9 @@ fn note(at: &At<'_, '_>, cleared: &Cleared) {
 
 impl Policies {
     /// Compiles a rule's policies. Counters are shared by name.
+    ///
+    /// # Errors
+    /// The reason that a policy cannot be compiled: the rule is broken.
     pub(crate) fn of(
         rule: &Rule,
         missing: &[Name],

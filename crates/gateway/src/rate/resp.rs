@@ -38,6 +38,9 @@ pub(crate) fn command(out: &mut Vec<u8>, words: &[&[u8]]) {
 }
 
 /// Parses a reply at the start of `bytes`. Returns it with its length; `None`: it is incomplete.
+///
+/// # Errors
+/// The bytes are not such a reply, or exceed a limit of this module.
 pub(crate) fn parse(bytes: &[u8]) -> Result<Option<(Reply, usize)>, Garbage> {
     let Some((kind, rest, used)) = line(bytes)? else {
         return Ok(None);

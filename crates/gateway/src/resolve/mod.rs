@@ -40,6 +40,9 @@ pub(crate) struct NotFound {
 }
 
 /// Resolves a name by the host's current settings.
+///
+/// # Errors
+/// The name has no address, or no server gave a valid response.
 pub(crate) async fn resolve(cx: &Cx, name: &str) -> Result<Found, NotFound> {
     let settings = cx.blocking(Settings::read).await;
     match settings {
@@ -49,6 +52,9 @@ pub(crate) async fn resolve(cx: &Cx, name: &str) -> Result<Found, NotFound> {
 }
 
 /// Resolves a name by these settings.
+///
+/// # Errors
+/// The name has no address, or no server gave a valid response.
 pub(crate) async fn by(cx: &Cx, settings: &Settings, name: &str) -> Result<Found, NotFound> {
     if let Some(found) = settings.known(name) {
         return Ok(found);

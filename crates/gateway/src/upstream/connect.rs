@@ -35,6 +35,9 @@ impl From<Fault> for ConnectError {
 }
 
 /// Connects within `span`, including the TLS handshake.
+///
+/// # Errors
+/// The fault of the attempt, with the violated rule of TLS if there is one.
 pub(crate) async fn connect(cx: &Cx, way: &Way<'_>, span: Duration) -> Result<Stream, ConnectError> {
     let begun = cx.now();
     let connected = cx.connect_within(way.addr, None, span).await;

@@ -206,6 +206,9 @@ impl Local {
     }
 
     /// Counts a request at the upstream.
+    ///
+    /// # Errors
+    /// [`Fault::RequestsFull`]: the limit of requests in flight is reached.
     pub(crate) fn admit(&self) -> Result<Admitted, Fault> {
         self.try_admit().ok_or_else(|| {
             self.shared.breaker.tripped(Cap::Requests);
@@ -312,6 +315,9 @@ impl Local {
 
     /// Returns a connection to an endpoint, or a stream of one, within `span`. With a greeting it is a new connection for this request
     /// alone; with `fresh` it is not a pooled one.
+    ///
+    /// # Errors
+    /// The fault of the attempt, or of a limit that was reached for as long as `span`.
     pub(crate) async fn link(
         &self,
         end: &Rc<End>,
@@ -327,6 +333,9 @@ impl Local {
     }
 
     /// Does the same where the protocol has whole connections only.
+    ///
+    /// # Errors
+    /// Those of [`link`](Self::link); [`Fault::NoHttp2`] if the endpoint has become one of HTTP/2 meanwhile.
     pub(crate) async fn link_alone(&self, end: &Rc<End>, fresh: bool, span: Duration) -> Result<Sole, Fault> {
         match self.link_whole(end, fresh, &[], span).await? {
             Link::Sole(sole) => Ok(sole),

@@ -200,6 +200,9 @@ impl Shared {
     }
 
     /// Counts a connection, unless a limit is reached: `most` for this upstream, or that for all upstreams.
+    ///
+    /// # Errors
+    /// The limit that is reached.
     pub(crate) fn begin_connection(self: &Arc<Self>, most: u32) -> Result<Permit, Full> {
         // Checked first, so that a request for this upstream does not touch the shared count in vain.
         if self.connections() >= most {

@@ -98,6 +98,9 @@ impl Channel {
     }
 
     /// Sends a request's head. `end`: the request has no body.
+    ///
+    /// # Errors
+    /// The connection is closed or accepts no more streams, or the request cannot be sent over HTTP/2.
     pub(crate) fn request(
         &self,
         request: &Request<'_>,
@@ -137,6 +140,9 @@ impl Channel {
     }
 
     /// Returns the next head, as stored: interim ones, then that of the response.
+    ///
+    /// # Errors
+    /// The reason that the stream ended before a further head.
     pub(crate) fn poll_head(&self, context: &mut Context<'_>) -> Poll<Result<Vec<u8>, Lost>> {
         let Some(incoming) = self.incoming.get() else {
             return Poll::Ready(Err(Lost::Refused));
@@ -153,6 +159,9 @@ impl Channel {
     }
 
     /// Waits until any part of the response has arrived.
+    ///
+    /// # Errors
+    /// The reason that the stream ended before any head.
     pub(crate) fn poll_begun(&self, context: &mut Context<'_>) -> Poll<Result<(), Lost>> {
         let Some(incoming) = self.incoming.get() else {
             return Poll::Ready(Err(Lost::Refused));
@@ -192,6 +201,9 @@ impl Channel {
 
     /// Passes received bytes of the body to `take`, which returns the number of bytes consumed: the endpoint may send as many again.
     /// `None`: the body has ended.
+    ///
+    /// # Errors
+    /// The reason that the stream ended within the body.
     pub(crate) fn poll_body(
         &self,
         context: &mut Context<'_>,
@@ -273,6 +285,9 @@ impl Channel {
     }
 
     /// Sends part of the body, at the rate of flow control.
+    ///
+    /// # Errors
+    /// The endpoint accepts no more of the request, or the deadline has passed.
     pub(crate) async fn send(&self, bytes: &[u8]) -> Result<(), Refused> {
         let mut sent = 0;
         poll_fn(|context| {
@@ -321,6 +336,9 @@ impl Channel {
     }
 
     /// Ends the request, with trailers if there are any.
+    ///
+    /// # Errors
+    /// The endpoint accepts no more of the request.
     pub(crate) fn finish(&self, trailers: &FieldBlock) -> Result<(), Refused> {
         let incoming = self.incoming.get().ok_or(Refused)?;
         let ended = self.session.with(|state| {

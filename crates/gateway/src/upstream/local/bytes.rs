@@ -22,6 +22,9 @@ impl Local {
     }
 
     /// Opens a new connection to an endpoint for one client, within `span`. It is never pooled.
+    ///
+    /// # Errors
+    /// The fault of the attempt, or of a limit that was reached for as long as `span`.
     pub(crate) async fn open_alone(
         &self,
         end: &Rc<End>,

@@ -9,6 +9,9 @@ use crate::upstream::choose::{self, Wish};
 
 impl Local {
     /// Selects an endpoint, not from `tried` if there are others; `key` is the hash of the request's key.
+    ///
+    /// # Errors
+    /// There is no endpoint, or all are unhealthy.
     pub(crate) fn choose(
         &self,
         tried: &[Rc<End>],
@@ -19,6 +22,9 @@ impl Local {
     }
 
     /// Does the same for a request that may retry at an endpoint of `tried`, in preference to one of `unreachable`.
+    ///
+    /// # Errors
+    /// There is no endpoint, or all are unhealthy.
     pub(crate) fn choose_again(
         &self,
         (tried, unreachable): (&[Rc<End>], &[Rc<End>]),
@@ -32,6 +38,9 @@ impl Local {
     }
 
     /// Selects an endpoint even if none is healthy, not from `tried` if there are others.
+    ///
+    /// # Errors
+    /// There is no endpoint.
     pub(crate) fn choose_regardless(&self, tried: &[Rc<End>]) -> Result<Chosen, Fault> {
         self.choose_as(&Wish {
             regardless: true,
