@@ -1,5 +1,5 @@
-//! What a worker does without being asked: it follows changes of configuration; one of them looks names up and asks
-//! endpoints whether they are well, for the whole process.
+//! Background tasks of a worker: each worker follows changes of the configuration; one worker resolves names, fetches keys and
+//! runs active health checks for the whole process.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -16,7 +16,7 @@ use crate::model::{Hostname, Name};
 use crate::policy::jwt::{Provider, fetch};
 use crate::resolve::{self, Settings};
 
-/// What runs for the whole process.
+/// Tasks that run once per process, by subject.
 #[derive(Debug, Default)]
 struct Care {
     lookups: RefCell<BTreeMap<Hostname, TaskId>>,
@@ -24,17 +24,17 @@ struct Care {
     keys: RefCell<Vec<(Arc<Provider>, TaskId)>>,
 }
 
-/// The worker that takes care.
+/// The worker that runs the tasks of the whole process.
 const CARETAKER: usize = 0;
 
-/// Follows changes for ever.
+/// Follows changes of the configuration until the worker stops.
 pub(crate) async fn follow(worker: Rc<Worker>, gateway: Gateway) {
     let care = (worker.cx.worker() == CARETAKER).then(Care::default);
-    // What is there at the start is news, too.
+    // The configuration at the start counts as a change, too.
     let mut seen = u64::MAX;
     loop {
         poll_fn(|context| {
-            // Registered before it looks: a change in between is not missed.
+            // Registered before the count is read: a change in between is not missed.
             gateway.changes().watch(worker.cx.worker(), context.waker());
             let now = gateway.changes().count();
             if now == seen {
@@ -55,7 +55,7 @@ pub(crate) async fn follow(worker: Rc<Worker>, gateway: Gateway) {
 }
 
 impl Care {
-    /// Looks up the names that there are, and no others.
+    /// Runs one lookup task for each name of the configuration, and cancels the others.
     fn look_up(&self, worker: &Rc<Worker>, gateway: &Gateway) {
         let names = gateway.names();
         let mut lookups = self.lookups.borrow_mut();
@@ -77,7 +77,7 @@ impl Care {
         }
     }
 
-    /// Keeps the keys of those providers up to date whose rules there are, and of no others.
+    /// Runs one task for each provider in use that keeps its keys up to date, and cancels the others.
     fn fetch(&self, worker: &Rc<Worker>, gateway: &Gateway) {
         let providers = gateway.providers();
         let mut keys = self.keys.borrow_mut();
@@ -99,7 +99,7 @@ impl Care {
         }
     }
 
-    /// Asks those who are to be asked, and no others.
+    /// Runs one health check for each target of the configuration, and cancels the others.
     fn ask(&self, worker: &Rc<Worker>, gateway: &Gateway) {
         let mut wanted = gateway.targets();
         let mut checks = self.checks.borrow_mut();
@@ -109,7 +109,7 @@ impl Care {
                 wanted.remove(key);
             } else {
                 worker.cx.cancel(*task);
-                // Nobody would take the verdict back.
+                // Without a check, no later result would replace the verdict.
                 target.endpoint.state.health().tell(Verdict::Unknown);
                 target.shared.health_changed();
             }
@@ -135,7 +135,7 @@ async fn look_up(worker: Rc<Worker>, gateway: Gateway, name: Hostname) {
             Ok(found) => found.holds,
             Err(none) => none.again,
         };
-        // What has to be worked out anew is worked out elsewhere.
+        // A change of addresses recompiles the configuration, which must not run on a worker.
         let (told, of) = (gateway.clone(), name.clone());
         if cx.blocking(move || told.found(&of, found)).await.is_err() {
             cx.sleep(crate::limits::DNS_AGAIN).await;
@@ -145,5 +145,5 @@ async fn look_up(worker: Rc<Worker>, gateway: Gateway, name: Hostname) {
     }
 }
 
-/// Names are looked up by these settings instead of the host's.
+/// Settings for name lookups that replace the host's; `None`: the host's apply.
 pub(crate) type Lookup = Option<std::sync::Arc<Settings>>;

@@ -1,31 +1,31 @@
-//! Word of changes: a count, and whoever waits for the next.
+//! A counter of configuration changes that wakes waiting workers.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::task::Waker;
 
-/// See the module.
+/// A counter of changes and the wakers of those that wait for the next.
 #[derive(Debug, Default)]
 pub(crate) struct Changes {
     count: AtomicU64,
-    /// By worker.
+    /// Wakers by worker.
     watching: Mutex<Vec<Option<Waker>>>,
 }
 
 impl Changes {
-    /// How many there were.
+    /// Returns the number of changes so far.
     pub(crate) fn count(&self) -> u64 {
         self.count.load(Ordering::SeqCst)
     }
 
-    /// There is one more.
+    /// Counts a change and wakes every registered task.
     pub(crate) fn tell(&self) {
         self.count.fetch_add(1, Ordering::SeqCst);
         let woken = std::mem::take(&mut *self.lock());
         woken.into_iter().flatten().for_each(Waker::wake);
     }
 
-    /// Has a worker's task woken by the next one.
+    /// Registers the task of a worker to be woken by the next change.
     pub(crate) fn watch(&self, worker: usize, waker: &Waker) {
         let mut watching = self.lock();
         if watching.len() <= worker {

@@ -1,11 +1,11 @@
-//! From a configuration to its compiled form: upstreams by name, plans of rules, problems.
+//! Compiles a configuration: upstreams by name, plans of rules, problems.
 //!
 //! ```text
 //! stage ─▶ Staged { table, problems } ─┬─▶ commit: upstreams, limits and numbers follow
 //!                                      └─▶ discard: all is as it was
 //! ```
 //!
-//! Start, reload and check all pass here, so that none of them finds what another one does not.
+//! Start, reload and `check` all compile here, so that they report the same problems.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -18,46 +18,46 @@ use crate::policy::{self, Guards, leads_to};
 use crate::table::{Compiled, Outcome, Place, Problem, Table};
 use crate::upstream::registry::Registry;
 
-/// A configuration that was compiled and that nothing serves yet.
+/// A compiled configuration that does not serve yet.
 #[derive(Debug)]
 pub(crate) struct Staged {
     pub(crate) table: Arc<Table<Plan>>,
-    /// All but those of listeners' TLS.
+    /// All problems except those of listeners' TLS.
     pub(crate) problems: Vec<Problem>,
     names: BTreeSet<Name>,
     before: policy::Before,
 }
 
 impl Staged {
-    /// The provider whose tokens clients of push showed before.
+    /// Returns the provider that validated tokens of push clients before.
     pub(crate) fn provider_before(&self) -> Option<&Arc<policy::jwt::Provider>> {
         self.before.push()
     }
 }
 
-/// What survives a change of configuration, and takes part in compiling.
+/// State that outlives a change of configuration and that compiling needs.
 #[derive(Debug)]
 pub(crate) struct Registries {
     pub(crate) upstreams: Registry,
-    /// What policies know.
+    /// State of policies.
     pub(crate) policies: policy::Registry,
 }
 
 impl Registries {
-    /// Compiles a configuration. What is the same as in `last` is shared with it. `now` is wall time since 1970. Nothing changes
-    /// before [`Registries::commit`]; [`Registries::discard`] takes back what was prepared.
+    /// Compiles a configuration. Parts that equal those in `last` are shared with it. `now` is the time since the Unix epoch. Nothing
+    /// changes before [`Registries::commit`]; [`Registries::discard`] undoes the preparation.
     pub(crate) fn stage(&mut self, config: Arc<Config>, last: Option<&Table<Plan>>, now: Duration) -> Staged {
         let Registries { upstreams, policies } = self;
         let before = policies.before();
         let mut names = BTreeSet::new();
         for upstream in &config.upstreams {
-            // Of two with one name the first counts.
+            // Of two upstreams with one name the first counts.
             if names.insert(upstream.name.clone()) {
                 upstreams.stage(upstream, &config, now);
             }
         }
         let mut push_problems = Vec::new();
-        // Without the key push stays as it was.
+        // Without a `push` key, push remains as it was.
         if let Some(push) = &config.push {
             let followed = policies.follow_push(push, upstreams);
             let keys = policies.push().map(|provider| Arc::clone(provider) as _);
@@ -66,7 +66,7 @@ impl Registries {
         }
         policies.guard(Guards::of(&config));
         let changed = policies.guards().changed(before.guards());
-        // What another rule's policies write is part of this one's plan.
+        // A plan includes the header fields that other rules' policies write.
         let stale = |route: &Route| leads_to(route, &changed);
         let mut plan = |rule: &_, missing: &[_]| Plan::of(rule, missing, upstreams, policies);
         let table = Table::compile_but(config, last, &stale, &mut plan);
@@ -81,7 +81,7 @@ impl Registries {
         }
     }
 
-    /// Follows what was staged. Returns its table and what is wrong with it.
+    /// Applies a staged configuration. Returns its table and its problems.
     pub(crate) fn commit(&mut self, staged: Staged, metrics: &Metrics) -> (Arc<Table<Plan>>, Vec<Problem>) {
         let Staged {
             table,
@@ -94,7 +94,7 @@ impl Registries {
         let room = table.config().limits.upstream_connections;
         self.upstreams.room().resize(room);
         for route in table.routes() {
-            // One that is shared with the last table has its number already.
+            // A plan that is shared with the last table has its number already.
             for plan in plans(route).filter(|plan| plan.number.get().is_none()) {
                 let name = &route.route().name;
                 for backend in &plan.backends {
@@ -112,22 +112,22 @@ impl Registries {
         (table, problems)
     }
 
-    /// Forgets what was staged.
+    /// Discards a staged configuration.
     pub(crate) fn discard(&mut self, staged: Staged) {
-        // Plans hold counters, which are forgotten with the last holder.
+        // Plans hold counters, which are released with their last holder.
         drop(staged.table);
         self.policies.restore(staged.before);
         self.upstreams.discard();
     }
 }
 
-/// The plans of a route's rules that have one.
+/// Returns the plans of a route's rules, as far as they have one.
 fn plans(route: &Compiled<Plan>) -> impl Iterator<Item = &Plan> {
     let rules = 0..route.route().rules.len();
     rules.filter_map(|rule| route.plan(rule).ok())
 }
 
-/// An upstream that no connection can be made to.
+/// Returns the problem of an upstream that cannot be connected to.
 fn wrong_upstream((name, why): (&Name, String)) -> Problem {
     Problem {
         place: Place::Upstream(name.clone()),

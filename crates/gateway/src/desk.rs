@@ -1,4 +1,4 @@
-//! A worker's memory for steps that nothing waits in.
+//! Scratch memory of a worker for steps that do not wait.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use ringmain_wire::h1::{FieldBlock, FieldTable, Limits};
 
 use crate::limits;
 
-/// Memory for steps that nothing waits in.
+/// Scratch memory for steps that do not wait.
 #[derive(Debug)]
 pub(crate) struct Desk {
     pub(crate) limits: Limits,
@@ -19,21 +19,21 @@ pub(crate) struct Desk {
     pub(crate) path: String,
     pub(crate) fields: FieldBlock,
     pub(crate) date: Date,
-    /// Of rules that upstreams broke.
+    /// Limits log lines about protocol violations of upstreams.
     pub(crate) fault_log: LogLimit,
 }
 
-/// Bounds how many lines of one kind are logged.
+/// A rate limit for log lines of one kind.
 #[derive(Debug, Default)]
 pub(crate) struct LogLimit {
-    /// When the current span ends.
+    /// The end of the current interval.
     ends: Time,
     lines: u32,
     skipped: u64,
 }
 
 impl LogLimit {
-    /// Admits a line. Returns how many were skipped before it; `None`: it is skipped.
+    /// Admits a line. Returns the number of lines skipped since the last admitted one; `None`: this line is skipped, too.
     pub(crate) fn admit(&mut self, now: Time) -> Option<u64> {
         if now >= self.ends {
             self.ends = now.after(limits::FAULT_LOG_SPAN);
@@ -48,7 +48,7 @@ impl LogLimit {
     }
 }
 
-/// The current date as `Date` has it, formatted once a second.
+/// The current value of `Date`, formatted once a second.
 #[derive(Debug)]
 pub(crate) struct Date {
     second: u64,
@@ -56,7 +56,7 @@ pub(crate) struct Date {
 }
 
 impl Date {
-    /// Adds `Date` to a response that has none (RFC 9110 §6.6.1). `wall`: the time since the Unix epoch.
+    /// Adds `Date` to a response without one (RFC 9110 §6.6.1). `wall` is the time since the Unix epoch.
     pub(crate) fn add(&mut self, wall: Duration, fields: &mut FieldBlock) {
         if self.second != wall.as_secs() {
             self.second = wall.as_secs();

@@ -1,27 +1,27 @@
-//! What fuzz targets look at and nobody else sees.
+//! Access for fuzz targets to private parsers.
 
 use crate::rate::resp;
 
-/// Bytes that an answer of a Redis may have before it is known what it is.
+/// The most bytes of a Redis reply that are buffered before the reply is complete.
 pub const REDIS_REPLY_BYTES: usize = resp::MOST;
 
-/// An answer of a Redis.
+/// A Redis reply.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RedisReply {
-    /// A text.
+    /// A string.
     Text,
-    /// An error: its first word.
+    /// An error, by its first word.
     Error(String),
-    /// A number.
+    /// An integer.
     Number(i64),
-    /// Numbers.
+    /// An array of integers.
     Numbers(Vec<i64>),
 }
 
-/// Reads an answer from the beginning of what has come: it, and its length in bytes. `None`: it is not all there.
+/// Parses a reply at the start of `bytes`. Returns it with its length in bytes; `None`: it is incomplete.
 ///
 /// # Errors
-/// It is no answer that was asked for.
+/// The bytes are not a reply of a kind that the gateway accepts.
 #[expect(clippy::result_unit_err, reason = "nothing more is known of garbage")]
 pub fn redis_reply(bytes: &[u8]) -> Result<Option<(RedisReply, usize)>, ()> {
     let parsed = resp::parse(bytes).map_err(|resp::Garbage| ())?;

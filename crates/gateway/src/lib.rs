@@ -1,7 +1,7 @@
 //! The gateway: from a request to its route, its policies and its upstream.
 //!
-//! Owns the one intermediate form of all configuration ([`model`]) and what it is compiled to. Knows no file format, no
-//! orchestrator and no asynchronous runtime: those are the control thread's.
+//! Owns the one intermediate form for all configuration ([`model`]) and its compiled form. Knows no file format, no orchestrator
+//! and no asynchronous runtime: those belong to the control thread.
 #![forbid(unsafe_code)]
 
 mod balance;

@@ -1,4 +1,4 @@
-//! What is known of upstreams at a moment: for whoever looks after them.
+//! Snapshots of upstreams, endpoints and limits for operators.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,89 +9,89 @@ use crate::model::{Addr, Name};
 pub use crate::upstream::breaker::Cap;
 use crate::upstream::{Copied, Endpoint, Shared};
 
-/// An upstream and its endpoints. Each number is true at its own instant: workers go on meanwhile.
+/// A snapshot of an upstream and its endpoints. Each number is read at its own instant while workers continue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UpstreamStatus {
-    /// Its name.
+    /// The name of the upstream.
     pub name: Name,
-    /// Requests under way.
+    /// Requests in flight.
     pub requests: u32,
-    /// Connections that stand or are being made, kept ones counted.
+    /// Open connections, idle ones included, and connection attempts.
     pub connections: u32,
     /// Requests that wait for a connection.
     pub waiting: u32,
-    /// Requests that are tried again.
+    /// Retries in flight.
     pub retrying: u32,
-    /// Requests that were tried at two endpoints at once, since it is known.
+    /// Requests that were hedged to a second endpoint, since the upstream is configured.
     pub hedged: u64,
-    /// How often each of its caps has refused something, since it is known.
+    /// The number of refusals by each cap, since the upstream is configured.
     pub refused: [(Cap, u64); Cap::ALL.len()],
-    /// Tries that its budget has granted, since its name is configured.
+    /// Retries that the budget has granted, since the name is configured.
     pub retries: u64,
-    /// Tries that its budget has refused.
+    /// Retries that the budget has refused.
     pub retries_refused: u64,
-    /// Copies of requests for it, in the order of [`Copied::ALL`].
+    /// Mirrored requests to the upstream, in the order of [`Copied::ALL`].
     pub copies: [u64; Copied::ALL.len()],
-    /// How often attempts at it ended by each fault, since its name is configured; faults that have not occurred are left out.
+    /// Failed attempts by fault, since the name is configured; faults that have not occurred are left out.
     pub faults: Vec<(Fault, u64)>,
-    /// Whom it has now.
+    /// The current endpoints.
     pub endpoints: Vec<EndpointStatus>,
 }
 
-/// What a policy counts, by its name.
+/// A policy's counter, by name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CounterStatus {
-    /// That of the limit.
+    /// The name of the limit.
     pub name: Name,
-    /// What is counted.
+    /// The counter's state.
     pub counted: Counted,
 }
 
-/// What a policy counts.
+/// State of a policy's counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Counted {
     /// A rate limit's keys.
     Keys {
-        /// How many are remembered at most.
+        /// The most keys that are tracked at once.
         room: usize,
-        /// How many were forgotten, for want of room, while they owed something: each may have passed too often since.
+        /// Keys that were evicted for lack of room before their debt had expired: each may have exceeded its rate since.
         forgotten: u64,
     },
-    /// Requests under way, of rules with a cap of this name.
+    /// Requests in flight of the rules with a concurrency cap of this name.
     Requests(u32),
 }
 
-/// An endpoint.
+/// A snapshot of an endpoint.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EndpointStatus {
-    /// Where it is.
+    /// The address.
     pub addr: Addr,
-    /// Its share.
+    /// The weight in load balancing.
     pub weight: u32,
-    /// Whether it gets nothing new.
+    /// The endpoint is draining: it receives no new requests.
     pub draining: bool,
-    /// Requests under way.
+    /// Requests in flight.
     pub requests: u32,
-    /// Attempts that failed since it is configured: no connection, no response, or one with a status from 500 on.
+    /// Failed attempts since the endpoint is configured: no connection, no response, or a status from 500 on.
     pub failures: u64,
-    /// What its active health checks have shown.
+    /// The result of active health checks.
     pub verdict: Verdict,
-    /// Why the last of these checks failed; `None`: it succeeded, or there was none.
+    /// The error of the last health check; `None`: it succeeded, or there was none.
     pub check_error: Option<Arc<str>>,
-    /// When it was passed over last for what requests have met. It may be over.
+    /// The last ejection, which may have ended.
     pub ejection: Option<Ejection>,
-    /// Until when it is passed over because it could not be connected to, since the Unix epoch; it may be over. `None`: it never was.
+    /// The end of the last period in which the endpoint counted as unreachable, since the Unix epoch; it may have passed. `None`: never.
     pub unreachable_until: Option<Duration>,
 }
 
-/// An endpoint that is passed over for what requests have met there.
+/// An ejection of an endpoint by outlier detection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ejection {
-    /// Its end, since the Unix epoch.
+    /// The end, since the Unix epoch.
     pub until: Duration,
-    /// What was met.
+    /// The reason.
     pub why: Reason,
-    /// How often that has happened, less one for each good interval since: the next one takes so many times twice as long.
+    /// The number of ejections, less one for each interval without one: the duration of the next is doubled accordingly.
     pub times: u32,
 }
 

@@ -1,15 +1,15 @@
-//! A table of a prime number of places: each endpoint fills places in an order of its own, all in turn by weight.
+//! Maglev hashing: a table with a prime number of slots, which endpoints fill in turn by weight, each in an order of its own.
 
 use super::hash_with;
 
-/// See the module.
+/// A lookup table for Maglev hashing.
 #[derive(Debug)]
 pub(crate) struct Maglev {
     places: Box<[u32]>,
 }
 
 impl Maglev {
-    /// With so many places, a prime.
+    /// Builds a table of `places` slots, a prime, from endpoints' names and weights.
     pub(crate) fn new<'n>(endpoints: impl IntoIterator<Item = (&'n str, u32)>, places: u32) -> Maglev {
         struct Filler {
             index: u32,
@@ -36,7 +36,7 @@ impl Maglev {
         let mut free = if fillers.is_empty() { 0 } else { places };
         while free > 0 {
             for filler in &mut fillers {
-                // The heaviest fills one place a round, the others now and then.
+                // The heaviest fills one slot a round, the others in proportion to their weight.
                 filler.filled += filler.share / heaviest;
                 if filler.filled < 1.0 - f64::EPSILON {
                     continue;
@@ -59,7 +59,7 @@ impl Maglev {
         Maglev { places: table.into() }
     }
 
-    /// The endpoint of a hash; of those that may not be used the next place's.
+    /// Returns the endpoint of a hash: that of the first slot from there on which `usable` accepts.
     pub(crate) fn find(&self, hash: u64, usable: impl Fn(usize) -> bool) -> Option<usize> {
         let start = (hash % self.places.len().max(1) as u64) as usize;
         let (before, behind) = self.places.split_at(start.min(self.places.len()));

@@ -1,7 +1,7 @@
-//! Which endpoint is next. Pure: what is counted and drawn is told.
+//! Selection of the next endpoint. Pure: loads and random numbers are arguments.
 //!
-//! Endpoints are known by their place in a list. Each choice is among those that `usable` lets pass; what a hash points at
-//! is looked for onwards from there, so that a key whose endpoint is gone moves, and no other.
+//! Endpoints are identified by their index in a list. Each selection is among those that `usable` accepts; a lookup by hash
+//! continues from the hashed position to the next usable endpoint, so that only the keys of a removed endpoint move.
 
 mod maglev;
 mod ring;
@@ -14,15 +14,15 @@ pub(crate) use ring::Ring;
 
 use std::time::Duration;
 
-/// Shares of endpoints, so that one can be drawn by chance in the logarithm of their number.
+/// Cumulative weights of endpoints: a draw takes logarithmic time.
 #[derive(Debug)]
 pub(crate) struct Shares {
-    /// Where each one's share ends.
+    /// The end of each endpoint's range, in order.
     ends: Box<[u64]>,
 }
 
 impl Shares {
-    /// Of these weights.
+    /// Builds the ranges from weights, in the order of the endpoints.
     pub(crate) fn new(weights: impl IntoIterator<Item = u64>) -> Shares {
         let mut end = 0;
         let ends = weights.into_iter().map(|weight| {
@@ -32,7 +32,7 @@ impl Shares {
         Shares { ends: ends.collect() }
     }
 
-    /// The one that a random number falls to; `None` if all weigh nothing.
+    /// Returns the index that a random number falls to; `None` if the sum of the weights is 0.
     pub(crate) fn draw(&self, random: u64) -> Option<usize> {
         let total = self.ends.last().copied().filter(|total| *total > 0)?;
         let number = (u128::from(random) * u128::from(total)) >> 64;
@@ -40,14 +40,15 @@ impl Shares {
     }
 }
 
-/// Turns by weight, as evenly spread as they can be: each turn everybody gains his weight, and the richest pays for all.
+/// Smooth weighted round robin: on each turn every endpoint is credited its weight, and the one with the most credit is
+/// selected and pays the sum of the weights.
 #[derive(Debug, Default)]
 pub(crate) struct Turns {
     credit: Vec<i64>,
 }
 
 impl Turns {
-    /// The next one of those with a weight above zero; `None` if nobody has one.
+    /// Returns the index of the next endpoint; `None` if no weight is above zero.
     pub(crate) fn next(&mut self, weights: impl Iterator<Item = u64>) -> Option<usize> {
         let mut total = 0;
         let mut best = None;
@@ -70,17 +71,17 @@ impl Turns {
         Some(best)
     }
 
-    /// Forgets what was: the list is another one.
+    /// Discards all credit. Called when the list of endpoints changes.
     pub(crate) fn reset(&mut self) {
         self.credit.clear();
     }
 }
 
-/// Of two that were drawn, the one whose load is less for its weight.
+/// Returns the less loaded of two endpoints, relative to weight. Each is an index, its load and its weight.
 pub(crate) fn less_loaded(one: (usize, u64, u64), two: (usize, u64, u64)) -> usize {
     let (first, load, weight) = one;
     let (second, other_load, other_weight) = two;
-    // load / weight without a division; the request to come is counted, so that idle ones differ by weight.
+    // load / weight without a division; the new request is counted, so that idle endpoints differ by weight.
     if u128::from(load + 1) * u128::from(other_weight) <= u128::from(other_load + 1) * u128::from(weight) {
         first
     } else {
@@ -88,24 +89,24 @@ pub(crate) fn less_loaded(one: (usize, u64, u64), two: (usize, u64, u64)) -> usi
     }
 }
 
-/// How long answers take, with what is long ago counting less and what is slow now counting at once.
+/// A peak-sensitive moving average of response times: old values decay, a slower response counts in full at once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Ewma {
     /// Nanoseconds.
     pub(crate) value: u64,
-    /// When it was last told, nanoseconds.
+    /// The instant of the last observation, in nanoseconds.
     pub(crate) at: u64,
 }
 
 impl Ewma {
-    /// What it is at `now`.
+    /// Returns the average as decayed at `now`, in nanoseconds.
     pub(crate) fn decayed(self, now: u64, half_life: Duration) -> u64 {
         let age = now.saturating_sub(self.at) as f64;
         let half_life = half_life.as_nanos().max(1) as f64;
         (self.value as f64 * (-age / half_life).exp2()) as u64
     }
 
-    /// With one more answer that took so long.
+    /// Returns the average after a response that took `took` nanoseconds.
     pub(crate) fn observe(self, now: u64, took: u64, half_life: Duration) -> Ewma {
         let decayed = self.decayed(now, half_life);
         let value = if took > decayed {
@@ -119,12 +120,12 @@ impl Ewma {
     }
 }
 
-/// A hash of a key, the same in every process: keys keep their endpoints over restarts.
+/// Returns a hash of a key that is the same in every process, so that keys keep their endpoints over restarts.
 pub(crate) fn hash(key: &[u8]) -> u64 {
     hash_with(0, key)
 }
 
-/// With a seed: several hashes of one key.
+/// Returns a hash of a key with a seed, for several independent hashes of one key.
 pub(crate) fn hash_with(seed: u64, key: &[u8]) -> u64 {
     let mix = |mut word: u64| {
         word ^= word >> 32;

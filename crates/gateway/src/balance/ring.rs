@@ -1,17 +1,17 @@
-//! A ring of points: a key belongs to the endpoint of the first point behind its hash.
+//! Ketama-style hash ring: a key belongs to the endpoint of the first point at or after its hash.
 
 use super::hash_with;
 
-/// See the module.
+/// A hash ring.
 #[derive(Debug)]
 pub(crate) struct Ring {
-    /// In order of their places.
+    /// Points and their endpoints, in ascending order.
     pub(super) points: Box<[(u64, u32)]>,
 }
 
 impl Ring {
-    /// With so many points for each unit of weight. Names say where points lie, so that a ring of almost the same
-    /// endpoints is almost the same.
+    /// Builds a ring with `points` points for the lightest endpoint, and at most about `most` points in all. Points depend on names
+    /// only, so that rings of similar lists of endpoints are similar.
     pub(crate) fn new<'n>(
         endpoints: impl IntoIterator<Item = (&'n str, u32)>,
         points: u32,
@@ -25,7 +25,7 @@ impl Ring {
             .filter(|weight| *weight > 0)
             .min();
         let least = u64::from(least.unwrap_or(1));
-        // The lightest has `points`; if that were too many in all, everybody has less, at least one.
+        // The lightest has `points`; where that exceeds the limit, all are scaled down, to at least one point each.
         let wanted = u128::from(points) * u128::from(total) / u128::from(least.max(1));
         let shrink = (wanted / most.max(1) as u128) + 1;
         let mut all = Vec::new();
@@ -40,7 +40,7 @@ impl Ring {
         Ring { points: all.into() }
     }
 
-    /// The endpoint of a hash; of those that may not be used the next one.
+    /// Returns the endpoint of a hash: that of the first point from there on which `usable` accepts.
     pub(crate) fn find(&self, hash: u64, usable: impl Fn(usize) -> bool) -> Option<usize> {
         let start = self.points.partition_point(|(place, _)| *place < hash);
         let (before, behind) = self.points.split_at(start);

@@ -1,4 +1,4 @@
-//! Shares are what weights say, and few keys move when endpoints do.
+//! Shares follow weights, and few keys move when endpoints change.
 
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ fn check_shares(counts: &[u64], weights: &[u32], tolerance: f64) {
 const WEIGHTS: &[&[u32]] = &[&[1], &[1, 1, 1], &[1, 2, 5], &[100, 1], &[0, 3, 0, 1]];
 
 #[test]
-fn by_chance() {
+fn random_follows_weights() {
     for weights in WEIGHTS {
         let shares = Shares::new(weights.iter().map(|weight| u64::from(*weight)));
         let mut counts = vec![0; weights.len()];
@@ -42,7 +42,7 @@ fn by_chance() {
 }
 
 #[test]
-fn in_turn() {
+fn round_robin_is_smooth() {
     for weights in WEIGHTS {
         let mut turns = Turns::default();
         let mut counts = vec![0; weights.len()];
@@ -60,7 +60,7 @@ fn in_turn() {
 }
 
 #[test]
-fn the_less_loaded() {
+fn the_less_loaded_is_selected() {
     assert_eq!(less_loaded((0, 5, 1), (1, 3, 1)), 1);
     assert_eq!(less_loaded((0, 3, 1), (1, 3, 1)), 0);
     assert_eq!(
@@ -106,7 +106,7 @@ fn hashes_spread_by_weight() {
     }
 }
 
-/// How many of 20,000 keys have another endpoint, by name.
+/// Returns the number of keys, of 20,000, that move to another endpoint.
 fn moved(before: impl Fn(u64) -> String, after: impl Fn(u64) -> String) -> u32 {
     (0..20_000_u32)
         .map(|key| hash(&key.to_le_bytes()))
@@ -162,13 +162,13 @@ fn only_keys_of_the_unusable_move() {
 }
 
 #[test]
-fn nobody_is_on_an_empty_ring() {
+fn an_empty_ring_selects_none() {
     assert_eq!(ring(&[], &[]).find(7, |_| true), None);
     assert_eq!(maglev(&[], &[]).find(7, |_| true), None);
 }
 
 #[test]
-fn a_heavy_ring_is_bounded() {
+fn a_heavy_ring_is_limited() {
     let names = names(3);
     let ring = Ring::new(
         names.iter().map(String::as_str).zip([1, 1_000_000, 1]),
@@ -179,7 +179,7 @@ fn a_heavy_ring_is_bounded() {
 }
 
 #[test]
-fn slow_answers_count_at_once_and_fade() {
+fn slow_responses_count_at_once_and_decay() {
     let half_life = Duration::from_secs(5);
     let second = 1_000_000_000;
     let slow = Ewma::default().observe(second, 80_000, half_life);

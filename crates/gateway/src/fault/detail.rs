@@ -1,24 +1,24 @@
-//! The rule of a protocol that an upstream broke: what a fault such as `garbage_head` says no more of.
+//! The protocol rule that an upstream violated: detail beyond the name of a fault such as `garbage_head`.
 
 use ringmain_wire::{h1, h2};
 
 use crate::limits;
 
-/// A broken rule.
+/// A violated protocol rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Detail {
-    /// The rule's name: of docs/http1-rules.md, of HTTP/2 or of docs/tls-rules.md.
+    /// The rule's name: from docs/http1-rules.md, from HTTP/2 or from docs/tls-rules.md.
     pub(crate) rule: String,
-    /// What was expected and what was found, for people.
+    /// The expectation and the finding, for operators.
     pub(crate) text: String,
 }
 
 impl Detail {
-    /// A rule of HTTP/1.1.
+    /// Describes a violation of HTTP/1.1.
     #[cold]
     pub(crate) fn http1(fault: &h1::PeerFault) -> Box<Detail> {
         let text = fault.to_string();
-        // What a server would answer is not for an upstream.
+        // The status that a server would respond with does not apply to an upstream.
         let text = match text.rsplit_once("; answer ") {
             Some((text, _)) => format!("{text})"),
             None => text,
@@ -29,7 +29,7 @@ impl Detail {
         })
     }
 
-    /// A rule of HTTP/2.
+    /// Describes a violation of HTTP/2.
     #[cold]
     pub(crate) fn http2(kind: h2::FaultKind) -> Box<Detail> {
         let (expected, section) = (kind.expected(), kind.section());
@@ -39,13 +39,13 @@ impl Detail {
         )
     }
 
-    /// A rule of TLS.
+    /// Describes a violation of TLS.
     #[cold]
     pub(crate) fn tls(fault: &ringmain_tls::Fault) -> Box<Detail> {
         Detail::new(&format!("{:?}", fault.kind), fault.to_string())
     }
 
-    /// More interim responses than are passed on.
+    /// Describes more interim responses than are forwarded.
     #[cold]
     pub(crate) fn interim() -> Box<Detail> {
         let most = limits::INTERIM_ANSWERS;
@@ -55,7 +55,7 @@ impl Detail {
         )
     }
 
-    /// A rule by its name.
+    /// Describes a violation of a rule by its name.
     #[cold]
     pub(crate) fn new(rule: &str, text: String) -> Box<Detail> {
         Box::new(Detail {

@@ -1,7 +1,7 @@
-//! Everything that can go wrong with a request: whose side it is on, what the client is answered, whether trying again helps.
+//! Every fault of a request: whose side it is on, the status that the client receives, whether a retry may help.
 //!
-//! One table: statuses, labels of metrics and fields of logs come from it, and `docs/faults.md` is checked against it. Knows
-//! nothing of how a fault is found out.
+//! One table: statuses, labels of metrics and fields of logs are taken from it, and `docs/faults.md` is checked against it. Does
+//! not know how faults are detected.
 
 mod detail;
 #[cfg(test)]
@@ -9,19 +9,19 @@ mod tests;
 
 pub(crate) use self::detail::Detail;
 
-/// On whose side a fault lies.
+/// The side that a fault lies on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Side {
-    /// The client's.
+    /// The client.
     Client,
-    /// The gateway's: its configuration or its limits.
+    /// The gateway: its configuration or its limits.
     Gateway,
-    /// The upstream's, or that of the network between.
+    /// The upstream, or the network between.
     Upstream,
 }
 
 impl Side {
-    /// As it stands in logs and metrics.
+    /// Returns the name for logs and metrics.
     #[must_use]
     pub const fn label(self) -> &'static str {
         match self {
@@ -32,25 +32,25 @@ impl Side {
     }
 }
 
-/// Whether a request may be tried again after a fault, as far as the fault tells.
+/// The conditions under which a request may be retried, as far as the fault decides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Retryable {
-    /// No endpoint has seen any of it.
+    /// No endpoint has received any part of the request.
     Always,
-    /// An endpoint may have acted on it: if its method is idempotent.
+    /// An endpoint may have acted on the request: only an idempotent method may be retried.
     IfIdempotent,
-    /// It would end the same way, or an answer has begun.
+    /// A retry would fail the same way, or a response has begun.
     Never,
 }
 
 macro_rules! faults {
     ($($(#[doc = $doc:literal])+ $kind:ident $label:literal $side:ident $status:literal $retryable:ident $text:literal,)*) => {
-        /// What went wrong.
+        /// A fault.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub enum Fault { $($(#[doc = $doc])+ $kind,)* }
 
         impl Fault {
-            /// All of them, in the order of the table.
+            /// Every fault, in the order of the table.
             pub const ALL: &[Fault] = &[$(Fault::$kind),*];
 
             const fn row(self) -> (&'static str, Side, u16, Retryable, &'static str) {
@@ -63,7 +63,7 @@ macro_rules! faults {
 }
 
 faults! {
-    /// No listener of the address is for the host.
+    /// No listener of the address accepts the host.
     NoListener "no_listener" Client 404 Never "no such host here",
     /// No rule matches.
     NoRoute "no_route" Client 404 Never "no route matches",
@@ -71,173 +71,173 @@ faults! {
     Misdirected "misdirected" Client 421 Never "this host is not served on this connection",
     /// The path has an escaped slash or a backslash, which the listener rejects.
     EscapedSlash "escaped_slash" Client 400 Never "the path has an escaped slash or a backslash",
-    /// The listener wants a certificate of the client, which has shown none.
+    /// The listener requires a client certificate, and the client has presented none.
     NoCertificate "no_certificate" Client 403 Never "a client certificate is needed here",
-    /// The client's address is one that the rule does not let in.
+    /// The rule does not allow the client's address.
     AddressDenied "address_denied" Client 403 Never "your address is not let in here",
-    /// The rule wants a name and password, or a key, and the request has none.
+    /// The rule requires credentials (basic authentication or an API key), and the request has none.
     CredentialsMissing "credentials_missing" Client 401 Never "credentials are needed here",
-    /// The name and password, or the key, is not one that the rule lets in.
+    /// The rule does not accept the request's credentials or API key.
     CredentialsWrong "credentials_wrong" Client 401 Never "these credentials are not right",
-    /// The rule wants a token, and the request has none.
+    /// The rule requires a token, and the request has none.
     TokenMissing "token_missing" Client 401 Never "a token is needed here",
-    /// The request's token is none, or not of the rule's providers, or its signature is wrong.
+    /// The request's token is malformed, not from one of the rule's providers, or has an invalid signature.
     TokenInvalid "token_invalid" Client 401 Never "this token is not valid",
-    /// The request's token has expired, or does not hold yet.
+    /// The request's token has expired or is not yet valid.
     TokenExpired "token_expired" Client 401 Never "this token does not hold now",
-    /// The token has not all of the scopes that the rule wants.
+    /// The token lacks a scope that the rule requires.
     ScopeMissing "scope_missing" Client 403 Never "this token has not the scopes that are needed here",
-    /// A claim of the token is not what the rule wants.
+    /// A claim of the token does not satisfy the rule.
     ClaimRefused "claim_refused" Client 403 Never "this token does not give access here",
-    /// The service that is asked whether requests may pass has refused it. The client is answered as that service has it.
+    /// The external authorization service has denied the request. The client receives the response of that service.
     AuthzDenied "authz_denied" Client 403 Never "this is not allowed",
-    /// The client has asked for more than its rate allows.
+    /// The client has exceeded its rate limit.
     RateLimited "rate_limited" Client 429 Never "too many requests: come back later",
-    /// The request has passed this gateway too often.
+    /// The request has passed through this gateway too often.
     Loop "loop" Client 508 Never "the request goes round in a circle",
-    /// The request's `Connection` names more fields than may be sorted out.
+    /// The request's `Connection` lists more options than the limit.
     ConnectionOptions "connection_options" Client 400 Never "Connection names too many fields",
-    /// The request's body is longer than the rule allows.
+    /// The request's body exceeds the rule's limit.
     RequestTooLarge "request_too_large" Client 413 Never "the request's body is too large",
-    /// The client ended or broke its body before it was whole.
+    /// The client closed the connection within the request's body, or its framing is broken.
     RequestCut "request_cut" Client 400 Never "the request's body is not whole",
-    /// The client sent its body slower than its listener's minimum rate.
+    /// The client sent the body slower than its listener's minimum rate.
     RequestTooSlow "request_too_slow" Client 408 Never "the request's body arrives too slowly",
-    /// Nothing more of the client's body arrived for too long.
+    /// No further bytes of the client's body arrived before the timeout.
     RequestIdle "request_idle" Client 408 Never "the request's body did not arrive in time",
-    /// The client has as many requests with unfinished bodies, and tunnels, at the upstream as one client may.
+    /// The client is at its limit of requests with unfinished bodies, and tunnels, at the upstream.
     ClientShareFull "client_share_full" Client 503 Never "too many unfinished requests of this client",
-    /// The client took its response slower than a rate that rises while others wait for the upstream: the response is cut.
+    /// The client read the response slower than a rate that rises while others wait for the upstream: the response is cut.
     ClientTooSlow "client_too_slow" Client 408 Never "the response is read too slowly",
-    /// The method is none that files are served for.
+    /// The method is neither GET nor HEAD, the only ones that files are served for.
     MethodNotAllowed "method_not_allowed" Client 405 Never "only GET and HEAD are answered here",
-    /// The method is TRACE, which goes further only by a rule that names it.
+    /// The method is TRACE, which is forwarded only by a rule that names it.
     TraceRefused "trace_refused" Client 405 Never "TRACE is not passed on here",
-    /// There is no such file.
+    /// The file does not exist.
     NoFile "no_file" Client 404 Never "no such file",
-    /// A connection to be routed by SNI does not begin with TLS.
+    /// A connection that is routed by SNI does not begin with TLS.
     NotTls "not_tls" Client 400 Never "the connection does not begin with TLS",
-    /// The first message of a connection to be routed by SNI is too long.
+    /// The ClientHello of a connection that is routed by SNI is too long.
     HelloTooLong "hello_too_long" Client 400 Never "the first message of TLS is too long",
-    /// A connection to be routed by SNI ended before it had said for whom it is, or took too long to.
+    /// A connection that is routed by SNI ended, or timed out, before its ClientHello was complete.
     NoHello "no_hello" Client 408 Never "the first message of TLS did not come in time",
-    /// TLS that ends here and is no HTTP: its handshake failed.
+    /// The handshake of a TLS connection failed that is terminated here and does not carry HTTP.
     HandshakeFailed "handshake_failed" Client 400 Never "the TLS handshake failed",
-    /// The rule cannot be carried out: its configuration is wrong.
+    /// The rule's configuration is invalid.
     BrokenRule "broken_rule" Gateway 500 Never "the rule for this request is broken",
-    /// The backend that was drawn is not there or not allowed.
+    /// The backend that was selected does not exist or is not allowed.
     BrokenBackend "broken_backend" Gateway 500 Never "the backend for this request is broken",
     /// The rule has no backend with a weight above zero.
     NoBackend "no_backend" Gateway 500 Never "the rule for this request has no backend",
-    /// A filter of the rule has failed or panicked, or has made too much of a body.
+    /// A filter of the rule has failed, has panicked, or has exceeded the limit for a body.
     FilterFailed "filter_failed" Gateway 500 Never "a filter of this request failed",
-    /// A filter of the rule has waited for too long.
+    /// A filter of the rule has exceeded its timeout.
     FilterTimeout "filter_timeout" Gateway 504 Never "a filter of this request took too long",
     /// A file cannot be read.
     FileUnreadable "file_unreadable" Gateway 500 Never "the file cannot be read",
-    /// The keys that tokens are checked by could never be fetched, or are too old, or as many requests wait for them as may.
+    /// The keys for token validation were never fetched or are too old, or the limit of requests that wait for them is reached.
     KeysUnavailable "keys_unavailable" Gateway 503 Never "tokens cannot be checked now",
-    /// As many passwords are checked as may be at once.
+    /// The limit of concurrent password checks is reached.
     PasswordsBusy "passwords_busy" Gateway 503 Never "too many passwords are checked",
-    /// As many requests are under way to the upstream as may be.
+    /// The upstream's limit of requests in flight is reached.
     RequestsFull "requests_full" Gateway 503 Never "too many requests are under way",
-    /// As many requests are under way by the rule as may be.
+    /// The rule's limit of requests in flight is reached.
     ConcurrencyFull "concurrency_full" Gateway 503 Never "too many requests are under way here",
-    /// What counts requests for several gateways does not answer, and the limit denies then.
+    /// The shared rate limit store does not respond, and the limit is configured to deny in that case.
     LimiterDown "limiter_down" Gateway 503 Never "requests cannot be counted now",
-    /// The worker is too late to begin with what the rule lets go first.
+    /// The worker is overloaded, and the rule allows its requests to be shed.
     Shed "shed" Gateway 503 Never "there is too much to do",
-    /// The rule puts errors in.
+    /// An error by the rule's fault injection.
     Injected "injected" Gateway 503 Never "this error was put in to be tried",
-    /// As many requests wait for a connection to the upstream as may.
+    /// The upstream's limit of requests that wait for a connection is reached.
     PendingFull "pending_full" Gateway 503 Never "too many requests wait",
-    /// No connection became free in time.
+    /// No connection to the upstream became free in time.
     PendingTimeout "pending_timeout" Gateway 503 Never "no connection became free in time",
-    /// As many requests wait for connections to all upstreams together as may.
+    /// The process's limit of requests that wait for a connection is reached.
     ProcessPendingFull "process_pending_full" Gateway 503 Never "too many requests wait for connections",
-    /// All upstreams together had as many connections as they may for too long.
+    /// The process remained at its limit of upstream connections for too long.
     ProcessPendingTimeout "process_pending_timeout" Gateway 503 Never "no connection at all became free in time",
-    /// No descriptor, port or memory for a connection.
+    /// A descriptor, port or memory for a connection is not available.
     NoResources "no_resources" Gateway 503 Always "no connection can be opened",
-    /// The request took longer than the rule allows, all tries together.
+    /// The request exceeded the rule's timeout, all attempts included.
     RequestTimeout "request_timeout" Gateway 504 Never "the request took too long",
-    /// The service that is asked whether requests may pass does not answer, or not in a way that can be used.
+    /// The external authorization service does not respond, or its response is invalid.
     AuthzUnavailable "authz_unavailable" Upstream 503 Never "nobody can tell now whether this is allowed",
     /// The upstream has no endpoints.
     NoEndpoints "no_endpoints" Upstream 503 Never "the upstream has no endpoints",
-    /// All endpoints are known not to be well, and the panic threshold does not apply.
+    /// All endpoints are unhealthy, and the panic threshold does not apply.
     AllDown "all_down" Upstream 503 Never "no endpoint of the upstream is well",
-    /// DNS has no such name, and never had since the start.
+    /// The name does not exist in DNS, and has not since the start.
     DnsNotFound "dns_not_found" Upstream 503 Never "the upstream's name does not exist",
-    /// DNS has the name and no address for it.
+    /// The name exists in DNS but has no address.
     DnsEmpty "dns_empty" Upstream 503 Never "the upstream's name has no address",
-    /// DNS does not answer, or not in a way that can be used.
+    /// No DNS server responds, or responses are invalid.
     DnsFailed "dns_failed" Upstream 503 Never "the upstream's name cannot be resolved",
-    /// Nobody listens at the endpoint.
+    /// The endpoint refused the connection: no process listens there.
     ConnectRefused "connect_refused" Upstream 503 Always "the upstream refuses connections",
-    /// The endpoint did not answer in time.
+    /// The connection to the endpoint was not established in time.
     ConnectTimeout "connect_timeout" Upstream 503 Always "the upstream cannot be connected to in time",
-    /// The endpoint cannot be reached, or broke the connection off.
+    /// The endpoint is unreachable or reset the connection attempt.
     ConnectFailed "connect_failed" Upstream 503 Always "the upstream cannot be reached",
-    /// The TLS handshake failed: no common version, or a broken peer.
+    /// The TLS handshake failed: no common version, or a peer that violates the protocol.
     TlsFailed "tls_failed" Upstream 502 Always "no secure connection to the upstream",
-    /// The endpoint's certificate does not pass: name, time or authority.
+    /// The endpoint's certificate is not trusted, has expired, or does not match the name.
     TlsCertificate "tls_certificate" Upstream 502 Never "the upstream's certificate is not trusted",
-    /// The connection was reset before the answer's head.
+    /// The connection was reset before the head of the response.
     ResetBeforeHead "reset_before_head" Upstream 502 IfIdempotent "the upstream broke off before it answered",
-    /// The connection was closed before the answer's head.
+    /// The connection was closed before the head of the response.
     ClosedBeforeHead "closed_before_head" Upstream 502 IfIdempotent "the upstream closed before it answered",
-    /// The endpoint refused the request's stream of HTTP/2, or went away without having looked at it.
+    /// The endpoint refused the request's HTTP/2 stream, or sent GOAWAY before it processed the stream.
     StreamRefused "stream_refused" Upstream 503 Always "the upstream refuses the request",
-    /// The endpoint speaks no HTTP/2: it does not choose it in the TLS handshake, or answers otherwise.
+    /// The endpoint does not support HTTP/2: it did not select it in the TLS handshake, or its response is not HTTP/2.
     NoHttp2 "wrong_protocol" Upstream 502 Never "the upstream does not speak HTTP/2",
-    /// The answer's head is no HTTP, or breaks a rule of it.
+    /// The head of the response is not HTTP or violates it.
     GarbageHead "garbage_head" Upstream 502 Never "the upstream's answer is not HTTP",
-    /// The answer's head is too large.
+    /// The head of the response is too large.
     HeadTooLarge "head_too_large" Upstream 502 Never "the upstream's answer has too large a head",
-    /// The answer switches protocols, which nobody asked for.
+    /// The response switches protocols without a request for it.
     SwitchUnasked "switch_unasked" Upstream 502 Never "the upstream switches protocols unasked",
-    /// The endpoint did not begin to answer in time.
+    /// The head of the response did not arrive in time.
     HeadTimeout "head_timeout" Upstream 504 IfIdempotent "the upstream does not answer in time",
-    /// The answer's body is longer than the rule allows. If that shows only later the answer is cut.
+    /// The body of the response exceeds the rule's limit. A response that has begun is cut.
     ResponseTooLarge "response_too_large" Upstream 502 Never "the upstream's answer is too large",
-    /// The connection ended within the answer's body: the answer is cut.
+    /// The connection ended within the body of the response: the response is cut.
     BodyCut "body_cut" Upstream 502 Never "the upstream broke off within its answer",
-    /// The framing of the answer's body is broken: the answer is cut.
+    /// The framing of the response's body is broken: the response is cut.
     GarbageBody "garbage_body" Upstream 502 Never "the upstream's answer is broken",
-    /// Nothing more of the answer's body came in time: the answer is cut.
+    /// No further bytes of the response's body arrived before the timeout: the response is cut.
     BodyTimeout "body_timeout" Upstream 504 Never "the upstream stopped within its answer",
-    /// The answer's body came slower than the rule allows: the answer is cut.
+    /// The body of the response arrived slower than the rule's minimum rate: the response is cut.
     BodyTooSlow "body_too_slow" Upstream 504 Never "the upstream's answer comes too slowly",
 }
 
 impl Fault {
-    /// As it stands in logs and metrics.
+    /// Returns the name for logs and metrics.
     #[must_use]
     pub const fn label(self) -> &'static str {
         self.row().0
     }
 
-    /// On whose side it lies.
+    /// Returns the side that the fault lies on.
     #[must_use]
     pub const fn side(self) -> Side {
         self.row().1
     }
 
-    /// What the client is answered, if no answer has begun.
+    /// Returns the status of the response, if no response has begun.
     #[must_use]
     pub const fn status(self) -> u16 {
         self.row().2
     }
 
-    /// Whether trying again may help and is safe.
+    /// Returns whether a retry may help and is safe.
     #[must_use]
     pub const fn retryable(self) -> Retryable {
         self.row().3
     }
 
-    /// Whether there was too much to do: something has as much as it may. Answers say so (`X-Overloaded`), so that whoever asked
-    /// can tell it from what is broken.
+    /// Returns whether a limit was reached. Such responses have `X-Overloaded`, so that clients can distinguish overload from other
+    /// failures.
     #[must_use]
     pub const fn is_overload(self) -> bool {
         matches!(
@@ -252,7 +252,7 @@ impl Fault {
         )
     }
 
-    /// Whether no connection to an endpoint could be established: nothing of the request was sent there.
+    /// Returns whether no connection to an endpoint could be established: no byte of the request was sent there.
     #[must_use]
     pub const fn is_connect_failure(self) -> bool {
         matches!(
@@ -261,7 +261,7 @@ impl Fault {
         )
     }
 
-    /// What the client is told.
+    /// Returns the text of the response.
     #[must_use]
     pub const fn text(self) -> &'static str {
         self.row().4

@@ -1,4 +1,4 @@
-//! The table and its page say the same.
+//! The table of faults and its page agree.
 
 use super::Fault;
 

@@ -1,4 +1,4 @@
-//! Listeners as the configuration has them: opened and closed by the engine when it changes.
+//! Opens and closes the engine's listeners when the configuration changes.
 
 use ringmain_engine::{Addr, BoundListener, EngineError, ListenOptions, Listeners};
 
@@ -6,36 +6,36 @@ use super::{Followed, Fronts, NextFronts};
 use crate::model::Name;
 use crate::table::{Outcome, Place, Problem};
 
-/// Addresses that were bound for a change, in its order.
+/// Addresses that were bound for a change, in its order; `None`: not bound yet.
 pub(crate) type Bindings = Vec<Option<BoundListener>>;
 
-/// All listeners, and what opens and closes them.
+/// All listeners, with the engine's handle to open and close them.
 #[derive(Debug, Default)]
 pub(crate) struct Doors {
     pub(crate) fronts: Fronts,
-    /// `None`: the engine does not run yet, and opens at its start what there was first.
+    /// `None`: the engine does not run yet; it opens the first configuration's listeners when it starts.
     engine: Option<(Listeners, ListenOptions)>,
-    /// Nothing was followed so far.
+    /// No configuration was applied so far.
     begun: bool,
-    /// Changes before the engine ran: those that it is to close again.
+    /// Listeners that changes before the engine's start removed: it opens them, and they must be closed again.
     missed: Vec<u32>,
-    /// And whether there were any.
+    /// A change was made before the engine's start.
     has_missed: bool,
 }
 
 impl Doors {
-    /// From now on they follow. Whether there was a change that they could not follow.
+    /// Sets the engine's handle. Returns whether a change was made before, which must be applied now.
     pub(crate) fn follow_by(&mut self, listeners: Listeners, options: ListenOptions) -> bool {
         self.missed.drain(..).for_each(|number| listeners.close(number));
         self.engine = Some((listeners, options));
         std::mem::take(&mut self.has_missed)
     }
 
-    /// Binds the addresses that are new, in their order, before anything of what was prepared holds. The kernel queues connections
-    /// there from now on. Those of listeners whose names `is_required` does not select are left to [`Doors::turn`].
+    /// Binds new addresses, in their order, before the prepared changes apply. The kernel queues connections there from now on. Addresses of
+    /// listeners whose names `is_required` does not accept are left to [`Doors::turn`].
     ///
     /// # Errors
-    /// Those that cannot be bound: then no address is bound or closed.
+    /// The listeners that cannot be bound. No address is bound or closed in that case.
     pub(crate) fn bind(
         &self,
         next: &NextFronts,
@@ -54,7 +54,7 @@ impl Doors {
             }
             let mut binding = engine.bind(addr, options);
             if binding.is_err() {
-                // Listeners that are gone may be in its way: `0.0.0.0:80` where `127.0.0.1:80` is new.
+                // Listeners that this change closes may block it: `0.0.0.0:80` blocks a new `127.0.0.1:80`.
                 let in_the_way = self.fronts.closing(next).into_iter();
                 let in_the_way =
                     in_the_way.filter(|(_, gone)| overlaps(gone, addr) && !closed.contains(gone));
@@ -86,8 +86,8 @@ impl Doors {
         Err(problems)
     }
 
-    /// Closes what is gone, has connections become what they are to be, and opens what is new, or starts what was bound for it.
-    /// Returns what could not be opened.
+    /// Closes removed listeners, switches the handling of connections, and opens new listeners or starts bound ones. Returns the listeners
+    /// that could not be opened.
     pub(crate) fn turn(&mut self, followed: &Followed, bound: Bindings) -> Vec<Problem> {
         let Some((engine, options)) = &self.engine else {
             followed
@@ -104,7 +104,7 @@ impl Doors {
             }
             return Vec::new();
         };
-        // First: what is gone may have what is new in its place.
+        // First: a removed listener may block the address of a new one.
         for number in &followed.closed {
             engine.close(*number);
         }
@@ -130,7 +130,7 @@ impl Doors {
         problems
     }
 
-    /// The addresses to listen at when the engine starts, in the order of their numbers.
+    /// Returns the addresses to listen on when the engine starts, in the order of their numbers.
     pub(crate) fn addrs(&self) -> Vec<Addr> {
         self.fronts.addrs()
     }
@@ -146,7 +146,7 @@ fn unopened(listener: &Name, error: &EngineError) -> Problem {
     }
 }
 
-/// Whether a listener at one address may keep another from being bound.
+/// Returns whether a listener at one address may block another.
 fn overlaps(one: &Addr, other: &Addr) -> bool {
     match (one, other) {
         (Addr::Inet(one), Addr::Inet(other)) => {

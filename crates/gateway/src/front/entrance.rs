@@ -1,4 +1,4 @@
-//! What becomes of connections at an address: what web makes of the protocols of its listeners.
+//! The handling of connections at an address, from the protocols of its listeners.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -10,28 +10,28 @@ use crate::model::{Hostname, Listener, Network, Protocol, ProxyProtocol};
 use crate::passage;
 use crate::table::rank;
 
-/// All that an entrance is made of, but for TLS, which follows by itself: the same makes the same.
+/// The inputs of an entrance except TLS, which is reloaded by itself: equal inputs give equal entrances.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Shape {
     pub(super) kind: Kind,
     proxied: Option<ProxyProtocol>,
-    /// Of [`Kind::Either`]: whose are which hosts.
+    /// For [`Kind::Either`]: the hosts by protocol.
     hosts: Arc<[(Protocol, Vec<Hostname>)]>,
 }
 
-/// What is spoken.
+/// The protocol of an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Http,
     H2c,
     Https,
     Bytes,
-    /// By TLS; the host says which.
+    /// TLS, where the SNI selects HTTP or bytes.
     Either,
 }
 
 impl Shape {
-    /// Of the listeners of an address. `None`: they have no connections.
+    /// Returns the inputs for the listeners of an address. `None`: they have no connections.
     pub(super) fn of(listeners: &[&Arc<Listener>]) -> Option<Shape> {
         let first = listeners.first()?;
         let has = |protocol| listeners.iter().any(|it| it.protocol == protocol);
@@ -53,7 +53,7 @@ impl Shape {
     }
 }
 
-/// The entrance of an address.
+/// Builds the entrance of an address.
 pub(super) fn entrance(front: &Front) -> Entrance {
     let pass = async |incoming: Incoming| passage::serve(incoming).await;
     let https = front.https.as_ref().map(|tls| &tls.acceptor);
@@ -69,7 +69,7 @@ pub(super) fn entrance(front: &Front) -> Entrance {
         }
         (Kind::Http, _) => Entrance::http(),
         (Kind::H2c, _) => Entrance::h2c(),
-        // Nobody is let in without the TLS that was asked for.
+        // A client must not be admitted without the required TLS.
         (Kind::Bytes | Kind::Https | Kind::Either, _) => Entrance::stream(pass),
     };
     if let Some(tls) = &front.tls {
@@ -77,7 +77,7 @@ pub(super) fn entrance(front: &Front) -> Entrance {
     }
     if let Some(proxied) = &front.shape.proxied {
         let from: Arc<[Network]> = proxied.from.clone().into();
-        // Who reaches a Unix socket was let through by its permissions.
+        // Access to a Unix socket is controlled by its permissions.
         let trusts = move |peer: Option<IpAddr>| {
             peer.is_none_or(|peer| from.iter().any(|network| network.contains(peer)))
         };
@@ -86,7 +86,7 @@ pub(super) fn entrance(front: &Front) -> Entrance {
     entrance
 }
 
-/// Whether the host belongs to a listener of HTTP.
+/// Returns whether the host belongs to a listener of HTTP.
 fn is_http(hosts: &[(Protocol, Vec<Hostname>)], name: &str) -> bool {
     let ranked = hosts
         .iter()

@@ -1,8 +1,7 @@
-//! Where clients come in, as the engine has it: its listeners by their numbers, each with an address, its TLS and what becomes
-//! of connections there.
+//! The engine's listeners by number, each with its address, its TLS, and the handling of its connections.
 //!
-//! Configurations come and go, and listeners with them. A number that anybody may have come by is given once: who came by a
-//! listener that is gone must not be taken for somebody who came by another. Knows no requests.
+//! Listeners are added and removed with configurations. The number of a listener that clients may have connected to is never
+//! reused: such a connection must not be taken for one of another listener. Knows no requests.
 
 mod doors;
 mod entrance;
@@ -24,64 +23,64 @@ use crate::table::{AddressId, Problem, Table};
 #[cfg(test)]
 mod tests;
 
-/// The engine's listeners, by their numbers; `None`: it is closed.
+/// The engine's listeners, by number; `None`: closed.
 #[derive(Debug, Default)]
 pub(crate) struct Fronts {
     all: Vec<Option<Front>>,
-    /// Numbers that nobody has ever come by.
+    /// Numbers of listeners that were never opened: no client can have connected there.
     unused: Vec<u32>,
-    /// What becomes of connections, for the application.
+    /// The application's handling of connections, by listener.
     entrances: Entrances,
-    /// Handshakes of those that are closed.
+    /// Handshake counts of closed listeners.
     gone: HandshakeCounts,
 }
 
-/// One of them.
+/// One of the engine's listeners.
 #[derive(Debug)]
 struct Front {
     addr: Addr,
     shape: Shape,
-    /// For listeners of HTTP.
+    /// The TLS of HTTP listeners.
     https: Option<FrontTls>,
-    /// For listeners of bytes by TLS that ends here.
+    /// The TLS of listeners that terminate TLS and forward bytes.
     tls: Option<FrontTls>,
 }
 
-/// What listeners stand for in a table, by their numbers. `None`: it has no such address.
+/// The table's address of each listener, by number. `None`: the table has no such address.
 pub(crate) type Ids = Arc<[Option<AddressId>]>;
 
-/// What a new table means for them.
+/// The changes to the listeners that a new table requires.
 #[derive(Debug)]
 pub(crate) struct Followed {
     pub(crate) ids: Ids,
     pub(crate) problems: Vec<Problem>,
-    /// Those whose connections become something else from now on, new ones among them.
+    /// Listeners whose handling of connections changes, new ones included.
     pub(crate) changed: Vec<u32>,
-    /// Those that are to be opened, each with where and one of whose they are.
+    /// Listeners to open, each with its address and the name of one of the table's listeners there.
     pub(crate) opened: Vec<(u32, Addr, Name)>,
-    /// Those that are to be closed.
+    /// Listeners to close.
     pub(crate) closed: Vec<u32>,
 }
 
 /// An address of a table and its listeners.
-struct Place<'t> {
+struct ListenAddress<'t> {
     id: AddressId,
     addr: &'t Addr,
     listeners: Vec<&'t Arc<Listener>>,
     wanted: Shape,
 }
 
-/// What a table makes of the listeners: built and checked, and followed by none of them yet.
+/// The listeners that a table requires: built and checked, but not yet applied.
 #[derive(Debug)]
 pub(crate) struct NextFronts {
-    kept: Vec<Kept>,
+    kept: Vec<RetainedFront>,
     opened: Vec<Opened>,
     pub(crate) problems: Vec<Problem>,
 }
 
-/// A listener that the table still has.
+/// An open listener that the table still has.
 #[derive(Debug)]
-struct Kept {
+struct RetainedFront {
     number: usize,
     id: AddressId,
     shape: Shape,
@@ -89,7 +88,7 @@ struct Kept {
     tls: TlsChange,
 }
 
-/// A listener that is new.
+/// A new listener.
 #[derive(Debug)]
 struct Opened {
     front: Front,
@@ -97,7 +96,7 @@ struct Opened {
     listener: Name,
 }
 
-/// What becomes of the TLS of a listener.
+/// The change of a listener's TLS.
 #[derive(Debug)]
 enum TlsChange {
     None,
@@ -106,22 +105,22 @@ enum TlsChange {
 }
 
 impl NextFronts {
-    /// The addresses that are new, each with one of its listeners.
+    /// Returns the new addresses, each with the name of one of its listeners.
     pub(crate) fn opened(&self) -> impl Iterator<Item = (&Addr, &Name)> {
         self.opened.iter().map(|it| (&it.front.addr, &it.listener))
     }
 }
 
 impl Fronts {
-    /// [`Fronts::prepare`], then [`Fronts::apply`].
+    /// Calls [`Fronts::prepare`], then [`Fronts::apply`].
     #[cfg(test)]
     pub(crate) fn follow<P>(&mut self, table: &Table<P>, now: Duration) -> Followed {
         let next = self.prepare(table, now);
         self.apply(next)
     }
 
-    /// Builds what a table asks for; what cannot be built is among the problems and stays as it was. Changes nothing. `now` is
-    /// wall time since 1970.
+    /// Builds the listeners that a table requires; a part that cannot be built is reported as a problem and stays as it was. Changes
+    /// nothing. `now` is the time since the Unix epoch.
     pub(crate) fn prepare<P>(&self, table: &Table<P>, now: Duration) -> NextFronts {
         let mut places = places(table);
         let mut taken = vec![false; self.all.len()];
@@ -130,8 +129,7 @@ impl Fronts {
             opened: Vec::new(),
             problems: Vec::new(),
         };
-        // Port 0 may be there several times: each is another one, in their order, and those that are still of their kind
-        // first.
+        // Port 0 may occur several times: each is an address of its own, matched in order, those of the same kind first.
         for same_kind in [true, false] {
             for (number, front) in self.all.iter().enumerate() {
                 let Some(front) = front.as_ref().filter(|_| !taken[number]) else {
@@ -159,7 +157,7 @@ impl Fronts {
         next
     }
 
-    /// Follows what was prepared. Nothing is opened or closed by it, and connections become nothing else before
+    /// Applies prepared changes to this state. Does not open or close sockets; the handling of connections changes with
     /// [`Fronts::enter`].
     pub(crate) fn apply(&mut self, next: NextFronts) -> Followed {
         let mut ids: Vec<Option<AddressId>> = vec![None; self.all.len()];
@@ -197,7 +195,7 @@ impl Fronts {
         followed
     }
 
-    /// The listeners that what was prepared closes.
+    /// Returns the listeners that prepared changes close.
     pub(crate) fn closing(&self, next: &NextFronts) -> Vec<(u32, Addr)> {
         let all = self.all.iter().enumerate();
         let gone = all.filter(|(number, _)| next.kept.iter().all(|kept| kept.number != *number));
@@ -215,21 +213,21 @@ impl Fronts {
         number
     }
 
-    /// Has connections that come from now on become what the last table says.
+    /// Switches new connections to the handling that the last table requires.
     pub(crate) fn enter(&self, number: u32) {
         if let Some(Some(front)) = self.all.get(number as usize) {
             self.entrances.set(number, entrance(front));
         }
     }
 
-    /// One that was to be opened could not be.
+    /// Records that a listener could not be opened: its number is free again.
     pub(crate) fn failed(&mut self, number: u32) {
         if self.all[number as usize].take().is_some() {
             self.unused.push(number);
         }
     }
 
-    /// Addresses of a table that are not listened at. `ids` are those of that table.
+    /// Returns the addresses of a table that are not listened on. `ids` must be those of that table.
     pub(crate) fn unheard<P>(&self, table: &Table<P>, ids: &Ids) -> Vec<Addr> {
         let heard = |id: AddressId| {
             let mut all = self.all.iter().zip(ids.iter());
@@ -239,7 +237,7 @@ impl Fronts {
         unheard.map(|place| place.addr.clone()).collect()
     }
 
-    /// The addresses that are listened at, in the order of their numbers.
+    /// Returns the addresses that are listened on, in the order of their numbers.
     pub(crate) fn addrs(&self) -> Vec<Addr> {
         self.all
             .iter()
@@ -248,12 +246,12 @@ impl Fronts {
             .collect()
     }
 
-    /// What becomes of connections.
+    /// Returns the handling of connections.
     pub(crate) fn entrances(&self) -> &Entrances {
         &self.entrances
     }
 
-    /// Handshakes of all of them.
+    /// Returns the handshake counts of every listener, closed ones included.
     pub(crate) fn handshakes(&self) -> HandshakeCounts {
         let mut sum = self.gone;
         for front in self.all.iter().flatten() {
@@ -264,8 +262,13 @@ impl Fronts {
 }
 
 impl Front {
-    /// As far as its TLS can be spoken.
-    fn open(config: &Config, place: &Place<'_>, now: Duration, problems: &mut Vec<Problem>) -> Option<Front> {
+    /// Builds a listener, as far as its TLS can be built.
+    fn open(
+        config: &Config,
+        place: &ListenAddress<'_>,
+        now: Duration,
+        problems: &mut Vec<Problem>,
+    ) -> Option<Front> {
         let mut open = |protocol| FrontTls::open(config, &of(place, protocol), now, problems);
         let front = Front {
             addr: place.addr.clone(),
@@ -280,14 +283,14 @@ impl Front {
         &self,
         number: usize,
         config: &Config,
-        place: &Place<'_>,
+        place: &ListenAddress<'_>,
         now: Duration,
         problems: &mut Vec<Problem>,
-    ) -> Kept {
+    ) -> RetainedFront {
         let mut change = |protocol, tls: &Option<FrontTls>| {
             let listeners = of(place, protocol);
             let (opened, reload) = match tls {
-                // It stays for what it was, which may be asked for again.
+                // The TLS stays for a later configuration that may need it again.
                 Some(_) if listeners.is_empty() => (None, None),
                 Some(tls) => (None, tls.prepare(config, &listeners, now, problems)),
                 None => (FrontTls::open(config, &listeners, now, problems), None),
@@ -297,7 +300,7 @@ impl Front {
                 .or(reload.map(TlsChange::Reload))
                 .unwrap_or(TlsChange::None)
         };
-        Kept {
+        RetainedFront {
             number,
             id: place.id,
             shape: place.wanted.clone(),
@@ -306,8 +309,8 @@ impl Front {
         }
     }
 
-    /// Whether connections become something else.
-    fn apply(&mut self, kept: Kept) -> bool {
+    /// Applies a prepared change. Returns whether the handling of connections changes.
+    fn apply(&mut self, kept: RetainedFront) -> bool {
         let mut changed = self.shape != kept.shape;
         for (change, tls) in [(kept.https, &mut self.https), (kept.tls, &mut self.tls)] {
             match (change, tls) {
@@ -341,19 +344,19 @@ impl Front {
     }
 }
 
-/// The listeners of an address with this protocol.
-fn of<'t>(place: &Place<'t>, protocol: Protocol) -> Vec<&'t Arc<Listener>> {
+/// Returns the listeners of an address with this protocol.
+fn of<'t>(place: &ListenAddress<'t>, protocol: Protocol) -> Vec<&'t Arc<Listener>> {
     let listeners = place.listeners.iter().filter(|it| it.protocol == protocol);
     listeners.copied().collect()
 }
 
-/// Addresses with connections.
-fn places<P>(table: &Table<P>) -> Vec<Place<'_>> {
+/// Returns the addresses with connections, not those of datagrams.
+fn places<P>(table: &Table<P>) -> Vec<ListenAddress<'_>> {
     let all = table.addresses().iter();
     let places = all.filter_map(|(id, addr, _)| {
         let listeners = table.addresses().listeners(id).map(|(_, it)| it);
         let listeners: Vec<_> = listeners.collect();
-        Some(Place {
+        Some(ListenAddress {
             wanted: Shape::of(&listeners)?,
             id,
             addr,
@@ -378,18 +381,18 @@ pub(crate) fn refuses_certificate(listener: &Listener, facts: impl FnOnce() -> O
     }
 }
 
-/// What connections may take: of each limit the widest of all listeners, since the process has one set of them.
+/// Returns the limits of connections: for each the widest of any listener, since the process has one set of limits.
 #[must_use]
 pub fn limits(config: &Config) -> Limits {
     let listeners = &config.listeners;
     let mut limits = Limits {
-        // How long a body may be is the rule's to say.
+        // The body's limit depends on the rule.
         streamed_body_bytes: None,
-        // An upstream may answer before it has read a body that its client sends as a whole before it reads.
+        // An upstream may respond before it has read a body; its client may send the whole body before it reads the response.
         linger_bytes: crate::limits::LINGER_BYTES,
         ..Limits::default()
     };
-    // Behind proxies all clients have a few addresses.
+    // Behind proxies all clients share a few addresses.
     let proxied = |it: &Arc<Listener>| !it.client_address.trusted.is_empty() || it.proxy_protocol.is_some();
     match config.limits.per_address {
         PerAddress::Automatic if listeners.iter().any(proxied) => limits.connections_per_address = None,

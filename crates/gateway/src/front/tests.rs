@@ -1,4 +1,4 @@
-//! What listeners of one address mean together.
+//! Tests of engine listeners: numbers, protocols, certificates and limits of addresses with several listeners.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -46,7 +46,7 @@ fn numbers_stay_with_their_addresses() {
         (vec![a.to_owned(), b.to_owned()], vec![])
     );
 
-    // In another order, with one that is new.
+    // In another order, with a new one.
     let next = table(vec![http("c", c), http("b", b), http("a", a)]);
     let followed = fronts.follow(&next, Duration::ZERO);
     let name = |id: &Option<AddressId>| {
@@ -63,14 +63,14 @@ fn numbers_stay_with_their_addresses() {
     assert_eq!(opened, [(2, c.to_owned())]);
     assert_eq!((&followed.changed[..], &followed.closed[..]), (&[2][..], &[][..]));
 
-    // One is gone, and none takes its number.
+    // One is removed, and no other takes its number.
     let next = table(vec![http("c", c), http("d", "127.0.0.1:1004"), http("b", b)]);
     let followed = fronts.follow(&next, Duration::ZERO);
     assert_eq!(followed.closed, [0]);
     assert!(followed.ids[0].is_none() && followed.ids[1..].iter().all(Option::is_some));
     assert_eq!(followed.opened[0].0, 3);
 
-    // But for one that nobody could come by.
+    // Except a number whose listener could not be opened: no client can have connected there.
     fronts.failed(3);
     assert_eq!(addrs(&fronts.unheard(&next, &followed.ids)), ["127.0.0.1:1004"]);
     let followed = fronts.follow(&next, Duration::ZERO);
@@ -79,7 +79,7 @@ fn numbers_stay_with_their_addresses() {
 }
 
 #[test]
-fn what_is_spoken_changes_at_the_same_address() {
+fn the_protocol_of_an_address_changes() {
     let (one, any) = ("127.0.0.1:1001", "127.0.0.1:0");
     let mut fronts = Fronts::default();
     let first = vec![
@@ -110,7 +110,7 @@ fn what_is_spoken_changes_at_the_same_address() {
         assert_eq!(followed.changed, changed);
         assert!(followed.opened.is_empty() && followed.closed.is_empty());
     }
-    // Of ports that the kernel chose the one stays that is of its kind.
+    // Of ports that the kernel chose, the one of the same kind stays.
     let followed = fronts.follow(&table(vec![listener("c", any, Protocol::Tcp)]), Duration::ZERO);
     assert_eq!(
         (&followed.changed[..], &followed.closed[..]),
@@ -119,7 +119,7 @@ fn what_is_spoken_changes_at_the_same_address() {
 }
 
 #[test]
-fn each_port_that_the_kernel_chose_is_another() {
+fn each_port_0_is_an_address_of_its_own() {
     let any = "127.0.0.1:0";
     let first = table(vec![
         listener("a", any, Protocol::Http),
@@ -131,7 +131,7 @@ fn each_port_that_the_kernel_chose_is_another() {
 }
 
 #[test]
-fn without_a_certificate_that_can_be_shown_nothing_is_listened_at() {
+fn without_a_usable_certificate_no_listener_opens() {
     let mut secure = listener("secure", "127.0.0.1:1004", Protocol::Https);
     secure.tls = Some(ListenerTls {
         certificates: vec!["wrong".into()],
@@ -156,7 +156,7 @@ fn without_a_certificate_that_can_be_shown_nothing_is_listened_at() {
 }
 
 #[test]
-fn of_several_limits_the_widest_holds() {
+fn the_widest_limit_applies() {
     let mut narrow = listener("narrow", "127.0.0.1:1005", Protocol::Http);
     narrow.limits.head_bytes = 2048;
     narrow.limits.requests_per_connection = Some(10);

@@ -1,4 +1,4 @@
-//! The TLS of an address: certificates of all its listeners of one kind, and what clients are asked for.
+//! The TLS of an address: certificates from all its listeners of one kind, and the demands on client certificates.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -11,26 +11,26 @@ use ringmain_tls::{
 use crate::model::{Authorities, Certificate, ClientCertificateMode, Config, Listener, Name, TlsVersion};
 use crate::table::{Outcome, Place, Problem};
 
-/// See the module.
+/// The TLS of an address.
 #[derive(Debug)]
 pub(super) struct FrontTls {
     pub(super) acceptor: Acceptor,
     made_of: Mutex<MadeOf>,
 }
 
-/// What TLS is made of: the same makes the same.
+/// The inputs of the TLS settings: equal inputs give equal settings.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct MadeOf {
-    /// The one for clients that ask for no name first.
+    /// The first is for clients that send no SNI.
     certificates: Vec<Arc<Certificate>>,
-    clients: Option<Asked>,
+    clients: Option<ClientDemands>,
     minimum: TlsVersion,
-    /// What is spoken by it.
+    /// HTTP is spoken over this TLS.
     is_http: bool,
 }
 
 impl FrontTls {
-    /// With the certificates that can be shown; without any there is none.
+    /// Builds TLS with the usable certificates; `None` without any.
     pub(super) fn open(
         config: &Config,
         listeners: &[&Arc<Listener>],
@@ -43,7 +43,7 @@ impl FrontTls {
             .ok()?;
         let mut made = Acceptor::new(&made_of.settings(), now);
         if made.is_err() {
-            // One that has expired must not take the others with it.
+            // An expired certificate must not disable the others.
             made_of.certificates.retain(|certificate| {
                 let alone = MadeOf {
                     certificates: vec![Arc::clone(certificate)],
@@ -75,7 +75,7 @@ impl FrontTls {
         }
     }
 
-    /// Builds what another configuration asks for. `None`: it is the same, or what is wrong with it is among the problems.
+    /// Builds the TLS of another configuration. `None`: it is unchanged, or its errors are among the problems.
     pub(super) fn prepare(
         &self,
         config: &Config,
@@ -102,7 +102,7 @@ impl FrontTls {
         })
     }
 
-    /// Begins sessions from what was prepared.
+    /// Switches new sessions to prepared settings.
     pub(super) fn apply(&self, addr: &Addr, next: NextTls) {
         let reload = self.acceptor.apply(next.prepared);
         for line in reload.to_string().lines() {
@@ -111,7 +111,7 @@ impl FrontTls {
         *self.made_of() = next.made_of;
     }
 
-    /// Logs what is probably not meant.
+    /// Logs probable mistakes in the configuration.
     pub(super) fn warn(&self) {
         for warning in self.acceptor.warnings() {
             log::warn!("{warning}");
@@ -123,7 +123,7 @@ impl FrontTls {
     }
 }
 
-/// Settings of TLS that were built and checked, and that no session is begun from yet.
+/// TLS settings that were built and checked, and that no session uses yet.
 #[derive(Debug)]
 pub(super) struct NextTls {
     made_of: MadeOf,
@@ -156,10 +156,10 @@ fn findings(refused: &ConfigError) -> String {
 }
 
 impl MadeOf {
-    /// Of all listeners of an address together: who comes in is told them apart by when the handshake is under way. Of the
-    /// oldest versions the newest counts.
+    /// Collects the inputs from all listeners of an address, which share a handshake: the SNI that selects one is part of that handshake. Of
+    /// several minimum versions the newest applies.
     fn of(config: &Config, listeners: &[&Arc<Listener>]) -> Result<MadeOf, Problem> {
-        // Who asks for no name gets the certificate of the listener for all names.
+        // A client without SNI receives the certificate of the listener for all names.
         let any = listeners.iter().filter(|it| it.hostnames.is_empty());
         let named = listeners.iter().filter(|it| !it.hostnames.is_empty());
         let mut certificates: Vec<Arc<Certificate>> = Vec::new();
@@ -219,12 +219,12 @@ impl MadeOf {
     }
 }
 
-/// Authorities of clients, and the mode for clients without a certificate of one of them.
-type Asked = (Vec<Arc<Authorities>>, ClientCertificateMode);
+/// Authorities for client certificates, and the mode for clients without a certificate of one of these.
+type ClientDemands = (Vec<Arc<Authorities>>, ClientCertificateMode);
 
 /// Returns the demands of the handshake. Where listeners of an address differ, the handshake has their common demands, and the others are
 /// checked for each request ([`refuses_certificate`](super::refuses_certificate)).
-fn clients(config: &Config, listeners: &[&Arc<Listener>]) -> Result<Option<Asked>, Problem> {
+fn clients(config: &Config, listeners: &[&Arc<Listener>]) -> Result<Option<ClientDemands>, Problem> {
     let asking = |it: &&Arc<Listener>| Some((it.name.clone(), it.tls.as_ref()?.clients.clone()?));
     let asking: Vec<_> = listeners.iter().filter_map(asking).collect();
     let Some((_, first)) = asking.first() else {

@@ -1,4 +1,4 @@
-//! Asking an endpoint from time to time whether it is well.
+//! Active health checks of an endpoint.
 
 use std::future::poll_fn;
 use std::rc::Rc;
@@ -19,7 +19,7 @@ use crate::upstream::h2::{Asked, Beginning, Channel, Common, Heard, Session, ask
 use crate::upstream::transport::{Transport, greeting};
 use crate::upstream::{Endpoint, Shared, Toward, connect};
 
-/// Who is asked, and how.
+/// The subject and the settings of a health check.
 #[derive(Clone, Debug)]
 pub(crate) struct Target {
     pub(crate) shared: Arc<Shared>,
@@ -29,7 +29,7 @@ pub(crate) struct Target {
 }
 
 impl Target {
-    /// Whether asking the other one is the same.
+    /// Returns whether a check of the other target would be the same.
     pub(crate) fn is(&self, other: &Target) -> bool {
         Arc::ptr_eq(&self.transport, &other.transport)
             && Arc::ptr_eq(&self.endpoint.state, &other.endpoint.state)
@@ -38,7 +38,7 @@ impl Target {
     }
 }
 
-/// Asks for ever.
+/// Checks an endpoint periodically until the task is cancelled.
 pub(crate) async fn watch(cx: Cx, target: Target) {
     let tls = target
         .transport
@@ -79,13 +79,13 @@ pub(crate) async fn watch(cx: Cx, target: Target) {
                 Verdict::Well | Verdict::Unknown => {}
             }
         }
-        // Not all endpoints at once, nor all gateways.
+        // Jitter, so that endpoints and gateways do not check at the same time.
         let share = 0.9 + 0.2 * (cx.random() >> 11) as f64 / (1_u64 << 53) as f64;
         cx.sleep(target.health.every.mul_f64(share)).await;
     }
 }
 
-/// Answers of one kind in a row.
+/// Consecutive results of one kind.
 #[derive(Debug, Default)]
 struct Streak {
     good: bool,
@@ -101,7 +101,7 @@ impl Streak {
         };
         self.good = good;
         match (before, good) {
-            // The first answer of all counts at once.
+            // The very first result counts at once.
             (Verdict::Unknown, true) => Verdict::Well,
             (Verdict::Unknown, false) => Verdict::Ill,
             (Verdict::Ill, true) if self.length >= rules.healthy_after => Verdict::Well,
@@ -114,9 +114,9 @@ impl Streak {
 /// The reason for a failed health check.
 #[derive(Debug)]
 struct CheckError {
-    /// For people.
+    /// The message for operators.
     why: String,
-    /// There was a response, though not one that is wanted.
+    /// There was a response, though not an accepted one.
     responds: bool,
 }
 
@@ -130,7 +130,7 @@ impl CheckError {
     }
 }
 
-/// Checks once.
+/// Runs one check.
 ///
 /// # Errors
 /// The endpoint did not pass.
@@ -201,7 +201,7 @@ async fn ask(cx: &Cx, target: &Target, tls: Option<&ConnectHandle>) -> Result<()
     }
 }
 
-/// A stream of a connection that is for it alone.
+/// Opens a stream of an HTTP/2 session that serves this check alone.
 fn alone(cx: &Cx, stream: Stream, secure: bool) -> Channel {
     let beginning = Beginning {
         stream,
@@ -214,7 +214,7 @@ fn alone(cx: &Cx, stream: Stream, secure: bool) -> Channel {
     Session::new(cx, &Common::new(), beginning).reserve()
 }
 
-/// The status of GET by HTTP/2.
+/// Returns the status of a GET over HTTP/2.
 async fn status_by_stream(channel: &Channel, target: &str, host: &str) -> Option<u16> {
     let mut fields = FieldBlock::new();
     fields.push("user-agent", b"ringmain-health").ok()?;
@@ -240,12 +240,12 @@ async fn status_by_stream(channel: &Channel, target: &str, host: &str) -> Option
     status
 }
 
-/// The status of GET.
+/// Returns the status of a GET over HTTP/1.1.
 async fn status(stream: &Stream, target: &str, host: &str) -> Option<u16> {
     let mut out = Vec::new();
     let mut head = RequestEncoder::new(&mut out, Method::Get, target, host).ok()?;
     head.field("User-Agent", b"ringmain-health").ok()?;
-    // There is no body to be finished.
+    // The request has no body to finish.
     let _ = head.finish(Framing::None, false).ok()?;
     stream.write_all(&out).await.ok()?;
     let mut scanner = HeadScanner::new();

@@ -1,7 +1,7 @@
-//! Who is well: endpoints are asked, and what requests meet is counted.
+//! Health of endpoints: active checks, and outlier detection by the results of requests.
 //!
-//! A verdict belongs to the endpoint's address and is shared by all workers. Those who ask run on one worker, once per
-//! process; those who meet are all.
+//! A verdict belongs to the endpoint's address and is shared by all workers. Active checks run on one worker, once per process;
+//! every worker records the results of its requests.
 
 mod check;
 mod outlier;
@@ -21,39 +21,39 @@ use ringmain_engine::backend::Time;
 
 use crate::limits;
 
-/// What is known of an endpoint's health. Times are nanoseconds of the engine's clock.
+/// The health of an endpoint. Instants are nanoseconds of the engine's clock.
 #[derive(Debug, Default)]
 pub(crate) struct Health {
-    /// [`Verdict`].
+    /// The [`Verdict`] of active health checks.
     asked: AtomicU8,
-    /// The last health check got no response at all.
+    /// The last health check received no response at all.
     silent: AtomicBool,
-    /// Until when it is passed over because it could not be connected to.
+    /// The end of the period in which the endpoint is skipped because it could not be connected to.
     shunned_until: AtomicU64,
-    /// The same for people: milliseconds since the Unix epoch.
+    /// The same for display: milliseconds since the Unix epoch.
     shunned_until_wall_ms: AtomicU64,
-    /// Why the last health check failed, if it did.
+    /// The error of the last health check, if it failed.
     check_error: Mutex<Option<Arc<str>>>,
-    /// What requests have met.
+    /// Results of requests.
     pub(crate) record: Record,
-    /// Since when it is known and well; 0: nobody has looked.
+    /// The instant since which the endpoint is known and healthy; 0: its health was not queried yet.
     since: AtomicU64,
 }
 
-/// What asking has shown.
+/// The result of active health checks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Verdict {
-    /// Nobody has asked yet, or nobody does.
+    /// No health check has finished yet, or none is configured.
     Unknown,
-    /// It is well.
+    /// The endpoint is healthy.
     Well,
-    /// It is not.
+    /// The endpoint is unhealthy.
     Ill,
 }
 
 impl Health {
-    /// What asking has shown.
+    /// Returns the verdict of active health checks.
     pub(crate) fn verdict(&self) -> Verdict {
         match self.asked.load(Ordering::Relaxed) {
             1 => Verdict::Well,
@@ -62,7 +62,7 @@ impl Health {
         }
     }
 
-    /// Why the last health check failed; `None`: it succeeded, or there was none.
+    /// Returns the error of the last health check; `None`: it succeeded, or there was none.
     pub(crate) fn check_error(&self) -> Option<Arc<str>> {
         self.check_error
             .lock()
@@ -70,7 +70,7 @@ impl Health {
             .clone()
     }
 
-    /// Records why a health check failed, or that it succeeded.
+    /// Records the error of a health check, or its success.
     pub(crate) fn record_check(&self, error: Option<&str>) {
         let mut last = self.check_error.lock().unwrap_or_else(PoisonError::into_inner);
         if last.as_deref() != error {
@@ -78,7 +78,7 @@ impl Health {
         }
     }
 
-    /// Tells what asking has shown.
+    /// Sets the verdict of active health checks.
     pub(crate) fn tell(&self, verdict: Verdict) {
         let last = self.verdict();
         self.asked.store(verdict as u8, Ordering::Relaxed);
@@ -87,24 +87,24 @@ impl Health {
         }
     }
 
-    /// Records whether the last health check got a response, whatever it was. Returns whether that is a change.
+    /// Records whether the last health check received any response. Returns whether that is a change.
     pub(crate) fn record_response(&self, responds: bool) -> bool {
         self.silent.swap(!responds, Ordering::Relaxed) == responds
     }
 
-    /// Whether it responds at all, as far as is known: an endpoint that fails its health check or is ejected may, one that
-    /// accepts no connections does not.
+    /// Returns whether the endpoint responds at all, as far as is known: an endpoint that fails its health check or is ejected may
+    /// respond, one that accepts no connections does not.
     pub(crate) fn responds(&self, now: u64) -> bool {
         let is_silent = self.verdict() == Verdict::Ill && self.silent.load(Ordering::Relaxed);
         !is_silent && self.shunned_until.load(Ordering::Relaxed) <= now
     }
 
-    /// Whether nothing but a connection that failed a moment ago speaks against it.
+    /// Returns whether the endpoint is usable except for a recent connection failure.
     pub(crate) fn is_last_resort(&self, now: u64) -> bool {
         self.verdict() != Verdict::Ill && self.record.ejected_until() <= now
     }
 
-    /// Passes it over for [`limits::PASSED_OVER`]. `now` is the engine's time, `wall` that since the Unix epoch.
+    /// Skips the endpoint for [`limits::PASSED_OVER`]. `now` is the engine's time, `wall` the time since the Unix epoch.
     pub(crate) fn shun(&self, now: Time, wall: Duration) {
         let span = limits::PASSED_OVER;
         let until = u64::try_from((wall + span).as_millis()).unwrap_or(u64::MAX);
@@ -112,7 +112,7 @@ impl Health {
         self.shunned_until_wall_ms.store(until, Ordering::Relaxed);
     }
 
-    /// Until when it is passed over because it could not be connected to, since the Unix epoch.
+    /// Returns the end of the last period without connections to the endpoint, since the Unix epoch.
     pub(crate) fn unreachable_until(&self) -> Option<Duration> {
         match self.shunned_until_wall_ms.load(Ordering::Relaxed) {
             0 => None,
@@ -120,12 +120,12 @@ impl Health {
         }
     }
 
-    /// Until when it is passed over for what requests have met; 0: it is not.
+    /// Returns the end of the ejection, in nanoseconds; 0: the endpoint was never ejected.
     pub(crate) fn ejected_until(&self) -> u64 {
         self.record.ejected_until()
     }
 
-    /// Whether it is well, and until when that is so if nothing happens.
+    /// Returns whether the endpoint is healthy, and the instant until which that holds unless an event changes it.
     pub(crate) fn is_well(&self, now: u64) -> (bool, u64) {
         let passed = self
             .shunned_until
@@ -140,7 +140,7 @@ impl Health {
         }
     }
 
-    /// How long it has been known and well.
+    /// Returns the time since the endpoint became healthy, in nanoseconds.
     pub(crate) fn age(&self, now: u64) -> u64 {
         // From the end of its last ejection at the earliest.
         let back = self.record.ejected_until();

@@ -1,4 +1,4 @@
-//! What requests meet at an endpoint, and when that is enough to pass it over for a while.
+//! Outlier detection: counts the results of requests to an endpoint, and ejects the endpoint for a time when too many fail.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -7,25 +7,25 @@ use std::time::Duration;
 use crate::model::OutlierDetection;
 use crate::status::Ejection;
 
-/// How a request went, as far as it tells of the endpoint.
+/// The result of a request, as evidence of the endpoint's health.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Meeting {
-    /// It was answered.
+    /// A response below 500.
     Good,
-    /// No connection, a reset, a timeout, an answer from 500 on.
+    /// No connection, a reset, a timeout, or a status from 500 on.
     Bad,
 }
 
-/// Why an endpoint is passed over.
+/// The reason for an ejection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
-    /// So many failures in a row.
+    /// The number of consecutive failures.
     InARow(u32),
-    /// So many requests of an interval have failed.
+    /// The share of an interval's requests that failed.
     Share {
-        /// Those that failed.
+        /// Failed requests.
         failed: u32,
-        /// All of them.
+        /// Requests of the interval.
         of: u32,
     },
 }
@@ -41,7 +41,7 @@ impl fmt::Display for Reason {
 }
 
 impl Reason {
-    /// In one number, so that it is written at once.
+    /// Encodes the reason as one number, so that it is written atomically.
     fn packed(self) -> u64 {
         match self {
             Reason::InARow(count) => u64::from(count),
@@ -59,33 +59,33 @@ impl Reason {
     }
 }
 
-/// What has been met so far, by all workers. Counts may be off by what happens at the same moment.
+/// The results so far, summed over all workers. Concurrent updates may make counts slightly inexact.
 #[derive(Debug, Default)]
 pub(crate) struct Record {
-    /// Bad ones since the endpoint is known.
+    /// Failures since the endpoint is configured.
     failures: AtomicU64,
-    /// Bad ones in a row.
+    /// Consecutive failures.
     row: AtomicU32,
-    /// When the interval has begun, nanoseconds.
+    /// The start of the interval, in nanoseconds.
     began: AtomicU64,
     total: AtomicU32,
     bad: AtomicU32,
     ejected_until: AtomicU64,
-    /// How often, less one for each good interval.
+    /// Ejections, less one for each interval without one.
     ejections: AtomicU32,
-    /// Of the last ejection, for people: its end in milliseconds since the Unix epoch, 0 if there was none.
+    /// The end of the last ejection for display, in milliseconds since the Unix epoch; 0: there was none.
     until_wall_ms: AtomicU64,
-    /// Of the same one.
+    /// The reason of the last ejection.
     reason: AtomicU64,
 }
 
 impl Record {
-    /// Until when it is passed over; 0: it never was.
+    /// Returns the end of the last ejection, in nanoseconds; 0: the endpoint was never ejected.
     pub(crate) fn ejected_until(&self) -> u64 {
         self.ejected_until.load(Ordering::Relaxed)
     }
 
-    /// The last ejection.
+    /// Returns the last ejection.
     pub(crate) fn ejection(&self) -> Option<Ejection> {
         let until = self.until_wall_ms.load(Ordering::Relaxed);
         (until != 0).then(|| Ejection {
@@ -95,17 +95,17 @@ impl Record {
         })
     }
 
-    /// Counts a bad one, whether or not endpoints are ejected.
+    /// Counts a failure, whether or not outlier detection is configured.
     pub(crate) fn failed(&self) {
         self.failures.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Returns how many were bad since the endpoint is known.
+    /// Returns the number of failures since the endpoint is configured.
     pub(crate) fn failures(&self) -> u64 {
         self.failures.load(Ordering::Relaxed)
     }
 
-    /// Notes how a request went. Why the endpoint is to be passed over, if it is: what to do then is [`Record::eject`].
+    /// Records the result of a request. Returns the reason for an ejection if one is due; [`Record::eject`] carries it out.
     pub(crate) fn note(&self, meeting: Meeting, now: u64, rules: &OutlierDetection) -> Option<Reason> {
         let bad = meeting == Meeting::Bad;
         let row = if bad {
@@ -157,8 +157,8 @@ impl Record {
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
     }
 
-    /// Passes it over: each time twice as long as the last. Whether this call did it, and not another worker's. `wall`: the time
-    /// since the Unix epoch.
+    /// Ejects the endpoint, each time for twice as long as the last time. Returns whether this call did so, and not that of another
+    /// worker. `wall` is the time since the Unix epoch.
     pub(crate) fn eject(&self, now: u64, wall: Duration, rules: &OutlierDetection, why: Reason) -> bool {
         let until = self.ejected_until.load(Ordering::Relaxed);
         if until > now {
@@ -183,9 +183,9 @@ impl Record {
     }
 }
 
-/// Whether one more of `endpoints` may be passed over besides `ejected` others.
+/// Returns whether one more of `endpoints` may be ejected in addition to `ejected` others.
 pub(crate) fn may_eject(ejected: usize, endpoints: usize, rules: &OutlierDetection) -> bool {
     let most = endpoints * usize::from(rules.most_percent) / 100;
-    // One always may, if there are others.
+    // One always may be, if there are others.
     endpoints > 1 && ejected < most.max(1)
 }

@@ -1,4 +1,4 @@
-//! When an endpoint is passed over, and when it is back.
+//! Tests of ejection by outlier detection and of active health checks.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::status::Ejection;
 
 const SECOND: u64 = 1_000_000_000;
 
-/// The wall clock's time.
+/// The time since the Unix epoch.
 const WALL: Duration = Duration::from_secs(1_000);
 
 const ROW: Reason = Reason::InARow(3);
@@ -27,7 +27,7 @@ fn rules() -> OutlierDetection {
 }
 
 #[test]
-fn so_many_in_a_row() {
+fn consecutive_failures_eject() {
     let (health, rules) = (Health::default(), rules());
     let note = |meeting| health.record.note(meeting, SECOND, &rules);
     let none = |meetings: &[Meeting]| meetings.iter().all(|meeting| note(*meeting).is_none());
@@ -52,7 +52,7 @@ fn so_many_in_a_row() {
 }
 
 #[test]
-fn twice_as_long_each_time() {
+fn ejections_double() {
     let (health, rules) = (Health::default(), rules());
     let mut now = SECOND;
     for seconds in [10, 20, 30, 30] {
@@ -63,7 +63,7 @@ fn twice_as_long_each_time() {
 }
 
 #[test]
-fn so_many_of_a_hundred() {
+fn a_share_of_failures_ejects() {
     let rules = OutlierDetection {
         consecutive: 0,
         failure_percent: Some(50),
@@ -85,12 +85,12 @@ fn so_many_of_a_hundred() {
     assert!(health.record.eject(SECOND, WALL, &rules, why));
     assert_eq!(health.record.ejection().map(|it| it.why), Some(why));
     assert_eq!(why.to_string(), "6 of 10 requests failed");
-    // The next interval knows nothing of the last.
+    // Counts are reset with each interval.
     assert_eq!(health.record.note(Meeting::Bad, 100 * SECOND, &rules), None);
 }
 
 #[test]
-fn not_all_at_once() {
+fn ejections_are_limited() {
     let rules = rules();
     assert!(!may_eject(0, 1, &rules));
     assert!(may_eject(0, 2, &rules) && !may_eject(1, 2, &rules));
@@ -103,7 +103,7 @@ fn not_all_at_once() {
 }
 
 #[test]
-fn what_asking_shows() {
+fn active_checks_set_the_verdict() {
     let health = Health::default();
     assert_eq!(
         (health.verdict(), health.is_well(0)),

@@ -1,8 +1,8 @@
-//! Counts of requests by route, upstream, status and duration, and of faults by kind. Each worker counts for itself; they are read
-//! at any time.
+//! Counts of requests by route, upstream, status and duration, and of faults by kind. Each worker has its own counters; they can
+//! be read at any time.
 //!
-//! A series is a route with an upstream. Series are known by numbers, which belong to their names and survive a change of
-//! configuration. Their number is bounded: further ones are counted together.
+//! A series is a route with an upstream. Series have numbers, which belong to their names and survive a change of configuration.
+//! Their number is limited: further ones are counted together.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -29,7 +29,7 @@ mod streams;
 #[cfg(test)]
 mod tests;
 
-/// Where the buckets of durations end, in seconds; one more is for what took longer.
+/// Upper bounds of the buckets of durations, in seconds; one more bucket is for longer durations.
 pub const BUCKETS: [f64; 13] = [
     0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0,
 ];
@@ -40,22 +40,22 @@ const BUCKETS_US: [u64; 13] = [
     10_000_000,
 ];
 
-/// The series of requests that no route took, and the number of connections that no stream route took.
+/// The series of requests without a route, and the number of connections without a stream route.
 pub(crate) const NO_ROUTE: u32 = 0;
-/// Of series beyond [`limits::COUNTED_SERIES`], and of stream routes beyond [`limits::COUNTED_ROUTES`].
+/// The series beyond [`limits::COUNTED_SERIES`], and the stream routes beyond [`limits::COUNTED_ROUTES`].
 const OTHERS: u32 = 1;
 
-/// The label of requests that no route took.
+/// The label of requests without a route.
 pub const NO_ROUTE_LABEL: &str = "";
-/// The label of all routes that are counted together.
+/// The label of the routes that are counted together because the limit is reached.
 pub const OTHERS_LABEL: &str = "(others)";
 
-/// Counts of all workers.
+/// The counters of every worker.
 #[derive(Debug, Default)]
 pub(crate) struct Metrics {
-    /// Of series: names of routes and upstreams.
+    /// Numbers of series, by the names of route and upstream.
     series: Mutex<Numbers<(Name, Name)>>,
-    /// Of stream routes.
+    /// Numbers of stream routes.
     streams: Mutex<Numbers<Name>>,
     workers: Mutex<Vec<Arc<WorkerCounts>>>,
 }
@@ -67,7 +67,7 @@ struct Numbers<K> {
     most: usize,
 }
 
-/// One worker's.
+/// The counters of one worker.
 #[derive(Debug)]
 struct WorkerCounts {
     /// By number.
@@ -78,14 +78,14 @@ struct WorkerCounts {
     faults: Box<[AtomicU64]>,
 }
 
-/// What was counted of a route with all of its upstreams, all workers together. Workers continue meanwhile.
+/// Counts of a route with all of its upstreams, summed over all workers, which continue meanwhile.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RouteReport {
-    /// Its name, or one of the labels of this module.
+    /// The route's name, or one of the labels of this module.
     pub name: Name,
     /// Responses with status 1xx to 5xx. Tunnels are 1xx; clients that left before the response count as 4xx.
     pub classes: [u64; 5],
-    /// How long they took, for percentiles.
+    /// Durations in fine buckets, for percentiles.
     pub spans: Spans,
 }
 
@@ -132,12 +132,12 @@ impl Metrics {
         lock(&self.series).of(&(Arc::clone(route), upstream))
     }
 
-    /// The number of a stream route.
+    /// Returns the number of a stream route.
     pub(crate) fn stream_number(&self, name: &Name) -> u32 {
         lock(&self.streams).of(name)
     }
 
-    /// A worker's own way in.
+    /// Adds the counters of a worker.
     pub(crate) fn worker(&self) -> Counting {
         let counts = Arc::new(WorkerCounts {
             series: Mutex::default(),
@@ -190,7 +190,7 @@ impl Metrics {
         reports
     }
 
-    /// How often there was a fault of each kind, in the order of [`Fault::ALL`].
+    /// Returns the count of each fault, in the order of [`Fault::ALL`].
     pub(crate) fn faults(&self) -> Vec<(Fault, u64)> {
         let mut sums: Vec<(Fault, u64)> = Fault::ALL.iter().map(|fault| (*fault, 0)).collect();
         for worker in lock(&self.workers).iter() {
@@ -206,11 +206,11 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What a worker counts with.
+/// A worker's handle to its counters.
 #[derive(Debug)]
 pub(crate) struct Counting {
     counts: Arc<WorkerCounts>,
-    /// By number: what `counts` has, without its lock.
+    /// By number: the same counters as in `counts`, without its lock.
     series: RefCell<Numbered<SeriesCounts>>,
     streams: RefCell<Numbered<StreamCounts>>,
 }
@@ -220,26 +220,26 @@ impl Counting {
         own(number, &self.series, &self.counts.series)
     }
 
-    /// This worker's counts of a stream route.
+    /// Returns this worker's counters of a stream route.
     pub(crate) fn stream(&self, number: u32) -> Arc<StreamCounts> {
         own(number, &self.streams, &self.counts.streams)
     }
 
-    /// Counts a request of a series that received a response of this status after this time; 499: its client has left.
+    /// Counts a response to a request of a series, with its status and duration; 499: the client has left.
     pub(crate) fn answered(&self, series: u32, status: u16, span: Duration) {
         self.series(series).answered(status, span);
     }
 
-    /// A request ended by this, or a try of it.
+    /// Counts a request, or an attempt of one, that failed with this fault.
     pub(crate) fn fault(&self, fault: Fault) {
         bump(&self.counts.faults[fault as usize], 1);
     }
 }
 
-/// Counts by their number.
+/// Counters by their number.
 type Numbered<T> = Vec<Option<Arc<T>>>;
 
-/// A worker's own counts of that number.
+/// Returns a worker's own counters of that number; creates them on first use.
 fn own<T: Default>(number: u32, own: &RefCell<Numbered<T>>, shared: &Mutex<Numbered<T>>) -> Arc<T> {
     let index = number as usize;
     let mut own = own.borrow_mut();
@@ -247,7 +247,7 @@ fn own<T: Default>(number: u32, own: &RefCell<Numbered<T>>, shared: &Mutex<Numbe
         return Arc::clone(counts);
     }
     let counts = Arc::new(T::default());
-    // The first of a route: the lock is free but for a moment at a scrape.
+    // First use by this worker: the lock is free except during a scrape.
     let mut shared = lock(shared);
     for list in [&mut *shared, &mut *own] {
         if list.len() <= index {
@@ -258,18 +258,18 @@ fn own<T: Default>(number: u32, own: &RefCell<Numbered<T>>, shared: &Mutex<Numbe
     counts
 }
 
-/// Only one thread writes: no read-modify-write.
+/// Increments without read-modify-write: only one thread writes.
 fn bump(count: &AtomicU64, by: u64) {
     count.store(count.load(Ordering::Relaxed) + by, Ordering::Relaxed);
 }
 
-/// A request that is counted however it ends.
+/// A request that is counted when this is dropped, however it ends.
 pub(crate) struct Count<'w> {
     counting: &'w Counting,
     cx: &'w Cx,
     began: Time,
     series: Cell<u32>,
-    /// What it ended with; `None`: its client has left.
+    /// The status; `None`: the client has left.
     ended: Cell<Option<u16>>,
 }
 
@@ -284,12 +284,12 @@ impl<'w> Count<'w> {
         }
     }
 
-    /// It belongs to this series.
+    /// Sets the series.
     pub(crate) fn series(&self, number: u32) {
         self.series.set(number);
     }
 
-    /// It was answered.
+    /// Sets the status of the response.
     pub(crate) fn end(&self, status: u16) {
         self.ended.set(Some(status));
     }

@@ -11,9 +11,9 @@ use crate::model::Name;
 /// One worker's counts of one route with one upstream. Only the worker writes them.
 #[derive(Debug)]
 pub(super) struct SeriesCounts {
-    /// In the order in which codes were first met; 0: free.
+    /// In the order of first occurrence; 0: free.
     codes: [CodeCount; limits::COUNTED_CODES],
-    /// Of further codes.
+    /// Responses with further codes, by the first digit of the status.
     other: [AtomicU64; 5],
     /// By the first digit of the status, from 1.
     classes: [ClassCounts; 5],
@@ -43,13 +43,13 @@ impl Default for SeriesCounts {
     }
 }
 
-/// The place of a status's class.
+/// Returns the index of a status's class.
 fn class(status: u16) -> usize {
     usize::from(status / 100).clamp(1, 5) - 1
 }
 
 impl SeriesCounts {
-    /// Counts a response. The duration of a tunnel (101) tells nothing of how fast anything is, and is left out.
+    /// Counts a response. The duration of a tunnel (101) is no measure of latency and is left out.
     pub(super) fn answered(&self, status: u16, span: Duration) {
         let class = class(status);
         match self.code(status) {
@@ -66,7 +66,7 @@ impl SeriesCounts {
         self.spans.took(micros);
     }
 
-    /// Returns the count of a code; `None`: there are as many others as are counted each for itself.
+    /// Returns the count of a code; `None`: the limit of codes with a counter of their own is reached.
     fn code(&self, status: u16) -> Option<&AtomicU64> {
         for place in &self.codes {
             match place.code.load(Ordering::Relaxed) {
@@ -85,13 +85,13 @@ impl SeriesCounts {
 /// Durations of requests whose responses have statuses of one class.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Durations {
-    /// How many took as long as a bucket says, the last one longer than all; tunnels are in none.
+    /// Counts by bucket; the last bucket has no upper bound. Tunnels are in none.
     pub buckets: [u64; BUCKETS.len() + 1],
-    /// All of them together, in microseconds.
+    /// The sum of the durations, in microseconds.
     pub micros: u64,
 }
 
-/// What was counted of one route with one upstream, all workers together. Workers continue meanwhile.
+/// Counts of one route with one upstream, summed over all workers, which continue meanwhile.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SeriesReport {
     /// The route's name, or one of the labels of this module.
@@ -104,7 +104,7 @@ pub struct SeriesReport {
     pub other_codes: [u64; 5],
     /// Durations by the first digit of the status, from 1.
     pub durations: [Durations; 5],
-    /// All of them by finer buckets, for percentiles.
+    /// All durations in finer buckets, for percentiles.
     pub spans: Spans,
 }
 
@@ -139,7 +139,7 @@ impl SeriesReport {
         self.spans.count(&counts.spans);
     }
 
-    /// Whether nothing was counted.
+    /// Returns whether all counts are 0.
     pub(super) fn is_empty(&self) -> bool {
         self.codes.is_empty() && self.other_codes == [0; 5]
     }

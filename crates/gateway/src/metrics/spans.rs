@@ -1,4 +1,4 @@
-//! How long requests took, finely enough for percentiles, in a fixed number of counts.
+//! Durations of requests, fine enough for percentiles, in a fixed number of counters.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::bump;
 
 /// Eight buckets for each power of two of microseconds: a bucket is at most 12.5 % wide. The last one is for
-/// all from 2³³ µs (143 minutes) on. Two kilobytes for each route that a worker has had a request of.
+/// durations from 2³³ µs (143 minutes) on. Two kilobytes for each route that a worker has served.
 const COUNT: usize = 8 * 30 + 1;
 
 /// One worker's counts. Only the worker writes them.
@@ -25,7 +25,7 @@ impl SpanCounts {
     }
 }
 
-/// How long requests took, all workers together.
+/// Durations of requests, summed over all workers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Spans(Box<[u64; COUNT]>);
 
@@ -42,14 +42,14 @@ impl Spans {
         }
     }
 
-    /// Puts others beside these.
+    /// Adds the counts of another set.
     pub fn add(&mut self, other: &Spans) {
         for (sum, count) in self.0.iter_mut().zip(other.0.iter()) {
             *sum += count;
         }
     }
 
-    /// What was counted since `earlier`.
+    /// Returns the counts since `earlier`.
     #[must_use]
     pub fn since(&self, earlier: &Spans) -> Spans {
         let mut difference = self.clone();
@@ -59,8 +59,8 @@ impl Spans {
         difference
     }
 
-    /// The time that `share` (0 to 1) of the requests did not exceed, to within 12.5 % and at least 8 µs; `None` without requests. From the
-    /// loop turn in which a request was there to the one in which all of its answer was handed over.
+    /// Returns the duration that `share` (0 to 1) of the requests did not exceed, to within 12.5 % and at least 8 µs; `None` without
+    /// requests. A duration is from the loop turn in which the request was received to the one in which its response was fully written.
     #[must_use]
     pub fn quantile(&self, share: f64) -> Option<Duration> {
         let all: u64 = self.0.iter().sum();
@@ -74,7 +74,7 @@ impl Spans {
     }
 }
 
-/// The bucket of a span: its highest bit and the three below, from 8 µs on.
+/// Returns the bucket of a duration: its highest bit and the three below, from 8 µs on.
 fn bucket(micros: u64) -> usize {
     let micros = micros.max(8);
     let power = micros.ilog2();
@@ -82,7 +82,7 @@ fn bucket(micros: u64) -> usize {
     (8 * (power as usize - 3) + eighth as usize).min(COUNT - 1)
 }
 
-/// Where a bucket ends: the largest span that falls into it.
+/// Returns the largest duration of a bucket.
 fn upper(bucket: usize) -> Duration {
     let (power, eighth) = (bucket / 8, bucket as u64 % 8);
     Duration::from_micros(((9 + eighth) << power) - 1)

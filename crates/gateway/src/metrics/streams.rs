@@ -1,4 +1,4 @@
-//! What is counted of connections that are passed on: by route, how they ended, and bytes both ways.
+//! Counts of forwarded connections by stream route: the way each ended, and bytes in both directions.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -6,27 +6,27 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use super::{Metrics, bump, lock};
 use crate::model::Name;
 
-/// How a connection that was passed on ended.
+/// The end of a forwarded connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
-    /// Both sides said that they were done, the client first.
+    /// Both sides closed in order, the client first.
     Client,
-    /// Both sides said that they were done, the upstream first.
+    /// Both sides closed in order, the upstream first.
     Upstream,
-    /// The client broke it off.
+    /// The client reset the connection.
     ClientReset,
-    /// The upstream broke it off.
+    /// The upstream reset the connection.
     UpstreamReset,
-    /// Nothing came from either side for the route's idle time.
+    /// Neither side sent bytes for the route's idle timeout.
     Idle,
-    /// The process ended.
+    /// The process stopped.
     Shutdown,
-    /// It was never passed on: there is a fault that says why.
+    /// The connection was not forwarded; a fault is counted, too.
     Fault,
 }
 
 impl Ended {
-    /// All of them.
+    /// Every value, in the order of counters.
     pub const ALL: [Ended; 7] = [
         Ended::Client,
         Ended::Upstream,
@@ -37,7 +37,7 @@ impl Ended {
         Ended::Fault,
     ];
 
-    /// As it stands in logs and metrics.
+    /// Returns the name for logs and metrics.
     #[must_use]
     pub const fn label(self) -> &'static str {
         match self {
@@ -63,35 +63,35 @@ pub(crate) struct StreamCounts {
 }
 
 impl StreamCounts {
-    /// A connection has come.
+    /// Counts a new connection.
     pub(crate) fn begin(&self) {
         bump(&self.begun, 1);
     }
 
-    /// It is over.
+    /// Counts the end of a connection.
     pub(crate) fn end(&self, ended: Ended) {
         bump(&self.ended[ended as usize], 1);
     }
 
-    /// Bytes came from the client.
+    /// Counts bytes from the client.
     pub(crate) fn received(&self, bytes: usize) {
         bump(&self.received, bytes as u64);
     }
 
-    /// Bytes went to the client.
+    /// Counts bytes to the client.
     pub(crate) fn sent(&self, bytes: usize) {
         bump(&self.sent, bytes as u64);
     }
 }
 
-/// What was counted of a stream route, all workers together. Workers go on meanwhile.
+/// Counts of a stream route, summed over all workers, which continue meanwhile.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StreamReport {
-    /// Its name, or one of the labels of this module's parent.
+    /// The route's name, or one of the labels of the parent module.
     pub name: Name,
-    /// Connections that have come.
+    /// Accepted connections.
     pub begun: u64,
-    /// Those that are over, in the order of [`Ended::ALL`].
+    /// Closed connections, in the order of [`Ended::ALL`].
     pub ended: [u64; Ended::ALL.len()],
     /// Bytes from clients.
     pub received: u64,
@@ -100,10 +100,10 @@ pub struct StreamReport {
 }
 
 impl StreamReport {
-    /// Connections that are open.
+    /// Returns the number of open connections.
     #[must_use]
     pub fn open(&self) -> u64 {
-        // Counts of several moments: never below none.
+        // The counts are not read at one instant: never negative.
         self.begun.saturating_sub(self.ended.iter().sum())
     }
 
@@ -119,7 +119,7 @@ impl StreamReport {
 }
 
 impl Metrics {
-    /// What was counted of stream routes that anybody came by, in the order of their first configuration.
+    /// Returns the counts of stream routes that had connections, in the order of their first configuration.
     pub(crate) fn streams(&self) -> Vec<StreamReport> {
         let names = lock(&self.streams).names.clone();
         let empty = |name| StreamReport {

@@ -1,4 +1,4 @@
-//! What is counted, and how much of it there can be.
+//! Tests of counters and their limits.
 
 use super::*;
 

@@ -1,5 +1,5 @@
-//! A client's first message of TLS, which stays where it is: who ends TLS reads it again. A client that speaks HTTP in the clear
-//! instead is answered in its own protocol.
+//! Reads the ClientHello of a connection without consuming it: the server that terminates TLS reads it again. A client that speaks
+//! plain HTTP instead receives a response in its own protocol.
 
 use std::future::poll_fn;
 use std::task::Poll;
@@ -10,7 +10,7 @@ use ringmain_wire::tls::{Hello, HelloScanner, Looked, NoHello, plain};
 use crate::fault::Fault;
 use crate::limits;
 
-/// Waits for the message.
+/// Waits for the ClientHello.
 pub(super) async fn read(stream: &Stream) -> Result<Hello, Fault> {
     stream.set_deadline(Some(limits::HANDSHAKE_TIMEOUT));
     let mut scanner = HelloScanner::new();
@@ -20,7 +20,7 @@ pub(super) async fn read(stream: &Stream) -> Result<Hello, Fault> {
             match plain::is_http(bytes) {
                 Some(true) => looked = Err(NoHello::NotTls("plain HTTP")),
                 Some(false) => looked = scanner.look(bytes),
-                // It begins like a method.
+                // The bytes begin like a method.
                 None => {}
             }
             0
@@ -41,7 +41,7 @@ pub(super) async fn read(stream: &Stream) -> Result<Hello, Fault> {
     found
 }
 
-/// The answer to a client that has sent a request of HTTP in the clear; `None` for other bytes.
+/// Returns the response to a client that has sent a plain HTTP request; `None` for other bytes.
 pub(super) async fn plain_http_answer(stream: &Stream) -> Option<Vec<u8>> {
     let mut answer = None;
     let looked = poll_fn(|context| {
@@ -59,8 +59,8 @@ pub(super) async fn plain_http_answer(stream: &Stream) -> Option<Vec<u8>> {
     answer
 }
 
-/// Sends an answer and the end behind it, and waits a while for the client's: bytes that were left unread would have the kernel
-/// reset the connection, which could cost the client the answer.
+/// Sends a response and closes the sending side, then waits a while for the client's end: with unread bytes the kernel would
+/// reset the connection, which could discard the response.
 pub(super) async fn answer_and_end(stream: &Stream, answer: &[u8]) {
     stream.set_deadline(Some(limits::PLAIN_HTTP_LINGER));
     // Both fail if the client has left.

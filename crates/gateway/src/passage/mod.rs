@@ -1,11 +1,11 @@
-//! Connections that are not looked into: passed on as bytes to an endpoint of an upstream.
+//! TCP and TLS passthrough: connections that are forwarded as bytes to an endpoint of an upstream.
 //!
 //! ```text
-//! incoming ─▶ by TLS? ─ the name asked for ─▶ listener, route ─┬─ TLS ends here ─┐
-//!                                                              └─────────────────┴▶ endpoint ─▶ bytes both ways ─▶ note
+//! incoming ─▶ is it TLS? ─ SNI ─▶ listener, route ─┬─ terminates TLS ─┐
+//!                                                  └──────────────────┴▶ endpoint ─▶ bytes both ways ─▶ log
 //! ```
 //!
-//! Owns the order of things. Who answers is in `upstream`, what is said of a connection in `note`. Knows no HTTP.
+//! Owns the order of these steps. Endpoints belong to `upstream`, counts and log fields to `note`. Knows no HTTP.
 
 mod hello;
 mod note;
@@ -36,22 +36,22 @@ use crate::upstream::{Admitted, Prefer, Shared};
 use note::Passing;
 pub(crate) use plan::StreamPlan;
 
-/// Where a connection belongs.
-struct Found {
+/// The listener, route and upstream of a connection.
+struct Destination {
     listener: Arc<Listener>,
     route: Arc<StreamRoute>,
     upstream: Arc<Shared>,
 }
 
-/// A connection to whom it is passed on to.
+/// A connection to an endpoint.
 struct Onward {
     link: Sole,
-    /// Counted at the endpoint and at the upstream as long as they live.
+    /// Counted at the endpoint and at the upstream until dropped.
     _chosen: Chosen,
     _admitted: Admitted,
 }
 
-/// Passes a connection on, until it ends.
+/// Serves a connection until it ends.
 pub(crate) async fn serve(incoming: Incoming) {
     let Some(worker) = incoming.local::<Rc<Worker>>().map(Rc::clone) else {
         return;
@@ -76,7 +76,7 @@ pub(crate) async fn serve(incoming: Incoming) {
     }
 }
 
-/// Up to the first byte that is passed on.
+/// Runs all steps before the first forwarded byte.
 async fn begin(
     worker: &Rc<Worker>,
     incoming: &Incoming,
@@ -89,7 +89,7 @@ async fn begin(
     };
     passing.asks(hello.as_ref());
     let found = {
-        // As it is when it is known for whom it is.
+        // The configuration of the instant at which the SNI is known.
         let view = worker.view();
         find(worker, &view, number, hello.as_ref(), passing)?
     };
@@ -100,7 +100,7 @@ async fn begin(
     Ok((onward, found.route.idle))
 }
 
-/// Whether connections of the engine's listener begin with TLS.
+/// Returns whether connections of the engine's listener begin with TLS.
 fn by_tls(view: &View, number: u32) -> Result<bool, Fault> {
     let address = view.address(number).ok_or(Fault::NoListener)?;
     let mut listeners = view.table.addresses().listeners(address);
@@ -114,7 +114,7 @@ fn find(
     number: u32,
     hello: Option<&Hello>,
     passing: &mut Passing,
-) -> Result<Found, Fault> {
+) -> Result<Destination, Fault> {
     let address = view.address(number).ok_or(Fault::NoListener)?;
     let name = hello.and_then(|hello| hello.server_name.as_deref());
     let id = view.table.addresses().admit(address, name.unwrap_or_default());
@@ -123,7 +123,7 @@ fn find(
     }
     let id = id.ok_or(Fault::NoListener)?;
     let listener = view.table.listener(id);
-    // It may be another one since the connection came.
+    // The listener's protocol may have changed since the connection was accepted.
     let fits = match listener.protocol {
         Protocol::Tcp => hello.is_none(),
         Protocol::Tls | Protocol::TlsPassthrough => hello.is_some(),
@@ -135,13 +135,13 @@ fn find(
     let route = view.table.stream(id, name).ok_or(Fault::NoRoute)?;
     let is_broken = |backend: &WeightedBackend| matches!(backend.target, Target::Broken { .. });
     if !route.backends.is_empty() && route.backends.iter().all(is_broken) {
-        // Its plan, by name, may be another route's.
+        // Plans are found by name: this one may be another route's.
         return Err(Fault::BrokenBackend);
     }
     let plan = view.streams.get(&route.name).ok_or(Fault::NoRoute)?;
     passing.route(route, plan);
     let upstream = plan.draw(|weight| worker.cx.random() % weight)?;
-    Ok(Found {
+    Ok(Destination {
         listener: Arc::clone(listener),
         route: Arc::clone(route),
         upstream: Arc::clone(upstream),
@@ -161,7 +161,7 @@ fn is_passthrough(view: &View, address: AddressId, admitted: Option<ListenerId>)
     }
 }
 
-/// Ends the client's TLS.
+/// Terminates the client's TLS.
 async fn end_tls(incoming: &Incoming, listener: &Listener) -> Result<(), Fault> {
     let stream = &incoming.stream;
     stream.set_deadline(Some(limits::HANDSHAKE_TIMEOUT));
@@ -183,11 +183,11 @@ async fn end_tls(incoming: &Incoming, listener: &Listener) -> Result<(), Fault> 
     Ok(())
 }
 
-/// Connects to an endpoint, and to others not tried yet if that fails: no byte of the client's was sent by then.
+/// Connects to an endpoint, and on failure to others not yet tried: no byte of the client was forwarded by then.
 async fn connect(
     worker: &Rc<Worker>,
     incoming: &Incoming,
-    found: &Found,
+    found: &Destination,
     passing: &mut Passing,
 ) -> Result<Onward, Fault> {
     let local = worker.local(&found.upstream);
@@ -242,7 +242,7 @@ async fn connect(
     }
 }
 
-/// The last one that was tried has failed.
+/// Records the failure of the last attempt.
 fn blame(local: &Local, tried: &[Rc<End>], fault: Fault) {
     if let (Side::Upstream, Some(end)) = (fault.side(), tried.last()) {
         local.met(end, Meeting::Bad);
@@ -253,7 +253,7 @@ fn is_among(tried: &[Rc<End>], end: &End) -> bool {
     tried.iter().any(|other| other.endpoint.addr == end.endpoint.addr)
 }
 
-/// A hash of what tells connections apart: nothing but who the client is can be seen of them.
+/// Returns a hash for consistent balancing. Only the source address is known of a connection.
 fn hashed(key: &HashKey, remote: Option<SocketAddr>) -> Option<u64> {
     match (key, remote?.ip()) {
         (HashKey::Source, IpAddr::V4(address)) => Some(hash(&address.octets())),
@@ -262,7 +262,7 @@ fn hashed(key: &HashKey, remote: Option<SocketAddr>) -> Option<u64> {
     }
 }
 
-/// Who is connected to whom, as an upstream is told that wants to know.
+/// Returns the addresses for the PROXY protocol header.
 fn addresses(incoming: &Incoming) -> Option<Addresses> {
     match incoming.stream.local_addr() {
         Ok(Some(Addr::Inet(to))) => Some(Addresses {
@@ -284,8 +284,8 @@ fn log_plain_http(worker: &Worker, incoming: &Incoming) {
     }
 }
 
-/// Closes a connection that is not passed on. A reset unless an alert tells it apart from a complete response: after an orderly end it
-/// would look as if it had been served. A client whose TLS another server terminates takes alerts from that server alone (decision 0028).
+/// Closes a connection that is not forwarded. By a reset, unless an alert distinguishes the end from a complete response: after an orderly
+/// end it would look served. A client whose TLS another server terminates accepts alerts from that server alone (decision 0028).
 fn refuse(incoming: Incoming, fault: Fault, takes_alerts: bool) {
     let is_terminated = incoming.stream.layer(|_: &mut Tls| ()).is_some();
     if is_terminated {
@@ -300,6 +300,6 @@ fn refuse(incoming: Incoming, fault: Fault, takes_alerts: bool) {
         Fault::NoListener | Fault::NoRoute => 112,
         _ => 80,
     };
-    // Refused only if the client has left.
+    // Fails only if the client has left.
     let _ = incoming.stream.write_now(&[21, 3, 3, 0, 2, 2, description]);
 }

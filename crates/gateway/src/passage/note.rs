@@ -1,4 +1,4 @@
-//! What is counted of a connection and said of it in the access log, however it ends.
+//! Metrics and the access log line of a connection, however it ends.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -16,16 +16,16 @@ use crate::metrics::{Ended, StreamCounts};
 use crate::model::{Name, StreamRoute};
 use crate::upstream::local::End;
 
-/// A connection on its way.
+/// A connection in progress.
 pub(super) struct Passing {
     worker: Rc<Worker>,
     logging: Logging,
     began: Time,
-    /// Those of no route until one has taken it.
+    /// Those of connections without a route, until a route has matched.
     counts: Arc<StreamCounts>,
     /// The client has sent a ClientHello.
     is_tls: bool,
-    /// The TLS of the connection is between the client and another server.
+    /// The TLS session is between the client and another server.
     is_passthrough: bool,
     name: Option<String>,
     route: Option<Name>,
@@ -56,36 +56,36 @@ impl Passing {
             tries: 0,
             received: Cell::new(0),
             sent: Cell::new(0),
-            // Unless something else is told, it was dropped with all of its worker's.
+            // Unless another end is set, the connection was dropped with the worker's others.
             ended: Cell::new(Ended::Shutdown),
             fault: Cell::new(None),
         }
     }
 
-    /// What its client asks for, if it speaks TLS.
+    /// Records the SNI of a client that speaks TLS.
     pub(super) fn asks(&mut self, hello: Option<&Hello>) {
         self.is_tls = hello.is_some();
         self.name = hello.and_then(|hello| hello.server_name.clone());
     }
 
-    /// The TLS of the connection is between its client and another server.
+    /// Records that the TLS session is between the client and another server.
     pub(super) fn pass_through(&mut self) {
         self.is_passthrough = true;
     }
 
-    /// Returns whether a rejection is an alert of TLS.
+    /// Returns whether a rejection is sent as a TLS alert.
     pub(super) fn takes_alerts(&self) -> bool {
         self.is_tls && !self.is_passthrough
     }
 
-    /// A route has taken it.
+    /// Sets the route.
     pub(super) fn route(&mut self, route: &StreamRoute, plan: &StreamPlan) {
         self.route = Some(Arc::clone(&route.name));
         self.counts = self.worker.counting.stream(plan.number);
         self.counts.begin();
     }
 
-    /// A try to connect has come to its end.
+    /// Records a finished connection attempt.
     pub(super) fn attempt(&mut self, upstream: &Name, end: &End, span: Duration) {
         self.tries += 1;
         self.connect = span;
@@ -93,29 +93,29 @@ impl Passing {
         self.endpoint = self.logging.is_on().then(|| end.endpoint.addr.to_string());
     }
 
-    /// Bytes came from the client.
+    /// Counts bytes from the client.
     pub(super) fn received(&self, count: usize) {
         self.received.set(self.received.get() + count as u64);
         self.counts.received(count);
     }
 
-    /// Bytes went to the client.
+    /// Counts bytes to the client.
     pub(super) fn sent(&self, count: usize) {
         self.sent.set(self.sent.get() + count as u64);
         self.counts.sent(count);
     }
 
-    /// Bytes so far, both ways.
+    /// Returns the bytes so far, in both directions.
     pub(super) fn moved(&self) -> u64 {
         self.received.get() + self.sent.get()
     }
 
-    /// It was passed on, and is over.
+    /// Records the end of a forwarded connection.
     pub(super) fn end(&self, ended: Ended) {
         self.ended.set(ended);
     }
 
-    /// It was not passed on.
+    /// Records the fault of a connection that was not forwarded.
     pub(super) fn fail(&self, fault: Fault) {
         self.fault.set(Some(fault));
         self.ended.set(Ended::Fault);

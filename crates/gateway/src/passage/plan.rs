@@ -1,4 +1,4 @@
-//! What is worked out of a stream route once: its number, and its upstreams by their handles.
+//! The compiled form of a stream route: its number, and handles of its upstreams.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,18 +9,18 @@ use crate::model::{Config, Name, StreamRoute, Target};
 use crate::upstream::Shared;
 use crate::upstream::registry::Registry;
 
-/// See the module.
+/// The plan of a stream route.
 #[derive(Debug)]
 pub(crate) struct StreamPlan {
-    /// For what is counted.
+    /// The number for metrics.
     pub(super) number: u32,
     weight: u64,
-    /// Where the share of each ends, counted from the first one's beginning. `None`: it is not there.
+    /// The cumulative weight of each backend. `None`: the upstream does not exist.
     backends: Box<[(u64, Option<Arc<Shared>>)]>,
 }
 
 impl StreamPlan {
-    /// Of all stream routes, by their names.
+    /// Builds the plans of every stream route, by name.
     pub(crate) fn all(config: &Config, registry: &Registry, metrics: &Metrics) -> BTreeMap<Name, StreamPlan> {
         let mut all = BTreeMap::new();
         for route in &config.streams {
@@ -49,7 +49,7 @@ impl StreamPlan {
         }
     }
 
-    /// The upstream whose turn it is; `draw` gives a number below the sum of weights.
+    /// Selects an upstream by weight; `draw` returns a number below the sum of weights.
     pub(super) fn draw(&self, draw: impl FnOnce(u64) -> u64) -> Result<&Arc<Shared>, Fault> {
         if self.weight == 0 {
             return Err(Fault::NoBackend);

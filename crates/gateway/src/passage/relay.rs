@@ -1,4 +1,4 @@
-//! Bytes both ways between two connections, until both sides have ended, one breaks off, or nothing comes for too long.
+//! Relays bytes between two connections until both sides have closed, one resets, or both are silent for too long.
 //!
 //! ```text
 //! each way:  Open ─┬─ the sender's end ────▶ Ending ──── all handed on, FIN ──▶ Ended
@@ -23,19 +23,19 @@ use super::note::Passing;
 use crate::limits::STREAM_REST;
 use crate::metrics::Ended;
 
-/// One way.
+/// One direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
     Open,
-    /// The sender has ended its side.
+    /// The sender has closed its side.
     Ending,
-    /// All of it was handed on, the end too.
+    /// Everything was forwarded, including the end.
     Ended,
-    /// The sender broke off; the receiver is still handed the bytes before that.
+    /// The sender has reset; earlier bytes are still forwarded to the receiver.
     Breaking,
-    /// The sender broke off, and all before that was handed on.
+    /// The sender has reset, and all earlier bytes were forwarded.
     Broken,
-    /// The receiver takes no more.
+    /// The receiver accepts no more bytes.
     Refused,
 }
 
@@ -45,7 +45,7 @@ impl Way {
     }
 }
 
-/// Passes bytes on; says how it ended.
+/// Relays bytes in both directions. Returns the way the connection ended.
 pub(super) async fn run(
     client: Stream,
     upstream: Stream,
@@ -54,7 +54,7 @@ pub(super) async fn run(
 ) -> Ended {
     let (mut up, mut down) = (Way::Open, Way::Open);
     let mut first = None;
-    // A deadline would close them in order, and what is cut would look whole.
+    // A deadline would close them in order, and a truncated stream would look complete.
     for stream in [&client, &upstream] {
         stream.set_deadline(None);
     }
@@ -83,7 +83,7 @@ pub(super) async fn run(
             }
             _ => {}
         }
-        // A side that takes no more may have sent something before: an early response, and then it closed.
+        // A side that accepts no more bytes may have sent some before: an early response, then a close.
         let broken = |way| matches!(way, Way::Breaking | Way::Refused);
         if !is_resting && (broken(up) || broken(down)) {
             is_resting = true;
@@ -108,7 +108,7 @@ pub(super) async fn run(
     ended
 }
 
-/// How long nothing has come from either side.
+/// The idle timeout of both directions together.
 struct Silence {
     cx: Cx,
     most: Duration,
@@ -126,7 +126,7 @@ impl Silence {
         }
     }
 
-    /// Ready when it was too long. `moved`: it has just ended; the timer is not set anew for that, but looks when it fires.
+    /// Ready when the timeout has expired. `moved`: bytes were just moved; the timer is not reset for that but checks when it fires.
     fn poll(&mut self, moved: bool, context: &mut Context<'_>) -> Poll<()> {
         let now = self.cx.now();
         if moved {
@@ -143,7 +143,7 @@ impl Silence {
     }
 }
 
-/// Moves what can be moved now, and the way's state with it.
+/// Moves the bytes that can be moved now, and updates the direction's state.
 fn poll_way(
     from: &Stream,
     to: &Stream,
@@ -168,7 +168,7 @@ fn poll_way(
     }
 }
 
-/// Moves bytes until none can be moved, or the way is no longer open.
+/// Moves bytes until none can be moved or the direction is no longer open.
 fn poll_bytes(
     from: &Stream,
     to: &Stream,
@@ -181,7 +181,7 @@ fn poll_bytes(
         };
         let received = from.poll_received(context, |bytes| {
             let bytes = &bytes[..bytes.len().min(room)];
-            // Refused if it has just ended, which the next look for room tells.
+            // Fails if the connection has just closed, which the next call observes.
             match to.write_now(bytes) {
                 Ok(()) => bytes.len(),
                 Err(_closed) => 0,
@@ -189,7 +189,7 @@ fn poll_bytes(
         });
         match ready!(received) {
             Err(_) => return Poll::Ready(Way::Breaking),
-            // An end that TLS did not announce may be an attacker's.
+            // An end without a TLS close_notify may be a truncation attack.
             Ok(0) if from.was_cut() => return Poll::Ready(Way::Breaking),
             Ok(0) => return Poll::Ready(Way::Ending),
             Ok(moved) => count(moved),

@@ -1,4 +1,4 @@
-//! Which addresses requests may come from.
+//! Address allow and deny lists.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use crate::exchange::client_address;
 use crate::fault::Fault;
 use crate::model;
 
-/// See the module.
+/// The address lists of a rule.
 #[derive(Debug)]
 pub(super) struct Addresses(Arc<model::Addresses>);
 
@@ -17,7 +17,7 @@ impl Addresses {
         Addresses(Arc::clone(policy))
     }
 
-    /// Those that are never let in; all others are.
+    /// Returns the policy with its deny list only: all other addresses are allowed.
     pub(super) fn alone_denied(policy: &model::Addresses) -> Addresses {
         Addresses(Arc::new(model::Addresses {
             allow: Vec::new(),
@@ -25,7 +25,7 @@ impl Addresses {
         }))
     }
 
-    /// Those that are let in, and no others; `None`: it does not say which.
+    /// Returns the policy with its allow list only; `None`: it has none.
     pub(super) fn alone_allowed(policy: &model::Addresses) -> Option<Addresses> {
         let allow = policy.allow.clone();
         (!allow.is_empty()).then(|| {
@@ -38,7 +38,7 @@ impl Addresses {
 
     pub(super) fn pass(&self, at: &At<'_, '_>) -> Outcome {
         let client = client_address(at.found.listener, at.req);
-        // A trusted proxy does not name the client, which may be one that is denied.
+        // Without an address from its trusted proxy, the client may be one that is denied.
         let may_be_denied = client.is_none() && at.req.remote().is_some() && !self.0.deny.is_empty();
         if !may_be_denied && self.lets_in(client) {
             return Ok(());

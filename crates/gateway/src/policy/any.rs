@@ -1,19 +1,19 @@
-//! Several policies of which one is enough.
+//! `satisfy: any`: several policies of which one is sufficient.
 //!
-//! Those that need not wait are asked first, in the order of all; then the others in theirs. The first that lets a request in ends
-//! it: nobody else is asked, so nobody else says who asks. When all refuse, the client is told how to come in by each of them.
+//! Policies that need not wait are evaluated first, in the order of the rule; then the others in theirs. The first that admits a request
+//! ends the evaluation: no other sets the identity. If all refuse, the response has the challenges of each.
 
 use super::{At, Cleared, Outcome, Refusal, Step};
 use crate::fault::Fault;
 
-/// See the module.
+/// A set of policies of which one is sufficient.
 #[derive(Debug)]
 pub(super) struct Any(Box<[Step]>);
 
 const CHALLENGE: &str = "WWW-Authenticate";
 
 impl Any {
-    /// Of two at least.
+    /// Builds the set, which must have at least two policies.
     pub(super) fn of(steps: Vec<Step>) -> Result<Any, String> {
         match steps.len() {
             0 | 1 => Err("`satisfy: any` of less than two".to_owned()),
@@ -25,14 +25,14 @@ impl Any {
         &self.0
     }
 
-    /// Whether nobody lets a request in who need not wait, and somebody might who must.
+    /// Returns whether no policy admits the request without waiting, and a policy that must wait might.
     pub(super) fn waits(&self, at: &At<'_, '_>) -> bool {
         let mut waits = false;
         for step in &self.0 {
             if step.waits(at) {
                 waits = true;
             } else if step.pass(at, &mut Cleared::new(at.worker)).is_ok() {
-                // What that has found out is found out again: nothing comes of it here.
+                // Its results are discarded: it is evaluated again by `pass`.
                 return false;
             }
         }
@@ -73,8 +73,8 @@ impl Any {
     }
 }
 
-/// What a client is told that all have refused: the reason that says most, and how to come in by each.
-#[expect(clippy::vec_box, reason = "what is handed on is the box")]
+/// Combines refusals: the most specific one, with the challenges of each.
+#[expect(clippy::vec_box, reason = "the box itself is passed on")]
 fn together(mut refusals: Vec<Box<Refusal>>) -> Box<Refusal> {
     let challenges: Vec<Vec<u8>> = refusals
         .iter()
@@ -84,12 +84,12 @@ fn together(mut refusals: Vec<Box<Refusal>>) -> Box<Refusal> {
         .collect();
     let first = (0..refusals.len()).min_by_key(|&index| rank(&refusals[index]));
     let Some(index) = first else {
-        // There are two at least, of which one lets in or each refuses.
+        // There are at least two policies, and each admits or refuses.
         return Fault::BrokenRule.into();
     };
     let mut refusal = refusals.swap_remove(index);
     refusal.fields.remove(CHALLENGE);
-    // Who was refused because something is out of order has shown enough.
+    // A client that is refused because of a server error could not satisfy a challenge.
     for challenge in challenges.iter().filter(|_| refusal.fault.status() < 500) {
         if let Err(misuse) = refusal.fields.push(CHALLENGE, challenge) {
             log::error!("a challenge cannot be sent: {misuse}");
@@ -98,7 +98,7 @@ fn together(mut refusals: Vec<Box<Refusal>>) -> Box<Refusal> {
     refusal
 }
 
-/// The lowest says most: that it might have passed, that what was shown is wrong, that something can be shown.
+/// Returns the rank of a refusal, the most specific lowest: a server error, wrong credentials, missing credentials.
 fn rank(refusal: &Refusal) -> u8 {
     match refusal.fault {
         fault if fault.status() >= 500 => 0,

@@ -14,7 +14,7 @@ use std::time::Duration;
 use ringmain_wire::h1::{FieldBlock, Method};
 
 use super::call::{Answered, Call, CallError, call};
-use super::{At, Cleared, Names, Outcome, Refusal, Said, body};
+use super::{At, Cleared, ExternalResponse, Names, Outcome, Refusal, body};
 use crate::exchange::{client_address, client_scheme, forwarded_uri, is_folded};
 use crate::fault::{Fault, Side};
 use crate::limits;
@@ -23,19 +23,19 @@ use crate::resolve::within;
 use crate::upstream::Shared;
 use crate::upstream::registry::Registry;
 
-/// See the module.
+/// External authorization for a rule.
 #[derive(Debug)]
 pub(super) struct Authz {
     policy: Arc<ExternalAuth>,
     upstream: Arc<Shared>,
-    /// Headers that policies before it write: what a client says there is not the service's to see.
+    /// Headers that earlier policies write: the client's values of these are not sent to the service.
     written: Box<[HeaderName]>,
 }
 
-/// Headers of requests that every such service needs.
+/// Request headers that are always sent to the service.
 const SEEN: [&str; 2] = ["Authorization", "Cookie"];
 
-/// Headers of refusals that every client needs.
+/// Headers of refusals that are always returned to the client.
 const TOLD: [&str; 4] = ["Content-Type", "Location", "Set-Cookie", "WWW-Authenticate"];
 
 impl Authz {
@@ -58,13 +58,13 @@ impl Authz {
         })
     }
 
-    /// Headers that it writes for upstreams.
+    /// Returns the headers that it writes for upstreams.
     pub(super) fn written(policy: &ExternalAuth) -> impl Iterator<Item = HeaderName> {
         policy.upstream_headers.iter().cloned()
     }
 
     pub(super) async fn pass_waiting(&self, at: &At<'_, '_>, cleared: &mut Cleared) -> Outcome {
-        // The call ends by itself in time; this bounds it all the same.
+        // The call ends by itself in time; this is a safeguard.
         let guard = self.policy.timeout + GRACE;
         if self.policy.body > 0 {
             body::collect(at, cleared, self.policy.body).await?;
@@ -72,7 +72,7 @@ impl Authz {
         let called = within(&at.worker.cx, guard, self.query(at, cleared)).await;
         match called.unwrap_or_else(|| Err(Fault::HeadTimeout.into())) {
             Ok(response) if self.policy.allowed.contains(response.status) => self.clear(&response, cleared),
-            // Its status would tell the client that the request has succeeded.
+            // With its status the client would take the refusal for a success.
             Ok(response) if response.status < 300 => Err(Fault::AuthzDenied.into()),
             Ok(response) if response.status < 500 => Err(self.refuse(response)),
             Ok(response) => {
@@ -124,7 +124,7 @@ impl Authz {
         call(at.worker, &self.upstream, &asked).await
     }
 
-    /// What the service sees of a request.
+    /// Returns the headers of the request to the service.
     fn fields(&self, at: &At<'_, '_>, cleared: &Cleared, uri: &str) -> Result<FieldBlock, Fault> {
         let mut fields = FieldBlock::new();
         let mut tell = |name: &str, value: &[u8]| {
@@ -168,7 +168,7 @@ impl Authz {
         Ok(fields)
     }
 
-    /// The request passes, and what the service says of it goes along.
+    /// Admits the request, and adds the headers of the service's response.
     fn clear(&self, answered: &Answered, cleared: &mut Cleared) -> Outcome {
         for (name, value) in answered.fields.iter() {
             if self.policy.upstream_headers.iter().any(|wanted| is(wanted, name)) {
@@ -184,24 +184,24 @@ impl Authz {
         Ok(())
     }
 
-    /// The client is answered as the service has it.
+    /// Builds the refusal from the response of the service.
     fn refuse(&self, answered: Answered) -> Box<Refusal> {
         let mut refusal: Box<Refusal> = Fault::AuthzDenied.into();
         for (name, value) in answered.fields.iter() {
             let told = TOLD.iter().any(|told| told.eq_ignore_ascii_case(name))
                 || self.policy.client_headers.iter().any(|wanted| is(wanted, name));
             if told && let Err(misuse) = refusal.fields.push(name, value) {
-                log::debug!("the header `{name}` of who was asked cannot be sent: {misuse}");
+                log::debug!("the header `{name}` of the authorization service cannot be sent: {misuse}");
             }
         }
-        refusal.answer = Some(Said {
+        refusal.answer = Some(ExternalResponse {
             status: answered.status,
             body: answered.body,
         });
         refusal
     }
 
-    /// `by_service`: the service has failed this request, and not a limit of the gateway.
+    /// Handles a failed query. `by_service`: the fault is of the service, not of a limit of the gateway.
     fn failed(&self, at: &At<'_, '_>, by_service: bool) -> Outcome {
         if self.policy.fail_open && by_service {
             at.worker.counting.fault(Fault::AuthzUnavailable);
@@ -211,11 +211,11 @@ impl Authz {
     }
 }
 
-/// How much later than its call a query ends at the latest.
+/// The time after the timeout of its call at which a query is aborted.
 const GRACE: Duration = Duration::from_millis(50);
 
-/// Headers of a response that say nothing about the request: they describe its content, its server or the connection, or are the
-/// gateway's own to write.
+/// Response headers that do not concern the request: they describe the response's content, its server or the connection, or are written
+/// by the gateway itself.
 const OF_RESPONSE: [&str; 19] = [
     "Accept-Ranges",
     "Age",

@@ -1,8 +1,8 @@
-//! Basic authentication (RFC 7617). Checking a password is slow by design: it runs off the worker, at a place of
-//! [`super::passwords`], and once.
+//! Basic authentication (RFC 7617). Password hashing is slow by design: it runs off the worker, limited by
+//! [`super::passwords`], and once per password.
 //!
-//! A name that no user has costs what one of the users costs, drawn by a hash of the name with a key that only the process knows.
-//! So a response's time says as little about a name whose users have hashes of different costs.
+//! For an unknown name the hash of one of the users is checked, selected by a hash of the name with a key that only the process knows.
+//! So response times reveal no more about a name if users have hashes of different costs.
 
 use std::sync::Arc;
 
@@ -19,23 +19,23 @@ use crate::fault::Fault;
 use crate::limits;
 use crate::model::{self, BasicAuth, HeaderName, User};
 
-/// Bytes of a check's memory from which on it is returned to the system before the next check begins.
+/// From this many bytes of a check's memory on, the memory is returned to the system before the next check begins.
 const RETURNED_BYTES: u64 = 1 << 20;
 
-/// See the module.
+/// Basic authentication for a rule.
 #[derive(Debug)]
 pub(super) struct Basic {
     policy: Arc<BasicAuth>,
-    /// Users in the order of their names.
+    /// Users, sorted by name.
     users: Box<[User]>,
-    /// Which user's hash is checked for a name that no user has: keyed by all hashes, so it is the same for all workers and after
+    /// The key that selects the hash to check for an unknown name: derived from all hashes, so it is the same for all workers and after
     /// a restart.
     decoy: hmac::Key,
     checks: Arc<PasswordChecks>,
     challenge: Box<str>,
 }
 
-/// What a request has shown.
+/// The credentials of a request.
 struct Shown<'b> {
     /// `None`: no user has that name.
     user: Option<&'b User>,
@@ -62,7 +62,7 @@ impl Basic {
         }
     }
 
-    /// Headers that it writes for upstreams.
+    /// Returns the headers that it writes for upstreams.
     pub(super) fn written(policy: &BasicAuth) -> impl Iterator<Item = HeaderName> {
         policy.user_header.clone().into_iter()
     }
@@ -94,11 +94,11 @@ impl Basic {
         let password = shown.password.clone();
         let checked = at.worker.cx.blocking(move || {
             let right = hash.verify(&password);
-            // The allocator may keep the memory for a while, beside that of the next check: the limit is of both.
+            // The allocator may retain this memory during the next check: the limit is for both.
             if hash.memory() >= RETURNED_BYTES {
                 memory::give_back();
             }
-            // Here, since the check runs to its end also when its client has left.
+            // Here, since the check runs to its end even if its client leaves.
             drop(permit);
             right
         });
@@ -124,11 +124,11 @@ impl Basic {
         Ok(())
     }
 
-    /// What a request shows, whether it is right or not.
+    /// Parses the credentials of a request, valid or not.
     fn shown(&self, at: &At<'_, '_>) -> Result<Shown<'_>, Fault> {
         let mut fields = at.req.head().fields.all("Authorization");
         let value = fields.next().ok_or(Fault::CredentialsMissing)?;
-        // Of two nobody knows which one the upstream reads.
+        // With two fields, the upstream might read the other one.
         if fields.next().is_some() {
             return Err(Fault::CredentialsWrong);
         }
@@ -151,7 +151,7 @@ impl Basic {
         })
     }
 
-    /// The user whose hash is checked for a name that no user has.
+    /// Returns the user whose hash is checked for an unknown name.
     fn decoy(&self, name: &[u8]) -> Option<&User> {
         let tag = hmac::sign(&self.decoy, name);
         let number = tag
@@ -168,7 +168,7 @@ impl Basic {
     }
 }
 
-/// What is behind a scheme of `Authorization` (RFC 9110 §11.4). The scheme is in lower case.
+/// Returns the credentials after a scheme in `Authorization` (RFC 9110 §11.4). `scheme` is in lower case.
 pub(super) fn scheme<'v>(value: &'v [u8], scheme: &[u8]) -> Option<&'v [u8]> {
     let (found, rest) = value.split_at_checked(scheme.len())?;
     let is_scheme = found.eq_ignore_ascii_case(scheme) && rest.first() == Some(&b' ');

@@ -1,12 +1,12 @@
-//! The body of a request that a policy needs before the request is sent on: collected as a whole, within limits.
+//! Collects the request body that a policy needs before the request is forwarded: as a whole, within limits.
 //!
 //! ```text
-//! pieces of the client ─▶ held ─┬─ the end ─▶ the service of authorization, then the upstream
-//!                               ├─ more than the policy allows ─▶ 413
-//!                               └─ more than the worker holds ─▶ 503
+//! pieces of the client ─▶ held ─┬─ end of the body ─▶ the authorization service, then the upstream
+//!                               ├─ more than the policy's limit ─▶ 413
+//!                               └─ more than the worker's limit ─▶ 503
 //! ```
 //!
-//! Knows no service: it hands the body to the request's findings.
+//! Knows no service: it stores the body with the request's results.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -22,7 +22,7 @@ use crate::limits;
 use crate::model::Action;
 use crate::resolve::within;
 
-/// A body that is held, counted among the bytes that its worker has collected.
+/// A collected body, counted among the bytes that its worker has collected.
 pub(super) struct CollectedBody {
     worker: Rc<Worker>,
     bytes: Vec<u8>,
@@ -42,7 +42,7 @@ impl CollectedBody {
         &self.bytes
     }
 
-    /// Adds a piece. `false`: the worker has collected as much as it may.
+    /// Adds a piece. Returns `false` if the worker's limit of collected bytes is reached.
     fn add(&mut self, piece: &[u8]) -> bool {
         let collected = &self.worker.collected;
         if collected.get() > limits::COLLECTED_BYTES {
@@ -68,7 +68,7 @@ impl Drop for CollectedBody {
     }
 }
 
-/// Collects the body of a request, unless another policy has. Connections that switch protocols have none.
+/// Collects the body of a request, unless another policy has. Protocol upgrades have none.
 pub(super) async fn collect(at: &At<'_, '_>, cleared: &mut Cleared, most: u64) -> Outcome {
     let (idle, rule) = match &at.found.matched.rule().action {
         Action::Forward(forward) => (forward.timeouts.idle, forward.body.request),
@@ -105,7 +105,7 @@ pub(super) async fn collect(at: &At<'_, '_>, cleared: &mut Cleared, most: u64) -
         };
         let piece = piece.map_err(|error| match Failure::of_body(error) {
             Failure::Fault(fault) => fault,
-            // The client is gone.
+            // The client has left.
             _ => Fault::RequestCut,
         })?;
         let Some(piece) = piece else { break };

@@ -1,4 +1,4 @@
-//! A request of the gateway's own to an upstream, by its connections, caps and health: for keys, for verdicts, for what push asks.
+//! Requests of the gateway's own to upstreams, by their pools, caps and health: for keys, authorization and the push proxy.
 
 use std::future::poll_fn;
 use std::rc::Rc;
@@ -17,23 +17,23 @@ use crate::upstream::h2::{Asked, Channel, Heard, ask};
 use crate::upstream::local::{Chosen, End, Link, Local, Sole};
 use crate::upstream::{Admitted, Prefer, Shared};
 
-/// What is asked.
+/// A request of the gateway's own.
 pub(crate) struct Call<'a> {
     pub(crate) method: Method<'a>,
     /// Path and query.
     pub(crate) target: &'a str,
-    /// `None`: the endpoint's own.
+    /// `None`: the endpoint's own host.
     pub(crate) host: Option<&'a str>,
     pub(crate) fields: &'a FieldBlock,
-    /// Empty: there is none.
+    /// Empty: no body.
     pub(crate) body: &'a [u8],
-    /// Whether it may be asked twice (RFC 9110 §9.2.2): a connection that is closed meanwhile does not say whether it was.
+    /// The request may be repeated (RFC 9110 §9.2.2): when a connection is closed it is unknown whether the request was processed.
     pub(crate) again: bool,
-    /// Bytes of the answer's body; with more there is none.
+    /// The limit of the response's body in bytes; a longer response is an error.
     pub(crate) most: u64,
-    /// When it must be over.
+    /// The deadline.
     pub(crate) until: Time,
-    /// Whether it is also sent to an endpoint that is ejected or fails its health check, if there is no other one.
+    /// The request may go to an endpoint that is ejected or fails its health check if there is no other.
     pub(crate) insists: bool,
 }
 
@@ -44,11 +44,11 @@ impl Call<'_> {
     }
 }
 
-/// What was answered.
+/// The response.
 #[derive(Debug, Default)]
 pub(crate) struct Answered {
     pub(crate) status: u16,
-    /// But for those that frame it.
+    /// The fields, without those that frame the message.
     pub(crate) fields: FieldBlock,
     pub(crate) body: Vec<u8>,
 }
@@ -75,6 +75,9 @@ impl std::fmt::Display for CallError {
 
 /// Sends a request and reads its response. Continues with the endpoints not yet tried as long as no connection can be
 /// established; sends it once more on a new connection if a pooled one turns out to be closed and it may be repeated.
+///
+/// # Errors
+/// The fault of the last attempt, or of a limit of the upstream.
 pub(crate) async fn call(
     worker: &Rc<Worker>,
     shared: &Arc<Shared>,
@@ -136,7 +139,7 @@ async fn exchange(
     let mut out = Vec::new();
     write(call, &end.endpoint.authority, &mut out)?;
     let stream = &link.stream;
-    // Of a time that is over there is none left, which is not the same as any.
+    // At least 1 ms: an expired deadline is not the absence of a deadline.
     let left = call
         .until
         .since(worker.cx.now())
@@ -187,7 +190,7 @@ async fn receive(worker: &Rc<Worker>, link: &Sole, reading: &mut Reading<'_>) ->
     Ok(())
 }
 
-/// The same over HTTP/2.
+/// Sends a request and reads its response over HTTP/2.
 async fn by_stream(
     worker: &Rc<Worker>,
     end: &Rc<End>,
@@ -230,11 +233,11 @@ async fn by_stream(
     Err(CallError { fault, head })
 }
 
-/// An answer's fields but for those that frame it.
+/// Returns the fields of a response, without those that frame the message.
 fn fields(head: &ResponseHead<'_>) -> FieldBlock {
     let mut block = FieldBlock::new();
     for (_, field) in head.fields.iter_known() {
-        // Those that frame the message are refused, which is what is meant.
+        // Fields that frame the message are refused, as intended.
         let name = str::from_utf8(field.name).unwrap_or_default();
         let _ = block.push(name, field.value);
     }
@@ -249,7 +252,7 @@ fn write(call: &Call<'_>, authority: &str, out: &mut Vec<u8>) -> Result<(), Faul
     };
     let mut head = RequestEncoder::new(out, call.method, call.target, host).map_err(misuse)?;
     head.block(call.fields);
-    // RFC 9110 §8.6: a method that usually has content says that there is none.
+    // A method that usually has content declares an empty one (RFC 9110 §8.6).
     let framing = match call.has_content() {
         true => Framing::Length(call.body.len() as u64),
         false => Framing::None,
@@ -269,7 +272,7 @@ struct Reading<'m> {
     keep_alive: bool,
     is_over: bool,
     answered: Answered,
-    /// The head is there.
+    /// The head was received.
     begun: bool,
 }
 
@@ -287,7 +290,7 @@ impl<'m> Reading<'m> {
         }
     }
 
-    /// Takes received bytes: how many.
+    /// Processes received bytes. Returns the number consumed.
     fn feed(&mut self, bytes: &[u8], worker: &Worker) -> Result<usize, Fault> {
         let mut consumed = 0;
         while self.body.is_none() {
@@ -343,8 +346,8 @@ impl<'m> Reading<'m> {
     }
 }
 
-/// Reads the response to a request whose client has left, within small bounds, so that the connection is pooled again. A client
-/// that resets its requests would otherwise cost the endpoint a connection for each of them.
+/// Reads the response to a request whose client has left, within small limits, so that the connection is pooled again. A client
+/// that resets its requests would otherwise cost the endpoint a connection for each of these.
 pub(crate) fn finish_abandoned(
     worker: &Rc<Worker>,
     local: Rc<Local>,

@@ -1,4 +1,4 @@
-//! The certificate that a client has shown, told to the upstream (RFC 9440).
+//! Client certificates: the requirement, and the headers that report them to the upstream (RFC 9440).
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -12,24 +12,24 @@ use crate::fault::Fault;
 use crate::limits;
 use crate::model::{self, HeaderName};
 
-/// See the module.
+/// The client certificate policy of a rule.
 #[derive(Debug)]
 pub(super) struct Certificate {
     policy: Arc<model::ClientCertificate>,
-    /// Who has none is refused.
+    /// Clients without a certificate are refused.
     required: bool,
 }
 
 const OWN: &str = "Client-Cert";
 const CHAIN: &str = "Client-Cert-Chain";
 
-/// Values of the header that tells whether a certificate is valid.
+/// Values of the header that reports whether a certificate is valid.
 const VERIFIED: &str = "verified";
 const UNVERIFIED: &str = "unverified";
 const NONE: &str = "none";
 
 impl Certificate {
-    /// `required`: whatever the policy says of that.
+    /// Builds the policy. `required` refuses clients without a certificate even if the policy does not.
     pub(super) fn of(
         policy: &Arc<model::ClientCertificate>,
         required: bool,
@@ -42,7 +42,7 @@ impl Certificate {
         }
     }
 
-    /// Headers that it writes for upstreams.
+    /// Returns the headers that it writes for upstreams.
     pub(super) fn written(policy: &model::ClientCertificate) -> impl Iterator<Item = HeaderName> {
         let own = [OWN, CHAIN]
             .into_iter()
@@ -95,7 +95,7 @@ impl Certificate {
     }
 }
 
-/// A byte sequence of structured fields (RFC 8941 §3.3.5).
+/// Returns a byte sequence of structured fields (RFC 8941 §3.3.5).
 fn bytes(der: &[u8]) -> String {
     let mut text = String::with_capacity(der.len() * 4 / 3 + 6);
     text.push(':');

@@ -1,4 +1,4 @@
-//! What a request's policies have found out, and that it has passed them: the memory for it is used again.
+//! The results of a request's policies, and the proof that it has passed them; their memory is reused.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -15,39 +15,39 @@ use crate::gateway::Worker;
 use crate::limits;
 use crate::rate::counters::Runs;
 
-/// The proof that a request has passed its rule's policies, and what they have found out.
+/// The proof that a request has passed its rule's policies, with their results.
 #[derive(Debug)]
 #[must_use]
 pub(crate) struct Cleared {
     found: Option<Box<Findings>>,
-    /// Where that comes from and goes to.
+    /// The pool of memory for results.
     spare: Rc<Spare>,
 }
 
-/// What policies have found out.
+/// The results of policies.
 #[derive(Debug, Default)]
 pub(super) struct Findings {
     pub(super) upstream: FieldBlock,
     pub(super) answer: FieldBlock,
     identity: Option<Arc<str>>,
-    /// What the token says that has let it in.
+    /// The claims of the token that admitted the request.
     pub(super) claims: Option<Rc<Claims>>,
-    /// What it is counted at.
+    /// The concurrency counts that include the request.
     pub(super) runs: RefCell<Vec<Runs>>,
-    /// What filters have changed of the head.
+    /// Changes of the head by filters.
     edits: Option<Edits>,
-    /// Names that a policy has written which is not known to write them: the client's fields go no further.
+    /// Names written by a policy that does not declare them: the client's fields of that name are dropped.
     replaced: Vec<Box<str>>,
     /// The request's body, if a policy has collected it.
     body: Option<CollectedBody>,
-    /// Memory for values that are put together.
+    /// Memory for composed values.
     pub(super) text: String,
 }
 
 static NOTHING: FieldBlock = FieldBlock::new();
 
 impl Cleared {
-    /// Nothing is found out yet. For the walk alone.
+    /// Creates empty results. Only the walk over policies may call it.
     pub(super) fn new(worker: &Worker) -> Cleared {
         Cleared {
             found: None,
@@ -55,12 +55,12 @@ impl Cleared {
         }
     }
 
-    /// The upstream is told; what cannot be a header's value is not. The name is one of [`Policies::drops`].
+    /// Adds a header for the upstream, unless the value is invalid. The name must be one of [`Policies::drops`].
     pub(super) fn tell_upstream(&mut self, name: &str, value: &[u8]) {
         tell(&mut self.findings().upstream, name, value);
     }
 
-    /// Tells the upstream, in place of fields that clients and other policies have written under this name in any spelling.
+    /// Sets a header for the upstream; replaces fields of clients and of other policies with this name in any spelling.
     pub(super) fn replace_upstream(&mut self, name: &str, value: &[u8]) {
         let findings = self.findings();
         if !findings
@@ -94,7 +94,7 @@ impl Cleared {
         }
     }
 
-    /// The request's body, if a policy has collected it. It is whole, and taken from the client.
+    /// Returns the request's body if a policy has collected it: complete, and consumed from the client.
     pub(crate) fn body(&self) -> Option<&[u8]> {
         Some(self.found.as_ref()?.body.as_ref()?.bytes())
     }
@@ -103,7 +103,7 @@ impl Cleared {
         self.findings().body = Some(body);
     }
 
-    /// Who asks is known. What was found out first stays.
+    /// Sets the identity of the client, unless one is set already.
     pub(super) fn identify(&mut self, identity: &Arc<str>) {
         let known = &mut self.findings().identity;
         known.get_or_insert_with(|| Arc::clone(identity));
@@ -113,7 +113,7 @@ impl Cleared {
         self.found.get_or_insert_with(|| self.spare.take())
     }
 
-    /// Has the request counted for longer than this lives: until its answer's last byte.
+    /// Extends the concurrency counts until the last byte of the response.
     pub(crate) fn stay(&self, req: &Request<'_>) {
         let runs = self.found.as_ref().map(|found| found.runs.take());
         if let Some(runs) = runs.filter(|runs| !runs.is_empty()) {
@@ -121,32 +121,32 @@ impl Cleared {
         }
     }
 
-    /// Filters have changed the head.
+    /// Sets the changes of the head by filters.
     pub(crate) fn edit(&mut self, edits: Edits) {
         self.findings().edits = Some(edits);
     }
 
-    /// What filters have changed of the head.
+    /// Returns the changes of the head by filters.
     pub(crate) fn edits(&self) -> Option<&Edits> {
         self.found.as_ref()?.edits.as_ref()
     }
 
-    /// Headers for the upstream, which no client can have sent.
+    /// Returns the headers for the upstream, which clients cannot have sent.
     pub(crate) fn upstream(&self) -> &FieldBlock {
         self.found.as_ref().map_or(&NOTHING, |found| &found.upstream)
     }
 
-    /// Headers for the client, whoever answers.
+    /// Returns the headers for the client, whatever the source of the response.
     pub(crate) fn answer(&self) -> &FieldBlock {
         self.found.as_ref().map_or(&NOTHING, |found| &found.answer)
     }
 
-    /// Who asks, as far as a policy has found out.
+    /// Returns the identity of the client, as far as a policy has established it.
     pub(crate) fn identity(&self) -> Option<&Arc<str>> {
         self.found.as_ref()?.identity.as_ref()
     }
 
-    /// What the token says that has let the request in: of several the first.
+    /// Returns the claims of the token that admitted the request; of several tokens the first.
     pub(super) fn claims(&self) -> Option<&Rc<Claims>> {
         self.found.as_ref()?.claims.as_ref()
     }
@@ -160,7 +160,7 @@ impl Drop for Cleared {
     }
 }
 
-/// What cannot be a header's value is not told.
+/// Adds a header, unless its value is invalid.
 pub(super) fn tell(fields: &mut FieldBlock, name: &str, value: &[u8]) {
     if let Err(misuse) = fields.push(name, value) {
         log::debug!("a policy's header `{name}` cannot be sent: {misuse}");
@@ -168,7 +168,7 @@ pub(super) fn tell(fields: &mut FieldBlock, name: &str, value: &[u8]) {
 }
 
 impl Findings {
-    /// Forgets all and keeps the memory; how many bytes that is.
+    /// Clears the results and retains the memory. Returns its size in bytes.
     fn clear(&mut self) -> usize {
         self.upstream.clear();
         self.answer.clear();
@@ -183,10 +183,10 @@ impl Findings {
     }
 }
 
-/// Memory for findings, used again: [`limits::FINDINGS_IDLE`] of a worker at most, none larger than
+/// A pool of memory for results: at most [`limits::FINDINGS_IDLE`] per worker, none larger than
 /// [`limits::FINDINGS_BYTES`].
 #[derive(Debug, Default)]
-#[expect(clippy::vec_box, reason = "what is handed on is the box")]
+#[expect(clippy::vec_box, reason = "the box itself is passed on")]
 pub(super) struct Spare(RefCell<Vec<Box<Findings>>>);
 
 impl Spare {

@@ -1,4 +1,4 @@
-//! How many requests of a rule there are at once.
+//! Concurrency limits: requests in flight by rule or by key.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use crate::fault::Fault;
 use crate::model::{self, RateKey};
 use crate::rate::counters::{Counters, Crowd, Running};
 
-/// A rule's caps, asked together.
+/// The concurrency limits of a rule, evaluated together.
 #[derive(Debug)]
 pub(super) struct Concurrency(Vec<Cap>);
 
@@ -19,21 +19,21 @@ struct Cap {
 
 #[derive(Debug)]
 enum Counted {
-    /// All together.
+    /// All requests together.
     All(Arc<Running>),
-    /// Those of each key.
+    /// The requests of each key.
     By(Arc<Crowd>, Box<[RateKey]>),
 }
 
 impl Concurrency {
-    /// One.
+    /// Builds the limits with a first one.
     pub(super) fn of(policy: &model::Concurrency, counters: &Counters) -> Concurrency {
         let mut caps = Concurrency(Vec::new());
         caps.add(policy, counters);
         caps
     }
 
-    /// One more.
+    /// Adds a limit.
     pub(super) fn add(&mut self, policy: &model::Concurrency, counters: &Counters) {
         let counted = match &policy.by[..] {
             [] => Counted::All(counters.running(&policy.name)),
@@ -54,7 +54,7 @@ impl Concurrency {
                     crowd.begin(key::hash(by, secret, at, cleared), *most)
                 }
             };
-            // Those that let it pass are given back with what is cleared, if another does not.
+            // If a later limit refuses, the counts of the earlier ones are released with `cleared`.
             let runs = runs.ok_or(Fault::ConcurrencyFull)?;
             cleared.findings().runs.get_mut().push(runs);
         }

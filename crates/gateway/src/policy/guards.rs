@@ -1,7 +1,7 @@
-//! Headers that policies write for upstreams, by upstream: what such a header says is believed there, so no client may say it by any
+//! Headers that policies write for upstreams, by upstream: the upstream trusts such a header, so clients must not send it through any
 //! rule that leads to the same upstream.
 //!
-//! Pure. Worked out with the table, so that requests only find more names among those that their rule drops.
+//! Pure. Computed with the table: for a request this only adds names to those that its rule drops.
 
 #[cfg(test)]
 mod tests;
@@ -15,17 +15,17 @@ use super::jwt::Jwt;
 use super::keys::Keys;
 use crate::model::{Action, Config, HeaderName, Name, Policy, Route, Rule, Target};
 
-/// See the module.
+/// Guarded headers by upstream.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Guards(BTreeMap<Name, Vec<HeaderName>>);
 
 impl Guards {
-    /// Those of a configuration.
+    /// Returns the guards of a configuration.
     pub(crate) fn of(config: &Config) -> Guards {
         let mut guards = Guards::default();
         for rule in config.routes.iter().flat_map(|route| &route.rules) {
             let written: Vec<HeaderName> = rule.policies.iter().flat_map(written).collect();
-            // Most rules have none.
+            // Most rules write none.
             if written.is_empty() {
                 continue;
             }
@@ -41,7 +41,7 @@ impl Guards {
         guards
     }
 
-    /// Headers that no client may send to an upstream.
+    /// Returns the headers that clients must not send to an upstream.
     pub(crate) fn names(&self, target: &Target) -> &[HeaderName] {
         match target {
             Target::Upstream(name) => self.0.get(name).map_or(&[], Vec::as_slice),
@@ -49,7 +49,7 @@ impl Guards {
         }
     }
 
-    /// Upstreams that have others than before.
+    /// Returns the upstreams whose guarded headers have changed.
     pub(crate) fn changed(&self, last: &Guards) -> BTreeSet<Name> {
         let all = self.0.keys().chain(last.0.keys());
         let changed = all.filter(|name| self.0.get(*name) != last.0.get(*name));
@@ -57,7 +57,7 @@ impl Guards {
     }
 }
 
-/// Whether a route leads to any of these upstreams.
+/// Returns whether a route leads to any of these upstreams.
 pub(crate) fn leads_to(route: &Route, upstreams: &BTreeSet<Name>) -> bool {
     !upstreams.is_empty()
         && route
@@ -67,7 +67,7 @@ pub(crate) fn leads_to(route: &Route, upstreams: &BTreeSet<Name>) -> bool {
             .any(|name| upstreams.contains(name))
 }
 
-/// Upstreams that a rule sends requests to, or copies of them.
+/// Returns the upstreams that a rule forwards or mirrors requests to.
 fn targets(rule: &Rule) -> impl Iterator<Item = &Name> {
     let forward = match &rule.action {
         Action::Forward(forward) => Some(forward),
@@ -83,7 +83,7 @@ fn targets(rule: &Rule) -> impl Iterator<Item = &Name> {
     })
 }
 
-/// Upstreams that are asked about the clients that come by a rule.
+/// Returns the upstreams that receive requests about the push clients of a rule.
 fn asked<'c>(rule: &Rule, config: &'c Config) -> impl Iterator<Item = &'c Name> {
     let push = config
         .push
@@ -96,7 +96,7 @@ fn asked<'c>(rule: &Rule, config: &'c Config) -> impl Iterator<Item = &'c Name> 
     })
 }
 
-/// Headers that a policy writes for upstreams.
+/// Returns the headers that a policy writes for upstreams.
 fn written(policy: &Policy) -> Vec<HeaderName> {
     match policy {
         Policy::ClientCertificate(policy) => Certificate::written(policy).collect(),

@@ -1,4 +1,4 @@
-//! Faults that are put in: requests that are held for a time, and such as are answered with an error.
+//! Fault injection: delays, and error responses.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -10,11 +10,11 @@ use crate::fault::Fault;
 use crate::limits;
 use crate::model::{self, Share};
 
-/// See the module.
+/// Fault injection for a rule.
 #[derive(Debug)]
 pub(super) struct Inject(Arc<model::Inject>);
 
-/// One of those that a worker holds.
+/// A delayed request, counted by its worker.
 struct Held<'w>(&'w Cell<u32>);
 
 impl<'w> Held<'w> {
@@ -33,13 +33,13 @@ impl Drop for Held<'_> {
 }
 
 impl Inject {
-    /// The header that opts in goes no further: it is among `drops`.
+    /// Builds the policy. The header that opts in is not forwarded: it is added to `drops`.
     pub(super) fn of(policy: &Arc<model::Inject>, drops: &mut Vec<model::HeaderName>) -> Inject {
         drops.extend(policy.header.clone());
         Inject(Arc::clone(policy))
     }
 
-    /// Whether a request may be held.
+    /// Returns whether a request may be delayed.
     pub(super) fn waits(&self, at: &At<'_, '_>) -> bool {
         self.0.delay.is_some_and(|(_, share)| share.part > 0) && self.meets(at)
     }
@@ -72,7 +72,7 @@ impl Inject {
     }
 }
 
-/// Whether this request is one of so many.
+/// Draws whether a request is in the share.
 fn drawn(at: &At<'_, '_>, share: Share) -> bool {
     at.worker.cx.random() % u64::from(share.of.max(1)) < u64::from(share.part)
 }

@@ -1,4 +1,4 @@
-//! What tells requests apart that are counted by key.
+//! Keys of limits: the parts of a request that are counted separately.
 
 use std::net::IpAddr;
 
@@ -7,20 +7,20 @@ use crate::exchange::client_address;
 use crate::model::RateKey;
 use crate::rate::cells::KeyHasher;
 
-/// Whether a key is known only when policies have found out who asks.
+/// Returns whether a key depends on the identity that other policies establish.
 pub(super) fn needs_identity(by: &[RateKey]) -> bool {
     by.iter()
         .any(|key| matches!(key, RateKey::Identity | RateKey::Claim(_)))
 }
 
-/// The hash of what tells a request apart.
+/// Returns the hash of a request's key.
 pub(super) fn hash(by: &[RateKey], secret: u64, at: &At<'_, '_>, cleared: &Cleared) -> u64 {
     let mut hasher = KeyHasher::new(secret);
     parts(by, at, cleared, &mut |part| hasher.part(part));
     hasher.finish()
 }
 
-/// What tells a request apart, part by part; `None`: it has no such part.
+/// Passes the parts of a request's key to `add`; `None`: the request has no such part.
 pub(super) fn parts(by: &[RateKey], at: &At<'_, '_>, cleared: &Cleared, add: &mut dyn FnMut(Option<&[u8]>)) {
     let req = at.req;
     for key in by {
@@ -33,7 +33,7 @@ pub(super) fn parts(by: &[RateKey], at: &At<'_, '_>, cleared: &Cleared, add: &mu
             RateKey::Cookie(name) => add(req.cookies().get(name).map(str::as_bytes)),
             RateKey::Identity => add(cleared.identity().map(|who| who.as_bytes())),
             RateKey::Claim(path) => {
-                // Without memory for what nearly all claims are: texts.
+                // Allocates nothing for the most common kind of claim, a string.
                 let mut text = String::new();
                 let claims = cleared.claims();
                 add(claims
@@ -50,7 +50,7 @@ pub(super) fn parts(by: &[RateKey], at: &At<'_, '_>, cleared: &Cleared, add: &mu
     }
 }
 
-/// The network that an address is in, as bytes that say which kind it is.
+/// Returns the network of an address, as bytes that include the address family.
 fn network(address: IpAddr, v4: u8, v6: u8) -> [u8; 17] {
     let (kind, number, bits) = match address.to_canonical() {
         IpAddr::V4(address) => (4, u128::from(address.to_bits()) << 96, v4),
@@ -62,7 +62,7 @@ fn network(address: IpAddr, v4: u8, v6: u8) -> [u8; 17] {
     bytes
 }
 
-/// A host in lower case; of one that is longer than any name its beginning.
+/// Lowercases a host; one that is longer than any valid name is truncated.
 fn lower<'m>(host: &str, memory: &'m mut [u8; 256]) -> &'m [u8] {
     let length = host.len().min(memory.len());
     let part = &mut memory[..length];

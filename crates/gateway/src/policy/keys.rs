@@ -1,4 +1,4 @@
-//! API keys: known by their SHA-256 alone, so that no file of them lets anybody in.
+//! API keys: stored as SHA-256 digests only, so that a leaked file of digests gives no access.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -12,11 +12,11 @@ use crate::fault::Fault;
 use crate::limits;
 use crate::model::{ApiKey, ApiKeys, HeaderName, KeyPlace};
 
-/// See the module.
+/// The API keys of a rule.
 #[derive(Debug)]
 pub(super) struct Keys {
     policy: Arc<ApiKeys>,
-    /// Keys in the order of their digests.
+    /// Keys, sorted by digest.
     keys: Box<[ApiKey]>,
 }
 
@@ -41,7 +41,7 @@ impl Keys {
         }
     }
 
-    /// Headers that it writes for upstreams.
+    /// Returns the headers that it writes for upstreams.
     pub(super) fn written(policy: &ApiKeys) -> impl Iterator<Item = HeaderName> {
         policy.consumer_header.clone().into_iter()
     }
@@ -54,7 +54,7 @@ impl Keys {
             return Err(refuse(Fault::CredentialsWrong));
         }
         let shown = digest(&SHA256, &shown);
-        // How long the search takes tells something of digests, which nobody can choose.
+        // The time of the search depends on digests, which clients cannot choose.
         let found = self
             .keys
             .binary_search_by(|key| key.digest[..].cmp(shown.as_ref()));
@@ -71,7 +71,7 @@ impl Keys {
     }
 }
 
-/// What a request has at a place, if it has one there and one alone.
+/// Returns a request's value at a place, if it has exactly one there.
 pub(super) fn shown<'r>(place: &KeyPlace, at: &At<'_, 'r>) -> Option<Cow<'r, [u8]>> {
     match place {
         KeyPlace::Header(name) => {

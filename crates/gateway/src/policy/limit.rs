@@ -1,6 +1,6 @@
-//! How many requests pass in a time: a rule's rate limits, asked together.
+//! The rate limits of a rule, evaluated together.
 //!
-//! All of them have to let a request pass: what one has counted is given back if another one behind it refuses.
+//! A request must pass every limit: if one refuses, the counts of the others are reverted.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,11 +18,11 @@ use crate::rate::cells::Cells;
 use crate::rate::{Rate, Verdict};
 use crate::upstream::registry::Registry;
 
-/// See the module.
+/// The rate limits of a rule.
 #[derive(Debug)]
 pub(super) struct Limits {
     all: Vec<Limit>,
-    /// `RateLimit-Policy` when all of them were asked.
+    /// `RateLimit-Policy` for responses when every limit was evaluated.
     policies: FieldBlock,
 }
 
@@ -32,28 +32,28 @@ struct Limit {
     rate: Rate,
     cells: Arc<Cells>,
     by: Box<[RateKey]>,
-    /// Who counts it, if that is not this process.
+    /// The Redis that counts, if the limit is shared.
     redis: Option<Redis>,
     log_only: bool,
     shows: RateHeaders,
     requests: u32,
-    /// As headers name it.
+    /// The name, quoted for headers.
     quoted: Box<str>,
-    /// Its element of `RateLimit-Policy`.
+    /// The element of `RateLimit-Policy`.
     policy: Box<str>,
 }
 
-/// What one limit has said.
+/// The result of a limit for a request.
 #[derive(Clone, Copy, Default)]
-struct Said {
+struct LimitResult {
     key: u64,
     verdict: Option<Verdict>,
-    /// The verdict is of this process' own count.
+    /// The verdict is from this process's own count.
     counted_here: bool,
 }
 
 impl Limits {
-    /// One.
+    /// Builds the limits with a first one.
     pub(super) fn of(policy: &RateLimit, missing: &[Name], registry: &Registry) -> Result<Limits, String> {
         let mut limits = Limits {
             all: Vec::new(),
@@ -63,7 +63,7 @@ impl Limits {
         Ok(limits)
     }
 
-    /// One more.
+    /// Adds a limit.
     pub(super) fn add(
         &mut self,
         policy: &RateLimit,
@@ -84,21 +84,21 @@ impl Limits {
         Ok(())
     }
 
-    /// Whether others are asked.
+    /// Returns whether a limit is counted in a Redis.
     pub(super) fn wait(&self) -> bool {
         self.all.iter().any(|limit| limit.redis.is_some())
     }
 
     pub(super) fn pass(&self, at: &At<'_, '_>, cleared: &mut Cleared) -> Outcome {
-        let mut said = [Said::default(); limits::RATE_LIMITS];
+        let mut said = [LimitResult::default(); limits::RATE_LIMITS];
         self.count_here(at, cleared, &mut said)?;
         self.passed(&said, cleared);
         Ok(())
     }
 
-    /// Those of this process first: what they refuse nobody else is asked for.
+    /// Evaluates limits of this process first: a request that they refuse causes no query.
     pub(super) async fn pass_waiting(&self, at: &At<'_, '_>, cleared: &mut Cleared) -> Outcome {
-        let mut said = [Said::default(); limits::RATE_LIMITS];
+        let mut said = [LimitResult::default(); limits::RATE_LIMITS];
         self.count_here(at, cleared, &mut said)?;
         for (index, limit) in self.all.iter().enumerate() {
             let Some(redis) = &limit.redis else { continue };
@@ -135,7 +135,7 @@ impl Limits {
         Ok(())
     }
 
-    fn count_here(&self, at: &At<'_, '_>, cleared: &Cleared, said: &mut [Said]) -> Outcome {
+    fn count_here(&self, at: &At<'_, '_>, cleared: &Cleared, said: &mut [LimitResult]) -> Outcome {
         let now = at.worker.cx.now().0;
         for (index, limit) in self.all.iter().enumerate() {
             if limit.redis.is_none() {
@@ -148,8 +148,8 @@ impl Limits {
         Ok(())
     }
 
-    /// What one of them has said.
-    fn judge(&self, at: &At<'_, '_>, index: usize, verdict: Verdict, said: &mut [Said]) -> Outcome {
+    /// Stores the verdict of a limit; refuses the request if the verdict does.
+    fn judge(&self, at: &At<'_, '_>, index: usize, verdict: Verdict, said: &mut [LimitResult]) -> Outcome {
         let limit = &self.all[index];
         said[index].verdict = Some(verdict);
         if verdict.passes {
@@ -163,14 +163,14 @@ impl Limits {
         Err(self.refusal(said, verdict.again))
     }
 
-    fn passed(&self, said: &[Said], cleared: &mut Cleared) {
+    fn passed(&self, said: &[LimitResult], cleared: &mut Cleared) {
         if self.all.iter().any(|limit| limit.shows != RateHeaders::None) {
             let Findings { answer, text, .. } = cleared.findings();
             self.tell(said, answer, text);
         }
     }
 
-    fn give_back(&self, said: &[Said]) {
+    fn give_back(&self, said: &[LimitResult]) {
         for (limit, said) in self.all.iter().zip(said) {
             let counted = said.verdict.is_some_and(|verdict| verdict.passes);
             if counted && said.counted_here {
@@ -179,7 +179,7 @@ impl Limits {
         }
     }
 
-    fn refusal(&self, said: &[Said], again: Duration) -> Box<Refusal> {
+    fn refusal(&self, said: &[LimitResult], again: Duration) -> Box<Refusal> {
         let mut fields = FieldBlock::new();
         put(&mut fields, "Retry-After", &seconds(again).max(1).to_string());
         self.tell(said, &mut fields, &mut String::new());
@@ -191,9 +191,9 @@ impl Limits {
         })
     }
 
-    /// What clients are told of limits.
-    fn tell(&self, said: &[Said], fields: &mut FieldBlock, text: &mut String) {
-        // What passes all the same is nobody's business.
+    /// Writes the rate limit headers for clients.
+    fn tell(&self, said: &[LimitResult], fields: &mut FieldBlock, text: &mut String) {
+        // Limits that only log are not shown.
         let asked = self.all.iter().zip(said).filter(|(limit, _)| !limit.log_only);
         let told = || {
             asked
@@ -222,7 +222,7 @@ impl Limits {
         }
         let legacy =
             told().filter(|(limit, _)| matches!(limit.shows, RateHeaders::Legacy | RateHeaders::Both));
-        // Of several that have the same left, the first.
+        // Of several with the same remainder, the first.
         if let Some((limit, verdict)) = legacy.min_by_key(|(_, verdict)| verdict.left) {
             let mut number = |name, number| {
                 text.clear();
@@ -276,12 +276,12 @@ impl Limit {
         })
     }
 
-    /// Whether answers have the standard's headers of it.
+    /// Returns whether responses have the standard's headers for this limit.
     fn is_standard(&self) -> bool {
         matches!(self.shows, RateHeaders::Standard | RateHeaders::Both)
     }
 
-    /// The hash of what tells this request apart.
+    /// Returns the hash of this request's key.
     fn key(&self, at: &At<'_, '_>, cleared: &Cleared) -> u64 {
         if self.by.is_empty() {
             return 1;
@@ -290,7 +290,7 @@ impl Limit {
         key::hash(&self.by, secret, at, cleared)
     }
 
-    /// The same for others than this process: the SHA-256 of all of it, so that it tells nobody who asks.
+    /// Returns the key for a shared store: a SHA-256 over all parts, so that the store does not learn the identity of clients.
     fn digest(&self, at: &At<'_, '_>, cleared: &Cleared) -> String {
         let mut context = Context::new(&SHA256);
         key::parts(&self.by, at, cleared, &mut |part| {
@@ -303,12 +303,12 @@ impl Limit {
     }
 }
 
-/// Whole seconds, rounded up: whoever comes back then is not too early.
+/// Rounds up to whole seconds: a client that retries then is not too early.
 fn seconds(span: Duration) -> u64 {
     span.as_secs() + u64::from(span.subsec_nanos() > 0)
 }
 
-/// The elements of `RateLimit-Policy`.
+/// Joins the elements of `RateLimit-Policy`.
 fn join<'l>(text: &mut String, limits: impl Iterator<Item = &'l Limit>) {
     text.clear();
     for limit in limits.filter(|limit| !limit.log_only && limit.is_standard()) {
@@ -317,7 +317,7 @@ fn join<'l>(text: &mut String, limits: impl Iterator<Item = &'l Limit>) {
     }
 }
 
-/// Without the formatting machinery, which costs more than all else that is written here.
+/// Writes a number without the formatting machinery, which would cost more than all other output here.
 fn write_number(text: &mut String, number: u64) {
     let mut digits = [0; 20];
     let (mut at, mut rest) = (digits.len(), number);

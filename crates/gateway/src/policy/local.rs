@@ -1,4 +1,4 @@
-//! What a worker remembers for policies: secrets that it knows to be right. Nothing of it is shared, nothing outlives it.
+//! A worker's cache of verified passwords and tokens. Not shared, and not persisted.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -12,9 +12,9 @@ use super::jwt::Good;
 use crate::balance::hash_with;
 use crate::limits;
 
-/// See the module.
+/// A worker's cache of verified credentials.
 pub(crate) struct Local {
-    /// What is remembered of secrets is told by a hash with this key: it helps nobody who reads it.
+    /// The key of the hashes that secrets are stored as: the hashes are useless without it.
     key: hmac::Key,
     passwords: RefCell<Known>,
     tokens: RefCell<Tokens>,
@@ -28,17 +28,17 @@ struct Known {
     order: VecDeque<Proof>,
 }
 
-/// Tokens that are good, by a hash, the oldest first.
+/// Verified tokens by hash, the oldest first.
 #[derive(Default)]
 struct Tokens {
     all: BTreeMap<u64, (Box<[u8]>, Rc<Good>)>,
     order: VecDeque<u64>,
     bytes: usize,
-    /// Of the hash.
+    /// The seed of the hash.
     seed: u64,
 }
 
-/// Bytes of a token's end that are hashed: they are of its signature, and whole tokens are compared.
+/// Bytes of a token's end that are hashed: they belong to its signature, and lookups compare whole tokens.
 const HASHED: usize = 64;
 
 impl Tokens {
@@ -55,7 +55,7 @@ impl Tokens {
     }
 }
 
-/// A keyed hash of a secret, and of what it was found to be right by.
+/// A keyed hash of a secret together with the hash that it was verified against.
 pub(super) type Proof = [u8; 32];
 
 impl Local {
@@ -75,12 +75,12 @@ impl Local {
         }
     }
 
-    /// Memory for what policies find out.
+    /// Returns the pool of memory for policies' results.
     pub(super) fn spare(&self) -> Rc<Spare> {
         Rc::clone(&self.spare)
     }
 
-    /// The proof that a password is right by a hash.
+    /// Returns the proof that a password matches a hash.
     pub(super) fn proof(&self, hash: &str, password: &[u8]) -> Proof {
         let mut context = hmac::Context::with_key(&self.key);
         context.update(&(hash.len() as u64).to_le_bytes());
@@ -108,7 +108,7 @@ impl Local {
         }
     }
 
-    /// A token that was good when it was looked at.
+    /// Returns a token that was verified before.
     pub(super) fn token(&self, token: &[u8]) -> Option<Rc<Good>> {
         let tokens = self.tokens.borrow();
         let (known, good) = tokens.all.get(&tokens.hash(token))?;

@@ -1,4 +1,4 @@
-//! What a request must pass between its rule and that rule's action: the walk over the rule's policies, in one order for all rules.
+//! The policies between a rule and its action: evaluated in one order for all rules.
 //!
 //! ```text
 //! rule ─▶ walk_now ─┬─ Cleared ─▶ action        no policy waits for anything: no task is needed
@@ -7,8 +7,8 @@
 //!                                     └─ Refused ─▶ answer
 //! ```
 //!
-//! Nothing gets to a rule's action without a [`Cleared`], and nothing but the walk makes one. A file for each kind of policy; this
-//! one knows their order and none of their meanings.
+//! No request reaches a rule's action without a [`Cleared`], and only the walk creates one. Each kind of policy has a file; this
+//! one knows their order and not their meaning.
 
 mod addresses;
 mod any;
@@ -60,33 +60,33 @@ pub(crate) use local::Local;
 pub(crate) use redis::Standings;
 use shed::Shed;
 
-/// When a kind of policy is asked.
+/// A position in the order of policies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
-    /// What goes first when there is too much to do: before any work is done for it.
+    /// Load shedding: before any work is done for the request.
     Shed,
-    /// Addresses that are let in.
+    /// Address allow and deny lists.
     Addresses,
-    /// Preflights are answered here; they meet nothing of what follows, since browsers send them without credentials.
+    /// Preflights are answered here; later policies do not apply to them, since browsers send preflights without credentials.
     Cors,
-    /// Rates by what a request says by itself: before anything is computed for it.
+    /// Rate limits whose key is in the request itself: before any expensive computation.
     Rate,
-    /// What a client has shown by itself or must show: who it is.
+    /// Authentication: the identity of the client by its credentials.
     Authentication,
-    /// Whether who it is may do this, as others say.
+    /// Authorization by an external service.
     Authorization,
-    /// Rates by who asks.
+    /// Rate limits by identity.
     IdentityRate,
-    /// Requests at once: behind all that may refuse, so that who is refused takes nobody's place.
+    /// Concurrency limits: after all policies that may refuse, so that refused requests occupy no slots.
     Concurrency,
-    /// Faults that are put in.
+    /// Fault injection.
     Inject,
-    /// The program's own filters: behind all that may refuse, and with who asks known.
+    /// The program's own filters: after all policies that may refuse, and with the identity known.
     Filters,
 }
 
-/// The order in which a request meets policies: what is cheap and keeps most away first, what needs to know who asks behind
-/// what finds that out. Those of one phase stand in the order of the rule.
+/// The order of evaluation: cheap policies that refuse the most are first, policies that need the identity follow those that
+/// establish it. Within a phase the order is that of the rule.
 pub(crate) const PHASES: &[Phase] = &[
     Phase::Shed,
     Phase::Addresses,
@@ -101,7 +101,7 @@ pub(crate) const PHASES: &[Phase] = &[
 ];
 
 impl Phase {
-    /// That of a policy.
+    /// Returns the phase of a policy.
     pub(crate) fn of(policy: &Policy) -> Phase {
         match policy {
             Policy::Addresses(_) => Phase::Addresses,
@@ -127,27 +127,27 @@ impl Phase {
     }
 }
 
-/// Policies in the order in which a request meets them.
+/// Returns policies in the order of evaluation.
 pub(crate) fn in_order(policies: &[Policy]) -> Vec<&Policy> {
     let mut ordered: Vec<&Policy> = policies.iter().collect();
-    // What says how policies are joined stands in front of them.
+    // The mode that joins policies precedes them.
     ordered.sort_by_key(|policy| (Phase::of(policy).place(), **policy != Policy::SatisfyAny));
     ordered
 }
 
-/// A rule's policies, ready to be asked.
+/// A rule's compiled policies.
 #[derive(Debug, Default)]
 pub(crate) struct Policies {
     steps: Box<[Step]>,
-    /// How many of them a preflight meets.
+    /// The number of policies that apply to preflights.
     before_cors: usize,
-    /// Headers of requests that policies write or take out: of clients they go no further.
+    /// Request headers that policies write or consume: those of clients are not forwarded.
     drops: Box<[HeaderName]>,
-    /// How many of them, the first, are written.
+    /// The number of `drops`, from the start, that policies write.
     written: usize,
 }
 
-/// One policy. What is done is in its own file.
+/// A compiled policy. Each kind has a file of its own.
 #[derive(Debug)]
 #[expect(
     clippy::large_enum_variant,
@@ -159,22 +159,22 @@ enum Step {
     Basic(Basic),
     Keys(Keys),
     Jwt(Jwt),
-    /// One of them is enough.
+    /// Several policies of which one is sufficient.
     Any(Any),
     Authz(Authz),
-    /// All of a phase.
+    /// All rate limits of a phase.
     Limits(Limits),
-    /// All of a rule.
+    /// All concurrency limits of a rule.
     Concurrency(Concurrency),
     Shed(Shed),
     Inject(Inject),
 }
 
-/// What policies know for the whole process, by stable names: it survives a change of configuration.
+/// State of policies for the whole process, by stable names: it survives a change of configuration.
 #[derive(Debug, Default)]
 pub(crate) struct Registry {
     providers: Vec<Arc<Provider>>,
-    /// The one whose tokens clients of push show.
+    /// The provider of push clients' tokens.
     push: Option<Arc<Provider>>,
     last_id: u64,
     filters: Filters,
@@ -182,7 +182,7 @@ pub(crate) struct Registry {
     guards: Guards,
 }
 
-/// What a [`Registry`] knew before a configuration was compiled.
+/// The state of a [`Registry`] before a configuration was compiled.
 #[derive(Debug)]
 pub(crate) struct Before {
     providers: Vec<Arc<Provider>>,
@@ -191,19 +191,19 @@ pub(crate) struct Before {
 }
 
 impl Before {
-    /// What no client might send to upstreams.
+    /// Returns the headers that clients were not allowed to send to upstreams.
     pub(crate) fn guards(&self) -> &Guards {
         &self.guards
     }
 
-    /// The provider whose tokens clients of push showed.
+    /// Returns the provider of push clients' tokens.
     pub(crate) fn push(&self) -> Option<&Arc<Provider>> {
         self.push.as_ref()
     }
 }
 
 impl Registry {
-    /// What is known now, to be restored if the configuration that is compiled next is not taken.
+    /// Returns the current state, to be restored if the next compiled configuration is discarded.
     pub(crate) fn before(&self) -> Before {
         Before {
             providers: self.providers.clone(),
@@ -212,14 +212,14 @@ impl Registry {
         }
     }
 
-    /// Restores what was known.
+    /// Restores a former state.
     pub(crate) fn restore(&mut self, before: Before) {
         self.providers = before.providers;
         self.push = before.push;
         self.guards = before.guards;
     }
 
-    /// With what filters the program has.
+    /// Creates the state with the program's filters.
     pub(crate) fn new(filters: Filters) -> Registry {
         Registry {
             filters,
@@ -227,25 +227,28 @@ impl Registry {
         }
     }
 
-    /// What no client may say to upstreams, as the configuration that is compiled next has it.
+    /// Sets the headers that clients must not send to upstreams in the next compiled configuration.
     pub(crate) fn guard(&mut self, guards: Guards) {
         self.guards = guards;
     }
 
-    /// What no client may say to upstreams.
+    /// Returns the headers that clients must not send to upstreams.
     pub(crate) fn guards(&self) -> &Guards {
         &self.guards
     }
 
-    /// The filters of a rule.
+    /// Returns the filters of a rule.
+    ///
+    /// # Errors
+    /// The reason that a filter of the rule cannot be used.
     pub(crate) fn filters(&mut self, rule: &Rule) -> Result<Option<Box<[Use]>>, String> {
         self.filters.of(rule, &mut self.last_filter)
     }
 
-    /// Has the provider at work whose tokens clients of push show, if it is to be one.
+    /// Sets up the provider of push clients' tokens, if one is configured.
     ///
     /// # Errors
-    /// Nobody can be asked for its keys: then there is none.
+    /// The upstream of its keys does not exist: then there is no provider.
     pub(crate) fn follow_push(&mut self, push: &Push, upstreams: &Upstreams) -> Result<(), String> {
         self.push = None;
         if let Some(config) = push.tokens.as_ref().and_then(PushTokens::provider) {
@@ -254,14 +257,14 @@ impl Registry {
         Ok(())
     }
 
-    /// The provider whose tokens clients of push show.
+    /// Returns the provider of push clients' tokens.
     pub(crate) fn push(&self) -> Option<&Arc<Provider>> {
         self.push.as_ref()
     }
 
-    /// Forgets what neither a rule nor push uses.
+    /// Removes providers that neither a rule nor push uses.
     pub(crate) fn retain<'p>(&mut self, used: impl Iterator<Item = &'p Policies>) {
-        // Most configurations have none, and thousands of routes to go through.
+        // Most configurations have no providers, and may have thousands of routes to scan.
         if self.providers.is_empty() {
             return;
         }
@@ -285,22 +288,22 @@ impl Registry {
         });
     }
 
-    /// Providers of keys for tokens.
+    /// Returns the providers of keys for tokens.
     pub(crate) fn providers(&self) -> &[Arc<Provider>] {
         &self.providers
     }
 }
 
-/// Headers of requests that a rule's policies are about.
+/// Request headers that a rule's policies use.
 #[derive(Debug, Default)]
 struct Names {
-    /// They write them: clients cannot.
+    /// Written by policies: clients cannot send these.
     written: Vec<HeaderName>,
-    /// They take them out.
+    /// Consumed by policies.
     hidden: Vec<HeaderName>,
 }
 
-/// A request and where it belongs, as policies see it.
+/// A request and its route, as policies see them.
 #[derive(Clone, Copy)]
 pub(crate) struct At<'a, 'r> {
     pub(crate) worker: &'a Rc<Worker>,
@@ -308,21 +311,21 @@ pub(crate) struct At<'a, 'r> {
     pub(crate) req: &'a Request<'r>,
 }
 
-/// Why a request goes no further, and what its client is told besides the fault.
+/// The reason for a refusal, and its response.
 #[derive(Debug)]
 pub(crate) struct Refusal {
     pub(crate) fault: Fault,
-    /// In place of the fault's.
+    /// Replaces the fault's status.
     pub(crate) status: Option<u16>,
-    /// Headers of the answer: what to show next time (RFC 9110 §11.6.1), when to come back.
+    /// Headers of the response: a challenge (RFC 9110 §11.6.1), or the time to retry after.
     pub(crate) fields: FieldBlock,
-    /// What somebody else says in place of the fault's own status and text.
-    pub(crate) answer: Option<Said>,
+    /// The response of an external service, in place of the fault's status and text.
+    pub(crate) answer: Option<ExternalResponse>,
 }
 
-/// An answer of somebody who was asked.
+/// The response of an external service.
 #[derive(Debug)]
-pub(crate) struct Said {
+pub(crate) struct ExternalResponse {
     pub(crate) status: u16,
     pub(crate) body: Vec<u8>,
 }
@@ -338,17 +341,17 @@ impl From<Fault> for Box<Refusal> {
     }
 }
 
-/// What has come of a walk that does not wait.
+/// The result of a walk that does not wait.
 #[derive(Debug)]
 pub(crate) enum Walk {
     Cleared(Cleared),
     Refused(Box<Refusal>),
-    /// A policy has to wait. Nothing was done: [`walk`] begins at the beginning.
+    /// A policy has to wait. Nothing was changed: [`walk`] starts over.
     Waits,
 }
 
 impl Refusal {
-    /// With a challenge (RFC 9110 §11.6.1).
+    /// Creates a refusal with a challenge (RFC 9110 §11.6.1).
     fn challenge(fault: Fault, challenge: &str) -> Box<Refusal> {
         let mut refusal: Box<Refusal> = fault.into();
         if let Err(misuse) = refusal.fields.push("WWW-Authenticate", challenge.as_bytes()) {
@@ -360,7 +363,7 @@ impl Refusal {
 
 type Outcome = Result<(), Box<Refusal>>;
 
-/// Asks a rule's policies as far as that needs no waiting. Nothing is counted, taken or noted when it [`Walk::Waits`].
+/// Evaluates a rule's policies without waiting. Nothing is counted, acquired or recorded when it returns [`Walk::Waits`].
 pub(crate) fn walk_now(worker: &Rc<Worker>, found: &Found<'_>, req: &Request<'_>) -> Walk {
     let steps = match steps_of(found) {
         Ok([]) => return Walk::Cleared(Cleared::new(worker)),
@@ -381,7 +384,10 @@ pub(crate) fn walk_now(worker: &Rc<Worker>, found: &Found<'_>, req: &Request<'_>
     Walk::Cleared(cleared)
 }
 
-/// Asks a rule's policies, waiting where one has to.
+/// Evaluates a rule's policies, waiting where needed.
+///
+/// # Errors
+/// The refusal of the first policy that refuses the request, or that of a broken rule.
 pub(crate) async fn walk(
     worker: &Rc<Worker>,
     found: &Found<'_>,
@@ -391,7 +397,7 @@ pub(crate) async fn walk(
     let mut cleared = Cleared::new(worker);
     for step in steps_of(found)? {
         if step.waits(&at) {
-            // Apart, so that requests that wait for nothing have no room for it.
+            // Boxed, so that requests that do not wait reserve no space for it.
             Box::pin(step.pass_waiting(&at, &mut cleared)).await?;
         } else {
             step.pass(&at, &mut cleared)?;
@@ -401,7 +407,7 @@ pub(crate) async fn walk(
     Ok(cleared)
 }
 
-/// The policies that a request meets. A rule that is broken lets nothing pass.
+/// Returns the policies of a request's rule. A rule that is broken passes no request.
 fn steps_of<'f>(found: &'f Found<'_>) -> Result<&'f [Step], Box<Refusal>> {
     let plan = found.matched.plan().map_err(|_why| Fault::BrokenRule)?;
     let policies = &plan.policies;
@@ -418,7 +424,10 @@ fn note(at: &At<'_, '_>, cleared: &Cleared) {
 }
 
 impl Policies {
-    /// A rule's. What it counts belongs to names.
+    /// Compiles a rule's policies. Counters are shared by name.
+    ///
+    /// # Errors
+    /// The reason that a policy cannot be compiled: the rule is broken.
     pub(crate) fn of(
         rule: &Rule,
         missing: &[Name],
@@ -435,7 +444,7 @@ impl Policies {
         for policy in in_order(&rule.policies) {
             let phase = Phase::of(policy);
             let same = last.replace(phase) == Some(phase);
-            // Those that are asked together with the one before.
+            // Limits that are evaluated together with the previous one.
             match (policy, steps.last_mut()) {
                 (Policy::RateLimit(policy), Some(Step::Limits(limits))) if same => {
                     limits.add(policy, missing, upstreams)?;
@@ -453,7 +462,7 @@ impl Policies {
                     Step::Addresses(Addresses::alone_denied(policy))
                 }
                 Policy::Addresses(policy) => Step::Addresses(Addresses::of(policy)),
-                // What is made around the rule's action is the exchange's.
+                // The exchange applies these around the rule's action.
                 Policy::Cors(_) | Policy::Filter(_) | Policy::SatisfyAny => continue,
                 Policy::ClientCertificate(policy) => {
                     Step::Certificate(Certificate::of(policy, any, &mut names))
@@ -488,12 +497,12 @@ impl Policies {
         Ok(policies)
     }
 
-    /// Headers of requests that go no further: policies write them, or take them out.
+    /// Returns the request headers that are not forwarded: policies write or consume them.
     pub(crate) fn drops(&self) -> &[HeaderName] {
         &self.drops
     }
 
-    /// The first header that policies write and a rule changes, too: one of both would be lost.
+    /// Returns the first header that both policies write and the rule changes: one of the values would be lost.
     pub(crate) fn conflict(&self, changes: &HeaderChanges) -> Option<&HeaderName> {
         let changed = |name: &HeaderName| {
             let set = changes.set.iter().chain(&changes.add).map(|(name, _)| name);
@@ -504,7 +513,7 @@ impl Policies {
 }
 
 impl Step {
-    /// Whether asking it now would have to wait. Changes nothing that another request or step could see.
+    /// Returns whether evaluating it now would have to wait. Changes no state that another request or step could observe.
     fn waits(&self, at: &At<'_, '_>) -> bool {
         match self {
             Step::Addresses(_)
@@ -521,7 +530,7 @@ impl Step {
         }
     }
 
-    /// Asks it; it must not have to wait.
+    /// Evaluates it; it must not have to wait.
     fn pass(&self, at: &At<'_, '_>, cleared: &mut Cleared) -> Outcome {
         match self {
             Step::Addresses(policy) => policy.pass(at),
@@ -530,7 +539,7 @@ impl Step {
             Step::Keys(policy) => policy.pass(at, cleared),
             Step::Jwt(policy) => policy.pass(at, cleared),
             Step::Any(any) => any.pass(at, cleared),
-            // It always has to wait.
+            // External authorization always has to wait.
             Step::Authz(_) => Err(Fault::AuthzUnavailable.into()),
             Step::Limits(limits) => limits.pass(at, cleared),
             Step::Concurrency(caps) => caps.pass(at, cleared),
@@ -539,7 +548,7 @@ impl Step {
         }
     }
 
-    /// Asks it, waiting for what it needs.
+    /// Evaluates it, waiting where needed.
     async fn pass_waiting(&self, at: &At<'_, '_>, cleared: &mut Cleared) -> Outcome {
         match self {
             Step::Basic(policy) => policy.pass_waiting(at, cleared).await,

@@ -1,15 +1,15 @@
-//! Rate limits that several gateways count together, in a Redis: one script, run there by its own clock, decides.
+//! Rate limits that several gateways share through a Redis: one script, run there by the clock of the Redis, decides.
 //!
-//! A request takes a connection of the Redis' upstream, as one for an origin would (its caps, TLS and endpoints hold), asks,
-//! and keeps it. Nothing waits for longer than the limit's timeout; after a failure of the Redis it is not queried for a while,
-//! and then by one request. A cap of the gateway that is reached is no failure of the Redis: it fails that query alone, since
-//! clients could otherwise switch a limit off by reaching the cap. A limit that does not deny is counted by this process
+//! A request takes a connection of the Redis' upstream, as one for an origin would (its caps, TLS and endpoints apply), sends its
+//! query, and pools the connection. No request waits for longer than the limit's timeout; after a failure of the Redis it is not
+//! queried for a while, and then by one request. A cap of the gateway that is reached is no failure of the Redis: it fails that query
+//! alone, since clients could otherwise disable a limit by reaching the cap. A limit that does not deny is counted by this process
 //! meanwhile ([`super::limit`]), so it never fails open.
 //!
 //! ```text
-//! Up ── failure ─▶ Down until now + back-off ── over: one asks ─┬─ answered ─▶ Up
-//!                       ▲                                       └─ failure ─▶ twice as long, up to the most
-//!                       └───────────────────────────────────────────────────────┘
+//! Up ── failure ─▶ Down until now + back-off ── expired: one probe ─┬─ response ─▶ Up
+//!                       ▲                                           └─ failure ─▶ twice as long, up to the limit
+//!                       └───────────────────────────────────────────────────────────┘
 //! ```
 
 use std::cell::Cell;
@@ -33,10 +33,10 @@ use crate::rate::{Rate, Verdict};
 use crate::upstream::local::Sole;
 use crate::upstream::{Prefer, Shared};
 
-/// What decides, there.
+/// The script that decides in the Redis.
 const SCRIPT: &str = include_str!("../rate/script.lua");
 
-/// A limit's Redis.
+/// The Redis of a limit.
 #[derive(Debug)]
 pub(super) struct Redis {
     shared: Arc<Shared>,
@@ -44,22 +44,22 @@ pub(super) struct Redis {
     user: Option<Arc<str>>,
     password: Option<Secret>,
     timeout: Duration,
-    /// Whether requests are refused while it does not respond; else this process counts them alone.
+    /// Requests are refused while the Redis does not respond; else this process counts them alone.
     pub(super) denies: bool,
-    /// The script's name there.
+    /// The SHA-1 by which the Redis caches the script.
     sha: String,
 }
 
-/// Whether a Redis is to be asked, as one worker knows.
+/// A worker's view of a Redis.
 #[derive(Clone, Copy, Debug, Default)]
 struct Standing {
-    /// Nobody asks until then.
+    /// No queries are sent until this instant.
     until: Time,
     /// Failures in a row.
     failures: u32,
 }
 
-/// A worker's word of each Redis, by its upstream.
+/// A worker's view of each Redis, by upstream.
 #[derive(Debug, Default)]
 pub(crate) struct Standings(std::cell::RefCell<BTreeMap<Name, Rc<Cell<Standing>>>>);
 
@@ -71,7 +71,7 @@ impl Standings {
 }
 
 impl Redis {
-    /// The one that a limit of that name counts in.
+    /// Returns the Redis for a limit of that name.
     pub(super) fn of(limit: &Name, redis: &model::Redis, shared: Arc<Shared>) -> Redis {
         let hash = digest(&SHA1_FOR_LEGACY_USE_ONLY, SCRIPT.as_bytes());
         Redis {
@@ -85,7 +85,10 @@ impl Redis {
         }
     }
 
-    /// Counts a request of a key there, if it passes. An error: it could not be asked, or not in time.
+    /// Counts a request of a key in the Redis, if it passes.
+    ///
+    /// # Errors
+    /// The Redis could not be queried, or did not respond in time.
     pub(super) async fn take(&self, worker: &Rc<Worker>, key: &[u8], rate: Rate) -> Result<Verdict, Fault> {
         let standing = worker.standings.of(&self.shared.name);
         let now = worker.cx.now();
@@ -94,7 +97,7 @@ impl Redis {
             return Err(Fault::LimiterDown);
         }
         if before.failures > 0 {
-            // Whoever comes meanwhile does not ask: this one does.
+            // Concurrent requests do not query meanwhile: this one probes.
             standing.set(Standing {
                 until: now.after(self.timeout),
                 ..before
@@ -105,7 +108,7 @@ impl Redis {
                 standing.set(Standing::default());
                 Ok(verdict)
             }
-            // It does not say anything about the Redis.
+            // The fault is the gateway's own and no evidence about the Redis.
             Err(fault) if fault.side() == Side::Gateway => {
                 standing.set(before);
                 Err(Fault::LimiterDown)
@@ -156,7 +159,7 @@ impl Redis {
                     worker.sweep_later();
                     return Ok(verdict);
                 }
-                // It was closed while nobody used it.
+                // The connection was closed while it was idle.
                 Err(Fault::ClosedBeforeHead | Fault::ResetBeforeHead) if kept && !fresh => fresh = true,
                 Err(fault) => return Err(fault),
             }
@@ -203,7 +206,7 @@ impl Redis {
         };
         send(&out)?;
         if signs_in && let Reply::Error(why) = read(link).await? {
-            log::warn!("the Redis `{}` lets nobody in: {why}", self.shared.name);
+            log::warn!("the Redis `{}` rejects the credentials: {why}", self.shared.name);
             return Err(Fault::GarbageHead);
         }
         let mut reply = read(link).await?;
@@ -227,7 +230,7 @@ impl Redis {
     }
 }
 
-/// The next answer.
+/// Reads the next reply.
 async fn read(link: &Sole) -> Result<Reply, Fault> {
     let mut parsed = Ok(None);
     let received = poll_fn(|context| {

@@ -1,11 +1,11 @@
-//! Requests that go first when a worker is late.
+//! Load shedding: refuses a request that has waited in an overloaded worker for too long.
 
 use std::time::Duration;
 
 use super::{At, Outcome};
 use crate::fault::Fault;
 
-/// See the module.
+/// Load shedding for a rule: the most time that a request may have been queued.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Shed(pub(super) Duration);
 

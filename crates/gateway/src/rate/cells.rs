@@ -1,22 +1,21 @@
-//! Where the clear moments of keys are: a table that all workers share, exact to the request.
+//! A table of the clear instants of keys, shared by all workers and exact to the request.
 //!
-//! A key's hash says which *row* its cell is in, of which the row has [`WAYS`]. A request of a key that is there costs one
-//! compare-exchange and takes no lock. One of a new key takes the lock of its part of the table for as long as it takes to look
-//! through a row and to write two words:
+//! A key's hash selects the *row* of its cell, out of [`WAYS`]. A request of a known key costs one compare-exchange and takes no
+//! lock. A request of a new key holds the lock of its part of the table while it searches a row and writes two words:
 //!
 //! ```text
-//!            lock, nothing owed              moment, then tag
-//! free ───────────────────────▶ BUSY ───────────────────────▶ taken ──▶ … owes nothing any more: as if it were free
+//!            lock, no debt                   instant, then tag
+//! free ───────────────────────▶ BUSY ───────────────────────▶ taken ──▶ … debt expired: as if free
 //! ```
 //!
-//! A cell whose key owes nothing says nothing, so any other key may have it. If all of a row owe something, the one that owes
-//! least is forgotten, and with it what it owed: a table that is too small lets too much pass, never too little, and a client
-//! with many keys wins nothing by it that the keys alone would not give it.
+//! A cell whose key has no debt carries no information, so another key may take it. If every key of a row has debt, the one with
+//! the least is evicted, and its debt is lost: a table that is too small admits too much, never too little, and a client with many
+//! keys gains no more than the keys alone would give it.
 //!
-//! Why a number is never changed for the wrong key: whoever changes one has read the number first and the tag behind it, and
-//! changes it only from what was read. A cell that gets another key passes through [`BUSY`] and then holds a moment in the future,
-//! where what was read lay in the past. Only a key that was forgotten while it owed something may have had the very same moment,
-//! to the nanosecond; then one request is counted for another key, in a table that has given up more than that already.
+//! A number is never changed for the wrong key: a writer reads the number first and the tag after it, and replaces only the number
+//! that it read. A cell that is given to another key passes through [`BUSY`] and then holds an instant in the future, while the
+//! number read lay in the past. Only a key that was evicted with debt can have had the same instant, to the nanosecond; then one
+//! request is counted for another key, in a table that has lost more than that already.
 
 use std::hash::{DefaultHasher, Hasher};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -28,25 +27,25 @@ use crate::upstream::Line;
 /// Cells of a row: with their tags two cache lines of 64 bytes, which processors fetch together.
 const WAYS: usize = 8;
 
-/// Parts of a table with a lock each.
+/// Parts of the table with a lock each.
 const PARTS: usize = 64;
 
-/// A cell that is being given to another key.
+/// The number of a cell that is being given to another key.
 const BUSY: u64 = u64::MAX;
 
-/// The hash of a key: of each of its parts with its length, so that no two keys are the same bytes.
+/// A hasher for keys: each part is hashed with its length, so that different keys are different bytes.
 #[derive(Debug)]
 pub(crate) struct KeyHasher(DefaultHasher);
 
 impl KeyHasher {
-    /// SipHash with a secret in front.
+    /// Creates a SipHash hasher that is keyed with a secret prefix.
     pub(crate) fn new(secret: u64) -> KeyHasher {
         let mut hasher = DefaultHasher::new();
         hasher.write_u64(secret);
         KeyHasher(hasher)
     }
 
-    /// A part of the key; `None`: the request has no such part, which is a key too.
+    /// Adds a part of the key; `None`: the request has no such part, which is distinct from an empty one.
     pub(crate) fn part(&mut self, part: Option<&[u8]>) {
         match part {
             Some(bytes) => {
@@ -57,7 +56,7 @@ impl KeyHasher {
         }
     }
 
-    /// The hash of all parts.
+    /// Returns the hash over all parts.
     pub(crate) fn finish(&self) -> u64 {
         self.0.finish()
     }
@@ -66,9 +65,9 @@ impl KeyHasher {
 /// A key's cell.
 #[derive(Debug, Default)]
 struct Cell {
-    /// The key's hash; 0: nobody's.
+    /// The key's hash; 0: free.
     tag: AtomicU64,
-    /// Its clear moment.
+    /// The key's clear instant.
     clear: AtomicU64,
 }
 
@@ -76,27 +75,27 @@ struct Cell {
 #[repr(align(128))]
 struct Row([Cell; WAYS]);
 
-/// See the module.
+/// A table of clear instants by key.
 #[derive(Debug)]
 pub(crate) struct Cells {
     rows: Box<[Row]>,
     parts: Box<[Line<Mutex<()>>]>,
     secret: OnceLock<u64>,
-    /// Keys that were forgotten while they owed something.
+    /// Keys that were evicted with debt.
     forgotten: AtomicU64,
 }
 
-/// What a look at a cell without the lock has shown.
-enum Seen {
+/// The outcome of an access to a cell without the lock.
+enum CellOutcome {
     Verdict(Verdict),
-    /// It is another key's now, or about to be.
+    /// The cell belongs to another key now, or is about to.
     Gone,
 }
 
 impl Cells {
-    /// With room for at least so many keys, if they spread evenly.
+    /// Creates a table for at least this many keys, if they spread evenly.
     pub(crate) fn new(keys: usize) -> Cells {
-        // One cell is padded like a row: the limit of a route is written by all workers.
+        // A table of one cell is padded to a row: the limit of a route is written by all workers.
         let rows = keys.div_ceil(WAYS).next_power_of_two();
         Cells {
             rows: (0..rows).map(|_| Row::default()).collect(),
@@ -106,28 +105,28 @@ impl Cells {
         }
     }
 
-    /// What its keys are hashed with, so that nobody outside can compute which of them share a row: drawn by the first who asks.
+    /// Returns the secret of the key hashes, so that clients cannot compute which keys share a row: drawn on first use.
     pub(crate) fn secret(&self, draw: impl FnOnce() -> u64) -> u64 {
         *self.secret.get_or_init(draw)
     }
 
-    /// How many keys there is room for.
+    /// Returns the number of cells.
     pub(crate) fn room(&self) -> usize {
         self.rows.len() * WAYS
     }
 
-    /// Keys that were forgotten for want of room while they owed something.
+    /// Returns the number of keys that were evicted with debt.
     pub(crate) fn forgotten(&self) -> u64 {
         self.forgotten.load(Ordering::Relaxed)
     }
 
-    /// Counts a request of a key, if it passes.
+    /// Counts a request of a key if it passes.
     pub(crate) fn take(&self, key: u64, rate: Rate, now: u64) -> Verdict {
         let tag = tag(key);
         let row = self.row(tag);
         let known = row.iter().find(|cell| cell.tag.load(Ordering::Acquire) == tag);
         if let Some(cell) = known
-            && let Seen::Verdict(verdict) = cell.take(tag, rate, now)
+            && let CellOutcome::Verdict(verdict) = cell.take(tag, rate, now)
         {
             return verdict;
         }
@@ -135,7 +134,7 @@ impl Cells {
         self.take_locked(row, tag, rate, now)
     }
 
-    /// A request that was counted did not come about: another limit has refused it.
+    /// Reverts a counted request, because another limit has refused it.
     pub(crate) fn give_back(&self, key: u64, rate: Rate) {
         let tag = tag(key);
         let row = self.row(tag);
@@ -164,16 +163,16 @@ impl Cells {
         part.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// With the lock nobody else gives a cell of this row away.
+    /// Takes a cell under the lock: no other thread gives a cell of this row away meanwhile.
     fn take_locked(&self, row: &[Cell; WAYS], tag: u64, rate: Rate, now: u64) -> Verdict {
         loop {
             let known = row.iter().find(|cell| cell.tag.load(Ordering::Acquire) == tag);
             if let Some(cell) = known
-                && let Seen::Verdict(verdict) = cell.take(tag, rate, now)
+                && let CellOutcome::Verdict(verdict) = cell.take(tag, rate, now)
             {
                 return verdict;
             }
-            // Whose moment is first; nobody's are 0.
+            // The key with the earliest instant; free cells are 0.
             let moments = row.iter().map(|cell| (cell.clear.load(Ordering::Acquire), cell));
             let Some((clear, cell)) = moments.min_by_key(|(clear, _)| *clear) else {
                 return rate.take(0, now).1;
@@ -193,20 +192,20 @@ impl Cells {
 }
 
 impl Cell {
-    fn take(&self, tag: u64, rate: Rate, now: u64) -> Seen {
+    fn take(&self, tag: u64, rate: Rate, now: u64) -> CellOutcome {
         let mut clear = self.clear.load(Ordering::Acquire);
         loop {
-            // Behind the moment: it is this key's then, or it changes before it is written.
+            // Read after the number: the number is this key's, or the exchange below fails.
             if clear == BUSY || self.tag.load(Ordering::Acquire) != tag {
-                return Seen::Gone;
+                return CellOutcome::Gone;
             }
             let (moment, verdict) = rate.take(clear, now);
-            // A refused one writes nothing: who is refused all the time does not slow others down.
+            // A refusal writes nothing: a client that is refused repeatedly does not slow others down.
             if moment == clear {
-                return Seen::Verdict(verdict);
+                return CellOutcome::Verdict(verdict);
             }
             match self.change(clear, moment) {
-                Ok(_) => return Seen::Verdict(verdict),
+                Ok(_) => return CellOutcome::Verdict(verdict),
                 Err(newer) => clear = newer,
             }
         }
@@ -218,7 +217,7 @@ impl Cell {
     }
 }
 
-/// Never that of an empty cell.
+/// Returns the tag of a key, which is never that of a free cell.
 fn tag(key: u64) -> u64 {
     key.max(1)
 }

@@ -1,6 +1,6 @@
-//! What is counted by name, and survives a change of configuration: the keys of rate limits, requests at once.
+//! Counters by name that survive a change of configuration: keys of rate limits, requests in flight.
 //!
-//! For whoever compiles a configuration; workers have what they need in their rules' plans.
+//! Used when a configuration is compiled; the plans of rules hold the counters that workers need.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -13,43 +13,43 @@ use crate::policy::passwords::PasswordChecks;
 use crate::status::{Counted, CounterStatus};
 use crate::upstream::Line;
 
-/// See the module.
+/// The registry of counters.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
     cells: Mutex<BTreeMap<Name, Arc<Cells>>>,
     running: Mutex<BTreeMap<Name, Arc<Running>>>,
     crowds: Mutex<BTreeMap<Name, Arc<Crowd>>>,
-    /// Of all rules together.
+    /// Shared by all rules.
     passwords: Arc<PasswordChecks>,
 }
 
-/// Requests at once.
+/// A count of requests in flight.
 #[derive(Debug, Default)]
 pub(crate) struct Running(Line<AtomicU32>);
 
-/// Requests at once, of each key: only those that run have room here, [`limits::RUNNING_KEYS`] keys of them.
+/// Counts of requests in flight by key: only keys with such requests occupy an entry, at most [`limits::RUNNING_KEYS`].
 ///
-/// A key's request takes the lock of its part of the table for as long as it takes to look through that part.
+/// A request locks its key's part of the table while it searches that part.
 #[derive(Debug)]
 pub(crate) struct Crowd {
     parts: Box<[Line<Mutex<Vec<Member>>>]>,
     secret: OnceLock<u64>,
 }
 
-/// A key, and how many of it run.
+/// A key and its number of requests in flight.
 #[derive(Debug)]
 struct Member {
     key: u64,
     count: u32,
 }
 
-/// Parts of a table with a lock each.
+/// Parts of the table with a lock each.
 const PARTS: usize = 64;
 
-/// Keys of each.
+/// The most keys of a part.
 const PART_KEYS: usize = limits::RUNNING_KEYS / PARTS;
 
-/// One of them, as long as it lives.
+/// A request in flight, counted until this is dropped.
 #[derive(Debug)]
 pub(crate) struct Runs(Which);
 
@@ -60,27 +60,27 @@ enum Which {
 }
 
 impl Counters {
-    /// The cells of a name, with room for so many keys if it is new.
+    /// Returns the cells of a name; creates them with room for `keys` on first use.
     pub(crate) fn cells(&self, name: &Name, keys: u32) -> Arc<Cells> {
         of(&self.cells, name, || Cells::new(keys as usize))
     }
 
-    /// The count of a name.
+    /// Returns the count of a name.
     pub(crate) fn running(&self, name: &Name) -> Arc<Running> {
         of(&self.running, name, Running::default)
     }
 
-    /// The counts of a name, by key.
+    /// Returns the counts by key of a name.
     pub(crate) fn crowd(&self, name: &Name) -> Arc<Crowd> {
         of(&self.crowds, name, Crowd::default)
     }
 
-    /// Places for password checks.
+    /// Returns the slots for password checks.
     pub(crate) fn passwords(&self) -> &Arc<PasswordChecks> {
         &self.passwords
     }
 
-    /// What is counted at this moment, by name.
+    /// Returns the current state of every counter, by name.
     pub(crate) fn status(&self) -> Vec<CounterStatus> {
         let cells = lock(&self.cells);
         let keys = cells.iter().map(|(name, cells)| CounterStatus {
@@ -103,7 +103,7 @@ impl Counters {
         keys.chain(running).chain(crowds).collect()
     }
 
-    /// Forgets what nobody holds any more.
+    /// Removes counters that no plan holds.
     pub(crate) fn sweep(&self) {
         lock(&self.cells).retain(|_, cells| Arc::strong_count(cells) > 1);
         lock(&self.running).retain(|_, running| Arc::strong_count(running) > 1);
@@ -121,14 +121,14 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Running {
-    /// Counts one, unless there are as many as may be.
+    /// Counts a request, unless the limit is reached.
     pub(crate) fn begin(self: &Arc<Running>, most: u32) -> Option<Runs> {
         let next = |count: u32| (count < most).then(|| count + 1);
         let taken = self.0.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next);
         taken.is_ok().then(|| Runs(Which::Of(Arc::clone(self))))
     }
 
-    /// How many there are.
+    /// Returns the number of requests in flight.
     pub(crate) fn count(&self) -> u32 {
         self.0.0.load(Ordering::Relaxed)
     }
@@ -144,12 +144,12 @@ impl Default for Crowd {
 }
 
 impl Crowd {
-    /// What its keys are hashed with, so that nobody outside can make two of them one: drawn by the first who asks.
+    /// Returns the secret of the key hashes, so that clients cannot construct collisions: drawn on first use.
     pub(crate) fn secret(&self, draw: impl FnOnce() -> u64) -> u64 {
         *self.secret.get_or_init(draw)
     }
 
-    /// Counts one of a key, unless there are as many as may be, or no room for one more key.
+    /// Counts a request of a key, unless its limit is reached or the table is full.
     pub(crate) fn begin(self: &Arc<Crowd>, key: u64, most: u32) -> Option<Runs> {
         let mut members = self.part(key);
         let has_room = members.len() < PART_KEYS;
@@ -162,7 +162,7 @@ impl Crowd {
         Some(Runs(Which::Key(Arc::clone(self), key)))
     }
 
-    /// How many there are of all keys.
+    /// Returns the number of requests in flight over all keys.
     pub(crate) fn count(&self) -> u32 {
         let parts = self.parts.iter().map(|part| lock(&part.0));
         parts

@@ -1,16 +1,15 @@
-//! How many requests there may be in a time, counted by the generic cell rate algorithm (GCRA; ITU-T I.371, annex A), with
-//! one number for each key.
+//! Rate limits by the generic cell rate algorithm (GCRA; ITU-T I.371, annex A), with one number for each key.
 //!
-//! That number is the moment at which the key would owe nothing any more (its *clear* moment). A request moves it on by one
-//! share of the time, and is refused if it would lie further ahead than all requests that may come at once.
+//! That number is the instant at which the key's debt expires (its *clear* instant). A request moves it forward by one share of
+//! the period, and is refused if it would then lie further ahead than a whole burst.
 //!
 //! ```text
 //!        now           clear                       now + burst × share
 //! ────────┼──────────────┼──────────────┼───────────────────┤
-//!         └─── is owed ──┴─ one share ──┘ passes up to here
+//!         └─── debt ─────┴─ one share ──┘ passes up to here
 //! ```
 //!
-//! Pure: time is told, in nanoseconds of the engine's clock. Where numbers are kept is in [`cells`].
+//! Pure: time is an argument, in nanoseconds of the engine's clock. [`cells`] stores the numbers.
 
 pub(crate) mod cells;
 pub(crate) mod counters;
@@ -21,41 +20,41 @@ mod tests;
 
 use std::time::Duration;
 
-/// What is allowed.
+/// A rate and its burst.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Rate {
-    /// Nanoseconds that a request owes, rounded up: never more pass than were promised.
+    /// Nanoseconds of debt per request, rounded up: never more requests pass than configured.
     share: u64,
-    /// Nanoseconds that may be owed.
+    /// The maximum debt, in nanoseconds.
     most: u64,
 }
 
-/// What became of a request, and what the key may do next.
+/// The decision on a request, and the state of its key afterwards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Verdict {
-    /// It passes, and is counted.
+    /// The request passes and was counted.
     pub(crate) passes: bool,
     /// Requests that could follow at once.
     pub(crate) left: u64,
-    /// How long until one more passes; zero if one would now.
+    /// The time until one more request passes; zero if one would now.
     pub(crate) again: Duration,
-    /// How long until nothing is owed: then a whole burst passes.
+    /// The time until the debt is zero: then a whole burst passes.
     pub(crate) clear: Duration,
 }
 
 impl Rate {
-    /// So many requests in a time, and so many of them at once. Neither is less than one; a burst whose time would be longer
-    /// than some centuries is as large as fits.
+    /// Creates a rate of `requests` per `per` with a burst of `burst`. Counts below one are taken as one; a burst whose duration
+    /// overflows (some centuries) is capped.
     pub(crate) fn new(requests: u32, per: Duration, burst: u32) -> Rate {
         let per = u64::try_from(per.as_nanos()).unwrap_or(u64::MAX);
-        // A quarter of all there is, so that no sum with a clock overflows.
+        // At most a quarter of the range, so that sums with the clock do not overflow.
         let share = per.div_ceil(u64::from(requests.max(1))).clamp(1, u64::MAX / 4);
         let most = share.saturating_mul(u64::from(burst.max(1))).min(u64::MAX / 4);
         Rate { share, most }
     }
 
-    /// Where a key's clear moment is behind a request at `now`, and what becomes of that. A refused one leaves it where it is,
-    /// but if it lies further ahead than this rate allows.
+    /// Returns the key's clear instant after a request at `now`, and the verdict. A refused request leaves the instant unchanged,
+    /// unless it lies further ahead than this rate allows.
     pub(crate) fn take(self, clear: u64, now: u64) -> (u64, Verdict) {
         let owed = self.owed(clear, now);
         let with = owed + self.share;
@@ -66,13 +65,13 @@ impl Rate {
         }
     }
 
-    /// What a request owes and what may be owed, in microseconds, each rounded up.
+    /// Returns the debt of a request and the maximum debt, in microseconds, each rounded up.
     pub(crate) fn in_micros(self) -> (u64, u64) {
         let share = self.share.div_ceil(1000);
         (share, share.saturating_mul((self.most / self.share).max(1)))
     }
 
-    /// The verdict of somebody who counts in these.
+    /// Returns the verdict for a debt that was counted in these units.
     pub(crate) fn of_micros(self, passes: bool, owed: u64) -> Verdict {
         let (share, most) = self.in_micros();
         let rate = Rate {
@@ -82,13 +81,13 @@ impl Rate {
         rate.verdict(passes, owed.saturating_mul(1000).min(rate.most))
     }
 
-    /// The clear moment without a request that was counted and did not come about.
+    /// Returns the clear instant without a request that was counted but then refused elsewhere.
     pub(crate) fn give_back(self, clear: u64) -> u64 {
         clear.saturating_sub(self.share)
     }
 
-    /// What a key owes at `now`. Never more than may be owed: what was counted by another rate before does not weigh heavier
-    /// than what this one would have let pass.
+    /// Returns a key's debt at `now`. Capped at the maximum: debt that was counted under another rate does not weigh more than this
+    /// rate allows.
     fn owed(self, clear: u64, now: u64) -> u64 {
         clear.saturating_sub(now).min(self.most)
     }

@@ -1,33 +1,33 @@
-//! What is said to a Redis and what it answers (RESP2), as far as counting needs it. Pure.
+//! The Redis protocol (RESP2), as far as rate limits need it. Pure.
 
-/// An answer.
+/// A reply.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Reply {
-    /// `+OK`, or a text of known length.
+    /// `+OK`, or a bulk string.
     Text,
-    /// `-ERR …`: its first word.
+    /// `-ERR …`, by its first word.
     Error(String),
     /// `:1`.
     Number(i64),
-    /// `*2`: numbers alone.
+    /// `*2`: an array of integers.
     Numbers(Vec<i64>),
 }
 
-/// It is no answer that was asked for.
+/// The bytes are not a reply of an accepted kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Garbage;
 
-/// Bytes of a line, and of a text, at most. More is garbage.
+/// The most bytes of a line and of a bulk string. More is an error.
 const LINE: usize = 1024;
 
-/// Elements of a list at most.
+/// The most elements of an array.
 const ELEMENTS: usize = 4;
 
-/// Bytes of an answer at most: of fewer it may be that more have to come.
+/// The most bytes of a reply: a reply is never incomplete with that many.
 #[cfg(feature = "fuzzing")]
 pub(crate) const MOST: usize = (ELEMENTS + 1) * LINE;
 
-/// Adds a command.
+/// Appends a command.
 pub(crate) fn command(out: &mut Vec<u8>, words: &[&[u8]]) {
     out.extend_from_slice(format!("*{}\r\n", words.len()).as_bytes());
     for word in words {
@@ -37,7 +37,10 @@ pub(crate) fn command(out: &mut Vec<u8>, words: &[&[u8]]) {
     }
 }
 
-/// Reads an answer from the beginning of what has come: it, and its length in bytes. `None`: it is not all there.
+/// Parses a reply at the start of `bytes`. Returns it with its length; `None`: it is incomplete.
+///
+/// # Errors
+/// The bytes are not such a reply, or exceed a limit of this module.
 pub(crate) fn parse(bytes: &[u8]) -> Result<Option<(Reply, usize)>, Garbage> {
     let Some((kind, rest, used)) = line(bytes)? else {
         return Ok(None);
@@ -85,7 +88,7 @@ fn numbers(bytes: &[u8], count: i64, mut used: usize) -> Result<Option<(Reply, u
     Ok(Some((Reply::Numbers(numbers), used)))
 }
 
-/// A line: its kind, the rest of it, its length with its end.
+/// Parses a line. Returns its kind, the text after that, and its length including the line end.
 fn line(bytes: &[u8]) -> Result<Option<(u8, &str, usize)>, Garbage> {
     let within = &bytes[..bytes.len().min(LINE)];
     let Some(end) = within.windows(2).position(|pair| pair == b"\r\n") else {
@@ -115,7 +118,7 @@ mod tests {
         assert_eq!(out, b"*3\r\n$4\r\nAUTH\r\n$0\r\n\r\n$4\r\na\r\nb\r\n");
     }
 
-    /// However an answer is cut it is the same one, and what is behind it is not touched.
+    /// A reply is parsed the same wherever it is cut, and the bytes after it are not consumed.
     #[test]
     fn answers() {
         for (text, expected) in [

@@ -18,7 +18,7 @@ fn passes(cells: &Cells, key: u64, rate: Rate, now: u64) -> bool {
 }
 
 #[test]
-fn a_burst_and_then_one_by_one() {
+fn a_burst_then_single_requests() {
     let (cells, rate, start) = (Cells::new(1), rate(10, 3), 7 * SECOND);
     for left in [2, 1, 0] {
         let verdict = cells.take(1, rate, start);
@@ -41,16 +41,16 @@ fn a_burst_and_then_one_by_one() {
     assert_eq!(long_after, 3, "no more is saved up than a burst");
 }
 
-/// In any span there are no more than a burst and what the span brings; and as many, if they are asked for.
+/// In any span, requests never exceed the burst plus the span's share, and a client that keeps asking gets that many.
 #[test]
-fn never_more_than_promised_and_never_less() {
+fn the_rate_is_exact() {
     for seed in 0..200 {
         let mut random = fastrand::Rng::with_seed(seed);
         let (requests, burst) = (random.u32(1..1000), random.u32(1..50));
         let per = Duration::from_millis(random.u64(1..100_000));
         let (rate, cells) = (Rate::new(requests, per, burst), Cells::new(1));
         let share = (per.as_nanos() as u64).div_ceil(u64::from(requests));
-        // Naive: a bucket of shares that fills with time.
+        // The naive version: a bucket of shares that refills with time.
         let most = u128::from(share) * u128::from(burst);
         let (mut full, mut now) = (most, SECOND);
         for _ in 0..2000 {
@@ -81,7 +81,7 @@ fn extremes_do_not_overflow() {
     }
 }
 
-/// What was counted by another rate neither lets a flood pass nor locks a key out for longer than the new one would.
+/// Debt that was counted under another rate neither admits a flood nor blocks a key for longer than the new rate would.
 #[test]
 fn another_rate_on_the_same_cell() {
     let (cells, now) = (Cells::new(1), SECOND);
@@ -94,7 +94,7 @@ fn another_rate_on_the_same_cell() {
 }
 
 #[test]
-fn what_did_not_come_about_is_given_back() {
+fn a_reverted_request_frees_its_share() {
     let (cells, rate) = (Cells::new(1), rate(1, 2));
     assert!(passes(&cells, 1, rate, SECOND) && passes(&cells, 1, rate, SECOND));
     assert!(!passes(&cells, 1, rate, SECOND));
@@ -103,7 +103,7 @@ fn what_did_not_come_about_is_given_back() {
     assert!(passes(&cells, 1, rate, SECOND) && !passes(&cells, 1, rate, SECOND));
 }
 
-/// The table does what a map without a limit would, as long as there is room for all that owe something.
+/// The table behaves like a map without a limit as long as all keys with debt fit.
 #[test]
 fn a_table_is_a_map() {
     for seed in 0..50 {
@@ -125,9 +125,9 @@ fn a_table_is_a_map() {
     }
 }
 
-/// Without room whoever owes least is forgotten: those who owe all that may be owed are not let in again.
+/// At the limit the key with the least debt is evicted: keys at the maximum debt are not admitted again.
 #[test]
-fn a_full_table_forgets_the_modest() {
+fn a_full_table_evicts_the_least_debt() {
     let (cells, rate) = (Cells::new(8), rate(1, 10));
     assert_eq!(cells.room(), 8);
     let greedy = 3_u64 << 32;
@@ -143,7 +143,7 @@ fn a_full_table_forgets_the_modest() {
 }
 
 #[test]
-fn keys_that_look_alike_are_not() {
+fn similar_keys_are_distinct() {
     let hash = |parts: &[Option<&[u8]>]| {
         let mut hasher = KeyHasher::new(7);
         parts.iter().for_each(|part| hasher.part(*part));
@@ -164,7 +164,7 @@ fn keys_that_look_alike_are_not() {
     }
 }
 
-/// Many threads, few keys, cells that change hands all the time: what passes is exact for every key.
+/// Many threads, few keys, cells that change keys all the time: the count is exact for every key.
 #[test]
 fn exact_across_threads() {
     const KEYS: u64 = 8;

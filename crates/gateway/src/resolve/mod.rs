@@ -1,7 +1,7 @@
-//! Addresses of names, as this host is set up to find them: `/etc/hosts`, then the servers of `/etc/resolv.conf`.
+//! Name resolution by the host's settings: `/etc/hosts`, then the DNS servers of `/etc/resolv.conf`.
 //!
-//! Asks itself, since the system's resolver does not tell how long an answer holds. IPv4 addresses are taken if there are
-//! any, else IPv6 ones. Keeps nothing: who asks keeps the last good answer.
+//! Queries DNS itself, since the system's resolver does not report TTLs. IPv4 addresses are used if there are any, else IPv6
+//! ones. Caches nothing: callers keep the last good result.
 
 mod settings;
 
@@ -22,16 +22,16 @@ pub(crate) use self::settings::Settings;
 use crate::fault::Fault;
 use crate::limits;
 
-/// What was found of a name.
+/// The addresses of a name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Found {
-    /// In order, so that the same ones are the same list.
+    /// Sorted, so that equal sets compare equal.
     pub(crate) addresses: Vec<IpAddr>,
-    /// How long it holds.
+    /// The TTL, within [`limits::DNS_TTL_LEAST`] and [`limits::DNS_TTL_MOST`].
     pub(crate) holds: Duration,
 }
 
-/// Why nothing was found, and when to look again.
+/// A failed lookup: the reason, and the delay before the next attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct NotFound {
     /// [`Fault::DnsNotFound`], [`Fault::DnsEmpty`] or [`Fault::DnsFailed`].
@@ -39,7 +39,10 @@ pub(crate) struct NotFound {
     pub(crate) again: Duration,
 }
 
-/// Looks a name up, by the host's present settings.
+/// Resolves a name by the host's current settings.
+///
+/// # Errors
+/// The name has no address, or no server gave a valid response.
 pub(crate) async fn resolve(cx: &Cx, name: &str) -> Result<Found, NotFound> {
     let settings = cx.blocking(Settings::read).await;
     match settings {
@@ -48,7 +51,10 @@ pub(crate) async fn resolve(cx: &Cx, name: &str) -> Result<Found, NotFound> {
     }
 }
 
-/// Looks a name up by these settings.
+/// Resolves a name by these settings.
+///
+/// # Errors
+/// The name has no address, or no server gave a valid response.
 pub(crate) async fn by(cx: &Cx, settings: &Settings, name: &str) -> Result<Found, NotFound> {
     if let Some(found) = settings.known(name) {
         return Ok(found);
@@ -73,12 +79,12 @@ pub(crate) async fn by(cx: &Cx, settings: &Settings, name: &str) -> Result<Found
             };
             let again = holds.clamp(limits::DNS_AGAIN, limits::DNS_TTL_MOST);
             none = Some(NotFound { fault, again });
-            // There is nothing of any kind.
+            // The name has no records of any type.
             if fault == Fault::DnsNotFound {
                 break;
             }
         }
-        // A name that is there and empty tells more than one that is not.
+        // A name that exists without an address is a more specific result than one that does not exist.
         if worst.is_none_or(|worst: NotFound| worst.fault == Fault::DnsNotFound) {
             worst = none;
         }
@@ -93,7 +99,7 @@ fn failed() -> NotFound {
     }
 }
 
-/// Asks one server after the other; `None`: none has answered in a way that can be used.
+/// Queries one server after the other, `attempts` times; `None`: no server gave a valid response.
 async fn ask(cx: &Cx, settings: &Settings, name: &str, kind: Kind) -> Option<Answer> {
     for _ in 0..settings.attempts {
         for server in &settings.servers {
@@ -120,7 +126,7 @@ async fn ask_one(cx: &Cx, server: SocketAddr, question: &Question<'_>) -> io::Re
         SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
         SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
     };
-    // A port of the kernel's choice for each question: a forger has to guess it.
+    // An ephemeral port for each question: a forger has to guess it.
     let socket = cx.bind_udp(SocketAddr::new(local, 0))?;
     socket.connect(server).await?;
     socket.send_to(&message, server).await?;
@@ -137,7 +143,7 @@ async fn ask_one(cx: &Cx, server: SocketAddr, question: &Question<'_>) -> io::Re
     }
 }
 
-/// RFC 1035 §4.2.2: a length before each message.
+/// Repeats a question over TCP, with a length before each message (RFC 1035 §4.2.2).
 async fn ask_by_tcp(
     cx: &Cx,
     server: SocketAddr,
@@ -155,7 +161,7 @@ async fn ask_by_tcp(
     parse(&answer, question).map_err(io::Error::other)
 }
 
-/// `None` if it takes longer.
+/// Runs `work` for at most `span`; `None`: it took longer.
 pub(crate) async fn within<T>(cx: &Cx, span: Duration, work: impl Future<Output = T>) -> Option<T> {
     let mut work = pin!(work);
     let mut sleep = pin!(cx.sleep(span));

@@ -1,4 +1,4 @@
-//! How this host looks names up: `/etc/hosts` and `/etc/resolv.conf` (hosts(5), resolv.conf(5)).
+//! The host's settings for name resolution: `/etc/hosts` and `/etc/resolv.conf` (hosts(5), resolv.conf(5)).
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
@@ -6,28 +6,28 @@ use std::time::Duration;
 use super::Found;
 use crate::limits;
 
-/// See the module.
+/// Settings for name resolution.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Settings {
     pub(crate) servers: Vec<SocketAddr>,
-    /// Domains that are put behind names of few dots.
+    /// Domains that are appended to relative names: tried before the name itself if it has fewer than `dots` dots, else after it.
     search: Vec<String>,
-    /// A name with so many dots is looked up as it is first.
+    /// A name with at least this many dots is first looked up unchanged.
     dots: usize,
-    /// Of one server, for one question.
+    /// The timeout of one query to one server.
     pub(crate) timeout: Duration,
     pub(crate) attempts: u32,
     hosts: Vec<(IpAddr, Vec<String>)>,
 }
 
 impl Settings {
-    /// The host's own, as they are now. To be read where waiting is allowed.
+    /// Reads the host's current settings. Blocks: not to be called on a worker.
     pub(crate) fn read() -> Settings {
         let text = |path| std::fs::read_to_string(path).unwrap_or_default();
         Settings::of(&text("/etc/resolv.conf"), &text("/etc/hosts"))
     }
 
-    /// Of the texts of the two files. What is not understood in them is passed over, as the system's resolver does.
+    /// Parses the contents of the two files. Lines that it does not understand are ignored, as the system's resolver does.
     pub(crate) fn of(resolv: &str, hosts: &str) -> Settings {
         let mut settings = Settings {
             servers: Vec::new(),
@@ -80,7 +80,7 @@ impl Settings {
         }
     }
 
-    /// What is known without asking: an address, or a name of `/etc/hosts`.
+    /// Returns the addresses that need no query: `name` is an address or is in `/etc/hosts`.
     pub(super) fn known(&self, name: &str) -> Option<Found> {
         let bare = name.trim_start_matches('[').trim_end_matches(']');
         let mut addresses: Vec<IpAddr> = match bare.parse() {
@@ -103,7 +103,7 @@ impl Settings {
         })
     }
 
-    /// The whole names to look for, in order.
+    /// Returns the absolute names to look up, in order.
     pub(super) fn candidates(&self, name: &str) -> Vec<String> {
         if let Some(whole) = name.strip_suffix('.') {
             return vec![whole.to_owned()];
@@ -120,15 +120,15 @@ impl Settings {
     }
 }
 
-/// RFC 1035 §4.2.
+/// The port of DNS (RFC 1035 §4.2).
 const PORT: u16 = 53;
-/// As resolv.conf(5) has it.
+/// The most servers, as in resolv.conf(5).
 const SERVERS: usize = 3;
-/// Kubernetes writes up to 32.
+/// The most search domains. Kubernetes writes up to 32.
 const SEARCHED: usize = 32;
 
 fn server(text: &str) -> Option<SocketAddr> {
-    // A zone of a link-local address stands behind a percent sign.
+    // The zone of a link-local address follows a percent sign.
     let bare = || text.split('%').next()?.parse().ok();
     let with_port = text.parse().ok();
     with_port.or_else(|| Some(SocketAddr::new(bare()?, PORT)))

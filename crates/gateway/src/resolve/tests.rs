@@ -1,4 +1,4 @@
-//! Settings as hosts have them.
+//! Tests of the settings for name resolution.
 
 use std::time::Duration;
 

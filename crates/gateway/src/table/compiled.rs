@@ -1,16 +1,15 @@
-//! A route as the data plane holds it: the model's, with a plan for each rule.
+//! A route of the data plane: the model's route, with a plan for each rule.
 
 use std::sync::Arc;
 
 use crate::model::{Name, Route, Rule};
 
-/// A route and the plans of its rules. Shared between tables as long as nothing of it changes; a request that holds it needs
-/// no table.
+/// A route and the plans of its rules. Shared between tables while it is unchanged; a request that holds it needs no table.
 #[derive(Debug)]
 pub struct Compiled<P> {
     route: Arc<Route>,
     plans: Box<[Result<P, Arc<str>>]>,
-    /// Names of upstreams that were not there when it was compiled.
+    /// Names of upstreams that did not exist when the route was compiled.
     missing: Box<[Name]>,
 }
 
@@ -28,16 +27,16 @@ impl<P> Compiled<P> {
         }
     }
 
-    /// The route.
+    /// Returns the model's route.
     #[must_use]
     pub fn route(&self) -> &Arc<Route> {
         &self.route
     }
 
-    /// The plan of a rule, by its number.
+    /// Returns the plan of a rule, by its number.
     ///
     /// # Errors
-    /// Why it has none: its requests are answered 500.
+    /// The reason that the rule has no plan: its requests are answered with 500.
     ///
     /// # Panics
     /// There is no such rule.
@@ -45,7 +44,7 @@ impl<P> Compiled<P> {
         self.plans[rule].as_ref().map_err(|reason| &**reason)
     }
 
-    /// Whether it is what compiling `route` would give. What went wrong is tried, and told, anew.
+    /// Returns whether compiling `route` would give the same result. Errors are never current: they are retried and reported again.
     pub(super) fn is_current(&self, route: &Arc<Route>, missing: &[Name]) -> bool {
         (Arc::ptr_eq(&self.route, route) || self.route == *route)
             && *self.missing == *missing
@@ -71,39 +70,39 @@ impl<P> Clone for Matched<'_, P> {
 impl<P> Copy for Matched<'_, P> {}
 
 impl<'t, P> Matched<'t, P> {
-    /// The route. A request that goes on holds it, so that a change of configuration does not change its rule.
+    /// Returns the route. A request holds it until its end, so that a change of configuration does not change its rule.
     #[must_use]
     pub fn route(&self) -> &'t Arc<Compiled<P>> {
         self.route
     }
 
-    /// The number of the rule, from 0.
+    /// Returns the number of the rule, from 0.
     #[must_use]
     pub fn number(&self) -> usize {
         self.rule
     }
 
-    /// The rule.
+    /// Returns the rule.
     #[must_use]
     pub fn rule(&self) -> &'t Rule {
         &self.route.route().rules[self.rule]
     }
 
-    /// The number of the match, from 0; also for a rule without matches.
+    /// Returns the number of the match, from 0; 0 for a rule without matches.
     #[must_use]
     pub fn matching(&self) -> usize {
         self.matching
     }
 
-    /// The data plane's plan of the rule.
+    /// Returns the data plane's plan of the rule.
     ///
     /// # Errors
-    /// Why it has none: the request is answered 500.
+    /// The reason that the rule has no plan: the request is answered with 500.
     pub fn plan(&self) -> Result<&'t P, &'t str> {
         self.route.plan(self.rule)
     }
 
-    /// How many bytes of the path a prefix matched, without a slash at its end; 0 for other matches. What is behind is
+    /// Returns the length in bytes of the matched path prefix, without a final slash; 0 for other matches. The rest of the path is
     /// empty or begins with `/`.
     #[must_use]
     pub fn prefix(&self) -> usize {

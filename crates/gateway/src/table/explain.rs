@@ -1,6 +1,6 @@
-//! Why a request goes where it goes: the rule that takes it, and what kept the others from it.
+//! Explains routing: the rule that takes a request, and the reason that each other match does not.
 //!
-//! Looks at every match of every rule, one after the other: for people, never on the path of a request.
+//! Checks every match of every rule, one after the other: for operators, never on the path of a request.
 
 use super::facts::{RequestFacts, header_holds, holds, path_holds, query_holds};
 use super::steps;
@@ -9,26 +9,26 @@ use crate::fault::Fault;
 use crate::limits;
 use crate::model::{Action, Config, Hostname, Match, Name, PathMatch, Route, ValueMatch};
 
-/// What becomes of a request.
+/// The explanation of a request's routing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Explanation {
-    /// Its listener; `None`: the address has none for its host.
+    /// The listener; `None`: the address has none for the request's host.
     pub listener: Option<Name>,
-    /// The listener sends it to https, and looks at no route.
+    /// The listener redirects the request to HTTPS; routes are not checked.
     pub to_https: bool,
-    /// The listener refuses it, and looks at no route.
+    /// The listener refuses the request; routes are not checked.
     pub refused: Option<Fault>,
-    /// The path that it is matched by, if `escaped_slashes` of the listener makes another one of its own.
+    /// The path that is matched, if `escaped_slashes` of the listener changes it.
     pub path: Option<String>,
-    /// The method of the request that it asks for as a preflight, whose rule's CORS policy answers it.
+    /// The method of the request that a preflight announces; the CORS policy of that request's rule answers.
     pub preflight: Option<String>,
-    /// Other listeners of the address, and why it is not theirs.
+    /// Other listeners of the address, each with the reason that the request is not theirs.
     pub others: Vec<(Name, String)>,
-    /// The rule that takes it; `None`: 404.
+    /// The rule that takes the request; `None`: 404.
     pub taken: Option<Taken>,
-    /// What did not take it, what came nearest first: at most [`limits::EXPLAINED`].
+    /// Matches that did not take the request, the closest first: at most [`limits::EXPLAINED`].
     pub rejected: Vec<Rejected>,
-    /// How many more there are.
+    /// The number of further matches.
     pub more: usize,
 }
 
@@ -39,13 +39,13 @@ pub struct Taken {
     pub route: Name,
     /// The rule's number, from 0.
     pub rule: usize,
-    /// Its name, if it has one.
+    /// The name of the rule, if it has one.
     pub name: Option<Name>,
-    /// Which of its matches.
+    /// The match, in words.
     pub by: String,
-    /// What is done with it, in order.
+    /// The steps of the rule, in order.
     pub steps: Vec<String>,
-    /// Why it is answered 500 all the same; `None`: it is not.
+    /// The reason that the response is 500 all the same; `None`: it is not.
     pub broken: Option<String>,
 }
 
@@ -58,31 +58,31 @@ pub struct Rejected {
     pub rule: usize,
     /// The match's number, from 0.
     pub matching: usize,
-    /// What kept it.
+    /// The reason.
     pub why: Why,
 }
 
-/// What keeps a match from a request; the later ones came nearer.
+/// The reason that a match does not take a request; later variants are closer to a match.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Why {
-    /// The route is not of this listener.
+    /// The route is not attached to this listener.
     Listener(String),
-    /// It is for other hosts.
+    /// The match is for other hosts.
     Host(String),
-    /// It is for other paths.
+    /// The match is for other paths.
     Path(String),
-    /// It is for another method.
+    /// The match is for another method.
     Method(String),
-    /// A header is not as it must be.
+    /// A header does not match.
     Header(String),
-    /// The query is not as it must be.
+    /// The query does not match.
     Query(String),
-    /// It holds too, but what takes the request comes first.
+    /// The match applies, too, but has lower precedence.
     Later(String),
 }
 
 impl Why {
-    /// In words.
+    /// Returns the reason in words.
     #[must_use]
     pub fn text(&self) -> &str {
         let (Why::Listener(text)
@@ -95,7 +95,7 @@ impl Why {
         text
     }
 
-    /// How near it came.
+    /// Returns how close to a match it is; higher is closer.
     pub(super) fn stage(&self) -> u8 {
         match self {
             Why::Listener(_) => 0,
@@ -110,7 +110,7 @@ impl Why {
 }
 
 impl<P> Table<P> {
-    /// What becomes of a request at an address. With TLS the connection is taken to be one for the request's host.
+    /// Explains the routing of a request at an address. With TLS, the SNI is assumed to equal the request's host.
     ///
     /// # Panics
     /// `address` is of another table and beyond this one's addresses.
@@ -177,7 +177,7 @@ impl<P> Table<P> {
     ) -> Vec<Rejected> {
         let every = Match::default();
         let mut rejected = Vec::new();
-        // In the order of the configuration, which the sort below keeps among equals.
+        // In the order of the configuration, which the sort below keeps for equal stages.
         let routes = self.config().routes.iter().filter(|route| {
             let compiled = self.routes.find(&route.name);
             compiled.is_some_and(|compiled| compiled.route() == *route)
@@ -211,7 +211,7 @@ impl<P> Table<P> {
         rejected
     }
 
-    /// Why no rule of a route can take a request.
+    /// Returns the reason that no rule of a route can take a request, if there is one.
     fn outside(&self, listener: ListenerId, route: &Route, facts: &RequestFacts<'_>) -> Option<Why> {
         let name = &self.listener(listener).name;
         if !route.listeners.is_empty() && !route.listeners.contains(name) {
@@ -246,16 +246,16 @@ fn taken<P>(config: &Config, matched: Matched<'_, P>) -> Taken {
         by: rule
             .matches
             .get(matched.matching())
-            .map_or_else(|| "every request".to_owned(), told),
+            .map_or_else(|| "every request".to_owned(), describe_match),
         broken: matched.plan().err().map(str::to_owned),
     }
 }
 
-/// What keeps one match from a request.
+/// Returns the reason that a match does not take a request.
 fn why(found: &Match, facts: &RequestFacts<'_>) -> Why {
     let path = facts.path.replace(ringmain_web::path::ENCODED_SLASH, "%2F");
     if !path_holds(&found.path, facts.path) {
-        return Why::Path(format!("{} is not `{path}`", path_told(&found.path)));
+        return Why::Path(format!("{} is not `{path}`", describe_path(&found.path)));
     }
     if let Some(method) = found
         .method
@@ -266,23 +266,26 @@ fn why(found: &Match, facts: &RequestFacts<'_>) -> Why {
     }
     if let Some(header) = found.headers.iter().find(|header| !header_holds(header, facts)) {
         let name = header.name.as_str();
-        return Why::Header(format!("header `{name}` is not {}", value_told(&header.value)));
+        return Why::Header(format!(
+            "header `{name}` is not {}",
+            describe_value(&header.value)
+        ));
     }
     if let Some(parameter) = found
         .query
         .iter()
         .find(|parameter| !query_holds(parameter, facts))
     {
-        let (name, value) = (&parameter.name, value_told(&parameter.value));
+        let (name, value) = (&parameter.name, describe_value(&parameter.value));
         return Why::Query(format!("query parameter `{name}` is not {value}"));
     }
     debug_assert!(holds(found, facts), "all parts were looked at");
-    Why::Later(format!("{} holds too, but comes later", told(found)))
+    Why::Later(format!("{} holds too, but comes later", describe_match(found)))
 }
 
-/// A match in words.
-fn told(found: &Match) -> String {
-    let mut text = path_told(&found.path);
+/// Describes a match in words.
+fn describe_match(found: &Match) -> String {
+    let mut text = describe_path(&found.path);
     if let Some(method) = &found.method {
         text += &format!(", method {}", method.as_str());
     }
@@ -290,20 +293,20 @@ fn told(found: &Match) -> String {
         text += &format!(
             ", header `{}` {}",
             header.name.as_str(),
-            value_told(&header.value)
+            describe_value(&header.value)
         );
     }
     for parameter in &found.query {
         text += &format!(
             ", query parameter `{}` {}",
             parameter.name,
-            value_told(&parameter.value)
+            describe_value(&parameter.value)
         );
     }
     text
 }
 
-fn path_told(path: &PathMatch) -> String {
+fn describe_path(path: &PathMatch) -> String {
     match path {
         PathMatch::Exact(path) => format!("path `{}`", path.as_str()),
         PathMatch::Prefix(path) => format!("prefix `{}`", path.as_str()),
@@ -311,7 +314,7 @@ fn path_told(path: &PathMatch) -> String {
     }
 }
 
-fn value_told(value: &ValueMatch) -> String {
+fn describe_value(value: &ValueMatch) -> String {
     match value {
         ValueMatch::Present => "there".to_owned(),
         ValueMatch::Exact(text) => format!("`{text}`"),

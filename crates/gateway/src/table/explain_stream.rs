@@ -1,6 +1,6 @@
-//! Why a connection that is not looked into goes where it goes: the route that takes it, and what kept the others from it.
+//! Explains stream routing: the route that takes a connection, and the reason that each other route does not.
 //!
-//! For people, never on the path of a connection.
+//! For operators, never on the path of a connection.
 
 use super::explain::{Why, listed};
 use super::steps;
@@ -8,20 +8,20 @@ use super::{AddressId, ListenerId, Table};
 use crate::limits;
 use crate::model::{Name, Protocol, StreamRoute};
 
-/// What becomes of a connection.
+/// The explanation of a connection's routing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StreamExplanation {
-    /// Its listener; `None`: the address has none for the name that it asks for.
+    /// The listener; `None`: the address has none for the SNI.
     pub listener: Option<Name>,
-    /// What the listener speaks. HTTP: its requests have routes of their own, and no stream route is looked at.
+    /// The protocol of the listener. With HTTP, requests have routes of their own, and stream routes are not checked.
     pub protocol: Option<Protocol>,
-    /// Other listeners of the address, and why it is not theirs.
+    /// Other listeners of the address, each with the reason that the connection is not theirs.
     pub others: Vec<(Name, String)>,
-    /// The route that takes it; `None`: it is reset, or closed with the alert `unrecognized_name` where TLS is terminated.
+    /// The route that takes the connection; `None`: it is reset, or closed with the alert `unrecognized_name` where TLS is terminated.
     pub taken: Option<StreamTaken>,
-    /// Routes that did not take it, what came nearest first: at most [`limits::EXPLAINED`].
+    /// Routes that did not take the connection, the closest first: at most [`limits::EXPLAINED`].
     pub rejected: Vec<(Name, Why)>,
-    /// How many more there are.
+    /// The number of further routes.
     pub more: usize,
 }
 
@@ -30,15 +30,15 @@ pub struct StreamExplanation {
 pub struct StreamTaken {
     /// The route.
     pub route: Name,
-    /// Which of its hosts.
+    /// The matching host.
     pub by: String,
-    /// What is done with it, in order.
+    /// The steps of the route, in order.
     pub steps: Vec<String>,
 }
 
 impl<P> Table<P> {
-    /// What becomes of a connection at an address whose client asks for `sni` by TLS. Without TLS there is no name to ask for.
-    /// Routes with problems are told as if they were served.
+    /// Explains the routing of a connection at an address whose client sends `sni`. Without TLS there is no SNI. Routes with problems
+    /// are explained as if they were served.
     ///
     /// # Panics
     /// `address` is of another table and beyond this one's addresses.
@@ -62,7 +62,7 @@ impl<P> Table<P> {
         let Some(id) = listener.filter(|id| !self.listener(*id).protocol.is_http()) else {
             return explanation;
         };
-        // Nobody looks for a name where no TLS begins.
+        // Without TLS there is no SNI to match.
         let sni = sni.filter(|_| self.listener(id).protocol.has_sni());
         let found = self.stream(id, sni);
         explanation.taken = found.map(|route| taken(route, sni));
@@ -78,7 +78,7 @@ impl<P> Table<P> {
         explanation
     }
 
-    /// What keeps a route from a connection.
+    /// Returns the reason that a route does not take a connection.
     fn stream_why(&self, listener: ListenerId, stream: &StreamRoute, sni: Option<&str>) -> Why {
         let name = &self.listener(listener).name;
         if !stream.listeners.is_empty() && !stream.listeners.contains(name) {
@@ -100,7 +100,7 @@ fn asked(sni: Option<&str>) -> String {
     sni.map_or_else(|| "a client that names none".to_owned(), |sni| format!("`{sni}`"))
 }
 
-/// Which of its hosts a connection came by: the nearest of those that hold.
+/// Returns the most specific of a route's hosts that matches a connection.
 fn by(stream: &StreamRoute, sni: Option<&str>) -> String {
     let holding = stream
         .hostnames

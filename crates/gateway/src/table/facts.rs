@@ -1,4 +1,4 @@
-//! What routing knows of a request, and whether a match holds for it.
+//! The properties of a request that routing uses, and the evaluation of matches.
 
 use ringmain_web::query;
 use ringmain_wire::h1::Fields;
@@ -6,32 +6,32 @@ use ringmain_wire::h1::Fields;
 use crate::limits;
 use crate::model::{HeaderMatch, Match, PathMatch, QueryMatch, ValueMatch};
 
-/// A request, as far as it decides where it goes.
+/// The properties of a request that routing uses.
 #[derive(Clone, Copy)]
 pub struct RequestFacts<'a> {
-    /// The host that it names, in the form of [`host`]: lower case, no port. Empty: it names none.
+    /// The host, in the form of [`host`]: lower case, no port. Empty: the request has none.
     pub host: &'a str,
-    /// Its path, in the form of [`ringmain_web::path`].
+    /// The path, in the form of [`ringmain_web::path`].
     pub path: &'a str,
-    /// Its method.
+    /// The method.
     pub method: &'a str,
-    /// Its query, as it came, without the question mark. Empty: it has none.
+    /// The query as received, without the question mark. Empty: the request has none.
     pub query: &'a str,
-    /// Its headers.
+    /// The headers.
     pub headers: Headers<'a>,
 }
 
-/// Headers of a request, wherever they are kept.
+/// Headers of a request, in either representation.
 #[derive(Clone, Copy)]
 pub enum Headers<'a> {
-    /// As HTTP/1.1 brought them.
+    /// Parsed from HTTP/1.1.
     Fields(Fields<'a>),
-    /// Names in any case, and values.
+    /// Pairs of a name, in any case, and a value.
     List(&'a [(&'a str, &'a [u8])]),
 }
 
 impl<'a> Headers<'a> {
-    /// The first value of a header.
+    /// Returns the first value of a header.
     pub(super) fn first(&self, name: &str) -> Option<&'a [u8]> {
         match self {
             Headers::Fields(fields) => fields.all(name).next(),
@@ -51,8 +51,8 @@ impl<'a> Headers<'a> {
     }
 }
 
-/// The host of an authority (`Shop.Example.:8080`) as it is compared: in lower case, without port and final dot. What is in
-/// that form already is returned as it is; else `scratch` is written to.
+/// Returns the host of an authority (`Shop.Example.:8080`) in the form for comparison: lower case, without port and final dot. A host that
+/// is in that form already is returned as it is; else `scratch` is overwritten.
 pub fn host<'a>(authority: &'a str, scratch: &'a mut String) -> &'a str {
     let end = match authority.rfind([':', ']']) {
         Some(at) if authority.as_bytes()[at] == b':' => at,
@@ -69,12 +69,12 @@ pub fn host<'a>(authority: &'a str, scratch: &'a mut String) -> &'a str {
     scratch
 }
 
-/// Whether path and all else hold.
+/// Returns whether the path and all other conditions match.
 pub(super) fn holds(found: &Match, facts: &RequestFacts<'_>) -> bool {
     path_holds(&found.path, facts.path) && predicates_hold(found, facts)
 }
 
-/// Whether method, headers and query hold.
+/// Returns whether method, headers and query match.
 pub(super) fn predicates_hold(found: &Match, facts: &RequestFacts<'_>) -> bool {
     found
         .method
@@ -84,7 +84,7 @@ pub(super) fn predicates_hold(found: &Match, facts: &RequestFacts<'_>) -> bool {
         && found.query.iter().all(|parameter| query_holds(parameter, facts))
 }
 
-/// Whether a path is one of those.
+/// Returns whether the path matches.
 pub(super) fn path_holds(found: &PathMatch, path: &str) -> bool {
     match found {
         PathMatch::Exact(exact) => exact.as_str() == path,
@@ -96,12 +96,12 @@ pub(super) fn path_holds(found: &PathMatch, path: &str) -> bool {
     }
 }
 
-/// A prefix without a slash at its end, which says nothing.
+/// Returns a prefix without a final slash, which has no meaning.
 pub(super) fn trimmed(prefix: &str) -> &str {
     prefix.strip_suffix('/').unwrap_or(prefix)
 }
 
-/// Whether a header is there as it must be.
+/// Returns whether a header condition matches.
 pub(super) fn header_holds(found: &HeaderMatch, facts: &RequestFacts<'_>) -> bool {
     facts
         .headers
@@ -112,7 +112,7 @@ pub(super) fn header_holds(found: &HeaderMatch, facts: &RequestFacts<'_>) -> boo
         })
 }
 
-/// Whether a parameter is there as it must be.
+/// Returns whether a query condition matches.
 pub(super) fn query_holds(found: &QueryMatch, facts: &RequestFacts<'_>) -> bool {
     let pairs = facts.query.as_bytes().split(|&byte| byte == b'&');
     let mut pairs = pairs.filter(|pair| !pair.is_empty()).map(query::halves);
@@ -126,7 +126,7 @@ pub(super) fn query_holds(found: &QueryMatch, facts: &RequestFacts<'_>) -> bool 
     })
 }
 
-/// Without an allocation, hence the limit.
+/// Decodes a parameter without allocating, hence the limit of its length.
 fn decoded(value: &[u8], test: impl FnOnce(&[u8]) -> bool) -> bool {
     let mut buffer = [0; limits::PATTERN_VALUE_BYTES];
     let mut length = 0;

@@ -1,8 +1,8 @@
-//! The rules of one host: a tree of path segments, each place with its candidates in order.
+//! The rules of one host: a tree of path segments, each node with its candidates in order.
 //!
 //! ```text
 //! path ─▶ down by segments as far as the tree goes ─▶ exact here? ─▶ expressions ─▶ prefixes, upwards to the root
-//!                                                      └── at each place: candidates, the first whose predicates hold
+//!                                                      └── at each node: candidates, the first whose predicates hold
 //! ```
 //!
 //! Knows no hosts and no listeners.
@@ -15,28 +15,28 @@ use super::facts::{RequestFacts, predicates_hold, trimmed};
 use super::names::{Slots, hash};
 use crate::model::{Match, PathMatch, Route};
 
-/// One match of one rule, at its place.
+/// A match of a rule, as a candidate at its node.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Candidate {
-    /// Which of [`HostTable::routes`].
+    /// Index into [`HostTable::routes`].
     route: u32,
     rule: u16,
-    /// Which match of the rule; 0 for a rule without any.
+    /// The number of the match in the rule; 0 for a rule without matches.
     matching: u16,
-    /// It has more than its path.
+    /// The match has conditions besides its path.
     predicates: bool,
 }
 
-/// A segment under another one.
+/// A segment below its parent.
 #[derive(Debug)]
 struct Node {
     up: u32,
-    /// Its segment, in [`HostTable::segments`].
+    /// The start of the segment in [`HostTable::segments`].
     at: u32,
     length: u32,
-    /// Bytes of the path up to here.
+    /// Length of the path up to this node, in bytes.
     bytes: u32,
-    /// Its candidates: exact ones from `exact`, prefixes from `prefix`, until `end`.
+    /// Candidates: exact paths from `exact`, prefixes from `prefix`, until `end`.
     exact: u32,
     prefix: u32,
     end: u32,
@@ -55,7 +55,7 @@ impl Node {
         }
     }
 
-    /// Whether it is this segment under that node.
+    /// Returns whether this is the node of that segment below that parent.
     fn is(&self, up: u32, segment: &[u8], segments: &str) -> bool {
         self.up == up && &segments.as_bytes()[self.at as usize..][..self.length as usize] == segment
     }
@@ -65,20 +65,20 @@ impl Node {
 #[derive(Debug)]
 pub(super) struct HostTable<P> {
     pub(super) routes: Box<[Arc<Compiled<P>>]>,
-    /// The first is the root.
+    /// The first node is the root.
     nodes: Box<[Node]>,
     children: Slots,
     segments: Box<str>,
     candidates: Box<[Candidate]>,
-    /// Candidates whose path is an expression, in order.
+    /// Candidates whose path is a regular expression, in order.
     patterns: Box<[Candidate]>,
 }
 
-/// What comes first among candidates of one place: a method, then more headers, then more of the query, then order.
+/// The precedence among candidates of one node: a method, then more headers, then more query parameters, then configuration order.
 type Order = (bool, Reverse<usize>, Reverse<usize>, u32, u16, u16);
 
 impl<P> HostTable<P> {
-    /// Of these routes, in their order.
+    /// Builds the table of these routes, in their order.
     pub(super) fn new(routes: Box<[Arc<Compiled<P>>]>) -> HostTable<P> {
         let mut draft = Draft::new(routes.iter().map(|route| route.route()));
         let every = Match::default();
@@ -104,7 +104,7 @@ impl<P> HostTable<P> {
         draft.finish(routes)
     }
 
-    /// The rule that takes a request. Allocates nothing.
+    /// Returns the rule that takes a request. Allocates nothing.
     pub(super) fn find(&self, facts: &RequestFacts<'_>) -> Option<Matched<'_, P>> {
         let (deepest, whole) = self.descend(facts.path);
         let node = &self.nodes[deepest];
@@ -135,7 +135,7 @@ impl<P> HostTable<P> {
         }
     }
 
-    /// The last place on the path, and whether the path ends there.
+    /// Returns the last node on the path, and whether the path ends there.
     fn descend(&self, path: &str) -> (usize, bool) {
         let mut index = 0;
         let mut rest = path.as_bytes();
@@ -152,7 +152,7 @@ impl<P> HostTable<P> {
         (index as usize, true)
     }
 
-    /// The first candidate that holds.
+    /// Returns the first candidate that matches.
     fn first(
         &self,
         candidates: &[Candidate],
@@ -163,7 +163,7 @@ impl<P> HostTable<P> {
         for candidate in candidates {
             let route = &self.routes[candidate.route as usize];
             let rule = &route.route().rules[usize::from(candidate.rule)];
-            // Without a match there is no predicate and no expression.
+            // A rule without matches has no predicates and no expression.
             let holds = match rule.matches.get(usize::from(candidate.matching)) {
                 Some(found) => path(found) && (!candidate.predicates || predicates_hold(found, facts)),
                 None => true,
@@ -181,7 +181,7 @@ impl<P> HostTable<P> {
     }
 }
 
-/// What decides between matches of one path.
+/// Returns the precedence of a match among those with the same path.
 fn order(found: &Match, candidate: &Candidate) -> Order {
     (
         found.method.is_none(),
@@ -198,13 +198,13 @@ struct Draft {
     nodes: Vec<Node>,
     children: Slots,
     segments: String,
-    /// Candidates with their node, exact ones before prefixes.
+    /// Candidates with their nodes, exact paths before prefixes.
     entries: Vec<(u32, bool, Order, Candidate)>,
     patterns: Vec<(Order, Candidate)>,
 }
 
 impl Draft {
-    /// With room for what these routes may need.
+    /// Creates a draft with capacity for these routes.
     fn new<'r>(routes: impl Iterator<Item = &'r Arc<Route>>) -> Draft {
         let matches = routes
             .flat_map(|route| &route.rules)
@@ -232,7 +232,7 @@ impl Draft {
         self.entries.push((node, prefix, order, candidate));
     }
 
-    /// The place of a path; made if it is not there.
+    /// Returns the node of a path; creates it if needed.
     fn at(&mut self, path: &str) -> u32 {
         let mut index = 0;
         let mut bytes = 0;

@@ -9,13 +9,13 @@ use super::host::HostTable;
 use super::names::{Key, Names, Slots, hash};
 use crate::model::{Hostname, Listener, Name, StreamRoute};
 
-/// What belongs to which hosts.
+/// Values by host.
 #[derive(Debug)]
 struct ByHost<T> {
     /// Exact hosts and wildcards.
     named: Names<Hostname, T>,
     wildcards: bool,
-    /// For every host.
+    /// The value for every host.
     any: Option<T>,
 }
 
@@ -28,7 +28,7 @@ impl<T> ByHost<T> {
         }
     }
 
-    /// What is for `host`, the most specific first, until `found` says that it is.
+    /// Calls `found` with the values for `host`, the most specific first, until it returns a result.
     fn first<'t, R>(&'t self, host: &str, mut found: impl FnMut(&'t T) -> Option<R>) -> Option<R> {
         if !host.starts_with('.')
             && let Some(result) = self.named.find(host).and_then(&mut found)
@@ -36,7 +36,7 @@ impl<T> ByHost<T> {
             return Some(result);
         }
         if self.wildcards {
-            // A wildcard stands for at least one label: the first dot is not the beginning.
+            // A wildcard has at least one label before its suffix: a leading dot is skipped.
             let dots = host.bytes().enumerate().skip(1).filter(|(_, byte)| *byte == b'.');
             for (at, _) in dots {
                 if let Some(result) = self.named.find(&host[at..]).and_then(&mut found) {
@@ -48,12 +48,12 @@ impl<T> ByHost<T> {
     }
 }
 
-/// The hosts of a listener of HTTP.
+/// The hosts of an HTTP listener.
 #[derive(Debug)]
 pub(super) struct Hosts<P>(ByHost<Arc<HostTable<P>>>);
 
 impl<P> Hosts<P> {
-    /// The rule that takes a request.
+    /// Returns the rule that takes a request.
     pub(super) fn find(&self, facts: &RequestFacts<'_>) -> Option<Matched<'_, P>> {
         if !facts.path.starts_with('/') {
             return None;
@@ -61,7 +61,7 @@ impl<P> Hosts<P> {
         self.0.first(facts.host, |table| table.find(facts))
     }
 
-    /// The table of these hosts alone; `None`: that for every host.
+    /// Returns the table of exactly this host; `None`: that for every host.
     pub(super) fn exact(&self, host: Option<&Hostname>) -> Option<&Arc<HostTable<P>>> {
         match host {
             Some(host) => self.0.named.find(host.key()),
@@ -70,18 +70,18 @@ impl<P> Hosts<P> {
     }
 }
 
-/// The hosts of a listener of another protocol.
+/// The hosts of a listener of another protocol than HTTP.
 #[derive(Debug)]
 pub(super) struct Streams(ByHost<Arc<StreamRoute>>);
 
 impl Streams {
-    /// The route that takes a connection; `sni` is empty if there was none.
+    /// Returns the route that takes a connection; `sni` is empty if there was none.
     pub(super) fn find(&self, sni: &str) -> Option<&Arc<StreamRoute>> {
         self.0.first(sni, Some)
     }
 }
 
-/// Puts routes behind listeners; listeners with the same routes have the same hosts.
+/// Attaches routes to listeners; listeners with the same routes share their hosts.
 pub(super) struct Builder<'b, P> {
     routes: &'b [Arc<Compiled<P>>],
     streams: &'b [Arc<StreamRoute>],
@@ -99,7 +99,7 @@ impl<'b, P> Builder<'b, P> {
         }
     }
 
-    /// What is behind a listener. `last` is what was.
+    /// Returns the hosts of a listener. `last` are its hosts in the last table.
     pub(super) fn attach(
         &mut self,
         listener: &Listener,
@@ -127,7 +127,7 @@ impl<'b, P> Builder<'b, P> {
         let mut groups = Groups::new(self.routes, routes);
         let mut named = Vec::with_capacity(groups.0.len());
         let mut any = None;
-        // Hosts of one route, or of several such, have one table.
+        // Hosts with the same list of routes share a table.
         let mut tables: BTreeMap<Vec<u32>, Arc<HostTable<P>>> = BTreeMap::new();
         for (host, list) in groups.0.drain(..) {
             let last = last.and_then(|last| last.exact(host));
@@ -155,7 +155,7 @@ impl<'b, P> Builder<'b, P> {
     }
 }
 
-/// Hosts, `None` being every one, each with its routes in order.
+/// Hosts, `None` for every host, each with its routes in order.
 struct Groups<'b>(Vec<(Option<&'b Hostname>, Vec<u32>)>);
 
 impl<'b> Groups<'b> {
@@ -180,7 +180,7 @@ impl<'b> Groups<'b> {
         match slots.find(hash, |group| self.0[group as usize].0 == host) {
             Some(group) => {
                 let list = &mut self.0[group as usize].1;
-                // A host that a route names twice.
+                // A route may name a host twice.
                 if list.last() != Some(&number) {
                     list.push(number);
                 }
@@ -193,7 +193,7 @@ impl<'b> Groups<'b> {
     }
 }
 
-/// Of streams of one host the first counts.
+/// Maps hosts to stream routes; the first route of a host counts.
 fn by_host<'s>(streams: impl Iterator<Item = &'s Arc<StreamRoute>>) -> Streams {
     let mut named: BTreeMap<&Hostname, &Arc<StreamRoute>> = BTreeMap::new();
     let mut any = None;

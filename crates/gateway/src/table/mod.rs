@@ -1,36 +1,36 @@
-//! The model compiled: from a connection's address and host to a listener, from a request to the rule that takes it.
+//! The compiled model: from a connection's address and host to a listener, from a request to the rule that takes it.
 //!
 //! ```text
 //! address, SNI or host ─▶ listener ─▶ hosts: exact, wildcards, any ─▶ tree of path segments ─▶ predicates ─▶ rule, plan
 //! ```
 //!
-//! A [`Table`] never changes. The next one shares with it each route that is still the same and each host whose routes
-//! are. What is wrong is told as [`Problem`]s, part by part; all else is served.
+//! A [`Table`] is immutable. The next one shares with it each unchanged route, and each host whose routes are unchanged.
+//! Errors are reported as [`Problem`]s, part by part; all other parts are served.
 //!
-//! # Which rule takes a request
+//! # Precedence of rules
 //!
-//! Only routes of the request's listener are looked at. Of the matches that hold the first by this order counts:
+//! Only routes of the request's listener are checked. Of the matches that apply, the first in this order takes the request:
 //!
 //! 1. host: the exact one, then the wildcard with the longest suffix, then routes for every host;
-//! 2. path: exact, then expressions, then the longest prefix (expressions tell nothing by their length, so among
-//!    themselves they are in order of what follows);
-//! 3. one with a method before one without;
+//! 2. path: exact, then regular expressions, then the longest prefix (the length of an expression has no meaning, so
+//!    expressions are ordered by the following criteria);
+//! 3. a match with a method before one without;
 //! 4. more headers;
-//! 5. more of the query;
+//! 5. more query parameters;
 //! 6. the order of routes, then of rules, then of matches.
 //!
-//! So a route for an exact host that has nothing for a path leaves the request to a wildcard's, and a prefix whose
-//! predicates fail to a shorter one. It is the order of the Gateway API; where that leaves expressions open, they stand
-//! where most gateways have them.
+//! So if a route for an exact host has no match for a path, the request falls to a wildcard's route, and from a prefix whose
+//! predicates fail to a shorter one. This is the order of the Gateway API, which leaves the position of expressions open; here they
+//! have the position that most gateways give them.
 //!
-//! # What becomes of parts with problems
+//! # Parts with problems
 //!
-//! They matter for configurations of many owners alone: one of a file is taken whole or not at all.
+//! Partial service is for configurations with many owners alone: a file is accepted as a whole or not at all.
 //!
 //! A listener or upstream that cannot be served is left out, and so is a route whose listeners are. No other listener of its addresses
-//! receives what a listener's hosts would have. A rule that cannot be compiled, or whose route has too many of them or the name of
-//! another, answers 500: were it left out, its requests would fall to a wider rule that may let in more. An upstream that is not there
-//! answers 500 for its share alone.
+//! receives the requests for its hosts. A rule that cannot be compiled, or whose route is too large or has the name of another, answers
+//! with 500: if it were left out, its requests would fall to a wider rule that may be less strict. An upstream that does not exist
+//! answers with 500 for its share alone.
 
 mod address;
 mod check;
@@ -67,11 +67,11 @@ pub use problem::{Outcome, Place, Problem};
 pub(crate) use request::{cors, is_token, preflight};
 pub use steps::steps;
 
-/// What the data plane makes of a rule, once for each version of its route.
+/// Builds the data plane's plan of a rule, once for each version of its route.
 ///
-/// It is given the names of upstreams that are not there; their share of requests is answered 500. An error is why the rule
-/// cannot be: its requests are answered 500. Of a rule that cannot be it is asked about each filter alone, by a rule that has nothing
-/// else and serves nobody, so that all that is wrong is told at once.
+/// Receives the names of upstreams that do not exist; their share of requests is answered with 500. An error is the reason that the
+/// rule cannot be served: its requests are answered with 500. For such a rule the planner is also called with each filter alone, in a
+/// rule without other parts that serves no requests, so that every error is reported at once.
 pub type Planner<'p, P> = &'p mut dyn FnMut(&Rule, &[Name]) -> Result<P, String>;
 
 /// A compiled configuration. `P` is the data plane's plan of a rule.
@@ -84,7 +84,7 @@ pub struct Table<P> {
     problems: Box<[Problem]>,
 }
 
-/// A listener and what is behind it.
+/// A listener with its routes.
 #[derive(Debug)]
 struct Attached<P> {
     listener: Arc<Listener>,
@@ -94,13 +94,13 @@ struct Attached<P> {
 }
 
 impl<P> Table<P> {
-    /// Compiles a configuration. What is the same as in `last` is shared with it.
+    /// Compiles a configuration. Parts that equal those in `last` are shared with it.
     #[must_use]
     pub fn compile(config: Arc<Config>, last: Option<&Table<P>>, plan: Planner<'_, P>) -> Table<P> {
         Table::compile_but(config, last, &|_| false, plan)
     }
 
-    /// The same; of `last` nothing is shared of routes that are `stale`: their plans are made of more than they say themselves.
+    /// Does the same, but shares no routes of `last` that are `stale`: their plans depend on more than the routes themselves.
     pub(crate) fn compile_but(
         config: Arc<Config>,
         last: Option<&Table<P>>,
@@ -157,30 +157,30 @@ impl<P> Table<P> {
         }
     }
 
-    /// What it was compiled from.
+    /// Returns the configuration that was compiled.
     #[must_use]
     pub fn config(&self) -> &Arc<Config> {
         &self.config
     }
 
-    /// What could not be served as it was told. Empty: all is.
+    /// Returns the errors of parts that could not be served as configured. Empty: there are none.
     #[must_use]
     pub fn problems(&self) -> &[Problem] {
         &self.problems
     }
 
-    /// The routes that are served, in their order.
+    /// Returns the routes that are served, in their order.
     pub fn routes(&self) -> impl ExactSizeIterator<Item = &Arc<Compiled<P>>> {
         self.routes.values()
     }
 
-    /// The listeners that are served.
+    /// Returns the listeners that are served.
     pub fn listeners(&self) -> impl Iterator<Item = (ListenerId, &Arc<Listener>)> {
         let listeners = (0..).map(ListenerId).zip(&self.listeners);
         listeners.map(|(id, attached)| (id, &attached.listener))
     }
 
-    /// A listener.
+    /// Returns a listener.
     ///
     /// # Panics
     /// `id` is of another table and beyond this one's listeners.
@@ -189,7 +189,7 @@ impl<P> Table<P> {
         &self.listeners[id.0 as usize].listener
     }
 
-    /// Whether a rule of a listener guards a part of its paths.
+    /// Returns whether a rule of a listener has policies for a part of its paths.
     ///
     /// # Panics
     /// `id` is of another table and beyond this one's listeners.
@@ -198,14 +198,14 @@ impl<P> Table<P> {
         self.listeners[id.0 as usize].guards_paths
     }
 
-    /// The addresses to listen at, each with its listeners.
+    /// Returns the addresses to listen on, each with its listeners.
     #[must_use]
     pub fn addresses(&self) -> &Addresses {
         &self.addresses
     }
 
-    /// The rule that takes a request at a listener. `None`: no rule does, 404. Allocates nothing, but that an expression
-    /// may the first time that it is tried on a thread.
+    /// Returns the rule that takes a request at a listener. `None`: no rule does, 404. Allocates nothing, except that a regular expression
+    /// may on its first use on a thread.
     ///
     /// # Panics
     /// `listener` is of another table and beyond this one's listeners.
@@ -215,7 +215,7 @@ impl<P> Table<P> {
         hosts.find(facts)
     }
 
-    /// The route that takes a connection which is not looked into. `None`: it is closed.
+    /// Returns the stream route that takes a connection. `None`: the connection is closed.
     ///
     /// # Panics
     /// `listener` is of another table and beyond this one's listeners.
@@ -226,7 +226,7 @@ impl<P> Table<P> {
             .find(sni.unwrap_or_default())
     }
 
-    /// Whether a route, and a host's routes, are the very same in both tables: shared, not alike.
+    /// Returns whether the routes of a host are the same objects in both tables, not just equal.
     #[cfg(test)]
     fn shares_host(&self, other: &Table<P>, listener: usize, host: &str) -> bool {
         let host = crate::model::Hostname::parse(host).expect("a hostname");
@@ -235,7 +235,7 @@ impl<P> Table<P> {
     }
 }
 
-/// With the last configuration's routes in place of those that are alike, so that none is held twice.
+/// Replaces routes that equal the last configuration's by those, so that none is held twice.
 fn shared(mut config: Arc<Config>, alike: &BTreeMap<*const Route, Arc<Route>>) -> Arc<Config> {
     if !alike.is_empty() {
         for route in &mut Arc::make_mut(&mut config).routes {
@@ -247,7 +247,7 @@ fn shared(mut config: Arc<Config>, alike: &BTreeMap<*const Route, Arc<Route>>) -
     config
 }
 
-/// A route with its plans; the last table's if it is still the same.
+/// Compiles a route; returns the last table's if it is unchanged.
 fn compile_route<P>(
     listed: Listed<'_>,
     last: Option<&Arc<Compiled<P>>>,
@@ -292,7 +292,7 @@ fn compile_route<P>(
     Arc::new(Compiled::new(Arc::clone(route), plans.into(), missing.into()))
 }
 
-/// What is wrong with the filters of a rule that cannot be carried out, whatever else is: each is planned alone.
+/// Returns the errors of each filter of a rule that cannot be served: each is planned alone.
 fn filters<P>(rule: &Rule, plan: Planner<'_, P>) -> Vec<String> {
     let wanted = rule
         .policies

@@ -1,13 +1,13 @@
-//! Names and what belongs to them: built once, then only looked up.
+//! An immutable hash map by name: built once, then only read.
 //!
-//! Names come from the configuration, lookups from strangers: a stranger cannot make chains longer, so the hash needs no
-//! secret, and the same configuration gives the same table in every run.
+//! The keys are from the configuration and only lookups are from clients: clients cannot lengthen probe sequences, so the hash
+//! needs no secret, and the same configuration gives the same table in every run.
 
 use crate::model::{Hostname, Name};
 
-/// What has a text that it is found by.
+/// A key that is found by a text.
 pub(super) trait Key {
-    /// The text.
+    /// Returns the text.
     fn key(&self) -> &str;
 }
 
@@ -18,13 +18,13 @@ impl Key for Name {
 }
 
 impl Key for Hostname {
-    /// The host, or what a wildcard's hosts end in, which begins with a dot, as no host does.
+    /// Returns the host, or the suffix of a wildcard, which begins with a dot, as no host does.
     fn key(&self) -> &str {
         self.wildcard_suffix().unwrap_or(self.as_str())
     }
 }
 
-/// An immutable map, by open addressing.
+/// An immutable map with open addressing.
 #[derive(Debug)]
 pub(super) struct Names<K, T> {
     entries: Box<[(K, T)]>,
@@ -32,7 +32,7 @@ pub(super) struct Names<K, T> {
 }
 
 impl<K: Key, T> Names<K, T> {
-    /// Of keys that are all different.
+    /// Builds a map of distinct keys.
     pub(super) fn new(entries: Box<[(K, T)]>) -> Names<K, T> {
         let mut slots = Slots::of(entries.len());
         for (index, (name, _)) in (0..).zip(&entries) {
@@ -41,27 +41,27 @@ impl<K: Key, T> Names<K, T> {
         Names { entries, slots }
     }
 
-    /// What belongs to `key`.
+    /// Returns the value of `key`.
     pub(super) fn find(&self, key: &str) -> Option<&T> {
         let same = |index: u32| self.entries[index as usize].0.key() == key;
         let index = self.slots.find(hash(0, key.as_bytes()), same)?;
         Some(&self.entries[index as usize].1)
     }
 
-    /// All that belongs to a key, in the order in which it came.
+    /// Returns all values, in the order of insertion.
     pub(super) fn values(&self) -> impl ExactSizeIterator<Item = &T> {
         self.entries.iter().map(|(_, value)| value)
     }
 }
 
-/// Numbers by hash; whether two things are the same is for whoever asks. At most half full, so that a search ends soon.
+/// Indices by hash; the caller compares keys. At most half full, so that probe sequences are short.
 #[derive(Debug)]
 pub(super) struct Slots(Box<[u32]>);
 
 const FREE: u32 = u32::MAX;
 
 impl Slots {
-    /// Room for so many.
+    /// Creates slots for this many entries.
     pub(super) fn of(entries: usize) -> Slots {
         let slots = if entries == 0 {
             0
@@ -71,7 +71,7 @@ impl Slots {
         Slots(vec![FREE; slots].into())
     }
 
-    /// Puts a number where [`find`](Self::find) finds it.
+    /// Inserts an index for [`find`](Self::find).
     pub(super) fn insert(&mut self, hash: u64, index: u32) {
         let mask = self.0.len() - 1;
         let mut slot = hash as usize & mask;
@@ -81,7 +81,7 @@ impl Slots {
         self.0[slot] = index;
     }
 
-    /// The number with that hash for which `same` holds.
+    /// Returns the index with that hash for which `same` holds.
     #[inline]
     pub(super) fn find(&self, hash: u64, same: impl Fn(u32) -> bool) -> Option<u32> {
         let mask = self.0.len().checked_sub(1)?;
@@ -96,7 +96,7 @@ impl Slots {
     }
 }
 
-/// Of a text behind a number.
+/// Hashes a text with a seed.
 #[inline]
 pub(super) fn hash(seed: u32, text: &[u8]) -> u64 {
     const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;

@@ -1,21 +1,21 @@
-//! What is wrong with parts of a configuration together, and what becomes of them.
+//! Errors of parts of a configuration, each with its consequence.
 
 use std::fmt;
 
 use crate::model::Name;
 
-/// A part that cannot be what it says. All others are served.
+/// An error of a part of a configuration. All other parts are served.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
-    /// Where.
+    /// The part.
     pub place: Place,
-    /// What of it: the name of the model's field.
+    /// The name of the model's field.
     pub part: &'static str,
-    /// What should be there.
+    /// The expected value.
     pub expected: String,
-    /// What is.
+    /// The value found.
     pub found: String,
-    /// What becomes of it.
+    /// The consequence.
     pub outcome: Outcome,
 }
 
@@ -26,7 +26,7 @@ pub enum Place {
     Listener(Name),
     /// A route, or one of its rules, from 0.
     Route(Name, Option<usize>),
-    /// A route of connections.
+    /// A stream route.
     Stream(Name),
     /// An upstream.
     Upstream(Name),
@@ -34,20 +34,20 @@ pub enum Place {
     Certificate(Name),
     /// A set of authorities.
     Authorities(Name),
-    /// What is pushed to clients.
+    /// The `push` section.
     Push,
 }
 
-/// What becomes of a part that has a problem.
+/// The consequence of a problem for its part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// It is as if it were not there.
+    /// The part is treated as absent.
     LeftOut,
-    /// What served in its place before goes on.
+    /// The previous configuration of the part stays in effect.
     AsBefore,
-    /// It keeps its requests and answers them 500.
+    /// The part keeps its requests and answers with 500.
     Answers500,
-    /// The share of requests that would have gone there is answered 500; of mirrors nothing is sent there.
+    /// Its share of requests is answered with 500; mirrored requests are not sent.
     ShareAnswers500,
 }
 

@@ -1,7 +1,7 @@
-//! From a request's head, as it arrived, to its rule: the path that its listener's `escaped_slashes` makes of it, and of a preflight the
-//! rule of the request that it asks for.
+//! Finds the rule of a request from its head: decodes the path by the listener's `escaped_slashes`, and routes a preflight as the
+//! request that it announces.
 //!
-//! The data plane and explanations share it, so that they cannot judge one request differently.
+//! Shared by the data plane and explanations, so that both route a request the same way.
 
 use std::rc::Rc;
 
@@ -13,8 +13,8 @@ use crate::fault::Fault;
 use crate::model::{Cors, EscapedSlashes, Listener, Policy};
 
 impl<P> Table<P> {
-    /// Handles escaped slashes in a path, which is in the form of [`ringmain_web::path`], as a listener's `escaped_slashes` says. `None`:
-    /// the path is matched as it is.
+    /// Handles escaped slashes in a path, which is in the form of [`ringmain_web::path`], by the listener's `escaped_slashes`. `None`:
+    /// the path is matched unchanged.
     ///
     /// # Errors
     /// [`Fault::EscapedSlash`]: the listener rejects it.
@@ -37,7 +37,7 @@ impl<P> Table<P> {
         }
     }
 
-    /// The rule that takes a request at a listener; of a preflight that of the request it asks for, if CORS applies there.
+    /// Returns the rule that takes a request at a listener; for a preflight, that of the announced request, if CORS applies there.
     ///
     /// # Panics
     /// `listener` is of another table and beyond this one's listeners.
@@ -52,14 +52,14 @@ impl<P> Table<P> {
 }
 
 impl<'a> RequestFacts<'a> {
-    /// The request that a preflight asks for; `None`: it is another request.
+    /// Returns the request that a preflight announces; `None`: it is not a preflight.
     pub(super) fn asked_by_preflight(&self) -> Option<RequestFacts<'a>> {
         let method = preflight(self.method, &self.headers)?;
         Some(RequestFacts { method, ..*self })
     }
 }
 
-/// The method that a preflight asks for; `None`: it is another request.
+/// Returns the method that a preflight announces; `None`: it is not a preflight.
 pub(crate) fn preflight<'a>(method: &str, headers: &Headers<'a>) -> Option<&'a str> {
     if method != "OPTIONS" {
         return None;
@@ -69,7 +69,7 @@ pub(crate) fn preflight<'a>(method: &str, headers: &Headers<'a>) -> Option<&'a s
     is_token(asked).then_some(asked)
 }
 
-/// The CORS policy of a rule, or else of its listener.
+/// Returns the CORS policy of a rule, or else of its listener.
 pub(crate) fn cors<'v, P>(listener: &'v Listener, matched: &Matched<'v, P>) -> Option<&'v Cors> {
     let mut policies = matched.rule().policies.iter().chain(&listener.policies);
     policies.find_map(|policy| match policy {

@@ -1,4 +1,4 @@
-//! What a rule does, in words and in the order in which it is done.
+//! Describes the steps of a rule in words, in the order in which they apply.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use crate::model::{
 };
 use crate::policy;
 
-/// What a rule does, in words and in the order in which it is done. No values of headers: they may be secrets.
+/// Returns the steps of a rule in words, in order. Header values are omitted: they may be secrets.
 #[must_use]
 pub fn steps(rule: &Rule) -> Vec<String> {
     let mut steps = Vec::new();
@@ -138,7 +138,7 @@ fn policy(policy: &Policy) -> String {
     }
 }
 
-/// Names of what is counted by.
+/// Describes the key of a limit.
 fn keys(by: &[RateKey]) -> String {
     let keys = by.iter().map(|key| match key {
         RateKey::Source { v4: 32, v6 } => format!("address (IPv6: /{v6})"),
@@ -209,7 +209,7 @@ fn forward(steps: &mut Vec<String>, forward: &Forward) {
     }
 }
 
-/// What is spoken to those who answer, where that is not HTTP/1.1.
+/// Adds the protocol of each upstream, where it is not HTTP/1.1.
 pub(super) fn protocols(steps: &mut Vec<String>, forward: &Forward, upstreams: &[Arc<Upstream>]) {
     for upstream in upstreams {
         let is_asked = |backend: &WeightedBackend| matches!(&backend.target, Target::Upstream(name) if *name == upstream.name);
@@ -252,7 +252,7 @@ fn affinity(affinity: &Affinity) -> String {
     }
 }
 
-/// Who gets which share, each followed by what `more` says of it.
+/// Adds the backends with their shares, each followed by the steps that `more` adds.
 pub(super) fn shares(
     steps: &mut Vec<String>,
     backends: &[WeightedBackend],

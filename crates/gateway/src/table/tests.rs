@@ -1,4 +1,4 @@
-//! What takes which request, what tables share, what is told of parts that are wrong.
+//! Tests of precedence, of sharing between tables, and of problems.
 
 mod explaining;
 mod problems;
@@ -61,7 +61,7 @@ pub(super) fn rule(matches: &[&str]) -> Rule {
     rule
 }
 
-/// A route of rules with one match each.
+/// Builds a route whose rules have one match each.
 pub(super) fn route(name: &str, hosts: &[&str], matches: &[&str]) -> Route {
     Route {
         name: name.into(),
@@ -135,7 +135,7 @@ fn exact_hosts_then_wildcards_then_all() {
     ]));
     let check = |url, expected| takes(&table, &facts("GET", url), expected);
     check("a.shop.example/exact/x", "exact 0");
-    // What the more specific host has nothing for is left to the next one.
+    // A request that the more specific host has no rule for falls to the next host.
     check("a.shop.example/", "long 0");
     check("a.b.shop.example/", "long 0");
     check("a.shop.example/only-wide", "long 0");
@@ -216,7 +216,7 @@ fn a_prefix_whose_predicates_fail_leaves_it_to_a_shorter_one() {
 }
 
 #[test]
-fn what_a_prefix_matched_is_told() {
+fn the_matched_prefix_is_reported() {
     let table = compile(config([route("r", &[], &["/", "/a/b/", "=/a/b/c"])]));
     let prefix = |path| table.find(WEB, &facts("GET", path)).unwrap().prefix();
     assert_eq!(
@@ -283,7 +283,7 @@ fn hosts_are_compared_in_one_form() {
 }
 
 #[test]
-fn what_is_the_same_is_shared() {
+fn unchanged_parts_are_shared() {
     let config = |path: &str| {
         config([
             route("a", &["a.example"], &["/a"]),
@@ -306,7 +306,7 @@ fn what_is_the_same_is_shared() {
     for host in ["a.example", "c.example"] {
         assert!(first.shares_host(&same, 0, host) && first.shares_host(&changed, 0, host));
     }
-    // Also the model's own routes: what is read anew and is alike is held once.
+    // Equal routes of the model are shared, too: a reloaded configuration does not hold them twice.
     assert!(Arc::ptr_eq(&first.config().routes[1], &same.config().routes[1]));
     assert!(!Arc::ptr_eq(
         &first.config().routes[1],

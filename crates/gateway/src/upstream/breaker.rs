@@ -1,30 +1,30 @@
-//! The caps of an upstream that refuse instead of having wait, and how often each of them did: process-wide.
+//! The caps of an upstream that refuse at once, with counts of their refusals: process-wide.
 //!
-//! A breaker here is a cap: it trips when as many as may be are there, refuses at once, and recovers with the first that ends.
-//! Nothing is guessed of when somebody may be well again; that is health's ([`crate::health`]).
+//! A circuit breaker is a cap: it trips when the limit is reached, refuses at once, and recovers when the first request or connection
+//! ends. It makes no guess about the recovery of endpoints; that belongs to health ([`crate::health`]).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use super::{Line, Shared, take};
 
-/// What an upstream has as much of as it may.
+/// A cap of an upstream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Cap {
-    /// Requests under way ([`Pool::requests`](crate::model::Pool::requests)).
+    /// Requests in flight ([`Pool::requests`](crate::model::Pool::requests)).
     Requests,
     /// Requests that wait for a connection ([`Pool::pending`](crate::model::Pool::pending)).
     Pending,
     /// Connections, for as long as a request may wait for one ([`Pool::connections`](crate::model::Pool::connections)).
     Connections,
-    /// Requests that are tried again ([`Pool::retries`](crate::model::Pool::retries)).
+    /// Retries in flight ([`Pool::retries`](crate::model::Pool::retries)).
     Retries,
-    /// Tries that were saved up ([`RetryBudget`](crate::model::RetryBudget)).
+    /// Saved retries ([`RetryBudget`](crate::model::RetryBudget)).
     Budget,
 }
 
 impl Cap {
-    /// All of them.
+    /// Every value, in the order of counters.
     pub const ALL: [Cap; 5] = [
         Cap::Requests,
         Cap::Pending,
@@ -33,7 +33,7 @@ impl Cap {
         Cap::Budget,
     ];
 
-    /// As it stands in metrics.
+    /// Returns the name for metrics.
     #[must_use]
     pub const fn label(self) -> &'static str {
         match self {
@@ -46,49 +46,49 @@ impl Cap {
     }
 }
 
-/// See the module.
+/// The caps of an upstream.
 #[derive(Debug, Default)]
 pub(crate) struct Breaker {
-    /// Requests that are tried again at this moment.
+    /// Retries in flight.
     retries: Line<AtomicU32>,
-    /// In the order of [`Cap::ALL`]: written by refusals alone.
+    /// Refusals, in the order of [`Cap::ALL`].
     refused: [AtomicU64; Cap::ALL.len()],
     hedged: AtomicU64,
 }
 
-/// A request that is tried again, counted until it is over.
+/// A retry, counted until this is dropped.
 #[derive(Debug)]
 pub(crate) struct Retrying(Arc<Shared>);
 
 impl Breaker {
-    /// A cap has refused something.
+    /// Counts a refusal of a cap.
     pub(crate) fn tripped(&self, cap: Cap) {
         self.refused[cap as usize].fetch_add(1, Ordering::Relaxed);
     }
 
-    /// How often each cap has refused something, since the upstream is known.
+    /// Returns the number of refusals of each cap, since the upstream is configured.
     pub(crate) fn refused(&self) -> [(Cap, u64); Cap::ALL.len()] {
         Cap::ALL.map(|cap| (cap, self.refused[cap as usize].load(Ordering::Relaxed)))
     }
 
-    /// A request is tried at two endpoints at once.
+    /// Counts a hedged request.
     pub(crate) fn hedged(&self) {
         self.hedged.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// How many were.
+    /// Returns the number of hedged requests.
     pub(crate) fn hedges(&self) -> u64 {
         self.hedged.load(Ordering::Relaxed)
     }
 
-    /// Requests that are tried again at this moment.
+    /// Returns the number of retries in flight.
     pub(crate) fn retries(&self) -> u32 {
         self.retries.0.load(Ordering::Relaxed)
     }
 }
 
 impl Shared {
-    /// Counts a request that is tried again, unless there are as many as may be.
+    /// Counts a retry, unless the limit is reached.
     pub(crate) fn begin_retry(self: &Arc<Self>, most: u32) -> Option<Retrying> {
         take(&self.breaker.retries.0, most).then(|| Retrying(Arc::clone(self)))
     }

@@ -1,6 +1,6 @@
-//! How many requests to an upstream may still be tried again: what each request brings in, and what comes in with time.
+//! The retry budget of an upstream: each request deposits a share of a retry, and so does the passage of time.
 //!
-//! Pure but for its atomics: time is told. Shared by all workers, touched by requests whose rules have them tried again.
+//! Pure except for its atomics: time is an argument. Shared by all workers; only requests whose rules allow retries use it.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -9,37 +9,37 @@ use super::Line;
 use crate::limits;
 use crate::model::RetryBudget;
 
-/// Thousandths of a try.
+/// One retry, in thousandths.
 const TRY: u64 = 1000;
 
-/// See the module.
+/// The retry budget of an upstream.
 ///
-/// With an interval there are two generations of saved tries: those of its current half, and those of the half before.
+/// With an interval there are two generations of saved retries: those of its current half, and those of the half before.
 #[derive(Debug, Default)]
 pub(crate) struct Budget {
     saved: Line<AtomicU64>,
-    /// Of the half before; 0 without an interval.
+    /// Retries of the half before; 0 without an interval.
     older: AtomicU64,
-    /// The beginning of the current half: nanoseconds of the engine's clock.
+    /// The start of the current half: nanoseconds of the engine's clock.
     half_began: AtomicU64,
-    /// Until when time was counted: nanoseconds of the engine's clock.
+    /// The instant up to which time was deposited: nanoseconds of the engine's clock.
     counted: AtomicU64,
 }
 
 impl Budget {
-    /// A request is begun.
+    /// Deposits the share of a new request.
     pub(crate) fn bring(&self, rules: &RetryBudget, now: u64) {
         self.expire(rules, now);
         self.add(rules, u64::from(rules.percent) * TRY / 100);
     }
 
-    /// Takes a try, if there is one.
+    /// Withdraws a retry. Returns `false` if the budget is exhausted.
     pub(crate) fn take(&self, rules: &RetryBudget, now: u64) -> bool {
         self.expire(rules, now);
         let relaxed = Ordering::Relaxed;
         let last = self.counted.load(relaxed);
         let span = nanos(rules.least_interval);
-        // The first call finds the tries of one span.
+        // The first call receives the retries of one span.
         let elapsed = match last {
             0 => span,
             last => now.saturating_sub(last),
@@ -57,7 +57,7 @@ impl Budget {
         if self.older.fetch_update(relaxed, relaxed, less).is_ok() {
             return true;
         }
-        // Less than a try is left of the older half.
+        // Less than one retry is left of the older half.
         let rest = self.older.swap(0, relaxed);
         if rest > 0 {
             self.saved.0.fetch_add(rest, relaxed);
@@ -65,13 +65,13 @@ impl Budget {
         self.saved.0.fetch_update(relaxed, relaxed, less).is_ok()
     }
 
-    /// Begins the next half of the interval if it is due: tries of the half before the last one expire.
+    /// Starts the next half of the interval if it is due: retries of the half before the last one expire.
     fn expire(&self, rules: &RetryBudget, now: u64) {
         let Some(interval) = rules.interval else { return };
         let half = (nanos(interval) / 2).max(1);
         let relaxed = Ordering::Relaxed;
         let began = self.half_began.load(relaxed);
-        // The clocks of workers differ by a turn of their loops.
+        // The clocks of workers differ by up to one turn of their loops.
         let passed = now.saturating_sub(began);
         if passed < half
             || self
@@ -153,7 +153,7 @@ mod tests {
         assert_eq!(taken(&budget, &none, 1), limits::RETRIES_SAVED as usize);
     }
 
-    /// However often all of them fail: no more tries than requests and time have brought.
+    /// Even if every attempt fails, there are no more retries than requests and time have deposited.
     #[test]
     fn tries_do_not_amplify() {
         let budget = Budget::default();

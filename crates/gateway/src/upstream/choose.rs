@@ -1,4 +1,4 @@
-//! Which endpoint a request goes to: those that are well, and of them whose turn it is.
+//! Selection of a request's endpoint: by health, then by the balancing algorithm.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::fault::Fault;
 use crate::limits;
 use crate::model::{Balance, HashKey, SlowStart, Upstream};
 
-/// How an upstream's endpoints are chosen: what of it can be worked out before.
+/// The precomputed part of an upstream's balancing.
 #[derive(Debug)]
 pub(crate) struct Picker {
     shares: Shares,
@@ -31,7 +31,7 @@ enum Kind {
 }
 
 impl Picker {
-    /// Of endpoints with these names and weights.
+    /// Builds the state for endpoints with these names and weights.
     pub(crate) fn new(config: &Upstream, endpoints: &[(String, u32)]) -> Picker {
         let named = || endpoints.iter().map(|(name, weight)| (name.as_str(), *weight));
         let kind = match &config.balance {
@@ -51,7 +51,7 @@ impl Picker {
         }
     }
 
-    /// What of a request is hashed.
+    /// Returns the part of a request that is hashed, if the algorithm uses one.
     pub(crate) fn key(&self) -> Option<&HashKey> {
         match &self.kind {
             Kind::Ring(_, key) | Kind::Maglev(_, key) => Some(key),
@@ -59,7 +59,7 @@ impl Picker {
         }
     }
 
-    /// How long answers that were measured count half.
+    /// Returns the half-life of measured response times, if they are used.
     pub(crate) fn half_life(&self) -> Option<Duration> {
         match self.kind {
             Kind::PeakEwma(half_life) => Some(half_life),
@@ -68,18 +68,18 @@ impl Picker {
     }
 }
 
-/// What a worker knows of who is well; looked at anew when something has changed.
+/// A worker's view of the health of endpoints; refreshed when health has changed.
 #[derive(Debug, Default)]
 pub(super) struct Wellness {
     generation: u64,
-    /// Nanoseconds: by then somebody may be well again.
+    /// The instant, in nanoseconds, at which an endpoint may become healthy again.
     until: u64,
     usable: Vec<bool>,
     count: usize,
 }
 
 impl Wellness {
-    /// Has it looked at again.
+    /// Forces a refresh.
     pub(super) fn reset(&mut self) {
         self.until = 0;
     }
@@ -107,12 +107,12 @@ impl Wellness {
         }
         let least = usize::from(current.config.health.panic_percent);
         if healthy * 100 < responding * least {
-            // Too few would break under the load of many. Endpoints that accept no connections carry none of it.
+            // Below the panic threshold: too few endpoints would break under the whole load. Endpoints that accept no connections take no load.
             self.use_those(endpoints, |endpoint| {
                 is_wanted(endpoint) && endpoint.state.health().responds(now)
             });
         } else if healthy == 0 {
-            // A failed connection is cheap, and whether it fails again is only known by trying.
+            // A failed connection is cheap, and only an attempt shows whether it fails again.
             self.use_those(endpoints, |endpoint| {
                 is_wanted(endpoint) && endpoint.state.health().is_last_resort(now)
             });
@@ -130,39 +130,39 @@ impl Wellness {
     }
 }
 
-/// Which endpoint a request should go to.
+/// The affinity of a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Prefer {
-    /// Whoever's turn it is.
+    /// None: the balancing algorithm selects.
     #[default]
     Any,
-    /// The one of this name ([`token`]), as long as it is well.
+    /// The endpoint with this name ([`token`]), as long as it is healthy.
     Named(u64),
-    /// The same one for the same number, as long as it is well.
+    /// The same endpoint for the same number, as long as it is healthy.
     Hashed(u64),
 }
 
-/// The name of an endpoint that clients are told.
+/// Returns the name of an endpoint that clients receive.
 pub(crate) fn token(upstream: &str, addr: &str) -> u64 {
     hash_with(hash(upstream.as_bytes()), addr.as_bytes())
 }
 
-/// What a choice depends on, besides the upstream.
+/// The inputs of a selection besides the upstream.
 pub(super) struct Wish<'a> {
-    /// Endpoints that have failed this request.
+    /// Endpoints that have failed for this request.
     pub(super) tried: &'a [Rc<End>],
     /// Endpoints to which no connection could be established.
     pub(super) unreachable: &'a [Rc<End>],
-    /// A hash of what tells requests apart.
+    /// The hash of the request's key.
     pub(super) key: Option<u64>,
     pub(super) prefer: Prefer,
-    /// Whether an unhealthy endpoint is chosen rather than none.
+    /// Select an unhealthy endpoint rather than none.
     pub(super) regardless: bool,
     pub(super) now: u64,
     pub(super) cx: &'a Cx,
 }
 
-/// Chooses one of the endpoints, by its place.
+/// Selects an endpoint. Returns its index.
 pub(super) fn choose(
     shared: &Shared,
     current: &Current,
@@ -189,7 +189,7 @@ pub(super) fn choose(
         .ok_or(Fault::AllDown)
 }
 
-/// Whether there is an endpoint that can be chosen and is none of `tried`.
+/// Returns whether there is a usable endpoint that is not in `tried`.
 pub(super) fn has_untried(
     shared: &Shared,
     current: &Current,
@@ -208,19 +208,19 @@ fn is_tried(tried: &[Rc<End>], end: &End) -> bool {
     tried.iter().any(|other| other.endpoint.addr == end.endpoint.addr)
 }
 
-/// The endpoint that a request belongs to.
+/// Returns the endpoint that the request's affinity selects.
 fn preferred(current: &Current, wish: &Wish<'_>, usable: &dyn Fn(usize) -> bool) -> Option<usize> {
     let endpoints = || current.endpoints.iter().enumerate();
     match wish.prefer {
         Prefer::Any => None,
         Prefer::Named(token) => {
             let (index, endpoint) = endpoints().find(|(_, endpoint)| endpoint.token == token)?;
-            // One that gets nothing new still finishes what it has.
+            // A draining endpoint still serves clients with affinity to it.
             let finishes =
                 endpoint.draining && wish.tried.is_empty() && endpoint.state.health().is_well(wish.now).0;
             (usable(index) || finishes).then_some(index)
         }
-        // The highest of all: if one goes, its requests go elsewhere, and no others.
+        // Rendezvous hashing: when the endpoint with the highest score is removed, only its own requests move.
         Prefer::Hashed(key) => {
             let score = |endpoint: &Endpoint| {
                 let share =
@@ -252,14 +252,14 @@ fn pick(
         }
         (Kind::Ring(ring, _), Some(key)) => ring.find(key, usable),
         (Kind::Maglev(table, _), Some(key)) => table.find(key, usable),
-        // Without what would be hashed, by chance.
+        // Without a key to hash, at random.
         (Kind::Random | Kind::Ring(..) | Kind::Maglev(..), _) => draw(),
         (Kind::LeastRequest | Kind::PeakEwma(_), _) => {
             let one = draw()?;
             if current.endpoints.len() == 1 {
                 return Some(one);
             }
-            // Two alike tell nothing.
+            // Two draws of one endpoint give no comparison.
             let two = (0..TRIES).filter_map(|_| draw()).find(|two| *two != one);
             let Some(two) = two else { return Some(one) };
             let load = |index: usize| load(current, index, wish.now);
@@ -271,15 +271,15 @@ fn pick(
     }
 }
 
-/// Draws in which nobody usable may come before all are looked through.
+/// The number of draws without a usable endpoint before all are scanned.
 const TRIES: usize = 8;
 
-/// One by chance and weight.
+/// Draws an endpoint at random by weight.
 fn draw(current: &Current, wish: &Wish<'_>, usable: &dyn Fn(usize) -> bool) -> Option<usize> {
     let count = current.endpoints.len();
     let drawn = (0..TRIES).filter_map(|_| {
         let index = current.picker.shares.draw(wish.cx.random())?;
-        // Somebody new is taken now and then only.
+        // During slow start an endpoint accepts only part of its draws.
         let share = current
             .config
             .slow_start
@@ -294,12 +294,12 @@ fn draw(current: &Current, wish: &Wish<'_>, usable: &dyn Fn(usize) -> bool) -> O
     })
 }
 
-/// Requests under way; by how long answers take, if that is measured.
+/// Returns the requests in flight; weighted by response time where that is measured.
 fn load(current: &Current, index: usize, now: u64) -> u64 {
     let state = &current.endpoints[index].state;
     let active = u64::from(state.active());
     match current.picker.kind {
-        // Whoever was never measured is tried.
+        // An endpoint without a measurement gets a request.
         Kind::PeakEwma(half_life) => {
             (active + 1).saturating_mul(state.latency().decayed(now, half_life) / 1024)
         }
@@ -309,7 +309,7 @@ fn load(current: &Current, index: usize, now: u64) -> u64 {
 
 const PERMILLE: u64 = 1000;
 
-/// In thousandths, so that slow start can be told.
+/// Returns the effective weight in thousandths, to have steps for slow start.
 fn weight(current: &Current, index: usize, now: u64) -> u64 {
     let weight = u64::from(current.endpoints[index].weight);
     let share = current
@@ -319,7 +319,7 @@ fn weight(current: &Current, index: usize, now: u64) -> u64 {
     weight * share
 }
 
-/// How much of its share an endpoint gets yet, in thousandths.
+/// Returns the fraction of its weight that an endpoint has during slow start, in thousandths.
 fn warmth(current: &Current, index: usize, now: u64, slow: SlowStart) -> u64 {
     let age = current.endpoints[index].state.health().age(now);
     let window = u64::try_from(slow.window.as_nanos()).unwrap_or(u64::MAX).max(1);

@@ -1,4 +1,4 @@
-//! A connection to an endpoint: the attempt, what comes before the first byte of HTTP, and what its failure means.
+//! Connection attempts to endpoints: TCP, the bytes before HTTP, TLS, and the faults of failures.
 
 use std::io;
 use std::time::Duration;
@@ -9,22 +9,22 @@ use ringmain_tls::{ConnectHandle, FaultKind, PeerName, Tls};
 
 use crate::fault::{Detail, Fault};
 
-/// Where to, and what is said there first.
+/// The parameters of a connection attempt.
 pub(crate) struct Way<'a> {
     pub(crate) addr: &'a Addr,
-    /// Whom the certificate has to be for.
+    /// The name that the certificate has to match.
     pub(crate) peer: Option<&'a PeerName>,
-    /// By TLS.
+    /// `None`: no TLS.
     pub(crate) tls: Option<&'a ConnectHandle>,
-    /// Before all else.
+    /// Bytes to send before all others.
     pub(crate) first: &'a [u8],
 }
 
-/// A connection that failed.
+/// A failed connection attempt.
 #[derive(Debug)]
 pub(crate) struct ConnectError {
     pub(crate) fault: Fault,
-    /// The rule of TLS that the endpoint broke, if it broke one.
+    /// The rule of TLS that the endpoint violated, if any.
     pub(crate) detail: Option<Box<Detail>>,
 }
 
@@ -34,7 +34,10 @@ impl From<Fault> for ConnectError {
     }
 }
 
-/// Connects within `span`, TLS included.
+/// Connects within `span`, including the TLS handshake.
+///
+/// # Errors
+/// The fault of the attempt, with the violated rule of TLS if there is one.
 pub(crate) async fn connect(cx: &Cx, way: &Way<'_>, span: Duration) -> Result<Stream, ConnectError> {
     let begun = cx.now();
     let connected = cx.connect_within(way.addr, None, span).await;

@@ -1,28 +1,28 @@
-//! What is counted of an upstream as long as its name is configured: tries and copies. Rare beside requests, so all workers
-//! count in one place.
+//! Counts of retries, mirrored requests and faults of an upstream while its name is configured. These are rare compared with requests,
+//! so all workers share the counters.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::fault::Fault;
 
-/// What became of a request's copy for another upstream.
+/// The result of a mirrored request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Copied {
-    /// All of it was handed to the upstream, whatever it answers.
+    /// The request was sent in full, whatever the response.
     Sent,
-    /// No connection, or it ended before all was sent, or the process ended.
+    /// No connection, or the connection or the process ended before the request was sent in full.
     Failed,
-    /// There were as many copies on the worker, tasks there, or requests at the upstream as may be.
+    /// A limit was reached: of mirrored requests on the worker, of tasks there, or of requests at the upstream.
     NoRoom,
-    /// Its body is longer than the mirror's limit, or was not all there.
+    /// The body exceeds the mirror's limit or was incomplete.
     TooLong,
-    /// The upstream has nobody who could get it.
+    /// The upstream has no usable endpoint.
     NoEndpoint,
 }
 
 impl Copied {
-    /// All of them.
+    /// Every value, in the order of counters.
     pub const ALL: [Copied; 5] = [
         Copied::Sent,
         Copied::Failed,
@@ -31,7 +31,7 @@ impl Copied {
         Copied::NoEndpoint,
     ];
 
-    /// As it stands in metrics.
+    /// Returns the name for metrics.
     #[must_use]
     pub const fn label(self) -> &'static str {
         match self {
@@ -44,30 +44,30 @@ impl Copied {
     }
 }
 
-/// See the module.
+/// The counters of an upstream.
 #[derive(Debug, Default)]
 pub(crate) struct Counts {
     retries: AtomicU64,
     refused: AtomicU64,
-    /// In the order of [`Copied::ALL`].
+    /// Mirrored requests, in the order of [`Copied::ALL`].
     copies: [AtomicU64; Copied::ALL.len()],
-    /// In the order of [`Fault::ALL`]; there once a fault has occurred.
+    /// Faults, in the order of [`Fault::ALL`]; allocated when the first occurs.
     faults: OnceLock<Box<[AtomicU64]>>,
 }
 
 impl Counts {
-    /// A request that could be tried again asked the budget.
+    /// Counts a retry that the budget has granted or refused.
     pub(crate) fn asked(&self, granted: bool) {
         let count = if granted { &self.retries } else { &self.refused };
         count.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// A copy is over.
+    /// Counts a finished mirrored request.
     pub(crate) fn copied(&self, copied: Copied) {
         self.copies[copied as usize].fetch_add(1, Ordering::Relaxed);
     }
 
-    /// An attempt at the upstream ended by a fault.
+    /// Counts an attempt at the upstream that ended with a fault.
     pub(crate) fn fault(&self, fault: Fault) {
         let faults = self
             .faults
@@ -75,7 +75,7 @@ impl Counts {
         faults[fault as usize].fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Returns how often each fault has occurred, those that have.
+    /// Returns the count of each fault that has occurred.
     pub(crate) fn faults(&self) -> Vec<(Fault, u64)> {
         let counts = self.faults.get().into_iter().flatten();
         let counts = counts.map(|count| count.load(Ordering::Relaxed));
@@ -87,17 +87,17 @@ impl Counts {
             .collect()
     }
 
-    /// Tries that the budget has granted.
+    /// Returns the number of retries that the budget has granted.
     pub(crate) fn retries(&self) -> u64 {
         self.retries.load(Ordering::Relaxed)
     }
 
-    /// Tries that the budget has refused.
+    /// Returns the number of retries that the budget has refused.
     pub(crate) fn refused(&self) -> u64 {
         self.refused.load(Ordering::Relaxed)
     }
 
-    /// Copies, in the order of [`Copied::ALL`].
+    /// Returns the numbers of mirrored requests, in the order of [`Copied::ALL`].
     pub(crate) fn copies(&self) -> [u64; Copied::ALL.len()] {
         std::array::from_fn(|at| self.copies[at].load(Ordering::Relaxed))
     }

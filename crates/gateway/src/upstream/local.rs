@@ -1,7 +1,7 @@
-//! An upstream as one worker sees it: its kept connections, and whose turn it is.
+//! An upstream as one worker sees it: its pool of connections, and the selection of endpoints.
 //!
-//! Owns the way of a connection: opened under the process-wide cap, lent to a request, kept, used again or closed. Those that many
-//! requests share are in `h2`.
+//! Owns the life of a connection: opened under the process-wide cap, lent to a request, pooled, used again or closed. Connections
+//! that many requests share are in `h2`.
 
 pub(crate) mod bytes;
 mod choosing;
@@ -29,7 +29,7 @@ use super::choose::Wellness;
 use super::connect::ConnectError;
 use super::h2::{Channel, Common, Sessions};
 use super::transport::Handles;
-use super::waiting::{Place, Waiting};
+use super::waiting::{Waiter, Waiting};
 use super::{Active, Admitted, Current, Endpoint, Full, Permit, Shared, Toward, connect, transport};
 use crate::balance::Turns;
 use crate::fault::Fault;
@@ -42,17 +42,17 @@ use crate::model::{HashKey, UpstreamProtocol};
 pub(crate) struct Local {
     pub(super) cx: Cx,
     pub(crate) shared: Arc<Shared>,
-    seen: RefCell<Seen>,
-    /// Kept connections of all endpoints, but for those that are shared.
+    seen: RefCell<PoolSnapshot>,
+    /// Idle connections of every endpoint, without those that are shared.
     kept: Cell<usize>,
     pub(super) common: Rc<Common>,
 }
 
 #[derive(Debug)]
-struct Seen {
+struct PoolSnapshot {
     generation: u64,
     current: Arc<Current>,
-    /// What TLS sessions are begun by.
+    /// The handles that TLS sessions are created from.
     tls: Handles,
     ends: Vec<Rc<End>>,
     wellness: Wellness,
@@ -65,7 +65,7 @@ pub(crate) struct End {
     pub(crate) endpoint: Arc<Endpoint>,
     idle: RefCell<Vec<Idle>>,
     pub(super) sessions: Sessions,
-    /// It is configured no more: its connections are closed after use.
+    /// The endpoint is no longer configured: its connections are closed after use.
     gone: Cell<bool>,
 }
 
@@ -77,18 +77,18 @@ struct Idle {
     since: Time,
 }
 
-/// A connection that a request has for itself. Dropped, it is closed.
+/// A connection that a request has for itself. Closed when dropped.
 #[derive(Debug)]
 pub(crate) struct Sole {
     pub(crate) stream: Stream,
     permit: Permit,
-    /// Requests before this one.
+    /// Requests on the connection before this one.
     pub(crate) requests: u32,
-    /// It was begun for one client: nobody else's request may go there.
+    /// The connection began with the PROXY header of one client: no other client's request may use it.
     is_greeted: bool,
 }
 
-/// A request's endpoint, counted there as long as this lives.
+/// A request's endpoint. The request is counted there until this is dropped.
 #[derive(Debug)]
 pub(crate) struct Chosen {
     pub(crate) end: Rc<End>,
@@ -103,7 +103,7 @@ impl Local {
         Local {
             cx: cx.clone(),
             shared,
-            seen: RefCell::new(Seen {
+            seen: RefCell::new(PoolSnapshot {
                 generation,
                 tls: Handles::of(&current.transport),
                 current,
@@ -116,17 +116,17 @@ impl Local {
         }
     }
 
-    /// What is spoken to the upstream.
+    /// Returns the protocol of the upstream.
     pub(super) fn protocol(&self) -> UpstreamProtocol {
         self.follow().current.config.protocol
     }
 
-    /// Requests at once by one connection that is shared.
+    /// Returns the limit of concurrent requests on a shared connection.
     pub(super) fn streams(&self) -> u32 {
         self.follow().current.config.pool.streams_per_connection
     }
 
-    /// Requests that one connection serves; `None`: any number.
+    /// Returns the number of requests that a connection serves; `None`: no limit.
     pub(super) fn lifetime(&self) -> Option<u32> {
         self.follow().current.config.pool.requests_per_connection
     }
@@ -135,7 +135,7 @@ impl Local {
         self.follow().current.config.pool.connections
     }
 
-    /// How many requests may be under way by the upstream's connections, and how many percent of that one client may hold.
+    /// Returns the limit of requests on the upstream's connections, and the percentage of these that one client may hold.
     pub(crate) fn places(&self) -> (u32, u8) {
         let seen = self.follow();
         let pool = &seen.current.config.pool;
@@ -146,32 +146,32 @@ impl Local {
         (pool.connections.saturating_mul(each), pool.client_share)
     }
 
-    /// How many requests may wait for a connection.
+    /// Returns the limit of requests that wait for a connection.
     pub(crate) fn pending(&self) -> u32 {
         self.follow().current.config.pool.pending
     }
 
-    /// What TLS sessions are begun by.
+    /// Returns the handle that TLS sessions for HTTP are created from.
     pub(super) fn tls(&self) -> Option<Rc<ConnectHandle>> {
         self.follow().tls.http.clone()
     }
 
-    /// Whether there are connections that are kept, or shared, or may be soon.
+    /// Returns whether there are pooled or shared connections, or may be soon.
     pub(crate) fn holds_any(&self) -> bool {
         self.kept.get() > 0 || self.common.is_any()
     }
 
-    /// Whether its connections are shared, as far as that is known.
+    /// Returns whether the upstream's connections are shared, as far as that is known.
     pub(crate) fn may_share(&self) -> bool {
         self.protocol() != UpstreamProtocol::Http1
     }
 
-    /// How long connecting may take.
+    /// Returns the timeout for connecting.
     pub(crate) fn connect_timeout(&self) -> Duration {
         self.follow().current.config.connect_timeout
     }
 
-    fn follow(&self) -> std::cell::RefMut<'_, Seen> {
+    fn follow(&self) -> std::cell::RefMut<'_, PoolSnapshot> {
         let mut seen = self.seen.borrow_mut();
         if seen.generation != self.shared.generation() {
             seen.generation = self.shared.generation();
@@ -195,7 +195,7 @@ impl Local {
         seen
     }
 
-    /// An endpoint as it is configured now: its connections are there. One that is configured no more is as it was.
+    /// Returns an endpoint as it is configured now, which owns its connections. One that is no longer configured is returned unchanged.
     pub(super) fn present(&self, end: &Rc<End>) -> Rc<End> {
         let seen = self.follow();
         if !end.gone.get() {
@@ -206,6 +206,9 @@ impl Local {
     }
 
     /// Counts a request at the upstream.
+    ///
+    /// # Errors
+    /// [`Fault::RequestsFull`]: the limit of requests in flight is reached.
     pub(crate) fn admit(&self) -> Result<Admitted, Fault> {
         self.try_admit().ok_or_else(|| {
             self.shared.breaker.tripped(Cap::Requests);
@@ -213,19 +216,19 @@ impl Local {
         })
     }
 
-    /// The same; that there is no room is not counted, for somebody asks again.
+    /// Does the same, but does not count a refusal, since the caller asks again.
     pub(crate) fn try_admit(&self) -> Option<Admitted> {
         let most = self.follow().current.config.pool.requests;
         self.shared.begin_request(most)
     }
 
-    /// A request is begun whose rule has it tried again.
+    /// Deposits the share of a new request in the retry budget.
     pub(crate) fn bring_budget(&self) {
         let rules = self.follow().current.config.retry_budget;
         self.shared.budget.bring(&rules, self.cx.now().0);
     }
 
-    /// Counts that a request is tried again, if it may be; `again` is what it was counted by before.
+    /// Counts a retry if it is allowed; `again` is the count of the request's previous retry.
     pub(crate) fn begin_retry(&self, again: Option<Retrying>) -> Option<Retrying> {
         let (rules, most) = {
             let seen = self.follow();
@@ -244,12 +247,12 @@ impl Local {
         None
     }
 
-    /// What of a request its endpoint is chosen by.
+    /// Passes the part of a request that is hashed for balancing to `look`.
     pub(crate) fn key<T>(&self, look: impl FnOnce(&HashKey) -> T) -> Option<T> {
         self.follow().current.picker.key().map(look)
     }
 
-    /// A request met this at an endpoint, which may be passed over for it.
+    /// Records the result of a request at an endpoint, which may be ejected for it.
     pub(crate) fn met(&self, end: &End, meeting: Meeting) {
         if meeting == Meeting::Bad {
             end.endpoint.state.health().record.failed();
@@ -277,12 +280,12 @@ impl Local {
         }
     }
 
-    /// Looks at what the upstream is now, also without a request.
+    /// Applies changes of the upstream, also without a request.
     pub(crate) fn look(&self) {
         drop(self.follow());
     }
 
-    /// Waits for the first addresses of an upstream whose names are being looked up.
+    /// Waits until names that are being resolved for the first time have addresses.
     pub(crate) async fn settle(&self, span: Duration) {
         let until = self.cx.now().after(span);
         while self.follow().current.is_pending && self.cx.now() < until {
@@ -290,28 +293,31 @@ impl Local {
         }
     }
 
-    /// An endpoint's answer took so long.
+    /// Records the response time of an endpoint.
     pub(crate) fn took(&self, end: &End, span: Duration) {
         if let Some(half_life) = self.follow().current.picker.half_life() {
             end.endpoint.state.took(self.cx.now().0, span, half_life);
         }
     }
 
-    /// An endpoint has answered with that status, after such a time.
+    /// Records the status and the response time of an endpoint.
     pub(crate) fn answered(&self, end: &End, span: Duration, status: u16) {
         self.took(end, span);
         let bad = status >= 500;
         self.met(end, if bad { Meeting::Bad } else { Meeting::Good });
     }
 
-    /// What a connection begins with, if the upstream wants to be told whom it is for.
+    /// Returns the PROXY protocol header that a connection begins with; empty if the upstream does not use it.
     pub(crate) fn greeting(&self, addresses: impl FnOnce() -> Option<Addresses>) -> Vec<u8> {
         let version = self.follow().current.transport.proxy_protocol();
         version.map_or_else(Vec::new, |version| transport::greeting(version, addresses()))
     }
 
-    /// A way to an endpoint, by what is spoken there: a whole connection, or a stream, within `span`. With a greeting it is a new one,
-    /// for this request alone; with `fresh` none that was kept.
+    /// Returns a connection to an endpoint, or a stream of one, within `span`. With a greeting it is a new connection for this request
+    /// alone; with `fresh` it is not a pooled one.
+    ///
+    /// # Errors
+    /// The fault of the attempt, or of a limit that was reached for as long as `span`.
     pub(crate) async fn link(
         &self,
         end: &Rc<End>,
@@ -320,13 +326,16 @@ impl Local {
         span: Duration,
     ) -> Result<Link, Fault> {
         if self.may_share() {
-            // Apart, so that requests by HTTP/1.1 have no room for it.
+            // Boxed, so that requests over HTTP/1.1 do not reserve space for it.
             return Box::pin(self.link_shared(end, fresh, greeting, span)).await;
         }
         self.link_whole(end, fresh, greeting, span).await
     }
 
-    /// The same where what is spoken has whole connections only.
+    /// Does the same where the protocol has whole connections only.
+    ///
+    /// # Errors
+    /// Those of [`link`](Self::link); [`Fault::NoHttp2`] if the endpoint has become one of HTTP/2 meanwhile.
     pub(crate) async fn link_alone(&self, end: &Rc<End>, fresh: bool, span: Duration) -> Result<Sole, Fault> {
         match self.link_whole(end, fresh, &[], span).await? {
             Link::Sole(sole) => Ok(sole),
@@ -334,7 +343,7 @@ impl Local {
         }
     }
 
-    /// A way to an endpoint of HTTP/1.1, unless it speaks HTTP/2 by the time that there is one.
+    /// Returns an HTTP/1.1 connection to an endpoint, unless the endpoint has become one of HTTP/2 meanwhile.
     pub(super) async fn link_whole(
         &self,
         end: &Rc<End>,
@@ -355,7 +364,7 @@ impl Local {
             },
         };
         if self.protocol() != UpstreamProtocol::Http1 {
-            // It has changed while this waited.
+            // The protocol has changed during the wait.
             return Box::pin(self.begin_session(end, permit, greeting, span)).await;
         }
         let tls = self.tls();
@@ -373,7 +382,7 @@ impl Local {
         span: Duration,
     ) -> Result<Sole, Fault> {
         let transport = Arc::clone(&self.follow().current.transport);
-        // Its TLS cannot be made, or not for bytes since no route of connections leads here any more: never in the clear.
+        // Its TLS cannot be built, or not for bytes since no stream route leads here any more: never fall back to plain text.
         if transport.connector.is_some() && tls.is_none() {
             return Err(Fault::TlsFailed);
         }
@@ -398,8 +407,8 @@ impl Local {
         }
     }
 
-    /// No connection to an endpoint could be established within `span`: others are preferred for a while, unless the failure
-    /// says more about this process or about the caller's deadline than about the endpoint.
+    /// Records that no connection to an endpoint could be established within `span`: others are preferred for a while, unless the failure
+    /// is more likely caused by this process or by the caller's deadline.
     pub(super) fn connect_failed(&self, end: &End, fault: Fault, span: Duration) {
         let too_short = fault == Fault::ConnectTimeout
             && span < limits::CONNECT_TIMEOUT_LEAST.min(self.connect_timeout());
@@ -411,18 +420,18 @@ impl Local {
         self.shared.health_changed();
     }
 
-    /// Whether a connection need not wait for addresses, and begins with nothing that is for one client alone.
+    /// Returns whether a connection need not wait for addresses and does not begin with the header of one client.
     pub(crate) fn is_ready(&self) -> bool {
         let seen = self.follow();
         !seen.current.is_pending && seen.current.transport.proxy_protocol().is_none()
     }
 
-    /// A stream of a connection that is there, if one has room.
+    /// Returns a stream of an open shared connection, if one has room.
     pub(crate) fn take_shared(&self, end: &End) -> Option<Channel> {
         end.sessions.take(false)
     }
 
-    /// A kept connection, if there is one.
+    /// Returns a pooled connection, if there is one.
     pub(crate) fn take_kept(&self, end: &End) -> Option<Sole> {
         loop {
             let idle = end.idle.borrow_mut().pop()?;
@@ -438,8 +447,8 @@ impl Local {
         }
     }
 
-    /// Waits until a connection of this worker is free, or one may be opened: at the upstream, and among those who wait for
-    /// any connection at all if that is what is short.
+    /// Waits until a connection of this worker is free or a new one may be opened: in the upstream's queue, and in that of the process
+    /// if its limit is the one reached.
     pub(super) async fn wait(
         &self,
         end: &Rc<End>,
@@ -465,16 +474,16 @@ impl Local {
                 if !queue(&room.waiting, &mut outer, who, most_waiting, context.waker()) {
                     return Poll::Ready(Err(Fault::ProcessPendingFull));
                 }
-                // What became free before was told to nobody.
+                // Connections that became free before the registration sent no call.
                 found = self.look_for(end, fresh, most);
             }
             let full = match found {
                 Ok(found) => {
-                    place.take().into_iter().for_each(Place::leave);
-                    // Whoever takes a kept one leaves the room that he was called to to the next.
+                    place.take().into_iter().for_each(Waiter::leave);
+                    // With a pooled connection, the process-wide slot of this call goes to the next waiter.
                     let outer = outer.take().filter(|_| matches!(found, Waited::Permit(_)));
-                    outer.into_iter().for_each(Place::leave);
-                    // What was kept for this one and not taken may be for another.
+                    outer.into_iter().for_each(Waiter::leave);
+                    // A connection that was reserved for this waiter and not used may serve another.
                     if self.shared.waiting.wants() || room.waiting.wants() {
                         room.calls.tell();
                     }
@@ -500,7 +509,7 @@ impl Local {
         .await
     }
 
-    /// A connection without waiting, for somebody who waits.
+    /// Tries to get a connection without waiting.
     fn look_for(&self, end: &Rc<End>, fresh: bool, most: u32) -> Result<Waited, Full> {
         if !fresh {
             let end = &self.present(end);
@@ -520,7 +529,7 @@ impl Local {
 }
 
 impl End {
-    /// Whether it is configured no more.
+    /// Returns whether the endpoint is no longer configured.
     pub(super) fn is_gone(&self) -> bool {
         self.gone.get()
     }
@@ -532,10 +541,10 @@ impl Sole {
     }
 }
 
-/// Joins a queue, or waits there for the next call. Whether there was room.
+/// Joins a queue, or waits there for the next call. Returns whether there was room.
 fn queue<'w>(
     waiting: &'w Waiting,
-    place: &mut Option<Place<'w>>,
+    place: &mut Option<Waiter<'w>>,
     who: (usize, Toward),
     most: u32,
     waker: &Waker,
@@ -547,7 +556,7 @@ fn queue<'w>(
     place.is_some()
 }
 
-/// What waiting for a connection has led to.
+/// The result of waiting for a connection.
 pub(super) enum Waited {
     Permit(Permit),
     Kept(Link),

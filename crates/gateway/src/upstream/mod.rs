@@ -1,8 +1,8 @@
-//! Who answers: upstreams as all workers share them, with what is counted of them.
+//! Upstreams as all workers share them, with their counters.
 //!
-//! An upstream's [`Shared`] part lives as long as its name is configured; what it is at present ([`Current`]: configuration,
-//! endpoints) is replaced as a whole, by a new configuration or a new answer of DNS. What is said of an endpoint (requests
-//! under way, health) belongs to its address and survives both. Knows no requests.
+//! An upstream's [`Shared`] part lives while its name is configured; its present state ([`Current`]: configuration, endpoints)
+//! is replaced as a whole, by a new configuration or a new result of DNS. State of an endpoint (requests in flight, health) belongs
+//! to its address and survives both. Knows no requests.
 
 pub(crate) mod breaker;
 pub(crate) mod budget;
@@ -41,92 +41,92 @@ use crate::model::{Name, Upstream};
 /// An upstream as all workers share it.
 #[derive(Debug)]
 pub(crate) struct Shared {
-    /// Its place in each worker's list.
+    /// Index in each worker's list.
     pub(crate) id: usize,
     pub(crate) name: Name,
     current: Mutex<Arc<Current>>,
-    /// Of `current`: workers look at this first.
+    /// The version of `current`: workers check it first.
     generation: Line<AtomicU64>,
-    /// Of who is well: workers look at endpoints only when it has changed.
+    /// The version of endpoints' health: workers check endpoints only when it has changed.
     health: Line<AtomicU64>,
     /// Connections, process-wide.
     connections: Line<AtomicU32>,
-    /// Requests under way, process-wide.
+    /// Requests in flight, process-wide.
     requests: Line<AtomicU32>,
-    /// A connection that requests share takes no more of them, for the sake of those who wait for another one.
+    /// A shared connection is retiring in favor of requests that wait for another one.
     leaving: AtomicBool,
-    /// The configuration has it no more.
+    /// The upstream is no longer configured.
     removed: AtomicBool,
     pub(crate) waiting: Waiting,
-    /// Places that are held on account of clients.
+    /// Slots of the pool that are held by clients.
     shares: Shares,
-    /// Turns in `waiting` that are.
+    /// Positions in `waiting` that are held by clients.
     turns: Shares,
-    /// That of all upstreams.
+    /// The limit that all upstreams share.
     pub(crate) room: Arc<Room>,
-    /// For requests that are tried again.
+    /// The budget for retries.
     pub(crate) budget: Budget,
     pub(crate) breaker: Breaker,
     pub(crate) counts: Line<Counts>,
 }
 
-/// Which endpoint somebody waits for, or a connection leads to: the same for all workers and configurations.
+/// The identity of an endpoint that a request waits for or a connection leads to: the same for all workers and configurations.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Toward(usize);
 
-/// Why there is no new connection.
+/// The cap that prevents a new connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Full {
-    /// The upstream has as many as it may.
+    /// The upstream's cap is reached.
     Upstream,
-    /// All upstreams together have as many as they may.
+    /// The cap for all upstreams together is reached.
     Process,
 }
 
-/// A number that several workers write, on cache lines of its own.
+/// A value that several workers write, on cache lines of its own.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub(crate) struct Line<T>(pub(crate) T);
 
-/// What an upstream is at present.
+/// The present state of an upstream.
 #[derive(Debug)]
 pub(crate) struct Current {
     pub(crate) config: Arc<Upstream>,
-    /// How bytes get there. Kept connections outlive a change as long as this stays the same one.
+    /// The transport. Pooled connections survive a change of configuration while it remains the same.
     pub(crate) transport: Arc<Transport>,
     pub(crate) picker: Picker,
     pub(crate) endpoints: Box<[Arc<Endpoint>]>,
-    /// Why there is no endpoint, if there is none.
+    /// The fault of requests while there is no endpoint.
     pub(crate) absence: Fault,
-    /// There is none yet: names are being looked up for the first time.
+    /// There is no endpoint yet: names are being resolved for the first time.
     pub(crate) is_pending: bool,
 }
 
-/// One address that answers, and what is known of it.
+/// An endpoint: an address with its state.
 #[derive(Debug)]
 pub(crate) struct Endpoint {
     pub(crate) addr: Addr,
-    /// What `Host` says where the client has said none.
+    /// The `Host` of requests without one of the client.
     pub(crate) authority: Box<str>,
-    /// Whom its certificate has to be for. Without it no TLS endpoint is connected to: nothing would tell who it is.
+    /// The name that the certificate has to match. Without it no TLS connection is made: the peer could not be identified.
     pub(crate) peer: Option<PeerName>,
-    /// What clients are told of it.
+    /// The name that clients receive for affinity.
     pub(crate) token: u64,
     pub(crate) weight: u32,
-    /// It finishes what it has and gets nothing new, but if all others are gone.
+    /// The endpoint is draining: it finishes its requests and receives new ones only if all others are gone.
     pub(crate) draining: bool,
     pub(crate) state: Arc<EndpointState>,
 }
 
-/// What is known of an endpoint, by its address. Times are nanoseconds of the engine's clock.
+/// State of an endpoint, by its address. Instants are nanoseconds of the engine's clock.
 #[derive(Debug, Default)]
 pub(crate) struct EndpointState {
-    /// Requests under way, all workers'.
+    /// Requests in flight over all workers.
     active: Line<AtomicU32>,
-    /// Written now and then, read with each choice.
+    /// Rarely written, read by each selection.
     health: Line<Health>,
     latency: Line<Latency>,
-    /// Of the last connection that failed by a broken rule.
+    /// The rule that the endpoint violated at the last failed connection, if any.
     trouble: Mutex<Option<(Fault, Box<Detail>)>>,
 }
 
@@ -158,7 +158,7 @@ impl Shared {
         }
     }
 
-    /// Replaces what it is.
+    /// Replaces the present state.
     pub(crate) fn publish(&self, current: Arc<Current>) {
         let mut place = self.current.lock().unwrap_or_else(PoisonError::into_inner);
         let old = std::mem::replace(&mut *place, current);
@@ -167,7 +167,7 @@ impl Shared {
         drop(old);
     }
 
-    /// Has workers drop its connections, once they look at the next configuration.
+    /// Marks the upstream as removed: workers close its connections when they follow the configuration.
     pub(crate) fn remove(&self) {
         self.removed.store(true, Ordering::Release);
     }
@@ -184,24 +184,27 @@ impl Shared {
         Arc::clone(&self.current.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Of who is well.
+    /// Returns the version of endpoints' health.
     pub(crate) fn health_generation(&self) -> u64 {
         self.health.0.load(Ordering::Acquire)
     }
 
-    /// Has workers look who is well.
+    /// Makes workers check endpoints' health again.
     pub(crate) fn health_changed(&self) {
         self.health.0.fetch_add(1, Ordering::Release);
     }
 
-    /// Counts a request, unless there are as many as may be.
+    /// Counts a request, unless the limit is reached.
     pub(crate) fn begin_request(self: &Arc<Self>, most: u32) -> Option<Admitted> {
         take(&self.requests.0, most).then(|| Admitted(Arc::clone(self)))
     }
 
-    /// Counts a connection, unless there are as many as may be: `most` here, or those of all upstreams.
+    /// Counts a connection, unless a limit is reached: `most` for this upstream, or that for all upstreams.
+    ///
+    /// # Errors
+    /// The limit that is reached.
     pub(crate) fn begin_connection(self: &Arc<Self>, most: u32) -> Result<Permit, Full> {
-        // So that whoever waits for this upstream alone does not touch what all share.
+        // Checked first, so that a request for this upstream does not touch the shared count in vain.
         if self.connections() >= most {
             return Err(Full::Upstream);
         }
@@ -215,33 +218,33 @@ impl Shared {
         Ok(Permit(Arc::clone(self)))
     }
 
-    /// Whether no connection that requests share is being given up: one at a time, for it takes as long as the longest of them.
+    /// Returns whether no shared connection is retiring in favor of waiters: one at a time, since its longest request delays it.
     pub(crate) fn may_leave(&self) -> bool {
         !self.leaving.load(Ordering::SeqCst)
     }
 
-    /// One is given up; `false`: another one is.
+    /// Marks a shared connection as retiring; `false`: another one is.
     pub(crate) fn begin_leaving(&self) -> bool {
         !self.leaving.swap(true, Ordering::SeqCst)
     }
 
-    /// It is closed.
+    /// Marks it as closed.
     pub(crate) fn left(&self) {
         self.leaving.store(false, Ordering::SeqCst);
     }
 
-    /// Requests under way.
+    /// Returns the number of requests in flight.
     pub(crate) fn requests(&self) -> u32 {
         self.requests.0.load(Ordering::Relaxed)
     }
 
-    /// Connections that stand or are being made.
+    /// Returns the number of connections and connection attempts.
     pub(crate) fn connections(&self) -> u32 {
         self.connections.0.load(Ordering::SeqCst)
     }
 }
 
-/// Takes one of `most`. Never one too many for a moment: whoever looked just then would wait for nothing.
+/// Increments a count unless it has reached `most`. Never exceeds it, even briefly: a concurrent caller would be refused in vain.
 fn take(count: &AtomicU32, most: u32) -> bool {
     let next = |count: u32| (count < most).then(|| count + 1);
     count
@@ -264,7 +267,7 @@ impl Drop for Admitted {
 pub(crate) struct Permit(Arc<Shared>);
 
 impl Permit {
-    /// Whose connection it is.
+    /// Returns the upstream of the connection.
     pub(crate) fn shared(&self) -> Arc<Shared> {
         Arc::clone(&self.0)
     }
@@ -279,7 +282,7 @@ impl Drop for Permit {
 }
 
 impl Endpoint {
-    /// Which one it is.
+    /// Returns the identity of the endpoint.
     pub(crate) fn toward(&self) -> Toward {
         Toward(Arc::as_ptr(&self.state).addr())
     }
@@ -292,17 +295,17 @@ impl EndpointState {
         Active(Arc::clone(self))
     }
 
-    /// Requests under way.
+    /// Returns the number of requests in flight.
     pub(crate) fn active(&self) -> u32 {
         self.active.0.load(Ordering::Relaxed)
     }
 
-    /// Whether it is well.
+    /// Returns the health of the endpoint.
     pub(crate) fn health(&self) -> &Health {
         &self.health.0
     }
 
-    /// Notes the rule that the endpoint broke when it was connected to.
+    /// Records the rule that the endpoint violated in a connection attempt.
     pub(crate) fn note_trouble(&self, fault: Fault, detail: Option<Box<Detail>>) {
         if let Some(detail) = detail {
             let mut trouble = self.trouble.lock().unwrap_or_else(PoisonError::into_inner);
@@ -310,7 +313,7 @@ impl EndpointState {
         }
     }
 
-    /// Returns the rule that the endpoint broke when it was last connected to, if that led to this fault.
+    /// Returns the rule that the endpoint violated in the last connection attempt, if that led to this fault.
     pub(crate) fn trouble(&self, fault: Fault) -> Option<Detail> {
         if !matches!(fault, Fault::TlsFailed | Fault::TlsCertificate) {
             return None;
@@ -320,16 +323,16 @@ impl EndpointState {
         (*of == fault).then(|| Detail::clone(detail))
     }
 
-    /// How long its answers take.
+    /// Returns the average response time.
     pub(crate) fn latency(&self) -> Ewma {
-        // The two may be of different answers: it is an estimate.
+        // The two may be from different responses: it is an estimate.
         Ewma {
             value: self.latency.0.value.load(Ordering::Relaxed),
             at: self.latency.0.at.load(Ordering::Relaxed),
         }
     }
 
-    /// An answer took so long.
+    /// Records a response time.
     pub(crate) fn took(&self, now: u64, span: Duration, half_life: Duration) {
         let span = u64::try_from(span.as_nanos()).unwrap_or(u64::MAX);
         let next = self.latency().observe(now, span, half_life);

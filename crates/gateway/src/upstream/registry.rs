@@ -1,4 +1,4 @@
-//! Upstreams and what is known of endpoints, by their names, and what policies count: what survives a change of configuration.
+//! Upstreams, states of endpoints, and counters of policies by name: the state that survives a change of configuration.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -17,37 +17,37 @@ use crate::model::{self, Config, Hostname, Name, Upstream, Where};
 use crate::rate::counters::Counters;
 use crate::resolve::{Found, NotFound};
 
-/// All upstreams of a gateway. Belongs to whoever changes the configuration; workers see none of it.
+/// All upstreams of a gateway. Used by the thread that changes the configuration; workers have no access.
 #[derive(Debug, Default)]
 pub(crate) struct Registry {
     upstreams: BTreeMap<Name, Arc<Shared>>,
-    /// By number; one whose upstream nobody holds any more is given away again.
+    /// Upstreams by number; the number of one that was released is reused.
     numbers: Vec<Weak<Shared>>,
-    /// Below it no number is free.
+    /// No number below it is free.
     first_free: usize,
     endpoints: BTreeMap<(Name, String), Arc<EndpointState>>,
     names: BTreeMap<Hostname, Known>,
     room: Arc<Room>,
     counters: Counters,
-    /// Of a configuration that is compiled: what upstreams become when it is committed.
+    /// Upstreams of a configuration that is being compiled, with the state they have after the commit.
     staged: Vec<(Arc<Shared>, Arc<Current>)>,
-    /// Those that only this configuration has.
+    /// Upstreams that only this configuration has.
     added: Vec<Name>,
 }
 
-/// What is known of a name.
+/// The result of resolving a name.
 #[derive(Debug)]
 enum Known {
     Addresses {
         addresses: Vec<IpAddr>,
-        /// Looking it up has failed since.
+        /// A later lookup has failed.
         stale: bool,
     },
-    /// It was never found.
+    /// No lookup has succeeded.
     Failed(Fault),
 }
 
-/// Endpoints on their way to be [`Current`]'s.
+/// Endpoints of a [`Current`] that is being built.
 #[derive(Default)]
 struct Draft {
     endpoints: Vec<(Endpoint, Option<Hostname>)>,
@@ -58,7 +58,7 @@ struct Draft {
 
 impl Draft {
     fn add(&mut self, config: &model::Endpoint, addr: Addr, authority: String, host: Option<&Hostname>) {
-        // A name may have the address of another one.
+        // Two names may have the same address.
         if !self.addresses.insert(addr.clone()) {
             return;
         }
@@ -75,7 +75,7 @@ impl Draft {
     }
 }
 
-/// Whom a session is begun with that says no name.
+/// Returns the name of a TLS session without SNI.
 fn unnamed(addr: &Addr) -> String {
     match addr {
         Addr::Inet(address) => address.ip().to_string(),
@@ -91,7 +91,7 @@ fn names_of(config: &Upstream) -> impl Iterator<Item = &Hostname> {
 }
 
 impl Registry {
-    /// Stages an upstream: it becomes this at [`Registry::commit`], or stays as it is at [`Registry::discard`].
+    /// Stages an upstream: it changes at [`Registry::commit`], and remains as it is at [`Registry::discard`].
     pub(crate) fn stage(&mut self, config: &Arc<Upstream>, whole: &Config, now: Duration) {
         if let Some(shared) = self.upstreams.get(&config.name) {
             let shared = Arc::clone(shared);
@@ -128,8 +128,8 @@ impl Registry {
         id
     }
 
-    /// Replaces the endpoints of an upstream at once. Returns `false` if there is no such upstream. States of endpoints that stay
-    /// are kept, and those of others forgotten once nothing refers to them.
+    /// Replaces the endpoints of an upstream at once. Returns `false` if there is no such upstream. Endpoints that remain retain their
+    /// state; the state of others is released with its last reference.
     pub(crate) fn set_endpoints(&mut self, name: &str, endpoints: Vec<model::Endpoint>) -> bool {
         let Some(shared) = self.upstreams.get(name).cloned() else {
             return false;
@@ -156,7 +156,7 @@ impl Registry {
         true
     }
 
-    /// Upstreams become what was staged; those that `keep` does not want are forgotten.
+    /// Applies the staged upstreams; removes those that `keep` does not accept.
     pub(crate) fn commit(&mut self, keep: impl Fn(&str) -> bool) {
         for (shared, current) in self.staged.drain(..) {
             shared.publish(current);
@@ -165,7 +165,7 @@ impl Registry {
         self.retain(keep);
     }
 
-    /// Drops what was staged: all upstreams are as they were.
+    /// Discards the staged upstreams.
     pub(crate) fn discard(&mut self) {
         self.staged.clear();
         for name in std::mem::take(&mut self.added) {
@@ -176,7 +176,7 @@ impl Registry {
         self.retain(|name| names.contains(name));
     }
 
-    /// Why connections to an upstream as it is staged, or is, cannot be made, by name.
+    /// Returns the upstreams, staged or current, whose TLS settings are invalid, with the reason.
     pub(crate) fn unconnectable(&self) -> impl Iterator<Item = (&Name, String)> {
         self.upstreams.values().filter_map(|shared| {
             let staged = self.staged.iter().find(|(staged, _)| Arc::ptr_eq(staged, shared));
@@ -186,27 +186,27 @@ impl Registry {
         })
     }
 
-    /// The upstream of that name.
+    /// Returns the upstream of that name.
     pub(crate) fn get(&self, name: &str) -> Option<&Arc<Shared>> {
         self.upstreams.get(name)
     }
 
-    /// Room for connections of all of them.
+    /// Returns the limit of connections that all upstreams share.
     pub(crate) fn room(&self) -> &Arc<Room> {
         &self.room
     }
 
-    /// What policies count.
+    /// Returns the counters of policies.
     pub(crate) fn counters(&self) -> &Counters {
         &self.counters
     }
 
-    /// All of them.
+    /// Returns every upstream.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Arc<Shared>> {
         self.upstreams.values()
     }
 
-    /// Forgets those that `keep` does not want.
+    /// Removes upstreams that `keep` does not accept.
     fn retain(&mut self, keep: impl Fn(&str) -> bool) {
         for (_, shared) in self.upstreams.extract_if(.., |name, _| !keep(name)) {
             shared.remove();
@@ -215,19 +215,19 @@ impl Registry {
         self.counters.sweep();
         let names = self.names();
         self.names.retain(|name, _| names.contains(name));
-        // Nobody holds these but this map.
+        // States that only this map refers to.
         self.endpoints
             .retain(|(name, _), state| keep(name) && Arc::strong_count(state) > 1);
     }
 
-    /// All names that are to be looked up.
+    /// Returns the names to resolve.
     pub(crate) fn names(&self) -> BTreeSet<Hostname> {
         let configs = self.upstreams.values().map(|shared| shared.current());
         let names = configs.flat_map(|current| names_of(&current.config).cloned().collect::<Vec<_>>());
         names.collect()
     }
 
-    /// What looking a name up has shown. Without a new answer the last good one holds. Whether anything has changed.
+    /// Records the result of a lookup. A failure keeps the last good addresses. Returns whether anything has changed.
     pub(crate) fn found(&mut self, name: &Hostname, found: Result<Found, NotFound>) -> bool {
         let is_first = !self.names.contains_key(name);
         let first = Known::Failed(Fault::DnsFailed);
@@ -265,7 +265,7 @@ impl Registry {
                 ));
             }
         }
-        // What is staged meanwhile must not bring back former addresses.
+        // A configuration staged meanwhile must not restore the previous addresses.
         for at in 0..self.staged.len() {
             let current = Arc::clone(&self.staged[at].1);
             if names_of(&current.config).any(|own| own == name) {
@@ -276,7 +276,7 @@ impl Registry {
         true
     }
 
-    /// What an upstream is, by its configuration and what is known of its names.
+    /// Builds the state of an upstream from its configuration and the addresses of its names.
     fn current(&mut self, config: &Arc<Upstream>, transport: Arc<Transport>) -> Current {
         let mut draft = Draft::default();
         for endpoint in config.endpoints.iter().filter(|endpoint| endpoint.weight > 0) {
@@ -312,7 +312,7 @@ impl Registry {
             .into_iter()
             .map(|(endpoint, host)| {
                 let peer = server.or(host.as_ref()).map(|name| name.as_str().to_owned());
-                // An address is no name to ask for; other names tell who it is.
+                // An address is not a valid SNI; the other names identify the peer.
                 let peer = peer.or_else(|| named.then(|| unnamed(&endpoint.addr)));
                 Arc::new(Endpoint {
                     peer: peer.and_then(|name| PeerName::new(&name).ok()),

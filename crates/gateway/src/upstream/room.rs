@@ -1,5 +1,5 @@
-//! Room for connections to all upstreams together: how many there may be, who waits because there are as many, and word
-//! to workers that keep connections which others could do with.
+//! The limit of connections to all upstreams together: the count, the queue of waiters, and the signal to workers that hold idle
+//! connections.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -8,16 +8,16 @@ use super::waiting::Waiting;
 use crate::changes::Changes;
 use crate::limits;
 
-/// See the module. One for all upstreams of a gateway.
+/// The limit of connections that all upstreams of a gateway share.
 #[derive(Debug)]
 pub(crate) struct Room {
-    /// Connections that stand or are being made.
+    /// Connections and connection attempts.
     connections: Line<AtomicU32>,
     most: AtomicU32,
-    /// Kept connections used again in their worker while somebody waited here.
+    /// Pooled connections used again in their worker while requests waited here.
     passed: AtomicU32,
     pub(crate) waiting: Waiting,
-    /// Somebody waits, here or at an upstream: each worker looks whether it keeps a connection for nothing.
+    /// Notified when a request waits, here or at an upstream: each worker checks whether it has idle connections to close.
     pub(crate) calls: Changes,
 }
 
@@ -34,30 +34,30 @@ impl Default for Room {
 }
 
 impl Room {
-    /// Has it be as large as that; `None`: as the upstreams' own caps are. Connections that stand already stay.
+    /// Sets the limit; `None`: only the upstreams' own caps apply. Open connections stay.
     pub(crate) fn resize(&self, most: Option<u32>) {
         self.most.store(most.unwrap_or(u32::MAX), Ordering::SeqCst);
         self.waiting.wake_all();
     }
 
-    /// Counts a connection, unless there are as many as may be.
+    /// Counts a connection, unless the limit is reached.
     pub(super) fn take(&self) -> bool {
         super::take(&self.connections.0, self.most.load(Ordering::SeqCst))
     }
 
-    /// A connection is there no more.
+    /// Releases the count of a closed connection.
     pub(super) fn give_back(&self) {
         self.connections.0.fetch_sub(1, Ordering::SeqCst);
         self.waiting.wake_one();
     }
 
-    /// Whether a connection that is free, and that nobody of its worker was called to, is to be closed.
+    /// Returns whether an idle connection that is not reserved for a waiter of its worker must be closed.
     pub(super) fn wants_idle(&self) -> bool {
         self.waiting.wants()
     }
 
-    /// Whether a connection that somebody of its worker was called to is to be closed all the same: others have been passed
-    /// over for too long.
+    /// Returns whether a connection that is reserved for a waiter of its worker must be closed all the same: other waiters have been
+    /// bypassed for too long.
     pub(super) fn wants_handed(&self) -> bool {
         if !self.waiting.wants() {
             return false;

@@ -1,11 +1,11 @@
-//! Places of an upstream that are held on account of one client each: what a client can hold is bounded by what it gives.
+//! Limits the slots of an upstream that one client can hold before it has sent the bodies of its requests.
 //!
-//! A request holds its place on its client's account as long as its body is neither whole nor has brought
-//! [`WORTH_BYTES`](crate::limits::WORTH_BYTES), and a tunnel for its life. All that a client address holds so, over all of its
-//! connections and streams, is at most a share of the upstream's places. Requests whose bodies are whole are not counted: what
-//! they wait for is the upstream's.
+//! A request holds a slot on its client's account until its body is complete or has reached
+//! [`WORTH_BYTES`](crate::limits::WORTH_BYTES), and a tunnel for its whole life. The slots that a client address holds, over all its
+//! connections and streams, are limited to a share of the upstream's slots. Requests with a complete body are not counted: they
+//! wait for the upstream, not for the client.
 //!
-//! The queue of requests that wait for a place is anybody's until it is half full; of the rest one client address has half.
+//! The queue of requests that wait for a slot is open to all until it is half full; of the rest one client address gets half.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -15,7 +15,7 @@ use std::task::Waker;
 use super::Shared;
 use crate::limits;
 
-/// A client address: that of IPv4, the /64 of IPv6. Clients without an address (Unix sockets) are one.
+/// A client address: an IPv4 address, or the /64 of an IPv6 address. Clients without an address (Unix sockets) count as one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Holder(Option<(bool, u128)>);
 
@@ -28,7 +28,7 @@ impl From<Option<IpAddr>> for Holder {
     }
 }
 
-/// See the module. Has as many entries as there are places held, which is bounded by the upstream's pool.
+/// Held slots by client. Has at most as many entries as slots are held, which the upstream's pool limits.
 #[derive(Debug, Default)]
 pub(crate) struct Shares(Mutex<Table>);
 
@@ -36,29 +36,29 @@ pub(crate) struct Shares(Mutex<Table>);
 struct Table {
     all: u32,
     clients: BTreeMap<Holder, u32>,
-    /// Requests that wait for a place on their client's account.
+    /// Requests that wait for a slot on their client's account.
     waiting: Vec<Waker>,
 }
 
-/// How many places may be held on account of clients.
+/// Limits on the slots that clients hold.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Most {
-    /// By one of them.
+    /// Slots of one client.
     pub(crate) client: u32,
-    /// By all of them; `None`: any number.
+    /// Slots for all clients; `None`: no limit.
     pub(crate) all: Option<u32>,
 }
 
-/// What is held on a client's account.
+/// The resource that a client holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Account {
-    /// A place of the pool.
+    /// A slot of the pool.
     Place,
-    /// A turn in the queue of requests that wait for one.
+    /// A position in the queue of requests that wait for a slot.
     Turn,
 }
 
-/// A place or turn that is held on a client's account until this is dropped.
+/// A slot or position that is held on a client's account until this is dropped.
 #[derive(Debug)]
 pub(crate) struct Held {
     shared: Arc<Shared>,
@@ -80,7 +80,7 @@ impl Shared {
         }
     }
 
-    /// Counts a place or turn on a client's account. `None`: it has as many as it may; `waker` is woken when one becomes free.
+    /// Counts a slot or position on a client's account. `None`: the client is at its limit; `waker` is woken when one becomes free.
     pub(crate) fn hold(
         self: &Arc<Self>,
         (account, holder): (Account, Holder),
@@ -90,7 +90,7 @@ impl Shared {
         let table = &mut *self.account(account).lock();
         let held = table.clients.get(&holder).copied().unwrap_or_default();
         if held >= most.client || most.all.is_some_and(|all| table.all >= all) {
-            // Those of requests that are over are among them: beyond the limit who still waits comes again.
+            // The list includes wakers of finished requests: at the limit all are woken, and those that still wait register again.
             let over = match table.waiting.len() < limits::SHARE_WAKERS {
                 true => Vec::new(),
                 false => std::mem::take(&mut table.waiting),

@@ -1,4 +1,4 @@
-//! How bytes get to an upstream: TLS or not, whose certificates pass, what is said first.
+//! The transport to an upstream: TLS, trusted certificates, the PROXY protocol header.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -14,19 +14,19 @@ use crate::model::{
     UpstreamProtocol, UpstreamTls,
 };
 
-/// See the module.
+/// The transport to an upstream.
 #[derive(Debug)]
 pub(crate) struct Transport {
     made_of: MadeOf,
-    /// `None`: no TLS. An error: why there is no connection.
+    /// `None`: no TLS. An error: the reason that there is no connection.
     pub(crate) connector: Option<Result<Connector, String>>,
-    /// The same for what is no HTTP, which offers no protocol; only if a route of connections leads here.
+    /// The same for protocols other than HTTP, without ALPN; only if a stream route leads here.
     pub(crate) for_bytes: Option<Result<Connector, String>>,
-    /// The same for what HTTP/2 has not, which offers HTTP/1.1 alone; only where the endpoint may choose.
+    /// The same for requests that HTTP/2 cannot carry, with HTTP/1.1 alone in ALPN; only where the endpoint selects the protocol.
     pub(crate) for_switches: Option<Result<Connector, String>>,
 }
 
-/// What a worker begins TLS sessions by; `None`: there is no TLS, or it cannot be made.
+/// A worker's handles that TLS sessions are created from; `None`: there is no TLS, or it is invalid.
 #[derive(Debug)]
 pub(super) struct Handles {
     pub(super) http: Option<Rc<ConnectHandle>>,
@@ -48,7 +48,7 @@ impl Handles {
     }
 }
 
-/// What it was made of: the same makes the same.
+/// The inputs of a transport: equal inputs give equal transports.
 #[derive(Debug, PartialEq, Eq)]
 struct MadeOf {
     protocol: UpstreamProtocol,
@@ -85,7 +85,7 @@ impl MadeOf {
 }
 
 impl Transport {
-    /// Of an upstream; `last` if it is still the same. `now` is wall time since 1970.
+    /// Builds the transport of an upstream; returns `last` if it is unchanged. `now` is the time since the Unix epoch.
     pub(crate) fn of(
         upstream: &Upstream,
         config: &Config,
@@ -118,18 +118,18 @@ impl Transport {
         })
     }
 
-    /// What is spoken.
+    /// Returns the protocol.
     pub(crate) fn protocol(&self) -> UpstreamProtocol {
         self.made_of.protocol
     }
 
-    /// What is said before the first byte.
+    /// Returns the version of the PROXY protocol, if it is used.
     pub(crate) fn proxy_protocol(&self) -> Option<ProxyProtocolVersion> {
         self.made_of.proxy_protocol
     }
 }
 
-/// Whether connections of a route may go to an upstream.
+/// Returns whether connections of a route may go to an upstream.
 fn leads_to(stream: &StreamRoute, upstream: &Upstream) -> bool {
     let names = |target: &Target| matches!(target, Target::Upstream(name) if *name == upstream.name);
     stream.backends.iter().any(|backend| names(&backend.target))
@@ -166,7 +166,7 @@ fn connector(
     Connector::new(&settings, now).map_err(|refused| refused.to_string())
 }
 
-/// A name as certificates are checked for it.
+/// Returns a name in the form for certificate checks.
 fn identity(name: &SubjectName) -> Result<Identity, String> {
     match name {
         SubjectName::Host(host) => PeerName::new(host.as_str())
@@ -183,7 +183,7 @@ fn pem(what: &str, upstream: &Upstream, bytes: &[u8]) -> Pem {
     }
 }
 
-/// The header of the PROXY protocol: whom a connection is for; `None`: for nobody but the gateway.
+/// Returns the header of the PROXY protocol; without addresses it marks a connection of the gateway's own.
 pub(crate) fn greeting(version: ProxyProtocolVersion, addresses: Option<Addresses>) -> Vec<u8> {
     let mut out = Vec::new();
     let header = Header { addresses };

@@ -1,12 +1,12 @@
-//! Requests that wait for a connection because an upstream has as many as it may: first in, first out, across workers.
+//! The queue of requests that wait for a connection because the upstream's cap is reached: first in, first out, across workers.
 //!
-//! A connection that becomes free in a worker goes to the first who waits there, unless others have been passed over for
-//! too long: then it is closed, and they may open one. Nothing here is touched while nobody waits, but for one load.
+//! A connection that becomes free in a worker goes to the first waiter of that worker, unless others have been bypassed for
+//! too long: then it is closed, and they may open one. Without waiters the cost is one atomic load.
 //!
 //! ```text
-//! join ─▶ Waits ─── a connection is free ───▶ Called ─── took it: leave ───▶ gone
+//! join ─▶ Waits ─── a connection is free ───▶ Called ── took it: leave ───▶ gone
 //!           ▲                                   │
-//!           └── somebody was quicker: again ────┘      dropped: the call goes to the next
+//!           └──── it was taken meanwhile ───────┘      dropped: the call goes to the next
 //! ```
 
 use std::collections::VecDeque;
@@ -17,10 +17,10 @@ use std::task::Waker;
 use super::{Line, Toward};
 use crate::limits;
 
-/// Those who wait at one upstream.
+/// The waiters of an upstream.
 #[derive(Debug, Default)]
 pub(crate) struct Waiting {
-    /// As many as there are entries.
+    /// The number of entries.
     count: Line<AtomicU32>,
     queue: Mutex<Queue>,
 }
@@ -28,7 +28,7 @@ pub(crate) struct Waiting {
 #[derive(Debug, Default)]
 struct Queue {
     entries: VecDeque<Entry>,
-    /// Connections handed on within a worker while the first in the queue was of another one.
+    /// Connections handed on within a worker while the first in the queue was of another worker.
     passed: u32,
     tickets: u64,
 }
@@ -42,33 +42,33 @@ struct Entry {
     waker: Waker,
 }
 
-/// What becomes of a connection that is free.
+/// The use of a connection that became free.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Handover {
-    /// It is kept: nobody waits.
+    /// It is pooled: there are no waiters.
     Keep,
-    /// It is kept; somebody of this worker was called to take it.
+    /// It is pooled; a waiter of this worker was called to take it.
     Handed,
-    /// It is closed, so that another one may be opened, by another worker or to another endpoint.
+    /// It is closed, so that another may be opened, by another worker or to another endpoint.
     Close,
 }
 
-/// A place in the queue, given up when it is dropped.
+/// A position in the queue, given up when dropped.
 #[derive(Debug)]
-pub(crate) struct Place<'w> {
+pub(crate) struct Waiter<'w> {
     waiting: &'w Waiting,
     ticket: u64,
     served: bool,
 }
 
 impl Waiting {
-    /// Joins the queue. `None`: as many wait as may.
+    /// Joins the queue. `None`: the limit of waiters is reached.
     pub(crate) fn join(
         &self,
         (worker, toward): (usize, Toward),
         most: u32,
         waker: &Waker,
-    ) -> Option<Place<'_>> {
+    ) -> Option<Waiter<'_>> {
         let mut queue = self.lock();
         if queue.entries.len() >= most as usize {
             return None;
@@ -83,19 +83,19 @@ impl Waiting {
             waker: waker.clone(),
         });
         self.count.0.store(queue.entries.len() as u32, Ordering::SeqCst);
-        Some(Place {
+        Some(Waiter {
             waiting: self,
             ticket,
             served: false,
         })
     }
 
-    /// How many wait.
+    /// Returns the number of waiters.
     pub(crate) fn len(&self) -> u32 {
         self.count.0.load(Ordering::SeqCst)
     }
 
-    /// A connection is closed: whoever is first may open one.
+    /// Calls the first waiter: a connection was closed, and another may be opened.
     pub(crate) fn wake_one(&self) {
         if self.len() == 0 {
             return;
@@ -107,12 +107,12 @@ impl Waiting {
         waker.into_iter().for_each(Waker::wake);
     }
 
-    /// Whether anybody waits who was not called.
+    /// Returns whether there is a waiter that was not called.
     pub(crate) fn wants(&self) -> bool {
         self.len() > 0 && self.lock().entries.iter().any(|entry| !entry.called)
     }
 
-    /// How many of a worker were called and have not come yet: connections that it keeps are for them.
+    /// Returns the number of a worker's waiters that were called and have not run yet: pooled connections are reserved for them.
     pub(crate) fn called(&self, worker: usize) -> usize {
         if self.len() == 0 {
             return 0;
@@ -121,7 +121,7 @@ impl Waiting {
         self.lock().entries.iter().filter(of_worker).count()
     }
 
-    /// There is more room than before.
+    /// Calls every waiter: the limit was raised.
     pub(crate) fn wake_all(&self) {
         if self.len() == 0 {
             return;
@@ -133,13 +133,13 @@ impl Waiting {
         wakers.into_iter().for_each(Waker::wake);
     }
 
-    /// A connection of a worker has become free.
+    /// Hands over a connection of a worker that became free.
     pub(crate) fn hand_over(&self, worker: usize) -> Handover {
         self.hand(|entry| entry.worker == worker, true)
     }
 
-    /// A stream of a worker's connection has become free, which only those can use who wait for that endpoint: the connection is
-    /// others', too. `may_close`: it may be given up.
+    /// Hands over a stream of a worker's connection that became free: only waiters for that endpoint can use it, since the connection is
+    /// shared. `may_close`: the connection may be closed instead.
     pub(crate) fn hand_over_stream(&self, worker: usize, toward: Toward, may_close: bool) -> Handover {
         let can = |entry: &Entry| entry.worker == worker && entry.toward == toward;
         self.hand(can, may_close)
@@ -183,7 +183,7 @@ impl Waiting {
 }
 
 impl Queue {
-    /// Calls somebody: the waker is to be woken without the lock.
+    /// Marks a waiter as called. The caller wakes the waker after releasing the lock.
     fn call(&mut self, at: usize) -> Waker {
         let entry = &mut self.entries[at];
         entry.called = true;
@@ -191,8 +191,8 @@ impl Queue {
     }
 }
 
-impl Place<'_> {
-    /// Waits for the next call. To be followed by another look: what became free before this is not told.
+impl Waiter<'_> {
+    /// Waits for the next call. The caller then checks again: connections that became free before this are not signaled.
     pub(crate) fn again(&self, waker: &Waker) {
         let mut queue = self.waiting.lock();
         let own = queue.entries.iter_mut().find(|entry| entry.ticket == self.ticket);
@@ -202,13 +202,13 @@ impl Place<'_> {
         }
     }
 
-    /// Leaves with a connection.
+    /// Leaves the queue with a connection.
     pub(crate) fn leave(mut self) {
         self.served = true;
     }
 }
 
-impl Drop for Place<'_> {
+impl Drop for Waiter<'_> {
     fn drop(&mut self) {
         let mut queue = self.waiting.lock();
         let at = queue.entries.iter().position(|entry| entry.ticket == self.ticket);
@@ -218,7 +218,7 @@ impl Drop for Place<'_> {
             .0
             .store(queue.entries.len() as u32, Ordering::SeqCst);
         drop(queue);
-        // Whoever was called and did not come: the next one is.
+        // A called waiter that leaves without a connection passes the call on.
         if left.is_some_and(|entry| entry.called) && !self.served {
             self.waiting.wake_one();
         }

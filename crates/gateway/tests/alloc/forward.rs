@@ -1,5 +1,5 @@
-//! What a forwarded request allocates once all is warm: nothing, on each real back-end; nor do policies that need no more than
-//! it has.
+//! Allocations of a forwarded request after warm-up: none, on each real back-end, also with policies that need only the request
+//! itself.
 #![allow(clippy::disallowed_methods, reason = "the origin is a real thread")]
 
 #[allow(dead_code, reason = "cases that allocate are not asked here")]
@@ -28,7 +28,7 @@ const WARM: usize = 300;
 /// one with the fewest allocations counts.
 const ATTEMPTS: usize = 40;
 
-/// What is sent again and again, what comes back, and how much one request may allocate.
+/// A repeated request, its response, and the allocations allowed per request.
 struct Case {
     name: &'static str,
     request: Vec<u8>,
@@ -47,7 +47,7 @@ const FREE: [&str; 8] = [
     "three_together",
 ];
 
-/// Policies that allocate little: what the answer says to browsers depends on who asks.
+/// Policies that allocate little: the CORS fields of the response depend on the client.
 const LITTLE: [(&str, usize); 1] = [("cors", 6)];
 
 /// Those of policies: each has a rule of its own.
@@ -158,7 +158,7 @@ fn origin(set: &str) -> SocketAddr {
     addr
 }
 
-/// The rule of all others.
+/// Returns the rule for all other requests.
 fn plain() -> Rule {
     let mut rule = Rule::new(Action::Forward(Box::new(Forward::to("origin"))));
     rule.request_headers = HeaderChanges {

@@ -1,5 +1,5 @@
-//! What a request by HTTP/2 allocates on its way through the gateway once all is warm: nothing of its own, to upstreams of either
-//! protocol, on each real back-end.
+//! Allocations of an HTTP/2 request that the gateway forwards, after warm-up: none of its own, to upstreams of either protocol, on each
+//! real back-end.
 #![allow(clippy::disallowed_methods, reason = "the client is a real socket")]
 
 use std::convert::Infallible;
@@ -24,7 +24,7 @@ const ROUNDS: u32 = 250;
 const WARM: u32 = 300;
 /// A list may still grow for good the first time.
 const ATTEMPTS: usize = 40;
-/// Requests at once: what the gateway keeps of streams while a connection is idle.
+/// Concurrent requests: the stream states that the gateway retains while a connection is idle.
 const STREAMS: u32 = 4;
 
 /// GET, http and `/` of the static table, the authority `a` as it is, and a field of an own name (RFC 7541 §6).

@@ -1,4 +1,4 @@
-//! What a table takes: nothing for a lookup, little for a route. Counted by the allocator, over all threads.
+//! Allocations of a table: none for a lookup, few for a route. Counted by the allocator over every thread.
 
 use std::alloc::System;
 use std::hint::black_box;
@@ -97,7 +97,7 @@ fn config(hosts: usize) -> Config {
     }
 }
 
-/// With two rules, one of them with all kinds of predicates.
+/// Builds a route with two rules, one of which has predicates of every kind.
 fn route(number: usize, hosts: usize) -> Route {
     let path = PathMatch::Prefix(Path::parse(&format!("/service{number}")).unwrap());
     let special = Match {

@@ -13,7 +13,7 @@ use crate::support::{pattern, post};
 
 on_every_backend! {
     after_a_status,
-    never_what_is_not_idempotent,
+    unsafe_methods_are_not_retried,
     bodies_are_sent_again,
     bodies_that_are_too_long_are_not,
     after_a_reset_in_the_middle_of_a_body,
@@ -50,7 +50,7 @@ fn rule(attempts: u8) -> impl FnOnce(&mut Forward, &mut Upstream) {
     }
 }
 
-/// Answers 503 so many times, and then with what it was sent; counts what it is asked.
+/// An origin that answers with 503 `times` times and then with an echo of the request; counts requests.
 fn failing(times: usize) -> (Origin, Arc<AtomicUsize>) {
     let asked = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&asked);
@@ -107,7 +107,7 @@ fn a_retry_that_reaches_no_other_endpoint_goes_back(engine: Config) {
     }
 }
 
-fn never_what_is_not_idempotent(engine: Config) {
+fn unsafe_methods_are_not_retried(engine: Config) {
     let (origin, count) = failing(1);
     let edge = edge(engine, to(&[origin.addr], rule(3)));
     edge.server.ask(post("/", "text/plain", "abc")).expect(503, "bad");
@@ -156,7 +156,7 @@ fn after_a_reset_in_the_middle_of_a_body(engine: Config) {
     let origin = Origin::new(|mut peer| {
         if peer.connection == 0 {
             peer.head();
-            // A part of it is there.
+            // Part of the body has arrived.
             assert!(peer.some().is_some());
             return peer.reset();
         }
@@ -170,13 +170,13 @@ fn after_a_reset_in_the_middle_of_a_body(engine: Config) {
     let mut client = edge.server.client();
     client.send("PUT / HTTP/1.1\r\nHost: a\r\nContent-Length: 40000\r\n\r\n");
     client.send(&body[..10_000]);
-    // The rest comes as the client likes, before or after the reset.
+    // The rest of the body may arrive before or after the reset.
     let sent = client.send_behind(body[10_000..].to_vec());
     let answer = client.answer();
     assert_eq!(answer.status, 200);
     assert!(answer.body == body);
     sent.join().expect("no panic").expect("all was taken");
-    // What was made up for is counted all the same.
+    // A fault that a retry made up for is counted all the same.
     let faults = edge.gateway.faults();
     assert_eq!(
         faults.iter().map(|(_, count)| count).sum::<u64>(),
@@ -204,10 +204,10 @@ fn never_more_than_the_budget(engine: Config) {
         client.send(crate::support::get("/"));
         client.answer().expect(503, "bad");
     }
-    // A fifth of them on top, however many attempts a rule allows.
+    // A fifth on top of the requests, however many attempts a rule allows.
     assert_eq!(count.load(Ordering::SeqCst), 60);
     let upstream = &edge.gateway.upstreams()[0];
-    // Each of them was refused its next one.
+    // Each request was refused its next retry.
     assert_eq!((upstream.retries, upstream.retries_refused), (10, 50));
     edge.server.shut_down();
 }

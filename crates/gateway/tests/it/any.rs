@@ -21,10 +21,10 @@ use crate::signer::{ISSUER, Signer, claims, inline, jwt, provider};
 
 on_every_backend! {
     one_is_enough,
-    the_first_that_lets_in_says_who_asks,
-    who_is_refused_by_all_is_told_how_to_come_in,
+    the_first_that_admits_sets_the_identity,
+    a_refusal_by_all_has_every_challenge,
     denied_addresses_and_all_of_all,
-    less_than_two_are_told,
+    fewer_than_two_are_a_problem,
 }
 
 fn addresses(allow: &[&str], deny: &[&str]) -> Policy {
@@ -115,7 +115,7 @@ fn one_is_enough(engine: Config) {
             (from(OUTSIDE, &password("ada:engine")), Some("ada"), None, None),
             (from(OUTSIDE, KEY), None, Some("till"), None),
             (from(OUTSIDE, &bearer(&good)), None, None, Some("eva")),
-            // What is wrong of one does not matter to another.
+            // An invalid credential of one policy does not matter to another.
             (
                 from(OUTSIDE, &(password("ada:wrong") + KEY)),
                 None,
@@ -130,7 +130,7 @@ fn one_is_enough(engine: Config) {
                 Some("eva"),
             ),
         ] {
-            // What the others would tell clients cannot say.
+            // Clients cannot send the headers that the other policies would write.
             let forged = "X-User: root\r\nX-Consumer: root\r\nX-Subject: root\r\n";
             assert_eq!(
                 ask(&edge, "GET", &(fields.clone() + forged)).status,
@@ -149,7 +149,7 @@ fn one_is_enough(engine: Config) {
     edge.server.shut_down();
 }
 
-fn the_first_that_lets_in_says_who_asks(engine: Config) {
+fn the_first_that_admits_sets_the_identity(engine: Config) {
     let origin = Origin::echo();
     let signer = Signer::new(JwtAlgorithm::EdDsa, "one");
     let good = signer.sign(&claims(json!({ "scope": "orders", "sub": "eva" })));
@@ -173,7 +173,7 @@ fn the_first_that_lets_in_says_who_asks(engine: Config) {
     assert_eq!(told(all, &(password("ada:engine") + KEY)), [true, true, false]);
 }
 
-fn who_is_refused_by_all_is_told_how_to_come_in(engine: Config) {
+fn a_refusal_by_all_has_every_challenge(engine: Config) {
     let origin = Origin::echo();
     let signer = Signer::new(JwtAlgorithm::EdDsa, "one");
     let policies = vec![
@@ -227,7 +227,7 @@ fn who_is_refused_by_all_is_told_how_to_come_in(engine: Config) {
 
 fn denied_addresses_and_all_of_all(engine: Config) {
     let origin = Origin::echo();
-    // Who is denied is refused whatever he shows.
+    // A client on the deny list is refused whatever its credentials.
     let policies = vec![
         Policy::SatisfyAny,
         addresses(&["10.0.0.0/8"], &["10.6.0.0/16", "203.0.113.9/32"]),
@@ -248,7 +248,7 @@ fn denied_addresses_and_all_of_all(engine: Config) {
     edge.server.shut_down();
 }
 
-fn less_than_two_are_told(_: Config) {
+fn fewer_than_two_are_a_problem(_: Config) {
     let told = |policies: Vec<Policy>| -> (Vec<String>, Vec<String>) {
         let config = with(to(&[refusing_addr()], |_, _| {}), policies);
         let said = steps(&config.routes[0].rules[0]);
@@ -256,7 +256,7 @@ fn less_than_two_are_told(_: Config) {
         let problems = gateway.problems().iter().map(ToString::to_string).collect();
         (problems, said)
     };
-    // Who is only denied lets nobody in.
+    // A deny list alone admits no client.
     let (problems, _) = told(vec![Policy::SatisfyAny, addresses(&[], &["10.0.0.0/8"]), basic()]);
     let [problem] = &problems[..] else {
         panic!("{problems:?}");

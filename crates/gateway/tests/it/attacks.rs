@@ -1,8 +1,8 @@
 //! The corpus of attacks on HTTP/1.1: each payload straight at an application, and through the gateway at an origin.
 //!
-//! Three things are said of each: the statuses, how the connection ends, and every byte that the origin was sent. They stand in
-//! `attacks/expected.txt`; the environment variable `ATTACKS_WRITE` has the test write what it finds there instead, to be read
-//! line by line before it is committed. A fourth, what each may cost, is said by `tests/alloc/cost`, in virtual time.
+//! Three results of each are compared: the statuses, the end of the connection, and every byte that the origin received. They are in
+//! `attacks/expected.txt`; with the environment variable `ATTACKS_WRITE` the test writes its results there instead, to be reviewed
+//! line by line before they are committed. A fourth, the cost of each, is tested by `tests/alloc/cost` in virtual time.
 
 use std::fmt::Write as _;
 use std::io::{Read, Write};
@@ -32,8 +32,8 @@ use corpus::{AFTER, ALL, LIES, Lie};
 use message::message;
 
 on_every_backend! {
-    each_payload_meets_what_is_said_of_it,
-    each_lie_of_an_origin_meets_what_is_said_of_it,
+    each_payload_has_its_expected_outcome,
+    each_lie_of_an_origin_has_its_expected_outcome,
 }
 
 const EXPECTED: &str = include_str!("attacks/expected.txt");
@@ -45,7 +45,7 @@ struct Wiretap {
     heard: Arc<Mutex<Vec<JoinHandle<Vec<u8>>>>>,
 }
 
-/// What the test itself says to an origin: the answer comes when all earlier connections were accepted.
+/// A request of the test itself to an origin: the response arrives after all earlier connections were accepted.
 const LAST: &[u8] = b"last";
 
 impl Wiretap {
@@ -68,7 +68,7 @@ impl Wiretap {
         Wiretap { addr, heard }
     }
 
-    /// All that came by connections, in the order of these, once all of them have ended.
+    /// Returns all bytes received per connection, in order, once every connection has ended.
     fn heard(&self) -> Vec<Vec<u8>> {
         let mut last = TcpStream::connect(self.addr).expect("it listens");
         last.set_read_timeout(Some(PATIENCE)).expect("a socket");
@@ -106,11 +106,11 @@ fn listen(mut stream: TcpStream, first: &[u8]) -> Vec<u8> {
     all
 }
 
-/// All that a client is answered who sends these bytes and one more request, and how that ends.
+/// Sends these bytes and one more request. Returns all received bytes, and the way the connection ended.
 fn answers(addr: SocketAddr, bytes: &[u8]) -> (String, &'static str) {
     let mut client = TcpStream::connect(addr).expect("it listens");
     client.set_read_timeout(Some(PATIENCE)).expect("a socket");
-    // It may have been refused and closed before all of it was sent.
+    // The connection may have been refused and closed before everything was sent.
     let _ = client.write_all(&[bytes, AFTER].concat());
     let _ = client.shutdown(Shutdown::Write);
     let mut answers = Vec::new();
@@ -131,7 +131,7 @@ fn outcome(addr: SocketAddr, bytes: &[u8]) -> String {
         + end
 }
 
-fn each_payload_meets_what_is_said_of_it(engine: Config) {
+fn each_payload_has_its_expected_outcome(engine: Config) {
     let echo = App::new().fallback_streamed(async |req, reply| {
         while req.chunk().await?.is_some() {}
         reply.text("ok")
@@ -144,7 +144,7 @@ fn each_payload_meets_what_is_said_of_it(engine: Config) {
         let _ = writeln!(found, "== {}", attack.name);
         let _ = writeln!(found, "straight: {}", outcome(straight.addr, attack.bytes));
         let _ = writeln!(found, "gateway: {}", outcome(edge.server.addr, attack.bytes));
-        // With the gateway its connections end, and so does what was heard on them.
+        // The shutdown ends the gateway's connections, and with these the recorded input.
         edge.server.shut_down();
         for heard in tap.heard() {
             let _ = writeln!(found, "origin: {}", heard.escape_ascii());
@@ -154,7 +154,7 @@ fn each_payload_meets_what_is_said_of_it(engine: Config) {
     compare(&found, EXPECTED, "expected.txt");
 }
 
-/// Says what differs; or writes what was found.
+/// Reports differences, or writes the results.
 fn compare(found: &str, expected: &str, file: &str) {
     if std::env::var_os("ATTACKS_WRITE").is_some() {
         let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/attacks/");
@@ -181,7 +181,7 @@ fn liar(lie: &'static Lie) -> Origin {
     })
 }
 
-/// What a client makes of an answer and of the next one: statuses and bodies, without the fields that say when.
+/// Returns a client's view of a response and the next one: statuses and bodies, without fields that contain the time.
 fn heard(addr: SocketAddr) -> String {
     let (text, end) = answers(addr, b"GET /x HTTP/1.1\r\nHost: a\r\n\r\n");
     let mut said = String::new();
@@ -198,7 +198,7 @@ fn heard(addr: SocketAddr) -> String {
     said + end
 }
 
-fn each_lie_of_an_origin_meets_what_is_said_of_it(engine: Config) {
+fn each_lie_of_an_origin_has_its_expected_outcome(engine: Config) {
     let mut found = String::new();
     for lie in LIES {
         let origin = liar(lie);

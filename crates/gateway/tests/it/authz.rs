@@ -16,19 +16,19 @@ use crate::policies::{ask, header, with};
 use crate::support::PATIENCE;
 
 on_every_backend! {
-    what_it_sees_and_what_the_upstream_is_told,
-    a_fixed_path_is_asked_for,
+    headers_to_the_service_and_to_the_upstream,
+    a_fixed_path_is_queried,
     a_refusal_is_its_own,
-    what_fails_lets_nobody_pass,
-    what_fails_lets_all_pass_if_that_is_wanted,
+    a_failure_denies,
+    a_failure_allows_if_configured,
     a_failure_concerns_its_own_request,
     allow_is_never_for_a_full_pool,
     allow_asks_an_endpoint_that_fails_its_health_check,
     a_refusal_that_is_too_long_or_cut_is_a_refusal,
-    the_next_endpoint_is_asked_without_a_connection,
+    without_a_connection_the_next_endpoint_is_queried,
     it_sees_bodies_within_a_limit,
     a_body_that_it_has_seen_is_sent_again,
-    everything_it_says_replaces_what_clients_say,
+    headers_of_the_service_replace_those_of_clients,
 }
 
 fn policy() -> ExternalAuth {
@@ -53,7 +53,7 @@ fn answer(head: &str, body: &str) -> String {
     format!("HTTP/1.1 {head}\r\nContent-Length: {}\r\n\r\n{body}", body.len())
 }
 
-fn what_it_sees_and_what_the_upstream_is_told(engine: Config) {
+fn headers_to_the_service_and_to_the_upstream(engine: Config) {
     let origin = Origin::echo();
     let authz = Origin::answering(answer("200 OK\r\nX-Who: ada\r\nX-Other: no", "fine"));
     let edge = guarded(engine, &origin, authz.addr, policy());
@@ -91,7 +91,7 @@ fn what_it_sees_and_what_the_upstream_is_told(engine: Config) {
     edge.server.shut_down();
 }
 
-fn a_fixed_path_is_asked_for(engine: Config) {
+fn a_fixed_path_is_queried(engine: Config) {
     let origin = Origin::echo();
     let authz = Origin::answering("HTTP/1.1 204 No Content\r\n\r\n");
     let policy = ExternalAuth {
@@ -165,7 +165,7 @@ fn a_refusal_is_its_own(engine: Config) {
     edge.server.shut_down();
 }
 
-/// Services that fail, and what they do.
+/// Services that fail, with the kind of failure.
 fn failing() -> Vec<(&'static str, Origin)> {
     let long = "x".repeat(usize::try_from(limits::AUTHZ_BODY_BYTES).expect("few") + 1);
     vec![
@@ -193,7 +193,7 @@ fn failing() -> Vec<(&'static str, Origin)> {
     ]
 }
 
-fn what_fails_lets_nobody_pass(engine: Config) {
+fn a_failure_denies(engine: Config) {
     let origin = Origin::new(|_| panic!("nobody passes"));
     for (what, authz) in failing() {
         let edge = guarded(engine.clone(), &origin, authz.addr, policy());
@@ -226,7 +226,7 @@ fn what_fails_lets_nobody_pass(engine: Config) {
     }
 }
 
-fn what_fails_lets_all_pass_if_that_is_wanted(engine: Config) {
+fn a_failure_allows_if_configured(engine: Config) {
     let origin = Origin::echo();
     let authz = Origin::answering(answer("500 Internal Server Error\r\nX-Who: root", ""));
     let policy = ExternalAuth {
@@ -373,7 +373,7 @@ fn a_refusal_that_is_too_long_or_cut_is_a_refusal(engine: Config) {
     }
 }
 
-fn the_next_endpoint_is_asked_without_a_connection(engine: Config) {
+fn without_a_connection_the_next_endpoint_is_queried(engine: Config) {
     let (origin, authz) = (Origin::echo(), choosy());
     let policies = vec![Policy::ExternalAuth(Arc::new(policy()))];
     let mut config = with(to(&[origin.addr], |_, _| {}), policies);
@@ -475,7 +475,7 @@ fn a_body_that_it_has_seen_is_sent_again(engine: Config) {
 }
 
 /// As the Gateway API has it: the client's host, no cookies, 200 alone allows, and every header is sent to the upstream.
-fn everything_it_says_replaces_what_clients_say(engine: Config) {
+fn headers_of_the_service_replace_those_of_clients(engine: Config) {
     let origin = Origin::echo();
     let authz = Origin::answering(answer(
         "200 OK\r\nX-Who: ada\r\nX-Role: admin\r\nX-Role: owner\r\nContent-Type: text/plain\r\nServer: s\r\nSet-Cookie: a=b\r\nHost: evil",

@@ -1,4 +1,4 @@
-//! What bounds what comes through: rates, requests at once, lateness, tries; and faults that are put in.
+//! Limits on requests: rates, concurrency, load shedding, retries; and fault injection.
 
 use std::sync::Arc;
 use std::sync::Mutex;
@@ -25,9 +25,9 @@ on_every_backend! {
     a_rate_is_exact_across_workers,
     clients_have_rates_of_their_own,
     all_limits_have_to_let_it_pass,
-    what_is_only_logged_passes,
+    log_only_limits_pass,
     headers_of_old,
-    what_was_counted_outlives_a_change,
+    counts_survive_a_change,
     so_many_at_once,
     late_requests_go_first,
     errors_that_were_put_in,
@@ -37,7 +37,7 @@ on_every_backend! {
 
 const HOUR: Duration = Duration::from_hours(1);
 
-/// So many an hour: none comes back while a test runs.
+/// A limit per hour: no share returns while a test runs.
 fn hourly(name: &str, requests: u32, change: impl FnOnce(&mut RateLimit)) -> Policy {
     let mut limit = RateLimit::new(name, requests, HOUR);
     change(&mut limit);
@@ -146,7 +146,7 @@ fn clients_have_rates_of_their_own(engine: Config) {
         // The same network: whoever has one of its addresses has all.
         ("2001:db8::2", "GET", 429),
         ("2001:db8:0:1::2", "GET", 200),
-        // What a client says in front is no other client.
+        // A forged address in front does not make another client.
         ("192.0.2.9, 192.0.2.1", "GET", 429),
     ] {
         let fields = format!("X-Forwarded-For: {address}\r\nContent-Length: 0\r\n");
@@ -167,7 +167,7 @@ fn all_limits_have_to_let_it_pass(engine: Config) {
         first.field("ratelimit-policy"),
         Some("\"all\";q=3;w=3600, \"each\";q=1;w=3600")
     );
-    // What one refuses is not counted by the other: two are left for others.
+    // A request that one limit refuses is not counted by the other: two are left for other keys.
     assert_eq!(statuses(&edge, &key("a"), 5), [429; 5]);
     assert_eq!(statuses(&edge, &key("b"), 1), [200]);
     assert_eq!(statuses(&edge, &key("c"), 1), [200]);
@@ -175,7 +175,7 @@ fn all_limits_have_to_let_it_pass(engine: Config) {
     edge.server.shut_down();
 }
 
-fn what_is_only_logged_passes(engine: Config) {
+fn log_only_limits_pass(engine: Config) {
     let limit = hourly("trial", 1, |limit| limit.log_only = true);
     let edge = edge(engine, own(vec![limit]));
     assert_eq!(statuses(&edge, "", 3), [200; 3]);
@@ -201,7 +201,7 @@ fn headers_of_old(engine: Config) {
     edge.server.shut_down();
 }
 
-fn what_was_counted_outlives_a_change(engine: Config) {
+fn counts_survive_a_change(engine: Config) {
     let config = |requests, name: &str| own(vec![hourly(name, requests, |_| {})]);
     let edge = edge(engine, config(2, "kept"));
     let turn = |config| assert_eq!(edge.gateway.replace(Arc::new(config), Duration::ZERO), []);
@@ -211,7 +211,7 @@ fn what_was_counted_outlives_a_change(engine: Config) {
     Arc::make_mut(&mut other.routes[0]).rules[0].name = Some("other".into());
     turn(other);
     assert_eq!(statuses(&edge, "", 2), [429, 429]);
-    // A wider one: what is owed is a matter of time, which two of two and four of four are alike.
+    // A wider limit: debt is a matter of time, of which two of two and four of four are the same amount.
     turn(config(4, "kept"));
     assert_eq!(statuses(&edge, "", 1), [429]);
     turn(config(2, "another"));
@@ -227,7 +227,7 @@ fn so_many_at_once(engine: Config) {
     let gone = Mutex::new(gone);
     let origin = Origin::new(move |mut peer| {
         while peer.request().is_some() {
-            // The head alone: what runs is over with the last byte of its answer.
+            // Only the head: the count of a request in flight ends with the last byte of its response.
             peer.send("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n");
             let told = gone.lock().expect("one at a time").recv_timeout(PATIENCE);
             if told.is_err() || !peer.send("ok") {
@@ -296,7 +296,7 @@ fn late_requests_go_first(engine: Config) {
     let mut first = server.client();
     first.send(get("/gate"));
     has_entered.recv().expect("the handler runs");
-    // While the worker is held, all these arrive: one batch when it goes on.
+    // All of these arrive while the worker is held: one batch when it continues.
     let mut clients: Vec<_> = (0..40).map(|_| server.client()).collect();
     for (index, client) in clients.iter_mut().enumerate() {
         client.send(get(if index % 2 == 0 { "/work" } else { "/" }));

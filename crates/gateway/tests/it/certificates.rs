@@ -1,4 +1,4 @@
-//! Certificates that clients show by TLS, told to upstreams (RFC 9440), and what clients say of them themselves.
+//! Client certificates over TLS, reported to upstreams (RFC 9440), and forged headers about them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,10 +23,10 @@ use crate::support::Client;
 use crate::support::tls::{Authority, Secure, connector_of, development, localhost, trusting};
 
 on_every_backend! {
-    whose_certificate_it_is_is_told,
-    what_clients_say_of_it_is_not,
+    the_certificate_is_reported,
+    forged_headers_are_dropped,
     a_rule_that_needs_one,
-    one_of_another_authority_does_not_come_in,
+    another_authority_is_refused,
     unchecked_certificates_prove_nothing,
     unchecked_certificates_are_no_identities,
     sessions_of_unchecked_certificates_are_resumed_nowhere_else,
@@ -48,7 +48,7 @@ const WRITTEN: [&str; 5] = [
     "x_client_fingerprint",
 ];
 
-/// A listener that asks for certificates of that authority, and tells the origin of them.
+/// Builds a listener that requests certificates of that authority and reports them to the origin.
 fn config(origin: &Origin, clients: &Authority, policy: ClientCertificate) -> model::Config {
     let mut config = to(&[origin.addr], |_, _| {});
     let own = &development().pair;
@@ -110,7 +110,7 @@ fn none(seen: &Seen) {
     }
 }
 
-fn whose_certificate_it_is_is_told(engine: Config) {
+fn the_certificate_is_reported(engine: Config) {
     let origin = Origin::echo();
     let clients = Authority::new("clients");
     let mut pair = clients.sign("ada.example");
@@ -146,7 +146,7 @@ fn whose_certificate_it_is_is_told(engine: Config) {
     }
 }
 
-fn what_clients_say_of_it_is_not(engine: Config) {
+fn forged_headers_are_dropped(engine: Config) {
     let origin = Origin::echo();
     let policy = ClientCertificate {
         chain: true,
@@ -154,7 +154,7 @@ fn what_clients_say_of_it_is_not(engine: Config) {
         ..ClientCertificate::default()
     };
     let gates = Gates::open(engine, config(&origin, &Authority::new("clients"), policy));
-    // Nobody: he shows none.
+    // The client presents none.
     assert_eq!(ask(&gates, &showing(None), FORGED), 200);
     none(&origin.seen());
     gates.shut_down();
@@ -175,7 +175,7 @@ fn a_rule_that_needs_one(engine: Config) {
     gates.shut_down();
 }
 
-fn one_of_another_authority_does_not_come_in(engine: Config) {
+fn another_authority_is_refused(engine: Config) {
     let origin = Origin::echo();
     let policy = ClientCertificate::default();
     let gates = Gates::open(engine, config(&origin, &Authority::new("clients"), policy));
@@ -543,8 +543,8 @@ fn a_version_that_a_reload_does_not_speak_any_more(engine: Config) {
     gates.shut_down();
 }
 
-/// A client that pools connections by address would use the connection for its next attempt too (RFC 9110 §15.5.20). Over HTTP/2 other
-/// hosts' streams go on.
+/// A client that pools connections by address would use the connection for its next attempt too (RFC 9110 §15.5.20). Over HTTP/2
+/// streams of other hosts continue.
 fn a_misdirected_request_ends_its_connection(engine: Config) {
     let origin = Origin::echo();
     let mut config = config(&origin, &Authority::new("clients"), ClientCertificate::default());

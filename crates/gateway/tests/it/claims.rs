@@ -1,4 +1,4 @@
-//! What is counted by a claim of the token that has let a request in: without a task and with one.
+//! Limits that are counted by a claim of the admitted token: without a task and with one.
 
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
@@ -19,7 +19,7 @@ use crate::support::{Answer, PATIENCE};
 on_every_backend! {
     claims_have_rates_of_their_own,
     claims_have_requests_at_once_of_their_own,
-    a_claim_without_tokens_is_told,
+    a_claim_without_tokens_is_a_problem,
 }
 
 fn by(path: &str) -> Vec<RateKey> {
@@ -67,7 +67,7 @@ fn claims_have_rates_of_their_own(engine: Config) {
         assert_eq!(statuses(tenant(json!("a"), "ada"), 1), [200]);
         assert_eq!(statuses(tenant(json!("a"), "eva"), 2), [200, 429]);
         assert_eq!(statuses(tenant(json!("b"), "ada"), 3), [200, 200, 429]);
-        // A number is what it is written as, a list its elements with commas.
+        // A number counts by its decimal form, an array by its elements with commas.
         assert_eq!(statuses(tenant(json!(7), "ada"), 2), [200, 200]);
         assert_eq!(statuses(tenant(json!("7"), "ada"), 1), [429]);
         assert_eq!(statuses(tenant(json!(["x", "y"]), "ada"), 2), [200, 200]);
@@ -75,7 +75,7 @@ fn claims_have_rates_of_their_own(engine: Config) {
         // All who do not have it are one, also those who have what no header could be.
         assert_eq!(statuses(json!({ "sub": "ada" }), 1), [200]);
         assert_eq!(statuses(tenant(json!({ "id": 1 }), "eva"), 2), [200, 429]);
-        // Who has no good token is not counted.
+        // A client without a valid token is not counted.
         let refused = edge.server.ask(request("a.b.c", body));
         assert_eq!(refused.status, 401);
         edge.server.shut_down();
@@ -134,7 +134,7 @@ fn claims_have_requests_at_once_of_their_own(engine: Config) {
     edge.server.shut_down();
 }
 
-fn a_claim_without_tokens_is_told(_: Config) {
+fn a_claim_without_tokens_is_a_problem(_: Config) {
     let origin = Origin::echo();
     for (policy, part) in [
         (rate("sub"), "policies.rate_limit.by"),

@@ -1,4 +1,4 @@
-//! Copies of requests: what they are, who gets them, and that nobody waits for them.
+//! Mirrored requests: their content, their receivers, and that no client waits for them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -15,7 +15,7 @@ on_every_backend! {
     the_same_request_marked,
     bodies_within_their_limit,
     shares,
-    whoever_gets_them_is_not_waited_for,
+    a_slow_mirror_is_not_awaited,
 }
 
 const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
@@ -27,7 +27,7 @@ fn config(origin: &Origin, mirrors: Vec<Mirror>, others: &[(&str, std::net::Sock
     config
 }
 
-/// What copies have become, at the upstream of that name.
+/// Returns the results of mirrored requests at the upstream of that name.
 fn copies(edge: &Edge, name: &str) -> [u64; Copied::ALL.len()] {
     let upstreams = edge.gateway.upstreams();
     let upstream = upstreams.iter().find(|upstream| &*upstream.name == name);
@@ -77,7 +77,7 @@ fn bodies_within_their_limit(engine: Config) {
             .ask([head.as_bytes(), &body].concat())
             .expect(200, "ok");
         assert!(origin.seen().body == body);
-        // What is not copied is shown by what comes next.
+        // The next mirrored request shows that this one was not mirrored.
         if copied {
             let seen = shadow.seen();
             assert_eq!(seen.line(), format!("PUT /{length} HTTP/1.1"));
@@ -88,7 +88,7 @@ fn bodies_within_their_limit(engine: Config) {
         "PUT /c HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nab\r\n1\r\nc\r\n0\r\n\r\n";
     edge.server.ask(chunked).expect(200, "ok");
     assert_eq!(shadow.seen().body, b"abc");
-    // The last one is counted when it ends, which nobody waits for.
+    // The last one is counted when it ends, and no client waits for that.
     until(|| copies(&edge, "shadow")[Copied::Sent as usize] == 4);
     assert_eq!(copies(&edge, "shadow")[Copied::TooLong as usize], 1);
     edge.server.shut_down();
@@ -125,7 +125,7 @@ fn shares(engine: Config) {
     edge.server.shut_down();
 }
 
-fn whoever_gets_them_is_not_waited_for(engine: Config) {
+fn a_slow_mirror_is_not_awaited(engine: Config) {
     let origin = Origin::answering(OK);
     let asked = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&asked);
@@ -151,7 +151,7 @@ fn whoever_gets_them_is_not_waited_for(engine: Config) {
     }
     // Few are under way at once, whoever does not answer them.
     assert!(asked.load(Ordering::SeqCst) <= ringmain_gateway::limits::MIRRORS as usize);
-    // Those that nobody was there for, and those for which there was no room.
+    // Mirrored requests without an endpoint, and those over the limit.
     until(|| copies(&edge, "gone").iter().sum::<u64>() == 200);
     let gone = copies(&edge, "gone");
     assert!(

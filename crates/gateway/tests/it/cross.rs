@@ -15,7 +15,7 @@ on_every_backend! {
     preflights_are_answered,
     methods_are_those_that_are_configured,
     the_filter_of_the_gateway_api,
-    answers_say_who_may_read_them,
+    responses_name_the_allowed_origin,
     origins,
     a_star_and_credentials,
     all_headers_are_exposed_without_credentials,
@@ -67,7 +67,7 @@ const PREFLIGHT: &str =
 const VARY: &str = "vary: Origin, Access-Control-Request-Method, Access-Control-Request-Headers";
 
 fn preflights_are_answered(engine: Config) {
-    // Nobody is asked: there is nobody.
+    // No connection to the upstream is attempted: its address refuses them.
     let mut config = with(to(&[refusing_addr()], |_, _| {}), cors());
     let route = Arc::make_mut(&mut config.routes[0]);
     // It belongs to the rule of the method that it asks for.
@@ -187,7 +187,7 @@ fn the_filter_of_the_gateway_api(engine: Config) {
     edge.server.shut_down();
 }
 
-fn answers_say_who_may_read_them(engine: Config) {
+fn responses_name_the_allowed_origin(engine: Config) {
     let origin = Origin::answering(
         "HTTP/1.1 200 OK\r\nAccess-Control-Allow-Origin: *\r\naccess-control-allow-credentials: true\r\n\
          Vary: Accept\r\nContent-Length: 2\r\n\r\nok",
@@ -199,7 +199,7 @@ fn answers_say_who_may_read_them(engine: Config) {
         told(&answer),
         "vary: Accept\nvary: Origin\nac-allow-origin: https://a.shop.example\nac-expose-headers: X-Three"
     );
-    // Another one's answer is his to have, and no browser shows it to his scripts.
+    // The response to another origin is delivered, and a browser does not expose it to that origin's scripts.
     for fields in ["Origin: https://evil.example\r\n", ""] {
         let answer = ask(&edge, "GET", fields);
         answer.expect(200, "ok");

@@ -104,7 +104,7 @@ fn a_client_that_ends_behind_several(engine: Config) {
 
 fn a_client_that_ends_within_a_body(engine: Config) {
     let origin = Origin::new(|mut peer| {
-        // It never comes as a whole.
+        // The request never arrives in full.
         assert!(peer.request().is_none());
     });
     let edge = edge(engine, to(&[origin.addr], |_, _| {}));
@@ -277,7 +277,7 @@ fn an_upstream_that_breaks_off_a_tunnel(engine: Config) {
     let origin = Origin::new(|mut peer| {
         peer.request();
         peer.send([SWITCHED, "half"].concat());
-        // It has said all of it when the client has it.
+        // The client sends this once it has received the bytes above.
         assert_eq!(peer.some().as_deref(), Some(&b"heard"[..]));
         peer.reset();
     });

@@ -1,4 +1,4 @@
-//! Clients that ask on streams of HTTP/2 for what upstreams speak by HTTP/1.1.
+//! WebSockets over HTTP/2 streams of the client, with upstreams over HTTP/1.1 and HTTP/2.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ on_every_backend! {
     an_upstream_that_refuses_or_does_not_know,
 }
 
-/// A client asks on a stream of HTTP/2 for what its upstream speaks by HTTP/1.1.
+/// A WebSocket over an HTTP/2 stream of the client, with an upstream over HTTP/1.1.
 fn a_websocket_over_http2(engine: Config) {
     let origin = Origin::new(|mut peer| {
         let Some(seen) = peer.request() else { return };
@@ -88,7 +88,7 @@ fn an_end_that_the_client_does_not_answer(engine: Config) {
     edge.server.shut_down();
 }
 
-/// An origin that takes WebSockets on streams: says `first`, then what it is sent, and ends when its client does.
+/// An origin that accepts WebSockets on streams: sends `first`, then an echo, and closes when its client does.
 fn speaking() -> Framed {
     let limits = h2::Limits {
         extended_connect: true,
@@ -173,7 +173,7 @@ fn a_websocket_by_http2_to_the_upstream(engine: Config) {
     edge.server.shut_down();
 }
 
-/// What is no success is an answer as any other; where streams are for HTTP alone, a request goes as it is, without the switch.
+/// A response without success is relayed like any other; where streams support HTTP alone, the request is forwarded without the upgrade.
 fn an_upstream_that_refuses_or_does_not_know(engine: Config) {
     let origin = speaking();
     let edge_of = by_streams(engine.clone(), &origin, |_, _| {});
@@ -192,7 +192,7 @@ fn an_upstream_that_refuses_or_does_not_know(engine: Config) {
     edge.server.shut_down();
 }
 
-/// What a server answers to a key.
+/// Returns a server's `Sec-WebSocket-Accept` for a key.
 pub(crate) fn accept_of(key: &str) -> String {
     let head = format!(
         "GET / HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: {key}\r\n\r\n"
@@ -213,7 +213,7 @@ pub(crate) fn accept_of(key: &str) -> String {
     rest.split("\r\n").next().expect("a line").to_owned()
 }
 
-/// A client of HTTP/2 that notes what it hears.
+/// An HTTP/2 client that records received events.
 struct Streams {
     client: Client,
     wire: h2::Connection,
@@ -261,14 +261,14 @@ impl Streams {
         assert_eq!(self.wire.data(stream, bytes, end, &mut self.out), Ok(bytes.len()));
     }
 
-    /// Goes on until what was heard is as it should be.
+    /// Runs until the recorded events satisfy `done`.
     fn wait(&mut self, done: impl Fn(&str) -> bool) {
         while !done(&self.heard) {
             self.step();
         }
     }
 
-    /// Sends what there is to send, and hears what comes.
+    /// Sends pending output, and processes received bytes.
     fn step(&mut self) {
         let out = std::mem::take(&mut self.out);
         self.client.send(out);

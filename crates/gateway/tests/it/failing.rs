@@ -1,4 +1,4 @@
-//! Each way in which an upstream or a client fails, and what the other side is told.
+//! Each way in which an upstream or a client fails, and the report to the other side.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -17,7 +17,7 @@ on_every_backend! {
     answers_that_are_none,
     an_answer_that_breaks_off,
     an_answer_that_stops,
-    nobody_answers_in_time,
+    no_response_in_time,
     a_kept_connection_that_was_closed,
     a_kept_connection_that_closes_on_a_post,
     another_endpoint,
@@ -117,7 +117,7 @@ fn an_answer_that_stops(engine: Config) {
     edge.server.shut_down();
 }
 
-fn nobody_answers_in_time(engine: Config) {
+fn no_response_in_time(engine: Config) {
     let silent = || Origin::new(|mut peer| while peer.request().is_some() {});
     let span = Some(Duration::from_millis(100));
     let origin = silent();
@@ -145,7 +145,7 @@ fn nobody_answers_in_time(engine: Config) {
     all.server.shut_down();
 }
 
-/// An origin whose connections close after each answer without a word, once the second request is there.
+/// An origin that closes its connection without notice after a response, once the second request has arrived.
 fn forgetful() -> Origin {
     Origin::new(|mut peer| {
         if peer.request().is_some() {
@@ -278,7 +278,7 @@ fn a_client_that_leaves(engine: Config) {
     edge.server.shut_down();
 }
 
-/// An answer before the request's body is over: it is passed on, and the connection ends.
+/// A response before the end of the request's body: it is relayed, and the connection is closed.
 fn an_early_answer(engine: Config) {
     let origin = Origin::new(|mut peer| {
         peer.head();

@@ -1,4 +1,4 @@
-//! Endpoints that accept no connections get no requests, however many of them there are; and a request that finds one continues with
+//! Endpoints that accept no connections get no requests, however many there are; and a request that finds one continues with
 //! the next, without a rule for retries.
 
 use std::net::SocketAddr;
@@ -116,7 +116,7 @@ fn a_connect_failure_continues_with_the_next_endpoint(engine: Config) {
     edge.server.shut_down();
 }
 
-/// However much of a body was taken from the client before an attempt found no connection: none of it was sent.
+/// However much of a body was read from the client before an attempt found no connection, no part was sent.
 fn a_body_of_any_length_continues_with_the_next_endpoint(engine: Config) {
     let lengths = [0, 1, limits::REPLAY_BYTES + 1, 3 * limits::REPLAY_BYTES, 1 << 20];
     let plain = Origin::new(|mut peer| {

@@ -1,4 +1,4 @@
-//! What a rule may say: changes, rewrites, redirects, switches of protocols; and what a change of configuration leaves alone.
+//! Features of rules: header changes, rewrites, redirects, protocol upgrades; and state that survives a change of configuration.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -313,7 +313,7 @@ fn answers_without_bodies(engine: Config) {
             Some("99"),
         ),
         ("GET", "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", Some("0")),
-        // RFC 9110 §15.3.6: what an upstream sends all the same goes no further.
+        // RFC 9110 §15.3.6: a body that an upstream sends all the same is not forwarded.
         (
             "GET",
             "HTTP/1.1 205 Reset Content\r\nContent-Length: 7\r\n\r\ncontent",
@@ -358,7 +358,7 @@ fn an_answer_that_lasts_until_the_end(engine: Config) {
 const UPGRADE: &str = "GET /chat HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Key: x\r\n\r\n";
 const SWITCHED: &str = "HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Accept: y\r\n\r\n";
 
-/// Switches, then sends back what it gets.
+/// An origin that switches protocols and then echoes.
 fn echoing() -> Origin {
     Origin::new(|mut peer| {
         let Some(_) = peer.request() else { return };
@@ -373,7 +373,7 @@ fn a_switch_of_protocols(engine: Config) {
     let origin = echoing();
     let edge = edge(engine, to(&[origin.addr], |_, _| {}));
     let mut client = edge.server.client();
-    // The first bytes may come before the answer.
+    // The first bytes may arrive before the response.
     client.send([UPGRADE.as_bytes(), b"early"].concat());
     let answer = client.head();
     assert_eq!(

@@ -1,4 +1,4 @@
-//! Files of a directory: what is served, what is not, and in which parts.
+//! Static files: served files, rejected paths, and ranges.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,4 @@
-//! Filters that a program brings along: what they see, change and hold up, and what becomes of those that fail.
+//! Custom filters of a program: the parts that they see, change and hold, and the outcome of failing ones.
 
 mod bodies;
 mod failing;
@@ -20,7 +20,7 @@ use ringmain_gateway::model::{self, Policy, Rule};
 use crate::origin::{Edge, Origin, to};
 use crate::support;
 
-/// What a filter does in each hook. Nothing by default.
+/// The action of a filter in each hook. The default is none.
 #[derive(Clone)]
 struct Script {
     request_head: fn(&mut RequestHead<'_>) -> Outcome<'static>,
@@ -40,7 +40,7 @@ impl Default for Script {
     }
 }
 
-/// What happened, in its order.
+/// Events in order.
 type Told = Arc<Mutex<Vec<String>>>;
 
 fn told(told: &Told) -> Vec<String> {
@@ -133,7 +133,7 @@ fn name_all(rule: &mut Rule, filters: &Filters) {
     }));
 }
 
-/// A gateway that has these filters, all of them at its first rule in the order of their names.
+/// Starts a gateway with these filters, every one at its first rule in the order of their names.
 fn edge(engine: Config, mut config: model::Config, filters: Filters) -> Edge {
     name_all(&mut Arc::make_mut(&mut config.routes[0]).rules[0], &filters);
     let gateway = Gateway::with_filters(Arc::new(config), filters, Duration::ZERO);

@@ -1,5 +1,5 @@
-//! Headers that policies write for an upstream: no client says them there, by whatever rule it comes; and requests that no policy is
-//! even asked about.
+//! Headers that policies write for an upstream: no client can send them there, through whatever rule; and requests that no policy
+//! applies to.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,12 +14,12 @@ use crate::origin::{Edge, Origin, edge, refusing_addr, rules, to, upstream};
 use crate::support::get;
 
 on_every_backend! {
-    what_a_policy_writes_no_client_says_by_another_rule,
+    written_headers_cannot_be_forged_by_another_rule,
     trace_goes_further_where_it_is_named,
     a_connection_field_of_many_names_is_refused_before_anybody_is_connected_to,
 }
 
-/// A rule for what is below a path.
+/// Builds a rule for a path prefix.
 fn below(path: &str, to: &str) -> Rule {
     let mut rule = Rule::new(Action::Forward(Box::new(Forward::to(to))));
     rule.matches = vec![Match {
@@ -52,7 +52,7 @@ fn config(origin: &Origin, guarded: bool) -> model::Config {
     )
 }
 
-/// What the origin sees of a client that says who it is.
+/// Returns the headers that the origin receives from a client that claims an identity.
 fn seen(edge: &Edge, origin: &Origin, path: &str) -> [Option<String>; 2] {
     let fields = "X-Consumer: root\r\nX_Consumer: root\r\n";
     edge.server
@@ -61,7 +61,7 @@ fn seen(edge: &Edge, origin: &Origin, path: &str) -> [Option<String>; 2] {
     [seen.field("x-consumer"), seen.field("x_consumer")]
 }
 
-fn what_a_policy_writes_no_client_says_by_another_rule(engine: Config) {
+fn written_headers_cannot_be_forged_by_another_rule(engine: Config) {
     let origin = Origin::echo();
     let edge = edge(engine, config(&origin, true));
     let root = || Some("root".to_owned());

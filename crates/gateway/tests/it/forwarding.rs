@@ -10,10 +10,10 @@ on_every_backend! {
     a_request_and_its_answer,
     fields_of_the_connection_stay,
     fields_of_an_answers_connection_stay,
-    what_a_rule_sets_is_said_by_nobody_else,
+    headers_set_by_a_rule_cannot_be_forged,
     bodies_both_ways,
     connections_are_kept,
-    nobody_listens,
+    no_listener_at_the_endpoint,
 }
 
 fn a_request_and_its_answer(engine: Config) {
@@ -102,7 +102,7 @@ fn fields_of_an_answers_connection_stay(engine: Config) {
     edge.server.shut_down();
 }
 
-fn what_a_rule_sets_is_said_by_nobody_else(engine: Config) {
+fn headers_set_by_a_rule_cannot_be_forged(engine: Config) {
     let origin = Origin::echo();
     let name = |text: &str| HeaderName::parse(text).expect("a name");
     let mut config = to(&[origin.addr], |_, _| {});
@@ -179,7 +179,7 @@ fn connections_are_kept(engine: Config) {
     edge.server.shut_down();
 }
 
-fn nobody_listens(engine: Config) {
+fn no_listener_at_the_endpoint(engine: Config) {
     let edge = edge(engine, to(&[refusing_addr()], |_, _| {}));
     let answer = edge.server.get("/");
     answer.expect(503, "the upstream refuses connections\n");

@@ -11,7 +11,7 @@ use ringmain_wire::h2::{Connection, ErrorCode, Event, HeadBuffer, Limits, Role, 
 
 use crate::support::PATIENCE;
 
-/// A request as it came.
+/// A request as received.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Asked {
     /// Which connection, from 0.
@@ -30,7 +30,7 @@ impl Asked {
     }
 }
 
-/// What happens on a connection.
+/// An event on a connection.
 #[derive(Debug)]
 pub(crate) enum Happened {
     /// A head; whether nothing follows.
@@ -54,7 +54,7 @@ pub(crate) struct Peer {
     events: VecDeque<Happened>,
     looks: u64,
     closed: bool,
-    /// Bytes of bodies are done with as they come.
+    /// Bytes of bodies are consumed on receipt.
     pub(crate) consumes: bool,
     asked: mpsc::Sender<Asked>,
 }
@@ -123,7 +123,7 @@ impl Framed {
         }
     }
 
-    /// Answers every request with what it was sent: its line and fields, then its body.
+    /// Answers every request with an echo: its line and fields, then its body.
     pub(crate) fn echo() -> Framed {
         Framed::new(|mut peer| {
             while let Some((stream, asked)) = peer.request() {
@@ -155,14 +155,14 @@ impl Framed {
         (framed, gate)
     }
 
-    /// The next request that came in whole.
+    /// Returns the next complete request.
     #[track_caller]
     pub(crate) fn asked(&self) -> Asked {
         let asked = self.asked.lock().expect("one test");
         asked.recv_timeout(PATIENCE).expect("the origin is asked")
     }
 
-    /// Whether nothing was asked that was not looked at.
+    /// Returns whether every received request was read by the test.
     pub(crate) fn is_quiet(&self) -> bool {
         self.asked.lock().expect("one test").try_recv().is_err()
     }
@@ -193,7 +193,7 @@ impl Peer {
         self.closed |= self.socket.write_all(&out).is_err();
     }
 
-    /// What happens next.
+    /// Returns the next event.
     pub(crate) fn next(&mut self) -> Happened {
         loop {
             if let Some(event) = self.events.pop_front() {
@@ -278,7 +278,7 @@ impl Peer {
         self.input = input[at..].to_vec();
     }
 
-    /// The next request with all of its body; `None`: no more come.
+    /// Returns the next request with its whole body; `None`: the connection has ended.
     pub(crate) fn request(&mut self) -> Option<(Stream, Asked)> {
         let (stream, mut asked, end) = self.head()?;
         let mut over = end;
@@ -334,7 +334,7 @@ impl Peer {
         self.flush();
     }
 
-    /// Sends part of a body, as the gateway takes it. Whether all of it was taken.
+    /// Sends part of a body, at the rate of flow control. Returns whether the gateway accepted all its bytes.
     pub(crate) fn data(&mut self, stream: Stream, mut bytes: &[u8], end: bool) -> bool {
         loop {
             let Ok(sent) = self.connection.data(stream, bytes, end, &mut self.out) else {
@@ -420,7 +420,7 @@ impl Peer {
         self.raw(7, 0, 0, &payload);
     }
 
-    /// Sends a frame as it stands.
+    /// Sends a frame unchanged.
     pub(crate) fn raw(&mut self, kind: u8, flags: u8, stream: u32, payload: &[u8]) {
         let length = u32::try_from(payload.len()).expect("a frame").to_be_bytes();
         self.out.extend_from_slice(&length[1..]);

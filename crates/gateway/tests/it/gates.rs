@@ -57,7 +57,7 @@ impl Gates {
         }
     }
 
-    /// Replaces the configuration; what is wrong with it.
+    /// Replaces the configuration. Returns its problems.
     pub(crate) fn change(&self, config: Config) -> Vec<String> {
         let problems = self.gateway.replace(Arc::new(config), tls::now());
         problems.iter().map(ToString::to_string).collect()
@@ -67,7 +67,7 @@ impl Gates {
         Client::new(self.addrs[gate])
     }
 
-    /// A client by TLS that asks for this host.
+    /// Connects a client over TLS with this SNI.
     pub(crate) fn secure(
         &self,
         gate: usize,
@@ -79,7 +79,7 @@ impl Gates {
         self.client(gate).secure(&connector, &name)
     }
 
-    /// Of the only route that anybody came by.
+    /// Returns the report of the only route with connections.
     pub(crate) fn report(&self) -> StreamReport {
         let mut all = self.gateway.streams();
         assert_eq!(all.len(), 1, "{all:?}");
@@ -117,7 +117,7 @@ impl Gates {
     }
 }
 
-/// An address where nobody listens, and nobody will who does not ask for it: no other test or process has this host.
+/// Returns an address without a listener that no other test or process will use: the host is reserved.
 pub(crate) fn reserved() -> SocketAddr {
     ringmain_testkit::port::unused()
 }
@@ -197,7 +197,7 @@ pub(crate) fn bytes(serve: impl Fn(TcpStream) + Send + Sync + 'static) -> Socket
     addr
 }
 
-/// One that says its name, sends back what comes, and ends when its client has.
+/// A server that sends its name, then echoes, and closes when its client has.
 pub(crate) fn echo(name: &'static str) -> SocketAddr {
     bytes(move |mut stream| {
         if stream.write_all(name.as_bytes()).is_err() {

@@ -51,7 +51,7 @@ fn expect_status(answer: &Answer, status: &str, message: &str) {
     assert_eq!(answer.body, b"");
 }
 
-/// Answers calls with what they were sent, and a status.
+/// A server that answers calls with an echo and a status.
 fn server() -> Framed {
     Framed::new(|mut peer| {
         while let Some((stream, asked)) = peer.request() {
@@ -89,7 +89,7 @@ fn faults_are_statuses(engine: Config) {
         assert_eq!(answer.field("content-type"), Some(answered));
         assert_eq!(answer.field("retry-after"), Some("1"));
     }
-    // What is no gRPC is told as before.
+    // A request that is not gRPC receives a plain HTTP error.
     edge.server
         .ask(call("application/grpcx", b""))
         .expect(503, "the upstream refuses connections\n");

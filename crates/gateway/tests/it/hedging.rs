@@ -20,8 +20,8 @@ on_every_backend! {
     one_of_them_fails,
     both_fail,
     both_send_the_whole_body,
-    a_body_that_comes_late_is_waited_for,
-    what_may_have_been_done_is_not_done_twice,
+    a_late_body_is_awaited,
+    unsafe_requests_are_not_repeated,
     without_budget_there_is_none,
 }
 
@@ -44,7 +44,7 @@ fn ok(body: &str) -> String {
     format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{body}", body.len())
 }
 
-/// An origin that does what it is told with each request: answers with a text, or closes.
+/// An origin that the test controls for each request: it responds with a text, or closes.
 fn held() -> (Origin, Sender<Option<&'static str>>) {
     let (go, gone) = channel::<Option<&'static str>>();
     let gone = Mutex::new(gone);
@@ -69,7 +69,7 @@ fn the_second_answers_and_the_first_is_cancelled(engine: Config) {
     let (closed, is_closed) = channel();
     let first = Origin::new(move |mut peer| {
         if peer.request().is_some() {
-            // Nothing comes behind the request but the end.
+            // After the request only the end arrives.
             let _ = closed.send(peer.some().is_none());
         }
     });
@@ -137,7 +137,7 @@ fn put_chunked(body: &[u8]) -> Vec<u8> {
     [&head[..], &chunked(body, 7000)].concat()
 }
 
-/// As long as what is kept, with a length and in chunks: both have all of it, the one that answers second is left.
+/// A body at the limit of the replay buffer, with a length and in chunks: both endpoints receive it in full, the slower is abandoned.
 fn both_send_the_whole_body(engine: Config) {
     let body = pattern(limits::REPLAY_BYTES);
     for request in [put(&body), put_chunked(&body), put(b"x"), put_chunked(b"")] {
@@ -159,8 +159,8 @@ fn both_send_the_whole_body(engine: Config) {
     }
 }
 
-/// Nothing is sent before a body is there that two may have to send; one that is not comes to nothing.
-fn a_body_that_comes_late_is_waited_for(engine: Config) {
+/// A body for two endpoints is buffered before anything is sent; an incomplete one is not sent.
+fn a_late_body_is_awaited(engine: Config) {
     let origin = Origin::answering(ok("done"));
     let edge = edge(engine, hedged([origin.addr, origin.addr], PATIENCE, |_| {}));
     let mut client = edge.server.client();
@@ -171,7 +171,7 @@ fn a_body_that_comes_late_is_waited_for(engine: Config) {
     client.send("y");
     client.answer().expect(200, "done");
     assert_eq!(origin.seen().body, b"xy");
-    // One that leaves within its body has nobody asked.
+    // If the client leaves within its body, no endpoint is queried.
     let mut client = edge.server.client();
     client.send("PUT / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\nExpect: 100-continue\r\n\r\n");
     assert_eq!(client.answer().status, 100);
@@ -181,7 +181,7 @@ fn a_body_that_comes_late_is_waited_for(engine: Config) {
     edge.server.shut_down();
 }
 
-fn what_may_have_been_done_is_not_done_twice(engine: Config) {
+fn unsafe_requests_are_not_repeated(engine: Config) {
     let slow = || {
         Origin::new(|mut peer| {
             while let Some(seen) = peer.request() {
@@ -200,7 +200,7 @@ fn what_may_have_been_done_is_not_done_twice(engine: Config) {
             b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n".to_vec(),
             "0",
         ),
-        // Longer than what is kept: sent once, and all of it.
+        // A body over the limit of the replay buffer is sent once, in full.
         (put(&long), "65537"),
         (put_chunked(&long), "65537"),
     ] {

@@ -1,4 +1,4 @@
-//! What one client may hold of an upstream: places of slow bodies, streams and tunnels, over all of its connections.
+//! The share of an upstream that one client may hold: slots of slow bodies, streams and tunnels, over all its connections.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -17,8 +17,8 @@ on_every_backend! {
     an_upload_that_cannot_be_collected_has_the_only_place,
     streams_of_one_client_have_a_share,
     tunnels_of_one_client_have_a_share,
-    others_who_wait_make_a_slow_body_leave,
-    others_who_wait_make_a_slow_reader_leave,
+    waiters_displace_a_slow_body,
+    waiters_displace_a_slow_reader,
     a_long_queue_is_shared_by_clients,
 }
 
@@ -97,7 +97,7 @@ fn an_upload_that_cannot_be_collected_has_the_only_place(engine: Config) {
     edge.server.shut_down();
 }
 
-/// More of them than there are places: half of these are still for others, and each is answered when its body is whole.
+/// More slow uploads than slots: half of the slots remain for other clients, and each upload is served when its body is complete.
 fn slow_uploads_leave_places(engine: Config) {
     let origin = origin();
     let edge = edge(
@@ -122,7 +122,7 @@ fn slow_uploads_leave_places(engine: Config) {
     edge.server.shut_down();
 }
 
-/// One place, and a body that is longer than what is collected.
+/// One slot, and an upload that occupies it once enough of its body was collected.
 fn an_upload_that_is_worth_a_place_takes_it(engine: Config) {
     let origin = origin();
     let edge = edge(
@@ -198,7 +198,7 @@ fn tunnels_of_one_client_have_a_share(engine: Config) {
 }
 
 /// It holds the only place, and brings little.
-fn others_who_wait_make_a_slow_body_leave(engine: Config) {
+fn waiters_displace_a_slow_body(engine: Config) {
     let origin = origin();
     let edge = edge(
         engine,
@@ -219,7 +219,7 @@ fn others_who_wait_make_a_slow_body_leave(engine: Config) {
 }
 
 /// It reads nothing of its answer.
-fn others_who_wait_make_a_slow_reader_leave(engine: Config) {
+fn waiters_displace_a_slow_reader(engine: Config) {
     let origin = origin();
     let edge = edge(
         engine,
@@ -239,7 +239,7 @@ fn others_who_wait_make_a_slow_reader_leave(engine: Config) {
     edge.server.shut_down();
 }
 
-/// From half of `pool.pending` on a client address (IPv6: its /64) has a quarter of it, over all of its connections.
+/// Beyond half of `pool.pending` a client address (IPv6: its /64) has a quarter of the queue, over all its connections.
 fn a_long_queue_is_shared_by_clients(engine: Config) {
     const PENDING: usize = 80;
     let gate = Arc::new(Mutex::new(()));
@@ -276,7 +276,7 @@ fn a_long_queue_is_shared_by_clients(engine: Config) {
         assert_eq!(count(&edge, fault), faults, "{address}");
     };
     let own = |_| "192.0.2.1".to_owned();
-    // Nobody is counted in the first half.
+    // The first half of the queue is not counted by client.
     join(&own, PENDING / 2, PENDING / 2);
     join(&own, PENDING / 4, PENDING * 3 / 4);
     refused("192.0.2.1", Fault::ClientShareFull, 1);

@@ -1,4 +1,4 @@
-//! Answers of all forms on a connection that was kept: whether they need a task or not, clients see the same.
+//! Responses of every form on a reused connection: clients see the same with and without a task.
 
 use std::net::SocketAddr;
 use std::sync::mpsc;
@@ -13,8 +13,8 @@ use crate::support::{Answer, Client, PATIENCE, get, pattern};
 
 on_every_backend! {
     answers_of_every_form,
-    what_is_pipelined_is_answered_in_order,
-    whoever_leaves_takes_the_connection_along,
+    pipelined_requests_are_answered_in_order,
+    a_client_that_leaves_closes_the_connection,
     endpoints_are_replaced_without_the_table,
 }
 
@@ -30,7 +30,7 @@ fn whole(seen: &Seen) -> Vec<u8> {
     (head + body).into_bytes()
 }
 
-/// Answers in the form that the path asks for; whether the connection goes on.
+/// Responds in the form that the path selects. Returns whether the connection stays open.
 fn answer(peer: &mut Peer, seen: &Seen) -> bool {
     let path = seen.line().split(' ').nth(1).unwrap_or_default().to_owned();
     match &path[..] {
@@ -75,7 +75,7 @@ fn ask(client: &mut Client, method: &str, path: &str) -> Answer {
 }
 
 fn answers_of_every_form(engine: Config) {
-    // Each form comes on a connection that has answered before, and what follows it tells whether it still may.
+    // Each form is sent on a reused connection, and the next request shows whether the connection may be used again.
     for (path, status, body) in [
         ("/whole", 200, "/whole"),
         ("/split", 200, "/split"),
@@ -132,7 +132,7 @@ fn answers_of_every_form(engine: Config) {
     edge.server.shut_down();
 }
 
-fn what_is_pipelined_is_answered_in_order(engine: Config) {
+fn pipelined_requests_are_answered_in_order(engine: Config) {
     let origin = Origin::new(|mut peer| {
         while let Some(seen) = peer.request()
             && answer(&mut peer, &seen)
@@ -150,7 +150,7 @@ fn what_is_pipelined_is_answered_in_order(engine: Config) {
     edge.server.shut_down();
 }
 
-fn whoever_leaves_takes_the_connection_along(engine: Config) {
+fn a_client_that_leaves_closes_the_connection(engine: Config) {
     let (left, gone) = mpsc::channel();
     let (asked, came) = mpsc::channel();
     let (left, asked) = (Mutex::new(left), Mutex::new(asked));
@@ -181,7 +181,7 @@ fn whoever_leaves_takes_the_connection_along(engine: Config) {
     gone.recv_timeout(PATIENCE).expect("the upstream hears of it");
     let route = edge.gateway.requests().remove(0);
     assert_eq!((route.classes[1], route.classes[3]), (1, 1), "as 499");
-    // What is kept for requests is used again.
+    // Pooled connections are used again.
     let mut client = edge.server.client();
     ask(&mut client, "GET", "/second").expect(200, "/second");
     ask(&mut client, "GET", "/third").expect(200, "/third");

@@ -1,4 +1,4 @@
-//! Keys of tokens that come late, never, or wrong.
+//! Keys of tokens that arrive late, never, or wrong.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
@@ -15,8 +15,8 @@ use crate::signer::{Signer, claims, jwt, provider, set, shown};
 use crate::support::PATIENCE;
 
 on_every_backend! {
-    keys_that_come_late_are_waited_for,
-    without_keys_nobody_passes,
+    late_keys_are_awaited,
+    without_keys_all_tokens_are_refused,
     keys_that_are_none_are_no_keys,
     keys_that_change,
 }
@@ -62,7 +62,7 @@ const ATTEMPTS: usize = 5;
 
 /// On a machine that is stopped for longer than a request may wait, the request is refused, as it should be: then another gateway is
 /// tried. How long a request waits is shown in virtual time (`tests/sim/asked`).
-fn keys_that_come_late_are_waited_for(engine: Config) {
+fn late_keys_are_awaited(engine: Config) {
     let waited = (0..ATTEMPTS).any(|_| waits_for_late_keys(engine.clone()));
     assert!(waited, "{ATTEMPTS} requests were refused");
 }
@@ -101,17 +101,17 @@ fn waits_for_late_keys(engine: Config) -> bool {
     }
     assert_eq!(status, 200);
     until_let_in(&edge, &good);
-    // From now on they are there.
+    // From now on the keys are available.
     let other = signer.sign(&claims(json!({ "sub": "eva" })));
     assert_eq!(shown(&edge, &other).status, 200);
-    // A key that they have not: they were just fetched, so nobody waits.
+    // An unknown key: the set was just fetched, so the request does not wait.
     let stranger = Signer::new(JwtAlgorithm::Es256, "two");
     assert_eq!(shown(&edge, &stranger.sign(&claims(json!({})))).status, 401);
     edge.server.shut_down();
     true
 }
 
-fn without_keys_nobody_passes(engine: Config) {
+fn without_keys_all_tokens_are_refused(engine: Config) {
     let origin = Origin::echo();
     let signer = Signer::new(JwtAlgorithm::Es256, "one");
     let edge = remote(engine, &origin, refusing_addr());
@@ -142,7 +142,7 @@ fn keys_that_are_none_are_no_keys(engine: Config) {
     edge.server.shut_down();
 }
 
-/// Keys are fetched again and again until they are there; until then nobody passes.
+/// Repeats requests until the keys are fetched; none is admitted before.
 fn until_let_in(edge: &Edge, token: &str) {
     until("the keys are fetched", || match shown(edge, token).status {
         200 => true,
@@ -153,8 +153,8 @@ fn until_let_in(edge: &Edge, token: &str) {
     });
 }
 
-/// The provider changes its key: who has a token of the new one is let in after one more fetch, which he waits for, and what was known of
-/// tokens of the old one is forgotten.
+/// The provider changes its key: a token by the new key is admitted after one more fetch, which its request waits for, and cached
+/// verdicts on tokens by the old key are discarded.
 fn keys_that_change(engine: Config) {
     let origin = Origin::echo();
     let old = Signer::new(JwtAlgorithm::Es256, "old");
@@ -174,7 +174,7 @@ fn keys_that_change(engine: Config) {
     until_let_in(&edge, &before);
     let begun = served.1.load(Ordering::SeqCst);
     *served.0.lock().expect("no panic") = answer_with(&set(&[&new]));
-    // Known already: nobody asks for keys, and nobody knows yet that these have changed.
+    // The verdict is cached: no keys are fetched, and the change of keys is unknown.
     assert_eq!(shown(&edge, &before).status, 200);
     until("they are fetched again", || match shown(&edge, &after).status {
         200 => true,

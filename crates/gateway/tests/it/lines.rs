@@ -64,7 +64,7 @@ fn lines_that_are_whole_may_pause() {
         "X-Last: 1\r\n\r\n",
     ];
     for piece in pieces {
-        // All of them take longer than one may.
+        // All pieces together take longer than one may.
         scene.pass(HEADER - SECOND);
         write(&client, piece);
     }

@@ -1,4 +1,4 @@
-//! Listeners that come, go and change while the gateway serves.
+//! Listeners that are added, removed and changed while the gateway serves.
 
 use std::io::{ErrorKind, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -19,8 +19,8 @@ use crate::support::{Client, get};
 
 on_every_backend! {
     new_ones_are_opened_and_old_ones_closed,
-    what_is_spoken_changes,
-    what_cannot_be_opened_is_told,
+    the_protocol_changes,
+    a_listener_that_cannot_open_is_reported,
     required_addresses_are_bound_before_anything_changes,
     a_hundred_changes,
 }
@@ -32,7 +32,7 @@ fn at(name: &str, protocol: Protocol, addr: SocketAddr) -> Listener {
     }
 }
 
-/// All that comes by these listeners goes to an origin of HTTP, or one of bytes.
+/// Builds a configuration in which these listeners lead to an origin of HTTP, or one of bytes.
 fn all(listeners: &[Listener], origin: &Origin, bytes: SocketAddr) -> model::Config {
     let mut all = to(&[origin.addr], |_, _| {});
     let streams = config(
@@ -74,23 +74,23 @@ fn new_ones_are_opened_and_old_ones_closed(engine: Config) {
     ];
     assert_eq!(gates.change(all(&next, &origin, bytes)), [""; 0]);
     assert_eq!(gates.gateway.unheard(), []);
-    // When the change is done they are open.
+    // The listeners are open when the change returns.
     let mut new = Client::new(second);
     ask(&mut new, 200);
     let mut passed = Client::new(third);
     assert_eq!(passed.take(5), b"bytes");
     ask(&mut old, 200);
-    // Two go, one of them that of the start.
+    // Two are removed, one of which was open from the start.
     let next = [at("second", Protocol::Http, second)];
     assert_eq!(gates.change(all(&next, &origin, bytes)), [""; 0]);
     expect_nobody(gates.addrs[0]);
     expect_nobody(third);
     ask(&mut new, 200);
-    // What was passed on goes on; a request has no listener any more.
+    // Forwarded connections continue; a request has no listener any more.
     passed.send("still here");
     assert_eq!(passed.take(10), b"still here");
     ask(&mut old, 404);
-    // All of them again.
+    // Every listener is added again.
     let next = [
         first,
         at("second", Protocol::Http, second),
@@ -99,12 +99,12 @@ fn new_ones_are_opened_and_old_ones_closed(engine: Config) {
     assert_eq!(gates.change(all(&next, &origin, bytes)), [""; 0]);
     ask(&mut gates.client(0), 200);
     assert_eq!(Client::new(third).take(5), b"bytes");
-    // Who came by the one that was closed has not come by this one.
+    // A connection to the closed listener is not one of the new listener.
     ask(&mut old, 404);
     gates.shut_down();
 }
 
-fn what_is_spoken_changes(engine: Config) {
+fn the_protocol_changes(engine: Config) {
     let (origin, bytes) = (origin(), echo("bytes"));
     let authority = Authority::new("tests");
     let pair = authority.sign("web.example");
@@ -136,7 +136,7 @@ fn what_is_spoken_changes(engine: Config) {
     assert_eq!(gates.change(with(secure)), [""; 0]);
     let mut by_tls = gates.secure(0, "web.example", &authority).expect("a handshake");
     ask(&mut by_tls, 200);
-    // What is for those who come by TLS is for nobody in the clear.
+    // Hosts of TLS listeners are not served in the clear.
     ask(&mut in_the_clear, 404);
     assert_eq!(gates.change(with(behind)), [""; 0]);
     let mut proxied = gates.client(0);
@@ -159,12 +159,12 @@ fn what_is_spoken_changes(engine: Config) {
     ask(&mut proxied, 421);
     assert_eq!(gates.change(with(plain)), [""; 0]);
     ask(&mut gates.client(0), 200);
-    // It is what it was again.
+    // The former configuration is restored.
     ask(&mut in_the_clear, 200);
     gates.shut_down();
 }
 
-/// Who the last request was from.
+/// Returns the client address of the last request.
 fn origin_saw(origin: &Origin) -> String {
     loop {
         let seen = origin.seen();
@@ -176,7 +176,7 @@ fn origin_saw(origin: &Origin) -> String {
     }
 }
 
-fn what_cannot_be_opened_is_told(engine: Config) {
+fn a_listener_that_cannot_open_is_reported(engine: Config) {
     let (origin, bytes) = (origin(), echo("bytes"));
     let first = at("first", Protocol::Http, reserved());
     let addr = reserved();

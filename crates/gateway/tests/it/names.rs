@@ -1,4 +1,4 @@
-//! Upstreams by name: a DNS server that says what a test wants, and endpoints that follow it.
+//! Upstreams by name: a DNS server with scripted records, and endpoints that follow it.
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
@@ -20,13 +20,13 @@ use crate::support::{self, Answer};
 on_every_backend! {
     names_are_followed,
     names_that_lead_nowhere,
-    a_name_that_goes_away,
-    all_of_them_are_ill,
-    whoever_is_not_well_is_passed_over,
-    whoever_answers_badly_is_passed_over,
+    a_name_that_disappears,
+    all_endpoints_are_unhealthy,
+    an_unhealthy_endpoint_is_skipped,
+    a_failing_endpoint_is_ejected,
 }
 
-/// What a DNS server says of a name: addresses, or a code.
+/// The records of a name: addresses, or a response code.
 #[derive(Clone)]
 enum Says {
     Addresses(Vec<Ipv4Addr>),
@@ -37,7 +37,7 @@ enum Says {
 struct Dns {
     addr: SocketAddr,
     says: Arc<Mutex<BTreeMap<String, Says>>>,
-    /// Questions answered by what is in `says`.
+    /// Counts answered queries.
     asked: Arc<AtomicUsize>,
 }
 
@@ -56,7 +56,7 @@ impl Dns {
                 if let Some(answer) = answer(&buffer[..length], &told) {
                     let _ = socket.send_to(&answer, from);
                 }
-                // With the table held: whoever says something else knows what was asked before.
+                // Counted under the lock: a test that changes the records knows the number of earlier queries.
                 count.fetch_add(1, Ordering::SeqCst);
             }
         });
@@ -67,7 +67,7 @@ impl Dns {
         self.says.lock().expect("a table").insert(name.to_owned(), says);
     }
 
-    /// So many questions that came from now on.
+    /// Returns a function that checks for a number of queries from now on.
     fn asked(&self) -> impl Fn(usize) -> bool + use<> {
         let asked = Arc::clone(&self.asked);
         let before = asked.load(Ordering::SeqCst);
@@ -119,7 +119,7 @@ fn at(name: &str, port: u16) -> Endpoint {
     })
 }
 
-/// Asks until the answer is the one that is waited for: how soon it comes is nobody's promise.
+/// Repeats requests until the response is the expected one; the delay is unspecified.
 #[track_caller]
 fn until(edge: &Edge, what: &str, is: impl Fn(&Answer) -> bool) {
     wait::until(what, || is(&edge.server.get("/")));
@@ -138,7 +138,7 @@ fn names_are_followed(engine: Config) {
     );
     // The first request waits for the first answer.
     edge.server.get("/").expect(200, "ok");
-    // Nobody listens there: the name is followed.
+    // No listener there: the change of the name is followed.
     let elsewhere = Ipv4Addr::new(127, 0, 0, 2);
     dns.say("shop.example", Says::Addresses(vec![elsewhere]));
     until(&edge, "the new address", |answer| answer.status == 503);
@@ -147,7 +147,7 @@ fn names_are_followed(engine: Config) {
         Says::Addresses(vec![Ipv4Addr::LOCALHOST, elsewhere]),
     );
     until(&edge, "the old one too", |answer| answer.status == 200);
-    // What was known is kept, whatever goes wrong.
+    // The last good addresses are retained, whatever the error.
     dns.say("shop.example", Says::Addresses(vec![Ipv4Addr::LOCALHOST]));
     let endpoints = |edge: &Edge| edge.gateway.upstreams()[0].endpoints.len();
     until(&edge, "one address", |_| endpoints(&edge) == 1);
@@ -195,7 +195,7 @@ fn names_that_lead_nowhere(engine: Config) {
 }
 
 /// The last good answer counts for as long as DNS has no other, and the next good one is followed.
-fn a_name_that_goes_away(engine: Config) {
+fn a_name_that_disappears(engine: Config) {
     let origin = Origin::answering("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
     let dns = Dns::new();
     dns.say("shop.example", Says::Addresses(vec![Ipv4Addr::LOCALHOST]));
@@ -240,8 +240,8 @@ fn checked_every(span: Duration) -> ActiveHealth {
     }
 }
 
-/// None that is well: told apart from none that listens, unless it is better to ask those that are ill than nobody.
-fn all_of_them_are_ill(engine: Config) {
+/// No healthy endpoint: distinguished from no listening endpoint, unless the panic threshold uses unhealthy ones.
+fn all_endpoints_are_unhealthy(engine: Config) {
     let ill = || {
         Origin::new(|mut peer| {
             while let Some(seen) = peer.request() {
@@ -276,7 +276,7 @@ fn all_of_them_are_ill(engine: Config) {
     edge.server.shut_down();
 }
 
-fn whoever_is_not_well_is_passed_over(engine: Config) {
+fn an_unhealthy_endpoint_is_skipped(engine: Config) {
     let well = Origin::answering("HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nwell");
     let ill = Origin::new(|mut peer| {
         while let Some(seen) = peer.request() {
@@ -303,7 +303,7 @@ fn whoever_is_not_well_is_passed_over(engine: Config) {
     for _ in 0..50 {
         edge.server.get("/").expect(200, "well");
     }
-    // Nobody asks any more: nothing is known.
+    // Without health checks the verdict is unknown.
     let mut config = config;
     let upstream = Arc::make_mut(&mut config.upstreams[0]);
     upstream.health.active = None;
@@ -313,7 +313,7 @@ fn whoever_is_not_well_is_passed_over(engine: Config) {
     edge.server.shut_down();
 }
 
-fn whoever_answers_badly_is_passed_over(engine: Config) {
+fn a_failing_endpoint_is_ejected(engine: Config) {
     let good = Origin::answering("HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\ngood");
     let bad = Origin::answering("HTTP/1.1 500 Bad\r\nContent-Length: 3\r\n\r\nbad");
     let retry = Retry {
@@ -341,7 +341,7 @@ fn whoever_answers_badly_is_passed_over(engine: Config) {
         "{bads} bad answers until it was passed over"
     );
     edge.server.get("/").expect(200, "good");
-    // It is told of who, and why.
+    // The reason and the endpoint are reported.
     let endpoints = &edge.gateway.upstreams()[0].endpoints;
     assert_eq!(endpoints[0].ejection, None);
     let ejection = endpoints[1].ejection.expect("it is passed over");

@@ -1,4 +1,4 @@
-//! What operators see of requests: rules that upstreams broke, clients that left, counts by upstream and status.
+//! Observability of requests: protocol violations of upstreams, clients that left, counts by upstream and status.
 
 use std::io::Write;
 use std::sync::mpsc;

@@ -1,4 +1,4 @@
-//! An origin: a thread that answers as a test says and keeps what it was sent.
+//! An origin: a thread with scripted responses that records the requests it receives.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -13,7 +13,7 @@ use ringmain_gateway::model::{
 
 use crate::support::{self, PATIENCE, Server};
 
-/// A request as it came.
+/// A request as received.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Seen {
     /// The head, byte by byte.
@@ -90,7 +90,7 @@ impl Peer {
         self.reader.get_mut().write_all(bytes.as_ref()).is_ok()
     }
 
-    /// What comes next behind a head; `None`: the end.
+    /// Returns the next bytes after a head; `None`: the end.
     pub(crate) fn some(&mut self) -> Option<Vec<u8>> {
         let bytes = self.reader.fill_buf().ok()?.to_vec();
         self.reader.consume(bytes.len());
@@ -180,7 +180,7 @@ impl Origin {
         })
     }
 
-    /// The next request that came in whole.
+    /// Returns the next complete request.
     #[track_caller]
     pub(crate) fn seen(&self) -> Seen {
         let seen = self.seen.lock().expect("one test");
@@ -188,7 +188,7 @@ impl Origin {
     }
 }
 
-/// An address where nobody listens.
+/// Returns an address without a listener.
 pub(crate) fn refusing_addr() -> SocketAddr {
     // Of a host of its own: the port of another would be given to the next test that listens.
     crate::gates::reserved()

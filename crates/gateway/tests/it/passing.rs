@@ -21,24 +21,24 @@ use crate::support::tls::{Authority, Secure, connector_of, now, trusting};
 use crate::support::{self, End, PATIENCE, Server, get, pattern};
 
 on_every_backend! {
-    by_the_name_that_is_asked_for,
+    routed_by_sni,
     a_first_message_byte_by_byte,
-    who_is_not_passed_on,
+    refused_connections,
     ends_go_each_way,
     a_reset_goes_each_way,
     much_both_ways,
     an_endpoint_that_is_gone_is_passed_over,
-    nobody_is_there,
+    no_endpoint_accepts,
     nothing_for_too_long,
-    who_the_client_is,
+    the_client_address_is_forwarded,
     tls_that_ends_here,
     tls_to_the_upstream,
     one_address_for_bytes_and_for_http,
-    a_change_cuts_nobody,
+    a_change_cuts_no_connection,
     a_shutdown_lets_them_go_on,
 }
 
-/// A server of HTTP by TLS for these names that says who it is.
+/// A TLS server of HTTP for these names that responds with its name.
 fn origin(engine: &Config, authority: &Authority, names: &[&str]) -> Server {
     let settings = ServerSettings {
         certificates: names.iter().map(|name| authority.sign(name)).collect(),
@@ -52,7 +52,7 @@ fn origin(engine: &Config, authority: &Authority, names: &[&str]) -> Server {
     support::serve_at(engine.clone(), app, None)
 }
 
-/// What a client says first that asks for this name.
+/// Returns the ClientHello for this SNI.
 pub(crate) fn hello(name: &str) -> Vec<u8> {
     let connector = connector_of(&trusting(&support::tls::development().authority));
     Secure::begin(&connector, &PeerName::new(name).expect("a name")).hello()
@@ -63,7 +63,7 @@ pub(crate) fn alert(description: u8) -> Vec<u8> {
     vec![21, 3, 3, 0, 2, 2, description]
 }
 
-fn by_the_name_that_is_asked_for(engine: Config) {
+fn routed_by_sni(engine: Config) {
     let authority = Authority::new("tests");
     let one = origin(&engine, &authority, &["one.example"]);
     let wild = origin(&engine, &authority, &["two.example", "a.b.example"]);
@@ -148,7 +148,7 @@ fn a_first_message_byte_by_byte(engine: Config) {
     own.shut_down();
 }
 
-fn who_is_not_passed_on(engine: Config) {
+fn refused_connections(engine: Config) {
     let own = echo("own");
     let gates = Gates::open(
         engine,
@@ -173,7 +173,7 @@ fn who_is_not_passed_on(engine: Config) {
     client.send(b"\x16\x03\x01\x00\x04\x01\x01\x00\x00");
     assert_eq!(client.rest().0, b"");
     gates.await_fault(Fault::HelloTooLong, 1);
-    // Who leaves in the middle of it.
+    // A client that leaves within its ClientHello.
     let mut client = gates.client(0);
     client.send(&other[..other.len() - 1]);
     client.finish();
@@ -203,7 +203,7 @@ fn ends_go_each_way(engine: Config) {
     let report = gates.report();
     assert_eq!((report.received, report.sent, report.open()), (12, 24, 0));
     gates.shut_down();
-    // The upstream ends first, and is told more after that.
+    // The upstream closes first, and receives more bytes after that.
     let (told, heard) = mpsc::channel();
     let told = Mutex::new(told);
     let before = gates::bytes(move |mut stream| {
@@ -285,7 +285,7 @@ fn much_both_ways(engine: Config) {
 fn an_endpoint_that_is_gone_is_passed_over(engine: Config) {
     let gates = Gates::open(
         engine,
-        // More of them than a connection tries for other reasons.
+        // More endpoints than a connection tries for other reasons.
         to(
             Protocol::Tcp,
             &[
@@ -314,7 +314,7 @@ fn an_endpoint_that_is_gone_is_passed_over(engine: Config) {
     gates.shut_down();
 }
 
-fn nobody_is_there(engine: Config) {
+fn no_endpoint_accepts(engine: Config) {
     let gates = Gates::open(
         engine.clone(),
         to(Protocol::Tcp, &[reserved(), reserved()], |_, _, _| {}),
@@ -337,13 +337,13 @@ fn nothing_for_too_long(engine: Config) {
             route.idle = Some(Duration::from_millis(100));
         }),
     );
-    // However slow this machine is: what had come by then, and then no end in order, which would make it look whole.
+    // The bytes received so far, and then no orderly end, which would make the stream look complete.
     assert_eq!(gates.client(0).rest().1, End::Reset);
     gates.await_ended(Ended::Idle, 1);
     gates.shut_down();
 }
 
-fn who_the_client_is(engine: Config) {
+fn the_client_address_is_forwarded(engine: Config) {
     for version in [ProxyProtocolVersion::V1, ProxyProtocolVersion::V2] {
         let gates = Gates::open(
             engine.clone(),
@@ -418,7 +418,7 @@ fn tls_that_ends_here(engine: Config) {
     gates.await_ended(Ended::ClientReset, 1);
     assert!(gates.secure(0, "other.example", &authority).is_err());
     gates.await_fault(Fault::NoRoute, 1);
-    // Who trusts nobody of ours breaks the handshake off.
+    // A client that trusts none of the authorities aborts the handshake.
     let stranger = Authority::new("stranger");
     assert!(gates.secure(0, "ends.example", &stranger).is_err());
     gates.await_fault(Fault::HandshakeFailed, 1);
@@ -508,7 +508,7 @@ fn one_address_for_bytes_and_for_http(engine: Config) {
     own.shut_down();
 }
 
-fn a_change_cuts_nobody(engine: Config) {
+fn a_change_cuts_no_connection(engine: Config) {
     let first = to(Protocol::Tcp, &[echo("first")], |_, _, _| {});
     let gates = Gates::open(engine, first.clone());
     let mut old = gates.client(0);

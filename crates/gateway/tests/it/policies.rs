@@ -1,4 +1,4 @@
-//! What requests must pass before their rule's action.
+//! Policies between a rule and its action.
 
 use std::sync::Arc;
 
@@ -15,12 +15,12 @@ use crate::origin::{Edge, Origin, edge, refusing_addr, to};
 use crate::support;
 
 on_every_backend! {
-    addresses_are_let_in_or_not,
+    addresses_are_allowed_or_denied,
     an_unknown_address_is_not_the_proxy,
     a_preflight_meets_addresses_and_no_more,
     a_refusal_is_an_error_like_another,
-    passwords_let_in,
-    keys_let_in,
+    passwords_admit,
+    keys_admit,
 }
 
 /// With policies of its one rule, where the client's address is what `X-Forwarded-For` says.
@@ -51,7 +51,7 @@ fn from(address: &str) -> String {
     format!("X-Forwarded-For: {address}\r\n")
 }
 
-fn addresses_are_let_in_or_not(engine: Config) {
+fn addresses_are_allowed_or_denied(engine: Config) {
     let origin = Origin::echo();
     let config = with(
         to(&[origin.addr], |_, _| {}),
@@ -64,7 +64,7 @@ fn addresses_are_let_in_or_not(engine: Config) {
         ("10.6.6.6", 403),
         ("192.0.2.1", 403),
         ("2001:db9::7", 403),
-        // What a client says in front of its proxy's word is no proof.
+        // A value that the client puts in front of its proxy's is no proof.
         ("10.1.2.3, 192.0.2.1", 403),
         ("192.0.2.1, 10.1.2.3", 200),
         // A client whose address its proxy does not say may be any.
@@ -150,7 +150,7 @@ pub(crate) fn header(name: &str) -> HeaderName {
     HeaderName::parse(name).expect("a name")
 }
 
-fn passwords_let_in(engine: Config) {
+fn passwords_admit(engine: Config) {
     let origin = Origin::echo();
     let user = |name: &str, password: &str| User {
         name: name.into(),
@@ -203,7 +203,7 @@ fn passwords_let_in(engine: Config) {
     edge.server.shut_down();
 }
 
-fn keys_let_in(engine: Config) {
+fn keys_admit(engine: Config) {
     let origin = Origin::echo();
     let key = |consumer: &str, key: &str| {
         let mut sum = [0; 32];
@@ -253,7 +253,7 @@ fn keys_let_in(engine: Config) {
         ("/", "", "needed"),
         ("/?kei=one", "Authorization: Basic b25l\r\n", "needed"),
         ("/", "X-API-Key: One\r\n", "not right"),
-        // The first that is there counts.
+        // The first place that has a key counts.
         ("/?key=one", "X-API-Key: three\r\n", "not right"),
         ("/", "X-API-Key: one\r\nX-API-Key: one\r\n", "needed"),
         ("/?key=one&key=one", "", "needed"),

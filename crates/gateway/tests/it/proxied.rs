@@ -9,12 +9,12 @@ use crate::origin::{Origin, edge, to};
 use crate::support::get;
 
 on_every_backend! {
-    told_by_who_is_in_front,
-    told_to_who_is_behind,
+    addresses_from_a_trusted_proxy,
+    addresses_for_the_upstream,
     a_reload_that_wants_a_header_wants_it_of_open_connections,
 }
 
-fn told_by_who_is_in_front(engine: Config) {
+fn addresses_from_a_trusted_proxy(engine: Config) {
     let origin = Origin::answering("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
     let mut config = to(&[origin.addr], |_, _| {});
     let listener = Arc::make_mut(&mut config.listeners[0]);
@@ -87,7 +87,7 @@ fn a_reload_that_wants_a_header_wants_it_of_open_connections(engine: Config) {
     }
 }
 
-fn told_to_who_is_behind(engine: Config) {
+fn addresses_for_the_upstream(engine: Config) {
     for version in [ProxyProtocolVersion::V1, ProxyProtocolVersion::V2] {
         let origin = Origin::new(move |mut peer| {
             let length = match version {

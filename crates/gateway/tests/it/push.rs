@@ -19,17 +19,17 @@ use crate::signer::{Signer, claims, provider, set};
 use crate::support::{Client, get};
 
 on_every_backend! {
-    clients_connect_by_a_rule_and_hear_what_is_published,
-    policies_come_before_and_headers_around,
-    a_change_of_the_configuration_cuts_nobody,
-    what_is_not_there_is_not_found,
+    clients_connect_through_a_rule_and_receive_publications,
+    policies_and_header_changes_apply,
+    a_change_of_the_configuration_cuts_no_client,
+    without_push_the_response_is_404,
     the_application_is_asked,
-    an_application_that_is_not_there_lets_nobody_in,
-    keys_of_a_provider_come_late_and_change,
-    a_provider_that_is_gone_lets_nobody_in_until_it_is_there,
+    an_unreachable_application_denies,
+    keys_of_a_provider_arrive_late_and_change,
+    an_unreachable_provider_denies_until_it_returns,
 }
 
-/// What is pushed: anybody may listen, who has the key may publish.
+/// A push configuration: any client may subscribe, publishing requires the key.
 pub(crate) fn push() -> Push {
     Push {
         anonymous: true,
@@ -127,7 +127,7 @@ fn publish(edge: &Edge, channel: &str, data: &str) {
     answer.expect(200, "{\"result\":{}}");
 }
 
-fn clients_connect_by_a_rule_and_hear_what_is_published(engine: Config) {
+fn clients_connect_through_a_rule_and_receive_publications(engine: Config) {
     let edge = edge(engine, config(Some(push())));
     let mut listener = Listener::open(&edge, "");
     listener.subscribe("news");
@@ -160,7 +160,7 @@ fn clients_connect_by_a_rule_and_hear_what_is_published(engine: Config) {
     edge.server.shut_down();
 }
 
-fn policies_come_before_and_headers_around(engine: Config) {
+fn policies_and_header_changes_apply(engine: Config) {
     let cors = Policy::Cors(Arc::new(Cors {
         origins: vec![model::Origin::Any],
         ..Cors::default()
@@ -192,7 +192,7 @@ fn policies_come_before_and_headers_around(engine: Config) {
     edge.server.shut_down();
 }
 
-fn a_change_of_the_configuration_cuts_nobody(engine: Config) {
+fn a_change_of_the_configuration_cuts_no_client(engine: Config) {
     let edge = edge(engine, config(Some(push())));
     let mut before = Listener::open(&edge, "");
     before.subscribe("news");
@@ -213,7 +213,7 @@ fn a_change_of_the_configuration_cuts_nobody(engine: Config) {
         stranger.hear(),
         "{\"id\":1,\"error\":{\"code\":101,\"message\":\"unauthorized\"}}"
     );
-    // Without the key nothing changes for who is there.
+    // Removing the `push` key changes nothing for connected clients.
     assert_eq!(replace(config(None)), []);
     publish(&edge, "news", "2");
     assert_eq!(
@@ -224,13 +224,13 @@ fn a_change_of_the_configuration_cuts_nobody(engine: Config) {
     edge.server.shut_down();
 }
 
-fn what_is_not_there_is_not_found(engine: Config) {
+fn without_push_the_response_is_404(engine: Config) {
     let edge = edge(engine, config(None));
     let mut client = edge.server.client();
     client.send(opening("/live/connection/websocket", ""));
     let answer = client.answer();
     assert_eq!((answer.status, answer.field("x-edge")), (404, Some("ringmain")));
-    // It comes with a change.
+    // Push is added by a change.
     assert_eq!(
         edge.gateway
             .replace(Arc::new(config(Some(push()))), std::time::Duration::ZERO),
@@ -278,7 +278,7 @@ fn asked(address: std::net::SocketAddr) -> model::Config {
     };
     let mut config = with(config(Some(push)), Vec::new());
     config.upstreams.push(Arc::new(upstream("app", &[address])));
-    // Another rule tells the application who somebody is: nobody may say so himself.
+    // Another rule writes the identity for the application: clients must not send it.
     let mut told = Rule::new(Action::Forward(Box::new(Forward::to("app"))));
     told.policies = vec![Policy::ExternalAuth(Arc::new(ExternalAuth {
         request_headers: Vec::new(),
@@ -291,7 +291,7 @@ fn asked(address: std::net::SocketAddr) -> model::Config {
     config
 }
 
-/// What an application of Centrifugo's answers.
+/// Returns the application's response to a proxy request of Centrifugo.
 fn answer_of(seen: &Seen) -> (u16, &'static str) {
     let path = seen
         .line()
@@ -408,13 +408,13 @@ fn the_application_is_asked(engine: Config) {
     edge.server.shut_down();
 }
 
-fn an_application_that_is_not_there_lets_nobody_in(engine: Config) {
+fn an_unreachable_application_denies(engine: Config) {
     let edge = edge(engine, asked(refusing_addr()));
     let mut stranger = Listener::open(&edge, "");
     stranger.say("{\"id\":1,\"connect\":{}}");
     let refused = r#"{"id":1,"error":{"code":100,"message":"internal server error","temporary":true}}"#;
     assert_eq!(stranger.hear(), refused);
-    // It comes with a change, for who is there, too.
+    // The proxy is added by a change, for connected clients, too.
     let application = application();
     let replaced = edge
         .gateway
@@ -451,7 +451,7 @@ fn provided(address: std::net::SocketAddr) -> model::Config {
     config
 }
 
-/// What becomes of somebody who shows a token: 0 if it is let in, else the error's code, or that of the Close.
+/// Connects with a token. Returns 0 if the client is admitted, else the code of the error or of the close.
 #[track_caller]
 fn shows(edge: &Edge, token: &str) -> u32 {
     let mut client = Listener::open(edge, "");
@@ -471,7 +471,7 @@ fn shows(edge: &Edge, token: &str) -> u32 {
     code as u32
 }
 
-/// Shows it until it is let in. Until then it is told each time that it may be later.
+/// Connects with a token until the client is admitted. Every refusal before that must be temporary.
 #[track_caller]
 fn until_let_in(edge: &Edge, token: &str, meanwhile: &[u32]) {
     wait::until("the keys are fetched", || match shows(edge, token) {
@@ -487,7 +487,7 @@ fn served(keys: &str) -> String {
     format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{keys}", keys.len())
 }
 
-fn keys_of_a_provider_come_late_and_change(engine: Config) {
+fn keys_of_a_provider_arrive_late_and_change(engine: Config) {
     let (old, new) = (
         Signer::new(JwtAlgorithm::Es256, "old"),
         Signer::new(JwtAlgorithm::Es256, "new"),
@@ -507,7 +507,7 @@ fn keys_of_a_provider_come_late_and_change(engine: Config) {
     assert_eq!(keys.seen().line(), "GET /keys HTTP/1.1");
     // They are on their way.
     assert_eq!(shows(&edge, &before), 100);
-    // What no key can make good is refused at once.
+    // Claims that no key can make valid are refused at once.
     for wrong in [json!({"iss": "https://evil.example"}), json!({"aud": "other"})] {
         assert_eq!(shows(&edge, &old.sign(&claims(wrong))), 3500);
     }
@@ -530,12 +530,12 @@ fn keys_of_a_provider_come_late_and_change(engine: Config) {
     edge.server.shut_down();
 }
 
-fn a_provider_that_is_gone_lets_nobody_in_until_it_is_there(engine: Config) {
+fn an_unreachable_provider_denies_until_it_returns(engine: Config) {
     let signer = Signer::new(JwtAlgorithm::Es256, "one");
     let token = signer.sign(&claims(json!({})));
     let edge = edge(engine, provided(refusing_addr()));
     assert_eq!(shows(&edge, &token), 100);
-    // Who shows none is let in, since all are.
+    // A client without a token is admitted, since anonymous clients are allowed.
     assert_eq!(shows(&edge, ""), 0);
     let body = served(&set(&[&signer]));
     let lies = [
@@ -554,7 +554,7 @@ fn a_provider_that_is_gone_lets_nobody_in_until_it_is_there(engine: Config) {
         .replace(Arc::new(provided(keys.addr)), Duration::ZERO);
     assert_eq!(replaced, []);
     until_let_in(&edge, &token, &[100]);
-    // A change of something else asks nobody again.
+    // A change elsewhere in the configuration does not query again.
     let mut other = provided(keys.addr);
     let push = Arc::make_mut(other.push.as_mut().expect("push"));
     push.connections_per_user = 9;

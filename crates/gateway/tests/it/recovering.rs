@@ -1,5 +1,5 @@
-//! Push behind a rule, in virtual time: connections are cut, readers are slow, whoever publishes asks again. What was accepted comes to
-//! every client once, in its order.
+//! Push behind a rule, in virtual time: connections are cut, readers are slow, publishers retry. Every accepted publication reaches
+//! every client once, in order.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,16 +14,16 @@ use serde_json::Value;
 
 use crate::push::{config, push};
 
-/// What is published: each is its number and as much text as a reader has to be slow for.
+/// The number of publications: each has its number, and enough text that a reader can be slow.
 const PUBLICATIONS: u64 = 120;
 const TEXT_BYTES: usize = 3000;
 
-/// What may wait for one client: less than all of it.
+/// The limit of bytes queued for a client: less than all publications.
 const WAITING_BYTES: usize = 32 << 10;
 
 const SEEDS: u64 = 60;
 
-/// How often something is tried that faults keep from coming about.
+/// The number of attempts at an operation that faults may prevent.
 const TRIES: usize = 500;
 
 fn settings(connections_per_user: u32) -> Push {
@@ -69,16 +69,16 @@ fn plan(seed: u64) -> Plan {
     plan
 }
 
-/// What happened in a run, by name: a test that never meets a case shows nothing of it.
+/// Counts of events in a run, by name: a test that never meets a case shows nothing about it.
 type Met = BTreeMap<&'static str, u64>;
 
-/// A client of a channel that comes back to where it stood.
+/// A client of a channel that recovers from its position.
 #[derive(Default)]
 struct Follower {
     socket: Option<TestSocket>,
     /// It has the channel's answer on this connection.
     listens: bool,
-    /// Where it stands: once it has listened, it knows the channel's life.
+    /// The position: known once the client has subscribed.
     epoch: Option<String>,
     offset: u64,
 }
@@ -112,7 +112,7 @@ impl Follower {
         }
     }
 
-    /// Looks at what is there, or waits for something.
+    /// Processes received messages, or waits for one.
     fn look(&mut self, waits: bool, met: &mut Met) {
         loop {
             let Some(socket) = &mut self.socket else { return };
@@ -170,7 +170,7 @@ impl Follower {
         }
     }
 
-    /// The next one: none is left out, none comes twice, and each is what was published then.
+    /// Takes the next publication: none is missing, none is repeated, and each has its content.
     fn take(&mut self, publication: &Value) {
         let offset = publication["offset"].as_u64().expect("a number");
         assert_eq!(offset, self.offset + 1);
@@ -193,7 +193,7 @@ fn publish(client: &mut TestClient, number: u64, met: &mut Met) {
                 assert_eq!(said["result"]["offset"], number + 1, "{said}");
                 return;
             }
-            // Somebody who waits for too long is told so.
+            // A publisher that waits too long receives an error.
             Ok(reply) => assert!(reply.status() >= 500, "{}", reply.text()),
             Err(_) => *met.entry("asked again").or_default() += 1,
         }
@@ -251,14 +251,14 @@ fn run(seed: u64, met: &mut Met) {
             follower.look(true, met);
         }
         assert_eq!(follower.offset, PUBLICATIONS, "all that was accepted");
-        // Nothing comes behind.
+        // Nothing follows.
         follower.look(false, met);
     }
     drop(followers);
 }
 
 #[test]
-fn what_is_accepted_comes_to_every_client_once_and_in_order() {
+fn accepted_publications_reach_every_client_once_in_order() {
     let mut met = Met::new();
     for seed in 0..SEEDS {
         println!("seed {seed}");

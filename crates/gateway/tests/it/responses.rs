@@ -394,7 +394,7 @@ fn the_body_is_sent_after_100(engine: Config) {
         client.send("abcde");
         client.answer().expect(200, "abcde");
     }
-    // The body comes with the head: there is nothing to expect.
+    // The body follows the head at once: 100 (Continue) is not needed.
     client.send(format!("{EXPECTING}abcde"));
     let mut answer = client.head();
     while answer.status < 200 {

@@ -1,4 +1,4 @@
-//! Caps of connections: of an upstream and of all together, shared by workers; who waits, for how long, and who gives way.
+//! Caps on connections, of one upstream and across upstreams, shared by workers: waiting, timeouts, and idle connections that give way.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
@@ -37,7 +37,7 @@ fn two(first: Upstream, second: Upstream, most: u32) -> model::Config {
     config
 }
 
-/// Longer than any test waits: what is not woken is seen to hang, not to be slow.
+/// Longer than any test waits: a waiter that is not woken hangs instead of being slow.
 fn patient(mut upstream: Upstream) -> Upstream {
     upstream.connect_timeout = 2 * PATIENCE;
     upstream
@@ -124,7 +124,7 @@ fn a_kept_connection_of_another_upstream_gives_way(mut engine: Config) {
     edge.server.shut_down();
 }
 
-/// An origin that answers when it is told to.
+/// An origin that responds when the test says so.
 fn held() -> (Origin, Sender<()>) {
     let (go, gone) = channel::<()>();
     let gone = std::sync::Mutex::new(gone);

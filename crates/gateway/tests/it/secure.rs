@@ -1,4 +1,4 @@
-//! TLS to upstreams: who they have to be, and what it means that they are not.
+//! TLS to upstreams: the required identity, and the outcome for other peers.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,9 +20,9 @@ use crate::support::tls::{Authority, development, now, settings};
 use crate::support::{self, Server};
 
 on_every_backend! {
-    whom_the_certificate_is_for,
+    the_certificate_must_match,
     other_names_than_the_servers,
-    what_is_no_tls,
+    a_peer_without_tls,
     our_own_certificate,
     certificates_that_are_replaced,
     protocols_by_alpn,
@@ -72,7 +72,7 @@ fn edge(engine: Config, config: ringmain_gateway::model::Config) -> Edge {
     Edge { server, gateway }
 }
 
-fn whom_the_certificate_is_for(engine: Config) {
+fn the_certificate_must_match(engine: Config) {
     let origin = origin(engine.clone(), &settings());
     let own = &development().authority;
     let right = edge(engine.clone(), config(origin.addr, own, |_| {}));
@@ -131,7 +131,7 @@ fn other_names_than_the_servers(engine: Config) {
         edge.server.shut_down();
         status
     };
-    // The server's own name does not do then, unless it is one of them.
+    // The server's own name is not sufficient then, unless it is listed.
     let cases = [
         (host("cart.internal"), vec![], 200),
         (host("shop.internal"), vec![], 502),
@@ -168,7 +168,7 @@ fn other_names_than_the_servers(engine: Config) {
     origin.shut_down();
 }
 
-/// What no certificate can be checked for is told, and the upstream is left out.
+/// Names that cannot be in a certificate are reported, and the upstream is left out.
 #[test]
 fn names_that_are_none() {
     for (name, expected) in [
@@ -192,7 +192,7 @@ fn names_that_are_none() {
     }
 }
 
-fn what_is_no_tls(engine: Config) {
+fn a_peer_without_tls(engine: Config) {
     let own = &development().authority;
     let listener = || std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
     let garbage = listener();
@@ -207,7 +207,7 @@ fn what_is_no_tls(engine: Config) {
         .get("/")
         .expect(502, "no secure connection to the upstream\n");
     answering.join().expect("it was closed");
-    // The kernel takes the connection, and nobody ever says anything.
+    // The kernel accepts the connection, and no process responds.
     let silent = listener();
     let late = config(silent.local_addr().expect("it is bound"), own, |upstream| {
         upstream.connect_timeout = Duration::from_millis(100);
@@ -273,7 +273,7 @@ fn certificates_that_are_replaced(engine: Config) {
         expected.contains(&(refused.status, refused.text())),
         "{refused:?}"
     );
-    // The same names, other contents: what was made of the old ones is not used.
+    // The same names with other contents: state built from the former is not used.
     let right = config(origin.addr, &development().authority, check);
     assert_eq!(edge.gateway.replace(Arc::new(right), now()), []);
     until("the health check passes", || edge.server.get("/b").status == 200);
@@ -282,7 +282,7 @@ fn certificates_that_are_replaced(engine: Config) {
     origin.shut_down();
 }
 
-/// What the handshake agrees on is what is spoken.
+/// The protocol that ALPN negotiates is used.
 fn protocols_by_alpn(engine: Config) {
     let own = &development().authority;
     let both = settings();
@@ -295,7 +295,7 @@ fn protocols_by_alpn(engine: Config) {
         ..settings()
     };
     let unspoken = "the upstream does not speak HTTP/2\n";
-    // Who has no protocol in common ends the handshake (RFC 7301, section 3.2); the log says why.
+    // A peer without a common protocol ends the handshake (RFC 7301, section 3.2); the log has the reason.
     let refused = "no secure connection to the upstream\n";
     for (settings, expected) in [
         (&both, [(200, "Http11"), (200, "Http2"), (200, "Http2")]),
@@ -331,7 +331,7 @@ fn protocols_by_alpn(engine: Config) {
     }
 }
 
-/// Requests are answered by HTTP/2, which knows no WebSockets there; by HTTP/1.1 one is opened, and what comes is sent back.
+/// Answers requests over HTTP/2, without WebSockets there; over HTTP/1.1 a WebSocket can be opened, and echoes.
 async fn choosy(incoming: Incoming) {
     if incoming.secure().await.is_err() {
         return;

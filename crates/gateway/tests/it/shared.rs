@@ -25,15 +25,15 @@ on_every_backend! {
     interim_answers,
     as_many_as_the_endpoint_takes,
     as_many_connections_as_are_needed,
-    who_waits_gets_a_stream,
-    a_slow_client_keeps_nobody_back,
+    a_waiter_gets_a_stream,
+    a_slow_client_blocks_no_other,
     bodies_that_wait_for_slow_clients_are_counted,
     a_slow_endpoint_holds_its_client_back,
     a_connection_serves_so_many,
     copies_and_probes,
 }
 
-/// All requests to one upstream by HTTP/2.
+/// Sends every request to one upstream over HTTP/2.
 pub(crate) fn by_streams(
     engine: Config,
     origin: &Framed,
@@ -93,7 +93,7 @@ fn a_request_and_its_answer(engine: Config) {
 
 fn requests_share_a_connection(engine: Config) {
     const CLIENTS: usize = 50;
-    // All of them are there before the first is answered, and the last comes first.
+    // Every request has arrived before the first response, and responses are sent in reverse order.
     let origin = Framed::new(|mut peer| {
         let mut waiting = Vec::new();
         while let Some((stream, asked)) = peer.request() {
@@ -177,7 +177,7 @@ fn fields_behind_bodies(engine: Config) {
         (asked.body, asked.trailers),
         (b"abc".to_vec(), vec![("x-sum".into(), "1".into())])
     );
-    // Who does not ask for them gets none.
+    // A client that does not accept trailers receives none.
     let mut client = edge.server.client();
     client.send("GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
     let text = String::from_utf8(client.rest().0).expect("text");
@@ -191,7 +191,7 @@ fn answers_without_a_body(engine: Config) {
         while let Some((stream, asked)) = peer.request() {
             match asked.line.as_str() {
                 "HEAD a /" => peer.respond(stream, 200, &[], true),
-                // Its end comes by a frame of its own.
+                // Its end is in a frame of its own.
                 "HEAD a /late" => {
                     peer.respond(stream, 200, &[], false);
                     peer.data(stream, b"", true);
@@ -275,7 +275,7 @@ fn as_many_as_the_endpoint_takes(engine: Config) {
             peer.answer(stream, 200, &[], asked.line.as_bytes());
         }
     });
-    // One connection, so what it does not take waits.
+    // One connection, so that requests beyond its limit of streams wait.
     let edge = by_streams(engine, &origin, |_, upstream| upstream.pool.connections = 1);
     edge.server.get("/free").expect(200, "GET test /free");
     origin.asked();
@@ -299,7 +299,7 @@ fn as_many_as_the_endpoint_takes(engine: Config) {
 }
 
 fn as_many_connections_as_are_needed(engine: Config) {
-    // Nobody is answered before all are there.
+    // No response before every request has arrived.
     let all = Arc::new(std::sync::Barrier::new(4));
     let origin = Framed::new(move |mut peer| {
         let mut streams = Vec::new();
@@ -327,7 +327,7 @@ fn as_many_connections_as_are_needed(engine: Config) {
     edge.server.shut_down();
 }
 
-fn who_waits_gets_a_stream(engine: Config) {
+fn a_waiter_gets_a_stream(engine: Config) {
     let origin = Framed::echo();
     let edge = by_streams(engine, &origin, |_, upstream| {
         upstream.pool.connections = 2;
@@ -348,7 +348,7 @@ fn who_waits_gets_a_stream(engine: Config) {
     edge.server.shut_down();
 }
 
-fn a_slow_client_keeps_nobody_back(engine: Config) {
+fn a_slow_client_blocks_no_other(engine: Config) {
     let big = 8 << 20;
     let origin = Framed::new(move |mut peer| {
         let mut bodies = Vec::new();

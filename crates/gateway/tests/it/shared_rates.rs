@@ -1,4 +1,4 @@
-//! Rates that several gateways count in a Redis: a real one, started by each test, which comes and goes; and one that lies.
+//! Rate limits that several gateways share through a Redis: a real one, started and stopped by each test, and one with invalid replies.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -21,7 +21,7 @@ use crate::support::PATIENCE;
 on_every_backend! {
     gateways_count_together,
     who_signs_in,
-    one_that_goes_and_comes_back,
+    a_redis_that_restarts,
     one_that_lies,
     one_that_says_nothing,
     one_that_goes_gives_no_second_budget,
@@ -45,7 +45,7 @@ fn limited(redis: Upstream, requests: u32, change: impl FnOnce(&mut Redis)) -> m
         body: Body(b"ok".as_slice().into()),
     };
     let mut place = Redis::of(Target::Upstream(redis.name.clone()));
-    // Longer than any test waits: what is not answered is seen to hang, not to be slow.
+    // Longer than any test waits: a query without a response hangs instead of being slow.
     place.timeout = 2 * PATIENCE;
     change(&mut place);
     let mut limit = RateLimit::new("all", requests, Duration::from_hours(24 * 365 * 100));
@@ -130,7 +130,7 @@ fn who_signs_in(engine: Config) {
     wrong.server.shut_down();
 }
 
-fn one_that_goes_and_comes_back(engine: Config) {
+fn a_redis_that_restarts(engine: Config) {
     let Some(server) = servers::Redis::start(socket("back", &engine), &[]) else {
         return;
     };
@@ -142,7 +142,7 @@ fn one_that_goes_and_comes_back(engine: Config) {
     let socket = server.stop();
     assert_eq!(statuses(&edge, 3), [503; 3]);
     assert_eq!(down(&edge), 3);
-    // What it had counted is gone with it.
+    // Its counts are lost with it.
     let _server = servers::Redis::start(socket, &[]).expect("it was there before");
     until("it is asked again", || match ask(&edge, "GET", "").status {
         503 => false,

@@ -1,4 +1,4 @@
-//! An identity provider of tests: keys of all algorithms, the tokens that they sign, and gateways that want these.
+//! An identity provider for tests: keys of every algorithm, tokens signed by these, and gateways that require such tokens.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};

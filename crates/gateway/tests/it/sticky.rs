@@ -58,7 +58,7 @@ fn by_cookie(engine: Config) {
         let next = ask(&edge, &format!("Cookie: x=y; {pair}\r\n"));
         assert_eq!((next.text(), next.field("set-cookie")), (first.text(), None));
     }
-    // Whoever names nobody gets somebody, and is told whom.
+    // A client without a valid name gets an endpoint, and receives its name.
     for wrong in ["ringmain=", "ringmain=zzz", "ringmain=0000000000000001"] {
         assert!(
             ask(&edge, &format!("Cookie: {wrong}\r\n"))

@@ -18,7 +18,7 @@ on_every_backend! {
     trailers_both_ways,
     an_end_by_the_head_stays_one,
     calls_that_cannot_be_sent_on,
-    what_is_smuggled_nowhere,
+    requests_cannot_be_smuggled,
 }
 
 fn client(engine: &Config, edge: &Edge) -> Http2 {
@@ -169,8 +169,8 @@ fn calls_that_cannot_be_sent_on(engine: Config) {
     edge.server.shut_down();
 }
 
-/// What HTTP/2 frames itself is written anew for HTTP/1.1: nothing of it can be another request there.
-fn what_is_smuggled_nowhere(engine: Config) {
+/// The framing of HTTP/2 is regenerated for HTTP/1.1: no part of a request can become another request there.
+fn requests_cannot_be_smuggled(engine: Config) {
     let origin = Origin::echo();
     let edge = edge(engine.clone(), to(&[origin.addr], |_, _| {}));
     let mut client = client(&engine, &edge);

@@ -20,8 +20,8 @@ on_every_backend! {
     tokens_that_are_not_good,
     tokens_that_are_missing_or_good_after_all,
     scopes_claims_and_headers,
-    tokens_without_what_is_wanted,
-    a_provider_is_told_by_the_issuer,
+    tokens_without_required_claims,
+    a_provider_is_selected_by_issuer,
 }
 
 fn every_algorithm_lets_in(engine: Config) {
@@ -110,7 +110,7 @@ fn bad_tokens(signer: &Signer) -> Vec<(String, &'static str)> {
     ]
 }
 
-/// Tokens that are signed well and say what is not good.
+/// Tokens with valid signatures and invalid claims.
 fn bad_claims(signer: &Signer) -> Vec<(String, &'static str)> {
     let signed = |changes: Value| signer.sign(&claims(changes));
     vec![
@@ -189,7 +189,7 @@ fn tokens_that_are_missing_or_good_after_all(engine: Config) {
     let good = claims(json!({}));
     let signed = |changes: Value| signer.sign(&claims(changes));
     let headed = |head: Value| signer.sign_as(&head, &good);
-    // Who shows none is told no error.
+    // A request without a token receives no error code.
     for fields in ["", "Authorization: Basic YTpi\r\n", "Authorization: Bearer\r\n"] {
         let answer = ask(&strict, "GET", fields);
         answer.expect(401, "a token is needed here\n");
@@ -201,7 +201,7 @@ fn tokens_that_are_missing_or_good_after_all(engine: Config) {
     let token = signer.sign(&good);
     let twice = format!("Authorization: Bearer {token}\r\n").repeat(2);
     assert_eq!(ask(&strict, "GET", &twice).status, 401);
-    // What is good in spite of all that.
+    // Tokens that are valid all the same.
     for good in [
         signed(json!({ "aud": ["other", "shop"] })),
         signed(json!({ "exp": from_now(-10), "nbf": from_now(10) })),
@@ -213,7 +213,7 @@ fn tokens_that_are_missing_or_good_after_all(engine: Config) {
     strict.server.shut_down();
 }
 
-/// What a rule wants of tokens: scopes, claims, and headers for the upstream.
+/// Builds a policy with requirements: scopes, claims, and headers for the upstream.
 fn demanding(signer: &Signer) -> Jwt {
     let path = |text: &str| ClaimPath(text.into());
     Jwt {
@@ -285,7 +285,7 @@ fn scopes_claims_and_headers(engine: Config) {
             assert_eq!(seen.field(name), None, "{name}");
         }
     }
-    // What would split the head, or be another list than it was, is not sent.
+    // A claim that would split the head, or become a different list, is not sent.
     let split = token(
         &signer,
         json!({ "sub": "ada\r\nX-Admin: yes", "realm_access": { "roles": ["staff", "a,admin"] } }),
@@ -299,7 +299,7 @@ fn scopes_claims_and_headers(engine: Config) {
     edge.server.shut_down();
 }
 
-fn tokens_without_what_is_wanted(engine: Config) {
+fn tokens_without_required_claims(engine: Config) {
     let origin = Origin::echo();
     let signer = Signer::new(JwtAlgorithm::EdDsa, "one");
     let edge = guarded(engine, &origin, demanding(&signer));
@@ -332,7 +332,7 @@ fn tokens_without_what_is_wanted(engine: Config) {
     edge.server.shut_down();
 }
 
-fn a_provider_is_told_by_the_issuer(engine: Config) {
+fn a_provider_is_selected_by_issuer(engine: Config) {
     let origin = Origin::echo();
     let (one, two) = (
         Signer::new(JwtAlgorithm::Es256, "k"),
@@ -350,7 +350,7 @@ fn a_provider_is_told_by_the_issuer(engine: Config) {
     let as_other = claims(json!({ "iss": "https://other.example", "aud": null }));
     assert_eq!(shown(&edge, &one.sign(&claims(json!({})))).status, 200);
     assert_eq!(shown(&edge, &two.sign(&as_other)).status, 200);
-    // Nobody signs for another one.
+    // A provider cannot sign for another one.
     assert_eq!(shown(&edge, &two.sign(&claims(json!({})))).status, 401);
     assert_eq!(shown(&edge, &one.sign(&as_other)).status, 401);
     edge.server.shut_down();

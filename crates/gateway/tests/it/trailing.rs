@@ -8,7 +8,7 @@ use crate::origin::{Origin, Peer, edge, to};
 on_every_backend! {
     of_a_request,
     of_an_answer,
-    for_who_does_not_ask,
+    without_te_trailers_are_dropped,
     that_are_not_allowed,
     that_are_too_many,
 }
@@ -27,7 +27,7 @@ fn raw(peer: &mut Peer) -> Option<(String, String)> {
     }
 }
 
-/// An origin that answers with what it was sent.
+/// An origin that responds with an echo of the request.
 fn mirror() -> Origin {
     Origin::new(|mut peer| {
         while let Some((head, body)) = raw(&mut peer) {
@@ -42,7 +42,7 @@ fn mirror() -> Origin {
 
 const REQUEST: &str = "PUT / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n";
 
-/// What a client gets for a request, to the end of its connection.
+/// Returns a client's response to a request, to the end of its connection.
 fn all(edge: &crate::origin::Edge, fields: &str) -> String {
     let mut client = edge.server.client();
     client.send(format!(
@@ -94,7 +94,7 @@ fn of_an_answer(engine: Config) {
     edge.server.shut_down();
 }
 
-fn for_who_does_not_ask(engine: Config) {
+fn without_te_trailers_are_dropped(engine: Config) {
     let origin = Origin::answering(
         "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTrailer: X-Sum\r\n\r\n3\r\nabc\r\n0\r\nX-Sum: 7\r\n\r\n",
     );
@@ -121,7 +121,7 @@ fn for_who_does_not_ask(engine: Config) {
     edge.server.shut_down();
 }
 
-/// Fields that somebody could take for a head's.
+/// Trailers that could be mistaken for fields of a head.
 const STRANGE: &str = "Authorization: x\r\nauthorization: x\r\nCookie: a=b\r\nSet-Cookie: a=b\r\nX-Forwarded-For: 9.9.9.9\r\n\
                        X_Forwarded_For: 9.9.9.9\r\nX-Real-IP: 9.9.9.9\r\nForwarded: for=9.9.9.9\r\nVia: 1.1 x\r\n\
                        Connection: close\r\nTE: trailers\r\nExpect: 100-continue\r\nIf-Match: x\r\nContent-Type: x/y\r\n\
@@ -168,7 +168,7 @@ fn that_are_not_allowed(engine: Config) {
     );
     second.server.shut_down();
 
-    // What frames or routes a message is no trailer at all: the request is refused.
+    // Fields that frame or route a message are invalid as trailers: the request is refused.
     let origin = mirror();
     let third = edge(engine, to(&[origin.addr], |_, _| {}));
     for field in ["Content-Length: 3", "Transfer-Encoding: chunked", "Host: b"] {

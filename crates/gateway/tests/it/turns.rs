@@ -1,4 +1,4 @@
-//! Whose turn it is where requests share connections: who waits is called for what he can use, and everybody's turn comes.
+//! Fairness where requests share connections: a waiter is called for a stream that it can use, and none starves.
 
 use std::net::TcpListener;
 use std::sync::Arc;
@@ -17,11 +17,11 @@ use crate::shared::by_streams;
 use crate::support::{Client, PATIENCE, get, post};
 
 on_every_backend! {
-    a_stream_is_for_who_can_use_it,
-    a_change_keeps_nobody_from_a_stream,
+    a_stream_goes_to_a_waiter_that_can_use_it,
+    a_change_blocks_no_waiter,
     a_new_connection_is_not_asked_for_more_than_it_takes,
     an_endpoint_that_never_says_what_it_takes,
-    a_deadline_that_comes_closer_is_met,
+    a_shortened_deadline_is_met,
 }
 
 /// Until so many wait at the upstream.
@@ -37,7 +37,7 @@ fn client(edge: &Edge, path: &str) -> Client {
 }
 
 /// One connection for two endpoints, which are chosen by turns: one has it, requests to both wait.
-fn a_stream_is_for_who_can_use_it(engine: Config) {
+fn a_stream_goes_to_a_waiter_that_can_use_it(engine: Config) {
     let origins = [(); 2].map(|()| Framed::gated(Limits::INTERNET));
     let addrs = [origins[0].0.addr, origins[1].0.addr];
     let edge = edge(
@@ -70,7 +70,7 @@ fn a_stream_is_for_who_can_use_it(engine: Config) {
     // The first of those who wait is for the other endpoint.
     busy_gate.open("/2");
     assert_eq!(busy.asked().line, "GET test /4");
-    // Now nobody waits for this one: it takes no more, so that the other's turn comes.
+    // No request waits for this one now: it accepts no more, so that the other endpoint gets its turn.
     busy_gate.open("/0");
     clients[0].answer().expect(200, "GET test /0");
     clients.push(client(&edge, "/5"));
@@ -82,7 +82,7 @@ fn a_stream_is_for_who_can_use_it(engine: Config) {
     for _ in 0..2 {
         assert_eq!(other.asked().connection, 0);
     }
-    // And this one's, behind all who were there before.
+    // And this one's, after all that waited before.
     for path in ["/1", "/3", "/5"] {
         other_gate.open(path);
     }
@@ -95,8 +95,8 @@ fn a_stream_is_for_who_can_use_it(engine: Config) {
     edge.server.shut_down();
 }
 
-/// The endpoint stays, by another weight, while somebody waits for a stream of its connection.
-fn a_change_keeps_nobody_from_a_stream(engine: Config) {
+/// The endpoint remains with another weight while a request waits for a stream of its connection.
+fn a_change_blocks_no_waiter(engine: Config) {
     let (origin, gate) = Framed::gated(Limits::INTERNET);
     let addr = origin.addr;
     let config = |weight| -> model::Config {
@@ -136,7 +136,7 @@ fn a_change_keeps_nobody_from_a_stream(engine: Config) {
     edge.server.shut_down();
 }
 
-/// Many requests whose bodies could not be sent twice, at once, to an endpoint that takes two of them by each connection.
+/// Many concurrent requests with bodies that cannot be sent twice, to an endpoint that accepts two streams per connection.
 fn a_new_connection_is_not_asked_for_more_than_it_takes(engine: Config) {
     let limits = Limits {
         streams: 2,
@@ -175,7 +175,7 @@ fn an_endpoint_that_never_says_what_it_takes(engine: Config) {
         assert_eq!(client.answer().status, 503);
     }
     until(|| edge.gateway.upstreams()[0].connections == 0);
-    // Whoever has it opened leaves, and nobody else wants it.
+    // The client that caused it to be opened leaves, and no other request needs it.
     let next = Arc::new(patience(PATIENCE));
     assert_eq!(edge.gateway.replace(next, Duration::ZERO), []);
     let leaver = client(&edge, "/");
@@ -186,7 +186,7 @@ fn an_endpoint_that_never_says_what_it_takes(engine: Config) {
 }
 
 /// An answer's head may be waited for for long, the bytes behind it not.
-fn a_deadline_that_comes_closer_is_met(engine: Config) {
+fn a_shortened_deadline_is_met(engine: Config) {
     let origin = Framed::new(|mut peer| {
         let Some((stream, _)) = peer.request() else { return };
         // Its head is waited for when this is begun.

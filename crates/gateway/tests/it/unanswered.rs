@@ -1,4 +1,4 @@
-//! What becomes of requests by HTTP/2 that an endpoint does not answer, or not to their end.
+//! HTTP/2 requests that an endpoint does not answer, or not in full.
 
 use std::sync::mpsc;
 use std::time::Duration;
@@ -18,7 +18,7 @@ on_every_backend! {
     what_was_not_looked_at_is_asked_again,
     what_is_refused_is_asked_again,
     what_is_always_refused_is_answered,
-    an_answer_before_the_request_is_over,
+    a_response_before_the_end_of_the_request,
     a_client_that_leaves_gives_its_stream_up,
     a_connection_that_is_cut,
     streams_that_are_reset,
@@ -26,7 +26,7 @@ on_every_backend! {
     answers_that_break_rules,
     an_endpoint_that_does_not_answer,
     idle_connections_are_closed,
-    nobody_is_there,
+    no_endpoint_accepts,
 }
 
 fn who_goes_away_is_asked_no_more(engine: Config) {
@@ -35,7 +35,7 @@ fn who_goes_away_is_asked_no_more(engine: Config) {
         peer.respond(stream, 200, &[], false);
         peer.data(stream, b"one, ", false);
         peer.go_away(stream.id());
-        // What was begun is finished.
+        // A response that was begun is finished.
         peer.data(stream, b"two", true);
         assert!(peer.request().is_none());
     });
@@ -113,7 +113,7 @@ fn what_is_always_refused_is_answered(engine: Config) {
     edge.server.shut_down();
 }
 
-fn an_answer_before_the_request_is_over(engine: Config) {
+fn a_response_before_the_end_of_the_request(engine: Config) {
     let origin = Framed::new(|mut peer| {
         while let Some((stream, asked, end)) = peer.head() {
             peer.answer(stream, 413, &[], asked.line.as_bytes());
@@ -187,7 +187,7 @@ fn a_connection_that_is_cut(engine: Config) {
     let edge = by_streams(engine, &origin, |_, _| {});
     edge.server.get("/").expect(200, "ok");
     edge.server.get("/stale").expect(200, "ok");
-    // What may have been acted on is not asked twice.
+    // A request that may have been processed is not retried.
     let answer = edge
         .server
         .ask("POST /stale HTTP/1.1\r\nHost: test\r\nContent-Length: 0\r\n\r\n");
@@ -250,7 +250,7 @@ fn answers_that_break_rules(engine: Config) {
         while let Some((stream, asked)) = peer.request() {
             let id = stream.id();
             match asked.line.as_str() {
-                // `:status: 200`, then a literal field, its name and value as they stand.
+                // `:status: 200`, then a literal field with the given name and value.
                 "GET test /case" => peer.raw(1, 4, id, b"\x88\x00\x03X-A\x01b"),
                 "GET test /framing" => peer.raw(1, 4, id, b"\x88\x00\x11transfer-encoding\x07chunked"),
                 "GET test /line" => peer.raw(1, 4, id, b"\x88\x00\x01a\x06b\r\nc:d"),
@@ -361,7 +361,7 @@ fn idle_connections_are_closed(engine: Config) {
     assert_eq!(events.recv_timeout(PATIENCE), Ok(ErrorCode::NO_ERROR));
 }
 
-fn nobody_is_there(engine: Config) {
+fn no_endpoint_accepts(engine: Config) {
     let config = to(&[refusing_addr()], |_, upstream| {
         upstream.protocol = UpstreamProtocol::Http2
     });

@@ -1,4 +1,4 @@
-//! Requests by HTTP/2 that are begun without a task: answered without one if their answer comes whole, else left to one.
+//! HTTP/2 requests that start without a task: completed without one if their response arrives whole, else passed to a task.
 
 use std::sync::mpsc;
 use std::time::Duration;
@@ -15,13 +15,13 @@ use crate::support::{Setting, get, pattern};
 
 on_every_backend! {
     whole_answers,
-    an_answer_in_pieces_comes_as_it_comes,
-    what_follows_a_body_stays,
+    a_response_in_pieces_is_relayed_in_pieces,
+    trailers_are_relayed,
     a_long_answer_waits_for_its_client,
-    a_time_is_kept,
+    timeouts_apply,
     a_client_that_gives_up_gives_up_its_stream,
     an_answer_overtakes_another,
-    a_connection_that_ends_is_told,
+    a_closed_connection_is_a_fault,
 }
 
 fn client(engine: &Config, edge: &Edge) -> Http2 {
@@ -77,8 +77,8 @@ fn whole_answers(engine: Config) {
     }
 }
 
-/// Its head is there before its body is, and its body as it comes.
-fn an_answer_in_pieces_comes_as_it_comes(engine: Config) {
+/// The head is relayed before the body arrives, and the body piece by piece.
+fn a_response_in_pieces_is_relayed_in_pieces(engine: Config) {
     let (go, gone) = mpsc::channel::<()>();
     let gone = std::sync::Mutex::new(gone);
     let origin = Framed::new(move |mut peer| {
@@ -110,7 +110,7 @@ fn an_answer_in_pieces_comes_as_it_comes(engine: Config) {
     edge.server.shut_down();
 }
 
-fn what_follows_a_body_stays(engine: Config) {
+fn trailers_are_relayed(engine: Config) {
     let origin = Framed::new(|mut peer| {
         while let Some((stream, _)) = peer.request() {
             peer.respond(stream, 103, &[("link", "</a>")], false);
@@ -132,7 +132,7 @@ fn what_follows_a_body_stays(engine: Config) {
     edge.server.shut_down();
 }
 
-/// It is there whole, and its client takes a hundred bytes at a time.
+/// The response is complete, and its client reads a hundred bytes at a time.
 fn a_long_answer_waits_for_its_client(engine: Config) {
     let origin = Framed::new(|mut peer| {
         while let Some((stream, asked)) = peer.request() {
@@ -162,8 +162,8 @@ fn a_long_answer_waits_for_its_client(engine: Config) {
     edge.server.shut_down();
 }
 
-/// Also where a task takes over what was begun without one.
-fn a_time_is_kept(engine: Config) {
+/// Timeouts also apply where a task continues a request that was started without one.
+fn timeouts_apply(engine: Config) {
     let (origin, gate) = Framed::gated(Limits::INTERNET);
     gate.open("/before");
     for span in [30, 450].map(Duration::from_millis) {
@@ -253,8 +253,8 @@ fn an_answer_overtakes_another(engine: Config) {
     edge.server.shut_down();
 }
 
-/// Nothing of the answer has come: another try would be the same request twice, unless it may be.
-fn a_connection_that_ends_is_told(engine: Config) {
+/// No part of the response has arrived: a retry would repeat the request, which is only done if allowed.
+fn a_closed_connection_is_a_fault(engine: Config) {
     let origin = Framed::new(|mut peer| {
         while let Some((stream, asked)) = peer.request() {
             if asked.line.ends_with("/cut") {

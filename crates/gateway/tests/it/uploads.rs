@@ -38,7 +38,7 @@ fn without_grace(engine: Config, config: model::Config) -> Edge {
     edge_within(engine, config, |limits| limits.rate_grace = Duration::ZERO)
 }
 
-/// How often the edge counted a fault.
+/// Returns the count of a fault.
 fn count(edge: &Edge, fault: Fault) -> u64 {
     let faults = edge.gateway.faults();
     faults
@@ -157,7 +157,8 @@ fn large(framing: &str) -> Vec<u8> {
     head.into_bytes()
 }
 
-/// An origin that reads the head alone, answers, and goes on when the test says so; then it expects the end. What it was sent behind the head.
+/// An origin that reads only the head, responds, and continues when the test says so; then it expects the end. Reports the bytes after
+/// the head.
 fn early(
     answer: &'static str,
 ) -> (
@@ -267,7 +268,7 @@ fn an_early_answer_to_a_client_that_only_writes(engine: Config) {
     edge.server.shut_down();
 }
 
-/// The rule's own page stands in for it.
+/// The rule's error page replaces the response.
 fn an_early_answer_with_a_page(engine: Config) {
     let (origin, go, end) = early(REFUSED);
     let mut config = to(&[origin.addr], |forward, _| forward.replace_errors = true);
@@ -296,7 +297,7 @@ fn an_early_answer_with_a_page(engine: Config) {
     edge.server.shut_down();
 }
 
-/// What was sent of the body is sent again, and the rest behind it.
+/// The sent part of the body is sent again, followed by the rest.
 fn an_early_answer_that_is_retried(engine: Config) {
     let origin = Origin::new(|mut peer| {
         if peer.connection == 0 {

@@ -21,12 +21,12 @@ pub(crate) struct Ask {
     pub(crate) head: usize,
     /// The end of its body is not announced: it is a live stream.
     pub(crate) is_live: bool,
-    /// Where its bytes are framing of such a body, and no data.
+    /// Ranges of its bytes that are framing of such a body and not data.
     lines: Vec<Range<usize>>,
     pub(crate) body: Vec<u8>,
     /// Bytes that its response is to have behind the account.
     pub(crate) length: usize,
-    /// Its client has stopped in the middle of it.
+    /// The client has stopped within the body.
     pub(crate) is_cut: bool,
 }
 
@@ -68,14 +68,14 @@ impl Ask {
         }
     }
 
-    /// Returns where a piece of a live stream that is to end at `end` ends: with data, as of a client that sends what it has.
+    /// Returns the end of a piece of a live stream: `end`, moved so that the piece ends with data, as a client sends it.
     pub(crate) fn end_of_piece(&self, end: usize) -> usize {
         let within = |line: &&Range<usize>| line.start < end && end <= line.end;
         let line = self.lines.iter().find(within);
         line.map_or(end, |line| self.bytes.len().min(line.end + 1))
     }
 
-    /// Whether a response is the right one; `false`: a failure that was reported.
+    /// Checks a response. Returns `false` if it is a reported failure.
     pub(crate) fn check(
         &self,
         reply: &TestReply,
@@ -158,10 +158,10 @@ fn chunks(world: &World, body: &[u8], out: &mut Vec<u8>) -> Vec<Range<usize>> {
 /// The faults of clients that stop or are too slow within a request, by the order of [`Timeouts`].
 pub(crate) const TIMEOUTS: [Fault; 2] = [Fault::RequestIdle, Fault::RequestTooSlow];
 
-/// How many of [`TIMEOUTS`] clients were notified of.
+/// The number of responses that reported each of [`TIMEOUTS`].
 pub(crate) type Timeouts = [u64; 2];
 
-/// Counts a response if it reports one of them.
+/// Counts a response that reports a timeout.
 pub(crate) fn count(reply: &TestReply, timeouts: &mut Timeouts) {
     for (fault, count) in TIMEOUTS.iter().zip(timeouts) {
         let text = String::from_utf8_lossy(reply.body());

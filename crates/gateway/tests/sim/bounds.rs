@@ -1,4 +1,4 @@
-//! What bounds a run's requests, the same whatever else of the configuration changes, and the proof that it held.
+//! Limits on a run's requests, which stay the same whatever else of the configuration changes, and the checks that they held.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,11 +29,11 @@ pub(crate) struct Bounds {
     requests: Option<u32>,
     /// So many that are tried again at once.
     retries: Option<u32>,
-    /// Some are held for a time before they go on.
+    /// Some requests are delayed.
     delay: Option<Duration>,
     /// They pass filters that change nothing.
     filters: bool,
-    /// How many are tried again.
+    /// The retry budget.
     budget: RetryBudget,
     /// Requests are counted elsewhere, too.
     shared: bool,
@@ -44,7 +44,7 @@ pub(crate) struct Bounds {
 /// Connections to an upstream where some bodies are live streams.
 const LIVE_CONNECTIONS: u32 = 1000;
 
-/// So slow that nothing comes back within a run.
+/// So slow that no share returns within a run.
 const NEVER: Duration = Duration::from_hours(24 * 365 * 100);
 
 /// The upstream of requests.
@@ -87,7 +87,7 @@ impl Bounds {
     pub(crate) fn policies(&self) -> Vec<Policy> {
         let rate = self.rate.map(|requests| {
             let mut limit = RateLimit::new("sim", requests, NEVER);
-            // All ask for one host; the hash of it depends on the run.
+            // Every request has the same host, whose hash depends on the run.
             limit.by = vec![RateKey::Host];
             Policy::RateLimit(Arc::new(limit))
         });
@@ -118,7 +118,7 @@ impl Bounds {
         }
     }
 
-    /// Whether an answer is a refusal that these may have led to.
+    /// Returns whether a response is a refusal that these limits may have caused.
     pub(crate) fn explains(&self, reply: &TestReply) -> bool {
         match (reply.status(), reply.header("X-Overloaded")) {
             (429, _) => self.rate.is_some() && reply.header("Retry-After").is_some(),
@@ -128,12 +128,12 @@ impl Bounds {
         }
     }
 
-    /// Whether there may be too many at once.
+    /// Returns whether a concurrency limit may be reached.
     pub(crate) fn fill(&self) -> bool {
         self.at_once.is_some() || self.requests.is_some()
     }
 
-    /// Whether somebody who comes alone is let in.
+    /// Returns whether a single request is admitted.
     pub(crate) fn lets_one_in(&self) -> bool {
         self.rate.is_none()
     }
@@ -141,7 +141,7 @@ impl Bounds {
     /// At any moment.
     pub(crate) fn hold(&self, gateway: &Gateway, asked: u64, now: Time) {
         let upstream = origin(gateway);
-        // What requests bring in, and what time does; the first look finds a second's worth.
+        // Deposits of requests and of time; the first retry receives those of a second.
         let brought = asked * u64::from(self.budget.percent) * 10;
         let grown = (u128::from(now.0) + 1_000_000_000) * u128::from(self.budget.least) / 1_000_000;
         let budget = (u128::from(brought) + grown) / 1000;
@@ -156,7 +156,7 @@ impl Bounds {
         }
     }
 
-    /// When all is over. `timeouts`: how many of each kind clients were notified of.
+    /// Checks the final state. `timeouts` are the numbers of responses that reported each kind.
     pub(crate) fn held(&self, gateway: &Gateway, timeouts: Timeouts) {
         for counter in gateway.counters() {
             assert!(
@@ -192,10 +192,10 @@ impl Bounds {
     }
 }
 
-/// What the server allows.
+/// Returns the limits of the server.
 pub(crate) fn limits(calm: bool) -> ringmain_web::Limits {
     let mut limits = ringmain_web::Limits {
-        // How soon a connection is ended behind its last answer is web's, and tested there.
+        // The end of a connection after its last response is web's task, and tested there.
         linger: Duration::from_secs(3600),
         linger_bytes: 1 << 30,
         ..ringmain_web::Limits::default()

@@ -1,4 +1,4 @@
-//! Simulated clients: each sends requests like no other's and checks what comes back.
+//! Simulated clients: each sends unique requests and checks the responses.
 
 use std::time::Duration;
 
@@ -11,11 +11,11 @@ use crate::asked::Asked;
 use crate::bounds::Bounds;
 use crate::framed_clients::FramedClient;
 
-/// How often a client pauses within a request, and for how long at most: all in all longer than attempts may take.
+/// The most pauses of a client within a request, and their longest duration: in total longer than attempts may take.
 const PAUSES: u32 = 3;
 const PAUSE: Duration = Duration::from_millis(800);
 
-/// How often a client pauses within a live stream, and for how long at most: less than the shortest idle time, and all in all
+/// The most pauses of a client within a live stream, and their longest duration: less than the shortest idle timeout, and in total
 /// longer than any request may be slow for.
 pub(crate) const LIVE_PAUSES: u32 = 12;
 pub(crate) const LIVE_PAUSE: Duration = Duration::from_millis(1700);
@@ -23,11 +23,11 @@ pub(crate) const LIVE_PAUSE: Duration = Duration::from_millis(1700);
 /// Bytes of a live stream between two pauses at most: less than any minimum rate.
 pub(crate) const LIVE_BYTES: usize = 8;
 
-/// How long the gateway may take to end what a client has stopped in, behind its idle time: as an idle connection it waits for
-/// another request, and before that for policies and endpoints.
+/// The time within which the gateway must end a request whose client has stopped, after its idle timeout: as an idle connection it waits
+/// for another request, and before that for policies and endpoints.
 const STOPPED: Duration = Duration::from_secs(120);
 
-/// How a client behaves.
+/// The behavior of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Manner {
     Steady,
@@ -52,7 +52,7 @@ enum Manner {
 }
 
 impl Manner {
-    /// How often it pauses within each request.
+    /// Returns the number of pauses within each request.
     fn pauses(self) -> u32 {
         match self {
             Manner::Streams => LIVE_PAUSES,
@@ -66,13 +66,13 @@ pub(crate) fn draw_pause(world: &World, most: Duration) -> Duration {
     most.mul_f64(0.1 + 0.9 * world.below(100) as f64 / 100.0)
 }
 
-/// How long the gateway may take to end a line of framing that drips in: the header timeout, and the same as above.
+/// The time within which the gateway must end a line of framing that drips in: the header timeout, and the same as above.
 const DRIPPED: Duration = Duration::from_secs(30);
 
-/// What drips in: a chunk's extension, or a trailer.
+/// The bytes that drip in: a chunk's extension, or a trailer.
 const DRIPS: [&[u8]; 2] = [b"5;", b"0\r\nX-Last: "];
 
-/// What clients of a run are like.
+/// The properties of a run's clients.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Habits {
     /// Bytes of a body at most.
@@ -85,12 +85,12 @@ pub(crate) struct Habits {
     pub(crate) idle: Duration,
 }
 
-/// What holds for all clients of a run.
+/// The conditions for all clients of a run.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Weather {
     /// Origins, the network or the end of the process may have broken something.
     pub(crate) broken: bool,
-    /// What may be refused without anything being broken.
+    /// The reasons for valid refusals.
     pub(crate) bounds: Bounds,
 }
 
@@ -119,7 +119,7 @@ impl Client {
         Client::Lines(Box::new(LineClient::new(world, peer, asks, habits, asked)))
     }
 
-    /// When it does something unasked.
+    /// Returns the instant of its next action.
     pub(crate) fn due(&self) -> Option<Time> {
         match self {
             Client::Lines(client) if !client.done => client.paused,
@@ -128,7 +128,7 @@ impl Client {
         }
     }
 
-    /// How many timeouts of each kind it was notified of.
+    /// Returns the number of timeouts of each kind that were reported to it.
     pub(crate) fn timeouts(&self) -> Timeouts {
         match self {
             Client::Lines(client) => client.timeouts,
@@ -165,7 +165,7 @@ impl Client {
         }
     }
 
-    /// Whether time must not leap: it would act in no time.
+    /// Returns whether it acts before time advances.
     pub(crate) fn is_busy(&self) -> bool {
         match self {
             Client::Lines(client) => client.is_busy(),
@@ -203,10 +203,10 @@ pub(crate) struct LineClient {
     paused: Option<Time>,
     pauses: u32,
     stuck: bool,
-    /// When it stopped.
+    /// The instant at which it stopped.
     stopped: Option<Time>,
     timeouts: Timeouts,
-    /// When the last answer was here, and the last request was written as a whole.
+    /// The instant at which the last response had arrived and the last request was written in full.
     moved: Time,
     done: bool,
     habits: Habits,
@@ -360,7 +360,7 @@ impl LineClient {
         }
     }
 
-    /// How many bytes of the `left` ones it sends now.
+    /// Returns the number of bytes to send now, of `left`.
     fn piece(&self, world: &World, left: usize) -> usize {
         let ask = &self.asks[self.writing];
         match self.manner {
@@ -392,7 +392,7 @@ impl LineClient {
         }
     }
 
-    /// Checks each whole answer that is there.
+    /// Checks each complete response.
     fn answers(&mut self, weather: Weather, now: Time) -> Result<(), String> {
         while let Some(ask) = self.asks.get(self.answered) {
             if self.closed {
@@ -433,7 +433,7 @@ impl LineClient {
         self.done = true;
     }
 
-    /// The gateway has ended the connection: was there a cause?
+    /// Handles a connection that the gateway has closed, which must have a cause.
     fn over(&mut self, weather: Weather) -> Result<(), String> {
         self.done = true;
         let is_finished = self.ended && self.answered == self.asks.len();

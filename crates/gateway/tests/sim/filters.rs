@@ -63,7 +63,7 @@ impl Shaky {
 }
 
 impl Filter for Shaky {
-    /// What is wanted of the request's body and of the answer's.
+    /// The expected bodies of the request and of the response.
     type Exchange = (Want, Want);
 
     fn begin(&self, _: &About<'_>) -> (Want, Want) {

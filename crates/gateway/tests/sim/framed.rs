@@ -1,4 +1,4 @@
-//! A simulated origin's connection by HTTP/2, with a manner of its own. What the gateway writes must be right.
+//! An HTTP/2 connection of a simulated origin, with a behavior of its own. The gateway's output must be valid.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::asked::Asked as Policies;
 use crate::origins::REFUSAL_GAP_MS;
 use crate::proof;
 
-/// How an origin behaves on one connection.
+/// The behavior of an origin on one connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Manner {
     Steady,
@@ -21,7 +21,7 @@ enum Manner {
     Talks,
     /// Takes two requests at once, and small pieces of their bodies.
     Narrow,
-    /// Says after so many answers that it takes no more, and finishes what it has.
+    /// Sends GOAWAY after this many responses, and finishes those in progress.
     GoesAway(u32),
     /// Refuses every third request, which is to be asked again.
     Refuses,
@@ -36,7 +36,7 @@ enum Manner {
     Mute(u32),
     /// Never reads any of a body.
     Full,
-    /// Answers before it has read the body, and wants no more of it.
+    /// Responds before it has read the body, and discards the rest.
     Early,
 }
 
@@ -85,15 +85,15 @@ struct Open {
     length: usize,
     is_head: bool,
     body: Vec<u8>,
-    /// Bytes of it that were received and not read.
+    /// Received bytes of the body that were not read.
     unread: usize,
-    /// All of it is here.
+    /// The request is complete.
     whole: bool,
     answer: Option<Answer>,
 }
 
 impl Open {
-    /// Whether its response was written as a whole.
+    /// Returns whether its response was written in full.
     fn is_answered(&self) -> bool {
         let answer = self.answer.as_ref();
         answer.is_some_and(|answer| answer.begun && answer.sent == answer.body.len())
@@ -102,7 +102,7 @@ impl Open {
 
 #[derive(Debug)]
 struct Answer {
-    /// When it is begun.
+    /// The instant of its start.
     at: Time,
     begun: bool,
     body: Vec<u8>,
@@ -117,7 +117,7 @@ struct Answer {
 }
 
 impl Answer {
-    /// When it continues by itself.
+    /// Returns the instant at which it continues by itself.
     fn due(&self) -> Option<Time> {
         let continues = self.declines.is_some() && self.sent < self.body.len();
         (!self.begun || continues).then_some(self.at)
@@ -138,11 +138,11 @@ pub(crate) struct Framed {
     going: bool,
     /// There was no room for its bytes when it was looked at last.
     stuck: bool,
-    /// When it breaks off as a whole, and whether by a reset.
+    /// The instant at which the connection is cut, and whether by a reset.
     end: Option<(Time, bool)>,
 }
 
-/// Whether these bytes begin such a connection; `None`: it cannot be told yet.
+/// Returns whether these bytes begin an HTTP/2 connection; `None`: undecided.
 pub(crate) fn is_framed(bytes: &[u8]) -> Option<bool> {
     let length = bytes.len().min(PREFACE.len());
     let is_like = bytes[..length] == PREFACE[..length];
@@ -170,12 +170,12 @@ impl Framed {
         }
     }
 
-    /// What was read before it was known what it is.
+    /// Sets the bytes that were read before the protocol was known.
     pub(crate) fn take(&mut self, bytes: Vec<u8>) {
         self.kept = bytes;
     }
 
-    /// When it does something unasked.
+    /// Returns the instant of its next action.
     pub(crate) fn due(&self, now: Time) -> Option<Time> {
         if !self.out.is_empty() && !self.stuck {
             return Some(now);
@@ -187,7 +187,7 @@ impl Framed {
             .min()
     }
 
-    /// Takes what has come and does what is to be done now. `false`: the connection is to be closed.
+    /// Processes received bytes and performs all actions that are due. Returns `false` if the connection must be closed.
     pub(crate) fn act(
         &mut self,
         peer: &Peer,
@@ -292,7 +292,7 @@ impl Framed {
         self.kept = input[at..].to_vec();
     }
 
-    /// More of a request has come: decides what becomes of it.
+    /// Handles a further part of a request: decides the action.
     fn came(&mut self, place: usize, now: Time, random: &mut fastrand::Rng) {
         let open = &mut self.open[place];
         let stream = open.stream;
@@ -391,7 +391,7 @@ impl Framed {
         if answer.sent < answer.body.len() {
             return;
         }
-        // What was received of the body is not wanted, and the connection's window is for other streams.
+        // The received body is discarded, and its window returned for other streams.
         connection.consume(stream, std::mem::take(&mut open.unread), out);
         self.stop_rest(place, resets);
     }

@@ -21,10 +21,10 @@ struct Open {
     /// Bytes of its body that were sent.
     sent: usize,
     ended: bool,
-    /// How often it pauses yet within its body, and until when it does.
+    /// The number of pauses left within its body, and the end of the current one.
     pauses: u32,
     paused: Option<Time>,
-    /// When it was sent as a whole.
+    /// The instant at which it was sent in full.
     whole: Option<Time>,
     /// Its answer as a client of HTTP/1.1 would have it, but for how long its body is.
     head: Vec<u8>,
@@ -108,7 +108,7 @@ impl FramedClient {
         waits.then(|| (open.ask.id, now.since(whole)))
     }
 
-    /// When it continues with a body after a pause.
+    /// Returns the instant at which it continues with a body after a pause.
     pub(crate) fn due(&self) -> Option<Time> {
         let paused = self.open.iter().filter(|open| !open.ended);
         paused.filter_map(|open| open.paused).min()
@@ -118,7 +118,7 @@ impl FramedClient {
         self.answered - self.right
     }
 
-    /// Whether time must not leap: it would act in no time.
+    /// Returns whether it acts before time advances.
     pub(crate) fn is_busy(&self) -> bool {
         let writes = !self.out.is_empty() && !self.stuck;
         let finished = self.asks.is_empty() && self.open.is_empty();
@@ -216,7 +216,7 @@ impl FramedClient {
             let piece = left.min(1 + world.below(most));
             let last = piece == left;
             let data = &open.ask.body[open.sent..open.sent + piece];
-            // One that was answered early is over.
+            // A request that was answered early is finished.
             match self.wire.data(open.stream, data, last, &mut self.out) {
                 Ok(sent) => {
                     open.sent += sent;
@@ -305,7 +305,7 @@ impl FramedClient {
         Ok(())
     }
 
-    /// Takes out what is over, and leaves when all of it is, or the gateway has.
+    /// Removes finished requests, and closes when all are finished or the gateway has closed.
     fn end(&mut self, world: &World, weather: Weather) -> Result<(), String> {
         let mut place = 0;
         while let Some(open) = self.open.get(place) {

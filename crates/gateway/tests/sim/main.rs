@@ -1,11 +1,11 @@
 //! The gateway in the simulated world: clients in front, origins behind, each with manners of its own, under one seed.
 //!
-//! Origins and clients by HTTP/1.1 and by HTTP/2, and callers whose connections are passed on as bytes.
+//! Origins and clients use HTTP/1.1 and HTTP/2; callers have connections that are forwarded as bytes.
 //!
-//! Shows that each answer is that of its request, whole or seen to be cut; that a calm run answers all; that changes of
-//! configuration are not felt; that what bounds requests holds to the request; that policies which ask others let nobody in whom
-//! these have not; that live streams are not cut and clients that stop are; that what is held for slow readers stays within its mark,
-//! and finished work does not wait for unfinished work; and that at the end nothing is held: connections, tasks, counts, memory.
+//! Shows that each response belongs to its request, complete or recognizably cut; that a calm run answers all; that changes of
+//! configuration are not noticed; that limits are exact to the request; that policies which query services admit no client that these
+//! have not; that live streams are not cut and clients that stop are; that bytes held for slow readers stay within the limit, and
+//! finished work does not wait for unfinished work; and that at the end nothing is held: connections, tasks, counts, memory.
 //!
 //! `SIM_SEEDS=10000` runs the long suite (`cargo xtask suite sim`), `SIM_SEED=n` one seed, `SIM_FIRST=n` leaves out
 //! those before it.

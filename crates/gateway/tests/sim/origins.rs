@@ -1,4 +1,4 @@
-//! Simulated origins with a manner of their own on each connection, some of which come and go. They know what they were asked.
+//! Simulated origins with a behavior of their own on each connection, some of which have outages. They record requests.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use crate::asked::Asked as Policies;
 use crate::framed::{Framed, is_framed};
 use crate::proof;
 
-/// How an origin behaves on one connection.
+/// The behavior of an origin on one connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Manner {
     Steady,
@@ -42,7 +42,7 @@ enum Manner {
     Mute(u32),
     /// Does not even read.
     Deaf,
-    /// Closes what it has just accepted.
+    /// Closes the connection after accepting it.
     Leaves,
     /// Refuses with an answer before it has read the body, and closes.
     Early,
@@ -77,7 +77,7 @@ impl Manner {
     }
 }
 
-/// What is done when bytes have left.
+/// The action after bytes were sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Then {
     Go,
@@ -114,7 +114,7 @@ pub(crate) const REFUSAL_GAP_MS: u64 = 600;
 /// Bytes that both sockets of a connection of a calm world hold at most: those that have left the gateway though no origin reads.
 const SOCKETS_HOLD: u64 = 2 * 64 * 1024;
 
-/// How often an origin comes and goes at most.
+/// The most outages of an origin.
 const FLAPS: u32 = 12;
 
 /// One origin.
@@ -123,7 +123,7 @@ pub(crate) struct Origin {
     addr: Addr,
     /// `None` while it is gone.
     listener: Option<PeerListener>,
-    /// When it goes or comes next, and how often it still will; for good it stays there.
+    /// The instant at which the next outage begins or ends, and the number left; after the last one it is available.
     flap: Option<(Time, u32)>,
     random: fastrand::Rng,
     bad: bool,
@@ -148,13 +148,13 @@ impl Origin {
         }
     }
 
-    /// Whether it would do something before time moves on.
+    /// Returns whether it acts before time advances.
     pub(crate) fn is_busy(&self) -> bool {
         let now = self.world.now();
         self.due().is_some_and(|at| at <= now)
     }
 
-    /// When it does something unasked.
+    /// Returns the instant of its next action.
     pub(crate) fn due(&self) -> Option<Time> {
         let now = self.world.now();
         let guests = self.guests.iter().filter_map(|guest| guest.due(now));
@@ -182,7 +182,7 @@ impl Origin {
         self.guests.clear();
     }
 
-    /// Does what is to be done now.
+    /// Performs all actions that are due.
     pub(crate) fn act(&mut self) {
         self.come_or_go();
         while let Some(peer) = self.listener.as_ref().and_then(PeerListener::accept) {
@@ -205,7 +205,7 @@ impl Origin {
         self.guests.retain(|guest| !guest.done);
     }
 
-    /// Goes, with its connections or only for new ones, or comes back.
+    /// Goes down, with its connections or for new ones only, or recovers.
     fn come_or_go(&mut self) {
         let now = self.world.now();
         let Some((_, left)) = self.flap.filter(|(at, _)| *at <= now) else {
@@ -233,7 +233,7 @@ impl Origin {
     }
 }
 
-/// How long an origin stays there, or gone.
+/// Draws the duration of an outage or of the time between two.
 fn flap_span(random: &mut fastrand::Rng) -> Duration {
     Duration::from_micros(random.u64(10..50_000))
 }
@@ -277,7 +277,7 @@ impl Guest {
             let answer = b"HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n".to_vec();
             self.out.push_back((at, answer, Then::Close));
             self.kept.clear();
-            // What still comes of the body is nothing to it.
+            // The rest of the body is ignored.
             self.manner = Manner::Deaf;
         }
         if self.manner == Manner::Refuses {
@@ -296,7 +296,7 @@ impl Guest {
         }
     }
 
-    /// Whether the gateway speaks HTTP/2; `None`: nobody knows yet.
+    /// Returns whether the gateway speaks HTTP/2; `None`: not known yet.
     fn is_framed(&mut self, now: Time, random: &mut fastrand::Rng) -> Option<bool> {
         if self.framed.is_some() {
             return Some(true);
@@ -365,7 +365,7 @@ impl Guest {
         self.manner = Manner::Deaf;
     }
 
-    /// The next request that is here as a whole. What the gateway writes must be right.
+    /// Returns the next complete request. The gateway's output must be valid.
     fn request(&mut self, policies: &Policies) -> Option<Asked> {
         let mut table = FieldTable::new(&Limits::INTERNET);
         let parsed = parse_request(&self.kept, &Limits::INTERNET, &mut HeadScanner::new(), &mut table);

@@ -1,6 +1,6 @@
-//! What an answer must hold to be that of its request.
+//! The content by which a response is matched to its request.
 
-/// Byte `at` of what belongs to `id`.
+/// Returns byte `at` of the pattern of `id`.
 fn byte(id: u64, at: usize) -> u8 {
     let mix = (id << 32 | at as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     (mix ^ (mix >> 29))
@@ -8,7 +8,7 @@ fn byte(id: u64, at: usize) -> u8 {
         .to_le_bytes()[7]
 }
 
-/// The first `length` bytes of what belongs to `id`.
+/// Returns the first `length` bytes of the pattern of `id`.
 pub(crate) fn pattern(id: u64, length: usize) -> Vec<u8> {
     (0..length).map(|at| byte(id, at)).collect()
 }

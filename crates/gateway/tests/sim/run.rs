@@ -27,7 +27,7 @@ use ringmain_sim::seeds::Named;
 /// Steps after which a run counts as stuck.
 const STEP_LIMIT: usize = 2_000_000;
 
-/// How many origins there are.
+/// The number of origins.
 const ORIGINS: u16 = 3;
 
 pub(crate) struct Run {
@@ -37,7 +37,7 @@ pub(crate) struct Run {
     callers: Vec<Caller>,
     parrots: Vec<Parrot>,
     ledger: Ledger,
-    /// How many callers there are to be.
+    /// The number of callers to start.
     calls: usize,
     world: World,
     gateway: Gateway,
@@ -50,7 +50,7 @@ pub(crate) struct Run {
     calm: bool,
     stopping: bool,
     bounds: Bounds,
-    /// Who is asked by policies.
+    /// The services that policies query.
     asks: Asked,
     /// All phases but the first: the configuration stays.
     settled: bool,
@@ -76,12 +76,12 @@ fn is_calm(seed: u64) -> bool {
     seed % 4 == 3
 }
 
-/// Where requests come in.
+/// Returns the address for requests.
 fn front() -> Addr {
     at(80)
 }
 
-/// Where connections of a kind come in.
+/// Returns the address for connections of a kind.
 fn gate(kind: Kind) -> Addr {
     match kind {
         Kind::Tcp => at(90),
@@ -180,17 +180,16 @@ impl Run {
         self.world.clone()
     }
 
-    /// Runs to the end; returns how many answers were right, how many failures were told, and how many connections were passed on
-    /// as a whole.
+    /// Runs to the end. Returns the numbers of correct responses, of reported failures, and of connections that were forwarded in full.
     pub(crate) fn finish(mut self) -> (usize, usize, usize) {
         self.serve("serving");
         self.settled = true;
         if self.calm && self.bounds.lets_one_in() {
-            // Whatever was refused before: whoever comes alone now is let in.
+            // Whatever was refused before: a single request is admitted now.
             self.alone();
         }
         self.recover();
-        // Also those that are kept, when their time is over. From here on nobody asks who is well.
+        // Pooled connections, too, once their idle timeout has expired. From here on there are no health checks.
         let last = Arc::new(quiet(config(&self.world, self.calm, &self.bounds, &self.asks)));
         self.asks.renew();
         self.gateway.replace(last, Duration::ZERO);
@@ -336,7 +335,7 @@ impl Run {
         step
     }
 
-    /// Whether the next thing would be a leap of time over what somebody does before.
+    /// Returns whether the next event would be an advance of time past an action of a peer.
     fn others_first(&self) -> bool {
         let now = self.world.now();
         let next = self.world.next_event_time();
@@ -385,7 +384,7 @@ impl Run {
         );
     }
 
-    /// What an origin does at a time of its own must not be leapt over.
+    /// Advances time to the next action of an origin at most.
     fn leap_to_origins(&mut self) {
         let now = self.world.now();
         let origins = self.origins.iter().filter_map(Origin::due);
@@ -425,7 +424,7 @@ impl Run {
         }
     }
 
-    /// What its clients are like.
+    /// Returns the properties of its clients.
     fn habits(&self) -> Habits {
         Habits {
             most: self.most,

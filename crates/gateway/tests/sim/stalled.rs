@@ -1,5 +1,5 @@
-//! Clients that ask for large bodies and read nothing: what the gateway holds for them stays within the mark that is stated for all
-//! of them together, whatever carries the body, and is returned when they leave or read on.
+//! Clients that request large bodies and do not read: the bytes held for them stay within the documented limit for all clients
+//! together, whatever carries the body, and are released when they leave or continue to read.
 //!
 //! Measured twice: by the engine's own count, and by the allocator, which no count can hide bytes from.
 
@@ -31,15 +31,15 @@ const STEPS: usize = 400_000;
 /// Clients that read nothing.
 const CLIENTS: usize = 24;
 
-/// So many that memory is given back when they have left: what they held is more than what is kept for the next ones
-/// ([`limits::RECLAIM_BYTES`]). In one scene of so many.
+/// Enough clients that memory is returned to the system when they have left: they held more than is retained for the next ones
+/// ([`limits::RECLAIM_BYTES`]). Used by one scene in this many.
 const MANY_CLIENTS: usize = 240;
 const MANY: u64 = 1024;
 
 /// Bytes of each body.
 const BODY: usize = 250_000;
 
-/// What connections may hold before each may hold less.
+/// The bytes that connections may hold before each may hold less.
 const SHARE: usize = 128 * 1024;
 
 /// Bytes of each buffer of the network.
@@ -90,7 +90,7 @@ pub(crate) struct Stalled {
     protocol: UpstreamProtocol,
     clients: Vec<Peer>,
     gateway: Gateway,
-    /// How many there are to be.
+    /// The number of clients to start.
     count: usize,
     /// The most that was held, by count and by the allocator.
     most: (usize, isize),
@@ -126,7 +126,7 @@ pub(crate) fn run(seed: u64) {
         false => UpstreamProtocol::Http2,
     };
     let mut scene = Stalled::new(seed, protocol, count);
-    // What is pooled from the first exchange on belongs to no client.
+    // Memory that is pooled from the first exchange on belongs to no client.
     scene.dial(1);
     scene.read(0);
     scene.rest(Duration::from_secs(5), None);
@@ -192,7 +192,7 @@ impl Stalled {
         }
     }
 
-    /// Clients stall, and then some of them read to the end while the others leave: how many bytes of memory stay.
+    /// Clients stall, and then some read to the end while the others leave. Returns the bytes of memory that remain.
     fn round(&mut self, region: &Region<'_, System>) -> isize {
         let first = self.clients.len();
         self.dial(self.count);

@@ -1,5 +1,5 @@
-//! Requests that compute for a while in a filter, many of them at once on one worker: what is finished leaves within a millisecond,
-//! and does not wait for the rest of the turn.
+//! Requests that compute for a while in a filter, many concurrent ones on a worker: finished responses are sent within a millisecond,
+//! and do not wait for the rest of the loop turn.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -26,22 +26,22 @@ const STEPS: usize = 100_000;
 
 const CLIENTS: usize = 12;
 
-/// How long one request computes.
+/// The computing time of one request.
 const COST: Duration = Duration::from_millis(5);
 
-/// Where a request computes.
+/// The hook in which a request computes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     Request,
     Response,
 }
 
-/// What filters compute in, as they are made on a worker and may hold nothing of a test.
+/// The state that filters compute with, since they are created by a worker and may hold no state of a test.
 #[derive(Default)]
 struct Bench {
     world: Option<World>,
     at: Option<Phase>,
-    /// When each of them was done.
+    /// The instants at which they finished.
     done: Vec<Time>,
 }
 
@@ -84,7 +84,7 @@ struct Scene {
     world: World,
     cluster: SimCluster<Server>,
     listener: PeerListener,
-    /// Connections of the origin, and what was received on them of a request.
+    /// Connections of the origin, and the bytes of a request received on each.
     guests: Vec<(Peer, Vec<u8>)>,
     clients: Vec<(Peer, ReplyReader)>,
     _gateway: Gateway,
@@ -169,7 +169,7 @@ impl Scene {
         }
     }
 
-    /// All clients send a request at once; when the origin has all of them it sends all responses at once.
+    /// Sends a request from every client at once; the origin sends every response at once when it has all requests.
     fn round(&mut self) {
         for (peer, _) in &self.clients {
             let request = b"GET / HTTP/1.1\r\nHost: sim\r\n\r\n";
@@ -213,7 +213,7 @@ impl Scene {
         }
     }
 
-    /// When the worker handed bytes to its back-end, since then.
+    /// Returns the instants since `since` at which the worker handed bytes to its back-end.
     fn sent(&self, since: Time) -> Vec<Time> {
         let trace = self.world.trace_text();
         let sends = trace.lines().filter_map(|line| {

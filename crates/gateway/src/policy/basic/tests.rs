@@ -1,11 +1,11 @@
-//! A name that no user has costs what one of the users costs, always the same one.
+//! An unknown name costs as much as one of the users, always the same one.
 
 use std::collections::BTreeSet;
 
 use super::*;
 use crate::model::PasswordHash;
 
-/// bcrypt of different costs: none of them is computed here.
+/// Builds a user with a bcrypt hash of this cost, which is not computed here.
 fn user(name: &str, cost: u32) -> User {
     let hash = format!("$2y${cost:02}$abcdefghijklmnopqrstuuPNJ2LWAoGgXkbW3ZlG7gb3Yw4RPl4Ga");
     User {

@@ -1,4 +1,4 @@
-//! Who guards what, and whose plans that changes.
+//! Tests of guarded headers, and of the upstreams whose guards change.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ fn names(guards: &Guards, upstream: &str) -> Vec<String> {
         .collect()
 }
 
-/// A rule that leads there, with these policies.
+/// Builds a rule for this upstream and these mirrors, with these policies.
 fn rule(to: &[&str], mirrors: &[&str], policies: Vec<Policy>) -> Rule {
     let mut forward = Forward::to(to[0]);
     forward.backends = to.iter().map(|name| WeightedBackend::new(*name)).collect();
@@ -54,7 +54,7 @@ fn config(rules: Vec<Rule>) -> Config {
 }
 
 #[test]
-fn whoever_leads_to_an_upstream_guards_it() {
+fn written_headers_guard_each_upstream_of_a_rule() {
     let certificate = Policy::ClientCertificate(Arc::new(ClientCertificate::default()));
     let all = config(vec![
         rule(&["a", "b"], &["copies"], vec![keys("X-User")]),
@@ -72,7 +72,7 @@ fn whoever_leads_to_an_upstream_guards_it() {
 }
 
 #[test]
-fn a_change_is_felt_by_who_leads_there_and_nobody_else() {
+fn a_change_affects_only_routes_to_the_upstream() {
     let with = |header: &str| {
         config(vec![
             rule(&["a"], &[], vec![keys(header)]),
@@ -90,7 +90,7 @@ fn a_change_is_felt_by_who_leads_there_and_nobody_else() {
     assert_eq!(felt, [true, true, false]);
     let same = Guards::of(&with("x-user")).changed(&Guards::of(&first));
     assert!(!second.routes.iter().any(|route| leads_to(route, &same)));
-    // Without any rule that writes it, it is nobody's.
+    // Without a rule that writes the header, it is not guarded.
     let none = Guards::of(&Config::default()).changed(&Guards::of(&first));
     assert!(none.contains("a"));
 }

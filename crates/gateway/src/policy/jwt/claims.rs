@@ -1,4 +1,4 @@
-//! What a rule wants of a token's claims, and what of them is told to upstreams. Pure.
+//! Requirements of a rule on a token's claims, and headers from claims. Pure.
 
 use std::fmt::Write as _;
 use std::ops::Deref;
@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::model::{ClaimPath, ClaimRule, JwtProvider};
 
-/// What a token says.
+/// The claims of a token.
 #[derive(Debug)]
 pub(in crate::policy) struct Claims(Said);
 
@@ -21,12 +21,12 @@ impl Deref for Claims {
 }
 
 impl Claims {
-    /// Those of a token that was taken apart.
+    /// Wraps the claims of a parsed token.
     pub(super) fn of(said: Said) -> Claims {
         Claims(said)
     }
 
-    /// Whether a scope is among `scope` and `scp`: texts with spaces between scopes, or lists of them.
+    /// Returns whether a scope is in `scope` or `scp`: strings with scopes separated by spaces, or arrays of such strings.
     pub(super) fn has_scope(&self, scope: &str) -> bool {
         ["scope", "scp"]
             .into_iter()
@@ -47,7 +47,7 @@ impl Claims {
         }
     }
 
-    /// A claim as a header has it, in `scratch` unless it lies somewhere so. A list whose elements have commas, and an object,
+    /// Returns a claim as a header value, in `scratch` unless it can be borrowed. An object, and an array with commas in its elements,
     /// cannot be one.
     pub(in crate::policy) fn header<'a>(
         &'a self,
@@ -85,7 +85,7 @@ impl Claims {
     }
 }
 
-/// Appends a value that is one thing; `None`: it is none.
+/// Appends a scalar; `None`: the value is not one.
 fn write_text(value: &Value, into: &mut String) -> Option<()> {
     match value {
         Value::String(text) => into.push_str(text),
@@ -97,7 +97,7 @@ fn write_text(value: &Value, into: &mut String) -> Option<()> {
     Some(())
 }
 
-/// Whether a value is one thing, which is written so.
+/// Returns whether a value is a scalar with this textual form.
 fn is_text(value: &Value, wanted: &str) -> bool {
     match value {
         Value::String(text) => text == wanted,
@@ -110,7 +110,7 @@ fn is_text(value: &Value, wanted: &str) -> bool {
     }
 }
 
-/// What is left of a text behind what was written; an error if that is another.
+/// The rest of an expected text; writing a different text is an error.
 struct Left<'t>(&'t str);
 
 impl std::fmt::Write for Left<'_> {
@@ -120,7 +120,7 @@ impl std::fmt::Write for Left<'_> {
     }
 }
 
-/// Whether a token is of the provider's issuer, and for one of its audiences.
+/// Checks that a token is from the provider's issuer and for one of its audiences.
 pub(super) fn has_audience(claims: &Said, provider: &JwtProvider) -> Result<(), TokenError> {
     if claims.issuer() != Some(&*provider.issuer) {
         return Err(TokenError::Invalid("the token is of another issuer"));

@@ -16,7 +16,7 @@ use crate::limits;
 use crate::model::{JwtKeys, RemoteKeys};
 use crate::policy::call::{Call, call};
 
-/// Fetches for ever.
+/// Fetches keys periodically and on demand until the task is cancelled.
 pub(crate) async fn keep(worker: Rc<Worker>, provider: Arc<Provider>) {
     let JwtKeys::Remote(remote) = &provider.config.keys else {
         return;
@@ -66,7 +66,7 @@ pub(crate) async fn keep(worker: Rc<Worker>, provider: Arc<Provider>) {
     }
 }
 
-/// Waits for so long, or until somebody asks for a fetch who has not before.
+/// Waits for `span`, or until a request needs a fetch.
 async fn pause(worker: &Worker, provider: &Provider, asked: u64, span: Duration) {
     let mut sleep = pin!(worker.cx.sleep(span));
     poll_fn(|context| {
@@ -98,7 +98,7 @@ async fn fetch(worker: &Rc<Worker>, provider: &Provider, remote: &RemoteKeys) ->
         again: true,
         most: limits::KEY_SET_BYTES as u64,
         until: worker.cx.now().after(limits::KEYS_TIMEOUT),
-        // Other requests to the same upstream must not keep all tokens out.
+        // Other requests to the same upstream must not prevent all authentication.
         insists: true,
     };
     let answered = call(worker, upstream, &asked).await;

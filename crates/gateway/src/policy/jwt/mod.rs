@@ -1,7 +1,7 @@
-//! Tokens (RFC 7519): who has signed them, whether they hold, what they give access to; refusals by RFC 6750.
+//! JWT authentication (RFC 7519): signatures, validity and claims; refusals as in RFC 6750.
 //!
-//! What a token is and by which keys it is signed, `ringmain-jwt` says; here is who is asked for keys, and what rules want.
-//! A token that was found good is known by its bytes; its times, and what a rule wants of it, are looked at each time.
+//! `ringmain-jwt` parses and verifies tokens; this module obtains keys and evaluates rules. A verified token is cached by its bytes;
+//! its times, and the requirements of the rule, are checked for each request.
 
 mod claims;
 pub(crate) mod fetch;
@@ -30,17 +30,17 @@ use crate::limits;
 use crate::model::{self, HeaderName, JwtKeys, KeyPlace, Target};
 use crate::upstream::registry::Registry as Upstreams;
 
-/// See the module.
+/// JWT authentication for a rule.
 #[derive(Debug)]
 pub(super) struct Jwt {
-    /// No other has it, and none has had it before.
+    /// Unique over the life of the process.
     id: u64,
     policy: Arc<model::Jwt>,
     providers: Box<[Arc<Provider>]>,
     realm: Box<str>,
 }
 
-/// A token that is good but for its times, as a worker knows it.
+/// A verified token in a worker's cache. Its times are checked for each use.
 #[derive(Debug)]
 pub(super) struct Good {
     provider: u64,
@@ -49,7 +49,7 @@ pub(super) struct Good {
     grants: RefCell<Vec<Grant>>,
 }
 
-/// That a token is what a policy wants, and what is told of it: that follows from both alone.
+/// A cached decision that a token satisfies a policy, with the resulting headers: both depend on the token and the policy alone.
 #[derive(Debug)]
 struct Grant {
     policy: u64,
@@ -69,10 +69,10 @@ impl Good {
     }
 }
 
-/// Why a token is not known to be good.
+/// The reason that a token is not verified.
 enum Not {
     Refused(Box<Refusal>),
-    /// Not yet: a provider's keys have to come first.
+    /// Not yet: a provider's keys must be fetched first.
     Yet(Arc<Provider>),
 }
 
@@ -82,10 +82,10 @@ impl From<Box<Refusal>> for Not {
     }
 }
 
-/// Whether a text is a set of keys that can be used.
+/// Checks that a text is a usable set of keys.
 ///
 /// # Errors
-/// What was expected and what was found.
+/// The expected and the actual content.
 pub(crate) fn check_keys(json: &[u8]) -> Result<(), String> {
     KeySet::parse(json).map(|_| ())
 }
@@ -117,7 +117,7 @@ impl Jwt {
         })
     }
 
-    /// Headers that it writes for upstreams.
+    /// Returns the headers that it writes for upstreams.
     pub(super) fn written(policy: &model::Jwt) -> impl Iterator<Item = HeaderName> {
         policy.headers.iter().map(|header| header.name.clone())
     }
@@ -176,14 +176,14 @@ impl Jwt {
         }
     }
 
-    /// The token that a request has, at the first place that has one.
+    /// Returns a request's token, from the first place that has one.
     fn shown<'r>(&self, at: &At<'_, 'r>) -> Option<Cow<'r, [u8]>> {
         let places = self.providers.iter().flat_map(|provider| &provider.config.from);
         let mut tokens = places.filter_map(|place| shown(place, at));
         tokens.next()
     }
 
-    /// What the worker knows of a token already.
+    /// Returns the worker's cached result for a token.
     fn known(&self, at: &At<'_, '_>, token: &[u8]) -> Option<(&Arc<Provider>, Rc<Good>)> {
         let good = at.worker.policies.token(token)?;
         let provider = self
@@ -193,7 +193,7 @@ impl Jwt {
         (provider.generation() == good.generation).then_some((provider, good))
     }
 
-    /// The provider whose token it says to be.
+    /// Returns the provider that a token claims as its issuer.
     fn provider(&self, parsed: &ParsedToken<'_>) -> Result<&Arc<Provider>, TokenError> {
         let issuer = parsed.claims.issuer();
         let of = |provider: &&Arc<Provider>| issuer == Some(&*provider.config.issuer);
@@ -205,7 +205,7 @@ impl Jwt {
         Ok(provider)
     }
 
-    /// Finds out whether a token is good, and holds now.
+    /// Verifies a token and its times.
     fn examine(&self, at: &At<'_, '_>, token: &[u8], patience: Patience) -> Result<Rc<Good>, Not> {
         let wall = at.worker.cx.wall();
         let refuse = |wrong| self.invalid(wrong);
@@ -242,7 +242,7 @@ impl Jwt {
         Ok(good)
     }
 
-    /// What the rule wants of a good token, and what is told of it.
+    /// Checks the rule's requirements on a verified token, and writes the resulting headers.
     fn grant(&self, good: &Good, cleared: &mut Cleared) -> Outcome {
         let findings = cleared.findings();
         let known = |grant: &&Grant| grant.policy == self.id;
@@ -260,7 +260,7 @@ impl Jwt {
         Ok(())
     }
 
-    /// What the upstream is told of a token that is what the rule wants.
+    /// Checks the rule's requirements. Returns the headers for the upstream.
     fn judge(&self, claims: &Claims) -> Result<FieldBlock, Box<Refusal>> {
         if !self.policy.scopes.iter().all(|scope| claims.has_scope(scope)) {
             let scopes = self.policy.scopes.join(" ");
@@ -268,7 +268,7 @@ impl Jwt {
             return Err(self.challenge(Fault::ScopeMissing, &more));
         }
         if let Some(rule) = self.policy.claims.iter().find(|rule| !claims.satisfy(rule)) {
-            log::debug!("a token's claim `{}` is not what the rule wants", rule.claim.0);
+            log::debug!("a token's claim `{}` does not satisfy the rule", rule.claim.0);
             let more = ", error=\"insufficient_scope\", error_description=\"a claim of the token does not give access\"";
             return Err(self.challenge(Fault::ClaimRefused, more));
         }
@@ -281,7 +281,7 @@ impl Jwt {
         Ok(upstream)
     }
 
-    /// RFC 6750 §3.1: who shows nothing is told no error.
+    /// Returns the refusal of a request without a token, which has no error code (RFC 6750 §3.1).
     fn missing(&self) -> Box<Refusal> {
         self.challenge(Fault::TokenMissing, "")
     }
@@ -304,7 +304,7 @@ impl Jwt {
     }
 }
 
-/// A token that says when it expires: no other is one here.
+/// Parses a token, which must have an expiry time.
 fn parse(token: &[u8]) -> Result<ParsedToken<'_>, TokenError> {
     let parsed = ParsedToken::parse(token)?;
     match parsed.claims.expires_at() {
@@ -321,7 +321,7 @@ fn header(place: &KeyPlace) -> Option<HeaderName> {
 }
 
 impl Registry {
-    /// The provider that is so configured, with what is known of its keys.
+    /// Returns the provider of this configuration, with its keys if it existed before.
     pub(super) fn provider(
         &mut self,
         config: &Arc<model::JwtProvider>,

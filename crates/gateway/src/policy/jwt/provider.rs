@@ -1,7 +1,7 @@
-//! What is known of a provider's keys: process-wide, kept up to date by one task, never waited for by a request that needs none.
+//! A provider's keys: shared by the process, updated by one task; a request waits only if it needs a key that is missing.
 //!
 //! ```text
-//! none, fetching ─▶ set ─▶ set, fetching ─┬─▶ set (the same: nothing changes; another: verdicts are forgotten)
+//! none, fetching ─▶ set ─▶ set, fetching ─┬─▶ set (unchanged, or another: cached verdicts are discarded)
 //!      │ failed                           └─▶ set, failed ─▶ … too old ─▶ none, failed
 //!      └─▶ none, failed: requests are refused until the next attempt
 //! ```
@@ -24,67 +24,67 @@ use crate::model::{JwtAlgorithm, JwtKeys, JwtProvider};
 use crate::resolve::within;
 use crate::upstream::Shared;
 
-/// See the module.
+/// A provider and its keys.
 #[derive(Debug)]
 pub(crate) struct Provider {
-    /// No other has it, and none has had it before.
+    /// Unique over the life of the process.
     pub(super) id: u64,
     pub(super) config: Arc<JwtProvider>,
-    /// Who serves its keys.
+    /// The upstream that serves its keys.
     pub(super) upstream: Option<Arc<Shared>>,
-    /// Of the set: another one, another number.
+    /// The version of the set.
     generation: AtomicU64,
     state: Mutex<State>,
-    /// Requests that wait.
+    /// The number of waiting requests.
     parked: AtomicU32,
-    /// Requests have asked for a fetch.
+    /// Notified when a request needs a fetch.
     pub(super) wanted: Changes,
 }
 
 #[derive(Debug, Default)]
 struct State {
     keys: Option<Arc<KeySet>>,
-    /// As it was fetched.
+    /// The set as it was fetched.
     json: Vec<u8>,
-    /// An attempt is under way, or about to begin.
+    /// An attempt is in progress, or about to begin.
     is_busy: bool,
-    /// The last one has failed.
+    /// The last attempt has failed.
     has_failed: bool,
-    /// When the last one began.
+    /// The start of the last attempt.
     begun: Option<Time>,
-    /// How many have ended.
+    /// The number of finished attempts.
     attempts: u64,
-    /// Those of requests that wait, by their tickets: as many as may wait.
+    /// Wakers of waiting requests, by ticket; at most [`limits::KEYS_PARKED`].
     wakers: BTreeMap<u64, Waker>,
-    /// Tickets that were given away.
+    /// The number of tickets issued.
     tickets: u64,
-    /// Names of keys that the set does not have, and until when that is taken for granted.
+    /// Names of keys that the set lacks, each with the instant until which that is assumed.
     unknown: BTreeMap<String, Time>,
 }
 
-/// What a token's signature can be checked by.
+/// The result of a key lookup.
 #[derive(Debug)]
 pub(super) enum Look {
     Keys(Arc<KeySet>, u64),
-    /// An attempt to fetch keys may bring the one that is needed.
+    /// An attempt to fetch keys may bring the needed one.
     Wait,
-    /// There is no such key.
+    /// The key does not exist.
     Unknown,
-    /// Nobody knows whether there is.
+    /// It is unknown whether the key exists.
     Unavailable,
 }
 
-/// Whether who looks for a key may wait for it.
+/// The permission of a lookup to wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Patience {
     May,
     MayNot,
-    /// It has: an attempt has ended since it came. A key that is not there then is known not to be.
+    /// It has waited: an attempt has ended since. A key that is missing then does not exist.
     Has,
 }
 
 impl Provider {
-    /// `last` is one of the same name.
+    /// Creates a provider. `last` is the previous one of the same name.
     pub(super) fn new(
         id: u64,
         config: &Arc<JwtProvider>,
@@ -97,7 +97,7 @@ impl Provider {
         };
         match &config.keys {
             JwtKeys::Set(set) => state.keys = Some(Arc::new(KeySet::parse(set.expose())?)),
-            // What was fetched from the same place is as good as before.
+            // Keys that were fetched from the same source remain valid.
             JwtKeys::Remote(_) => {
                 let same = |last: &&Provider| {
                     last.config.keys == config.keys && upstream_is(last, upstream.as_ref())
@@ -128,7 +128,7 @@ impl Provider {
         self.generation.load(Ordering::Acquire)
     }
 
-    /// What a signature can be checked by.
+    /// Looks up the keys that can verify a signature.
     pub(super) fn look(
         &self,
         algorithm: JwtAlgorithm,
@@ -153,7 +153,7 @@ impl Provider {
             .begun
             .is_some_and(|begun| now.since(begun) < limits::KEYS_LEAST);
         let may_wait = match state.keys {
-            // The task that fetches tries again on its own.
+            // The fetching task retries on its own.
             None => state.is_busy,
             Some(_) => state.is_busy || !recent,
         };
@@ -177,7 +177,7 @@ impl Provider {
         Look::Unknown
     }
 
-    /// Waits for the end of an attempt, which begins if none is under way. Whether it came in time, and there was room.
+    /// Waits for the end of an attempt; starts one if none is in progress. Returns whether it ended in time and the limit of waiters allowed it.
     pub(super) async fn wait(&self, cx: &Cx) -> bool {
         let Some(mut parked) = Parked::new(self) else {
             return false;
@@ -202,14 +202,14 @@ impl Provider {
         within(cx, limits::KEYS_WAIT, ended).await.is_some()
     }
 
-    /// An attempt begins.
+    /// Records the start of an attempt.
     pub(super) fn begin(&self, now: Time) {
         let mut state = self.state();
         state.is_busy = true;
         state.begun = Some(now);
     }
 
-    /// It has brought a set.
+    /// Stores a fetched set.
     pub(super) fn fetched(&self, json: Vec<u8>) -> Result<(), String> {
         let mut state = self.state();
         if state.keys.is_none() || state.json != json {
@@ -222,7 +222,7 @@ impl Provider {
         Ok(())
     }
 
-    /// It has ended.
+    /// Records the end of an attempt.
     pub(super) fn end(&self, failed: bool) {
         let mut state = self.state();
         state.is_busy = false;
@@ -233,7 +233,7 @@ impl Provider {
         woken.into_values().for_each(Waker::wake);
     }
 
-    /// The set is too old.
+    /// Discards the set, which is too old.
     pub(super) fn forget(&self) {
         let mut state = self.state();
         state.keys = None;
@@ -250,7 +250,7 @@ impl Provider {
     }
 }
 
-/// Clients of push do not wait within a connection: they are told to try again, and come back by themselves.
+/// A lookup for push clients never waits within a connection: the client is asked to reconnect later.
 impl KeySource for Provider {
     fn look(&self, algorithm: JwtAlgorithm, key: Option<&str>, now: Time) -> ringmain_push::Look {
         match Provider::look(self, algorithm, key, now, Patience::May) {
@@ -275,7 +275,7 @@ fn upstream_is(provider: &Provider, upstream: Option<&Arc<Shared>>) -> bool {
     }
 }
 
-/// One of a provider's requests that wait.
+/// A waiting request.
 struct Parked<'p> {
     provider: &'p Provider,
     ticket: u64,
@@ -291,13 +291,13 @@ impl<'p> Parked<'p> {
 
 impl Drop for Parked<'_> {
     fn drop(&mut self) {
-        // Whoever has left is not to be woken, however many leave within one attempt.
+        // Its waker is removed, so that the list stays small however many requests leave during one attempt.
         self.provider.state().wakers.remove(&self.ticket);
         self.provider.parked.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
-/// How long until the next attempt after so many that have failed, when there are no keys.
+/// Returns the delay before the next attempt after consecutive failures, when there are no keys.
 pub(super) fn again(failures: u32) -> Duration {
     let doubled = limits::KEYS_AGAIN.saturating_mul(1 << failures.saturating_sub(1).min(16));
     doubled.min(limits::KEYS_LEAST)

@@ -1,4 +1,4 @@
-//! Keys that come and go, without sockets and in times that a test says.
+//! Tests of key sets and their replacement, without sockets and with explicit time.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use super::provider::{Look, Patience, Provider};
 use crate::limits;
 use crate::model::{JwtAlgorithm, JwtKeys, JwtProvider, KeySet as Written, RemoteKeys, Target};
 
-/// Of RFC 8037 §A.2.
+/// The public key of RFC 8037 §A.2.
 const EDWARDS: &str = "11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo";
 
 fn set(keys: Value) -> Vec<u8> {
@@ -22,14 +22,14 @@ fn edwards(id: &str) -> Value {
 }
 
 #[test]
-fn what_is_written_is_not_shown() {
+fn written_keys_are_redacted() {
     let hidden = Written::parse(&set(
         json!([{ "kty": "oct", "k": "c2VjcmV0c2VjcmV0c2VjcmV0c2VjcmV0c2VjcmV0c2VjcmV0" }]),
     ));
     assert!(!format!("{hidden:?}").contains("c2VjcmV0"));
 }
 
-/// A provider whose keys somebody else fetches: the test.
+/// Builds a provider whose keys the test supplies.
 fn remote() -> Provider {
     let remote = RemoteKeys {
         upstream: Target::Upstream("id".into()),
@@ -54,7 +54,7 @@ fn at(seconds: u64) -> Time {
     Time(0).after(Duration::from_secs(seconds))
 }
 
-/// What a request learns that shows a token of this key, after it has waited or before.
+/// Returns the result of a lookup for a token with this key, before or after a wait.
 fn look(provider: &Provider, id: &str, seconds: u64, patience: Patience) -> &'static str {
     match provider.look(JwtAlgorithm::EdDsa, Some(id), at(seconds), patience) {
         Look::Keys(..) => "keys",
@@ -79,13 +79,13 @@ fn fetch(provider: &Provider, seconds: u64, keys: Option<&[&str]>) {
 }
 
 #[test]
-fn without_keys_nobody_passes() {
+fn without_keys_tokens_are_refused() {
     let provider = remote();
     // The first attempt is about to begin.
     assert_eq!(first(&provider, "one", 0), "wait");
     assert_eq!(waited(&provider, "one", 0), "unavailable");
     fetch(&provider, 0, None);
-    // Nobody waits for what has just failed, and nobody asks for it.
+    // After a failure requests neither wait nor start an attempt.
     assert_eq!(first(&provider, "one", 1), "unavailable");
     assert_eq!(waited(&provider, "one", 1), "unavailable");
     assert_eq!(first(&provider, "one", 1000), "unavailable");
@@ -99,30 +99,30 @@ fn without_keys_nobody_passes() {
 }
 
 #[test]
-fn a_new_key_is_asked_for_and_not_too_often() {
+fn an_unknown_key_causes_a_fetch_within_limits() {
     let least = limits::KEYS_LEAST.as_secs();
     let provider = remote();
     fetch(&provider, 0, Some(&["one"]));
     let generation = provider.generation();
-    // Soon after a fetch a strange key is a wrong key.
+    // Soon after a fetch an unknown key is an invalid key.
     assert_eq!(first(&provider, "two", least - 1), "unknown");
-    // Which says nothing of what is there when it may be fetched again: its provider may just have made it.
+    // That is not cached beyond the next possible fetch: the provider may have just created the key.
     assert_eq!(look(&provider, "two", least - 1, Patience::MayNot), "unknown");
     assert_eq!(first(&provider, "two", least), "wait");
-    // The known one never waits.
+    // A known key never waits.
     assert_eq!(first(&provider, "one", least), "keys");
     fetch(&provider, least, Some(&["one"]));
-    // Nothing has changed: what is known of tokens stays.
+    // The set is unchanged: verified tokens remain valid.
     assert_eq!(provider.generation(), generation);
-    // It is not there, and that is remembered for a while, also when the set could be fetched again.
+    // The key does not exist, which is cached for a while, even if the set could be fetched again.
     assert_eq!(waited(&provider, "two", least), "unknown");
     assert_eq!(first(&provider, "two", 2 * least), "unknown");
     assert_eq!(waited(&provider, "two", 2 * least), "unknown");
-    // Not of the others.
+    // Other keys are not affected.
     assert_eq!(first(&provider, "three", 2 * least), "wait");
     let over = least + limits::KEY_UNKNOWN.as_secs();
     assert_eq!(first(&provider, "two", over), "wait");
-    // The keys are changed: the old one is good no more, nor what was found good by it.
+    // The set has changed: the old key is invalid, and so are tokens verified by it.
     fetch(&provider, over, Some(&["two"]));
     assert_ne!(provider.generation(), generation);
     assert_eq!(first(&provider, "two", over), "keys");
@@ -142,7 +142,7 @@ fn old_keys_are_used_while_there_are_no_new_ones() {
     assert_eq!(provider.generation(), generation);
     assert_eq!(first(&provider, "one", 611), "keys");
     assert_eq!(waited(&provider, "one", 611), "keys");
-    // Whether there is another one nobody knows.
+    // It is unknown whether the key exists.
     assert_eq!(first(&provider, "two", 611), "unavailable");
     assert_eq!(waited(&provider, "two", 611), "unavailable");
     assert_eq!(first(&provider, "two", 620), "wait");
@@ -153,14 +153,14 @@ fn old_keys_are_used_while_there_are_no_new_ones() {
 }
 
 #[test]
-fn names_of_keys_that_are_remembered_are_bounded() {
+fn cached_unknown_keys_are_limited() {
     let provider = remote();
     fetch(&provider, 0, Some(&["one"]));
     for number in 0..2 * limits::KEYS_UNKNOWN {
         assert_eq!(waited(&provider, &format!("strange {number}"), 1), "unknown");
     }
     assert_eq!(first(&provider, "strange 0", 100), "wait");
-    // Those whose time is over make room.
+    // Expired entries make room.
     assert_eq!(waited(&provider, "last", 1), "unknown");
     assert_eq!(first(&provider, "last", 20), "wait");
     let remembered = |number: usize| first(&provider, &format!("strange {number}"), 20) == "unknown";

@@ -1,6 +1,6 @@
-//! Places for password checks, which are slow and large by design: process-wide, with a cap in bytes, in turn by client.
+//! Slots for password checks, which are slow and large by design: process-wide, with a limit in bytes, in turn by client.
 //!
-//! A check runs on the blocking pool and ends there even if its client has left, so its place belongs to the check and not to the
+//! A check runs on the blocking pool and ends there even if its client has left, so its slot belongs to the check and not to the
 //! request.
 
 mod queue;
@@ -20,10 +20,10 @@ use self::queue::{Joined, Queue};
 use crate::limits;
 use crate::resolve::within;
 
-/// A client that has its own turn: its address, of IPv6 its network. `None`: all whose address is unknown.
+/// The client that a turn belongs to: an address, for IPv6 a network. `None`: all clients without a known address.
 pub(super) type Client = Option<IpAddr>;
 
-/// See the module.
+/// The slots for password checks of the process.
 #[derive(Debug, Default)]
 pub(crate) struct PasswordChecks(Mutex<State>);
 
@@ -41,7 +41,7 @@ enum Waiter {
     Evicted,
 }
 
-/// A place for one check, released when it is dropped.
+/// A slot for one check, released when it is dropped.
 #[derive(Debug)]
 pub(super) struct CheckPermit {
     checks: Arc<PasswordChecks>,
@@ -49,7 +49,7 @@ pub(super) struct CheckPermit {
 }
 
 impl PasswordChecks {
-    /// Waits for a place for a check that takes `bytes`. `None`: too many checks wait, or it took too long.
+    /// Waits for a slot for a check that takes `bytes`. `None`: too many checks wait, or the wait timed out.
     pub(super) async fn acquire(
         self: &Arc<Self>,
         cx: &Cx,
@@ -118,7 +118,7 @@ impl PasswordChecks {
 }
 
 impl State {
-    /// An entry has left the queue: the waker of the request that waits.
+    /// Records the outcome of an entry that has left the queue. Returns the waker of its request.
     fn end(&mut self, ticket: u64, outcome: Waiter) -> Option<Waker> {
         match self.waiters.insert(ticket, outcome) {
             Some(Waiter::Waiting(waker)) => waker,
@@ -133,7 +133,7 @@ impl Drop for CheckPermit {
     }
 }
 
-/// A request's entry in the queue, as long as it waits.
+/// A request's entry in the queue while it waits.
 struct Entry<'c> {
     checks: &'c PasswordChecks,
     client: Client,
@@ -146,7 +146,7 @@ impl Drop for Entry<'_> {
         self.checks
             .change(|state| match state.waiters.remove(&self.ticket) {
                 Some(Waiter::Waiting(_)) => state.queue.leave(self.client, self.ticket),
-                // Granted at the same moment as the request was dropped.
+                // Granted at the instant at which the request was dropped.
                 Some(Waiter::Granted) => state.queue.release(self.bytes),
                 Some(Waiter::Evicted) | None => Vec::new(),
             });

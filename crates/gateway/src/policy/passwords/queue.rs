@@ -1,4 +1,4 @@
-//! The order of password checks: bounded in checks and bytes, in turn by client. Pure: knows no clocks, wakers or requests.
+//! The order of password checks: limited in checks and bytes, in turn by client. Pure: knows no clocks, wakers or requests.
 //!
 //! ```text
 //! join ─┬─ room, no queue ─▶ Granted
@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, VecDeque};
 use super::Client;
 use crate::limits;
 
-/// See the module.
+/// The queue of password checks.
 #[derive(Debug, Default)]
 pub(super) struct Queue {
     checks: u32,
@@ -29,20 +29,20 @@ struct Entry {
     bytes: u64,
 }
 
-/// The outcome of a request for a place.
+/// The result of a request for a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Joined {
     Granted,
     Queued {
         ticket: u64,
-        /// The entry that lost its place for this one.
+        /// The entry that lost its position to this one.
         evicted: Option<u64>,
     },
     Refused,
 }
 
 impl Queue {
-    /// A client wants to check a password that takes `bytes`.
+    /// Requests a slot for a check that takes `bytes`.
     pub(super) fn join(&mut self, client: Client, bytes: u64) -> Joined {
         if self.waiting == 0 && self.fits(bytes) {
             self.take(bytes);
@@ -70,14 +70,14 @@ impl Queue {
         Joined::Queued { ticket, evicted }
     }
 
-    /// A check has ended: the tickets whose turn it is now.
+    /// Ends a check. Returns the tickets whose turn it is now.
     pub(super) fn release(&mut self, bytes: u64) -> Vec<u64> {
         self.checks -= 1;
         self.bytes -= bytes;
         self.grant()
     }
 
-    /// An entry waits no longer: the tickets whose turn it is now.
+    /// Removes a waiting entry. Returns the tickets whose turn it is now.
     pub(super) fn leave(&mut self, client: Client, ticket: u64) -> Vec<u64> {
         let Some(entries) = self.clients.get_mut(&client) else {
             return Vec::new();
@@ -90,7 +90,7 @@ impl Queue {
         self.grant()
     }
 
-    /// Checks that run, and their bytes.
+    /// Returns the number of running checks, and their bytes.
     #[cfg(test)]
     pub(super) fn running(&self) -> (u32, u64) {
         (self.checks, self.bytes)
@@ -101,7 +101,7 @@ impl Queue {
         self.waiting
     }
 
-    /// A large check is not overtaken: it would wait for as long as small ones arrive.
+    /// A large check is not overtaken: small ones could delay it without limit.
     fn grant(&mut self) -> Vec<u64> {
         let mut granted = Vec::new();
         while let Some(&client) = self.turns.front() {
@@ -123,7 +123,7 @@ impl Queue {
         granted
     }
 
-    /// One check always fits.
+    /// Returns whether a check fits. One always does when none runs.
     fn fits(&self, bytes: u64) -> bool {
         self.checks == 0
             || (self.checks < limits::PASSWORD_CHECKS && self.bytes + bytes <= limits::PASSWORD_BYTES)
@@ -134,7 +134,7 @@ impl Queue {
         self.bytes += bytes;
     }
 
-    /// Takes the last entry from the client that has most, if it has more than `own` and one.
+    /// Evicts the last entry of the client with the most entries, if it has more than one in excess of `own`.
     fn evict(&mut self, own: usize) -> Option<u64> {
         let (&client, entries) = self.clients.iter_mut().max_by_key(|(_, entries)| entries.len())?;
         if entries.len() <= own + 1 {

@@ -1,4 +1,4 @@
-//! What a listener can be wrong in, alone and beside others of its address.
+//! Checks of listeners, each alone and with the others of its address.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use crate::limits;
 use crate::model::{Addr, Listener, Policy, Protocol};
 use crate::table::problem::{Outcome, Place};
 
-/// Whether a listener can be served.
+/// Checks a listener. Returns whether it can be served.
 pub(super) fn check(listener: &Listener, known: &Known<'_>, problems: &mut Problems) -> bool {
     let before = problems.0.len();
     let mut tell = |part, expected: &str, found: String| {
@@ -62,7 +62,7 @@ pub(super) fn check(listener: &Listener, known: &Known<'_>, problems: &mut Probl
             hops.unwrap_or_default().to_string(),
         );
     }
-    // One that nobody asks would guard nothing.
+    // Such a policy would be ignored and protect nothing.
     if listener
         .policies
         .iter()
@@ -74,7 +74,7 @@ pub(super) fn check(listener: &Listener, known: &Known<'_>, problems: &mut Probl
     problems.0.len() == before
 }
 
-/// Limits of connections and heads. With 0 no request would pass.
+/// Checks limits of connections and heads, which must not be 0: no request would pass.
 fn limits(listener: &Listener, tell: &mut impl FnMut(&'static str, &str, String)) {
     let limits = &listener.limits;
     let most = ringmain_web::limits::HEAD_BYTES_MOST;
@@ -131,17 +131,17 @@ fn tls(listener: &Listener, known: &Known<'_>, tell: &mut impl FnMut(&'static st
     }
 }
 
-/// Statuses that send a client to another URL.
+/// Returns whether a status redirects a client to another URL.
 pub(super) fn is_redirect(status: u16) -> bool {
     matches!(status, 301 | 302 | 303 | 307 | 308)
 }
 
-/// Keeps of the listeners of each address those that can be told apart; the first one says how.
+/// Removes listeners that are in conflict with an earlier one of their address.
 pub(super) fn compatible(listeners: &mut Vec<&Arc<Listener>>, problems: &mut Problems) {
     let mut taken: BTreeMap<String, Vec<&Arc<Listener>>> = BTreeMap::new();
     listeners.retain(|listener| {
         let addresses = listener.addresses.iter().map(|address| {
-            // Datagrams have ports of their own, and port 0 is another one each time.
+            // Datagrams have a port space of their own, and each port 0 is a port of its own.
             let any = matches!(address, Addr::Inet(address) if address.port() == 0);
             let own = if any { &*listener.name } else { "" };
             format!("{} {address} {own}", listener.protocol == Protocol::Udp)
@@ -166,7 +166,7 @@ pub(super) fn compatible(listeners: &mut Vec<&Arc<Listener>>, problems: &mut Pro
     });
 }
 
-/// Why two listeners cannot have an address in common.
+/// Returns the conflict between two listeners of one address, if there is one.
 fn conflict(new: &Listener, old: &Listener) -> Option<(&'static str, &'static str, String)> {
     let (has_sni, http) = (new.protocol.has_sni(), new.protocol.is_http());
     if has_sni != old.protocol.has_sni() || (!has_sni && (!http || new.protocol != old.protocol)) {

@@ -1,5 +1,5 @@
-//! What parts of a configuration can be wrong in together: names that are not there, parts that exclude each other,
-//! numbers out of their limits. A function for each kind of part; each tells all that it finds.
+//! Checks across parts of a configuration: names that do not exist, parts that exclude each other, numbers out of range. One
+//! function for each kind of part; each reports every error that it finds.
 
 mod listeners;
 mod rules;
@@ -18,19 +18,19 @@ use crate::model::{
 
 pub(crate) use unresolved::unresolved_parts;
 
-/// The parts of a configuration that are as they should be, and what is wrong with the others.
+/// The valid parts of a configuration, and the errors of the others.
 pub(super) struct Checked<'c> {
     pub(super) listeners: Vec<&'c Arc<Listener>>,
-    /// Those that are left out: no other listener of their addresses receives the requests of their hosts.
+    /// Listeners that are left out: no other listener of their addresses receives requests for their hosts.
     pub(super) left_out: Vec<&'c Arc<Listener>>,
-    /// Those that have a listener; rules are for [`Checked::rule`].
+    /// Routes with a listener; [`Checked::rule`] checks their rules.
     pub(super) routes: Vec<Listed<'c>>,
     pub(super) streams: Vec<Arc<StreamRoute>>,
     upstreams: BTreeSet<&'c str>,
     pub(super) problems: Problems,
 }
 
-/// A route, and why it cannot be served as a whole.
+/// A route, and the reason that it cannot be served as a whole, if there is one.
 #[derive(Clone, Copy)]
 pub(super) struct Listed<'c> {
     pub(super) route: &'c Arc<Route>,
@@ -40,9 +40,9 @@ pub(super) struct Listed<'c> {
 /// The reason that all requests of a route receive 500 instead of matching wider routes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Refused {
-    /// It has more rules or matches than it may.
+    /// The route exceeds the limit of rules or matches.
     Oversized,
-    /// A route before it has its name.
+    /// An earlier route has the same name.
     Again,
 }
 
@@ -73,7 +73,7 @@ impl Listed<'_> {
 
 const AGAIN: &str = "another route has its name";
 
-/// All that was found.
+/// The errors found so far.
 #[derive(Default)]
 pub(super) struct Problems(pub(super) Vec<Problem>);
 
@@ -95,7 +95,7 @@ impl Problems {
         });
     }
 
-    /// The first part of each name; others are left out.
+    /// Returns the first part of each name; later ones are left out.
     fn unique<'c, T>(
         &mut self,
         parts: &'c [Arc<T>],
@@ -107,7 +107,7 @@ impl Problems {
         first.map(|(part, _)| part).collect()
     }
 
-    /// Of each part, whether one before it has its name, which is a problem with this outcome.
+    /// Returns for each part whether an earlier one has its name, which is a problem with this outcome.
     fn again<T>(
         &mut self,
         parts: &[Arc<T>],
@@ -137,7 +137,7 @@ impl Problems {
 }
 
 impl<'c> Checked<'c> {
-    /// Looks at all but the rules of routes.
+    /// Checks all parts except the rules of routes.
     pub(super) fn new(config: &'c Config) -> Checked<'c> {
         let mut problems = Problems::default();
         let certificates = problems.unique(
@@ -177,7 +177,7 @@ impl<'c> Checked<'c> {
         }
     }
 
-    /// Upstreams that a route names and that are not there.
+    /// Returns the upstreams that a route names and that do not exist.
     pub(super) fn missing(&mut self, route: &Route) -> Vec<Name> {
         rules::missing(route, &self.upstreams, &mut self.problems)
     }
@@ -188,7 +188,7 @@ impl<'c> Checked<'c> {
     }
 }
 
-/// Routes that have a listener. One that is too large, or whose name a route before it has, keeps its requests.
+/// Returns the routes with a listener. One that is too large, or has the name of an earlier route, keeps its requests.
 fn routes<'c>(config: &'c Config, listeners: &[&Arc<Listener>], problems: &mut Problems) -> Vec<Listed<'c>> {
     let place = |name| Place::Route(name, None);
     let again = problems.again(&config.routes, |part| &part.name, place, Outcome::Answers500);
@@ -206,7 +206,7 @@ fn routes<'c>(config: &'c Config, listeners: &[&Arc<Listener>], problems: &mut P
     listed
 }
 
-/// The same for routes of connections.
+/// Does the same for stream routes.
 fn streams(
     config: &Config,
     listeners: &[&Arc<Listener>],
@@ -227,7 +227,7 @@ fn streams(
     listed
 }
 
-/// A route of connections that keeps them from wider ones, and leads nowhere.
+/// Returns a stream route that takes connections without a backend, so that they do not fall to wider routes.
 fn refused(stream: &StreamRoute) -> StreamRoute {
     let nowhere = WeightedBackend {
         target: Target::Broken { reason: AGAIN.into() },
@@ -239,14 +239,14 @@ fn refused(stream: &StreamRoute) -> StreamRoute {
     }
 }
 
-/// What certificates there are.
+/// The names of certificates and authorities.
 struct Known<'c> {
     certificates: BTreeSet<&'c str>,
     authorities: BTreeSet<&'c str>,
 }
 
 impl Known<'_> {
-    /// Whether these sets of authorities are there, and at least one.
+    /// Checks that every named set of authorities exists and that there is at least one.
     fn vouch(&self, names: &[Name], mut tell: impl FnMut(&str, String)) -> bool {
         if names.is_empty() {
             tell("at least one set of authorities", "none".to_owned());

@@ -1,4 +1,4 @@
-//! What routes and their rules can be wrong in.
+//! Checks of routes and their rules.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::model::{
 };
 use crate::table::problem::{Outcome, Place};
 
-/// Names that frame a message or belong to one connection: changing them breaks what stands behind them.
+/// Names that frame a message or belong to one connection: a change would break the framing of the message.
 const FRAMING: [&str; 9] = [
     "connection",
     "content-length",
@@ -26,13 +26,13 @@ const FRAMING: [&str; 9] = [
     "http2-settings",
 ];
 
-/// Whether a route has a listener, and all it names are there and of HTTP.
+/// Checks that a route has a listener, and that every listener it names exists and is of HTTP.
 pub(super) fn attached(route: &Route, listeners: &[&Arc<Listener>], problems: &mut Problems) -> bool {
     let place = || Place::Route(route.name.clone(), None);
     on_listeners(&route.listeners, listeners, true, place, problems)
 }
 
-/// Unknown listeners are told; a route that names some and has none of them is left out.
+/// Reports unknown listeners; a route that names listeners of which none exists is left out.
 fn on_listeners(
     names: &[Name],
     listeners: &[&Arc<Listener>],
@@ -63,7 +63,7 @@ fn on_listeners(
     found
 }
 
-/// Whether a route has no more rules and matches than it may.
+/// Checks that a route is within the limits of rules and matches.
 pub(super) fn counted(route: &Route, problems: &mut Problems) -> bool {
     let matches = route
         .rules
@@ -91,7 +91,7 @@ pub(super) fn counted(route: &Route, problems: &mut Problems) -> bool {
     fits
 }
 
-/// Whether a route of connections can be served.
+/// Checks a stream route. Returns whether it can be served.
 pub(super) fn stream(
     stream: &StreamRoute,
     listeners: &[&Arc<Listener>],
@@ -117,7 +117,7 @@ pub(super) fn stream(
     attached
 }
 
-/// Upstreams that a route names and that are not there.
+/// Returns the upstreams that a route names and that do not exist.
 pub(super) fn missing(route: &Route, upstreams: &BTreeSet<&str>, problems: &mut Problems) -> Vec<Name> {
     let mut missing = Vec::new();
     for (number, rule) in route.rules.iter().enumerate() {
@@ -148,7 +148,7 @@ pub(super) fn missing(route: &Route, upstreams: &BTreeSet<&str>, problems: &mut 
     missing
 }
 
-/// Whom a policy asks.
+/// Returns the targets of the requests that a policy sends.
 pub(super) fn policy_targets(policy: &Policy) -> Vec<(&'static str, &Target)> {
     match policy {
         Policy::Jwt(jwt) => {
@@ -199,7 +199,7 @@ fn external_auth(rule: &Rule, tell: &mut impl FnMut(&'static str, &str, String))
     }
 }
 
-/// Why a rule cannot be as it says: the first of what is told.
+/// Checks a rule. Returns the first error; every error is reported.
 pub(super) fn check(route: &Route, number: usize, problems: &mut Problems) -> Option<String> {
     let rule = &route.rules[number];
     let mut broken = None;
@@ -230,7 +230,7 @@ pub(super) fn check(route: &Route, number: usize, problems: &mut Problems) -> Op
     broken
 }
 
-/// One of several needs several.
+/// Checks that `satisfy: any` has more than one policy.
 fn satisfy(rule: &Rule, tell: &mut impl FnMut(&'static str, &str, String)) {
     let is_one = |policy: &&Policy| match policy {
         Policy::Addresses(addresses) => !addresses.allow.is_empty(),
@@ -245,7 +245,7 @@ fn satisfy(rule: &Rule, tell: &mut impl FnMut(&'static str, &str, String)) {
     }
 }
 
-/// What is counted by a claim needs somebody who checks tokens.
+/// Checks that limits by claim have a policy that validates tokens.
 fn claims(rule: &Rule, tell: &mut impl FnMut(&'static str, &str, String)) {
     if rule
         .policies
@@ -400,7 +400,7 @@ fn rewrite(rule: &Rule, rewrite: &Rewrite, tell: &mut impl FnMut(&'static str, &
     path_rewrite(rule, rewrite.path.as_ref(), "rewrite.path", tell);
 }
 
-/// A prefix can only be replaced where one matched.
+/// Checks that a prefix is only replaced where the match is a prefix.
 fn path_rewrite(
     rule: &Rule,
     path: Option<&PathRewrite>,
@@ -469,7 +469,8 @@ fn is_host(name: &HeaderName) -> bool {
     name.as_str().eq_ignore_ascii_case("host")
 }
 
-/// `Host` may be set, which is what `rewrite.host` does; a request has exactly one (RFC 9112 §3.2).
+/// Checks changes of request headers. `Host` may be set, which is what `rewrite.host` does, but neither added nor removed: a request has
+/// exactly one (RFC 9112 §3.2).
 fn request_headers(
     changes: &HeaderChanges,
     rewrite: Option<&Rewrite>,
@@ -493,7 +494,7 @@ fn request_headers(
     }
 }
 
-/// `host [ ":" port ]` (RFC 3986 §3.2.2): a name, an IPv4 address, or an IPv6 address in brackets.
+/// Returns whether a text is `host [ ":" port ]` (RFC 3986 §3.2.2): a name, an IPv4 address, or an IPv6 address in brackets.
 fn is_authority(text: &str) -> bool {
     let (host, port) = match text.rsplit_once(':') {
         Some((host, port)) if !port.contains(']') => (host, Some(port)),

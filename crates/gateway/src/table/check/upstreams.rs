@@ -1,4 +1,4 @@
-//! What an upstream can be wrong in.
+//! Checks of upstreams.
 
 use super::{Known, Problems};
 use crate::limits;
@@ -7,7 +7,7 @@ use crate::model::{
 };
 use crate::table::problem::{Outcome, Place};
 
-/// Whether an upstream can be used.
+/// Checks an upstream. Returns whether it can be used.
 pub(super) fn check(upstream: &Upstream, known: &Known<'_>, problems: &mut Problems) -> bool {
     let before = problems.0.len();
     let mut tell = |part, expected: &str, found: String| {
@@ -94,7 +94,7 @@ fn endpoints(upstream: &Upstream, tell: &mut impl FnMut(&'static str, &str, Stri
     }
 }
 
-/// What TLS towards an upstream can be wrong in.
+/// Checks the TLS settings towards an upstream.
 fn tls(tls: &UpstreamTls, known: &Known<'_>, tell: &mut impl FnMut(&'static str, &str, String)) {
     if let Some(name) = tls
         .certificate
@@ -132,7 +132,7 @@ fn tls(tls: &UpstreamTls, known: &Known<'_>, tell: &mut impl FnMut(&'static str,
     }
 }
 
-/// Whether it has a scheme and something behind it, and nothing that no URI has (RFC 3986 §3).
+/// Returns whether a text is a URI: a scheme, a non-empty rest, and no characters that URIs exclude (RFC 3986 §3).
 fn is_uri(text: &str) -> bool {
     text.split_once(':').is_some_and(|(scheme, rest)| {
         let name = |byte: u8| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte);

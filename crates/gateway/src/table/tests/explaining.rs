@@ -1,4 +1,4 @@
-//! What a request is told about.
+//! Tests of explanations.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use crate::model::{Protocol, StreamRoute, WeightedBackend};
 use crate::table::Table;
 
 #[test]
-fn what_came_nearest_is_told_first() {
+fn the_closest_match_is_first() {
     let mut elsewhere = route("elsewhere", &[], &["/"]);
     elsewhere.listeners.push("other".into());
     let mut config = config([
@@ -92,7 +92,7 @@ fn a_host_without_a_listener() {
     );
 }
 
-/// Listeners of mail by two names, of bytes and of HTTP.
+/// Builds listeners for TLS with two names, for bytes, and for HTTP.
 fn passing() -> Table<()> {
     let stream = |name: &str, hosts: &[&str], to: &[&str]| {
         let route = route(name, hosts, &[]);
@@ -129,7 +129,7 @@ fn passing() -> Table<()> {
     compile(config)
 }
 
-/// Its listener, and all that is told of a connection.
+/// Returns the listener and the explanation of a connection.
 fn told(table: &Table<()>, at: usize, sni: Option<&str>) -> (Option<String>, Vec<String>) {
     let (id, ..) = table.addresses().iter().nth(at).unwrap();
     let explained = table.explain_stream(id, sni);
@@ -156,7 +156,7 @@ fn told(table: &Table<()>, at: usize, sni: Option<&str>) -> (Option<String>, Vec
 }
 
 #[test]
-fn what_becomes_of_connections() {
+fn connections_are_explained() {
     let table = passing();
     let explain = |at, sni| told(&table, at, sni);
     let (listener, lines) = explain(0, Some("a.example"));
@@ -186,7 +186,7 @@ fn what_becomes_of_connections() {
             "not mail: it is for `*.example`, not for a client that names none"
         )
     );
-    // What bytes might ask for is not looked at.
+    // On a listener without TLS the SNI is ignored.
     let (listener, lines) = explain(1, Some("a.example"));
     assert_eq!(listener.as_deref(), Some("bytes"));
     assert_eq!(
@@ -200,9 +200,9 @@ fn what_becomes_of_connections() {
     assert_eq!(explain(2, None), (Some("web".to_owned()), Vec::new()));
 }
 
-/// Escaped slashes are handled as the data plane handles them, by the same functions.
+/// Escaped slashes are handled as in the data plane, by the same functions.
 #[test]
-fn paths_are_judged_as_those_of_requests() {
+fn paths_are_handled_as_in_requests() {
     use crate::model::{Action, Addresses, EscapedSlashes, Policy};
     let guarded = || {
         let mut admin = route("admin", &[], &["/admin"]);
@@ -261,9 +261,9 @@ fn paths_are_judged_as_those_of_requests() {
     }
 }
 
-/// A preflight belongs to the rule of the request that it asks for, if CORS applies there.
+/// A preflight is routed as the request that it announces, if CORS applies there.
 #[test]
-fn a_preflight_is_explained_by_what_it_asks_for() {
+fn a_preflight_is_explained_by_the_announced_request() {
     use super::super::{Headers, RequestFacts};
     use crate::model::{Cors, Policy};
     let headers: [(&str, &[u8]); 2] = [
@@ -292,7 +292,7 @@ fn a_preflight_is_explained_by_what_it_asks_for() {
             (1, None)
         };
         assert_eq!(explain("OPTIONS", &headers), expected);
-        // Without an origin, or by another method, it is none.
+        // Without an origin, or with another method, it is no preflight.
         assert_eq!(explain("OPTIONS", &headers[1..]), (1, None));
         assert_eq!(explain("GET", &headers), (2, None));
     }

@@ -1,4 +1,4 @@
-//! What is wrong is told part by part, and all else is served.
+//! Tests of problems: each part is reported alone, and the other parts are served.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -75,7 +75,7 @@ fn a_bad_rule_keeps_its_requests() {
 }
 
 #[test]
-fn an_upstream_that_is_not_there_breaks_its_share() {
+fn a_missing_upstream_breaks_its_share() {
     let mut route = route("r", &[], &[]);
     route.rules = vec![forward(&["/"], |_| {})];
     let without = config([route]);
@@ -92,7 +92,7 @@ fn an_upstream_that_is_not_there_breaks_its_share() {
         "route `r`, rule 0: backends: expected an upstream of the configuration that can be used, found `up`; its share of \
          requests is answered 500"
     );
-    // The route is the same, but what it means is not.
+    // The route is unchanged, but the upstream that it names exists now.
     let second = Table::compile(Arc::new(with.clone()), Some(&first), &mut plan);
     let third = Table::compile(Arc::new(with), Some(&second), &mut plan);
     assert_eq!(third.problems(), []);
@@ -100,7 +100,7 @@ fn an_upstream_that_is_not_there_breaks_its_share() {
 }
 
 #[test]
-fn of_two_with_one_name_the_first_counts() {
+fn a_repeated_name_is_a_problem() {
     let mut config = config([
         route("r", &[], &["/a"]),
         route("other", &[], &["/"]),
@@ -127,7 +127,7 @@ fn of_two_with_one_name_the_first_counts() {
     };
     let table = told(config.clone(), &problems);
     check(&table);
-    // Nor does the next configuration take one for the other.
+    // Nor does the next compilation confuse the two routes.
     let next = Table::compile(Arc::new(config), Some(&table), &mut |_, _| Ok(()));
     assert_eq!(next.problems(), table.problems());
     check(&next);
@@ -176,7 +176,7 @@ fn a_stream_whose_name_another_has_keeps_its_connections() {
     );
 }
 
-/// A listener that cannot be served keeps its hosts: a wider one at its address may demand less of clients.
+/// The hosts of a listener that cannot be served stay with it: a wider listener at its address may demand less of clients.
 #[test]
 fn hosts_of_a_listener_that_is_left_out_fall_to_no_other() {
     let mut admin = listener("admin", 80, &["admin.example", "*.admin.example"]);
@@ -185,7 +185,7 @@ fn hosts_of_a_listener_that_is_left_out_fall_to_no_other() {
     let mut exact = listener("exact", 80, &["x.admin.example"]);
     exact.name = "exact".into();
     config.listeners.extend([Arc::new(admin), Arc::new(exact)]);
-    // Another protocol's connections are not those of the listeners that are served.
+    // Connections of another protocol are not those of the served listeners.
     let mut pass = listener("pass", 80, &["pass.example"]);
     pass.protocol = Protocol::TlsPassthrough;
     config.listeners.push(Arc::new(pass));
@@ -209,7 +209,7 @@ fn hosts_of_a_listener_that_is_left_out_fall_to_no_other() {
 }
 
 #[test]
-fn listeners_of_an_address_can_be_told_apart() {
+fn listeners_of_an_address_are_distinguishable() {
     let mut tls = listener("tls", 80, &["a.example"]);
     tls.protocol = Protocol::TlsPassthrough;
     let mut config = config([]);
@@ -242,7 +242,7 @@ fn listeners_of_an_address_can_be_told_apart() {
 }
 
 #[test]
-fn tls_needs_certificates_that_are_there() {
+fn tls_needs_existing_certificates() {
     let secure = |name: &str, port, certificate: &str| {
         let mut listener = listener(name, port, &[]);
         listener.protocol = Protocol::Https;
@@ -289,7 +289,7 @@ fn headers_that_frame_messages_are_not_changed() {
 }
 
 #[test]
-fn datagrams_are_told_and_left_out() {
+fn datagrams_are_reported_and_left_out() {
     let mut config = config([]);
     let mut listener = listener("dns", 53, &[]);
     listener.protocol = Protocol::Udp;
@@ -335,7 +335,7 @@ fn streams_go_by_sni() {
 }
 
 #[test]
-fn a_plan_that_cannot_be_is_told_each_time() {
+fn an_invalid_plan_is_reported_each_time() {
     let config = Arc::new(config([route("r", &[], &["/"])]));
     let mut last: Option<Table<()>> = None;
     for _ in 0..2 {

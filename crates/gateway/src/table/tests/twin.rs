@@ -11,7 +11,7 @@ const HOSTS: [&str; 7] = ["a", "*.a", "b.a", "*.b.a", "c.b.a", "*.c.b.a", "x"];
 const REQUEST_HOSTS: [&str; 8] = ["a", "b.a", "c.b.a", "d.c.b.a", "x.a", "x", ".a", ""];
 const SEGMENTS: [&str; 4] = ["p", "q", "pq", ""];
 
-/// What the table's documentation says, literally.
+/// The rules of the table's documentation, written out naively.
 fn twin(routes: &[Arc<Route>], facts: &RequestFacts<'_>) -> String {
     let every = Match::default();
     let mut best = None;
@@ -58,7 +58,7 @@ fn twin(routes: &[Arc<Route>], facts: &RequestFacts<'_>) -> String {
     )
 }
 
-/// Exact, then the longest wildcard, then none.
+/// Ranks exact hosts highest, then the longest wildcard, then no host.
 fn host_rank(hostnames: &[Hostname], host: &str) -> Option<usize> {
     if hostnames.is_empty() {
         return Some(0);
@@ -159,7 +159,7 @@ fn the_table_and_its_twin_agree() {
         let mut random = fastrand::Rng::with_seed(seed);
         let table = compile(config(routes(&mut random)));
         agree(&table, &mut random);
-        // The next one, some routes of which are others, shares what it can.
+        // The next table, with some routes replaced, shares the unchanged parts.
         let mut next = (**table.config()).clone();
         for (route, other) in next.routes.iter_mut().zip(routes(&mut random)) {
             if random.u8(..3) == 0 {

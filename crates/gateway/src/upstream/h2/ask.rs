@@ -1,4 +1,4 @@
-//! A request of which nothing is passed on: asked by a stream, its answer told as it comes.
+//! A request of the gateway's own on a stream: its response is passed to a callback as it arrives.
 
 use std::future::poll_fn;
 
@@ -8,29 +8,29 @@ use ringmain_wire::h2::{Request, load_response};
 use super::Lost;
 use super::channel::{Channel, Refused};
 
-/// What is asked.
+/// The request.
 pub(crate) struct Asked<'a> {
     pub(crate) method: Method<'a>,
     /// Path and query.
     pub(crate) target: &'a str,
     pub(crate) authority: &'a str,
     pub(crate) fields: &'a FieldBlock,
-    /// `None`: there is none, and nothing says how long it is.
+    /// `None`: the request has no body and no Content-Length.
     pub(crate) body: Option<&'a [u8]>,
 }
 
-/// What has come of its answer.
+/// A received part of the response.
 pub(crate) enum Heard<'a> {
-    /// Its head, which is no interim one.
+    /// The final head.
     Head(&'a ResponseHead<'a>),
-    /// Part of its body.
+    /// Part of the body.
     Body(&'a [u8]),
 }
 
-/// Asks, and tells `hear` what comes until it wants no more (`false`) or all was there.
+/// Sends a request, and calls `hear` with each part of the response until it returns `false` or the response is complete.
 ///
 /// # Errors
-/// Why there is no more, and whether a head was there.
+/// The reason that the response is incomplete, and whether its head was received.
 pub(crate) async fn ask(
     channel: &Channel,
     asked: &Asked<'_>,
@@ -48,11 +48,11 @@ pub(crate) async fn ask(
     let body = asked.body.unwrap_or_default();
     let sent = channel.request(&request, asked.fields, length, body.is_empty());
     if let Err(misuse) = sent {
-        log::debug!("a request by HTTP/2 cannot be sent: {misuse}");
+        log::debug!("a request cannot be sent over HTTP/2: {misuse}");
         return Err((Lost::Refused, false));
     }
     if !body.is_empty() && channel.send(body).await != Err(Refused) {
-        // That it is not taken is told better by what is answered.
+        // If the endpoint does not accept the body, its response is more informative.
         let _ = channel.finish(&FieldBlock::new());
     }
     loop {

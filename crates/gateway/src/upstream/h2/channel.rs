@@ -1,7 +1,7 @@
-//! A request's stream: its head and body up, the answer's down. Dropped before both are over, it is given up.
+//! A request's stream: its head and body up, the response's down. If it is dropped before both have finished, the stream is reset.
 //!
 //! ```text
-//! Reserved ─ request ─▶ Open ─ finish ─▶ the answer's end ─▶ dropped
+//! Reserved ─ request ─▶ Open ─ finish ─▶ end of the response ─▶ dropped
 //! ```
 
 use std::cell::{Cell, OnceCell, RefCell};
@@ -22,26 +22,26 @@ use super::receive::{Incoming, Reader};
 use super::session::Session;
 use crate::limits;
 
-/// See the module.
+/// A request's stream.
 pub(crate) struct Channel {
     session: Rc<Session>,
     incoming: OnceCell<Rc<Incoming>>,
-    /// Requests before this one.
+    /// Requests on the connection before this one.
     requests: u32,
-    /// All of the request was sent.
+    /// The request was sent in full.
     is_sent: Cell<bool>,
-    /// The answer's head says that nothing follows.
+    /// By its head, the response has no body.
     is_bare: Cell<bool>,
     deadline: Cell<Option<Time>>,
-    /// Wakes whoever waits, and when.
+    /// The timer for the deadline, and the instant at which it fires.
     sleep: RefCell<Option<(Time, Sleep)>>,
-    /// Its place among those who wait to write.
+    /// Position in the queue of writers.
     ticket: Cell<u64>,
     /// Bytes of the body that were sent.
     sent: Cell<u64>,
 }
 
-/// The endpoint takes no more of a request; it may have answered all the same.
+/// The endpoint accepts no more of a request; it may have responded all the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Refused;
 
@@ -67,37 +67,40 @@ impl Channel {
         }
     }
 
-    /// The worker's handle.
+    /// Returns the worker's handle.
     pub(crate) fn cx(&self) -> &Cx {
         &self.session.cx
     }
 
-    /// Requests by this connection before this one.
+    /// Returns the number of requests on the connection before this one.
     pub(crate) fn requests(&self) -> u32 {
         self.requests
     }
 
-    /// What is asked is asked by this scheme.
+    /// Returns the scheme of requests.
     pub(crate) fn scheme(&self) -> &'static str {
         self.session.scheme
     }
 
-    /// Bytes of the body that were sent.
+    /// Returns the bytes of the body that were sent.
     pub(crate) fn sent(&self) -> u64 {
         self.sent.get()
     }
 
-    /// Asks whether the connection still lives.
+    /// Checks whether the connection is alive, by a PING.
     pub(crate) fn suspect(&self) {
         self.session.ping();
     }
 
-    /// Whether the endpoint speaks other protocols on streams (RFC 8441 §3).
+    /// Returns whether the endpoint supports extended CONNECT (RFC 8441 §3).
     pub(crate) fn takes_extended_connect(&self) -> bool {
         self.session.state.borrow().connection.takes_extended_connect()
     }
 
-    /// Sends a request's head. `end`: it has no body.
+    /// Sends a request's head. `end`: the request has no body.
+    ///
+    /// # Errors
+    /// The connection is closed or accepts no more streams, or the request cannot be sent over HTTP/2.
     pub(crate) fn request(
         &self,
         request: &Request<'_>,
@@ -124,19 +127,22 @@ impl Channel {
         })?;
         self.is_sent.set(end);
         if silent >= limits::UPSTREAM_PING_AFTER {
-            // Nobody knows whether it is still there.
+            // The connection was silent for a while and may be dead.
             session.ping();
         }
         Ok(())
     }
 
-    /// When what is waited for must be there; `None`: at any time.
+    /// Sets the deadline of the next wait; `None`: no deadline.
     pub(crate) fn set_deadline(&self, span: Option<Duration>) {
         self.deadline
             .set(span.map(|span| self.session.cx.now().after(span)));
     }
 
-    /// The next head, as it is stored: interim ones, then that of the answer.
+    /// Returns the next head, as stored: interim ones, then that of the response.
+    ///
+    /// # Errors
+    /// The reason that the stream ended before a further head.
     pub(crate) fn poll_head(&self, context: &mut Context<'_>) -> Poll<Result<Vec<u8>, Lost>> {
         let Some(incoming) = self.incoming.get() else {
             return Poll::Ready(Err(Lost::Refused));
@@ -152,7 +158,10 @@ impl Channel {
         self.poll_deadline(context).map(Err)
     }
 
-    /// Whether anything of an answer is there.
+    /// Waits until any part of the response has arrived.
+    ///
+    /// # Errors
+    /// The reason that the stream ended before any head.
     pub(crate) fn poll_begun(&self, context: &mut Context<'_>) -> Poll<Result<(), Lost>> {
         let Some(incoming) = self.incoming.get() else {
             return Poll::Ready(Err(Lost::Refused));
@@ -168,14 +177,14 @@ impl Channel {
         }
     }
 
-    /// Has somebody read the answer without a task, or nobody any more.
+    /// Sets or removes the reader that is notified without a task.
     pub(crate) fn attend(&self, reader: Option<Rc<dyn Reader>>) {
         if let Some(incoming) = self.incoming.get() {
             *incoming.attendant.borrow_mut() = reader;
         }
     }
 
-    /// Shows an answer's head as it is stored, and its body, if all of it is there and nothing else is.
+    /// Passes the head, as stored, and the body of a response to `look` if the response is complete and has no other parts.
     pub(crate) fn whole<T>(&self, look: impl FnOnce(&[u8], &[u8]) -> T) -> Option<T> {
         let came = &*self.incoming.get()?.came.borrow();
         let is_whole = came.ended && came.lost.is_none() && came.trailers.is_none() && came.read == 0;
@@ -185,13 +194,16 @@ impl Channel {
         }
     }
 
-    /// The answer's head says that nothing follows it.
+    /// Records that by its head the response has no body.
     pub(crate) fn ends_with_head(&self) {
         self.is_bare.set(true);
     }
 
-    /// Shows what has come of the body to `take`, which says how many bytes it is done with: the endpoint may send as many again.
-    /// `None`: nothing follows.
+    /// Passes received bytes of the body to `take`, which returns the number of bytes consumed: the endpoint may send as many again.
+    /// `None`: the body has ended.
+    ///
+    /// # Errors
+    /// The reason that the stream ended within the body.
     pub(crate) fn poll_body(
         &self,
         context: &mut Context<'_>,
@@ -202,7 +214,7 @@ impl Channel {
         };
         let mut came = incoming.came.borrow_mut();
         if came.read < came.body.len() {
-            // Without a borrow, for it is written elsewhere at once.
+            // Without a borrow: `take` may write to this session.
             let (mut body, read) = (std::mem::take(&mut came.body), came.read);
             drop(came);
             let taken = take(&body[read..]).min(body.len() - read);
@@ -213,7 +225,7 @@ impl Channel {
                 body.shrink_to(limits::CHANNEL_BODY_KEPT);
                 came.read = 0;
             } else if came.read >= body.len() / 2 {
-                // What was read makes room for what follows: a slow reader may never take all of it.
+                // Removing the bytes already read makes room: a slow reader may never take the whole buffer.
                 body.drain(..came.read);
                 came.read = 0;
             }
@@ -243,7 +255,7 @@ impl Channel {
         self.poll_deadline(context).map(Err)
     }
 
-    /// Waits until the stream is gone: the endpoint has given it up, or the deadline has passed.
+    /// Waits until the stream is closed: the endpoint has reset it, or the deadline has passed.
     pub(crate) fn poll_gone(&self, context: &mut Context<'_>) -> Poll<()> {
         let Some(incoming) = self.incoming.get() else {
             return Poll::Ready(());
@@ -258,7 +270,7 @@ impl Channel {
         self.poll_deadline(context).map(|_late| ())
     }
 
-    /// Whether all of the answer was read.
+    /// Returns whether the response was read in full.
     pub(crate) fn is_over(&self) -> bool {
         self.incoming.get().is_some_and(|incoming| {
             let came = incoming.came.borrow();
@@ -266,13 +278,16 @@ impl Channel {
         })
     }
 
-    /// What has come behind the body.
+    /// Returns the trailers of the response, once.
     pub(crate) fn take_trailers(&self) -> Option<FieldBlock> {
         let incoming = self.incoming.get()?;
         incoming.came.borrow_mut().trailers.take()
     }
 
-    /// Sends part of the body, as the endpoint takes it.
+    /// Sends part of the body, at the rate of flow control.
+    ///
+    /// # Errors
+    /// The endpoint accepts no more of the request, or the deadline has passed.
     pub(crate) async fn send(&self, bytes: &[u8]) -> Result<(), Refused> {
         let mut sent = 0;
         poll_fn(|context| {
@@ -300,7 +315,7 @@ impl Channel {
         }
         if window == 0 {
             incoming.came.borrow_mut().writer = Some(context.waker().clone());
-            // Others may have something that they may send.
+            // Other writers may be able to send.
             self.session.leave(&self.ticket);
             return self.poll_deadline(context).map(|_late| Err(Refused));
         }
@@ -320,7 +335,10 @@ impl Channel {
         Poll::Ready(Ok(taken))
     }
 
-    /// Ends the request, with fields behind its body if there are any.
+    /// Ends the request, with trailers if there are any.
+    ///
+    /// # Errors
+    /// The endpoint accepts no more of the request.
     pub(crate) fn finish(&self, trailers: &FieldBlock) -> Result<(), Refused> {
         let incoming = self.incoming.get().ok_or(Refused)?;
         let ended = self.session.with(|state| {
@@ -335,7 +353,7 @@ impl Channel {
         Ok(())
     }
 
-    /// Ready when the deadline has passed: then it is asked whether the connection still lives.
+    /// Ready when the deadline has passed: then the connection is checked by a PING.
     fn poll_deadline(&self, context: &mut Context<'_>) -> Poll<Lost> {
         let Some(at) = self.deadline.get() else {
             return Poll::Pending;
@@ -349,7 +367,7 @@ impl Channel {
                 self.session.ping();
                 return Poll::Ready(Lost::Late);
             }
-            // One that fires too early is followed by another: deadlines are moved far more often than met. One that would fire too late
+            // A timer that fires too early is followed by another: deadlines are moved far more often than met. One that would fire too late
             // is replaced.
             if place.as_ref().is_some_and(|(fires, _)| *fires > at) {
                 *place = None;
@@ -370,7 +388,7 @@ impl Drop for Channel {
         let Some(incoming) = self.incoming.take() else {
             session.reserved.set(session.reserved.get() - 1);
             if !session.is_begun() {
-                // Whoever has opened it waits for that no more.
+                // The request that opened the session no longer waits for it.
                 return session.retire();
             }
             return session.freed(1);
@@ -385,7 +403,7 @@ impl Drop for Channel {
         session.with(|state| {
             let (connection, out) = (&mut state.connection, &mut state.out);
             connection.consume(stream, unread, out);
-            // Of an answer without a body only its end is to come: who resets it would look like an attacker.
+            // A response without a body lacks only its end: frequent resets would look like an attack.
             let awaits = self.is_bare.get() && self.is_sent.get() && unread == 0 && !ended;
             if !awaits {
                 let code = if ended {

@@ -1,13 +1,13 @@
-//! Connections of HTTP/2 to endpoints, which many requests of a worker share: each has a stream of its own.
+//! HTTP/2 connections to endpoints, shared by the requests of a worker: each request has a stream of its own.
 //!
 //! ```text
 //! Local::link ─▶ opening: a session with room, one that is being dialled, a new one ─▶ Channel
-//!                  Session: one connection, its codec, who waits to write ◀── bytes ── receive
+//!                  Session: one connection, its codec, its queue of writers ◀── bytes ── receive
 //!                  Channel: one request's stream: head, body, trailers, both ways; dropped, it is given up
 //! ```
 //!
-//! What an endpoint sends is held for each stream up to its window: a client that is slow keeps its own stream back and no other.
-//! Knows no rules, and nothing of what requests say.
+//! Received data is buffered per stream, up to its window: a slow client blocks its own stream and no other. Knows no rules and does
+//! not interpret requests.
 
 mod ask;
 mod channel;
@@ -27,27 +27,27 @@ use ringmain_wire::h2::{Budgets, FaultKind, Limits, Rate};
 use crate::fault::{Detail, Fault};
 use crate::limits;
 
-/// Why a stream brings nothing more.
+/// The reason that a stream ended early.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Lost {
-    /// The endpoint has done nothing for it, and said so.
+    /// The endpoint refused the stream and did not process it.
     Refused,
-    /// The endpoint, or whoever is between, broke it off.
+    /// The endpoint, or an intermediary, reset the stream or the connection.
     Reset,
     /// The endpoint closed the connection.
     Closed,
-    /// The endpoint broke this rule of HTTP/2. `None`: it sent more interim responses than are passed on.
+    /// The endpoint violated this rule of HTTP/2. `None`: it sent more interim responses than are forwarded.
     Garbage(Option<FaultKind>),
-    /// A head or trailers beyond this limit.
+    /// A head or trailers exceed this limit.
     TooLarge(FaultKind),
-    /// The endpoint speaks something else.
+    /// The endpoint does not speak HTTP/2.
     NotHttp2,
     /// The channel's deadline has passed.
     Late,
 }
 
 impl Lost {
-    /// What it means before an answer's head; `late`: that the deadline has passed.
+    /// Returns the fault if this occurs before the head of the response; `late` supplies that of a passed deadline.
     pub(crate) fn before_head(self, late: impl FnOnce() -> Fault) -> Fault {
         match self {
             Lost::Refused => Fault::StreamRefused,
@@ -60,7 +60,7 @@ impl Lost {
         }
     }
 
-    /// Returns the rule that was broken, if one was.
+    /// Returns the violated rule, if there is one.
     pub(crate) fn detail(self) -> Option<Box<Detail>> {
         match self {
             Lost::Garbage(Some(kind)) | Lost::TooLarge(kind) => Some(Detail::http2(kind)),
@@ -69,7 +69,7 @@ impl Lost {
         }
     }
 
-    /// The same behind it.
+    /// Returns the fault if this occurs within the body.
     pub(crate) fn within_body(self, late: impl FnOnce() -> Fault) -> Fault {
         match self {
             Lost::Late => late(),
@@ -79,10 +79,10 @@ impl Lost {
     }
 }
 
-/// What an endpoint may send by a connection for so many streams.
+/// Returns the limits for an endpoint's frames on a connection with this many streams.
 pub(crate) fn limits_for(streams: u32) -> Limits {
     let budgets = Limits::INTERNET.budgets;
-    // Streams of small messages are what gRPC is for, and whoever sends them was chosen by the configuration.
+    // gRPC sends streams of small messages, and the configuration trusts the endpoint more than an unknown client.
     let wider = |rate: Rate| Rate {
         most: rate.most.saturating_mul(limits::UPSTREAM_TRUST),
         per_second: rate.per_second.saturating_mul(limits::UPSTREAM_TRUST),
@@ -92,7 +92,7 @@ pub(crate) fn limits_for(streams: u32) -> Limits {
         head_bytes: limits::RESPONSE_HEAD_BYTES,
         fields: limits::RESPONSE_FIELDS,
         stream_window: limits::UPSTREAM_FIRST_WINDOW,
-        // So that streams which nobody reads do not keep the others back.
+        // As large as the windows of its streams together, up to a limit, so that unread streams do not block the others.
         connection_window: window.min(limits::UPSTREAM_CONNECTION_WINDOW) as u32,
         budgets: Budgets {
             resets: budgets.resets,

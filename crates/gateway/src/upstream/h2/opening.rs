@@ -1,13 +1,13 @@
-//! How a request comes to a stream: of a session that has room, of one that is being dialled, or of a new one.
+//! Acquisition of a stream: on a session with room, on one that is being dialled, or on a new one.
 //!
 //! ```text
 //! room in a session ─▶ Channel
-//!   none, somebody dials for more than himself ─▶ joined ─ it stands, it failed ─▶ again, or the same fault
-//!   none, nobody does ─▶ a permit, or waiting for one ─▶ dialled ─▶ Channel, and room for those who joined
+//!   none, a dial has room for more ─▶ joined ─ established or failed ─▶ again, or the same fault
+//!   none, no dial in progress ─▶ a permit, or waiting for one ─▶ dialled ─▶ Channel, and room for those that joined
 //! ```
 //!
-//! A new one has room when the endpoint has said how many streams it takes: those beyond would be refused, and what was sent of a
-//! body with them may not be there for another try.
+//! A new session has room once the endpoint has sent its limit of streams: streams beyond the limit would be refused, and body bytes
+//! sent on them may not be available for a retry.
 
 use std::cell::{Cell, RefCell};
 use std::future::{Future, poll_fn};
@@ -33,17 +33,17 @@ use crate::upstream::local::{End, Link, Local, Waited};
 #[derive(Debug, Default)]
 pub(crate) struct Sessions {
     list: RefCell<Vec<Rc<Session>>>,
-    /// Those that are being made.
+    /// The number of dials in progress.
     dialling: Cell<u32>,
-    /// Who waits for these.
+    /// Requests that wait for these dials.
     joined: RefCell<Vec<Waker>>,
-    /// How many were made or failed, and how the last one did.
+    /// The number of finished dials, and the fault of the last one if it failed.
     dialled: Cell<(u64, Option<Fault>)>,
-    /// The endpoint was asked what it speaks, and it is not this.
+    /// The endpoint has selected another protocol than HTTP/2.
     is_plain: Cell<bool>,
 }
 
-/// A session is being made.
+/// A dial in progress.
 struct Dialling<'e> {
     sessions: &'e Sessions,
     outcome: Option<Fault>,
@@ -60,15 +60,15 @@ impl Drop for Dialling<'_> {
 }
 
 impl Sessions {
-    /// A stream of a session that has room: of the first, so that as few are kept as are needed. `fresh`: not of one that has
-    /// refused the last.
+    /// Returns a stream of a session with room: of the first, so that as few sessions as possible stay open. `fresh`: skip sessions that
+    /// have refused their last stream.
     pub(in crate::upstream) fn take(&self, fresh: bool) -> Option<Channel> {
         let list = self.list.borrow();
         let fits = |session: &&Rc<Session>| session.room() > 0 && !(fresh && session.refuses.get());
         list.iter().find(fits).map(Session::reserve)
     }
 
-    /// Closes those that have been without a request for so long, or all of these; forgets those that are closed.
+    /// Closes sessions that have been idle for at least `most`, or every session; removes closed sessions.
     pub(in crate::upstream) fn sweep(&self, now: Time, most: Duration, all: bool) {
         let list = self.list.borrow().clone();
         for session in list {
@@ -79,7 +79,7 @@ impl Sessions {
         self.list.borrow_mut().retain(|session| !session.is_closed());
     }
 
-    /// How many have no request.
+    /// Returns the number of idle sessions.
     pub(in crate::upstream) fn idle(&self) -> usize {
         let list = self.list.borrow();
         list.iter()
@@ -87,7 +87,7 @@ impl Sessions {
             .count()
     }
 
-    /// Closes one that has no request, for the sake of another connection.
+    /// Closes an idle session in favor of another connection.
     pub(in crate::upstream) fn close_one(&self) -> Option<Permit> {
         let list = self.list.borrow();
         let idle = list
@@ -98,7 +98,7 @@ impl Sessions {
         idle.close()
     }
 
-    /// The same for the endpoint as it is configured now.
+    /// Moves the sessions to the endpoint as it is configured now.
     pub(in crate::upstream) fn hand_on(&self) -> Sessions {
         let next = Sessions::default();
         next.list.swap(&self.list);
@@ -106,13 +106,13 @@ impl Sessions {
         next
     }
 
-    /// Closes them as soon as their requests are over.
+    /// Closes each session when its requests have finished.
     pub(in crate::upstream) fn retire(&self) {
         let list = std::mem::take(&mut *self.list.borrow_mut());
         list.iter().for_each(|session| session.retire());
     }
 
-    /// Whether somebody who dials does it for one more.
+    /// Returns whether a dial in progress will have room for one more request.
     fn joins(&self, streams: u32) -> bool {
         let room = self.dialling.get().saturating_mul(streams.saturating_sub(1));
         self.joined.borrow().len() < room as usize
@@ -134,7 +134,7 @@ impl Drop for Sessions {
 }
 
 impl Local {
-    /// Whether an endpoint's connections are shared, as far as that is known.
+    /// Returns whether an endpoint's connections are shared, as far as that is known.
     pub(crate) fn shares(&self, end: &End) -> bool {
         match self.protocol() {
             UpstreamProtocol::Http1 => false,
@@ -143,8 +143,8 @@ impl Local {
         }
     }
 
-    /// A stream to an endpoint within `span`; a whole connection if that is what the endpoint speaks. With a greeting it is of a
-    /// connection for this request alone.
+    /// Returns a stream to an endpoint within `span`; a whole connection if the endpoint does not support HTTP/2. With a greeting, the stream
+    /// is on a new connection for this request alone.
     pub(in crate::upstream) async fn link_shared(
         &self,
         end: &Rc<End>,
@@ -156,11 +156,11 @@ impl Local {
         let _linking = self.common.linking();
         loop {
             let left = until.since(self.cx.now());
-            // The configuration may have changed while this waited.
+            // The configuration may have changed during the wait.
             let end = &self.present(end);
             let sessions = &end.sessions;
             if self.protocol() == UpstreamProtocol::Http1 {
-                // It has changed while this waited.
+                // The protocol has changed during the wait.
                 return self.link_whole(end, fresh, greeting, left).await;
             }
             let alone = !greeting.is_empty();
@@ -196,7 +196,7 @@ impl Local {
         }
     }
 
-    /// Waits for what somebody else dials.
+    /// Waits for a dial of another request.
     async fn join(&self, sessions: &Sessions, span: Duration) -> Result<(), Fault> {
         let (before, _) = sessions.dialled.get();
         let mut sleep = pin!(self.cx.sleep(span));
@@ -215,7 +215,7 @@ impl Local {
         .await
     }
 
-    /// Opens a connection, and speaks by it what is spoken there as this begins.
+    /// Opens a connection with the protocol that the upstream has at that time.
     pub(in crate::upstream) async fn begin_session(
         &self,
         end: &Rc<End>,
@@ -223,7 +223,7 @@ impl Local {
         greeting: &[u8],
         span: Duration,
     ) -> Result<Link, Fault> {
-        // Whom it is for alone nobody joins.
+        // A connection with a greeting is for one client: other requests cannot join.
         let mut dialling = greeting.is_empty().then(|| end.sessions.dial());
         let begun = self.begin(end, permit, greeting, span).await;
         if let (Err(fault), Some(dialling)) = (&begun, &mut dialling) {
@@ -247,7 +247,7 @@ impl Local {
         let is_shared = match secure {
             true if is_agreed(&sole.stream) => true,
             true if shared => return Err(Fault::NoHttp2),
-            // Without TLS nothing is agreed on: it is known before.
+            // Without TLS there is no negotiation: the protocol is known in advance.
             secure => shared && !secure,
         };
         end.sessions.is_plain.set(!is_shared);
@@ -265,7 +265,7 @@ impl Local {
             lifetime: if alone { Some(1) } else { self.lifetime() },
         };
         let session = Session::new(&self.cx, &self.common, beginning);
-        // So that nobody takes it for one without a request meanwhile.
+        // Reserved first, so that the session is not taken for an idle one.
         let channel = session.reserve();
         if !alone && !end.is_gone() {
             end.sessions.list.borrow_mut().push(Rc::clone(&session));
@@ -277,14 +277,14 @@ impl Local {
             return Err(fault);
         }
         if !session.has_room_for_reserved() {
-            // It takes none, or no more: nothing was done.
+            // The endpoint accepts no streams, or no more: nothing was sent.
             session.retire();
             return Err(Fault::StreamRefused);
         }
         Ok(Link::Shared(channel))
     }
 
-    /// Waits until an endpoint has said how many streams it takes.
+    /// Waits until the endpoint has sent its limit of streams.
     async fn heard(&self, session: &Session, until: Time) -> Result<(), Fault> {
         let left = until.since(self.cx.now());
         let mut sleep = pin!(self.cx.sleep(left));
@@ -298,7 +298,7 @@ impl Local {
     }
 }
 
-/// Whether both sides have agreed on HTTP/2.
+/// Returns whether both sides have negotiated HTTP/2.
 pub(crate) fn is_agreed(stream: &Stream) -> bool {
     let alpn = stream.layer(|tls: &mut Tls| tls.facts().and_then(|facts| facts.alpn.clone()));
     alpn.flatten().is_some_and(|alpn| alpn == b"h2")

@@ -1,4 +1,4 @@
-//! What an endpoint says by a session: taken apart as it comes, and left where each stream's reader finds it.
+//! The receiving side of a session: parses frames, and stores their content by stream for the readers.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -15,35 +15,35 @@ use super::Lost;
 use super::session::{Common, Gone, Session, State};
 use crate::limits;
 
-/// Who reads an answer without a task.
+/// A reader of a response without a task.
 pub(crate) trait Reader: std::fmt::Debug {
-    /// Something has come of it, or nothing more will: told once.
+    /// Called once when part of the response has arrived, or when no more will.
     fn came(&self);
 }
 
-/// What has come on a stream and was not read yet.
+/// The received and unread part of a stream.
 #[derive(Debug)]
 pub(super) struct Incoming {
     pub(super) stream: Stream,
     pub(super) came: RefCell<Came>,
-    /// Who reads it without a task, if anybody does.
+    /// The reader without a task, if any.
     pub(super) attendant: RefCell<Option<Rc<dyn Reader>>>,
 }
 
 #[derive(Debug, Default)]
 pub(super) struct Came {
-    /// Heads as they are stored: interim ones, then that of the answer.
+    /// Heads as stored: interim ones, then that of the response.
     pub(super) heads: VecDeque<Vec<u8>>,
-    /// Of the body, at most the stream's window.
+    /// Unread bytes of the body, at most the stream's window.
     pub(super) body: Vec<u8>,
-    /// Bytes of it that were read.
+    /// Bytes at the start of `body` that were read.
     pub(super) read: usize,
-    /// The same, with those that are not in memory any more.
+    /// All bytes that were read, including those no longer in memory.
     pub(super) taken: u64,
     pub(super) trailers: Option<FieldBlock>,
-    /// Nothing more follows.
+    /// The stream has ended.
     pub(super) ended: bool,
-    /// Why nothing more follows if it was to. What came before is still there.
+    /// The reason that the stream ended early. Parts received before remain readable.
     pub(super) lost: Option<Lost>,
     pub(super) reader: Option<Waker>,
     /// Waits for the stream's window.
@@ -54,7 +54,7 @@ pub(super) struct Came {
     counted: usize,
 }
 
-/// Bytes of which memory is counted in multiples.
+/// The unit in which this memory is counted, in bytes.
 const COUNTED_UNIT: usize = 8 * 1024;
 
 impl Incoming {
@@ -66,7 +66,7 @@ impl Incoming {
         })
     }
 
-    /// Forgets all that came, for another stream.
+    /// Clears the state for another stream; memory is retained.
     fn clear(&mut self) {
         let came = self.came.get_mut();
         if let Some(head) = came.heads.pop_back() {
@@ -86,7 +86,7 @@ impl Incoming {
         *self.attendant.get_mut() = None;
     }
 
-    /// Nothing more comes, and nothing more goes.
+    /// Ends the stream in both directions.
     pub(super) fn lose(&self, why: Lost) {
         let came = &mut *self.came.borrow_mut();
         came.lost.get_or_insert(why);
@@ -118,7 +118,7 @@ impl Came {
         }
     }
 
-    /// The body has no reader any more.
+    /// Discards the body: it has no reader any more.
     pub(super) fn discard(&mut self, cx: &Cx) {
         self.body.clear();
         self.read = 0;
@@ -132,7 +132,7 @@ impl Came {
     }
 }
 
-/// What the engine tells of a session's connection.
+/// The receiver of the engine's events on a session's connection.
 pub(super) struct Ear(pub(super) Gone);
 
 impl Receiver for Ear {
@@ -151,7 +151,7 @@ impl Receiver for Ear {
 }
 
 impl Common {
-    /// Where what comes on a stream is left; of memory that was used before, if there is any.
+    /// Creates the state of a stream, from pooled memory if there is any.
     pub(super) fn incoming(&self, stream: Stream) -> Rc<Incoming> {
         let Some(mut spare) = self.spare.borrow_mut().pop() else {
             return Incoming::new(stream);
@@ -163,7 +163,7 @@ impl Common {
         spare
     }
 
-    /// Nobody reads it any more.
+    /// Returns the state of a stream to the pool.
     pub(super) fn put(&self, mut incoming: Rc<Incoming>) {
         let mut spare = self.spare.borrow_mut();
         if spare.len() < limits::INCOMING_KEPT
@@ -175,26 +175,26 @@ impl Common {
     }
 }
 
-/// What some bytes have said of the connection as a whole.
+/// The effects of a block of received bytes on the session as a whole.
 #[derive(Default)]
 struct Turn {
     broken: Option<Lost>,
-    /// It takes no more streams.
+    /// The endpoint accepts no more streams.
     retired: bool,
     settings: bool,
-    /// Whom something has come for.
+    /// Readers to notify.
     readers: Vec<Rc<dyn Reader>>,
 }
 
 impl Turn {
-    /// Something has come on a stream.
+    /// Registers a stream's reader for notification.
     fn note(&mut self, incoming: &Incoming) {
         self.readers.extend(incoming.attendant.take());
     }
 }
 
 impl Session {
-    /// Takes received bytes. What is no whole frame is kept.
+    /// Processes received bytes. An incomplete frame is buffered.
     pub(super) fn hear(&self, bytes: &[u8]) {
         self.lives();
         let mut heard = Turn {
@@ -227,14 +227,14 @@ impl Session {
         } else if heard.retired {
             self.retire();
         } else if heard.settings {
-            // It may take more streams than before.
+            // The endpoint may accept more streams than before.
             self.offer(self.room());
         } else {
             self.breathe();
         }
     }
 
-    /// Looks at all events in order: how many bytes were done with.
+    /// Processes all events in order. Returns the number of bytes consumed.
     fn events(&self, state: &mut State, input: &[u8], heard: &mut Turn) -> usize {
         let heads = &mut *self.common.heads.borrow_mut();
         let now = Duration::from_nanos(self.cx.now().0);
@@ -315,7 +315,7 @@ impl Session {
                     writer.into_iter().for_each(Waker::wake);
                 }
             }
-            // Only servers are asked; all else was seen to before.
+            // Only servers receive requests; the other events were handled above.
             Event::Request { .. }
             | Event::TooLarge { .. }
             | Event::Pong { .. }
@@ -336,7 +336,7 @@ impl Session {
         };
         heard.note(&incoming);
         let came = &mut *incoming.came.borrow_mut();
-        // More of them than anybody passes on.
+        // More interim responses than are forwarded.
         if came.heads.len() > limits::INTERIM_ANSWERS as usize {
             came.lost.get_or_insert(Lost::Garbage(None));
             state
@@ -353,7 +353,7 @@ impl Session {
     }
 }
 
-/// Part of a body has come.
+/// Stores part of a body.
 fn data_came(state: &mut State, stream: Stream, (data, end): (&[u8], bool), heard: &mut Turn, cx: &Cx) {
     if let Some(incoming) = state.find(stream) {
         heard.note(&incoming);
@@ -366,13 +366,13 @@ fn data_came(state: &mut State, stream: Stream, (data, end): (&[u8], bool), hear
     let State { connection, out, .. } = state;
     connection.consume(stream, data.len(), out);
     if !data.is_empty() {
-        // Nobody reads it.
+        // The stream has no reader.
         connection.reset(stream, ErrorCode::CANCEL, out);
     }
 }
 
 impl State {
-    /// Where what comes on a stream is left.
+    /// Returns the state of a stream.
     fn find(&self, stream: Stream) -> Option<Rc<Incoming>> {
         let place = self.streams.get(stream.slot())?.as_ref()?;
         (place.stream == stream).then(|| Rc::clone(place))
@@ -385,7 +385,7 @@ impl State {
         }
     }
 
-    /// Leaves there what comes on a stream from now on.
+    /// Registers the state of a stream.
     pub(super) fn put(&mut self, incoming: &Rc<Incoming>) {
         let slot = incoming.stream.slot();
         if self.streams.len() <= slot {
@@ -394,7 +394,7 @@ impl State {
         self.streams[slot] = Some(Rc::clone(incoming));
     }
 
-    /// Nobody reads a stream any more.
+    /// Removes the state of a stream.
     pub(super) fn forget(&mut self, stream: Stream) {
         if let Some(place) = self.streams.get_mut(stream.slot())
             && place.as_ref().is_some_and(|incoming| incoming.stream == stream)
@@ -411,11 +411,11 @@ fn lost(fault: PeerFault) -> Lost {
     }
 }
 
-/// Fields that stay when what they came in is gone.
+/// Copies fields, so that they outlive the buffer that they were received in.
 fn block(fields: &Fields<'_>) -> FieldBlock {
     let mut block = FieldBlock::new();
     for field in fields.iter() {
-        // Names are tokens. Those that frame a message are refused, which is what is meant.
+        // Names are tokens. Fields that frame a message are refused, as intended.
         let name = str::from_utf8(field.name).unwrap_or_default();
         let _ = block.push(name, field.value);
     }

@@ -1,11 +1,11 @@
-//! One connection of HTTP/2 to an endpoint: how many streams it takes, who waits to write, when it ends.
+//! One HTTP/2 connection to an endpoint: its limit of streams, its queue of writers, its end.
 //!
 //! ```text
-//! Serving ─┬─ GOAWAY, worn, no more wanted ─▶ Retired ─ its last stream is over ─▶ Closed
-//!          └─ ended, broken, silent ─────────────────────────────────────────────▶ Closed
+//! Serving ─┬─ GOAWAY, lifetime reached, surplus ─▶ Retired ─ its last stream ends ─▶ Closed
+//!          └─ closed, broken, silent ──────────────────────────────────────────────▶ Closed
 //! ```
 //!
-//! Its connection is one of the engine's streams, whose receiver it is: nothing here waits.
+//! It is the receiver of an engine stream and runs on its events: nothing here waits.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -26,21 +26,21 @@ use crate::limits;
 use crate::upstream::waiting::Handover;
 use crate::upstream::{Permit, Toward};
 
-/// What a worker's sessions with an upstream have in common.
+/// State that a worker's sessions with an upstream share.
 #[derive(Debug)]
 pub(crate) struct Common {
     pub(super) heads: RefCell<HeadBuffer>,
-    /// Memory for those who are to be told of what has come.
+    /// Memory for lists of readers to notify.
     pub(super) readers: RefCell<Vec<Rc<dyn Reader>>>,
-    /// Memory for what comes on streams.
+    /// Memory for received parts of streams.
     pub(super) spare: RefCell<Vec<Rc<Incoming>>>,
-    /// Connections that stand.
+    /// The number of open connections.
     pub(super) open: Cell<usize>,
-    /// Requests that may be about to open one.
+    /// Requests that may be about to open a connection.
     linking: Cell<usize>,
 }
 
-/// A request that may be about to open a connection: it may leave behind one that it does not come to use.
+/// A request that may be about to open a connection, which may stay unused if another becomes free first.
 pub(super) struct Linking<'c>(&'c Common);
 
 impl Drop for Linking<'_> {
@@ -60,12 +60,12 @@ impl Common {
         })
     }
 
-    /// Connections that stand.
+    /// Returns the number of open connections.
     pub(crate) fn open(&self) -> usize {
         self.open.get()
     }
 
-    /// Whether there is one, or may be soon.
+    /// Returns whether there is a connection, or may be soon.
     pub(crate) fn is_any(&self) -> bool {
         self.open.get() + self.linking.get() > 0
     }
@@ -76,76 +76,76 @@ impl Common {
     }
 }
 
-/// See the module.
+/// An HTTP/2 connection.
 pub(crate) struct Session {
     pub(super) cx: Cx,
     pub(super) common: Rc<Common>,
-    /// `None`: it is closed.
+    /// `None`: closed.
     wire: RefCell<Option<Stream>>,
     pub(super) state: RefCell<State>,
-    /// `None`: it is closed, or nobody counts it.
+    /// `None`: closed, or not counted.
     permit: RefCell<Option<Permit>>,
     toward: Toward,
-    /// It opens no more streams.
+    /// No more streams are opened.
     retired: Cell<bool>,
-    /// That is for the sake of those who wait for another connection.
+    /// It was retired in favor of requests that wait for another connection.
     leaves: Cell<bool>,
-    /// Somebody was told that there is no room because its output is full.
+    /// A request was turned away because the output is full.
     is_choked: Cell<bool>,
-    /// It has refused a stream, and taken none since.
+    /// The endpoint has refused a stream, and accepted none since.
     pub(super) refuses: Cell<bool>,
-    /// Streams at once.
+    /// The limit of concurrent streams.
     most: u32,
-    /// Streams in its life; `None`: any number.
+    /// The limit of streams over the connection's life; `None`: no limit.
     lifetime: Option<u32>,
-    /// Channels that have no stream yet.
+    /// Channels that have not opened a stream yet.
     pub(super) reserved: Cell<u32>,
-    /// Streams that it has opened.
+    /// Streams opened so far.
     pub(super) served: Cell<u32>,
-    /// Since when there is no stream.
+    /// The instant at which the last stream ended.
     idle_since: Cell<Time>,
-    /// When something has come for the last time.
+    /// The instant of the last received bytes.
     pub(super) heard: Cell<Time>,
-    /// It is asked for a sign of life.
+    /// A PING is outstanding.
     pub(super) is_pinged: Cell<bool>,
     writers: RefCell<Writers>,
-    /// Who waits until the endpoint has said how many streams it takes.
+    /// The request that waits until the endpoint has sent its limit of streams.
     beginner: RefCell<Option<Waker>>,
-    /// Why it is over.
+    /// The reason that the connection was closed.
     ended: Cell<Option<Lost>>,
-    /// `:scheme` of what is asked by it.
+    /// `:scheme` of its requests.
     pub(super) scheme: &'static str,
 }
 
-/// What the codec knows, and where that goes.
+/// The codec and its buffers.
 pub(super) struct State {
     pub(super) connection: Connection,
-    /// What is to be written.
+    /// Output that was not handed to the engine yet.
     pub(super) out: Vec<u8>,
-    /// Bytes of a frame that is not whole.
+    /// Bytes of an incomplete frame.
     pub(super) partial: Vec<u8>,
-    /// By the codec's slots; of streams that nobody reads there is none.
+    /// By the codec's slots; `None` for streams without a reader.
     pub(super) streams: Vec<Option<Rc<Incoming>>>,
 }
 
-/// Who waits for room in the connection's output: one after the other, so that none is passed over.
+/// The queue for room in the connection's output: first in, first out.
 #[derive(Default)]
 struct Writers {
     tickets: u64,
     queue: VecDeque<(u64, Waker)>,
 }
 
-/// What a session is begun with.
+/// The parameters of a new session.
 pub(crate) struct Beginning {
     pub(crate) stream: Stream,
     pub(crate) permit: Option<Permit>,
-    /// Which endpoint it leads to.
+    /// The endpoint.
     pub(crate) toward: Toward,
-    /// By TLS.
+    /// The connection uses TLS.
     pub(crate) secure: bool,
-    /// Streams at once.
+    /// The limit of concurrent streams.
     pub(crate) streams: u32,
-    /// Streams in its life; `None`: any number.
+    /// The limit of streams over the connection's life; `None`: no limit.
     pub(crate) lifetime: Option<u32>,
 }
 
@@ -156,7 +156,7 @@ impl std::fmt::Debug for Session {
 }
 
 impl Session {
-    /// Begins to speak.
+    /// Starts a session: sends the connection preface.
     pub(crate) fn new(cx: &Cx, common: &Rc<Common>, beginning: Beginning) -> Rc<Session> {
         let mut out = Vec::new();
         let limits = super::limits_for(beginning.streams);
@@ -197,32 +197,32 @@ impl Session {
             stream.attend(Some(Rc::new(ear)));
         }
         session.flush(&mut session.state.borrow_mut());
-        // What has come before this is told to nobody.
+        // Bytes received before the receiver was set cause no event.
         session.listen();
         session
     }
 
-    /// Whether it is over.
+    /// Returns whether the connection is closed.
     pub(crate) fn is_closed(&self) -> bool {
         self.wire.borrow().is_none()
     }
 
-    /// Whether no request is under way by it.
+    /// Returns whether no request is in flight.
     pub(crate) fn is_idle(&self) -> bool {
         self.reserved.get() == 0 && self.state.borrow().connection.is_idle()
     }
 
-    /// How long no request has been under way.
+    /// Returns the time since the last request ended; `None` while one is in flight.
     pub(crate) fn idle_for(&self, now: Time) -> Option<Duration> {
         self.is_idle().then(|| now.since(self.idle_since.get()))
     }
 
-    /// How many more requests it takes now.
+    /// Returns the number of requests that can be started now.
     pub(super) fn room(&self) -> usize {
         if self.retired.get() {
             return 0;
         }
-        // What is not taken off it is not helped by more.
+        // More requests would only add to output that the endpoint does not read.
         let is_choked = |stream: &Stream| stream.unsent() >= WRITE_MARK;
         if self.wire.borrow().as_ref().is_none_or(is_choked) {
             self.is_choked.set(true);
@@ -240,24 +240,24 @@ impl Session {
         room.min(left as usize)
     }
 
-    /// Whether the endpoint has said how many streams it takes.
+    /// Returns whether the endpoint has sent its limit of streams.
     pub(super) fn is_begun(&self) -> bool {
         self.state.borrow().connection.is_established()
     }
 
-    /// Whether each channel that has no stream yet can have one.
+    /// Returns whether each channel without a stream can open one.
     pub(super) fn has_room_for_reserved(&self) -> bool {
         let openable = self.state.borrow().connection.openable();
         !self.is_closed() && openable >= self.reserved.get() as usize
     }
 
-    /// A stream for a request, to be opened by it; only with [`room`](Self::room) for it.
+    /// Reserves a stream for a request, which opens it. Requires [`room`](Self::room).
     pub(crate) fn reserve(self: &Rc<Self>) -> Channel {
         self.reserved.set(self.reserved.get() + 1);
         Channel::new(Rc::clone(self))
     }
 
-    /// Waits until the endpoint has said how many streams it takes.
+    /// Waits until the endpoint has sent its limit of streams.
     pub(super) fn poll_begun(&self, context: &mut Context<'_>) -> Poll<Result<(), Lost>> {
         if let Some(why) = self.ended.get() {
             return Poll::Ready(Err(why));
@@ -269,13 +269,13 @@ impl Session {
         Poll::Pending
     }
 
-    /// It has, or never will.
+    /// Wakes the request that waits for the limit: it was received, or will not be.
     pub(super) fn has_begun(&self) {
         let beginner = self.beginner.borrow_mut().take();
         beginner.into_iter().for_each(Waker::wake);
     }
 
-    /// Opens no more streams; closes when there is none.
+    /// Retires the session: no more streams are opened, and it is closed when the last has ended.
     pub(crate) fn retire(&self) {
         self.retired.set(true);
         if self.is_idle() {
@@ -283,7 +283,7 @@ impl Session {
         }
     }
 
-    /// Closes it, and says so. Whoever may open another one in its place gets the permit.
+    /// Closes the session with a GOAWAY. Returns the permit to open another connection in its place.
     pub(crate) fn close(&self) -> Option<Permit> {
         {
             let state = &mut *self.state.borrow_mut();
@@ -295,7 +295,7 @@ impl Session {
         self.end(Lost::Closed)
     }
 
-    /// Nothing more comes by it.
+    /// Ends the session after its connection has ended.
     pub(super) fn end(&self, why: Lost) -> Option<Permit> {
         self.retired.set(true);
         let wire = self.wire.borrow_mut().take()?;
@@ -325,7 +325,7 @@ impl Session {
         permit
     }
 
-    /// Changes what the codec knows, writes what there is to write, and looks what has become free by it.
+    /// Changes the codec's state, writes the resulting output, and offers streams that became free.
     pub(super) fn with<R>(&self, change: impl FnOnce(&mut State) -> R) -> R {
         let mut state = self.state.borrow_mut();
         let before = state.connection.open_streams();
@@ -339,7 +339,7 @@ impl Session {
         outcome
     }
 
-    /// So many requests less are under way.
+    /// Handles that `count` streams have ended.
     pub(super) fn freed(&self, count: usize) {
         let is_worn = self.lifetime.is_some_and(|most| self.served.get() >= most);
         if is_worn {
@@ -351,12 +351,12 @@ impl Session {
         self.offer(count);
     }
 
-    /// Tells those who wait for a connection that so many streams are free; closes it if it is wanted no more.
+    /// Offers `count` free streams to requests that wait for a connection; closes the session if they need its place.
     pub(super) fn offer(&self, count: usize) {
         let shared = self.permit.borrow().as_ref().map(Permit::shared);
         for _ in 0..count.min(self.room()) {
             let Some(shared) = &shared else { break };
-            // Without a request it can be closed in no time, and so be anybody's.
+            // An idle session can be closed at once, so any waiter can profit.
             let (worker, is_idle) = (self.cx.worker(), self.is_idle());
             let may_close = is_idle || shared.may_leave();
             let handed = match is_idle {
@@ -379,27 +379,27 @@ impl Session {
         }
     }
 
-    /// Tells those who wait, if it was too full for them when they looked.
+    /// Offers streams again after the output was too full.
     pub(super) fn breathe(&self) {
         if self.is_choked.replace(false) {
             self.offer(self.room());
         }
     }
 
-    /// Hands the engine what is to be written.
+    /// Hands the output to the engine.
     pub(super) fn flush(&self, state: &mut State) {
         if state.out.is_empty() {
             return;
         }
         if let Some(stream) = &*self.wire.borrow() {
-            // Refused if the connection has just ended, which its receiver is told.
+            // Fails if the connection has just ended, which the receiver observes.
             let _ = stream.write_now(&state.out);
         }
         state.out.clear();
         state.out.shrink_to(limits::SESSION_OUT_KEPT);
     }
 
-    /// Reads what there is until there is nothing more.
+    /// Reads all received bytes.
     pub(super) fn listen(&self) {
         let mut context = Context::from_waker(Waker::noop());
         loop {
@@ -425,7 +425,7 @@ impl Session {
         }
     }
 
-    /// Asks for a sign of life, unless that was done: without one the connection ends.
+    /// Sends a PING unless one is outstanding: without a response the connection is closed.
     pub(super) fn ping(&self) {
         if self.is_pinged.replace(true) {
             return;
@@ -436,7 +436,7 @@ impl Session {
         self.with(|state| state.connection.ping(*b"ringmain", &mut state.out));
     }
 
-    /// Something has come: it lives.
+    /// Records received bytes: the connection is alive.
     pub(super) fn lives(&self) {
         self.heard.set(self.cx.now());
         if self.is_pinged.replace(false)
@@ -446,7 +446,7 @@ impl Session {
         }
     }
 
-    /// Waits until the connection takes more, in turn. `ticket`: the place of whoever asks, 0 for none.
+    /// Waits until the connection accepts more output, in turn. `ticket` is the caller's position in the queue, 0 for none.
     pub(super) fn poll_room(&self, ticket: &Cell<u64>, context: &mut Context<'_>) -> Poll<()> {
         let wire = self.wire.borrow();
         let Some(stream) = &*wire else {
@@ -462,7 +462,7 @@ impl Session {
         Poll::Pending
     }
 
-    /// Whoever had that place wants none any more.
+    /// Leaves the queue of writers.
     pub(super) fn leave(&self, ticket: &Cell<u64>) {
         if ticket.get() != 0 {
             self.writers.borrow_mut().leave(ticket);
@@ -482,7 +482,7 @@ impl Writers {
         self.queue.push_back((self.tickets, waker.clone()));
     }
 
-    /// Whoever is first then looks whether there is room for it, too.
+    /// Leaves the queue; the next writer is woken to check for room.
     fn leave(&mut self, ticket: &Cell<u64>) {
         let own = ticket.replace(0);
         self.queue.retain(|(other, _)| *other != own);
@@ -498,5 +498,5 @@ impl Drop for Session {
     }
 }
 
-/// A session that may be gone.
+/// A weak reference to a session.
 pub(super) type Gone = Weak<Session>;

@@ -1,4 +1,4 @@
-//! Connections that are one client's from the beginning to the end: for what is no HTTP, or switches to something else.
+//! Connections for one client from start to end: for protocols other than HTTP, and for protocol upgrades.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -7,21 +7,24 @@ use super::{End, Local, Sole, Waited};
 use crate::fault::Fault;
 use crate::model::UpstreamProtocol;
 
-/// What a connection is for.
+/// The purpose of such a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
     Bytes,
-    /// A request of HTTP/1.1 that asks for another protocol, at an upstream whose endpoints choose what they speak.
+    /// An HTTP/1.1 upgrade request, at an upstream whose endpoints select their protocol.
     Switch,
 }
 
 impl Local {
-    /// Whether endpoints choose between HTTP/2 and HTTP/1.1.
+    /// Returns whether endpoints select HTTP/2 or HTTP/1.1.
     pub(crate) fn lets_choose(&self) -> bool {
         self.protocol() == UpstreamProtocol::Auto
     }
 
-    /// A new connection to an endpoint for one client, within `span`. It is never kept.
+    /// Opens a new connection to an endpoint for one client, within `span`. It is never pooled.
+    ///
+    /// # Errors
+    /// The fault of the attempt, or of a limit that was reached for as long as `span`.
     pub(crate) async fn open_alone(
         &self,
         end: &Rc<End>,
@@ -34,7 +37,7 @@ impl Local {
             Ok(permit) => permit,
             Err(_) => match self.wait(end, true, most, span).await? {
                 Waited::Permit(permit) => permit,
-                // Nobody who wants a new one is given another.
+                // With `fresh`, no pooled connection is returned.
                 Waited::Kept(_) => return Err(Fault::PendingTimeout),
             },
         };

@@ -1,14 +1,17 @@
-//! The choice of an endpoint, as one worker makes it.
+//! The selection of an endpoint by one worker.
 
 use std::rc::Rc;
 
-use super::{Chosen, End, Local, Seen};
+use super::{Chosen, End, Local, PoolSnapshot};
 use crate::fault::Fault;
 use crate::upstream::Prefer;
 use crate::upstream::choose::{self, Wish};
 
 impl Local {
-    /// Chooses an endpoint, none of `tried` if there are others; `key` is a hash of what tells requests apart.
+    /// Selects an endpoint, not from `tried` if there are others; `key` is the hash of the request's key.
+    ///
+    /// # Errors
+    /// There is no endpoint, or all are unhealthy.
     pub(crate) fn choose(
         &self,
         tried: &[Rc<End>],
@@ -18,7 +21,10 @@ impl Local {
         self.choose_as(&self.wish(tried, key, prefer))
     }
 
-    /// The same for a request that may go to one of `tried` again, rather than to one of `unreachable`.
+    /// Does the same for a request that may retry at an endpoint of `tried`, in preference to one of `unreachable`.
+    ///
+    /// # Errors
+    /// There is no endpoint, or all are unhealthy.
     pub(crate) fn choose_again(
         &self,
         (tried, unreachable): (&[Rc<End>], &[Rc<End>]),
@@ -31,7 +37,10 @@ impl Local {
         })
     }
 
-    /// Chooses an endpoint even if none is healthy, none of `tried` if there are others.
+    /// Selects an endpoint even if none is healthy, not from `tried` if there are others.
+    ///
+    /// # Errors
+    /// There is no endpoint.
     pub(crate) fn choose_regardless(&self, tried: &[Rc<End>]) -> Result<Chosen, Fault> {
         self.choose_as(&Wish {
             regardless: true,
@@ -39,7 +48,7 @@ impl Local {
         })
     }
 
-    /// Whether another endpoint than those that were tried can be chosen.
+    /// Returns whether an endpoint that is not in `tried` can be selected.
     pub(crate) fn has_untried(&self, tried: &[Rc<End>]) -> bool {
         let seen = &mut *self.follow();
         let now = self.cx.now().0;
@@ -65,7 +74,7 @@ impl Local {
     }
 
     fn choose_as(&self, wish: &Wish<'_>) -> Result<Chosen, Fault> {
-        let Seen {
+        let PoolSnapshot {
             current,
             ends,
             wellness,

@@ -1,4 +1,4 @@
-//! What becomes of the endpoints that a worker has connections to, when a configuration has others.
+//! A worker's endpoints and their connections after a change of configuration.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -8,17 +8,17 @@ use super::End;
 use crate::upstream::h2::Sessions;
 use crate::upstream::{Current, Endpoint};
 
-/// Whether connections to one are as good as those to the other.
+/// Returns whether connections to one endpoint may be used for the other.
 pub(super) fn is_same(one: &Endpoint, other: &Endpoint) -> bool {
     one.addr == other.addr && one.peer == other.peer
 }
 
-/// The endpoints, with what there is already of those that stay, if they are connected to in the same way.
+/// Builds the list of endpoints. Those that remain retain their connections if these are made in the same way.
 pub(super) fn ends(current: &Current, old: &[Rc<End>], alike: bool) -> Vec<Rc<End>> {
     let end = |endpoint: &Arc<Endpoint>| {
         let same = |end: &&Rc<End>| alike && is_same(&end.endpoint, endpoint);
         match old.iter().find(same) {
-            // Its share may be another one now.
+            // Its weight may have changed.
             Some(end) if Arc::ptr_eq(&end.endpoint, endpoint) => Rc::clone(end),
             Some(end) => Rc::new(End {
                 endpoint: Arc::clone(endpoint),

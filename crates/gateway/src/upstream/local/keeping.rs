@@ -1,4 +1,4 @@
-//! Connections that are kept: for the next request, for how long, and for whom else they are given up.
+//! Pooled connections: retention for the next request, expiry, and release in favor of other waiters.
 
 use std::rc::Rc;
 
@@ -7,7 +7,7 @@ use crate::upstream::Permit;
 use crate::upstream::waiting::Handover;
 
 impl Local {
-    /// Closes a kept connection for the sake of somebody who waits elsewhere, if there is one that nobody was called to.
+    /// Closes a pooled connection in favor of a waiter elsewhere, if there is one that is not reserved for a called waiter.
     pub(crate) fn give_room(&self) -> bool {
         let idle = self.kept.get() + self.idle_sessions();
         idle > self.shared.waiting.called(self.cx.worker()) && self.close_one().is_some()
@@ -26,7 +26,7 @@ impl Local {
         }
     }
 
-    /// Closes a kept connection of any endpoint for the sake of a new one.
+    /// Closes a pooled connection of any endpoint in favor of a new one.
     pub(super) fn close_one(&self) -> Option<Permit> {
         let seen = self.seen.borrow();
         let idle = seen.ends.iter().find_map(|end| end.idle.borrow_mut().pop());
@@ -37,7 +37,7 @@ impl Local {
         Some(idle.permit)
     }
 
-    /// Keeps a connection for the next request, if it may be used again.
+    /// Pools a connection for the next request, if it may be used again.
     pub(crate) fn keep(&self, end: &Rc<End>, link: Sole) {
         let seen = self.follow();
         let pool = &seen.current.config.pool;
@@ -73,7 +73,7 @@ impl Local {
         }
     }
 
-    /// Closes kept connections that were closed by the endpoint or are too old; all of them in a shutdown.
+    /// Closes pooled connections that the endpoint has closed or whose idle timeout has expired; every one during a shutdown.
     pub(crate) fn sweep(&self) {
         let seen = self.follow();
         let now = self.cx.now();

@@ -1,21 +1,21 @@
-//! What a request has of an endpoint: a whole connection, or a stream of one that others use too, alike for whoever moves bytes.
+//! A request's connection to an endpoint: a whole connection, or a stream of a shared one, behind one interface.
 
 use std::time::Duration;
 
 use super::Sole;
 use crate::upstream::h2::Channel;
 
-/// What a request has of an endpoint.
+/// A request's connection to an endpoint.
 #[derive(Debug)]
 pub(crate) enum Link {
     /// A whole connection.
     Sole(Sole),
-    /// A stream of one that others use too.
+    /// A stream of a shared connection.
     Shared(Channel),
 }
 
 impl Link {
-    /// Requests before this one by the same connection.
+    /// Returns the number of requests on the connection before this one.
     pub(crate) fn requests(&self) -> u32 {
         match self {
             Link::Sole(sole) => sole.requests,
@@ -23,7 +23,7 @@ impl Link {
         }
     }
 
-    /// Bytes that the endpoint has taken of what was written: for a stream, that its connection has.
+    /// Returns the bytes that were handed to the kernel; for a stream, those that its connection has accepted.
     pub(crate) fn sent(&self) -> u64 {
         match self {
             Link::Sole(sole) => sole.stream.sent(),
@@ -31,7 +31,7 @@ impl Link {
         }
     }
 
-    /// Brings [`Link::sent`] up to date.
+    /// Updates [`Link::sent`].
     pub(crate) fn count_sent(&self) {
         match self {
             Link::Sole(sole) if sole.stream.unsent() > 0 => sole.stream.count_sent(),
@@ -39,7 +39,7 @@ impl Link {
         }
     }
 
-    /// A time has passed in which the endpoint was to do something: a connection that others share is asked for a sign of life.
+    /// Handles a timeout of the endpoint: a shared connection is checked by a PING.
     pub(crate) fn suspect(&self) {
         match self {
             Link::Sole(_) => {}
@@ -47,7 +47,7 @@ impl Link {
         }
     }
 
-    /// Gives it up without sending what is left of its request: a whole connection is closed, a stream of a shared one is reset.
+    /// Drops the connection without sending the rest of its request: a whole connection is closed, a stream of a shared one is reset.
     pub(crate) fn discard(self) {
         match self {
             Link::Sole(sole) => sole.stream.discard(),
@@ -55,7 +55,7 @@ impl Link {
         }
     }
 
-    /// When what is waited for must be there; `None`: at any time.
+    /// Sets the deadline of the next wait; `None`: no deadline.
     pub(crate) fn set_deadline(&self, span: Option<Duration>) {
         match self {
             Link::Sole(sole) => sole.stream.set_deadline(span),

@@ -1,5 +1,5 @@
-//! Requests that are made to cost more the longer they are: twice the bytes cost at most twice as much, and what is too long is
-//! refused for little. And expressions that backtracking would take for ever on.
+//! Requests that cost more the longer they are: twice the bytes cost at most twice as much, and a request that is too long is
+//! refused cheaply. And regular expressions on which backtracking would take exponential time.
 
 use ringmain_gateway::model::{
     Config, HeaderMatch, HeaderName, Match, PathMatch, Pattern, QueryMatch, Rule, ValueMatch,
@@ -8,7 +8,7 @@ use ringmain_gateway::model::{
 use crate::cost::stand::{Cost, Script, statuses};
 use crate::cost::{OK, again, bounded, forward, rules};
 
-/// A family of requests, by how often its piece stands in it.
+/// A family of requests that repeat a piece a given number of times.
 struct Family {
     name: &'static str,
     make: fn(usize) -> String,
@@ -129,7 +129,7 @@ fn targets() -> Vec<Family> {
     ]
 }
 
-/// Whose bodies do, and who come one after the other.
+/// Families whose bodies grow, and families of consecutive requests.
 fn others() -> Vec<Family> {
     vec![
         family("chunks", |n| chunked("1\r\nx\r\n", n), 4000, None),
@@ -155,7 +155,7 @@ fn others() -> Vec<Family> {
     ]
 }
 
-/// What twice as much may cost beside twice as much: memory grows by doubling.
+/// The most that twice the length may cost beyond twice as much: memory grows by doubling.
 const SLACK: usize = 32;
 
 fn grows(family: &Family) {
@@ -179,16 +179,16 @@ fn grows(family: &Family) {
         let (cost, answers) = cost(times);
         bounded(family.name, &cost);
         assert_eq!(statuses(&answers), status, "{}: {cost:?}", family.name);
-        // A body is passed on as it comes, until its fault.
+        // Chunks are forwarded as they arrive, until the fault.
         let streams = family.name.starts_with("chunks");
         assert!(streams || cost.passed == 0, "{}: {cost:?}", family.name);
     }
 }
 
-/// Expressions that a matcher which tries each way takes for ever on.
+/// Regular expressions on which a backtracking matcher takes exponential time.
 const EXPRESSIONS: [&str; 5] = ["(a+)+", "(a|aa)+", "(.*a){25}", "([a-z]+)*", "(a*)*b"];
 
-/// Rules by such expressions, for each place where one can stand, and one for what they do not match.
+/// Builds rules with such an expression at each possible place, and one for requests that do not match.
 fn by_expression(text: &str) -> Config {
     let pattern = |text: &str| Pattern::parse(text).expect("it compiles to little enough");
     let value = || ValueMatch::Pattern(pattern(text));
@@ -234,7 +234,7 @@ pub(crate) fn all() {
     [heads(), targets(), others()].iter().flatten().for_each(grows);
     let field = format!("X-Long: {}!", "a".repeat(16_000));
     for text in EXPRESSIONS {
-        // Matching asks for no memory that grows with the text, and the worker comes to nothing twice because of it.
+        // Matching allocates no memory that grows with the text, and does not make the worker repeat an operation.
         let (short, long) = (expression(text, 1000), expression(text, 4000));
         assert!(
             long.allocations <= short.allocations + 8,

@@ -1,5 +1,5 @@
-//! What attacks cost the gateway, by the attacker's byte: the corpus of `tests/it/attacks`, clients that are slow on purpose, and
-//! what makes expressions, tables and parsers work.
+//! The cost of attacks to the gateway, per byte of the attacker: the corpus of `tests/it/attacks`, clients that are slow on purpose, and
+//! input that is expensive for expressions, tables and parsers.
 //!
 //! Bytes and pieces of memory, turns of the worker and bytes for the origin are counted in virtual time, so that a bound holds each
 //! time or never. `COSTS=1` prints all figures.
@@ -23,14 +23,14 @@ use crate::cost::stand::{Cost, Script, Stand, statuses};
 
 const OK: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
 
-/// How often an attack has come before it is counted.
+/// The number of attacks before the one that is counted.
 const WARM: usize = 20;
 
 /// The number of attacks after which the retained bytes and tasks are counted. The memory that pools retain varies by some kilobytes from one
 /// attack to the next; a leak is retained after every one.
 const COUNTED: usize = 3;
 
-/// What an attack may cost whatever it sends, and for each [`STEP`] of its bytes.
+/// The most that an attack may cost in any case, and for each [`STEP`] of its bytes.
 struct Bound {
     first: usize,
     step: usize,
@@ -58,12 +58,12 @@ const HELD: Bound = Bound {
 /// Short requests that are refused ask for most.
 const ALLOCATIONS: Bound = Bound { first: 64, step: 4 };
 const TURNS: Bound = Bound { first: 48, step: 2 };
-/// What the gateway adds to a request: by whom it came and for whom.
+/// The bytes that the gateway adds to a request: fields about the client and the requested host.
 const PASSED: Bound = Bound {
     first: 256,
     step: 6 * STEP,
 };
-/// A response of the gateway's own says what is wrong; a relayed one has a Date.
+/// The size of a response of the gateway's own with its error text; a relayed one has a Date.
 const ANSWERED: Bound = Bound {
     first: 512,
     step: 3 * STEP,
@@ -84,7 +84,7 @@ fn bounded(name: &str, cost: &Cost) {
     nothing_left(name, cost);
 }
 
-/// What is over leaves nothing: what is kept for the next request was there before.
+/// Checks that a finished attack leaves nothing: pooled memory existed before.
 #[track_caller]
 fn nothing_left(name: &str, cost: &Cost) {
     assert!(cost.left <= LEFT, "{name}: bytes that were not freed: {cost:?}");
@@ -129,7 +129,7 @@ fn forward() -> Rule {
     Rule::new(Action::Forward(Box::new(Forward::to("origin"))))
 }
 
-/// The cost when what is kept for good is there; bytes that are left are those that never were before.
+/// Measures the cost after warm-up; bytes that are left are those that were not there before.
 fn again(config: Config, answer: &[u8], closes: bool, script: &Script) -> (Cost, String) {
     let mut stand = Stand::new(config, answer, closes);
     let (mut left, mut tasks) = (0, 0);
@@ -151,7 +151,7 @@ fn again(config: Config, answer: &[u8], closes: bool, script: &Script) -> (Cost,
     (cost, answers)
 }
 
-/// Each payload of the corpus is answered as it is over real sockets, and costs no more than its bytes may.
+/// Each payload of the corpus receives the same response as over real sockets, and costs no more than its bytes allow.
 fn payloads() {
     let expected = include_str!("../../it/attacks/expected.txt").split("== ").skip(1);
     for (attack, expected) in corpus::ALL.iter().zip(expected) {

@@ -8,10 +8,10 @@ use crate::cost::{OK, again, forward, nothing_left, report, rules};
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// What a connection that brings less than it must may hold, with the network's share.
+/// The most bytes held for a connection below the minimum rate, including the network's share.
 const HELD: usize = 24 * 1024;
 
-/// What a client that does not read may have held for it: the share of an answer that is handed to the engine, what is read from the
+/// The most bytes held for a client that does not read: the part of the response that is handed to the engine, the bytes read from the
 /// origin meanwhile, and four queues of the network.
 const UNREAD: usize = 1024 * 1024;
 
@@ -23,7 +23,7 @@ struct Case {
     script: Script,
     /// Bytes of the origin's answers.
     answer: usize,
-    /// What the attacker is told.
+    /// The statuses that the attacker receives.
     statuses: &'static str,
     /// From when to when its connection ends, in seconds.
     ends: (u64, u64),
@@ -45,7 +45,7 @@ const POST: &str = "POST /x HTTP/1.1\r\nHost: a\r\nContent-Length: 100000\r\n\r\
 const CHUNKED: &str = "POST /x HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n";
 const GET: &str = "GET /x HTTP/1.1\r\nHost: a\r\n\r\n";
 
-/// Slow heads: `head_timeout`, 10 s from the first byte, whatever comes meanwhile.
+/// Slow heads: `head_timeout`, 10 s from the first byte, whatever arrives meanwhile.
 fn heads() -> Vec<Case> {
     let head = "GET /x HTTP/1.1\r\nHost: a\r\n";
     let in_name = format!("{head}X");
@@ -134,7 +134,7 @@ fn bodies() -> Vec<Case> {
     ]
 }
 
-/// Who does not take what it asked for.
+/// Clients that do not read their responses.
 fn readers() -> Vec<Case> {
     let unread = |name, first: String, answer, reads, ends| Case {
         answer,
@@ -160,7 +160,7 @@ fn readers() -> Vec<Case> {
             Reads::Byte(SECOND),
             (5, 26),
         ),
-        // What is in the queue as a whole is looked at when the connection would be idle for too long.
+        // The queue as a whole is checked when the connection would exceed its idle timeout.
         unread(
             "answers to many requests that nobody reads",
             GET.repeat(20_000),
@@ -222,8 +222,8 @@ pub(crate) fn all() {
     many();
 }
 
-/// A crowd of slow clients: what each of them holds. One with half a head has its connection and that; one with a body has a task and a
-/// connection to the origin, too.
+/// Many slow clients: the bytes held for each. One with half a head has its connection and that; one with a body also has a task and a
+/// connection to the origin.
 fn many() {
     const CROWD: usize = 500;
     let head = Script::drip("GET /x HTTP/1.1\r\nX: ", "x", SECOND);

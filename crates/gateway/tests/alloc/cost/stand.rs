@@ -1,5 +1,5 @@
-//! A gateway in virtual time, one attacker in front of it and an origin behind it: what each of them gets and sends, and what
-//! that costs the gateway. All of it is counted, so that it is the same each time.
+//! A gateway in virtual time with one attacker in front and an origin behind: counts the bytes that each receives and sends, and the
+//! cost to the gateway. Every count is the same in each run.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -15,10 +15,10 @@ use ringmain_web::Server;
 use crate::ALLOCATOR;
 use crate::cost::message::message;
 
-/// How much virtual time an attack may take before it counts as endless.
+/// The virtual time after which an attack counts as endless.
 const ENDLESS: Duration = Duration::from_mins(10);
 
-/// What an attacker does.
+/// The actions of an attacker.
 #[derive(Clone, Debug)]
 pub(crate) struct Script {
     /// At once, as far as there is room.
@@ -30,7 +30,7 @@ pub(crate) struct Script {
     pub(crate) reads: Reads,
 }
 
-/// How an attacker takes what it is answered.
+/// The way an attacker reads its responses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reads {
     All,
@@ -50,7 +50,7 @@ impl Script {
         }
     }
 
-    /// These bytes, and then others now and then, for ever.
+    /// Sends `first`, then `piece` periodically without end.
     pub(crate) fn drip(first: &str, piece: &str, every: Duration) -> Script {
         Script {
             first: first.into(),
@@ -61,7 +61,7 @@ impl Script {
     }
 }
 
-/// What an attack came to.
+/// The measured cost of an attack.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Cost {
     /// Bytes that the attackers sent.
@@ -74,11 +74,11 @@ pub(crate) struct Cost {
     pub(crate) turns: usize,
     /// Pieces of memory that these asked for, and those that they had grow.
     pub(crate) allocations: usize,
-    /// The most bytes that were held at the end of a step, more than before: with what the network held.
+    /// The most bytes held at the end of a step, in excess of those before; includes those held by the network.
     pub(crate) held: usize,
-    /// Bytes that are held when all is over, the test's own not counted.
+    /// Bytes held after the end, without the test's own.
     pub(crate) left: isize,
-    /// Tasks that are there then.
+    /// Tasks that exist then.
     pub(crate) tasks: u32,
     /// From the first byte to the end of the last connection, in virtual time.
     pub(crate) took: Duration,
@@ -88,7 +88,7 @@ struct Attacker {
     peer: Peer,
     script: Script,
     written: usize,
-    /// When the next drop falls, and when the next byte is read.
+    /// The instants of the next write and of the next read.
     due: Time,
     read_at: Time,
     answers: Vec<u8>,
@@ -113,21 +113,21 @@ pub(crate) struct Stand {
     world: World,
     listener: PeerListener,
     guests: Vec<Guest>,
-    /// What the origin answers; it closes behind it if so said.
+    /// The response of the origin, which then closes if `closes` is set.
     answer: Vec<u8>,
     closes: bool,
     steps: usize,
     _gateway: Gateway,
 }
 
-/// Attackers that act in every step, and the origin with them. More of them act once in [`CROWD_EVERY`] steps, and whenever the worker has
+/// The attackers that act in every step, and the origin with them. Others act once in [`CROWD_EVERY`] steps, and whenever the worker has
 /// nothing to do.
 const ALWAYS: usize = 16;
 
 /// See [`ALWAYS`].
 const CROWD_EVERY: usize = 32;
 
-/// Where the origin is.
+/// Returns the address of the origin.
 pub(crate) fn origin() -> SocketAddr {
     SocketAddr::from(([127, 0, 0, 1], 8000))
 }
@@ -166,7 +166,7 @@ impl Stand {
         }
     }
 
-    /// So many attackers at once, to the end of the last one's connection: what that costs, and what the last one is answered.
+    /// Runs concurrent attackers until the last connection has closed. Returns the cost, and the response to the last attacker.
     pub(crate) fn attacked(&mut self, script: &Script, attackers: usize) -> (Cost, String) {
         let mut all: Vec<Attacker> = (0..attackers).map(|_| self.attacker(script)).collect();
         let mut cost = Cost::default();
@@ -179,7 +179,7 @@ impl Stand {
             cost.held = cost.held.max(usize::try_from(held).unwrap_or(0));
         }
         cost.took = self.world.now().since(begun);
-        // What the gateway still has to say to the origin, and what it lingers for.
+        // Time for the gateway's last bytes to the origin, and for lingering connections.
         let until = self.world.now().after(Duration::from_secs(10));
         while self.world.now() < until {
             if !self.leap(&all, until) {
@@ -305,12 +305,12 @@ impl Stand {
 }
 
 impl Attacker {
-    /// Whether bytes of the beginning are left, for which there may be room.
+    /// Returns whether bytes of the first write are left and the connection may accept them.
     fn may_write(&self) -> bool {
         self.written < self.script.first.len() && self.peer.unsent() == 0
     }
 
-    /// When it does something unasked.
+    /// Returns the instant of its next action.
     fn due(&self) -> Option<Time> {
         if self.done || self.written < self.script.first.len() {
             return None;
@@ -349,7 +349,7 @@ impl Attacker {
             self.peer.shutdown_write();
         }
         self.read(now);
-        // Who does not read sees only that it cannot write, or that the connection is reset.
+        // A client that does not read only notices that it cannot write, or that the connection was reset.
         if self.peer.eof() || self.peer.failed() || failed {
             self.peer.close();
             self.done = true;

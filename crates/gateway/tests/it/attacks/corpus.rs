@@ -1,4 +1,4 @@
-//! The payloads, by what they try.
+//! The payloads, by attack.
 
 /// One payload.
 pub(super) struct Attack {
@@ -12,7 +12,7 @@ macro_rules! attacks {
     };
 }
 
-/// What every payload is followed by on the same connection: an answer to it shows where the last message was taken to end.
+/// A request that follows every payload on the same connection: its response shows where the last message was taken to end.
 pub(super) const AFTER: &[u8] = b"GET /after HTTP/1.1\r\nHost: a\r\n\r\n";
 
 pub(super) const ALL: &[Attack] = attacks! {
@@ -187,7 +187,7 @@ pub(super) const ALL: &[Attack] = attacks! {
     "path alone": b"GET x HTTP/1.1\r\nHost: a\r\n\r\n";
     "fragment": b"GET /x#y HTTP/1.1\r\nHost: a\r\n\r\n";
     "overlong utf-8": b"GET /a%c0%ae%c0%ae/x HTTP/1.1\r\nHost: a\r\n\r\n";
-    // What is not HTTP at all.
+    // Protocols other than HTTP.
     "proxy protocol unasked": b"PROXY TCP4 6.6.6.6 127.0.0.1 1 80\r\nGET /x HTTP/1.1\r\nHost: a\r\n\r\n";
     "tls to a plain port": b"\x16\x03\x01\x00\x05\x01\x00\x00\x01\x00";
 };
@@ -206,7 +206,7 @@ macro_rules! lies {
 }
 
 pub(super) const LIES: &[Lie] = lies! {
-    // More than one answer (RFC 9112 section 9.2): what nobody asked for is nobody's.
+    // More than one response (RFC 9112 section 9.2): a response without a request belongs to no client.
     "two answers" false: b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nokHTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\npoison";
     "body of a 204" false: b"HTTP/1.1 204 No Content\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\npoison";
     "length of a 204" false: b"HTTP/1.1 204 No Content\r\nContent-Length: 6\r\n\r\npoison";

@@ -1,6 +1,6 @@
-//! Where the messages end that a gateway writes to an origin.
+//! The boundaries of messages that a gateway writes to an origin.
 
-/// How long the first message is, if it is whole.
+/// Returns the length of the first message if it is complete.
 pub(super) fn message(bytes: &[u8]) -> Option<usize> {
     let text = String::from_utf8_lossy(bytes);
     let head = text.find("\r\n\r\n")? + 4;

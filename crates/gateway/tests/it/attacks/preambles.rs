@@ -1,5 +1,5 @@
-//! PROXY protocol headers (versions 1 and 2) that are malformed, that lie about their length, or that nobody may send: straight at an
-//! application and through the gateway, from a proxy that is trusted and from somebody else.
+//! PROXY protocol headers (versions 1 and 2) that are malformed, that lie about their length, or that are not allowed: straight at an
+//! application and through the gateway, from a trusted proxy and from another client.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -14,18 +14,18 @@ use crate::origin::{edge, to};
 use crate::support::serve;
 
 on_every_backend! {
-    each_header_meets_what_is_said_of_it,
+    each_header_has_its_expected_outcome,
 }
 
 const EXPECTED: &str = include_str!("preambles.txt");
 
-/// What every header of version 2 begins with.
+/// The signature of version 2.
 const SIGN: &[u8] = b"\r\n\r\n\0\r\nQUIT\n";
 
 /// Two addresses of IPv4, 6.6.6.6 first.
 const ADDRESSES: &[u8] = b"\x06\x06\x06\x06\x7f\0\0\x01\0\x01\0\x50";
 
-/// A header of version 2: command and version, family and protocol, the length that it says, what follows.
+/// Builds a header of version 2: command and version, family and protocol, the declared length, and the rest.
 fn v2(command: u8, family: u8, length: u16, rest: &[u8]) -> Vec<u8> {
     [SIGN, &[command, family], &length.to_be_bytes(), rest].concat()
 }
@@ -140,7 +140,7 @@ fn second() -> Vec<(&'static str, Vec<u8>)> {
         ),
         ("2: empty for its family", v2(0x21, 0x11, 0, b"")),
         ("2: too short for version 6", v2(0x21, 0x21, 12, ADDRESSES)),
-        // What follows belongs to it, as it says: a request is eaten, and none is left.
+        // By its declared length the following bytes belong to the header: a request is consumed, and none is left.
         ("2: longer than there is", v2(0x21, 0x11, u16::MAX, ADDRESSES)),
         (
             "2: a request within",
@@ -174,8 +174,8 @@ fn second() -> Vec<(&'static str, Vec<u8>)> {
     ]
 }
 
-/// Statuses and the end. Where nothing is answered it does not matter how the connection ended: that depends on what the kernel had
-/// taken of it by then.
+/// Returns the statuses and the end. Without a response the way the connection ended is irrelevant: it depends on how many bytes the
+/// kernel had accepted by then.
 fn outcome(addr: std::net::SocketAddr, bytes: &[u8]) -> String {
     let request = [bytes, b"GET /x HTTP/1.1\r\nHost: a\r\n\r\n"].concat();
     let (text, end) = answers(addr, &request);
@@ -190,7 +190,7 @@ fn outcome(addr: std::net::SocketAddr, bytes: &[u8]) -> String {
     }
 }
 
-fn each_header_meets_what_is_said_of_it(engine: Config) {
+fn each_header_has_its_expected_outcome(engine: Config) {
     let echo = App::new()
         .listener(0, Entrance::http().proxied(|_| true, Duration::from_secs(3600)))
         .fallback_streamed(async |_req, reply| reply.text("ok"));

@@ -1,4 +1,4 @@
-//! Tokens that are none, or not what they say: what becomes of each, and what an origin is sent.
+//! Invalid and misleading tokens: the outcome of each, and the requests that an origin receives.
 //!
 //! The provider has an RSA key and a secret, and all algorithms are allowed that these are for: as much room for confusion as there is.
 
@@ -17,17 +17,17 @@ use crate::policies::{header, with};
 use crate::signer::{Secret, Signer, claims, encode, from_now, inline, jwt, provider, set};
 
 on_every_backend! {
-    each_token_meets_what_is_said_of_it,
+    each_token_has_its_expected_outcome,
 }
 
 const EXPECTED: &str = include_str!("tokens.txt");
 
-/// What an attacker has: the provider's public keys, keys of his own, and tokens that the provider has signed for him.
+/// The attacker's means: the provider's public keys, keys of its own, and tokens that the provider has signed for it.
 struct Means {
     rsa: Signer,
     shared: Signer,
     curve: Signer,
-    /// His own, under the name of the provider's.
+    /// The attacker's key, under the name of the provider's.
     own: Signer,
     good: Value,
 }
@@ -75,7 +75,7 @@ fn confused(secret: &[u8], key: &str, good: &Value) -> String {
 
 type Attack = (&'static str, String);
 
-/// Who has signed it, and by which algorithm.
+/// Tokens by signer and algorithm.
 fn algorithms(means: &Means) -> Vec<Attack> {
     let Means { rsa, good, .. } = means;
     let unsigned = |name: Value| {
@@ -147,7 +147,7 @@ fn algorithms(means: &Means) -> Vec<Attack> {
     ]
 }
 
-/// What a token says of keys (RFC 7515 §4.1): it is not where keys come from.
+/// Key parameters in the token's header (RFC 7515 §4.1), which must not be used as a source of keys.
 fn headers(means: &Means) -> Vec<Attack> {
     let Means { rsa, own, good, .. } = means;
     let mine = |more: Value| {
@@ -217,12 +217,12 @@ fn headers(means: &Means) -> Vec<Attack> {
     ]
 }
 
-/// Claims that two readers read in two ways, or that are no claims; all of them signed by the provider.
+/// Claims that two parsers read differently, or that are invalid; each is signed by the provider.
 fn payloads(means: &Means) -> Vec<Attack> {
     let Means { rsa, good, .. } = means;
     let signed = |changes: Value| rsa.sign(&claims(changes));
     let text = |claims: &str| rsa.sign_text(r#"{"alg":"RS256","kid":"rsa"}"#, claims);
-    // Behind what is good.
+    // Appended to a valid object.
     let more = |more: &str| {
         let text = good.to_string();
         self::insert(&text, more)
@@ -323,7 +323,7 @@ fn forms(means: &Means) -> Vec<Attack> {
     ]
 }
 
-fn each_token_meets_what_is_said_of_it(engine: Config) {
+fn each_token_has_its_expected_outcome(engine: Config) {
     let means = Means {
         rsa: Signer::new(JwtAlgorithm::Rs256, "rsa"),
         shared: Signer::new(JwtAlgorithm::Hs256, "shared"),

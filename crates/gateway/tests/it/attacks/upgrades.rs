@@ -1,4 +1,4 @@
-//! Requests for a WebSocket that are none, and answers to them that are none: what is a tunnel afterwards and what is not. Bytes behind a
+//! Invalid WebSocket requests and invalid responses to upgrades: which connections become tunnels and which do not. Bytes after a
 //! request that was not upgraded are the next request, never the origin's.
 
 use std::fmt::Write as _;
@@ -12,7 +12,7 @@ use crate::origin::{edge, to};
 use crate::support::serve;
 
 on_every_backend! {
-    each_upgrade_meets_what_is_said_of_it,
+    each_upgrade_has_its_expected_outcome,
 }
 
 const EXPECTED: &str = include_str!("upgrades.txt");
@@ -28,7 +28,7 @@ macro_rules! asks {
     };
 }
 
-/// A name, what a client sends, and what an origin answers to its first message.
+/// The name, the client's request, and the origin's response to its first message.
 const ALL: &[(&str, &str, &[u8])] = asks! {
     "good": "GET /x HTTP/1.1" ["Connection: Upgrade", "Upgrade: websocket", "Sec-WebSocket-Version: 13", "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ=="] "" => SWITCH;
     "good and refused": "GET /x HTTP/1.1" ["Connection: Upgrade", "Upgrade: websocket", "Sec-WebSocket-Version: 13", "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ=="] "" => REFUSE;
@@ -50,7 +50,7 @@ const ALL: &[(&str, &str, &[u8])] = asks! {
     "with an empty body": "GET /x HTTP/1.1" ["Connection: Upgrade", "Upgrade: websocket", "Content-Length: 0"] "" => SWITCH;
     "with chunks": "GET /x HTTP/1.1" ["Connection: Upgrade", "Upgrade: websocket", "Transfer-Encoding: chunked"] "2\r\nhi\r\n0\r\n\r\n" => SWITCH;
     "post": "POST /x HTTP/1.1" ["Connection: Upgrade", "Upgrade: websocket", "Content-Length: 2"] "hi" => SWITCH;
-    // Who asks for what.
+    // Variants of the request.
     "no connection field": "GET /x HTTP/1.1" ["Upgrade: websocket"] "" => SWITCH;
     "no upgrade field": "GET /x HTTP/1.1" ["Connection: Upgrade"] "" => SWITCH;
     "other capitals": "GET /x HTTP/1.1" ["connection: keep-alive, UPGRADE", "upgrade: WebSocket"] "" => SWITCH;
@@ -63,7 +63,7 @@ const ALL: &[(&str, &str, &[u8])] = asks! {
     "expect, too": "GET /x HTTP/1.1" ["Connection: Upgrade", "Upgrade: websocket", "Expect: 100-continue", "Content-Length: 2"] "hi" => REFUSE;
 };
 
-/// Statuses, and what is behind a switch.
+/// Returns the statuses, and the bytes after a switch of protocols.
 fn outcome(addr: std::net::SocketAddr, bytes: &str) -> String {
     let (text, end) = answers(addr, bytes.as_bytes());
     let mut said = String::new();
@@ -89,7 +89,7 @@ impl Socket for Nobody {
     }
 }
 
-fn each_upgrade_meets_what_is_said_of_it(engine: Config) {
+fn each_upgrade_has_its_expected_outcome(engine: Config) {
     let app = App::new()
         .ws("/x", |_| Ok(Nobody))
         .get("/after", |_, reply| reply.text("ok"));

@@ -1,4 +1,4 @@
-//! Bodies: what filters make of them is the same however they are cut, and nobody holds more than may be held.
+//! Bodies: the output of filters does not depend on how a body is cut, and no filter holds more than the limit.
 
 use ringmain_gateway::limits::{FILTER_GROWTH_BYTES, FILTER_HELD_BYTES};
 use ringmain_gateway::model::{Mirror, Retry, RetryOn, StatusRange};
@@ -72,7 +72,7 @@ fn changed_in_pieces_however_they_are_cut(engine: Config) {
             "{ends:?}"
         );
     }
-    // A length that is told before is not told on.
+    // A Content-Length of the input is not forwarded.
     let origin = Origin::answering("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\na-b-c");
     let (edge, _) = one(engine, &origin, script());
     let answer = edge.server.ask(support::post("/", "text/plain", "word"));
@@ -203,7 +203,7 @@ fn looked_at_and_left_alone(engine: Config) {
 }
 
 fn long_ones_pass_in_pieces(engine: Config) {
-    // Each byte is turned round: what is longer than what may be held goes through all the same.
+    // Each byte is inverted: a body over the limit of held bytes passes all the same.
     let script = Script {
         request_head: |head| {
             head.want_body(Want::Change);
@@ -269,7 +269,7 @@ fn more_than_may_be_held(engine: Config) {
         sending.join().expect("a thread").expect("all of it was taken");
         assert!(answer.status == 200 && answer.body == most && origin.seen().body == most);
         let mut client = edge.server.client();
-        // How much of it is taken before the answer is nobody's promise.
+        // The number of its bytes that are read before the response is unspecified.
         let sending = client.send_behind(posted(&long, 60_000));
         assert_eq!(client.answer().status, 413);
         drop(client);
@@ -382,7 +382,7 @@ fn a_slow_client_holds_the_upstream_back(engine: Config) {
             .iter()
             .all(|byte| *byte == b'\r' || *byte != 0)
     );
-    // It leaves: what was not sent by then nobody has held.
+    // The client leaves: bytes that were not sent by then are not held.
     client.reset();
     let sent = stuck
         .recv_timeout(crate::support::PATIENCE)
@@ -466,7 +466,7 @@ fn what_follows_a_body(engine: Config) {
             },
             true,
         ),
-        // What has a length has no chunks to be followed by anything.
+        // A body with a length has no chunks, and so no trailers.
         (
             Script {
                 response_head: |head| {

@@ -43,7 +43,7 @@ fn wanting(want: Want) -> Script {
     }
 }
 
-/// Whether a request asks for trouble.
+/// Returns whether a request selects the failure.
 fn is_bad(about: &About<'_>) -> bool {
     about.path() == "/bad"
 }
@@ -117,7 +117,7 @@ fn answers_from_everywhere(engine: Config) {
         edge.server.shut_down();
         assert!(super::told(&told).contains(&"a over Some(409) whole".to_owned()));
     }
-    // In the middle of a body that goes on to an upstream, which has not answered.
+    // Within a body that is forwarded to an upstream which has not responded.
     let origin = Origin::new(|mut peer| while peer.request().is_some() {});
     let script = Script {
         request_body: |body| if body.is_end() { no() } else { Ok(Flow::Continue) },
@@ -128,7 +128,7 @@ fn answers_from_everywhere(engine: Config) {
         .ask(support::post("/", "text/plain", "word"))
         .expect(409, "no\n");
     edge.server.shut_down();
-    // When the client has the head already, there is nothing left but to cut.
+    // If the client has received the head already, the response can only be cut.
     let origin = Origin::answering(OK);
     let script = Script {
         response_body: |body| if body.is_end() { no() } else { Ok(Flow::Continue) },
@@ -160,7 +160,7 @@ fn too_much_is_made_of_a_piece(engine: Config) {
     edge.server.shut_down();
 }
 
-/// Waits, and then does what the path says.
+/// A filter that waits, and then acts by the path.
 struct Waits;
 
 impl Filter for Waits {

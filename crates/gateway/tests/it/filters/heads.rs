@@ -1,4 +1,4 @@
-//! Heads: what filters see of them and change, in which order, and answers in their place.
+//! Heads: the fields that filters see and change, their order, and responses by filters.
 
 use ringmain_gateway::filter::Answer;
 use ringmain_gateway::model::{Action, HeaderName, HeaderValue, Rule};
@@ -11,15 +11,15 @@ on_every_backend! {
     requests_are_changed_last,
     answers_are_changed,
     there_in_order_and_back_the_other_way,
-    what_answers_here_is_seen_by_those_in_front,
+    a_filters_response_passes_earlier_filters,
     answers_of_the_gateways_own,
-    who_is_refused_never_comes,
+    a_refused_request_reaches_no_filter,
     without_a_body,
 }
 
 const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nX-Old: 1\r\nETag: \"a\"\r\n\r\nok";
 
-/// What no filter may do to a head.
+/// Changes of a head that no filter may make.
 fn refused(head: &mut RequestHead<'_>) {
     for (name, value) in [
         ("Host", "x"),
@@ -119,7 +119,7 @@ fn answers_are_changed(engine: Config) {
         client.send(support::get("/"));
         let answer = client.answer();
         answer.expect(201, "ok");
-        // Nobody wants its body: what is said of it stays.
+        // The request is a HEAD: its Content-Length remains.
         assert_eq!(answer.field("content-length"), Some("2"));
         assert_eq!(answer.field("x-old"), None);
         let new: Vec<_> = answer.fields.iter().filter(|(name, _)| name == "x-new").collect();
@@ -164,7 +164,7 @@ fn there_in_order_and_back_the_other_way(engine: Config) {
     );
 }
 
-fn what_answers_here_is_seen_by_those_in_front(engine: Config) {
+fn a_filters_response_passes_earlier_filters(engine: Config) {
     let answers = Script {
         request_head: |_| {
             let answer = Answer::text(418, "no coffee").header("X-From", "b")?;
@@ -246,7 +246,7 @@ fn answers_of_the_gateways_own(engine: Config) {
     }
 }
 
-fn who_is_refused_never_comes(engine: Config) {
+fn a_refused_request_reaches_no_filter(engine: Config) {
     let refusing = Policy::ClientCertificate(Arc::new(model::ClientCertificate {
         required: true,
         ..model::ClientCertificate::default()
@@ -263,7 +263,7 @@ fn who_is_refused_never_comes(engine: Config) {
 }
 
 fn without_a_body(engine: Config) {
-    // What is said of a body that is not sent cannot be right for one that would be changed.
+    // Fields about a body that is not sent cannot be right for a body that would be changed.
     let script = || Script {
         response_head: |head| {
             head.want_body(Want::Whole);

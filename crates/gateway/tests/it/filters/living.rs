@@ -1,4 +1,4 @@
-//! How long filters live: for each worker and place of the configuration, until the last request of one that is gone.
+//! The lifetime of filters: one instance for each worker and place of the configuration, until the last request of a removed place.
 
 use std::sync::mpsc;
 
@@ -33,7 +33,7 @@ fn one_for_each_worker_and_place(engine: Config) {
     );
 }
 
-/// Answers when it is told to.
+/// An origin that responds when the test says so.
 fn waiting() -> (Origin, mpsc::Sender<()>) {
     let (go, gone) = mpsc::channel::<()>();
     let gone = Mutex::new(gone);
@@ -55,7 +55,7 @@ fn until_the_last_request_of_a_place_that_is_gone(engine: Config) {
     let mut same = plain.clone();
     name_all(&mut Arc::make_mut(&mut same.routes[0]).rules[0], &filters);
     let edge = edge(engine, plain.clone(), filters);
-    // What does not change its place does not change a filter.
+    // A change elsewhere in the configuration does not replace a filter.
     assert_eq!(edge.gateway.replace(Arc::new(same), Duration::ZERO), []);
     let mut held = edge.server.client();
     held.send(support::get("/"));

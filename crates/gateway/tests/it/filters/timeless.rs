@@ -20,7 +20,7 @@ fn answering(filters: Filters) -> Gateway {
     Gateway::with_filters(Arc::new(config), filters, Duration::ZERO)
 }
 
-/// Waits for so long before an answer goes on.
+/// A filter that delays a response for this time.
 struct Late(Duration);
 
 impl Filter for Late {
@@ -58,7 +58,7 @@ fn a_filter_is_not_waited_for_for_ever() {
 }
 
 #[test]
-fn a_whole_body_is_the_same_however_it_comes() {
+fn a_body_is_the_same_however_it_arrives() {
     let script = || Script {
         request_head: |head| {
             head.want_body(Want::Whole);

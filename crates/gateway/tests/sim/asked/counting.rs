@@ -1,4 +1,4 @@
-//! Who counts for several gateways: as much of a Redis as the gateway asks for.
+//! The shared counter: the part of a Redis that the gateway uses.
 
 use std::time::Duration;
 

@@ -17,7 +17,7 @@ impl Asked {
     }
 }
 
-/// Takes the next request from the front. What the gateway writes must be right.
+/// Parses the next request of the gateway, which must be valid.
 pub(super) fn request(kept: &mut Vec<u8>) -> Option<Asked> {
     let mut table = FieldTable::new(&Limits::INTERNET);
     let parsed = parse_request(kept, &Limits::INTERNET, &mut HeadScanner::new(), &mut table);
@@ -49,7 +49,7 @@ pub(super) fn answer(status: u16, fields: &str, body: &str) -> Vec<u8> {
     format!("HTTP/1.1 {status} Said\r\n{fields}Content-Length: {length}\r\n\r\n{body}").into_bytes()
 }
 
-/// What is no answer, whoever is asked.
+/// Returns bytes that are not a valid response of any service.
 pub(super) fn lie(random: &mut fastrand::Rng) -> Vec<u8> {
     let lies: [&[u8]; 8] = [
         b"what?\r\n\r\n",

@@ -1,4 +1,4 @@
-//! Who serves keys of tokens, and the tokens that these sign.
+//! The key server, and the tokens that its keys sign.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use super::service::Trade;
 /// Keys that there are; an epoch's set has its own and the next one.
 pub(super) const KEYS: usize = 4;
 
-/// What a request shows.
+/// The credentials of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Badge {
     Nothing,
@@ -23,7 +23,7 @@ pub(super) enum Badge {
     Key(usize),
     /// One that says so.
     Forged(usize),
-    /// One by a key that nobody serves.
+    /// A token by a key that is not served.
     Stranger,
 }
 
@@ -35,16 +35,16 @@ pub(super) struct Keys {
     steady: bool,
     /// Numbers of keys that were in a set that was sent as a whole.
     pub(super) served: BTreeSet<usize>,
-    /// When such a set was sent first.
+    /// The instant at which such a set was first sent.
     pub(super) first: Option<Time>,
-    /// When one was sent last, and for how long it may be used.
+    /// The instant at which one was last sent, and the time for which it may be used.
     good: Option<Time>,
     stale: Duration,
-    /// When it was asked last.
+    /// The instant of the last query.
     last: Option<Time>,
     /// Since when more than one fetch waits for a response.
     beside: Option<Time>,
-    /// Who fetches them is another one from now on, who does not wait for the last one's time.
+    /// Another task fetches from now on, which does not wait for the delay of the last one.
     pub(super) renewed: bool,
 }
 
@@ -67,7 +67,7 @@ fn token(key: &str, says: &str, subject: u64) -> String {
 }
 
 impl Badge {
-    /// The field that has it; there are few subjects, so that tokens come again.
+    /// Returns the header field with the token; there are few subjects, so that tokens repeat.
     pub(super) fn field(self, id: u64) -> String {
         let token = match self {
             Badge::Nothing => return String::new(),
@@ -182,7 +182,7 @@ impl Trade for Keys {
     fn told(&mut self, epoch: usize, now: Time, took: Duration) {
         self.first.get_or_insert(now);
         self.served.extend(Keys::set(epoch));
-        // One that comes later may be too late. It is as old as its question.
+        // A later set may be too late. Its age counts from the query.
         if took < Duration::from_secs(2) {
             self.good = Some(Time(now.0 - took.as_nanos() as u64));
         }

@@ -1,9 +1,9 @@
-//! Policies that ask others: keys of tokens, verdicts, counts. Those others are slow, gone, lying and back, and what came of it is
-//! proved twice: by what clients are answered, and by what gets to origins.
+//! Policies that query services: keys of tokens, authorization, shared counters. The services are slow, unavailable, invalid and recover; the
+//! results are verified twice: by the responses to clients, and by the requests at origins.
 //!
-//! The laws: nobody passes by a key that was never served as a whole, nor without a verdict where that must be; who was refused in
-//! time never passes; who is let in uncounted or unasked is so by the rule alone; nobody waits for longer than is said; keys are
-//! fetched one at a time, and no more often than is said.
+//! The invariants: no request passes by a key that was never served in full, nor without a required authorization; a request that was
+//! refused in time never passes; a request passes uncounted or unauthorized only if the rule allows it; no request waits for longer than
+//! its timeout; keys are fetched one at a time, and no more often than the limit.
 
 mod counting;
 mod http;
@@ -34,7 +34,7 @@ use self::keys::{Badge, Keys};
 use self::service::{Mood, Service, Trade};
 use self::verdicts::Verdicts;
 
-/// What a run's policies ask, of whom, and what came of it.
+/// The queries of a run's policies, the services, and the results.
 #[derive(Clone)]
 pub(crate) struct Asked(Rc<Inner>);
 
@@ -42,7 +42,7 @@ struct Inner {
     world: World,
     seed: u64,
     calm: bool,
-    /// More come than may wait.
+    /// More requests arrive than may wait.
     crowd: bool,
     keys: Option<RefCell<Service<Keys>>>,
     verdicts: Option<RefCell<Service<Verdicts>>>,
@@ -50,17 +50,17 @@ struct Inner {
     jwt: Option<Arc<Jwt>>,
     authz: Option<Arc<ExternalAuth>>,
     shared: Option<Arc<RateLimit>>,
-    /// What some requests show in place of what they would.
+    /// Credentials of some requests that replace the usual ones.
     badges: RefCell<BTreeMap<u64, Badge>>,
     /// Requests that must not get to an origin.
     outlaws: RefCell<BTreeSet<u64>>,
     /// Those that did.
     arrived: RefCell<BTreeSet<u64>>,
-    /// More were told that there is a limit than a count has said.
+    /// Responses that reported an exceeded limit in excess of those by the counter.
     limited: Cell<u64>,
 }
 
-/// Where they are.
+/// The addresses of the services.
 const PORTS: [(&str, u16); 3] = [("keys", 7001), ("verdicts", 7002), ("counting", 7003)];
 
 fn at(number: usize) -> Addr {
@@ -117,7 +117,7 @@ impl Asked {
         self.0.verdicts.is_some()
     }
 
-    /// Whether requests are counted elsewhere.
+    /// Returns whether requests are counted by the shared counter.
     pub(crate) fn counts(&self) -> bool {
         self.0.counting.is_some()
     }
@@ -134,7 +134,7 @@ impl Asked {
         jwt.chain(authz).chain(shared).collect()
     }
 
-    /// Where those are who are asked.
+    /// Returns the upstreams of the services.
     pub(crate) fn upstreams(&self, world: &World, patience: Duration) -> Vec<Arc<Upstream>> {
         let there = [self.has_keys(), self.has_verdicts(), self.counts()];
         let asked = PORTS.iter().zip(there).filter(|(_, there)| *there);
@@ -148,7 +148,7 @@ impl Asked {
         asked.map(upstream).collect()
     }
 
-    /// What a request shows.
+    /// Returns the credentials of a request.
     fn badge(&self, id: u64) -> Badge {
         if let Some(badge) = self.0.badges.borrow().get(&id) {
             return *badge;
@@ -164,7 +164,7 @@ impl Asked {
         }
     }
 
-    /// The fields of a request by which it is told apart, and one that it must not have sent on.
+    /// Returns the fields that identify a request, and one that must not be forwarded.
     pub(crate) fn fields(&self, id: u64) -> String {
         let mut fields = String::new();
         if self.has_keys() {
@@ -176,7 +176,7 @@ impl Asked {
         fields
     }
 
-    /// It has what it needs to be let in.
+    /// Gives a request all that it needs to be admitted.
     pub(crate) fn favour(&self, id: u64) {
         if let Some(keys) = &self.0.keys {
             let newest = keys.borrow().trade.newest();
@@ -190,7 +190,7 @@ impl Asked {
         }
     }
 
-    /// Its key is nobody's.
+    /// Gives a request a token by an unknown key.
     pub(crate) fn estrange(&self, id: u64) {
         self.favour(id);
         self.0.badges.borrow_mut().insert(id, Badge::Stranger);
@@ -214,7 +214,7 @@ impl Asked {
         self.0.arrived.borrow().contains(&id)
     }
 
-    /// An origin has a request. `field`: what it has of that name.
+    /// Checks a request that has arrived at an origin. `field` returns the request's field of that name.
     pub(crate) fn arrive(&self, id: u64, field: impl Fn(&str) -> Option<String>) {
         let inner = &self.0;
         assert!(!inner.outlaws.borrow().contains(&id), "{id} was let in");
@@ -243,7 +243,7 @@ impl Asked {
         inner.arrived.borrow_mut().insert(id);
     }
 
-    /// Whether an answer is one of these policies': right or wrong. `waited`: since the request was there as a whole.
+    /// Returns whether a response is from these policies: correct or not. `waited` is the time since the request was complete.
     pub(crate) fn judge(
         &self,
         id: u64,
@@ -318,7 +318,7 @@ impl Asked {
         None
     }
 
-    /// How long a request may wait for all of them.
+    /// Returns the longest time that a request may wait for all services.
     fn patience(&self) -> Duration {
         let inner = &self.0;
         let keys = inner.jwt.as_ref().map(|_| limits::KEYS_WAIT);
@@ -329,13 +329,13 @@ impl Asked {
         waits.sum::<Duration>() + Duration::from_secs(2)
     }
 
-    /// Whether a request waits for keys if it waits for anything.
+    /// Returns whether a request may wait for keys only.
     pub(crate) fn needs_keys(&self, id: u64) -> bool {
         let keys = self.0.keys.as_ref();
         keys.is_some_and(|keys| keys.borrow().trade.first.is_none()) && self.badge(id) != Badge::Nothing
     }
 
-    /// When all is over.
+    /// Checks the final state.
     pub(crate) fn held(&self, gateway: &Gateway) {
         let (Some(counting), Some(limit)) = (&self.0.counting, &self.0.shared) else {
             return;
@@ -411,7 +411,7 @@ impl Asked {
         inner.counting.iter().for_each(|all| all.borrow_mut().act());
     }
 
-    /// When one of them does something unasked.
+    /// Returns the instant of the next action of a service.
     pub(crate) fn due(&self) -> Option<Time> {
         let inner = &self.0;
         let keys = inner.keys.as_ref().and_then(|all| all.borrow().due());
@@ -443,7 +443,7 @@ pub(crate) fn rarely(policy: &mut Policy) {
     }
 }
 
-/// What is said in an answer's body, if it has one.
+/// Returns the text of a response's body, if it has one.
 fn said(reply: &TestReply) -> &str {
     str::from_utf8(reply.body()).unwrap_or_default().trim_end()
 }

@@ -1,4 +1,4 @@
-//! A simulated service that policies ask: connections, how each answer comes or does not, and when the whole of it is gone and back.
+//! A simulated service for policies: its connections, the way each response arrives or does not, and outages.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -7,10 +7,10 @@ use ringmain_engine::Addr;
 use ringmain_engine::backend::Time;
 use ringmain_sim::{Peer, PeerListener, World};
 
-/// What a service does for its living.
+/// The protocol of a service.
 pub(super) trait Trade {
     type Question;
-    /// What it means that all of an answer was sent.
+    /// The effect of a response that was sent in full.
     type Told;
 
     /// Takes a whole question from the front.
@@ -39,22 +39,22 @@ pub(super) trait Trade {
     /// All of a true answer is sent, so long after the question.
     fn told(&mut self, told: Self::Told, now: Time, took: Duration);
 
-    /// Connections were cut: what was sent by them may not have come.
+    /// Connections were cut: bytes sent on these may not have arrived.
     fn cut(&mut self) {}
 }
 
-/// What a service is like.
+/// The reliability of a service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Mood {
     /// It answers, sometimes after some milliseconds.
     Good,
-    /// Mostly it does not, or not well; it comes and goes.
+    /// It mostly fails to respond, or responds badly; it has outages.
     Bad,
-    /// It is there, and takes seconds for everything.
+    /// It is available, and takes seconds for every response.
     Late,
 }
 
-/// How one answer comes.
+/// The way in which a response arrives.
 enum How {
     Whole(Duration),
     Pieces,
@@ -88,7 +88,7 @@ struct Guest<T> {
     done: bool,
 }
 
-/// How often a service comes and goes at most.
+/// The most outages of a service.
 const FLAPS: u32 = 10;
 
 /// See the module.
@@ -130,7 +130,7 @@ impl<T: Trade> Service<T> {
         }
     }
 
-    /// When it does something unasked.
+    /// Returns the instant of its next action.
     pub(super) fn due(&self) -> Option<Time> {
         let now = self.world.now();
         let guests = self.guests.iter().filter_map(|guest| guest.due(now));
@@ -147,7 +147,7 @@ impl<T: Trade> Service<T> {
         }
     }
 
-    /// Does what is to be done now.
+    /// Performs all actions that are due.
     pub(super) fn act(&mut self) {
         self.come_or_go();
         while let Some(peer) = self.listener.as_ref().and_then(PeerListener::accept) {
@@ -231,7 +231,7 @@ impl<T: Trade> Service<T> {
                 let (bytes, told) = self.trade.answer(question, now, random);
                 let at = now.after(span);
                 say(at, bytes, Then::Go, Some(told));
-                // It ends connections that nobody uses, now and then just when somebody does.
+                // It closes idle connections, sometimes at the instant at which one is used.
                 if self.mood == Mood::Bad && random.u32(0..4) == 0 {
                     let idle = Duration::from_micros(random.u64(0..3_000));
                     say(at.after(idle), Vec::new(), Then::Close, None);
@@ -261,7 +261,7 @@ impl<T: Trade> Service<T> {
         }
     }
 
-    /// Goes, with its connections or only for new ones, or comes back.
+    /// Goes down, with its connections or for new ones only, or recovers.
     fn come_or_go(&mut self) {
         let now = self.world.now();
         let Some((_, left)) = self.flap.filter(|(at, _)| *at <= now) else {
@@ -285,7 +285,7 @@ impl<T: Trade> Service<T> {
     }
 }
 
-/// How long a service stays there, or gone.
+/// Draws the duration of an outage or of the time between two.
 fn span(random: &mut fastrand::Rng) -> Duration {
     Duration::from_micros(random.u64(10..200_000))
 }

@@ -1,4 +1,4 @@
-//! Who says whether requests may pass.
+//! The authorization service.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -12,20 +12,20 @@ use crate::proof;
 /// See the module.
 #[derive(Debug, Default)]
 pub(super) struct Verdicts {
-    /// Who was let in, as a whole answer had it.
+    /// Requests that were allowed by a response sent in full.
     pub(super) allowed: BTreeSet<u64>,
-    /// Who was refused, in good time.
+    /// Requests that were refused in time.
     pub(super) denied: BTreeSet<u64>,
-    /// When their clients began to send.
+    /// The instants at which their clients began to send.
     pub(super) sent: BTreeMap<u64, Time>,
-    /// Who is always let in.
+    /// Requests that are always allowed.
     pub(super) favoured: BTreeSet<u64>,
 }
 
-/// A refusal that comes later than this may be too late.
+/// A refusal that arrives later than this may be too late.
 const SOON: Duration = Duration::from_millis(300);
 
-/// How a request is refused, if it is.
+/// Returns the status with which a request is refused, if it is.
 pub(super) fn refusal(id: u64) -> Option<u16> {
     let mix = (id ^ 0x5eed).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 60;
     match mix {
@@ -36,12 +36,12 @@ pub(super) fn refusal(id: u64) -> Option<u16> {
     }
 }
 
-/// What a refused client reads.
+/// Returns the body of a refusal.
 pub(super) fn told(id: u64) -> String {
     format!("{id} is not let in\n")
 }
 
-/// What the upstream is told of who is let in.
+/// Returns the identity that the upstream receives of an allowed client.
 pub(super) fn user(id: u64) -> String {
     format!("user-{id}")
 }
@@ -92,7 +92,7 @@ impl Trade for Verdicts {
     }
 
     fn lie(&mut self, (_, is_head): &(u64, bool), random: &mut fastrand::Rng) -> Vec<u8> {
-        // Of what has no body by its method the head is all.
+        // If the method allows no body, the head is the whole response.
         let kinds = if *is_head { 3..4 } else { 0..6 };
         match random.u32(kinds) {
             // Longer than a response may be.

@@ -1,4 +1,4 @@
-//! Clients whose connections are passed on: they say what nobody else says, and check what comes back.
+//! Clients of forwarded connections: each sends bytes unlike any other's, and checks the response.
 
 use std::rc::Rc;
 
@@ -94,7 +94,7 @@ impl Caller {
         }
     }
 
-    /// Whether time must not leap: it would act in no time.
+    /// Returns whether it acts before time advances.
     pub(crate) fn is_busy(&self) -> bool {
         let reads = self.peer.readable() > 0 || self.peer.eof() && !self.heard_end || self.peer.failed();
         !self.done && (self.stall > 0 || reads || self.may_write() > 0 && !self.stuck)
@@ -191,7 +191,7 @@ impl Caller {
         true
     }
 
-    /// The other side has ended in order: has it, and is all of it there?
+    /// Handles the orderly end of the other side: did it close in order, and did all bytes arrive?
     fn end(&mut self) -> Result<(), String> {
         if !std::mem::replace(&mut self.heard_end, true) {
             self.check_end()?;

@@ -1,8 +1,8 @@
-//! Connections that the gateway passes on as bytes: callers in front and parrots behind, with a ledger between them that the
-//! gateway knows nothing of.
+//! Connections that the gateway forwards as bytes: callers in front and parrots behind, with a ledger between them that the
+//! gateway does not know.
 //!
-//! Bytes each way are like no other connection's, so what is mixed up is seen at once. An end in order is only one if the other
-//! side has ended in order, and then all that it wrote is there; whatever else ends a connection must look broken.
+//! The bytes of each direction are unlike any other connection's, so that a mix-up is noticed at once. An orderly end is valid only if
+//! the other side has closed in order, and then all its bytes have arrived; any other end of a connection must look broken.
 
 mod caller;
 mod parrot;
@@ -15,29 +15,29 @@ pub(crate) use self::caller::Caller;
 pub(crate) use self::parrot::Parrot;
 use crate::proof::pattern;
 
-/// What a connection is and where it belongs.
+/// The kind of a connection, which selects its route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Tcp,
-    /// By TLS, for this name.
+    /// TLS with this SNI.
     Named(&'static str),
 }
 
-/// All of them, by their number in a header.
+/// Every kind, by its number in a header.
 pub(crate) const KINDS: [Kind; 3] = [Kind::Tcp, Kind::Named("a.sim"), Kind::Named("x.b.sim")];
 
-/// What was written and ended on one connection, by those at its ends.
+/// The bytes and the ends of one connection, as recorded by its two ends.
 #[derive(Debug, Default)]
 pub(crate) struct Account {
     up: usize,
     up_ended: bool,
     down: usize,
     down_ended: bool,
-    /// Somebody has its first bytes.
+    /// Its first bytes have arrived.
     arrived: bool,
 }
 
-/// What callers and parrots know of each other.
+/// The shared records of callers and parrots.
 pub(crate) type Ledger = Rc<RefCell<Book>>;
 
 #[derive(Debug, Default)]
@@ -54,7 +54,7 @@ impl Book {
     }
 }
 
-/// What a caller says first, behind its first message of TLS.
+/// The first bytes of a caller, after its ClientHello.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Header {
     id: u64,
@@ -90,12 +90,12 @@ impl Header {
         })
     }
 
-    /// What goes up behind it.
+    /// Returns the request bytes after the header.
     fn body(&self) -> Vec<u8> {
         pattern(self.id ^ 0x0b, self.up as usize)
     }
 
-    /// What comes down.
+    /// Returns the response bytes.
     fn answer(&self) -> Vec<u8> {
         let mut bytes = vec![b'B'];
         bytes.extend(self.id.to_le_bytes());
@@ -104,7 +104,7 @@ impl Header {
     }
 }
 
-/// A client's first message of TLS with a name (RFC 8446 §4.1.2, RFC 6066 §3), and nothing that TLS would go on with.
+/// Returns a ClientHello with a name (RFC 8446 §4.1.2, RFC 6066 §3) that no handshake could continue.
 fn hello(name: &str) -> Vec<u8> {
     fn prefixed(width: usize, bytes: &[u8]) -> Vec<u8> {
         let length = (bytes.len() as u32).to_be_bytes();

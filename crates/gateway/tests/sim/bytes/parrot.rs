@@ -1,4 +1,4 @@
-//! Endpoints that answer with what they were asked for, each connection in a way of its own.
+//! Endpoints that respond as their callers request, each connection with a behavior of its own.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -9,20 +9,20 @@ use ringmain_sim::{Peer, PeerListener, World};
 
 use super::{HEADER, Header, KINDS, Kind, Ledger, hello};
 
-/// How a parrot behaves on one connection.
+/// The behavior of a parrot on one connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
     Steady,
     /// A few bytes at a time, in its own time.
     Slow,
-    /// Ends its side behind its last byte, whatever still comes.
+    /// Closes its side after its last byte, while the caller may still send.
     EndsFirst,
     /// From here on, nothing that a good one does: after so many bytes.
     Resets(usize),
     Closes(usize),
     /// Stops, and does not even read.
     Stalls(usize),
-    /// Closes what it has just accepted.
+    /// Closes the connection after accepting it.
     Leaves,
 }
 
@@ -41,12 +41,12 @@ struct Guest {
     done: bool,
 }
 
-/// An endpoint that answers with what it was asked for.
+/// An endpoint that responds as its caller requests.
 pub(crate) struct Parrot {
     world: World,
     listener: PeerListener,
     ledger: Ledger,
-    /// What it is there for.
+    /// The kinds of connections that it serves.
     kinds: &'static [Kind],
     random: fastrand::Rng,
     bad: bool,
@@ -73,13 +73,13 @@ impl Parrot {
         }
     }
 
-    /// When it does something unasked.
+    /// Returns the instant of its next action.
     pub(crate) fn due(&self) -> Option<Time> {
         let now = self.world.now();
         self.guests.iter().filter_map(|guest| guest.due(now)).min()
     }
 
-    /// Whether it would do something before time moves on.
+    /// Returns whether it acts before time advances.
     pub(crate) fn is_busy(&self) -> bool {
         self.due().is_some_and(|at| at <= self.world.now())
     }
@@ -91,7 +91,7 @@ impl Parrot {
         self.guests.clear();
     }
 
-    /// Does what is to be done now.
+    /// Performs all actions that are due.
     pub(crate) fn act(&mut self) {
         let now = self.world.now();
         while let Some(peer) = self.listener.accept() {
@@ -175,7 +175,7 @@ impl Guest {
         }
     }
 
-    /// What has come must be what one caller has said, one that belongs here.
+    /// Checks that the received bytes are those of one caller whose kind belongs here.
     fn check(&mut self, ledger: &Ledger, kinds: &[Kind]) {
         if self.asked.is_none() {
             if self.received.first() == Some(&22) {
@@ -255,7 +255,7 @@ impl Guest {
         }
     }
 
-    /// The caller has ended in order: has it, and is all of it there?
+    /// Checks the orderly end of the caller: did it close in order, and did all bytes arrive?
     fn check_end(&self, ledger: &Ledger) {
         let Some((header, ..)) = &self.asked else { return };
         let mut ledger = ledger.borrow_mut();

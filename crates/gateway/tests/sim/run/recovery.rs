@@ -1,4 +1,4 @@
-//! When those who are asked are well again, whoever may come in comes in; and whoever may not, does not.
+//! After the services have recovered, every client that may be admitted is, and no other.
 
 use std::time::Duration;
 
@@ -8,10 +8,10 @@ use super::{Run, front};
 use crate::asked::Asked;
 use crate::clients::{Client, Habits};
 
-/// Until keys are fetched again whatever was before, a key that was not known may be, and nobody is left alone any more.
+/// The time after which keys can be fetched again in any case: an unknown key may be known then, and no client is refused for good.
 const AGAIN: Duration = Duration::from_secs(75);
 
-/// How often somebody tries to come in, in a world that breaks many things.
+/// The number of attempts of a client in a world with many faults.
 const TRIES: usize = 60;
 
 impl Run {
@@ -24,7 +24,7 @@ impl Run {
         self.pass(AGAIN);
         self.let_in();
         if self.asks.has_keys() {
-            // Has keys fetched, so that those who come next come soon after that, with a key that was not there then.
+            // Causes a fetch, so that the next clients follow soon after it, with a key that did not exist then.
             self.send_one(Asked::estrange);
             self.serve("asking in vain");
             self.asks.change_keys();
@@ -62,7 +62,7 @@ impl Run {
         id
     }
 
-    /// Somebody who may come in does, in the end: in a calm world as soon as keys may be fetched again.
+    /// Checks that a client that may be admitted is in the end: in a calm world as soon as keys can be fetched again.
     fn let_in(&mut self) {
         let tries = match self.calm && !self.bounds.fill() {
             true => 2,

@@ -1,4 +1,4 @@
-//! What a run is configured as: the same for whoever looks, in different ways.
+//! The configuration of a run: the same for every observer, in different forms.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -102,7 +102,7 @@ fn dead(number: u16) -> SocketAddr {
     SocketAddr::from(([127, 0, 0, 2], 7000 + number))
 }
 
-/// How long connecting may take.
+/// Returns the timeout for connecting.
 fn patience(calm: bool) -> Duration {
     Duration::from_secs(if calm { 600 } else { 3 })
 }
@@ -123,7 +123,7 @@ pub(crate) fn listener(name: &str, address: Addr, protocol: Protocol) -> Arc<Lis
     })
 }
 
-/// Who gets connections: `few` those of one name, `many` all others.
+/// Returns the stream routes: `few` receives the connections of one name, `many` all others.
 fn streams(calm: bool) -> Vec<Arc<StreamRoute>> {
     let stream = |name: &str, listener: &str, host: Option<&str>, to: &str| {
         Arc::new(StreamRoute {
@@ -144,7 +144,7 @@ fn streams(calm: bool) -> Vec<Arc<StreamRoute>> {
     ]
 }
 
-/// Who gets which kinds, and where.
+/// The parrots, with the kinds that each receives, and their ports.
 pub(super) const PARROTS: [(u16, &str, &[Kind]); 3] = [
     (9000, "many", &[KINDS[0], KINDS[1]]),
     (9001, "many", &[KINDS[0], KINDS[1]]),
@@ -176,7 +176,7 @@ const LONG_IDLE: Duration = Duration::from_mins(10);
 /// Some clients take longer than that to send a body, with pauses that are shorter.
 const SHORT_IDLE: Duration = Duration::from_secs(2);
 
-/// How many clients there are, and bytes of a body at most.
+/// Returns the number of clients, and the most bytes of a body.
 pub(super) fn sizes(world: &World, calm: bool, asked: &Asked) -> (usize, usize) {
     let large = calm && world.below(3) == 0;
     let most = match (large, world.below(3)) {
@@ -196,7 +196,7 @@ pub(super) fn sizes(world: &World, calm: bool, asked: &Asked) -> (usize, usize) 
     }
 }
 
-/// How requests are sent on.
+/// Returns the forwarding of requests.
 fn forward(world: &World, calm: bool) -> Forward {
     let mut forward = Forward::to("origin");
     forward.backends.push(WeightedBackend::new("origin"));
@@ -229,7 +229,7 @@ fn forward(world: &World, calm: bool) -> Forward {
     forward
 }
 
-/// Copies, sometimes: of some requests, to the same origins or to nobody.
+/// Returns mirrors, sometimes: of some requests, to the same origins or to none.
 fn mirrors(world: &World) -> Vec<Mirror> {
     let count = [0, 0, 1, 2][world.below(4)];
     let mirror = |_| Mirror {
@@ -243,7 +243,7 @@ fn mirrors(world: &World) -> Vec<Mirror> {
     (0..count).map(mirror).collect()
 }
 
-/// The same without anybody who asks.
+/// Returns the same configuration without health checks.
 pub(super) fn quiet(mut config: Config) -> Config {
     for upstream in &mut config.upstreams {
         Arc::make_mut(upstream).health.active = None;
