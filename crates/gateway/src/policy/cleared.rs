@@ -55,7 +55,7 @@ impl Cleared {
         }
     }
 
-    /// Adds a header for the upstream, unless the value is invalid. The name must be one of [`Policies::drops`].
+    /// Adds a header for the upstream, unless the value is invalid. The name must be one of [`Policies::drops`](super::Policies::drops).
     pub(super) fn tell_upstream(&mut self, name: &str, value: &[u8]) {
         tell(&mut self.findings().upstream, name, value);
     }

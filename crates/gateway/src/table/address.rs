@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::model::{Addr, Hostname, Listener};
 
-/// The index of an address in [`Addresses`].
+/// The index of an address in `Addresses`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct AddressId(pub(super) u32);
 

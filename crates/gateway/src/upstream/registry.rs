@@ -17,7 +17,7 @@ use crate::model::{self, Config, Hostname, Name, Upstream, Where};
 use crate::rate::counters::Counters;
 use crate::resolve::{Found, NotFound};
 
-/// All upstreams of a gateway. Used by the thread that changes the configuration; workers have no access.
+/// All upstreams of a gateway. Used when the configuration or the addresses of a name change, never by requests.
 #[derive(Debug, Default)]
 pub(crate) struct Registry {
     upstreams: BTreeMap<Name, Arc<Shared>>,
