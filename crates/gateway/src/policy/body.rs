@@ -11,7 +11,6 @@
 use std::cell::Cell;
 use std::rc::Rc;
 
-use ringmain_web::Method;
 use ringmain_wire::h1::Framing;
 
 use super::{At, Cleared, Outcome};
@@ -68,7 +67,8 @@ impl Drop for CollectedBody {
     }
 }
 
-/// Collects the body of a request, unless another policy has. Protocol upgrades have none.
+/// Collects the body of a request, unless another policy has. A request to upgrade the protocol that declares a body is forwarded
+/// with that body and without the upgrade, so its body is collected, too.
 pub(super) async fn collect(at: &At<'_, '_>, cleared: &mut Cleared, most: u64) -> Outcome {
     let (idle, rule) = match &at.found.matched.rule().action {
         Action::Forward(forward) => (forward.timeouts.idle, forward.body.request),
@@ -87,9 +87,6 @@ pub(super) async fn collect(at: &At<'_, '_>, cleared: &mut Cleared, most: u64) -
         Framing::Length(length) => length,
         _ => 0,
     };
-    if head.upgrade.is_some() || at.req.method() == Method::Connect {
-        return Ok(());
-    }
     if announced > most {
         return Err(Fault::RequestTooLarge.into());
     }

@@ -404,6 +404,15 @@ fn it_sees_bodies_within_a_limit(engine: Config) {
             "Transfer-Encoding: chunked\r\n",
             "4\r\n0123\r\n6\r\n456789\r\n0\r\n\r\n",
         ),
+        // A request with a body is no upgrade, and its body does not bypass the service.
+        (
+            "Connection: Upgrade\r\nUpgrade: other\r\nContent-Length: 10\r\n",
+            "0123456789",
+        ),
+        (
+            "Connection: Upgrade\r\nUpgrade: websocket\r\nTransfer-Encoding: chunked\r\n",
+            "a\r\n0123456789\r\n0\r\n\r\n",
+        ),
     ] {
         assert_eq!(post(&edge, "/", fields, body).status, 200, "{fields}");
         let seen = authz.seen();
