@@ -252,7 +252,8 @@ impl Job<'_, '_> {
         let mut fresh = false;
         let hedge = self.hedge().await?;
         if first.is_none() {
-            self.local.settle(self.local.connect_timeout()).await;
+            self.local.settle(self.time_to_open()).await;
+            self.check_total()?;
         }
         let pending = note::Pending::new(self.worker, self.req, &self.local.shared.name);
         loop {
@@ -309,9 +310,7 @@ impl Job<'_, '_> {
             if !fails_over {
                 self.pause(tried.len()).await;
             }
-            if self.clock.total.is_some_and(|at| self.worker.cx.now() >= at) {
-                return Err(Fault::RequestTimeout.into());
-            }
+            self.check_total()?;
         }
     }
 

@@ -20,6 +20,7 @@ use crate::support::{self, Answer};
 on_every_backend! {
     names_are_followed,
     names_that_lead_nowhere,
+    a_pending_name_is_awaited_within_the_time_of_the_request,
     a_name_that_disappears,
     all_endpoints_are_unhealthy,
     an_unhealthy_endpoint_is_skipped,
@@ -103,9 +104,14 @@ fn answer(question: &[u8], says: &BTreeMap<String, Says>) -> Option<Vec<u8>> {
 }
 
 fn serve(engine: Config, dns: &Dns, config: ringmain_gateway::model::Config) -> Edge {
+    serve_with(engine, dns, config, 1)
+}
+
+/// `timeout`: seconds for which the server is waited for.
+fn serve_with(engine: Config, dns: &Dns, config: ringmain_gateway::model::Config, timeout: u32) -> Edge {
     let gateway = Gateway::new(Arc::new(config), Duration::ZERO);
     gateway.look_up_by(
-        &format!("nameserver {}\noptions timeout:1 attempts:1\n", dns.addr),
+        &format!("nameserver {}\noptions timeout:{timeout} attempts:1\n", dns.addr),
         "127.0.0.1 in-the-file\n",
     );
     let server = support::serve(engine, gateway.app());
@@ -191,6 +197,21 @@ fn names_that_lead_nowhere(engine: Config) {
         }),
     );
     edge.server.get("/").expect(200, "ok");
+    edge.server.shut_down();
+}
+
+/// While a name is being resolved for the first time, the time limit of a request applies, not only the upstream's for connecting.
+fn a_pending_name_is_awaited_within_the_time_of_the_request(engine: Config) {
+    let dns = Dns::new();
+    dns.say("silent.test", Says::Nothing);
+    let config = to(&[], |forward, upstream| {
+        upstream.endpoints = vec![at("silent.test", 80)];
+        upstream.connect_timeout = 2 * support::PATIENCE;
+        forward.timeouts.request = Some(Duration::from_millis(20));
+    });
+    // The resolver waits for longer than the test.
+    let edge = serve_with(engine, &dns, config, 30);
+    assert_eq!(edge.server.get("/").status, 504);
     edge.server.shut_down();
 }
 

@@ -88,12 +88,8 @@ impl Job<'_, '_> {
         let least = retry.backoff_least;
         let span = doubled.min(retry.backoff_most).saturating_sub(least);
         let share = self.worker.cx.random() as u32 as f64 / f64::from(u32::MAX);
-        let pause = least + span.mul_f64(share);
-        let left = self.clock.total.map(|at| at.since(self.worker.cx.now()));
-        self.worker
-            .cx
-            .sleep(left.map_or(pause, |left| pause.min(left)))
-            .await;
+        let pause = self.within_total(least + span.mul_f64(share));
+        self.worker.cx.sleep(pause).await;
     }
 
     /// Returns whether the request is retried after a response with a retryable status, and counts the retry.

@@ -220,9 +220,22 @@ impl Job<'_, '_> {
 
     /// Returns the time limit for connecting.
     pub(super) fn time_to_open(&self) -> Duration {
-        let span = self.local.connect_timeout();
+        self.within_total(self.local.connect_timeout())
+    }
+
+    /// Returns a wait, shortened to the rest of the request's time limit.
+    pub(super) fn within_total(&self, span: Duration) -> Duration {
         let left = self.clock.total.map(|total| total.since(self.worker.cx.now()));
         left.map_or(span, |left| span.min(left))
+    }
+
+    /// # Errors
+    /// The request's time limit is reached.
+    pub(super) fn check_total(&self) -> Result<(), Fault> {
+        match self.clock.total.is_some_and(|at| self.worker.cx.now() >= at) {
+            true => Err(Fault::RequestTimeout),
+            false => Ok(()),
+        }
     }
 
     /// Connects to an endpoint.
