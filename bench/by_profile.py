@@ -44,6 +44,7 @@ PROXY = servers.REPO / "bench" / "peers" / "settings" / "proxy-ringmain.yaml"
 class Failed(Exception):
     """A step did not do; the text says which."""
 
+
 def told_by_rustc(name):
     """What `rustc -vV` says of `name`."""
     told = subprocess.run(["rustc", "-vV"], capture_output=True, text=True, check=True).stdout

@@ -16,7 +16,6 @@ Exit code: 0 measured, 1 a change did not arrive, 2 could not be run.
 import argparse
 import concurrent.futures
 import itertools
-import json
 import os
 import pathlib
 import signal
