@@ -20,7 +20,8 @@ usage: cargo xtask <task>
   test [NAME]...            all tests, by cargo nextest where it is installed; with names, those that contain one
   tidy                      structure, style, language and subjects of commits, which the compiler does not check
   tidy --lower              lowers the ceilings of the rule `english`, then checks
-  english                   the language of each crate in figures
+  english [CRATE]...        the language of each crate in figures; with names, fails if these crates
+                            together exceed the limits of CONTRIBUTING.md
   ci [--except STEP]...     everything that a change must pass
   ci --list                 the steps of `ci` and their commands
   deny                      licences, bans, sources and advisories of the dependencies
@@ -36,7 +37,7 @@ fn main() -> ExitCode {
         ["test", filters @ ..] => test::run(&root, filters),
         ["tidy"] => tidy::run(&root),
         ["tidy", "--lower"] => tidy::run_lower(&root),
-        ["english"] => tidy::print_english(&root),
+        ["english", crates @ ..] => tidy::print_english(&root, crates),
         ["ci", rest @ ..] => ci::run(&root, rest),
         ["deny"] => deny(&root),
         ["suite"] => suite::list(),

@@ -129,11 +129,20 @@ fn lower(root: &Path) -> Result<(), String> {
 }
 
 /// `cargo xtask english`: prints the language of each crate in figures.
-pub(crate) fn print_english(root: &Path) -> ExitCode {
-    match languages(root) {
-        Ok(languages) => {
-            print!("{}", figures::tables(&languages));
-            ExitCode::SUCCESS
+pub(crate) fn print_english(root: &Path, crates: &[&str]) -> ExitCode {
+    let figures = languages(root).and_then(|languages| {
+        if crates.is_empty() {
+            return Ok((figures::tables(&languages.iter().collect::<Vec<_>>()), Vec::new()));
+        }
+        figures::judge(&languages, crates)
+    });
+    match figures {
+        Ok((tables, exceeded)) => {
+            print!("{tables}");
+            exceeded
+                .iter()
+                .for_each(|limit| eprintln!("english: {} together: {limit}", crates.join(", ")));
+            ExitCode::from(u8::from(!exceeded.is_empty()))
         }
         Err(error) => {
             eprintln!("english: {error}");

@@ -72,13 +72,71 @@ impl CrateFigures {
     }
 }
 
+/// Limits of `english CRATE...`: occurrences of each column per thousand lines of comments, at most.
+const EXPRESSIONS_PER_THOUSAND: f64 = 2.0;
+/// Lines of comments with "return" or "returns" per thousand, at least.
+const RETURNS_PER_THOUSAND: f64 = 8.0;
+/// Mean length of function names in characters, at least.
+const FUNCTION_NAME: f64 = 9.0;
+
+impl CrateFigures {
+    /// Returns the limits that these figures exceed.
+    fn exceeded(&self) -> Vec<String> {
+        let thousand = |count| ratio(count, self.lines) * 1000.0;
+        let mut exceeded = Vec::new();
+        for ((title, _), count) in COLUMNS.iter().zip(self.counts) {
+            let share = thousand(count);
+            if share > EXPRESSIONS_PER_THOUSAND {
+                exceeded.push(format!(
+                    "{title}: {share:.1}, at most {EXPRESSIONS_PER_THOUSAND:.1}"
+                ));
+            }
+        }
+        let returns = thousand(self.returns);
+        if returns < RETURNS_PER_THOUSAND {
+            exceeded.push(format!(
+                "returns: {returns:.1}, at least {RETURNS_PER_THOUSAND:.1}"
+            ));
+        }
+        let name = ratio(self.characters, self.functions);
+        if self.functions > 0 && name < FUNCTION_NAME {
+            exceeded.push(format!(
+                "function names: {name:.2} characters, at least {FUNCTION_NAME:.1}"
+            ));
+        }
+        exceeded
+    }
+}
+
+/// Returns the tables of some crates together, and the limits that they exceed; `Err` names crates that do not exist.
+pub(crate) fn judge(languages: &[Language], crates: &[&str]) -> Result<(String, Vec<String>), String> {
+    let is_known = |name: &&str| languages.iter().any(|language| crate_of(&language.path) == *name);
+    let unknown: Vec<&str> = crates.iter().copied().filter(|name| !is_known(name)).collect();
+    if !unknown.is_empty() {
+        return Err(format!("no such crate: {}", unknown.join(", ")));
+    }
+    let is_chosen = |language: &&Language| crates.contains(&crate_of(&language.path));
+    let chosen: Vec<&Language> = languages.iter().filter(is_chosen).collect();
+    let mut total = CrateFigures::default();
+    chosen.iter().for_each(|language| total.add(language));
+    let mut exceeded = total.exceeded();
+    let shared = shared_types(&chosen);
+    if !shared.is_empty() {
+        let shared = shared.len();
+        exceeded.push(format!(
+            "{shared} type names are defined more than {TYPES_OF_ONE_NAME} times"
+        ));
+    }
+    Ok((tables(&chosen), exceeded))
+}
+
 /// Returns the quotient; 0 for nothing out of nothing.
 fn ratio(part: usize, whole: usize) -> f64 {
     part as f64 / whole.max(1) as f64
 }
 
 /// Returns the tables: by crate, by expression, and the types that share a name.
-pub(crate) fn tables(languages: &[Language]) -> String {
+pub(crate) fn tables(languages: &[&Language]) -> String {
     let mut out =
         String::from("Lines of comments (documents: lines), and expressions per thousand lines:\n\n");
     let _ = write!(out, "{:<12}{:>9}", "crate", "lines");
@@ -98,14 +156,16 @@ pub(crate) fn tables(languages: &[Language]) -> String {
     let documents = rows.remove("documents").unwrap_or_default();
     rows.iter().for_each(|(name, row)| row.write(&mut out, name));
     total.write(&mut out, "all crates");
-    documents.write(&mut out, "documents");
+    if documents.lines > 0 {
+        documents.write(&mut out, "documents");
+    }
 
     write_expressions(&mut out, languages);
     write_types(&mut out, languages);
     out
 }
 
-fn write_expressions(out: &mut String, languages: &[Language]) {
+fn write_expressions(out: &mut String, languages: &[&Language]) {
     let mut counts = BTreeMap::<&str, [usize; 3]>::new();
     for hit in languages.iter().flat_map(|language| &language.hits) {
         let column = match hit.kind {
@@ -125,7 +185,8 @@ fn write_expressions(out: &mut String, languages: &[Language]) {
     }
 }
 
-fn write_types(out: &mut String, languages: &[Language]) {
+/// Returns the type names that are defined too often, with the crates that define them, most frequent first.
+fn shared_types<'a>(languages: &[&'a Language]) -> Vec<(&'a str, Vec<&'a str>)> {
     let mut definitions = BTreeMap::<&str, Vec<&str>>::new();
     for language in languages {
         for name in &language.types {
@@ -140,6 +201,11 @@ fn write_types(out: &mut String, languages: &[Language]) {
         .filter(|(_, crates)| crates.len() > TYPES_OF_ONE_NAME)
         .collect();
     shared.sort_by_key(|(name, crates)| (std::cmp::Reverse(crates.len()), *name));
+    shared
+}
+
+fn write_types(out: &mut String, languages: &[&Language]) {
+    let shared = shared_types(languages);
     let _ = writeln!(
         out,
         "\nType names defined more than {TYPES_OF_ONE_NAME} times: {}",

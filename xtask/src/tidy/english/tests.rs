@@ -6,7 +6,7 @@ use std::fs;
 use super::super::CEILINGS;
 use super::super::tests::check;
 use super::ceilings::{self, compare, lower};
-use super::figures::{crate_of, tables};
+use super::figures::{crate_of, judge, tables};
 use super::{BANNED_TYPES, Language, TextKind, document, rust_file};
 use crate::root;
 
@@ -481,7 +481,7 @@ fn figures_are_per_crate_and_per_thousand_lines() {
         "/// Returns what it is told,\n///\n/// - and came,\n/// - and stands.\nfn name() {}\nstruct A; mod b { struct A; } mod c { struct A; }\n",
     )]);
     files.push(document("docs/a.md", "| he | What is it |\n"));
-    let tables = tables(&files);
+    let tables = tables(&files.iter().collect::<Vec<_>>());
     let row = |name: &str| {
         tables
             .lines()
@@ -514,4 +514,39 @@ fn figures_are_per_crate_and_per_thousand_lines() {
         tables.ends_with("more than 2 times: 1\n   3  A (web)\n"),
         "{tables}"
     );
+}
+
+#[test]
+fn named_crates_are_judged_together_by_the_limits() {
+    let files = tree(&[
+        (
+            "crates/web/src/a.rs",
+            "/// Returns what it is told.\nfn name() {}\n",
+        ),
+        (
+            "crates/hub/src/a.rs",
+            "/// Returns the number.\nfn a_longer_function_name() {}\n",
+        ),
+        (
+            "crates/jwt/src/a.rs",
+            "/// A key.\nstruct A; mod b { struct A; } mod c { struct A; }\n",
+        ),
+    ]);
+    let exceeded = |crates: &[&str]| judge(&files, crates).map(|(_, exceeded)| exceeded);
+    assert_eq!(exceeded(&["hub"]), Ok(Vec::new()));
+    let web = [
+        "what: 1000.0, at most 2.0",
+        "told: 1000.0, at most 2.0",
+        "function names: 4.00 characters, at least 9.0",
+    ];
+    assert_eq!(exceeded(&["web"]), Ok(web.map(String::from).to_vec()));
+    // The mean of 4 and 22 characters is sufficient.
+    let both = ["what: 500.0, at most 2.0", "told: 500.0, at most 2.0"];
+    assert_eq!(exceeded(&["web", "hub"]), Ok(both.map(String::from).to_vec()));
+    let jwt = [
+        "returns: 0.0, at least 8.0",
+        "1 type names are defined more than 2 times",
+    ];
+    assert_eq!(exceeded(&["jwt"]), Ok(jwt.map(String::from).to_vec()));
+    assert_eq!(exceeded(&["web", "nil"]), Err("no such crate: nil".into()));
 }
