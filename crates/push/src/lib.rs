@@ -16,58 +16,28 @@
 //! (`admission.rs`), which are looked at when a client connects. Knows nothing of configuration files.
 #![forbid(unsafe_code)]
 
-mod admission;
 mod api;
-mod asking;
-mod batch;
-mod calls;
-mod claims;
-mod desk;
-mod due;
-mod entering;
-mod event_id;
+mod app_proxy;
+mod client;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub mod fuzzing;
-mod gathering;
 mod hand_over;
-mod handshakes;
-mod http;
-mod identity;
-mod inlet;
-mod interruptions;
 pub mod limits;
-mod listening;
-mod mesh;
 pub mod metrics;
-mod names;
 mod options;
-mod orders;
-mod outlet;
-mod pacing;
-mod pending;
-mod place;
-mod publisher;
-mod receipts;
-mod replies;
-mod rights;
-mod rounds;
-mod seat;
-mod sending;
-mod session;
+mod publish;
 mod settings;
-mod socket;
-mod state;
-mod stream;
-mod survey;
 mod tokens;
+mod transport;
+mod worker;
 
 use std::sync::Arc;
 
 use ringmain_engine::Cx;
 use ringmain_web::{App, WsOptions};
 
-pub use asking::{Answering, Application, Backend, Event, Proxy, Question, Unanswered};
+pub use app_proxy::{Answering, Application, Backend, Event, Proxy, Question, Unanswered};
 pub use options::{DataFormat, Listen, Namespace, Options, OptionsError};
 pub use ringmain_hub::history::HistoryOptions;
 pub use ringmain_hub::mail::{ChannelOptions, SlowConsumerPolicy};
@@ -75,22 +45,23 @@ pub use ringmain_hub::shard::StateRecord;
 pub use ringmain_hub::subscribers::Limits;
 
 pub use api::UserCommand;
-pub use batch::{Batch, SourceRecord};
+pub use hand_over::state::{State, StateError};
 pub use hand_over::{Freezing, Successor};
-pub use inlet::{Inlet, NotTaken};
-pub use receipts::{Receipted, Receipts};
+pub use publish::batch::{Batch, SourceRecord};
+pub use publish::receipts::{Receipted, Receipts};
+pub use publish::thread_publisher::{Inlet, NotTaken};
 pub use ringmain_hub::history::Epoch;
 pub use ringmain_hub::shard::{LogEvent, LogId};
-pub use state::{State, StateError};
 
-pub use publisher::{Busy, NotPublished, Publisher};
+pub use publish::publisher::{Busy, NotPublished, Publisher};
 pub use ringmain_jwt::{Algorithm, KeySet};
 pub use tokens::{KeySource, Keys, Look, Tokens};
 
 use options::Checked;
-use place::Place;
 use settings::Settings;
-use socket::{Listening, Talking};
+use transport::websocket::{Listening, Talking};
+use transport::{grpc_stream, http};
+use worker::worker_slot::Place;
 
 /// What the guide shows compiles.
 #[cfg(doctest)]
@@ -159,7 +130,7 @@ impl Push {
             .per_worker(move |cx| Place::new(cx, &settings, &start))
             .ws_with("/connection/websocket", &talkers, Talking::open)
             .ws_with("/connection/uni_websocket", &listeners, Listening::open);
-        api::serve(calls::serve(http::serve(app)))
+        api::serve(grpc_stream::serve(http::serve(app)))
     }
 }
 

@@ -9,7 +9,7 @@ use ringmain_hub::protocol::{Fault, compacted};
 use ringmain_hub::subscribers::Limits;
 use ringmain_web::Origins;
 
-use crate::asking::{Event, Proxy};
+use crate::app_proxy::{Event, Proxy};
 use crate::limits::{
     self, API_BODY_BYTES, CONNECTIONS_PER_USER, HANDSHAKES, KEYS_REMEMBERED, PING_EVERY, PONG_WITHIN,
 };

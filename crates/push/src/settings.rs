@@ -9,9 +9,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
 use crate::hand_over::HandOver;
-use crate::mesh::Mesh;
 use crate::metrics::{Metrics, Report};
 use crate::options::Checked;
+use crate::worker::mesh::Mesh;
 
 /// See the module.
 #[derive(Default)]

@@ -1,11 +1,11 @@
 //! What programs of the owner's call: `POST /api/METHOD` with JSON, as Centrifugo's HTTP API is called.
 
-mod carry;
-mod commands;
+mod execute;
+mod legacy;
 mod pattern;
-mod record;
-mod said;
-mod told;
+mod requests;
+mod responses;
+mod user_command;
 
 use bytes::Bytes;
 use ringmain_hub::protocol::Fault;
@@ -14,19 +14,19 @@ use ringmain_web::{App, Error, Flow, Group, Reply, Request, Result};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
-use crate::desk::Desk;
-use crate::gathering::Unanswered;
-use crate::http::whole_within;
 use crate::limits;
-use crate::place::desk_of;
-use carry::Begun;
+use crate::transport::http::whole_within;
+use crate::worker::Desk;
+use crate::worker::pending_replies::Unanswered;
+use crate::worker::worker_slot::desk_of;
+use execute::Begun;
 pub(crate) use pattern::Pattern;
-pub use record::UserCommand;
-use said::{
+use requests::{
     Batch, Broadcast, Channels, Command, Disconnect, History, HistoryRemove, Info, Presence, PresenceStats,
     Publish, Refresh, Subscribe, Unsubscribe,
 };
-use told::{Answer, Done, Replies, Why};
+use responses::{Answer, Done, Replies, Why};
+pub use user_command::UserCommand;
 
 pub(crate) fn serve(app: App) -> App {
     app.group("/api", |group| {
@@ -71,8 +71,8 @@ fn methods(group: Group) -> Group {
         .post_streamed("/channels", method::<Channels>)
         .post_streamed("/info", method::<Info>)
         .post_streamed("/batch", batch)
-        .post_streamed("", commands::commands)
-        .post_streamed("/", commands::commands)
+        .post_streamed("", legacy::commands)
+        .post_streamed("/", legacy::commands)
 }
 
 /// In the one header or the other.
@@ -87,7 +87,7 @@ fn said_key<'r>(request: &Request<'r>) -> Option<&'r str> {
 async fn method<C: DeserializeOwned + Into<Command>>(request: &Request<'_>, reply: &mut Reply<'_>) -> Result {
     let desk = desk_of(request)?;
     let command = read::<C>(&body(request, desk).await?)?.into();
-    match carry::carry_out(desk, command, desk.patience()).await {
+    match execute::carry_out(desk, command, desk.patience()).await {
         Ok(done) => reply.json(&Answer::Result(done)),
         Err(Unanswered::Fault(fault)) if wants_status(request) => {
             reply.status(status_of(fault));
@@ -125,18 +125,18 @@ async fn batch(request: &Request<'_>, reply: &mut Reply<'_>) -> Result {
         let mut one = match command {
             Err(fault) => Begun::Over(Err(fault.into())),
             Ok(_) if is_late => Begun::Over(Err(Unanswered::Busy)),
-            Ok(command) => carry::begin(desk, command, until).await,
+            Ok(command) => execute::begin(desk, command, until).await,
         };
         if !batch.parallel.unwrap_or(false) {
-            one = Begun::Over(carry::finish(desk, one, until).await);
+            one = Begun::Over(execute::finish(desk, one, until).await);
         }
         is_late |= matches!(one, Begun::Over(Err(Unanswered::Late)));
         begun.push((name, one));
     }
     let mut replies = Vec::with_capacity(begun.len());
     for (name, one) in begun {
-        let done = carry::finish(desk, one, until).await;
-        replies.push(told::Reply(name, done.map_err(fault_of)));
+        let done = execute::finish(desk, one, until).await;
+        replies.push(responses::Reply(name, done.map_err(fault_of)));
     }
     reply.json(&Replies { replies })
 }

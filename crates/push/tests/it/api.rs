@@ -12,8 +12,8 @@ use ringmain_web::testing::{RawConnection, Setup, TestClient};
 use serde_json::{Value, json};
 use std::time::Duration;
 
-use crate::signing::{Talker, code, subscribe};
 use crate::support::{options, serve, serve_by};
+use crate::token_signing::{Talker, code, subscribe};
 
 /// Calls a method. Returns what it tells.
 #[track_caller]
@@ -172,7 +172,7 @@ fn publications_are_as_they_are_wanted() {
         .data_format = DataFormat::Binary;
     let mut client = serve_by(3, options);
     let mut talker = Talker::open(&mut client, Format::Protobuf);
-    assert!(talker.ask(crate::signing::connect("")).connect.is_some());
+    assert!(talker.ask(crate::token_signing::connect("")).connect.is_some());
     assert_eq!(code(&talker.ask(subscribe("kept:a", ""))), 0);
     let mut epoch = None;
     for (more, data, offset) in [
@@ -272,7 +272,7 @@ fn a_key_is_published_once_on_whichever_worker_it_is_said() {
     assert_eq!(kept(&mut client, "kept:a"), [(1, json!(1)), (2, json!(3))]);
     // One that keeps nothing.
     let mut talker = Talker::open(&mut client, Format::Json);
-    talker.ask(crate::signing::connect(""));
+    talker.ask(crate::token_signing::connect(""));
     assert_eq!(code(&talker.ask(subscribe("news", ""))), 0);
     for (value, key) in [(1, "x"), (2, "x"), (3, "")] {
         assert_eq!(publish(&mut client, "news", value, key), json!({}));

@@ -9,8 +9,8 @@ use ringmain_web::testing::{Setup, TestClient};
 use serde_json::{Value, json};
 
 use crate::api::call;
-use crate::signing::{FORMATS, Talker, code, guarded, subscribe, token};
 use crate::support::{Stream, options};
+use crate::token_signing::{FORMATS, Talker, code, guarded, subscribe, token};
 
 fn serve(push: &Push, workers: usize) -> TestClient {
     serve_with(push, workers, options())

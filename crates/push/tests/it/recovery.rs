@@ -6,8 +6,8 @@ use ringmain_push::{Namespace, Options};
 use ringmain_web::testing::{TestClient, TestSocket};
 use serde_json::{Value, json};
 
-use crate::signing::{guarded, serve_guarded, token};
 use crate::support::{Stream, options, serve, serve_by, with_query};
+use crate::token_signing::{guarded, serve_guarded, token};
 
 const BYTES: usize = 20_000;
 

@@ -9,11 +9,11 @@ use ringmain_web::App;
 use ringmain_web::testing::{TestClient, TestEvent};
 use serde_json::{Value, json};
 
-use crate::signing::{
+use crate::support::with_query;
+use crate::token_signing::{
     FORMATS, LEEWAY, SECRET, Talker, code, connect, guarded, now, refresh, serve_guarded, signed_by,
     subscribe, token, tokens,
 };
-use crate::support::with_query;
 
 /// What becomes of a client that shows a token: 0 if it is let in, or the code by which it is not.
 fn shown(client: &mut TestClient, format: Format, token: &str) -> u32 {
@@ -338,7 +338,7 @@ fn keys_are_replaced_while_clients_connect() {
     assert_eq!(shown(&mut client, Format::Json, &new), 0);
     assert_eq!(shown(&mut client, Format::Json, &old), 3500);
     assert_eq!(
-        code(&stays.ask(crate::signing::subscribe("news", ""))),
+        code(&stays.ask(crate::token_signing::subscribe("news", ""))),
         0,
         "it is still there"
     );

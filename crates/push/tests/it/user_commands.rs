@@ -8,7 +8,7 @@ use ringmain_web::App;
 use ringmain_web::testing::{Setup, TestClient};
 use serde_json::json;
 
-use crate::signing::{FORMATS, Talker, guarded, token};
+use crate::token_signing::{FORMATS, Talker, guarded, token};
 
 #[test]
 fn commands_of_records_are_done_on_all_workers_before_their_receipts() {

@@ -1,0 +1,54 @@
+//! Commands of the server API in records of sources: those for the connections of a user.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use ringmain_hub::protocol::Fault;
+use serde_json::value::RawValue;
+
+use super::requests::Command;
+use crate::options::Options;
+use crate::worker::user_commands::Order;
+
+/// A command for the connections of a user, with the payload that the HTTP API takes: `subscribe`, `unsubscribe`, `disconnect` or `refresh`.
+#[derive(Clone, Debug)]
+pub struct UserCommand {
+    method: &'static str,
+    user: Arc<str>,
+    payload: Bytes,
+}
+
+impl UserCommand {
+    /// The methods that it can have.
+    pub const METHODS: [&'static str; 4] = ["subscribe", "unsubscribe", "disconnect", "refresh"];
+
+    /// Parses a command. `None`: the method is another one, or does not take this payload.
+    #[must_use]
+    pub fn parse(method: &str, payload: &RawValue) -> Option<UserCommand> {
+        let method = *UserCommand::METHODS.iter().find(|known| **known == method)?;
+        let command = Command::of_method(method, Some(payload)).ok()?;
+        Some(UserCommand {
+            method,
+            user: command.user()?.into(),
+            payload: Bytes::copy_from_slice(payload.get().as_bytes()),
+        })
+    }
+
+    /// The user.
+    #[must_use]
+    pub fn user(&self) -> &str {
+        &self.user
+    }
+
+    /// Returns the order that it is with these options.
+    pub(crate) fn order(&self, options: &Options) -> Result<Order, Fault> {
+        let payload: &RawValue = serde_json::from_slice(&self.payload).map_err(|_| Fault::BAD_REQUEST)?;
+        match Command::of_method(self.method, Some(payload))? {
+            Command::Subscribe(said) => said.read(options),
+            Command::Unsubscribe(said) => said.read(options),
+            Command::Disconnect(said) => said.read(),
+            Command::Refresh(said) => said.read(),
+            _ => Err(Fault::METHOD_NOT_FOUND),
+        }
+    }
+}

@@ -1,0 +1,8 @@
+//! Publishing: by tasks on a worker and by programs ([`publisher`]), and from other threads ([`thread_publisher`], with [`batch`] and
+//! [`receipts`] for the records of sources).
+
+pub(crate) mod batch;
+pub(crate) mod interruptions;
+pub(crate) mod publisher;
+pub(crate) mod receipts;
+pub(crate) mod thread_publisher;

@@ -1,0 +1,291 @@
+//! Who may do what with which channels: by their namespaces, by tokens for them, by capabilities.
+
+use ringmain_hub::protocol::{
+    Command, Format, HistoryRequest, PresenceRequest, PresenceStatsRequest, PublishRequest,
+    UnsubscribeRequest,
+};
+use serde_json::{Value, json};
+
+use crate::token_signing::{
+    FORMATS, LEEWAY, SECRET, Talker, code, guarded, now, serve_guarded, signed_by, subscribe, token,
+};
+
+fn publish(channel: &str) -> Command {
+    Command {
+        publish: Some(PublishRequest {
+            channel: channel.to_owned(),
+            data: "1".into(),
+        }),
+        ..Command::default()
+    }
+}
+
+fn history(channel: &str) -> Command {
+    Command {
+        history: Some(HistoryRequest {
+            channel: channel.to_owned(),
+            limit: 10,
+            ..HistoryRequest::default()
+        }),
+        ..Command::default()
+    }
+}
+
+fn presence(channel: &str) -> Command {
+    let channel = channel.to_owned();
+    Command {
+        presence: Some(PresenceRequest { channel }),
+        ..Command::default()
+    }
+}
+
+fn stats(channel: &str) -> Command {
+    let channel = channel.to_owned();
+    Command {
+        presence_stats: Some(PresenceStatsRequest { channel }),
+        ..Command::default()
+    }
+}
+
+fn unsubscribe(channel: &str) -> Command {
+    let channel = channel.to_owned();
+    Command {
+        unsubscribe: Some(UnsubscribeRequest { channel }),
+        ..Command::default()
+    }
+}
+
+/// What the user 7 may do in a channel: listen, publish, ask for history, for presence; as the codes by which it may not. It
+/// listens last.
+fn may(talker: &mut Talker, channel: &str) -> [u32; 4] {
+    let others = [publish(channel), history(channel), presence(channel)].map(|one| code(&talker.ask(one)));
+    assert_eq!(code(&talker.ask(stats(channel))), others[2]);
+    let listens = code(&talker.ask(subscribe(channel, "")));
+    if listens == 0 {
+        assert_eq!(code(&talker.ask(unsubscribe(channel))), 0);
+    }
+    [listens, others[0], others[1], others[2]]
+}
+
+const ALL: [u32; 4] = [0; 4];
+const NOTHING: [u32; 4] = [103; 4];
+
+#[test]
+fn namespaces_say_who_may() {
+    let mut client = serve_guarded(1, guarded());
+    for format in FORMATS {
+        for (user, table) in [
+            (
+                "7",
+                [
+                    ("news", [0, 103, 108, 108]),
+                    ("kept:a", ALL),
+                    ("users:a", ALL),
+                    ("closed:a", NOTHING),
+                    ("$kept:a", NOTHING),
+                    ("kept:a#7", ALL),
+                    ("kept:a#6,7", ALL),
+                    ("kept:a#6", NOTHING),
+                    ("kept:a#77", NOTHING),
+                    ("kept:a#", NOTHING),
+                    ("users:#7", ALL),
+                ],
+            ),
+            (
+                "",
+                [
+                    ("news", [0, 103, 108, 108]),
+                    ("kept:a", ALL),
+                    ("users:a", NOTHING),
+                    ("closed:a", NOTHING),
+                    ("$kept:a", NOTHING),
+                    ("kept:a#7", NOTHING),
+                    ("kept:a#6,7", NOTHING),
+                    ("kept:a#6", NOTHING),
+                    ("kept:a#77", NOTHING),
+                    ("kept:a#", NOTHING),
+                    ("users:#7", NOTHING),
+                ],
+            ),
+        ] {
+            let (mut talker, _) = Talker::connected(&mut client, format, &token(json!({ "sub": user })));
+            for (channel, expected) in table {
+                assert_eq!(may(&mut talker, channel), expected, "{user:?} {channel}");
+            }
+        }
+    }
+    client.finish().expect("it ends");
+}
+
+#[test]
+fn capabilities_add_to_that() {
+    let mut client = serve_guarded(1, guarded());
+    let caps = json!([
+        { "channels": ["closed:one", "closed:two"], "allow": ["sub"] },
+        { "channels": ["closed:w*", "closed:*z*"], "match": "wildcard", "allow": ["pub", "hst"] },
+        { "channels": ["closed:wp"], "allow": ["prs"] },
+        { "channels": ["closed:p*"], "allow": ["sub", "pub", "prs", "hst"] },
+        { "channels": ["news", "kept:a"], "allow": ["pub"] },
+        { "channels": ["*"], "match": "wildcard", "allow": ["prs"] },
+    ]);
+    let claims = json!({ "sub": "7", "caps": caps });
+    for format in FORMATS {
+        let (mut talker, _) = Talker::connected(&mut client, format, &token(claims.clone()));
+        for (channel, expected) in [
+            ("closed:one", [0, 103, 103, 103]),
+            ("closed:two", [0, 103, 103, 103]),
+            // The first that is for a channel counts.
+            ("closed:w", [103, 0, 0, 103]),
+            ("closed:wp", [103, 0, 0, 103]),
+            ("closed:az", [103, 0, 0, 103]),
+            // Without wildcards a star is one.
+            ("closed:p", [103, 103, 103, 0]),
+            ("closed:p*", ALL),
+            ("closed:other", [103, 103, 103, 0]),
+            // What everybody may stays so.
+            ("news", [0, 0, 108, 108]),
+            ("kept:a", ALL),
+            ("kept:b", ALL),
+            // Names that are for others, or want a token, do.
+            ("kept:a#6", NOTHING),
+            ("$closed:one", NOTHING),
+        ] {
+            assert_eq!(may(&mut talker, channel), expected, "{channel}");
+        }
+    }
+    client.finish().expect("it ends");
+}
+
+#[test]
+fn a_token_is_for_one_channel_and_one_user() {
+    let mut client = serve_guarded(2, guarded());
+    let now = now(&mut client);
+    for format in FORMATS {
+        let (mut talker, connected) = Talker::connected(&mut client, format, &token(json!({ "sub": "7" })));
+        let own = connected.connect.expect("connected").client;
+        let of = |channel: &str, more: Value| {
+            let mut claims = json!({ "sub": "7", "channel": channel, "exp": now + 100 });
+            claims
+                .as_object_mut()
+                .expect("an object")
+                .extend(more.as_object().expect("an object").clone());
+            claims
+        };
+        let good = of("$kept:a", json!({}));
+        let stranger = b"another one of two and thirty by";
+        for (channel, claims, expected) in [
+            ("$kept:a", good.clone(), 0),
+            ("closed:a", of("closed:a", json!({ "client": own })), 0),
+            ("kept:a", of("kept:a", json!({})), 0),
+            ("users:a#7", of("users:a#7", json!({})), 0),
+            ("$kept:b", good.clone(), 103),
+            ("closed:b", of("closed:b", json!({ "sub": "8" })), 103),
+            ("closed:b", of("closed:b", json!({ "client": "another" })), 103),
+            ("closed:b", of("closed:b", json!({ "exp": now - LEEWAY })), 109),
+            ("closed:b", of("closed:b", json!({ "nbf": now + 100 })), 109),
+            ("closed:b", of("closed:b", json!({ "expire_at": 1 })), 110),
+            ("closed:b", of("closed:b", json!({ "channel": "" })), 103),
+            ("closed:b", json!({ "sub": "7" }), 103),
+            ("kept:a#6", of("kept:a#6", json!({})), 103),
+            ("no:where", of("no:where", json!({})), 102),
+            // One that is wrong is not passed over where none would be needed.
+            ("kept:b", good.clone(), 103),
+            (
+                "kept:b",
+                of("kept:b", json!({ "override": { "other": { "value": true } } })),
+                103,
+            ),
+            (
+                "news",
+                of(
+                    "news",
+                    json!({ "override": { "force_recovery": { "value": true } } }),
+                ),
+                108,
+            ),
+        ] {
+            let reply = talker.ask(subscribe(channel, &token(claims.clone())));
+            assert_eq!(code(&reply), expected, "{channel} by {claims}");
+        }
+        let forged = signed_by(
+            stranger,
+            &json!({ "alg": "HS256" }),
+            &of("closed:b", json!({ "exp": 1 })),
+        );
+        assert_eq!(code(&talker.ask(subscribe("closed:b", &forged))), 103);
+        assert_eq!(code(&talker.ask(subscribe("closed:b", "nothing"))), 103);
+        // By another kind of token nobody connects.
+        let mut other = Talker::open(&mut client, format);
+        other.send([crate::token_signing::connect(&token(good))]);
+        assert_eq!(other.socket.closed().0, 3500);
+    }
+    client.finish().expect("it ends");
+    assert_eq!(SECRET.len(), 32);
+}
+
+#[test]
+fn who_was_let_in_by_a_token_may_what_others_may_as_long_as_it_listens() {
+    let mut client = serve_guarded(2, guarded());
+    let (mut talker, _) = Talker::connected(&mut client, Format::Json, &token(json!({ "sub": "7" })));
+    let claims = json!({ "sub": "7", "channel": "$kept:a", "info": { "seat": 4 } });
+    assert_eq!(code(&talker.ask(history("$kept:a"))), 103);
+    let reply = talker.ask(subscribe("$kept:a", &token(claims.clone())));
+    assert!(reply.subscribe.expect("subscribed").recoverable);
+    for command in [publish("$kept:a"), history("$kept:a")] {
+        assert_eq!(code(&talker.ask(command)), 0);
+    }
+    // The others are told what the token says of it.
+    let info = talker
+        .push()
+        .pub_
+        .expect("its own publication")
+        .info
+        .expect("its own");
+    assert_eq!((&*info.user, &*info.chan_info), ("7", &br#"{"seat":4}"#[..]));
+    let present = talker
+        .ask(presence("$kept:a"))
+        .presence
+        .expect("presence")
+        .presence;
+    let info = present.values().next().expect("it is there");
+    assert_eq!((&*info.user, &*info.chan_info), ("7", &br#"{"seat":4}"#[..]));
+    assert_eq!(code(&talker.ask(unsubscribe("$kept:a"))), 0);
+    for command in [publish("$kept:a"), history("$kept:a"), subscribe("$kept:a", "")] {
+        assert_eq!(code(&talker.ask(command)), 103, "it listens no longer");
+    }
+    drop(talker);
+    client.finish().expect("it ends");
+}
+
+#[test]
+fn who_is_hidden_is_not_among_those_who_are_there() {
+    let mut client = serve_guarded(2, guarded());
+    let claims = json!({
+        "sub": "7",
+        "info": { "name": "Ann" },
+        "subs": { "kept:a": { "override": { "presence": { "value": false } } }, "kept:b": { "b64info": "eyJhIjoxfQ==" } },
+    });
+    let (mut talker, _) = Talker::connected(&mut client, Format::Protobuf, &token(claims));
+    let present = talker
+        .ask(presence("kept:a"))
+        .presence
+        .expect("presence")
+        .presence;
+    assert!(present.is_empty(), "{present:?}");
+    let present = talker
+        .ask(presence("kept:b"))
+        .presence
+        .expect("presence")
+        .presence;
+    let info = present.values().next().expect("it is there");
+    assert_eq!(
+        (&*info.conn_info, &*info.chan_info),
+        (&br#"{"name":"Ann"}"#[..], &br#"{"a":1}"#[..])
+    );
+    // Nobody is said to have gone who was never there.
+    assert_eq!(code(&talker.ask(unsubscribe("kept:a"))), 0);
+    let counted = talker.ask(stats("kept:a")).presence_stats.expect("counts");
+    assert_eq!(counted.num_clients, 0);
+    drop(talker);
+    client.finish().expect("it ends");
+}
