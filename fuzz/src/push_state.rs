@@ -32,7 +32,7 @@ fn taken_over(records: Vec<StateRecord>) -> Vec<u8> {
     let rules = ChannelOptions {
         history: Some(KEEP),
         presence: true,
-        ..Namespace::default().rules
+        ..Namespace::default().channel_options
     };
     home.restore(records, (now, Duration::ZERO), WINDOW, |channel| {
         (!channel.is_empty()).then_some(rules)

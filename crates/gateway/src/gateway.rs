@@ -25,7 +25,7 @@ use std::time::Duration;
 use ringmain_engine::backend::Time;
 use ringmain_engine::file::Root;
 use ringmain_engine::{Addr, Cx, ListenOptions, Listeners};
-use ringmain_push::{Inlet, Push};
+use ringmain_push::{Push, ThreadPublisher};
 use ringmain_tls::HandshakeCounts;
 use ringmain_web::{self as web, App, LogLimit, RedactedParams};
 
@@ -167,8 +167,8 @@ impl Gateway {
 
     /// Returns a handle for publishing to push clients from threads that are not workers.
     #[must_use]
-    pub fn inlet(&self) -> Inlet {
-        self.0.push.inlet()
+    pub fn inlet(&self) -> ThreadPublisher {
+        self.0.push.thread_publisher()
     }
 
     /// Makes name resolution use these texts in place of the host's `/etc/resolv.conf` and `/etc/hosts`. A `nameserver` may have a port.

@@ -49,7 +49,7 @@ fn main() -> Exit {
         let (name, rules) = word.split_once('=').unwrap_or((&word, ""));
         let namespace = namespace(rules);
         match name {
-            "" => options.plain = namespace,
+            "" => options.default_namespace = namespace,
             name => drop(options.namespaces.insert(name.to_owned(), namespace)),
         }
     }
@@ -77,7 +77,7 @@ fn lines(request: &Request<'_>, reply: &mut Reply<'_>) -> Result {
 
 fn namespace(text: &str) -> Namespace {
     let mut namespace = Namespace::default();
-    let rules = &mut namespace.rules;
+    let rules = &mut namespace.channel_options;
     let keep = |publications| HistoryOptions {
         publications,
         bytes: 1 << 20,

@@ -25,9 +25,9 @@ fn main() -> Exit {
             recovery: true,
             ..Namespace::default()
         };
-        namespace.rules.presence = true;
-        namespace.rules.join_leave = true;
-        namespace.rules.history = Some(HistoryOptions {
+        namespace.channel_options.presence = true;
+        namespace.channel_options.join_leave = true;
+        namespace.channel_options.history = Some(HistoryOptions {
             publications,
             bytes: 1 << 20,
             ttl: Duration::from_secs(300),
@@ -36,9 +36,9 @@ fn main() -> Exit {
     };
     let options = Options {
         // The Go SDK expects that nobody knows who is there.
-        plain: {
+        default_namespace: {
             let mut plain = kept(100);
-            plain.rules.presence = false;
+            plain.channel_options.presence = false;
             // It publishes bytes that are no JSON, too.
             plain.data_format = DataFormat::Binary;
             plain

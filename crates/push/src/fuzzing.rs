@@ -7,5 +7,5 @@ pub use crate::limits::PATTERN_BYTES;
 #[must_use]
 pub fn is_of(pattern: &str, name: &str) -> Option<bool> {
     let text = Some(pattern).filter(|text| text.len() <= PATTERN_BYTES);
-    Some(Pattern::parse(text?)?.is_of(name))
+    Some(Pattern::parse(text?)?.matches(name))
 }

@@ -1,17 +1,17 @@
 //! Live updates to clients: a part of an application that clients of the Centrifuge protocol connect to.
 //!
 //! ```text
-//! client ─ WebSocket ───────────────▶ session ─▶ desk of its worker ─ queues ─▶ home of the channel, on any worker
-//!        ─ /emulation ─ any worker's desk ─▶─┘
-//!        ◀─ WebSocket, SSE, HTTP stream, gRPC ── session ◀─ desk ◀──────── queues ───────┘
+//! client ─ WebSocket ───────────────▶ session ─▶ worker of its worker ─ queues ─▶ home of the channel, on any worker
+//!        ─ /emulation ─ any worker's worker ─▶─┘
+//!        ◀─ WebSocket, SSE, HTTP stream, gRPC ── session ◀─ worker ◀──────── queues ───────┘
 //! ```
 //!
-//! A session is the same on all transports (`session.rs`, `seat.rs`, `pending.rs`, `replies.rs`); they are where its messages come from (`socket.rs`,
-//! `http.rs`, `calls.rs`) and go to (`outlet.rs`, `stream.rs`).
+//! A session is the same on all transports (`session.rs`, `client.rs`, `pending.rs`, `replies.rs`); they are where its messages come from (`socket.rs`,
+//! `http.rs`, `calls.rs`) and go to (`transport.rs`, `stream.rs`).
 //!
 //! What other threads publish comes in by `inlet.rs`.
 //!
-//! Each worker has a desk: its own connections, and the channels that are at home there. Desks tell each other by queues of one
+//! Each worker has a worker: its own connections, and the channels that are at home there. Desks tell each other by queues of one
 //! writer and one reader; nothing is shared behind a lock but keys of tokens and what users' connections are counted by
 //! (`admission.rs`), which are looked at when a client connects. Knows nothing of configuration files.
 #![forbid(unsafe_code)]
@@ -37,8 +37,8 @@ use std::sync::Arc;
 use ringmain_engine::Cx;
 use ringmain_web::{App, WsOptions};
 
-pub use app_proxy::{Answering, Application, Backend, Event, Proxy, Question, Unanswered};
-pub use options::{DataFormat, Listen, Namespace, Options, OptionsError};
+pub use app_proxy::{Application, Backend, Event, Proxy, ProxyError, ProxyRequest, ResponseFuture};
+pub use options::{DataFormat, Namespace, Options, OptionsError, SubscribeAccess};
 pub use ringmain_hub::history::HistoryOptions;
 pub use ringmain_hub::mail::{ChannelOptions, SlowConsumerPolicy};
 pub use ringmain_hub::shard::StateRecord;
@@ -46,22 +46,22 @@ pub use ringmain_hub::subscribers::Limits;
 
 pub use api::UserCommand;
 pub use hand_over::state::{State, StateError};
-pub use hand_over::{Freezing, Successor};
+pub use hand_over::{FreezeHandle, Successor};
 pub use publish::batch::{Batch, SourceRecord};
-pub use publish::receipts::{Receipted, Receipts};
-pub use publish::thread_publisher::{Inlet, NotTaken};
+pub use publish::receipts::{ReceiptOutcome, Receipts};
+pub use publish::thread_publisher::{SubmitError, ThreadPublisher};
 pub use ringmain_hub::history::Epoch;
 pub use ringmain_hub::shard::{LogEvent, LogId};
 
-pub use publish::publisher::{Busy, NotPublished, Publisher};
+pub use publish::publisher::{Busy, PublishError, Publisher};
 pub use ringmain_jwt::{Algorithm, KeySet};
-pub use tokens::{KeySource, Keys, Look, Tokens};
+pub use tokens::{KeyLookup, KeySource, Keys, Tokens};
 
-use options::Checked;
+use options::ValidOptions;
 use settings::Settings;
-use transport::websocket::{Listening, Talking};
+use transport::websocket::{BidirectionalSocket, UnidirectionalSocket};
 use transport::{grpc_stream, http};
-use worker::worker_slot::Place;
+use worker::worker_slot::WorkerSlot;
 
 /// What the guide shows compiles.
 #[cfg(doctest)]
@@ -88,14 +88,14 @@ impl Push {
     /// # Errors
     /// [`OptionsError`]: nothing has changed.
     pub fn replace(&self, options: Options) -> Result<(), OptionsError> {
-        self.0.replace(Checked::new(options)?);
+        self.0.replace_options(ValidOptions::new(options)?);
         Ok(())
     }
 
     /// Whether there are settings, so that something is pushed.
     #[must_use]
     pub fn has_settings(&self) -> bool {
-        self.0.newer(0).is_some()
+        self.0.newer_than(0).is_some()
     }
 
     /// What has been counted so far, of all workers.
@@ -106,8 +106,8 @@ impl Push {
 
     /// For publishing from other threads than the workers'.
     #[must_use]
-    pub fn inlet(&self) -> Inlet {
-        Inlet::new(&self.0)
+    pub fn thread_publisher(&self) -> ThreadPublisher {
+        ThreadPublisher::new(&self.0)
     }
 
     /// Adds to an application what clients connect to and what its owner's programs call: see [`serve`]. An application serves one
@@ -127,10 +127,14 @@ impl Push {
             .clone()
             .protocols(&["centrifuge-protobuf", "centrifuge-json"]);
         let app = app
-            .per_worker(move |cx| Place::new(cx, &settings, &start))
-            .ws_with("/connection/websocket", &talkers, Talking::open)
-            .ws_with("/connection/uni_websocket", &listeners, Listening::open);
-        api::serve(grpc_stream::serve(http::serve(app)))
+            .per_worker(move |cx| WorkerSlot::new(cx, &settings, &start))
+            .ws_with("/connection/websocket", &talkers, BidirectionalSocket::open)
+            .ws_with(
+                "/connection/uni_websocket",
+                &listeners,
+                UnidirectionalSocket::open,
+            );
+        api::add_routes(grpc_stream::add_routes(http::add_routes(app)))
     }
 }
 

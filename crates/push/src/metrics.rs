@@ -22,7 +22,7 @@ pub struct Report {
     /// Channels that there are: with subscribers, or with something that is remembered.
     pub channels: u64,
     /// Channels with subscribers.
-    pub heard_channels: u64,
+    pub subscribed_channels: u64,
     /// Clients that were let in.
     pub connects: u64,
     /// Those that were not, by why.
@@ -32,9 +32,9 @@ pub struct Report {
     /// Publications, whether or not anybody listened.
     pub publications: u64,
     /// Publications that were not done again, since one of the same key was.
-    pub repeated: u64,
+    pub duplicates: u64,
     /// Keys of publications that were forgotten before their time was over.
-    pub forgotten_keys: u64,
+    pub dropped_keys: u64,
     /// Channels that were removed before their time, to make room for others at the limit of channels.
     pub evicted_channels: u64,
     /// What was put among what waits for a client, each client counted.
@@ -98,11 +98,11 @@ pub const fn slow_label(slow: SlowConsumerPolicy) -> &'static str {
 
 /// Of all workers.
 #[derive(Debug, Default)]
-pub(crate) struct Metrics(Mutex<Vec<Arc<Counts>>>);
+pub(crate) struct Metrics(Mutex<Vec<Arc<WorkerMetrics>>>);
 
 /// One worker's; only that writes them.
 #[derive(Debug, Default)]
-pub(crate) struct Counts {
+pub(crate) struct WorkerMetrics {
     clients: AtomicU64,
     connects: AtomicU64,
     refused: [AtomicU64; Refusal::ALL.len()],
@@ -111,10 +111,10 @@ pub(crate) struct Counts {
     unrecovered: AtomicU64,
     /// As they are told of by the worker's own parts.
     channels: AtomicU64,
-    heard_channels: AtomicU64,
+    subscribed_channels: AtomicU64,
     publications: AtomicU64,
-    repeated: AtomicU64,
-    forgotten_keys: AtomicU64,
+    duplicates: AtomicU64,
+    dropped_keys: AtomicU64,
     evicted_channels: AtomicU64,
     subscriptions: AtomicU64,
     deliveries: AtomicU64,
@@ -126,7 +126,7 @@ pub(crate) struct Counts {
 const CODES: usize = 2 * SPAN as usize;
 const SPAN: u32 = 14;
 
-fn place_of(code: u32) -> usize {
+fn code_index(code: u32) -> usize {
     match code {
         3000..=3013 => (code - 3000) as usize,
         3500..=3513 => (code - 3500 + SPAN) as usize,
@@ -134,10 +134,10 @@ fn place_of(code: u32) -> usize {
     }
 }
 
-fn code_of(place: usize) -> Option<u32> {
-    match u32::try_from(place).ok()? {
-        place if place < SPAN => Some(3000 + place),
-        place if place < 2 * SPAN => Some(3500 + place - SPAN),
+fn index_code(index: usize) -> Option<u32> {
+    match u32::try_from(index).ok()? {
+        index if index < SPAN => Some(3000 + index),
+        index if index < 2 * SPAN => Some(3500 + index - SPAN),
         _ => None,
     }
 }
@@ -152,8 +152,8 @@ fn add(count: &AtomicU64, more: u64) {
 
 impl Metrics {
     /// A worker begins.
-    pub(crate) fn worker(&self) -> Arc<Counts> {
-        let counts: Arc<Counts> = Arc::default();
+    pub(crate) fn add_worker(&self) -> Arc<WorkerMetrics> {
+        let counts: Arc<WorkerMetrics> = Arc::default();
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         all.push(Arc::clone(&counts));
         counts
@@ -177,30 +177,30 @@ impl Metrics {
             .into_iter()
             .enumerate()
             .filter(|(_, count)| *count > 0);
-        report.disconnects = counted.map(|(place, count)| (code_of(place), count)).collect();
+        report.disconnects = counted.map(|(index, count)| (index_code(index), count)).collect();
         report
     }
 }
 
-impl Counts {
-    pub(crate) fn connected(&self) {
+impl WorkerMetrics {
+    pub(crate) fn client_joined(&self) {
         add(&self.connects, 1);
         add(&self.clients, 1);
     }
 
-    pub(crate) fn over(&self) {
+    pub(crate) fn client_left(&self) {
         add(&self.clients, u64::MAX);
     }
 
-    pub(crate) fn refused(&self, why: Refusal) {
+    pub(crate) fn count_refused(&self, why: Refusal) {
         add(&self.refused[why as usize], 1);
     }
 
-    pub(crate) fn disconnected(&self, why: Disconnect) {
-        add(&self.disconnects[place_of(why.code)], 1);
+    pub(crate) fn count_disconnect(&self, why: Disconnect) {
+        add(&self.disconnects[code_index(why.code)], 1);
     }
 
-    pub(crate) fn recovered(&self, has_all: bool) {
+    pub(crate) fn count_recovery(&self, has_all: bool) {
         match has_all {
             true => add(&self.recovered, 1),
             false => add(&self.unrecovered, 1),
@@ -208,7 +208,7 @@ impl Counts {
     }
 
     /// What the worker's parts have counted.
-    pub(crate) fn follow(
+    pub(crate) fn update_totals(
         &self,
         local: subscribers::SubscriberCounts,
         home: shard::ShardCounts,
@@ -216,10 +216,10 @@ impl Counts {
     ) {
         for (count, now) in [
             (&self.channels, channels as u64),
-            (&self.heard_channels, home.subscribed_channels as u64),
+            (&self.subscribed_channels, home.subscribed_channels as u64),
             (&self.publications, home.publications),
-            (&self.repeated, home.duplicates),
-            (&self.forgotten_keys, home.dropped_keys),
+            (&self.duplicates, home.duplicates),
+            (&self.dropped_keys, home.dropped_keys),
             (&self.evicted_channels, home.evicted),
             (&self.subscriptions, local.subscriptions as u64),
             (&self.deliveries, local.deliveries),
@@ -239,10 +239,10 @@ impl Counts {
             (&mut report.recovered, &self.recovered),
             (&mut report.unrecovered, &self.unrecovered),
             (&mut report.channels, &self.channels),
-            (&mut report.heard_channels, &self.heard_channels),
+            (&mut report.subscribed_channels, &self.subscribed_channels),
             (&mut report.publications, &self.publications),
-            (&mut report.repeated, &self.repeated),
-            (&mut report.forgotten_keys, &self.forgotten_keys),
+            (&mut report.duplicates, &self.duplicates),
+            (&mut report.dropped_keys, &self.dropped_keys),
             (&mut report.evicted_channels, &self.evicted_channels),
             (&mut report.subscriptions, &self.subscriptions),
             (&mut report.deliveries, &self.deliveries),
@@ -262,30 +262,34 @@ impl Counts {
 mod tests {
     use ringmain_hub::protocol::Disconnect;
 
-    use super::{CODES, Metrics, Refusal, code_of, place_of};
+    use super::{CODES, Metrics, Refusal, code_index, index_code};
 
     #[test]
     fn each_code_of_the_protocol_has_its_place_and_all_others_one() {
-        for place in 0..CODES {
-            assert_eq!(code_of(place).map(place_of), Some(place));
+        for index in 0..CODES {
+            assert_eq!(index_code(index).map(code_index), Some(index));
         }
         for code in [0, 2999, 3014, 3499, 3514, 4000, u32::MAX] {
-            assert_eq!((place_of(code), code_of(place_of(code))), (CODES, None), "{code}");
+            assert_eq!(
+                (code_index(code), index_code(code_index(code))),
+                (CODES, None),
+                "{code}"
+            );
         }
     }
 
     #[test]
     fn workers_are_added_up() {
         let metrics = Metrics::default();
-        let workers = [metrics.worker(), metrics.worker()];
+        let workers = [metrics.add_worker(), metrics.add_worker()];
         for counts in &workers {
-            counts.connected();
-            counts.connected();
-            counts.over();
-            counts.refused(Refusal::Rate);
-            counts.disconnected(Disconnect::SLOW);
-            counts.recovered(true);
-            counts.recovered(false);
+            counts.client_joined();
+            counts.client_joined();
+            counts.client_left();
+            counts.count_refused(Refusal::Rate);
+            counts.count_disconnect(Disconnect::SLOW);
+            counts.count_recovery(true);
+            counts.count_recovery(false);
         }
         let report = metrics.report();
         assert_eq!((report.clients, report.connects), (2, 4));

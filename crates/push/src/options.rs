@@ -11,7 +11,8 @@ use ringmain_web::Origins;
 
 use crate::app_proxy::{Event, Proxy};
 use crate::limits::{
-    self, API_BODY_BYTES, CONNECTIONS_PER_USER, HANDSHAKES, KEYS_REMEMBERED, PING_EVERY, PONG_WITHIN,
+    self, API_BODY_BYTES, CONNECTIONS_PER_USER, IDEMPOTENCY_WINDOW, PENDING_CONNECTS, PING_INTERVAL,
+    PONG_TIMEOUT,
 };
 use crate::tokens::Tokens;
 
@@ -19,7 +20,7 @@ use crate::tokens::Tokens;
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Of channels without a `:`.
-    pub plain: Namespace,
+    pub default_namespace: Namespace,
     /// Of others, by what is before it.
     pub namespaces: BTreeMap<String, Namespace>,
     /// Whether clients connect without saying who they are.
@@ -34,9 +35,9 @@ pub struct Options {
     /// What programs of the owner's say in `X-API-Key`. `None`: there is no `/api/`.
     pub api_key: Option<String>,
     /// How long keys of programs' publications are remembered.
-    pub keys_remembered: Duration,
+    pub idempotency_window: Duration,
     /// Clients of one worker that are about to say who they are; more are answered 503 and come back.
-    pub handshakes: u32,
+    pub pending_connects: u32,
     /// Clients that one worker lets in within a second, as far as they say who they are; more are answered 503 and come back. `None`:
     /// as many as come.
     pub connects_per_second: Option<u32>,
@@ -51,17 +52,17 @@ pub struct Options {
     pub connections_per_user: u32,
     /// Channels that are at home at one worker.
     pub channels: usize,
-    /// Bytes of a client's message, up to [`MESSAGE_BYTES_MOST`](limits::MESSAGE_BYTES_MOST). A WebSocket with a longer one is closed with
+    /// Bytes of a client's message, up to [`MESSAGE_BYTES_MAX`](limits::MESSAGE_BYTES_MAX). A WebSocket with a longer one is closed with
     /// 1009, a request is answered 413.
     pub message_bytes: usize,
-    /// Bytes of the body of a program's request, up to [`API_BODY_BYTES_MOST`](limits::API_BODY_BYTES_MOST). More: 413.
+    /// Bytes of the body of a program's request, up to [`API_BODY_BYTES_MAX`](limits::API_BODY_BYTES_MAX). More: 413.
     pub api_body_bytes: usize,
     /// How often a client is pinged, in whole seconds.
     pub ping_interval: Duration,
     /// How long a client may take to answer a ping, in whole seconds: at least 2, and at least 2 less than the interval.
     pub pong_timeout: Duration,
     /// How long the process drains before it ends. Clients are sent away within half of it, at most
-    /// [`SENT_AWAY_WITHIN`](crate::limits::SENT_AWAY_WITHIN).
+    /// [`DISCONNECT_SPREAD`](crate::limits::DISCONNECT_SPREAD).
     pub drain: Duration,
 }
 
@@ -112,10 +113,10 @@ impl DataFormat {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Namespace {
     /// What they keep and tell.
-    pub rules: ChannelOptions,
+    pub channel_options: ChannelOptions,
     /// Who may subscribe without a token for the channel. Whoever may not, may not do anything else there, either, unless it was
     /// subscribed by a token, or by the server.
-    pub listen: Listen,
+    pub subscribe_access: SubscribeAccess,
     /// What the data of publications must be.
     pub data_format: DataFormat,
     /// Clients may publish.
@@ -127,7 +128,7 @@ pub struct Namespace {
     /// Clients recover what they have missed since a position (offset and epoch), whether or not they ask for that beforehand. Without
     /// it those recover that may read the history and ask for a recoverable subscription.
     pub recovery: bool,
-    /// The application says who may subscribe without a token for the channel ([`Event::Subscribe`]), whatever `listen` says; but
+    /// The application says who may subscribe without a token for the channel ([`Event::Subscribe`]), whatever `subscribe_access` says; but
     /// for channels of named users (`#`) and private ones (`$`), and for who may by a capability.
     pub subscribe_proxy: bool,
     /// The application says what clients publish ([`Event::Publish`]), whatever `publish` says.
@@ -138,41 +139,41 @@ pub struct Namespace {
 
 /// Who may subscribe to channels without a token for them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Listen {
+pub enum SubscribeAccess {
     /// Everybody who is connected.
     #[default]
-    Anybody,
+    Everyone,
     /// Users: everybody of whom it is known who it is.
     Users,
     /// Nobody.
-    Nobody,
+    NoOne,
 }
 
-impl Listen {
-    pub(crate) fn lets_in(self, user: &str) -> bool {
+impl SubscribeAccess {
+    pub(crate) fn allows_user(self, user: &str) -> bool {
         match self {
-            Listen::Anybody => true,
-            Listen::Users => !user.is_empty(),
-            Listen::Nobody => false,
+            SubscribeAccess::Everyone => true,
+            SubscribeAccess::Users => !user.is_empty(),
+            SubscribeAccess::NoOne => false,
         }
     }
 }
 
 impl Namespace {
     /// Whether who subscribes is given the last publication without asking ([`ChannelOptions::cache_recovery`], [`ChannelOptions::conflation_interval`]).
-    pub(crate) fn shows_last(&self) -> bool {
-        self.rules.cache_recovery || self.rules.conflation_interval.is_some()
+    pub(crate) fn sends_latest(&self) -> bool {
+        self.channel_options.cache_recovery || self.channel_options.conflation_interval.is_some()
     }
 
     /// Whether a client of it that has lost a publication is told so at once, so that a subscription can be called positioned:
     /// it is numbered, and none is left out in silence.
-    pub(crate) fn tells_gaps(&self) -> bool {
+    pub(crate) fn reports_gaps(&self) -> bool {
         let ChannelOptions {
             history,
             slow_consumer,
             conflation_interval,
             ..
-        } = self.rules;
+        } = self.channel_options;
         history.is_some()
             && conflation_interval.is_none()
             && matches!(
@@ -186,7 +187,7 @@ impl Default for Namespace {
     /// Channels that keep nothing and that clients may only listen to.
     fn default() -> Self {
         Namespace {
-            rules: ChannelOptions {
+            channel_options: ChannelOptions {
                 history: None,
                 position_ttl: Duration::from_secs(30 * 24 * 3600),
                 presence: false,
@@ -195,7 +196,7 @@ impl Default for Namespace {
                 cache_recovery: false,
                 conflation_interval: None,
             },
-            listen: Listen::Anybody,
+            subscribe_access: SubscribeAccess::Everyone,
             data_format: DataFormat::Json,
             publish: false,
             history: false,
@@ -212,15 +213,15 @@ impl Default for Options {
     /// Channels without a namespace, as [`Namespace::default`]; nobody is let in yet.
     fn default() -> Self {
         Options {
-            plain: Namespace::default(),
+            default_namespace: Namespace::default(),
             namespaces: BTreeMap::new(),
             anonymous: false,
             tokens: None,
             user_channel: None,
             origins: Vec::new(),
             api_key: None,
-            keys_remembered: KEYS_REMEMBERED,
-            handshakes: HANDSHAKES,
+            idempotency_window: IDEMPOTENCY_WINDOW,
+            pending_connects: PENDING_CONNECTS,
             connects_per_second: None,
             proxy: Proxy::default(),
             limits: Limits {
@@ -231,8 +232,8 @@ impl Default for Options {
             channels: CHANNELS_PER_WORKER,
             message_bytes: MESSAGE_BYTES,
             api_body_bytes: API_BODY_BYTES,
-            ping_interval: PING_EVERY,
-            pong_timeout: PONG_WITHIN,
+            ping_interval: PING_INTERVAL,
+            pong_timeout: PONG_TIMEOUT,
             drain: Duration::from_secs(30),
         }
     }
@@ -245,14 +246,14 @@ pub struct OptionsError(String);
 
 /// Settings that can be, as they are looked at.
 #[derive(Clone, Debug)]
-pub(crate) struct Checked {
+pub(crate) struct ValidOptions {
     options: Options,
     /// Which pages may connect.
     pub(crate) pages: Origins,
 }
 
-impl Checked {
-    pub(crate) fn new(options: Options) -> Result<Checked, OptionsError> {
+impl ValidOptions {
+    pub(crate) fn new(options: Options) -> Result<ValidOptions, OptionsError> {
         let mut pages = Origins::default();
         for origin in &options.origins {
             match &**origin {
@@ -260,12 +261,12 @@ impl Checked {
                 origin => pages.allow(origin).map_err(OptionsError)?,
             }
         }
-        options.fault().map_err(OptionsError)?;
-        Ok(Checked { options, pages })
+        options.validate().map_err(OptionsError)?;
+        Ok(ValidOptions { options, pages })
     }
 }
 
-impl std::ops::Deref for Checked {
+impl std::ops::Deref for ValidOptions {
     type Target = Options;
 
     fn deref(&self) -> &Options {
@@ -279,7 +280,7 @@ impl Options {
     /// # Errors
     /// [`OptionsError`].
     pub fn check(&self) -> Result<(), OptionsError> {
-        Checked::new(self.clone()).map(|_| ())
+        ValidOptions::new(self.clone()).map(|_| ())
     }
 
     /// The namespace of a channel.
@@ -300,7 +301,7 @@ impl Options {
             .filter(|(namespace, _)| !namespace.is_empty())
         {
             Some((namespace, _)) => self.namespaces.get(namespace).ok_or(Fault::UNKNOWN_CHANNEL),
-            None => Ok(&self.plain),
+            None => Ok(&self.default_namespace),
         }
     }
 
@@ -308,7 +309,7 @@ impl Options {
     ///
     /// # Errors
     /// [`Fault::BAD_REQUEST`]: the user's name cannot be a part of a channel's, or its channel would be another one's, too.
-    pub(crate) fn channel_of(&self, user: &str) -> Result<Option<String>, Fault> {
+    pub(crate) fn user_channel_name(&self, user: &str) -> Result<Option<String>, Fault> {
         let Some(namespace) = self.user_channel.as_ref().filter(|_| !user.is_empty()) else {
             return Ok(None);
         };
@@ -323,14 +324,14 @@ impl Options {
 
     /// How long bytes that were sent to a client may stay unacknowledged: as long as one takes to be found out by a ping.
     pub(crate) fn unacknowledged_within(&self) -> Duration {
-        self.ping_interval + self.pong_timeout + limits::UNACKNOWLEDGED_BEYOND
+        self.ping_interval + self.pong_timeout + limits::UNACKNOWLEDGED_GRACE
     }
 
-    fn pings(&self) -> Result<(), String> {
+    fn validate_pings(&self) -> Result<(), String> {
         let (ping, pong) = (self.ping_interval, self.pong_timeout);
         let is_whole = |time: Duration| time.subsec_nanos() == 0;
-        if !is_whole(ping) || !is_whole(pong) || ping > limits::PING_EVERY_MOST {
-            let most = limits::PING_EVERY_MOST.as_secs();
+        if !is_whole(ping) || !is_whole(pong) || ping > limits::PING_INTERVAL_MAX {
+            let most = limits::PING_INTERVAL_MAX.as_secs();
             return Err(format!(
                 "pings: expected whole seconds, at most {most}, found {ping:?} and {pong:?}"
             ));
@@ -344,12 +345,12 @@ impl Options {
     }
 
     /// What is wrong with them, but for origins.
-    fn fault(&self) -> Result<(), String> {
+    fn validate(&self) -> Result<(), String> {
         if let Some(tokens) = &self.tokens {
             tokens.check()?;
         }
         let most = [
-            ("handshakes", Some(self.handshakes)),
+            ("handshakes", Some(self.pending_connects)),
             ("connects per second", self.connects_per_second),
         ];
         if let Some((what, _)) = most.iter().find(|(_, most)| *most == Some(0)) {
@@ -359,22 +360,22 @@ impl Options {
             (
                 "bytes of a message",
                 self.message_bytes,
-                limits::MESSAGE_BYTES_MOST,
+                limits::MESSAGE_BYTES_MAX,
             ),
             (
                 "bytes of a body of the API",
                 self.api_body_bytes,
-                limits::API_BODY_BYTES_MOST,
+                limits::API_BODY_BYTES_MAX,
             ),
         ] {
-            if !(limits::LEAST_BYTES..=most).contains(&found) {
-                let least = limits::LEAST_BYTES;
+            if !(limits::MIN_BYTES..=most).contains(&found) {
+                let least = limits::MIN_BYTES;
                 return Err(format!("{name}: expected {least} to {most}, found {found}"));
             }
         }
-        self.pings()?;
-        self.proxy.fault()?;
-        let plain = [("channels without a namespace", &self.plain)];
+        self.validate_pings()?;
+        self.proxy.validate()?;
+        let plain = [("channels without a namespace", &self.default_namespace)];
         let named = self.namespaces.iter().map(|(name, it)| (&**name, it));
         for (name, it) in plain.into_iter().chain(named) {
             let wanted = [
@@ -383,7 +384,7 @@ impl Options {
                 (it.sub_refresh_proxy, Event::SubRefresh),
             ];
             let mut wanted = wanted.into_iter().filter(|(is_wanted, _)| *is_wanted);
-            if let Some((_, event)) = wanted.find(|(_, event)| !self.proxy.is_asked(*event)) {
+            if let Some((_, event)) = wanted.find(|(_, event)| !self.proxy.is_enabled(*event)) {
                 let event = event.name();
                 return Err(format!(
                     "expected an application that is asked about `{event}`, as `{name}` wants it, found none"

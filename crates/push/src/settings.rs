@@ -10,18 +10,18 @@ use std::task::{Context, Poll, Waker};
 
 use crate::hand_over::HandOver;
 use crate::metrics::{Metrics, Report};
-use crate::options::Checked;
-use crate::worker::mesh::Mesh;
+use crate::options::ValidOptions;
+use crate::worker::mesh::SharedMesh;
 
 /// See the module.
 #[derive(Default)]
 pub(crate) struct Settings {
-    pub(crate) mesh: Mesh,
+    pub(crate) mesh: SharedMesh,
     pub(crate) metrics: Metrics,
     pub(crate) hand_over: HandOver,
-    /// Of `held`, which it is looked at before.
+    /// Of `current`, which it is looked at before.
     generation: AtomicU64,
-    held: Mutex<Held>,
+    current: Mutex<CurrentOptions>,
     /// Prefixes of channels whose logs are not read yet, for workers that have not begun.
     pub(crate) expected: Mutex<Vec<Arc<str>>>,
     /// Sources so far: their numbers.
@@ -29,58 +29,58 @@ pub(crate) struct Settings {
 }
 
 #[derive(Default)]
-struct Held {
+struct CurrentOptions {
     /// `None`: nothing is pushed yet.
-    options: Option<Checked>,
+    options: Option<ValidOptions>,
     /// Of workers that wait for the first.
     waiting: Vec<Waker>,
 }
 
 impl Settings {
-    pub(crate) fn replace(&self, options: Checked) {
-        let mut held = self.held();
-        held.options = Some(options);
+    pub(crate) fn replace_options(&self, options: ValidOptions) {
+        let mut current = self.current_options();
+        current.options = Some(options);
         self.generation.fetch_add(1, Ordering::Release);
-        let waiting = std::mem::take(&mut held.waiting);
-        drop(held);
+        let waiting = std::mem::take(&mut current.waiting);
+        drop(current);
         waiting.iter().for_each(Waker::wake_by_ref);
     }
 
     /// What has been counted so far, of all workers.
     pub(crate) fn report(&self) -> Report {
         Report {
-            users: self.mesh.users(),
+            users: self.mesh.user_count(),
             ..self.metrics.report()
         }
     }
 
     /// What holds, with its number, unless it is what was `seen`; 0: nothing yet.
-    pub(crate) fn newer(&self, seen: u64) -> Option<(u64, Checked)> {
+    pub(crate) fn newer_than(&self, seen: u64) -> Option<(u64, ValidOptions)> {
         if self.generation.load(Ordering::Acquire) == seen {
             return None;
         }
-        let held = self.held();
+        let current = self.current_options();
         // It is only changed under the lock.
         let generation = self.generation.load(Ordering::Acquire);
-        held.options.clone().map(|options| (generation, options))
+        current.options.clone().map(|options| (generation, options))
     }
 
     /// Whether there is something to push.
-    pub(crate) fn is_there(&self) -> bool {
+    pub(crate) fn has_options(&self) -> bool {
         self.generation.load(Ordering::Acquire) > 0
     }
 
     /// Ready once there is something to push.
-    pub(crate) fn poll_first(&self, context: &Context<'_>) -> Poll<()> {
-        let mut held = self.held();
-        if held.options.is_some() {
+    pub(crate) fn poll_options(&self, context: &Context<'_>) -> Poll<()> {
+        let mut current = self.current_options();
+        if current.options.is_some() {
             return Poll::Ready(());
         }
-        held.waiting.push(context.waker().clone());
+        current.waiting.push(context.waker().clone());
         Poll::Pending
     }
 
-    fn held(&self) -> MutexGuard<'_, Held> {
-        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    fn current_options(&self) -> MutexGuard<'_, CurrentOptions> {
+        self.current.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -17,7 +17,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use ringmain_gateway::model::{ChannelBound, Mapping, RecordFormat, Source};
-use ringmain_push::{Epoch, Inlet, LogEvent, LogId, Receipted, Receipts};
+use ringmain_push::{Epoch, LogEvent, LogId, ReceiptOutcome, Receipts, ThreadPublisher};
 use ringmain_sys::clock;
 
 use crate::commands::Action;
@@ -40,7 +40,7 @@ pub(crate) struct Feed {
     pub(crate) needs_headers: bool,
     /// The names of the channels that it can feed.
     bounds: Vec<ChannelBound>,
-    pub(crate) inlet: Inlet,
+    pub(crate) inlet: ThreadPublisher,
     pub(crate) status: Arc<Status>,
     pub(crate) letters: Arc<Letters>,
     /// `None`: it is known that all of the source's logs are read.
@@ -113,7 +113,7 @@ impl Feed {
         name: &Arc<str>,
         source: &Source,
         reader: u32,
-        inlet: &Inlet,
+        inlet: &ThreadPublisher,
         status: &Arc<Status>,
     ) -> Feed {
         let mapping = &source.mapping;
@@ -452,9 +452,9 @@ impl<P: Clone> Partition<P> {
                 break;
             };
             match receipted {
-                Receipted::Published => published += 1,
-                Receipted::Repeated => repeated += 1,
-                Receipted::NoRoom => self.bury(feed, number, DeadReason::NoRoom),
+                ReceiptOutcome::Published => published += 1,
+                ReceiptOutcome::Duplicate => repeated += 1,
+                ReceiptOutcome::ChannelLimit => self.bury(feed, number, DeadReason::NoRoom),
             }
             self.close_one(number);
         }

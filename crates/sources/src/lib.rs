@@ -1,7 +1,7 @@
 //! Sources: brokers whose records are published in channels, at least once and in order.
 //!
 //! ```text
-//! broker ─ client (a library) ─▶ partition ─ Inlet ─▶ worker of the channel
+//! broker ─ client (a library) ─▶ partition ─ ThreadPublisher ─▶ worker of the channel
 //!                                  ◀───── receipt ────┘
 //!        ◀─ commit, acknowledgement: once all records before are done
 //! ```
@@ -55,7 +55,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use ringmain_gateway::model::{RecordFormat, Source, SourceKind};
-use ringmain_push::Inlet;
+use ringmain_push::ThreadPublisher;
 use ringmain_sys::clock;
 use tokio::sync::watch;
 use tokio::time::sleep;
@@ -86,7 +86,7 @@ pub fn check_support(kind: &SourceKind) -> Result<(), &'static str> {
 /// The sources of this process's start that have not begun to read their logs, with what their channels' names begin with.
 #[derive(Debug)]
 pub(crate) struct Expected {
-    inlet: Inlet,
+    inlet: ThreadPublisher,
     prefixes: Mutex<BTreeMap<Arc<str>, Vec<Arc<str>>>>,
 }
 
@@ -143,7 +143,7 @@ pub struct Sources {
 impl Sources {
     /// Without sources.
     #[must_use]
-    pub fn new(inlet: Inlet) -> Sources {
+    pub fn new(inlet: ThreadPublisher) -> Sources {
         let expected = Arc::new(Expected {
             inlet: inlet.clone(),
             prefixes: Mutex::default(),

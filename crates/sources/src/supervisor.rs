@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use ringmain_push::Inlet;
+use ringmain_push::ThreadPublisher;
 use tokio::sync::watch;
 use tokio::task::JoinHandle as TaskHandle;
 use tokio::time::sleep;
@@ -32,7 +32,7 @@ pub struct Member<C, S> {
     /// Its state.
     pub status: Arc<S>,
     /// Its own inlet for publications, so that channels remember their source.
-    pub inlet: Inlet,
+    pub inlet: ThreadPublisher,
     /// Its number, one for each name.
     pub number: u32,
 }
@@ -59,7 +59,7 @@ type Run<C, S> = dyn Fn(Member<C, S>, watch::Receiver<()>) -> Task + Send + Sync
 pub struct Supervisor<C, S> {
     /// The name of the thread.
     thread_name: &'static str,
-    inlet: Inlet,
+    inlet: ThreadPublisher,
     linger: Arc<Linger>,
     run: Arc<Run<C, S>>,
     state: Mutex<State<C, S>>,
@@ -86,7 +86,7 @@ where
     #[must_use]
     pub fn new(
         thread_name: &'static str,
-        inlet: Inlet,
+        inlet: ThreadPublisher,
         run: impl Fn(Member<C, S>, watch::Receiver<()>) -> Task + Send + Sync + 'static,
     ) -> Supervisor<C, S> {
         Supervisor {
@@ -200,7 +200,7 @@ fn builder() -> tokio::runtime::Builder {
 /// The thread: runs the configured tasks, until the handle is dropped.
 fn serve<C, S>(
     mut wanted: watch::Receiver<Members<C, S>>,
-    inlet: &Inlet,
+    inlet: &ThreadPublisher,
     linger: Arc<Linger>,
     run: &Arc<Run<C, S>>,
 ) where
@@ -239,7 +239,7 @@ fn serve<C, S>(
 }
 
 /// Waits until a successor publishes.
-async fn frozen(inlet: &Inlet) {
+async fn frozen(inlet: &ThreadPublisher) {
     while !inlet.is_frozen() {
         sleep(limits::COMMIT_INTERVAL).await;
     }

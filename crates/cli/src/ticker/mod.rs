@@ -35,13 +35,13 @@ const NAMESPACE: &str = "ticker";
 pub(crate) fn serve(app: App) -> App {
     let mut prices = Namespace::default();
     // The last one, for whoever comes.
-    prices.rules.history = Some(HistoryOptions {
+    prices.channel_options.history = Some(HistoryOptions {
         publications: 1,
         bytes: 1024,
         ttl: Duration::from_hours(1),
     });
-    prices.rules.cache_recovery = true;
-    prices.rules.conflation_interval = Some(TICKER_EVERY);
+    prices.channel_options.cache_recovery = true;
+    prices.channel_options.conflation_interval = Some(TICKER_EVERY);
     let options = Options {
         namespaces: [(NAMESPACE.to_owned(), prices)].into(),
         anonymous: true,

@@ -134,13 +134,13 @@ impl Server {
 
     fn of(app: App, anonymous: bool) -> Server {
         let mut paced = Namespace::default();
-        paced.rules.conflation_interval = Some(Duration::from_millis(50));
+        paced.channel_options.conflation_interval = Some(Duration::from_millis(50));
         let keeps = |publications| {
             let mut keeps = Namespace {
                 recovery: true,
                 ..Namespace::default()
             };
-            keeps.rules.history = Some(HistoryOptions {
+            keeps.channel_options.history = Some(HistoryOptions {
                 publications,
                 bytes: 1 << 20,
                 ttl: Duration::from_mins(5),

@@ -36,7 +36,7 @@ const COLUMNS: [Column; 12] = [
         "ringmain_push_heard_channels",
         "gauge",
         "Channels with subscribers.",
-        |it| it.heard_channels,
+        |it| it.subscribed_channels,
     ),
     (
         "ringmain_push_connects_total",
@@ -54,13 +54,13 @@ const COLUMNS: [Column; 12] = [
         "ringmain_push_repeated_total",
         "counter",
         "Publications that were not done again, since one of the same idempotency key was.",
-        |it| it.repeated,
+        |it| it.duplicates,
     ),
     (
         "ringmain_push_forgotten_keys_total",
         "counter",
         "Idempotency keys that were forgotten before their time for want of room.",
-        |it| it.forgotten_keys,
+        |it| it.dropped_keys,
     ),
     (
         "ringmain_push_evicted_channels_total",

@@ -68,7 +68,7 @@ pub(super) fn save(push: &Push, control: &Control, successor: Option<StatePipe>)
     };
     let state = push.freeze(kind, STATE_FREEZE_WITHIN, clock::realtime());
     let written = match (successor, folder) {
-        (Some(pipe), _) => pipe.send(state.pieces(), STATE_SEND_WITHIN),
+        (Some(pipe), _) => pipe.send(state.chunks(), STATE_SEND_WITHIN),
         (None, Some(folder)) => write_file(&state, &folder),
         (None, None) => Ok(()),
     };
@@ -155,7 +155,7 @@ fn write_file(state: &State, folder: &Path) -> io::Result<()> {
         .create_new(true)
         .mode(0o600)
         .open(&new)?;
-    for piece in state.pieces() {
+    for piece in state.chunks() {
         file.write_all(piece)?;
     }
     file.sync_all()?;

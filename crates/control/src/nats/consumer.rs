@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use fastrand::Rng;
 use ringmain_gateway::model::{Nats, Subject};
-use ringmain_push::{Inlet, NotTaken};
+use ringmain_push::{SubmitError, ThreadPublisher};
 use ringmain_sources::supervisor::Member;
 use ringmain_sys::clock;
 use tokio::time::{sleep, timeout};
@@ -28,7 +28,7 @@ use crate::limits::{NATS_IMPATIENT, NATS_PING_EVERY, NATS_PONG_WITHIN, NATS_ROOM
 pub(super) struct Consumer {
     name: Arc<str>,
     nats: Arc<Nats>,
-    inlet: Inlet,
+    inlet: ThreadPublisher,
     status: Arc<Status>,
 }
 
@@ -233,7 +233,7 @@ impl Listening<'_> {
         };
         let channel: Arc<str> = channel.into();
         let mut outcome = inlet.publish(&channel, payload);
-        if outcome == Err(NotTaken::Full) && self.received >= self.impatient_until {
+        if outcome == Err(SubmitError::Full) && self.received >= self.impatient_until {
             status.waits(self.received);
             let room = timeout(
                 NATS_ROOM_WITHIN,
@@ -246,11 +246,11 @@ impl Listening<'_> {
         }
         match outcome {
             Ok(()) => status.handed_over(clock::monotonic().saturating_sub(self.received)),
-            Err(NotTaken::NoChannel(_)) => self.leave_out(Dropped::NoChannel, subject),
-            Err(NotTaken::NotJson) => self.leave_out(Dropped::NotJson, subject),
-            Err(NotTaken::TooLarge) => self.leave_out(Dropped::TooLarge, subject),
-            Err(NotTaken::Full | NotTaken::NotYet) => {
-                inlet.dropped(&channel);
+            Err(SubmitError::InvalidChannel(_)) => self.leave_out(Dropped::NoChannel, subject),
+            Err(SubmitError::InvalidData) => self.leave_out(Dropped::NotJson, subject),
+            Err(SubmitError::TooLarge) => self.leave_out(Dropped::TooLarge, subject),
+            Err(SubmitError::Full | SubmitError::NotReady) => {
+                inlet.report_dropped(&channel);
                 self.leave_out(Dropped::Full, subject);
             }
         }

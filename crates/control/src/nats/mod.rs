@@ -1,7 +1,7 @@
 //! Consumers of NATS: what is published there reaches who is pushed to.
 //!
 //! ```text
-//! NATS ─ connection ─▶ consumer: subject → channel ─▶ Inlet ─▶ the channel's worker
+//! NATS ─ connection ─▶ consumer: subject → channel ─▶ ThreadPublisher ─▶ the channel's worker
 //!         (protocol, stream, login)
 //! ```
 //!
@@ -24,7 +24,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use ringmain_gateway::model::Nats;
-use ringmain_push::Inlet;
+use ringmain_push::ThreadPublisher;
 use ringmain_sources::supervisor::Supervisor;
 pub use ringmain_sources::supervisor::runtime;
 
@@ -38,14 +38,14 @@ use self::status::Status;
 /// All consumers of a process. Dropping it ends them.
 #[derive(Debug)]
 pub struct Consumers {
-    inlet: Inlet,
+    inlet: ThreadPublisher,
     tasks: Supervisor<Nats, Status>,
 }
 
 impl Consumers {
     /// Without any yet.
     #[must_use]
-    pub fn new(inlet: Inlet) -> Consumers {
+    pub fn new(inlet: ThreadPublisher) -> Consumers {
         Consumers {
             tasks: Supervisor::new("ringmain-nats", inlet.clone(), |member, mut stopped| {
                 let consumer = Consumer::new(member);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ringmain_engine::backend::Time;
-use ringmain_push::{KeySource, Limits, Look, Options, Proxy, Tokens};
+use ringmain_push::{KeyLookup, KeySource, Limits, Options, Proxy, Tokens};
 
 use super::{
     HeaderName, HeaderValue, Hostname, JwtAlgorithm, JwtProvider, KeySet, Nats, Path, Secret, Source, Target,
@@ -14,7 +14,8 @@ use super::{
 
 /// The options of a namespace's channels, and the permissions there.
 pub use ringmain_push::{
-    DataFormat as PushDataFormat, Event as PushEvent, Listen as PushListen, Namespace as PushNamespace,
+    DataFormat as PushDataFormat, Event as PushEvent, Namespace as PushNamespace,
+    SubscribeAccess as PushListen,
 };
 
 /// The endpoints for push clients at a rule: [`Action::Push`](super::Action::Push).
@@ -171,8 +172,8 @@ pub enum PushKeys {
 struct Nowhere;
 
 impl KeySource for Nowhere {
-    fn look(&self, _: JwtAlgorithm, _: Option<&str>, _: Time) -> Look {
-        Look::Unavailable
+    fn find_keys(&self, _: JwtAlgorithm, _: Option<&str>, _: Time) -> KeyLookup {
+        KeyLookup::Unavailable
     }
 }
 
@@ -193,7 +194,7 @@ impl PushTokens {
         let (mut tokens, [issuer, audiences], leeway) = match &self.keys {
             PushKeys::Provider(provider) => {
                 let keys = keys.unwrap_or_else(|| Arc::new(Nowhere));
-                let tokens = Tokens::kept_by(keys, provider.algorithms.clone());
+                let tokens = Tokens::from_source(keys, provider.algorithms.clone());
                 let issuer = std::slice::from_ref(&provider.issuer);
                 (tokens, [issuer, &provider.audiences], provider.leeway)
             }
@@ -274,7 +275,7 @@ impl Push {
         let namespaces = self.namespaces.iter();
         let key = self.api_key.as_ref().map(Secret::expose);
         let options = Options {
-            plain: self.plain,
+            default_namespace: self.plain,
             namespaces: namespaces.map(|(name, it)| (name.to_string(), *it)).collect(),
             anonymous: self.anonymous,
             origins: self.origins.iter().map(ToString::to_string).collect(),
@@ -294,9 +295,9 @@ impl Push {
                 .transpose()?,
             user_channel: self.user_channel.as_ref().map(ToString::to_string),
             connections_per_user: self.connections_per_user,
-            handshakes: self.handshakes,
+            pending_connects: self.handshakes,
             connects_per_second: self.connects_per_second,
-            keys_remembered: self.keys_remembered,
+            idempotency_window: self.keys_remembered,
             // The drain time is a setting of the whole process.
             drain: Options::default().drain,
         };

@@ -31,7 +31,7 @@ fn settings(connections_per_user: u32) -> Push {
         recovery: true,
         ..PushNamespace::default()
     };
-    kept.rules.history = Some(HistoryOptions {
+    kept.channel_options.history = Some(HistoryOptions {
         publications: 1000,
         bytes: 1 << 20,
         ttl: Duration::from_hours(1),

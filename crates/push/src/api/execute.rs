@@ -1,4 +1,4 @@
-//! Carrying out what programs want.
+//! Executes commands of programs.
 
 use std::time::Duration;
 
@@ -6,119 +6,147 @@ use ringmain_hub::mail::ChannelQuery;
 use ringmain_hub::protocol::Fault;
 
 use super::requests::Command;
-use super::responses::{Channel, Done, Node};
-use crate::publish::publisher::Sent;
-use crate::worker::Desk;
-use crate::worker::pending_replies::Unanswered;
-use crate::worker::user_commands::Order;
+use super::responses::{ChannelJson, CommandResult, NodeJson};
+use crate::worker::pending_replies::QueryError;
+use crate::worker::user_commands::ConnectionCommand;
+use crate::worker::{PendingPublish, PushWorker};
 
-/// A command that was begun.
-pub(super) enum Begun {
-    /// This came of it.
-    Over(Result<Done, Unanswered>),
-    /// Its publications are on their way, in one channel or in many.
-    Publishing(Sent, Many),
+/// A command that was started.
+pub(super) enum StartedCommand {
+    Finished(Result<CommandResult, QueryError>),
+    /// Its publications were sent to their channels.
+    Publishing {
+        sent: PendingPublish,
+        /// Whether the response has the outcome of each channel.
+        is_broadcast: bool,
+    },
 }
 
-/// Whether it is published in many channels, which is answered otherwise.
-pub(super) struct Many(bool);
-
-/// Carries out a command, and waits for what comes of it until then.
-pub(super) async fn carry_out(desk: &Desk, command: Command, until: Duration) -> Result<Done, Unanswered> {
-    let begun = begin(desk, command, until).await;
-    finish(desk, begun, until).await
+/// Executes a command.
+///
+/// # Errors
+/// [`QueryError`]; [`QueryError::Late`] if replies do not arrive until then.
+pub(super) async fn execute(
+    worker: &PushWorker,
+    command: Command,
+    until: Duration,
+) -> Result<CommandResult, QueryError> {
+    let started = start(worker, command, until).await;
+    finish(worker, started, until).await
 }
 
-/// Carries out a command. It is waited for until then, unless it publishes: what is published is on its way then, behind what was
-/// before.
-pub(super) async fn begin(desk: &Desk, command: Command, until: Duration) -> Begun {
+/// Executes a command; of one that publishes it only sends the publications, behind those that were sent before.
+pub(super) async fn start(worker: &PushWorker, command: Command, until: Duration) -> StartedCommand {
     let publishing = match command {
-        Command::Publish(said) => said
-            .read(&desk.options())
-            .map(|(channel, what)| (vec![channel], what, Many(false))),
-        Command::Broadcast(said) => said
-            .read(&desk.options())
-            .map(|(channels, what)| (channels, what, Many(true))),
-        other => return Begun::Over(carry_out_other(desk, other, until).await),
+        Command::Publish(request) => request
+            .read(&worker.options())
+            .map(|(channel, publication)| (vec![channel], publication, false)),
+        Command::Broadcast(request) => request
+            .read(&worker.options())
+            .map(|(channels, publication)| (channels, publication, true)),
+        other => return StartedCommand::Finished(execute_other(worker, other, until).await),
     };
-    let sent = publishing
-        .map_err(Unanswered::from)
-        .and_then(|(channels, what, many)| Ok((desk.publish(&channels, &what)?, many)));
-    match sent {
-        Ok((sent, many)) => Begun::Publishing(sent, many),
-        Err(why) => Begun::Over(Err(why)),
-    }
+    let started = publishing.map_err(QueryError::from).and_then(|publishing| {
+        let (channels, publication, is_broadcast) = publishing;
+        let sent = worker.publish_in(&channels, &publication)?;
+        Ok(StartedCommand::Publishing { sent, is_broadcast })
+    });
+    started.unwrap_or_else(|error| StartedCommand::Finished(Err(error)))
 }
 
-/// Waits for what comes of a command, until then.
-pub(super) async fn finish(desk: &Desk, begun: Begun, until: Duration) -> Result<Done, Unanswered> {
-    match begun {
-        Begun::Over(done) => done,
-        Begun::Publishing(sent, Many(true)) => Ok(Done::broadcast(desk.outcomes(sent, until).await?)),
-        Begun::Publishing(sent, Many(false)) => {
-            let mut outcomes = desk.outcomes(sent, until).await?;
-            let place = outcomes.pop().transpose()?.flatten();
-            Ok(Done::Published(place.into()))
-        }
+/// Waits for the replies to a command.
+///
+/// # Errors
+/// As [`execute`].
+pub(super) async fn finish(
+    worker: &PushWorker,
+    started: StartedCommand,
+    until: Duration,
+) -> Result<CommandResult, QueryError> {
+    let (sent, is_broadcast) = match started {
+        StartedCommand::Finished(result) => return result,
+        StartedCommand::Publishing { sent, is_broadcast } => (sent, is_broadcast),
+    };
+    let mut outcomes = worker.await_outcomes(sent, until).await?;
+    if is_broadcast {
+        return Ok(CommandResult::from_outcomes(outcomes));
     }
+    let position = outcomes.pop().transpose()?.flatten();
+    Ok(CommandResult::Published(position.into()))
 }
 
-async fn carry_out_other(desk: &Desk, command: Command, until: Duration) -> Result<Done, Unanswered> {
+async fn execute_other(
+    worker: &PushWorker,
+    command: Command,
+    until: Duration,
+) -> Result<CommandResult, QueryError> {
     match command {
-        Command::Publish(_) | Command::Broadcast(_) => unreachable!("these are begun and finished"),
-        Command::Subscribe(said) => order(desk, said.read(&desk.options()), until).await,
-        Command::Unsubscribe(said) => order(desk, said.read(&desk.options()), until).await,
-        Command::Disconnect(said) => order(desk, said.read(), until).await,
-        Command::Refresh(said) => order(desk, said.read(), until).await,
-        Command::Presence(said) => ask(desk, said.channel, ChannelQuery::Presence, until).await,
-        Command::PresenceStats(said) => ask(desk, said.channel, ChannelQuery::PresenceStats, until).await,
-        Command::History(said) => {
-            let (channel, question) = said.read();
-            ask(desk, channel, question, until).await
+        Command::Publish(_) | Command::Broadcast(_) => unreachable!("publications are started and finished"),
+        Command::Subscribe(request) => run_user_command(worker, request.read(&worker.options()), until).await,
+        Command::Unsubscribe(request) => {
+            run_user_command(worker, request.read(&worker.options()), until).await
         }
-        Command::HistoryRemove(said) => ask(desk, said.channel, ChannelQuery::ClearHistory, until).await,
-        Command::Channels(said) => {
-            let channels = desk.channels(said.read()?, until).await?.into_iter();
-            Ok(Done::Channels {
+        Command::Disconnect(request) => run_user_command(worker, request.read(), until).await,
+        Command::Refresh(request) => run_user_command(worker, request.read(), until).await,
+        Command::Presence(request) => {
+            query_channel(worker, request.channel, ChannelQuery::Presence, until).await
+        }
+        Command::PresenceStats(request) => {
+            query_channel(worker, request.channel, ChannelQuery::PresenceStats, until).await
+        }
+        Command::History(request) => {
+            let (channel, query) = request.read();
+            query_channel(worker, channel, query, until).await
+        }
+        Command::HistoryRemove(request) => {
+            query_channel(worker, request.channel, ChannelQuery::ClearHistory, until).await
+        }
+        Command::Channels(request) => {
+            let channels = worker.list_channels(request.read()?, until).await?.into_iter();
+            Ok(CommandResult::Channels {
                 channels: channels
-                    .map(|(name, num_clients)| (name, Channel { num_clients }))
+                    .map(|(name, num_clients)| (name, ChannelJson { num_clients }))
                     .collect(),
             })
         }
-        Command::Info(_) => Ok(info(desk)),
+        Command::Info(_) => Ok(node_info(worker)),
     }
 }
 
-async fn ask(
-    desk: &Desk,
+async fn query_channel(
+    worker: &PushWorker,
     channel: String,
-    question: ChannelQuery,
+    query: ChannelQuery,
     until: Duration,
-) -> Result<Done, Unanswered> {
-    let told = desk.ask(channel, question, until).await?;
-    Ok(Done::told(told)?)
+) -> Result<CommandResult, QueryError> {
+    let result = worker.query_channel(channel, query, until).await?;
+    Ok(CommandResult::from_query(result)?)
 }
 
 /// Reaches the connections of this process alone, and reports how many.
-async fn order(desk: &Desk, order: Result<Order, Fault>, until: Duration) -> Result<Done, Unanswered> {
-    let counted = desk.order_counted(order?, until).await;
-    let num_clients = counted.map_err(|_| Unanswered::Busy)?.ok_or(Unanswered::Late)?;
-    Ok(Done::Reached { num_clients })
+async fn run_user_command(
+    worker: &PushWorker,
+    command: Result<ConnectionCommand, Fault>,
+    until: Duration,
+) -> Result<CommandResult, QueryError> {
+    let counted = worker.run_counted(command?, until).await;
+    let num_clients = counted.map_err(|_| QueryError::Busy)?.ok_or(QueryError::Late)?;
+    Ok(CommandResult::Reached { num_clients })
 }
 
 /// There is one node: this process.
-fn info(desk: &Desk) -> Done {
-    let report = desk.report();
-    Done::Info {
-        nodes: [Node {
-            uid: desk.node.to_string(),
+fn node_info(worker: &PushWorker) -> CommandResult {
+    let report = worker.report();
+    CommandResult::Info {
+        nodes: [NodeJson {
+            uid: worker.node().to_string(),
             name: "ringmain",
             version: env!("CARGO_PKG_VERSION"),
             num_clients: report.clients,
             num_users: report.users,
             num_subs: report.subscriptions,
-            num_channels: report.heard_channels,
-            uptime: desk.uptime().as_secs(),
+            num_channels: report.subscribed_channels,
+            uptime: worker.uptime().as_secs(),
         }],
     }
 }

@@ -4,23 +4,23 @@
 use ringmain_web::{Error, Reply, Request, Result};
 
 use super::execute;
-use super::requests::{Called, Command};
-use super::responses::{Answer, Done};
-use super::{body, fault_of, later};
+use super::requests::{Command, MethodCall};
+use super::responses::{CommandResponse, CommandResult};
+use super::{error_fault, read_api_body, unavailable};
 use crate::limits;
-use crate::worker::pending_replies::Unanswered;
-use crate::worker::worker_slot::desk_of;
+use crate::worker::pending_replies::QueryError;
+use crate::worker::worker_slot::request_worker;
 
 /// One after the other, each answered on a line. One that cannot be carried out does not stop the others.
-pub(super) async fn commands(request: &Request<'_>, reply: &mut Reply<'_>) -> Result {
-    let desk = desk_of(request)?;
-    let body = body(request, desk).await?;
+pub(super) async fn handle_commands(request: &Request<'_>, reply: &mut Reply<'_>) -> Result {
+    let worker = request_worker(request)?;
+    let body = read_api_body(request, worker).await?;
     let mut called = Vec::new();
-    for command in serde_json::Deserializer::from_slice(&body).into_iter::<Called<'_>>() {
+    for command in serde_json::Deserializer::from_slice(&body).into_iter::<MethodCall<'_>>() {
         called.push(command.map_err(|why| {
             Error::bad_request(format!(
                 "expected commands with `method` and `params`, in JSON: {}",
-                super::cut(&why.to_string())
+                super::truncate(&why.to_string())
             ))
         })?);
         if called.len() > limits::BATCH_COMMANDS {
@@ -36,23 +36,23 @@ pub(super) async fn commands(request: &Request<'_>, reply: &mut Reply<'_>) -> Re
             "expected a command with `method` and `params`, found none",
         ));
     }
-    let (until, count) = (desk.patience(), called.len());
+    let (until, count) = (worker.reply_deadline(), called.len());
     let mut text = Vec::new();
     let mut is_late = false;
-    for Called { method, params } in called {
-        let done = match Command::of_method(&method, params) {
-            Err(fault) => Err(Unanswered::from(fault)),
-            Ok(_) if is_late => Err(Unanswered::Busy),
-            Ok(command) => execute::carry_out(desk, command, until).await,
+    for MethodCall { method, params } in called {
+        let done = match Command::from_method(&method, params) {
+            Err(fault) => Err(QueryError::from(fault)),
+            Ok(_) if is_late => Err(QueryError::Busy),
+            Ok(command) => execute::execute(worker, command, until).await,
         };
-        is_late |= matches!(done, Err(Unanswered::Late));
+        is_late |= matches!(done, Err(QueryError::Late));
         // A single one that was not answered is tried again as a whole.
-        if count == 1 && matches!(done, Err(Unanswered::Busy | Unanswered::Late)) {
-            return Err(later(
+        if count == 1 && matches!(done, Err(QueryError::Busy | QueryError::Late)) {
+            return Err(unavailable(
                 "more is asked for and published than can be carried on; try again a little later",
             ));
         }
-        let answer: Answer<Done> = done.map_err(fault_of).into();
+        let answer: CommandResponse<CommandResult> = done.map_err(error_fault).into();
         serde_json::to_writer(&mut text, &answer)
             .map_err(|why| Error::new(500, format!("an answer cannot be written: {why}")))?;
         text.push(b'\n');

@@ -13,7 +13,7 @@ enum Step {
     Any,
     /// One of these, or none of them.
     Class {
-        is_of: bool,
+        is_included: bool,
         ranges: Vec<(u8, u8)>,
     },
     /// The next step, or this one.
@@ -30,25 +30,25 @@ impl Pattern {
     }
 
     /// Whether a name, which is ASCII, is of it.
-    pub(crate) fn is_of(&self, name: &str) -> bool {
-        let (mut now, mut next) = (self.nowhere(), self.nowhere());
-        self.enter(0, &mut now);
+    pub(crate) fn matches(&self, name: &str) -> bool {
+        let (mut now, mut next) = (self.empty_states(), self.empty_states());
+        self.activate(0, &mut now);
         for byte in name.bytes() {
             next.fill(false);
             for (at, step) in self.0.iter().enumerate().filter(|(at, _)| now[*at]) {
                 let goes = match step {
                     Step::Byte(own) => *own == byte,
                     Step::Any => true,
-                    Step::Class { is_of, ranges } => {
+                    Step::Class { is_included, ranges } => {
                         let is_in = ranges
                             .iter()
                             .any(|(first, last)| (*first..=*last).contains(&byte));
-                        is_in == *is_of
+                        is_in == *is_included
                     }
                     Step::Or(_) | Step::Jump(_) => false,
                 };
                 if goes {
-                    self.enter(at + 1, &mut next);
+                    self.activate(at + 1, &mut next);
                 }
             }
             std::mem::swap(&mut now, &mut next);
@@ -56,15 +56,15 @@ impl Pattern {
         now[self.0.len()]
     }
 
-    fn nowhere(&self) -> Vec<bool> {
+    fn empty_states(&self) -> Vec<bool> {
         vec![false; self.0.len() + 1]
     }
 
     /// Goes on to a step, and to what can be reached from it without a character.
-    fn enter(&self, at: usize, places: &mut [bool]) {
+    fn activate(&self, at: usize, states: &mut [bool]) {
         let mut open = vec![at];
         while let Some(at) = open.pop() {
-            if std::mem::replace(&mut places[at], true) {
+            if std::mem::replace(&mut states[at], true) {
                 continue;
             }
             match self.0.get(at) {
@@ -90,8 +90,8 @@ fn parse_until<'t>(mut text: &'t [u8], in_choice: bool, steps: &mut Vec<Step>) -
                 steps.push(Step::Any);
                 rest
             }
-            b'[' => class(rest, steps)?,
-            b'{' => choice(rest, steps)?,
+            b'[' => parse_class(rest, steps)?,
+            b'{' => parse_choice(rest, steps)?,
             b',' | b'}' if in_choice => return Some(text),
             b'\\' => {
                 let (byte, rest) = rest.split_first()?;
@@ -107,8 +107,8 @@ fn parse_until<'t>(mut text: &'t [u8], in_choice: bool, steps: &mut Vec<Step>) -
     Some(text)
 }
 
-fn class<'t>(text: &'t [u8], steps: &mut Vec<Step>) -> Option<&'t [u8]> {
-    let (is_of, mut text) = match text {
+fn parse_class<'t>(text: &'t [u8], steps: &mut Vec<Step>) -> Option<&'t [u8]> {
+    let (is_included, mut text) = match text {
         [b'!', rest @ ..] => (false, rest),
         _ => (true, text),
     };
@@ -117,7 +117,7 @@ fn class<'t>(text: &'t [u8], steps: &mut Vec<Step>) -> Option<&'t [u8]> {
         text = match text {
             [b']', ..] if ranges.is_empty() => return None,
             [b']', rest @ ..] => {
-                steps.push(Step::Class { is_of, ranges });
+                steps.push(Step::Class { is_included, ranges });
                 return Some(rest);
             }
             [first, b'-', last, rest @ ..] if *last != b']' => {
@@ -133,7 +133,7 @@ fn class<'t>(text: &'t [u8], steps: &mut Vec<Step>) -> Option<&'t [u8]> {
     }
 }
 
-fn choice<'t>(mut text: &'t [u8], steps: &mut Vec<Step>) -> Option<&'t [u8]> {
+fn parse_choice<'t>(mut text: &'t [u8], steps: &mut Vec<Step>) -> Option<&'t [u8]> {
     let mut ends = Vec::new();
     loop {
         let branch = steps.len();
@@ -164,10 +164,10 @@ mod tests {
     fn check(pattern: &str, of: &[&str], others: &[&str]) {
         let parsed = Pattern::parse(pattern).expect(pattern);
         for name in of {
-            assert!(parsed.is_of(name), "{pattern}: {name}");
+            assert!(parsed.matches(name), "{pattern}: {name}");
         }
         for name in others {
-            assert!(!parsed.is_of(name), "{pattern}: {name}");
+            assert!(!parsed.matches(name), "{pattern}: {name}");
         }
     }
 
@@ -197,9 +197,9 @@ mod tests {
     #[test]
     fn none_takes_longer_than_it_is_long() {
         let pattern = Pattern::parse(&"*a".repeat(127)).expect("a pattern");
-        assert!(!pattern.is_of(&"a".repeat(126)));
-        assert!(pattern.is_of(&"a".repeat(255)));
+        assert!(!pattern.matches(&"a".repeat(126)));
+        assert!(pattern.matches(&"a".repeat(255)));
         let nested = Pattern::parse(&format!("{}x{}", "{".repeat(120), "}".repeat(120)));
-        assert!(nested.expect("a pattern").is_of("x"));
+        assert!(nested.expect("a pattern").matches("x"));
     }
 }

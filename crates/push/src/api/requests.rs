@@ -23,9 +23,9 @@ use super::Pattern;
 use crate::client::reply_queue::publication_weight;
 use crate::limits;
 use crate::options::Options;
-use crate::publish::publisher::Publishing;
-use crate::tokens::claims::{Overrides, OverridesSaid, Terms};
-use crate::worker::user_commands::{Order, What};
+use crate::tokens::claims::{Overrides, OverridesJson, SubscribeOptions};
+use crate::worker::ApiPublication;
+use crate::worker::user_commands::{ConnectionCommand, UserAction};
 
 /// What a program wants done, by the name that a batch has for it.
 pub(super) enum Command {
@@ -56,7 +56,7 @@ pub(super) struct Batch {
 #[serde(deny_unknown_fields)]
 pub(super) struct Publish {
     pub(super) channel: String,
-    #[serde(default, deserialize_with = "said")]
+    #[serde(default, deserialize_with = "deserialize_raw")]
     data: Option<Box<RawValue>>,
     b64data: Option<String>,
     skip_history: Option<bool>,
@@ -75,7 +75,7 @@ pub(super) struct Publish {
 #[serde(deny_unknown_fields)]
 pub(super) struct Broadcast {
     pub(super) channels: Vec<String>,
-    #[serde(default, deserialize_with = "said")]
+    #[serde(default, deserialize_with = "deserialize_raw")]
     data: Option<Box<RawValue>>,
     b64data: Option<String>,
     skip_history: Option<bool>,
@@ -100,8 +100,8 @@ pub(super) struct Subscribe {
     b64info: Option<String>,
     data: Option<Box<RawValue>>,
     b64data: Option<String>,
-    recover_since: Option<Position>,
-    r#override: Option<OverridesSaid>,
+    recover_since: Option<SincePosition>,
+    r#override: Option<OverridesJson>,
 }
 
 #[derive(Deserialize)]
@@ -123,13 +123,13 @@ pub(super) struct Disconnect {
     #[serde(alias = "ClientWhitelist")]
     whitelist: Option<Vec<String>>,
     #[serde(alias = "Disconnect")]
-    disconnect: Option<Why>,
+    disconnect: Option<DisconnectReason>,
 }
 
 /// How a connection is to end.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Why {
+struct DisconnectReason {
     #[serde(default)]
     code: u32,
     #[serde(rename = "reason")]
@@ -166,7 +166,7 @@ pub(super) struct PresenceStats {
 pub(super) struct History {
     pub(super) channel: String,
     limit: Option<i64>,
-    since: Option<Position>,
+    since: Option<SincePosition>,
     reverse: Option<bool>,
 }
 
@@ -186,10 +186,10 @@ pub(super) struct Channels {
 #[serde(deny_unknown_fields)]
 pub(super) struct Info {}
 
-/// A place in a channel.
+/// A position in a channel.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Position {
+struct SincePosition {
     offset: Option<u64>,
     epoch: Option<String>,
 }
@@ -197,13 +197,13 @@ struct Position {
 macro_rules! commands {
     ($($boxed:ident)*; $($plain:ident)*) => {
         $(impl From<$boxed> for Command {
-            fn from(said: $boxed) -> Command {
-                Command::$boxed(Box::new(said))
+            fn from(request: $boxed) -> Command {
+                Command::$boxed(Box::new(request))
             }
         })*
         $(impl From<$plain> for Command {
-            fn from(said: $plain) -> Command {
-                Command::$plain(said)
+            fn from(request: $plain) -> Command {
+                Command::$plain(request)
             }
         })*
     };
@@ -214,7 +214,7 @@ commands!(Publish Broadcast Subscribe Disconnect Refresh;
 
 /// A command by its method, as libraries for versions before 6 say it.
 #[derive(Deserialize)]
-pub(super) struct Called<'c> {
+pub(super) struct MethodCall<'c> {
     #[serde(borrow)]
     pub(super) method: Cow<'c, str>,
     #[serde(borrow)]
@@ -231,7 +231,7 @@ impl Command {
             serde_json::from_str(command.get()).map_err(|_| Fault::BAD_REQUEST)?;
         let mut named = named.into_iter();
         match (named.next(), named.next()) {
-            (Some((method, params)), None) => Command::of_method(&method, Some(params)),
+            (Some((method, params)), None) => Command::from_method(&method, Some(params)),
             (None, _) => Err(Fault::METHOD_NOT_FOUND),
             _ => Err(Fault::BAD_REQUEST),
         }
@@ -241,7 +241,7 @@ impl Command {
     ///
     /// # Errors
     /// As [`Command::parse`].
-    pub(super) fn of_method(method: &str, params: Option<&RawValue>) -> Result<Command, Fault> {
+    pub(super) fn from_method(method: &str, params: Option<&RawValue>) -> Result<Command, Fault> {
         fn read<C: DeserializeOwned + Into<Command>>(params: Option<&RawValue>) -> Result<Command, Fault> {
             let params = params.map_or("{}", RawValue::get);
             let params = if params == "null" { "{}" } else { params };
@@ -269,16 +269,16 @@ impl Command {
     /// The user whose connections it is for. `None`: it is for no user.
     pub(super) fn user(&self) -> Option<&str> {
         match self {
-            Command::Subscribe(said) => Some(&said.user),
-            Command::Unsubscribe(said) => Some(&said.user),
-            Command::Disconnect(said) => Some(&said.user),
-            Command::Refresh(said) => Some(&said.user),
+            Command::Subscribe(request) => Some(&request.user),
+            Command::Unsubscribe(request) => Some(&request.user),
+            Command::Disconnect(request) => Some(&request.user),
+            Command::Refresh(request) => Some(&request.user),
             _ => None,
         }
     }
 
     /// What it is called.
-    pub(super) fn name(&self) -> &'static str {
+    pub(super) fn method_name(&self) -> &'static str {
         match self {
             Command::Publish(_) => "publish",
             Command::Broadcast(_) => "broadcast",
@@ -298,29 +298,31 @@ impl Command {
 
 impl Publish {
     /// Where, and what.
-    pub(super) fn read(self, options: &Options) -> Result<(Arc<str>, Publishing), Fault> {
-        let manner = manner(self.skip_history, self.idempotency_key, options)?;
-        let what = publishing((self.data, self.b64data), self.tags, self.version, manner)?;
-        Ok((self.channel.into(), what))
+    pub(super) fn read(self, options: &Options) -> Result<(Arc<str>, ApiPublication), Fault> {
+        let publish_options = publish_options(self.skip_history, self.idempotency_key, options)?;
+        let publication =
+            build_publication(self.data, self.b64data, self.tags, self.version, publish_options)?;
+        Ok((self.channel.into(), publication))
     }
 }
 
 impl Broadcast {
     /// Where, and what.
-    pub(super) fn read(self, options: &Options) -> Result<(Vec<Arc<str>>, Publishing), Fault> {
+    pub(super) fn read(self, options: &Options) -> Result<(Vec<Arc<str>>, ApiPublication), Fault> {
         if self.channels.is_empty() {
             return Err(Fault::BAD_REQUEST);
         }
         if self.channels.len() > limits::BROADCAST_CHANNELS {
             return Err(Fault::LIMIT_EXCEEDED);
         }
-        let manner = manner(self.skip_history, self.idempotency_key, options)?;
-        let what = publishing((self.data, self.b64data), self.tags, self.version, manner)?;
-        Ok((self.channels.into_iter().map(Arc::from).collect(), what))
+        let publish_options = publish_options(self.skip_history, self.idempotency_key, options)?;
+        let publication =
+            build_publication(self.data, self.b64data, self.tags, self.version, publish_options)?;
+        Ok((self.channels.into_iter().map(Arc::from).collect(), publication))
     }
 }
 
-fn manner(
+fn publish_options(
     skip_history: Option<bool>,
     key: Option<String>,
     options: &Options,
@@ -329,32 +331,33 @@ fn manner(
     if key.as_ref().is_some_and(|key| key.len() > KEY_BYTES) {
         return Err(Fault::BAD_REQUEST);
     }
-    let manner = PublishOptions {
+    let publish_options = PublishOptions {
         transient: skip_history == Some(true),
         idempotency: key.map(|key| Idempotency {
             key: key.into(),
-            window: options.keys_remembered,
+            window: options.idempotency_window,
         }),
     };
-    Ok((manner != PublishOptions::default()).then(|| Box::new(manner)))
+    Ok((publish_options != PublishOptions::default()).then(|| Box::new(publish_options)))
 }
 
-fn publishing(
-    (json, base64): (Option<Box<RawValue>>, Option<String>),
+fn build_publication(
+    json: Option<Box<RawValue>>,
+    base64: Option<String>,
     tags: Option<BTreeMap<String, String>>,
     version: Option<u64>,
-    manner: Option<Box<PublishOptions>>,
-) -> Result<Publishing, Fault> {
+    options: Option<Box<PublishOptions>>,
+) -> Result<ApiPublication, Fault> {
     if version.is_some_and(|version| version > 0) {
-        // It might be an older one, which nobody is to get.
+        // It may be older than the last one, and must then reach no client.
         return Err(Fault::NOT_AVAILABLE);
     }
     let is_encoded = base64.as_ref().is_some_and(|text| !text.is_empty());
-    let data = bytes(json, base64)?;
+    let data = decode_bytes(json, base64)?;
     if data.is_empty() {
         return Err(Fault::BAD_REQUEST);
     }
-    // Once for all channels of a broadcast.
+    // Checked once for all channels of a broadcast.
     let is_json = !is_encoded || compacted(&data).is_ok();
     let published = Arc::new(Published {
         data,
@@ -364,20 +367,20 @@ fn publishing(
     if publication_weight(&published) > limits::PUBLICATION_BYTES {
         return Err(Fault::LIMIT_EXCEEDED);
     }
-    Ok(Publishing {
+    Ok(ApiPublication {
         published,
         is_json,
-        manner,
+        options,
     })
 }
 
 /// `null` is something to publish.
-fn said<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Box<RawValue>>, D::Error> {
+fn deserialize_raw<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Box<RawValue>>, D::Error> {
     Box::<RawValue>::deserialize(deserializer).map(Some)
 }
 
-/// What is said in base64 counts, if anything is; else the JSON, without line breaks.
-fn bytes(json: Option<Box<RawValue>>, base64: Option<String>) -> Result<Bytes, Fault> {
+/// What is request in base64 counts, if anything is; else the JSON, without line breaks.
+fn decode_bytes(json: Option<Box<RawValue>>, base64: Option<String>) -> Result<Bytes, Fault> {
     match (json, base64.filter(|text| !text.is_empty())) {
         (_, Some(text)) => STANDARD
             .decode(text)
@@ -392,50 +395,55 @@ fn bytes(json: Option<Box<RawValue>>, base64: Option<String>) -> Result<Bytes, F
 }
 
 /// To all connections of a user, or to one of them.
-fn order(user: String, client: Option<String>, session: Option<&str>, what: What) -> Result<Order, Fault> {
+fn user_command(
+    user: String,
+    client: Option<String>,
+    session: Option<&str>,
+    action: UserAction,
+) -> Result<ConnectionCommand, Fault> {
     if user.is_empty() {
         return Err(Fault::BAD_REQUEST);
     }
     if session.is_some_and(|session| !session.is_empty()) {
         return Err(Fault::NOT_AVAILABLE);
     }
-    Ok(Order {
+    Ok(ConnectionCommand {
         user: user.into(),
         client: client.filter(|client| !client.is_empty()).map(Into::into),
-        what,
-        reached: None,
+        action,
+        progress: None,
     })
 }
 
 impl Subscribe {
-    pub(super) fn read(self, options: &Options) -> Result<Order, Fault> {
+    pub(super) fn read(self, options: &Options) -> Result<ConnectionCommand, Fault> {
         let namespace = options.namespace(&self.channel)?;
         let since = self.recover_since;
-        if since.is_some_and(|since| since.is_said()) || self.expire_at.is_some_and(|at| at != 0) {
+        if since.is_some_and(|since| since.is_set()) || self.expire_at.is_some_and(|at| at != 0) {
             return Err(Fault::NOT_AVAILABLE);
         }
         let overrides = self.r#override.map(Overrides::from).unwrap_or_default();
-        overrides.over(namespace)?;
-        let terms = Terms {
-            info: bytes(self.info, self.b64info)?,
-            data: bytes(self.data, self.b64data)?,
+        overrides.apply_to(namespace)?;
+        let terms = SubscribeOptions {
+            info: decode_bytes(self.info, self.b64info)?,
+            data: decode_bytes(self.data, self.b64data)?,
             overrides,
         };
-        let what = What::Subscribe(self.channel.into(), terms);
-        order(self.user, self.client, self.session.as_deref(), what)
+        let action = UserAction::Subscribe(self.channel.into(), terms);
+        user_command(self.user, self.client, self.session.as_deref(), action)
     }
 }
 
 impl Unsubscribe {
-    pub(super) fn read(self, options: &Options) -> Result<Order, Fault> {
+    pub(super) fn read(self, options: &Options) -> Result<ConnectionCommand, Fault> {
         options.namespace(&self.channel)?;
-        let what = What::Unsubscribe(self.channel.into());
-        order(self.user, self.client, self.session.as_deref(), what)
+        let action = UserAction::Unsubscribe(self.channel.into());
+        user_command(self.user, self.client, self.session.as_deref(), action)
     }
 }
 
 impl Disconnect {
-    pub(super) fn read(self) -> Result<Order, Fault> {
+    pub(super) fn read(self) -> Result<ConnectionCommand, Fault> {
         let keeps = self.whitelist.unwrap_or_default();
         if keeps.len() > limits::WHITELIST {
             return Err(Fault::LIMIT_EXCEEDED);
@@ -448,32 +456,32 @@ impl Disconnect {
         {
             return Err(Fault::NOT_AVAILABLE);
         }
-        order(
+        user_command(
             self.user,
             self.client,
             self.session.as_deref(),
-            What::Disconnect(keeps),
+            UserAction::Disconnect(keeps),
         )
     }
 }
 
 impl Refresh {
-    pub(super) fn read(self) -> Result<Order, Fault> {
+    pub(super) fn read(self) -> Result<ConnectionCommand, Fault> {
         let until = u64::try_from(self.expire_at.unwrap_or(0)).map_err(|_| Fault::BAD_REQUEST)?;
-        let info = bytes(self.info, None)?;
-        let what = match self.expired {
-            Some(true) => What::Expire,
-            _ => What::Refresh {
+        let info = decode_bytes(self.info, None)?;
+        let action = match self.expired {
+            Some(true) => UserAction::Expire,
+            _ => UserAction::Refresh {
                 until: Some(until).filter(|until| *until > 0),
                 info,
             },
         };
-        order(self.user, self.client, self.session.as_deref(), what)
+        user_command(self.user, self.client, self.session.as_deref(), action)
     }
 }
 
-impl Position {
-    fn is_said(&self) -> bool {
+impl SincePosition {
+    fn is_set(&self) -> bool {
         self.offset.is_some_and(|offset| offset > 0)
             || self.epoch.as_ref().is_some_and(|epoch| !epoch.is_empty())
     }
@@ -485,18 +493,18 @@ impl History {
         let limit = self.limit.unwrap_or(0);
         let since = self.since.as_ref();
         let epoch = since.and_then(|since| since.epoch.as_deref());
-        let question = ChannelQuery::History {
+        let query = ChannelQuery::History {
             query: HistoryQuery {
                 since: since.map(|since| since.offset.unwrap_or(0)),
                 // Below 0: all of it.
                 limit: usize::try_from(limit)
                     .unwrap_or(usize::MAX)
-                    .min(limits::HISTORY_TOLD),
+                    .min(limits::API_HISTORY_PUBLICATIONS),
                 reverse: self.reverse == Some(true),
             },
             epoch: EpochFilter::parse(epoch.unwrap_or_default()),
         };
-        (self.channel, question)
+        (self.channel, query)
     }
 }
 

@@ -1,4 +1,4 @@
-//! What programs are told: bodies of answers, as Centrifugo's API has them.
+//! What programs are result: bodies of answers, as Centrifugo's API has them.
 
 use std::collections::BTreeMap;
 
@@ -12,49 +12,62 @@ use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 use serde_json::value::RawValue;
 
-use crate::publish::publisher::Outcome;
+use crate::worker::PublishOutcome;
 
 /// What came of a command.
 #[derive(Serialize)]
 #[serde(untagged)]
-pub(super) enum Done {
-    Published(Position),
-    Broadcast { responses: Vec<Answer<Position>> },
+pub(super) enum CommandResult {
+    Published(PositionJson),
+    Broadcast {
+        responses: Vec<CommandResponse<PositionJson>>,
+    },
     Nothing {},
-    Reached { num_clients: u32 },
-    Presence { presence: BTreeMap<String, Client> },
-    PresenceStats { num_clients: u32, num_users: u32 },
-    History(History),
-    Channels { channels: BTreeMap<String, Channel> },
-    Info { nodes: [Node; 1] },
+    Reached {
+        num_clients: u32,
+    },
+    Presence {
+        presence: BTreeMap<String, ClientJson>,
+    },
+    PresenceStats {
+        num_clients: u32,
+        num_users: u32,
+    },
+    History(HistoryJson),
+    Channels {
+        channels: BTreeMap<String, ChannelJson>,
+    },
+    Info {
+        nodes: [NodeJson; 1],
+    },
 }
 
 /// The answer to a method.
 #[derive(Serialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum Answer<T> {
+pub(super) enum CommandResponse<T> {
     Result(T),
-    Error(Why),
+    Error(ErrorJson),
 }
 
 #[derive(Serialize)]
-pub(super) struct Why {
+pub(super) struct ErrorJson {
     code: u32,
     message: &'static str,
 }
 
 /// The answers to a batch.
 #[derive(Serialize)]
-pub(super) struct Replies {
-    pub(super) replies: Vec<Reply>,
+pub(super) struct BatchReplies {
+    pub(super) replies: Vec<BatchReply>,
 }
 
 /// One of them, by the name of its command.
-pub(super) struct Reply(pub(super) &'static str, pub(super) Result<Done, Fault>);
+pub(super) struct BatchReply(pub(super) &'static str, pub(super) Result<CommandResult, Fault>);
 
 /// Where a channel stands, if it has numbers.
 #[derive(Serialize)]
-pub(super) struct Position {
+pub(super) struct PositionJson {
     #[serde(skip_serializing_if = "Option::is_none")]
     offset: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -62,21 +75,21 @@ pub(super) struct Position {
 }
 
 #[derive(Serialize)]
-pub(super) struct History {
-    publications: Vec<Publication>,
+pub(super) struct HistoryJson {
+    publications: Vec<PublicationJson>,
     epoch: String,
     offset: u64,
 }
 
 /// What is no JSON is in base64.
 #[derive(Serialize)]
-struct Publication {
+struct PublicationJson {
     #[serde(skip_serializing_if = "Option::is_none")]
     data: Option<Box<RawValue>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     b64data: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    info: Option<Client>,
+    info: Option<ClientJson>,
     offset: u64,
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     tags: BTreeMap<String, String>,
@@ -84,7 +97,7 @@ struct Publication {
 
 /// The same.
 #[derive(Serialize)]
-pub(super) struct Client {
+pub(super) struct ClientJson {
     user: String,
     client: String,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -98,12 +111,12 @@ pub(super) struct Client {
 }
 
 #[derive(Serialize)]
-pub(super) struct Channel {
+pub(super) struct ChannelJson {
     pub(super) num_clients: u32,
 }
 
 #[derive(Serialize)]
-pub(super) struct Node {
+pub(super) struct NodeJson {
     pub(super) uid: String,
     pub(super) name: &'static str,
     pub(super) version: &'static str,
@@ -115,64 +128,64 @@ pub(super) struct Node {
     pub(super) uptime: u64,
 }
 
-impl From<Fault> for Why {
-    fn from(fault: Fault) -> Why {
-        Why {
+impl From<Fault> for ErrorJson {
+    fn from(fault: Fault) -> ErrorJson {
+        ErrorJson {
             code: fault.code,
             message: fault.message,
         }
     }
 }
 
-impl<T> From<Result<T, Fault>> for Answer<T> {
-    fn from(done: Result<T, Fault>) -> Answer<T> {
+impl<T> From<Result<T, Fault>> for CommandResponse<T> {
+    fn from(done: Result<T, Fault>) -> CommandResponse<T> {
         match done {
-            Ok(done) => Answer::Result(done),
-            Err(fault) => Answer::Error(fault.into()),
+            Ok(done) => CommandResponse::Result(done),
+            Err(fault) => CommandResponse::Error(fault.into()),
         }
     }
 }
 
-impl Serialize for Reply {
+impl Serialize for BatchReply {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(Some(1))?;
         match &self.1 {
             Ok(done) => map.serialize_entry(self.0, done)?,
-            Err(fault) => map.serialize_entry("error", &Why::from(*fault))?,
+            Err(fault) => map.serialize_entry("error", &ErrorJson::from(*fault))?,
         }
         map.end()
     }
 }
 
-impl From<Option<StreamPosition>> for Position {
-    fn from(place: Option<StreamPosition>) -> Position {
-        Position {
-            offset: place.map(|place| place.offset),
-            epoch: place.map(|place| place.epoch.to_string()),
+impl From<Option<StreamPosition>> for PositionJson {
+    fn from(position: Option<StreamPosition>) -> PositionJson {
+        PositionJson {
+            offset: position.map(|position| position.offset),
+            epoch: position.map(|position| position.epoch.to_string()),
         }
     }
 }
 
-impl Done {
-    pub(super) fn broadcast(outcomes: Vec<Outcome>) -> Done {
+impl CommandResult {
+    pub(super) fn from_outcomes(outcomes: Vec<PublishOutcome>) -> CommandResult {
         let responses = outcomes.into_iter();
-        Done::Broadcast {
+        CommandResult::Broadcast {
             responses: responses
-                .map(|outcome| outcome.map(Position::from).into())
+                .map(|outcome| outcome.map(PositionJson::from).into())
                 .collect(),
         }
     }
 
-    pub(super) fn told(told: QueryResult) -> Result<Done, Fault> {
-        Ok(match told {
+    pub(super) fn from_query(result: QueryResult) -> Result<CommandResult, Fault> {
+        Ok(match result {
             QueryResult::History {
                 publications,
                 position,
             } => {
                 let publications = publications.iter();
-                Done::History(History {
+                CommandResult::History(HistoryJson {
                     publications: publications
-                        .map(|(offset, published)| Publication::new(*offset, published))
+                        .map(|(offset, published)| PublicationJson::new(*offset, published))
                         .collect(),
                     epoch: position.epoch.to_string(),
                     offset: position.offset,
@@ -180,17 +193,17 @@ impl Done {
             }
             QueryResult::Presence(present) => {
                 let present = present.iter();
-                Done::Presence {
+                CommandResult::Presence {
                     presence: present
-                        .map(|info| (info.client.clone(), Client::new(info)))
+                        .map(|info| (info.client.clone(), ClientJson::new(info)))
                         .collect(),
                 }
             }
-            QueryResult::PresenceStats { clients, users } => Done::PresenceStats {
+            QueryResult::PresenceStats { clients, users } => CommandResult::PresenceStats {
                 num_clients: clients,
                 num_users: users,
             },
-            QueryResult::HistoryCleared => Done::Nothing {},
+            QueryResult::HistoryCleared => CommandResult::Nothing {},
             QueryResult::Unrecoverable => return Err(Fault::UNRECOVERABLE_POSITION),
             QueryResult::NotAvailable | QueryResult::Draining => return Err(Fault::NOT_AVAILABLE),
             QueryResult::ChannelLimit => return Err(Fault::LIMIT_EXCEEDED),
@@ -198,24 +211,24 @@ impl Done {
     }
 }
 
-impl Publication {
-    fn new(offset: u64, published: &Published) -> Publication {
-        let (data, b64data) = shown(&published.data);
-        Publication {
+impl PublicationJson {
+    fn new(offset: u64, published: &Published) -> PublicationJson {
+        let (data, b64data) = json_or_base64(&published.data);
+        PublicationJson {
             data,
             b64data,
-            info: published.info.as_ref().map(Client::new),
+            info: published.info.as_ref().map(ClientJson::new),
             offset,
             tags: published.tags.clone(),
         }
     }
 }
 
-impl Client {
-    fn new(info: &ClientInfo) -> Client {
-        let (conn_info, b64conn_info) = shown(&info.conn_info);
-        let (chan_info, b64chan_info) = shown(&info.chan_info);
-        Client {
+impl ClientJson {
+    fn new(info: &ClientInfo) -> ClientJson {
+        let (conn_info, b64conn_info) = json_or_base64(&info.conn_info);
+        let (chan_info, b64chan_info) = json_or_base64(&info.chan_info);
+        ClientJson {
             user: info.user.clone(),
             client: info.client.clone(),
             conn_info,
@@ -227,7 +240,7 @@ impl Client {
 }
 
 /// JSON as it is, or base64; neither of what is not there.
-fn shown(bytes: &Bytes) -> (Option<Box<RawValue>>, Option<String>) {
+fn json_or_base64(bytes: &Bytes) -> (Option<Box<RawValue>>, Option<String>) {
     if bytes.is_empty() {
         return (None, None);
     }

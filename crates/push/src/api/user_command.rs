@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 
 use super::requests::Command;
 use crate::options::Options;
-use crate::worker::user_commands::Order;
+use crate::worker::user_commands::ConnectionCommand;
 
 /// A command for the connections of a user, with the payload that the HTTP API takes: `subscribe`, `unsubscribe`, `disconnect` or `refresh`.
 #[derive(Clone, Debug)]
@@ -26,7 +26,7 @@ impl UserCommand {
     #[must_use]
     pub fn parse(method: &str, payload: &RawValue) -> Option<UserCommand> {
         let method = *UserCommand::METHODS.iter().find(|known| **known == method)?;
-        let command = Command::of_method(method, Some(payload)).ok()?;
+        let command = Command::from_method(method, Some(payload)).ok()?;
         Some(UserCommand {
             method,
             user: command.user()?.into(),
@@ -41,13 +41,13 @@ impl UserCommand {
     }
 
     /// Returns the order that it is with these options.
-    pub(crate) fn order(&self, options: &Options) -> Result<Order, Fault> {
+    pub(crate) fn to_connection_command(&self, options: &Options) -> Result<ConnectionCommand, Fault> {
         let payload: &RawValue = serde_json::from_slice(&self.payload).map_err(|_| Fault::BAD_REQUEST)?;
-        match Command::of_method(self.method, Some(payload))? {
-            Command::Subscribe(said) => said.read(options),
-            Command::Unsubscribe(said) => said.read(options),
-            Command::Disconnect(said) => said.read(),
-            Command::Refresh(said) => said.read(),
+        match Command::from_method(self.method, Some(payload))? {
+            Command::Subscribe(request) => request.read(options),
+            Command::Unsubscribe(request) => request.read(options),
+            Command::Disconnect(request) => request.read(),
+            Command::Refresh(request) => request.read(),
             _ => Err(Fault::METHOD_NOT_FOUND),
         }
     }

@@ -17,10 +17,10 @@ use ringmain_web::Request;
 
 use super::{Application, Backend, Event, Proxy};
 use crate::limits;
-use crate::worker::Desk;
+use crate::worker::PushWorker;
 
 /// Of a session whose application is asked.
-pub(crate) struct Asker {
+pub(crate) struct ProxyClient {
     pub(super) application: Rc<dyn Application>,
     /// What its client has said in place of headers.
     pub(super) emulated: RefCell<Rc<BTreeMap<String, String>>>,
@@ -28,7 +28,7 @@ pub(crate) struct Asker {
     pub(super) meta: RefCell<Bytes>,
     /// Its client waits to be let in.
     pub(super) connecting: Cell<bool>,
-    open: RefCell<Vec<Open>>,
+    in_flight: RefCell<Vec<InFlightRequest>>,
     /// Commands about channels that an answer is waited for.
     held: RefCell<VecDeque<Command>>,
     /// Questions so far.
@@ -36,29 +36,29 @@ pub(crate) struct Asker {
 }
 
 /// A question that waits for its answer.
-struct Open {
+struct InFlightRequest {
     number: u64,
     task: TaskId,
     channel: Option<Arc<str>>,
 }
 
-impl Asker {
+impl ProxyClient {
     /// For the session that comes of a request; `None`: there is nobody to ask.
-    pub(crate) fn of(request: &Request<'_>) -> Option<Box<Asker>> {
+    pub(crate) fn from_request(request: &Request<'_>) -> Option<Box<ProxyClient>> {
         let backend = request.extension::<Backend>().ok()?;
-        Some(Box::new(Asker {
+        Some(Box::new(ProxyClient {
             application: Rc::clone(&backend.0),
             emulated: RefCell::default(),
             meta: RefCell::default(),
             connecting: Cell::new(false),
-            open: RefCell::default(),
+            in_flight: RefCell::default(),
             held: RefCell::default(),
             numbers: Cell::new(0),
         }))
     }
 
     /// Keeps of what a client says with its connection what the application is told.
-    pub(crate) fn hear(&self, proxy: &Proxy, connect: &ConnectRequest) -> Result<(), Disconnect> {
+    pub(crate) fn store_headers(&self, proxy: &Proxy, connect: &ConnectRequest) -> Result<(), Disconnect> {
         let is_kept = |name: &str| {
             let mut names = proxy.emulated.iter();
             names.any(|kept| kept.eq_ignore_ascii_case(name))
@@ -79,9 +79,9 @@ impl Asker {
     }
 
     /// Whether a command about a channel has to wait for what comes of one before it.
-    pub(super) fn holds(&self, channel: &str) -> bool {
-        let open = self.open.borrow();
-        let mut asked = open.iter().filter_map(|one| one.channel.as_deref());
+    pub(super) fn holds_channel(&self, channel: &str) -> bool {
+        let in_flight = self.in_flight.borrow();
+        let mut asked = in_flight.iter().filter_map(|one| one.channel.as_deref());
         asked.any(|one| one == channel)
             || self
                 .held
@@ -90,11 +90,11 @@ impl Asker {
                 .any(|one| channel_of(one) == Some(channel))
     }
 
-    pub(super) fn is_full(&self) -> bool {
-        self.open.borrow().len() + self.held.borrow().len() >= limits::QUESTIONS_A_CLIENT
+    pub(super) fn is_at_limit(&self) -> bool {
+        self.in_flight.borrow().len() + self.held.borrow().len() >= limits::PROXY_REQUESTS_PER_CLIENT
     }
 
-    pub(super) fn hold(&self, command: Command) {
+    pub(super) fn hold_command(&self, command: Command) {
         self.held.borrow_mut().push_back(command);
     }
 
@@ -103,28 +103,30 @@ impl Asker {
         self.held.take()
     }
 
-    pub(super) fn next(&self) -> u64 {
+    pub(super) fn next_number(&self) -> u64 {
         self.numbers.set(self.numbers.get() + 1);
         self.numbers.get()
     }
 
-    pub(super) fn asks(&self, number: u64, task: TaskId, channel: Option<Arc<str>>) {
-        self.open.borrow_mut().push(Open {
+    pub(super) fn add_in_flight(&self, number: u64, task: TaskId, channel: Option<Arc<str>>) {
+        self.in_flight.borrow_mut().push(InFlightRequest {
             number,
             task,
             channel,
         });
     }
 
-    pub(super) fn answered(&self, number: u64) {
-        self.open.borrow_mut().retain(|open| open.number != number);
+    pub(super) fn remove_in_flight(&self, number: u64) {
+        self.in_flight
+            .borrow_mut()
+            .retain(|in_flight| in_flight.number != number);
     }
 
     /// The client is gone: nothing is waited for.
-    pub(crate) fn forget(&self, cx: &Cx) {
+    pub(crate) fn cancel_all(&self, cx: &Cx) {
         self.held.borrow_mut().clear();
-        for open in self.open.take() {
-            cx.cancel(open.task);
+        for in_flight in self.in_flight.take() {
+            cx.cancel(in_flight.task);
         }
     }
 }
@@ -143,59 +145,58 @@ pub(crate) fn channel_of(command: &Command) -> Option<&str> {
     of.into_iter().flatten().next().map(String::as_str)
 }
 
-/// Questions of one worker.
+/// The limit of requests of one worker ([`limits::PROXY_REQUESTS_PER_WORKER`]).
 #[derive(Debug, Default)]
-pub(crate) struct Crowd {
-    waiting: Cell<u32>,
-    /// When it last warned.
+pub(crate) struct InFlightLimit {
+    in_flight: Cell<u32>,
+    /// The time of the last warning.
     warned: Cell<Option<Time>>,
 }
 
-/// One of them waits.
-pub(super) struct Waits(Desk);
-
-impl Waits {
-    /// `None`: as many as may do already.
-    pub(super) fn new(desk: &Desk) -> Option<Waits> {
-        let waiting = &desk.crowd.waiting;
-        if waiting.get() >= limits::QUESTIONS_A_WORKER {
-            return None;
-        }
-        waiting.set(waiting.get() + 1);
-        Some(Waits(desk.clone()))
-    }
-}
-
-impl Drop for Waits {
-    fn drop(&mut self) {
-        let waiting = &self.0.crowd.waiting;
-        waiting.set(waiting.get() - 1);
-    }
-}
-
-impl Desk {
-    /// Tells the owner why an answer is none.
-    pub(super) fn no_answer(&self, event: Event, why: &str) {
-        let (now, warned) = (self.cx.now(), &self.crowd.warned);
-        let level = match warned.get() {
-            Some(last) if now.since(last) < limits::WARN_EVERY => log::Level::Debug,
+impl InFlightLimit {
+    /// Logs why a response is missing or invalid: once in [`limits::WARN_INTERVAL`] as a warning, otherwise at level `debug`.
+    pub(super) fn report_failure(&self, now: Time, event: Event, why: &str) {
+        let level = match self.warned.get() {
+            Some(last) if now.since(last) < limits::WARN_INTERVAL => log::Level::Debug,
             _ => {
-                warned.set(Some(now));
+                self.warned.set(Some(now));
                 log::Level::Warn
             }
         };
         log::log!(
             level,
-            "push: the application does not answer `{}`: {why}",
+            "push: no valid response from the application to `{}`: {why}",
             event.name()
         );
     }
 }
 
-/// `None` if it takes longer.
-pub(super) async fn within<T>(cx: &Cx, span: Duration, work: impl Future<Output = T>) -> Option<T> {
+/// A request in flight, counted until it is dropped.
+pub(super) struct InFlightGuard(PushWorker);
+
+impl InFlightGuard {
+    /// `None`: the limit is reached.
+    pub(super) fn acquire(worker: &PushWorker) -> Option<InFlightGuard> {
+        let in_flight = &worker.proxy_requests().in_flight;
+        if in_flight.get() >= limits::PROXY_REQUESTS_PER_WORKER {
+            return None;
+        }
+        in_flight.set(in_flight.get() + 1);
+        Some(InFlightGuard(worker.clone()))
+    }
+}
+
+impl Drop for InFlightGuard {
+    fn drop(&mut self) {
+        let in_flight = &self.0.proxy_requests().in_flight;
+        in_flight.set(in_flight.get() - 1);
+    }
+}
+
+/// Returns `None` if the work takes longer than `timeout`.
+pub(super) async fn with_timeout<T>(cx: &Cx, timeout: Duration, work: impl Future<Output = T>) -> Option<T> {
     let mut work = pin!(work);
-    let mut sleep = pin!(cx.sleep(span));
+    let mut sleep = pin!(cx.sleep(timeout));
     poll_fn(|context| match work.as_mut().poll(context) {
         Poll::Ready(done) => Poll::Ready(Some(done)),
         Poll::Pending => sleep.as_mut().poll(context).map(|()| None),

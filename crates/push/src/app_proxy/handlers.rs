@@ -11,18 +11,18 @@ use ringmain_hub::protocol::{
 };
 use ringmain_hub::subscribers::ConnId;
 
-use super::client::{Waits, channel_of, within};
-use super::requests::Words;
-use super::responses::{self, Broken, GoesOn, Refused};
-use super::{Event, Question, Unanswered};
-use crate::client::commands::Session;
+use super::client::{InFlightGuard, channel_of, with_timeout};
+use super::requests::RequestBody;
+use super::responses::{self, InvalidResponse, RefreshResponse, Rejection};
+use super::{Event, ProxyError, ProxyRequest};
+use crate::client::commands::CommandHandler;
 use crate::client::identity::ClientId;
-use crate::client::{disconnect_for, failed};
+use crate::client::{disconnect_for, error_reply};
 use crate::limits;
-use crate::transport::Outlet;
+use crate::transport::Transport;
 
 /// What a question is about, and what is to be done with its answer.
-enum Pending {
+enum ProxyCall {
     /// By its command's number, 0 where there is none; to be known by this name.
     Connect(u32, ConnectRequest, ClientId),
     Refresh(ConnId),
@@ -32,402 +32,437 @@ enum Pending {
     SubRefresh(ConnId, Arc<str>),
 }
 
-impl Pending {
+impl ProxyCall {
     fn event(&self) -> Event {
         match self {
-            Pending::Connect(..) => Event::Connect,
-            Pending::Refresh(_) => Event::Refresh,
-            Pending::Rpc(..) => Event::Rpc,
-            Pending::Subscribe(..) => Event::Subscribe,
-            Pending::Publish(..) => Event::Publish,
-            Pending::SubRefresh(..) => Event::SubRefresh,
+            ProxyCall::Connect(..) => Event::Connect,
+            ProxyCall::Refresh(_) => Event::Refresh,
+            ProxyCall::Rpc(..) => Event::Rpc,
+            ProxyCall::Subscribe(..) => Event::Subscribe,
+            ProxyCall::Publish(..) => Event::Publish,
+            ProxyCall::SubRefresh(..) => Event::SubRefresh,
         }
     }
 
     fn conn(&self) -> Option<ConnId> {
         match self {
-            Pending::Connect(..) => None,
-            Pending::Refresh(id)
-            | Pending::Rpc(id, ..)
-            | Pending::Subscribe(id, ..)
-            | Pending::Publish(id, ..)
-            | Pending::SubRefresh(id, _) => Some(*id),
+            ProxyCall::Connect(..) => None,
+            ProxyCall::Refresh(id)
+            | ProxyCall::Rpc(id, ..)
+            | ProxyCall::Subscribe(id, ..)
+            | ProxyCall::Publish(id, ..)
+            | ProxyCall::SubRefresh(id, _) => Some(*id),
         }
     }
 
     fn channel(&self) -> Option<&str> {
         match self {
-            Pending::Connect(..) | Pending::Refresh(_) | Pending::Rpc(..) => None,
-            Pending::Subscribe(_, _, request) => Some(&request.channel),
-            Pending::Publish(_, _, request) => Some(&request.channel),
-            Pending::SubRefresh(_, channel) => Some(channel),
+            ProxyCall::Connect(..) | ProxyCall::Refresh(_) | ProxyCall::Rpc(..) => None,
+            ProxyCall::Subscribe(_, _, request) => Some(&request.channel),
+            ProxyCall::Publish(_, _, request) => Some(&request.channel),
+            ProxyCall::SubRefresh(_, channel) => Some(channel),
         }
     }
 }
 
-impl Session {
+impl CommandHandler {
     /// Whether the application says who a client without a token is.
-    pub(crate) fn asks_who(&self) -> bool {
-        self.seat.asker.is_some() && self.desk.options().proxy.is_asked(Event::Connect)
+    pub(crate) fn is_connect_proxied(&self) -> bool {
+        self.client.proxy_client.is_some() && self.worker.options().proxy.is_enabled(Event::Connect)
     }
 
     /// Asks it; the client waits.
-    pub(crate) fn ask_who(&self, number: u32, request: &ConnectRequest) -> Result<(), Fault> {
-        let client = ClientId::draw(&self.desk.cx);
-        self.put(Pending::Connect(number, request.clone(), client))?;
-        if let Some(asker) = &self.seat.asker {
-            asker.connecting.set(true);
+    pub(crate) fn proxy_connect(&self, number: u32, request: &ConnectRequest) -> Result<(), Fault> {
+        let client = ClientId::random(self.worker.cx());
+        self.start_call(ProxyCall::Connect(number, request.clone(), client))?;
+        if let Some(proxy_client) = &self.client.proxy_client {
+            proxy_client.connecting.set(true);
         }
         Ok(())
     }
 
-    pub(crate) fn ask_rpc(&self, id: ConnId, number: u32, request: RpcRequest) -> Result<(), Fault> {
-        self.put(Pending::Rpc(id, number, request))
+    pub(crate) fn proxy_rpc(&self, id: ConnId, number: u32, request: RpcRequest) -> Result<(), Fault> {
+        self.start_call(ProxyCall::Rpc(id, number, request))
     }
 
-    pub(crate) fn ask_subscribe(
+    pub(crate) fn proxy_subscribe(
         &self,
         id: ConnId,
         number: u32,
         request: &SubscribeRequest,
     ) -> Result<(), Fault> {
-        self.put(Pending::Subscribe(id, number, request.clone()))
+        self.start_call(ProxyCall::Subscribe(id, number, request.clone()))
     }
 
-    pub(crate) fn ask_publish(&self, id: ConnId, number: u32, request: PublishRequest) -> Result<(), Fault> {
-        self.put(Pending::Publish(id, number, request))
+    pub(crate) fn proxy_publish(
+        &self,
+        id: ConnId,
+        number: u32,
+        request: PublishRequest,
+    ) -> Result<(), Fault> {
+        self.start_call(ProxyCall::Publish(id, number, request))
     }
 
-    /// Whether the application says if a connection goes on, and not its client.
-    pub(crate) fn is_refreshed(&self) -> bool {
-        self.seat.asker.is_some() && self.desk.options().proxy.is_asked(Event::Refresh)
+    /// Whether the application says if a connection response on, and not its client.
+    pub(crate) fn is_refresh_proxied(&self) -> bool {
+        self.client.proxy_client.is_some() && self.worker.options().proxy.is_enabled(Event::Refresh)
     }
 
-    /// The connection's time is over: whether the application is asked if it goes on.
-    pub(crate) fn ask_refresh(&self, id: ConnId) -> bool {
-        let is_asked = self.is_refreshed();
-        if is_asked && self.put(Pending::Refresh(id)).is_err() {
-            self.ends(id, Some(self.again()));
+    /// The connection's time is over: whether the application is asked if it response on.
+    pub(crate) fn proxy_refresh(&self, id: ConnId) -> bool {
+        let is_asked = self.is_refresh_proxied();
+        if is_asked && self.start_call(ProxyCall::Refresh(id)).is_err() {
+            self.set_deadline(id, Some(self.retry_deadline()));
         }
         is_asked
     }
 
-    /// Whether the application says if a subscription goes on, and not its client.
-    pub(crate) fn is_sub_refreshed(&self, channel: &str) -> bool {
-        let options = self.desk.options();
+    /// Whether the application says if a subscription response on, and not its client.
+    pub(crate) fn is_sub_refresh_proxied(&self, channel: &str) -> bool {
+        let options = self.worker.options();
         let is_wanted = options
             .namespace(channel)
             .is_ok_and(|namespace| namespace.sub_refresh_proxy);
-        self.seat.asker.is_some() && is_wanted && options.proxy.is_asked(Event::SubRefresh)
+        self.client.proxy_client.is_some() && is_wanted && options.proxy.is_enabled(Event::SubRefresh)
     }
 
-    /// The subscription's time is over: whether the application is asked if it goes on.
-    pub(crate) fn ask_sub_refresh(&self, id: ConnId, channel: &Arc<str>) -> bool {
-        let is_asked = self.is_sub_refreshed(channel);
-        if is_asked && self.put(Pending::SubRefresh(id, Arc::clone(channel))).is_err() {
-            self.sub_ends(id, channel, Some(self.again()));
+    /// The subscription's time is over: whether the application is asked if it response on.
+    pub(crate) fn proxy_sub_refresh(&self, id: ConnId, channel: &Arc<str>) -> bool {
+        let is_asked = self.is_sub_refresh_proxied(channel);
+        if is_asked
+            && self
+                .start_call(ProxyCall::SubRefresh(id, Arc::clone(channel)))
+                .is_err()
+        {
+            self.set_sub_deadline(id, channel, Some(self.retry_deadline()));
         }
         is_asked
     }
 
     /// Keeps a command that is about a channel of which an answer is waited for: commands about a channel are carried out in
     /// their order. The command, if it has not to wait.
-    pub(crate) fn hold_behind(&self, command: Command, out: &mut Vec<u8>) -> Option<Command> {
-        let Some(asker) = &self.seat.asker else {
+    pub(crate) fn hold_if_in_flight(&self, command: Command, out: &mut Vec<u8>) -> Option<Command> {
+        let Some(proxy_client) = &self.client.proxy_client else {
             return Some(command);
         };
-        if !channel_of(&command).is_some_and(|channel| asker.holds(channel)) {
+        if !channel_of(&command).is_some_and(|channel| proxy_client.holds_channel(channel)) {
             return Some(command);
         }
-        match asker.is_full() {
-            true => self.seat.write(failed(command.id, Fault::TOO_MANY_REQUESTS), out),
-            false => asker.hold(command),
+        match proxy_client.is_at_limit() {
+            true => self
+                .client
+                .write_reply(error_reply(command.id, Fault::TOO_MANY_REQUESTS), out),
+            false => proxy_client.hold_command(command),
         }
         None
     }
 
     /// Puts a question; what comes of it is carried out when its answer is there.
-    fn put(&self, pending: Pending) -> Result<(), Fault> {
-        let options = self.desk.options();
+    fn start_call(&self, pending: ProxyCall) -> Result<(), Fault> {
+        let options = self.worker.options();
         let event = pending.event();
-        let (Some(asker), Some(&span)) = (&self.seat.asker, options.proxy.events.get(&event)) else {
+        let (Some(proxy_client), Some(&span)) = (&self.client.proxy_client, options.proxy.events.get(&event))
+        else {
             return Err(Fault::NOT_AVAILABLE);
         };
-        if asker.is_full() {
+        if proxy_client.is_at_limit() {
             return Err(Fault::TOO_MANY_REQUESTS);
         }
-        let question = Question {
+        let request = ProxyRequest {
             event,
-            body: self.body(&pending, options.proxy.binary)?,
-            emulated: Rc::clone(&asker.emulated.borrow()),
+            body: self.encode_request(&pending, options.proxy.binary)?,
+            emulated: Rc::clone(&proxy_client.emulated.borrow()),
             within: span,
         };
-        let waits = Waits::new(&self.desk).ok_or(Fault::TOO_MANY_REQUESTS)?;
-        let (number, channel) = (asker.next(), pending.channel().map(Arc::from));
-        let answering = asker.application.ask(question);
-        let session = Session {
-            desk: self.desk.clone(),
-            seat: Rc::clone(&self.seat),
-        };
-        let task = self.desk.cx.spawn(async move {
-            let answer = within(&session.desk.cx, span, answering).await;
-            drop(waits);
-            session.answered(number, pending, answer);
+        let guard = InFlightGuard::acquire(&self.worker).ok_or(Fault::TOO_MANY_REQUESTS)?;
+        let (number, channel) = (proxy_client.next_number(), pending.channel().map(Arc::from));
+        let answering = proxy_client.application.send(request);
+        let session = CommandHandler::resume(&self.worker, Rc::clone(&self.client));
+        let task = self.worker.cx().spawn(async move {
+            let answer = with_timeout(session.worker.cx(), span, answering).await;
+            drop(guard);
+            session.handle_response(number, pending, answer);
         });
         let task = task.map_err(|_| Fault::TOO_MANY_REQUESTS)?;
-        asker.asks(number, task, channel);
+        proxy_client.add_in_flight(number, task, channel);
         Ok(())
     }
 
-    fn body(&self, pending: &Pending, binary: bool) -> Result<Vec<u8>, Fault> {
-        let identity = self.seat.identity();
+    fn encode_request(&self, pending: &ProxyCall, binary: bool) -> Result<Vec<u8>, Fault> {
+        let identity = self.client.identity();
         let client = match pending {
-            Pending::Connect(_, _, client) => client.to_string(),
+            ProxyCall::Connect(_, _, client) => client.to_string(),
             _ => identity.client.to_string(),
         };
-        let meta = self.seat.asker.as_ref().map(|asker| asker.meta.borrow().clone());
+        let meta = self
+            .client
+            .proxy_client
+            .as_ref()
+            .map(|proxy_client| proxy_client.meta.borrow().clone());
         let meta = meta.unwrap_or_default();
-        let words = Words {
+        let body = RequestBody {
             client: &client,
-            transport: self.transport(),
-            protocol: match self.seat.format {
+            transport: self.transport_name(),
+            protocol: match self.client.format {
                 Format::Json => "json",
                 Format::Protobuf => "protobuf",
             },
             user: Some(identity.user()),
             channel: pending.channel(),
             meta: serde_json::from_slice(&meta).ok(),
-            ..Words::default()
+            ..RequestBody::default()
         };
         let none = Bytes::new();
         match pending {
-            Pending::Connect(_, request, _) => Words {
+            ProxyCall::Connect(_, request, _) => RequestBody {
                 user: None,
                 name: &request.name,
                 version: &request.version,
                 channels: request.subs.keys().map(String::as_str).collect(),
-                ..words
+                ..body
             }
             .with_data(&request.data, binary)?
-            .json(),
-            Pending::Rpc(_, _, request) => Words {
+            .to_json(),
+            ProxyCall::Rpc(_, _, request) => RequestBody {
                 method: &request.method,
-                ..words
+                ..body
             }
             .with_data(&request.data, binary)?
-            .json(),
-            Pending::Subscribe(_, _, request) => words.with_data(&request.data, binary)?.json(),
-            Pending::Publish(_, _, request) => words.with_data(&request.data, binary)?.json(),
-            Pending::Refresh(_) | Pending::SubRefresh(..) => words.with_data(&none, binary)?.json(),
+            .to_json(),
+            ProxyCall::Subscribe(_, _, request) => body.with_data(&request.data, binary)?.to_json(),
+            ProxyCall::Publish(_, _, request) => body.with_data(&request.data, binary)?.to_json(),
+            ProxyCall::Refresh(_) | ProxyCall::SubRefresh(..) => body.with_data(&none, binary)?.to_json(),
         }
     }
 
     /// What the application calls it.
-    fn transport(&self) -> &'static str {
-        match (&*self.seat.outlet.borrow(), self.seat.bare) {
-            (Outlet::Ws(_), false) => "websocket",
-            (Outlet::Ws(_), true) => "uni_websocket",
-            (Outlet::Stream(stream), bare) => stream.transport(bare),
-            (Outlet::None, _) => "none",
+    fn transport_name(&self) -> &'static str {
+        match (&*self.client.transport.borrow(), self.client.unidirectional) {
+            (Transport::Ws(_), false) => "websocket",
+            (Transport::Ws(_), true) => "uni_websocket",
+            (Transport::Stream(stream), unidirectional) => stream.transport_name(unidirectional),
+            (Transport::None, _) => "none",
         }
     }
 
-    fn answered(&self, number: u64, pending: Pending, answer: Option<Result<Vec<u8>, Unanswered>>) {
-        if let Some(asker) = &self.seat.asker {
-            asker.answered(number);
+    fn handle_response(&self, number: u64, pending: ProxyCall, answer: Option<Result<Vec<u8>, ProxyError>>) {
+        if let Some(proxy_client) = &self.client.proxy_client {
+            proxy_client.remove_in_flight(number);
         }
-        if !self.seat.outlet.borrow().is_open() || pending.conn() != self.seat.id() {
+        if !self.client.transport.borrow().is_open() || pending.conn() != self.client.id() {
             return;
         }
         let (event, answer) = (pending.event(), answer.as_ref());
         match pending {
-            Pending::Connect(number, request, client) => {
-                let gives = self.read(event, answer, responses::connect);
-                self.connected(number, &request, client, gives);
+            ProxyCall::Connect(number, request, client) => {
+                let claims = self.parse_response(event, answer, responses::parse_connect);
+                self.on_connect_response(number, &request, client, claims);
             }
-            Pending::Rpc(_, number, _) => match self.read(event, answer, responses::rpc) {
-                Ok(data) => self.seat.say(Reply {
+            ProxyCall::Rpc(_, number, _) => match self.parse_response(event, answer, responses::parse_rpc) {
+                Ok(data) => self.client.send_reply(Reply {
                     id: number,
                     rpc: Some(RpcResult { data }),
                     ..Reply::default()
                 }),
-                Err(why) => self.refuse(number, why),
+                Err(why) => self.reject(number, why),
             },
-            Pending::Subscribe(id, number, request) => {
-                let read = self.read(event, answer, responses::subscribe);
-                let done = read.and_then(|gives| {
-                    if gives.lasts.is_over(self.desk.cx.wall()) {
+            ProxyCall::Subscribe(id, number, request) => {
+                let read = self.parse_response(event, answer, responses::parse_subscribe);
+                let done = read.and_then(|claims| {
+                    if claims.expiry.is_expired(self.worker.wall_time()) {
                         return Err(Fault::EXPIRED.into());
                     }
-                    let granted = (gives.terms, gives.lasts);
+                    let granted = (claims.options, claims.expiry);
                     Ok(self.subscribe_granted(id, number, &request, granted)?)
                 });
-                done.unwrap_or_else(|why| self.refuse(number, why));
+                done.unwrap_or_else(|why| self.reject(number, why));
             }
-            Pending::Publish(id, number, request) => {
-                let read = self.read(event, answer, responses::publish);
-                let done = read.and_then(|gives| {
-                    let data = match gives.data.is_empty() {
+            ProxyCall::Publish(id, number, request) => {
+                let read = self.parse_response(event, answer, responses::parse_publish);
+                let done = read.and_then(|claims| {
+                    let data = match claims.data.is_empty() {
                         true => request.data,
                         false => {
-                            let options = self.desk.options();
+                            let options = self.worker.options();
                             let namespace = options.namespace(&request.channel)?;
-                            namespace.data_format.check(&gives.data)?;
-                            gives.data
+                            namespace.data_format.check(&claims.data)?;
+                            claims.data
                         }
                     };
-                    Ok(self.publish_as(id, number, &request.channel, (data, gives.tags))?)
+                    Ok(self.publish_with_tags(id, number, &request.channel, (data, claims.tags))?)
                 });
-                done.unwrap_or_else(|why| self.refuse(number, why));
+                done.unwrap_or_else(|why| self.reject(number, why));
             }
-            Pending::Refresh(id) => {
-                let read = self.read(event, answer, responses::goes_on);
-                self.refreshed(id, read);
+            ProxyCall::Refresh(id) => {
+                let read = self.parse_response(event, answer, responses::parse_refresh);
+                self.on_refresh_response(id, read);
             }
-            Pending::SubRefresh(id, channel) => {
-                let read = self.read(event, answer, responses::goes_on);
-                self.sub_refreshed(id, &channel, read);
+            ProxyCall::SubRefresh(id, channel) => {
+                let read = self.parse_response(event, answer, responses::parse_refresh);
+                self.on_sub_refresh_response(id, &channel, read);
             }
         }
-        self.go_on();
+        self.resume_held();
     }
 
-    /// What an answer gives, if it is one.
-    fn read<T>(
+    /// What an answer claims, if it is one.
+    fn parse_response<T>(
         &self,
         event: Event,
-        answer: Option<&Result<Vec<u8>, Unanswered>>,
-        result: impl FnOnce(&str) -> Result<T, Broken>,
-    ) -> Result<T, Refused> {
+        answer: Option<&Result<Vec<u8>, ProxyError>>,
+        result: impl FnOnce(&str) -> Result<T, InvalidResponse>,
+    ) -> Result<T, Rejection> {
         let none = |why: &str| {
-            self.desk.no_answer(event, why);
+            let now = self.worker.cx().now();
+            self.worker.proxy_requests().report_failure(now, event, why);
             Err(Fault::INTERNAL.into())
         };
         match answer {
             None => none("it takes too long"),
-            Some(Err(Unanswered(why))) => none(why),
-            Some(Ok(json)) if json.len() > limits::ANSWER_BYTES => none("its answer is too long"),
-            Some(Ok(json)) => responses::read(json, result).unwrap_or_else(none),
+            Some(Err(ProxyError(why))) => none(why),
+            Some(Ok(json)) if json.len() > limits::PROXY_RESPONSE_BYTES => none("its answer is too long"),
+            Some(Ok(json)) => responses::parse(json, result).unwrap_or_else(none),
         }
     }
 
     /// Tells a client why not, if there is something to answer.
-    pub(crate) fn refuse(&self, number: u32, why: Refused) {
+    pub(crate) fn reject(&self, number: u32, why: Rejection) {
         match why {
-            Refused::Fault(fault) if self.seat.bare => self.seat.disconnect(disconnect_for(fault)),
-            Refused::Error(_) if self.seat.bare => self.seat.disconnect(Disconnect::INTERNAL),
-            Refused::Fault(fault) => self.seat.say(failed(number, fault)),
-            Refused::Error(error) => self.seat.say(Reply {
+            Rejection::Fault(fault) if self.client.unidirectional => {
+                self.client.disconnect(disconnect_for(fault))
+            }
+            Rejection::Error(_) if self.client.unidirectional => self.client.disconnect(Disconnect::INTERNAL),
+            Rejection::Fault(fault) => self.client.send_reply(error_reply(number, fault)),
+            Rejection::Error(error) => self.client.send_reply(Reply {
                 id: number,
                 error: Some(error),
                 ..Reply::default()
             }),
-            Refused::Disconnect(why) => self.seat.disconnect(why),
-            Refused::Away(why, reason) => self.seat.disconnect_because(why, &reason),
+            Rejection::Disconnect(why) => self.client.disconnect(why),
+            Rejection::Custom(why, reason) => self.client.disconnect_with_reason(why, &reason),
         }
     }
 
     /// The application has said who a client is, or that it may not come in.
-    fn connected(
+    fn on_connect_response(
         &self,
         number: u32,
         request: &ConnectRequest,
         client: ClientId,
-        gives: Result<crate::tokens::claims::Connecting, Refused>,
+        claims: Result<crate::tokens::claims::ConnectClaims, Rejection>,
     ) {
-        let Some(asker) = &self.seat.asker else { return };
-        let done = gives.and_then(|gives| {
-            if gives.lasts.is_over(self.desk.cx.wall()) {
+        let Some(proxy_client) = &self.client.proxy_client else {
+            return;
+        };
+        let done = claims.and_then(|claims| {
+            if claims.expiry.is_expired(self.worker.wall_time()) {
                 return Err(Fault::EXPIRED.into());
             }
-            *asker.meta.borrow_mut() = gives.meta.clone();
-            self.let_in(number, request, gives, client)
+            *proxy_client.meta.borrow_mut() = claims.meta.clone();
+            self.accept_connect(number, request, claims, client)
         });
-        asker.connecting.set(false);
+        proxy_client.connecting.set(false);
         match done {
             Ok(()) => {
-                if let Some(welcome) = self.seat.welcome() {
-                    self.seat.say(welcome);
-                    self.drained();
+                if let Some(welcome) = self.client.take_connect_reply() {
+                    self.client.send_reply(welcome);
+                    self.on_drained();
                 }
-                let held = self.seat.held();
-                self.carry_out(held.into_iter().map(Ok));
+                let held = self.client.take_ready_commands();
+                self.execute_all(held.into_iter().map(Ok));
             }
             Err(why) => {
                 // What it has said behind it was for a connection.
-                drop(self.seat.held());
-                self.refuse(number, why);
-                if let (Outlet::Stream(stream), false) = (&*self.seat.outlet.borrow(), self.seat.bare) {
+                drop(self.client.take_ready_commands());
+                self.reject(number, why);
+                if let (Transport::Stream(stream), false) =
+                    (&*self.client.transport.borrow(), self.client.unidirectional)
+                {
                     // It has no other way to ask again.
-                    stream.end(Disconnect::BAD_REQUEST, b"");
+                    stream.finish(Disconnect::BAD_REQUEST, b"");
                 }
             }
         }
     }
 
     /// Carries out what has waited for an answer.
-    fn go_on(&self) {
-        let held = self.seat.asker.as_ref().map(|asker| asker.take_held());
-        self.carry_out(held.into_iter().flatten().map(Ok));
+    fn resume_held(&self) {
+        let held = self
+            .client
+            .proxy_client
+            .as_ref()
+            .map(|proxy_client| proxy_client.take_held());
+        self.execute_all(held.into_iter().flatten().map(Ok));
     }
 
-    /// The application has said whether a connection goes on. While it says nothing it does.
-    fn refreshed(&self, id: ConnId, read: Result<GoesOn, Refused>) {
-        let goes = match read {
-            Ok(goes) => goes,
-            Err(Refused::Away(why, reason)) => return self.seat.disconnect_because(why, &reason),
-            Err(_) => return self.ends(id, Some(self.again())),
+    /// The application has said whether a connection response on. While it says nothing it does.
+    fn on_refresh_response(&self, id: ConnId, read: Result<RefreshResponse, Rejection>) {
+        let response = match read {
+            Ok(response) => response,
+            Err(Rejection::Custom(why, reason)) => return self.client.disconnect_with_reason(why, &reason),
+            Err(_) => return self.set_deadline(id, Some(self.retry_deadline())),
         };
-        if goes.is_over || goes.lasts.is_over(self.desk.cx.wall()) {
-            return self.seat.disconnect(Disconnect::EXPIRED);
+        if response.is_expired || response.expiry.is_expired(self.worker.wall_time()) {
+            return self.client.disconnect(Disconnect::EXPIRED);
         }
-        if let Some(conn_info) = goes.info {
+        if let Some(conn_info) = response.info {
             // For what it publishes, and for channels that it subscribes to from now on.
-            self.seat.identify(self.seat.identity().with_info(conn_info));
+            self.client
+                .set_identity(self.client.identity().with_info(conn_info));
         }
-        if let Some(caps) = goes.caps {
-            self.seat.rights.borrow_mut().set_caps(caps);
+        if let Some(capabilities) = response.capabilities {
+            self.client
+                .permissions
+                .borrow_mut()
+                .set_capabilities(capabilities);
         }
-        if let (Some(asker), Some(meta)) = (&self.seat.asker, goes.meta) {
-            *asker.meta.borrow_mut() = meta;
+        if let (Some(proxy_client), Some(meta)) = (&self.client.proxy_client, response.meta) {
+            *proxy_client.meta.borrow_mut() = meta;
         }
-        self.ends(id, goes.lasts.ends(Duration::ZERO));
+        self.set_deadline(id, response.expiry.deadline(Duration::ZERO));
     }
 
     /// The same of a subscription.
-    fn sub_refreshed(&self, id: ConnId, channel: &Arc<str>, read: Result<GoesOn, Refused>) {
-        let goes = match read {
-            Ok(goes) => goes,
-            Err(Refused::Away(why, reason)) => return self.seat.disconnect_because(why, &reason),
-            Err(_) => return self.sub_ends(id, channel, Some(self.again())),
+    fn on_sub_refresh_response(
+        &self,
+        id: ConnId,
+        channel: &Arc<str>,
+        read: Result<RefreshResponse, Rejection>,
+    ) {
+        let response = match read {
+            Ok(response) => response,
+            Err(Rejection::Custom(why, reason)) => return self.client.disconnect_with_reason(why, &reason),
+            Err(_) => return self.set_sub_deadline(id, channel, Some(self.retry_deadline())),
         };
-        if goes.is_over || goes.lasts.is_over(self.desk.cx.wall()) {
-            let mut local = self.desk.local.borrow_mut();
-            local.unsubscribe(id, channel, Unsubscribed::EXPIRED);
+        if response.is_expired || response.expiry.is_expired(self.worker.wall_time()) {
+            self.worker.unsubscribe(id, channel, Unsubscribed::EXPIRED);
             return;
         }
-        if let (Some(info), Some(grant)) = (goes.info, self.seat.rights.borrow_mut().grant_mut(channel)) {
+        if let (Some(info), Some(grant)) = (
+            response.info,
+            self.client.permissions.borrow_mut().find_grant_mut(channel),
+        ) {
             grant.info = info;
         }
-        self.sub_ends(id, channel, goes.lasts.ends(Duration::ZERO));
+        self.set_sub_deadline(id, channel, response.expiry.deadline(Duration::ZERO));
     }
 
-    fn ends(&self, id: ConnId, ends: Option<u64>) {
-        let before = self.seat.rights.borrow_mut().set_ends(ends);
-        self.desk.due(id, None, before, ends);
+    fn set_deadline(&self, id: ConnId, deadline: Option<u64>) {
+        let before = self.client.permissions.borrow_mut().set_deadline(deadline);
+        self.worker.set_deadline(id, None, before, deadline);
     }
 
     /// If it is still subscribed.
-    fn sub_ends(&self, id: ConnId, channel: &Arc<str>, ends: Option<u64>) {
-        if let Some(grant) = self.seat.rights.borrow_mut().grant_mut(channel) {
-            let before = std::mem::replace(&mut grant.ends, ends);
-            self.desk.due(id, Some(channel), before, ends);
+    fn set_sub_deadline(&self, id: ConnId, channel: &Arc<str>, deadline: Option<u64>) {
+        if let Some(grant) = self.client.permissions.borrow_mut().find_grant_mut(channel) {
+            let before = std::mem::replace(&mut grant.deadline, deadline);
+            self.worker.set_deadline(id, Some(channel), before, deadline);
         }
     }
 
     /// When the application is asked again that has not answered.
-    fn again(&self) -> u64 {
-        let most = limits::REFRESH_AGAIN.as_secs();
-        self.desk.cx.wall().as_secs() + most - self.desk.cx.random() % (most / 2)
+    fn retry_deadline(&self) -> u64 {
+        let most = limits::REFRESH_RETRY.as_secs();
+        self.worker.wall_time().as_secs() + most - self.worker.cx().random() % (most / 2)
     }
 }

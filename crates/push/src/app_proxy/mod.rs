@@ -19,7 +19,7 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::time::Duration;
 
-pub(crate) use client::{Asker, Crowd, channel_of};
+pub(crate) use client::{InFlightLimit, ProxyClient, channel_of};
 
 use crate::limits;
 
@@ -69,7 +69,7 @@ impl Event {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Proxy {
     /// What it is asked about, and for how long an answer is waited: more than nothing, and at most
-    /// [`ANSWER_WITHIN`](limits::ANSWER_WITHIN). A client that waits longer is told that something is wrong
+    /// [`PROXY_TIMEOUT_MAX`](limits::PROXY_TIMEOUT_MAX). A client that waits longer is told that something is wrong
     /// ([`Fault::INTERNAL`](ringmain_hub::protocol::Fault::INTERNAL)), and tries again.
     pub events: BTreeMap<Event, Duration>,
     /// Data of clients are bytes, told in base64 (`b64data`). Else they are JSON (`data`), and what is not is refused.
@@ -81,10 +81,10 @@ pub struct Proxy {
 
 impl Proxy {
     /// What is wrong with it.
-    pub(crate) fn fault(&self) -> Result<(), String> {
+    pub(crate) fn validate(&self) -> Result<(), String> {
         for (event, within) in &self.events {
-            if within.is_zero() || *within > limits::ANSWER_WITHIN {
-                let most = limits::ANSWER_WITHIN;
+            if within.is_zero() || *within > limits::PROXY_TIMEOUT_MAX {
+                let most = limits::PROXY_TIMEOUT_MAX;
                 let event = event.name();
                 return Err(format!(
                     "expected a time for answers to `{event}` of more than nothing and at most {most:?}, found {within:?}"
@@ -95,14 +95,14 @@ impl Proxy {
     }
 
     /// Whether it is asked about that.
-    pub(crate) fn is_asked(&self, event: Event) -> bool {
+    pub(crate) fn is_enabled(&self, event: Event) -> bool {
         self.events.contains_key(&event)
     }
 }
 
 /// What an application is asked.
 #[derive(Debug)]
-pub struct Question {
+pub struct ProxyRequest {
     /// About what.
     pub event: Event,
     /// The question as Centrifugo's proxy asks it, in JSON: `{"client":"…","transport":"websocket",…}`.
@@ -113,19 +113,19 @@ pub struct Question {
     pub within: Duration,
 }
 
-/// An answer in JSON of at most [`ANSWER_BYTES`](limits::ANSWER_BYTES): `{"result": …}`, `{"error": …}` or `{"disconnect": …}`.
-pub type Answering = Pin<Box<dyn Future<Output = Result<Vec<u8>, Unanswered>>>>;
+/// An answer in JSON of at most [`PROXY_RESPONSE_BYTES`](limits::PROXY_RESPONSE_BYTES): `{"result": …}`, `{"error": …}` or `{"disconnect": …}`.
+pub type ResponseFuture = Pin<Box<dyn Future<Output = Result<Vec<u8>, ProxyError>>>>;
 
 /// Why there is no answer, for the owner's log.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
-pub struct Unanswered(pub String);
+pub struct ProxyError(pub String);
 
-/// Who is asked about the client of one session, on its worker. Asked in a task of its own, of which a worker has at most
-/// [`QUESTIONS_A_WORKER`](limits::QUESTIONS_A_WORKER); one that is dropped is not waited for any longer.
+/// Who is asked about the client of one session, on its worker. PendingSubscribe in a task of its own, of which a worker has at most
+/// [`PROXY_REQUESTS_PER_WORKER`](limits::PROXY_REQUESTS_PER_WORKER); one that is dropped is not waited for any longer.
 pub trait Application {
     /// Asks it. Nothing is done until the answer is polled.
-    fn ask(&self, question: Question) -> Answering;
+    fn send(&self, request: ProxyRequest) -> ResponseFuture;
 }
 
 /// Whom the session that comes of a request asks. It is left with the request before push has it:

@@ -9,7 +9,7 @@ use serde_json::value::RawValue;
 
 /// About whom and what. What is empty is not said.
 #[derive(Debug, Default, Serialize)]
-pub(super) struct Words<'a> {
+pub(super) struct RequestBody<'a> {
     pub(super) client: &'a str,
     pub(super) transport: &'static str,
     pub(super) protocol: &'static str,
@@ -34,12 +34,12 @@ pub(super) struct Words<'a> {
     pub(super) meta: Option<&'a RawValue>,
 }
 
-impl<'a> Words<'a> {
-    /// With what the client gives the application.
+impl<'a> RequestBody<'a> {
+    /// With what the client claims the application.
     ///
     /// # Errors
     /// [`Fault::BAD_REQUEST`]: it is no JSON, and is told as such.
-    pub(super) fn with_data(mut self, data: &'a Bytes, binary: bool) -> Result<Words<'a>, Fault> {
+    pub(super) fn with_data(mut self, data: &'a Bytes, binary: bool) -> Result<RequestBody<'a>, Fault> {
         self.encoding = if binary { "binary" } else { "json" };
         match binary {
             _ if data.is_empty() => {}
@@ -52,7 +52,7 @@ impl<'a> Words<'a> {
         Ok(self)
     }
 
-    pub(super) fn json(&self) -> Result<Vec<u8>, Fault> {
+    pub(super) fn to_json(&self) -> Result<Vec<u8>, Fault> {
         serde_json::to_vec(self).map_err(|_| Fault::INTERNAL)
     }
 }

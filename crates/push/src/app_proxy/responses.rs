@@ -1,6 +1,6 @@
 //! Answers, as applications give them to Centrifugo's proxy. Pure.
 //!
-//! What is said here and cannot be done is no answer: nothing is half done.
+//! What is json here and cannot be done is no answer: nothing is half done.
 
 #[cfg(test)]
 mod tests;
@@ -14,79 +14,80 @@ use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
 
 use crate::tokens::claims::{
-    Cap, CapSaid, Connecting, Lasts, Overrides, OverridesSaid, Terms, TermsSaid, bytes as either,
+    Capability, CapabilityJson, ConnectClaims, Expiry, Overrides, OverridesJson, SubscribeOptions,
+    SubscribeOptionsJson, decode_bytes as decode_field,
 };
 
 /// Why something that a client wants is not done.
 #[derive(Debug, PartialEq)]
-pub(crate) enum Refused {
+pub(crate) enum Rejection {
     /// It may ask again.
     Fault(Fault),
     /// The same in the application's words.
     Error(Error),
     Disconnect(Disconnect),
     /// The application sends it away, for this reason.
-    Away(Disconnect, String),
+    Custom(Disconnect, String),
 }
 
-impl From<Fault> for Refused {
-    fn from(fault: Fault) -> Refused {
-        Refused::Fault(fault)
+impl From<Fault> for Rejection {
+    fn from(fault: Fault) -> Rejection {
+        Rejection::Fault(fault)
     }
 }
 
 /// Why an answer is none, for the owner.
-pub(super) type Broken = &'static str;
+pub(super) type InvalidResponse = &'static str;
 
 /// Whether a connection or a subscription goes on.
 #[derive(Debug, Default, PartialEq)]
-pub(super) struct GoesOn {
-    pub(super) is_over: bool,
-    pub(super) lasts: Lasts,
+pub(super) struct RefreshResponse {
+    pub(super) is_expired: bool,
+    pub(super) expiry: Expiry,
     /// `None`: as it was.
     pub(super) info: Option<Bytes>,
-    pub(super) caps: Option<Box<[Cap]>>,
+    pub(super) capabilities: Option<Box<[Capability]>>,
     pub(super) meta: Option<Bytes>,
 }
 
 /// How a subscription is.
 #[derive(Debug, Default, PartialEq)]
-pub(super) struct Subscribes {
-    pub(super) terms: Terms,
-    pub(super) lasts: Lasts,
+pub(super) struct SubscribeResponse {
+    pub(super) options: SubscribeOptions,
+    pub(super) expiry: Expiry,
 }
 
 /// What is published.
 #[derive(Debug, Default, PartialEq)]
-pub(super) struct Publishes {
-    /// Empty: what the client has said.
+pub(super) struct PublishResponse {
+    /// Empty: what the client has json.
     pub(super) data: Bytes,
     pub(super) tags: BTreeMap<String, String>,
 }
 
 #[derive(Deserialize)]
-struct Said<'a> {
+struct ResponseJson<'a> {
     #[serde(borrow)]
     result: Option<&'a RawValue>,
-    error: Option<ErrorSaid>,
-    disconnect: Option<DisconnectSaid>,
+    error: Option<ErrorJson>,
+    disconnect: Option<DisconnectJson>,
 }
 
 #[derive(Deserialize)]
-struct ErrorSaid {
+struct ErrorJson {
     code: u32,
     message: Option<String>,
     temporary: Option<bool>,
 }
 
 #[derive(Deserialize)]
-struct DisconnectSaid {
+struct DisconnectJson {
     code: u32,
     reason: Option<String>,
 }
 
 #[derive(Deserialize)]
-struct ConnectSaid<'a> {
+struct ConnectJson<'a> {
     user: Option<String>,
     expire_at: Option<f64>,
     #[serde(borrow)]
@@ -97,14 +98,14 @@ struct ConnectSaid<'a> {
     b64data: Option<String>,
     channels: Option<Vec<String>>,
     #[serde(borrow)]
-    subs: Option<BTreeMap<String, TermsSaid<'a>>>,
+    subs: Option<BTreeMap<String, SubscribeOptionsJson<'a>>>,
     #[serde(borrow)]
     meta: Option<&'a RawValue>,
-    caps: Option<Vec<CapSaid>>,
+    caps: Option<Vec<CapabilityJson>>,
 }
 
 #[derive(Deserialize)]
-struct GoesOnSaid<'a> {
+struct RefreshJson<'a> {
     expired: Option<bool>,
     expire_at: Option<f64>,
     #[serde(borrow)]
@@ -112,11 +113,11 @@ struct GoesOnSaid<'a> {
     b64info: Option<String>,
     #[serde(borrow)]
     meta: Option<&'a RawValue>,
-    caps: Option<Vec<CapSaid>>,
+    caps: Option<Vec<CapabilityJson>>,
 }
 
 #[derive(Deserialize)]
-struct SubscribeSaid<'a> {
+struct SubscribeJson<'a> {
     expire_at: Option<f64>,
     #[serde(borrow)]
     info: Option<&'a RawValue>,
@@ -124,13 +125,13 @@ struct SubscribeSaid<'a> {
     #[serde(borrow)]
     data: Option<&'a RawValue>,
     b64data: Option<String>,
-    r#override: Option<OverridesSaid>,
+    r#override: Option<OverridesJson>,
     allow: Option<Vec<IgnoredAny>>,
     server_tags_filter: Option<IgnoredAny>,
 }
 
 #[derive(Deserialize)]
-struct PublishSaid<'a> {
+struct PublishJson<'a> {
     #[serde(borrow)]
     data: Option<&'a RawValue>,
     b64data: Option<String>,
@@ -142,22 +143,22 @@ struct PublishSaid<'a> {
 }
 
 #[derive(Deserialize)]
-struct DataSaid<'a> {
+struct DataJson<'a> {
     #[serde(borrow)]
     data: Option<&'a RawValue>,
     b64data: Option<String>,
 }
 
-/// What an answer gives.
+/// What an answer claims.
 ///
 /// # Errors
-/// It gives nothing, for whatever reason.
-pub(super) fn read<T>(
+/// It claims nothing, for whatever reason.
+pub(super) fn parse<T>(
     json: &[u8],
-    result: impl FnOnce(&str) -> Result<T, Broken>,
-) -> Result<Result<T, Refused>, Broken> {
-    let said: Said<'_> = parse(json, "expected JSON with `result`, `error` or `disconnect`")?;
-    if let Some(DisconnectSaid { code, reason }) = said.disconnect {
+    result: impl FnOnce(&str) -> Result<T, InvalidResponse>,
+) -> Result<Result<T, Rejection>, InvalidResponse> {
+    let json: ResponseJson<'_> = parse_json(json, "expected JSON with `result`, `error` or `disconnect`")?;
+    if let Some(DisconnectJson { code, reason }) = json.disconnect {
         if !(3000..=4999).contains(&code) {
             return Err("expected a code of 3000 to 4999 at `disconnect`");
         }
@@ -167,105 +168,114 @@ pub(super) fn read<T>(
             code,
             reason: "as the application says",
         };
-        return Ok(Err(Refused::Away(why, reason[..kept].to_owned())));
+        return Ok(Err(Rejection::Custom(why, reason[..kept].to_owned())));
     }
-    if let Some(ErrorSaid {
+    if let Some(ErrorJson {
         code,
         message,
         temporary,
-    }) = said.error
+    }) = json.error
     {
         if code == 0 {
             return Err("expected a code other than 0 at `error` (400 to 1999 are the application's)");
         }
-        return Ok(Err(Refused::Error(Error {
+        return Ok(Err(Rejection::Error(Error {
             code,
             message: message.unwrap_or_default(),
             temporary: temporary.unwrap_or(false),
         })));
     }
-    let found = said.result.ok_or("expected `result`, `error` or `disconnect`")?;
+    let found = json.result.ok_or("expected `result`, `error` or `disconnect`")?;
     result(found.get()).map(Ok)
 }
 
 /// Who a client is, and what it is given.
-pub(super) fn connect(json: &str) -> Result<Connecting, Broken> {
-    let said: ConnectSaid<'_> = parse(json.as_bytes(), RESULT)?;
-    let named = said.channels.unwrap_or_default().into_iter();
-    let mut channels: BTreeMap<String, Terms> = named.map(|channel| (channel, Terms::default())).collect();
-    for (channel, terms) in said.subs.unwrap_or_default() {
-        let terms = terms.read().map_err(|_| "expected other options at `subs`")?;
-        channels.insert(channel, terms);
+pub(super) fn parse_connect(json: &str) -> Result<ConnectClaims, InvalidResponse> {
+    let json: ConnectJson<'_> = parse_json(json.as_bytes(), RESULT)?;
+    let named = json.channels.unwrap_or_default().into_iter();
+    let mut channels: BTreeMap<String, SubscribeOptions> = named
+        .map(|channel| (channel, SubscribeOptions::default()))
+        .collect();
+    for (channel, options) in json.subs.unwrap_or_default() {
+        let options = options
+            .into_options()
+            .map_err(|_| "expected other options at `subs`")?;
+        channels.insert(channel, options);
     }
-    let caps = said.caps.unwrap_or_default();
-    Ok(Connecting {
-        user: said.user.unwrap_or_default(),
-        info: bytes(said.info, said.b64info)?,
-        lasts: lasts(said.expire_at),
+    let caps = json.caps.unwrap_or_default();
+    Ok(ConnectClaims {
+        user: json.user.unwrap_or_default(),
+        info: decode_bytes(json.info, json.b64info)?,
+        expiry: expiry_at(json.expire_at),
         channels,
-        caps: caps.into_iter().map(Cap::from).collect(),
-        data: bytes(said.data, said.b64data)?,
-        meta: bytes(said.meta, None)?,
+        capabilities: caps.into_iter().map(Capability::from).collect(),
+        data: decode_bytes(json.data, json.b64data)?,
+        meta: decode_bytes(json.meta, None)?,
     })
 }
 
 /// Whether a connection goes on, or a subscription.
-pub(super) fn goes_on(json: &str) -> Result<GoesOn, Broken> {
-    let said: GoesOnSaid<'_> = parse(json.as_bytes(), RESULT)?;
-    let info = bytes(said.info, said.b64info)?;
-    let meta = bytes(said.meta, None)?;
-    Ok(GoesOn {
-        is_over: said.expired.unwrap_or(false),
-        lasts: lasts(said.expire_at),
+pub(super) fn parse_refresh(json: &str) -> Result<RefreshResponse, InvalidResponse> {
+    let json: RefreshJson<'_> = parse_json(json.as_bytes(), RESULT)?;
+    let info = decode_bytes(json.info, json.b64info)?;
+    let meta = decode_bytes(json.meta, None)?;
+    Ok(RefreshResponse {
+        is_expired: json.expired.unwrap_or(false),
+        expiry: expiry_at(json.expire_at),
         info: Some(info).filter(|info| !info.is_empty()),
-        caps: said.caps.map(|caps| caps.into_iter().map(Cap::from).collect()),
+        capabilities: json
+            .caps
+            .map(|caps| caps.into_iter().map(Capability::from).collect()),
         meta: Some(meta).filter(|meta| !meta.is_empty()),
     })
 }
 
 /// How a client listens.
-pub(super) fn subscribe(json: &str) -> Result<Subscribes, Broken> {
-    let said: SubscribeSaid<'_> = parse(json.as_bytes(), RESULT)?;
-    if said.allow.is_some_and(|allow| !allow.is_empty()) || said.server_tags_filter.is_some() {
+pub(super) fn parse_subscribe(json: &str) -> Result<SubscribeResponse, InvalidResponse> {
+    let json: SubscribeJson<'_> = parse_json(json.as_bytes(), RESULT)?;
+    if json.allow.is_some_and(|allow| !allow.is_empty()) || json.server_tags_filter.is_some() {
         return Err("expected nothing at `allow` and `server_tags_filter`, which cannot be done");
     }
-    Ok(Subscribes {
-        terms: Terms {
-            info: bytes(said.info, said.b64info)?,
-            data: bytes(said.data, said.b64data)?,
-            overrides: said.r#override.map(Overrides::from).unwrap_or_default(),
+    Ok(SubscribeResponse {
+        options: SubscribeOptions {
+            info: decode_bytes(json.info, json.b64info)?,
+            data: decode_bytes(json.data, json.b64data)?,
+            overrides: json.r#override.map(Overrides::from).unwrap_or_default(),
         },
-        lasts: lasts(said.expire_at),
+        expiry: expiry_at(json.expire_at),
     })
 }
 
 /// What is published.
-pub(super) fn publish(json: &str) -> Result<Publishes, Broken> {
-    let said: PublishSaid<'_> = parse(json.as_bytes(), RESULT)?;
-    if said.skip_history == Some(true) || said.delta == Some(true) {
+pub(super) fn parse_publish(json: &str) -> Result<PublishResponse, InvalidResponse> {
+    let json: PublishJson<'_> = parse_json(json.as_bytes(), RESULT)?;
+    if json.skip_history == Some(true) || json.delta == Some(true) {
         return Err("expected no `skip_history` and no `delta`, which cannot be done");
     }
-    if said.idempotency_key.is_some_and(|key| !key.is_empty()) || said.version.is_some_and(|it| it > 0) {
+    if json.idempotency_key.is_some_and(|key| !key.is_empty()) || json.version.is_some_and(|it| it > 0) {
         return Err("expected no `idempotency_key` and no `version`, which cannot be done");
     }
-    Ok(Publishes {
-        data: bytes(said.data, said.b64data)?,
-        tags: said.tags.unwrap_or_default(),
+    Ok(PublishResponse {
+        data: decode_bytes(json.data, json.b64data)?,
+        tags: json.tags.unwrap_or_default(),
     })
 }
 
 /// What a call returns.
-pub(super) fn rpc(json: &str) -> Result<Bytes, Broken> {
-    let said: DataSaid<'_> = parse(json.as_bytes(), RESULT)?;
-    bytes(said.data, said.b64data)
+pub(super) fn parse_rpc(json: &str) -> Result<Bytes, InvalidResponse> {
+    let json: DataJson<'_> = parse_json(json.as_bytes(), RESULT)?;
+    decode_bytes(json.data, json.b64data)
 }
 
-const RESULT: Broken = "expected other fields in `result`, or of other kinds";
+const RESULT: InvalidResponse = "expected other fields in `result`, or of other kinds";
 
 /// What a close of a WebSocket has room for (RFC 6455 §5.5, behind the code).
 const REASON_BYTES: usize = 123;
 
-fn parse<'a, T: Deserialize<'a>>(json: &'a [u8], expected: Broken) -> Result<T, Broken> {
+fn parse_json<'a, T: Deserialize<'a>>(
+    json: &'a [u8],
+    expected: InvalidResponse,
+) -> Result<T, InvalidResponse> {
     serde_json::from_slice(json).map_err(|why| {
         // Its own words may have a part of the answer in them.
         log::debug!("an answer is not what it should be (column {})", why.column());
@@ -273,14 +283,14 @@ fn parse<'a, T: Deserialize<'a>>(json: &'a [u8], expected: Broken) -> Result<T, 
     })
 }
 
-fn bytes(json: Option<&RawValue>, base64: Option<String>) -> Result<Bytes, Broken> {
-    either(json, base64).map_err(|_| "expected base64 in fields that begin with `b64`")
+fn decode_bytes(json: Option<&RawValue>, base64: Option<String>) -> Result<Bytes, InvalidResponse> {
+    decode_field(json, base64).map_err(|_| "expected base64 in fields that begin with `b64`")
 }
 
 /// 0 is for ever.
-fn lasts(expire_at: Option<f64>) -> Lasts {
+fn expiry_at(expire_at: Option<f64>) -> Expiry {
     let until = expire_at.filter(|at| *at != 0.0);
-    Lasts {
+    Expiry {
         until: until.map(|seconds| seconds.ceil() as u64),
         leeway: 0,
     }

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
-use std::sync::Arc;
 
 use bytes::Bytes;
 use ringmain_hub::history::HistoryQuery;
@@ -13,100 +12,117 @@ use ringmain_hub::protocol::{
 };
 use ringmain_hub::subscribers::ConnId;
 
-use crate::app_proxy::{Asker, channel_of};
+use crate::app_proxy::{ProxyClient, channel_of};
 use crate::client::reply_queue::publication_weight;
-use crate::client::{Seat, failed};
+use crate::client::{Client, error_reply};
 use crate::limits;
-use crate::transport::Outlet;
-use crate::worker::Desk;
+use crate::transport::Transport;
+use crate::worker::PushWorker;
 
 /// A client that has a transport.
-pub(crate) struct Session {
-    pub(crate) desk: Desk,
-    pub(crate) seat: Rc<Seat>,
+pub(crate) struct CommandHandler {
+    pub(crate) worker: PushWorker,
+    pub(crate) client: Rc<Client>,
 }
 
-impl Session {
-    /// `bare`: its transport only brings.
+impl CommandHandler {
+    /// `unidirectional`: its transport only brings.
     pub(crate) fn new(
-        desk: &Desk,
+        worker: &PushWorker,
         format: Format,
-        bare: bool,
-        outlet: Outlet,
-        asker: Option<Box<Asker>>,
-    ) -> Session {
-        Session {
-            desk: desk.clone(),
-            seat: Rc::new(Seat::new(format, bare, outlet, &desk.counts, asker)),
+        unidirectional: bool,
+        transport: Transport,
+        proxy_client: Option<Box<ProxyClient>>,
+    ) -> CommandHandler {
+        CommandHandler {
+            worker: worker.clone(),
+            client: Rc::new(Client::new(
+                format,
+                unidirectional,
+                transport,
+                worker.metrics(),
+                proxy_client,
+            )),
+        }
+    }
+
+    /// Continues the session of a client.
+    pub(crate) fn resume(worker: &PushWorker, client: Rc<Client>) -> CommandHandler {
+        CommandHandler {
+            worker: worker.clone(),
+            client,
         }
     }
 
     /// Takes a message of the transport; of a client that was sent away nothing is taken.
-    pub(crate) fn receive(&self, message: Bytes) {
-        if !self.seat.outlet.borrow().is_open() {
+    pub(crate) fn receive_message(&self, message: Bytes) {
+        if !self.client.transport.borrow().is_open() {
             return;
         }
-        if message.len() > self.desk.options().message_bytes {
-            return self.seat.disconnect(Disconnect::BAD_REQUEST);
+        if message.len() > self.worker.options().message_bytes {
+            return self.client.disconnect(Disconnect::BAD_REQUEST);
         }
-        let commands = Commands::new(self.seat.format, message);
-        self.carry_out(commands.map(|command| command.map_err(|_| Disconnect::BAD_REQUEST)));
+        let commands = Commands::new(self.client.format, message);
+        self.execute_all(commands.map(|command| command.map_err(|_| Disconnect::BAD_REQUEST)));
     }
 
     /// Takes commands, up to the first that is none.
-    pub(crate) fn carry_out(&self, commands: impl Iterator<Item = std::result::Result<Command, Disconnect>>) {
+    pub(crate) fn execute_all(
+        &self,
+        commands: impl Iterator<Item = std::result::Result<Command, Disconnect>>,
+    ) {
         let mut out = Vec::new();
         for command in commands {
-            if let Err(why) = command.and_then(|command| self.command(command, &mut out)) {
-                self.seat.flush(&mut out);
-                self.seat.disconnect(why);
+            if let Err(why) = command.and_then(|command| self.execute(command, &mut out)) {
+                self.client.flush_replies(&mut out);
+                self.client.disconnect(why);
                 break;
             }
         }
-        self.seat.flush(&mut out);
-        self.desk.ring();
+        self.client.flush_replies(&mut out);
+        self.worker.wake();
     }
 
     /// The client has taken what was sent before: sends the replies that waited for that, carries out the commands that were held
     /// behind these, and sends the pushes that wait.
-    pub(crate) fn drained(&self) {
-        if self.seat.send_queued() {
-            let held = self.seat.held();
+    pub(crate) fn on_drained(&self) {
+        if self.client.send_queued_replies() {
+            let held = self.client.take_ready_commands();
             if !held.is_empty() {
-                self.carry_out(held.into_iter().map(Ok));
+                self.execute_all(held.into_iter().map(Ok));
             }
         }
-        if let Some(id) = self.seat.id.get() {
-            self.desk.send(id, &self.seat);
+        if let Some(id) = self.client.id.get() {
+            self.worker.flush_client(id, &self.client);
         }
     }
 
     /// The transport is gone.
-    pub(crate) fn over(&self) {
-        self.seat.pending.end_handshake();
-        if let Some(asker) = &self.seat.asker {
-            asker.forget(&self.desk.cx);
+    pub(crate) fn on_closed(&self) {
+        self.client.pending.finish_handshake();
+        if let Some(proxy_client) = &self.client.proxy_client {
+            proxy_client.cancel_all(self.worker.cx());
         }
-        if let Some(id) = self.seat.id.take() {
-            self.desk.leave(id);
+        if let Some(id) = self.client.id.take() {
+            self.worker.remove_client(id);
         }
-        *self.seat.outlet.borrow_mut() = Outlet::None;
+        *self.client.transport.borrow_mut() = Transport::None;
     }
 
     /// Carries out a command; what can be answered at once is written to `out`.
-    fn command(&self, command: Command, out: &mut Vec<u8>) -> std::result::Result<(), Disconnect> {
+    fn execute(&self, command: Command, out: &mut Vec<u8>) -> std::result::Result<(), Disconnect> {
         let number = command.id;
         if command == Command::default() {
-            self.seat.pinged.set(false);
+            self.client.awaits_pong.set(false);
             return Ok(());
         }
-        let Some(command) = self.ordered(command, out)? else {
+        let Some(command) = self.admit_in_order(command, out)? else {
             return Ok(());
         };
         if let Some(connect) = &command.connect {
             return self.connect(number, connect, out);
         }
-        let Some(id) = self.seat.id.get() else {
+        let Some(id) = self.client.id.get() else {
             return Err(Disconnect::BAD_REQUEST);
         };
         if command.send.is_some() {
@@ -119,18 +135,18 @@ impl Session {
         if let Some(refresh) = &command.refresh {
             return self.refresh(id, number, &refresh.token, out);
         }
-        if self.desk.is_frozen() && is_of_successor(&command) {
+        if self.worker.is_frozen() && reads_channel_state(&command) {
             // A successor has the channel now: the client asks again where it connects next.
-            self.seat.disconnect(Disconnect::SHUTDOWN);
+            self.client.disconnect(Disconnect::SHUTDOWN);
             return Ok(());
         }
         match self.dispatch(id, number, &command, out) {
             Ok(()) => {}
             // The error would overtake the answers to commands about the channel.
-            Err(_) if self.seat.under_way.get() > 0 && channel_of(&command).is_some() => {
-                return self.seat.hold(command);
+            Err(_) if self.client.in_flight.get() > 0 && channel_of(&command).is_some() => {
+                return self.client.hold_command(command);
             }
-            Err(fault) => self.seat.write(failed(number, fault), out),
+            Err(fault) => self.client.write_reply(error_reply(number, fault), out),
         }
         Ok(())
     }
@@ -142,47 +158,47 @@ impl Session {
     /// answered by the channel (subscribe, publish, history, presence) ─▶ one queue to the channel's worker, and one back: in order
     /// answered here, or asked of the application                      ─▶ once none is in flight; those behind it wait as well
     /// ```
-    fn ordered(
+    fn admit_in_order(
         &self,
         command: Command,
         out: &mut Vec<u8>,
     ) -> std::result::Result<Option<Command>, Disconnect> {
-        let pending = &self.seat.pending;
+        let pending = &self.client.pending;
         let channel = channel_of(&command);
-        if channel.is_some() && pending.holds(|held| channel_of(held) == channel) {
-            return self.seat.hold(command).map(|()| None);
+        if channel.is_some() && pending.holds_any(|held| channel_of(held) == channel) {
+            return self.client.hold_command(command).map(|()| None);
         }
-        let Some(command) = self.hold_behind(command, out) else {
+        let Some(command) = self.hold_if_in_flight(command, out) else {
             return Ok(None);
         };
         match self.must_wait(&command) {
-            true => self.seat.hold(command).map(|()| None),
+            true => self.client.hold_command(command).map(|()| None),
             false => Ok(Some(command)),
         }
     }
 
     /// Whether a command would overtake one before it, or be answered before the client has taken the answers to these.
     fn must_wait(&self, command: &Command) -> bool {
-        let (seat, in_flight) = (&self.seat, self.seat.under_way.get());
-        if seat.is_joining() || seat.pending.has_queued() || in_flight >= limits::COMMANDS_UNDER_WAY {
+        let (client, in_flight) = (&self.client, self.client.in_flight.get());
+        if client.is_connecting() || client.pending.has_replies() || in_flight >= limits::COMMANDS_IN_FLIGHT {
             return true;
         }
         let Some(channel) = channel_of(command) else {
             return false;
         };
-        if seat.pending.has_held() {
+        if client.pending.has_held() {
             return true;
         }
         if in_flight == 0 {
             return false;
         }
-        let options = self.desk.options();
+        let options = self.worker.options();
         let is_proxied = options.namespace(channel).is_ok_and(|namespace| {
             (namespace.subscribe_proxy && command.subscribe.is_some())
                 || (namespace.publish_proxy && command.publish.is_some())
         });
         let is_answered_here = command.unsubscribe.is_some() || command.sub_refresh.is_some();
-        is_proxied || is_answered_here || seat.pending.is_asked(channel)
+        is_proxied || is_answered_here || client.pending.is_subscribing(channel)
     }
 
     /// Carries out a command that is answered by a reply.
@@ -202,14 +218,14 @@ impl Session {
         } else if let Some(publish) = &command.publish {
             self.publish(id, number, publish)
         } else if let Some(presence) = &command.presence {
-            self.question(id, number, &presence.channel, ChannelQuery::Presence)
+            self.query_channel(id, number, &presence.channel, ChannelQuery::Presence)
         } else if let Some(presence) = &command.presence_stats {
-            self.question(id, number, &presence.channel, ChannelQuery::PresenceStats)
+            self.query_channel(id, number, &presence.channel, ChannelQuery::PresenceStats)
         } else if let Some(history) = &command.history {
-            self.question(id, number, &history.channel, history_of(history))
+            self.query_channel(id, number, &history.channel, history_query(history))
         } else if command.ping.is_some() {
             let ping = Some(PingResult {});
-            self.seat.write(
+            self.client.write_reply(
                 Reply {
                     id: number,
                     ping,
@@ -219,7 +235,7 @@ impl Session {
             );
             Ok(())
         } else if let Some(rpc) = &command.rpc {
-            self.ask_rpc(id, number, rpc.clone())
+            self.proxy_rpc(id, number, rpc.clone())
         } else {
             Err(Fault::METHOD_NOT_FOUND)
         }
@@ -232,12 +248,12 @@ impl Session {
         channel: &str,
         out: &mut Vec<u8>,
     ) -> std::result::Result<(), Fault> {
-        self.desk.options().namespace(channel)?;
+        self.worker.options().namespace(channel)?;
         // Who is not subscribed is so afterwards, too. The client knows why, and is not told.
-        self.desk.local.borrow_mut().unsubscribe_silently(id, channel);
-        self.seat.ungrant(&self.desk, id, channel);
+        self.worker.unsubscribe_silently(id, channel);
+        self.client.remove_grant(&self.worker, id, channel);
         let unsubscribe = Some(UnsubscribeResult {});
-        self.seat.write(
+        self.client.write_reply(
             Reply {
                 id: number,
                 unsubscribe,
@@ -249,94 +265,94 @@ impl Session {
     }
 
     fn publish(&self, id: ConnId, number: u32, publish: &PublishRequest) -> std::result::Result<(), Fault> {
-        let identity = self.seat.identity();
-        let (options, rights) = (self.desk.options(), self.seat.rights.borrow());
+        let identity = self.client.identity();
+        let (options, permissions) = (self.worker.options(), self.client.permissions.borrow());
         let namespace = options.namespace(&publish.channel)?;
         let is_asked = namespace.publish_proxy;
         if is_asked {
-            rights.may_be_asked(&publish.channel, identity.user())?;
+            permissions.check_reserved(&publish.channel, identity.user())?;
         } else {
-            let reach = rights.reach(&options, &publish.channel, identity.user())?;
-            reach.may(reach.namespace.publish, |cap| cap.publish)?;
+            let access = permissions.channel_access(&options, &publish.channel, identity.user())?;
+            access.require(access.namespace.publish, |capability| capability.publish)?;
         }
         if publish.data.is_empty() {
             return Err(Fault::BAD_REQUEST);
         }
-        match self.seat.format {
+        match self.client.format {
             Format::Json => namespace.data_format.check_json(&publish.data)?,
             Format::Protobuf => namespace.data_format.check(&publish.data)?,
         }
-        drop(rights);
+        drop(permissions);
         match is_asked {
-            true => self.ask_publish(id, number, publish.clone()),
+            true => self.proxy_publish(id, number, publish.clone()),
             false => {
                 let published = (publish.data.clone(), BTreeMap::new());
-                self.publish_as(id, number, &publish.channel, published)
+                self.publish_with_tags(id, number, &publish.channel, published)
             }
         }
     }
 
-    /// Publishes for a client that may, with these tags. The data is of the channel's format.
-    pub(crate) fn publish_as(
+    /// PublishResponse for a client that may, with these tags. The data is of the channel's format.
+    pub(crate) fn publish_with_tags(
         &self,
         id: ConnId,
         number: u32,
         channel: &str,
         (data, tags): (Bytes, BTreeMap<String, String>),
     ) -> std::result::Result<(), Fault> {
-        if self.desk.is_frozen() {
+        if self.worker.is_frozen() {
             // It publishes again where it connects next.
-            self.seat.disconnect(Disconnect::SHUTDOWN);
+            self.client.disconnect(Disconnect::SHUTDOWN);
             return Ok(());
         }
-        let options = self.desk.options();
-        let rules = options.namespace(channel)?.rules;
-        let chan_info = self.seat.rights.borrow().info(channel);
+        let options = self.worker.options();
+        let channel_options = options.namespace(channel)?.channel_options;
+        let chan_info = self.client.permissions.borrow().channel_info(channel);
         let published = Published {
             data,
-            info: Some(self.seat.identity().told(chan_info)),
+            info: Some(self.client.identity().client_info(chan_info)),
             tags,
             ..Published::default()
         };
         if publication_weight(&published) > limits::PUBLICATION_BYTES {
             return Err(Fault::LIMIT_EXCEEDED);
         }
-        let mut local = self.desk.local.borrow_mut();
-        local.publish(&Arc::from(channel), rules, published, Some((id, number)));
-        self.seat.begins();
+        self.worker
+            .publish_as_client(id, number, channel, channel_options, published);
+        self.client.count_in_flight();
         Ok(())
     }
 
-    fn question(
+    fn query_channel(
         &self,
         id: ConnId,
         number: u32,
         channel: &str,
-        question: ChannelQuery,
+        query: ChannelQuery,
     ) -> std::result::Result<(), Fault> {
-        let (options, rights) = (self.desk.options(), self.seat.rights.borrow());
-        let reach = rights.reach(&options, channel, self.seat.identity().user())?;
-        let (namespace, is_history) = (reach.namespace, matches!(question, ChannelQuery::History { .. }));
-        let is_there = match is_history {
-            true => namespace.rules.history.is_some(),
-            false => namespace.rules.presence,
+        let (options, permissions) = (self.worker.options(), self.client.permissions.borrow());
+        let access = permissions.channel_access(&options, channel, self.client.identity().user())?;
+        let (namespace, is_history) = (access.namespace, matches!(query, ChannelQuery::History { .. }));
+        let is_available = match is_history {
+            true => namespace.channel_options.history.is_some(),
+            false => namespace.channel_options.presence,
         };
-        if !is_there {
+        if !is_available {
             return Err(Fault::NOT_AVAILABLE);
         }
         match is_history {
-            true => reach.may(namespace.history, |cap| cap.history)?,
-            false => reach.may(namespace.presence, |cap| cap.presence)?,
+            true => access.require(namespace.history, |capability| capability.history)?,
+            false => access.require(namespace.presence, |capability| capability.presence)?,
         }
-        let mut local = self.desk.local.borrow_mut();
-        local.query(&Arc::from(channel), namespace.rules, question, (id, number));
-        self.seat.begins();
+        self.worker
+            .query_as_client(id, number, channel, namespace.channel_options, query);
+        self.client.count_in_flight();
         Ok(())
     }
 }
 
 /// Returns whether the reply to a command is made from a channel's state.
-fn is_of_successor(command: &Command) -> bool {
+fn reads_channel_state(command: &Command) -> bool {
     command.subscribe.is_some()
         || command.publish.is_some()
         || command.presence.is_some()
@@ -344,7 +360,7 @@ fn is_of_successor(command: &Command) -> bool {
         || command.history.is_some()
 }
 
-fn history_of(history: &HistoryRequest) -> ChannelQuery {
+fn history_query(history: &HistoryRequest) -> ChannelQuery {
     let since = history.since.as_ref();
     let limit = usize::try_from(history.limit).unwrap_or(usize::MAX);
     ChannelQuery::History {

@@ -5,7 +5,6 @@
 //! ```
 
 use std::collections::BTreeMap;
-use std::rc::Rc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -16,20 +15,20 @@ use ringmain_hub::protocol::{
 use ringmain_hub::subscribers::ConnId;
 use ringmain_jwt::TokenError;
 
-use crate::app_proxy::responses::Refused;
-use crate::client::commands::Session;
+use crate::app_proxy::responses::Rejection;
+use crate::client::commands::CommandHandler;
 use crate::client::identity::{ClientId, Identity};
-use crate::client::permissions::Source;
-use crate::client::{Joining, disconnect_for, failed};
+use crate::client::permissions::GrantSource;
+use crate::client::{PendingConnect, disconnect_for, error_reply};
 use crate::limits;
-use crate::tokens::Unproved;
-use crate::tokens::claims::{Cap, Connecting, Lasts, Terms};
-use crate::transport::Outlet;
+use crate::tokens::VerifyError;
+use crate::tokens::claims::{Capability, ConnectClaims, Expiry, SubscribeOptions};
+use crate::transport::Transport;
 use crate::transport::event_id::RESUMED;
 
 const VERSION: &str = concat!("ringmain ", env!("CARGO_PKG_VERSION"));
 
-impl Session {
+impl CommandHandler {
     /// Carries out the command.
     pub(crate) fn connect(
         &self,
@@ -37,17 +36,17 @@ impl Session {
         connect: &ConnectRequest,
         out: &mut Vec<u8>,
     ) -> Result<(), Disconnect> {
-        if self.seat.id.get().is_some() || number == 0 {
+        if self.client.id.get().is_some() || number == 0 {
             return Err(Disconnect::BAD_REQUEST);
         }
-        if self.desk.cx.is_draining() {
+        if self.worker.cx().is_draining() {
             return Err(Disconnect::SHUTDOWN);
         }
-        match self.begin(number, connect) {
+        match self.start_connect(number, connect) {
             Ok(()) => {}
-            Err(Refused::Fault(fault)) => self.seat.write(failed(number, fault), out),
-            Err(Refused::Disconnect(why) | Refused::Away(why, _)) => return Err(why),
-            Err(Refused::Error(error)) => self.seat.write(
+            Err(Rejection::Fault(fault)) => self.client.write_reply(error_reply(number, fault), out),
+            Err(Rejection::Disconnect(why) | Rejection::Custom(why, _)) => return Err(why),
+            Err(Rejection::Error(error)) => self.client.write_reply(
                 Reply {
                     id: number,
                     error: Some(error),
@@ -56,82 +55,82 @@ impl Session {
                 out,
             ),
         }
-        if let Some(welcome) = self.seat.welcome() {
-            self.seat.write(welcome, out);
+        if let Some(welcome) = self.client.take_connect_reply() {
+            self.client.write_reply(welcome, out);
         }
         Ok(())
     }
 
     /// Lets in a client whose transport only brings, with the channels that it names. It is told of all at once, or
     /// disconnected.
-    pub(crate) fn join(&self, connect: &ConnectRequest) {
-        match self.begin(0, connect) {
+    pub(crate) fn connect_unidirectional(&self, connect: &ConnectRequest) {
+        match self.start_connect(0, connect) {
             Ok(()) => {}
-            Err(why) => self.refuse(0, why),
+            Err(why) => self.reject(0, why),
         }
-        if let Some(welcome) = self.seat.welcome() {
-            self.seat.say(welcome);
+        if let Some(welcome) = self.client.take_connect_reply() {
+            self.client.send_reply(welcome);
         }
-        self.desk.ring();
+        self.worker.wake();
     }
 
     /// Lets a client in, or asks who it is.
-    fn begin(&self, number: u32, request: &ConnectRequest) -> Result<(), Refused> {
+    fn start_connect(&self, number: u32, request: &ConnectRequest) -> Result<(), Rejection> {
         let lengths = [
             (request.name.len(), ringmain_hub::limits::CLIENT_NAME_BYTES),
             (request.version.len(), ringmain_hub::limits::CLIENT_VERSION_BYTES),
         ];
         if lengths.iter().any(|(length, most)| length > most) {
-            return Err(Refused::Disconnect(Disconnect::BAD_REQUEST));
+            return Err(Rejection::Disconnect(Disconnect::BAD_REQUEST));
         }
-        if let Some(asker) = &self.seat.asker {
-            let heard = asker.hear(&self.desk.options().proxy, request);
-            heard.map_err(Refused::Disconnect)?;
+        if let Some(proxy_client) = &self.client.proxy_client {
+            let heard = proxy_client.store_headers(&self.worker.options().proxy, request);
+            heard.map_err(Rejection::Disconnect)?;
         }
-        if request.token.is_empty() && self.asks_who() {
-            return Ok(self.ask_who(number, request)?);
+        if request.token.is_empty() && self.is_connect_proxied() {
+            return Ok(self.proxy_connect(number, request)?);
         }
-        let gives = self.shown(&request.token)?;
-        self.let_in(number, request, gives, ClientId::draw(&self.desk.cx))
+        let claims = self.verify_token(&request.token)?;
+        self.accept_connect(number, request, claims, ClientId::random(self.worker.cx()))
     }
 
     /// Lets a client in: from here on it is known, and what comes of its channels is waited for.
-    pub(crate) fn let_in(
+    pub(crate) fn accept_connect(
         &self,
         number: u32,
         request: &ConnectRequest,
-        gives: Connecting,
+        claims: ConnectClaims,
         client: ClientId,
-    ) -> Result<(), Refused> {
+    ) -> Result<(), Rejection> {
         let source = match request.token.is_empty() {
-            true => Source::Server,
-            false => Source::Token,
+            true => GrantSource::Server,
+            false => GrantSource::Token,
         };
-        let channels = self.servers(gives.channels, source, &gives.user)?;
+        let channels = self.server_subscriptions(claims.channels, source, &claims.user)?;
         let is_said = |data: &Bytes| data.is_empty() || compact(data).is_ok();
-        let are_said = channels.values().all(|(terms, _)| is_said(&terms.data)) && is_said(&gives.data);
-        if self.seat.format == Format::Json && !are_said {
-            return Err(Refused::Disconnect(Disconnect::INAPPROPRIATE_PROTOCOL));
+        let are_said = channels.values().all(|(terms, _)| is_said(&terms.data)) && is_said(&claims.data);
+        if self.client.format == Format::Json && !are_said {
+            return Err(Rejection::Disconnect(Disconnect::INAPPROPRIATE_PROTOCOL));
         }
-        let most = self.desk.options().connections_per_user;
-        if !gives.user.is_empty() && !self.desk.admission.admit(&gives.user, most) {
-            return Err(Refused::Disconnect(Disconnect::CONNECTION_LIMIT));
+        let most = self.worker.options().connections_per_user;
+        if !claims.user.is_empty() && !self.worker.try_acquire_user(&claims.user, most) {
+            return Err(Rejection::Disconnect(Disconnect::CONNECTION_LIMIT));
         }
-        let (id, mut connect) = self.enter(Identity::new(client, &gives.user, gives.info));
-        connect.data = gives.data;
-        (connect.expires, connect.ttl) = self.bounded(id, gives.caps, gives.lasts);
+        let (id, mut connect) = self.register_client(Identity::new(client, &claims.user, claims.info));
+        connect.data = claims.data;
+        (connect.expires, connect.ttl) = self.apply_expiry(id, claims.capabilities, claims.expiry);
         let named = request
             .subs
             .iter()
             .filter(|(channel, subscribe)| !channels.contains_key(*channel) && subscribe.flag != RESUMED);
-        let named: Vec<_> = named.filter(|_| self.seat.bare).collect();
-        self.seat.pending.join(Joining {
+        let named: Vec<_> = named.filter(|_| self.client.unidirectional).collect();
+        self.client.pending.start_connect(PendingConnect {
             number,
-            left: channels.len() + named.len(),
-            room: limits::RECOVERED_WITH_REPLY_BYTES,
-            connect,
+            open_channels: channels.len() + named.len(),
+            room_bytes: limits::RECOVERED_WITH_REPLY_BYTES,
+            result: connect,
         });
-        let asked = self.subscribe_to(id, channels, request).and_then(|()| {
+        let asked = self.subscribe_from_server(id, channels, request).and_then(|()| {
             named.into_iter().try_for_each(|(channel, subscribe)| {
                 // It could not do anything about a gap but connect again.
                 let subscribe = SubscribeRequest {
@@ -142,111 +141,113 @@ impl Session {
                 self.subscribe(id, 0, &subscribe)
             })
         });
-        asked.map_err(|fault| Refused::Disconnect(disconnect_for(fault)))
+        asked.map_err(|fault| Rejection::Disconnect(disconnect_for(fault)))
     }
 
     /// What a client is given by the token that it shows, or without one.
-    fn shown(&self, token: &str) -> Result<Connecting, Refused> {
+    fn verify_token(&self, token: &str) -> Result<ConnectClaims, Rejection> {
         if token.is_empty() {
-            return match self.desk.options().anonymous {
-                true => Ok(Connecting::default()),
+            return match self.worker.options().anonymous {
+                true => Ok(ConnectClaims::default()),
                 false => Err(Fault::UNAUTHORIZED.into()),
             };
         }
-        let now = self.desk.cx.wall();
-        let options = self.desk.options();
+        let now = self.worker.wall_time();
+        let options = self.worker.options();
         let tokens = options.tokens.as_ref();
-        let tokens = tokens.ok_or(Refused::Disconnect(Disconnect::INVALID_TOKEN))?;
-        let gives = tokens
-            .connecting(token, &self.desk.cx)
+        let tokens = tokens.ok_or(Rejection::Disconnect(Disconnect::INVALID_TOKEN))?;
+        let claims = tokens
+            .verify_connect(token, self.worker.cx())
             .map_err(|unproved| match unproved {
-                Unproved::Unavailable => Refused::Fault(Fault::INTERNAL),
+                VerifyError::Unavailable => Rejection::Fault(Fault::INTERNAL),
                 // One that does not hold yet will: the client tries again, with another one.
-                Unproved::Wrong(TokenError::Expired | TokenError::NotYetValid) => {
-                    Refused::Fault(Fault::TOKEN_EXPIRED)
+                VerifyError::Invalid(TokenError::Expired | TokenError::NotYetValid) => {
+                    Rejection::Fault(Fault::TOKEN_EXPIRED)
                 }
-                Unproved::Wrong(wrong) => Refused::Disconnect(invalid(wrong)),
+                VerifyError::Invalid(wrong) => Rejection::Disconnect(reject_token(wrong)),
             })?;
-        match gives.lasts.is_over(now) {
+        match claims.expiry.is_expired(now) {
             true => Err(Fault::EXPIRED.into()),
-            false => Ok(gives),
+            false => Ok(claims),
         }
     }
 
     /// What the server subscribes it to: all of it can be, as far as can be known.
-    fn servers(
+    fn server_subscriptions(
         &self,
-        channels: BTreeMap<String, Terms>,
-        source: Source,
+        channels: BTreeMap<String, SubscribeOptions>,
+        source: GrantSource,
         user: &str,
-    ) -> Result<BTreeMap<String, (Terms, Source)>, Fault> {
-        let options = self.desk.options();
+    ) -> Result<BTreeMap<String, (SubscribeOptions, GrantSource)>, Fault> {
+        let options = self.worker.options();
         let named = channels.into_iter();
         let mut channels: BTreeMap<_, _> = named.map(|(name, terms)| (name, (terms, source))).collect();
-        if let Some(own) = options.channel_of(user)? {
+        if let Some(own) = options.user_channel_name(user)? {
             let own = channels.entry(own);
-            own.or_insert_with(|| (Terms::default(), Source::Server));
+            own.or_insert_with(|| (SubscribeOptions::default(), GrantSource::Server));
         }
         for (channel, (terms, _)) in &channels {
             let namespace = options.namespace(channel)?;
-            terms.overrides.over(namespace)?;
+            terms.overrides.apply_to(namespace)?;
         }
         Ok(channels)
     }
 
-    fn enter(&self, identity: Identity) -> (ConnId, ConnectResult) {
+    fn register_client(&self, identity: Identity) -> (ConnId, ConnectResult) {
         let client = identity.client.to_string();
-        self.seat.identify(identity);
+        self.client.set_identity(identity);
         let variant = Variant {
-            format: self.seat.format,
-            unidirectional: self.seat.bare,
-            framed: self.seat.outlet.borrow().takes_frames(),
+            format: self.client.format,
+            unidirectional: self.client.unidirectional,
+            framed: self.client.transport.borrow().takes_frames(),
         };
-        let id = self.desk.local.borrow_mut().open(variant, None);
-        self.seat.id.set(Some(id));
-        self.desk.seat(id, Rc::clone(&self.seat));
+        let id = self.worker.add_client(variant, &self.client);
         let mut result = ConnectResult {
             client,
             version: VERSION.to_owned(),
-            ping: self.desk.options().ping_interval.as_secs() as u32,
-            pong: !self.seat.bare,
+            ping: self.worker.options().ping_interval.as_secs() as u32,
+            pong: !self.client.unidirectional,
             ..ConnectResult::default()
         };
-        if let (Outlet::Stream(stream), false) = (&*self.seat.outlet.borrow(), self.seat.bare) {
+        if let (Transport::Stream(stream), false) =
+            (&*self.client.transport.borrow(), self.client.unidirectional)
+        {
             // What it says comes by requests of their own, which say whose they are.
-            let session = self.desk.name(id);
+            let session = self.worker.create_session(id);
             stream.session.set(Some(session.secret));
-            (result.session, result.node) = (session.to_string(), self.desk.node.to_string());
+            (result.session, result.node) = (session.to_string(), self.worker.node().to_string());
         }
         (id, result)
     }
 
     /// From now on it may this, and for so long. Returns what the client is told of the latter.
-    fn bounded(&self, id: ConnId, caps: Box<[Cap]>, lasts: Lasts) -> (bool, u32) {
+    fn apply_expiry(&self, id: ConnId, capabilities: Box<[Capability]>, expiry: Expiry) -> (bool, u32) {
         // Who only listens has no way to show another token, and whom the application is asked about need not.
-        let is_refreshed = self.is_refreshed();
-        let grace = match self.seat.bare || is_refreshed {
+        let is_refreshed = self.is_refresh_proxied();
+        let grace = match self.client.unidirectional || is_refreshed {
             true => Duration::ZERO,
-            false => limits::REFRESH_WITHIN,
+            false => limits::REFRESH_GRACE,
         };
-        let ends = lasts.ends(grace);
-        let rights = &mut *self.seat.rights.borrow_mut();
-        rights.set_caps(caps);
-        let before = rights.set_ends(ends);
-        self.desk.due(id, None, before, ends);
+        let deadline = expiry.deadline(grace);
+        let permissions = &mut *self.client.permissions.borrow_mut();
+        permissions.set_capabilities(capabilities);
+        let before = permissions.set_deadline(deadline);
+        self.worker.set_deadline(id, None, before, deadline);
         match is_refreshed {
             true => (false, 0),
-            false => lasts.told(self.desk.cx.wall()),
+            false => expiry.client_ttl(self.worker.wall_time()),
         }
     }
 
     /// Whether a token names a channel that the client is not subscribed to, or does not name one that it was subscribed to by the
     /// token before.
-    fn has_other_channels(&self, id: ConnId, named: &BTreeMap<String, Terms>) -> bool {
-        let local = self.desk.local.borrow();
-        let rights = self.seat.rights.borrow();
-        let is_new = |channel: &String| !local.is_subscribed(id, channel);
-        named.keys().any(is_new) || rights.by_token().any(|channel| !named.contains_key(channel))
+    fn channels_changed(&self, id: ConnId, named: &BTreeMap<String, SubscribeOptions>) -> bool {
+        let permissions = self.client.permissions.borrow();
+        let is_new = |channel: &String| !self.worker.is_subscribed(id, channel);
+        named.keys().any(is_new)
+            || permissions
+                .token_channels()
+                .any(|channel| !named.contains_key(channel))
     }
 
     /// Carries out the command: the connection goes on by another token of the same user.
@@ -257,50 +258,51 @@ impl Session {
         token: &str,
         out: &mut Vec<u8>,
     ) -> Result<(), Disconnect> {
-        let options = self.desk.options();
+        let options = self.worker.options();
         let Some(tokens) = &options.tokens else {
-            self.seat.write(failed(number, Fault::NOT_AVAILABLE), out);
+            self.client
+                .write_reply(error_reply(number, Fault::NOT_AVAILABLE), out);
             return Ok(());
         };
         if token.is_empty() {
             return Err(Disconnect::BAD_REQUEST);
         }
-        let now = self.desk.cx.wall();
-        let gives = match tokens.connecting(token, &self.desk.cx) {
-            Ok(gives) => gives,
-            Err(Unproved::Unavailable) => {
+        let now = self.worker.wall_time();
+        let claims = match tokens.verify_connect(token, self.worker.cx()) {
+            Ok(claims) => claims,
+            Err(VerifyError::Unavailable) => {
                 // It goes on until its time is over, and shows the token again before that.
-                self.seat.write(failed(number, Fault::INTERNAL), out);
+                self.client.write_reply(error_reply(number, Fault::INTERNAL), out);
                 return Ok(());
             }
-            Err(Unproved::Wrong(TokenError::Expired | TokenError::NotYetValid)) => {
+            Err(VerifyError::Invalid(TokenError::Expired | TokenError::NotYetValid)) => {
                 return Err(Disconnect::EXPIRED);
             }
-            Err(Unproved::Wrong(wrong)) => return Err(invalid(wrong)),
+            Err(VerifyError::Invalid(wrong)) => return Err(reject_token(wrong)),
         };
-        let identity = self.seat.identity();
-        if gives.user != identity.user() {
-            return Err(invalid(TokenError::Invalid("the token is of another user")));
+        let identity = self.client.identity();
+        if claims.user != identity.user() {
+            return Err(reject_token(TokenError::Invalid("the token is of another user")));
         }
-        if gives.lasts.is_over(now) {
+        if claims.expiry.is_expired(now) {
             return Err(Disconnect::EXPIRED);
         }
-        if self.has_other_channels(id, &gives.channels) {
+        if self.channels_changed(id, &claims.channels) {
             // It connects again, and is subscribed to what the token names now.
             return Err(Disconnect::INSUFFICIENT);
         }
-        if gives.info != identity.info() {
+        if claims.info != identity.info() {
             // For what it publishes, and for channels that it subscribes to from now on.
-            self.seat.identify(identity.with_info(gives.info));
+            self.client.set_identity(identity.with_info(claims.info));
         }
-        let (expires, ttl) = self.bounded(id, gives.caps, gives.lasts);
+        let (expires, ttl) = self.apply_expiry(id, claims.capabilities, claims.expiry);
         let refresh = Some(RefreshResult {
             client: identity.client.to_string(),
             version: VERSION.to_owned(),
             expires,
             ttl,
         });
-        self.seat.write(
+        self.client.write_reply(
             Reply {
                 id: number,
                 refresh,
@@ -313,7 +315,7 @@ impl Session {
 }
 
 /// Tells the owner why, which is not for the client.
-fn invalid(wrong: TokenError) -> Disconnect {
+fn reject_token(wrong: TokenError) -> Disconnect {
     log::debug!("push: a connection's token is refused: {wrong:?}");
     Disconnect::INVALID_TOKEN
 }

@@ -18,16 +18,16 @@ pub(crate) struct ClientId {
 #[derive(Clone, Default)]
 pub(crate) struct Identity {
     pub(crate) client: ClientId,
-    known: Option<Rc<Known>>,
+    known: Option<Rc<UserInfo>>,
 }
 
-struct Known {
+struct UserInfo {
     user: Box<str>,
     info: Bytes,
 }
 
 impl ClientId {
-    pub(crate) fn draw(cx: &Cx) -> ClientId {
+    pub(crate) fn random(cx: &Cx) -> ClientId {
         let (high, low) = (cx.random(), cx.random());
         ClientId {
             high: (high & !0xf000) | 0x4000,
@@ -36,7 +36,7 @@ impl ClientId {
     }
 
     /// Whether it is called so.
-    pub(crate) fn is(self, name: &str) -> bool {
+    pub(crate) fn matches(self, name: &str) -> bool {
         self.to_string() == name
     }
 }
@@ -62,7 +62,7 @@ impl Identity {
         let is_known = !user.is_empty() || !info.is_empty();
         let known = is_known.then(|| {
             let user = user.into();
-            Rc::new(Known { user, info })
+            Rc::new(UserInfo { user, info })
         });
         Identity { client, known }
     }
@@ -85,7 +85,7 @@ impl Identity {
     }
 
     /// As others are told, with what they are told of its subscription.
-    pub(crate) fn told(&self, chan_info: Bytes) -> ClientInfo {
+    pub(crate) fn client_info(&self, chan_info: Bytes) -> ClientInfo {
         ClientInfo {
             user: self.user().to_owned(),
             client: self.client.to_string(),

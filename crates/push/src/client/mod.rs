@@ -22,104 +22,104 @@ use ringmain_hub::protocol::{
 };
 use ringmain_hub::subscribers::{ConnId, Event};
 
-use crate::app_proxy::Asker;
+use crate::app_proxy::ProxyClient;
 use crate::client::identity::Identity;
 use crate::client::pending::Pending;
-use crate::client::permissions::{Grant, Rights, Source};
+use crate::client::permissions::{Grant, GrantSource, Permissions};
 use crate::client::reply_queue::Missed;
 use crate::limits;
-use crate::metrics::{Counts, Refusal};
-use crate::tokens::claims::Lasts;
-use crate::transport::Outlet;
-use crate::worker::Desk;
+use crate::metrics::{Refusal, WorkerMetrics};
+use crate::tokens::claims::Expiry;
+use crate::transport::Transport;
+use crate::worker::PushWorker;
 
 /// See the module.
-pub(crate) struct Seat {
+pub(crate) struct Client {
     pub(crate) format: Format,
     /// Its transport only brings: it is sent pushes that stand alone, and no replies.
-    pub(crate) bare: bool,
-    pub(crate) outlet: RefCell<Outlet>,
+    pub(crate) unidirectional: bool,
+    pub(crate) transport: RefCell<Transport>,
     pub(crate) id: Cell<Option<ConnId>>,
     /// It was told that it is connected.
-    pub(crate) entered: Cell<bool>,
+    pub(crate) has_connected: Cell<bool>,
     /// Who it is.
     identity: Cell<Identity>,
     /// What it may, and for how long.
-    pub(crate) rights: RefCell<Rights>,
+    pub(crate) permissions: RefCell<Permissions>,
     pub(crate) pending: Pending,
     /// Commands that wait for their answer.
-    pub(crate) under_way: Cell<u32>,
+    pub(crate) in_flight: Cell<u32>,
     /// A ping was not answered yet.
-    pub(crate) pinged: Cell<bool>,
-    /// The kernel takes [little](limits::KERNEL_UNSENT) for it: from the first push on.
-    is_limited: Cell<bool>,
-    pub(crate) counts: Arc<Counts>,
+    pub(crate) awaits_pong: Cell<bool>,
+    /// The kernel takes [little](limits::KERNEL_UNSENT) for it: since_offset the first push on.
+    has_kernel_limit: Cell<bool>,
+    pub(crate) metrics: Arc<WorkerMetrics>,
     /// By which the application is asked; `None`: there is none.
-    pub(crate) asker: Option<Box<Asker>>,
+    pub(crate) proxy_client: Option<Box<ProxyClient>>,
 }
 
 const _: () = assert!(
-    size_of::<Seat>() <= 120,
+    size_of::<Client>() <= 120,
     "an idle client is this, beside what web and the hub keep of it"
 );
 
-pub(crate) struct Asked {
+pub(crate) struct PendingSubscribe {
     pub(crate) channel: Arc<str>,
     pub(crate) number: u32,
-    pub(crate) kind: Kind,
-    pub(crate) recovers: bool,
+    pub(crate) kind: SubscribeReply,
+    pub(crate) is_recovering: bool,
     /// Whether it asks for that where it may.
     pub(crate) may_recover: bool,
-    /// The offset that it recovers from.
-    pub(crate) from: u64,
+    /// The offset that it is_recovering since_offset.
+    pub(crate) since_offset: u64,
     pub(crate) is_recoverable: bool,
     pub(crate) is_positioned: bool,
     /// It would rather not be subscribed than with a gap.
-    pub(crate) wants_all: bool,
+    pub(crate) rejects_unrecovered: bool,
     /// The application's.
     pub(crate) data: Bytes,
-    pub(crate) lasts: Lasts,
+    pub(crate) expiry: Expiry,
 }
 
 /// How a client is told that it is subscribed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum SubscribeReply {
     /// By the answer to its command.
-    Own,
+    Command,
     /// With the connection.
-    Connecting,
+    Connect,
     /// By a push: the server has done it meanwhile.
-    Pushed,
+    Push,
 }
 
-pub(crate) struct Joining {
+pub(crate) struct PendingConnect {
     /// The command's number; 0 where there was none.
     pub(crate) number: u32,
     /// Channels that have not answered yet.
-    pub(crate) left: usize,
+    pub(crate) open_channels: usize,
     /// Bytes of recovered publications that have room in the reply yet ([`limits::RECOVERED_WITH_REPLY_BYTES`]).
-    pub(crate) room: usize,
-    pub(crate) connect: ConnectResult,
+    pub(crate) room_bytes: usize,
+    pub(crate) result: ConnectResult,
 }
 
-impl Asked {
-    /// The result of a subscription; `first` is the offset of the first publication that it recovers.
-    pub(crate) fn result(
+impl PendingSubscribe {
+    /// The result of a subscription; `first` is the offset of the first publication that it is_recovering.
+    pub(crate) fn subscribe_result(
         &self,
         now: Duration,
         place: Option<StreamPosition>,
         first: Option<u64>,
         missed: Option<Missed>,
     ) -> SubscribeResult {
-        let (expires, ttl) = self.lasts.told(now);
+        let (expires, ttl) = self.expiry.client_ttl(now);
         let mut result = SubscribeResult {
             expires,
             ttl,
             data: self.data.clone(),
             recoverable: self.is_recoverable,
             positioned: self.is_positioned,
-            was_recovering: self.recovers,
-            recovered: self.recovers && missed.is_some(),
+            was_recovering: self.is_recovering,
+            recovered: self.is_recovering && missed.is_some(),
             ..SubscribeResult::default()
         };
         if let (Some(place), true) = (
@@ -130,7 +130,7 @@ impl Asked {
         }
         if let (true, Some(first)) = (result.recovered, first) {
             // The client is where it was until it has processed the publications, of which some may follow the reply.
-            result.offset = self.from.min(first - 1);
+            result.offset = self.since_offset.min(first - 1);
         }
         let missed = missed.unwrap_or_default().into_iter();
         result.publications = missed
@@ -140,33 +140,37 @@ impl Asked {
     }
 }
 
-impl Seat {
+impl Client {
     pub(crate) fn new(
         format: Format,
-        bare: bool,
-        outlet: Outlet,
-        counts: &Arc<Counts>,
-        asker: Option<Box<Asker>>,
-    ) -> Seat {
-        Seat {
+        unidirectional: bool,
+        transport: Transport,
+        metrics: &Arc<WorkerMetrics>,
+        proxy_client: Option<Box<ProxyClient>>,
+    ) -> Client {
+        Client {
             format,
-            bare,
-            outlet: RefCell::new(outlet),
+            unidirectional,
+            transport: RefCell::new(transport),
             id: Cell::default(),
-            entered: Cell::new(false),
+            has_connected: Cell::new(false),
             identity: Cell::default(),
-            rights: RefCell::default(),
+            permissions: RefCell::default(),
             pending: Pending::default(),
-            under_way: Cell::default(),
-            pinged: Cell::new(false),
-            is_limited: Cell::new(false),
-            counts: Arc::clone(counts),
-            asker,
+            in_flight: Cell::default(),
+            awaits_pong: Cell::new(false),
+            has_kernel_limit: Cell::new(false),
+            metrics: Arc::clone(metrics),
+            proxy_client,
         }
     }
 
     pub(crate) fn id(&self) -> Option<ConnId> {
         self.id.get()
+    }
+
+    pub(crate) fn set_id(&self, id: ConnId) {
+        self.id.set(Some(id));
     }
 
     /// Who it is.
@@ -176,64 +180,65 @@ impl Seat {
         identity
     }
 
-    pub(crate) fn identify(&self, identity: Identity) {
+    pub(crate) fn set_identity(&self, identity: Identity) {
         self.identity.set(identity);
     }
 
     /// Whether pushes have to wait: the client is slow, or has not been told yet that it is connected.
-    pub(crate) fn is_full(&self) -> bool {
-        self.is_joining() || self.pending.has_queued() || self.outlet.borrow().is_full()
+    pub(crate) fn is_congested(&self) -> bool {
+        self.is_connecting() || self.pending.has_replies() || self.transport.borrow().is_full()
     }
 
     /// Whether it is about to be let in and was not told so yet.
-    pub(crate) fn is_joining(&self) -> bool {
-        let is_asked_for = self.asker.as_ref().is_some_and(|asker| asker.is_connecting());
-        is_asked_for || self.pending.is_joining()
+    pub(crate) fn is_connecting(&self) -> bool {
+        let is_asked_for = self
+            .proxy_client
+            .as_ref()
+            .is_some_and(|proxy_client| proxy_client.is_connecting());
+        is_asked_for || self.pending.is_connecting()
     }
 
     /// Holds a command until those before it are answered.
-    pub(crate) fn hold(&self, command: Command) -> Result<(), Disconnect> {
-        match self.pending.hold(command) {
+    pub(crate) fn hold_command(&self, command: Command) -> Result<(), Disconnect> {
+        match self.pending.hold_command(command) {
             true => Ok(()),
             false => Err(Disconnect::TOO_MANY_REQUESTS),
         }
     }
 
     /// The commands that were held, once they can be carried out.
-    pub(crate) fn held(&self) -> Vec<Command> {
-        match self.is_joining() || self.under_way.get() > 0 || self.pending.has_queued() {
+    pub(crate) fn take_ready_commands(&self) -> Vec<Command> {
+        match self.is_connecting() || self.in_flight.get() > 0 || self.pending.has_replies() {
             true => Vec::new(),
             false => self.pending.take_held(),
         }
     }
 
     /// Sends what is a whole message of its format.
-    pub(crate) fn send(&self, message: &[u8]) {
-        if !message.is_empty() && !self.outlet.borrow().send(self.format, message) {
+    pub(crate) fn send_message(&self, message: &[u8]) {
+        if !message.is_empty() && !self.transport.borrow().send(self.format, message) {
             self.disconnect(Disconnect::SLOW);
         }
     }
 
     /// Sends a push as the hub has written it.
-    pub(crate) fn push(&self, written: Bytes) {
-        if !self.is_limited.replace(true) {
+    pub(crate) fn send_push(&self, written: Bytes) {
+        if !self.has_kernel_limit.replace(true) {
             // What waits for one that is slow is to wait where newer values take its place, and a ping is not to wait behind it.
-            self.outlet.borrow().limit_kernel(limits::KERNEL_UNSENT);
+            self.transport.borrow().limit_kernel_buffer(limits::KERNEL_UNSENT);
         }
-        if !self.outlet.borrow().push(written) {
+        if !self.transport.borrow().send_frame(written) {
             self.disconnect(Disconnect::SLOW);
         }
     }
 
     /// Appends a reply, or the error that is written in its place: for what the client's format cannot carry, and for an answer that
     /// is larger than may be.
-    pub(crate) fn write(&self, reply: Reply, out: &mut Vec<u8>) {
+    pub(crate) fn write_reply(&self, reply: Reply, out: &mut Vec<u8>) {
         let before = out.len();
         let is_answer = reply.history.is_some() || reply.presence.is_some();
-        let fault = match self.encode(&reply, out) {
-            Ok(()) if is_answer && out.len() - before > limits::ANSWER_TO_CLIENT_BYTES => {
-                Fault::LIMIT_EXCEEDED
-            }
+        let fault = match self.encode_reply(&reply, out) {
+            Ok(()) if is_answer && out.len() - before > limits::CLIENT_REPLY_BYTES => Fault::LIMIT_EXCEEDED,
             Ok(()) => return,
             Err(NotJson) if is_answer => Fault::NOT_AVAILABLE,
             Err(NotJson) => Fault::INTERNAL,
@@ -242,29 +247,29 @@ impl Seat {
         if reply.connect.is_some() || reply.push.is_some() {
             return self.disconnect(Disconnect::INAPPROPRIATE_PROTOCOL);
         }
-        let _ = self.encode(&failed(reply.id, fault), out);
+        let _ = self.encode_reply(&error_reply(reply.id, fault), out);
     }
 
     /// Appends a reply.
     ///
     /// # Errors
     /// The client's format cannot carry it. Nothing is appended.
-    pub(crate) fn encode(&self, reply: &Reply, out: &mut Vec<u8>) -> Result<(), NotJson> {
+    pub(crate) fn encode_reply(&self, reply: &Reply, out: &mut Vec<u8>) -> Result<(), NotJson> {
         match &reply.push {
-            Some(push) if self.bare => self.format.write(push, out),
+            Some(push) if self.unidirectional => self.format.write(push, out),
             _ => self.format.write(reply, out),
         }
     }
 
     /// A command waits for its answer.
-    pub(crate) fn begins(&self) {
-        self.under_way.set(self.under_way.get() + 1);
+    pub(crate) fn count_in_flight(&self) {
+        self.in_flight.set(self.in_flight.get() + 1);
     }
 
     /// What has come of what it asked for, or what else has happened to it.
-    pub(crate) fn told(&self, desk: &Desk, event: Event) {
+    pub(crate) fn handle_event(&self, worker: &PushWorker, event: Event) {
         if !matches!(event, Event::Unsubscribed { .. } | Event::Disconnected { .. }) {
-            self.under_way.set(self.under_way.get().saturating_sub(1));
+            self.in_flight.set(self.in_flight.get().saturating_sub(1));
         }
         match event {
             Event::Subscribed {
@@ -272,24 +277,24 @@ impl Seat {
                 channel,
                 position,
                 missed,
-            } => self.subscribed(desk, conn, &channel, (position, missed)),
+            } => self.on_subscribed(worker, conn, &channel, (position, missed)),
             Event::Rejected { conn, channel, fault } => {
-                let Some(asked) = self.pending.answered(&channel) else {
+                let Some(asked) = self.pending.take_subscribe(&channel) else {
                     return;
                 };
-                self.ungrant(desk, conn, &channel);
+                self.remove_grant(worker, conn, &channel);
                 match asked.kind {
-                    Kind::Connecting => self.refuse_connect(fault),
-                    Kind::Own => self.say(failed(asked.number, fault)),
-                    Kind::Pushed => {}
+                    SubscribeReply::Connect => self.reject_connect(fault),
+                    SubscribeReply::Command => self.send_reply(error_reply(asked.number, fault)),
+                    SubscribeReply::Push => {}
                 }
             }
             Event::Unsubscribed {
                 conn,
                 channel,
                 reason,
-            } => self.unsubscribed(desk, conn, &channel, reason),
-            Event::Published { number, .. } => self.say(Reply {
+            } => self.on_unsubscribed(worker, conn, &channel, reason),
+            Event::Published { number, .. } => self.send_reply(Reply {
                 id: number,
                 publish: Some(PublishResult {}),
                 ..Reply::default()
@@ -298,19 +303,20 @@ impl Seat {
             Event::QueryResult { result, .. } if matches!(*result, QueryResult::Draining) => {
                 self.disconnect(Disconnect::SHUTDOWN);
             }
-            Event::QueryResult { number, result, .. } => self.say_answer(number, *result),
+            Event::QueryResult { number, result, .. } => self.send_query_result(number, *result),
             Event::Disconnected { reason, .. } => {
                 self.disconnect(reason);
                 if let Some(id) = self.id.take() {
-                    desk.leave(id);
+                    worker.remove_client(id);
                 }
             }
         }
     }
 
-    fn unsubscribed(&self, desk: &Desk, id: ConnId, channel: &str, why: Unsubscribed) {
-        let grant = self.ungrant(desk, id, channel);
-        let is_servers = self.bare || grant.is_some_and(|grant| grant.source != Source::Client);
+    fn on_unsubscribed(&self, worker: &PushWorker, id: ConnId, channel: &str, why: Unsubscribed) {
+        let grant = self.remove_grant(worker, id, channel);
+        let is_servers =
+            self.unidirectional || grant.is_some_and(|grant| grant.source != GrantSource::Client);
         if is_servers && why.code >= Unsubscribed::INSUFFICIENT.code {
             // Who cannot subscribe again connects again.
             return self.disconnect(match why {
@@ -318,7 +324,7 @@ impl Seat {
                 _ => Disconnect::INSUFFICIENT,
             });
         }
-        if self.pending.unjoins(channel) {
+        if self.pending.remove_subscription(channel) {
             return;
         }
         let push = Push {
@@ -326,74 +332,74 @@ impl Seat {
             unsubscribe: Some(Unsubscribe::from(why)),
             ..Push::default()
         };
-        self.say(Reply {
+        self.send_reply(Reply {
             push: Some(push),
             ..Reply::default()
         });
     }
 
-    /// Ends a client that cannot be subscribed to a channel of its `connect`. One that may retry is sent that as the reply.
-    fn refuse_connect(&self, fault: Fault) {
-        let number = self.pending.joining(|joining| joining.number);
+    /// Mesh a client that cannot be subscribed to a channel of its `connect`. One that may retry is sent that as the reply.
+    fn reject_connect(&self, fault: Fault) {
+        let number = self.pending.with_connect(|connect| connect.number);
         if let Some(number) = number.filter(|number| *number > 0 && fault.temporary) {
-            self.say(failed(number, fault));
+            self.send_reply(error_reply(number, fault));
         }
         self.disconnect(disconnect_for(fault));
     }
 
     /// What a subscription was granted goes with it.
-    pub(crate) fn ungrant(&self, desk: &Desk, id: ConnId, channel: &str) -> Option<Grant> {
-        let grant = self.rights.borrow_mut().remove(channel)?;
-        desk.due(id, Some(&grant.channel), grant.ends, None);
+    pub(crate) fn remove_grant(&self, worker: &PushWorker, id: ConnId, channel: &str) -> Option<Grant> {
+        let grant = self.permissions.borrow_mut().remove_grant(channel)?;
+        worker.set_deadline(id, Some(&grant.channel), grant.deadline, None);
         Some(grant)
     }
 
-    /// One more of the channels has answered that it has from the beginning.
-    pub(crate) fn joined(&self, desk: &Desk, id: ConnId) {
-        self.pending.joining(|joining| joining.left -= 1);
-        if let Some(welcome) = self.welcome() {
-            self.say(welcome);
-            self.pending.follow_welcome();
-            self.send_queued();
-            desk.send(id, self);
+    /// One more of the channels has answered that it has since_offset the beginning.
+    pub(crate) fn on_channel_joined(&self, worker: &PushWorker, id: ConnId) {
+        self.pending.with_connect(|connect| connect.open_channels -= 1);
+        if let Some(welcome) = self.take_connect_reply() {
+            self.send_reply(welcome);
+            self.pending.queue_after_connect();
+            self.send_queued_replies();
+            worker.flush_client(id, self);
         }
     }
 
     /// What tells a client that it is connected, once all of that is there: other replies and pushes may follow.
-    pub(crate) fn welcome(&self) -> Option<Reply> {
-        let joining = self.pending.joined()?;
-        self.entered.set(true);
+    pub(crate) fn take_connect_reply(&self) -> Option<Reply> {
+        let connect = self.pending.take_connect()?;
+        self.has_connected.set(true);
         let mut reply = Reply {
-            id: joining.number,
+            id: connect.number,
             ..Reply::default()
         };
-        match self.bare {
+        match self.unidirectional {
             true => {
                 reply.push = Some(Push {
-                    connect: Some(joining.connect.into()),
+                    connect: Some(connect.result.into()),
                     ..Push::default()
                 });
             }
-            false => reply.connect = Some(joining.connect),
+            false => reply.connect = Some(connect.result),
         }
         Some(reply)
     }
 
-    /// Ends the connection: by a close with the code where there is one, else by a last push.
+    /// Mesh the connection: by a close with the code where there is one, else by a last push.
     pub(crate) fn disconnect(&self, why: Disconnect) {
-        self.disconnect_because(why, why.reason);
+        self.disconnect_with_reason(why, why.reason);
     }
 
     /// The same in other words.
-    pub(crate) fn disconnect_because(&self, why: Disconnect, reason: &str) {
+    pub(crate) fn disconnect_with_reason(&self, why: Disconnect, reason: &str) {
         let disconnect = DisconnectPush {
             reason: reason.to_owned(),
             ..why.into()
         };
-        if self.outlet.borrow().is_open() {
-            self.counts.disconnected(why);
-            if !self.entered.get() && self.id.get().is_none() {
-                self.counts.refused(match why {
+        if self.transport.borrow().is_open() {
+            self.metrics.count_disconnect(why);
+            if !self.has_connected.get() && self.id.get().is_none() {
+                self.metrics.count_refused(match why {
                     Disconnect::CONNECTION_LIMIT => Refusal::User,
                     _ => Refusal::Unknown,
                 });
@@ -404,35 +410,35 @@ impl Seat {
             ..Push::default()
         };
         let mut last = Vec::new();
-        self.write(
+        self.write_reply(
             Reply {
                 push: Some(push),
                 ..Reply::default()
             },
             &mut last,
         );
-        self.outlet.borrow().close(why, reason, &last);
+        self.transport.borrow().close(why, reason, &last);
     }
 
-    pub(crate) fn ping(&self) {
-        if !self.is_joining() {
+    pub(crate) fn send_ping(&self) {
+        if !self.is_connecting() {
             // Who only listens has no way to answer.
-            self.pinged.set(!self.bare);
+            self.awaits_pong.set(!self.unidirectional);
             let mut out = Vec::new();
-            self.write(Reply::default(), &mut out);
+            self.write_reply(Reply::default(), &mut out);
             // It does not wait behind replies, which may take longer than the client may.
-            self.send(&out);
+            self.send_message(&out);
         }
     }
 
-    pub(crate) fn must_have_answered(&self) {
+    pub(crate) fn check_pong(&self) {
         // Behind what it is too slow for the ping may not have reached it. Who takes nothing at all is ended by web's `rate_bytes`.
-        if self.pinged.get() && self.outlet.borrow().unsent() == 0 {
+        if self.awaits_pong.get() && self.transport.borrow().unsent_bytes() == 0 {
             self.disconnect(Disconnect::NO_PONG);
         }
     }
 
-    pub(crate) fn must_be_known(&self) {
+    pub(crate) fn check_connect_timeout(&self) {
         if self.id.get().is_none() {
             self.disconnect(Disconnect::STALE);
         }
@@ -452,12 +458,12 @@ pub(crate) fn disconnect_for(fault: Fault) -> Disconnect {
     }
 }
 
-pub(crate) fn answer(number: u32, told: QueryResult) -> Reply {
+pub(crate) fn query_reply(number: u32, result: QueryResult) -> Reply {
     let mut reply = Reply {
         id: number,
         ..Reply::default()
     };
-    match told {
+    match result {
         QueryResult::History {
             publications,
             position,
@@ -494,7 +500,7 @@ pub(crate) fn answer(number: u32, told: QueryResult) -> Reply {
     reply
 }
 
-pub(crate) fn failed(number: u32, fault: Fault) -> Reply {
+pub(crate) fn error_reply(number: u32, fault: Fault) -> Reply {
     Reply {
         id: number,
         error: Some(fault.into()),

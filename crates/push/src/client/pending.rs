@@ -5,20 +5,20 @@ use std::cell::RefCell;
 use ringmain_hub::protocol::{Command, SubscribeResult, encoded_bytes};
 
 use crate::client::reply_queue::{Queued, ReplyQueue};
-use crate::client::{Asked, Joining};
+use crate::client::{PendingConnect, PendingSubscribe};
 use crate::limits;
 use crate::worker::connect_limiter::Handshake;
 
 /// See the module.
 #[derive(Default)]
-pub(crate) struct Pending(RefCell<Option<Box<Inner>>>);
+pub(crate) struct Pending(RefCell<Option<Box<PendingState>>>);
 
 #[derive(Default)]
-struct Inner {
+struct PendingState {
     /// It is about to say who it is.
     handshake: Option<Handshake>,
     /// What it is told first, once the last of the channels has answered that it has from the beginning.
-    joining: Option<Joining>,
+    connect: Option<PendingConnect>,
     /// Commands that are carried out later, in their order: once the client is connected, has taken its replies, or once the
     /// commands before them are answered.
     held: Vec<Command>,
@@ -27,124 +27,124 @@ struct Inner {
     /// Replies and recovered publications that the client has not been sent yet.
     replies: ReplyQueue,
     /// Recovered publications that follow the reply to `connect`.
-    after_welcome: ReplyQueue,
+    after_connect: ReplyQueue,
     /// Subscriptions that wait for their answer, with their commands' numbers and whether they recover.
-    asked: Vec<Asked>,
+    subscribes: Vec<PendingSubscribe>,
 }
 
-impl Inner {
+impl PendingState {
     fn is_empty(&self) -> bool {
-        let Inner {
+        let PendingState {
             handshake,
-            joining,
+            connect,
             held,
             held_bytes: _,
             replies,
-            after_welcome,
-            asked,
+            after_connect,
+            subscribes,
         } = self;
         handshake.is_none()
-            && joining.is_none()
+            && connect.is_none()
             && held.is_empty()
             && replies.is_empty()
-            && after_welcome.is_empty()
-            && asked.is_empty()
+            && after_connect.is_empty()
+            && subscribes.is_empty()
     }
 }
 
 impl Pending {
-    fn add<T>(&self, change: impl FnOnce(&mut Inner) -> T) -> T {
+    fn update_or_create<T>(&self, change: impl FnOnce(&mut PendingState) -> T) -> T {
         change(self.0.borrow_mut().get_or_insert_default())
     }
 
     /// Changes what is there; whoever waits for nothing holds nothing.
-    fn change<T>(&self, change: impl FnOnce(&mut Inner) -> T) -> Option<T> {
-        let mut place = self.0.borrow_mut();
-        let changed = change(place.as_mut()?);
-        place.take_if(|inner| inner.is_empty());
+    fn update<T>(&self, change: impl FnOnce(&mut PendingState) -> T) -> Option<T> {
+        let mut state = self.0.borrow_mut();
+        let changed = change(state.as_mut()?);
+        state.take_if(|inner| inner.is_empty());
         Some(changed)
     }
 
-    pub(crate) fn begin(&self, handshake: Handshake) {
-        self.add(|inner| inner.handshake = Some(handshake));
+    pub(crate) fn start_handshake(&self, handshake: Handshake) {
+        self.update_or_create(|inner| inner.handshake = Some(handshake));
     }
 
     /// It has said who it is, or does not any more.
-    pub(crate) fn end_handshake(&self) {
-        drop(self.change(|inner| inner.handshake.take()));
+    pub(crate) fn finish_handshake(&self) {
+        drop(self.update(|inner| inner.handshake.take()));
     }
 
-    pub(crate) fn join(&self, joining: Joining) {
-        self.add(|inner| inner.joining = Some(joining));
+    pub(crate) fn start_connect(&self, connect: PendingConnect) {
+        self.update_or_create(|inner| inner.connect = Some(connect));
     }
 
-    pub(crate) fn is_joining(&self) -> bool {
-        let place = self.0.borrow();
-        place.as_ref().is_some_and(|inner| inner.joining.is_some())
+    pub(crate) fn is_connecting(&self) -> bool {
+        let state = self.0.borrow();
+        state.as_ref().is_some_and(|inner| inner.connect.is_some())
     }
 
     /// Changes what it is told first; `None`: it was told that.
-    pub(crate) fn joining<T>(&self, change: impl FnOnce(&mut Joining) -> T) -> Option<T> {
-        self.change(|inner| inner.joining.as_mut().map(change))?
+    pub(crate) fn with_connect<T>(&self, change: impl FnOnce(&mut PendingConnect) -> T) -> Option<T> {
+        self.update(|inner| inner.connect.as_mut().map(change))?
     }
 
     /// Adds a subscription to the reply to `connect`, and behind that reply the publications that had no room in it. Returns the
     /// result if that reply was sent already.
-    pub(crate) fn joins(
+    pub(crate) fn add_subscription(
         &self,
         channel: &str,
         result: SubscribeResult,
         rest: &mut ReplyQueue,
     ) -> Option<SubscribeResult> {
         let mut result = Some(result);
-        self.change(|inner| {
-            if let Some(joining) = &mut inner.joining
+        self.update(|inner| {
+            if let Some(connect) = &mut inner.connect
                 && let Some(result) = result.take()
             {
-                joining.connect.subs.insert(channel.to_owned(), result);
-                inner.after_welcome.append(rest);
+                connect.result.subs.insert(channel.to_owned(), result);
+                inner.after_connect.append(rest);
             }
         });
         result
     }
 
     /// Removes a subscription from the reply to `connect`. Returns whether that reply was not sent yet.
-    pub(crate) fn unjoins(&self, channel: &str) -> bool {
-        let unjoined = self.change(|inner| {
-            let joining = inner.joining.as_mut()?;
-            joining.connect.subs.remove(channel);
-            inner.after_welcome.remove(channel);
+    pub(crate) fn remove_subscription(&self, channel: &str) -> bool {
+        let unjoined = self.update(|inner| {
+            let connect = inner.connect.as_mut()?;
+            connect.result.subs.remove(channel);
+            inner.after_connect.remove(channel);
             Some(())
         });
         unjoined.flatten().is_some()
     }
 
     /// The reply to `connect` was sent: the publications behind it are next.
-    pub(crate) fn follow_welcome(&self) {
-        self.change(|inner| {
-            let mut rest = std::mem::take(&mut inner.after_welcome);
+    pub(crate) fn queue_after_connect(&self) {
+        self.update(|inner| {
+            let mut rest = std::mem::take(&mut inner.after_connect);
             inner.replies.append(&mut rest);
         });
     }
 
     /// Queues a reply behind the others.
-    pub(crate) fn queue(&self, queued: Queued) {
-        self.add(|inner| inner.replies.push(queued));
+    pub(crate) fn push_reply(&self, queued: Queued) {
+        self.update_or_create(|inner| inner.replies.push(queued));
     }
 
     /// Queues several.
-    pub(crate) fn queue_all(&self, rest: &mut ReplyQueue) {
+    pub(crate) fn append_replies(&self, rest: &mut ReplyQueue) {
         if !rest.is_empty() {
-            self.add(|inner| inner.replies.append(rest));
+            self.update_or_create(|inner| inner.replies.append(rest));
         }
     }
 
     /// Takes the next reply.
-    pub(crate) fn next_queued(&self) -> Option<Queued> {
-        self.change(|inner| inner.replies.pop())?
+    pub(crate) fn pop_reply(&self) -> Option<Queued> {
+        self.update(|inner| inner.replies.pop())?
     }
 
-    pub(crate) fn has_queued(&self) -> bool {
+    pub(crate) fn has_replies(&self) -> bool {
         self.0
             .borrow()
             .as_ref()
@@ -153,20 +153,20 @@ impl Pending {
 
     /// Bytes of all that waits to be sent, as [`Queued::weight`] counts.
     pub(crate) fn queued_bytes(&self) -> usize {
-        let place = self.0.borrow();
-        place
+        let state = self.0.borrow();
+        state
             .as_ref()
-            .map_or(0, |inner| inner.replies.bytes() + inner.after_welcome.bytes())
+            .map_or(0, |inner| inner.replies.bytes() + inner.after_connect.bytes())
     }
 
     /// What it is told first, once nothing is waited for.
-    pub(crate) fn joined(&self) -> Option<Joining> {
-        self.change(|inner| inner.joining.take_if(|joining| joining.left == 0))?
+    pub(crate) fn take_connect(&self) -> Option<PendingConnect> {
+        self.update(|inner| inner.connect.take_if(|connect| connect.open_channels == 0))?
     }
 
     /// Holds a command. `false`: there is no room for it ([`limits::COMMANDS_HELD`], [`limits::HELD_BYTES`]). One alone has room.
-    pub(crate) fn hold(&self, command: Command) -> bool {
-        self.add(|inner| {
+    pub(crate) fn hold_command(&self, command: Command) -> bool {
+        self.update_or_create(|inner| {
             let bytes = inner.held_bytes + encoded_bytes(&command);
             let has_room = inner.held.is_empty()
                 || (inner.held.len() < limits::COMMANDS_HELD && bytes <= limits::HELD_BYTES);
@@ -186,7 +186,7 @@ impl Pending {
     }
 
     /// Whether a command is held for which this is true.
-    pub(crate) fn holds(&self, is_one: impl FnMut(&Command) -> bool) -> bool {
+    pub(crate) fn holds_any(&self, is_one: impl FnMut(&Command) -> bool) -> bool {
         self.0
             .borrow()
             .as_ref()
@@ -194,7 +194,7 @@ impl Pending {
     }
 
     pub(crate) fn take_held(&self) -> Vec<Command> {
-        let held = self.change(|inner| {
+        let held = self.update(|inner| {
             inner.held_bytes = 0;
             std::mem::take(&mut inner.held)
         });
@@ -202,21 +202,24 @@ impl Pending {
     }
 
     /// Whether a subscription to a channel waits for its answer.
-    pub(crate) fn is_asked(&self, channel: &str) -> bool {
-        let place = self.0.borrow();
-        let mut asked = place.iter().flat_map(|inner| &inner.asked);
-        asked.any(|asked| &*asked.channel == channel)
+    pub(crate) fn is_subscribing(&self, channel: &str) -> bool {
+        let state = self.0.borrow();
+        let mut subscribes = state.iter().flat_map(|inner| &inner.subscribes);
+        subscribes.any(|subscribes| &*subscribes.channel == channel)
     }
 
-    pub(crate) fn ask(&self, asked: Asked) {
-        self.add(|inner| inner.asked.push(asked));
+    pub(crate) fn add_subscribe(&self, subscribes: PendingSubscribe) {
+        self.update_or_create(|inner| inner.subscribes.push(subscribes));
     }
 
-    /// What was asked for a channel, now that its answer is there.
-    pub(crate) fn answered(&self, channel: &str) -> Option<Asked> {
-        self.change(|inner| {
-            let at = inner.asked.iter().position(|asked| &*asked.channel == channel)?;
-            Some(inner.asked.remove(at))
+    /// What was subscribes for a channel, now that its answer is there.
+    pub(crate) fn take_subscribe(&self, channel: &str) -> Option<PendingSubscribe> {
+        self.update(|inner| {
+            let at = inner
+                .subscribes
+                .iter()
+                .position(|subscribes| &*subscribes.channel == channel)?;
+            Some(inner.subscribes.remove(at))
         })?
     }
 }
@@ -246,7 +249,7 @@ mod tests {
             // Again, when those before are carried out.
             for _ in 0..2 {
                 let mut count = 0;
-                while pending.hold(rpc(bytes)) {
+                while pending.hold_command(rpc(bytes)) {
                     count += 1;
                 }
                 assert_eq!(count, held, "{bytes} bytes each");

@@ -18,11 +18,11 @@ use ringmain_hub::protocol::{
 };
 use ringmain_hub::subscribers::ConnId;
 
-use crate::client::{Asked, Kind, Seat, answer, disconnect_for, failed};
+use crate::client::{Client, PendingSubscribe, SubscribeReply, disconnect_for, error_reply, query_reply};
 use crate::limits;
-use crate::worker::Desk;
+use crate::worker::PushWorker;
 
-/// Publications that a client recovers, each with its offset.
+/// Publications that a client is_recovering, each with its offset.
 pub(crate) type Missed = Vec<(u64, Arc<Published>)>;
 
 /// A message that waits.
@@ -117,8 +117,8 @@ pub(crate) fn publication_weight(published: &Published) -> usize {
 }
 
 /// At most about how many bytes an answer to a question is.
-fn answer_weight(told: &QueryResult) -> usize {
-    match told {
+fn query_weight(result: &QueryResult) -> usize {
+    match result {
         QueryResult::History { publications, .. } => publications
             .iter()
             .map(|(_, published)| publication_weight(published))
@@ -134,7 +134,7 @@ fn answer_weight(told: &QueryResult) -> usize {
 
 /// Splits recovered publications: those that have room in a reply stay, and the others are returned in their order. Returns the
 /// bytes of the former, too.
-fn split(channel: &Arc<str>, missed: Option<&mut Missed>, room: usize) -> (usize, ReplyQueue) {
+fn split_recovered(channel: &Arc<str>, missed: Option<&mut Missed>, room: usize) -> (usize, ReplyQueue) {
     let mut rest = ReplyQueue::default();
     let Some(missed) = missed else { return (0, rest) };
     let (mut bytes, mut count) = (0, 0);
@@ -151,53 +151,53 @@ fn split(channel: &Arc<str>, missed: Option<&mut Missed>, room: usize) -> (usize
     (bytes, rest)
 }
 
-impl Seat {
+impl Client {
     /// Whether a reply has to wait.
     fn is_backlogged(&self) -> bool {
-        self.pending.has_queued() || self.outlet.borrow().is_full()
+        self.pending.has_replies() || self.transport.borrow().is_full()
     }
 
     /// Sends a reply, or queues it behind those that the client has not taken yet. A client for whom more than
     /// [`limits::QUEUED_BYTES`] would wait is disconnected ([`Disconnect::SLOW`]).
-    pub(crate) fn say(&self, reply: Reply) {
+    pub(crate) fn send_reply(&self, reply: Reply) {
         if self.is_backlogged() {
-            return self.queue(Queued::Reply(Box::new(reply)));
+            return self.queue_reply(Queued::Reply(Box::new(reply)));
         }
         let mut out = Vec::new();
-        self.write(reply, &mut out);
-        self.send(&out);
+        self.write_reply(reply, &mut out);
+        self.send_message(&out);
     }
 
     /// Sends replies that were written to `out`, or queues them.
-    pub(crate) fn flush(&self, out: &mut Vec<u8>) {
+    pub(crate) fn flush_replies(&self, out: &mut Vec<u8>) {
         if out.is_empty() {
             return;
         }
         match self.is_backlogged() {
-            true => self.queue(Queued::Message(std::mem::take(out))),
-            false => self.send(out),
+            true => self.queue_reply(Queued::Message(std::mem::take(out))),
+            false => self.send_message(out),
         }
         out.clear();
     }
 
-    fn queue(&self, queued: Queued) {
+    fn queue_reply(&self, queued: Queued) {
         if self.pending.queued_bytes() + queued.weight() > limits::QUEUED_BYTES {
             return self.disconnect(Disconnect::SLOW);
         }
-        self.pending.queue(queued);
+        self.pending.push_reply(queued);
     }
 
     /// Sends queued replies as far as the client takes them. Returns whether none is left.
-    pub(crate) fn send_queued(&self) -> bool {
+    pub(crate) fn send_queued_replies(&self) -> bool {
         let mut out = Vec::new();
-        while !self.outlet.borrow().is_full()
-            && let Some(queued) = self.pending.next_queued()
+        while !self.transport.borrow().is_full()
+            && let Some(queued) = self.pending.pop_reply()
         {
             match queued {
-                Queued::Message(message) => self.send(&message),
+                Queued::Message(message) => self.send_message(&message),
                 Queued::Reply(reply) => {
-                    self.write(*reply, &mut out);
-                    self.send(&out);
+                    self.write_reply(*reply, &mut out);
+                    self.send_message(&out);
                 }
                 Queued::Publication(channel, offset, published) => {
                     let push = Push {
@@ -209,37 +209,37 @@ impl Seat {
                         push: Some(push),
                         ..Reply::default()
                     };
-                    if self.encode(&reply, &mut out).is_err() {
+                    if self.encode_reply(&reply, &mut out).is_err() {
                         // As with a publication that is new.
                         self.disconnect(Disconnect::INAPPROPRIATE_PROTOCOL);
                     }
-                    self.send(&out);
+                    self.send_message(&out);
                 }
             }
             out.clear();
         }
-        !self.pending.has_queued()
+        !self.pending.has_replies()
     }
 
-    /// Sends the answer to a question; one that is too large is error 106 ([`limits::ANSWER_TO_CLIENT_BYTES`]).
-    pub(crate) fn say_answer(&self, number: u32, told: QueryResult) {
-        let weight = answer_weight(&told);
-        let is_small = weight <= limits::ANSWER_TO_CLIENT_BYTES;
+    /// Sends the answer to a question; one that is too large is error 106 ([`limits::CLIENT_REPLY_BYTES`]).
+    pub(crate) fn send_query_result(&self, number: u32, result: QueryResult) {
+        let weight = query_weight(&result);
+        let is_small = weight <= limits::CLIENT_REPLY_BYTES;
         match is_small && self.pending.queued_bytes() + weight <= limits::QUEUED_BYTES {
-            true => self.say(answer(number, told)),
-            false => self.say(failed(number, Fault::LIMIT_EXCEEDED)),
+            true => self.send_reply(query_reply(number, result)),
+            false => self.send_reply(error_reply(number, Fault::LIMIT_EXCEEDED)),
         }
     }
 
     /// A channel has answered that the client is subscribed.
-    pub(crate) fn subscribed(
+    pub(crate) fn on_subscribed(
         &self,
-        desk: &Desk,
+        worker: &PushWorker,
         conn: ConnId,
         channel: &Arc<str>,
         (place, missed): (Option<StreamPosition>, Option<Missed>),
     ) {
-        let Some(asked) = self.pending.answered(channel) else {
+        let Some(asked) = self.pending.take_subscribe(channel) else {
             return;
         };
         let weight: usize = missed
@@ -247,59 +247,59 @@ impl Seat {
             .flatten()
             .map(|(_, published)| publication_weight(published))
             .sum();
-        // With more than may wait for it the client is told that it is not recovered: asked again, it would be as much.
+        // With more than may wait for it the client is result that it is not recovered: asked again, it would be as much.
         let mut missed = missed.filter(|_| self.pending.queued_bytes() + weight <= limits::RECOVERED_BYTES);
-        if asked.recovers {
-            self.counts.recovered(missed.is_some());
+        if asked.is_recovering {
+            self.metrics.count_recovery(missed.is_some());
         }
-        if asked.recovers && asked.wants_all && missed.is_none() {
-            return self.unsubscribe_with(desk, conn, &asked, Fault::UNRECOVERABLE_POSITION);
+        if asked.is_recovering && asked.rejects_unrecovered && missed.is_none() {
+            return self.reject_subscription(worker, conn, &asked, Fault::UNRECOVERABLE_POSITION);
         }
         let first = missed.iter().flatten().next().map(|(offset, _)| *offset);
-        let room = self.pending.joining(|joining| joining.room);
-        let (bytes, mut rest) = split(
+        let room = self.pending.with_connect(|connect| connect.room_bytes);
+        let (bytes, mut rest) = split_recovered(
             channel,
             missed.as_mut(),
             room.unwrap_or(limits::RECOVERED_WITH_REPLY_BYTES),
         );
-        let result = asked.result(desk.cx.wall(), place, first, missed);
-        if asked.kind == Kind::Own {
+        let result = asked.subscribe_result(worker.wall_time(), place, first, missed);
+        if asked.kind == SubscribeReply::Command {
             let reply = Reply {
                 id: asked.number,
                 subscribe: Some(result),
                 ..Reply::default()
             };
             let mut out = Vec::new();
-            if self.encode(&reply, &mut out).is_err() {
-                return self.unsubscribe_with(desk, conn, &asked, Fault::NOT_AVAILABLE);
+            if self.encode_reply(&reply, &mut out).is_err() {
+                return self.reject_subscription(worker, conn, &asked, Fault::NOT_AVAILABLE);
             }
-            self.flush(&mut out);
-            self.pending.queue_all(&mut rest);
-            self.send_queued();
+            self.flush_replies(&mut out);
+            self.pending.append_replies(&mut rest);
+            self.send_queued_replies();
             return;
         }
         self.pending
-            .joining(|joining| joining.room -= bytes.min(joining.room));
-        if let Some(result) = self.pending.joins(channel, result, &mut rest) {
-            self.push_subscribed(channel, result, &mut rest);
+            .with_connect(|connect| connect.room_bytes -= bytes.min(connect.room_bytes));
+        if let Some(result) = self.pending.add_subscription(channel, result, &mut rest) {
+            self.push_subscription(channel, result, &mut rest);
         }
-        if asked.kind == Kind::Connecting {
-            self.joined(desk, conn);
+        if asked.kind == SubscribeReply::Connect {
+            self.on_channel_joined(worker, conn);
         }
     }
 
     /// Answers a `subscribe` by an error, and ends the subscription.
-    fn unsubscribe_with(&self, desk: &Desk, conn: ConnId, asked: &Asked, fault: Fault) {
-        desk.local.borrow_mut().unsubscribe_silently(conn, &asked.channel);
-        self.ungrant(desk, conn, &asked.channel);
+    fn reject_subscription(&self, worker: &PushWorker, conn: ConnId, asked: &PendingSubscribe, fault: Fault) {
+        worker.unsubscribe_silently(conn, &asked.channel);
+        self.remove_grant(worker, conn, &asked.channel);
         match asked.kind {
-            Kind::Own => self.say(failed(asked.number, fault)),
-            Kind::Connecting | Kind::Pushed => self.disconnect(disconnect_for(fault)),
+            SubscribeReply::Command => self.send_reply(error_reply(asked.number, fault)),
+            SubscribeReply::Connect | SubscribeReply::Push => self.disconnect(disconnect_for(fault)),
         }
     }
 
     /// The server has subscribed it: sends a push, and behind it the publications that a reply would have.
-    fn push_subscribed(&self, channel: &Arc<str>, result: SubscribeResult, rest: &mut ReplyQueue) {
+    fn push_subscription(&self, channel: &Arc<str>, result: SubscribeResult, rest: &mut ReplyQueue) {
         let subscribe = Push {
             channel: channel.to_string(),
             subscribe: Some(Subscribe {
@@ -317,13 +317,13 @@ impl Seat {
             ..Push::default()
         });
         for push in [subscribe].into_iter().chain(publications) {
-            self.say(Reply {
+            self.send_reply(Reply {
                 push: Some(push),
                 ..Reply::default()
             });
         }
-        self.pending.queue_all(rest);
-        self.send_queued();
+        self.pending.append_replies(rest);
+        self.send_queued_replies();
     }
 }
 

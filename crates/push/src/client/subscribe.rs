@@ -11,29 +11,29 @@ use ringmain_hub::protocol::{
 use ringmain_hub::subscribers::ConnId;
 use ringmain_jwt::TokenError;
 
-use crate::client::commands::Session;
-use crate::client::permissions::{Grant, Source, is_among};
-use crate::client::{Asked, Kind};
+use crate::client::commands::CommandHandler;
+use crate::client::permissions::{Grant, GrantSource, is_channel_user};
+use crate::client::{PendingSubscribe, SubscribeReply};
 use crate::limits;
 use crate::options::{Namespace, Options};
-use crate::tokens::Unproved;
-use crate::tokens::claims::{Lasts, Subscribing, Terms};
+use crate::tokens::VerifyError;
+use crate::tokens::claims::{Expiry, SubscribeClaims, SubscribeOptions};
 
 /// Of a subscription's flags the one that asks for an error where recovery fails.
 const REJECT_UNRECOVERED: i64 = 2;
 
 /// What is asked for besides what the client says.
-struct Asking {
+struct SubscribeIntent {
     number: u32,
-    kind: Kind,
+    kind: SubscribeReply,
     /// By a token, by the application or by the server.
-    granted: Option<(Terms, Lasts)>,
-    source: Source,
+    granted: Option<(SubscribeOptions, Expiry)>,
+    source: GrantSource,
 }
 
-/// The position that a client recovers from. Without an epoch it has none: 0 is all that is retained, for one that may read it, and
+/// The position that a client is_recovering from. Without an epoch it has none: 0 is all that is retained, for one that may read it, and
 /// another offset may be of another life of the channel.
-fn since(request: &SubscribeRequest, may_read: bool) -> RecoverFrom {
+fn recovery_position(request: &SubscribeRequest, may_read: bool) -> RecoverFrom {
     let epoch = match EpochFilter::parse(&request.epoch) {
         EpochFilter::Any if request.offset > 0 || !may_read => EpochFilter::Foreign,
         epoch => epoch,
@@ -44,84 +44,87 @@ fn since(request: &SubscribeRequest, may_read: bool) -> RecoverFrom {
     }
 }
 
-impl Session {
+impl CommandHandler {
     /// Carries out the command.
     pub(crate) fn subscribe(&self, id: ConnId, number: u32, request: &SubscribeRequest) -> Result<(), Fault> {
         if request.tf.is_some() {
             // Who wants some publications is not to be sent all.
             return Err(Fault::NOT_AVAILABLE);
         }
-        let options = self.desk.options();
-        if request.token.is_empty() && self.is_asked_about(&options, &request.channel)? {
-            return match self.seat.bare {
+        let options = self.worker.options();
+        if request.token.is_empty() && self.requires_proxy(&options, &request.channel)? {
+            return match self.client.unidirectional {
                 // The application has heard of what it named, and has not given it.
                 true => Err(Fault::PERMISSION_DENIED),
-                false => self.ask_subscribe(id, number, request),
+                false => self.proxy_subscribe(id, number, request),
             };
         }
         let (namespace, granted) = match request.token.is_empty() {
             true => {
-                let rights = self.seat.rights.borrow();
-                let identity = self.seat.identity();
-                let reach = rights.reach(&options, &request.channel, identity.user())?;
-                reach.may(true, |cap| cap.subscribe)?;
-                (*reach.namespace, None)
+                let permissions = self.client.permissions.borrow();
+                let identity = self.client.identity();
+                let access = permissions.channel_access(&options, &request.channel, identity.user())?;
+                access.require(true, |capability| capability.subscribe)?;
+                (*access.namespace, None)
             }
             false => {
                 let namespace = *options.namespace(&request.channel)?;
-                let gives = self.shown_for(&request.channel, &request.token)?;
-                (namespace, Some((gives.terms, gives.lasts)))
+                let claims = self.verify_channel_token(&request.channel, &request.token)?;
+                (namespace, Some((claims.options, claims.expiry)))
             }
         };
-        let kind = match self.seat.bare {
-            true => Kind::Connecting,
-            false => Kind::Own,
+        let kind = match self.client.unidirectional {
+            true => SubscribeReply::Connect,
+            false => SubscribeReply::Command,
         };
-        let asking = Asking {
+        let intent = SubscribeIntent {
             number,
             kind,
             granted,
-            source: Source::Client,
+            source: GrantSource::Client,
         };
-        self.ask(id, &namespace, request, asking)
+        self.start_subscribe(id, &namespace, request, intent)
     }
 
     /// Whether the application says who may subscribe to a channel without a token for it.
-    fn is_asked_about(&self, options: &Options, channel: &str) -> Result<bool, Fault> {
+    fn requires_proxy(&self, options: &Options, channel: &str) -> Result<bool, Fault> {
         if !options.namespace(channel)?.subscribe_proxy || channel.contains('#') {
             return Ok(false);
         }
-        let rights = self.seat.rights.borrow();
-        let may = rights.grant(channel).is_some() || rights.cap(channel).is_some_and(|cap| cap.subscribe);
+        let permissions = self.client.permissions.borrow();
+        let may = permissions.find_grant(channel).is_some()
+            || permissions
+                .capability(channel)
+                .is_some_and(|capability| capability.subscribe);
         Ok(!may && !channel.starts_with('$'))
     }
 
-    /// Subscribes a client that the application lets.
+    /// SubscribeResponse a client that the application lets.
     pub(crate) fn subscribe_granted(
         &self,
         id: ConnId,
         number: u32,
         request: &SubscribeRequest,
-        granted: (Terms, Lasts),
+        granted: (SubscribeOptions, Expiry),
     ) -> Result<(), Fault> {
-        let options = self.desk.options();
-        let asking = Asking {
+        let options = self.worker.options();
+        let intent = SubscribeIntent {
             number,
-            kind: Kind::Own,
+            kind: SubscribeReply::Command,
             granted: Some(granted),
-            source: Source::Client,
+            source: GrantSource::Client,
         };
-        self.ask(id, options.namespace(&request.channel)?, request, asking)
+        self.start_subscribe(id, options.namespace(&request.channel)?, request, intent)
     }
 
-    /// Subscribes a client that connects to what the server says.
-    pub(crate) fn subscribe_to(
+    /// SubscribeResponse a client that connects to what the server says.
+    pub(crate) fn subscribe_from_server(
         &self,
         id: ConnId,
-        channels: BTreeMap<String, (Terms, Source)>,
+        channels: BTreeMap<String, (SubscribeOptions, GrantSource)>,
         connect: &ConnectRequest,
     ) -> Result<(), Fault> {
-        let options = self.desk.options();
+        let options = self.worker.options();
         for (channel, (terms, source)) in channels {
             let namespace = options.namespace(&channel)?;
             let stood = connect.subs.get(&channel);
@@ -132,142 +135,152 @@ impl Session {
                 channel,
                 ..SubscribeRequest::default()
             };
-            let asking = Asking {
+            let intent = SubscribeIntent {
                 number: 0,
-                kind: Kind::Connecting,
-                granted: Some((terms, Lasts::default())),
+                kind: SubscribeReply::Connect,
+                granted: Some((terms, Expiry::default())),
                 source,
             };
-            self.ask(id, namespace, &request, asking)?;
+            self.start_subscribe(id, namespace, &request, intent)?;
         }
         Ok(())
     }
 
-    /// Subscribes a client that is connected, since the server wants it so. One that listens already goes on as it does, and one
+    /// SubscribeResponse a client that is connected, since the server wants it so. One that listens already goes on as it does, and one
     /// that listens to as many channels as it may does not.
-    pub(crate) fn be_subscribed(&self, id: ConnId, channel: &str, terms: Terms) -> Result<(), Fault> {
-        let options = self.desk.options();
+    pub(crate) fn subscribe_by_server(
+        &self,
+        id: ConnId,
+        channel: &str,
+        terms: SubscribeOptions,
+    ) -> Result<(), Fault> {
+        let options = self.worker.options();
         let namespace = options.namespace(channel)?;
         let request = SubscribeRequest {
             channel: channel.to_owned(),
             ..SubscribeRequest::default()
         };
-        let asking = Asking {
+        let intent = SubscribeIntent {
             number: 0,
-            kind: Kind::Pushed,
-            granted: Some((terms, Lasts::default())),
-            source: Source::Server,
+            kind: SubscribeReply::Push,
+            granted: Some((terms, Expiry::default())),
+            source: GrantSource::Server,
         };
-        self.ask(id, namespace, &request, asking)
+        self.start_subscribe(id, namespace, &request, intent)
     }
 
     /// What a client is given by a token for a channel.
-    fn shown_for(&self, channel: &str, token: &str) -> Result<Subscribing, Fault> {
+    fn verify_channel_token(&self, channel: &str, token: &str) -> Result<SubscribeClaims, Fault> {
         let refused = |why| {
             log::debug!("push: a subscription's token is refused: {why}");
             Fault::PERMISSION_DENIED
         };
-        let options = self.desk.options();
+        let options = self.worker.options();
         let tokens = options.tokens.as_ref();
         let tokens = tokens.ok_or_else(|| refused("no tokens are known"))?;
-        let now = self.desk.cx.wall();
-        let gives = tokens
-            .subscribing(token, &self.desk.cx)
+        let now = self.worker.wall_time();
+        let claims = tokens
+            .verify_subscribe(token, self.worker.cx())
             .map_err(|unproved| match unproved {
-                Unproved::Unavailable => Fault::INTERNAL,
-                Unproved::Wrong(TokenError::Expired | TokenError::NotYetValid) => Fault::TOKEN_EXPIRED,
-                Unproved::Wrong(TokenError::Invalid(why)) => refused(why),
+                VerifyError::Unavailable => Fault::INTERNAL,
+                VerifyError::Invalid(TokenError::Expired | TokenError::NotYetValid) => Fault::TOKEN_EXPIRED,
+                VerifyError::Invalid(TokenError::Invalid(why)) => refused(why),
             })?;
-        let identity = self.seat.identity();
-        if gives.channel != channel {
+        let identity = self.client.identity();
+        if claims.channel != channel {
             return Err(refused("the token is for another channel"));
         }
-        if gives.user != identity.user() || !(gives.client.is_empty() || identity.client.is(&gives.client)) {
+        if claims.user != identity.user()
+            || !(claims.client.is_empty() || identity.client.matches(&claims.client))
+        {
             return Err(refused("the token is for somebody else"));
         }
-        if !is_among(channel, identity.user()) {
+        if !is_channel_user(channel, identity.user()) {
             return Err(refused("the channel is for others"));
         }
-        match gives.lasts.is_over(now) {
+        match claims.expiry.is_expired(now) {
             true => Err(Fault::EXPIRED),
-            false => Ok(gives),
+            false => Ok(claims),
         }
     }
 
-    fn ask(
+    fn start_subscribe(
         &self,
         id: ConnId,
         namespace: &Namespace,
         request: &SubscribeRequest,
-        asking: Asking,
+        intent: SubscribeIntent,
     ) -> Result<(), Fault> {
-        let is_granted = asking.granted.is_some();
-        let (terms, lasts) = asking.granted.unwrap_or_default();
-        let shape = terms.overrides.over(namespace)?;
-        let may_read = self.may_read(namespace, &request.channel, is_granted);
-        let is_kept = namespace.rules.history.is_some();
+        let is_granted = intent.granted.is_some();
+        let (terms, expiry) = intent.granted.unwrap_or_default();
+        let shape = terms.overrides.apply_to(namespace)?;
+        let may_read = self.may_read_history(namespace, &request.channel, is_granted);
+        let is_kept = namespace.channel_options.history.is_some();
         let recovery = shape
             .recovery
             .unwrap_or(namespace.recovery || (request.recoverable && may_read));
-        let recovers = request.recover && terms.overrides.recovery != Some(false);
-        let may_recover = (is_kept && recovery) || namespace.shows_last();
-        let said = (recovers && may_recover).then(|| since(request, may_read));
-        let since = said.or_else(|| namespace.shows_last().then_some(RecoverFrom::BEGINNING));
-        let is_told = namespace.rules.presence || namespace.rules.join_leave;
-        let info = (shape.is_shown && is_told).then(|| self.info_of(&terms));
+        let is_recovering = request.recover && terms.overrides.recovery != Some(false);
+        let may_recover = (is_kept && recovery) || namespace.sends_latest();
+        let said = (is_recovering && may_recover).then(|| recovery_position(request, may_read));
+        let since = said.or_else(|| namespace.sends_latest().then_some(RecoverFrom::BEGINNING));
+        let is_told = namespace.channel_options.presence || namespace.channel_options.join_leave;
+        let info = (shape.is_visible && is_told).then(|| self.client_info(&terms));
         let channel: Arc<str> = Arc::from(&*request.channel);
-        self.desk
-            .local
-            .borrow_mut()
-            .subscribe_as(id, &channel, namespace.rules, since, info)?;
-        let is_refreshed = lasts.until.is_some() && self.is_sub_refreshed(&channel);
+        self.worker
+            .subscribe(id, &channel, namespace.channel_options, since, info)?;
+        let is_refreshed = expiry.until.is_some() && self.is_sub_refresh_proxied(&channel);
         if is_granted {
             // Who only listens cannot show another token, and whom the application is asked about need not.
-            let grace = match self.seat.bare || is_refreshed {
+            let grace = match self.client.unidirectional || is_refreshed {
                 true => Duration::ZERO,
-                false => limits::REFRESH_WITHIN,
+                false => limits::REFRESH_GRACE,
             };
             let grant = Grant {
                 channel: Arc::clone(&channel),
                 info: terms.info,
-                ends: lasts.ends(grace),
-                source: asking.source,
+                deadline: expiry.deadline(grace),
+                source: intent.source,
             };
-            self.desk.due(id, Some(&channel), None, grant.ends);
-            self.seat.rights.borrow_mut().add(grant);
+            self.worker.set_deadline(id, Some(&channel), None, grant.deadline);
+            self.client.permissions.borrow_mut().add_grant(grant);
         }
-        self.seat.pending.ask(Asked {
+        self.client.pending.add_subscribe(PendingSubscribe {
             channel,
-            number: asking.number,
-            kind: asking.kind,
-            recovers,
-            may_recover: recovers && may_recover,
-            from: request.offset,
+            number: intent.number,
+            kind: intent.kind,
+            is_recovering,
+            may_recover: is_recovering && may_recover,
+            since_offset: request.offset,
             is_recoverable: is_kept && recovery,
-            is_positioned: namespace.tells_gaps()
+            is_positioned: namespace.reports_gaps()
                 && shape
                     .positioning
                     .unwrap_or(recovery || request.positioned || request.recoverable),
-            wants_all: request.flag & REJECT_UNRECOVERED != 0,
+            rejects_unrecovered: request.flag & REJECT_UNRECOVERED != 0,
             data: terms.data,
-            lasts: if is_refreshed { Lasts::default() } else { lasts },
+            expiry: if is_refreshed { Expiry::default() } else { expiry },
         });
-        self.seat.begins();
+        self.client.count_in_flight();
         Ok(())
     }
 
     /// Whether the client may read what a channel retains: by its namespace where it may subscribe, or by a capability.
-    fn may_read(&self, namespace: &Namespace, channel: &str, is_granted: bool) -> bool {
-        let rights = self.seat.rights.borrow();
+    fn may_read_history(&self, namespace: &Namespace, channel: &str, is_granted: bool) -> bool {
+        let permissions = self.client.permissions.borrow();
         let is_open = is_granted
-            || rights.grant(channel).is_some()
-            || namespace.listen.lets_in(self.seat.identity().user());
-        (is_open && namespace.history) || rights.cap(channel).is_some_and(|cap| cap.history)
+            || permissions.find_grant(channel).is_some()
+            || namespace
+                .subscribe_access
+                .allows_user(self.client.identity().user());
+        (is_open && namespace.history)
+            || permissions
+                .capability(channel)
+                .is_some_and(|capability| capability.history)
     }
 
     /// Who it is to the others in a channel.
-    fn info_of(&self, terms: &Terms) -> Arc<ClientInfo> {
-        Arc::new(self.seat.identity().told(terms.info.clone()))
+    fn client_info(&self, terms: &SubscribeOptions) -> Arc<ClientInfo> {
+        Arc::new(self.client.identity().client_info(terms.info.clone()))
     }
 
     /// Carries out the command: a subscription goes on by another token.
@@ -279,23 +292,24 @@ impl Session {
         out: &mut Vec<u8>,
     ) -> Result<(), Fault> {
         let channel = &*request.channel;
-        self.desk.options().namespace(channel)?;
+        self.worker.options().namespace(channel)?;
         if request.token.is_empty() {
             return Err(Fault::BAD_REQUEST);
         }
-        let gives = self.shown_for(channel, &request.token)?;
-        let rights = &mut *self.seat.rights.borrow_mut();
+        let claims = self.verify_channel_token(channel, &request.token)?;
+        let permissions = &mut *self.client.permissions.borrow_mut();
         // One that it has no token for does not end, and another one is not to make it.
-        let grant = rights
-            .grant_mut(channel)
-            .filter(|grant| grant.source == Source::Client);
+        let grant = permissions
+            .find_grant_mut(channel)
+            .filter(|grant| grant.source == GrantSource::Client);
         let grant = grant.ok_or(Fault::PERMISSION_DENIED)?;
-        let ends = gives.lasts.ends(limits::REFRESH_WITHIN);
-        let before = std::mem::replace(&mut grant.ends, ends);
-        self.desk.due(id, Some(&grant.channel), before, ends);
-        let (expires, ttl) = gives.lasts.told(self.desk.cx.wall());
+        let deadline = claims.expiry.deadline(limits::REFRESH_GRACE);
+        let before = std::mem::replace(&mut grant.deadline, deadline);
+        self.worker
+            .set_deadline(id, Some(&grant.channel), before, deadline);
+        let (expires, ttl) = claims.expiry.client_ttl(self.worker.wall_time());
         let sub_refresh = Some(SubRefreshResult { expires, ttl });
-        self.seat.write(
+        self.client.write_reply(
             Reply {
                 id: number,
                 sub_refresh,

@@ -16,19 +16,13 @@ use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::time::Duration;
 
-use ringmain_engine::backend::Time;
-use ringmain_hub::mail::WorkerId;
-use ringmain_hub::protocol::Disconnect;
 use ringmain_hub::shard::{SavedState, StateRecord};
 use ringmain_hub::subscribers::shard_of;
 
 use crate::Push;
 use crate::hand_over::state::State;
-use crate::limits;
-use crate::publish::thread_publisher::Slot;
+use crate::publish::inbound_queue::InboundQueue;
 use crate::settings::Settings;
-use crate::transport::Outlet;
-use crate::worker::Desk;
 
 const NONE: u8 = 0;
 const AWAITED: u8 = 1;
@@ -76,8 +70,21 @@ impl HandOver {
         self.sections.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The records of channels that are at home at a worker, and how old they are.
-    fn take_records(&self, worker: usize, workers: u16) -> (Vec<StateRecord>, Duration) {
+    /// Returns whether the members of channels are part of the state.
+    pub(crate) fn includes_members(&self) -> bool {
+        self.with_members.load(Ordering::Acquire)
+    }
+
+    /// Sends a worker's section to the thread that collects them.
+    pub(crate) fn send_section(&self, saved: SavedState) {
+        if let Some(sections) = &*self.sections() {
+            // Fails if this worker is late.
+            let _ = sections.send(saved);
+        }
+    }
+
+    /// The records of channels that are at shard at a worker, and how old they are.
+    pub(crate) fn take_records(&self, worker: usize, workers: u16) -> (Vec<StateRecord>, Duration) {
         let mut restored = self.restored.lock().unwrap_or_else(PoisonError::into_inner);
         let all = std::mem::take(&mut restored.0);
         let (mut here, mut elsewhere) = (Vec::new(), Vec::new());
@@ -97,30 +104,30 @@ impl HandOver {
 }
 
 impl Push {
-    /// Ends the numbering of publications, and returns what a successor continues with. Publications are refused from then on, and
+    /// Mesh the numbering of publications, and returns what a successor continues with. Publications are refused from then on, and
     /// all clients are sent away (3001) once the process drains. Workers that have not answered `within` this time have no part in it.
     /// For another thread than the workers'; `now` is wall time since 1970.
     #[must_use]
     pub fn freeze(&self, successor: Successor, within: Duration, now: Duration) -> State {
-        self.begin_freeze(successor).collect(within, now)
+        self.start_freeze(successor).collect(within, now)
     }
 
     /// The first half of [`Push::freeze`]: workers follow in their next turn.
     #[must_use]
-    pub fn begin_freeze(&self, successor: Successor) -> Freezing {
+    pub fn start_freeze(&self, successor: Successor) -> FreezeHandle {
         let Settings { mesh, hand_over, .. } = &*self.0;
-        let slots = mesh.slots().unwrap_or_default();
+        let queues = mesh.inbound_queues().unwrap_or_default();
         let (sender, receiver) = mpsc::channel();
         *hand_over.sections() = Some(sender);
         let with_members = successor == Successor::Serving;
         hand_over.with_members.store(with_members, Ordering::Release);
         hand_over.is_frozen.store(true, Ordering::Release);
         let mut workers = 0;
-        for slot in slots.iter().filter(|slot| slot.has_begun()) {
-            slot.wake();
+        for queue in queues.iter().filter(|queue| queue.has_worker()) {
+            queue.wake();
             workers += 1;
         }
-        Freezing {
+        FreezeHandle {
             settings: Arc::clone(&self.0),
             receiver,
             workers,
@@ -137,24 +144,27 @@ impl Push {
         let Settings { mesh, hand_over, .. } = &*self.0;
         *hand_over.restored.lock().unwrap_or_else(PoisonError::into_inner) = (records, elapsed);
         hand_over.incoming.store(READY, Ordering::Release);
-        mesh.slots().unwrap_or_default().iter().for_each(Slot::wake);
+        mesh.inbound_queues()
+            .unwrap_or_default()
+            .iter()
+            .for_each(InboundQueue::wake);
     }
 }
 
 /// Workers that are writing their channels.
-pub struct Freezing {
+pub struct FreezeHandle {
     settings: Arc<Settings>,
     receiver: mpsc::Receiver<SavedState>,
     workers: usize,
 }
 
-impl std::fmt::Debug for Freezing {
+impl std::fmt::Debug for FreezeHandle {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Freezing")
+        f.write_str("FreezeHandle")
     }
 }
 
-impl Freezing {
+impl FreezeHandle {
     /// The other half of [`Push::freeze`]. Not for a worker, which would wait for itself.
     #[must_use]
     pub fn collect(self, within: Duration, now: Duration) -> State {
@@ -184,99 +194,5 @@ impl Freezing {
         }
         self.settings.hand_over.sections().take();
         state
-    }
-}
-
-impl Desk {
-    /// Whether what is asked of channels here has to wait for a predecessor's state.
-    pub(crate) fn is_holding(&self) -> bool {
-        self.holds.get()
-    }
-
-    /// Whether a successor numbers publications now.
-    pub(crate) fn is_frozen(&self) -> bool {
-        self.settings.hand_over.is_frozen()
-    }
-
-    /// Takes over a predecessor's channels once they are there, and writes those here for a successor once.
-    pub(crate) fn follow_hand_over(&self, slots: &[Slot]) {
-        let hand_over = &self.settings.hand_over;
-        if self.holds.get() && !hand_over.is_awaited() {
-            self.take_over();
-        }
-        if hand_over.is_frozen() && !self.is_saved.replace(true) {
-            self.save(slots);
-        }
-    }
-
-    fn take_over(&self) {
-        let workers = u16::try_from(self.cx.workers()).unwrap_or(u16::MAX);
-        let (records, elapsed) = self.settings.hand_over.take_records(self.cx.worker(), workers);
-        self.holds.set(false);
-        let now = self.cx.now().since(Time(0));
-        let options = self.options();
-        let rules = |channel: &str| options.namespace(channel).ok().map(|namespace| namespace.rules);
-        let count = records.len();
-        let mut home = self.home.borrow_mut();
-        let restored = home.restore(records, (now, elapsed), options.keys_remembered, rules);
-        log::debug!("push: {restored} channels of {count} records are taken over");
-    }
-
-    fn save(&self, slots: &[Slot]) {
-        let own = WorkerId(self.cx.worker() as u16);
-        // Publications that were taken from a source may be in no other process.
-        loop {
-            let more = self.take_arrived(slots);
-            let (mut local, mut home) = (self.local.borrow_mut(), self.home.borrow_mut());
-            let now = self.cx.now().since(Time(0));
-            while let Some(message) = local.poll_request(own) {
-                home.handle(own, message, now);
-            }
-            if !more {
-                break;
-            }
-        }
-        let with_members = self.settings.hand_over.with_members.load(Ordering::Acquire);
-        let away_within = limits::SENT_AWAY_AFTER + self.sent_away_within();
-        let present = with_members.then(|| away_within + limits::PRESENT_AFTER);
-        let saved = {
-            let mut home = self.home.borrow_mut();
-            home.freeze();
-            home.save(self.cx.now().since(Time(0)), present)
-        };
-        if let Some(sections) = &*self.settings.hand_over.sections() {
-            // It fails when this was late.
-            let _ = sections.send(saved);
-        }
-    }
-
-    fn sent_away_within(&self) -> Duration {
-        (self.options().drain / 2).min(limits::SENT_AWAY_WITHIN)
-    }
-
-    /// Sends all clients away once the process drains, spread over half of the drain time, so that they do not connect elsewhere at
-    /// once.
-    pub(crate) async fn send_away(&self) {
-        self.cx.draining().await;
-        // Until then this process still accepts from a queue that it shares with its successor, and would refuse a client that comes back.
-        self.cx.sleep(limits::SENT_AWAY_AFTER).await;
-        let spread = self.sent_away_within();
-        // Streams and calls end by themselves then.
-        let mut seats = self.all_seats();
-        seats.retain(|seat| matches!(*seat.outlet.borrow(), Outlet::Ws(_)));
-        let slices =
-            u32::try_from(spread.as_millis() / limits::SENT_AWAY_EVERY.as_millis()).unwrap_or(u32::MAX);
-        let together = seats.len().div_ceil(slices.max(1) as usize).max(1);
-        let pause = match seats.len().div_ceil(together) {
-            0 => return,
-            count => spread / count as u32,
-        };
-        for slice in seats.chunks(together) {
-            for seat in slice {
-                // SDKs connect again by themselves.
-                seat.disconnect(Disconnect::SHUTDOWN);
-            }
-            self.cx.sleep(pause).await;
-        }
     }
 }

@@ -71,7 +71,7 @@ impl State {
     }
 
     /// The bytes, in order.
-    pub fn pieces(&self) -> impl Iterator<Item = &[u8]> {
+    pub fn chunks(&self) -> impl Iterator<Item = &[u8]> {
         let sections = self.sections.iter();
         let sections = sections.flat_map(|(head, section)| [&head[..], section]);
         [&self.head[..]]
@@ -91,7 +91,7 @@ impl State {
         if head[..8] != *MAGIC {
             return Err(StateError::Foreign);
         }
-        let version = number(&head[8..12]) as u32;
+        let version = read_number(&head[8..12]) as u32;
         if !VERSIONS.contains(&version) {
             return Err(StateError::Version(version));
         }
@@ -100,10 +100,13 @@ impl State {
         loop {
             let cut_off = || StateError::Damaged("more behind a section");
             let (head, behind) = rest.split_first_chunk::<12>().ok_or_else(cut_off)?;
-            let (length, check) = (number(&head[..8]), number(&head[8..]));
+            let (length, check) = (read_number(&head[..8]), read_number(&head[8..]));
             if length == 0 {
                 return match behind.is_empty() && check == count {
-                    true => Ok((records, Duration::from_millis(number(&bytes[12..HEAD_BYTES])))),
+                    true => Ok((
+                        records,
+                        Duration::from_millis(read_number(&bytes[12..HEAD_BYTES])),
+                    )),
                     false => Err(StateError::Damaged("its end, and as many sections as it says")),
                 };
             }
@@ -120,7 +123,7 @@ impl State {
 }
 
 /// Little endian, up to eight bytes.
-fn number(bytes: &[u8]) -> u64 {
+fn read_number(bytes: &[u8]) -> u64 {
     bytes
         .iter()
         .rev()

@@ -1,8 +1,8 @@
 //! Batches of a source's records: one queue operation, one wake-up and one completion for all that go to the same worker.
 //!
 //! ```text
-//! Batch::submit ─ checks, room, receipt ─▶ staged by worker ─ MOST_STAGED, or the end of the batch ─▶ queue of the worker
-//!                                          receipts ◀─ completed, source woken once ── Records::publish
+//! Batch::submit ─ checks, room, receipt ─▶ staged by worker ─ STAGED_MAX, or the end of the batch ─▶ queue of the worker
+//!                                          receipts ◀─ completed, source woken once ── RecordBatch::publish
 //! ```
 
 use std::collections::BTreeMap;
@@ -15,12 +15,13 @@ use ringmain_hub::protocol::{Published, compact};
 use ringmain_hub::shard::{ChannelShard, LogId, LogPublishOutcome};
 
 use crate::limits;
-use crate::options::{Checked, DataFormat};
-use crate::publish::receipts::{Completion, Receipted, Receipts};
-use crate::publish::thread_publisher::{Arriving, Inlet, NotTaken, Slot, worker_of};
+use crate::options::{DataFormat, ValidOptions};
+use crate::publish::inbound_queue::{Inbound, InboundQueue, worker_of};
+use crate::publish::receipts::{Completion, ReceiptOutcome, Receipts};
+use crate::publish::thread_publisher::{SubmitError, ThreadPublisher};
 
-/// Records that are queued for a worker by one operation, at most.
-const MOST_STAGED: usize = 64;
+/// RecordBatch that are queued for a worker by one operation, at most.
+const STAGED_MAX: usize = 64;
 
 /// A record of a source.
 #[derive(Debug)]
@@ -33,32 +34,32 @@ pub struct SourceRecord {
     pub tags: BTreeMap<String, String>,
     /// The log that the record is from, with its offset there: the publication has the same offset on all nodes. `None`: the channel
     /// counts.
-    pub place: Option<(LogId, u64)>,
+    pub log_position: Option<(LogId, u64)>,
     /// A key: another record of the channel with the same one is not published within the time that keys are remembered. At most
-    /// [`KEY_BYTES`](ringmain_hub::limits::KEY_BYTES); ignored with a place, by which repeats are recognized.
+    /// [`KEY_BYTES`](ringmain_hub::limits::KEY_BYTES); ignored with a log_position, by which repeats are recognized.
     pub key: Option<Box<str>>,
 }
 
-/// Records of one window of receipts, on their way to workers. They are handed over when it is dropped, at the latest.
+/// RecordBatch of one window of receipts, on their way to workers. They are handed over when it is dropped, at the latest.
 pub struct Batch<'i> {
-    inlet: &'i Inlet,
+    publisher: &'i ThreadPublisher,
     receipts: &'i mut Receipts,
     /// The staged records of each worker.
-    staged: Vec<Vec<Staged>>,
+    staged: Vec<Vec<StagedRecord>>,
     /// Workers that have been handed records, and were not woken yet.
-    unwoken: Vec<bool>,
+    to_wake: Vec<bool>,
 }
 
-/// A record with the rules of its channel and the number of its receipt.
-struct Staged {
+/// A record with the channel_options of its channel and the number of its receipt.
+struct StagedRecord {
     record: SourceRecord,
-    rules: ChannelOptions,
+    channel_options: ChannelOptions,
     receipt: u32,
 }
 
-/// Records in the queue of a worker. There is at least one.
-pub(crate) struct Records {
-    staged: Vec<Staged>,
+/// RecordBatch in the queue of a worker. There is at least one.
+pub(crate) struct RecordBatch {
+    staged: Vec<StagedRecord>,
     completion: Completion,
     /// The time for which keys are remembered.
     window: Duration,
@@ -66,41 +67,41 @@ pub(crate) struct Records {
     bytes: usize,
 }
 
-impl Inlet {
+impl ThreadPublisher {
     /// Begins a batch of records with receipts of this window.
     pub fn batch<'i>(&'i mut self, receipts: &'i mut Receipts) -> Batch<'i> {
         self.refresh();
         let workers = self.workers();
         Batch {
-            inlet: self,
+            publisher: self,
             receipts,
             staged: std::iter::repeat_with(Vec::new).take(workers).collect(),
-            unwoken: vec![false; workers],
+            to_wake: vec![false; workers],
         }
     }
 }
 
 impl Batch<'_> {
-    /// Hands a record to the worker where its channel is at home, which completes its receipt; receipts are in the order of the records.
-    /// Records of a channel by one [`Inlet`] are published in their order.
+    /// Hands a record to the worker where its channel is at shard, which completes its receipt; receipts are in the order of the records.
+    /// RecordBatch of a channel by one [`ThreadPublisher`] are published in their order.
     ///
     /// # Errors
-    /// [`NotTaken`], with the record: nothing was handed over, and no receipt was issued. [`NotTaken::Full`] is also for a window
+    /// [`SubmitError`], with the record: nothing was handed over, and no receipt was issued. [`SubmitError::Full`] is also for a window
     /// without room ([`Receipts::has_room`]).
-    pub fn submit(&mut self, mut record: SourceRecord) -> Result<(), (NotTaken, Box<SourceRecord>)> {
+    pub fn submit(&mut self, mut record: SourceRecord) -> Result<(), (SubmitError, Box<SourceRecord>)> {
         match self.stage(&mut record) {
-            Ok((worker, rules, receipt)) => {
+            Ok((worker, channel_options, receipt)) => {
                 let staged = &mut self.staged[worker];
                 if staged.capacity() == 0 {
-                    staged.reserve_exact(MOST_STAGED);
+                    staged.reserve_exact(STAGED_MAX);
                 }
-                staged.push(Staged {
+                staged.push(StagedRecord {
                     record,
-                    rules,
+                    channel_options,
                     receipt,
                 });
-                if staged.len() >= MOST_STAGED {
-                    self.queue(worker);
+                if staged.len() >= STAGED_MAX {
+                    self.flush_worker(worker);
                 }
                 Ok(())
             }
@@ -114,71 +115,73 @@ impl Batch<'_> {
         self.receipts.has_room()
     }
 
-    /// Checks a record, and reserves room and a receipt for it. Returns its worker, the rules of its channel, and the receipt.
-    fn stage(&mut self, record: &mut SourceRecord) -> Result<(usize, ChannelOptions, u32), NotTaken> {
-        if self.inlet.settings.hand_over.is_frozen() {
-            return Err(NotTaken::NotYet);
+    /// Checks a record, and reserves room and a receipt for it. Returns its worker, the channel_options of its channel, and the receipt.
+    fn stage(&mut self, record: &mut SourceRecord) -> Result<(usize, ChannelOptions, u32), SubmitError> {
+        if self.publisher.settings.hand_over.is_frozen() {
+            return Err(SubmitError::NotReady);
         }
-        let (options, slots) = self.place().ok_or(NotTaken::NotYet)?;
-        let namespace = options.namespace(&record.channel).map_err(NotTaken::NoChannel)?;
-        let (rules, worker) = (namespace.rules, worker_of(slots, &record.channel));
-        let slot = &slots[worker];
-        if slot.is_full() {
-            return Err(NotTaken::Full);
+        let (options, queues) = self.queues().ok_or(SubmitError::NotReady)?;
+        let namespace = options
+            .namespace(&record.channel)
+            .map_err(SubmitError::InvalidChannel)?;
+        let (channel_options, worker) = (namespace.channel_options, worker_of(queues, &record.channel));
+        let queue = &queues[worker];
+        if queue.is_full() {
+            return Err(SubmitError::Full);
         }
         if record.data.len() > limits::PUBLICATION_BYTES {
-            return Err(NotTaken::TooLarge);
+            return Err(SubmitError::TooLarge);
         }
         if namespace.data_format != DataFormat::Binary {
-            let data = compact(&record.data).map_err(|_| NotTaken::NotJson)?;
+            let data = compact(&record.data).map_err(|_| SubmitError::InvalidData)?;
             namespace
                 .data_format
                 .check_json(&data)
-                .map_err(|_| NotTaken::NotJson)?;
+                .map_err(|_| SubmitError::InvalidData)?;
             record.data = data;
         } else if record.data.is_empty() {
-            return Err(NotTaken::NotJson);
+            return Err(SubmitError::InvalidData);
         }
-        if !self.receipts.has_room() || !slot.reserve(record.data.len()) {
-            return Err(NotTaken::Full);
+        if !self.receipts.has_room() || !queue.reserve(record.data.len()) {
+            return Err(SubmitError::Full);
         }
-        let receipt = self.receipts.issue().ok_or(NotTaken::Full)?;
-        Ok((worker, rules, receipt))
+        let receipt = self.receipts.issue().ok_or(SubmitError::Full)?;
+        Ok((worker, channel_options, receipt))
     }
 
-    fn place(&self) -> Option<(&Checked, &[Slot])> {
-        let slots = self.inlet.settings.mesh.slots();
+    fn queues(&self) -> Option<(&ValidOptions, &[InboundQueue])> {
+        let queues = self.publisher.settings.mesh.inbound_queues();
         // Workers that started since the batch began are for the next one.
-        let slots = slots.filter(|slots| slots.len() == self.staged.len());
-        self.inlet.options.as_deref().zip(slots)
+        let queues = queues.filter(|queues| queues.len() == self.staged.len());
+        self.publisher.options.as_deref().zip(queues)
     }
 
     /// Puts the records that are staged for a worker into its queue.
-    fn queue(&mut self, worker: usize) {
+    fn flush_worker(&mut self, worker: usize) {
         let staged = std::mem::take(&mut self.staged[worker]);
-        let Some((options, slots)) = self.place().filter(|_| !staged.is_empty()) else {
+        let Some((options, queues)) = self.queues().filter(|_| !staged.is_empty()) else {
             return;
         };
-        let records = Records {
+        let records = RecordBatch {
             bytes: staged.iter().map(|staged| staged.record.data.len()).sum(),
             staged,
             completion: self.receipts.completion(),
-            window: options.keys_remembered,
-            origin: self.inlet.origin,
+            window: options.idempotency_window,
+            origin: self.publisher.origin,
         };
-        slots[worker].put_reserved(Arriving::Records(Box::new(records)));
-        self.unwoken[worker] = true;
+        queues[worker].enqueue_reserved(Inbound::Records(Box::new(records)));
+        self.to_wake[worker] = true;
     }
 }
 
 impl Drop for Batch<'_> {
     fn drop(&mut self) {
         for worker in 0..self.staged.len() {
-            self.queue(worker);
+            self.flush_worker(worker);
         }
-        for (worker, _) in self.unwoken.iter().enumerate().filter(|(_, unwoken)| **unwoken) {
-            if let Some((_, slots)) = self.place() {
-                slots[worker].wake();
+        for (worker, _) in self.to_wake.iter().enumerate().filter(|(_, to_wake)| **to_wake) {
+            if let Some((_, queues)) = self.queues() {
+                queues[worker].wake();
             }
         }
     }
@@ -190,7 +193,7 @@ impl std::fmt::Debug for Batch<'_> {
     }
 }
 
-impl Records {
+impl RecordBatch {
     pub(crate) fn len(&self) -> usize {
         self.staged.len()
     }
@@ -201,21 +204,21 @@ impl Records {
     }
 
     /// Publishes the records and completes their receipts.
-    pub(crate) fn publish(self, home: &mut ChannelShard, now: Duration) {
-        let Records {
+    pub(crate) fn publish(self, shard: &mut ChannelShard, now: Duration) {
+        let RecordBatch {
             staged,
             completion,
             window,
             origin,
             ..
         } = self;
-        for Staged {
+        for StagedRecord {
             record,
-            rules,
+            channel_options,
             receipt,
         } in staged
         {
-            if let Some(receipted) = publish(home, record, (rules, window, origin), now) {
+            if let Some(receipted) = publish(shard, record, (channel_options, window, origin), now) {
                 completion.complete(receipt, receipted);
             }
         }
@@ -225,27 +228,29 @@ impl Records {
 
 /// Publishes a record. `None`: a successor reads it again.
 fn publish(
-    home: &mut ChannelShard,
+    shard: &mut ChannelShard,
     record: SourceRecord,
-    (rules, window, origin): (ChannelOptions, Duration, Origin),
+    (channel_options, window, origin): (ChannelOptions, Duration, Origin),
     now: Duration,
-) -> Option<Receipted> {
+) -> Option<ReceiptOutcome> {
     let published = Arc::new(Published {
         data: record.data,
         tags: record.tags,
         ..Published::default()
     });
-    let outcome = match record.place {
-        Some(place) => home.publish_log_record(&record.channel, rules, published, place, now),
+    let outcome = match record.log_position {
+        Some(log_position) => {
+            shard.publish_log_record(&record.channel, channel_options, published, log_position, now)
+        }
         None => {
             let once = record.key.map(|key| Idempotency { key, window });
-            home.publish_idempotent(&record.channel, rules, published, (once, origin), now)
+            shard.publish_idempotent(&record.channel, channel_options, published, (once, origin), now)
         }
     };
     match outcome {
-        LogPublishOutcome::Published => Some(Receipted::Published),
-        LogPublishOutcome::Duplicate => Some(Receipted::Repeated),
-        LogPublishOutcome::NoRoom => Some(Receipted::NoRoom),
+        LogPublishOutcome::Published => Some(ReceiptOutcome::Published),
+        LogPublishOutcome::Duplicate => Some(ReceiptOutcome::Duplicate),
+        LogPublishOutcome::NoRoom => Some(ReceiptOutcome::ChannelLimit),
         LogPublishOutcome::Draining => None,
     }
 }

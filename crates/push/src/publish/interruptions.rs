@@ -1,7 +1,7 @@
 //! Interruptions of what arrives from outside the workers, in their order among the publications around them.
 //!
 //! ```text
-//! source ─ publish ─▶ queue ─▶ home            put: publications handed to the queue so far
+//! source ─ publish ─▶ queue ─▶ shard            queued: publications handed to the queue so far
 //!        ─ interrupt ─▶ (put, scope) ── due once as many were taken ─▶ new epoch in the channels of the scope
 //! ```
 //!
@@ -13,11 +13,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use ringmain_engine::backend::Time;
 use ringmain_hub::mail::Origin;
+use ringmain_hub::shard::ChannelShard;
 
 use crate::limits;
-use crate::worker::Desk;
 
 /// The channels that an interruption affects.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -33,7 +32,7 @@ pub(crate) enum Scope {
 #[derive(Default)]
 pub(crate) struct Interruptions {
     /// Publications that were put into the queue, counted before each is.
-    put: AtomicU64,
+    queued: AtomicU64,
     taken: AtomicU64,
     is_pending: AtomicBool,
     /// By scope, the counts of `put` at the first and the last of its interruptions.
@@ -41,8 +40,8 @@ pub(crate) struct Interruptions {
 }
 
 impl Interruptions {
-    pub(crate) fn before_put(&self, count: usize) {
-        self.put.fetch_add(count as u64, Ordering::AcqRel);
+    pub(crate) fn count_queued(&self, count: usize) {
+        self.queued.fetch_add(count as u64, Ordering::AcqRel);
     }
 
     /// The worker alone takes.
@@ -51,8 +50,8 @@ impl Interruptions {
     }
 
     /// Adds one behind all publications that were put so far. Beyond [`limits::INTERRUPTIONS`] scopes it affects all channels.
-    pub(crate) fn add(&self, scope: Scope) {
-        let at = self.put.load(Ordering::Acquire);
+    pub(crate) fn add_scope(&self, scope: Scope) {
+        let at = self.queued.load(Ordering::Acquire);
         let mut pending = self.pending();
         let scope = match pending.len() < limits::INTERRUPTIONS || pending.contains_key(&scope) {
             true => scope,
@@ -89,7 +88,7 @@ impl Interruptions {
 
 /// The interruptions that a worker is applying.
 #[derive(Default)]
-pub(crate) struct Applying {
+pub(crate) struct ActiveInterruptions {
     /// Those that are due are looked for from then on.
     next: Duration,
     due: VecDeque<Scope>,
@@ -97,41 +96,44 @@ pub(crate) struct Applying {
     after: Option<Arc<str>>,
 }
 
-impl Desk {
+impl ActiveInterruptions {
     /// Applies interruptions that are due, a limited number of channels a turn. Returns whether there is more to do at once.
-    pub(crate) fn apply_interruptions(&self, interruptions: &Interruptions, is_queue_empty: bool) -> bool {
-        let applying = &mut *self.applying.borrow_mut();
+    pub(crate) fn apply(
+        &mut self,
+        interruptions: &Interruptions,
+        is_queue_empty: bool,
+        shard: &mut ChannelShard,
+        now: Duration,
+    ) -> bool {
         let is_pending = interruptions.is_pending.load(Ordering::Acquire);
-        if applying.due.is_empty() && !is_pending {
+        if self.due.is_empty() && !is_pending {
             return false;
         }
-        let now = self.cx.now().since(Time(0));
-        // A source that loses publications all the time must not have its clients subscribe all the time.
-        if applying.due.is_empty() && now >= applying.next {
-            applying.due = interruptions.take_due(is_queue_empty).into();
-            applying.next = now + limits::INTERRUPTED_EVERY;
+        // Clients of a source that loses publications all the time must not resubscribe all the time.
+        if self.due.is_empty() && now >= self.next {
+            self.due = interruptions.take_due(is_queue_empty).into();
+            self.next = now + limits::INTERRUPTION_INTERVAL;
         }
-        let Some(scope) = applying.due.front() else {
+        let Some(scope) = self.due.front() else {
             return false;
         };
-        let mut home = self.home.borrow_mut();
-        applying.after = match scope {
+        self.after = match scope {
             Scope::Channel(channel) => {
-                home.interrupt(channel);
+                shard.interrupt(channel);
                 None
             }
             Scope::Prefix(prefix) => {
-                home.interrupt_all(prefix, applying.after.as_deref(), limits::INTERRUPTED_A_TURN)
+                shard.interrupt_all(prefix, self.after.as_deref(), limits::INTERRUPTED_PER_TURN)
             }
             Scope::Fed(prefix, origin) => {
-                let after = applying.after.as_deref();
-                home.interrupt_source((prefix, *origin), after, limits::INTERRUPTED_A_TURN)
+                let after = self.after.as_deref();
+                shard.interrupt_source((prefix, *origin), after, limits::INTERRUPTED_PER_TURN)
             }
         };
-        if applying.after.is_none() {
-            applying.due.pop_front();
+        if self.after.is_none() {
+            self.due.pop_front();
         }
-        !applying.due.is_empty()
+        !self.due.is_empty()
     }
 }
 

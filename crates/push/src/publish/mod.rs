@@ -2,6 +2,7 @@
 //! [`receipts`] for the records of sources).
 
 pub(crate) mod batch;
+pub(crate) mod inbound_queue;
 pub(crate) mod interruptions;
 pub(crate) mod publisher;
 pub(crate) mod receipts;

@@ -5,7 +5,7 @@
 //!        ◀─ advance: outcomes in the order of issue, up to the first that is not known yet ──┘
 //! ```
 //!
-//! Records of one partition are for channels of several workers, so they complete out of order. The window bounds how many are in flight.
+//! RecordBatch of one partition are for channels of several workers, so they complete out of order. The window bounds how many are in flight.
 //! Publications travel in batches, with one [`Completion`] each.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering, fence};
@@ -14,19 +14,19 @@ use std::task::{Context, Poll, Waker};
 
 /// The outcome of a publication that a worker received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Receipted {
+pub enum ReceiptOutcome {
     /// Its channel has it.
     Published,
     /// Its channel had it before.
-    Repeated,
+    Duplicate,
     /// The limit of channels is reached, and no channel can be removed.
-    NoRoom,
+    ChannelLimit,
 }
 
 const PENDING: u8 = 0;
 const PUBLISHED: u8 = 1;
-const REPEATED: u8 = 2;
-const NO_ROOM: u8 = 3;
+const DUPLICATE: u8 = 2;
+const CHANNEL_LIMIT: u8 = 3;
 
 /// The receipts of one source's partition.
 #[derive(Debug)]
@@ -115,15 +115,15 @@ impl Receipts {
     }
 
     /// Returns the outcome of the oldest receipt in flight, which then is no longer. `None`: it is not known yet, or none is in flight.
-    pub fn advance(&mut self) -> Option<Receipted> {
+    pub fn advance(&mut self) -> Option<ReceiptOutcome> {
         if self.in_flight() == 0 {
             return None;
         }
         let outcome = &self.window.outcomes[self.index(self.advanced)];
         let receipted = match outcome.load(Ordering::Acquire) {
-            PUBLISHED => Receipted::Published,
-            REPEATED => Receipted::Repeated,
-            NO_ROOM => Receipted::NoRoom,
+            PUBLISHED => ReceiptOutcome::Published,
+            DUPLICATE => ReceiptOutcome::Duplicate,
+            CHANNEL_LIMIT => ReceiptOutcome::ChannelLimit,
             _ => return None,
         };
         // A worker stores into it again only after it was issued again, by a queue that orders the two.
@@ -156,7 +156,7 @@ impl Receipts {
 
 impl Receipt {
     /// Reports the outcome.
-    pub(crate) fn complete(self, receipted: Receipted) {
+    pub(crate) fn complete(self, receipted: ReceiptOutcome) {
         self.completion.complete(self.number, receipted);
         self.completion.wake();
     }
@@ -164,11 +164,11 @@ impl Receipt {
 
 impl Completion {
     /// Reports the outcome of a receipt. [`Completion::wake`] has to follow.
-    pub(crate) fn complete(&self, receipt: u32, receipted: Receipted) {
+    pub(crate) fn complete(&self, receipt: u32, receipted: ReceiptOutcome) {
         let outcome = match receipted {
-            Receipted::Published => PUBLISHED,
-            Receipted::Repeated => REPEATED,
-            Receipted::NoRoom => NO_ROOM,
+            ReceiptOutcome::Published => PUBLISHED,
+            ReceiptOutcome::Duplicate => DUPLICATE,
+            ReceiptOutcome::ChannelLimit => CHANNEL_LIMIT,
         };
         self.window.outcomes[receipt as usize].store(outcome, Ordering::Release);
     }
@@ -190,9 +190,9 @@ impl Completion {
 
 #[cfg(test)]
 mod tests {
-    use super::{Receipted, Receipts};
+    use super::{ReceiptOutcome, Receipts};
 
-    fn complete(receipts: &Receipts, receipt: u32, receipted: Receipted) {
+    fn complete(receipts: &Receipts, receipt: u32, receipted: ReceiptOutcome) {
         let completion = receipts.completion();
         completion.complete(receipt, receipted);
         completion.wake();
@@ -203,12 +203,17 @@ mod tests {
         let mut receipts = Receipts::new(3);
         let [first, second, third] = [(); 3].map(|()| receipts.issue().expect("room"));
         assert!(receipts.issue().is_none(), "the window is full");
-        complete(&receipts, third, Receipted::Repeated);
-        complete(&receipts, second, Receipted::NoRoom);
+        complete(&receipts, third, ReceiptOutcome::Duplicate);
+        complete(&receipts, second, ReceiptOutcome::ChannelLimit);
         assert_eq!(receipts.advance(), None);
-        complete(&receipts, first, Receipted::Published);
+        complete(&receipts, first, ReceiptOutcome::Published);
         let outcomes = [(); 4].map(|()| receipts.advance());
-        let expected = [Receipted::Published, Receipted::NoRoom, Receipted::Repeated].map(Some);
+        let expected = [
+            ReceiptOutcome::Published,
+            ReceiptOutcome::ChannelLimit,
+            ReceiptOutcome::Duplicate,
+        ]
+        .map(Some);
         assert_eq!((&outcomes[..3], outcomes[3]), (&expected[..], None));
         assert_eq!(receipts.in_flight(), 0);
         assert!(receipts.issue().is_some());
@@ -220,8 +225,8 @@ mod tests {
         let kept = receipts.issue().expect("room");
         assert!(receipts.issue().is_some());
         assert!(!receipts.has_room());
-        complete(&receipts, kept, Receipted::Published);
-        assert_eq!(receipts.advance(), Some(Receipted::Published));
+        complete(&receipts, kept, ReceiptOutcome::Published);
+        assert_eq!(receipts.advance(), Some(ReceiptOutcome::Published));
         assert_eq!((receipts.advance(), receipts.in_flight()), (None, 1));
     }
 
@@ -244,7 +249,7 @@ mod tests {
         assert_eq!(receipts.poll_progress(&context), Poll::Ready(()));
         let receipt = receipts.issue().expect("room");
         assert_eq!(receipts.poll_progress(&context), Poll::Pending);
-        complete(&receipts, receipt, Receipted::Published);
+        complete(&receipts, receipt, ReceiptOutcome::Published);
         assert_eq!(count.0.load(Ordering::Relaxed), 1);
         assert_eq!(receipts.poll_progress(&context), Poll::Ready(()));
     }

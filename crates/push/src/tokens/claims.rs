@@ -1,7 +1,7 @@
-//! What tokens say and what that gives, as applications sign it for Centrifugo: who a client is, what it may, what the server
+//! What tokens say and what that claims, as applications sign it for Centrifugo: who a client is, what it may, what the server
 //! subscribes it to. Pure; the token has been verified.
 //!
-//! What is said here and cannot be done is refused: a token is never half a token.
+//! What is json here and cannot be done is refused: a token is never half a token.
 
 #[cfg(test)]
 mod tests;
@@ -21,38 +21,38 @@ use serde_json::value::RawValue;
 
 use crate::options::Namespace;
 
-/// What a token gives to a connection.
+/// What a token claims to a connection.
 #[derive(Debug, Default, PartialEq)]
-pub(crate) struct Connecting {
+pub(crate) struct ConnectClaims {
     /// Empty: nobody knows who it is.
     pub(crate) user: String,
     pub(crate) info: Bytes,
-    pub(crate) lasts: Lasts,
+    pub(crate) expiry: Expiry,
     /// What the server subscribes it to.
-    pub(crate) channels: BTreeMap<String, Terms>,
+    pub(crate) channels: BTreeMap<String, SubscribeOptions>,
     /// What it may, besides what namespaces let everybody do.
-    pub(crate) caps: Box<[Cap]>,
+    pub(crate) capabilities: Box<[Capability]>,
     /// Told to the client.
     pub(crate) data: Bytes,
     /// The application's own, told to nobody else.
     pub(crate) meta: Bytes,
 }
 
-/// What a token gives to one subscription.
+/// What a token claims to one subscription.
 #[derive(Debug)]
-pub(crate) struct Subscribing {
+pub(crate) struct SubscribeClaims {
     /// Whose it must be; empty for somebody whom nobody knows.
     pub(crate) user: String,
     pub(crate) channel: String,
     /// The connection that it is for; empty for any of the user's.
     pub(crate) client: String,
-    pub(crate) lasts: Lasts,
-    pub(crate) terms: Terms,
+    pub(crate) expiry: Expiry,
+    pub(crate) options: SubscribeOptions,
 }
 
 /// Until when something goes on, in seconds since 1970.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Lasts {
+pub(crate) struct Expiry {
     /// When the client should have shown another token.
     pub(crate) until: Option<u64>,
     /// How much clocks may differ.
@@ -61,7 +61,7 @@ pub(crate) struct Lasts {
 
 /// How a subscription is.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Terms {
+pub(crate) struct SubscribeOptions {
     /// Told to others in the channel.
     pub(crate) info: Bytes,
     /// Told to the client.
@@ -81,16 +81,16 @@ pub(crate) struct Overrides {
 
 /// What comes of that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Shape {
+pub(crate) struct SubscriptionFlags {
     /// Whether others know of it, where they know of anybody.
-    pub(crate) is_shown: bool,
+    pub(crate) is_visible: bool,
     pub(crate) recovery: Option<bool>,
     pub(crate) positioning: Option<bool>,
 }
 
 /// What may be done with some channels.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Cap {
+pub(crate) struct Capability {
     channels: Box<[String]>,
     has_wildcards: bool,
     pub(crate) subscribe: bool,
@@ -101,38 +101,38 @@ pub(crate) struct Cap {
 
 /// As a token of a connection has it.
 #[derive(Deserialize)]
-struct ConnectionSaid<'a> {
+struct ConnectTokenJson<'a> {
     #[serde(borrow)]
     info: Option<&'a RawValue>,
     b64info: Option<String>,
     channels: Option<Vec<String>>,
     #[serde(borrow)]
-    subs: Option<BTreeMap<String, TermsSaid<'a>>>,
-    caps: Option<Vec<CapSaid>>,
+    subs: Option<BTreeMap<String, SubscribeOptionsJson<'a>>>,
+    caps: Option<Vec<CapabilityJson>>,
     expire_at: Option<f64>,
 }
 
 /// As a token of a subscription has it.
 #[derive(Deserialize)]
-struct SubscriptionSaid<'a> {
+struct SubscribeTokenJson<'a> {
     channel: Option<String>,
     client: Option<String>,
     expire_at: Option<f64>,
     #[serde(borrow)]
     info: Option<&'a RawValue>,
     b64info: Option<String>,
-    r#override: Option<OverridesSaid>,
+    r#override: Option<OverridesJson>,
 }
 
 #[derive(Deserialize)]
-pub(crate) struct TermsSaid<'a> {
+pub(crate) struct SubscribeOptionsJson<'a> {
     #[serde(borrow)]
     info: Option<&'a RawValue>,
     b64info: Option<String>,
     #[serde(borrow)]
     data: Option<&'a RawValue>,
     b64data: Option<String>,
-    r#override: Option<OverridesSaid>,
+    r#override: Option<OverridesJson>,
     // Nothing would be done about these.
     expire_at: Option<f64>,
     server_tags_filter: Option<IgnoredAny>,
@@ -141,7 +141,7 @@ pub(crate) struct TermsSaid<'a> {
 /// Another name is one that nothing would be done about.
 #[derive(Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub(crate) struct OverridesSaid {
+pub(crate) struct OverridesJson {
     presence: Option<Switch>,
     join_leave: Option<Switch>,
     force_push_join_leave: Option<Switch>,
@@ -155,14 +155,14 @@ struct Switch {
 }
 
 #[derive(Deserialize)]
-pub(crate) struct CapSaid {
+pub(crate) struct CapabilityJson {
     channels: Vec<String>,
-    allow: Vec<Allowed>,
-    r#match: Option<Matching>,
+    allow: Vec<CapabilityAction>,
+    r#match: Option<CapabilityMatch>,
 }
 
 #[derive(Clone, Copy, PartialEq, Deserialize)]
-enum Allowed {
+enum CapabilityAction {
     #[serde(rename = "sub")]
     Subscribe,
     #[serde(rename = "pub")]
@@ -175,76 +175,80 @@ enum Allowed {
 
 #[derive(Clone, Copy, PartialEq, Deserialize)]
 #[serde(rename_all = "lowercase")]
-enum Matching {
+enum CapabilityMatch {
     Wildcard,
 }
 
-impl Connecting {
-    pub(crate) fn of(token: &ParsedToken<'_>, leeway: Duration) -> Result<Connecting, TokenError> {
+impl ConnectClaims {
+    pub(crate) fn from_token(token: &ParsedToken<'_>, leeway: Duration) -> Result<ConnectClaims, TokenError> {
         if token.claims.get("channel").is_some() {
             return Err(TokenError::Invalid("the token is for a subscription"));
         }
-        let said: ConnectionSaid<'_> = read(&token.payload)?;
-        let named = said.channels.unwrap_or_default().into_iter();
-        let mut channels: BTreeMap<String, Terms> =
-            named.map(|channel| (channel, Terms::default())).collect();
-        for (channel, terms) in said.subs.unwrap_or_default() {
-            channels.insert(channel, terms.read()?);
+        let json: ConnectTokenJson<'_> = parse_claims(&token.payload)?;
+        let named = json.channels.unwrap_or_default().into_iter();
+        let mut channels: BTreeMap<String, SubscribeOptions> = named
+            .map(|channel| (channel, SubscribeOptions::default()))
+            .collect();
+        for (channel, options) in json.subs.unwrap_or_default() {
+            channels.insert(channel, options.into_options()?);
         }
-        let caps = said.caps.unwrap_or_default();
-        Ok(Connecting {
-            user: user(token)?,
-            info: bytes(said.info, said.b64info)?,
-            lasts: Lasts::of(token, said.expire_at, leeway),
+        let caps = json.caps.unwrap_or_default();
+        Ok(ConnectClaims {
+            user: user_claim(token)?,
+            info: decode_bytes(json.info, json.b64info)?,
+            expiry: Expiry::from_token(token, json.expire_at, leeway),
             channels,
-            caps: caps.into_iter().map(Cap::from).collect(),
+            capabilities: caps.into_iter().map(Capability::from).collect(),
             data: Bytes::new(),
             meta: Bytes::new(),
         })
     }
 }
 
-impl Subscribing {
-    pub(crate) fn of(token: &ParsedToken<'_>, leeway: Duration) -> Result<Subscribing, TokenError> {
-        let said: SubscriptionSaid<'_> = read(&token.payload)?;
-        let channel = said.channel.filter(|channel| !channel.is_empty());
-        Ok(Subscribing {
-            user: user(token)?,
+impl SubscribeClaims {
+    pub(crate) fn from_token(
+        token: &ParsedToken<'_>,
+        leeway: Duration,
+    ) -> Result<SubscribeClaims, TokenError> {
+        let json: SubscribeTokenJson<'_> = parse_claims(&token.payload)?;
+        let channel = json.channel.filter(|channel| !channel.is_empty());
+        Ok(SubscribeClaims {
+            user: user_claim(token)?,
             channel: channel.ok_or(TokenError::Invalid("the token is for no channel"))?,
-            client: said.client.unwrap_or_default(),
-            lasts: Lasts::of(token, said.expire_at, leeway),
-            terms: Terms {
-                info: bytes(said.info, said.b64info)?,
+            client: json.client.unwrap_or_default(),
+            expiry: Expiry::from_token(token, json.expire_at, leeway),
+            options: SubscribeOptions {
+                info: decode_bytes(json.info, json.b64info)?,
                 data: Bytes::new(),
-                overrides: said.r#override.map(Overrides::from).unwrap_or_default(),
+                overrides: json.r#override.map(Overrides::from).unwrap_or_default(),
             },
         })
     }
 }
 
-impl TermsSaid<'_> {
-    pub(crate) fn read(self) -> Result<Terms, TokenError> {
+impl SubscribeOptionsJson<'_> {
+    pub(crate) fn into_options(self) -> Result<SubscribeOptions, TokenError> {
         if self.expire_at.is_some_and(|at| at != 0.0) || self.server_tags_filter.is_some() {
             return Err(TokenError::Invalid(
                 "a subscription of the server's has no end and no filter of its own",
             ));
         }
-        Ok(Terms {
-            info: bytes(self.info, self.b64info)?,
-            data: bytes(self.data, self.b64data)?,
+        Ok(SubscribeOptions {
+            info: decode_bytes(self.info, self.b64info)?,
+            data: decode_bytes(self.data, self.b64data)?,
             overrides: self.r#override.map(Overrides::from).unwrap_or_default(),
         })
     }
 }
 
-impl Lasts {
+impl Expiry {
     /// As long as the token, unless it says otherwise: 0 is for ever.
-    fn of(token: &ParsedToken<'_>, expire_at: Option<f64>, leeway: Duration) -> Lasts {
+    fn from_token(token: &ParsedToken<'_>, expire_at: Option<f64>, leeway: Duration) -> Expiry {
         let until = match expire_at {
             Some(0.0) => None,
-            said => said.or(token.claims.expires_at()),
+            json => json.or(token.claims.expires_at()),
         };
-        Lasts {
+        Expiry {
             // Before 1970 is 0, and what is too large the end of time.
             until: until.map(|seconds| seconds.ceil() as u64),
             leeway: leeway.as_secs() + u64::from(leeway.subsec_nanos() > 0),
@@ -252,13 +256,13 @@ impl Lasts {
     }
 
     /// Whether it is over before it has begun.
-    pub(crate) fn is_over(self, now: Duration) -> bool {
+    pub(crate) fn is_expired(self, now: Duration) -> bool {
         let last = self.until.map(|until| until.saturating_add(self.leeway));
         last.is_some_and(|last| now.as_secs() >= last)
     }
 
     /// What clients are told: whether it ends, and after how many seconds they should show another token.
-    pub(crate) fn told(self, now: Duration) -> (bool, u32) {
+    pub(crate) fn client_ttl(self, now: Duration) -> (bool, u32) {
         match self.until {
             Some(until) => {
                 let left = until.saturating_sub(now.as_secs()).max(1);
@@ -269,21 +273,21 @@ impl Lasts {
     }
 
     /// When it ends, in seconds since 1970, if whoever can show another token has so long for that.
-    pub(crate) fn ends(self, grace: Duration) -> Option<u64> {
+    pub(crate) fn deadline(self, grace: Duration) -> Option<u64> {
         let until = self.until?;
         Some(until.saturating_add(self.leeway).saturating_add(grace.as_secs()))
     }
 }
 
-impl From<OverridesSaid> for Overrides {
-    fn from(said: OverridesSaid) -> Overrides {
+impl From<OverridesJson> for Overrides {
+    fn from(json: OverridesJson) -> Overrides {
         let value = |switch: Option<Switch>| switch.map(|switch| switch.value);
         Overrides {
-            presence: value(said.presence),
-            join_leave: value(said.join_leave),
-            push_join_leave: value(said.force_push_join_leave),
-            recovery: value(said.force_recovery),
-            positioning: value(said.force_positioning),
+            presence: value(json.presence),
+            join_leave: value(json.join_leave),
+            push_join_leave: value(json.force_push_join_leave),
+            recovery: value(json.force_recovery),
+            positioning: value(json.force_positioning),
         }
     }
 }
@@ -294,54 +298,56 @@ impl Overrides {
     /// # Errors
     /// [`Fault::NOT_AVAILABLE`]: a channel is one for all who listen. What it does not know it knows of nobody, and who comes and
     /// goes is told to all or to none.
-    pub(crate) fn over(self, namespace: &Namespace) -> Result<Shape, Fault> {
-        let rules = &namespace.rules;
-        let is_kept = rules.history.is_some();
-        let presence = self.presence.unwrap_or(rules.presence);
-        let join_leave = self.join_leave.unwrap_or(rules.join_leave);
-        let is_as_others = (presence, join_leave) == (rules.presence, rules.join_leave);
+    pub(crate) fn apply_to(self, namespace: &Namespace) -> Result<SubscriptionFlags, Fault> {
+        let channel_options = &namespace.channel_options;
+        let is_kept = channel_options.history.is_some();
+        let presence = self.presence.unwrap_or(channel_options.presence);
+        let join_leave = self.join_leave.unwrap_or(channel_options.join_leave);
+        let is_as_others = (presence, join_leave) == (channel_options.presence, channel_options.join_leave);
         let is_hidden = !presence && !join_leave;
-        let is_told = self.push_join_leave.is_none_or(|told| told == rules.join_leave);
+        let is_told = self
+            .push_join_leave
+            .is_none_or(|told| told == channel_options.join_leave);
         let is_had = |wanted: Option<bool>, there: bool| wanted != Some(true) || there;
-        let has_places = is_had(self.recovery, is_kept) && is_had(self.positioning, namespace.tells_gaps());
+        let has_places = is_had(self.recovery, is_kept) && is_had(self.positioning, namespace.reports_gaps());
         if !(is_as_others || is_hidden) || !is_told || !has_places {
             log::debug!("push: a token wants of a subscription what its namespace does not have: {self:?}");
             return Err(Fault::NOT_AVAILABLE);
         }
-        Ok(Shape {
-            is_shown: is_as_others,
+        Ok(SubscriptionFlags {
+            is_visible: is_as_others,
             recovery: self.recovery,
             positioning: self.positioning,
         })
     }
 }
 
-impl From<CapSaid> for Cap {
-    fn from(said: CapSaid) -> Cap {
-        let may = |what| said.allow.contains(&what);
-        Cap {
-            subscribe: may(Allowed::Subscribe),
-            publish: may(Allowed::Publish),
-            presence: may(Allowed::Presence),
-            history: may(Allowed::History),
-            has_wildcards: said.r#match == Some(Matching::Wildcard),
-            channels: said.channels.into(),
+impl From<CapabilityJson> for Capability {
+    fn from(json: CapabilityJson) -> Capability {
+        let may = |what| json.allow.contains(&what);
+        Capability {
+            subscribe: may(CapabilityAction::Subscribe),
+            publish: may(CapabilityAction::Publish),
+            presence: may(CapabilityAction::Presence),
+            history: may(CapabilityAction::History),
+            has_wildcards: json.r#match == Some(CapabilityMatch::Wildcard),
+            channels: json.channels.into(),
         }
     }
 }
 
-impl Cap {
-    pub(crate) fn is_for(&self, channel: &str) -> bool {
+impl Capability {
+    pub(crate) fn matches_channel(&self, channel: &str) -> bool {
         let mut names = self.channels.iter();
         names.any(|name| match self.has_wildcards {
-            true => is_like(channel.as_bytes(), name.as_bytes()),
+            true => matches_wildcard(channel.as_bytes(), name.as_bytes()),
             false => name == channel,
         })
     }
 }
 
 /// Whether a text is like a pattern, in which `*` is any text. In at most as many steps as the product of their lengths.
-fn is_like(text: &[u8], pattern: &[u8]) -> bool {
+fn matches_wildcard(text: &[u8], pattern: &[u8]) -> bool {
     let (mut at, mut of) = (0, 0);
     // Behind the last `*`, and how much of the text it is taken for.
     let mut star = None;
@@ -361,7 +367,7 @@ fn is_like(text: &[u8], pattern: &[u8]) -> bool {
     pattern[of..].iter().all(|byte| *byte == b'*')
 }
 
-fn read<'a, T: Deserialize<'a>>(json: &'a [u8]) -> Result<T, TokenError> {
+fn parse_claims<'a, T: Deserialize<'a>>(json: &'a [u8]) -> Result<T, TokenError> {
     serde_json::from_slice(json).map_err(|why| {
         // Its own words may have a part of the token in them.
         log::debug!(
@@ -373,7 +379,7 @@ fn read<'a, T: Deserialize<'a>>(json: &'a [u8]) -> Result<T, TokenError> {
 }
 
 /// A number is no name of a user: it would be another one to whoever reads it as a text.
-fn user(token: &ParsedToken<'_>) -> Result<String, TokenError> {
+fn user_claim(token: &ParsedToken<'_>) -> Result<String, TokenError> {
     match token.claims.get("sub") {
         None => Ok(String::new()),
         Some(Value::String(user)) => Ok(user.clone()),
@@ -382,7 +388,7 @@ fn user(token: &ParsedToken<'_>) -> Result<String, TokenError> {
 }
 
 /// JSON, or what stands there in base64.
-pub(crate) fn bytes(json: Option<&RawValue>, base64: Option<String>) -> Result<Bytes, TokenError> {
+pub(crate) fn decode_bytes(json: Option<&RawValue>, base64: Option<String>) -> Result<Bytes, TokenError> {
     if let Some(text) = base64.filter(|text| !text.is_empty()) {
         let decoded = STANDARD.decode(text);
         return decoded

@@ -1,4 +1,4 @@
-//! Who signs tokens, and what is asked of one before anything in it counts. What a token gives: `claims.rs`.
+//! Who signs tokens, and what is asked of one before anything in it counts. What a token claims: `claims.rs`.
 
 pub(crate) mod claims;
 
@@ -10,7 +10,7 @@ use ringmain_engine::Cx;
 use ringmain_engine::backend::Time;
 use ringmain_jwt::{Algorithm, KeySet, ParsedToken, TokenError};
 
-use crate::tokens::claims::{Connecting, Subscribing};
+use crate::tokens::claims::{ConnectClaims, SubscribeClaims};
 
 /// By what clients show who they are, and what they may listen to: tokens (RFC 7519) of an application that the owner trusts.
 #[derive(Clone, Debug)]
@@ -29,23 +29,23 @@ pub struct Tokens {
 
 /// Keys that may change while clients connect; clones are the same.
 #[derive(Clone, Debug)]
-pub struct Keys(Kept);
+pub struct Keys(KeyStore);
 
 #[derive(Clone, Debug)]
-enum Kept {
-    Here(Arc<RwLock<Arc<KeySet>>>),
-    Elsewhere(Arc<dyn KeySource>),
+enum KeyStore {
+    Static(Arc<RwLock<Arc<KeySet>>>),
+    Source(Arc<dyn KeySource>),
 }
 
 /// Who keeps keys up to date that somebody else serves. Workers ask it about each token, so it must not wait.
 pub trait KeySource: Debug + Send + Sync {
     /// By what a signature by this algorithm, and by the key that the token names, can be checked.
-    fn look(&self, algorithm: Algorithm, key: Option<&str>, now: Time) -> Look;
+    fn find_keys(&self, algorithm: Algorithm, key: Option<&str>, now: Time) -> KeyLookup;
 }
 
 /// What a signature can be checked by.
 #[derive(Clone, Debug)]
-pub enum Look {
+pub enum KeyLookup {
     /// Such keys, among which is one that it may be by.
     Keys(Arc<KeySet>),
     /// There is no such key: the token is refused.
@@ -54,17 +54,17 @@ pub enum Look {
     Unavailable,
 }
 
-/// Why a token gives nothing.
+/// Why a token claims nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Unproved {
-    Wrong(TokenError),
+pub(crate) enum VerifyError {
+    Invalid(TokenError),
     /// By what it could be proved is not there now.
     Unavailable,
 }
 
-impl From<TokenError> for Unproved {
-    fn from(wrong: TokenError) -> Unproved {
-        Unproved::Wrong(wrong)
+impl From<TokenError> for VerifyError {
+    fn from(wrong: TokenError) -> VerifyError {
+        VerifyError::Invalid(wrong)
     }
 }
 
@@ -90,9 +90,9 @@ impl Tokens {
 
     /// Signed by a key that somebody keeps up to date, by one of these algorithms. Else as [`Tokens::new`].
     #[must_use]
-    pub fn kept_by(source: Arc<dyn KeySource>, algorithms: Vec<Algorithm>) -> Tokens {
+    pub fn from_source(source: Arc<dyn KeySource>, algorithms: Vec<Algorithm>) -> Tokens {
         Tokens {
-            keys: Keys(Kept::Elsewhere(source)),
+            keys: Keys(KeyStore::Source(source)),
             algorithms,
             issuer: None,
             audiences: Vec::new(),
@@ -128,20 +128,23 @@ impl Tokens {
         Ok(())
     }
 
-    /// What a token gives that a client shows when it connects, or to stay connected.
-    pub(crate) fn connecting(&self, token: &str, cx: &Cx) -> Result<Connecting, Unproved> {
-        Ok(Connecting::of(&self.verified(token, cx)?, self.leeway)?)
+    /// What a token claims that a client shows when it connects, or to stay connected.
+    pub(crate) fn verify_connect(&self, token: &str, cx: &Cx) -> Result<ConnectClaims, VerifyError> {
+        Ok(ConnectClaims::from_token(&self.verify(token, cx)?, self.leeway)?)
     }
 
     /// The same of one that it shows to listen to a channel, or to go on with that.
-    pub(crate) fn subscribing(&self, token: &str, cx: &Cx) -> Result<Subscribing, Unproved> {
-        Ok(Subscribing::of(&self.verified(token, cx)?, self.leeway)?)
+    pub(crate) fn verify_subscribe(&self, token: &str, cx: &Cx) -> Result<SubscribeClaims, VerifyError> {
+        Ok(SubscribeClaims::from_token(
+            &self.verify(token, cx)?,
+            self.leeway,
+        )?)
     }
 
     /// A token that is of whom it says to be, for us, and holds now.
-    fn verified<'t>(&self, token: &'t str, cx: &Cx) -> Result<ParsedToken<'t>, Unproved> {
+    fn verify<'t>(&self, token: &'t str, cx: &Cx) -> Result<ParsedToken<'t>, VerifyError> {
         let parsed = ParsedToken::parse(token.as_bytes())?;
-        let wrong = |why| Unproved::Wrong(TokenError::Invalid(why));
+        let wrong = |why| VerifyError::Invalid(TokenError::Invalid(why));
         if !self.algorithms.contains(&parsed.algorithm) {
             return Err(wrong("the token's algorithm is not allowed"));
         }
@@ -153,10 +156,10 @@ impl Tokens {
             return Err(wrong("the token is for another audience"));
         }
         let key = parsed.key_id.as_deref();
-        let keys = match self.keys.look(parsed.algorithm, key, cx.now()) {
-            Look::Keys(keys) => keys,
-            Look::Unknown => return Err(wrong("the token's key is not known")),
-            Look::Unavailable => return Err(Unproved::Unavailable),
+        let keys = match self.keys.find_keys(parsed.algorithm, key, cx.now()) {
+            KeyLookup::Keys(keys) => keys,
+            KeyLookup::Unknown => return Err(wrong("the token's key is not known")),
+            KeyLookup::Unavailable => return Err(VerifyError::Unavailable),
         };
         if !keys.verify(parsed.algorithm, key, parsed.signing_input, &parsed.signature) {
             return Err(wrong("the token's signature is wrong"));
@@ -171,13 +174,13 @@ impl Keys {
     /// These.
     #[must_use]
     pub fn new(keys: KeySet) -> Keys {
-        Keys(Kept::Here(Arc::new(RwLock::new(Arc::new(keys)))))
+        Keys(KeyStore::Static(Arc::new(RwLock::new(Arc::new(keys)))))
     }
 
     /// Other ones from the next token on, on all workers. Who is connected stays so; [algorithms](Tokens::algorithms) stay what
     /// they are. Those of a [`KeySource`] are its own: nothing changes.
     pub fn replace(&self, keys: KeySet) {
-        if let Kept::Here(here) = &self.0 {
+        if let KeyStore::Static(here) = &self.0 {
             *here.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(keys);
         }
     }
@@ -185,17 +188,17 @@ impl Keys {
     /// `None`: they are kept elsewhere.
     fn current(&self) -> Option<Arc<KeySet>> {
         match &self.0 {
-            Kept::Here(here) => Some(Arc::clone(&here.read().unwrap_or_else(PoisonError::into_inner))),
-            Kept::Elsewhere(_) => None,
+            KeyStore::Static(here) => Some(Arc::clone(&here.read().unwrap_or_else(PoisonError::into_inner))),
+            KeyStore::Source(_) => None,
         }
     }
 
-    fn look(&self, algorithm: Algorithm, key: Option<&str>, now: Time) -> Look {
+    fn find_keys(&self, algorithm: Algorithm, key: Option<&str>, now: Time) -> KeyLookup {
         match &self.0 {
-            Kept::Elsewhere(source) => source.look(algorithm, key, now),
-            Kept::Here(_) => match self.current().filter(|keys| keys.has_candidate(algorithm, key)) {
-                Some(keys) => Look::Keys(keys),
-                None => Look::Unknown,
+            KeyStore::Source(source) => source.find_keys(algorithm, key, now),
+            KeyStore::Static(_) => match self.current().filter(|keys| keys.has_candidate(algorithm, key)) {
+                Some(keys) => KeyLookup::Keys(keys),
+                None => KeyLookup::Unknown,
             },
         }
     }

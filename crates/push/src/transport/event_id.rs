@@ -20,7 +20,7 @@ pub(crate) const RESUMED: i64 = i64::MIN;
 /// See the module.
 #[derive(Debug, Default)]
 pub(crate) struct Positions {
-    channels: BTreeMap<String, Position>,
+    channels: BTreeMap<String, EventPosition>,
     /// Channels of commands that are not answered yet, by number.
     commands: BTreeMap<u32, String>,
     /// The last event had one.
@@ -28,7 +28,7 @@ pub(crate) struct Positions {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Position {
+struct EventPosition {
     offset: u64,
     epoch: String,
 }
@@ -36,46 +36,46 @@ struct Position {
 /// The fields of a message that carry a position.
 #[derive(Deserialize, Default)]
 #[serde(default)]
-struct Message<'m> {
+struct EventMessage<'m> {
     id: u32,
     #[serde(borrow)]
-    push: Option<Box<Message<'m>>>,
+    push: Option<Box<EventMessage<'m>>>,
     #[serde(borrow)]
     channel: Cow<'m, str>,
     #[serde(rename = "pub")]
-    publication: Option<Numbered>,
+    publication: Option<OffsetField>,
     #[serde(borrow)]
-    connect: Option<Connected<'m>>,
+    connect: Option<ConnectFields<'m>>,
     #[serde(borrow)]
-    subscribe: Option<Subscribed<'m>>,
+    subscribe: Option<SubscribeFields<'m>>,
     unsubscribe: Option<IgnoredAny>,
 }
 
 #[derive(Deserialize, Default)]
 #[serde(default)]
-struct Connected<'m> {
+struct ConnectFields<'m> {
     #[serde(borrow)]
-    subs: BTreeMap<Cow<'m, str>, Subscribed<'m>>,
+    subs: BTreeMap<Cow<'m, str>, SubscribeFields<'m>>,
 }
 
 #[derive(Deserialize, Default)]
 #[serde(default)]
-struct Subscribed<'m> {
+struct SubscribeFields<'m> {
     offset: u64,
     #[serde(borrow)]
     epoch: Cow<'m, str>,
-    publications: Vec<Numbered>,
+    publications: Vec<OffsetField>,
 }
 
 #[derive(Deserialize, Default)]
 #[serde(default)]
-struct Numbered {
+struct OffsetField {
     offset: u64,
 }
 
 impl Positions {
     /// Of a client that sends these commands with its request.
-    pub(crate) fn expect(&mut self, commands: &[Command]) {
+    pub(crate) fn expect_replies(&mut self, commands: &[Command]) {
         let subscribes = commands.iter().filter_map(|command| {
             let subscribe = command.subscribe.as_ref()?;
             Some((command.id, subscribe.channel.clone()))
@@ -84,11 +84,11 @@ impl Positions {
     }
 
     /// Appends the line of an event's `id` if the message changes a position.
-    pub(crate) fn write(&mut self, message: &[u8], out: &mut Vec<u8>) {
-        let Ok(message) = serde_json::from_slice::<Message<'_>>(message) else {
+    pub(crate) fn write_id(&mut self, message: &[u8], out: &mut Vec<u8>) {
+        let Ok(message) = serde_json::from_slice::<EventMessage<'_>>(message) else {
             return;
         };
-        if !self.follow(message) {
+        if !self.update(message) {
             return;
         }
         let before = out.len();
@@ -97,7 +97,7 @@ impl Positions {
             if at > 0 {
                 out.push(b'&');
             }
-            escape(channel, out);
+            escape_channel(channel, out);
             out.extend_from_slice(format!("={}.{}", position.offset, position.epoch).as_bytes());
         }
         if out.len() - before > limits::EVENT_ID_BYTES {
@@ -113,7 +113,7 @@ impl Positions {
     }
 
     /// Returns whether a position has changed.
-    fn follow(&mut self, message: Message<'_>) -> bool {
+    fn update(&mut self, message: EventMessage<'_>) -> bool {
         let message = match message.push {
             Some(push) => *push,
             None => message,
@@ -121,13 +121,13 @@ impl Positions {
         let mut has_changed = false;
         if let Some(connected) = message.connect {
             for (channel, subscribed) in connected.subs {
-                has_changed |= self.subscribed(&channel, &subscribed);
+                has_changed |= self.set_position(&channel, &subscribed);
             }
         }
         if let Some(subscribed) = message.subscribe {
             let command = self.commands.remove(&message.id);
             let channel = command.map_or(message.channel.clone(), Cow::Owned);
-            has_changed |= self.subscribed(&channel, &subscribed);
+            has_changed |= self.set_position(&channel, &subscribed);
         }
         if let Some(publication) = message.publication
             && publication.offset > 0
@@ -142,7 +142,7 @@ impl Positions {
         has_changed
     }
 
-    fn subscribed(&mut self, channel: &str, subscribed: &Subscribed<'_>) -> bool {
+    fn set_position(&mut self, channel: &str, subscribed: &SubscribeFields<'_>) -> bool {
         // Without an epoch there is nothing to recover from.
         if channel.is_empty() || subscribed.epoch.is_empty() {
             return false;
@@ -151,7 +151,7 @@ impl Positions {
             .publications
             .iter()
             .map(|publication| publication.offset);
-        let position = Position {
+        let position = EventPosition {
             offset: last.max().unwrap_or(0).max(subscribed.offset),
             epoch: subscribed.epoch.clone().into_owned(),
         };
@@ -161,15 +161,15 @@ impl Positions {
 }
 
 /// The positions of a `Last-Event-ID`. What is none of ours says nothing.
-fn parse(id: &str) -> BTreeMap<String, Position> {
+fn parse_positions(id: &str) -> BTreeMap<String, EventPosition> {
     let entries = id.split('&').filter_map(|entry| {
         let (channel, position) = entry.split_once('=')?;
         let (offset, epoch) = position.split_once('.')?;
-        let position = Position {
+        let position = EventPosition {
             offset: offset.parse().ok()?,
             epoch: epoch.to_owned(),
         };
-        Some((unescape(channel)?, position))
+        Some((unescape_channel(channel)?, position))
     });
     match id.len() <= limits::EVENT_ID_BYTES {
         true => entries.collect(),
@@ -178,8 +178,8 @@ fn parse(id: &str) -> BTreeMap<String, Position> {
 }
 
 /// Sets the positions of a connect request's channels to those that the client has.
-pub(crate) fn resume(id: &str, connect: &mut ConnectRequest) {
-    for (channel, position) in parse(id) {
+pub(crate) fn resume_connect(id: &str, connect: &mut ConnectRequest) {
+    for (channel, position) in parse_positions(id) {
         let subscribe = connect
             .subs
             .entry(channel.clone())
@@ -188,32 +188,32 @@ pub(crate) fn resume(id: &str, connect: &mut ConnectRequest) {
                 flag: RESUMED,
                 ..SubscribeRequest::default()
             });
-        recover(subscribe, &position);
+        set_recovery(subscribe, &position);
     }
 }
 
 /// The same for commands.
-pub(crate) fn resume_all(id: &str, commands: &mut [Command]) {
-    let positions = parse(id);
+pub(crate) fn resume_commands(id: &str, commands: &mut [Command]) {
+    let positions = parse_positions(id);
     for command in commands {
         if let Some(connect) = &mut command.connect {
-            resume(id, connect);
+            resume_connect(id, connect);
         }
         if let Some(subscribe) = &mut command.subscribe
             && let Some(position) = positions.get(&subscribe.channel)
         {
-            recover(subscribe, position);
+            set_recovery(subscribe, position);
         }
     }
 }
 
-fn recover(subscribe: &mut SubscribeRequest, position: &Position) {
+fn set_recovery(subscribe: &mut SubscribeRequest, position: &EventPosition) {
     subscribe.recover = true;
     subscribe.offset = position.offset;
     subscribe.epoch.clone_from(&position.epoch);
 }
 
-fn escape(channel: &str, out: &mut Vec<u8>) {
+fn escape_channel(channel: &str, out: &mut Vec<u8>) {
     for byte in channel.bytes() {
         match byte {
             b'%' | b'&' | b'=' | b' ' => out.extend_from_slice(format!("%{byte:02X}").as_bytes()),
@@ -222,7 +222,7 @@ fn escape(channel: &str, out: &mut Vec<u8>) {
     }
 }
 
-fn unescape(text: &str) -> Option<String> {
+fn unescape_channel(text: &str) -> Option<String> {
     let mut parts = text.split('%');
     let mut channel = parts.next()?.to_owned();
     for part in parts {

@@ -13,8 +13,8 @@ use ringmain_hub::protocol::{ConnectRequest, Disconnect, Push};
 use ringmain_web::grpc::{Call, Code, Replies, Result, Service, Status};
 use ringmain_web::{App, Reply, Request};
 
-use crate::transport::http::{Open, guarded, ready};
-use crate::transport::http_stream::{Framing, Stream, limit_silence};
+use crate::transport::http::{SessionGuard, accepting_worker, with_cors};
+use crate::transport::http_stream::{Framing, HttpStream, limit_unacknowledged};
 
 /// As clients are generated that know Centrifugo's.
 const SERVICE: &str = "centrifugal.centrifugo.unistream.CentrifugoUniStream";
@@ -25,24 +25,24 @@ const SAID: &str = "Content-Type, X-Grpc-Web, X-User-Agent, Grpc-Timeout";
 /// What those may read of the answer, beside its body.
 const READ: &str = "Grpc-Status, Grpc-Message";
 
-pub(crate) fn serve(app: App) -> App {
+pub(crate) fn add_routes(app: App) -> App {
     app.group("", |group| {
         let service = Service::new(SERVICE)
             .message_limit(MESSAGE_BYTES as u32)
-            .server_streaming("Consume", consume);
-        guarded(group)
+            .server_streaming("Consume", handle_consume);
+        with_cors(group)
             .after(|request, reply| {
                 if request.header("origin").is_some() {
                     reply.header("Access-Control-Expose-Headers", READ)?;
                 }
                 Ok(())
             })
-            .on("OPTIONS", &format!("/{SERVICE}/Consume"), preflight)
+            .on("OPTIONS", &format!("/{SERVICE}/Consume"), answer_preflight)
             .grpc(service)
     })
 }
 
-fn preflight(_: &Request<'_>, reply: &mut Reply<'_>) -> ringmain_web::Result {
+fn answer_preflight(_: &Request<'_>, reply: &mut Reply<'_>) -> ringmain_web::Result {
     reply.header("Access-Control-Allow-Methods", "POST, OPTIONS")?;
     reply.header("Access-Control-Allow-Headers", SAID)?;
     reply.header("Access-Control-Max-Age", "300")?;
@@ -50,39 +50,49 @@ fn preflight(_: &Request<'_>, reply: &mut Reply<'_>) -> ringmain_web::Result {
 }
 
 /// Brings pushes until either side ends the call.
-async fn consume(call: &Call<'_>, connect: ConnectRequest, replies: &mut Replies<'_, '_, Push>) -> Result {
+async fn handle_consume(
+    call: &Call<'_>,
+    connect: ConnectRequest,
+    replies: &mut Replies<'_, '_, Push>,
+) -> Result {
     let request = call.request();
-    let desk = ready(request)?;
-    let handshake = desk.enter()?;
-    limit_silence(request, desk);
-    let stream = Rc::new(Stream::new(request, Framing::Calls));
-    let open = Open::new(request, desk, &stream, true);
+    let worker = accepting_worker(request)?;
+    let handshake = worker.admit_connection()?;
+    limit_unacknowledged(request, worker);
+    let stream = Rc::new(HttpStream::new(request, Framing::Grpc));
+    let open = SessionGuard::new(request, worker, &stream, true);
     let session = &open.0;
-    session.seat.pending.begin(handshake);
-    session.join(&connect);
-    stream.news().await;
-    if let Some(why) = stream.ended()
-        && !session.seat.entered.get()
+    session.client.pending.start_handshake(handshake);
+    session.connect_unidirectional(&connect);
+    stream.wait_readable().await;
+    if let Some(why) = stream.disconnect_reason()
+        && !session.client.has_connected.get()
     {
-        return Err(status(why));
+        return Err(disconnect_status(why));
     }
     // nginx would keep the beginning back.
     call.add_header("x-accel-buffering", "no")?;
     replies.live().await?;
     let mut draining = pin!(request.cx().draining());
-    while let Some(bytes) = next(draining.as_mut(), &open, &stream).await {
+    while let Some(bytes) = next_chunk(draining.as_mut(), &open, &stream).await {
         replies.send_written(Bytes::from(bytes)).await?;
-        session.drained();
+        session.on_drained();
     }
-    Err(status(stream.ended().unwrap_or(Disconnect::SHUTDOWN)))
+    Err(disconnect_status(
+        stream.disconnect_reason().unwrap_or(Disconnect::SHUTDOWN),
+    ))
 }
 
 /// What waits for the client; the end of the process is the session's.
-async fn next(mut draining: Pin<&mut Draining>, open: &Open, stream: &Stream) -> Option<Vec<u8>> {
-    let mut news = pin!(stream.next());
+async fn next_chunk(
+    mut draining: Pin<&mut Draining>,
+    open: &SessionGuard,
+    stream: &HttpStream,
+) -> Option<Vec<u8>> {
+    let mut news = pin!(stream.next_chunk());
     poll_fn(|context| {
-        if stream.ended().is_none() && draining.as_mut().poll(context).is_ready() {
-            open.0.seat.disconnect(Disconnect::SHUTDOWN);
+        if stream.disconnect_reason().is_none() && draining.as_mut().poll(context).is_ready() {
+            open.0.client.disconnect(Disconnect::SHUTDOWN);
         }
         news.as_mut().poll(context)
     })
@@ -90,7 +100,7 @@ async fn next(mut draining: Pin<&mut Draining>, open: &Open, stream: &Stream) ->
 }
 
 /// How a call ends whose session was ended: by what its client is to do, with reason and code in words.
-fn status(why: Disconnect) -> Status {
+fn disconnect_status(why: Disconnect) -> Status {
     let code = match why {
         Disconnect::INVALID_TOKEN | Disconnect::EXPIRED => Code::Unauthenticated,
         Disconnect::PERMISSION_DENIED | Disconnect::FORCED => Code::PermissionDenied,

@@ -12,47 +12,47 @@ use ringmain_web::limits::ERROR_TEXT_BYTES;
 use ringmain_web::{App, Error, Flow, Group, Method, Reply, Request, Result};
 use ringmain_wire::sse::Event;
 
-use crate::app_proxy::Asker;
-use crate::client::commands::Session;
+use crate::app_proxy::ProxyClient;
+use crate::client::commands::CommandHandler;
 use crate::limits;
-use crate::transport::Outlet;
+use crate::transport::Transport;
 use crate::transport::event_id;
-use crate::transport::http_stream::{Framing, Stream, limit_silence};
+use crate::transport::http_stream::{Framing, HttpStream, limit_unacknowledged};
 use crate::transport::session_name::SessionName;
-use crate::worker::connect_limiter::{Handshake, come_back_after};
-use crate::worker::worker_slot::{allowed, desk_of};
-use crate::worker::{Desk, Emulated};
+use crate::worker::connect_limiter::{Handshake, reconnect_after};
+use crate::worker::worker_slot::{origin_checked_worker, request_worker};
+use crate::worker::{EmulatedMessage, PushWorker};
 
-pub(crate) fn serve(app: App) -> App {
+pub(crate) fn add_routes(app: App) -> App {
     app.group("/connection", |group| {
-        guarded(group)
-            .body_limit(limits::MESSAGE_BYTES_MOST as u64)
-            .post_streamed("/http_stream", http_stream)
-            .get_async("/sse", sse)
-            .post_streamed("/sse", sse)
-            .post_streamed("/uni_http_stream", uni_http_stream)
-            .get_async("/uni_sse", uni_sse)
-            .post_streamed("/uni_sse", uni_sse)
-            .on("OPTIONS", "/http_stream", preflight)
-            .on("OPTIONS", "/sse", preflight)
-            .on("OPTIONS", "/uni_http_stream", preflight)
-            .on("OPTIONS", "/uni_sse", preflight)
+        with_cors(group)
+            .body_limit(limits::MESSAGE_BYTES_MAX as u64)
+            .post_streamed("/http_stream", serve_http_stream)
+            .get_async("/sse", serve_sse)
+            .post_streamed("/sse", serve_sse)
+            .post_streamed("/uni_http_stream", serve_uni_http_stream)
+            .get_async("/uni_sse", serve_uni_sse)
+            .post_streamed("/uni_sse", serve_uni_sse)
+            .on("OPTIONS", "/http_stream", answer_preflight)
+            .on("OPTIONS", "/sse", answer_preflight)
+            .on("OPTIONS", "/uni_http_stream", answer_preflight)
+            .on("OPTIONS", "/uni_sse", answer_preflight)
     })
     .group("/emulation", |group| {
-        guarded(group)
+        with_cors(group)
             .body_limit(limits::EMULATION_BYTES)
-            .post_streamed("", emulation)
-            .on("OPTIONS", "", preflight)
+            .post_streamed("", serve_emulation)
+            .on("OPTIONS", "", answer_preflight)
     })
 }
 
 /// For pages that may connect alone, and readable for those of them that are another host's (Fetch §3.2).
-pub(crate) fn guarded(group: Group) -> Group {
+pub(crate) fn with_cors(group: Group) -> Group {
     group
-        .before(|request, _| allowed(request).map(|_| Flow::Continue))
+        .before(|request, _| origin_checked_worker(request).map(|_| Flow::Continue))
         .after(|request, reply| {
             if let Some(origin) = request.header("origin")
-                && allowed(request).is_ok()
+                && origin_checked_worker(request).is_ok()
             {
                 reply.header("Access-Control-Allow-Origin", origin)?;
             }
@@ -61,139 +61,155 @@ pub(crate) fn guarded(group: Group) -> Group {
         })
 }
 
-fn preflight(_: &Request<'_>, reply: &mut Reply<'_>) -> Result {
+fn answer_preflight(_: &Request<'_>, reply: &mut Reply<'_>) -> Result {
     reply.header("Access-Control-Allow-Methods", "GET, POST, OPTIONS")?;
     reply.header("Access-Control-Allow-Headers", "Content-Type")?;
     reply.header("Access-Control-Max-Age", "300")?;
     reply.no_content()
 }
 
-async fn http_stream(request: &Request<'_>, reply: &mut Reply<'_>) -> Result {
-    let framing = match format_of(request) {
-        Format::Json => Framing::Lines,
-        Format::Protobuf => Framing::Lengths,
+async fn serve_http_stream(request: &Request<'_>, reply: &mut Reply<'_>) -> Result {
+    let framing = match request_format(request) {
+        Format::Json => Framing::NdJson,
+        Format::Protobuf => Framing::LengthPrefixed,
     };
-    let message = whole(request).await?;
-    talk(request, reply, framing, message).await
+    let message = read_message(request).await?;
+    serve_bidirectional(request, reply, framing, message).await
 }
 
-async fn sse(request: &Request<'_>, reply: &mut Reply<'_>) -> Result {
+async fn serve_sse(request: &Request<'_>, reply: &mut Reply<'_>) -> Result {
     let message = match request.method() {
-        Method::Post => whole(request).await?,
-        _ => asked(request)?.ok_or_else(|| {
+        Method::Post => read_message(request).await?,
+        _ => query_connect(request)?.ok_or_else(|| {
             Error::bad_request("expected a connect command in the query, as `cf_connect`, found none")
         })?,
     };
-    talk(request, reply, Framing::Events, message).await
+    serve_bidirectional(request, reply, Framing::Sse, message).await
 }
 
-async fn uni_http_stream(request: &Request<'_>, reply: &mut Reply<'_>) -> Result {
-    let connect = connect_request(&whole(request).await?)?;
-    listen(request, reply, Framing::Lines, &connect).await
+async fn serve_uni_http_stream(request: &Request<'_>, reply: &mut Reply<'_>) -> Result {
+    let connect = parse_connect(&read_message(request).await?)?;
+    serve_unidirectional(request, reply, Framing::NdJson, &connect).await
 }
 
-async fn uni_sse(request: &Request<'_>, reply: &mut Reply<'_>) -> Result {
+async fn serve_uni_sse(request: &Request<'_>, reply: &mut Reply<'_>) -> Result {
     let mut connect = match request.method() {
-        Method::Post => connect_request(&whole(request).await?)?,
+        Method::Post => parse_connect(&read_message(request).await?)?,
         // A plain `EventSource` need not say anything.
-        _ => match asked(request)? {
-            Some(asked) => connect_request(&asked)?,
+        _ => match query_connect(request)? {
+            Some(asked) => parse_connect(&asked)?,
             None => ConnectRequest::default(),
         },
     };
     if let Some(id) = request.header("last-event-id") {
-        event_id::resume(id, &mut connect);
+        event_id::resume_connect(id, &mut connect);
     }
-    listen(request, reply, Framing::Events, &connect).await
+    serve_unidirectional(request, reply, Framing::Sse, &connect).await
 }
 
 /// A session whose client answers by [`emulation`].
-async fn talk(request: &Request<'_>, reply: &mut Reply<'_>, framing: Framing, message: Bytes) -> Result {
-    let mut commands = commands(framing.format(), message)?;
-    if let (Framing::Events, Some(id)) = (framing, request.header("last-event-id")) {
-        event_id::resume_all(id, &mut commands);
+async fn serve_bidirectional(
+    request: &Request<'_>,
+    reply: &mut Reply<'_>,
+    framing: Framing,
+    message: Bytes,
+) -> Result {
+    let mut commands = parse_commands(framing.format(), message)?;
+    if let (Framing::Sse, Some(id)) = (framing, request.header("last-event-id")) {
+        event_id::resume_commands(id, &mut commands);
     }
-    let desk = desk_of(request)?;
-    let handshake = match enter(request, desk) {
-        Err(busy) => return send_back(request, reply, framing, busy),
+    let worker = request_worker(request)?;
+    let handshake = match admit(request, worker) {
+        Err(busy) => return retry_later(request, reply, framing, busy),
         Ok(handshake) => handshake,
     };
-    let stream = Rc::new(Stream::new(request, framing));
-    limit_silence(request, desk);
-    stream.begin(reply).await?;
+    let stream = Rc::new(HttpStream::new(request, framing));
+    limit_unacknowledged(request, worker);
+    stream.start_response(reply).await?;
     if let Some(positions) = &mut *stream.positions.borrow_mut() {
-        positions.expect(&commands);
+        positions.expect_replies(&commands);
     }
-    let open = Open::new(request, desk, &stream, false);
-    open.0.seat.pending.begin(handshake);
-    open.0.carry_out(commands.into_iter().map(Ok));
-    if !open.0.seat.entered.get() && !open.0.seat.is_joining() {
+    let open = SessionGuard::new(request, worker, &stream, false);
+    open.0.client.pending.start_handshake(handshake);
+    open.0.execute_all(commands.into_iter().map(Ok));
+    if !open.0.client.has_connected.get() && !open.0.client.is_connecting() {
         // It was told why, and has no other way to ask again.
-        stream.end(Disconnect::BAD_REQUEST, b"");
+        stream.finish(Disconnect::BAD_REQUEST, b"");
     }
-    stream.run(&open.0, reply).await
+    stream.run_session(&open.0, reply).await
 }
 
 /// A session whose client only listens. One that is refused for good is told by a status, for `EventSource` comes back whatever
 /// the last event says.
-async fn listen(
+async fn serve_unidirectional(
     request: &Request<'_>,
     reply: &mut Reply<'_>,
     framing: Framing,
     connect: &ConnectRequest,
 ) -> Result {
-    let desk = desk_of(request)?;
-    let stream = Rc::new(Stream::new(request, framing));
+    let worker = request_worker(request)?;
+    let stream = Rc::new(HttpStream::new(request, framing));
     if request.method() == Method::Head {
-        return stream.begin(reply).await;
+        return stream.start_response(reply).await;
     }
-    let handshake = match enter(request, desk) {
-        Err(busy) => return send_back(request, reply, framing, busy),
+    let handshake = match admit(request, worker) {
+        Err(busy) => return retry_later(request, reply, framing, busy),
         Ok(handshake) => handshake,
     };
-    limit_silence(request, desk);
-    let open = Open::new(request, desk, &stream, true);
-    open.0.seat.pending.begin(handshake);
-    open.0.join(connect);
-    stream.news().await;
-    if let Some(why) = stream.ended()
-        && !open.0.seat.entered.get()
+    limit_unacknowledged(request, worker);
+    let open = SessionGuard::new(request, worker, &stream, true);
+    open.0.client.pending.start_handshake(handshake);
+    open.0.connect_unidirectional(connect);
+    stream.wait_readable().await;
+    if let Some(why) = stream.disconnect_reason()
+        && !open.0.client.has_connected.get()
         && (!why.should_reconnect() || why == Disconnect::EXPIRED)
     {
-        return Err(refused(why));
+        return Err(rejection_error(why));
     }
-    stream.begin(reply).await?;
-    stream.run(&open.0, reply).await
+    stream.start_response(reply).await?;
+    stream.run_session(&open.0, reply).await
 }
 
 /// A session that is over when its answer's task is.
-pub(crate) struct Open(pub(crate) Session);
+pub(crate) struct SessionGuard(pub(crate) CommandHandler);
 
-impl Open {
-    pub(crate) fn new(request: &Request<'_>, desk: &Desk, stream: &Rc<Stream>, bare: bool) -> Open {
-        let outlet = Outlet::Stream(Rc::clone(stream));
-        let asker = Asker::of(request);
-        Open(Session::new(desk, stream.format(), bare, outlet, asker))
+impl SessionGuard {
+    pub(crate) fn new(
+        request: &Request<'_>,
+        worker: &PushWorker,
+        stream: &Rc<HttpStream>,
+        unidirectional: bool,
+    ) -> SessionGuard {
+        let transport = Transport::Stream(Rc::clone(stream));
+        let proxy_client = ProxyClient::from_request(request);
+        SessionGuard(CommandHandler::new(
+            worker,
+            stream.format(),
+            unidirectional,
+            transport,
+            proxy_client,
+        ))
     }
 }
 
-impl Drop for Open {
+impl Drop for SessionGuard {
     fn drop(&mut self) {
-        self.0.over();
+        self.0.on_closed();
     }
 }
 
 /// The other half of [`talk`]: hands commands to the worker that has the session.
-async fn emulation(request: &Request<'_>, reply: &mut Reply<'_>) -> Result {
-    let desk = desk_of(request)?;
-    let format = format_of(request);
-    let most = desk.options().message_bytes;
+async fn serve_emulation(request: &Request<'_>, reply: &mut Reply<'_>) -> Result {
+    let worker = request_worker(request)?;
+    let format = request_format(request);
+    let most = worker.options().message_bytes;
     // Each byte of a text may be escaped, and names are beside it.
-    let body = whole_within(request, 2 * most + 1024).await?;
+    let body = read_body(request, 2 * most + 1024).await?;
     let read = format.read(&body);
     let EmulationRequest { node, session, data } =
-        read.map_err(|broken| malformed("`session`, `node` and `data`", &broken))?;
-    if node != *desk.node {
+        read.map_err(|broken| malformed_error("`session`, `node` and `data`", &broken))?;
+    if node != **worker.node() {
         return Err(Error::not_found(
             "expected the `node` of this server's connect reply, found another: it was started anew, or is another one; connect again",
         ));
@@ -207,7 +223,7 @@ async fn emulation(request: &Request<'_>, reply: &mut Reply<'_>) -> Result {
         Format::Protobuf => data,
         Format::Json => serde_json::from_slice::<String>(&data)
             .map_err(|why| {
-                malformed(
+                malformed_error(
                     "`data` to be a text: commands as they would be sent on a WebSocket",
                     &why,
                 )
@@ -217,12 +233,12 @@ async fn emulation(request: &Request<'_>, reply: &mut Reply<'_>) -> Result {
     if data.len() > most {
         return Err(too_large(most));
     }
-    let emulated = Emulated {
+    let emulated = EmulatedMessage {
         secret: name.secret,
         format,
         data,
     };
-    if !desk.emulate(name.worker, emulated) {
+    if !worker.forward_emulated(name.worker, emulated) {
         let what = "more commands are on their way between workers than can be carried on; connect again a little later";
         return Err(Error::new(503, what).with_header("Retry-After", "1"));
     }
@@ -230,34 +246,34 @@ async fn emulation(request: &Request<'_>, reply: &mut Reply<'_>) -> Result {
     reply.no_content()
 }
 
-fn enter(request: &Request<'_>, desk: &Desk) -> Result<Handshake> {
-    ready(request)?;
-    desk.enter()
+fn admit(request: &Request<'_>, worker: &PushWorker) -> Result<Handshake> {
+    accepting_worker(request)?;
+    worker.admit_connection()
 }
 
-/// Makes a client reconnect later. `EventSource` gives up permanently at any status but 200, so it gets an empty stream.
-fn send_back(request: &Request<'_>, reply: &mut Reply<'_>, framing: Framing, busy: Error) -> Result {
-    if framing != Framing::Events || request.method() != Method::Get || busy.status() != 503 {
+/// Makes a client reconnect later. `EventSource` claims up permanently at any status but 200, so it gets an empty stream.
+fn retry_later(request: &Request<'_>, reply: &mut Reply<'_>, framing: Framing, busy: Error) -> Result {
+    if framing != Framing::Sse || request.method() != Method::Get || busy.status() != 503 {
         return Err(busy);
     }
     let mut body = Vec::new();
-    let after = come_back_after(request.cx());
+    let after = reconnect_after(request.cx());
     // Nothing of it can be wrong: it has no text.
     let _ = Event::new().retry(Duration::from_secs(after)).write(&mut body);
     reply.header("Cache-Control", "no-store")?;
     reply.bytes("text/event-stream", body)
 }
 
-/// The desk, unless it is about to close.
-pub(crate) fn ready<'r>(request: &Request<'r>) -> Result<&'r Desk> {
+/// The worker, unless it is about to close.
+pub(crate) fn accepting_worker<'r>(request: &Request<'r>) -> Result<&'r PushWorker> {
     if request.cx().is_draining() {
         return Err(Error::new(503, "the server is shutting down").with_header("Retry-After", "1"));
     }
-    desk_of(request)
+    request_worker(request)
 }
 
 /// As the SDKs say it.
-fn format_of(request: &Request<'_>) -> Format {
+fn request_format(request: &Request<'_>) -> Format {
     let said = request.header("content-type").unwrap_or_default();
     let essence = said.split(';').next().unwrap_or_default().trim();
     match essence.eq_ignore_ascii_case("application/octet-stream") {
@@ -267,12 +283,12 @@ fn format_of(request: &Request<'_>) -> Format {
 }
 
 /// A client's message.
-async fn whole(request: &Request<'_>) -> Result<Bytes> {
-    whole_within(request, desk_of(request)?.options().message_bytes).await
+async fn read_message(request: &Request<'_>) -> Result<Bytes> {
+    read_body(request, request_worker(request)?.options().message_bytes).await
 }
 
 /// All of a body.
-pub(crate) async fn whole_within(request: &Request<'_>, most: usize) -> Result<Bytes> {
+pub(crate) async fn read_body(request: &Request<'_>, most: usize) -> Result<Bytes> {
     let mut body = Vec::new();
     while let Some(piece) = request.chunk().await? {
         if body.len() + piece.len() > most {
@@ -288,15 +304,15 @@ fn too_large(most: usize) -> Error {
 }
 
 /// What the query says.
-fn asked(request: &Request<'_>) -> Result<Option<Bytes>> {
+fn query_connect(request: &Request<'_>) -> Result<Option<Bytes>> {
     let asked = request.query()?.get("cf_connect").map(Cow::into_owned);
     Ok(asked.filter(|asked| !asked.is_empty()).map(Bytes::from))
 }
 
 /// All of a message, which begins with a connect command.
-fn commands(format: Format, message: Bytes) -> Result<Vec<Command>> {
+fn parse_commands(format: Format, message: Bytes) -> Result<Vec<Command>> {
     let commands: std::result::Result<Vec<Command>, _> = Commands::new(format, message).collect();
-    let commands = commands.map_err(|broken| Error::bad_request(cut(&broken.to_string()).to_owned()))?;
+    let commands = commands.map_err(|broken| Error::bad_request(truncate(&broken.to_string()).to_owned()))?;
     match commands.first() {
         Some(first) if first.connect.is_some() && first.id > 0 => Ok(commands),
         Some(_) => Err(Error::bad_request(
@@ -306,21 +322,21 @@ fn commands(format: Format, message: Bytes) -> Result<Vec<Command>> {
     }
 }
 
-fn connect_request(message: &Bytes) -> Result<ConnectRequest> {
+fn parse_connect(message: &Bytes) -> Result<ConnectRequest> {
     let read = Format::Json.read(message);
-    read.map_err(|broken| malformed("a connect request", &broken))
+    read.map_err(|broken| malformed_error("a connect request", &broken))
 }
 
-fn malformed(expected: &str, why: &dyn std::fmt::Display) -> Error {
-    Error::bad_request(format!("expected {expected}: {}", cut(&why.to_string())))
+fn malformed_error(expected: &str, why: &dyn std::fmt::Display) -> Error {
+    Error::bad_request(format!("expected {expected}: {}", truncate(&why.to_string())))
 }
 
 /// Readers repeat what they have found, at whatever length.
-fn cut(text: &str) -> &str {
+fn truncate(text: &str) -> &str {
     &text[..text.floor_char_boundary(ERROR_TEXT_BYTES)]
 }
 
-fn refused(why: Disconnect) -> Error {
+fn rejection_error(why: Disconnect) -> Error {
     let status = match why {
         Disconnect::INVALID_TOKEN | Disconnect::EXPIRED => 401,
         Disconnect::PERMISSION_DENIED => 403,

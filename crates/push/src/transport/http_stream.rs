@@ -18,13 +18,13 @@ use ringmain_hub::protocol::{Disconnect, Format};
 use ringmain_web::{Reply, Request, Result, Version};
 use ringmain_wire::grpc::Slot;
 
-use crate::client::commands::Session;
+use crate::client::commands::CommandHandler;
 use crate::limits;
 use crate::transport::event_id::Positions;
-use crate::worker::Desk;
+use crate::worker::PushWorker;
 
 /// See the module.
-pub(crate) struct Stream {
+pub(crate) struct HttpStream {
     framing: Framing,
     cx: Cx,
     conn: ConnId,
@@ -42,8 +42,8 @@ pub(crate) struct Stream {
 
 /// Has the kernel close the connection of a request once what was sent stays unacknowledged for as long as a client has to answer a ping.
 /// Others on a connection of HTTP/2 share that.
-pub(crate) fn limit_silence(request: &Request<'_>, desk: &Desk) {
-    let silence = desk.options().unacknowledged_within();
+pub(crate) fn limit_unacknowledged(request: &Request<'_>, worker: &PushWorker) {
+    let silence = worker.options().unacknowledged_within();
     let millis = u32::try_from(silence.as_millis()).unwrap_or(u32::MAX);
     let conn = request.cx().conn(request.connection());
     // A Unix socket has no such option.
@@ -56,43 +56,43 @@ pub(crate) fn limit_silence(request: &Request<'_>, desk: &Desk) {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Framing {
     /// JSON, each with a line break behind it.
-    Lines,
+    NdJson,
     /// JSON, each an event of `EventSource`'s.
-    Events,
+    Sse,
     /// Protobuf, each with its length before it.
-    Lengths,
+    LengthPrefixed,
     /// Protobuf, each with gRPC's prefix before it.
-    Calls,
+    Grpc,
 }
 
 impl Framing {
     pub(crate) fn format(self) -> Format {
         match self {
-            Framing::Lines | Framing::Events => Format::Json,
-            Framing::Lengths | Framing::Calls => Format::Protobuf,
+            Framing::NdJson | Framing::Sse => Format::Json,
+            Framing::LengthPrefixed | Framing::Grpc => Format::Protobuf,
         }
     }
 
     fn content_type(self) -> &'static str {
         match self {
-            Framing::Lines => "application/x-ndjson",
-            Framing::Events => "text/event-stream",
-            Framing::Lengths => "application/octet-stream",
+            Framing::NdJson => "application/x-ndjson",
+            Framing::Sse => "text/event-stream",
+            Framing::LengthPrefixed => "application/octet-stream",
             // As the call says.
-            Framing::Calls => "application/grpc",
+            Framing::Grpc => "application/grpc",
         }
     }
 
     fn write(self, message: &[u8], positions: Option<&mut Positions>, out: &mut Vec<u8>) {
         match self {
             // The lengths are there.
-            Framing::Lengths => out.extend_from_slice(message),
-            Framing::Lines => {
+            Framing::LengthPrefixed => out.extend_from_slice(message),
+            Framing::NdJson => {
                 out.extend_from_slice(message);
                 out.push(b'\n');
             }
-            Framing::Calls => {
-                for part in parts(message) {
+            Framing::Grpc => {
+                for part in protobuf_parts(message) {
                     let slot = Slot::open(out);
                     out.extend_from_slice(part);
                     // Far shorter than what a prefix can say.
@@ -100,11 +100,11 @@ impl Framing {
                 }
             }
             // What stands together on a WebSocket comes apart: a page reads one JSON value from an event.
-            Framing::Events => {
+            Framing::Sse => {
                 let mut positions = positions;
                 for line in message.split(|&byte| byte == b'\n') {
                     if let Some(positions) = positions.as_deref_mut() {
-                        positions.write(line, out);
+                        positions.write_id(line, out);
                     }
                     out.extend_from_slice(b"data: ");
                     out.extend_from_slice(line);
@@ -116,7 +116,7 @@ impl Framing {
 }
 
 /// The parts of a message in Protobuf, without their lengths.
-fn parts(message: &[u8]) -> impl Iterator<Item = &[u8]> {
+fn protobuf_parts(message: &[u8]) -> impl Iterator<Item = &[u8]> {
     let mut left = message;
     std::iter::from_fn(move || {
         // A varint, seven bits a byte.
@@ -132,17 +132,17 @@ fn parts(message: &[u8]) -> impl Iterator<Item = &[u8]> {
     })
 }
 
-impl Stream {
+impl HttpStream {
     /// For the answer to this request.
-    pub(crate) fn new(request: &Request<'_>, framing: Framing) -> Stream {
-        Stream {
+    pub(crate) fn new(request: &Request<'_>, framing: Framing) -> HttpStream {
+        HttpStream {
             framing,
             cx: request.cx().clone(),
             conn: request.connection(),
             is_framed: request.version() == Version::Http2,
             session: Cell::default(),
             pending: RefCell::default(),
-            positions: RefCell::new((framing == Framing::Events).then(Box::default)),
+            positions: RefCell::new((framing == Framing::Sse).then(Box::default)),
             ended: Cell::default(),
             waiting: RefCell::default(),
         }
@@ -152,14 +152,14 @@ impl Stream {
         self.framing.format()
     }
 
-    /// What the application calls it; `bare`: it only brings.
-    pub(crate) fn transport(&self, bare: bool) -> &'static str {
-        match (self.framing, bare) {
-            (Framing::Events, false) => "sse",
-            (Framing::Events, true) => "uni_sse",
-            (Framing::Lines | Framing::Lengths, false) => "http_stream",
-            (Framing::Lines | Framing::Lengths, true) => "uni_http_stream",
-            (Framing::Calls, _) => "uni_grpc",
+    /// What the application calls it; `unidirectional`: it only brings.
+    pub(crate) fn transport_name(&self, unidirectional: bool) -> &'static str {
+        match (self.framing, unidirectional) {
+            (Framing::Sse, false) => "sse",
+            (Framing::Sse, true) => "uni_sse",
+            (Framing::NdJson | Framing::LengthPrefixed, false) => "http_stream",
+            (Framing::NdJson | Framing::LengthPrefixed, true) => "uni_http_stream",
+            (Framing::Grpc, _) => "uni_grpc",
         }
     }
 
@@ -167,11 +167,11 @@ impl Stream {
     /// HTTP/2 may be what waits there, and nothing would wake this one.
     pub(crate) fn is_full(&self) -> bool {
         let has_pending = !self.pending.borrow().is_empty();
-        self.ended.get().is_some() || (has_pending && self.unsent() > WRITE_MARK)
+        self.ended.get().is_some() || (has_pending && self.unsent_bytes() > WRITE_MARK)
     }
 
     /// Has the kernel take so many bytes beyond what is on its way. On a connection of HTTP/2, which others share, windows see to that.
-    pub(crate) fn limit_kernel(&self, bytes: u32) {
+    pub(crate) fn limit_kernel_buffer(&self, bytes: u32) {
         if self.is_framed {
             return;
         }
@@ -183,17 +183,17 @@ impl Stream {
     }
 
     /// Bytes that the kernel has not taken yet.
-    pub(crate) fn unsent(&self) -> usize {
+    pub(crate) fn unsent_bytes(&self) -> usize {
         self.pending.borrow().len() + self.cx.conn(self.conn).unsent()
     }
 
     /// Why it is about to end.
-    pub(crate) fn ended(&self) -> Option<Disconnect> {
+    pub(crate) fn disconnect_reason(&self) -> Option<Disconnect> {
         self.ended.get()
     }
 
     /// Queues a message. `false`: it is not queued, for more waits than may ([`limits::STREAM_BYTES`]).
-    pub(crate) fn put(&self, message: &[u8]) -> bool {
+    pub(crate) fn append_message(&self, message: &[u8]) -> bool {
         if self.ended.get().is_some() {
             return true;
         }
@@ -207,8 +207,8 @@ impl Stream {
         true
     }
 
-    /// Ends the body behind what waits and a last message.
-    pub(crate) fn end(&self, why: Disconnect, last: &[u8]) {
+    /// Mesh the body behind what waits and a last message.
+    pub(crate) fn finish(&self, why: Disconnect, last: &[u8]) {
         if self.ended.get().is_none() {
             if !last.is_empty() {
                 self.write(last, &mut self.pending.borrow_mut());
@@ -234,7 +234,7 @@ impl Stream {
     ///
     /// # Errors
     /// As [`Reply::live`].
-    pub(crate) async fn begin(&self, reply: &mut Reply<'_>) -> Result {
+    pub(crate) async fn start_response(&self, reply: &mut Reply<'_>) -> Result {
         // nginx would keep the beginning back.
         reply.header("X-Accel-Buffering", "no")?;
         reply.live(self.framing.content_type()).await
@@ -244,16 +244,16 @@ impl Stream {
     ///
     /// # Errors
     /// The client is gone.
-    pub(crate) async fn run(&self, session: &Session, reply: &mut Reply<'_>) -> Result {
-        while let Some(bytes) = self.next().await {
+    pub(crate) async fn run_session(&self, session: &CommandHandler, reply: &mut Reply<'_>) -> Result {
+        while let Some(bytes) = self.next_chunk().await {
             reply.write_bytes(Bytes::from(bytes)).await?;
-            session.drained();
+            session.on_drained();
         }
         Ok(())
     }
 
-    /// Waits until something waits for the client, or the end is there.
-    pub(crate) async fn news(&self) {
+    /// InFlightGuard until something waits for the client, or the end is there.
+    pub(crate) async fn wait_readable(&self) {
         poll_fn(|context| {
             if self.pending.borrow().is_empty() && self.ended.get().is_none() {
                 *self.waiting.borrow_mut() = Some(context.waker().clone());
@@ -265,8 +265,8 @@ impl Stream {
     }
 
     /// All that waits; `None`: nothing more comes.
-    pub(crate) async fn next(&self) -> Option<Vec<u8>> {
-        self.news().await;
+    pub(crate) async fn next_chunk(&self) -> Option<Vec<u8>> {
+        self.wait_readable().await;
         let pending = std::mem::take(&mut *self.pending.borrow_mut());
         (!pending.is_empty()).then_some(pending)
     }

@@ -7,24 +7,24 @@ use ringmain_hub::protocol::{ConnectRequest, Disconnect, Format};
 use ringmain_web::ws::{CloseCode, Closed, Message};
 use ringmain_web::{Request, Result, Socket, Ws};
 
-use crate::app_proxy::Asker;
-use crate::client::commands::Session;
-use crate::transport::Outlet;
-use crate::transport::http_stream::limit_silence;
-use crate::worker::worker_slot::allowed;
+use crate::app_proxy::ProxyClient;
+use crate::client::commands::CommandHandler;
+use crate::transport::Transport;
+use crate::transport::http_stream::limit_unacknowledged;
+use crate::worker::worker_slot::origin_checked_worker;
 
 /// Both ways.
-pub(crate) struct Talking(Session);
+pub(crate) struct BidirectionalSocket(CommandHandler);
 
 /// Only listens, once it has said who it is.
-pub(crate) struct Listening {
-    session: Session,
-    has_begun: bool,
+pub(crate) struct UnidirectionalSocket {
+    session: CommandHandler,
+    has_connected: bool,
 }
 
-impl Talking {
-    pub(crate) fn open(request: &Request<'_>) -> Result<Talking> {
-        let desk = allowed(request)?;
+impl BidirectionalSocket {
+    pub(crate) fn open(request: &Request<'_>) -> Result<BidirectionalSocket> {
+        let worker = origin_checked_worker(request)?;
         let asked = request.header("sec-websocket-protocol").unwrap_or_default();
         let binary = Format::Protobuf.subprotocol();
         let query = request.target().split_once('?').map_or("", |(_, query)| query);
@@ -32,93 +32,105 @@ impl Talking {
         let is_binary = asked.split(',').any(|one| one.trim() == binary)
             || parts.any(|part| matches!(part, "cf_protocol=protobuf" | "format=protobuf"));
         let format = if is_binary { Format::Protobuf } else { Format::Json };
-        let handshake = desk.enter()?;
-        limit_silence(request, desk);
-        let session = Session::new(desk, format, false, Outlet::None, Asker::of(request));
-        session.seat.pending.begin(handshake);
-        Ok(Talking(session))
+        let handshake = worker.admit_connection()?;
+        limit_unacknowledged(request, worker);
+        let session = CommandHandler::new(
+            worker,
+            format,
+            false,
+            Transport::None,
+            ProxyClient::from_request(request),
+        );
+        session.client.pending.start_handshake(handshake);
+        Ok(BidirectionalSocket(session))
     }
 }
 
-impl Listening {
-    pub(crate) fn open(request: &Request<'_>) -> Result<Listening> {
-        let desk = allowed(request)?;
-        let handshake = desk.enter()?;
-        limit_silence(request, desk);
-        let session = Session::new(desk, Format::Json, true, Outlet::None, Asker::of(request));
-        session.seat.pending.begin(handshake);
-        Ok(Listening {
+impl UnidirectionalSocket {
+    pub(crate) fn open(request: &Request<'_>) -> Result<UnidirectionalSocket> {
+        let worker = origin_checked_worker(request)?;
+        let handshake = worker.admit_connection()?;
+        limit_unacknowledged(request, worker);
+        let session = CommandHandler::new(
+            worker,
+            Format::Json,
+            true,
+            Transport::None,
+            ProxyClient::from_request(request),
+        );
+        session.client.pending.start_handshake(handshake);
+        Ok(UnidirectionalSocket {
             session,
-            has_begun: false,
+            has_connected: false,
         })
     }
 }
 
-impl Socket for Talking {
+impl Socket for BidirectionalSocket {
     fn opened(&mut self, ws: &Ws) -> Result {
-        opened(&self.0, ws)
+        start_session(&self.0, ws)
     }
 
     fn message(&mut self, ws: &Ws, message: Message<'_>) -> Result {
         match is_too_long(&self.0, message) {
             true => close_too_long(ws),
-            false => self.0.receive(Bytes::copy_from_slice(message.data())),
+            false => self.0.receive_message(Bytes::copy_from_slice(message.data())),
         }
         Ok(())
     }
 
     fn drained(&mut self, _: &Ws) -> Result {
-        self.0.drained();
+        self.0.on_drained();
         Ok(())
     }
 
-    /// The desk sends clients away one after the other.
+    /// The worker sends clients away one after the other.
     fn shuts_down(&mut self, _: &Ws) -> bool {
         true
     }
 
     fn closed(&mut self, _: &Closed<'_>) {
-        self.0.over();
+        self.0.on_closed();
     }
 }
 
-impl Socket for Listening {
+impl Socket for UnidirectionalSocket {
     fn opened(&mut self, ws: &Ws) -> Result {
-        opened(&self.session, ws)
+        start_session(&self.session, ws)
     }
 
     /// The first says who it is. What follows is nothing to us.
     fn message(&mut self, ws: &Ws, message: Message<'_>) -> Result {
-        if !std::mem::replace(&mut self.has_begun, true) {
+        if !std::mem::replace(&mut self.has_connected, true) {
             if is_too_long(&self.session, message) {
                 close_too_long(ws);
                 return Ok(());
             }
             match Format::Json.read::<ConnectRequest>(message.data()) {
-                Ok(connect) => self.session.join(&connect),
-                Err(_) => self.session.seat.disconnect(Disconnect::BAD_REQUEST),
+                Ok(connect) => self.session.connect_unidirectional(&connect),
+                Err(_) => self.session.client.disconnect(Disconnect::BAD_REQUEST),
             }
         }
         Ok(())
     }
 
     fn drained(&mut self, _: &Ws) -> Result {
-        self.session.drained();
+        self.session.on_drained();
         Ok(())
     }
 
-    /// The desk sends clients away one after the other.
+    /// The worker sends clients away one after the other.
     fn shuts_down(&mut self, _: &Ws) -> bool {
         true
     }
 
     fn closed(&mut self, _: &Closed<'_>) {
-        self.session.over();
+        self.session.on_closed();
     }
 }
 
-fn is_too_long(session: &Session, message: Message<'_>) -> bool {
-    message.data().len() > session.desk.options().message_bytes
+fn is_too_long(session: &CommandHandler, message: Message<'_>) -> bool {
+    message.data().len() > session.worker.options().message_bytes
 }
 
 /// As Centrifugo does (RFC 6455 §7.4.1).
@@ -127,8 +139,8 @@ fn close_too_long(ws: &Ws) {
 }
 
 /// Whoever is there has to say who it is.
-fn opened(session: &Session, ws: &Ws) -> Result {
-    *session.seat.outlet.borrow_mut() = Outlet::Ws(ws.clone());
-    session.desk.stranger(Rc::clone(&session.seat));
+fn start_session(session: &CommandHandler, ws: &Ws) -> Result {
+    *session.client.transport.borrow_mut() = Transport::Ws(ws.clone());
+    session.worker.await_connect(Rc::clone(&session.client));
     Ok(())
 }

@@ -1,5 +1,5 @@
-//! Who is let in while many come at once: how many may be about to say who they are, and how many may come within a second, each
-//! of one worker. Others are told to come back, before anything is done for them.
+//! Limits new connections, each per worker: how many have not been identified yet, and how many are accepted within a second. Others are
+//! asked to retry before anything is done for them.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -9,19 +9,19 @@ use ringmain_engine::Cx;
 use ringmain_engine::backend::Time;
 use ringmain_web::{Error, Result};
 
+use super::PushWorker;
 use crate::limits;
 use crate::metrics::Refusal;
-use crate::worker::Desk;
 
-/// See the module; one worker's.
+/// See the module.
 #[derive(Default)]
-pub(crate) struct Doorway {
-    under_way: Rc<Cell<u32>>,
-    /// When those that have come would have, had they come evenly.
-    evenly: Cell<Duration>,
+pub(super) struct ConnectLimiter {
+    in_flight: Rc<Cell<u32>>,
+    /// The time at which the accepted connections would have arrived if evenly spaced.
+    evenly_spaced: Cell<Duration>,
 }
 
-/// Somebody who is about to say who it is. It counts until this is dropped.
+/// A connection that has not been identified yet. Counted until it is dropped.
 pub(crate) struct Handshake(Rc<Cell<u32>>);
 
 impl Drop for Handshake {
@@ -30,49 +30,53 @@ impl Drop for Handshake {
     }
 }
 
-impl Doorway {
+impl ConnectLimiter {
     /// # Errors
-    /// Why nobody may enter now.
-    fn enter(&self, most: u32, rate: Option<u32>, now: Duration) -> std::result::Result<Handshake, Refusal> {
-        if self.under_way.get() >= most {
+    /// The limit that is reached.
+    fn try_admit(
+        &self,
+        limit: u32,
+        rate: Option<u32>,
+        now: Duration,
+    ) -> std::result::Result<Handshake, Refusal> {
+        if self.in_flight.get() >= limit {
             return Err(Refusal::Handshakes);
         }
         if let Some(rate) = rate {
             let second = Duration::from_secs(1);
             let span = second / rate.max(1);
-            let next = self.evenly.get().max(now) + span;
-            // As many as may come within a second may come at once.
+            let next = self.evenly_spaced.get().max(now) + span;
+            // The connections of a whole second may arrive at once.
             if next > now + second {
                 return Err(Refusal::Rate);
             }
-            self.evenly.set(next);
+            self.evenly_spaced.set(next);
         }
-        self.under_way.set(self.under_way.get() + 1);
-        Ok(Handshake(Rc::clone(&self.under_way)))
+        self.in_flight.set(self.in_flight.get() + 1);
+        Ok(Handshake(Rc::clone(&self.in_flight)))
     }
 }
 
 /// Returns the seconds after which a client should reconnect: random, so that clients that connected at once do not do so again.
-pub(crate) fn come_back_after(cx: &Cx) -> u64 {
-    1 + cx.random() % limits::COME_BACK_WITHIN.as_secs()
+pub(crate) fn reconnect_after(cx: &Cx) -> u64 {
+    1 + cx.random() % limits::RECONNECT_WITHIN.as_secs()
 }
 
-impl Desk {
-    /// Lets somebody in who wants to connect.
+impl PushWorker {
+    /// Admits a new connection.
     ///
     /// # Errors
-    /// 503, with when to come back: drawn by lot, so that those who came at once do not do so again.
-    pub(crate) fn enter(&self) -> Result<Handshake> {
+    /// 503 with a random `Retry-After`, so that clients that connected at once do not do so again.
+    pub(crate) fn admit_connection(&self) -> Result<Handshake> {
         let options = self.options();
-        let now = self.cx.now().since(Time(0));
-        let entered = self
-            .doorway
-            .enter(options.handshakes, options.connects_per_second, now);
-        entered.map_err(|why| {
-            self.counts.refused(why);
-            let after = come_back_after(&self.cx);
-            let what = "more clients connect than are let in at once; come back a little later";
-            Error::new(503, what).with_header("Retry-After", after.to_string())
+        let now = self.0.cx.now().since(Time(0));
+        let limiter = &self.0.connect_limiter;
+        let admitted = limiter.try_admit(options.pending_connects, options.connects_per_second, now);
+        admitted.map_err(|refusal| {
+            self.0.metrics.count_refused(refusal);
+            let after = reconnect_after(&self.0.cx);
+            let message = "too many clients connect at once; retry a little later";
+            Error::new(503, message).with_header("Retry-After", after.to_string())
         })
     }
 }
@@ -81,46 +85,46 @@ impl Desk {
 mod tests {
     use std::time::Duration;
 
-    use super::Doorway;
+    use super::ConnectLimiter;
     use crate::metrics::Refusal;
 
     #[test]
-    fn so_many_at_once_are_let_in() {
-        let doorway = Doorway::default();
+    fn connections_in_flight_are_limited() {
+        let limiter = ConnectLimiter::default();
         let now = Duration::from_secs(5);
-        let first = doorway.enter(2, None, now).ok();
-        let second = doorway.enter(2, None, now).ok();
+        let first = limiter.try_admit(2, None, now).ok();
+        let second = limiter.try_admit(2, None, now).ok();
         assert!(first.is_some() && second.is_some());
-        assert_eq!(doorway.enter(2, None, now).err(), Some(Refusal::Handshakes));
+        assert_eq!(limiter.try_admit(2, None, now).err(), Some(Refusal::Handshakes));
         drop(first);
-        let third = doorway.enter(2, None, now).ok();
+        let third = limiter.try_admit(2, None, now).ok();
         assert!(third.is_some());
         drop((second, third));
-        assert_eq!(doorway.under_way.get(), 0);
-        assert_eq!(doorway.enter(0, None, now).err(), Some(Refusal::Handshakes));
+        assert_eq!(limiter.in_flight.get(), 0);
+        assert_eq!(limiter.try_admit(0, None, now).err(), Some(Refusal::Handshakes));
     }
 
     #[test]
-    fn so_many_within_a_second_are_let_in() {
-        let doorway = Doorway::default();
-        let enter = |rate, millis| {
-            let entered = doorway.enter(u32::MAX, Some(rate), Duration::from_millis(millis));
-            entered.map(drop).err()
+    fn connections_per_second_are_limited() {
+        let limiter = ConnectLimiter::default();
+        let admit = |rate, millis| {
+            let admitted = limiter.try_admit(u32::MAX, Some(rate), Duration::from_millis(millis));
+            admitted.map(drop).err()
         };
         for _ in 0..4 {
-            assert_eq!(enter(4, 1000), None);
+            assert_eq!(admit(4, 1000), None);
         }
-        assert_eq!(enter(4, 1000), Some(Refusal::Rate));
-        assert_eq!(enter(4, 1249), Some(Refusal::Rate));
-        assert_eq!(enter(4, 1250), None);
-        assert_eq!(enter(4, 1250), Some(Refusal::Rate));
+        assert_eq!(admit(4, 1000), Some(Refusal::Rate));
+        assert_eq!(admit(4, 1249), Some(Refusal::Rate));
+        assert_eq!(admit(4, 1250), None);
+        assert_eq!(admit(4, 1250), Some(Refusal::Rate));
         for _ in 0..4 {
             assert_eq!(
-                enter(4, 9000),
+                admit(4, 9000),
                 None,
-                "what was not used is no more than a second's"
+                "unused connections add up to one second's at most"
             );
         }
-        assert_eq!(enter(4, 9000), Some(Refusal::Rate));
+        assert_eq!(admit(4, 9000), Some(Refusal::Rate));
     }
 }

@@ -1,21 +1,21 @@
-//! What ends at a time unless somebody shows another token: connections and subscriptions of one worker. Pure.
+//! Deadlines of connections and subscriptions of one worker, which end unless a newer token is sent before. Pure.
 //!
-//! By the wall's clock, since tokens are: where it is set forward, what has expired by it ends.
+//! By wall time, like the expiry of tokens: where the clock is set forward, everything that has expired by it ends.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// See the module. As many entries as there are connections and subscriptions with an end, and none of others.
+/// See the module. One entry for each connection and subscription that has a deadline.
 #[derive(Debug, Default)]
-pub(crate) struct Due(BTreeSet<(u64, Ending)>);
+pub(crate) struct ExpiryQueue(BTreeSet<(u64, ExpiryKey)>);
 
-/// Which connection by its slot; the connection itself, or its subscription to a channel.
-pub(crate) type Ending = (usize, Option<Arc<str>>);
+/// The slot of a connection; the connection itself, or its subscription to a channel.
+pub(crate) type ExpiryKey = (usize, Option<Arc<str>>);
 
-impl Due {
-    /// It ended at one time, in seconds since 1970, and ends at another one now.
-    pub(crate) fn moves(&mut self, ending: Ending, from: Option<u64>, to: Option<u64>) {
-        let mut entry = (0, ending);
+impl ExpiryQueue {
+    /// Moves a deadline, in seconds since 1970.
+    pub(crate) fn reschedule(&mut self, key: ExpiryKey, from: Option<u64>, to: Option<u64>) {
+        let mut entry = (0, key);
         if let Some(from) = from {
             entry.0 = from;
             self.0.remove(&entry);
@@ -26,36 +26,36 @@ impl Due {
         }
     }
 
-    /// The next that has ended by now; it is one no more.
-    pub(crate) fn next(&mut self, now: u64) -> Option<Ending> {
-        let is_over = self.0.first().is_some_and(|(at, _)| *at <= now);
-        let (_, ending) = is_over.then(|| self.0.pop_first()).flatten()?;
-        Some(ending)
+    /// Removes and returns the next entry whose deadline has passed.
+    pub(crate) fn pop_expired(&mut self, now: u64) -> Option<ExpiryKey> {
+        let is_expired = self.0.first().is_some_and(|(at, _)| *at <= now);
+        let (_, key) = is_expired.then(|| self.0.pop_first()).flatten()?;
+        Some(key)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::Due;
+    use super::ExpiryQueue;
 
     #[test]
-    fn what_is_over_comes_once_and_in_order() {
-        let mut due = Due::default();
+    fn expired_entries_are_returned_once_and_in_order() {
+        let mut queue = ExpiryQueue::default();
         let of = |channel: &str| (7, Some(channel.into()));
-        due.moves((7, None), None, Some(30));
-        due.moves(of("b"), None, Some(20));
-        due.moves(of("a"), None, Some(20));
-        due.moves(of("c"), None, Some(10));
-        due.moves(of("c"), Some(10), Some(40));
-        due.moves(of("d"), None, Some(10));
-        due.moves(of("d"), Some(10), None);
-        due.moves(of("e"), None, None);
-        assert_eq!(due.next(19), None);
-        assert_eq!(due.next(20), Some(of("a")));
-        assert_eq!(due.next(20), Some(of("b")));
-        assert_eq!(due.next(29), None);
-        assert_eq!(due.next(u64::MAX), Some((7, None)));
-        assert_eq!(due.next(u64::MAX), Some(of("c")));
-        assert_eq!(due.next(u64::MAX), None);
+        queue.reschedule((7, None), None, Some(30));
+        queue.reschedule(of("b"), None, Some(20));
+        queue.reschedule(of("a"), None, Some(20));
+        queue.reschedule(of("c"), None, Some(10));
+        queue.reschedule(of("c"), Some(10), Some(40));
+        queue.reschedule(of("d"), None, Some(10));
+        queue.reschedule(of("d"), Some(10), None);
+        queue.reschedule(of("e"), None, None);
+        assert_eq!(queue.pop_expired(19), None);
+        assert_eq!(queue.pop_expired(20), Some(of("a")));
+        assert_eq!(queue.pop_expired(20), Some(of("b")));
+        assert_eq!(queue.pop_expired(29), None);
+        assert_eq!(queue.pop_expired(u64::MAX), Some((7, None)));
+        assert_eq!(queue.pop_expired(u64::MAX), Some(of("c")));
+        assert_eq!(queue.pop_expired(u64::MAX), None);
     }
 }

@@ -1,52 +1,54 @@
-//! What waits for clients goes to them.
+//! Sends clients their queued pushes.
 
 use std::rc::Rc;
 
 use ringmain_hub::subscribers::ConnId;
 
-use crate::client::Seat;
+use super::PushWorker;
+use crate::client::Client;
 use crate::limits;
-use crate::worker::Desk;
 
-impl Desk {
-    /// Clients that little happens to are not in the processor's caches: what is needed of each is asked for together with what is
-    /// needed of the next ones, and then has come when it is its turn.
-    pub(crate) fn send_what_waits(&self) {
-        let mut together: [Option<(ConnId, Rc<Seat>)>; limits::SENT_TOGETHER] = [const { None }; _];
+impl PushWorker {
+    /// Sends the queued pushes of all clients that have some.
+    ///
+    /// The state of a client that is mostly idle is not in the processor's caches: the memory of a batch of clients is requested together,
+    /// and has arrived by the time that each is served.
+    pub(super) fn flush_clients(&self) {
+        let mut batch: [Option<(ConnId, Rc<Client>)>; limits::FLUSH_BATCH] = [const { None }; _];
         loop {
-            let count = self.gather(&mut together);
+            let count = self.collect_ready(&mut batch);
             if count == 0 {
                 break;
             }
-            for place in &mut together[..count] {
-                // Who is full is not looked at again here, but says when it is not.
-                place.take_if(|(_, seat)| seat.is_full());
+            for entry in &mut batch[..count] {
+                // A congested client is not polled again here: its transport reports when it is drained.
+                entry.take_if(|(_, client)| client.is_congested());
             }
-            for (id, seat) in together[..count].iter_mut().filter_map(Option::take) {
-                self.send(id, &seat);
+            for (id, client) in batch[..count].iter_mut().filter_map(Option::take) {
+                self.flush_client(id, &client);
             }
         }
     }
 
-    /// Puts clients that something waits for into the places, and says how many places it has used.
-    fn gather(&self, places: &mut [Option<(ConnId, Rc<Seat>)>]) -> usize {
-        let local = &mut *self.local.borrow_mut();
+    /// Fills the batch with clients that have queued pushes. Returns the number of entries that were used.
+    fn collect_ready(&self, batch: &mut [Option<(ConnId, Rc<Client>)>]) -> usize {
+        let subscribers = &mut *self.0.subscribers.borrow_mut();
         let mut count = 0;
-        while count < places.len()
-            && let Some(id) = local.poll_ready()
+        while count < batch.len()
+            && let Some(id) = subscribers.poll_ready()
         {
-            places[count] = self.find(id).map(|seat| (id, seat));
+            batch[count] = self.find_client(id).map(|client| (id, client));
             count += 1;
         }
         count
     }
 
-    /// Sends a connection what waits for it, as far as it takes that.
-    pub(crate) fn send(&self, id: ConnId, seat: &Seat) {
-        while !seat.is_full() {
-            let frame = self.local.borrow_mut().pop_push(id);
+    /// Sends a connection its queued pushes until its transport is congested.
+    pub(crate) fn flush_client(&self, id: ConnId, client: &Client) {
+        while !client.is_congested() {
+            let frame = self.0.subscribers.borrow_mut().pop_push(id);
             match frame {
-                Some(written) => seat.push(written),
+                Some(written) => client.send_push(written),
                 None => break,
             }
         }

@@ -1,11 +1,10 @@
-//! What programs want to know of channels, which are at home on any worker, and where the answers are waited for.
+//! Queries of programs about channels of any worker, and the replies that a request waits for.
 //!
 //! ```text
-//! request ─▶ a number for each question ─▶ local ─ queues ─▶ home ─ queues ─▶ local ─▶ by its number ─▶ the request's gathering
+//! request ─▶ a number for each query ─▶ subscribers ─ queues ─▶ shard ─ queues ─▶ subscribers ─▶ by its number ─▶ the request's group
 //! ```
 //!
-//! A number is taken until its answer is there, also when nobody waits for that any more: so there are never more on their way
-//! than may be.
+//! A number is in use until its reply has arrived, also when the request has timed out: so there are never more in flight than the limit.
 
 #[cfg(test)]
 mod tests;
@@ -24,41 +23,41 @@ use ringmain_hub::mail::{ChannelQuery, QueryResult};
 use ringmain_hub::protocol::Fault;
 use ringmain_hub::subscribers::ProgramReply;
 
+use super::PushWorker;
 use crate::limits;
-use crate::worker::Desk;
 
-/// Why a program is not told what it wanted.
+/// The reason why a program's request has no result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Unanswered {
+pub(crate) enum QueryError {
     Fault(Fault),
-    /// As much is on its way as may be: nothing was done.
+    /// The limit of requests in flight is reached: nothing was done.
     Busy,
-    /// The answer did not come in time: what was to be done may be.
+    /// The reply did not arrive in time: the command may have been executed or not.
     Late,
 }
 
-impl From<Fault> for Unanswered {
-    fn from(fault: Fault) -> Unanswered {
-        Unanswered::Fault(fault)
+impl From<Fault> for QueryError {
+    fn from(fault: Fault) -> QueryError {
+        QueryError::Fault(fault)
     }
 }
 
-/// Questions that are on their way, by their numbers.
+/// Queries in flight, by number.
 #[derive(Default)]
-pub(crate) struct Asking {
-    waiting: Vec<Option<(Rc<Gathering<ProgramReply>>, usize)>>,
+pub(super) struct PendingReplies {
+    waiting: Vec<Option<(Rc<ReplyGroup<ProgramReply>>, usize)>>,
     free: Vec<usize>,
 }
 
-impl Asking {
-    /// How many more may be asked.
-    pub(crate) fn room(&self) -> usize {
-        limits::QUESTIONS.saturating_sub(self.waiting.len() - self.free.len())
+impl PendingReplies {
+    /// Returns how many more queries may be sent.
+    pub(super) fn capacity_left(&self) -> usize {
+        limits::QUERIES.saturating_sub(self.waiting.len() - self.free.len())
     }
 
-    /// The number of a question whose answer is one of a gathering's.
-    pub(crate) fn ask(&mut self, gathering: &Rc<Gathering<ProgramReply>>, at: usize) -> u64 {
-        let entry = Some((Rc::clone(gathering), at));
+    /// Adds a query whose reply is the one at `index` of a group. Returns its number.
+    pub(super) fn add_query(&mut self, group: &Rc<ReplyGroup<ProgramReply>>, index: usize) -> u64 {
+        let entry = Some((Rc::clone(group), index));
         let number = match self.free.pop() {
             Some(number) => {
                 self.waiting[number] = entry;
@@ -72,50 +71,49 @@ impl Asking {
         number as u64
     }
 
-    fn answered(&mut self, number: u64, answer: ProgramReply) {
+    fn complete(&mut self, number: u64, reply: ProgramReply) {
         let number = number as usize;
-        if let Some((gathering, at)) = self.waiting.get_mut(number).and_then(Option::take) {
+        if let Some((group, index)) = self.waiting.get_mut(number).and_then(Option::take) {
             self.free.push(number);
-            gathering.put(at, answer);
+            group.set_reply(index, reply);
         }
     }
 }
 
-/// Answers that a request waits for.
-pub(crate) struct Gathering<T> {
-    answers: RefCell<Vec<Option<T>>>,
-    left: Cell<usize>,
+/// The replies that a request waits for.
+pub(super) struct ReplyGroup<T> {
+    replies: RefCell<Vec<Option<T>>>,
+    missing: Cell<usize>,
     waker: RefCell<Option<Waker>>,
 }
 
-impl<T> Gathering<T> {
-    /// Of so many.
-    pub(crate) fn new(count: usize) -> Rc<Gathering<T>> {
-        Rc::new(Gathering {
-            answers: RefCell::new((0..count).map(|_| None).collect()),
-            left: Cell::new(count),
+impl<T> ReplyGroup<T> {
+    pub(super) fn new(count: usize) -> Rc<ReplyGroup<T>> {
+        Rc::new(ReplyGroup {
+            replies: RefCell::new((0..count).map(|_| None).collect()),
+            missing: Cell::new(count),
             waker: RefCell::default(),
         })
     }
 
-    /// Each is put once.
-    pub(crate) fn put(&self, at: usize, answer: T) {
-        self.answers.borrow_mut()[at] = Some(answer);
-        self.left.set(self.left.get() - 1);
-        if self.left.get() == 0
+    /// Stores a reply; each is stored once.
+    pub(super) fn set_reply(&self, index: usize, reply: T) {
+        self.replies.borrow_mut()[index] = Some(reply);
+        self.missing.set(self.missing.get() - 1);
+        if self.missing.get() == 0
             && let Some(waker) = self.waker.take()
         {
             waker.wake();
         }
     }
 
-    /// All of them, in order; `None`: they were not there in time.
-    pub(crate) async fn all(&self, cx: &Cx, until: Duration) -> Option<Vec<T>> {
+    /// Returns all replies, in order. `None`: they did not arrive in time.
+    pub(super) async fn all(&self, cx: &Cx, until: Duration) -> Option<Vec<T>> {
         let now = cx.now().since(Time(0));
         let mut sleep = pin!(cx.sleep(until.saturating_sub(now)));
         poll_fn(|context| {
-            if self.left.get() == 0 {
-                return Poll::Ready(self.answers.take().into_iter().collect());
+            if self.missing.get() == 0 {
+                return Poll::Ready(self.replies.take().into_iter().collect());
             }
             *self.waker.borrow_mut() = Some(context.waker().clone());
             sleep.as_mut().poll(context).map(|()| None)
@@ -124,51 +122,57 @@ impl<T> Gathering<T> {
     }
 }
 
-impl Desk {
-    /// Until when what is asked now is waited for.
-    pub(crate) fn patience(&self) -> Duration {
-        self.cx.now().since(Time(0)) + limits::ANSWERED_WITHIN
+impl PushWorker {
+    /// Returns the time at which a request that starts now times out.
+    pub(crate) fn reply_deadline(&self) -> Duration {
+        self.0.cx.now().since(Time(0)) + limits::REPLY_TIMEOUT
     }
 
-    /// Asks a channel.
-    pub(crate) async fn ask(
+    /// Queries a channel.
+    ///
+    /// # Errors
+    /// [`QueryError`]; [`Fault::NOT_AVAILABLE`] if the channel's namespace does not have it.
+    pub(crate) async fn query_channel(
         &self,
         channel: String,
-        question: ChannelQuery,
+        query: ChannelQuery,
         until: Duration,
-    ) -> Result<QueryResult, Unanswered> {
-        let gathering = Gathering::new(1);
+    ) -> Result<QueryResult, QueryError> {
+        let group = ReplyGroup::new(1);
         {
             let options = self.options();
-            let rules = options.namespace(&channel)?.rules;
-            let is_there = match question {
-                ChannelQuery::History { .. } | ChannelQuery::ClearHistory => rules.history.is_some(),
-                ChannelQuery::Presence | ChannelQuery::PresenceStats => rules.presence,
+            let channel_options = options.namespace(&channel)?.channel_options;
+            let is_available = match query {
+                ChannelQuery::History { .. } | ChannelQuery::ClearHistory => {
+                    channel_options.history.is_some()
+                }
+                ChannelQuery::Presence | ChannelQuery::PresenceStats => channel_options.presence,
             };
-            if !is_there {
+            if !is_available {
                 return Err(Fault::NOT_AVAILABLE.into());
             }
-            let (mut asking, mut local) = (self.asking.borrow_mut(), self.local.borrow_mut());
-            if asking.room() == 0 || local.backlog() > limits::BACKLOG {
-                return Err(Unanswered::Busy);
+            let mut pending = self.0.pending_replies.borrow_mut();
+            let mut subscribers = self.0.subscribers.borrow_mut();
+            if pending.capacity_left() == 0 || subscribers.backlog() > limits::BACKLOG {
+                return Err(QueryError::Busy);
             }
-            let number = asking.ask(&gathering, 0);
-            local.query_for(&Arc::from(channel), rules, question, number);
+            let number = pending.add_query(&group, 0);
+            subscribers.query_for(&Arc::from(channel), channel_options, query, number);
         }
-        self.ring();
-        let answers = gathering.all(&self.cx, until).await;
-        match answers.ok_or(Unanswered::Late)?.pop() {
-            Some(ProgramReply::QueryResult(told)) => Ok(*told),
+        self.wake();
+        let replies = group.all(&self.0.cx, until).await;
+        match replies.ok_or(QueryError::Late)?.pop() {
+            Some(ProgramReply::QueryResult(result)) => Ok(*result),
             _ => Err(Fault::INTERNAL.into()),
         }
     }
 
-    /// Hands answers to those who wait for them.
-    pub(crate) fn tell_programs(&self) {
+    /// Delivers replies to the requests that wait for them.
+    pub(super) fn deliver_replies(&self) {
         loop {
-            let answer = self.local.borrow_mut().poll_reply();
-            let Some((number, answer)) = answer else { break };
-            self.asking.borrow_mut().answered(number, answer);
+            let reply = self.0.subscribers.borrow_mut().poll_reply();
+            let Some((number, reply)) = reply else { break };
+            self.0.pending_replies.borrow_mut().complete(number, reply);
         }
     }
 }

@@ -1,55 +1,131 @@
-//! Connections by the second in which something is due: a ping, its answer, or the `connect` of a new connection.
+//! Connections by the second in which something is due: a ping, its pong, or the `connect` of a new connection.
 
+use std::cell::RefCell;
 use std::rc::Rc;
 
 use ringmain_hub::subscribers::ConnId;
 
-use crate::client::Seat;
+use crate::client::Client;
 use crate::limits;
 use crate::options::Options;
 
 /// See the module.
-pub(crate) struct Rounds {
-    pub(crate) pinged: Vec<Vec<ConnId>>,
-    pub(crate) strangers: Vec<Vec<Rc<Seat>>>,
-    /// Seconds within which a ping is answered.
-    pong: usize,
-    pub(crate) second: usize,
+pub(super) struct PingScheduler(RefCell<Wheel>);
+
+struct Wheel {
+    /// By second of the ping interval.
+    pinged: Vec<Vec<ConnId>>,
+    /// By second of [`limits::CONNECT_TIMEOUT`].
+    connecting: Vec<Vec<Rc<Client>>>,
+    /// Seconds within which a pong is due.
+    pong_timeout: usize,
+    second: usize,
 }
 
-impl Rounds {
-    pub(crate) fn new(options: &Options) -> Rounds {
-        Rounds {
+/// The clients to check in a second.
+pub(super) struct DueChecks {
+    index: usize,
+    /// Clients whose pong is due.
+    pub(super) pongs: Vec<ConnId>,
+    /// Connections whose `connect` is due.
+    pub(super) connects: Vec<Rc<Client>>,
+}
+
+/// The clients to ping in a second.
+pub(super) struct DuePings {
+    index: usize,
+    pub(super) clients: Vec<ConnId>,
+}
+
+impl PingScheduler {
+    pub(super) fn new(options: &Options) -> PingScheduler {
+        PingScheduler(RefCell::new(Wheel {
             pinged: vec![Vec::new(); options.ping_interval.as_secs() as usize],
-            pong: options.pong_timeout.as_secs() as usize,
-            strangers: (0..=limits::CONNECT_WITHIN.as_secs())
+            pong_timeout: options.pong_timeout.as_secs() as usize,
+            connecting: (0..=limits::CONNECT_TIMEOUT.as_secs())
                 .map(|_| Vec::new())
                 .collect(),
             second: 0,
-        }
+        }))
     }
 
-    /// Follows other settings: clients are spread over the new interval.
-    pub(crate) fn follow(&mut self, options: &Options) {
-        self.pong = options.pong_timeout.as_secs() as usize;
+    /// Applies changed options: clients are spread over the new interval.
+    pub(super) fn set_options(&self, options: &Options) {
+        let wheel = &mut *self.0.borrow_mut();
+        wheel.pong_timeout = options.pong_timeout.as_secs() as usize;
         let count = options.ping_interval.as_secs() as usize;
-        if count != self.pinged.len() {
-            let all = std::mem::replace(&mut self.pinged, vec![Vec::new(); count]);
+        if count != wheel.pinged.len() {
+            let all = std::mem::replace(&mut wheel.pinged, vec![Vec::new(); count]);
             for (at, id) in all.into_iter().flatten().enumerate() {
-                self.pinged[at % count].push(id);
+                wheel.pinged[at % count].push(id);
             }
         }
     }
 
-    /// The second whose clients must have answered by now: their pings were spread over it.
-    pub(crate) fn waited(&self) -> usize {
-        let count = self.pinged.len();
-        (self.second + count - self.pong - 1) % count
+    /// Schedules the pings of a client that has connected.
+    pub(super) fn add_client(&self, id: ConnId) {
+        self.0.borrow_mut().add_client(id);
     }
 
-    /// The second of one that comes now: the emptiest of the interval's later half, of several the last. However many come at
-    /// once, their pings do not; and whoever leaves soon needs none.
-    pub(crate) fn join(&mut self, id: ConnId) {
+    /// Schedules the check that a new connection has sent its `connect`.
+    pub(super) fn await_connect(&self, client: Rc<Client>) {
+        let wheel = &mut *self.0.borrow_mut();
+        let timeout = limits::CONNECT_TIMEOUT.as_secs() as usize;
+        let index = (wheel.second + timeout) % wheel.connecting.len();
+        wheel.connecting[index].push(client);
+    }
+
+    /// Returns the connections that have not sent `connect` yet.
+    pub(super) fn connecting_clients(&self) -> Vec<Rc<Client>> {
+        let wheel = self.0.borrow();
+        let connecting = wheel.connecting.iter().flatten();
+        let connecting = connecting.filter(|client| client.id().is_none());
+        connecting.map(Rc::clone).collect()
+    }
+
+    /// Starts the next second. Returns the clients to check; [`take_due`](PingScheduler::take_due) has to follow.
+    pub(super) fn advance(&self) -> DueChecks {
+        let wheel = &mut *self.0.borrow_mut();
+        wheel.second += 1;
+        let index = wheel.pong_index();
+        let connecting = wheel.second % wheel.connecting.len();
+        DueChecks {
+            index,
+            pongs: std::mem::take(&mut wheel.pinged[index]),
+            connects: std::mem::take(&mut wheel.connecting[connecting]),
+        }
+    }
+
+    /// Returns the clients to ping in this second, once the others were checked; [`reschedule`](PingScheduler::reschedule) has to follow.
+    pub(super) fn take_due(&self, checked: DueChecks) -> DuePings {
+        let wheel = &mut *self.0.borrow_mut();
+        wheel.pinged[checked.index] = checked.pongs;
+        let index = wheel.second % wheel.pinged.len();
+        DuePings {
+            index,
+            clients: std::mem::take(&mut wheel.pinged[index]),
+        }
+    }
+
+    /// Schedules the next ping of clients that were pinged.
+    pub(super) fn reschedule(&self, mut pings: DuePings) {
+        let wheel = &mut *self.0.borrow_mut();
+        // The interval may have become shorter meanwhile.
+        let index = pings.index % wheel.pinged.len();
+        wheel.pinged[index].append(&mut pings.clients);
+    }
+}
+
+impl Wheel {
+    /// Returns the index of the clients whose pong is due: their pings were spread over that second.
+    fn pong_index(&self) -> usize {
+        let count = self.pinged.len();
+        (self.second + count - self.pong_timeout - 1) % count
+    }
+
+    /// Adds a client to the emptiest second of the interval's later half, the last of several. However many connect at once, their pings
+    /// are spread; and a client that leaves soon needs none.
+    fn add_client(&mut self, id: ConnId) {
         let count = self.pinged.len();
         let ahead = (count / 2..count)
             .rev()
@@ -61,6 +137,7 @@ impl Rounds {
 }
 
 const _: () = assert!(
-    limits::PONG_WITHIN.as_secs() + 1 < limits::PING_EVERY.as_secs() && limits::PONG_WITHIN.as_secs() > 1,
-    "those who are pinged are not those who are looked at, nor those who come"
+    limits::PONG_TIMEOUT.as_secs() + 1 < limits::PING_INTERVAL.as_secs()
+        && limits::PONG_TIMEOUT.as_secs() > 1,
+    "the clients to ping, to check and to add are in different seconds"
 );

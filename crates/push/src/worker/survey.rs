@@ -1,4 +1,4 @@
-//! What a program wants to know of all channels: each worker looks at those that are at home there, a few at a time.
+//! Lists of the channels of all workers: each worker visits the channels of its shard, a limited number a turn.
 
 use std::collections::BTreeMap;
 use std::future::poll_fn;
@@ -9,146 +9,163 @@ use std::time::Duration;
 
 use ringmain_hub::protocol::Fault;
 
+use super::PushWorker;
+use super::pending_replies::{QueryError, ReplyGroup};
 use crate::api::Pattern;
 use crate::limits;
-use crate::worker::Desk;
-use crate::worker::pending_replies::{Gathering, Unanswered};
 
-/// Channels with subscribers, each with how many.
-type Found = Result<Vec<(Arc<str>, u32)>, Unanswered>;
+/// Channels with subscribers, each with the number of these.
+type SurveyResult = Result<Vec<(Arc<str>, u32)>, QueryError>;
 
-/// Between two workers. What one asks another one answers by the same number.
-pub(crate) enum Survey {
-    Asks {
+/// A message between two workers. A response has the number of its request.
+pub(super) enum SurveyMessage {
+    Request {
         number: usize,
         pattern: Option<Arc<Pattern>>,
     },
-    Tells {
+    Response {
         number: usize,
-        found: Found,
+        result: SurveyResult,
     },
 }
 
-/// Those that are under way, by their numbers, with how many workers have not answered yet.
+/// The surveys in flight, by number, each with the number of workers that have not responded.
 #[derive(Default)]
-pub(crate) struct Surveys([Option<(Rc<Gathering<Found>>, usize)>; limits::SURVEYS]);
+pub(super) struct PendingSurveys([Option<(Rc<ReplyGroup<SurveyResult>>, usize)>; limits::SURVEYS]);
 
-impl Desk {
-    /// Channels of all workers that somebody listens to, each with how many do; those of a pattern, or all.
-    pub(crate) async fn channels(
+impl PendingSurveys {
+    /// Adds a survey, and returns its number. `None`: [`limits::SURVEYS`] are in flight.
+    fn add(&mut self, group: &Rc<ReplyGroup<SurveyResult>>, workers: usize) -> Option<usize> {
+        let number = self.0.iter().position(Option::is_none)?;
+        self.0[number] = Some((Rc::clone(group), workers));
+        Some(number)
+    }
+
+    fn add_response(&mut self, number: usize, worker: usize, result: SurveyResult) {
+        if let Some((group, left)) = &mut self.0[number] {
+            group.set_reply(worker, result);
+            *left -= 1;
+            if *left == 0 {
+                self.0[number] = None;
+            }
+        }
+    }
+}
+
+impl PushWorker {
+    /// Returns the channels of all workers that have subscribers and match the pattern, each with the number of subscribers.
+    ///
+    /// # Errors
+    /// [`QueryError`]; [`Fault::LIMIT_EXCEEDED`] for more than [`limits::LISTED_CHANNELS`].
+    pub(crate) async fn list_channels(
         &self,
         pattern: Option<Pattern>,
         until: Duration,
-    ) -> Result<BTreeMap<String, u32>, Unanswered> {
-        let gathering = self.ask_all(pattern.map(Arc::new))?;
-        let answers = gathering.all(&self.cx, until).await.ok_or(Unanswered::Late)?;
+    ) -> Result<BTreeMap<String, u32>, QueryError> {
+        let group = self.start_survey(pattern.map(Arc::new))?;
+        let results = group.all(&self.0.cx, until).await.ok_or(QueryError::Late)?;
         let mut channels = BTreeMap::new();
-        for found in answers {
-            channels.extend(found?.into_iter().map(|(name, count)| (name.to_string(), count)));
+        for result in results {
+            channels.extend(result?.into_iter().map(|(name, count)| (name.to_string(), count)));
         }
-        match channels.len() <= limits::CHANNELS_TOLD {
-            true => Ok(channels),
-            false => Err(Fault::LIMIT_EXCEEDED.into()),
+        if channels.len() > limits::LISTED_CHANNELS {
+            return Err(Fault::LIMIT_EXCEEDED.into());
         }
+        Ok(channels)
     }
 
-    fn ask_all(&self, pattern: Option<Arc<Pattern>>) -> Result<Rc<Gathering<Found>>, Unanswered> {
-        let workers = self.cx.workers();
-        let gathering = Gathering::new(workers);
-        let number = {
-            let surveys = &mut self.surveys.borrow_mut().0;
-            let number = surveys.iter().position(Option::is_none);
-            let number = number.ok_or(Unanswered::Busy)?;
-            surveys[number] = Some((Rc::clone(&gathering), workers));
-            number
-        };
+    fn start_survey(
+        &self,
+        pattern: Option<Arc<Pattern>>,
+    ) -> Result<Rc<ReplyGroup<SurveyResult>>, QueryError> {
+        let workers = self.0.cx.workers();
+        let group = ReplyGroup::new(workers);
+        let number = self.0.surveys.borrow_mut().add(&group, workers);
+        let number = number.ok_or(QueryError::Busy)?;
         for worker in 0..workers {
             let pattern = pattern.clone();
-            match worker == self.cx.worker() {
-                true => self.look(worker, number, pattern),
-                false => self
-                    .ends
-                    .borrow_mut()
-                    .survey(worker, Survey::Asks { number, pattern }),
+            if worker == self.0.cx.worker() {
+                self.survey_shard(worker, number, pattern);
+            } else {
+                let request = SurveyMessage::Request { number, pattern };
+                self.0.mesh.borrow_mut().send_survey(worker, request);
             }
         }
-        Ok(gathering)
+        Ok(group)
     }
 
-    /// Takes what other workers say.
-    pub(crate) fn take_surveys(&self) {
+    /// Handles the requests and responses of other workers.
+    pub(super) fn receive_surveys(&self) {
         loop {
-            let next = self.ends.borrow_mut().next_survey();
+            let next = self.0.mesh.borrow_mut().pop_survey();
             match next {
                 None => break,
-                Some((from, Survey::Asks { number, pattern })) => self.look(from, number, pattern),
-                Some((from, Survey::Tells { number, found })) => self.found(from, number, found),
+                Some((from, SurveyMessage::Request { number, pattern })) => {
+                    self.survey_shard(from, number, pattern);
+                }
+                Some((from, SurveyMessage::Response { number, result })) => {
+                    self.0.surveys.borrow_mut().add_response(number, from, result);
+                }
             }
         }
     }
 
-    /// Looks at the channels here, and tells who asked.
-    fn look(&self, asker: usize, number: usize, pattern: Option<Arc<Pattern>>) {
-        let desk = self.clone();
-        let spawned = self.cx.spawn(async move {
-            let found = desk.heard(pattern.as_deref()).await;
-            desk.tell_asker(asker, number, found);
+    /// Lists the channels here in a task of its own, and sends them to the worker that has requested them.
+    fn survey_shard(&self, requester: usize, number: usize, pattern: Option<Arc<Pattern>>) {
+        let worker = self.clone();
+        let spawned = self.0.cx.spawn(async move {
+            let result = worker.list_shard(pattern.as_deref()).await;
+            worker.send_response(requester, number, result);
         });
         if spawned.is_err() {
-            self.tell_asker(asker, number, Err(Unanswered::Busy));
+            self.send_response(requester, number, Err(QueryError::Busy));
         }
     }
 
-    fn tell_asker(&self, asker: usize, number: usize, found: Found) {
-        match asker == self.cx.worker() {
-            true => self.found(asker, number, found),
-            false => self
-                .ends
-                .borrow_mut()
-                .survey(asker, Survey::Tells { number, found }),
+    fn send_response(&self, requester: usize, number: usize, result: SurveyResult) {
+        if requester == self.0.cx.worker() {
+            let mut surveys = self.0.surveys.borrow_mut();
+            surveys.add_response(number, requester, result);
+        } else {
+            let response = SurveyMessage::Response { number, result };
+            self.0.mesh.borrow_mut().send_survey(requester, response);
         }
     }
 
-    async fn heard(&self, pattern: Option<&Pattern>) -> Found {
-        let mut found = Vec::new();
+    async fn list_shard(&self, pattern: Option<&Pattern>) -> SurveyResult {
+        let mut channels = Vec::new();
         let mut after: Option<Arc<str>> = None;
         loop {
             let from = after.take();
-            after = self.home.borrow().visit_subscribed(
+            after = self.0.shard.borrow().visit_subscribed(
                 from.as_deref(),
-                limits::SURVEYED_A_TURN,
+                limits::SURVEYED_PER_TURN,
                 |name, count| {
-                    if pattern.is_none_or(|pattern| pattern.is_of(name)) {
-                        found.push((Arc::clone(name), count));
+                    if pattern.is_none_or(|pattern| pattern.matches(name)) {
+                        channels.push((Arc::clone(name), count));
                     }
                 },
             );
-            if found.len() > limits::CHANNELS_TOLD {
+            if channels.len() > limits::LISTED_CHANNELS {
                 return Err(Fault::LIMIT_EXCEEDED.into());
             }
             if after.is_none() {
-                return Ok(found);
+                return Ok(channels);
             }
-            let mut has_waited = false;
-            poll_fn(|context| {
-                if std::mem::replace(&mut has_waited, true) {
-                    return Poll::Ready(());
-                }
-                context.waker().wake_by_ref();
-                Poll::Pending
-            })
-            .await;
+            yield_turn().await;
         }
     }
+}
 
-    fn found(&self, worker: usize, number: usize, found: Found) {
-        let surveys = &mut self.surveys.borrow_mut().0;
-        if let Some((gathering, left)) = &mut surveys[number] {
-            gathering.put(worker, found);
-            *left -= 1;
-            if *left == 0 {
-                surveys[number] = None;
-            }
+/// Continues in the worker's next turn.
+async fn yield_turn() {
+    let mut has_yielded = false;
+    poll_fn(|context| {
+        if std::mem::replace(&mut has_yielded, true) {
+            return Poll::Ready(());
         }
-    }
+        context.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
 }

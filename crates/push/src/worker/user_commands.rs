@@ -1,4 +1,4 @@
-//! What the owner wants done to a user's connections, on whichever workers these are.
+//! Commands for the connections of a user, which every worker runs on those that it has.
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;
@@ -13,248 +13,233 @@ use ringmain_engine::backend::Time;
 use ringmain_hub::protocol::{Disconnect, Push, Refresh, Reply, Unsubscribed};
 use ringmain_hub::subscribers::ConnId;
 
-use crate::client::Seat;
-use crate::client::commands::Session;
+use super::PushWorker;
+use crate::client::Client;
+use crate::client::commands::CommandHandler;
 use crate::limits;
-use crate::publish::publisher::{Busy, Publisher};
-use crate::publish::receipts::{Receipt, Receipted};
-use crate::tokens::claims::{Lasts, Terms};
-use crate::worker::Desk;
+use crate::publish::publisher::Busy;
+use crate::publish::receipts::{Receipt, ReceiptOutcome};
+use crate::tokens::claims::{Expiry, SubscribeOptions};
 
 /// See the module.
 #[derive(Clone, Debug)]
-pub(crate) struct Order {
-    /// Nobody's connections are nobody's: an empty name has none.
+pub(crate) struct ConnectionCommand {
+    /// The user. An empty name has no connections.
     pub(crate) user: Arc<str>,
-    /// One of them. `None`: all.
+    /// One of the connections. `None`: all.
     pub(crate) client: Option<Arc<str>>,
-    pub(crate) what: What,
-    /// Counts the connections that it reached, for a program that waits.
-    pub(crate) reached: Option<Arc<Reached>>,
+    pub(crate) action: UserAction,
+    /// Counts the connections that were reached, for a caller that waits.
+    pub(crate) progress: Option<Arc<CommandProgress>>,
 }
 
-/// The connections that an order has reached, of all workers.
+/// The connections that a command has reached, of all workers.
 #[derive(Debug)]
-pub(crate) struct Reached {
+pub(crate) struct CommandProgress {
     connections: AtomicU32,
-    /// Workers that have not carried it out yet.
-    left: AtomicUsize,
+    /// Workers that have not run the command yet.
+    workers_left: AtomicUsize,
     waker: Mutex<Option<Waker>>,
     /// The receipt of a source's command, completed by the last worker.
     receipt: Mutex<Option<Receipt>>,
 }
 
-impl Reached {
-    fn new(workers: usize) -> Arc<Reached> {
-        Reached::with_receipt(workers, None)
+impl CommandProgress {
+    fn new(workers: usize) -> Arc<CommandProgress> {
+        CommandProgress::with_receipt(workers, None)
     }
 
-    pub(crate) fn with_receipt(workers: usize, receipt: Option<Receipt>) -> Arc<Reached> {
-        Arc::new(Reached {
+    pub(super) fn with_receipt(workers: usize, receipt: Option<Receipt>) -> Arc<CommandProgress> {
+        Arc::new(CommandProgress {
             connections: AtomicU32::new(0),
-            left: AtomicUsize::new(workers),
+            workers_left: AtomicUsize::new(workers),
             waker: Mutex::new(None),
             receipt: Mutex::new(receipt),
         })
     }
 
-    fn add(&self, connections: u32) {
+    fn add_worker(&self, connections: u32) {
         self.connections.fetch_add(connections, Ordering::AcqRel);
-        if self.left.fetch_sub(1, Ordering::AcqRel) == 1 {
+        if self.workers_left.fetch_sub(1, Ordering::AcqRel) == 1 {
             let waker = self.waker.lock().unwrap_or_else(PoisonError::into_inner).take();
             waker.iter().for_each(Waker::wake_by_ref);
             let receipt = self.receipt.lock().unwrap_or_else(PoisonError::into_inner).take();
             if let Some(receipt) = receipt {
-                receipt.complete(Receipted::Published);
+                receipt.complete(ReceiptOutcome::Published);
             }
         }
     }
 
-    fn poll(&self, context: &Context<'_>) -> Poll<u32> {
+    fn poll_finished(&self, context: &Context<'_>) -> Poll<u32> {
         *self.waker.lock().unwrap_or_else(PoisonError::into_inner) = Some(context.waker().clone());
-        // Behind the waker: the last worker wakes it, or is seen here.
-        match self.left.load(Ordering::Acquire) {
+        // After the waker is stored: the last worker either wakes it, or has finished by now.
+        match self.workers_left.load(Ordering::Acquire) {
             0 => Poll::Ready(self.connections.load(Ordering::Acquire)),
             _ => Poll::Pending,
         }
     }
 }
 
+/// The effect of a command on each connection.
 #[derive(Clone, Debug)]
-pub(crate) enum What {
-    /// They end, for good ([`Disconnect::FORCED`]); but for these.
+pub(crate) enum UserAction {
+    /// Disconnects permanently ([`Disconnect::FORCED`]), except for these connections.
     Disconnect(Arc<[Arc<str>]>),
-    /// They end, as those whose time is over ([`Disconnect::EXPIRED`]).
+    /// Disconnects as expired ([`Disconnect::EXPIRED`]).
     Expire,
-    /// They go on until then, in seconds since 1970 (`None`: for ever), and others are told this of them from now on, unless it is
-    /// empty.
+    /// Sets the expiry, in seconds since 1970 (`None`: none), and the `info` for other clients unless it is empty.
     Refresh { until: Option<u64>, info: Bytes },
-    /// They listen to this channel, too.
-    Subscribe(Arc<str>, Terms),
-    /// They listen to this channel no longer ([`Unsubscribed::SERVER`]).
+    /// Subscribes to a channel.
+    Subscribe(Arc<str>, SubscribeOptions),
+    /// Ends the subscription to a channel ([`Unsubscribed::SERVER`]).
     Unsubscribe(Arc<str>),
 }
 
-impl Publisher {
-    /// Ends all connections of a user, on all workers; SDKs do not come back by themselves
-    /// ([`Disconnect::FORCED`](ringmain_hub::protocol::Disconnect::FORCED)). A token that still holds lets the user in again.
-    ///
-    /// # Errors
-    /// [`Busy`].
-    pub fn disconnect(&self, user: &str) -> Result<(), Busy> {
-        self.0.order(Order {
+impl ConnectionCommand {
+    /// Creates a command for all connections of a user.
+    pub(crate) fn for_user(user: &str, action: UserAction) -> ConnectionCommand {
+        ConnectionCommand {
             user: user.into(),
             client: None,
-            what: What::Disconnect(Arc::default()),
-            reached: None,
-        })
+            action,
+            progress: None,
+        }
     }
 
-    /// Subscribes all connections of a user to a channel, whoever else may. One that listens to it already goes on as it does;
-    /// one that listens to as many channels as it may does not. Connections that begin later are not meant.
-    ///
-    /// # Errors
-    /// [`Busy`].
-    pub fn subscribe(&self, user: &str, channel: &str) -> Result<(), Busy> {
-        self.0.order(Order {
-            user: user.into(),
-            client: None,
-            what: What::Subscribe(channel.into(), Terms::default()),
-            reached: None,
-        })
-    }
-
-    /// Ends the subscriptions of all connections of a user to a channel; SDKs do not subscribe again by themselves
-    /// ([`Unsubscribed::SERVER`](ringmain_hub::protocol::Unsubscribed::SERVER)).
-    ///
-    /// # Errors
-    /// [`Busy`].
-    pub fn unsubscribe(&self, user: &str, channel: &str) -> Result<(), Busy> {
-        self.0.order(Order {
-            user: user.into(),
-            client: None,
-            what: What::Unsubscribe(channel.into()),
-            reached: None,
-        })
+    fn includes(&self, client: &Client) -> bool {
+        let client_id = client.identity().client;
+        self.client.as_ref().is_none_or(|name| client_id.matches(name))
     }
 }
 
-impl Desk {
-    /// Has it done by all workers: here at once, by the others soon.
-    pub(crate) fn order(&self, order: Order) -> Result<(), Busy> {
-        if !self.send_order(&order) {
-            return Err(Busy);
-        }
-        self.follow(&order);
-        self.ring();
-        Ok(())
-    }
-
-    /// Has it done by all workers, and returns how many connections it reached once all have; `None`: not in time.
+impl PushWorker {
+    /// Runs a command on all workers: on this one at once, on the others in their next turn.
     ///
     /// # Errors
     /// [`Busy`]: nothing was done.
-    pub(crate) async fn order_counted(&self, mut order: Order, until: Duration) -> Result<Option<u32>, Busy> {
-        let reached = Reached::new(self.cx.workers());
-        order.reached = Some(Arc::clone(&reached));
-        self.order(order)?;
-        let now = self.cx.now().since(Time(0));
-        let mut sleep = pin!(self.cx.sleep(until.saturating_sub(now)));
-        let counted = poll_fn(|context| match reached.poll(context) {
+    pub(crate) fn run_on_all(&self, command: &ConnectionCommand) -> Result<(), Busy> {
+        let own = self.0.cx.worker();
+        if !self.0.mesh.borrow_mut().broadcast_command(own, command) {
+            return Err(Busy);
+        }
+        self.run_command(command);
+        self.wake();
+        Ok(())
+    }
+
+    /// Runs a command on all workers, and returns the number of connections that were reached once all have run it. `None`: not in
+    /// time.
+    ///
+    /// # Errors
+    /// [`Busy`]: nothing was done.
+    pub(crate) async fn run_counted(
+        &self,
+        mut command: ConnectionCommand,
+        until: Duration,
+    ) -> Result<Option<u32>, Busy> {
+        let cx = &self.0.cx;
+        let progress = CommandProgress::new(cx.workers());
+        command.progress = Some(Arc::clone(&progress));
+        self.run_on_all(&command)?;
+        let now = cx.now().since(Time(0));
+        let mut sleep = pin!(cx.sleep(until.saturating_sub(now)));
+        let counted = poll_fn(|context| match progress.poll_finished(context) {
             Poll::Ready(count) => Poll::Ready(Some(count)),
             Poll::Pending => sleep.as_mut().poll(context).map(|()| None),
         });
         Ok(counted.await)
     }
 
-    /// Does it to the connections here.
-    pub(crate) fn follow(&self, order: &Order) {
-        let connections = self.carry_out_order(order);
-        if let Some(reached) = &order.reached {
-            reached.add(connections);
+    /// Runs a command on the connections here.
+    pub(super) fn run_command(&self, command: &ConnectionCommand) {
+        let connections = self.apply_to_clients(command);
+        if let Some(progress) = &command.progress {
+            progress.add_worker(connections);
         }
     }
 
-    fn carry_out_order(&self, order: &Order) -> u32 {
+    fn apply_to_clients(&self, command: &ConnectionCommand) -> u32 {
         let mut connections = 0;
-        let is_meant = |seat: &Rc<Seat>| {
-            let client = seat.identity().client;
-            order.client.as_ref().is_none_or(|name| client.is(name))
-        };
-        let is_open = |seat: &Rc<Seat>| seat.outlet.borrow().is_open();
-        let seats = self.of_user(&order.user).into_iter();
-        for seat in seats.filter(is_meant).filter(is_open) {
-            match (&order.what, seat.id()) {
-                (What::Disconnect(keeps), _) => {
-                    let client = seat.identity().client;
-                    if keeps.iter().any(|kept| client.is(kept)) {
-                        continue;
-                    }
-                    seat.disconnect(Disconnect::FORCED);
-                }
-                (What::Expire, _) => seat.disconnect(Disconnect::EXPIRED),
-                (What::Refresh { until, info }, Some(id)) => self.refresh(&seat, id, *until, info),
-                (What::Unsubscribe(channel), Some(id)) => {
-                    let mut local = self.local.borrow_mut();
-                    if !local.unsubscribe(id, channel, Unsubscribed::SERVER) {
-                        continue;
-                    }
-                }
-                (What::Subscribe(channel, terms), Some(id)) => {
-                    let desk = self.clone();
-                    let done = Session { desk, seat }.be_subscribed(id, channel, terms.clone());
-                    if let Err(fault) = done {
-                        log::debug!(
-                            "push: a client is not subscribed by the server: {}",
-                            fault.message
-                        );
-                        continue;
-                    }
-                }
-                (What::Subscribe(..) | What::Unsubscribe(_) | What::Refresh { .. }, None) => continue,
+        for client in self.0.clients.user_clients(&command.user) {
+            if command.includes(&client)
+                && client.transport.borrow().is_open()
+                && self.apply_action(&command.action, client)
+            {
+                connections += 1;
             }
-            connections += 1;
         }
         connections
     }
 
-    /// A connection goes on for another time than by its token.
-    fn refresh(&self, seat: &Seat, id: ConnId, until: Option<u64>, info: &Bytes) {
+    /// Returns whether the action had an effect on the connection.
+    fn apply_action(&self, action: &UserAction, client: Rc<Client>) -> bool {
+        match (action, client.id()) {
+            (UserAction::Disconnect(except), _) => {
+                let client_id = client.identity().client;
+                if except.iter().any(|name| client_id.matches(name)) {
+                    return false;
+                }
+                client.disconnect(Disconnect::FORCED);
+            }
+            (UserAction::Expire, _) => client.disconnect(Disconnect::EXPIRED),
+            (UserAction::Refresh { until, info }, Some(id)) => {
+                self.refresh_client(&client, id, *until, info);
+            }
+            (UserAction::Unsubscribe(channel), Some(id)) => {
+                return self.unsubscribe(id, channel, Unsubscribed::SERVER);
+            }
+            (UserAction::Subscribe(channel, options), Some(id)) => {
+                let session = CommandHandler::resume(self, client);
+                if let Err(fault) = session.subscribe_by_server(id, channel, options.clone()) {
+                    log::debug!("push: the server could not subscribe a client: {}", fault.message);
+                    return false;
+                }
+            }
+            (UserAction::Subscribe(..) | UserAction::Unsubscribe(_) | UserAction::Refresh { .. }, None) => {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Replaces the expiry that a connection has by its token.
+    fn refresh_client(&self, client: &Client, id: ConnId, until: Option<u64>, info: &Bytes) {
         let leeway = self
             .options()
             .tokens
             .as_ref()
             .map_or(Duration::ZERO, |tokens| tokens.leeway);
-        let lasts = Lasts {
+        let expiry = Expiry {
             until,
             leeway: leeway.as_secs(),
         };
-        let now = self.cx.wall();
-        if lasts.is_over(now) {
-            return seat.disconnect(Disconnect::EXPIRED);
+        let now = self.wall_time();
+        if expiry.is_expired(now) {
+            return client.disconnect(Disconnect::EXPIRED);
         }
-        let grace = match seat.bare {
-            true => Duration::ZERO,
-            false => limits::REFRESH_WITHIN,
+        let grace = if client.unidirectional {
+            Duration::ZERO
+        } else {
+            limits::REFRESH_GRACE
         };
-        let ends = lasts.ends(grace);
-        let before = seat.rights.borrow_mut().set_ends(ends);
-        self.due(id, None, before, ends);
+        let deadline = expiry.deadline(grace);
+        let before = client.permissions.borrow_mut().set_deadline(deadline);
+        self.set_deadline(id, None, before, deadline);
         if !info.is_empty() {
-            seat.identify(seat.identity().with_info(info.clone()));
+            client.set_identity(client.identity().with_info(info.clone()));
         }
-        let (expires, ttl) = lasts.told(now);
-        let told_first = seat
+        let (expires, ttl) = expiry.client_ttl(now);
+        let in_connect_reply = client
             .pending
-            .joining(|joining| (joining.connect.expires, joining.connect.ttl) = (expires, ttl));
-        if told_first.is_some() {
+            .with_connect(|connect| (connect.result.expires, connect.result.ttl) = (expires, ttl));
+        if in_connect_reply.is_some() {
             return;
         }
         let push = Push {
             refresh: Some(Refresh { expires, ttl }),
             ..Push::default()
         };
-        seat.say(Reply {
+        client.send_reply(Reply {
             push: Some(push),
             ..Reply::default()
         });

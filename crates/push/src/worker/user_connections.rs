@@ -7,11 +7,11 @@ use std::sync::{Mutex, PoisonError};
 
 /// See the module. As many entries as there are users connected.
 #[derive(Debug, Default)]
-pub(crate) struct Admission(Mutex<BTreeMap<Box<str>, u32>>);
+pub(crate) struct UserConnections(Mutex<BTreeMap<Box<str>, u32>>);
 
-impl Admission {
-    /// Counts one more. `false`: it has as many as it may, and this is not one of them.
-    pub(crate) fn admit(&self, user: &str, most: u32) -> bool {
+impl UserConnections {
+    /// WorkerMetrics one more. `false`: it has as many as it may, and this is not one of them.
+    pub(crate) fn try_acquire(&self, user: &str, most: u32) -> bool {
         let mut users = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         match users.get_mut(user) {
             Some(count) if *count >= most => return false,
@@ -23,7 +23,7 @@ impl Admission {
     }
 
     /// How many users there are.
-    pub(crate) fn users(&self) -> usize {
+    pub(crate) fn user_count(&self) -> usize {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).len()
     }
 
@@ -41,20 +41,20 @@ impl Admission {
 
 #[cfg(test)]
 mod tests {
-    use super::Admission;
+    use super::UserConnections;
 
     #[test]
     fn each_user_has_as_many_as_may_be() {
-        let users = Admission::default();
-        assert!(users.admit("a", 2) && users.admit("a", 2) && !users.admit("a", 2));
-        assert!(users.admit("b", 2));
-        assert_eq!(users.users(), 2);
+        let users = UserConnections::default();
+        assert!(users.try_acquire("a", 2) && users.try_acquire("a", 2) && !users.try_acquire("a", 2));
+        assert!(users.try_acquire("b", 2));
+        assert_eq!(users.user_count(), 2);
         users.release("a");
-        assert!(users.admit("a", 2) && !users.admit("a", 2));
+        assert!(users.try_acquire("a", 2) && !users.try_acquire("a", 2));
         for user in ["a", "a", "b"] {
             users.release(user);
         }
         assert!(users.0.lock().expect("nobody has it").is_empty());
-        assert!(!users.admit("a", 0));
+        assert!(!users.try_acquire("a", 0));
     }
 }

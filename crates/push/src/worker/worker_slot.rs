@@ -1,4 +1,4 @@
-//! A worker's place for its desk, which is there as soon as there are settings.
+//! A request's way to the push part of its worker, which starts as soon as there are options.
 
 use std::cell::OnceCell;
 use std::future::poll_fn;
@@ -8,72 +8,75 @@ use std::sync::Arc;
 use ringmain_engine::Cx;
 use ringmain_web::{Error, Request, Result};
 
+use super::PushWorker;
 use crate::Start;
 use crate::publish::publisher::Publisher;
 use crate::settings::Settings;
-use crate::worker::Desk;
 
-/// See the module; clones are the same.
+/// See the module. Clones refer to the same.
 #[derive(Clone)]
-pub(crate) struct Place(Rc<Inner>);
+pub(crate) struct WorkerSlot(Rc<SlotState>);
 
-struct Inner {
+struct SlotState {
     cx: Cx,
     settings: Arc<Settings>,
     start: Arc<Start>,
-    desk: OnceCell<Desk>,
+    worker: OnceCell<PushWorker>,
 }
 
-impl Place {
-    /// Begins with its worker. Its desk begins with it, or when there are settings: also where nobody asks for it, for channels
-    /// may be at home there.
-    pub(crate) fn new(cx: &Cx, settings: &Arc<Settings>, start: &Arc<Start>) -> Place {
-        let place = Place(Rc::new(Inner {
+impl WorkerSlot {
+    /// Starts together with its worker. The push part starts at once or when there are options, also without a request: channels may belong
+    /// to its shard.
+    pub(crate) fn new(cx: &Cx, settings: &Arc<Settings>, start: &Arc<Start>) -> WorkerSlot {
+        let slot = WorkerSlot(Rc::new(SlotState {
             cx: cx.clone(),
             settings: Arc::clone(settings),
             start: Arc::clone(start),
-            desk: OnceCell::new(),
+            worker: OnceCell::new(),
         }));
-        if place.desk().is_none() {
-            let waits = place.clone();
+        if slot.get_or_start().is_none() {
+            let waiting = slot.clone();
             let spawned = cx.spawn(async move {
-                poll_fn(|context| waits.0.settings.poll_first(context)).await;
-                waits.desk();
+                poll_fn(|context| waiting.0.settings.poll_options(context)).await;
+                waiting.get_or_start();
             });
             if spawned.is_err() {
-                log::error!(
-                    "push: worker {} has no room for its tasks, so nothing is pushed there",
-                    cx.worker()
-                );
+                let worker = cx.worker();
+                log::error!("push: worker {worker} has no capacity for its tasks, so push is disabled there");
             }
         }
-        place
+        slot
     }
 
-    fn desk(&self) -> Option<&Desk> {
-        if let Some(desk) = self.0.desk.get() {
-            return Some(desk);
+    fn get_or_start(&self) -> Option<&PushWorker> {
+        if let Some(worker) = self.0.worker.get() {
+            return Some(worker);
         }
-        let settings = self.0.settings.newer(0)?;
-        // Of a second application the workers are nobody's.
-        let desk = Desk::start(&self.0.cx, &self.0.settings, settings)?;
-        let desk = self.0.desk.get_or_init(|| desk);
-        (self.0.start)(&self.0.cx, Publisher(desk.clone()));
-        Some(desk)
+        let (generation, options) = self.0.settings.newer_than(0)?;
+        // The workers belong to the first application that serves this `Push`.
+        let worker = PushWorker::start(&self.0.cx, &self.0.settings, generation, options)?;
+        let worker = self.0.worker.get_or_init(|| worker);
+        (self.0.start)(&self.0.cx, Publisher(worker.clone()));
+        Some(worker)
     }
 }
 
-/// The desk of the worker that has a request.
-pub(crate) fn desk_of<'r>(request: &Request<'r>) -> Result<&'r Desk> {
-    let place: &'r Place = request.local()?;
-    place
-        .desk()
-        .ok_or_else(|| Error::not_found("nothing is pushed: push has no settings yet"))
+/// Returns the push part of the worker that handles a request.
+///
+/// # Errors
+/// 404 if there are no options yet.
+pub(crate) fn request_worker<'r>(request: &Request<'r>) -> Result<&'r PushWorker> {
+    let slot: &'r WorkerSlot = request.local()?;
+    slot.get_or_start()
+        .ok_or_else(|| Error::not_found("push is not configured yet"))
 }
 
-/// The same, for pages that may connect.
-pub(crate) fn allowed<'r>(request: &Request<'r>) -> Result<&'r Desk> {
-    let desk = desk_of(request)?;
-    desk.options().pages.check(request)?;
-    Ok(desk)
+/// Returns the same for a page that may connect.
+///
+/// # Errors
+/// As [`request_worker`]; 403 for a page of another origin that is not allowed.
+pub(crate) fn origin_checked_worker<'r>(request: &Request<'r>) -> Result<&'r PushWorker> {
+    let worker = request_worker(request)?;
+    worker.options().pages.check(request)?;
+    Ok(worker)
 }

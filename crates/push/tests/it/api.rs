@@ -241,7 +241,7 @@ fn each_channel_of_a_broadcast_has_its_answer() {
 fn what_waits_for_its_time_cannot_be_left_out_of_what_is_kept() {
     let mut options = options();
     let kept = options.namespaces.get_mut("kept").expect("it is there");
-    kept.rules.conflation_interval = Some(Duration::from_millis(200));
+    kept.channel_options.conflation_interval = Some(Duration::from_millis(200));
     let mut client = serve(options);
     let body = |skip| json!({ "channel": "kept:a", "data": 1, "skip_history": skip });
     assert_eq!(fault(&mut client, "publish", &body(true)), 108);
@@ -341,7 +341,7 @@ fn there_are_no_doubles_when_queues_are_full() {
         let report = push.report();
         assert_eq!(report.publications, channels.len() as u64, "seed {seed}");
         assert_eq!(
-            report.repeated,
+            report.duplicates,
             (channels.len() * (answers.len() - 1)) as u64,
             "seed {seed}"
         );

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use ringmain_hub::history::HistoryOptions;
 use ringmain_hub::protocol::Format;
 use ringmain_push::Options;
-use ringmain_push::limits::CHANNELS_TOLD;
+use ringmain_push::limits::LISTED_CHANNELS;
 use ringmain_web::testing::TestClient;
 use serde_json::{Value, json};
 
@@ -85,7 +85,7 @@ fn what_was_published_is_told_from_where_it_is_wanted() {
         .namespaces
         .get_mut("kept")
         .expect("it is there")
-        .rules
+        .channel_options
         .history = Some(HistoryOptions {
         publications: 4,
         bytes: 1000,
@@ -248,10 +248,10 @@ fn channels_and_clients_of_all_workers_are_told() {
 #[test]
 fn a_list_of_channels_has_an_end() {
     let mut options = options();
-    options.limits.subscriptions = CHANNELS_TOLD;
+    options.limits.subscriptions = LISTED_CHANNELS;
     let mut client = serve_by(2, options);
     let mut streams = Vec::new();
-    let part = CHANNELS_TOLD / 4;
+    let part = LISTED_CHANNELS / 4;
     for from in 0..4 {
         let names = (from * part..(from + 1) * part).map(|number| (format!("c{number}"), json!({})));
         let subs: serde_json::Map<String, Value> = names.collect();
@@ -262,7 +262,7 @@ fn a_list_of_channels_has_an_end() {
     }
     let told = call(&mut client, "channels", &json!({}));
     let channels = told["result"]["channels"].as_object().expect("channels");
-    assert_eq!(channels.len(), CHANNELS_TOLD);
+    assert_eq!(channels.len(), LISTED_CHANNELS);
     let mut one_more = Stream::open(
         client
             .post("/connection/uni_http_stream")

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use ringmain_engine::Cx;
 use ringmain_push::{
-    Answering, Application, Backend, Event, Namespace, Options, Proxy, Question, Unanswered,
+    Application, Backend, Event, Namespace, Options, Proxy, ProxyError, ProxyRequest, ResponseFuture,
 };
 use ringmain_web::testing::TestClient;
 use ringmain_web::{App, Flow};
@@ -81,7 +81,7 @@ impl Drop for Waited {
 }
 
 impl Application for Tested {
-    fn ask(&self, question: Question) -> Answering {
+    fn send(&self, question: ProxyRequest) -> ResponseFuture {
         let body: Value = serde_json::from_slice(&question.body).expect("JSON");
         let answer = (self.answers)(question.event, &body);
         self.log.0.lock().expect("nobody has it").0.push(Asked {
@@ -98,7 +98,7 @@ impl Application for Tested {
                     Ok(said.to_string().into())
                 }
                 Answer::Bytes(bytes) => Ok(bytes),
-                Answer::Fails => Err(Unanswered("it is not there".to_owned())),
+                Answer::Fails => Err(ProxyError("it is not there".to_owned())),
                 Answer::Never => std::future::pending().await,
             };
             waited.over();

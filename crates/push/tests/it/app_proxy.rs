@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use ringmain_hub::protocol::{Command, Format, PublishRequest, Push, Reply, RpcRequest, SubscribeRequest};
 use ringmain_push::Event;
-use ringmain_push::limits::{QUESTIONS_A_CLIENT, REFRESH_AGAIN};
+use ringmain_push::limits::{PROXY_REQUESTS_PER_CLIENT, REFRESH_RETRY};
 use ringmain_web::testing::TestClient;
 use serde_json::{Value, json};
 
@@ -177,9 +177,9 @@ fn commands_about_a_channel_are_carried_out_in_their_order() {
 fn a_client_has_so_many_questions_and_no_more() {
     let (mut client, log) = serve_seven(|_, _| Answer::In(500, json!({"result": {}})));
     let mut talker = come(&mut client, &log, Format::Json);
-    let most = u32::try_from(QUESTIONS_A_CLIENT).expect("few");
+    let most = u32::try_from(PROXY_REQUESTS_PER_CLIENT).expect("few");
     // Half of them wait for the answers to others.
-    let half = QUESTIONS_A_CLIENT / 2;
+    let half = PROXY_REQUESTS_PER_CLIENT / 2;
     let first = talker.send((0..half).map(|_| rpc("", "1"))) + 1;
     talker.send((0..half).map(|_| publish("asked:a", "1")));
     let last = talker.send([rpc("", ""), publish("asked:a", "1"), subscribe("news", "")]);
@@ -400,7 +400,7 @@ fn it_says_that_a_connection_ends() {
 fn a_connection_goes_on_while_nothing_is_said() {
     let (mut client, log) = ten_seconds(|_| Answer::Fails);
     let mut talker = come(&mut client, &log, Format::Json);
-    let again = REFRESH_AGAIN.as_secs();
+    let again = REFRESH_RETRY.as_secs();
     talker.wait(&mut client, 10 + again * 3);
     let asked = log.take();
     assert!((3..=7).contains(&asked.len()), "{asked:?}");

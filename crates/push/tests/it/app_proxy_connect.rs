@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use ringmain_hub::protocol::{Command, ConnectRequest, Format, RpcRequest};
 use ringmain_push::limits::{
-    ANSWER_BYTES, ANSWER_WITHIN, EMULATED_HEADER_BYTES, QUESTIONS_A_CLIENT, QUESTIONS_A_WORKER,
+    EMULATED_HEADER_BYTES, PROXY_REQUESTS_PER_CLIENT, PROXY_REQUESTS_PER_WORKER, PROXY_RESPONSE_BYTES,
+    PROXY_TIMEOUT_MAX,
 };
 use ringmain_push::{Event, Options, Proxy};
 use serde_json::{Value, json};
@@ -243,7 +244,7 @@ fn an_answer_that_is_none_lets_nobody_in() {
 #[test]
 fn an_answer_is_waited_for_no_longer_and_no_further() {
     let mut long = json!({"result": {"user": "7"}}).to_string().into_bytes();
-    long.resize(ANSWER_BYTES, b' ');
+    long.resize(PROXY_RESPONSE_BYTES, b' ');
     let within = long.clone();
     long.push(b' ');
     type Make = Box<dyn Fn() -> Answer + Send + Sync>;
@@ -310,7 +311,7 @@ fn who_leaves_meanwhile_is_forgotten() {
 #[test]
 fn more_than_a_worker_may_ask_is_not_asked() {
     let mut options = asking();
-    options.proxy.events.insert(Event::Rpc, ANSWER_WITHIN);
+    options.proxy.events.insert(Event::Rpc, PROXY_TIMEOUT_MAX);
     let (mut client, log) = serve_asked(options, |event, _| match event {
         Event::Rpc => Answer::In(15_000, json!({"result": {}})),
         _ => Answer::In(0, json!({"result": {"user": ""}})),
@@ -319,16 +320,16 @@ fn more_than_a_worker_may_ask_is_not_asked() {
         rpc: Some(RpcRequest::default()),
         ..Command::default()
     };
-    let clients = QUESTIONS_A_WORKER as usize / QUESTIONS_A_CLIENT;
+    let clients = PROXY_REQUESTS_PER_WORKER as usize / PROXY_REQUESTS_PER_CLIENT;
     let all: Vec<Talker> = (0..clients)
         .map(|_| {
             let (mut talker, _) = Talker::connected(&mut client, Format::Json, "");
-            talker.send((0..QUESTIONS_A_CLIENT).map(|_| call()));
+            talker.send((0..PROXY_REQUESTS_PER_CLIENT).map(|_| call()));
             talker
         })
         .collect();
     client.advance(Duration::from_millis(100));
-    assert_eq!(log.take().len(), QUESTIONS_A_WORKER as usize + clients);
+    assert_eq!(log.take().len(), PROXY_REQUESTS_PER_WORKER as usize + clients);
     let mut more = Talker::open(&mut client, Format::Json);
     let refused = more.ask(connect(""));
     assert_eq!((code(&refused), log.take()), (111, Vec::new()));

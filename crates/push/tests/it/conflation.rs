@@ -15,14 +15,14 @@ fn serve() -> TestClient {
         publish: true,
         ..Namespace::default()
     };
-    ticker.rules.history = Some(HistoryOptions {
+    ticker.channel_options.history = Some(HistoryOptions {
         publications: 1,
         bytes: 1000,
         ttl: Duration::from_secs(60),
     });
-    ticker.rules.cache_recovery = true;
+    ticker.channel_options.cache_recovery = true;
     let mut paced = ticker;
-    paced.rules.conflation_interval = Some(EVERY);
+    paced.channel_options.conflation_interval = Some(EVERY);
     let options = Options {
         namespaces: [("ticker".to_owned(), ticker), ("paced".to_owned(), paced)].into(),
         anonymous: true,
@@ -199,18 +199,18 @@ fn who_leaves_while_it_is_behind_gets_nothing_of_it() {
 #[test]
 fn only_where_gaps_are_told_is_a_subscription_positioned() {
     let mut kept = Namespace::default();
-    kept.rules.history = Some(HistoryOptions {
+    kept.channel_options.history = Some(HistoryOptions {
         publications: 10,
         bytes: 1000,
         ttl: Duration::from_secs(60),
     });
     let slow = |slow| {
         let mut namespace = kept;
-        namespace.rules.slow_consumer = slow;
+        namespace.channel_options.slow_consumer = slow;
         namespace
     };
     let mut paced = kept;
-    paced.rules.conflation_interval = Some(EVERY);
+    paced.channel_options.conflation_interval = Some(EVERY);
     let namespaces = [
         ("disconnect", slow(SlowConsumerPolicy::Disconnect), true),
         ("resync", slow(SlowConsumerPolicy::Resync), true),

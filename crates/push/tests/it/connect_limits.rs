@@ -47,7 +47,7 @@ fn try_open(client: &mut TestClient) -> Result<TestSocket, TestReply> {
 #[test]
 fn so_many_may_be_about_to_say_who_they_are() {
     let mut client = serve(Options {
-        handshakes: 2,
+        pending_connects: 2,
         ..options()
     });
     let mut first = try_open(&mut client).expect("it is let in");
@@ -118,7 +118,7 @@ fn counted() -> (Push, TestClient) {
     let push = Push::new();
     let mut options = options();
     options.limits.queued_bytes = 50_000;
-    options.plain.rules.slow_consumer = SlowConsumerPolicy::DropOld;
+    options.default_namespace.channel_options.slow_consumer = SlowConsumerPolicy::DropOld;
     push.replace(options).expect("they can be");
     assert_eq!(push.report().clients, 0);
     let setup = Setup {
@@ -151,9 +151,9 @@ fn what_is_published_is_counted() {
     client.advance(Duration::from_secs(2));
     let report = push.report();
     assert_eq!((report.clients, report.users, report.connects), (4, 0, 4));
-    assert_eq!((report.subscriptions, report.heard_channels), (8, 2));
+    assert_eq!((report.subscriptions, report.subscribed_channels), (8, 2));
     assert_eq!(
-        (report.publications, report.repeated, report.deliveries),
+        (report.publications, report.duplicates, report.deliveries),
         (3, 1, 8)
     );
     // One is too slow, and loses the oldest.
@@ -170,7 +170,7 @@ fn what_is_published_is_counted() {
     client.advance(Duration::from_secs(1));
     let report = push.report();
     assert_eq!(
-        (report.clients, report.subscriptions, report.heard_channels),
+        (report.clients, report.subscriptions, report.subscribed_channels),
         (0, 0, 0)
     );
     client.finish().expect("it ends");

@@ -16,7 +16,7 @@ fn with_format(data_format: DataFormat) -> Options {
     let mut options = options();
     let kept = options.namespaces.get_mut("kept").expect("it is there");
     kept.data_format = data_format;
-    kept.rules.join_leave = true;
+    kept.channel_options.join_leave = true;
     options
 }
 
@@ -115,7 +115,7 @@ fn a_subscription_that_json_cannot_carry_is_refused_and_there_is_none() {
 fn an_info_that_is_not_json_is_left_out_of_json() {
     let mut options = guarded();
     let closed = options.namespaces.get_mut("users").expect("it is there");
-    closed.rules.join_leave = true;
+    closed.channel_options.join_leave = true;
     let mut client = serve_guarded(2, options);
     let (mut listener, _) = Talker::connected(&mut client, Format::Json, &token(json!({ "sub": "8" })));
     assert_eq!(code(&listener.ask(subscribe("users:a", ""))), 0);

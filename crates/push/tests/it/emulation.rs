@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ringmain_push::limits::{EMULATED, EMULATION_BYTES};
+use ringmain_push::limits::{EMULATED_MESSAGES, EMULATION_BYTES};
 use ringmain_web::testing::{RawConnection, TestClient};
 use serde_json::json;
 
@@ -179,7 +179,7 @@ fn of_many_at_once_each_is_answered() {
     let mut client = serve_by(2, options());
     let mut stream = Stream::lines(&mut client);
     // All at one moment, about half of them to the worker that has the session and half to the other one.
-    let count = 5 * EMULATED;
+    let count = 5 * EMULATED_MESSAGES;
     let mut connections: Vec<RawConnection> = (0..count).map(|_| client.raw()).collect();
     client.advance(Duration::from_secs(1));
     for (number, connection) in connections.iter_mut().enumerate() {

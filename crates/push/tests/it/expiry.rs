@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use ringmain_hub::protocol::{Command, Format, PingRequest, UnsubscribeRequest};
-use ringmain_push::limits::REFRESH_WITHIN;
+use ringmain_push::limits::REFRESH_GRACE;
 use ringmain_web::testing::{TestClient, TestEvent};
 use serde_json::{Value, json};
 
@@ -14,7 +14,7 @@ use crate::token_signing::{
 };
 
 /// How long after a token's own end it is still waited for another one, in seconds.
-const GRACE: u64 = LEEWAY + REFRESH_WITHIN.as_secs();
+const GRACE: u64 = LEEWAY + REFRESH_GRACE.as_secs();
 
 fn ping() -> Command {
     Command {

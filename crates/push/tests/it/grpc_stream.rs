@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use ringmain_hub::protocol::{ConnectRequest, Format, Push, SubscribeRequest};
 use ringmain_push::Options;
-use ringmain_push::limits::PING_EVERY;
+use ringmain_push::limits::PING_INTERVAL;
 use ringmain_web::testing::{StreamedReply, TestClient};
 use ringmain_wire::grpc::{
     Decoder, Event, Frame, Limits, Slot, TextDecoder, WebTrailers, decode_message, encode_text,
@@ -263,7 +263,7 @@ fn pushes_come_in_every_dialect() {
     for stream in streams {
         assert_eq!(native.heard(stream).0, ["news [1]", "kept:a 2"]);
     }
-    client.advance(PING_EVERY + Duration::from_secs(1));
+    client.advance(PING_INTERVAL + Duration::from_secs(1));
     assert_eq!(webs[0].next(), ["ping"]);
     assert_eq!(native.heard(streams[1]).0, ["ping"]);
     client.shut_down();

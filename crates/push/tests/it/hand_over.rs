@@ -33,10 +33,10 @@ fn leave(client: &mut TestClient, push: &Push) -> Vec<u8> {
 }
 
 fn leave_to(successor: Successor, client: &mut TestClient, push: &Push) -> Vec<u8> {
-    let freezing = push.begin_freeze(successor);
+    let freezing = push.start_freeze(successor);
     client.advance(Duration::from_millis(10));
     let state = freezing.collect(Duration::ZERO, Duration::from_secs(1));
-    state.pieces().flatten().copied().collect()
+    state.chunks().flatten().copied().collect()
 }
 
 fn position(stream: &mut Stream, client: &mut TestClient, number: u32, more: &str) -> Value {
@@ -126,9 +126,9 @@ fn without_state_channels_begin_again() {
     let new = Push::new();
     new.await_state();
     let mut client = serve(&new, 2);
-    assert!(new.inlet().continues());
+    assert!(new.thread_publisher().continues());
     new.restore(Vec::new(), Duration::ZERO);
-    assert!(!new.inlet().continues());
+    assert!(!new.thread_publisher().continues());
     let told = call(&mut client, "publish", &json!({ "channel": "kept:a", "data": 1 }));
     assert_eq!(told["result"]["offset"], 1);
 }
@@ -149,7 +149,7 @@ fn clients_are_sent_away_one_after_the_other_and_who_publishes_at_once() {
     assert_eq!(talkers[7].socket.closed(), (3001, "shutdown".to_owned()));
     client.shut_down();
     // Over half of the drain time.
-    client.advance(limits::SENT_AWAY_AFTER + Duration::from_millis(100));
+    client.advance(limits::DISCONNECT_DELAY + Duration::from_millis(100));
     let mut late: Vec<&mut Talker> = talkers[..7]
         .iter_mut()
         .filter_map(|talker| {
@@ -172,7 +172,7 @@ fn clients_are_sent_away_one_after_the_other_and_who_publishes_at_once() {
 fn present() -> Options {
     let mut options = guarded();
     let kept = options.namespaces.get_mut("kept").expect("a namespace");
-    kept.rules.join_leave = true;
+    kept.channel_options.join_leave = true;
     options.drain = Duration::from_secs(4);
     options
 }
@@ -243,7 +243,7 @@ fn members_are_present_at_the_successor_until_they_connect_or_their_time_has_pas
         );
 
         // Two seconds for those that are sent away, and some to connect.
-        after.advance(Duration::from_secs(2) + limits::SENT_AWAY_AFTER + limits::PRESENT_AFTER);
+        after.advance(Duration::from_secs(2) + limits::DISCONNECT_DELAY + limits::PRESENCE_GRACE);
         assert_eq!(users(&mut after), ["anna", "anna", "anna", "bert"]);
         anna.look();
         assert_eq!(joined(&anna.push()), Some(("leave", "carl")));

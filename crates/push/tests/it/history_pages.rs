@@ -13,7 +13,7 @@ use crate::support::{options, serve_by};
 fn serve() -> (TestClient, String) {
     let mut options = options();
     let kept = options.namespaces.get_mut("kept").expect("a namespace");
-    kept.rules.history = Some(HistoryOptions {
+    kept.channel_options.history = Some(HistoryOptions {
         publications: 100,
         bytes: 1 << 20,
         ttl: Duration::from_secs(300),

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use ringmain_hub::subscribers::Limits;
 use ringmain_push::Options;
-use ringmain_push::limits::PING_EVERY;
+use ringmain_push::limits::PING_INTERVAL;
 use ringmain_web::testing::TestClient;
 
 use crate::support::{CONNECT, Http2, options, serve, with_query};
@@ -62,7 +62,7 @@ fn streams_of_http2_share_a_connection() {
     }
     http2.turn();
     assert_eq!((listeners(&mut client), client.running()), (2, 3));
-    client.advance(PING_EVERY + Duration::from_secs(1));
+    client.advance(PING_INTERVAL + Duration::from_secs(1));
     http2.turn();
     assert_eq!(http2.answer(streams[0]).take_text(), "data: {}\n\n");
     client.shut_down();

@@ -8,7 +8,7 @@ use ringmain_hub::protocol::{
     Command, ConnectRequest, EmulationRequest, Format, PingRequest, Replies, Reply, SubscribeRequest,
 };
 use ringmain_hub::subscribers::Limits;
-use ringmain_push::limits::{PING_EVERY, PONG_WITHIN, QUEUED_BYTES, STREAM_BYTES};
+use ringmain_push::limits::{PING_INTERVAL, PONG_TIMEOUT, QUEUED_BYTES, STREAM_BYTES};
 use ringmain_push::{Namespace, Options};
 use ringmain_web::App;
 use ringmain_web::testing::{Fault, Plan, Setup, TestClient};
@@ -290,10 +290,10 @@ fn pages_of_other_hosts_need_leave() {
 fn pings_are_answered_beside_the_stream() {
     let mut client = serve(options());
     let (mut lively, mut dead) = (Stream::lines(&mut client), Stream::events(&mut client));
-    client.advance(PING_EVERY + Duration::from_secs(1));
+    client.advance(PING_INTERVAL + Duration::from_secs(1));
     assert_eq!((&*lively.line(), &*dead.event()), ("{}", "{}"), "pings");
     assert_eq!(lively.say(&mut client, "{}"), 204);
-    client.advance(PONG_WITHIN + Duration::from_secs(1));
+    client.advance(PONG_TIMEOUT + Duration::from_secs(1));
     let last = r#"{"push":{"disconnect":{"code":3012,"reason":"no pong","reconnect":true}}}"#;
     assert_eq!(dead.event(), last);
     assert_eq!(dead.reply.event().expect("it ends in order"), None);
@@ -503,7 +503,7 @@ fn replies_that_nobody_takes_are_bounded() {
         history: true,
         ..Namespace::default()
     };
-    kept.rules.history = Some(HistoryOptions {
+    kept.channel_options.history = Some(HistoryOptions {
         publications: 10,
         bytes: 1 << 20,
         ttl: Duration::from_secs(60),

@@ -17,7 +17,7 @@ const CHANNEL: &str = "kept:room";
 fn with_join_leave() -> Options {
     let mut options = guarded();
     let kept = options.namespaces.get_mut("kept").expect("a namespace");
-    kept.rules.join_leave = true;
+    kept.channel_options.join_leave = true;
     options
 }
 

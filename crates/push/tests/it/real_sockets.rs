@@ -67,7 +67,7 @@ fn run(engine: Choice, name: &str, case: fn(&Server)) {
         presence: true,
         ..Namespace::default()
     };
-    open.rules.presence = true;
+    open.channel_options.presence = true;
     let options = Options {
         namespaces: [("open".to_owned(), open)].into(),
         anonymous: true,

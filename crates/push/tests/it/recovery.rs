@@ -1,7 +1,7 @@
 //! Recoveries and answers that are larger than a client may have waiting, the positions that are told, and who may recover.
 
 use ringmain_hub::history::HistoryOptions;
-use ringmain_push::limits::{ANSWER_TO_CLIENT_BYTES, RECOVERED_BYTES, RECOVERED_WITH_REPLY_BYTES};
+use ringmain_push::limits::{CLIENT_REPLY_BYTES, RECOVERED_BYTES, RECOVERED_WITH_REPLY_BYTES};
 use ringmain_push::{Namespace, Options};
 use ringmain_web::testing::{TestClient, TestSocket};
 use serde_json::{Value, json};
@@ -17,7 +17,7 @@ type NextLine = Box<dyn FnMut() -> Value>;
 /// Channels of `kept` retain this much.
 fn keeping(publications: usize, mut options: Options) -> Options {
     for namespace in options.namespaces.values_mut() {
-        namespace.rules.history = Some(HistoryOptions {
+        namespace.channel_options.history = Some(HistoryOptions {
             publications,
             bytes: 64 << 20,
             ttl: std::time::Duration::from_secs(300),
@@ -149,7 +149,7 @@ fn a_recovery_that_is_too_large_is_told_so_and_not_tried_again() {
 #[test]
 fn an_answer_that_is_too_large_is_an_error_and_the_connection_goes_on() {
     let mut client = serve(keeping(1000, options()));
-    let count = (ANSWER_TO_CLIENT_BYTES / BYTES) as u64 + 10;
+    let count = (CLIENT_REPLY_BYTES / BYTES) as u64 + 10;
     fill(&mut client, "kept:a", count);
     let ask = |id: u64, limit: u64| json!({ "id": id, "history": { "channel": "kept:a", "limit": limit } });
     let mut socket = connect(&mut client, &[ask(2, 1000), ask(3, 40), ask(4, 1000), ask(5, 1)]);

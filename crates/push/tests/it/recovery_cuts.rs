@@ -20,7 +20,7 @@ const ROUNDS: usize = 250;
 fn serve(seed: u64) -> TestClient {
     let mut options = options();
     let kept = options.namespaces.get_mut("kept").expect("a namespace");
-    kept.rules.history = Some(HistoryOptions {
+    kept.channel_options.history = Some(HistoryOptions {
         publications: 1000,
         bytes: 16 << 20,
         ttl: Duration::from_secs(300),

@@ -163,7 +163,7 @@ fn who_cannot_subscribe_again_connects_again() {
         let mut options = guarded();
         options.limits.queued_bytes = 50_000;
         let closed = options.namespaces.get_mut("closed").expect("it is there");
-        closed.rules.slow_consumer = SlowConsumerPolicy::Resync;
+        closed.channel_options.slow_consumer = SlowConsumerPolicy::Resync;
         let mut client = serve_guarded(2, options);
         let by_server = token(json!({ "sub": "7", "channels": ["closed:a"] }));
         let (mut servers, _) = Talker::connected(&mut client, format, &by_server);
@@ -321,7 +321,7 @@ fn a_user_is_subscribed_while_it_is_connected() {
         let mut options = guarded();
         options.limits.subscriptions = 2;
         let kept = options.namespaces.get_mut("kept").expect("it is there");
-        kept.rules.cache_recovery = true;
+        kept.channel_options.cache_recovery = true;
         let mut client = serve_guarded(3, options);
         publish(&mut client, "kept:a", &json!("last"));
         let mut theirs: Vec<Talker> = (0..4)

@@ -15,7 +15,7 @@ const PUBLICATIONS: u64 = 40;
 
 fn serve(slow: SlowConsumerPolicy) -> TestClient {
     let mut namespace = Namespace::default();
-    namespace.rules.slow_consumer = slow;
+    namespace.channel_options.slow_consumer = slow;
     serve_by(
         2,
         Options {

@@ -20,8 +20,8 @@ pub(crate) fn options() -> Options {
         recovery: true,
         ..Namespace::default()
     };
-    kept.rules.presence = true;
-    kept.rules.history = Some(HistoryOptions {
+    kept.channel_options.presence = true;
+    kept.channel_options.history = Some(HistoryOptions {
         publications: 2,
         bytes: 1000,
         ttl: Duration::from_secs(60),

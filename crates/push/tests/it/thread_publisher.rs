@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use ringmain_hub::protocol::{Command, ConnectRequest, Fault, SubscribeRequest};
 use ringmain_push::{
-    Epoch, Inlet, LogEvent, LogId, NotTaken, Options, Push, Receipted, Receipts, SourceRecord, State,
-    Successor, limits,
+    Epoch, LogEvent, LogId, Options, Push, ReceiptOutcome, Receipts, SourceRecord, State, SubmitError,
+    Successor, ThreadPublisher, limits,
 };
 use ringmain_web::App;
 use ringmain_web::testing::{Setup, TestClient};
@@ -19,17 +19,17 @@ use crate::support::{Stream, options};
 use crate::token_signing::{FORMATS, Talker, guarded, token};
 
 /// An application with so many workers, which takes what is published.
-fn serve(workers: usize) -> (TestClient, Inlet) {
+fn serve(workers: usize) -> (TestClient, ThreadPublisher) {
     let push = Push::new();
     push.replace(options()).expect("options");
-    let inlet = push.inlet();
-    assert!(!inlet.is_ready(), "no worker has begun");
+    let publisher = push.thread_publisher();
+    assert!(!publisher.is_ready(), "no worker has begun");
     let setup = Setup {
         workers,
         ..Setup::default()
     };
     let client = TestClient::with(push.serve(App::new()), setup).expect("an application");
-    (client, inlet)
+    (client, publisher)
 }
 
 fn listen(client: &mut TestClient, channels: &[&str]) -> Stream {
@@ -55,14 +55,14 @@ impl Wake for Woken {
 
 #[test]
 fn publications_come_in_order_on_all_workers() {
-    let (mut client, mut inlet) = serve(3);
+    let (mut client, mut publisher) = serve(3);
     let names: Vec<String> = (0..8).map(|number| format!("c{number}")).collect();
     let channels: Vec<&str> = names.iter().map(String::as_str).collect();
     let mut stream = listen(&mut client, &channels);
-    assert!(inlet.is_ready());
+    assert!(publisher.is_ready());
     for number in 0..200 {
         let channel: Arc<str> = Arc::from(channels[number % 8]);
-        inlet
+        publisher
             .publish(&channel, number.to_string().as_bytes())
             .expect("room");
     }
@@ -77,27 +77,34 @@ fn publications_come_in_order_on_all_workers() {
         assert!(last[index] < Some(number), "{line} after {last:?}");
         last[index] = Some(number);
     }
-    assert_eq!(inlet.waiting(), 0);
+    assert_eq!(publisher.waiting(), 0);
 }
 
 #[test]
 fn what_cannot_be_is_refused_where_it_is_published() {
-    let (mut client, mut inlet) = serve(1);
+    let (mut client, mut publisher) = serve(1);
     let mut stream = listen(&mut client, &["news"]);
     let news: Arc<str> = Arc::from("news");
     for (channel, json, why) in [
-        ("news", "{", NotTaken::NotJson),
-        ("news", "", NotTaken::NotJson),
-        ("news", "1 2", NotTaken::NotJson),
-        ("nowhere:a", "1", NotTaken::NoChannel(Fault::UNKNOWN_CHANNEL)),
-        ("", "1", NotTaken::NoChannel(Fault::BAD_REQUEST)),
+        ("news", "{", SubmitError::InvalidData),
+        ("news", "", SubmitError::InvalidData),
+        ("news", "1 2", SubmitError::InvalidData),
+        (
+            "nowhere:a",
+            "1",
+            SubmitError::InvalidChannel(Fault::UNKNOWN_CHANNEL),
+        ),
+        ("", "1", SubmitError::InvalidChannel(Fault::BAD_REQUEST)),
     ] {
-        let outcome = inlet.publish(&Arc::from(channel), json.as_bytes());
+        let outcome = publisher.publish(&Arc::from(channel), json.as_bytes());
         assert_eq!(outcome, Err(why), "{channel} {json}");
     }
     let long: Arc<str> = Arc::from("x".repeat(256));
-    assert!(matches!(inlet.publish(&long, b"1"), Err(NotTaken::NoChannel(_))));
-    inlet.publish(&news, b"{\"a\":\n1}").expect("room");
+    assert!(matches!(
+        publisher.publish(&long, b"1"),
+        Err(SubmitError::InvalidChannel(_))
+    ));
+    publisher.publish(&news, b"{\"a\":\n1}").expect("room");
     assert_eq!(
         stream.line(),
         r#"{"push":{"channel":"news","pub":{"data":{"a":1}}}}"#
@@ -107,58 +114,64 @@ fn what_cannot_be_is_refused_where_it_is_published() {
 #[test]
 fn nothing_is_taken_before_there_are_settings_and_workers() {
     let push = Push::new();
-    let (mut inlet, news) = (push.inlet(), Arc::from("news"));
-    assert_eq!(inlet.publish(&news, b"1"), Err(NotTaken::NotYet));
+    let (mut publisher, news) = (push.thread_publisher(), Arc::from("news"));
+    assert_eq!(publisher.publish(&news, b"1"), Err(SubmitError::NotReady));
     push.replace(options()).expect("options");
-    assert_eq!(inlet.publish(&news, b"1"), Err(NotTaken::NotYet));
+    assert_eq!(publisher.publish(&news, b"1"), Err(SubmitError::NotReady));
     let mut client = TestClient::new(push.serve(App::new())).expect("an application");
     let mut stream = listen(&mut client, &["news"]);
-    inlet.publish(&news, b"1").expect("room");
+    publisher.publish(&news, b"1").expect("room");
     assert!(stream.line().contains(r#""data":1"#));
 }
 
 #[test]
 fn a_full_queue_refuses_and_wakes_when_there_is_room() {
-    let (mut client, mut inlet) = serve(2);
+    let (mut client, mut publisher) = serve(2);
     let mut stream = listen(&mut client, &["news"]);
     let news: Arc<str> = Arc::from("news");
     // The workers stand still meanwhile: they have their turns when the client waits.
-    for number in 0..limits::INLET {
-        inlet.publish(&news, number.to_string().as_bytes()).expect("room");
+    for number in 0..limits::THREAD_QUEUE {
+        publisher
+            .publish(&news, number.to_string().as_bytes())
+            .expect("room");
     }
-    assert_eq!(inlet.publish(&news, b"-1"), Err(NotTaken::Full));
-    assert_eq!(inlet.waiting(), limits::INLET);
+    assert_eq!(publisher.publish(&news, b"-1"), Err(SubmitError::Full));
+    assert_eq!(publisher.waiting(), limits::THREAD_QUEUE);
     let woken = Arc::new(Woken::default());
     let waker = Waker::from(Arc::clone(&woken));
     let context = Context::from_waker(&waker);
-    for _ in 0..limits::INLET_WAITING {
-        assert!(inlet.poll_room("news", &context).is_pending());
+    for _ in 0..limits::THREAD_QUEUE_WAITERS {
+        assert!(publisher.poll_room("news", &context).is_pending());
     }
-    assert_eq!(inlet.poll_room("news", &context), Poll::Ready(()), "one too many");
+    assert_eq!(
+        publisher.poll_room("news", &context),
+        Poll::Ready(()),
+        "one too many"
+    );
     assert_eq!(woken.0.load(Ordering::Relaxed), 0);
-    for number in 0..limits::INLET {
+    for number in 0..limits::THREAD_QUEUE {
         assert!(stream.line().contains(&format!(r#""data":{number}}}"#)));
     }
-    assert_eq!(woken.0.load(Ordering::Relaxed), limits::INLET_WAITING);
-    assert_eq!(inlet.poll_room("news", &context), Poll::Ready(()));
-    inlet.publish(&news, b"-2").expect("room");
+    assert_eq!(woken.0.load(Ordering::Relaxed), limits::THREAD_QUEUE_WAITERS);
+    assert_eq!(publisher.poll_room("news", &context), Poll::Ready(()));
+    publisher.publish(&news, b"-2").expect("room");
     assert!(stream.line().contains(r#""data":-2}"#));
 }
 
 #[test]
 fn bytes_are_bounded_too() {
-    let (mut client, mut inlet) = serve(1);
+    let (mut client, mut publisher) = serve(1);
     let _stream = listen(&mut client, &["news"]);
     let other: Arc<str> = Arc::from("nobody-listens");
     let large = format!("\"{}\"", "x".repeat(1 << 20));
     let mut taken = 0;
-    while inlet.publish(&other, large.as_bytes()).is_ok() {
+    while publisher.publish(&other, large.as_bytes()).is_ok() {
         taken += 1;
         assert!(taken < 100);
     }
-    assert_eq!(taken, limits::INLET_BYTES >> 20);
+    assert_eq!(taken, limits::THREAD_QUEUE_BYTES >> 20);
     client.advance(Duration::from_millis(1));
-    inlet.publish(&other, large.as_bytes()).expect("room again");
+    publisher.publish(&other, large.as_bytes()).expect("room again");
 }
 
 #[test]
@@ -167,15 +180,15 @@ fn settings_that_change_hold_for_the_next_publication() {
     push.replace(options()).expect("options");
     let mut client = TestClient::new(push.serve(App::new())).expect("an application");
     let mut stream = listen(&mut client, &["kept:a"]);
-    let (mut inlet, kept): (_, Arc<str>) = (push.inlet(), Arc::from("kept:a"));
-    inlet.publish(&kept, b"1").expect("room");
+    let (mut publisher, kept): (_, Arc<str>) = (push.thread_publisher(), Arc::from("kept:a"));
+    publisher.publish(&kept, b"1").expect("room");
     assert!(stream.line().contains(r#""data":1"#));
     let mut without = options();
     without.namespaces.clear();
     push.replace(without).expect("options");
     assert_eq!(
-        inlet.publish(&kept, b"2"),
-        Err(NotTaken::NoChannel(Fault::UNKNOWN_CHANNEL))
+        publisher.publish(&kept, b"2"),
+        Err(SubmitError::InvalidChannel(Fault::UNKNOWN_CHANNEL))
     );
 }
 
@@ -201,20 +214,20 @@ fn is_recovered(client: &mut TestClient, stream: &mut Stream, offset: u64, epoch
 
 #[test]
 fn a_dropped_publication_is_reported_behind_those_before_it() {
-    let (mut client, mut inlet) = serve(2);
+    let (mut client, mut publisher) = serve(2);
     let (mut stream, epoch) = position(&mut client, "kept:a");
     let (mut other, _) = position(&mut client, "kept:b");
     let kept: Arc<str> = Arc::from("kept:a");
-    inlet.publish(&kept, b"1").expect("room");
-    inlet.publish(&kept, b"2").expect("room");
+    publisher.publish(&kept, b"1").expect("room");
+    publisher.publish(&kept, b"2").expect("room");
     for number in 1..=2 {
         assert!(stream.line().contains(&format!(r#""data":{number}"#)));
     }
-    inlet.dropped(&kept);
+    publisher.report_dropped(&kept);
     let notified = stream.line();
     assert!(notified.contains(r#""unsubscribe":{"code":2500"#), "{notified}");
     assert!(!is_recovered(&mut client, &mut stream, 2, &epoch));
-    inlet.publish(&Arc::from("kept:b"), b"3").expect("room");
+    publisher.publish(&Arc::from("kept:b"), b"3").expect("room");
     assert!(
         other.line().contains(r#""data":3"#),
         "another channel is not concerned"
@@ -223,24 +236,24 @@ fn a_dropped_publication_is_reported_behind_those_before_it() {
 
 #[test]
 fn a_source_that_was_interrupted_has_all_of_its_channels_renewed() {
-    let (mut client, inlet) = serve(3);
+    let (mut client, publisher) = serve(3);
     let (mut first, epoch) = position(&mut client, "kept:a");
     let (mut second, _) = position(&mut client, "kept:b");
     let mut plain = listen(&mut client, &["news"]);
-    inlet.interrupted("kept:");
+    publisher.report_interrupted("kept:");
     for stream in [&mut first, &mut second] {
         let notified = stream.line();
         assert!(notified.contains(r#""unsubscribe":{"code":2500"#), "{notified}");
     }
     assert!(!is_recovered(&mut client, &mut first, 0, &epoch));
     // It has a position again, and is notified again, but not more often than the limit.
-    inlet.interrupted("kept:");
-    inlet.interrupted("kept:");
+    publisher.report_interrupted("kept:");
+    publisher.report_interrupted("kept:");
     let notified = first.line();
     assert!(notified.contains(r#""unsubscribe":{"code":2500"#), "{notified}");
     let news: Arc<str> = Arc::from("news");
-    let mut inlet = inlet;
-    inlet.publish(&news, b"1").expect("room");
+    let mut publisher = publisher;
+    publisher.publish(&news, b"1").expect("room");
     assert!(plain.line().contains(r#""data":1"#));
 }
 
@@ -266,7 +279,7 @@ fn a_gap_of_a_source_does_not_concern_channels_that_others_feed() {
         ("", [true, false, false, true]),
         ("kept:", [true, false, true, true]),
     ] {
-        first.interrupted(prefix);
+        first.report_interrupted(prefix);
         client.advance(Duration::from_secs(2));
         for ((stream, channel), is_notified) in streams.iter_mut().zip(expected) {
             programs.publish(channel, b"2").expect("room");
@@ -286,12 +299,12 @@ fn a_gap_of_a_source_does_not_concern_channels_that_others_feed() {
     }
 }
 
-fn record(channel: &str, number: u64, place: Option<(LogId, u64)>) -> SourceRecord {
+fn record(channel: &str, number: u64, log_position: Option<(LogId, u64)>) -> SourceRecord {
     SourceRecord {
         channel: Arc::from(channel),
         data: number.to_string().into(),
         tags: BTreeMap::new(),
-        place,
+        log_position,
         key: None,
     }
 }
@@ -302,19 +315,19 @@ fn log(epoch: u64) -> LogId {
 }
 
 /// Returns the outcomes that are known, in order.
-fn advanced(receipts: &mut Receipts) -> Vec<Receipted> {
+fn advanced(receipts: &mut Receipts) -> Vec<ReceiptOutcome> {
     std::iter::from_fn(|| receipts.advance()).collect()
 }
 
 #[test]
 fn receipts_of_several_workers_complete_in_order_and_repeats_are_reported() {
-    let (mut client, mut inlet) = serve(3);
+    let (mut client, mut publisher) = serve(3);
     let names: Vec<String> = (0..8).map(|number| format!("c{number}")).collect();
     let channels: Vec<&str> = names.iter().map(String::as_str).collect();
     let mut stream = listen(&mut client, &channels);
     let mut receipts = Receipts::new(64);
     for round in 0..2 {
-        let mut batch = inlet.batch(&mut receipts);
+        let mut batch = publisher.batch(&mut receipts);
         for number in 1..=40 {
             let channel = channels[number as usize % 8];
             let record = record(channel, number, Some((log(7), number)));
@@ -323,7 +336,7 @@ fn receipts_of_several_workers_complete_in_order_and_repeats_are_reported() {
         drop(batch);
         assert_eq!(receipts.advance(), None, "no worker has had a turn");
         client.advance(Duration::from_millis(10));
-        let expected = [Receipted::Published, Receipted::Repeated][round];
+        let expected = [ReceiptOutcome::Published, ReceiptOutcome::Duplicate][round];
         assert_eq!(advanced(&mut receipts), [expected; 40]);
     }
     let mut last = [0; 8];
@@ -339,10 +352,10 @@ fn receipts_of_several_workers_complete_in_order_and_repeats_are_reported() {
 
 #[test]
 fn records_without_an_offset_are_published_once_by_their_key() {
-    let (mut client, mut inlet) = serve(2);
+    let (mut client, mut publisher) = serve(2);
     let mut stream = listen(&mut client, &["news"]);
     let mut receipts = Receipts::new(8);
-    let mut batch = inlet.batch(&mut receipts);
+    let mut batch = publisher.batch(&mut receipts);
     for key in ["a", "b", "a", "c"] {
         let record = SourceRecord {
             key: Some(key.into()),
@@ -352,7 +365,7 @@ fn records_without_an_offset_are_published_once_by_their_key() {
     }
     drop(batch);
     client.advance(Duration::from_millis(10));
-    let [published, repeated] = [Receipted::Published, Receipted::Repeated];
+    let [published, repeated] = [ReceiptOutcome::Published, ReceiptOutcome::Duplicate];
     assert_eq!(
         advanced(&mut receipts),
         [published, published, repeated, published]
@@ -370,34 +383,38 @@ fn a_record_without_room_for_its_channel_is_reported() {
         ..options()
     };
     push.replace(few).expect("options");
-    let mut inlet = push.inlet();
+    let mut publisher = push.thread_publisher();
     let mut client = TestClient::new(push.serve(App::new())).expect("an application");
     let _stream = listen(&mut client, &["news"]);
     let mut receipts = Receipts::new(8);
     for (number, channel) in [(1, "news"), (2, "other"), (3, "news")] {
         let record = record(channel, number, Some((log(7), number)));
-        inlet.batch(&mut receipts).submit(record).expect("room");
+        publisher.batch(&mut receipts).submit(record).expect("room");
     }
     client.advance(Duration::from_millis(10));
-    let outcomes = [Receipted::Published, Receipted::NoRoom, Receipted::Published];
+    let outcomes = [
+        ReceiptOutcome::Published,
+        ReceiptOutcome::ChannelLimit,
+        ReceiptOutcome::Published,
+    ];
     assert_eq!(advanced(&mut receipts), outcomes);
 }
 
 #[test]
 fn a_full_queue_returns_the_record_and_nothing_is_lost() {
-    let (mut client, mut inlet) = serve(2);
+    let (mut client, mut publisher) = serve(2);
     let mut stream = listen(&mut client, &["news"]);
-    let count = limits::INLET as u64 + 100;
-    let mut receipts = Receipts::new(2 * limits::INLET);
+    let count = limits::THREAD_QUEUE as u64 + 100;
+    let mut receipts = Receipts::new(2 * limits::THREAD_QUEUE);
     let (mut submitted, mut refused) = (0, 0);
     while submitted < count {
         let offset = submitted + 1;
         let record = record("news", submitted, Some((log(7), offset)));
-        let outcome = inlet.batch(&mut receipts).submit(record);
+        let outcome = publisher.batch(&mut receipts).submit(record);
         match outcome {
             Ok(()) => submitted += 1,
             Err((why, record)) => {
-                assert_eq!((why, &*record.channel), (NotTaken::Full, "news"));
+                assert_eq!((why, &*record.channel), (SubmitError::Full, "news"));
                 assert_eq!(receipts.in_flight(), submitted, "no receipt was issued");
                 refused += 1;
                 client.advance(Duration::from_millis(10));
@@ -413,43 +430,49 @@ fn a_full_queue_returns_the_record_and_nothing_is_lost() {
 
 #[test]
 fn a_batch_is_bounded_by_the_queue_and_by_the_window() {
-    let (mut client, mut inlet) = serve(2);
+    let (mut client, mut publisher) = serve(2);
     let _stream = listen(&mut client, &["news"]);
     let mut small = Receipts::new(3);
-    let mut batch = inlet.batch(&mut small);
+    let mut batch = publisher.batch(&mut small);
     let mut submit = |number| batch.submit(record("news", number, None)).map_err(|(why, _)| why);
     let outcomes = [1, 2, 3, 4].map(&mut submit);
-    assert_eq!(outcomes, [Ok(()), Ok(()), Ok(()), Err(NotTaken::Full)]);
+    assert_eq!(outcomes, [Ok(()), Ok(()), Ok(()), Err(SubmitError::Full)]);
     assert!(!batch.has_room());
     drop(batch);
-    let mut large = Receipts::new(2 * limits::INLET);
-    let mut batch = inlet.batch(&mut large);
+    let mut large = Receipts::new(2 * limits::THREAD_QUEUE);
+    let mut batch = publisher.batch(&mut large);
     let mut count = 0;
     while batch.submit(record("news", count, None)).is_ok() {
         count += 1;
     }
     drop(batch);
-    assert_eq!(count as usize, limits::INLET - 3, "records that are staged count");
-    assert_eq!(inlet.waiting(), limits::INLET);
+    assert_eq!(
+        count as usize,
+        limits::THREAD_QUEUE - 3,
+        "records that are staged count"
+    );
+    assert_eq!(publisher.waiting(), limits::THREAD_QUEUE);
     client.advance(Duration::from_secs(1));
-    assert_eq!(inlet.waiting(), 0);
-    let published = [Receipted::Published; limits::INLET];
+    assert_eq!(publisher.waiting(), 0);
+    let published = [ReceiptOutcome::Published; limits::THREAD_QUEUE];
     assert_eq!(advanced(&mut small), published[..3]);
     assert_eq!(advanced(&mut large), published[3..]);
 }
 
 #[test]
 fn records_and_plain_publications_keep_their_order() {
-    let (mut client, mut inlet) = serve(2);
+    let (mut client, mut publisher) = serve(2);
     let mut stream = listen(&mut client, &["news"]);
     let news: Arc<str> = Arc::from("news");
     let mut receipts = Receipts::new(64);
     for number in 0..40 {
         if number % 3 == 0 {
-            inlet.publish(&news, number.to_string().as_bytes()).expect("room");
+            publisher
+                .publish(&news, number.to_string().as_bytes())
+                .expect("room");
         } else {
             let record = record("news", number, None);
-            inlet.batch(&mut receipts).submit(record).expect("room");
+            publisher.batch(&mut receipts).submit(record).expect("room");
         }
     }
     for number in 0..40 {
@@ -463,43 +486,47 @@ fn records_wait_for_the_state_of_a_predecessor_and_end_with_their_own() {
     let push = Push::new();
     push.replace(options()).expect("options");
     push.await_state();
-    let mut inlet = push.inlet();
+    let mut publisher = push.thread_publisher();
     let mut client = TestClient::new(push.serve(App::new())).expect("an application");
     client.advance(Duration::from_millis(10));
     let mut receipts = Receipts::new(8);
-    let submit = |inlet: &mut Inlet, receipts: &mut Receipts, offset| {
+    let submit = |publisher: &mut ThreadPublisher, receipts: &mut Receipts, offset| {
         let record = record("kept:a", offset, Some((log(7), offset)));
-        inlet.batch(receipts).submit(record)
+        publisher.batch(receipts).submit(record)
     };
-    submit(&mut inlet, &mut receipts, 1).expect("room");
+    submit(&mut publisher, &mut receipts, 1).expect("room");
     client.advance(Duration::from_millis(10));
     assert_eq!(receipts.advance(), None, "the state has not arrived");
     push.restore(Vec::new(), Duration::ZERO);
     client.advance(Duration::from_millis(10));
-    assert_eq!(advanced(&mut receipts), [Receipted::Published]);
-    submit(&mut inlet, &mut receipts, 2).expect("room");
-    let freezing = push.begin_freeze(Successor::NextStart);
-    let (why, _) = submit(&mut inlet, &mut receipts, 3).expect_err("it is frozen");
-    assert_eq!(why, NotTaken::NotYet);
+    assert_eq!(advanced(&mut receipts), [ReceiptOutcome::Published]);
+    submit(&mut publisher, &mut receipts, 2).expect("room");
+    let freezing = push.start_freeze(Successor::NextStart);
+    let (why, _) = submit(&mut publisher, &mut receipts, 3).expect_err("it is frozen");
+    assert_eq!(why, SubmitError::NotReady);
     // It would claim that the record has arrived.
-    assert!(inlet.submit_event(0, log(7), LogEvent::Reached(3)));
+    assert!(publisher.submit_event(0, log(7), LogEvent::Reached(3)));
     client.advance(Duration::from_millis(10));
-    assert_eq!(advanced(&mut receipts), [Receipted::Published], "it was queued");
+    assert_eq!(
+        advanced(&mut receipts),
+        [ReceiptOutcome::Published],
+        "it was queued"
+    );
     let state = freezing.collect(Duration::ZERO, Duration::from_secs(1));
-    let bytes: Vec<u8> = state.pieces().flatten().copied().collect();
+    let bytes: Vec<u8> = state.chunks().flatten().copied().collect();
     let (records, _) = State::read(&bytes).expect("state");
     let next = Push::new();
     next.replace(options()).expect("options");
     next.await_state();
-    let mut inlet = next.inlet();
+    let mut publisher = next.thread_publisher();
     let mut client = TestClient::new(next.serve(App::new())).expect("an application");
     next.restore(records, Duration::ZERO);
     client.advance(Duration::from_millis(10));
     for offset in 2..=3 {
-        submit(&mut inlet, &mut receipts, offset).expect("room");
+        submit(&mut publisher, &mut receipts, offset).expect("room");
     }
     client.advance(Duration::from_millis(10));
-    let outcomes = [Receipted::Repeated, Receipted::Published];
+    let outcomes = [ReceiptOutcome::Duplicate, ReceiptOutcome::Published];
     assert_eq!(advanced(&mut receipts), outcomes);
 }
 
@@ -507,11 +534,11 @@ fn records_wait_for_the_state_of_a_predecessor_and_end_with_their_own() {
 fn a_client_that_is_ahead_of_the_log_retries() {
     let push = Push::new();
     push.replace(options()).expect("options");
-    let mut inlet = push.inlet();
+    let mut publisher = push.thread_publisher();
     let mut client = TestClient::new(push.serve(App::new())).expect("an application");
     let mut receipts = Receipts::new(8);
     client.advance(Duration::from_millis(10));
-    inlet
+    publisher
         .batch(&mut receipts)
         .submit(record("kept:a", 1, Some((log(7), 1))))
         .expect("room");
@@ -523,7 +550,7 @@ fn a_client_that_is_ahead_of_the_log_retries() {
     assert_eq!(stream.say(&mut client, &subscribe), 204);
     let expected = r#"{"id":3,"error":{"code":100,"message":"internal server error","temporary":true}}"#;
     assert_eq!(stream.line(), expected);
-    inlet
+    publisher
         .batch(&mut receipts)
         .submit(record("kept:a", 5, Some((log(7), 5))))
         .expect("room");
@@ -536,13 +563,13 @@ fn a_client_that_the_server_subscribes_retries_its_connect() {
     for format in FORMATS {
         let push = Push::new();
         push.replace(guarded()).expect("options");
-        let mut inlet = push.inlet();
+        let mut publisher = push.thread_publisher();
         let mut client = TestClient::new(push.serve(App::new())).expect("an application");
         client.advance(Duration::from_millis(10));
         let mut receipts = Receipts::new(8);
         let mut submit = |offset| {
             let record = record("closed:a", offset, Some((log(7), offset)));
-            inlet.batch(&mut receipts).submit(record).expect("room");
+            publisher.batch(&mut receipts).submit(record).expect("room");
         };
         submit(1);
         let position = SubscribeRequest {

@@ -11,7 +11,7 @@ use ringmain_hub::protocol::{
     Command, ConnectRequest, Error, Format, Push, RefreshRequest, Replies, Reply, SubRefreshRequest,
     SubscribeRequest,
 };
-use ringmain_push::{KeySet, Listen, Namespace, Options, Tokens};
+use ringmain_push::{KeySet, Namespace, Options, SubscribeAccess, Tokens};
 use ringmain_web::App;
 use ringmain_web::testing::{Setup, TestClient, TestEvent, TestSocket};
 use serde_json::{Value, json};
@@ -46,10 +46,17 @@ pub(crate) fn tokens() -> Tokens {
 pub(crate) fn guarded() -> Options {
     let mut options = options();
     let kept = options.namespaces["kept"];
-    for (name, listen) in [("users", Listen::Users), ("closed", Listen::Nobody)] {
-        options
-            .namespaces
-            .insert(name.to_owned(), Namespace { listen, ..kept });
+    for (name, listen) in [
+        ("users", SubscribeAccess::Users),
+        ("closed", SubscribeAccess::NoOne),
+    ] {
+        options.namespaces.insert(
+            name.to_owned(),
+            Namespace {
+                subscribe_access: listen,
+                ..kept
+            },
+        );
     }
     options.anonymous = false;
     options.tokens = Some(tokens());

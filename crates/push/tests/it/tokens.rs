@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use ringmain_engine::backend::Time;
 use ringmain_hub::protocol::Format;
-use ringmain_push::{Algorithm, KeySet, KeySource, Look, Options, Tokens};
+use ringmain_push::{Algorithm, KeyLookup, KeySet, KeySource, Options, Tokens};
 use ringmain_web::App;
 use ringmain_web::testing::{TestClient, TestEvent};
 use serde_json::{Value, json};
@@ -348,10 +348,10 @@ fn keys_are_replaced_while_clients_connect() {
 
 /// Keys that come and go, and how often it was asked for them.
 #[derive(Debug, Default)]
-struct Elsewhere(Mutex<(Option<Look>, u32)>);
+struct Elsewhere(Mutex<(Option<KeyLookup>, u32)>);
 
 impl Elsewhere {
-    fn has(&self, look: Option<Look>) {
+    fn has(&self, look: Option<KeyLookup>) {
         self.0.lock().expect("no panic").0 = look;
     }
 
@@ -361,11 +361,11 @@ impl Elsewhere {
 }
 
 impl KeySource for Elsewhere {
-    fn look(&self, algorithm: Algorithm, _: Option<&str>, _: Time) -> Look {
+    fn find_keys(&self, algorithm: Algorithm, _: Option<&str>, _: Time) -> KeyLookup {
         assert_eq!(algorithm, Algorithm::Hs256);
         let mut state = self.0.lock().expect("no panic");
         state.1 += 1;
-        state.0.clone().unwrap_or(Look::Unavailable)
+        state.0.clone().unwrap_or(KeyLookup::Unavailable)
     }
 }
 
@@ -376,7 +376,7 @@ fn keys_that_are_kept_elsewhere_come_and_go() {
     let mut options = guarded();
     options.tokens = Some(Tokens {
         issuer: Some("us".to_owned()),
-        ..Tokens::kept_by(kept, vec![Algorithm::Hs256])
+        ..Tokens::from_source(kept, vec![Algorithm::Hs256])
     });
     for format in FORMATS {
         source.has(None);
@@ -393,10 +393,10 @@ fn keys_that_are_kept_elsewhere_come_and_go() {
         let strange = token(json!({ "iss": "them", "sub": "7" }));
         assert_eq!(shown(&mut client, format, &strange), 3500);
         assert_eq!(source.asked(), before, "no key makes that good");
-        source.has(Some(Look::Unknown));
+        source.has(Some(KeyLookup::Unknown));
         assert_eq!(shown(&mut client, format, &good), 3500);
         let keys = KeySet::from_secret(SECRET).expect("a key");
-        source.has(Some(Look::Keys(Arc::new(keys))));
+        source.has(Some(KeyLookup::Keys(Arc::new(keys))));
         assert_eq!(shown(&mut client, format, &forged), 3500);
         let (mut stays, _) = Talker::connected(&mut client, format, &good);
         // What is there goes on without, and may show it again later.
@@ -404,7 +404,7 @@ fn keys_that_are_kept_elsewhere_come_and_go() {
         assert_eq!(code(&stays.ask(refresh(&good))), 100);
         let private = token(json!({ "iss": "us", "sub": "7", "channel": "closed:a", "exp": now + 600 }));
         assert_eq!(code(&stays.ask(subscribe("closed:a", &private))), 100);
-        source.has(Some(Look::Keys(Arc::new(
+        source.has(Some(KeyLookup::Keys(Arc::new(
             KeySet::from_secret(SECRET).expect("a key"),
         ))));
         assert_eq!(code(&stays.ask(refresh(&good))), 0);

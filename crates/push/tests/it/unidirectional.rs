@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use ringmain_push::Options;
-use ringmain_push::limits::{PING_EVERY, PONG_WITHIN};
+use ringmain_push::limits::{PING_INTERVAL, PONG_TIMEOUT};
 use ringmain_web::App;
 use ringmain_web::testing::{Setup, TestClient};
 use serde_json::Value;
@@ -231,13 +231,13 @@ fn listeners_are_pinged_and_need_not_answer() {
     socket.send_text("{}");
     assert_eq!(masked(&events.event()), connected(""));
     assert_eq!(masked(&socket.text()), connected(""));
-    client.advance(PING_EVERY + Duration::from_secs(1));
+    client.advance(PING_INTERVAL + Duration::from_secs(1));
     assert_eq!((&*events.event(), &*socket.text()), ("{}", "{}"));
     assert_eq!(silent.closed(), (3502, "stale".to_owned()));
-    client.advance(PONG_WITHIN);
+    client.advance(PONG_TIMEOUT);
     drop((socket, silent));
     for _ in 0..2 {
-        client.advance(PING_EVERY);
+        client.advance(PING_INTERVAL);
         assert_eq!(events.event(), "{}", "it is still there");
     }
     drop(events);

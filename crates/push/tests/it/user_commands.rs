@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use ringmain_hub::protocol::Fault;
-use ringmain_push::{NotTaken, Push, Receipted, Receipts, UserCommand};
+use ringmain_push::{Push, ReceiptOutcome, Receipts, SubmitError, UserCommand};
 use ringmain_web::App;
 use ringmain_web::testing::{Setup, TestClient};
 use serde_json::json;
@@ -14,7 +14,7 @@ use crate::token_signing::{FORMATS, Talker, guarded, token};
 fn commands_of_records_are_done_on_all_workers_before_their_receipts() {
     let push = Push::new();
     push.replace(guarded()).expect("options");
-    let mut inlet = push.inlet().for_source();
+    let mut publisher = push.thread_publisher().for_source();
     let setup = Setup {
         workers: 3,
         ..Setup::default()
@@ -31,20 +31,20 @@ fn commands_of_records_are_done_on_all_workers_before_their_receipts() {
     assert!(command("disconnect", r#"{"users":"ada"}"#).is_none());
     let mut submit = |method: &str, payload: &str| {
         let command = command(method, payload).expect("a command");
-        let outcome = inlet.submit_command(&command, &mut receipts);
+        let outcome = publisher.submit_command(&command, &mut receipts);
         client.advance(Duration::from_millis(10));
         (outcome, receipts.advance())
     };
-    let unknown = (Err(NotTaken::NoChannel(Fault::UNKNOWN_CHANNEL)), None);
+    let unknown = (Err(SubmitError::InvalidChannel(Fault::UNKNOWN_CHANNEL)), None);
     assert_eq!(
         submit("subscribe", r#"{"user":"ada","channel":"nowhere:a"}"#),
         unknown
     );
     assert_eq!(
         submit("disconnect", r#"{"user":""}"#),
-        (Err(NotTaken::NotJson), None)
+        (Err(SubmitError::InvalidData), None)
     );
-    let done = (Ok(()), Some(Receipted::Published));
+    let done = (Ok(()), Some(ReceiptOutcome::Published));
     assert_eq!(
         submit("subscribe", r#"{"user":"ada","channel":"closed:a"}"#),
         done

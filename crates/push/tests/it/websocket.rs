@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use ringmain_hub::limits::MESSAGE_BYTES;
 use ringmain_push::Options;
-use ringmain_push::limits::{COMMANDS_UNDER_WAY, CONNECT_WITHIN, PING_EVERY, PINGS_TOGETHER, PONG_WITHIN};
+use ringmain_push::limits::{COMMANDS_IN_FLIGHT, CONNECT_TIMEOUT, PING_BATCH, PING_INTERVAL, PONG_TIMEOUT};
 use ringmain_web::testing::{TestClient, TestEvent, TestSocket};
 
 use crate::support::{masked, options, serve};
@@ -256,7 +256,7 @@ fn what_cannot_be_understood_ends_the_connection() {
 fn more_commands_than_are_carried_out_at_once_wait_and_a_message_too_long_ends_it() {
     let mut client = serve(options());
     let mut socket = connect(&mut client);
-    let most = COMMANDS_UNDER_WAY as usize;
+    let most = COMMANDS_IN_FLIGHT as usize;
     let ask = |number: usize| format!(r#"{{"id":{number},"history":{{"channel":"kept:a"}}}}"#);
     let asked = |count: usize| (1..=count).map(ask).collect::<Vec<_>>().join("\n");
     socket.send_text(asked(most));
@@ -302,13 +302,13 @@ fn answer_pings(socket: &mut TestSocket) -> usize {
 #[test]
 fn however_many_come_at_once_they_are_not_pinged_at_once() {
     // More than are pinged in a turn, each second; fewer than may come from one address.
-    const CLIENTS: usize = 13 * (PINGS_TOGETHER + 6);
+    const CLIENTS: usize = 13 * (PING_BATCH + 6);
     const STEPS: u32 = 20;
     let mut client = serve(options());
     let mut sockets: Vec<TestSocket> = (0..CLIENTS).map(|_| connect(&mut client)).collect();
     let mut pings = vec![0; CLIENTS];
     let mut together = Vec::new();
-    for _ in 0..PING_EVERY.as_secs() as u32 * STEPS {
+    for _ in 0..PING_INTERVAL.as_secs() as u32 * STEPS {
         client.advance(Duration::from_secs(1) / STEPS);
         let mut count = 0;
         for (socket, pings) in sockets.iter_mut().zip(&mut pings) {
@@ -322,7 +322,7 @@ fn however_many_come_at_once_they_are_not_pinged_at_once() {
         "each once in an interval: {pings:?}"
     );
     let most = together.iter().max();
-    assert!(most.is_some_and(|most| *most <= PINGS_TOGETHER), "{together:?}");
+    assert!(most.is_some_and(|most| *most <= PING_BATCH), "{together:?}");
     let busy = together
         .chunks(STEPS as usize)
         .map(|second| second.iter().sum::<usize>());
@@ -334,12 +334,12 @@ fn however_many_come_at_once_they_are_not_pinged_at_once() {
 fn who_does_not_answer_a_ping_is_sent_away() {
     let mut client = serve(options());
     let (mut lively, mut dead) = (connect(&mut client), connect(&mut client));
-    client.advance(PING_EVERY + Duration::from_secs(1));
+    client.advance(PING_INTERVAL + Duration::from_secs(1));
     for socket in [&mut lively, &mut dead] {
         assert_eq!(socket.text(), "{}", "a ping");
     }
     lively.send_text("{}");
-    client.advance(PONG_WITHIN + Duration::from_secs(1));
+    client.advance(PONG_TIMEOUT + Duration::from_secs(1));
     assert_eq!(dead.closed(), (3012, "no pong".to_owned()));
     check(&mut lively, r#"{"id":2,"ping":{}}"#, r#"{"id":2,"ping":{}}"#);
 }
@@ -361,7 +361,7 @@ fn who_is_slow_may_have_no_ping_to_answer() {
         assert_eq!(publish.send().status(), 200);
     }
     let mut taken = Vec::new();
-    for _ in 0..(2 * PING_EVERY + PONG_WITHIN).as_secs() {
+    for _ in 0..(2 * PING_INTERVAL + PONG_TIMEOUT).as_secs() {
         client.advance(Duration::from_secs(1));
         taken.extend(socket.connection().take(4_000));
     }
@@ -382,6 +382,6 @@ fn who_is_slow_may_have_no_ping_to_answer() {
 fn who_does_not_say_who_it_is_is_sent_away() {
     let mut client = serve(options());
     let mut socket = client.ws(PATH).open();
-    client.advance(CONNECT_WITHIN + Duration::from_secs(2));
+    client.advance(CONNECT_TIMEOUT + Duration::from_secs(2));
     assert_eq!(socket.closed(), (3502, "stale".to_owned()));
 }

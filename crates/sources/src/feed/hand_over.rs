@@ -6,7 +6,7 @@
 //!     in a batch   └─ alone, once the publications are done
 //! ```
 
-use ringmain_push::{Batch, Inlet, LogId, NotTaken, SourceRecord};
+use ringmain_push::{Batch, LogId, SourceRecord, SubmitError, ThreadPublisher};
 
 use super::{Partition, Prepared};
 use crate::commands::{Action, Publication};
@@ -77,7 +77,7 @@ impl<P: Clone> Partition<P> {
 
     /// Hands over what there is room for up to the next command, in one batch. Publications that no channel takes are added to `refused`,
     /// with the numbers of their records.
-    fn submit_batch(&mut self, inlet: &mut Inlet, refused: &mut Vec<(u64, DeadReason)>) -> Pumped {
+    fn submit_batch(&mut self, inlet: &mut ThreadPublisher, refused: &mut Vec<(u64, DeadReason)>) -> Pumped {
         let mut batch = inlet.batch(&mut self.receipts);
         while let Some(prepared) = self.backlog.pop_front() {
             let Prepared {
@@ -101,7 +101,7 @@ impl<P: Clone> Partition<P> {
                     self.owners.push_back(number);
                     self.reached = self.reached.max(offset.unwrap_or(0).saturating_sub(1));
                 }
-                Err((NotTaken::Full | NotTaken::NotYet, publication)) => {
+                Err((SubmitError::Full | SubmitError::NotReady, publication)) => {
                     self.backlog.push_front(Prepared {
                         record: number,
                         offset,
@@ -122,7 +122,11 @@ impl<P: Clone> Partition<P> {
     }
 
     /// Hands over the command that is next, with nothing in flight.
-    fn submit_command(&mut self, inlet: &mut Inlet, refused: &mut Vec<(u64, DeadReason)>) -> Pumped {
+    fn submit_command(
+        &mut self,
+        inlet: &mut ThreadPublisher,
+        refused: &mut Vec<(u64, DeadReason)>,
+    ) -> Pumped {
         let Some(next) = self.backlog.front() else {
             return Pumped::All;
         };
@@ -135,7 +139,7 @@ impl<P: Clone> Partition<P> {
                 self.owners.push_back(number);
                 self.awaits_command = true;
             }
-            Err(NotTaken::Full | NotTaken::NotYet) => return Pumped::WorkerFull,
+            Err(SubmitError::Full | SubmitError::NotReady) => return Pumped::WorkerFull,
             Err(why) => refused.push((number, reason(why))),
         }
         self.backlog.pop_front();
@@ -145,11 +149,11 @@ impl<P: Clone> Partition<P> {
     }
 }
 
-fn reason(why: NotTaken) -> DeadReason {
+fn reason(why: SubmitError) -> DeadReason {
     match why {
-        NotTaken::NoChannel(_) => DeadReason::NoChannel,
-        NotTaken::TooLarge => DeadReason::TooLarge,
-        NotTaken::NotJson | NotTaken::Full | NotTaken::NotYet => DeadReason::BadFormat,
+        SubmitError::InvalidChannel(_) => DeadReason::NoChannel,
+        SubmitError::TooLarge => DeadReason::TooLarge,
+        SubmitError::InvalidData | SubmitError::Full | SubmitError::NotReady => DeadReason::BadFormat,
     }
 }
 
@@ -157,13 +161,13 @@ fn reason(why: NotTaken) -> DeadReason {
 fn submit(
     batch: &mut Batch<'_>,
     publication: Publication,
-    place: Option<(LogId, u64)>,
-) -> Result<(), (NotTaken, Box<Publication>)> {
+    log_position: Option<(LogId, u64)>,
+) -> Result<(), (SubmitError, Box<Publication>)> {
     let record = SourceRecord {
         channel: publication.channel,
         data: publication.data,
         tags: publication.tags,
-        place,
+        log_position,
         key: publication.key,
     };
     batch.submit(record).map_err(|(why, record)| {

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use ringmain_gateway::model::{BrokerTls, ChannelTemplate, RecordFormat, Secret};
-use ringmain_push::NotTaken;
+use ringmain_push::SubmitError;
 use ringmain_sources::DeadReason;
 use ringmain_testkit::{servers, wait};
 
@@ -281,7 +281,7 @@ fn full_workers_stop_their_partition_alone() {
     // The workers stand still from here on.
     let (c0, mut fillers) = (Arc::<str>::from("c0"), 0_u64);
     let mut inlet = process.inlet.clone();
-    while inlet.publish(&c0, br#"{"n":0}"#) != Err(NotTaken::Full) {
+    while inlet.publish(&c0, br#"{"n":0}"#) != Err(SubmitError::Full) {
         fillers += 1;
     }
     server.run(&insert(0..4000, 8, 8));

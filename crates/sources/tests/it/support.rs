@@ -178,7 +178,7 @@ fn options() -> Options {
         recovery: true,
         ..Namespace::default()
     };
-    kept.rules.history = Some(HistoryOptions {
+    kept.channel_options.history = Some(HistoryOptions {
         publications: 10_000,
         bytes: 10_000_000,
         ttl: Duration::from_secs(600),

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use ringmain_gateway::model::{HeaderName, PushAsk, PushEvent, PushNamespace, PushProxy};
-use ringmain_push::limits::ANSWER_WITHIN;
+use ringmain_push::limits::PROXY_TIMEOUT_MAX;
 
 use super::{Builder, list, put, text, value};
 use crate::config::document::{self, Maybe, Some1};
@@ -105,8 +105,8 @@ impl Builder<'_> {
     fn answer_within(&self, at: Maybe<Text<Time>>, default: Duration) -> Duration {
         let Some(at) = at else { return default };
         let within = at.value.map_or(default, |time| time.0.0);
-        if within.is_zero() || within > ANSWER_WITHIN {
-            let expected = format!("a time of more than nothing and at most {ANSWER_WITHIN:?}");
+        if within.is_zero() || within > PROXY_TIMEOUT_MAX {
+            let expected = format!("a time of more than nothing and at most {PROXY_TIMEOUT_MAX:?}");
             self.errors.tell(at.position, expected, format!("{within:?}"));
         }
         within

@@ -217,8 +217,8 @@ impl Builder<'_> {
             return namespace;
         };
         if let Some((keep, meta_time)) = part.keep.and_then(|at| self.push_keep(at)) {
-            namespace.rules.history = Some(keep);
-            put(&mut namespace.rules.position_ttl, meta_time);
+            namespace.channel_options.history = Some(keep);
+            put(&mut namespace.channel_options.position_ttl, meta_time);
         }
         let data_format = value(part.data_format).map(|format| match format {
             document::PushDataFormat::Json => PushDataFormat::Json,
@@ -227,18 +227,18 @@ impl Builder<'_> {
         });
         put(&mut namespace.data_format, data_format);
         let listen = value(part.listen).map(|listen| match listen {
-            document::PushListen::Anybody => PushListen::Anybody,
+            document::PushListen::Anybody => PushListen::Everyone,
             document::PushListen::Users => PushListen::Users,
-            document::PushListen::Nobody => PushListen::Nobody,
+            document::PushListen::Nobody => PushListen::NoOne,
         });
-        put(&mut namespace.listen, listen);
+        put(&mut namespace.subscribe_access, listen);
         put(&mut namespace.publish, value(part.publish));
         let wanted = [part.subscribe_proxy, part.publish_proxy, part.sub_refresh_proxy];
         self.asks_about(&mut namespace, wanted, proxy);
         put(&mut namespace.recovery, value(part.recovery));
         put(&mut namespace.history, value(part.history));
         put(&mut namespace.presence, value(part.presence));
-        let rules = &mut namespace.rules;
+        let rules = &mut namespace.channel_options;
         rules.presence = namespace.presence;
         put(&mut rules.join_leave, value(part.join_leave));
         put(&mut rules.cache_recovery, value(part.cache));

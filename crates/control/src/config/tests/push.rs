@@ -46,7 +46,7 @@ routes:
     assert_eq!((push.connections_per_user, push.channels), (3, 1000));
     assert_eq!((push.handshakes, push.connects_per_second), (7, Some(9)));
     assert_eq!(push.keys_remembered, Duration::from_secs(30));
-    assert!(push.plain.publish && push.plain.rules.history.is_none());
+    assert!(push.plain.publish && push.plain.channel_options.history.is_none());
     let nothing = right("{listen: ':80', push: {}, to: http://127.0.0.1:1}");
     assert_eq!(nothing.push.as_deref(), Some(&Push::default()));
 }
@@ -76,7 +76,7 @@ push:
     );
     let push = config.push.as_deref().expect("what is pushed");
     let prices = push.namespaces["prices"];
-    let rules = prices.rules;
+    let rules = prices.channel_options;
     assert_eq!(
         (rules.cache_recovery, rules.slow_consumer),
         (true, SlowConsumerPolicy::Conflate)
@@ -90,19 +90,23 @@ push:
     assert_eq!(rules.history, Some(kept));
     assert_eq!(rules.position_ttl, Duration::from_hours(30 * 24));
     assert_eq!(prices.data_format, PushDataFormat::Json);
-    assert!(!prices.publish && !prices.presence && prices.listen == PushListen::Anybody);
+    assert!(!prices.publish && !prices.presence && prices.subscribe_access == PushListen::Everyone);
     let rooms = push.namespaces["rooms"];
     assert!(
-        rooms.recovery && rooms.history && rooms.presence && rooms.rules.presence && rooms.rules.join_leave
+        rooms.recovery
+            && rooms.history
+            && rooms.presence
+            && rooms.channel_options.presence
+            && rooms.channel_options.join_leave
     );
-    assert_eq!(rooms.listen, PushListen::Users);
+    assert_eq!(rooms.subscribe_access, PushListen::Users);
     let kept = HistoryOptions {
         publications: 100,
         bytes: 64 << 10,
         ttl: Duration::from_hours(1),
     };
-    assert_eq!(rooms.rules.history, Some(kept));
-    assert_eq!(rooms.rules.position_ttl, Duration::from_hours(2));
+    assert_eq!(rooms.channel_options.history, Some(kept));
+    assert_eq!(rooms.channel_options.position_ttl, Duration::from_hours(2));
     assert_eq!(rooms.data_format, PushDataFormat::JsonObject);
 }
 
@@ -133,7 +137,13 @@ push:
     assert_eq!((push.message_bytes, push.api_body_bytes), (100 << 10, 2 << 20));
     let pings = (push.ping_interval, push.pong_timeout);
     assert_eq!(pings, (Duration::from_secs(4), Duration::from_secs(2)));
-    let kept = |name: &str| push.namespaces[name].rules.history.expect("it keeps").bytes;
+    let kept = |name: &str| {
+        push.namespaces[name]
+            .channel_options
+            .history
+            .expect("it keeps")
+            .bytes
+    };
     // As many as are wanted are not fewer for a size that is not written.
     assert_eq!((kept("many"), kept("few")), (100 * (64 << 10), 1 << 20));
     let feed = &push.nats["feed"];

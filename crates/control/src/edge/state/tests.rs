@@ -54,7 +54,7 @@ fn a_file_is_used_once() {
         0o600
     );
     let bytes = take_file(&path).expect("read").expect("a file");
-    assert_eq!(bytes, state.pieces().flatten().copied().collect::<Vec<u8>>());
+    assert_eq!(bytes, state.chunks().flatten().copied().collect::<Vec<u8>>());
     assert!(take_file(&path).expect("read").is_none());
 }
 

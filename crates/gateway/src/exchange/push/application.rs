@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use ringmain_push::limits::ANSWER_BYTES;
-use ringmain_push::{Answering, Application, Event, Question, Unanswered};
+use ringmain_push::limits::PROXY_RESPONSE_BYTES;
+use ringmain_push::{Application, Event, ProxyError, ProxyRequest, ResponseFuture};
 use ringmain_web::Request;
 use ringmain_wire::h1::{FieldBlock, Method};
 
@@ -67,12 +67,12 @@ impl Asks {
         self.upstreams.is_empty()
     }
 
-    fn find(&self, event: Event) -> Result<(&PushAsk, &Arc<Shared>), Unanswered> {
+    fn find(&self, event: Event) -> Result<(&PushAsk, &Arc<Shared>), ProxyError> {
         let ask = self.proxy.events.get(&event);
         match (ask, self.upstreams.get(&event)) {
             (Some(ask), Some(Ok(upstream))) => Ok((ask, upstream)),
-            (_, Some(Err(why))) => Err(Unanswered(why.to_string())),
-            _ => Err(Unanswered("nobody is asked about it any more".to_owned())),
+            (_, Some(Err(why))) => Err(ProxyError(why.to_string())),
+            _ => Err(ProxyError("nobody is asked about it any more".to_owned())),
         }
     }
 }
@@ -156,7 +156,7 @@ impl Asking {
     }
 
     /// Builds the header fields of a query.
-    fn fields(&self, proxy: &PushProxy, question: &Question) -> FieldBlock {
+    fn fields(&self, proxy: &PushProxy, question: &ProxyRequest) -> FieldBlock {
         let mut fields = self.fields.clone();
         let has = |fields: &FieldBlock, name: &str| {
             fields.iter().any(|(found, _)| found.eq_ignore_ascii_case(name))
@@ -188,7 +188,7 @@ impl Asking {
 }
 
 impl Application for Asking {
-    fn ask(&self, question: Question) -> Answering {
+    fn send(&self, question: ProxyRequest) -> ResponseFuture {
         let worker = Rc::clone(&self.worker);
         let asks = Arc::clone(&worker.view().asks);
         let fields = self.fields(&asks.proxy, &question);
@@ -202,15 +202,15 @@ impl Application for Asking {
                 body: &question.body,
                 // These have side effects: an application that stores publications would store a retried one twice.
                 again: !matches!(question.event, Event::Rpc | Event::Publish),
-                most: ANSWER_BYTES as u64,
+                most: PROXY_RESPONSE_BYTES as u64,
                 until: worker.cx.now().after(question.within),
                 insists: false,
             };
             let answered = call(&worker, upstream, &asked).await;
-            let answered = answered.map_err(|fault| Unanswered(fault.to_string()))?;
+            let answered = answered.map_err(|fault| ProxyError(fault.to_string()))?;
             match answered.status {
                 200 => Ok(answered.body),
-                status => Err(Unanswered(format!("expected the status 200, found {status}"))),
+                status => Err(ProxyError(format!("expected the status 200, found {status}"))),
             }
         })
     }

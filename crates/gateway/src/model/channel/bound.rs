@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use ringmain_push::Inlet;
+use ringmain_push::ThreadPublisher;
 
 /// Limit of the bounds of one source. Beyond it they become one prefix, the longest that they share.
 pub const CHANNEL_BOUNDS: usize = 64;
@@ -30,10 +30,10 @@ impl ChannelBound {
 
     /// Reports to workers that publications may be missing in these channels, after those already received. For a prefix, channels that
     /// only other sources have fed are excepted.
-    pub fn interrupt(&self, inlet: &Inlet) {
+    pub fn interrupt(&self, inlet: &ThreadPublisher) {
         match self {
-            ChannelBound::Name(name) => inlet.dropped(&Arc::from(&**name)),
-            ChannelBound::Prefix(prefix) => inlet.interrupted(prefix),
+            ChannelBound::Name(name) => inlet.report_dropped(&Arc::from(&**name)),
+            ChannelBound::Prefix(prefix) => inlet.report_interrupted(prefix),
         }
     }
 

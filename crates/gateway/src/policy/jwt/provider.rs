@@ -252,16 +252,16 @@ impl Provider {
 
 /// A lookup for push clients never waits within a connection: the client is asked to reconnect later.
 impl KeySource for Provider {
-    fn look(&self, algorithm: JwtAlgorithm, key: Option<&str>, now: Time) -> ringmain_push::Look {
+    fn find_keys(&self, algorithm: JwtAlgorithm, key: Option<&str>, now: Time) -> ringmain_push::KeyLookup {
         match Provider::look(self, algorithm, key, now, Patience::May) {
-            Look::Keys(keys, _) => ringmain_push::Look::Keys(keys),
-            Look::Unknown => ringmain_push::Look::Unknown,
-            Look::Unavailable => ringmain_push::Look::Unavailable,
+            Look::Keys(keys, _) => ringmain_push::KeyLookup::Keys(keys),
+            Look::Unknown => ringmain_push::KeyLookup::Unknown,
+            Look::Unavailable => ringmain_push::KeyLookup::Unavailable,
             Look::Wait => {
                 if !self.state().is_busy {
                     self.wanted.tell();
                 }
-                ringmain_push::Look::Unavailable
+                ringmain_push::KeyLookup::Unavailable
             }
         }
     }

@@ -1,11 +1,11 @@
 //! What is an answer of the application and what is none, of every event.
 
-use super::{Refused, connect, goes_on, publish, read, rpc, subscribe};
+use super::{Rejection, parse, parse_connect, parse_publish, parse_refresh, parse_rpc, parse_subscribe};
 
 /// Whether an answer is one, whatever it says.
 fn is_one(json: &str) -> bool {
     let is = |outcome: bool| outcome;
-    is(read(json.as_bytes(), connect).is_ok())
+    is(parse(json.as_bytes(), parse_connect).is_ok())
 }
 
 #[test]
@@ -17,8 +17,8 @@ fn a_reason_is_as_long_as_a_close_has_room_for() {
         ("ä".repeat(62), 122),
     ] {
         let json = format!("{{\"disconnect\":{{\"code\":4999,\"reason\":\"{reason}\"}}}}");
-        match read(json.as_bytes(), rpc) {
-            Ok(Err(Refused::Away(why, told))) => assert_eq!((why.code, told.len()), (4999, kept)),
+        match parse(json.as_bytes(), parse_rpc) {
+            Ok(Err(Rejection::Custom(why, told))) => assert_eq!((why.code, told.len()), (4999, kept)),
             other => panic!("{other:?}"),
         }
     }
@@ -42,7 +42,7 @@ fn what_cannot_be_done_is_no_answer() {
         (r#"{"tags":{"a":1}}"#, false),
     ] {
         assert_eq!(
-            read(say(publication).as_bytes(), publish).is_ok(),
+            parse(say(publication).as_bytes(), parse_publish).is_ok(),
             is_done,
             "{publication}"
         );
@@ -56,12 +56,12 @@ fn what_cannot_be_done_is_no_answer() {
         (r#"{"expire_at":"soon"}"#, false),
     ] {
         assert_eq!(
-            read(say(subscription).as_bytes(), subscribe).is_ok(),
+            parse(say(subscription).as_bytes(), parse_subscribe).is_ok(),
             is_done,
             "{subscription}"
         );
     }
-    assert!(read(say(r#"{"expired":1}"#).as_bytes(), goes_on).is_err());
+    assert!(parse(say(r#"{"expired":1}"#).as_bytes(), parse_refresh).is_err());
 }
 
 #[test]

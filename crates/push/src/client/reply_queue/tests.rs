@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use ringmain_hub::protocol::{Published, Reply};
 
-use super::{Missed, Queued, ReplyQueue, publication_weight, split};
+use super::{Missed, Queued, ReplyQueue, publication_weight, split_recovered};
 
 fn missed(count: u64, bytes: usize) -> Missed {
     let published = Arc::new(Published {
@@ -39,14 +39,14 @@ fn split_keeps_the_first_that_fit_and_returns_the_others_in_order() {
         (usize::MAX, 5),
     ] {
         let mut all = missed(5, 100);
-        let (bytes, mut rest) = split(&channel, Some(&mut all), room);
+        let (bytes, mut rest) = split_recovered(&channel, Some(&mut all), room);
         assert_eq!((all.len(), bytes), (kept, kept * weight), "{room}");
         assert_eq!(rest.bytes(), (5 - kept) * weight, "{room}");
         let followed: Vec<u64> = (kept as u64 + 1..=5).collect();
         assert_eq!(offsets(&mut rest), followed, "{room}");
         assert_eq!(rest.bytes(), 0);
     }
-    assert!(split(&channel, None, 1).1.is_empty());
+    assert!(split_recovered(&channel, None, 1).1.is_empty());
 }
 
 #[test]
@@ -59,7 +59,7 @@ fn a_queue_counts_the_bytes_of_what_it_holds() {
     })));
     for channel in ["a", "b"] {
         let mut all = missed(3, 500);
-        let (_, mut rest) = split(&Arc::from(channel), Some(&mut all), 0);
+        let (_, mut rest) = split_recovered(&Arc::from(channel), Some(&mut all), 0);
         queue.append(&mut rest);
         assert!(rest.is_empty() && rest.bytes() == 0);
     }

@@ -13,19 +13,19 @@ use crate::Namespace;
 
 const NOW: Duration = Duration::from_secs(1000);
 
-fn rules() -> ChannelOptions {
+fn channel_options() -> ChannelOptions {
     ChannelOptions {
         history: Some(HistoryOptions {
             publications: 10,
             bytes: 1 << 20,
             ttl: Duration::from_secs(60),
         }),
-        ..Namespace::default().rules
+        ..Namespace::default().channel_options
     }
 }
 
 fn written() -> Vec<u8> {
-    let mut home = ChannelShard::new(1, 100, 7);
+    let mut shard = ChannelShard::new(1, 100, 7);
     for (number, channel) in ["a", "b", "a"].iter().enumerate() {
         let once = Idempotency {
             key: number.to_string().into(),
@@ -33,7 +33,7 @@ fn written() -> Vec<u8> {
         };
         let publish = ShardRequest::Publish {
             channel: Arc::from(*channel),
-            options: rules(),
+            options: channel_options(),
             published: Arc::new(Published {
                 data: number.to_string().into(),
                 ..Published::default()
@@ -45,12 +45,12 @@ fn written() -> Vec<u8> {
             origin: Origin::PROGRAM,
             request: None,
         };
-        home.handle(WorkerId(0), publish, NOW);
+        shard.handle(WorkerId(0), publish, NOW);
     }
     let mut state = State::new(NOW);
-    state.add(home.save(NOW, None).section);
+    state.add(shard.save(NOW, None).section);
     state.add(Vec::new());
-    state.pieces().flatten().copied().collect()
+    state.chunks().flatten().copied().collect()
 }
 
 #[test]
@@ -62,7 +62,7 @@ fn what_was_written_is_read() {
     assert_eq!(channels, ["a", "a", "a", "b", "b"], "two channels, three keys");
     let mut empty = State::new(NOW);
     empty.add(Vec::new());
-    let bytes: Vec<u8> = empty.pieces().flatten().copied().collect();
+    let bytes: Vec<u8> = empty.chunks().flatten().copied().collect();
     assert_eq!(State::read(&bytes).map(|(records, _)| records.len()), Ok(0));
 }
 

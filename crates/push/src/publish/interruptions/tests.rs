@@ -12,9 +12,9 @@ fn channel(name: &str) -> Scope {
 #[test]
 fn an_interruption_is_due_behind_what_was_put_before_it() {
     let interruptions = Interruptions::default();
-    interruptions.before_put(2);
-    interruptions.add(channel("a"));
-    interruptions.before_put(1);
+    interruptions.count_queued(2);
+    interruptions.add_scope(channel("a"));
+    interruptions.count_queued(1);
     interruptions.count_taken(1);
     assert_eq!(interruptions.take_due(false), []);
     interruptions.count_taken(1);
@@ -26,8 +26,8 @@ fn an_interruption_is_due_behind_what_was_put_before_it() {
 fn interruptions_of_a_scope_are_two_at_most_and_the_last_is_not_lost() {
     let interruptions = Interruptions::default();
     for _ in 0..5 {
-        interruptions.before_put(1);
-        interruptions.add(channel("a"));
+        interruptions.count_queued(1);
+        interruptions.add_scope(channel("a"));
     }
     interruptions.count_taken(2);
     assert_eq!(interruptions.take_due(false), [channel("a")]);
@@ -41,8 +41,8 @@ fn interruptions_of_a_scope_are_two_at_most_and_the_last_is_not_lost() {
 #[test]
 fn an_empty_queue_makes_all_due() {
     let interruptions = Interruptions::default();
-    interruptions.before_put(1);
-    interruptions.add(channel("a"));
+    interruptions.count_queued(1);
+    interruptions.add_scope(channel("a"));
     assert_eq!(interruptions.take_due(true), [channel("a")]);
 }
 
@@ -50,7 +50,7 @@ fn an_empty_queue_makes_all_due() {
 fn more_scopes_than_the_limit_become_all_channels() {
     let interruptions = Interruptions::default();
     for number in 0..=limits::INTERRUPTIONS {
-        interruptions.add(channel(&number.to_string()));
+        interruptions.add_scope(channel(&number.to_string()));
     }
     assert_eq!(interruptions.take_due(true), [Scope::Prefix("".into())]);
 }

@@ -6,7 +6,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use ringmain_jwt::{ParsedToken, TokenError};
 
-use super::{Connecting, Lasts, Subscribing, is_like};
+use super::{ConnectClaims, Expiry, SubscribeClaims, matches_wildcard};
 
 /// A token that says this; whether it is signed is for others to ask.
 fn token(claims: &str) -> String {
@@ -14,15 +14,15 @@ fn token(claims: &str) -> String {
     format!("{}.{}.", encode(r#"{"alg":"HS256"}"#), encode(claims))
 }
 
-fn connecting(claims: &str) -> Result<Connecting, TokenError> {
-    Connecting::of(
+fn connecting(claims: &str) -> Result<ConnectClaims, TokenError> {
+    ConnectClaims::from_token(
         &ParsedToken::parse(token(claims).as_bytes())?,
         Duration::from_millis(1500),
     )
 }
 
-fn lasts(claims: &str) -> Lasts {
-    connecting(claims).expect("a token").lasts
+fn lasts(claims: &str) -> Expiry {
+    connecting(claims).expect("a token").expiry
 }
 
 #[test]
@@ -38,25 +38,28 @@ fn something_lasts_as_long_as_it_says() {
         (r#"{"exp":100,"expire_at":-1}"#, Some(0)),
         (r#"{"exp":100,"expire_at":null}"#, Some(100)),
     ] {
-        assert_eq!(lasts(claims), Lasts { until, leeway: 2 }, "{claims}");
+        assert_eq!(lasts(claims), Expiry { until, leeway: 2 }, "{claims}");
     }
     let at = Duration::from_secs;
     let (bounded, endless, long) = (lasts(r#"{"exp":100}"#), lasts("{}"), lasts(r#"{"exp":1e300}"#));
     assert_eq!(
-        (bounded.told(at(40)), bounded.told(at(101))),
+        (bounded.client_ttl(at(40)), bounded.client_ttl(at(101))),
         ((true, 60), (true, 1))
     );
     assert_eq!(
-        (endless.told(at(40)), long.told(at(40))),
+        (endless.client_ttl(at(40)), long.client_ttl(at(40))),
         ((false, 0), (true, u32::MAX))
     );
     assert_eq!(
-        (bounded.is_over(at(101)), bounded.is_over(at(102))),
+        (bounded.is_expired(at(101)), bounded.is_expired(at(102))),
         (false, true)
     );
-    assert!(!endless.is_over(at(u64::MAX)) && !long.is_over(at(100)));
-    assert_eq!((bounded.ends(at(25)), endless.ends(at(25))), (Some(127), None));
-    assert_eq!(long.ends(at(25)), Some(u64::MAX));
+    assert!(!endless.is_expired(at(u64::MAX)) && !long.is_expired(at(100)));
+    assert_eq!(
+        (bounded.deadline(at(25)), endless.deadline(at(25))),
+        (Some(127), None)
+    );
+    assert_eq!(long.deadline(at(25)), Some(u64::MAX));
 }
 
 #[test]
@@ -79,7 +82,7 @@ fn what_is_told_to_others_is_as_it_is_written() {
 fn claims_that_are_cut_are_none() {
     let whole = r#"{"sub":"7","info":{"a":[1]},"channels":["a"],"subs":{"b":{"data":"x","override":{"presence":{"value":true}}}},"caps":[{"channels":["c*"],"match":"wildcard","allow":["sub","hst"]}],"expire_at":9}"#;
     let all = connecting(whole).expect("it is whole");
-    assert_eq!((all.channels.len(), all.caps.len()), (2, 1));
+    assert_eq!((all.channels.len(), all.capabilities.len()), (2, 1));
     for length in 0..whole.len() {
         assert!(connecting(&whole[..length]).is_err(), "{}", &whole[..length]);
     }
@@ -90,7 +93,8 @@ fn a_token_of_a_subscription_names_its_channel() {
     let of = |claims: &str| {
         let text = token(claims);
         let parsed = ParsedToken::parse(text.as_bytes()).expect("a token");
-        Subscribing::of(&parsed, Duration::ZERO).map(|gives| (gives.user, gives.channel, gives.client))
+        SubscribeClaims::from_token(&parsed, Duration::ZERO)
+            .map(|claims| (claims.user, claims.channel, claims.client))
     };
     let named = |user: &str, channel: &str, client: &str| Ok((user.into(), channel.into(), client.into()));
     assert_eq!(of(r#"{"sub":"7","channel":"a"}"#), named("7", "a", ""));
@@ -136,12 +140,16 @@ fn a_star_is_any_text() {
     for pattern in words(b"ab*", 5) {
         for text in words(b"ab", 5) {
             let expected = naive(&text, &pattern);
-            assert_eq!(is_like(&text, &pattern), expected, "{pattern:?} {text:?}");
+            assert_eq!(
+                matches_wildcard(&text, &pattern),
+                expected,
+                "{pattern:?} {text:?}"
+            );
         }
     }
     let (text, pattern) = ("a".repeat(255), "*a".repeat(2000) + "b");
     assert!(
-        !is_like(text.as_bytes(), pattern.as_bytes()),
+        !matches_wildcard(text.as_bytes(), pattern.as_bytes()),
         "and it does not take for ever"
     );
 }

@@ -2,14 +2,14 @@
 
 use ringmain_hub::protocol::ConnectRequest;
 
-use super::{Positions, RESUMED, parse, resume};
+use super::{Positions, RESUMED, parse_positions, resume_connect};
 use crate::limits;
 
 fn ids(messages: &[&str]) -> Vec<String> {
     let mut positions = Positions::default();
     let id = |message: &&str| {
         let mut out = Vec::new();
-        positions.write(message.as_bytes(), &mut out);
+        positions.write_id(message.as_bytes(), &mut out);
         String::from_utf8(out).expect("UTF-8")
     };
     messages.iter().map(id).collect()
@@ -53,7 +53,7 @@ fn positions_that_are_too_long_take_the_id_away() {
 fn a_request_recovers_from_what_the_client_has() {
     let mut connect = ConnectRequest::default();
     connect.subs.insert("a".to_owned(), Default::default());
-    resume("a=7.e1&b%26=3.e2&broken&c=x.e", &mut connect);
+    resume_connect("a=7.e1&b%26=3.e2&broken&c=x.e", &mut connect);
     let subs: Vec<_> = connect
         .subs
         .iter()
@@ -61,7 +61,7 @@ fn a_request_recovers_from_what_the_client_has() {
         .collect();
     assert_eq!(subs, [("a", true, 7, "e1", 0), ("b&", true, 3, "e2", RESUMED)]);
     for text in ["", "%", "%zz=1.e", "a", "=", "a=.", "a=99999999999999999999.e"] {
-        assert!(parse(text).is_empty(), "{text}");
+        assert!(parse_positions(text).is_empty(), "{text}");
     }
-    assert!(parse(&format!("a=1.{}", "e".repeat(limits::EVENT_ID_BYTES))).is_empty());
+    assert!(parse_positions(&format!("a=1.{}", "e".repeat(limits::EVENT_ID_BYTES))).is_empty());
 }

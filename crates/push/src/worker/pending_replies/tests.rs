@@ -1,4 +1,4 @@
-//! What is asked for: so much, and for so long.
+//! The limit of queries, and the time that replies are waited for.
 
 use std::time::Duration;
 
@@ -8,57 +8,63 @@ use ringmain_web::testing::TestClient;
 use super::*;
 
 #[test]
-fn a_question_is_one_until_it_is_answered() {
-    let mut asking = Asking::default();
-    let gathering = Gathering::new(limits::QUESTIONS);
-    for at in 0..limits::QUESTIONS {
-        assert_eq!(asking.room(), limits::QUESTIONS - at);
-        assert_eq!(asking.ask(&gathering, at), at as u64);
+fn a_query_counts_until_its_reply_has_arrived() {
+    let mut pending = PendingReplies::default();
+    let group = ReplyGroup::new(limits::QUERIES);
+    for at in 0..limits::QUERIES {
+        assert_eq!(pending.capacity_left(), limits::QUERIES - at);
+        assert_eq!(pending.add_query(&group, at), at as u64);
     }
-    assert_eq!(asking.room(), 0);
-    // Nobody waits any more: that makes no room.
-    let (left, weak) = (Rc::clone(&gathering), Rc::downgrade(&gathering));
-    drop(gathering);
-    assert_eq!(asking.room(), 0);
-    asking.answered(7, ProgramReply::Published(None));
-    asking.answered(7, ProgramReply::Published(None));
-    asking.answered(u64::MAX, ProgramReply::Published(None));
-    assert_eq!((asking.room(), left.left.get()), (1, limits::QUESTIONS - 1));
+    assert_eq!(pending.capacity_left(), 0);
+    // A request that has timed out frees no number.
+    let (left, weak) = (Rc::clone(&group), Rc::downgrade(&group));
+    drop(group);
+    assert_eq!(pending.capacity_left(), 0);
+    pending.complete(7, ProgramReply::Published(None));
+    pending.complete(7, ProgramReply::Published(None));
+    pending.complete(u64::MAX, ProgramReply::Published(None));
+    assert_eq!(
+        (pending.capacity_left(), left.missing.get()),
+        (1, limits::QUERIES - 1)
+    );
     drop(left);
-    let next = Gathering::new(1);
-    assert_eq!(asking.ask(&next, 0), 7, "its number is another one's now");
-    for number in 0..limits::QUESTIONS as u64 {
-        asking.answered(number, ProgramReply::Published(None));
+    let next = ReplyGroup::new(1);
+    assert_eq!(pending.add_query(&next, 0), 7, "the number is reused");
+    for number in 0..limits::QUERIES as u64 {
+        pending.complete(number, ProgramReply::Published(None));
     }
-    assert_eq!((asking.room(), next.left.get()), (limits::QUESTIONS, 0));
-    assert!(weak.upgrade().is_none(), "nothing is left of it");
+    assert_eq!(
+        (pending.capacity_left(), next.missing.get()),
+        (limits::QUERIES, 0)
+    );
+    assert!(weak.upgrade().is_none(), "the group was dropped");
 }
 
 #[test]
-fn answers_are_waited_for_until_then_and_no_longer() {
-    let app = App::new().get_async("/{puts}", async |request, reply| {
-        let puts: usize = request.param_as("puts")?;
+fn replies_are_waited_for_until_the_deadline() {
+    let app = App::new().get_async("/{replies}", async |request, reply| {
+        let count: usize = request.param_as("replies")?;
         let cx = request.cx();
-        let gathering = Gathering::new(2);
-        let (tells, alarm) = (Rc::clone(&gathering), cx.clone());
+        let group = ReplyGroup::new(2);
+        let (replies, timer) = (Rc::clone(&group), cx.clone());
         cx.spawn(async move {
-            for at in (0..puts).rev() {
-                alarm.sleep(Duration::from_secs(2)).await;
-                tells.put(at, at);
+            for at in (0..count).rev() {
+                timer.sleep(Duration::from_secs(2)).await;
+                replies.set_reply(at, at);
             }
         })?;
         let since = cx.now();
-        let until = since.since(Time(0)) + limits::ANSWERED_WITHIN;
-        let all = gathering.all(cx, until).await;
+        let until = since.since(Time(0)) + limits::REPLY_TIMEOUT;
+        let all = group.all(cx, until).await;
         reply.text(format!("{all:?} after {} s", cx.now().since(since).as_secs()))
     });
     let mut client = TestClient::new(app).expect("an application");
-    for (puts, expected) in [
+    for (count, expected) in [
         (0, "None after 5 s"),
         (1, "None after 5 s"),
         (2, "Some([0, 1]) after 4 s"),
     ] {
-        assert_eq!(client.get(&format!("/{puts}")).send().text(), expected);
+        assert_eq!(client.get(&format!("/{count}")).send().text(), expected);
     }
     client.finish().expect("it ends");
 }

@@ -12,7 +12,7 @@ use std::task::{Poll, Waker};
 use std::time::Duration;
 
 use ringmain_engine::{Addr, Choice, Config, Engine, ListenOptions, Running};
-use ringmain_push::{HistoryOptions, Inlet, Namespace, Options, Publisher, Push};
+use ringmain_push::{HistoryOptions, Namespace, Options, Publisher, Push, ThreadPublisher};
 use ringmain_web::{App, Limits};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use stats_alloc::Region;
@@ -49,7 +49,7 @@ enum By {
     /// A task of the worker publishes in the channel of this number.
     Task(usize),
     /// Another thread does.
-    Inlet,
+    ThreadPublisher,
 }
 
 /// What is published, and how many allocations that may take.
@@ -77,7 +77,7 @@ const CASES: [Case; 3] = [
     Case {
         // Its bytes, and how many have them.
         name: "a publication of another thread",
-        by: By::Inlet,
+        by: By::ThreadPublisher,
         channel: CHANNEL,
         allowed: 2,
     },
@@ -121,7 +121,7 @@ struct Server {
     running: Running<Infallible>,
     addr: SocketAddr,
     gate: Arc<Gate>,
-    inlet: Inlet,
+    publisher: ThreadPublisher,
 }
 
 impl Server {
@@ -158,7 +158,7 @@ pub(crate) fn main() {
 /// Channels that keep nothing, and in a namespace some that keep a little.
 fn options() -> Options {
     let mut kept = Namespace::default();
-    kept.rules.history = Some(HistoryOptions {
+    kept.channel_options.history = Some(HistoryOptions {
         publications: 10,
         bytes: 10_000,
         ttl: Duration::from_secs(60),
@@ -219,7 +219,7 @@ fn start(mut engine: Engine) -> Server {
         running,
         addr,
         gate,
-        inlet: push.inlet(),
+        publisher: push.thread_publisher(),
     }
 }
 
@@ -282,7 +282,7 @@ fn publications(server: &mut Server, case: &Case) -> bool {
         for _ in 0..count {
             match case.by {
                 By::Task(channel) => server.gate.ask(channel),
-                By::Inlet => server.inlet.publish(&channel, JSON).expect("room for it"),
+                By::ThreadPublisher => server.publisher.publish(&channel, JSON).expect("room for it"),
             }
             for client in &mut clients {
                 let length = client.message(&mut buffer);

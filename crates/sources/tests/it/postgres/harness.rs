@@ -7,7 +7,7 @@ use std::time::Duration;
 use ringmain_gateway::model::{
     BrokerLogin, ChannelTemplate, Mapping, Postgres, RecordFormat, Secret, Source, SourceKind,
 };
-use ringmain_push::{DataFormat, Inlet, Namespace, Options, Push};
+use ringmain_push::{DataFormat, Namespace, Options, Push, ThreadPublisher};
 use ringmain_sources::{Report, Sources, limits};
 use ringmain_testkit::{servers, wait};
 use ringmain_web::App;
@@ -22,7 +22,7 @@ pub(crate) const NO_POLLING: Duration = Duration::from_secs(600);
 pub(crate) struct Process {
     client: TestClient,
     socket: TestSocket,
-    pub(crate) inlet: Inlet,
+    pub(crate) inlet: ThreadPublisher,
     /// Publications by channel, in the order of arrival: the data, and the tags.
     pub(crate) received: BTreeMap<String, Vec<(Value, Value)>>,
 }

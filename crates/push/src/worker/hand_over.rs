@@ -1,0 +1,119 @@
+//! A worker's part in a hand-over: restores the channels of a predecessor, saves its own for a successor, and disconnects its clients.
+
+use std::cell::Cell;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ringmain_engine::backend::Time;
+use ringmain_hub::protocol::Disconnect;
+
+use super::PushWorker;
+use crate::hand_over::HandOver;
+use crate::limits;
+use crate::publish::inbound_queue::InboundQueue;
+use crate::transport::Transport;
+
+/// The progress of one worker.
+pub(super) struct HandOverProgress {
+    /// A predecessor's state has not been restored yet.
+    is_holding: Cell<bool>,
+    /// The channels here were saved for a successor.
+    is_saved: Cell<bool>,
+}
+
+impl HandOverProgress {
+    pub(super) fn new(hand_over: &HandOver) -> HandOverProgress {
+        HandOverProgress {
+            is_holding: Cell::new(hand_over.has_incoming()),
+            is_saved: Cell::new(false),
+        }
+    }
+}
+
+impl PushWorker {
+    /// Returns whether requests to channels here have to wait for a predecessor's state.
+    pub(super) fn is_holding(&self) -> bool {
+        self.0.hand_over.is_holding.get()
+    }
+
+    /// Returns whether a successor numbers publications now.
+    pub(crate) fn is_frozen(&self) -> bool {
+        self.0.settings.hand_over.is_frozen()
+    }
+
+    /// Restores a predecessor's channels once they have arrived, and saves those here for a successor once.
+    pub(super) fn advance_hand_over(&self, queues: &Arc<[InboundQueue]>) {
+        let hand_over = &self.0.settings.hand_over;
+        if self.is_holding() && !hand_over.is_awaited() {
+            self.restore_channels();
+        }
+        if hand_over.is_frozen() && !self.0.hand_over.is_saved.replace(true) {
+            self.drain_before_save(queues);
+            self.save_channels();
+        }
+    }
+
+    fn restore_channels(&self) {
+        let cx = &self.0.cx;
+        let workers = u16::try_from(cx.workers()).unwrap_or(u16::MAX);
+        let (records, elapsed) = self.0.settings.hand_over.take_records(cx.worker(), workers);
+        self.0.hand_over.is_holding.set(false);
+        let now = cx.now().since(Time(0));
+        let options = self.options();
+        let channel_options = |channel: &str| {
+            let namespace = options.namespace(channel).ok();
+            namespace.map(|namespace| namespace.channel_options)
+        };
+        let count = records.len();
+        let mut shard = self.0.shard.borrow_mut();
+        let restored = shard.restore(
+            records,
+            (now, elapsed),
+            options.idempotency_window,
+            channel_options,
+        );
+        log::debug!("push: {restored} channels restored from {count} records");
+    }
+
+    fn save_channels(&self) {
+        let with_members = self.0.settings.hand_over.includes_members();
+        let disconnected_within = limits::DISCONNECT_DELAY + self.disconnect_spread();
+        let present = with_members.then(|| disconnected_within + limits::PRESENCE_GRACE);
+        let saved = {
+            let mut shard = self.0.shard.borrow_mut();
+            shard.freeze();
+            shard.save(self.0.cx.now().since(Time(0)), present)
+        };
+        self.0.settings.hand_over.send_section(saved);
+    }
+
+    fn disconnect_spread(&self) -> Duration {
+        (self.options().drain / 2).min(limits::DISCONNECT_SPREAD)
+    }
+
+    /// Disconnects all clients once the process drains, spread over half of the drain time so that they do not reconnect all at once.
+    pub(super) async fn disconnect_on_drain(&self) {
+        let cx = &self.0.cx;
+        cx.draining().await;
+        // Until then this process still accepts from a queue that it shares with its successor, and would reject a client that reconnects.
+        cx.sleep(limits::DISCONNECT_DELAY).await;
+        let spread = self.disconnect_spread();
+        // Streams and gRPC calls end by themselves then.
+        let mut clients = self.all_clients();
+        clients.retain(|client| matches!(*client.transport.borrow(), Transport::Ws(_)));
+        let slices =
+            u32::try_from(spread.as_millis() / limits::DISCONNECT_INTERVAL.as_millis()).unwrap_or(u32::MAX);
+        let batch = clients.len().div_ceil(slices.max(1) as usize).max(1);
+        let pause = match clients.len().div_ceil(batch) {
+            0 => return,
+            count => spread / count as u32,
+        };
+        for slice in clients.chunks(batch) {
+            for client in slice {
+                // SDKs reconnect by themselves.
+                client.disconnect(Disconnect::SHUTDOWN);
+            }
+            cx.sleep(pause).await;
+        }
+    }
+}
