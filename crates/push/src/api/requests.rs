@@ -423,12 +423,12 @@ impl Subscribe {
         }
         let overrides = self.r#override.map(Overrides::from).unwrap_or_default();
         overrides.apply_to(namespace)?;
-        let terms = SubscribeOptions {
+        let subscribe_options = SubscribeOptions {
             info: decode_bytes(self.info, self.b64info)?,
             data: decode_bytes(self.data, self.b64data)?,
             overrides,
         };
-        let action = UserAction::Subscribe(self.channel.into(), terms);
+        let action = UserAction::Subscribe(self.channel.into(), subscribe_options);
         user_command(self.user, self.client, self.session.as_deref(), action)
     }
 }

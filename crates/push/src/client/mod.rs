@@ -39,19 +39,19 @@ pub(crate) struct Client {
     /// Set for a transport that only sends: the client receives pushes that need no other message, and no replies.
     pub(crate) unidirectional: bool,
     pub(crate) transport: RefCell<Transport>,
-    pub(crate) id: Cell<Option<ConnId>>,
+    id: Cell<Option<ConnId>>,
     /// Set once the reply to `connect` was sent.
-    pub(crate) has_connected: Cell<bool>,
+    has_connected: Cell<bool>,
     identity: Cell<Identity>,
     pub(crate) permissions: RefCell<Permissions>,
     pub(crate) pending: PendingState,
     /// The number of commands without a reply.
-    pub(crate) in_flight: Cell<u32>,
+    in_flight: Cell<u32>,
     /// Set while a ping has no pong.
-    pub(crate) awaits_pong: Cell<bool>,
+    awaits_pong: Cell<bool>,
     /// Set once the kernel's buffer is [limited](limits::KERNEL_UNSENT), by the first push.
     has_kernel_limit: Cell<bool>,
-    pub(crate) metrics: Arc<WorkerMetrics>,
+    metrics: Arc<WorkerMetrics>,
     /// The requests to the application. `None`: there is no application.
     pub(crate) proxy_client: Option<Box<ProxyClient>>,
 }
@@ -168,6 +168,11 @@ impl Client {
 
     pub(crate) fn set_id(&self, id: ConnId) {
         self.id.set(Some(id));
+    }
+
+    /// Returns whether the reply to `connect` was sent.
+    pub(crate) fn has_connected(&self) -> bool {
+        self.has_connected.get()
     }
 
     pub(crate) fn identity(&self) -> Identity {

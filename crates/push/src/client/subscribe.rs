@@ -124,7 +124,7 @@ impl CommandHandler {
         connect: &ConnectRequest,
     ) -> Result<(), Fault> {
         let options = self.worker.options();
-        for (channel, (terms, source)) in channels {
+        for (channel, (subscribe_options, source)) in channels {
             let namespace = options.namespace(&channel)?;
             let previous = connect.subs.get(&channel);
             let request = SubscribeRequest {
@@ -139,7 +139,7 @@ impl CommandHandler {
             let intent = SubscribeIntent {
                 number: 0,
                 kind: SubscribeReply::Connect,
-                granted: Some((terms, Expiry::default())),
+                granted: Some((subscribe_options, Expiry::default())),
                 source,
             };
             self.start_subscribe(id, namespace, &request, intent)?;
@@ -153,7 +153,7 @@ impl CommandHandler {
         &self,
         id: ConnId,
         channel: &str,
-        terms: SubscribeOptions,
+        subscribe_options: SubscribeOptions,
     ) -> Result<(), Fault> {
         let options = self.worker.options();
         let namespace = options.namespace(channel)?;
@@ -164,7 +164,7 @@ impl CommandHandler {
         let intent = SubscribeIntent {
             number: 0,
             kind: SubscribeReply::Push,
-            granted: Some((terms, Expiry::default())),
+            granted: Some((subscribe_options, Expiry::default())),
             source: GrantSource::Server,
         };
         self.start_subscribe(id, namespace, &request, intent)
@@ -214,19 +214,19 @@ impl CommandHandler {
         intent: SubscribeIntent,
     ) -> Result<(), Fault> {
         let is_granted = intent.granted.is_some();
-        let (terms, expiry) = intent.granted.unwrap_or_default();
-        let flags = terms.overrides.apply_to(namespace)?;
+        let (subscribe_options, expiry) = intent.granted.unwrap_or_default();
+        let flags = subscribe_options.overrides.apply_to(namespace)?;
         let may_read = self.may_read_history(namespace, &request.channel, is_granted);
         let is_retained = namespace.channel_options.history.is_some();
         let recovery = flags
             .recovery
             .unwrap_or(namespace.recovery || (request.recoverable && may_read));
-        let is_recovering = request.recover && terms.overrides.recovery != Some(false);
+        let is_recovering = request.recover && subscribe_options.overrides.recovery != Some(false);
         let may_recover = (is_retained && recovery) || namespace.sends_latest();
         let requested = (is_recovering && may_recover).then(|| recovery_position(request, may_read));
         let since = requested.or_else(|| namespace.sends_latest().then_some(RecoverFrom::BEGINNING));
         let is_announced = namespace.channel_options.presence || namespace.channel_options.join_leave;
-        let info = (flags.is_visible && is_announced).then(|| self.client_info(&terms));
+        let info = (flags.is_visible && is_announced).then(|| self.client_info(&subscribe_options));
         let channel: Arc<str> = Arc::from(&*request.channel);
         self.worker
             .subscribe(id, &channel, namespace.channel_options, since, info)?;
@@ -240,7 +240,7 @@ impl CommandHandler {
             };
             let grant = Grant {
                 channel: Arc::clone(&channel),
-                info: terms.info,
+                info: subscribe_options.info,
                 deadline: expiry.deadline(grace),
                 source: intent.source,
             };
@@ -260,7 +260,7 @@ impl CommandHandler {
                     .positioning
                     .unwrap_or(recovery || request.positioned || request.recoverable),
             rejects_unrecovered: request.flag & REJECT_UNRECOVERED != 0,
-            data: terms.data,
+            data: subscribe_options.data,
             expiry: if is_refreshed { Expiry::default() } else { expiry },
         });
         self.client.count_in_flight();
@@ -282,8 +282,8 @@ impl CommandHandler {
     }
 
     /// Returns the client as seen by the others in a channel.
-    fn client_info(&self, terms: &SubscribeOptions) -> Arc<ClientInfo> {
-        Arc::new(self.client.identity().client_info(terms.info.clone()))
+    fn client_info(&self, subscribe_options: &SubscribeOptions) -> Arc<ClientInfo> {
+        Arc::new(self.client.identity().client_info(subscribe_options.info.clone()))
     }
 
     /// Executes the command: renews a subscription by another token.

@@ -66,7 +66,7 @@ async fn handle_consume(
     session.connect_unidirectional(&connect);
     stream.wait_readable().await;
     if let Some(disconnect) = stream.disconnect_reason()
-        && !session.client.has_connected.get()
+        && !session.client.has_connected()
     {
         return Err(disconnect_status(disconnect));
     }

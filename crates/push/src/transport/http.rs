@@ -132,7 +132,7 @@ async fn serve_bidirectional(
     let open = SessionGuard::new(request, worker, &stream, false);
     open.0.client.pending.start_handshake(handshake);
     open.0.execute_all(commands.into_iter().map(Ok));
-    if !open.0.client.has_connected.get() && !open.0.client.is_connecting() {
+    if !open.0.client.has_connected() && !open.0.client.is_connecting() {
         // The client was notified of the reason, and has no other way to retry.
         stream.finish(Disconnect::BAD_REQUEST, b"");
     }
@@ -162,7 +162,7 @@ async fn serve_unidirectional(
     open.0.connect_unidirectional(connect);
     stream.wait_readable().await;
     if let Some(why) = stream.disconnect_reason()
-        && !open.0.client.has_connected.get()
+        && !open.0.client.has_connected()
         && (!why.should_reconnect() || why == Disconnect::EXPIRED)
     {
         return Err(rejection_error(why));
