@@ -6,7 +6,7 @@ use std::borrow::Cow;
 
 use ringmain_wire::h1::Method;
 
-use crate::path;
+use crate::http::path;
 use crate::router::{Lookup, Methods, Params, Router, RouterBuilder};
 
 /// Returns the normal form of a request path.

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use ringmain_wire::h1::Method;
 
 use super::AppError;
-use crate::error::Result;
-use crate::reply::Reply;
-use crate::request::Request;
+use crate::app::compiled::{Action, After, Before, Hooks, Route};
+use crate::http::error::Result;
+use crate::http::reply::Reply;
+use crate::http::request::Request;
 use crate::router::{Methods, RouterBuilder, join};
-use crate::server::runner::Asynchronous;
-use crate::site::{Action, After, Before, Hooks, Route};
+use crate::server::task_pool::Asynchronous;
 use crate::ws::{Gate, Maker, WsOptions};
 
 /// Routes below a prefix; made by [`App::group`](crate::App::group).

@@ -3,7 +3,12 @@
 //! Route errors are reported when the application is built, not where the route was added, so that building is one chain of calls.
 //! Nothing here runs per request.
 
+pub(crate) mod compiled;
+pub(crate) mod exit;
 mod group;
+pub(crate) mod listener_protocol;
+pub(crate) mod mount;
+pub(crate) mod serve;
 
 use std::any::{Any, TypeId};
 use std::convert::Infallible;
@@ -13,24 +18,27 @@ use std::sync::Arc;
 
 use ringmain_engine::{Config, Cx, Start};
 
+pub use self::compiled::{Flow, Site};
+pub use self::exit::Exit;
 pub use self::group::Group;
 use self::group::Scope;
-use crate::access_log::AccessLog;
-use crate::entrance::{Entrance, Entrances};
-use crate::error::{Error, Result};
-use crate::exit::Exit;
-use crate::hidden::RedactedParams;
-use crate::inner::Inner;
+pub use self::listener_protocol::{Entrance, Entrances};
+pub use self::serve::serve;
+use crate::app::compiled::{Action, Flow, Hooks, MakeLocal, Route, Site};
+use crate::app::exit::Exit;
+use crate::app::listener_protocol::{Entrance, Entrances};
+use crate::app::mount::Inner;
+use crate::http::error::{Error, Result};
+use crate::http::reply::Reply;
+use crate::http::request::Request;
 use crate::limits::{self, Limits};
-use crate::preamble::Preamble;
-use crate::process;
-use crate::reply::Reply;
-use crate::request::Request;
+use crate::logging::access_log::AccessLog;
+use crate::logging::redact::RedactedParams;
 use crate::router::RouterBuilder;
 use crate::server::Server;
-use crate::server::admission::Admission;
-use crate::server::early::{Early, Look, Ticket};
-use crate::site::{Action, Flow, Hooks, MakeLocal, Route, Site};
+use crate::server::connection_limit::Admission;
+use crate::server::fast_path::{Early, Look, Ticket};
+use crate::server::preamble::Preamble;
 use crate::stats::Stats;
 use crate::ws::{Asynchronous, Socket, WsOptions, WsStream};
 
@@ -339,7 +347,7 @@ impl App {
             Err(error) => return Exit::Failure(error.to_string()),
         };
         let of_workers = Arc::clone(&site);
-        let outcome = process::run(addr, config, move |start| of_workers.server(start));
+        let outcome = serve::run(addr, config, move |start| of_workers.server(start));
         if let Some(log) = site.access_log() {
             // The destination is too slow: that was logged, and is not a failure of the application.
             let _ = log.finish(limits::LAST_LINES);

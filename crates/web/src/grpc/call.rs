@@ -12,8 +12,8 @@ use ringmain_wire::h1::FieldBlock;
 
 use super::service::Settings;
 use super::status::{Result, Status};
-use crate::reply::Reply;
-use crate::request::Request;
+use crate::http::reply::Reply;
+use crate::http::request::Request;
 
 /// A call: its request, its metadata in both directions, its deadline.
 pub struct Call<'c> {
@@ -59,7 +59,7 @@ impl<'c> Call<'c> {
                 let what = format!(
                     "expected `grpc-encoding` to be one of {}, found `{}`",
                     Encoding::ALL,
-                    crate::text::shown(name)
+                    crate::http::client_text::shown(name)
                 );
                 Status::new(Code::Unimplemented, what)
             })?;
@@ -76,7 +76,7 @@ impl<'c> Call<'c> {
             let timeout = grpc::parse_timeout(value).ok_or_else(|| {
                 let what = format!(
                     "expected `grpc-timeout` to be one to eight digits and one of H, M, S, m, u, n; found `{}`",
-                    crate::text::shown(value)
+                    crate::http::client_text::shown(value)
                 );
                 Status::new(Code::Internal, what)
             })?;

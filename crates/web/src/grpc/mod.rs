@@ -9,7 +9,8 @@
 //! Owns calls from their head to their status. Knows no framing of HTTP: bodies are read and written as by any other handler.
 
 mod call;
-mod coder;
+mod compression;
+mod error_status;
 mod health;
 mod messages;
 mod reflection;
@@ -17,13 +18,12 @@ mod replies;
 mod serve;
 mod service;
 mod status;
-mod translate;
 
 pub use prost;
 pub use ringmain_wire::grpc::{Code, Dialect};
 
 pub use self::call::Call;
-pub(crate) use self::coder::Coder;
+pub(crate) use self::compression::Coder;
 pub use self::health::Health;
 pub use self::messages::Messages;
 pub use self::reflection::{DescriptorError, Reflection};

@@ -8,7 +8,7 @@ use ringmain_wire::grpc::{Dialect, encode_text};
 
 use super::call::Call;
 use super::status::Result;
-use crate::reply::Reply;
+use crate::http::reply::Reply;
 
 /// Sends a handler's replies, each as soon as it is ready.
 pub struct Replies<'a, 'r, T> {

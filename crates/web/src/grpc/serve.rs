@@ -12,12 +12,12 @@ use ringmain_wire::h1::{FieldBlock, Known};
 use super::call::Call;
 use super::service::Settings;
 use super::status::{Result, Status};
-use crate::error::Error;
-use crate::reply::Reply;
-use crate::request::Request;
-use crate::server::answer::panic_text;
-use crate::server::runner::caught;
-use crate::text;
+use crate::http::client_text;
+use crate::http::error::Error;
+use crate::http::reply::Reply;
+use crate::http::request::Request;
+use crate::server::response::panic_text;
+use crate::server::task_pool::caught;
 
 /// Runs a handler until the client's deadline, and ends the response with its status.
 pub(super) async fn serve(
@@ -58,7 +58,7 @@ pub(super) fn content_type<'r>(request: &Request<'r>) -> crate::Result<ContentTy
     let found = request.head.fields.known(Known::ContentType);
     let content = found.and_then(ContentType::parse);
     content.filter(ContentType::is_proto).ok_or_else(|| {
-        let found = found.map_or_else(|| "none".into(), |found| format!("`{}`", text::shown(found)));
+        let found = found.map_or_else(|| "none".into(), |found| format!("`{}`", client_text::shown(found)));
         let what = format!(
             "expected `Content-Type: application/grpc`, `application/grpc-web` or `application/grpc-web-text`, found {found}"
         );

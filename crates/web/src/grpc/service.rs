@@ -6,14 +6,14 @@ use prost::Message;
 use ringmain_wire::grpc::{Code, Limits};
 
 use super::call::Call;
+use super::error_status::translate;
 use super::messages::Messages;
 use super::replies::Replies;
 use super::serve::serve;
 use super::status::{Result, Status};
-use super::translate::translate;
 use crate::app::Group;
-use crate::reply::Reply;
-use crate::request::Request;
+use crate::http::reply::Reply;
+use crate::http::request::Request;
 
 /// A gRPC service, added to an application by [`App::grpc`](crate::App::grpc).
 ///

@@ -8,8 +8,8 @@ use prost::Message;
 use ringmain_wire::grpc::{Code, PeerFault, encode_message, write_binary};
 use ringmain_wire::h1::FieldBlock;
 
-use crate::error::Error;
-use crate::text::decimal;
+use crate::http::client_text::decimal;
+use crate::http::error::Error;
 
 /// The result of gRPC handlers.
 pub type Result<T = ()> = std::result::Result<T, Status>;

@@ -27,10 +27,11 @@
 //! is answered with `Allow`, any other method without one with 405 and `Allow`.
 
 mod error;
-mod fixed;
 mod methods;
 mod params;
 mod pattern;
+mod static_paths;
+pub(crate) mod swar;
 #[cfg(test)]
 mod tests;
 mod tree;
@@ -45,9 +46,9 @@ pub(crate) use params::{Names, Params};
 pub(crate) use pattern::join;
 
 use crate::limits;
-use fixed::Fixed;
 use methods::{Draft, Endpoint};
 use pattern::{Pattern, Segment};
+use static_paths::Fixed;
 use tree::Tree;
 
 /// The result of a lookup by method and path.

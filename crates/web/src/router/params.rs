@@ -5,8 +5,8 @@
 
 use std::borrow::Cow;
 
+use crate::http::path;
 use crate::limits;
-use crate::path;
 
 /// The ranges of a route's parameters in the matched path.
 #[derive(Clone, Copy, Debug)]

@@ -7,7 +7,7 @@
 
 use super::params::Params;
 use super::pattern::Segment;
-use crate::word;
+use crate::router::swar;
 
 /// The tree. Immutable once compiled.
 #[derive(Debug)]
@@ -142,7 +142,7 @@ impl Literal {
     #[inline]
     fn is(&self, text: &[u8]) -> bool {
         self.text.len() == text.len()
-            && (text.len() <= word::BYTES || self.text[word::BYTES..] == text[word::BYTES..])
+            && (text.len() <= swar::BYTES || self.text[swar::BYTES..] == text[swar::BYTES..])
     }
 }
 
@@ -171,14 +171,14 @@ fn ends_fit(segment: &[u8], prefix: &[u8], suffix: &[u8]) -> bool {
 /// Returns the end of the segment that begins at `at`, and its first eight bytes, padded with zeros.
 #[inline]
 fn segment(path: &[u8], at: usize) -> (usize, u64) {
-    let head = word::load_padded(path, at);
-    let mut length = word::first(word::equal(head, b'/')).min(path.len() - at);
-    let key = word::keep(head, length);
-    if length == word::BYTES {
+    let head = swar::load_padded(path, at);
+    let mut length = swar::first(swar::equal(head, b'/')).min(path.len() - at);
+    let key = swar::keep(head, length);
+    if length == swar::BYTES {
         while at + length < path.len() {
-            let next = word::first(word::equal(word::load_padded(path, at + length), b'/'));
+            let next = swar::first(swar::equal(swar::load_padded(path, at + length), b'/'));
             length = (length + next).min(path.len() - at);
-            if next < word::BYTES {
+            if next < swar::BYTES {
                 break;
             }
         }
@@ -206,7 +206,7 @@ fn compile(patterns: &[(&[Segment], u32)], nodes: &mut Vec<Node>) -> u32 {
                 let text = text.as_bytes();
                 let child = compile(&rest, nodes);
                 literals.push((
-                    word::load_padded(text, 0),
+                    swar::load_padded(text, 0),
                     Literal {
                         child,
                         text: text.into(),

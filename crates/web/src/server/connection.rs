@@ -21,12 +21,12 @@ use ringmain_engine::backend::Time;
 use ringmain_wire::h1::{self, BodyDecoder, HeadProgress};
 
 use super::Then;
-use super::entering::{Choosing, Way};
+use super::accept::{Choosing, Way};
 use super::exchange::Exchange;
-use super::held::Collected;
 use super::http2::Speaking;
-use super::refused::Client;
-use crate::origin::Origin;
+use super::memory_budget::Collected;
+use super::rejected::Client;
+use crate::server::peer::Origin;
 use crate::ws::Live;
 
 /// One connection. An idle one consists of this record, without buffers.

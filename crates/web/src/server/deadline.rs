@@ -9,8 +9,8 @@ use ringmain_wire::h1;
 
 use super::Machine;
 use super::connection::{Connection, Phase};
-use super::refused::Refused;
-use crate::error::Error;
+use super::rejected::Refused;
+use crate::http::error::Error;
 use crate::limits::{self, Limits};
 use crate::ws::Live;
 

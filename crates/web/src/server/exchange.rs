@@ -22,14 +22,14 @@ use ringmain_engine::backend::Time;
 use ringmain_engine::{Conn, ConnId, Cx, TaskId};
 use ringmain_wire::h1::{BodyDecoder, BodyEvent, Field, FieldBlock};
 
-use super::coming::{Coming, Incoming, Receiving};
-use super::early::{Early, PendingRequest};
-use super::held::Collected;
+use super::body_progress::{Coming, Incoming, Receiving};
+use super::fast_path::{Early, PendingRequest};
 use super::http2::Line;
-use super::stream::EventFraming;
-use crate::error::{Error, Result};
+use super::memory_budget::Collected;
+use super::response_stream::EventFraming;
+use crate::http::error::{Error, Result};
 use crate::limits;
-use crate::origin::Origin;
+use crate::server::peer::Origin;
 use crate::ws::Live;
 
 /// A request as it is handed to a task.
@@ -437,7 +437,7 @@ impl Exchange {
                 // Fails only when the connection is closed; the task then ends.
                 let _ = match &line {
                     Some(line) => line.session.interim(line.stream, 100, &FieldBlock::new()),
-                    None => conn.write(CONTINUE).map_err(super::stream::gone),
+                    None => conn.write(CONTINUE).map_err(super::response_stream::gone),
                 };
             }
             if !incoming.queue.is_empty() {

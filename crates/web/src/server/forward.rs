@@ -5,10 +5,10 @@
 use ringmain_wire::h1::{FieldBlock, Framing, ResponseEncoder, Version};
 
 use super::http2::Line;
-use super::stream::{self, Framed, Outgoing};
-use crate::error::{Error, Result};
+use super::response_stream::{self, Framed, Outgoing};
+use crate::http::error::{Error, Result};
+use crate::http::reply::{Kind, Reply};
 use crate::limits;
-use crate::reply::{Kind, Reply};
 
 impl Reply<'_> {
     /// Turns the reply into another server's: its status, and no field of our own (`Date`, `Server`, `Content-Type`) except the
@@ -89,9 +89,9 @@ impl Reply<'_> {
             out.extend_from_slice(bytes);
         } else {
             let conn = outgoing.exchange.conn();
-            conn.write(out).map_err(stream::gone)?;
+            conn.write(out).map_err(response_stream::gone)?;
             out.clear();
-            conn.write(bytes).map_err(stream::gone)?;
+            conn.write(bytes).map_err(response_stream::gone)?;
         }
         if let Some(body) = outgoing.body.as_mut().filter(|_| !tunnel) {
             body.end(out);
@@ -116,7 +116,7 @@ impl Reply<'_> {
     pub async fn flush(&mut self) -> Result {
         self.flush_put()?;
         match &self.outgoing {
-            Some(outgoing) => stream::taken(outgoing.exchange).await,
+            Some(outgoing) => response_stream::taken(outgoing.exchange).await,
             None => Ok(()),
         }
     }
@@ -127,7 +127,7 @@ impl Reply<'_> {
         };
         if !outgoing.out.is_empty() {
             let conn = outgoing.exchange.conn();
-            conn.write(outgoing.out).map_err(stream::gone)?;
+            conn.write(outgoing.out).map_err(response_stream::gone)?;
             outgoing.out.clear();
         }
         Ok(())
@@ -200,7 +200,11 @@ impl Reply<'_> {
         outgoing.exchange.answers();
         outgoing.tunnel = true;
         outgoing.exchange.become_tunnel();
-        outgoing.exchange.conn().write(out).map_err(stream::gone)?;
+        outgoing
+            .exchange
+            .conn()
+            .write(out)
+            .map_err(response_stream::gone)?;
         out.clear();
         Ok(())
     }

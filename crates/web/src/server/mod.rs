@@ -2,24 +2,28 @@
 //!
 //! Owns the order of events on a connection and their deadlines. Knows no route and no framing.
 
-pub(crate) mod admission;
-pub(crate) mod answer;
-mod collect;
-mod coming;
+pub(crate) mod accept;
+mod aggregate;
+mod body_progress;
 mod connection;
+pub(crate) mod connection_limit;
 mod deadline;
-pub(crate) mod early;
-pub(crate) mod entering;
 pub(crate) mod exchange;
+pub(crate) mod fast_path;
 mod forward;
-pub(crate) mod held;
 pub(crate) mod http2;
+pub(crate) mod memory_budget;
 pub(crate) mod overload;
+pub(crate) mod peer;
+pub(crate) mod preamble;
 mod receive;
-pub(crate) mod refused;
-pub(crate) mod runner;
-mod socket;
-pub(crate) mod stream;
+pub(crate) mod rejected;
+pub(crate) mod response;
+pub(crate) mod response_stream;
+pub(crate) mod stream_connection;
+pub(crate) mod task_pool;
+mod websocket;
+pub(crate) mod worker_context;
 
 use std::cell::{Cell, RefCell};
 use std::convert::Infallible;
@@ -31,15 +35,19 @@ use ringmain_tls::Tls;
 use ringmain_wire::h1::{self, FieldBlock, FieldTable};
 use ringmain_wire::h2::{self, HeadBuffer};
 
+pub use self::fast_path::{Early, Ticket, TicketId};
+pub use self::response_stream::EventStream;
+pub use self::stream_connection::{Incoming, Logging, Passed};
+
+use self::accept::Ways;
 use self::connection::{Collector, Connection, Phase, Sending};
-use self::entering::Ways;
 use self::exchange::Exchange;
 use self::http2::Heads;
 use self::overload::Overload;
-use self::stream::EventFraming;
+use self::response_stream::EventFraming;
+use crate::app::compiled::Site;
 use crate::limits;
-use crate::local::WorkerContext;
-use crate::site::Site;
+use crate::server::worker_context::WorkerContext;
 use crate::ws::Live;
 
 /// The handler of one worker, made by [`Site::server`] for an engine.
@@ -368,7 +376,7 @@ impl Handler for Server {
             Phase::Running { exchange, .. } if reason == Reason::Closed && exchange.outlives_connection() => {
             }
             Phase::Running { exchange, serial } if exchange.runs(serial) => {
-                early::cancel(&exchange, &self.machine.local);
+                fast_path::cancel(&exchange, &self.machine.local);
             }
             Phase::Running { exchange, serial } => {
                 if let Some(mut live) = exchange.take_socket(serial) {

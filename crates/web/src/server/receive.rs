@@ -16,16 +16,16 @@ use ringmain_wire::h1::{
 
 use super::connection::{Connection, Phase, Sending};
 use super::exchange::{CONTINUE, Exchange, Job};
-use super::refused::Refused;
-use super::runner::{Launch, Launched};
-use super::{Desk, Machine, Scratch, Then, answer, http2};
-use crate::error::Error;
+use super::rejected::Refused;
+use super::task_pool::{Launch, Launched};
+use super::{Desk, Machine, Scratch, Then, http2, response};
+use crate::app::compiled::{Action, Route, Site, Verdict};
+use crate::http::error::Error;
+use crate::http::path;
+use crate::http::reply::Reply;
+use crate::http::request::Request;
 use crate::limits;
-use crate::path;
-use crate::reply::Reply;
-use crate::request::Request;
 use crate::router::Params;
-use crate::site::{Action, Route, Site, Verdict};
 use crate::stats::SAMPLE;
 
 /// The outcome of processing some bytes.
@@ -403,13 +403,13 @@ impl Machine {
             None,
         );
         let mut reply = Reply::new(&request, &mut desk.fields, &mut desk.body);
-        answer::run(&verdict, &request, &mut reply);
+        response::run(&verdict, &request, &mut reply);
         if let Some(upgrade) = reply.upgrade.take() {
             return self.switch(conn, state, *upgrade, &mut reply, &mut desk.out);
         }
         let mut exchange = head.exchange();
         exchange.keep_alive &= !state.last && !reply.closes;
-        let rest = answer::encode(&mut reply, exchange, &mut desk.out);
+        let rest = response::encode(&mut reply, exchange, &mut desk.out);
         self.count(reply.status, state);
         self.local.log(&request, reply.status, reply.sent, state.began);
         // A client that did not ask for `close` may have sent its next request already: with bytes unread the kernel would reset

@@ -23,10 +23,10 @@
 //! ```
 
 mod connection;
-mod inside;
 mod reader;
 mod reply;
 mod request;
+mod server_state;
 mod simulation;
 mod socket;
 
@@ -42,13 +42,15 @@ use std::time::Duration;
 pub use ringmain_sim::{Fault, Plan};
 
 pub use self::connection::{Ending, RawConnection};
-pub use self::inside::{Inside, counted_addresses};
 pub use self::reader::ReplyReader;
 pub use self::reply::{StreamedReply, TestReply};
 pub use self::request::TestRequest;
+pub use self::server_state::{Inside, counted_addresses};
 use self::simulation::Simulation;
 pub use self::socket::{TestEvent, TestSocket, TestUpgrade};
-use crate::{App, AppError, Site};
+use crate::App;
+use crate::AppError;
+use crate::Site;
 
 /// The client's error: no response in time, a broken connection, a response that violates the protocol.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

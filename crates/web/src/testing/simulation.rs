@@ -10,9 +10,10 @@ use ringmain_engine::Addr;
 use ringmain_engine::backend::Time;
 use ringmain_sim::{ClusterConfig, Peer, SimCluster, World};
 
-use super::inside::Inside;
+use super::server_state::Inside;
 use super::{Setup, TestError};
-use crate::{Server, Site};
+use crate::Server;
+use crate::Site;
 
 /// Steps after which a wait is aborted: some code keeps the world busy without end.
 const STEPS: usize = 20_000_000;

@@ -3,7 +3,10 @@
 use std::time::Duration;
 
 use super::{Setup, TestClient};
-use crate::{App, Error, Event, limits};
+use crate::App;
+use crate::Error;
+use crate::Event;
+use crate::limits;
 
 #[derive(serde::Serialize, serde::Deserialize, PartialEq, Debug)]
 struct Sum {

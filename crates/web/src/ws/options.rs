@@ -6,12 +6,12 @@ use ringmain_wire::ws::{
     self, Acceptance, Deflation, HandshakeFault, HandshakeFaultKind, ServerWish, Window,
 };
 
-use super::carrier::Carrier;
-use super::origin::Origins;
+use super::allowed_origins::Origins;
+use super::transport::Carrier;
 use super::{Live, Socket, Sockets, Ws};
-use crate::error::{Error, Result};
-use crate::reply::Reply;
-use crate::request::Request;
+use crate::http::error::{Error, Result};
+use crate::http::reply::Reply;
+use crate::http::request::Request;
 
 /// Settings of one route's sockets: for [`App::ws_with`](crate::App::ws_with).
 ///

@@ -13,9 +13,9 @@ use std::task::{Context, Poll, Waker};
 use ringmain_wire::ws::{CloseCode, Message};
 
 use super::{Closed, Socket, Ws};
-use crate::error::{Error, Result};
+use crate::http::error::{Error, Result};
 use crate::limits;
-use crate::server::answer;
+use crate::server::response;
 
 /// An owned message.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -223,7 +223,7 @@ async fn run(ws: Ws, future: impl Future<Output = Result>) {
     let mut future = pin!(future);
     let outcome = poll_fn(|context| {
         let polled = catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(context)));
-        polled.unwrap_or_else(|panic| Poll::Ready(Err(answer::panicked(&*panic))))
+        polled.unwrap_or_else(|panic| Poll::Ready(Err(response::panicked(&*panic))))
     })
     .await;
     match outcome {

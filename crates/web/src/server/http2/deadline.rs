@@ -8,11 +8,11 @@ use ringmain_engine::backend::Time;
 use ringmain_wire::h2::{ErrorCode, FRAME_BYTES, Stream};
 
 use super::{Session, Work};
-use crate::error::Error;
+use crate::http::error::Error;
 use crate::limits;
 use crate::server::Machine;
 use crate::server::connection::Connection;
-use crate::server::stream::EventFraming;
+use crate::server::response_stream::EventFraming;
 
 /// Types of the frames that carry heads: HEADERS and CONTINUATION (RFC 9113 §6).
 const HEAD_FRAMES: [u8; 2] = [0x1, 0x9];

@@ -13,14 +13,14 @@
 //! Tasks and the connection share a [`Session`]. A stream has a [`Lane`] only if it is not answered at once; an idle connection has
 //! none. Knows no route; the differences from HTTP/1 for handlers are here and in `Line`.
 
-mod answer;
-mod collect;
+mod aggregate;
 mod deadline;
 mod receive;
+mod response;
 mod send;
-mod socket;
+mod websocket;
 
-pub(crate) use answer::{Length, not_spoken};
+pub(crate) use response::{Length, not_spoken};
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -33,13 +33,13 @@ use ringmain_engine::{Conn, ConnId, Cx};
 use ringmain_wire::h1::{FieldBlock, FieldTable};
 use ringmain_wire::h2::{self, HeadBuffer, PREFACE, Role, Stream};
 
-use self::socket::OpenSocket;
+use self::websocket::OpenSocket;
 use super::connection::Connection;
 use super::deadline::{Allowance, Pace};
 use super::exchange::Exchange;
-use super::held::{Collected, Held};
+use super::memory_budget::{Collected, Held};
 use crate::limits;
-use crate::local::WorkerContext;
+use crate::server::worker_context::WorkerContext;
 
 /// Buffers that all connections of a worker use one after another.
 pub(super) struct Heads {

@@ -11,18 +11,18 @@ use ringmain_wire::h1::{FieldTable, Framing, RequestHead, Version};
 use ringmain_wire::h2::{ErrorCode, Event, PeerFault, Stream, store_request};
 
 use super::{Heads, Line, Session, Speaking, Work, elapsed};
-use crate::error::Error;
-use crate::reply::Reply;
-use crate::request::Request;
+use crate::app::compiled::{Action, Route, Verdict};
+use crate::http::client_text;
+use crate::http::error::Error;
+use crate::http::reply::Reply;
+use crate::http::request::Request;
 use crate::server::connection::{Connection, Phase};
-use crate::server::early::{self, Shown};
 use crate::server::exchange::{Exchange, Job};
+use crate::server::fast_path::{self, Shown};
 use crate::server::receive::{Chosen, choose};
-use crate::server::refused::Refused;
-use crate::server::runner::{Launch, Launched};
+use crate::server::rejected::Refused;
+use crate::server::task_pool::{Launch, Launched};
 use crate::server::{Desk, Machine, Scratch, Then, answer};
-use crate::site::{Action, Route, Verdict};
-use crate::text;
 use crate::ws::Upgrade;
 
 /// A request and the stream that its response takes.
@@ -340,7 +340,7 @@ impl Machine {
             None,
         );
         let mut reply = Reply::new(&request, &mut desk.fields, &mut desk.body);
-        answer::run(&chosen.verdict, &request, &mut reply);
+        response::run(&chosen.verdict, &request, &mut reply);
         if let Some(upgrade) = reply.upgrade.take() {
             session.hand_over(asked.conn, &mut desk.out);
             return self.open_socket(&asked, *upgrade, &mut reply);
@@ -486,7 +486,7 @@ impl Machine {
 
     fn cancel(&self, exchange: &Rc<Exchange>, serial: u64) {
         if exchange.runs(serial) {
-            early::cancel(exchange, &self.local);
+            fast_path::cancel(exchange, &self.local);
         }
     }
 
@@ -529,7 +529,7 @@ impl Machine {
 fn check_upgrade(head: &RequestHead<'_>, end: bool) -> Result<(), Error> {
     let protocol = head.protocol.unwrap_or_default();
     if !protocol.eq_ignore_ascii_case("websocket") {
-        let found = text::cut(protocol);
+        let found = client_text::cut(protocol);
         let what = format!("expected `websocket` as the protocol of an extended CONNECT, found `{found}`");
         return Err(Error::new(501, what));
     }

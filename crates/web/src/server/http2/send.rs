@@ -5,12 +5,12 @@ use ringmain_engine::Conn;
 use ringmain_wire::h1::FieldBlock;
 use ringmain_wire::h2::{ErrorCode, Stream};
 
-use super::answer::Length;
+use super::response::Length;
 use super::{Core, Lane, Session, Work};
-use crate::error::{Error, Result};
+use crate::http::error::{Error, Result};
 use crate::limits;
-use crate::local::WorkerContext;
-use crate::server::answer::Parts;
+use crate::server::response::Parts;
+use crate::server::worker_context::WorkerContext;
 
 impl Core {
     /// Sends a lane's queued data, as far as windows and the engine allow.
