@@ -20,16 +20,21 @@ pub mod stats;
 pub mod testing;
 pub mod ws;
 
-pub use app::{App, AppError, Entrance, Entrances, Exit, Flow, Group, Site, serve};
+pub use app::{App, AppError, CompiledApp, Exit, Flow, Group, ListenerProtocol, ListenerProtocols, serve};
 pub use bytes::Bytes;
 pub use http::{
     CookieFault, Cookies, Error, Precondition, Query, Reply, Request, RequestId, Result, SameSite, SetCookie,
     Validators, http_date, media_type, path, query,
 };
 pub use limits::Limits;
-pub use logging::{AccessLog, HIDDEN, LeftOut, LogLimit, Note, RedactedParams, access_log, log_plainly};
+pub use logging::{
+    AccessLog, LogField, LogLimit, REDACTED_PARAMS, RedactedParams, SuppressedLines, access_log,
+    init_stderr_logger,
+};
 pub use ringmain_tls as tls;
 pub use ringmain_wire::h1::{FieldBlock, Framing, Method, Version};
 pub use ringmain_wire::sse::Event;
-pub use server::{Early, EventStream, Incoming, Logging, Passed, Server, Ticket, TicketId};
+pub use server::{
+    AbortHandle, EventStream, Responder, ResponderId, Server, StreamConnection, StreamLog, StreamLogRecord,
+};
 pub use ws::{Origins, Socket, Ws, WsFrame, WsOptions, WsStream};

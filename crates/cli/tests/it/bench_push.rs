@@ -14,7 +14,7 @@ use ringmain_engine::{Addr, Config, Engine, ListenOptions, Running};
 use ringmain_hub::history::HistoryOptions;
 use ringmain_push::{Namespace, Options};
 use ringmain_tls::{Acceptor, DevCertificate, ServerSettings};
-use ringmain_web::{App, Entrance};
+use ringmain_web::{App, ListenerProtocol};
 use serde_json::Value;
 
 fn push(args: &[&str]) -> Command {
@@ -129,7 +129,7 @@ impl Server {
             ..ServerSettings::default()
         };
         let acceptor = Acceptor::new(&settings, ringmain_sys::clock::realtime()).unwrap();
-        Server::of(App::new().listener(0, Entrance::https(&acceptor)), true)
+        Server::of(App::new().listener(0, ListenerProtocol::https(&acceptor)), true)
     }
 
     fn of(app: App, anonymous: bool) -> Server {

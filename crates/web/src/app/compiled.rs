@@ -8,8 +8,8 @@ use std::sync::Arc;
 use ringmain_engine::Cx;
 use ringmain_wire::h1::Method;
 
-use crate::app::listener_protocol::Entrances;
-use crate::app::mount::Inner;
+use crate::app::listener_protocol::ListenerProtocols;
+use crate::app::mount::DelegateRoutes;
 use crate::http::client_text;
 use crate::http::error::{Error, Result};
 use crate::http::reply::Reply;
@@ -18,11 +18,11 @@ use crate::limits::Limits;
 use crate::logging::access_log::AccessLog;
 use crate::logging::redact::RedactedParams;
 use crate::router::{Lookup, Params, Router};
-use crate::server::connection_limit::Admission;
-use crate::server::fast_path::Look;
-use crate::server::task_pool::Launch;
+use crate::server::connection_limit::ConnectionLimit;
+use crate::server::fast_path::FastPath;
+use crate::server::task_pool::TaskFactory;
 use crate::stats::Stats;
-use crate::ws::Gate;
+use crate::ws::WsRoute;
 
 /// The decision of a hook that runs before the handler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,7 +36,7 @@ pub enum Flow {
 pub(crate) type Handler = dyn Fn(&Request<'_>, &mut Reply<'_>) -> Result + Send + Sync;
 pub(crate) type Before = dyn Fn(&Request<'_>, &mut Reply<'_>) -> Result<Flow> + Send + Sync;
 pub(crate) type After = dyn Fn(&Request<'_>, &mut Reply<'_>) -> Result + Send + Sync;
-pub(crate) type MakeLocal = dyn Fn(&Cx) -> (TypeId, Box<dyn Any>) + Send + Sync;
+pub(crate) type WorkerStateFactory = dyn Fn(&Cx) -> (TypeId, Box<dyn Any>) + Send + Sync;
 
 /// The hooks around a handler: those of the application, then those of its groups.
 #[derive(Clone, Default)]
@@ -49,12 +49,15 @@ pub(crate) enum Action {
     /// Answers without waiting.
     Plain(Box<Handler>),
     /// May wait; the body is collected first, or streamed.
-    Task { launch: Box<dyn Launch>, streamed: bool },
+    Task {
+        factory: Box<dyn TaskFactory>,
+        streamed: bool,
+    },
     /// Opens a WebSocket.
-    Socket(Gate),
+    Socket(WsRoute),
 }
 
-pub(crate) struct Route {
+pub(crate) struct CompiledRoute {
     pub(crate) action: Action,
     pub(crate) hooks: Hooks,
     /// The route's number, by which workers store state per route.
@@ -66,32 +69,32 @@ pub(crate) struct Route {
 }
 
 /// The compiled application, made by [`App`](crate::App).
-pub struct Site {
-    pub(crate) router: Router<Route>,
-    pub(crate) fallback: Option<Route>,
+pub struct CompiledApp {
+    pub(crate) router: Router<CompiledRoute>,
+    pub(crate) fallback: Option<CompiledRoute>,
     /// The routes to which handlers delegate.
-    pub(crate) inner: Option<Inner>,
+    pub(crate) delegate: Option<DelegateRoutes>,
     /// The callback that may answer the fallback's requests without a task.
-    pub(crate) early: Option<Box<Look>>,
+    pub(crate) fast_path: Option<Box<FastPath>>,
     /// The hooks around responses to requests that match no route.
     pub(crate) hooks: Hooks,
     pub(crate) states: Vec<(TypeId, Box<dyn Any + Send + Sync>)>,
-    pub(crate) per_worker: Vec<Box<MakeLocal>>,
-    /// Entrances by listener.
-    pub(crate) entrances: Entrances,
+    pub(crate) per_worker: Vec<Box<WorkerStateFactory>>,
+    /// Protocols by listener.
+    pub(crate) listener_protocols: ListenerProtocols,
     pub(crate) limits: Limits,
     pub(crate) server_name: Option<String>,
     pub(crate) access_log: Option<AccessLog>,
     pub(crate) request_ids: bool,
-    /// Query parameters that logs redact beside [`HIDDEN`](crate::HIDDEN).
+    /// Query parameters that logs redact beside [`REDACTED_PARAMS`](crate::REDACTED_PARAMS).
     pub(crate) redacted: RedactedParams,
     pub(crate) stats: Stats,
-    pub(crate) admission: Admission,
+    pub(crate) connection_limit: ConnectionLimit,
 }
 
 /// The result of routing.
-pub(crate) enum Verdict<'s> {
-    Route(&'s Route),
+pub(crate) enum RouteMatch<'s> {
+    Route(&'s CompiledRoute),
     /// There is no such route, or no such method on it.
     NotFound,
     MethodNotAllowed {
@@ -101,13 +104,13 @@ pub(crate) enum Verdict<'s> {
     Options {
         allow: &'s str,
     },
-    /// The request has waited longer than [`Limits::patience`].
-    TooLate,
-    /// The request is invalid whatever the route. Boxed, because every verdict is as large as the largest.
-    Refused(Box<Error>),
+    /// The request has waited longer than [`Limits::max_queue_delay`].
+    Overloaded,
+    /// The request is invalid whatever the route. Boxed, because every match is as large as the largest.
+    Invalid(Box<Error>),
 }
 
-impl Site {
+impl CompiledApp {
     /// Returns the counters and latencies since the start.
     #[must_use]
     pub fn stats(&self) -> &Stats {
@@ -131,69 +134,84 @@ impl Site {
         value.downcast_ref()
     }
 
-    pub(crate) fn find<'s>(&'s self, method: Method<'_>, path: &str, params: &mut Params) -> Verdict<'s> {
-        found(self.router.find(method, path, params))
-            .unwrap_or_else(|| self.fallback.as_ref().map_or(Verdict::NotFound, Verdict::Route))
+    pub(crate) fn find<'s>(&'s self, method: Method<'_>, path: &str, params: &mut Params) -> RouteMatch<'s> {
+        found(self.router.find(method, path, params)).unwrap_or_else(|| {
+            self.fallback
+                .as_ref()
+                .map_or(RouteMatch::NotFound, RouteMatch::Route)
+        })
     }
 }
 
 /// Converts the result of a router. `None`: the path has no route.
-pub(crate) fn found(found: Lookup<'_, Route>) -> Option<Verdict<'_>> {
+pub(crate) fn found(found: Lookup<'_, CompiledRoute>) -> Option<RouteMatch<'_>> {
     match found {
-        Lookup::Route(route) => Some(Verdict::Route(route)),
+        Lookup::Route(route) => Some(RouteMatch::Route(route)),
         Lookup::Nothing => None,
-        Lookup::MethodNotAllowed { allow } => Some(Verdict::MethodNotAllowed { allow }),
-        Lookup::Options { allow } => Some(Verdict::Options { allow }),
+        Lookup::MethodNotAllowed { allow } => Some(RouteMatch::MethodNotAllowed { allow }),
+        Lookup::Options { allow } => Some(RouteMatch::Options { allow }),
     }
 }
 
-impl<'s> Verdict<'s> {
-    /// Returns the route's own hooks, or those around responses to requests that match no route.
-    pub(crate) fn hooks(&self, site: &'s Site) -> &'s Hooks {
+impl<'s> RouteMatch<'s> {
+    /// Returns the factory of the route's task, and the route's number; `None`: no task answers.
+    pub(crate) fn task(&self) -> Option<(&'s dyn TaskFactory, usize)> {
         match self {
-            Verdict::Route(route) => &route.hooks,
-            _ => &site.hooks,
+            RouteMatch::Route(CompiledRoute {
+                action: Action::Task { factory, .. },
+                index,
+                ..
+            }) => Some((&**factory, *index)),
+            _ => None,
+        }
+    }
+
+    /// Returns the route's own hooks, or those around responses to requests that match no route.
+    pub(crate) fn hooks(&self, app: &'s CompiledApp) -> &'s Hooks {
+        match self {
+            RouteMatch::Route(route) => &route.hooks,
+            _ => &app.hooks,
         }
     }
 
     /// Writes the response of a plain handler, or of the application itself.
     pub(crate) fn answer(&self, request: &Request<'_>, reply: &mut Reply<'_>) -> Result {
         match self {
-            Verdict::Route(Route {
+            RouteMatch::Route(CompiledRoute {
                 action: Action::Plain(handler),
                 ..
             }) => handler(request, reply),
-            Verdict::Route(Route {
+            RouteMatch::Route(CompiledRoute {
                 action: Action::Socket(gate),
                 ..
             }) => gate.open(request, reply),
-            Verdict::Route(_) => Err(Error::internal("an asynchronous handler was not launched")),
-            Verdict::NotFound => Err(Error::not_found(format!(
+            RouteMatch::Route(_) => Err(Error::internal("an asynchronous handler was not launched")),
+            RouteMatch::NotFound => Err(Error::not_found(format!(
                 "nothing is served at `{}`",
-                client_text::cut(request.target())
+                client_text::truncate(request.target())
             ))),
-            Verdict::MethodNotAllowed { allow } => Err(Error::new(
+            RouteMatch::MethodNotAllowed { allow } => Err(Error::new(
                 405,
                 format!(
                     "expected one of {allow} here, found {}",
-                    client_text::cut(request.method().as_str())
+                    client_text::truncate(request.method().as_str())
                 ),
             )
             .with_header("Allow", (*allow).to_owned())),
-            Verdict::Options { allow } => {
+            RouteMatch::Options { allow } => {
                 reply.header("Allow", allow)?;
                 reply.no_content()
             }
-            Verdict::TooLate => {
+            RouteMatch::Overloaded => {
                 Err(Error::new(503, "the server is overloaded: ask again later")
                     .with_header("Retry-After", "1"))
             }
-            Verdict::Refused(error) => Err(error.again()),
+            RouteMatch::Invalid(error) => Err(error.clone_without_cause()),
         }
     }
 }
 
-impl std::fmt::Debug for Site {
+impl std::fmt::Debug for CompiledApp {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Site")
     }

@@ -25,7 +25,7 @@ where
     F: Fn(Start<H::Mail>) -> H + Send + Sync + 'static,
 {
     let inherited = inherit::take()?;
-    stderr_logger::start();
+    stderr_logger::init_stderr_logger();
     let addr: Addr = addr.parse()?;
     let mut engine = Engine::new(config)?;
     let mut addrs = engine.inherit(inherited)?;

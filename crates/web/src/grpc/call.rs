@@ -10,7 +10,7 @@ use ringmain_wire::grpc::{
 };
 use ringmain_wire::h1::FieldBlock;
 
-use super::service::Settings;
+use super::service::ServiceSettings;
 use super::status::{Result, Status};
 use crate::http::reply::Reply;
 use crate::http::request::Request;
@@ -18,7 +18,7 @@ use crate::http::request::Request;
 /// A call: its request, its metadata in both directions, its deadline.
 pub struct Call<'c> {
     request: &'c Request<'c>,
-    pub(super) settings: &'c Settings,
+    pub(super) settings: &'c ServiceSettings,
     pub(super) content: ContentType<'c>,
     /// The encoding of client messages with the compressed flag.
     pub(super) incoming: Encoding,
@@ -32,7 +32,7 @@ pub struct Call<'c> {
 impl<'c> Call<'c> {
     pub(super) fn new(
         request: &'c Request<'c>,
-        settings: &'c Settings,
+        settings: &'c ServiceSettings,
         content: ContentType<'c>,
     ) -> Call<'c> {
         Call {
@@ -50,7 +50,7 @@ impl<'c> Call<'c> {
     /// Reads the call's parameters from the head.
     pub(super) fn open(&mut self) -> Result {
         let fields = &self.request.head.fields;
-        if self.content.dialect == Dialect::Grpc && !self.request.takes_trailers() {
+        if self.content.dialect == Dialect::Grpc && !self.request.accepts_trailers() {
             let what = "expected HTTP/2, or `TE: trailers`: else no status reaches the client; found neither";
             return Err(Status::new(Code::Internal, what));
         }
@@ -59,7 +59,7 @@ impl<'c> Call<'c> {
                 let what = format!(
                     "expected `grpc-encoding` to be one of {}, found `{}`",
                     Encoding::ALL,
-                    crate::http::client_text::shown(name)
+                    crate::http::client_text::escape_value(name)
                 );
                 Status::new(Code::Unimplemented, what)
             })?;
@@ -76,7 +76,7 @@ impl<'c> Call<'c> {
             let timeout = grpc::parse_timeout(value).ok_or_else(|| {
                 let what = format!(
                     "expected `grpc-timeout` to be one to eight digits and one of H, M, S, m, u, n; found `{}`",
-                    crate::http::client_text::shown(value)
+                    crate::http::client_text::escape_value(value)
                 );
                 Status::new(Code::Internal, what)
             })?;
@@ -100,7 +100,7 @@ impl<'c> Call<'c> {
     /// Returns the remaining time until the client's deadline; `None`: it has set none. When it expires the handler is dropped at
     /// its current await, and the client receives [`DeadlineExceeded`](Code::DeadlineExceeded).
     #[must_use]
-    pub fn time_left(&self) -> Option<Duration> {
+    pub fn remaining_time(&self) -> Option<Duration> {
         self.deadline
             .map(|deadline| deadline.since(self.request.cx().now()))
     }

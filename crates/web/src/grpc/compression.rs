@@ -8,15 +8,15 @@ use crate::limits;
 
 /// See the module.
 #[derive(Debug)]
-pub(crate) struct Coder {
+pub(crate) struct Compressor {
     inflater: Inflater,
     deflater: Deflater,
     scratch: Vec<u8>,
 }
 
-impl Coder {
-    pub(crate) const fn new() -> Coder {
-        Coder {
+impl Compressor {
+    pub(crate) const fn new() -> Compressor {
+        Compressor {
             inflater: Inflater::new(),
             deflater: Deflater::new(limits::DEFLATE_LEVEL),
             scratch: Vec::new(),
@@ -30,7 +30,7 @@ impl Coder {
         encoding: Encoding,
         out: &mut Vec<u8>,
     ) -> Result<(), Status> {
-        let compressed = encoding != Encoding::Identity && message.encoded_len() >= limits::DEFLATE_FROM;
+        let compressed = encoding != Encoding::Identity && message.encoded_len() >= limits::MIN_DEFLATE_BYTES;
         let slot = Slot::open(out);
         if compressed {
             self.scratch.clear();

@@ -7,8 +7,8 @@ use ringmain_wire::h1::FieldBlock;
 use serde::Deserialize;
 
 use super::serve::{content_type, end_web};
-use super::status::{Status, code_of};
-use crate::http::reply::{Kind, Reply};
+use super::status::{Status, code_for};
+use crate::http::reply::{ContentKind, Reply};
 use crate::http::request::Request;
 
 /// The part of problem details for people.
@@ -20,14 +20,14 @@ struct Problem<'a> {
 
 /// Converts problem details into a gRPC status, with the fields of the error; runs as an `after` hook.
 pub(super) fn translate(request: &Request<'_>, reply: &mut Reply<'_>) -> crate::Result {
-    if reply.kind != Kind::Problem || reply.is_streaming() {
+    if reply.kind != ContentKind::Problem || reply.is_streaming() {
         return Ok(());
     }
     let Ok(content) = content_type(request) else {
         return Ok(());
     };
     let problem: Problem<'_> = serde_json::from_slice(reply.body)?;
-    let status = Status::new(code_of(reply.status), problem.detail.into_owned());
+    let status = Status::new(code_for(reply.status), problem.detail.into_owned());
     let mut fields = FieldBlock::new();
     status.write(&mut fields);
     reply.body().clear();

@@ -23,10 +23,10 @@ pub use prost;
 pub use ringmain_wire::grpc::{Code, Dialect};
 
 pub use self::call::Call;
-pub(crate) use self::compression::Coder;
-pub use self::health::Health;
+pub(crate) use self::compression::Compressor;
+pub use self::health::HealthService;
 pub use self::messages::Messages;
-pub use self::reflection::{DescriptorError, Reflection};
+pub use self::reflection::{DescriptorError, ReflectionService};
 pub use self::replies::Replies;
 pub use self::service::Service;
 pub use self::status::{Result, Status};

@@ -6,7 +6,7 @@ use crate::limits;
 
 /// Returns `text`, cut in the middle if it is longer than [`limits::ERROR_TEXT_BYTES`]: the start shows the intention, the end
 /// often the fault.
-pub(crate) fn cut(text: &str) -> Cow<'_, str> {
+pub(crate) fn truncate(text: &str) -> Cow<'_, str> {
     if text.len() <= limits::ERROR_TEXT_BYTES {
         return Cow::Borrowed(text);
     }
@@ -17,7 +17,7 @@ pub(crate) fn cut(text: &str) -> Cow<'_, str> {
 }
 
 /// Returns a field's value, escaped where it is not visible ASCII, and cut.
-pub(crate) fn shown(value: &[u8]) -> String {
+pub(crate) fn escape_value(value: &[u8]) -> String {
     let start = &value[..value.len().min(limits::ERROR_TEXT_BYTES)];
     let more = if start.len() < value.len() { "…" } else { "" };
     format!("{}{more}", start.escape_ascii())

@@ -38,7 +38,7 @@ integers! {
 }
 
 /// Describes a type of the standard library; `None` for an application's own, whose name means nothing to a client.
-pub(crate) fn of_type<T>() -> Option<&'static str> {
+pub(crate) fn describe<T>() -> Option<&'static str> {
     let name = std::any::type_name::<T>();
     let inside = name
         .strip_suffix('>')
@@ -70,21 +70,21 @@ fn is_std(name: &str) -> bool {
 mod tests {
     use std::num::{NonZeroI8, NonZeroU32};
 
-    use super::of_type;
+    use super::describe;
 
     #[test]
     fn types_of_the_standard_library_have_words() {
-        assert_eq!(of_type::<u32>(), Some("an integer from 0 to 4294967295"));
-        assert_eq!(of_type::<i8>(), Some("an integer from -128 to 127"));
-        assert_eq!(of_type::<NonZeroU32>(), Some("an integer from 1 to 4294967295"));
+        assert_eq!(describe::<u32>(), Some("an integer from 0 to 4294967295"));
+        assert_eq!(describe::<i8>(), Some("an integer from -128 to 127"));
+        assert_eq!(describe::<NonZeroU32>(), Some("an integer from 1 to 4294967295"));
         assert_eq!(
-            of_type::<NonZeroI8>(),
+            describe::<NonZeroI8>(),
             Some("an integer from -128 to 127 other than 0")
         );
-        assert_eq!(of_type::<f64>(), Some("a number"));
-        assert_eq!(of_type::<bool>(), Some("`true` or `false`"));
-        assert_eq!(of_type::<std::net::IpAddr>(), Some("an IP address"));
+        assert_eq!(describe::<f64>(), Some("a number"));
+        assert_eq!(describe::<bool>(), Some("`true` or `false`"));
+        assert_eq!(describe::<std::net::IpAddr>(), Some("an IP address"));
         struct IpAddr;
-        assert_eq!(of_type::<IpAddr>(), None);
+        assert_eq!(describe::<IpAddr>(), None);
     }
 }

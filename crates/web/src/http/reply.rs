@@ -23,16 +23,16 @@ use crate::ws::Upgrade;
 /// The response to one request.
 pub struct Reply<'r> {
     pub(crate) request: &'r Request<'r>,
-    /// The hooks that run after the handler: the request's, unless it was delegated to an inner route.
+    /// The hooks that run after the handler: the request's, unless it was delegated.
     pub(crate) hooks: &'r Hooks,
     pub(crate) status: u16,
-    pub(crate) kind: Kind,
+    pub(crate) kind: ContentKind,
     /// Default fields that this response omits.
     pub(crate) omitted: Omitted,
     /// The `Content-Type` among the fields was set with the body ([`Reply::bytes`]) and is replaced with it.
     typed_by_body: bool,
     /// The connection closes after this response.
-    pub(crate) closes: bool,
+    pub(crate) closes_after: bool,
     /// The head was received from another server.
     pub(crate) forwarded: bool,
     pub(crate) fields: &'r mut FieldBlock,
@@ -51,7 +51,7 @@ pub struct Reply<'r> {
 
 /// The source of `Content-Type`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum ContentKind {
     None,
     Json,
     Text,
@@ -61,11 +61,11 @@ pub(crate) enum Kind {
     Own,
 }
 
-impl Kind {
+impl ContentKind {
     pub(crate) const COUNT: usize = 6;
 
-    /// Values by [`Kind::index`].
-    pub(crate) const CONTENT_TYPES: [Option<&str>; Kind::COUNT] = [
+    /// Values by [`ContentKind::index`].
+    pub(crate) const CONTENT_TYPES: [Option<&str>; ContentKind::COUNT] = [
         None,
         Some(media_type::JSON),
         Some(media_type::TEXT),
@@ -92,10 +92,10 @@ impl<'r> Reply<'r> {
             request,
             hooks: request.hooks(),
             status: 200,
-            kind: Kind::None,
+            kind: ContentKind::None,
             omitted: Omitted::default(),
             typed_by_body: false,
-            closes: false,
+            closes_after: false,
             forwarded: false,
             fields,
             body,
@@ -123,7 +123,7 @@ impl<'r> Reply<'r> {
 
     /// Returns the current status.
     #[must_use]
-    pub fn status_now(&self) -> u16 {
+    pub fn current_status(&self) -> u16 {
         self.status
     }
 
@@ -143,10 +143,10 @@ impl<'r> Reply<'r> {
     /// As [`Reply::header`].
     pub fn add_header(&mut self, name: &str, value: impl AsRef<[u8]>) -> Result<&mut Self> {
         if name.eq_ignore_ascii_case("content-type") {
-            self.kind = Kind::Own;
+            self.kind = ContentKind::Own;
             self.typed_by_body = false;
         }
-        self.omitted.note(name);
+        self.omitted.record(name);
         self.fields
             .push(name, value.as_ref())
             .map_err(|misuse| Error::internal(format!("field `{}`: {misuse}", name.escape_debug())))?;
@@ -157,9 +157,9 @@ impl<'r> Reply<'r> {
     /// own.
     pub fn add_headers(&mut self, fields: &FieldBlock) -> &mut Self {
         for (name, _) in fields.iter() {
-            self.omitted.note(name);
+            self.omitted.record(name);
             if name.eq_ignore_ascii_case("content-type") {
-                self.kind = Kind::Own;
+                self.kind = ContentKind::Own;
             }
         }
         self.fields.append(fields);
@@ -169,9 +169,9 @@ impl<'r> Reply<'r> {
     /// Removes a field that was set before. `Server` and `Date`, which the server sets, are then omitted from the response.
     pub fn remove_header(&mut self, name: &str) -> &mut Self {
         self.fields.remove(name);
-        self.omitted.note(name);
+        self.omitted.record(name);
         if name.eq_ignore_ascii_case("content-type") {
-            self.kind = Kind::None;
+            self.kind = ContentKind::None;
             self.typed_by_body = false;
         }
         self
@@ -181,8 +181,8 @@ impl<'r> Reply<'r> {
     /// method chose it. Fields that are added when the head is encoded (`Date`, `Server`, `Content-Length`) are not included.
     #[must_use]
     pub fn header_value(&self, name: &str) -> Option<&[u8]> {
-        if name.eq_ignore_ascii_case("content-type") && self.kind != Kind::Own {
-            return Kind::CONTENT_TYPES[self.kind.index()].map(str::as_bytes);
+        if name.eq_ignore_ascii_case("content-type") && self.kind != ContentKind::Own {
+            return ContentKind::CONTENT_TYPES[self.kind.index()].map(str::as_bytes);
         }
         let mut fields = self.fields.iter();
         let found = fields.find(|(found, _)| found.eq_ignore_ascii_case(name));
@@ -194,7 +194,7 @@ impl<'r> Reply<'r> {
     /// # Errors
     /// 500 if the value cannot be serialized as JSON (a map whose keys are not text, for instance).
     pub fn json<T: Serialize + ?Sized>(&mut self, value: &T) -> Result {
-        self.begin(Kind::Json);
+        self.begin(ContentKind::Json);
         json::write(self.body, value)
     }
 
@@ -203,7 +203,7 @@ impl<'r> Reply<'r> {
     /// # Errors
     /// None; the type lets it end a handler.
     pub fn text(&mut self, text: impl AsRef<str>) -> Result {
-        self.begin(Kind::Text);
+        self.begin(ContentKind::Text);
         self.body.extend_from_slice(text.as_ref().as_bytes());
         Ok(())
     }
@@ -213,19 +213,19 @@ impl<'r> Reply<'r> {
     /// # Errors
     /// None; the type lets it end a handler.
     pub fn html(&mut self, page: impl AsRef<str>) -> Result {
-        self.begin(Kind::Html);
+        self.begin(ContentKind::Html);
         self.body.extend_from_slice(page.as_ref().as_bytes());
         Ok(())
     }
 
-    /// Sets the body to shared bytes, sent without a copy above [`limits::COPIED_BODY`](crate::limits::COPIED_BODY) bytes.
+    /// Sets the body to shared bytes, sent without a copy above [`limits::COPIED_BODY_BYTES`](crate::limits::COPIED_BODY_BYTES) bytes.
     /// `content_type` belongs to them: a body method called after this sets its own.
     ///
     /// # Errors
     /// 500 if `content_type` is not a valid field value.
     pub fn bytes(&mut self, content_type: &str, bytes: impl Into<Bytes>) -> Result {
         self.header("Content-Type", content_type)?;
-        self.begin(Kind::Own);
+        self.begin(ContentKind::Own);
         self.typed_by_body = true;
         self.frame = Some(bytes.into());
         Ok(())
@@ -236,14 +236,14 @@ impl<'r> Reply<'r> {
     /// # Errors
     /// None; the type lets it end a handler.
     pub fn no_content(&mut self) -> Result {
-        self.begin(Kind::None);
+        self.begin(ContentKind::None);
         self.status = 204;
         Ok(())
     }
 
     /// Sets a status and discards the body with its type; other fields stay.
-    pub(crate) fn drop_content(&mut self, status: u16) {
-        self.begin(Kind::None);
+    pub(crate) fn clear_content(&mut self, status: u16) {
+        self.begin(ContentKind::None);
         self.remove_header("Content-Type");
         self.status = status;
     }
@@ -253,8 +253,8 @@ impl<'r> Reply<'r> {
     /// # Errors
     /// 500 for another status, or a location that is not a valid field value.
     pub fn redirect(&mut self, status: u16, location: &str) -> Result {
-        let target = location::of_redirect(status, location)?;
-        self.begin(Kind::None);
+        let target = location::for_redirect(status, location)?;
+        self.begin(ContentKind::None);
         self.header("Location", target)?;
         self.status = status;
         Ok(())
@@ -274,10 +274,10 @@ impl<'r> Reply<'r> {
     /// ([`Reply::bytes`]) are copied into it first, once. Code that only reads calls [`Reply::body_bytes`] and code that replaces
     /// the whole body calls [`Reply::set_body`]; neither copies.
     ///
-    /// In a hook of a streamed reply ([`Reply::is_whole`] is `false`) it is the part that precedes the first chunk.
+    /// In a hook of a streamed reply ([`Reply::has_complete_body`] is `false`) it is the part that precedes the first chunk.
     pub fn body(&mut self) -> &mut Vec<u8> {
         if let Some(frame) = self.frame.take() {
-            if frame.len() <= limits::COPIED_BODY {
+            if frame.len() <= limits::COPIED_BODY_BYTES {
                 self.body.clear();
                 self.body.extend_from_slice(&frame);
             } else {
@@ -303,8 +303,8 @@ impl<'r> Reply<'r> {
     /// Returns true if the available body is complete: `false` once the reply is streamed, and in its hooks, which run before its
     /// head is sent.
     #[must_use]
-    pub fn is_whole(&self) -> bool {
-        self.outgoing.as_ref().is_none_or(Outgoing::is_whole)
+    pub fn has_complete_body(&self) -> bool {
+        self.outgoing.as_ref().is_none_or(Outgoing::has_complete_body)
     }
 
     /// Returns the current fields, without those that the server adds. For intermediaries.
@@ -319,16 +319,16 @@ impl<'r> Reply<'r> {
     }
 
     /// Discards status, fields and body, unless something was sent.
-    pub fn forget(&mut self) {
+    pub fn discard(&mut self) {
         if !self.is_streaming() {
-            self.kind = Kind::None;
+            self.kind = ContentKind::None;
             self.omitted = Omitted::default();
             self.fields.clear();
-            self.begin(Kind::None);
+            self.begin(ContentKind::None);
             self.status = 200;
             self.forwarded = false;
             if let Some(outgoing) = &mut self.outgoing {
-                outgoing.forget();
+                outgoing.discard();
             }
         }
     }
@@ -336,7 +336,7 @@ impl<'r> Reply<'r> {
     /// Closes the connection after this response (`Connection: close`). No effect over HTTP/2, where the connection carries other
     /// responses.
     pub fn close_connection(&mut self) -> &mut Self {
-        self.closes = true;
+        self.closes_after = true;
         self
     }
 
@@ -353,13 +353,13 @@ impl<'r> Reply<'r> {
     }
 
     /// Discards the body written so far, and the type that was set with it.
-    pub(crate) fn begin(&mut self, kind: Kind) {
+    pub(crate) fn begin(&mut self, kind: ContentKind) {
         self.body.clear();
         self.frame = None;
         if self.typed_by_body {
             self.remove_header("Content-Type");
         }
-        if self.kind != Kind::Own {
+        if self.kind != ContentKind::Own {
             self.kind = kind;
         }
     }
@@ -379,10 +379,10 @@ impl<'r> Reply<'r> {
         } else {
             log::debug!("{:?}: {error}", self.request);
         }
-        self.kind = Kind::None;
+        self.kind = ContentKind::None;
         self.omitted = Omitted::default();
         self.fields.clear();
-        self.begin(Kind::Problem);
+        self.begin(ContentKind::Problem);
         self.status = error.status();
         error.write_problem(self.body);
         if let Some((name, value)) = error.field() {

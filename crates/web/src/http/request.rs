@@ -14,7 +14,7 @@ use ringmain_tls::{Facts, Tls};
 use ringmain_wire::h1::{Field, FieldBlock, Known, Method, RequestHead, Version};
 use serde::Deserialize;
 
-use crate::app::compiled::{Hooks, Site, Verdict};
+use crate::app::compiled::{CompiledApp, Hooks, RouteMatch};
 use crate::http::client_text;
 use crate::http::cookie::Cookies;
 use crate::http::error::{Error, Result};
@@ -24,12 +24,12 @@ use crate::http::media_type;
 use crate::http::negotiation;
 use crate::http::query::Query;
 use crate::http::request_id::RequestId;
-use crate::logging::log_field::{Note, Notes};
-use crate::logging::redact::{HIDDEN, scrubbed};
-use crate::router::{Names, Params};
+use crate::logging::log_field::{LogField, LogFields};
+use crate::logging::redact::{REDACTED_PARAMS, redacted_target};
+use crate::router::{ParamNames, Params};
 use crate::server::exchange::Exchange;
-use crate::server::fast_path::TicketId;
-use crate::server::peer::Origin;
+use crate::server::fast_path::ResponderId;
+use crate::server::peer::PeerInfo;
 use crate::server::worker_context::WorkerContext;
 
 /// An HTTP request. A plain handler receives it with the whole body; a streaming handler reads the body in chunks.
@@ -39,16 +39,16 @@ pub struct Request<'r> {
     pub(crate) path: &'r str,
     pub(crate) params: Params,
     pub(crate) body: &'r [u8],
-    pub(crate) site: &'r Site,
-    pub(crate) local: &'r WorkerContext,
+    pub(crate) app: &'r CompiledApp,
+    pub(crate) worker: &'r WorkerContext,
     hooks: &'r Hooks,
     id: Option<RequestId>,
     pub(crate) exchange: Option<&'r Exchange>,
-    pub(crate) origin: Origin,
+    pub(crate) peer: PeerInfo,
     pub(crate) extensions: RefCell<Vec<(TypeId, Rc<dyn Any>)>>,
-    pub(crate) notes: Notes,
+    pub(crate) log_fields: LogFields,
     /// Names of the path parameters.
-    names: &'r Names,
+    names: &'r ParamNames,
     /// Bytes of a streamed body that may still arrive; `None`: only the connection's own limit applies.
     left: Cell<Option<u64>>,
 }
@@ -63,55 +63,56 @@ impl<'r> Request<'r> {
         path: &'r str,
         params: Params,
         body: &'r [u8],
-        site: &'r Site,
-        local: &'r WorkerContext,
-        verdict: &Verdict<'r>,
-        origin: Origin,
+        app: &'r CompiledApp,
+        worker: &'r WorkerContext,
+        route_match: &RouteMatch<'r>,
+        peer: PeerInfo,
         exchange: Option<&'r Exchange>,
     ) -> Request<'r> {
-        let id = local.id_of(&head.fields);
+        let id = worker.request_id_for(&head.fields);
         Request {
             id,
             head,
             path,
             params,
             body,
-            site,
-            local,
-            hooks: verdict.hooks(site),
+            app,
+            worker,
+            hooks: route_match.hooks(app),
             exchange,
-            origin,
+            peer,
             extensions: RefCell::new(Vec::new()),
-            notes: Notes::default(),
-            names: site.router.names(),
+            log_fields: LogFields::default(),
+            names: app.router.names(),
             left: Cell::new(None),
         }
     }
 
-    /// Returns the same request for an inner route, with that route's hooks and limit on the bytes of a streamed body.
-    pub(crate) fn inside<'a>(
+    /// Returns the same request for a delegate route, with that route's hooks and limit on the bytes of a streamed body.
+    pub(crate) fn delegated<'a>(
         &'a self,
         path: &'a str,
         params: Params,
         body: &'a [u8],
-        (hooks, most): (&'a Hooks, Option<u64>),
+        hooks: &'a Hooks,
+        body_limit: Option<u64>,
     ) -> Request<'a> {
-        let inner = self.site.inner.as_ref();
+        let inner = self.app.delegate.as_ref();
         Request {
             head: self.head,
             path,
             params,
             body,
-            site: self.site,
-            local: self.local,
+            app: self.app,
+            worker: self.worker,
             hooks,
             id: self.id,
             exchange: self.exchange,
-            origin: self.origin,
+            peer: self.peer,
             extensions: RefCell::new(self.extensions.borrow().clone()),
-            notes: Notes::default(),
+            log_fields: LogFields::default(),
             names: inner.map_or(self.names, |inner| inner.router.names()),
-            left: Cell::new(most),
+            left: Cell::new(body_limit),
         }
     }
 
@@ -175,8 +176,8 @@ impl<'r> Request<'r> {
     pub fn param_as<T: std::str::FromStr>(&self, name: &str) -> Result<T> {
         let text = self.param(name)?;
         text.parse().map_err(|_| {
-            let expected = expected_type::of_type::<T>().unwrap_or("another value");
-            let found = client_text::cut(&text);
+            let expected = expected_type::describe::<T>().unwrap_or("another value");
+            let found = client_text::truncate(&text);
             Error::bad_request(format!(
                 "`{name}` in the path: expected {expected}, found `{found}`"
             ))
@@ -236,14 +237,14 @@ impl<'r> Request<'r> {
     /// where.
     pub fn json<'a, T: Deserialize<'a>>(&'a self) -> Result<T> {
         match self.head.fields.known(Known::ContentType) {
-            Some(found) if json::is_json(found) => json::read(self.body, self.site.limits().json_depth),
+            Some(found) if json::is_json(found) => json::read(self.body, self.app.limits().json_depth),
             found => Err(Error::new(
                 415,
                 format!(
                     "expected `Content-Type: application/json`, found {}",
                     found.map_or_else(
                         || "none".into(),
-                        |found| format!("`{}`", client_text::shown(found))
+                        |found| format!("`{}`", client_text::escape_value(found))
                     )
                 ),
             )),
@@ -253,7 +254,7 @@ impl<'r> Request<'r> {
     /// Parses the query of the target, the part after `?`; empty if there is none.
     ///
     /// # Errors
-    /// 400 if the percent-encoding is invalid or the query has more than [`limits::PAIRS`](crate::limits::PAIRS) pairs.
+    /// 400 if the percent-encoding is invalid or the query has more than [`limits::QUERY_PAIRS`](crate::limits::QUERY_PAIRS) pairs.
     pub fn query(&self) -> Result<Query<'r>> {
         Query::new(self.head.target.query().unwrap_or_default())
     }
@@ -284,15 +285,15 @@ impl<'r> Request<'r> {
     /// Returns the number of response bytes that the client has taken, up to date at the next call: two calls give a rate. 0 in a
     /// handler that is not asynchronous.
     #[must_use]
-    pub fn response_bytes_taken(&self) -> u64 {
-        self.exchange.map_or(0, Exchange::taken)
+    pub fn response_bytes_sent(&self) -> u64 {
+        self.exchange.map_or(0, Exchange::bytes_taken)
     }
 
     /// Returns true once the whole body was received, so that [`Request::chunk`] does not wait. False if the body violated the
     /// protocol.
     #[must_use]
     pub fn is_body_received(&self) -> bool {
-        self.exchange.is_none_or(Exchange::body_is_over)
+        self.exchange.is_none_or(Exchange::is_body_complete)
     }
 
     /// Returns the next chunk of the body and subtracts its length from `left`; fails with 413 when the body exceeds it. `None`:
@@ -312,7 +313,7 @@ impl<'r> Request<'r> {
     }
 
     /// Returns true if the client waits for `100 Continue` (RFC 9110 §10.1.1) and has sent none of its body. [`Request::chunk`]
-    /// sends the 100; an intermediary relays it with [`Reply::interim`](crate::Reply::interim).
+    /// sends the 100; an intermediary relays it with [`Reply::send_interim`](crate::Reply::send_interim).
     #[must_use]
     pub fn expects_continue(&self) -> bool {
         self.exchange.is_some_and(Exchange::expects_continue)
@@ -320,18 +321,18 @@ impl<'r> Request<'r> {
 
     /// Waits until the client of a request that [expects `100 Continue`](Request::expects_continue) sends its body, or until the
     /// 100 was sent. Never completes once the final response has started: the client may then send no body.
-    pub async fn body_begins(&self) {
+    pub async fn body_started(&self) {
         if let Some(exchange) = self.exchange {
-            exchange.body_begins().await;
+            exchange.body_started().await;
         }
     }
 
     /// Exempts a streamed body from the minimum rate ([`Limits::rate_bytes`](crate::Limits::rate_bytes)), for clients that have
     /// nothing to send at times. The handler must bound the wait itself. A chunk's size line and the trailers must still be
     /// complete within [`Limits::header_timeout`](crate::Limits::header_timeout) of their first byte; later: 408.
-    pub fn wait_patiently(&self) {
+    pub fn disable_body_rate(&self) {
         if let Some(exchange) = self.exchange {
-            exchange.wait_patiently();
+            exchange.disable_body_rate();
         }
     }
 
@@ -353,7 +354,7 @@ impl<'r> Request<'r> {
     /// Returns true if the client accepts trailers, so that [`Reply::trailer`](crate::Reply::trailer) reaches it: every HTTP/2
     /// client, and an HTTP/1.1 client that sends `TE: trailers` (RFC 9110 §10.1.4).
     #[must_use]
-    pub fn takes_trailers(&self) -> bool {
+    pub fn accepts_trailers(&self) -> bool {
         let mut members = self
             .head
             .fields
@@ -373,7 +374,7 @@ impl<'r> Request<'r> {
     /// # Errors
     /// 500 if there is none. That is a mistake in the program; the log names the type.
     pub fn state<T: Send + Sync + 'static>(&self) -> Result<&'r T> {
-        self.site.state().ok_or_else(|| missing::<T>("App::state"))
+        self.app.state().ok_or_else(|| missing::<T>("App::state"))
     }
 
     /// Returns this worker's own state of this type, built by [`App::per_worker`](crate::App::per_worker). No other thread has
@@ -382,7 +383,7 @@ impl<'r> Request<'r> {
     /// # Errors
     /// 500 if there is none. That is a mistake in the program; the log names the type.
     pub fn local<T: 'static>(&self) -> Result<&'r T> {
-        self.local.state().ok_or_else(|| missing::<T>("App::per_worker"))
+        self.worker.state().ok_or_else(|| missing::<T>("App::per_worker"))
     }
 
     /// Stores a value for later hooks and the handler, for instance the authenticated user. One value per type; a second replaces
@@ -406,22 +407,22 @@ impl<'r> Request<'r> {
 
     /// Adds a value to this request's line in the access log, once per name: a member in JSON, a field in a
     /// [`Template`](crate::access_log::Template). Discarded without an access log, and beyond
-    /// [`limits::NOTES`](crate::limits::NOTES) names.
-    pub fn note(&self, name: &'static str, note: Note) {
+    /// [`limits::LOG_FIELDS`](crate::limits::LOG_FIELDS) names.
+    pub fn log_field(&self, name: &'static str, value: LogField) {
         if self.is_logged() {
-            self.notes.put(name, note);
+            self.log_fields.set(name, value);
         }
     }
 
     /// Returns true if there is an access log, so that notes are retained.
     #[must_use]
     pub fn is_logged(&self) -> bool {
-        self.local.access.is_some()
+        self.worker.access.is_some()
     }
 
     /// Sets the client address that the access log shows in place of the connection's, for clients behind trusted proxies.
-    pub fn note_client(&self, client: std::net::IpAddr) {
-        self.notes.put_client(client);
+    pub fn log_client(&self, client: std::net::IpAddr) {
+        self.log_fields.set_client(client);
     }
 
     /// Returns the request's id; `None` without [`App::request_ids`](crate::App::request_ids).
@@ -434,19 +435,19 @@ impl<'r> Request<'r> {
     /// [`Engine::listen`](ringmain_engine::Engine::listen).
     #[must_use]
     pub fn listener(&self) -> u32 {
-        self.origin.listener
+        self.peer.listener
     }
 
     /// Returns `https` on an encrypted connection, else `http`. A proxy in front may have terminated TLS; that is unknown here.
     #[must_use]
     pub fn scheme(&self) -> &'static str {
-        if self.origin.secure { "https" } else { "http" }
+        if self.peer.secure { "https" } else { "http" }
     }
 
     /// Returns the negotiated TLS parameters (version, names, client certificates); `None` on an unencrypted or closed connection.
     #[must_use]
     pub fn tls(&self) -> Option<Arc<Facts>> {
-        let conn = self.local.cx.conn(self.origin.conn);
+        let conn = self.worker.cx.conn(self.peer.conn);
         conn.layer(|tls: &mut Tls| tls.session().shared_facts()).flatten()
     }
 
@@ -454,32 +455,32 @@ impl<'r> Request<'r> {
     /// with responses.
     #[must_use]
     pub fn connection(&self) -> ringmain_engine::ConnId {
-        self.origin.conn
+        self.peer.conn
     }
 
     /// Returns the id that identifies this request among the worker's requests until its response is complete; the same as that of
-    /// its [`Ticket`](crate::Ticket). `None` in a handler that is not asynchronous.
+    /// its [`Responder`](crate::Responder). `None` in a handler that is not asynchronous.
     #[must_use]
-    pub fn ticket(&self) -> Option<TicketId> {
-        self.exchange.map(TicketId::of)
+    pub fn responder_id(&self) -> Option<ResponderId> {
+        self.exchange.map(ResponderId::of)
     }
 
     /// Returns the client's address; `None` on a Unix socket. Behind a proxy it is the proxy's.
     #[must_use]
     pub fn remote(&self) -> Option<std::net::SocketAddr> {
-        self.origin.remote
+        self.peer.remote
     }
 
     /// Returns the handle of the worker that runs this request, for timers, connections, blocking work and files.
     #[must_use]
     pub fn cx(&self) -> &'r Cx {
-        &self.local.cx
+        &self.worker.cx
     }
 
     /// Returns the application that serves this request.
     #[must_use]
-    pub fn site(&self) -> &'r Site {
-        self.site
+    pub fn app(&self) -> &'r CompiledApp {
+        self.app
     }
 }
 
@@ -494,12 +495,12 @@ fn missing<T>(how: &str) -> Error {
 /// Omits tokens, as logs do.
 impl std::fmt::Debug for Request<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let declared = self.site.redacted.names();
-        let names: Vec<&str> = HIDDEN
+        let declared = self.app.redacted.names();
+        let names: Vec<&str> = REDACTED_PARAMS
             .into_iter()
             .chain(declared.iter().map(|name| &**name))
             .collect();
-        let target = scrubbed(self.head.target_text.as_bytes(), &names);
+        let target = redacted_target(self.head.target_text.as_bytes(), &names);
         let target = String::from_utf8_lossy(&target);
         write!(f, "{} {target}", self.head.method.as_str())?;
         match &self.id {

@@ -10,7 +10,7 @@ use crate::limits;
 
 /// The value of a field.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Note {
+pub enum LogField {
     /// A constant of the program.
     Word(&'static str),
     /// A text.
@@ -21,22 +21,22 @@ pub enum Note {
 
 /// The notes of one request.
 #[derive(Debug, Default)]
-pub(crate) struct Notes {
+pub(crate) struct LogFields {
     client: Cell<Option<IpAddr>>,
-    all: RefCell<Vec<(&'static str, Note)>>,
+    all: RefCell<Vec<(&'static str, LogField)>>,
 }
 
-impl Notes {
-    pub(crate) fn put(&self, name: &'static str, note: Note) {
+impl LogFields {
+    pub(crate) fn set(&self, name: &'static str, value: LogField) {
         let mut all = self.all.borrow_mut();
         if let Some((_, old)) = all.iter_mut().find(|(other, _)| *other == name) {
-            *old = note;
-        } else if all.len() < limits::NOTES {
-            all.push((name, note));
+            *old = value;
+        } else if all.len() < limits::LOG_FIELDS {
+            all.push((name, value));
         }
     }
 
-    pub(crate) fn put_client(&self, client: IpAddr) {
+    pub(crate) fn set_client(&self, client: IpAddr) {
         self.client.set(Some(client));
     }
 
@@ -45,14 +45,14 @@ impl Notes {
     }
 
     /// Adds the notes of `others`.
-    pub(crate) fn add(&self, others: &Notes) {
+    pub(crate) fn add(&self, others: &LogFields) {
         if let Some(client) = others.client() {
-            self.put_client(client);
+            self.set_client(client);
         }
-        others.look(|all| all.iter().for_each(|(name, note)| self.put(name, note.clone())));
+        others.with_all(|all| all.iter().for_each(|(name, value)| self.set(name, value.clone())));
     }
 
-    pub(crate) fn look<R>(&self, look: impl FnOnce(&[(&'static str, Note)]) -> R) -> R {
-        look(&self.all.borrow())
+    pub(crate) fn with_all<R>(&self, read: impl FnOnce(&[(&'static str, LogField)]) -> R) -> R {
+        read(&self.all.borrow())
     }
 }

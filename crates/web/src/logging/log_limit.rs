@@ -11,12 +11,12 @@ use crate::limits::CLIENT_LOG_INTERVAL;
 #[derive(Debug)]
 pub struct LogLimit {
     next: Cell<Time>,
-    left_out: Cell<u64>,
+    suppressed: Cell<u64>,
 }
 
 /// The number of suppressed lines; displays as empty text if there were none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LeftOut(u64);
+pub struct SuppressedLines(u64);
 
 impl LogLimit {
     /// Returns a limit that admits the first line at once.
@@ -24,19 +24,19 @@ impl LogLimit {
     pub const fn new() -> LogLimit {
         LogLimit {
             next: Cell::new(Time(0)),
-            left_out: Cell::new(0),
+            suppressed: Cell::new(0),
         }
     }
 
     /// Returns the number of lines suppressed since the last one, if a line may be written at `now`; otherwise counts the line as
     /// suppressed.
-    pub fn admit(&self, now: Time) -> Option<LeftOut> {
+    pub fn admit(&self, now: Time) -> Option<SuppressedLines> {
         if now < self.next.get() {
-            self.left_out.set(self.left_out.get() + 1);
+            self.suppressed.set(self.suppressed.get() + 1);
             return None;
         }
         self.next.set(now.after(CLIENT_LOG_INTERVAL));
-        Some(LeftOut(self.left_out.take()))
+        Some(SuppressedLines(self.suppressed.take()))
     }
 }
 
@@ -46,7 +46,7 @@ impl Default for LogLimit {
     }
 }
 
-impl fmt::Display for LeftOut {
+impl fmt::Display for SuppressedLines {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
             0 => Ok(()),

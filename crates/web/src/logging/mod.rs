@@ -9,7 +9,7 @@ pub(crate) mod redact;
 pub(crate) mod stderr_logger;
 
 pub use access_log::AccessLog;
-pub use log_field::Note;
-pub use log_limit::{LeftOut, LogLimit};
-pub use redact::{HIDDEN, RedactedParams};
-pub use stderr_logger::start as log_plainly;
+pub use log_field::LogField;
+pub use log_limit::{LogLimit, SuppressedLines};
+pub use redact::{REDACTED_PARAMS, RedactedParams};
+pub use stderr_logger::init_stderr_logger;

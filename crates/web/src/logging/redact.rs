@@ -8,15 +8,15 @@ use crate::http::query;
 use crate::limits;
 
 /// Parameters that are redacted by default: tokens (RFC 6750 §2.3), and the connect command of push clients, which contains one.
-pub const HIDDEN: [&str; 3] = ["cf_connect", "token", "access_token"];
+pub const REDACTED_PARAMS: [&str; 3] = ["cf_connect", "token", "access_token"];
 
-/// Names of query parameters that no log shows, in addition to [`HIDDEN`] or its replacement in the access log: those that a
+/// Names of query parameters that no log shows, in addition to [`REDACTED_PARAMS`] or its replacement in the access log: those that a
 /// configuration declares to hold secrets. Shared between clones; may change while the application serves.
 #[derive(Clone, Debug, Default)]
-pub struct RedactedParams(Arc<ParamNames>);
+pub struct RedactedParams(Arc<RedactedNames>);
 
 #[derive(Debug, Default)]
-struct ParamNames {
+struct RedactedNames {
     /// The generation of `names`; workers check it first.
     generation: AtomicU64,
     names: Mutex<Arc<[Box<str>]>>,
@@ -30,7 +30,7 @@ impl RedactedParams {
     }
 
     /// Adds names, decoded. None is removed on reload, because clients continue to send parameters of an earlier configuration;
-    /// beyond [`limits::REDACTED_PARAMS`] names the oldest are dropped.
+    /// beyond [`limits::REDACTED_PARAM_NAMES`] names the oldest are dropped.
     pub fn add<N: AsRef<str>>(&self, names: impl IntoIterator<Item = N>) {
         let mut held = self.0.names.lock().unwrap_or_else(PoisonError::into_inner);
         let mut all = held.to_vec();
@@ -42,7 +42,7 @@ impl RedactedParams {
         if all.len() == held.len() {
             return;
         }
-        all.drain(..all.len().saturating_sub(limits::REDACTED_PARAMS));
+        all.drain(..all.len().saturating_sub(limits::REDACTED_PARAM_NAMES));
         *held = all.into();
         self.0.generation.fetch_add(1, Ordering::Release);
     }
@@ -60,7 +60,7 @@ impl RedactedParams {
 
 /// Returns a target, or another URL, with `***` as the values of these query parameters. Some servers also separate pairs with `;`,
 /// so a name is recognized after either; a value extends to the next `&`.
-pub(crate) fn scrubbed<'t, N: AsRef<str>>(target: &'t [u8], names: &[N]) -> Cow<'t, [u8]> {
+pub(crate) fn redacted_target<'t, N: AsRef<str>>(target: &'t [u8], names: &[N]) -> Cow<'t, [u8]> {
     let Some(start) = target.iter().position(|byte| *byte == b'?') else {
         return Cow::Borrowed(target);
     };
@@ -85,25 +85,25 @@ pub(crate) fn scrubbed<'t, N: AsRef<str>>(target: &'t [u8], names: &[N]) -> Cow<
     if parts().all(|part| shown(part).is_none()) {
         return Cow::Borrowed(target);
     }
-    let mut scrubbed = path.to_vec();
+    let mut redacted_target = path.to_vec();
     for (number, part) in parts().enumerate() {
         if number > 0 {
-            scrubbed.push(b'&');
+            redacted_target.push(b'&');
         }
         match shown(part) {
             Some(until) => {
-                scrubbed.extend_from_slice(&part[..until]);
-                scrubbed.extend_from_slice(b"***");
+                redacted_target.extend_from_slice(&part[..until]);
+                redacted_target.extend_from_slice(b"***");
             }
-            None => scrubbed.extend_from_slice(part),
+            None => redacted_target.extend_from_slice(part),
         }
     }
-    Cow::Owned(scrubbed)
+    Cow::Owned(redacted_target)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{HIDDEN, RedactedParams, scrubbed};
+    use super::{REDACTED_PARAMS, RedactedParams, redacted_target};
     use crate::limits;
 
     #[test]
@@ -113,10 +113,13 @@ mod tests {
         params.add(["key", "sig"]);
         params.add(["sig", "key"]);
         assert_eq!(params.generation(), 1);
-        assert_eq!(&*scrubbed(b"/?sig=x&a=b", &params.names()), b"/?sig=***&a=b");
-        params.add((0..limits::REDACTED_PARAMS).map(|number| number.to_string()));
+        assert_eq!(
+            &*redacted_target(b"/?sig=x&a=b", &params.names()),
+            b"/?sig=***&a=b"
+        );
+        params.add((0..limits::REDACTED_PARAM_NAMES).map(|number| number.to_string()));
         let names = params.names();
-        assert_eq!((names.len(), &*names[0]), (limits::REDACTED_PARAMS, "0"));
+        assert_eq!((names.len(), &*names[0]), (limits::REDACTED_PARAM_NAMES, "0"));
     }
 
     #[test]
@@ -141,10 +144,10 @@ mod tests {
             ("/?Token=x&tokens=x", "/?Token=x&tokens=x"),
             ("http://a/b?&&token=x#f", "http://a/b?&&token=***"),
         ] {
-            let found = scrubbed(target.as_bytes(), &HIDDEN);
+            let found = redacted_target(target.as_bytes(), &REDACTED_PARAMS);
             assert_eq!(String::from_utf8_lossy(&found), expected, "{target}");
         }
-        assert_eq!(&*scrubbed(b"/?token=x", &[""; 0]), b"/?token=x");
-        assert_eq!(&*scrubbed(b"/?key=x", &["key"]), b"/?key=***");
+        assert_eq!(&*redacted_target(b"/?token=x", &[""; 0]), b"/?token=x");
+        assert_eq!(&*redacted_target(b"/?key=x", &["key"]), b"/?key=***");
     }
 }

@@ -7,16 +7,16 @@ use std::io::Write;
 
 use log::{LevelFilter, Log, Metadata, Record};
 
-struct PlainLog;
+struct StderrLogger;
 
 /// Logs lines from level `info` to standard error, unless the program has set a logger of its own (any of the `log` facade's).
-pub fn start() {
-    if log::set_logger(&PlainLog).is_ok() {
+pub fn init_stderr_logger() {
+    if log::set_logger(&StderrLogger).is_ok() {
         log::set_max_level(LevelFilter::Info);
     }
 }
 
-impl Log for PlainLog {
+impl Log for StderrLogger {
     fn enabled(&self, _: &Metadata<'_>) -> bool {
         true
     }

@@ -9,7 +9,7 @@ use crate::limits;
 
 /// A parsed pattern.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Pattern {
+pub(super) struct RoutePattern {
     /// Never empty. A pattern that ends in a slash has an empty literal last.
     pub(super) segments: Vec<Segment>,
     /// Names of the parameters, in the order of their positions.
@@ -80,7 +80,7 @@ pub(crate) fn join(prefix: &str, pattern: &str) -> Result<String, RouteError> {
             "a group's prefix ends in `/`; leave it out, its routes begin with one",
         );
     }
-    if !prefix.is_empty() && Pattern::parse(prefix)?.segments.contains(&Segment::Wildcard) {
+    if !prefix.is_empty() && RoutePattern::parse(prefix)?.segments.contains(&Segment::Wildcard) {
         return refuse(
             prefix,
             0,
@@ -91,21 +91,21 @@ pub(crate) fn join(prefix: &str, pattern: &str) -> Result<String, RouteError> {
         return refuse(pattern, 0, NO_SLASH);
     }
     let whole = format!("{prefix}{pattern}");
-    Pattern::parse(&whole)?;
+    RoutePattern::parse(&whole)?;
     Ok(whole)
 }
 
 const NO_SLASH: &str = "a route begins with `/`; put one before it";
 
 /// A fault: its offset, and the fault with its remedy.
-type Fault = (usize, &'static str);
+type PatternFault = (usize, &'static str);
 
-impl Pattern {
+impl RoutePattern {
     /// Parses a pattern.
     ///
     /// # Errors
     /// It is invalid, or exceeds the limits; the fault has the offset and the remedy.
-    pub(super) fn parse(text: &str) -> Result<Pattern, RouteError> {
+    pub(super) fn parse(text: &str) -> Result<RoutePattern, RouteError> {
         if text.len() > limits::PATTERN_BYTES {
             let beginning = text.chars().take(40).collect();
             let bytes = text.len();
@@ -119,7 +119,7 @@ impl Pattern {
     }
 }
 
-fn read(text: &str) -> Result<Pattern, Fault> {
+fn read(text: &str) -> Result<RoutePattern, PatternFault> {
     let Some(rest) = text.strip_prefix('/') else {
         return Err((0, NO_SLASH));
     };
@@ -142,14 +142,14 @@ fn read(text: &str) -> Result<Pattern, Fault> {
         segments.push(read_segment(segment, at, &mut names)?);
         at += segment.len() + 1;
     }
-    Ok(Pattern {
+    Ok(RoutePattern {
         segments,
         names: names.into(),
     })
 }
 
 /// Parses the segment at `start` of the pattern.
-fn read_segment<'p>(text: &'p str, start: usize, names: &mut Vec<Box<str>>) -> Result<Segment, Fault> {
+fn read_segment<'p>(text: &'p str, start: usize, names: &mut Vec<Box<str>>) -> Result<Segment, PatternFault> {
     // Other routers use `/:id` and `/*`; taken as literals they would never match the intended paths.
     match text.as_bytes() {
         [b':', _, ..] => return Err((start, "`:name` is no parameter here; write `{name}`")),
@@ -202,7 +202,7 @@ fn read_segment<'p>(text: &'p str, start: usize, names: &mut Vec<Box<str>>) -> R
 }
 
 /// Parses the name between two braces, with the star of a wildcard.
-fn read_name(text: &str, at: usize, names: &mut Vec<Box<str>>) -> Result<(), Fault> {
+fn read_name(text: &str, at: usize, names: &mut Vec<Box<str>>) -> Result<(), PatternFault> {
     let name = text.strip_prefix('*').unwrap_or(text);
     let fits = |index: usize, byte: u8| match byte {
         b'a'..=b'z' | b'A'..=b'Z' | b'_' => true,

@@ -8,39 +8,39 @@ use crate::router::swar;
 
 /// The table. Immutable once compiled.
 #[derive(Debug)]
-pub(super) struct Fixed {
+pub(super) struct StaticPaths {
     /// A power of two in length, at least half free; a path is in the slot of its hash or in the next free one.
-    slots: Box<[Slot]>,
+    slots: Box<[PathSlot]>,
 }
 
 #[derive(Clone, Debug, Default)]
-struct Slot {
+struct PathSlot {
     hash: u64,
     /// Empty: a free slot.
     path: Box<[u8]>,
     endpoint: u32,
 }
 
-impl Fixed {
+impl StaticPaths {
     /// Compiles the patterns without parameters, with their endpoints.
-    pub(super) fn new<'s>(patterns: impl Iterator<Item = (&'s [Segment], u32)>) -> Fixed {
+    pub(super) fn new<'s>(patterns: impl Iterator<Item = (&'s [Segment], u32)>) -> StaticPaths {
         let paths: Vec<_> = patterns
             .filter_map(|(segments, endpoint)| Some((whole(segments)?, endpoint)))
             .collect();
-        let mut slots = vec![Slot::default(); (2 * paths.len()).next_power_of_two().max(2)];
+        let mut slots = vec![PathSlot::default(); (2 * paths.len()).next_power_of_two().max(2)];
         for (path, endpoint) in paths {
             let hash = hash(&path);
             let mut at = start(hash, slots.len());
             while !slots[at].path.is_empty() {
                 at = (at + 1) & (slots.len() - 1);
             }
-            slots[at] = Slot {
+            slots[at] = PathSlot {
                 hash,
                 path: path.into(),
                 endpoint,
             };
         }
-        Fixed { slots: slots.into() }
+        StaticPaths { slots: slots.into() }
     }
 
     /// Returns the endpoint of a path.

@@ -13,11 +13,11 @@ use crate::router::swar;
 #[derive(Debug)]
 pub(super) struct Tree {
     /// The root is the last one.
-    nodes: Box<[Node]>,
+    nodes: Box<[TreeNode]>,
 }
 
 #[derive(Debug, Default)]
-struct Node {
+struct TreeNode {
     /// The keys of `literals`, side by side.
     keys: Box<[u64]>,
     /// Sorted by key, then by text.
@@ -71,7 +71,7 @@ impl Tree {
     }
 
     /// Matches from `node` with the segment at `at`. Recurses as deep as the longest pattern has segments.
-    fn walk(&self, node: &Node, path: &[u8], at: usize, params: &mut Params) -> Option<u32> {
+    fn walk(&self, node: &TreeNode, path: &[u8], at: usize, params: &mut Params) -> Option<u32> {
         let (end, key) = segment(path, at);
         if let Some(child) = node.literal(key, &path[at..end])
             && let Some(found) = self.step(child, path, end, params)
@@ -114,7 +114,7 @@ impl Tree {
     }
 }
 
-impl Node {
+impl TreeNode {
     /// Returns the child for the literal `text`. `key` is its first eight bytes, padded with zeros.
     #[inline]
     fn literal(&self, key: u64, text: &[u8]) -> Option<u32> {
@@ -187,8 +187,8 @@ fn segment(path: &[u8], at: usize) -> (usize, u64) {
 }
 
 /// Appends the node of these patterns, its children before it, and returns its index. The patterns are sorted.
-fn compile(patterns: &[(&[Segment], u32)], nodes: &mut Vec<Node>) -> u32 {
-    let mut node = Node::default();
+fn compile(patterns: &[(&[Segment], u32)], nodes: &mut Vec<TreeNode>) -> u32 {
+    let mut node = TreeNode::default();
     let (mut literals, mut affixed) = (Vec::new(), Vec::new());
     for group in patterns.chunk_by(|(one, _), (other, _)| one.first() == other.first()) {
         let (segments, endpoint) = group[0];

@@ -1,12 +1,12 @@
-//! Accepting connections: the entrance, the client's address, and the phases before the first request.
+//! Accepting connections: the listener protocol, the client's address, and the phases before the first request.
 //!
 //! ```text
-//! open ─┬─ PROXY protocol ─▶ Proxied ─ header ─┐
-//!       └──────────────────────────────────────┴▶ admitted? ─┬─ HTTP ──▶ Head
-//!                                                            ├─ h2c ───▶ Http2
-//!                                                            ├─ HTTPS ─▶ TLS, Head
-//!                                                            ├─ bytes ─▶ Taken by a handler
-//!                                                            └─ either ▶ Choosing ─ the name asked for ─▶ one of the two
+//! open ─┬─ PROXY protocol ─▶ AwaitingProxyHeader ─ header ─┐
+//!       └──────────────────────────────────────────────────┴▶ under the limit? ─┬─ HTTP ────────────▶ Head
+//!                                                                               ├─ h2c ─────────────▶ Http2
+//!                                                                               ├─ HTTPS ───────────▶ TLS, Head
+//!                                                                               ├─ stream ──────────▶ Detached
+//!                                                                               └─ HTTPS or stream ─▶ SniffingHello ─ SNI ─▶ either
 //! ```
 
 use std::cell::{Cell, RefCell};
@@ -22,155 +22,171 @@ use ringmain_wire::h1;
 use ringmain_wire::proxy;
 use ringmain_wire::tls::{FaultKind, HelloScanner, Looked};
 
-use super::connection::{Connection, Phase};
-use super::rejected::Refused;
-use super::{Machine, Then, response};
-use crate::app::compiled::Site;
-use crate::app::listener_protocol::{Entrance, Entrances, Kind, StreamHandler};
+use super::connection::{ConnPhase, Connection};
+use super::rejected::RejectedRequest;
+use super::{HttpServer, NextAction, response};
+use crate::app::compiled::CompiledApp;
+use crate::app::listener_protocol::{ListenerProtocol, ListenerProtocols, ProtocolKind, StreamHandler};
 use crate::http::error::Error;
-use crate::server::peer::Origin;
-use crate::server::stream_connection::Incoming;
+use crate::server::peer::PeerInfo;
+use crate::server::stream_connection::StreamConnection;
 
-/// An entrance with the state of one worker.
-pub(crate) struct Way {
+/// a listener protocol with the state of one worker.
+pub(crate) struct ListenerState {
     generation: u64,
-    entrance: Entrance,
+    protocol: ListenerProtocol,
     /// The handle that starts TLS for HTTP.
     acceptor: Option<RefCell<AcceptHandle>>,
     /// The handle that starts TLS for stream handlers.
-    for_bytes: Option<RefCell<AcceptHandle>>,
+    stream_acceptor: Option<RefCell<AcceptHandle>>,
 }
 
-impl Way {
-    fn new((generation, entrance): (u64, Entrance)) -> Rc<Way> {
-        let acceptor = match &entrance.kind {
-            Kind::Https(acceptor) => Some(acceptor.handle()),
-            Kind::Either(either) => Some(either.https.handle()),
-            Kind::Http | Kind::H2c | Kind::Stream(_) => None,
+impl ListenerState {
+    fn new(generation: u64, protocol: ListenerProtocol) -> Rc<ListenerState> {
+        let acceptor = match &protocol.kind {
+            ProtocolKind::Https(acceptor) => Some(acceptor.handle()),
+            ProtocolKind::HttpsOrStream(https_or_stream) => Some(https_or_stream.https.handle()),
+            ProtocolKind::Http | ProtocolKind::H2c | ProtocolKind::Stream(_) => None,
         };
-        let for_bytes = entrance.tls.as_ref().map(|acceptor| acceptor.handle());
-        Rc::new(Way {
+        let stream_acceptor = protocol.tls.as_ref().map(|acceptor| acceptor.handle());
+        Rc::new(ListenerState {
             generation,
-            entrance,
+            protocol,
             acceptor: acceptor.map(RefCell::new),
-            for_bytes: for_bytes.map(RefCell::new),
+            stream_acceptor: stream_acceptor.map(RefCell::new),
         })
     }
 
     /// Returns a TLS session for a stream handler; `now` is wall time.
-    pub(crate) fn session(&self, now: Duration) -> Option<Tls> {
-        Some(self.for_bytes.as_ref()?.borrow_mut().accept(now))
+    pub(crate) fn stream_tls_session(&self, now: Duration) -> Option<Tls> {
+        Some(self.stream_acceptor.as_ref()?.borrow_mut().accept(now))
     }
 }
 
-/// All entrances with the state of one worker.
-pub(super) struct Ways {
-    entrances: Entrances,
+/// All listener protocols with the state of one worker.
+pub(super) struct ListenerTable {
+    protocols: ListenerProtocols,
     generation: Cell<u64>,
-    all: RefCell<Vec<Rc<Way>>>,
+    all: RefCell<Vec<Rc<ListenerState>>>,
     /// For listeners without a setting.
-    plain: Rc<Way>,
+    fallback: Rc<ListenerState>,
 }
 
-impl Ways {
-    pub(super) fn new(entrances: &Entrances) -> Ways {
-        Ways {
-            entrances: entrances.clone(),
-            // Read before the list: an entrance that changes in between is only checked once more.
-            generation: Cell::new(entrances.generation()),
-            all: RefCell::new(entrances.list().into_iter().map(Way::new).collect()),
-            plain: Way::new((0, Entrance::http())),
+impl ListenerTable {
+    pub(super) fn new(protocols: &ListenerProtocols) -> ListenerTable {
+        ListenerTable {
+            protocols: protocols.clone(),
+            // Read before the list: a listener protocol that changes in between is only checked once more.
+            generation: Cell::new(protocols.generation()),
+            all: RefCell::new(
+                protocols
+                    .list()
+                    .into_iter()
+                    .map(|(generation, protocol)| ListenerState::new(generation, protocol))
+                    .collect(),
+            ),
+            fallback: ListenerState::new(0, ListenerProtocol::http()),
         }
     }
 
-    /// Returns a number that changes with each change of an entrance.
+    /// Returns a number that changes with each change of a listener protocol.
     fn generation(&self) -> u16 {
-        self.entrances.generation() as u16
+        self.protocols.generation() as u16
     }
 
-    /// Returns the current entrance of a listener.
-    fn find(&self, listener: u32) -> Rc<Way> {
-        let generation = self.entrances.generation();
+    /// Returns the current listener protocol of a listener.
+    fn current(&self, listener: u32) -> Rc<ListenerState> {
+        let generation = self.protocols.generation();
         let mut all = self.all.borrow_mut();
         if self.generation.replace(generation) != generation {
-            let list = self.entrances.list().into_iter().enumerate();
+            let list = self.protocols.list().into_iter().enumerate();
             *all = list
-                .map(|(number, new)| match all.get(number) {
-                    Some(way) if way.generation == new.0 => Rc::clone(way),
-                    _ => Way::new(new),
+                .map(|(number, (generation, protocol))| match all.get(number) {
+                    Some(listener_state) if listener_state.generation == generation => {
+                        Rc::clone(listener_state)
+                    }
+                    _ => ListenerState::new(generation, protocol),
                 })
                 .collect();
         }
-        Rc::clone(all.get(listener as usize).unwrap_or(&self.plain))
+        Rc::clone(all.get(listener as usize).unwrap_or(&self.fallback))
     }
 }
 
 /// A connection that may be HTTP or a stream, until its ClientHello is read.
-pub(crate) struct Choosing {
-    way: Rc<Way>,
+pub(crate) struct SniffingHello {
+    listener_state: Rc<ListenerState>,
     scanner: HelloScanner,
 }
 
 /// Removes a stream from the count of its address when dropped.
-struct Entered {
-    site: Arc<Site>,
+struct ConnectionCountGuard {
+    app: Arc<CompiledApp>,
     address: Option<IpAddr>,
 }
 
-impl Drop for Entered {
+impl Drop for ConnectionCountGuard {
     fn drop(&mut self) {
         if let Some(address) = self.address {
-            self.site.admission.leave(address);
+            self.app.connection_limit.release(address);
         }
     }
 }
 
 /// Returns the peer's address; `None`: a Unix socket.
-fn peer(conn: Conn<'_>) -> Option<SocketAddr> {
+fn peer_address(conn: Conn<'_>) -> Option<SocketAddr> {
     match conn.peer_addr() {
         Ok(Some(Addr::Inet(address))) => Some(address),
         _ => None,
     }
 }
 
-impl Machine {
+impl HttpServer {
     /// Opens a new connection. `None`: it is closed, or a stream handler owns it.
     pub(super) fn open(&self, conn: Conn<'_>, via: Via, out: &mut Vec<u8>) -> Option<Connection> {
-        let mut state = self.arrived(conn, via);
-        let way = self.ways.find(state.origin.listener);
-        state.entered = self.ways.generation();
-        if let Some(proxied) = &way.entrance.proxied {
-            let peer = state.origin.remote.map(|address| address.ip());
-            if !(proxied.trusts)(peer) {
+        let mut state = self.new_connection(conn, via);
+        let listener_state = self.listeners.current(state.peer.listener);
+        state.listener_generation = self.listeners.generation();
+        if let Some(proxy_protocol) = &listener_state.protocol.proxy_protocol {
+            let peer_address = state.peer.remote.map(|address| address.ip());
+            if !(proxy_protocol.is_trusted)(peer_address) {
                 return None;
             }
-            conn.set_deadline(Some(proxied.timeout));
-            state.phase = Phase::Proxied(way);
+            conn.set_deadline(Some(proxy_protocol.timeout));
+            state.phase = ConnPhase::AwaitingProxyHeader(listener_state);
             return Some(state);
         }
-        let entered = self.enter(conn, &mut state, &way, out);
-        (entered && !matches!(state.phase, Phase::Taken)).then_some(state)
+        let accepted = self.start_protocol(conn, &mut state, &listener_state, out);
+        (accepted && !matches!(state.phase, ConnPhase::Detached)).then_some(state)
     }
 
     /// Returns true if the current settings would accept the connection as it was accepted: a reload may have changed the trusted
-    /// senders of PROXY protocol headers. Checked once per change of an entrance.
-    pub(super) fn is_entered(&self, conn: Conn<'_>, state: &mut Connection) -> bool {
-        let generation = self.ways.generation();
-        if generation == state.entered {
+    /// senders of PROXY protocol headers. Checked once per change of a listener protocol.
+    pub(super) fn is_still_accepted(&self, conn: Conn<'_>, state: &mut Connection) -> bool {
+        let generation = self.listeners.generation();
+        if generation == state.listener_generation {
             return true;
         }
-        let entered = match &self.ways.find(state.origin.listener).entrance.proxied {
-            None => !state.proxied,
-            Some(proxied) => state.proxied && (proxied.trusts)(peer(conn).map(|address| address.ip())),
+        let accepted = match &self
+            .listeners
+            .current(state.peer.listener)
+            .protocol
+            .proxy_protocol
+        {
+            None => !state.has_proxy_header,
+            Some(proxy_protocol) => {
+                state.has_proxy_header
+                    && (proxy_protocol.is_trusted)(peer_address(conn).map(|address| address.ip()))
+            }
         };
-        if entered {
-            state.entered = generation;
+        if accepted {
+            state.listener_generation = generation;
         }
-        entered
+        accepted
     }
 
     /// Handles the bytes before the first request; returns the number of consumed bytes.
-    pub(super) fn begin(
+    pub(super) fn receive_before_http(
         &self,
         conn: Conn<'_>,
         state: &mut Connection,
@@ -178,38 +194,38 @@ impl Machine {
         out: &mut Vec<u8>,
     ) -> usize {
         let mut consumed = 0;
-        if let Phase::Proxied(way) = &state.phase {
-            let way = Rc::clone(way);
-            consumed = self.proxied(conn, state, &way, bytes, out);
+        if let ConnPhase::AwaitingProxyHeader(listener_state) = &state.phase {
+            let listener_state = Rc::clone(listener_state);
+            consumed = self.parse_proxy_header(conn, state, &listener_state, bytes, out);
         }
-        if matches!(state.phase, Phase::Choosing(_)) {
-            self.choose(conn, state, &bytes[consumed..]);
+        if matches!(state.phase, ConnPhase::SniffingHello(_)) {
+            self.select_by_server_name(conn, state, &bytes[consumed..]);
         }
         consumed
     }
 
     /// Returns the state of a new connection, with its origin.
-    fn arrived(&self, conn: Conn<'_>, via: Via) -> Connection {
-        let remote = peer(conn);
+    fn new_connection(&self, conn: Conn<'_>, via: Via) -> Connection {
+        let remote = peer_address(conn);
         let listener = match via {
             Via::Listener(number) => number,
             Via::Connect => u32::MAX,
         };
-        let origin = Origin {
+        let peer = PeerInfo {
             conn: conn.id(),
             remote,
             listener,
             secure: false,
         };
-        Connection::new(self.local.cx.now(), origin)
+        Connection::new(self.worker.cx.now(), peer)
     }
 
     /// Counts the connection at its address; `false`: the address has reached its limit.
-    fn admit(&self, state: &mut Connection) -> bool {
-        let admission = &self.site.admission;
-        match state.origin.remote {
-            Some(address) if admission.counts() => {
-                state.counted = admission.enter(address.ip());
+    fn count_connection(&self, state: &mut Connection) -> bool {
+        let connection_limit = &self.app.connection_limit;
+        match state.peer.remote {
+            Some(address) if connection_limit.is_enabled() => {
+                state.counted = connection_limit.acquire(address.ip());
                 state.counted
             }
             _ => true,
@@ -217,42 +233,51 @@ impl Machine {
     }
 
     /// Admits a client whose address is known; returns whether the connection continues.
-    fn enter(&self, conn: Conn<'_>, state: &mut Connection, way: &Rc<Way>, out: &mut Vec<u8>) -> bool {
-        let kind = &way.entrance.kind;
-        if !self.admit(state) {
-            if !matches!(kind, Kind::Http) {
+    fn start_protocol(
+        &self,
+        conn: Conn<'_>,
+        state: &mut Connection,
+        listener_state: &Rc<ListenerState>,
+        out: &mut Vec<u8>,
+    ) -> bool {
+        let kind = &listener_state.protocol.kind;
+        if !self.count_connection(state) {
+            if !matches!(kind, ProtocolKind::Http) {
                 // No reason can be sent before a handshake, or in an unknown protocol.
                 return false;
             }
             let error = Error::new(503, "this address has as many connections as it may")
                 .with_header("Retry-After", "1");
-            response::refuse(&self.local, &error, (h1::Exchange::REFUSED, None), out);
-            self.local.stats.answered(503);
+            response::encode_rejection(&self.worker, &error, h1::Exchange::REFUSED, None, out);
+            self.worker.stats.answered(503);
             // Its request is in flight: read and dropped, because a reset could lose the response.
-            self.flush(conn, state, out, Then::Linger);
+            self.flush(conn, state, out, NextAction::Linger);
             return true;
         }
         match kind {
-            Kind::Http => conn.set_deadline(Some(self.site.limits.header_timeout)),
-            Kind::H2c => self.begin_http2(conn, state, out),
-            Kind::Https(_) => self.secure(conn, state, way),
-            Kind::Stream(handler) => self.take(conn, state, way, handler),
-            Kind::Either(_) => {
-                conn.set_deadline(Some(self.site.limits.handshake_timeout));
+            ProtocolKind::Http => conn.set_deadline(Some(self.app.limits.header_timeout)),
+            ProtocolKind::H2c => self.begin_http2(conn, state, out),
+            ProtocolKind::Https(_) => self.start_tls(conn, state, listener_state),
+            ProtocolKind::Stream(handler) => self.detach_stream(conn, state, listener_state, handler),
+            ProtocolKind::HttpsOrStream(_) => {
+                conn.set_deadline(Some(self.app.limits.handshake_timeout));
                 let scanner = HelloScanner::new();
-                let way = Rc::clone(way);
-                state.phase = Phase::Choosing(Box::new(Choosing { way, scanner }));
+                let listener_state = Rc::clone(listener_state);
+                state.phase = ConnPhase::SniffingHello(Box::new(SniffingHello {
+                    listener_state,
+                    scanner,
+                }));
             }
         }
         true
     }
 
     /// Consumes the PROXY protocol header; returns its length.
-    fn proxied(
+    fn parse_proxy_header(
         &self,
         conn: Conn<'_>,
         state: &mut Connection,
-        way: &Rc<Way>,
+        listener_state: &Rc<ListenerState>,
         bytes: &[u8],
         out: &mut Vec<u8>,
     ) -> usize {
@@ -263,19 +288,19 @@ impl Machine {
                 bytes: length,
             }) => {
                 if let Some(addresses) = header.addresses {
-                    state.origin.remote = Some(addresses.from);
+                    state.peer.remote = Some(addresses.from);
                 }
-                state.proxied = true;
-                state.phase = Phase::Head;
-                state.began = self.local.cx.now();
-                if self.enter(conn, state, way, out) {
+                state.has_proxy_header = true;
+                state.phase = ConnPhase::Head;
+                state.started_at = self.worker.cx.now();
+                if self.start_protocol(conn, state, listener_state, out) {
                     return length;
                 }
                 conn.close();
                 bytes.len()
             }
             Err(fault) => {
-                log::debug!("{:?}: {fault}", state.origin.remote);
+                log::debug!("{:?}: {fault}", state.peer.remote);
                 conn.close();
                 bytes.len()
             }
@@ -283,69 +308,71 @@ impl Machine {
     }
 
     /// Reads the server name (SNI) and selects HTTP or the stream handler.
-    fn choose(&self, conn: Conn<'_>, state: &mut Connection, bytes: &[u8]) {
-        let Phase::Choosing(choosing) = &mut state.phase else {
+    fn select_by_server_name(&self, conn: Conn<'_>, state: &mut Connection, bytes: &[u8]) {
+        let ConnPhase::SniffingHello(sniffing) = &mut state.phase else {
             return;
         };
-        let way = Rc::clone(&choosing.way);
-        let Kind::Either(either) = &way.entrance.kind else {
+        let listener_state = Rc::clone(&sniffing.listener_state);
+        let ProtocolKind::HttpsOrStream(https_or_stream) = &listener_state.protocol.kind else {
             return;
         };
-        match choosing.scanner.look(bytes) {
+        match sniffing.scanner.look(bytes) {
             Ok(Looked::NeedMore) => {}
-            Ok(Looked::Hello(hello)) if (either.is_http)(hello.server_name.as_deref()) => {
-                state.phase = Phase::Head;
-                self.secure(conn, state, &way);
+            Ok(Looked::Hello(hello)) if (https_or_stream.is_http)(hello.server_name.as_deref()) => {
+                state.phase = ConnPhase::Head;
+                self.start_tls(conn, state, &listener_state);
             }
             // The stream handler also serves clients that do not speak TLS.
             Ok(Looked::Hello(_)) | Err(_) => {
                 conn.set_deadline(None);
-                self.take(conn, state, &way, &either.handler);
+                self.detach_stream(conn, state, &listener_state, &https_or_stream.handler);
             }
         }
     }
 
     /// Removes the connection from the count of its address.
-    pub(super) fn leave(&self, state: &Connection) {
+    pub(super) fn uncount_connection(&self, state: &Connection) {
         if state.counted
-            && let Some(remote) = state.origin.remote
+            && let Some(remote) = state.peer.remote
         {
-            self.site.admission.leave(remote.ip());
+            self.app.connection_limit.release(remote.ip());
         }
     }
 
     /// Starts TLS on the connection.
-    fn secure(&self, conn: Conn<'_>, state: &mut Connection, way: &Way) {
-        let Some(acceptor) = &way.acceptor else { return };
-        let session = acceptor.borrow_mut().accept(self.local.cx.wall());
+    fn start_tls(&self, conn: Conn<'_>, state: &mut Connection, listener_state: &ListenerState) {
+        let Some(acceptor) = &listener_state.acceptor else {
+            return;
+        };
+        let session = acceptor.borrow_mut().accept(self.worker.cx.wall());
         conn.secure(Box::new(session));
-        state.origin.secure = true;
-        conn.set_deadline(Some(self.site.limits.handshake_timeout));
+        state.peer.secure = true;
+        conn.set_deadline(Some(self.app.limits.handshake_timeout));
     }
 
     /// Handles a failed TLS handshake, or one that could not start; the alert or the response is written already.
-    pub(super) fn refused_by_tls(&self, conn: Conn<'_>, state: &mut Connection) {
+    pub(super) fn on_tls_failure(&self, conn: Conn<'_>, state: &mut Connection) {
         let Some(fault) = conn.layer(|tls: &mut Tls| tls.fault().cloned()).flatten() else {
             return;
         };
-        let local = &self.local;
-        let remote = fmt::from_fn(|f| match state.origin.remote {
+        let worker = &self.worker;
+        let remote = fmt::from_fn(|f| match state.peer.remote {
             Some(address) => address.fmt(f),
             None => f.write_str("unix"),
         });
         match fault.kind {
             FaultKind::PlainHttp => {
-                if let Some(left_out) = local.plain_http.admit(local.cx.now()) {
-                    log::info!("{remote}: {fault}; answered 400: this port speaks TLS{left_out}");
+                if let Some(suppressed) = worker.plain_http_on_tls_port.admit(worker.cx.now()) {
+                    log::info!("{remote}: {fault}; answered 400: this port speaks TLS{suppressed}");
                 }
-                let refused = Refused::unknown(local, h1::Version::Http11);
-                self.note_refused(state.client(), 400, &refused);
+                let rejected = RejectedRequest::unknown(worker, h1::Version::Http11);
+                self.log_rejected_request(state.client(), 400, &rejected);
                 // The engine drops the bytes that still arrive.
-                state.phase = Phase::Lingering { left: 0 };
+                state.phase = ConnPhase::Lingering { left: 0 };
             }
             FaultKind::ServerName => {
-                if let Some(left_out) = local.server_names.admit(local.cx.now()) {
-                    log::info!("{remote}: TLS: {fault}{left_out}");
+                if let Some(suppressed) = worker.invalid_server_names.admit(worker.cx.now()) {
+                    log::info!("{remote}: TLS: {fault}{suppressed}");
                 }
             }
             _ => log::debug!("{remote}: TLS: {fault}"),
@@ -353,20 +380,31 @@ impl Machine {
     }
 
     /// Hands a connection to a stream handler.
-    fn take(&self, conn: Conn<'_>, state: &mut Connection, way: &Rc<Way>, handler: &Arc<StreamHandler>) {
+    fn detach_stream(
+        &self,
+        conn: Conn<'_>,
+        state: &mut Connection,
+        listener_state: &Rc<ListenerState>,
+        handler: &Arc<StreamHandler>,
+    ) {
         let counted = std::mem::take(&mut state.counted);
-        let place = counted.then(|| Entered {
-            site: Arc::clone(&self.site),
-            address: state.origin.remote.map(|address| address.ip()),
+        let count_guard = counted.then(|| ConnectionCountGuard {
+            app: Arc::clone(&self.app),
+            address: state.peer.remote.map(|address| address.ip()),
         });
-        state.phase = Phase::Taken;
-        let incoming = Incoming::new(conn.into_stream(), state.origin, Rc::clone(way), &self.local);
-        let served = handler(incoming);
+        state.phase = ConnPhase::Detached;
+        let connection = StreamConnection::new(
+            conn.into_stream(),
+            state.peer,
+            Rc::clone(listener_state),
+            &self.worker,
+        );
+        let handler_future = handler(connection);
         let task = async move {
-            served.await;
-            drop(place);
+            handler_future.await;
+            drop(count_guard);
         };
         // Without room for a task the stream is dropped, which closes the connection.
-        let _ = self.local.cx.spawn(task);
+        let _ = self.worker.cx.spawn(task);
     }
 }

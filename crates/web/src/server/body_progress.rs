@@ -13,103 +13,105 @@ use crate::limits;
 
 /// The progress of a body.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Coming {
+pub(super) enum BodyProgress {
     Http1(BodyDecoder),
     Http2 {
         received: u64,
         /// The limit in bytes.
         most: Option<u64>,
-        over: bool,
+        ended: bool,
     },
 }
 
-impl Coming {
-    pub(super) fn is_over(&self) -> bool {
+impl BodyProgress {
+    pub(super) fn is_complete(&self) -> bool {
         match self {
-            Coming::Http1(decoder) => decoder.is_over(),
-            Coming::Http2 { over, .. } => *over,
+            BodyProgress::Http1(decoder) => decoder.is_over(),
+            BodyProgress::Http2 { ended, .. } => *ended,
         }
     }
 
     /// Returns the bytes received so far.
     pub(super) fn consumed(&self) -> u64 {
         match self {
-            Coming::Http1(decoder) => decoder.consumed(),
-            Coming::Http2 { received, .. } => *received,
+            BodyProgress::Http1(decoder) => decoder.consumed(),
+            BodyProgress::Http2 { received, .. } => *received,
         }
     }
 }
 
 /// The progress of a streamed body, for the check of its rate.
-pub(crate) struct Receiving {
+pub(crate) struct ReceiveProgress {
     /// Framed bytes received so far.
     pub(crate) bytes: u64,
     /// The handler has paused the body: the measurement restarts.
-    pub(crate) anew: bool,
+    pub(crate) restart: bool,
     /// Time since the last check in which the handler did not wait.
-    pub(crate) away: Duration,
+    pub(crate) handler_time: Duration,
     /// Minimum rate in bytes per second; `None`: the application's.
-    pub(crate) rate: Option<u32>,
+    pub(crate) minimum_rate: Option<u32>,
 }
 
 /// A request body in transit to a streaming handler.
 #[derive(Default)]
-pub(super) struct Incoming {
-    pub(super) coming: Option<Coming>,
+pub(super) struct BodyQueue {
+    pub(super) progress: Option<BodyProgress>,
     pub(super) queue: Vec<u8>,
     /// Trailers of the body.
     pub(super) trailers: FieldBlock,
     /// The reason why the body ended early.
     pub(super) fault: Option<Error>,
     /// The client waits for `100 Continue`.
-    pub(super) expects: bool,
+    pub(super) expects_continue: bool,
     /// The client has received it, so that its body is in flight.
-    pub(super) invited: bool,
+    pub(super) continue_sent: bool,
     pub(super) paused: bool,
     /// The handler has paused the body since the last check of the rate.
-    pub(super) held: bool,
+    pub(super) was_paused: bool,
     /// The handler waits, and the rate is checked each tick.
-    pub(super) ticking: bool,
+    pub(super) has_rate_deadline: bool,
     /// The time at which the handler took the last chunk, or its request began; `None` while it waits for one.
-    pub(super) taken: Option<Time>,
+    pub(super) taken_at: Option<Time>,
     /// Time in which the handler did not wait, since the last check of the rate.
-    pub(super) away: Duration,
+    pub(super) handler_time: Duration,
     /// After 101: the bytes are not a body.
     pub(super) tunnel: bool,
     /// Exempt from the minimum rate: the sender is silent at times.
-    pub(super) patient: bool,
+    pub(super) rate_exempt: bool,
     /// Minimum rate of body and response in bytes per second, if the handler has set one.
-    pub(super) rate: Option<u32>,
+    pub(super) minimum_rate: Option<u32>,
     /// The client has sent its last byte of a tunnel.
-    pub(super) ended: bool,
+    pub(super) client_ended: bool,
     /// The tunnel's sending side is shut down; the client may still send.
-    pub(super) half: bool,
+    pub(super) half_closed: bool,
     /// An incomplete chunk size line or trailer section in a body without a minimum rate: its offset in the body, and its deadline.
-    pub(super) line: Option<(u64, Time)>,
+    pub(super) partial_line: Option<(u64, Time)>,
 }
 
-impl Incoming {
+impl BodyQueue {
     /// Returns the deadline of an incomplete chunk size line or trailer section: `span` after its first byte. `None`: there is
     /// none, or the minimum rate of the body bounds it. A live stream may send data as slowly as it likes; a sender has no reason
     /// to split framing.
-    pub(super) fn line_due(&mut self, now: Time, span: Duration) -> Option<Time> {
-        let begins = match &self.coming {
-            Some(Coming::Http1(decoder)) if self.patient && !self.paused && self.fault.is_none() => {
+    pub(super) fn line_deadline(&mut self, now: Time, span: Duration) -> Option<Time> {
+        let begins = match &self.progress {
+            Some(BodyProgress::Http1(decoder))
+                if self.rate_exempt && !self.paused && self.fault.is_none() =>
+            {
                 decoder.unfinished_line()
             }
             _ => None,
         };
-        self.line = begins.map(|begins| match self.line {
+        self.partial_line = begins.map(|begins| match self.partial_line {
             // Setting it again at each byte would postpone it.
             Some((same, due)) if same == begins => (same, due),
             _ => (begins, now.after(span)),
         });
-        self.line.map(|(_, due)| due)
+        self.partial_line.map(|(_, due)| due)
     }
 
     /// Queues bytes of a tunnel, up to the limit.
     pub(super) fn feed_tunnel(&mut self, conn: Conn<'_>, input: &[u8]) -> usize {
-        let room = limits::BODY_QUEUE.saturating_sub(self.queue.len());
+        let room = limits::BODY_QUEUE_BYTES.saturating_sub(self.queue.len());
         let taken = input.len().min(room);
         self.queue.extend_from_slice(&input[..taken]);
         if taken < input.len() {

@@ -7,7 +7,7 @@ use std::rc::Rc;
 
 use ringmain_engine::Cx;
 
-use crate::limits::CONNECTION_SHARE;
+use crate::limits::CONNECTION_SHARE_DIVISOR;
 
 /// Bytes of collected bodies on one worker, and their limit.
 pub(crate) struct BodyBudget {
@@ -33,16 +33,16 @@ impl BodyBudget {
 }
 
 /// The counted bytes of one body. Dropping it removes them from the count.
-pub(crate) struct Collected {
+pub(crate) struct BodyReservation {
     budget: Rc<BodyBudget>,
     /// The count of its connection, which several bodies may share.
     connection: Option<Rc<Cell<usize>>>,
     bytes: usize,
 }
 
-impl Collected {
-    pub(crate) fn new(budget: &Rc<BodyBudget>, connection: Option<&Rc<Cell<usize>>>) -> Collected {
-        Collected {
+impl BodyReservation {
+    pub(crate) fn new(budget: &Rc<BodyBudget>, connection: Option<&Rc<Cell<usize>>>) -> BodyReservation {
+        BodyReservation {
             budget: Rc::clone(budget),
             connection: connection.map(Rc::clone),
             bytes: 0,
@@ -59,7 +59,7 @@ impl Collected {
         }
         if let Some(connection) = &self.connection {
             let held = connection.get() + more;
-            let share = (self.budget.limit / CONNECTION_SHARE) as u64;
+            let share = (self.budget.limit / CONNECTION_SHARE_DIVISOR) as u64;
             if held as u64 > share.max(most) {
                 return false;
             }
@@ -71,7 +71,7 @@ impl Collected {
     }
 }
 
-impl Drop for Collected {
+impl Drop for BodyReservation {
     fn drop(&mut self) {
         let budget = &self.budget;
         budget.used.set(budget.used.get() - self.bytes);
@@ -83,14 +83,14 @@ impl Drop for Collected {
 }
 
 /// Bytes queued for a slow reader outside the engine. Dropping it removes them from the count.
-pub(crate) struct Held {
+pub(crate) struct QueuedBytes {
     cx: Cx,
     bytes: usize,
 }
 
-impl Held {
-    pub(crate) fn new(cx: &Cx) -> Held {
-        Held {
+impl QueuedBytes {
+    pub(crate) fn new(cx: &Cx) -> QueuedBytes {
+        QueuedBytes {
             cx: cx.clone(),
             bytes: 0,
         }
@@ -102,7 +102,7 @@ impl Held {
     }
 }
 
-impl Drop for Held {
+impl Drop for QueuedBytes {
     fn drop(&mut self) {
         self.cx.hold(self.bytes, 0);
         self.cx.freed(self.bytes);

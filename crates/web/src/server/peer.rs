@@ -6,7 +6,7 @@ use ringmain_engine::ConnId;
 
 /// The origin of a request.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Origin {
+pub(crate) struct PeerInfo {
     pub(crate) conn: ConnId,
     /// `None` for a Unix socket.
     pub(crate) remote: Option<SocketAddr>,

@@ -11,17 +11,22 @@ use ringmain_wire::h1::{self, Known, PeerFault, RequestHead, Version};
 use ringmain_wire::h2::load_request;
 
 use super::connection::Connection;
-use super::{Machine, Then, response};
+use super::{HttpServer, NextAction, response};
 use crate::http::error::Error;
 use crate::http::request_id::RequestId;
 use crate::server::worker_context::WorkerContext;
 
 /// The client's address, and the start time of its request.
-pub(crate) type Client = (Option<SocketAddr>, Time);
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RequestClient {
+    /// `None`: a Unix socket.
+    pub(crate) remote: Option<SocketAddr>,
+    pub(crate) started_at: Time,
+}
 
 /// The known parts of a refused request.
 #[derive(Debug)]
-pub(crate) struct Refused<'a> {
+pub(crate) struct RejectedRequest<'a> {
     /// `-` if there is none.
     pub(crate) method: &'a str,
     /// `-` if there is none; truncated if it was received in part.
@@ -33,34 +38,34 @@ pub(crate) struct Refused<'a> {
     pub(crate) user_agent: Option<&'a [u8]>,
 }
 
-impl<'a> Refused<'a> {
+impl<'a> RejectedRequest<'a> {
     /// Returns the record of a connection that sent no part of a request.
-    pub(crate) fn unknown(local: &WorkerContext, version: Version) -> Refused<'a> {
-        Refused {
+    pub(crate) fn unknown(worker: &WorkerContext, version: Version) -> RejectedRequest<'a> {
+        RejectedRequest {
             method: "-",
             target: "-",
             version,
-            id: local.site.request_ids.then(|| local.request_id()),
+            id: worker.app.request_ids.then(|| worker.request_id()),
             referer: None,
             user_agent: None,
         }
     }
 
     /// Returns the record of a request whose head was parsed.
-    pub(crate) fn of_head(local: &WorkerContext, head: &RequestHead<'a>) -> Refused<'a> {
-        Refused {
+    pub(crate) fn from_head(worker: &WorkerContext, head: &RequestHead<'a>) -> RejectedRequest<'a> {
+        RejectedRequest {
             method: head.method.as_str(),
             target: head.target_text,
             version: head.version,
-            id: local.id_of(&head.fields),
+            id: worker.request_id_for(&head.fields),
             referer: head.fields.known(Known::Referer),
             user_agent: head.fields.known(Known::UserAgent),
         }
     }
 
     /// Returns the record of a request with a broken, oversized or incomplete head, from its first line as far as it was received.
-    pub(crate) fn of_bytes(local: &WorkerContext, bytes: &'a [u8]) -> Refused<'a> {
-        let unknown = Refused::unknown(local, Version::Http11);
+    pub(crate) fn from_bytes(worker: &WorkerContext, bytes: &'a [u8]) -> RejectedRequest<'a> {
+        let unknown = RejectedRequest::unknown(worker, Version::Http11);
         let start = bytes.iter().position(|byte| !matches!(byte, b'\r' | b'\n'));
         let line = bytes[start.unwrap_or(bytes.len())..]
             .split(|byte| matches!(byte, b'\r' | b'\n'))
@@ -72,7 +77,7 @@ impl<'a> Refused<'a> {
             return unknown;
         }
         let old = |target: &[u8]| target == b"HTTP/1.0";
-        Refused {
+        RejectedRequest {
             method: text(method),
             target: parts.next().map_or("-", text),
             version: if parts.next().is_some_and(old) {
@@ -94,24 +99,24 @@ fn text(bytes: &[u8]) -> &str {
     if text.is_empty() { "-" } else { text }
 }
 
-impl Machine {
+impl HttpServer {
     /// Returns the response to a request on a connection that the current settings of its listener, reloaded since, would not
     /// accept: for instance, its client certificate is not valid under the current authorities, or its proxy is no longer trusted
     /// to name the client. The client may repeat the request on another connection (RFC 9110 §15.5.20).
-    pub(super) fn outdated(&self, conn: Conn<'_>, state: &mut Connection) -> Option<Error> {
-        if !self.is_entered(conn, state) {
+    pub(super) fn check_current_settings(&self, conn: Conn<'_>, state: &mut Connection) -> Option<Error> {
+        if !self.is_still_accepted(conn, state) {
             return Some(Error::new(
                 421,
                 "expected a connection by the PROXY protocol settings of now, found one from before",
             ));
         }
-        if !state.origin.secure {
+        if !state.peer.secure {
             return None;
         }
         let admitted = match conn.layer(|tls: &mut Tls| tls.admitted())? {
             Some(admitted) => admitted,
             None => {
-                let now = self.local.cx.wall();
+                let now = self.worker.cx.wall();
                 conn.layer(|tls: &mut Tls| tls.recheck_admission(now))?
             }
         };
@@ -124,44 +129,56 @@ impl Machine {
     }
 
     /// Answers and logs a request that no handler sees; the connection closes after the response.
-    pub(super) fn refuse(
+    pub(super) fn reject(
         &self,
-        client: Client,
+        client: RequestClient,
         error: &Error,
-        (exchange, refused): (h1::Exchange, &Refused<'_>),
+        exchange: h1::Exchange,
+        rejected: &RejectedRequest<'_>,
         out: &mut Vec<u8>,
-    ) -> Then {
-        self.note_refused(client, error.status(), refused);
-        response::refuse(&self.local, error, (exchange, refused.id.as_ref()), out);
-        Then::Linger
+    ) -> NextAction {
+        self.log_rejected_request(client, error.status(), rejected);
+        response::encode_rejection(&self.worker, error, exchange, rejected.id.as_ref(), out);
+        NextAction::Linger
     }
 
     /// Answers a protocol violation: nothing that follows can be parsed.
-    pub(super) fn refuse_fault(
+    pub(super) fn reject_fault(
         &self,
-        client: Client,
+        client: RequestClient,
         fault: &PeerFault,
-        about: (h1::Exchange, &Refused<'_>),
+        exchange: h1::Exchange,
+        rejected: &RejectedRequest<'_>,
         out: &mut Vec<u8>,
-    ) -> Then {
-        self.refuse(client, &Error::from_fault(fault), about, out)
+    ) -> NextAction {
+        self.reject(client, &Error::from_fault(fault), exchange, rejected, out)
     }
 
     /// Records an HTTP/2 request whose body was being collected; `stored` is its head. Returns its id.
-    pub(super) fn note_collected(&self, client: Client, status: u16, stored: &[u8]) -> Option<RequestId> {
-        let mut table = self.local.again.borrow_mut();
-        let refused = match load_request(stored, &mut table) {
-            Some(head) => Refused::of_head(&self.local, &head),
-            None => Refused::unknown(&self.local, Version::Http2),
+    pub(super) fn log_rejected_body(
+        &self,
+        client: RequestClient,
+        status: u16,
+        stored: &[u8],
+    ) -> Option<RequestId> {
+        let mut table = self.worker.reparse_table.borrow_mut();
+        let rejected = match load_request(stored, &mut table) {
+            Some(head) => RejectedRequest::from_head(&self.worker, &head),
+            None => RejectedRequest::unknown(&self.worker, Version::Http2),
         };
-        self.note_refused(client, status, &refused);
-        refused.id
+        self.log_rejected_request(client, status, &rejected);
+        rejected.id
     }
 
     /// Counts the response and records it in the access log.
-    pub(super) fn note_refused(&self, (remote, began): Client, status: u16, refused: &Refused<'_>) {
-        self.local.log_refused(remote, status, refused, began);
-        self.local.stats.answered(status);
-        self.local.stats.refused();
+    pub(super) fn log_rejected_request(
+        &self,
+        client: RequestClient,
+        status: u16,
+        rejected: &RejectedRequest<'_>,
+    ) {
+        self.worker.log_rejected(client, status, rejected);
+        self.worker.stats.answered(status);
+        self.worker.stats.refused();
     }
 }

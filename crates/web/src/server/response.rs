@@ -9,9 +9,9 @@ use bytes::Bytes;
 use ringmain_wire::h1::{self, BodyEncoder, Exchange, FieldBlock, Framing, Misuse, ResponseEncoder};
 use ringmain_wire::ws::{Acceptance, HandshakeFault};
 
-use crate::app::compiled::{Flow, Hooks, Verdict};
+use crate::app::compiled::{Flow, Hooks, RouteMatch};
 use crate::http::error::{Error, Result};
-use crate::http::reply::{Kind, Reply};
+use crate::http::reply::{ContentKind, Reply};
 use crate::http::request::Request;
 use crate::http::request_id::RequestId;
 use crate::limits;
@@ -19,9 +19,9 @@ use crate::server::preamble::Omitted;
 use crate::server::worker_context::WorkerContext;
 
 /// The parts of a head.
-pub(crate) struct Parts<'a> {
+pub(crate) struct ResponseParts<'a> {
     pub(crate) status: u16,
-    pub(crate) kind: Kind,
+    pub(crate) kind: ContentKind,
     /// The server's own fields that are omitted.
     pub(crate) omitted: Omitted,
     pub(crate) fields: &'a FieldBlock,
@@ -32,13 +32,38 @@ pub(crate) struct Parts<'a> {
     pub(crate) handshake: Option<HandshakeFault>,
 }
 
+/// Another server's whole response, sent without a task.
+#[derive(Clone, Copy)]
+pub(crate) struct ForwardedResponse<'a> {
+    pub(crate) status: u16,
+    pub(crate) fields: &'a FieldBlock,
+    /// Describes the body to the client.
+    pub(crate) framing: Framing,
+    pub(crate) body: &'a [u8],
+}
+
+impl<'a> ForwardedResponse<'a> {
+    /// Returns the parts of its head.
+    pub(crate) fn parts(&self) -> ResponseParts<'a> {
+        ResponseParts {
+            status: self.status,
+            kind: ContentKind::None,
+            omitted: Omitted::default(),
+            fields: self.fields,
+            id: None,
+            forwarded: true,
+            handshake: None,
+        }
+    }
+}
+
 /// Runs the hooks and the plain handler of a request; the outcome is in `reply`, also if it is an error.
-pub(crate) fn run(verdict: &Verdict<'_>, request: &Request<'_>, reply: &mut Reply<'_>) {
+pub(crate) fn run(route_match: &RouteMatch<'_>, request: &Request<'_>, reply: &mut Reply<'_>) {
     let outcome = catch_unwind(AssertUnwindSafe(|| match run_before(request, reply)? {
         Flow::Stop => Ok(()),
-        Flow::Continue => verdict.answer(request, reply),
+        Flow::Continue => route_match.answer(request, reply),
     }));
-    settle(outcome.unwrap_or_else(|panic| Err(panicked(&*panic))), reply);
+    apply_outcome(outcome.unwrap_or_else(|panic| Err(panicked(&*panic))), reply);
 }
 
 /// Runs the `before` hooks in the order in which they were added.
@@ -52,7 +77,7 @@ pub(crate) fn run_before(request: &Request<'_>, reply: &mut Reply<'_>) -> Result
 }
 
 /// Turns an error into the response, then runs the `after` hooks.
-pub(crate) fn settle(outcome: Result, reply: &mut Reply<'_>) {
+pub(crate) fn apply_outcome(outcome: Result, reply: &mut Reply<'_>) {
     if let Err(error) = outcome {
         reply.fail(&error);
     }
@@ -139,7 +164,7 @@ fn try_encode(
     exchange: Exchange,
     out: &mut Vec<u8>,
 ) -> std::result::Result<Option<Bytes>, Misuse> {
-    let parts = Parts {
+    let parts = ResponseParts {
         status: reply.status,
         kind: reply.kind,
         omitted: reply.omitted,
@@ -156,15 +181,15 @@ fn try_encode(
     } else {
         Framing::None
     };
-    let mut body = head(reply.request.local, &parts, exchange, framing, out)?;
+    let mut body = head(reply.request.worker, &parts, exchange, framing, out)?;
     if framing == Framing::None || !body.begin(out, length as u64)? {
         return Ok(None);
     }
     reply.sent = length as u64;
     match reply.frame.take() {
-        Some(frame) if length <= limits::COPIED_BODY => out.extend_from_slice(&frame),
+        Some(frame) if length <= limits::COPIED_BODY_BYTES => out.extend_from_slice(&frame),
         Some(frame) => return Ok(Some(frame)),
-        None if length <= limits::COPIED_BODY => out.extend_from_slice(reply.body),
+        None if length <= limits::COPIED_BODY_BYTES => out.extend_from_slice(reply.body),
         None => return Ok(Some(Bytes::from(std::mem::take(reply.body)))),
     }
     Ok(None)
@@ -172,13 +197,13 @@ fn try_encode(
 
 /// Encodes a head.
 pub(crate) fn head(
-    local: &WorkerContext,
-    parts: &Parts<'_>,
+    worker: &WorkerContext,
+    parts: &ResponseParts<'_>,
     exchange: Exchange,
     framing: Framing,
     out: &mut Vec<u8>,
 ) -> std::result::Result<BodyEncoder, Misuse> {
-    let preamble = local.preamble.borrow();
+    let preamble = worker.preamble.borrow();
     let mut head = if parts.forwarded {
         ResponseEncoder::new(out, parts.status, exchange)?
     } else if !parts.omitted.is_none() {
@@ -205,11 +230,13 @@ pub(crate) fn head(
 }
 
 /// Encodes the 101 that opens a WebSocket, with the fields that hooks have set.
-pub(crate) fn switch(reply: &Reply<'_>, acceptance: &Acceptance<'_>, out: &mut Vec<u8>) {
+pub(crate) fn encode_switch(reply: &Reply<'_>, acceptance: &Acceptance<'_>, out: &mut Vec<u8>) {
     let exchange = reply.request.head.exchange();
-    let preamble = reply.request.local.preamble.borrow();
+    let preamble = reply.request.worker.preamble.borrow();
     let encoded = ResponseEncoder::new(out, 101, exchange).and_then(|mut head| {
-        preamble.write_fields(Kind::None, reply.omitted, |name, value| head.field(name, value))?;
+        preamble.write_fields(ContentKind::None, reply.omitted, |name, value| {
+            head.field(name, value)
+        })?;
         head.block(reply.fields);
         if let Some(id) = reply.request.id() {
             head.field("X-Request-Id", id.as_str().as_bytes())?;
@@ -222,13 +249,14 @@ pub(crate) fn switch(reply: &Reply<'_>, acceptance: &Acceptance<'_>, out: &mut V
 
 /// Encodes the response to bytes that could not be parsed as a request; the connection closes after it. `exchange` is
 /// [`h1::Exchange::REFUSED`] if not even the head was parsed.
-pub(crate) fn refuse(
-    local: &WorkerContext,
+pub(crate) fn encode_rejection(
+    worker: &WorkerContext,
     error: &Error,
-    (exchange, id): (Exchange, Option<&RequestId>),
+    exchange: Exchange,
+    id: Option<&RequestId>,
     out: &mut Vec<u8>,
 ) {
-    local.follow_the_clock();
+    worker.refresh_date();
     let mut problem = Vec::new();
     error.write_problem(&mut problem);
     let mut fields = FieldBlock::new();
@@ -236,9 +264,9 @@ pub(crate) fn refuse(
         // Validated when the error was created.
         let _ = fields.push(name, value.as_bytes());
     }
-    let parts = Parts {
+    let parts = ResponseParts {
         status: error.status(),
-        kind: Kind::Problem,
+        kind: ContentKind::Problem,
         omitted: Omitted::default(),
         fields: &fields,
         id,
@@ -250,7 +278,7 @@ pub(crate) fn refuse(
         ..exchange
     };
     let framing = Framing::Length(problem.len() as u64);
-    if let Ok(mut body) = head(local, &parts, exchange, framing, out) {
+    if let Ok(mut body) = head(worker, &parts, exchange, framing, out) {
         // Has the declared length.
         let _ = body.data(out, &problem);
     }

@@ -12,7 +12,7 @@ use ringmain_wire::h1::{self, BodyEncoder, FieldBlock, Framing, Method, Version}
 use ringmain_wire::sse::HEARTBEAT;
 
 use super::exchange::Exchange;
-use super::http2::{self, Length, Line};
+use super::http2::{self, Length, StreamRef};
 use super::response;
 use crate::Event;
 use crate::http::error::{Error, Result};
@@ -31,8 +31,8 @@ pub(crate) enum EventFraming {
 }
 
 /// A body in flight on an HTTP/2 stream.
-pub(super) struct Framed {
-    pub(super) line: Line,
+pub(super) struct StreamBody {
+    pub(super) stream_ref: StreamRef,
     /// Declared bytes that are still to be sent.
     left: Option<u64>,
     /// No body is sent.
@@ -42,16 +42,16 @@ pub(super) struct Framed {
 }
 
 /// Part of a body.
-enum Share<'s> {
+enum BodyPart<'s> {
     Copied(&'s [u8]),
     Shared(Bytes),
 }
 
-impl Framed {
+impl StreamBody {
     /// Returns the body of a tunnel.
-    pub(super) fn tunnel(line: Line) -> Framed {
-        Framed {
-            line,
+    pub(super) fn tunnel(stream_ref: StreamRef) -> StreamBody {
+        StreamBody {
+            stream_ref,
             left: None,
             silent: false,
             over: false,
@@ -69,26 +69,26 @@ impl Framed {
     }
 
     /// Sends part of the body, unless the response has none.
-    fn send(&mut self, share: Share<'_>) -> Result<u64> {
-        let length = match &share {
-            Share::Copied(bytes) => bytes.len(),
-            Share::Shared(bytes) => bytes.len(),
+    fn send(&mut self, part: BodyPart<'_>) -> Result<u64> {
+        let length = match &part {
+            BodyPart::Copied(bytes) => bytes.len(),
+            BodyPart::Shared(bytes) => bytes.len(),
         };
         self.count(length as u64).map_err(Error::internal)?;
         if self.silent || length == 0 {
             return Ok(0);
         }
-        let Line { session, stream } = &self.line;
-        match share {
-            Share::Copied(bytes) => session.data_copied(*stream, bytes)?,
-            Share::Shared(bytes) => session.data(*stream, bytes)?,
+        let StreamRef { session, stream } = &self.stream_ref;
+        match part {
+            BodyPart::Copied(bytes) => session.data_copied(*stream, bytes)?,
+            BodyPart::Shared(bytes) => session.data(*stream, bytes)?,
         }
         Ok(length as u64)
     }
 
-    /// Sends bytes as [`Framed::send`] does, for callers outside this module.
-    pub(super) fn put(&mut self, bytes: &[u8]) -> Result<u64> {
-        self.send(Share::Copied(bytes))
+    /// Sends bytes as [`StreamBody::send`] does, for callers outside this module.
+    pub(super) fn send_copied(&mut self, bytes: &[u8]) -> Result<u64> {
+        self.send(BodyPart::Copied(bytes))
     }
 
     /// Ends the body.
@@ -99,7 +99,7 @@ impl Framed {
         if let Some(left @ 1..) = self.left {
             return Err(h1::Misuse::BodyTooShort { left });
         }
-        self.line.session.end(self.line.stream, trailers);
+        self.stream_ref.session.end(self.stream_ref.stream, trailers);
         Ok(())
     }
 }
@@ -108,13 +108,13 @@ impl Framed {
 pub(crate) struct Outgoing<'r> {
     pub(crate) exchange: &'r Exchange,
     /// The time at which the request was received.
-    began: Time,
+    started_at: Time,
     /// Body bytes, if the handler has declared them.
     pub(super) length: Option<u64>,
     /// The response has no body.
     pub(super) bodiless: bool,
     /// The reply is sent in chunks: hooks do not see all of its body.
-    in_pieces: bool,
+    is_chunked_reply: bool,
     /// The head was sent with a status that forbids content: chunks are dropped.
     pub(super) forbidden: bool,
     /// After 101: bytes are sent unframed.
@@ -122,22 +122,22 @@ pub(crate) struct Outgoing<'r> {
     /// Present once the head is sent.
     pub(super) body: Option<BodyEncoder>,
     /// The body on an HTTP/2 stream, present once the head is sent.
-    pub(super) framed: Option<Framed>,
+    pub(super) framed: Option<StreamBody>,
     /// Trailers, if the body is sent in chunks.
     pub(super) trailers: Option<FieldBlock>,
-    /// The runner's buffer, so that a streamed response allocates none.
+    /// The task's buffer, so that a streamed response allocates none.
     pub(crate) out: &'r mut Vec<u8>,
 }
 
 impl<'r> Outgoing<'r> {
-    pub(crate) fn new(exchange: &'r Exchange, began: Time, out: &'r mut Vec<u8>) -> Outgoing<'r> {
+    pub(crate) fn new(exchange: &'r Exchange, started_at: Time, out: &'r mut Vec<u8>) -> Outgoing<'r> {
         out.clear();
         Outgoing {
             exchange,
-            began,
+            started_at,
             length: None,
             bodiless: false,
-            in_pieces: false,
+            is_chunked_reply: false,
             forbidden: false,
             tunnel: false,
             body: None,
@@ -153,7 +153,7 @@ impl<'r> Outgoing<'r> {
     }
 
     /// Discards the declarations about a body that is not sent.
-    pub(crate) fn forget(&mut self) {
+    pub(crate) fn discard(&mut self) {
         self.length = None;
         self.bodiless = false;
         self.trailers = None;
@@ -163,8 +163,8 @@ impl<'r> Outgoing<'r> {
         self.body.is_some() || self.framed.is_some() || self.tunnel
     }
 
-    pub(crate) fn is_whole(&self) -> bool {
-        !self.in_pieces && !self.has_begun()
+    pub(crate) fn has_complete_body(&self) -> bool {
+        !self.is_chunked_reply && !self.has_begun()
     }
 
     /// Returns true if chunks are dropped: the response to HEAD, and statuses without content.
@@ -187,14 +187,14 @@ impl<'r> Reply<'r> {
 
     /// Adds a trailer field (RFC 9110 §6.5) without replacing others; allowed until the handler returns, also after the head and
     /// chunks were sent. The response is then sent in chunks, without a length unless one was [declared](Reply::length). A client
-    /// that does not accept trailers ([`Request::takes_trailers`](crate::Request::takes_trailers)) receives none; neither has a
+    /// that does not accept trailers ([`Request::accepts_trailers`](crate::Request::accepts_trailers)) receives none; neither has a
     /// response without content (204, 205, 304) or that of a plain handler.
     ///
     /// # Errors
     /// 500 if the name is not a token, the value has control characters, or the field belongs to the framing.
     pub fn trailer(&mut self, name: &str, value: impl AsRef<[u8]>) -> Result<&mut Self> {
         if let Some(outgoing) = &mut self.outgoing
-            && self.request.takes_trailers()
+            && self.request.accepts_trailers()
         {
             let trailers = outgoing.trailers.get_or_insert_default();
             trailers
@@ -215,8 +215,8 @@ impl<'r> Reply<'r> {
         // Before the body is taken: hooks may read and change the whole body.
         response::run_after(self);
         let long = match &mut self.frame {
-            Some(frame) if frame.len() > limits::COPIED_BODY => std::mem::take(frame),
-            None if self.body.len() > limits::COPIED_BODY => Bytes::from(std::mem::take(self.body)),
+            Some(frame) if frame.len() > limits::COPIED_BODY_BYTES => std::mem::take(frame),
+            None if self.body.len() > limits::COPIED_BODY_BYTES => Bytes::from(std::mem::take(self.body)),
             _ => Bytes::new(),
         };
         self.send_stream_head()?;
@@ -237,8 +237,8 @@ impl<'r> Reply<'r> {
             self.body().extend_from_slice(bytes);
             return Ok(());
         }
-        for share in bytes.chunks(limits::SEND_SHARE) {
-            self.piece(Share::Copied(share)).await?;
+        for part in bytes.chunks(limits::SEND_CHUNK_BYTES) {
+            self.write_part(BodyPart::Copied(part)).await?;
         }
         Ok(())
     }
@@ -253,8 +253,8 @@ impl<'r> Reply<'r> {
             return Ok(());
         }
         while !bytes.is_empty() {
-            let share = bytes.split_to(bytes.len().min(limits::SEND_SHARE));
-            self.piece(Share::Shared(share)).await?;
+            let part = bytes.split_to(bytes.len().min(limits::SEND_CHUNK_BYTES));
+            self.write_part(BodyPart::Shared(part)).await?;
         }
         Ok(())
     }
@@ -262,23 +262,23 @@ impl<'r> Reply<'r> {
     /// Starts a stream of server-sent events (WHATWG HTML §9.2): the head is sent at once.
     ///
     /// # Errors
-    /// As [`Reply::live`].
+    /// As [`Reply::stream_without_rate_limit`].
     pub async fn events(&mut self) -> Result<EventStream<'_, 'r>> {
-        self.live(media_type::EVENT_STREAM).await?;
+        self.stream_without_rate_limit(media_type::EVENT_STREAM).await?;
         Ok(EventStream {
             reply: self,
-            line: Vec::new(),
+            buffer: Vec::new(),
         })
     }
 
     /// Starts a body of messages that lasts until the handler returns: the head is sent at once, and each [`Reply::write`] sends a
     /// message. When the client shuts down its side, and when the process shuts down, the body is ended between two messages (of up
-    /// to [`SEND_SHARE`](limits::SEND_SHARE) bytes), and the handler is dropped at its next await.
+    /// to [`SEND_CHUNK_BYTES`](limits::SEND_CHUNK_BYTES) bytes), and the handler is dropped at its next await.
     ///
     /// # Errors
     /// The client disconnected, or needs only the head (HEAD): end the handler with `?`. 500 in a handler that is not asynchronous,
     /// and if `content_type` is not a valid field value.
-    pub async fn live(&mut self, content_type: &str) -> Result {
+    pub async fn stream_without_rate_limit(&mut self, content_type: &str) -> Result {
         if self.outgoing.is_none() {
             return Err(Error::internal(
                 "a stream of messages needs an asynchronous handler: get_async",
@@ -286,7 +286,7 @@ impl<'r> Reply<'r> {
         }
         self.header("Content-Type", content_type)?;
         self.header("Cache-Control", "no-store")?;
-        self.begin_stream()?;
+        self.start_stream()?;
         if let Some(outgoing) = &mut self.outgoing {
             let chunked = self.request.version() != Version::Http10;
             let silent = outgoing.body.as_ref().is_none_or(BodyEncoder::is_silent);
@@ -304,7 +304,7 @@ impl<'r> Reply<'r> {
                 };
             }
             let conn = outgoing.exchange.conn();
-            conn.write(outgoing.out).map_err(gone)?;
+            conn.write(outgoing.out).map_err(disconnected)?;
             outgoing.out.clear();
             if outgoing.is_silent() {
                 return Err(Error::head_sent());
@@ -315,61 +315,61 @@ impl<'r> Reply<'r> {
 
     /// Marks a started response as one that lasts until its handler ends it or the client shuts down its side.
     #[cfg(feature = "grpc")]
-    pub(crate) fn lasts(&mut self) {
+    pub(crate) fn mark_unbounded(&mut self) {
         if let Some(outgoing) = &mut self.outgoing {
             outgoing.exchange.events.set(Some(EventFraming::Never));
         }
     }
 
     /// Sends part of the body, framed.
-    async fn piece(&mut self, share: Share<'_>) -> Result {
-        self.begin_stream()?;
+    async fn write_part(&mut self, part: BodyPart<'_>) -> Result {
+        self.start_stream()?;
         let Some(outgoing) = &mut self.outgoing else {
             return Ok(());
         };
         if let Some(framed) = &mut outgoing.framed {
-            self.sent += framed.send(share)?;
+            self.sent += framed.send(part)?;
             if framed.silent {
                 return Err(Error::head_sent());
             }
-            return taken(outgoing.exchange).await;
+            return wait_for_room(outgoing.exchange).await;
         }
         let conn = outgoing.exchange.conn();
         let out = &mut *outgoing.out;
-        let length = match &share {
-            Share::Copied(bytes) => bytes.len(),
-            Share::Shared(bytes) => bytes.len(),
+        let length = match &part {
+            BodyPart::Copied(bytes) => bytes.len(),
+            BodyPart::Shared(bytes) => bytes.len(),
         } as u64;
         if outgoing.tunnel {
-            put(share, conn, out).map_err(gone)?;
+            append_part(part, conn, out).map_err(disconnected)?;
             self.sent += length;
-            conn.write(out).map_err(gone)?;
+            conn.write(out).map_err(disconnected)?;
             out.clear();
-            return taken(outgoing.exchange).await;
+            return wait_for_room(outgoing.exchange).await;
         }
         let Some(body) = &mut outgoing.body else {
             return Ok(());
         };
         if !outgoing.forbidden && body.begin(out, length).map_err(Error::internal)? {
-            put(share, conn, out).map_err(gone)?;
+            append_part(part, conn, out).map_err(disconnected)?;
             body.end(out);
             self.sent += length;
         }
-        conn.write(out).map_err(gone)?;
+        conn.write(out).map_err(disconnected)?;
         out.clear();
         if outgoing.is_silent() {
             return Err(Error::head_sent());
         }
-        taken(outgoing.exchange).await
+        wait_for_room(outgoing.exchange).await
     }
 
     /// Runs the `after` hooks and encodes the head, unless that was done.
-    pub(super) fn begin_stream(&mut self) -> Result {
+    pub(super) fn start_stream(&mut self) -> Result {
         if self.is_streaming() {
             return Ok(());
         }
         if let Some(outgoing) = &mut self.outgoing {
-            outgoing.in_pieces = true;
+            outgoing.is_chunked_reply = true;
         }
         response::run_after(self);
         self.send_stream_head()
@@ -378,20 +378,20 @@ impl<'r> Reply<'r> {
     /// Encodes the head, and the part of the body that was written before the first chunk.
     fn send_stream_head(&mut self) -> Result {
         let forbidden = !h1::allows_content(self.status);
-        self.request.local.follow_the_clock();
+        self.request.worker.refresh_date();
         let Some(outgoing) = &mut self.outgoing else {
             return Ok(());
         };
         outgoing.forbidden = forbidden;
-        outgoing.exchange.answers();
-        if let Some(line) = outgoing.exchange.line() {
-            return self.begin_framed(line);
+        outgoing.exchange.start_response();
+        if let Some(stream_ref) = outgoing.exchange.stream_ref() {
+            return self.start_stream_on_http2(stream_ref);
         }
         let request = self.request;
         let mut exchange = request.head.exchange();
         // An unfinished request body might never end: the handler need not read it all.
         exchange.keep_alive &=
-            !outgoing.exchange.is_last() && outgoing.exchange.body_is_over() && !self.closes;
+            !outgoing.exchange.is_last() && outgoing.exchange.is_body_complete() && !self.closes_after;
         if !exchange.keep_alive {
             outgoing.exchange.last.set(true);
         }
@@ -407,7 +407,7 @@ impl<'r> Reply<'r> {
                 Framing::UntilClose
             }
         };
-        let parts = response::Parts {
+        let parts = response::ResponseParts {
             status: self.status,
             kind: self.kind,
             omitted: self.omitted,
@@ -418,24 +418,24 @@ impl<'r> Reply<'r> {
         };
         let out = &mut *outgoing.out;
         let mut body =
-            response::head(request.local, &parts, exchange, framing, out).map_err(Error::internal)?;
-        let said = self.frame.as_deref().unwrap_or(self.body);
-        if !said.is_empty() && !forbidden {
-            self.sent += said.len() as u64;
-            body.data(out, said).map_err(Error::internal)?;
+            response::head(request.worker, &parts, exchange, framing, out).map_err(Error::internal)?;
+        let pending_body = self.frame.as_deref().unwrap_or(self.body);
+        if !pending_body.is_empty() && !forbidden {
+            self.sent += pending_body.len() as u64;
+            body.data(out, pending_body).map_err(Error::internal)?;
         }
         outgoing.body = Some(body);
-        let local = request.local;
-        local.stats.took(local.cx.clock().since(outgoing.began));
+        let worker = request.worker;
+        worker.stats.took(worker.cx.clock().since(outgoing.started_at));
         Ok(())
     }
 
     /// Sends the head on an HTTP/2 stream.
-    fn begin_framed(&mut self, line: Line) -> Result {
+    fn start_stream_on_http2(&mut self, stream_ref: StreamRef) -> Result {
         let request = self.request;
         if request.head.protocol.is_some() && (200..300).contains(&self.status) {
             // A 2xx would announce bytes of that protocol.
-            return Err(http2::not_spoken());
+            return Err(http2::unsupported_protocol());
         }
         let Some(outgoing) = &mut self.outgoing else {
             return Ok(());
@@ -447,7 +447,7 @@ impl<'r> Reply<'r> {
             Some(length) => Length::Known(length),
             None => Length::Unknown,
         };
-        let parts = response::Parts {
+        let parts = response::ResponseParts {
             status: self.status,
             kind: self.kind,
             omitted: self.omitted,
@@ -458,21 +458,22 @@ impl<'r> Reply<'r> {
         };
         // END_STREAM on the head itself: gRPC clients distinguish this from an end after it.
         let over = silent || self.forwarded && outgoing.length == Some(0);
-        line.session
-            .head(request.local, &parts, line.stream, length, over)?;
-        let mut framed = Framed {
-            line,
+        stream_ref
+            .session
+            .head(request.worker, &parts, stream_ref.stream, length, over)?;
+        let mut framed = StreamBody {
+            stream_ref,
             left: outgoing.length.filter(|_| !silent),
             silent,
             over,
         };
-        let said = self.frame.as_deref().unwrap_or(self.body);
-        if !said.is_empty() {
-            self.sent += framed.put(said)?;
+        let pending_body = self.frame.as_deref().unwrap_or(self.body);
+        if !pending_body.is_empty() {
+            self.sent += framed.send_copied(pending_body)?;
         }
         outgoing.framed = Some(framed);
-        let local = request.local;
-        local.stats.took(local.cx.clock().since(outgoing.began));
+        let worker = request.worker;
+        worker.stats.took(worker.cx.clock().since(outgoing.started_at));
         Ok(())
     }
 
@@ -498,14 +499,14 @@ impl<'r> Reply<'r> {
 }
 
 /// Waits until the client has taken enough of the written bytes.
-pub(crate) async fn taken(exchange: &Exchange) -> Result {
+pub(crate) async fn wait_for_room(exchange: &Exchange) -> Result {
     let conn = exchange.conn();
-    if let Some(line) = exchange.line() {
+    if let Some(stream_ref) = exchange.stream_ref() {
         return poll_fn(|context| {
-            if !line.session.is_open(line.stream) {
+            if !stream_ref.session.is_open(stream_ref.stream) {
                 return Poll::Ready(Err(Error::disconnected()));
             }
-            if line.session.is_clear(line.stream) {
+            if stream_ref.session.may_send(stream_ref.stream) {
                 return Poll::Ready(Ok(()));
             }
             exchange.wait(context)
@@ -526,13 +527,13 @@ pub(crate) async fn taken(exchange: &Exchange) -> Result {
 }
 
 /// Appends part of a body, or hands it over behind the appended bytes.
-fn put(share: Share<'_>, conn: Conn<'_>, out: &mut Vec<u8>) -> std::result::Result<(), WriteError> {
-    match share {
-        Share::Copied(bytes) => {
+fn append_part(part: BodyPart<'_>, conn: Conn<'_>, out: &mut Vec<u8>) -> std::result::Result<(), WriteError> {
+    match part {
+        BodyPart::Copied(bytes) => {
             out.extend_from_slice(bytes);
             Ok(())
         }
-        Share::Shared(bytes) => {
+        BodyPart::Shared(bytes) => {
             conn.write(out)?;
             out.clear();
             conn.write_frame(bytes)
@@ -540,7 +541,7 @@ fn put(share: Share<'_>, conn: Conn<'_>, out: &mut Vec<u8>) -> std::result::Resu
     }
 }
 
-pub(crate) fn gone(_: WriteError) -> Error {
+pub(crate) fn disconnected(_: WriteError) -> Error {
     Error::disconnected()
 }
 
@@ -548,7 +549,7 @@ pub(crate) fn gone(_: WriteError) -> Error {
 /// next await), and when the process shuts down: the stream is then ended properly, and `EventSource` reconnects.
 pub struct EventStream<'a, 'r> {
     reply: &'a mut Reply<'r>,
-    line: Vec<u8>,
+    buffer: Vec<u8>,
 }
 
 impl EventStream<'_, '_> {
@@ -557,9 +558,9 @@ impl EventStream<'_, '_> {
     /// # Errors
     /// The client disconnected; 500 for an invalid event name or id, in which case nothing is sent.
     pub async fn send(&mut self, event: &Event<'_>) -> Result {
-        self.line.clear();
-        event.write(&mut self.line)?;
-        self.reply.write(&self.line).await
+        self.buffer.clear();
+        event.write(&mut self.buffer)?;
+        self.reply.write(&self.buffer).await
     }
 
     /// Sends a comment, which clients ignore: it keeps proxies from closing an idle stream.

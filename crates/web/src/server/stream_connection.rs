@@ -10,23 +10,23 @@ use std::time::Duration;
 use ringmain_engine::stream::Stream;
 
 use crate::logging::access_log::Record;
-use crate::logging::log_field::Note;
-use crate::server::accept::Way;
-use crate::server::peer::Origin;
+use crate::logging::log_field::LogField;
+use crate::server::accept::ListenerState;
+use crate::server::peer::PeerInfo;
 use crate::server::worker_context::{WorkerContext, micros};
 
-/// A connection of a stream listener ([`Entrance::stream`](crate::Entrance::stream)).
-pub struct Incoming {
+/// A connection of a stream listener ([`ListenerProtocol::stream`](crate::ListenerProtocol::stream)).
+pub struct StreamConnection {
     /// The byte stream. Dropping it closes the connection.
     pub stream: Stream,
-    origin: Origin,
-    way: Rc<Way>,
-    local: Rc<WorkerContext>,
+    peer: PeerInfo,
+    listener_state: Rc<ListenerState>,
+    worker: Rc<WorkerContext>,
 }
 
 /// The access log record of a byte stream, without its time and its client.
 #[derive(Clone, Copy, Debug)]
-pub struct Passed<'a> {
+pub struct StreamLogRecord<'a> {
     /// The protocol, in place of a method: `TCP`, `TLS`.
     pub protocol: &'static str,
     /// The destination, in place of a target; `-` if there is none.
@@ -38,38 +38,43 @@ pub struct Passed<'a> {
     /// The time for which it was open.
     pub span: Duration,
     /// Further fields.
-    pub notes: &'a [(&'static str, Note)],
+    pub log_fields: &'a [(&'static str, LogField)],
 }
 
-impl Incoming {
-    pub(crate) fn new(stream: Stream, origin: Origin, way: Rc<Way>, local: &Rc<WorkerContext>) -> Incoming {
-        Incoming {
+impl StreamConnection {
+    pub(crate) fn new(
+        stream: Stream,
+        peer: PeerInfo,
+        listener_state: Rc<ListenerState>,
+        worker: &Rc<WorkerContext>,
+    ) -> StreamConnection {
+        StreamConnection {
             stream,
-            origin,
-            way,
-            local: Rc::clone(local),
+            peer,
+            listener_state,
+            worker: Rc::clone(worker),
         }
     }
 
     /// Returns the number of its listener, in the order of the calls of [`Engine::listen`](ringmain_engine::Engine::listen).
     #[must_use]
     pub fn listener(&self) -> u32 {
-        self.origin.listener
+        self.peer.listener
     }
 
     /// Returns the client's address: the peer's, or the one in its PROXY protocol header. `None`: a Unix socket.
     #[must_use]
     pub fn remote(&self) -> Option<SocketAddr> {
-        self.origin.remote
+        self.peer.remote
     }
 
-    /// Terminates TLS on this stream with the acceptor of its entrance ([`Entrance::ending_tls`](crate::Entrance::ending_tls)).
+    /// Terminates TLS on this stream with the acceptor of its listener protocol ([`ListenerProtocol::stream_tls`](crate::ListenerProtocol::stream_tls)).
     /// Bytes that were received and not read belong to the handshake. Waits for the end of the handshake.
     ///
     /// # Errors
-    /// `Unsupported` if the entrance has no acceptor. Otherwise as [`Stream::secure`].
+    /// `Unsupported` if the listener protocol has no acceptor. Otherwise as [`Stream::secure`].
     pub async fn secure(&self) -> io::Result<()> {
-        let session = self.way.session(self.local.cx.wall());
+        let session = self.listener_state.stream_tls_session(self.worker.cx.wall());
         let session = session.ok_or(io::ErrorKind::Unsupported)?;
         self.stream.secure(Box::new(session)).await
     }
@@ -77,65 +82,61 @@ impl Incoming {
     /// Returns the worker's own state of this type ([`App::per_worker`](crate::App::per_worker)).
     #[must_use]
     pub fn local<T: 'static>(&self) -> Option<&T> {
-        self.local.state()
+        self.worker.state()
     }
 
     /// Returns a handle of the access log that outlives the connection and this value.
     #[must_use]
-    pub fn logging(&self) -> Logging {
-        Logging {
-            client: self.origin.remote.map(|remote| remote.ip()),
-            local: Rc::clone(&self.local),
+    pub fn stream_log(&self) -> StreamLog {
+        StreamLog {
+            client: self.peer.remote.map(|remote| remote.ip()),
+            worker: Rc::clone(&self.worker),
         }
     }
 }
 
-impl std::fmt::Debug for Incoming {
+impl std::fmt::Debug for StreamConnection {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(
-            f,
-            "Incoming({:?} by {})",
-            self.origin.remote, self.origin.listener
-        )
+        write!(f, "Incoming({:?} by {})", self.peer.remote, self.peer.listener)
     }
 }
 
 /// The access log, for one byte stream.
-pub struct Logging {
+pub struct StreamLog {
     client: Option<IpAddr>,
-    local: Rc<WorkerContext>,
+    worker: Rc<WorkerContext>,
 }
 
-impl Logging {
+impl StreamLog {
     /// Returns true if there is an access log.
     #[must_use]
-    pub fn is_on(&self) -> bool {
-        self.local.access.is_some()
+    pub fn is_enabled(&self) -> bool {
+        self.worker.access.is_some()
     }
 
     /// Records a closed connection.
-    pub fn note(&self, passed: &Passed<'_>) {
-        let Some(access) = &self.local.access else {
+    pub fn record(&self, record: &StreamLogRecord<'_>) {
+        let Some(access) = &self.worker.access else {
             return;
         };
         access.borrow_mut().record(&Record {
             remote: self.client,
-            time: self.local.cx.wall(),
-            method: passed.protocol,
-            target: passed.target,
+            time: self.worker.cx.wall(),
+            method: record.protocol,
+            target: record.target,
             version: None,
-            status: passed.status,
-            body_bytes: passed.sent,
-            duration_us: micros(passed.span),
+            status: record.status,
+            body_bytes: record.sent,
+            duration_us: micros(record.span),
             referer: None,
             user_agent: None,
             request_id: None,
-            notes: passed.notes,
+            log_fields: record.log_fields,
         });
     }
 }
 
-impl std::fmt::Debug for Logging {
+impl std::fmt::Debug for StreamLog {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Logging({:?})", self.client)
     }

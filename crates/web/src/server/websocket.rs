@@ -2,30 +2,30 @@
 
 use ringmain_engine::Conn;
 
-use super::connection::{Connection, Phase};
-use super::{Machine, Then, response};
+use super::connection::{ConnPhase, Connection};
+use super::{HttpServer, NextAction, response};
 use crate::http::reply::Reply;
-use crate::ws::{Carrier, Live, Upgrade};
+use crate::ws::{Transport, Upgrade, WsSession};
 
-impl Machine {
+impl HttpServer {
     /// Responds with 101: from here on the connection carries WebSocket frames.
-    pub(super) fn switch(
+    pub(super) fn switch_to_websocket(
         &self,
         conn: Conn<'_>,
         state: &mut Connection,
         upgrade: Upgrade,
         reply: &mut Reply<'_>,
         out: &mut Vec<u8>,
-    ) -> Then {
-        response::switch(reply, &upgrade.acceptance, out);
-        self.count(101, state);
-        self.local.log(reply.request, 101, 0, state.began);
+    ) -> NextAction {
+        response::encode_switch(reply, &upgrade.acceptance, out);
+        self.count_response(101, state);
+        self.worker.log(reply.request, 101, 0, state.started_at);
         // The 101 precedes the first message.
-        self.flush(conn, state, out, Then::Wait);
-        let mut live = upgrade.into_live(&self.local.sockets, Carrier::Connection(conn.id()));
-        live.open();
-        state.phase = Phase::Socket(live);
-        Then::Wait
+        self.flush(conn, state, out, NextAction::Wait);
+        let mut ws_session = upgrade.into_session(&self.worker.sockets, Transport::Connection(conn.id()));
+        ws_session.open();
+        state.phase = ConnPhase::Socket(ws_session);
+        NextAction::Wait
     }
 
     /// Calls the connection's socket, then moves to the next phase if it has closed. Returns true if the connection is a socket.
@@ -33,13 +33,13 @@ impl Machine {
         &self,
         conn: Conn<'_>,
         state: &mut Connection,
-        call: impl FnOnce(&mut Live),
+        call: impl FnOnce(&mut WsSession),
     ) -> bool {
-        let Phase::Socket(live) = &mut state.phase else {
+        let ConnPhase::Socket(ws_session) = &mut state.phase else {
             return false;
         };
-        call(live);
-        if live.is_over() {
+        call(ws_session);
+        if ws_session.is_closed() {
             self.linger(conn, state);
         }
         true
@@ -48,7 +48,7 @@ impl Machine {
     /// Passes bytes to the socket; returns the number of consumed bytes.
     pub(super) fn socket_data(&self, conn: Conn<'_>, state: &mut Connection, bytes: &mut [u8]) -> usize {
         let mut consumed = 0;
-        self.on_socket(conn, state, |live| consumed = live.receive(bytes));
+        self.on_socket(conn, state, |ws_session| consumed = ws_session.receive(bytes));
         consumed
     }
 }

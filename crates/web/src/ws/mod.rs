@@ -2,8 +2,8 @@
 //! origins.
 //!
 //! Owns both halves of an open socket on any transport: a connection that was switched (RFC 6455), or an HTTP/2 stream (RFC 8441).
-//! Knows nothing of HTTP but the request that opens a socket; phases of the connection are the server's (`server/socket.rs`,
-//! `server/http2/socket.rs`), frames the codec's.
+//! Knows nothing of HTTP but the request that opens a socket; phases of the connection are the server's (`server/websocket.rs`,
+//! `server/http2/websocket.rs`), frames the codec's.
 
 mod allowed_origins;
 mod frame;
@@ -19,13 +19,13 @@ pub use ringmain_wire::ws::{CloseCode, Deflater, FaultKind, Message, Window};
 pub use self::allowed_origins::Origins;
 pub use self::frame::WsFrame;
 pub use self::options::WsOptions;
-pub(crate) use self::options::{Gate, Maker, Upgrade};
+pub(crate) use self::options::{SocketFactory, Upgrade, WsRoute};
 pub use self::sender::Ws;
-pub(crate) use self::session::Live;
-pub(crate) use self::stream::Asynchronous;
+pub(crate) use self::session::WsSession;
+pub(crate) use self::stream::AsyncSocketHandler;
 pub use self::stream::{OwnedMessage, WsStream};
-pub(crate) use self::transport::Carrier;
-pub(crate) use self::worker_state::Sockets;
+pub(crate) use self::transport::Transport;
+pub(crate) use self::worker_state::WsWorkerState;
 
 use crate::http::error::Result;
 
@@ -82,12 +82,12 @@ pub struct Closed<'a> {
     /// The reason in the client's Close.
     pub reason: &'a str,
     /// The side that ended the socket, and the reason.
-    pub cause: Cause,
+    pub cause: CloseCause,
 }
 
 /// The side that ended a socket, and the reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Cause {
+pub enum CloseCause {
     /// The client closed.
     Client,
     /// The application closed ([`Ws::close`], an error, the end of an asynchronous handler).

@@ -13,7 +13,7 @@
 //!
 //! `closed` is called once, on the transition to `Over` or at the end of the connection. An idle socket consists of this record and
 //! the sending half's; a message that arrives in one piece is delivered from the receive buffer. State needed only during decoding
-//! or for an incomplete message belongs to the worker ([`Busy`]) and is borrowed.
+//! or for an incomplete message belongs to the worker ([`ActiveDecoder`]) and is borrowed.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
@@ -25,53 +25,53 @@ use ringmain_wire::ws::{
     Close, CloseCode, Decoder, Event, Inflater, Kind, Message, PeerFault, Piece, Resting, Role,
 };
 
-use super::worker_state::Sockets;
-use super::{Cause, Closed, Socket, Ws};
+use super::worker_state::WsWorkerState;
+use super::{CloseCause, Closed, Socket, Ws};
 use crate::http::error::Result;
 use crate::limits;
 use crate::server::response;
 
 /// See the module.
-pub(crate) struct Live {
+pub(crate) struct WsSession {
     ws: Ws,
     socket: Box<dyn Socket>,
-    /// The state of the decoder while `busy` has none.
-    resting: Resting,
+    /// The state of the decoder while `active` has none.
+    compact: Resting,
     /// Present while a message is incomplete, or an inflater has its context.
-    busy: Option<Box<Busy>>,
+    active: Option<Box<ActiveDecoder>>,
     /// The time at which bytes last arrived.
-    heard: Time,
+    last_activity: Time,
     /// The time of the last refill of the budget of control frames.
-    renewed: Time,
+    control_budget_refilled_at: Time,
     /// The time of a ping that nothing has followed; `NEVER`: none is pending.
-    pinged: Time,
+    ping_sent_at: Time,
     /// The time of the last check of the client's progress, and the bytes that it had taken by then.
-    looked: Time,
-    taken: u64,
-    told: bool,
+    last_progress_check: Time,
+    bytes_taken: u64,
+    close_notified: bool,
 }
 
 const _: () = assert!(
-    size_of::<Live>() <= 96,
+    size_of::<WsSession>() <= 96,
     "an idle socket is this, beside the connection, the sending half and the application's own"
 );
 
 /// The decoding state of an active socket.
-pub(super) struct Busy {
+pub(super) struct ActiveDecoder {
     decoder: Decoder,
     inflater: Option<Box<Inflater>>,
-    assembly: Option<Assembly>,
+    assembly: Option<PartialMessage>,
 }
 
 /// An incomplete message.
-struct Assembly {
+struct PartialMessage {
     bytes: Vec<u8>,
-    began: Time,
+    started_at: Time,
 }
 
-impl Busy {
-    pub(super) fn new(decoder: Decoder) -> Busy {
-        Busy {
+impl ActiveDecoder {
+    pub(super) fn new(decoder: Decoder) -> ActiveDecoder {
+        ActiveDecoder {
             decoder,
             inflater: None,
             assembly: None,
@@ -79,80 +79,80 @@ impl Busy {
     }
 
     /// Returns the compact state to retain until more arrives, unless borrowed state is in use.
-    fn rest(&self) -> Option<Resting> {
+    fn compact_state(&self) -> Option<Resting> {
         let is_empty = self.inflater.is_none() && self.assembly.is_none();
         self.decoder.rest().filter(|_| is_empty)
     }
 
     /// Releases the state borrowed for an incomplete message.
-    fn give_back(&mut self, ws: &Ws) {
+    fn release_partial(&mut self, ws: &Ws) {
         if let Some(assembly) = self.assembly.take() {
-            assembly.put_back(ws.sockets());
+            assembly.release(ws.sockets());
         }
         if let Some(inflater) = self.inflater.take() {
-            put_inflater(ws, inflater);
+            release_inflater(ws, inflater);
         }
     }
 }
 
-impl Assembly {
-    fn put_back(self, sockets: &Sockets) {
+impl PartialMessage {
+    fn release(self, sockets: &WsWorkerState) {
         sockets.release(self.bytes.len());
-        sockets.put_buffer(self.bytes);
+        sockets.release_buffer(self.bytes);
     }
 }
 
 /// Takes an inflater for a message that needs one; `None`: the worker's memory for incomplete messages is used up.
-fn lend_inflater(ws: &Ws) -> Option<Box<Inflater>> {
+fn acquire_inflater(ws: &Ws) -> Option<Box<Inflater>> {
     let sockets = ws.sockets();
-    let fits = ws.keeps_inflater() || sockets.reserve(limits::INFLATER_BYTES);
-    fits.then(|| sockets.take_inflater())
+    let fits = ws.retains_inflater() || sockets.reserve(limits::INFLATER_BYTES);
+    fits.then(|| sockets.acquire_inflater())
 }
 
-fn put_inflater(ws: &Ws, inflater: Box<Inflater>) {
+fn release_inflater(ws: &Ws, inflater: Box<Inflater>) {
     let sockets = ws.sockets();
-    if !ws.keeps_inflater() {
+    if !ws.retains_inflater() {
         sockets.release(limits::INFLATER_BYTES);
     }
-    sockets.put_inflater(inflater);
+    sockets.release_inflater(inflater);
 }
 
-impl Live {
-    pub(super) fn new(ws: Ws, socket: Box<dyn Socket>) -> Live {
+impl WsSession {
+    pub(super) fn new(ws: Ws, socket: Box<dyn Socket>) -> WsSession {
         let sockets = ws.sockets();
         let now = sockets.cx.now();
         sockets.stats.socket_opened();
-        Live {
-            resting: Resting::new(&sockets.frame_limits()),
-            busy: None,
+        WsSession {
+            compact: Resting::new(&sockets.frame_limits()),
+            active: None,
             ws,
             socket,
-            heard: now,
-            renewed: now,
-            pinged: Time::NEVER,
-            looked: now,
-            taken: 0,
-            told: false,
+            last_activity: now,
+            control_budget_refilled_at: now,
+            ping_sent_at: Time::NEVER,
+            last_progress_check: now,
+            bytes_taken: 0,
+            close_notified: false,
         }
     }
 
     /// Called when the 101 was sent.
     pub(crate) fn open(&mut self) {
         self.arm(None);
-        self.call(|socket, ws| socket.opened(ws));
+        self.call_socket(|socket, ws| socket.opened(ws));
     }
 
     /// Processes `input` as far as possible and returns the number of consumed bytes.
     pub(crate) fn receive(&mut self, input: &mut [u8]) -> usize {
-        let mut busy = self.busy.take().unwrap_or_else(|| self.wake());
-        self.look_at_the_clock(&mut busy.decoder);
-        let mut inflater = busy.inflater.take();
+        let mut active = self.active.take().unwrap_or_else(|| self.wake());
+        self.record_activity(&mut active.decoder);
+        let mut inflater = active.inflater.take();
         let mut at = 0;
         loop {
-            let step = match busy.decoder.decode(&mut input[at..], inflater.as_deref_mut()) {
+            let step = match active.decoder.decode(&mut input[at..], inflater.as_deref_mut()) {
                 Ok(step) => step,
                 Err(fault) => {
-                    self.fault(&fault);
+                    self.on_fault(&fault);
                     at = input.len();
                     break;
                 }
@@ -160,68 +160,68 @@ impl Live {
             at += step.consumed;
             match step.event {
                 Event::NeedMore => break,
-                Event::NeedInflater => match lend_inflater(&self.ws) {
-                    Some(lent) => inflater = Some(lent),
-                    None => self.give_up(Cause::Overloaded, CloseCode::TRY_AGAIN_LATER),
+                Event::NeedInflater => match acquire_inflater(&self.ws) {
+                    Some(acquired) => inflater = Some(acquired),
+                    None => self.close_with(CloseCause::Overloaded, CloseCode::TRY_AGAIN_LATER),
                 },
-                Event::Piece(piece) => self.piece(&piece, &mut busy.assembly),
+                Event::Piece(piece) => self.on_piece(&piece, &mut active.assembly),
                 Event::Ping(data) => self.ws.pong(data),
                 Event::Pong(_) => {}
-                Event::Close(close) => self.closed_by_client(close),
+                Event::Close(close) => self.on_client_close(close),
             }
-            if self.told || self.must_wait() {
+            if self.close_notified || self.is_blocked() {
                 break;
             }
         }
         if let Some(idle) = inflater {
-            if busy.decoder.keeps_inflater() && !self.told {
-                busy.inflater = Some(idle);
+            if active.decoder.keeps_inflater() && !self.close_notified {
+                active.inflater = Some(idle);
             } else {
-                put_inflater(&self.ws, idle);
+                release_inflater(&self.ws, idle);
             }
         }
-        self.settle(busy);
-        if self.told { input.len() } else { at }
+        self.retain_decoder(active);
+        if self.close_notified { input.len() } else { at }
     }
 
     /// Restores the decoder into state borrowed from the worker.
-    fn wake(&self) -> Box<Busy> {
+    fn wake(&self) -> Box<ActiveDecoder> {
         let sockets = self.ws.sockets();
         let limits = sockets.frame_limits();
-        let decoder = self.resting.wake(Role::Server, &limits, self.ws.deflation());
-        sockets.take_busy(decoder)
+        let decoder = self.compact.wake(Role::Server, &limits, self.ws.deflation());
+        sockets.acquire_decoder(decoder)
     }
 
     /// Retains the state that is needed when more arrives.
-    fn settle(&mut self, mut busy: Box<Busy>) {
-        if self.told {
-            busy.give_back(&self.ws);
-        } else if let Some(resting) = busy.rest() {
-            self.resting = resting;
+    fn retain_decoder(&mut self, mut active: Box<ActiveDecoder>) {
+        if self.close_notified {
+            active.release_partial(&self.ws);
+        } else if let Some(compact) = active.compact_state() {
+            self.compact = compact;
         } else {
-            self.busy = Some(busy);
+            self.active = Some(active);
             return;
         }
-        self.ws.sockets().put_busy(busy);
+        self.ws.sockets().release_decoder(active);
     }
 
     /// Returns true if the remaining bytes must wait: the connection offers them again when the client has taken the queued bytes,
     /// or the application resumes reading.
-    pub(crate) fn must_wait(&self) -> bool {
-        self.ws.is_paused() || self.ws.carrier().unsent() > WRITE_MARK
+    pub(crate) fn is_blocked(&self) -> bool {
+        self.ws.is_paused() || self.ws.transport().unsent() > WRITE_MARK
     }
 
-    fn look_at_the_clock(&mut self, decoder: &mut Decoder) {
+    fn record_activity(&mut self, decoder: &mut Decoder) {
         let now = self.ws.sockets().cx.now();
-        self.heard = now;
-        self.pinged = Time::NEVER;
-        if now.since(self.renewed) >= limits::CONTROL_PERIOD {
-            self.renewed = now;
+        self.last_activity = now;
+        self.ping_sent_at = Time::NEVER;
+        if now.since(self.control_budget_refilled_at) >= limits::CONTROL_FRAME_PERIOD {
+            self.control_budget_refilled_at = now;
             decoder.renew_budget();
         }
     }
 
-    fn piece(&mut self, piece: &Piece<'_>, assembly: &mut Option<Assembly>) {
+    fn on_piece(&mut self, piece: &Piece<'_>, assembly: &mut Option<PartialMessage>) {
         if piece.first && piece.last {
             return match piece.kind {
                 Kind::Text => self.deliver(Message::Text(piece.text.expect("a whole text is text"))),
@@ -229,7 +229,7 @@ impl Live {
             };
         }
         if !self.assemble(piece.data, assembly) {
-            return self.give_up(Cause::Overloaded, CloseCode::TRY_AGAIN_LATER);
+            return self.close_with(CloseCause::Overloaded, CloseCode::TRY_AGAIN_LATER);
         }
         if !piece.last {
             return;
@@ -244,34 +244,34 @@ impl Live {
             },
             Kind::Binary => self.deliver(Message::Binary(&assembly.bytes)),
         }
-        assembly.put_back(self.ws.sockets());
+        assembly.release(self.ws.sockets());
     }
 
     /// Appends a part of a message; `false`: it exceeds the worker's memory for incomplete messages.
-    fn assemble(&mut self, data: &[u8], assembly: &mut Option<Assembly>) -> bool {
+    fn assemble(&mut self, data: &[u8], assembly: &mut Option<PartialMessage>) -> bool {
         let sockets = self.ws.sockets();
         let is_new = assembly.is_none();
-        let assembly = assembly.get_or_insert_with(|| Assembly {
-            bytes: sockets.take_buffer(),
-            began: sockets.cx.now(),
+        let assembly = assembly.get_or_insert_with(|| PartialMessage {
+            bytes: sockets.acquire_buffer(),
+            started_at: sockets.cx.now(),
         });
         if !sockets.reserve(data.len()) {
             return false;
         }
         assembly.bytes.extend_from_slice(data);
         if is_new {
-            self.arm(Some(assembly.began));
+            self.arm(Some(assembly.started_at));
         }
         true
     }
 
     fn deliver(&mut self, message: Message<'_>) {
         self.ws.sockets().stats.message_in();
-        self.call(|socket, ws| socket.message(ws, message));
+        self.call_socket(|socket, ws| socket.message(ws, message));
     }
 
     /// Calls the application; an error or a panic closes the socket.
-    fn call(&mut self, call: impl FnOnce(&mut dyn Socket, &Ws) -> Result) {
+    fn call_socket(&mut self, call: impl FnOnce(&mut dyn Socket, &Ws) -> Result) {
         let (socket, ws) = (&mut *self.socket, &self.ws);
         let outcome = catch_unwind(AssertUnwindSafe(|| call(socket, ws)));
         if let Err(error) = outcome.unwrap_or_else(|panic| Err(response::panicked(&*panic))) {
@@ -279,28 +279,28 @@ impl Live {
         }
     }
 
-    fn closed_by_client(&mut self, close: Option<Close<'_>>) {
-        self.ws.answer_close(close.map(|close| close.code));
-        self.tell(&Closed {
+    fn on_client_close(&mut self, close: Option<Close<'_>>) {
+        self.ws.reply_close(close.map(|close| close.code));
+        self.notify_closed(&Closed {
             code: close.map_or(NO_CODE, |close| close.code.number()),
             reason: close.map_or("", |close| close.reason),
-            cause: self.ws.cause().unwrap_or(Cause::Client),
+            cause: self.ws.cause().unwrap_or(CloseCause::Client),
         });
     }
 
-    fn fault(&mut self, fault: &PeerFault) {
+    fn on_fault(&mut self, fault: &PeerFault) {
         log::debug!("{:?}: {fault}", self.ws);
-        let cause = Cause::Fault(fault.kind);
+        let cause = CloseCause::Fault(fault.kind);
         match fault.close_code() {
-            Some(code) => self.give_up(cause, code),
+            Some(code) => self.close_with(cause, code),
             None => self.lost(),
         }
     }
 
     /// Sends a Close without waiting for the client's (RFC 6455 §7.1.7).
-    fn give_up(&mut self, cause: Cause, code: CloseCode) {
+    fn close_with(&mut self, cause: CloseCause, code: CloseCode) {
         self.ws.close_because(code, "", cause);
-        self.tell(&Closed {
+        self.notify_closed(&Closed {
             code: code.number(),
             reason: "",
             cause,
@@ -308,13 +308,13 @@ impl Live {
     }
 
     /// Notifies the application of the end, once.
-    fn tell(&mut self, closed: &Closed<'_>) {
-        if std::mem::replace(&mut self.told, true) {
+    fn notify_closed(&mut self, closed: &Closed<'_>) {
+        if std::mem::replace(&mut self.close_notified, true) {
             return;
         }
         self.ws.sockets().stats.socket_closed();
-        self.ws.gone();
-        self.give_back();
+        self.ws.mark_closed();
+        self.release_partial();
         let socket = &mut *self.socket;
         if catch_unwind(AssertUnwindSafe(|| socket.closed(closed))).is_err() {
             log::error!("{:?}: the socket panicked at its end", self.ws);
@@ -322,29 +322,29 @@ impl Live {
     }
 
     /// Releases the state borrowed for an incomplete message.
-    fn give_back(&mut self) {
-        if let Some(mut busy) = self.busy.take() {
-            busy.give_back(&self.ws);
-            self.ws.sockets().put_busy(busy);
+    fn release_partial(&mut self) {
+        if let Some(mut active) = self.active.take() {
+            active.release_partial(&self.ws);
+            self.ws.sockets().release_decoder(active);
         }
     }
 
     /// Returns the start time of the incomplete message.
-    fn began(&self) -> Option<Time> {
-        let assembly = self.busy.as_ref()?.assembly.as_ref()?;
-        Some(assembly.began)
+    fn started_at(&self) -> Option<Time> {
+        let assembly = self.active.as_ref()?.assembly.as_ref()?;
+        Some(assembly.started_at)
     }
 
     /// Returns true if only the engine's queued bytes and FIN remain to be sent.
-    pub(crate) fn is_over(&self) -> bool {
-        self.told && self.ws.is_handed_over()
+    pub(crate) fn is_closed(&self) -> bool {
+        self.close_notified && self.ws.is_backlog_empty()
     }
 
     /// Called when the client has taken most of the queued bytes.
     pub(crate) fn drained(&mut self) {
         self.ws.refill();
-        if !self.told && !self.ws.is_full() {
-            self.call(|socket, ws| socket.drained(ws));
+        if !self.close_notified && !self.ws.is_full() {
+            self.call_socket(|socket, ws| socket.drained(ws));
         }
     }
 
@@ -355,24 +355,25 @@ impl Live {
 
     /// Called when the connection is lost.
     pub(crate) fn lost(&mut self) {
-        self.tell(&Closed {
+        self.notify_closed(&Closed {
             code: LOST,
             reason: "",
-            cause: self.ws.cause().unwrap_or(Cause::Lost),
+            cause: self.ws.cause().unwrap_or(CloseCause::Lost),
         });
     }
 
     /// Called when the process shuts down.
     pub(crate) fn drain(&mut self) {
         let mut closes_itself = false;
-        if !self.told {
-            self.call(|socket, ws| {
+        if !self.close_notified {
+            self.call_socket(|socket, ws| {
                 closes_itself = socket.shuts_down(ws);
                 Ok(())
             });
         }
         if !closes_itself {
-            self.ws.close_because(CloseCode::GOING_AWAY, "", Cause::Shutdown);
+            self.ws
+                .close_because(CloseCode::GOING_AWAY, "", CloseCause::Shutdown);
         }
     }
 
@@ -383,95 +384,95 @@ impl Live {
             (limits.pong_timeout, limits.message_timeout, limits.close_timeout);
         let ping_interval = limits.ping_interval;
         let now = self.ws.sockets().cx.now();
-        let takes = self.takes(now);
-        if self.ws.close_by() != Time::NEVER {
-            return self.wait_for_the_end(now, takes, close_timeout);
+        let makes_progress = self.makes_progress(now);
+        if self.ws.close_deadline() != Time::NEVER {
+            return self.await_close(now, makes_progress, close_timeout);
         }
         if self
-            .began()
-            .is_some_and(|began| now >= began.after(message_timeout))
+            .started_at()
+            .is_some_and(|started_at| now >= started_at.after(message_timeout))
         {
-            return self.give_up(Cause::SlowMessage, CloseCode::POLICY_VIOLATION);
+            return self.close_with(CloseCause::SlowMessage, CloseCode::POLICY_VIOLATION);
         }
-        if takes || self.ws.is_paused() {
+        if makes_progress || self.ws.is_paused() {
             // The client is busy receiving, or the application does not read: silence proves nothing.
-            self.heard = now;
-            self.pinged = Time::NEVER;
+            self.last_activity = now;
+            self.ping_sent_at = Time::NEVER;
         }
-        match (self.pinged(), ping_interval) {
-            (Some(pinged), _) if now >= pinged.after(pong_timeout) => {
-                self.tell(&Closed {
+        match (self.ping_sent_at(), ping_interval) {
+            (Some(ping_sent_at), _) if now >= ping_sent_at.after(pong_timeout) => {
+                self.notify_closed(&Closed {
                     code: LOST,
                     reason: "",
-                    cause: Cause::Silent,
+                    cause: CloseCause::Silent,
                 });
-                return self.ws.carrier().abort_because(Reason::Deadline);
+                return self.ws.transport().abort_because(Reason::Deadline);
             }
-            (None, Some(interval)) if now >= self.heard.after(interval) => {
+            (None, Some(interval)) if now >= self.last_activity.after(interval) => {
                 self.ws.ping();
-                self.pinged = now;
+                self.ping_sent_at = now;
             }
             _ => {}
         }
-        self.arm(self.began());
+        self.arm(self.started_at());
     }
 
-    fn pinged(&self) -> Option<Time> {
-        (self.pinged != Time::NEVER).then_some(self.pinged)
+    fn ping_sent_at(&self) -> Option<Time> {
+        (self.ping_sent_at != Time::NEVER).then_some(self.ping_sent_at)
     }
 
-    fn wait_for_the_end(&mut self, now: Time, takes: bool, span: Duration) {
-        let carrier = self.ws.carrier();
-        if takes {
-            self.ws.close_later(span);
+    fn await_close(&mut self, now: Time, makes_progress: bool, span: Duration) {
+        let transport = self.ws.transport();
+        if makes_progress {
+            self.ws.extend_close_deadline(span);
         }
-        let by = self.ws.close_by();
+        let by = self.ws.close_deadline();
         if now < by {
-            return carrier.set_deadline(Some(by.since(now)));
+            return transport.set_deadline(Some(by.since(now)));
         }
-        carrier.abort_because(Reason::Deadline);
+        transport.abort_because(Reason::Deadline);
         self.lost();
     }
 
     /// Returns true if the client has taken queued bytes fast enough since the last check.
-    fn takes(&mut self, now: Time) -> bool {
-        let carrier = self.ws.carrier();
-        let (sent, unsent) = (carrier.sent(), carrier.unsent());
-        let (span, taken) = (now.since(self.looked), sent - self.taken);
-        self.looked = now;
-        self.taken = sent;
+    fn makes_progress(&mut self, now: Time) -> bool {
+        let transport = self.ws.transport();
+        let (sent, unsent) = (transport.sent(), transport.unsent());
+        let (span, bytes_taken) = (now.since(self.last_progress_check), sent - self.bytes_taken);
+        self.last_progress_check = now;
+        self.bytes_taken = sent;
         if unsent == 0 {
             return false;
         }
         // For the next check.
-        carrier.count_sent();
+        transport.count_sent();
         let due = span.as_secs_f64() * f64::from(self.ws.sockets().rate_bytes);
-        taken > 0 && taken as f64 >= due
+        bytes_taken > 0 && bytes_taken as f64 >= due
     }
 
-    /// Sets the next deadline; the incomplete message `began` then. Messages that postpone the deadline cost nothing: the
+    /// Sets the next deadline; the incomplete message `started_at` then. Messages that postpone the deadline cost nothing: the
     /// postponement is computed when it fires.
-    fn arm(&self, began: Option<Time>) {
-        if self.ws.close_by() != Time::NEVER {
+    fn arm(&self, started_at: Option<Time>) {
+        if self.ws.close_deadline() != Time::NEVER {
             return;
         }
         let limits = &self.ws.sockets().limits;
-        let message = began.map(|began| began.after(limits.message_timeout));
-        let sign = match (self.pinged(), limits.ping_interval) {
-            (Some(pinged), _) => Some(pinged.after(limits.pong_timeout)),
-            (None, interval) => interval.map(|interval| self.heard.after(interval)),
+        let message = started_at.map(|started_at| started_at.after(limits.message_timeout));
+        let liveness = match (self.ping_sent_at(), limits.ping_interval) {
+            (Some(ping_sent_at), _) => Some(ping_sent_at.after(limits.pong_timeout)),
+            (None, interval) => interval.map(|interval| self.last_activity.after(interval)),
         };
-        let next = message.into_iter().chain(sign).min();
+        let next = message.into_iter().chain(liveness).min();
         let now = self.ws.sockets().cx.now();
-        self.ws.carrier().set_deadline(next.map(|next| next.since(now)));
+        self.ws.transport().set_deadline(next.map(|next| next.since(now)));
     }
 }
 
-impl Drop for Live {
+impl Drop for WsSession {
     /// Decrements the counters. A worker that stops at once does not call `closed`.
     fn drop(&mut self) {
-        self.ws.gone();
-        self.give_back();
+        self.ws.mark_closed();
+        self.release_partial();
     }
 }
 

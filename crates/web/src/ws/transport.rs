@@ -9,113 +9,115 @@ use bytes::Bytes;
 use ringmain_engine::backend::SocketOption;
 use ringmain_engine::{ConnId, Cx, Reason};
 
-use crate::server::http2::Line;
+use crate::server::http2::StreamRef;
 
 /// See the module.
-pub(crate) enum Carrier {
+pub(crate) enum Transport {
     Connection(ConnId),
-    Stream(Line),
+    Stream(StreamRef),
 }
 
-/// A carrier with its worker's handle, ready for calls.
+/// A transport with its worker's handle, ready for calls.
 #[derive(Clone, Copy)]
-pub(super) struct Carried<'a> {
-    carrier: &'a Carrier,
+pub(super) struct BoundTransport<'a> {
+    transport: &'a Transport,
     cx: &'a Cx,
 }
 
-impl Carrier {
-    pub(super) fn on<'a>(&'a self, cx: &'a Cx) -> Carried<'a> {
-        Carried { carrier: self, cx }
+impl Transport {
+    pub(super) fn on<'a>(&'a self, cx: &'a Cx) -> BoundTransport<'a> {
+        BoundTransport { transport: self, cx }
     }
 }
 
-impl Carried<'_> {
+impl BoundTransport<'_> {
     /// Returns the written bytes that the kernel has not taken yet, including those of other streams of the connection.
     pub(super) fn unsent(self) -> usize {
-        match self.carrier {
-            Carrier::Connection(id) => self.cx.conn(*id).unsent(),
-            Carrier::Stream(line) => line.session.unsent(line.stream),
+        match self.transport {
+            Transport::Connection(id) => self.cx.conn(*id).unsent(),
+            Transport::Stream(stream_ref) => stream_ref.session.unsent(stream_ref.stream),
         }
     }
 
     /// Limits the kernel's queue to this many unsent bytes.
-    pub(super) fn limit_kernel(self, bytes: u32) {
-        if let Carrier::Connection(id) = self.carrier
+    pub(super) fn limit_kernel_queue(self, bytes: u32) {
+        if let Transport::Connection(id) = self.transport
             && let Err(error) = self.cx.conn(*id).set_option(SocketOption::NotSentLowWater(bytes))
         {
             log::debug!("TCP_NOTSENT_LOWAT: {error}");
         }
     }
 
-    /// Sends a copy of `bytes`; `false`: the carrier is closed.
+    /// Sends a copy of `bytes`; `false`: the transport is closed.
     pub(super) fn write(self, bytes: &[u8]) -> bool {
-        match self.carrier {
-            Carrier::Connection(id) => self.cx.conn(*id).write(bytes).is_ok(),
-            Carrier::Stream(line) => line.session.data_copied(line.stream, bytes).is_ok(),
+        match self.transport {
+            Transport::Connection(id) => self.cx.conn(*id).write(bytes).is_ok(),
+            Transport::Stream(stream_ref) => stream_ref.session.data_copied(stream_ref.stream, bytes).is_ok(),
         }
     }
 
-    /// Sends `bytes` without a copy; `false`: the carrier is closed.
+    /// Sends `bytes` without a copy; `false`: the transport is closed.
     pub(super) fn write_frame(self, bytes: Bytes) -> bool {
-        match self.carrier {
-            Carrier::Connection(id) => self.cx.conn(*id).write_frame(bytes).is_ok(),
-            Carrier::Stream(line) => line.session.data(line.stream, bytes).is_ok(),
+        match self.transport {
+            Transport::Connection(id) => self.cx.conn(*id).write_frame(bytes).is_ok(),
+            Transport::Stream(stream_ref) => stream_ref.session.data(stream_ref.stream, bytes).is_ok(),
         }
     }
 
     /// Returns the bytes that the client has taken, as far as known.
     pub(super) fn sent(self) -> u64 {
-        match self.carrier {
-            Carrier::Connection(id) => self.cx.conn(*id).sent(),
-            Carrier::Stream(line) => line.session.sent(line.stream),
+        match self.transport {
+            Transport::Connection(id) => self.cx.conn(*id).sent(),
+            Transport::Stream(stream_ref) => stream_ref.session.sent(stream_ref.stream),
         }
     }
 
     /// Starts counting the bytes that the client takes, for the next check.
     pub(super) fn count_sent(self) {
-        if let Carrier::Connection(id) = self.carrier {
+        if let Transport::Connection(id) = self.transport {
             self.cx.conn(*id).count_sent();
         }
     }
 
     /// Sets the time of the socket's next check.
     pub(super) fn set_deadline(self, span: Option<Duration>) {
-        match self.carrier {
-            Carrier::Connection(id) => self.cx.conn(*id).set_deadline(span),
-            Carrier::Stream(line) => line.session.set_due(line.stream, span),
+        match self.transport {
+            Transport::Connection(id) => self.cx.conn(*id).set_deadline(span),
+            Transport::Stream(stream_ref) => stream_ref.session.set_due(stream_ref.stream, span),
         }
     }
 
     /// Resets the connection, or the stream alone.
     pub(super) fn abort_because(self, reason: Reason) {
-        match self.carrier {
-            Carrier::Connection(id) => self.cx.conn(*id).abort_because(reason),
-            Carrier::Stream(line) => line.session.give_up(line.stream),
+        match self.transport {
+            Transport::Connection(id) => self.cx.conn(*id).abort_because(reason),
+            Transport::Stream(stream_ref) => stream_ref.session.give_up(stream_ref.stream),
         }
     }
 
     /// Stops receiving. Data on a stream is buffered, up to its window.
     pub(super) fn pause(self) {
-        if let Carrier::Connection(id) = self.carrier {
+        if let Transport::Connection(id) = self.transport {
             self.cx.conn(*id).pause();
         }
     }
 
     /// Resumes receiving.
     pub(super) fn resume(self) {
-        match self.carrier {
-            Carrier::Connection(id) => self.cx.conn(*id).resume(),
-            Carrier::Stream(line) => line.session.set_due(line.stream, Some(Duration::ZERO)),
+        match self.transport {
+            Transport::Connection(id) => self.cx.conn(*id).resume(),
+            Transport::Stream(stream_ref) => stream_ref
+                .session
+                .set_due(stream_ref.stream, Some(Duration::ZERO)),
         }
     }
 }
 
-impl fmt::Debug for Carrier {
+impl fmt::Debug for Transport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Carrier::Connection(id) => write!(f, "{id:?}"),
-            Carrier::Stream(line) => write!(f, "stream {}", line.stream.id()),
+            Transport::Connection(id) => write!(f, "{id:?}"),
+            Transport::Stream(stream_ref) => write!(f, "stream {}", stream_ref.stream.id()),
         }
     }
 }

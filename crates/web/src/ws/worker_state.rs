@@ -6,12 +6,12 @@ use std::sync::Arc;
 use ringmain_engine::Cx;
 use ringmain_wire::ws::{self, Decoder, Deflater, Inflater, Window};
 
-use super::session::Busy;
+use super::session::ActiveDecoder;
 use crate::limits::{self, WsLimits};
 use crate::stats::WorkerStats;
 
 /// See the module.
-pub(crate) struct Sockets {
+pub(crate) struct WsWorkerState {
     pub(super) cx: Cx,
     pub(super) stats: Arc<WorkerStats>,
     pub(super) limits: WsLimits,
@@ -24,16 +24,16 @@ pub(crate) struct Sockets {
     inflaters: RefCell<Vec<Box<Inflater>>>,
     buffers: RefCell<Vec<Vec<u8>>>,
     #[expect(clippy::vec_box, reason = "they move between here and sockets by pointer")]
-    busy: RefCell<Vec<Box<Busy>>>,
+    busy: RefCell<Vec<Box<ActiveDecoder>>>,
     /// Bytes of incomplete messages.
     assembling: Cell<usize>,
     /// Sockets with contexts of their own.
     contexts: Cell<u32>,
 }
 
-impl Sockets {
-    pub(crate) fn new(cx: Cx, stats: Arc<WorkerStats>, limits: WsLimits, rate_bytes: u32) -> Sockets {
-        Sockets {
+impl WsWorkerState {
+    pub(crate) fn new(cx: Cx, stats: Arc<WorkerStats>, limits: WsLimits, rate_bytes: u32) -> WsWorkerState {
+        WsWorkerState {
             cx,
             stats,
             limits,
@@ -49,11 +49,11 @@ impl Sockets {
     }
 
     /// Takes the worker's buffer for encoded frames.
-    pub(super) fn take_out(&self) -> Vec<u8> {
+    pub(super) fn acquire_out(&self) -> Vec<u8> {
         std::mem::take(&mut *self.out.borrow_mut())
     }
 
-    pub(super) fn put_out(&self, mut out: Vec<u8>) {
+    pub(super) fn release_out(&self, mut out: Vec<u8>) {
         out.clear();
         out.shrink_to(limits::SCRATCH_BYTES);
         *self.out.borrow_mut() = out;
@@ -67,25 +67,25 @@ impl Sockets {
         call(deflater)
     }
 
-    pub(super) fn take_inflater(&self) -> Box<Inflater> {
+    pub(super) fn acquire_inflater(&self) -> Box<Inflater> {
         let idle = self.inflaters.borrow_mut().pop();
-        idle.unwrap_or_else(|| Box::new(Inflater::new(limits::INFLATED_PIECE)))
+        idle.unwrap_or_else(|| Box::new(Inflater::new(limits::INFLATED_CHUNK_BYTES)))
     }
 
-    pub(super) fn put_inflater(&self, inflater: Box<Inflater>) {
+    pub(super) fn release_inflater(&self, inflater: Box<Inflater>) {
         let mut idle = self.inflaters.borrow_mut();
         if idle.len() < limits::IDLE_INFLATERS {
             idle.push(inflater);
         }
     }
 
-    pub(crate) fn take_buffer(&self) -> Vec<u8> {
+    pub(crate) fn acquire_buffer(&self) -> Vec<u8> {
         self.buffers.borrow_mut().pop().unwrap_or_default()
     }
 
-    pub(crate) fn put_buffer(&self, mut buffer: Vec<u8>) {
+    pub(crate) fn release_buffer(&self, mut buffer: Vec<u8>) {
         let mut idle = self.buffers.borrow_mut();
-        if idle.len() < limits::IDLE_COLLECTORS {
+        if idle.len() < limits::IDLE_AGGREGATORS {
             buffer.clear();
             buffer.shrink_to(limits::SCRATCH_BYTES);
             idle.push(buffer);
@@ -102,17 +102,17 @@ impl Sockets {
     }
 
     /// Takes the state that a socket needs while it is active.
-    pub(super) fn take_busy(&self, decoder: Decoder) -> Box<Busy> {
+    pub(super) fn acquire_decoder(&self, decoder: Decoder) -> Box<ActiveDecoder> {
         let Some(mut idle) = self.busy.borrow_mut().pop() else {
-            return Box::new(Busy::new(decoder));
+            return Box::new(ActiveDecoder::new(decoder));
         };
-        *idle = Busy::new(decoder);
+        *idle = ActiveDecoder::new(decoder);
         idle
     }
 
-    pub(super) fn put_busy(&self, busy: Box<Busy>) {
+    pub(super) fn release_decoder(&self, busy: Box<ActiveDecoder>) {
         let mut idle = self.busy.borrow_mut();
-        if idle.len() < limits::IDLE_COLLECTORS {
+        if idle.len() < limits::IDLE_AGGREGATORS {
             idle.push(busy);
         }
     }
@@ -132,15 +132,15 @@ impl Sockets {
     }
 
     /// Returns true if one more socket may have contexts of its own.
-    pub(super) fn has_context_left(&self) -> bool {
+    pub(super) fn has_free_context(&self) -> bool {
         self.contexts.get() < self.limits.contexts
     }
 
-    pub(super) fn enter_context(&self) {
+    pub(super) fn acquire_context(&self) {
         self.contexts.set(self.contexts.get() + 1);
     }
 
-    pub(super) fn leave_context(&self) {
+    pub(super) fn release_context(&self) {
         self.contexts.set(self.contexts.get() - 1);
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ringmain_web::testing::{Ending, TestClient};
+use ringmain_web::testing::{ConnectionEnd, TestClient};
 use ringmain_web::{App, Limits};
 
 const HOST: &str = "Host: a\r\n";
@@ -101,7 +101,7 @@ fn a_connection_answers_as_many_requests_as_it_may() {
     let closes: Vec<bool> = (0..3).map(|_| raw.reply().closes()).collect();
     assert_eq!(closes, [false, false, true]);
     raw.end();
-    assert_eq!(raw.read_to_end().unwrap(), (Vec::new(), Ending::Closed));
+    assert_eq!(raw.read_to_end().unwrap(), (Vec::new(), ConnectionEnd::Closed));
 }
 
 #[test]
@@ -173,16 +173,16 @@ fn a_shutdown_closes_idle_connections_and_lets_requests_finish() {
     client.advance(seconds(1));
     client.shut_down();
     client.advance(Duration::from_millis(100));
-    assert_eq!(idle.ending(), Some(Ending::Closed));
+    assert_eq!(idle.ending(), Some(ConnectionEnd::Closed));
     half.send(format!("{HOST}\r\n"));
     let reply = half.reply();
     assert_eq!((reply.text(), reply.closes()), ("root", true));
     let reply = slow.reply();
     assert_eq!((reply.text(), reply.closes()), ("slow", true));
     // The grace period ends requests that do not end by themselves.
-    assert!(!client.is_down());
+    assert!(!client.is_shut_down());
     client.advance(seconds(6));
-    assert!(client.is_down());
-    assert_eq!(never.read_to_end().unwrap(), (Vec::new(), Ending::Reset));
+    assert!(client.is_shut_down());
+    assert_eq!(never.read_to_end().unwrap(), (Vec::new(), ConnectionEnd::Reset));
     client.finish().unwrap();
 }

@@ -13,9 +13,9 @@ const PATIENCE: Duration = Duration::from_millis(60);
 /// Requests that a worker answers until it counts as overloaded: those that have not waited for too long, and those within the time
 /// for which others must have been late.
 const ANSWERED: usize =
-    ((PATIENCE.as_millis() * (1 + limits::OVERLOAD_AFTER as u128)) / WORK.as_millis()) as usize;
+    ((PATIENCE.as_millis() * (1 + limits::OVERLOAD_FACTOR as u128)) / WORK.as_millis()) as usize;
 /// Receipts between two looks at the clock, at the most.
-const SLACK: usize = limits::RECEIPTS_UNTIMED as usize + 1;
+const SLACK: usize = limits::RECEIPTS_PER_CLOCK_READ as usize + 1;
 const STEPS: usize = 200_000;
 
 mod world {
@@ -38,9 +38,9 @@ impl Scene {
     fn new(seed: u64) -> Scene {
         let world = World::new(seed, Plan::calm(), 1);
         world::WORLD.set(Some(world.clone()));
-        let site = App::new()
+        let app = App::new()
             .limits(Limits {
-                patience: Some(PATIENCE),
+                max_queue_delay: Some(PATIENCE),
                 connections_per_address: None,
                 ..Limits::default()
             })
@@ -60,7 +60,7 @@ impl Scene {
             ..ClusterConfig::default()
         };
         let address = "127.0.0.1:1".parse().expect("an address");
-        let cluster = SimCluster::new(&world, config, &[(0, address, 0)], |start| site.server(start));
+        let cluster = SimCluster::new(&world, config, &[(0, address, 0)], |start| app.server(start));
         Scene { world, cluster }
     }
 

@@ -144,8 +144,8 @@ impl Reply<'_> {
         let outcome = self.request.precondition(validators);
         match outcome {
             Precondition::Proceed { .. } => {}
-            Precondition::NotModified => self.drop_content(304),
-            Precondition::Failed => self.drop_content(412),
+            Precondition::NotModified => self.clear_content(304),
+            Precondition::Failed => self.clear_content(412),
         }
         Ok(outcome)
     }
@@ -168,16 +168,16 @@ fn member(fields: &Fields<'_>, name: &str, fits: impl Fn(&[u8]) -> bool) -> Opti
     let mut found = None;
     for value in fields.all(name) {
         let value = value.trim_ascii();
-        let listed = value == b"*" || Tags(value).any(&fits);
+        let listed = value == b"*" || EntityTags(value).any(&fits);
         found = Some(found == Some(true) || listed);
     }
     found
 }
 
 /// The entity tags of a list (RFC 9110 §8.8.3), up to the first invalid one. A comma within quotes is part of a tag.
-struct Tags<'v>(&'v [u8]);
+struct EntityTags<'v>(&'v [u8]);
 
-impl<'v> Iterator for Tags<'v> {
+impl<'v> Iterator for EntityTags<'v> {
     type Item = &'v [u8];
 
     fn next(&mut self) -> Option<&'v [u8]> {

@@ -25,12 +25,12 @@ pub struct Error {
     source: Option<Box<dyn std::error::Error + Send + Sync>>,
     /// A field that belongs to the status: `Allow`, `Retry-After`, `WWW-Authenticate`.
     field: Option<(&'static str, String)>,
-    ending: Ending,
+    kind: ErrorKind,
 }
 
 /// The reason why a handler ends without an error response.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Ending {
+enum ErrorKind {
     #[default]
     None,
     /// The client disconnected.
@@ -49,7 +49,7 @@ impl Error {
             detail: detail.into(),
             source: None,
             field: None,
-            ending: Ending::None,
+            kind: ErrorKind::None,
         }
     }
 
@@ -85,7 +85,7 @@ impl Error {
             detail: Cow::Borrowed(""),
             source: Some(cause.into()),
             field: None,
-            ending: Ending::None,
+            kind: ErrorKind::None,
         }
     }
 
@@ -133,7 +133,7 @@ impl Error {
     /// Returns the error of a disconnected client: no response is sent.
     pub(crate) fn disconnected() -> Error {
         Error {
-            ending: Ending::Disconnected,
+            kind: ErrorKind::Disconnected,
             ..Error::new(500, "the client is gone")
         }
     }
@@ -141,19 +141,19 @@ impl Error {
     /// Returns true if the client disconnected.
     #[must_use]
     pub fn is_disconnected(&self) -> bool {
-        self.ending == Ending::Disconnected
+        self.kind == ErrorKind::Disconnected
     }
 
     /// Returns the error that ends a handler after a streamed response to HEAD: the head is the whole response.
     pub(crate) fn head_sent() -> Error {
         Error {
-            ending: Ending::HeadSent,
+            kind: ErrorKind::HeadSent,
             ..Error::new(500, "the request was HEAD, which is answered")
         }
     }
 
     pub(crate) fn is_head_sent(&self) -> bool {
-        self.ending == Ending::HeadSent
+        self.kind == ErrorKind::HeadSent
     }
 
     /// Converts a protocol violation of the client.
@@ -169,13 +169,13 @@ impl Error {
     }
 
     /// Copies the error for another reply; the cause, which was logged, is omitted.
-    pub(crate) fn again(&self) -> Error {
+    pub(crate) fn clone_without_cause(&self) -> Error {
         Error {
             status: self.status,
             detail: self.detail.clone(),
             source: None,
             field: self.field.clone(),
-            ending: self.ending,
+            kind: self.kind,
         }
     }
 

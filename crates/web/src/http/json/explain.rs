@@ -20,10 +20,14 @@ pub(super) fn fault(body: &[u8], error: &serde_json::Error, path: &str) -> Error
     let sentence = whole.strip_suffix(&place).unwrap_or(&whole);
     let place = format!("line {}, column {}", error.line(), error.column());
     Error::bad_request(if error.is_data() {
-        wrong_value(&client_text::cut(sentence), &client_text::cut(path), &place)
+        wrong_value(
+            &client_text::truncate(sentence),
+            &client_text::truncate(path),
+            &place,
+        )
     } else if sentence == "expected value" && serde_json::from_slice::<IgnoredAny>(body).is_ok() {
         // To the parser an invalid variant of an enumeration is a syntax error.
-        let path = client_text::cut(path);
+        let path = client_text::truncate(path);
         format!("expected a value of another kind at `{path}` ({place})")
     } else {
         format!("not valid JSON: {} ({place})", syntax(sentence))

@@ -14,7 +14,7 @@ use crate::http::media_type;
 use crate::limits;
 pub(crate) use explain::plainly;
 
-/// Parses a whole JSON document, which may nest arrays and objects `max_depth` deep, at most [`limits::JSON_DEPTH_MOST`].
+/// Parses a whole JSON document, which may nest arrays and objects `max_depth` deep, at most [`limits::MAX_JSON_DEPTH`].
 ///
 /// A valid document costs one parse. Only an invalid one is parsed again to locate the error.
 ///
@@ -22,7 +22,7 @@ pub(crate) use explain::plainly;
 /// 400 with the expected value, the value found, and its location: an empty document, one that nests too deeply, one that is not
 /// JSON, trailing data, a value of another type.
 pub(crate) fn read<'a, T: Deserialize<'a>>(body: &'a [u8], max_depth: usize) -> Result<T> {
-    check_depth(body, max_depth.min(limits::JSON_DEPTH_MOST))?;
+    check_depth(body, max_depth.min(limits::MAX_JSON_DEPTH))?;
     if let Ok(value) = serde_json::from_slice(body) {
         return Ok(value);
     }

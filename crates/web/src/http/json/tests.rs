@@ -255,8 +255,8 @@ fn the_depth_is_that_of_the_parsed_document() {
 #[test]
 fn the_highest_depth_limit_is_within_the_parsers() {
     for (times, taken) in [
-        (limits::JSON_DEPTH_MOST, true),
-        (limits::JSON_DEPTH_MOST + 1, false),
+        (limits::MAX_JSON_DEPTH, true),
+        (limits::MAX_JSON_DEPTH + 1, false),
         (100_000, false),
     ] {
         let body = ["[".repeat(times), "]".repeat(times)].concat();

@@ -34,7 +34,7 @@ pub(crate) enum LocationFault {
 ///
 /// # Errors
 /// 500 with a [`LocationFault`] for the log.
-pub(crate) fn of_redirect(status: u16, target: &str) -> Result<&[u8]> {
+pub(crate) fn for_redirect(status: u16, target: &str) -> Result<&[u8]> {
     if !matches!(status, 301 | 302 | 303 | 307 | 308) {
         return Err(Error::internal(LocationFault::Status(status)));
     }

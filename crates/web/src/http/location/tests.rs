@@ -56,7 +56,7 @@ fn characters_invalid_in_a_uri_are_named() {
 fn a_redirect_has_a_status_of_redirection() {
     for status in 100..600 {
         let redirects = [301, 302, 303, 307, 308].contains(&status);
-        let result = of_redirect(status, "/");
+        let result = for_redirect(status, "/");
         assert_eq!(result.is_ok(), redirects, "{status}");
         if !redirects {
             assert_eq!(fault(result), LocationFault::Status(status));

@@ -107,7 +107,7 @@ pub fn normalise<'a>(raw: &'a str, scratch: &'a mut String) -> Result<&'a str, P
 /// # Errors
 /// As [`normalise`].
 #[inline]
-pub fn pass_on<'a>(raw: &'a str, scratch: &'a mut String) -> Result<&'a str, PathFault> {
+pub fn forwardable<'a>(raw: &'a str, scratch: &'a mut String) -> Result<&'a str, PathFault> {
     if raw.starts_with('/') && is_plain(raw.as_bytes()) {
         return Ok(raw);
     }
@@ -131,7 +131,7 @@ pub fn has_dot_segment(raw: &str) -> bool {
         && raw.split('/').any(|segment| {
             let mut rest = segment.as_bytes();
             let mut dots = 0;
-            while let Some(length) = dot(rest) {
+            while let Some(length) = decode_dot(rest) {
                 rest = &rest[length..];
                 dots += 1;
             }
@@ -140,7 +140,7 @@ pub fn has_dot_segment(raw: &str) -> bool {
 }
 
 /// Returns the length of a dot at the front, escaped or not.
-fn dot(text: &[u8]) -> Option<usize> {
+fn decode_dot(text: &[u8]) -> Option<usize> {
     match text {
         [b'.', ..] => Some(1),
         [b'%', b'2', b'e' | b'E', ..] => Some(3),
@@ -194,7 +194,7 @@ fn push_escape(byte: u8, mut push: impl FnMut(u8)) {
 fn keep_escapes(raw: &[u8], into: &mut Vec<u8>) {
     let mut at = 0;
     while at < raw.len() {
-        let (byte, length) = unit(raw, at).unwrap_or((raw[at], 1));
+        let (byte, length) = decode_unit(raw, at).unwrap_or((raw[at], 1));
         if length == 1 || is_unreserved(byte) {
             into.push(byte);
         } else {
@@ -206,7 +206,7 @@ fn keep_escapes(raw: &[u8], into: &mut Vec<u8>) {
 
 /// Returns text of a normal path as a handler sees it, with escaped slashes as `/`. Such text may begin with a slash or have empty
 /// pieces; it never has a piece `..`.
-pub fn shown(text: &str) -> Cow<'_, str> {
+pub fn display_path(text: &str) -> Cow<'_, str> {
     if text.as_bytes().contains(&STAND_IN) {
         Cow::Owned(text.replace(ENCODED_SLASH, "/"))
     } else {
@@ -265,7 +265,7 @@ fn rewrite<'a>(raw: &str, scratch: &'a mut String) -> Result<&'a str, PathFault>
 fn decode(raw: &[u8], into: &mut Vec<u8>) -> Result<(), PathFault> {
     let mut at = 0;
     while at < raw.len() {
-        let (byte, length) = unit(raw, at).ok_or(PathFault::new(PathFaultKind::Escape, at))?;
+        let (byte, length) = decode_unit(raw, at).ok_or(PathFault::new(PathFaultKind::Escape, at))?;
         if byte == 0 {
             return Err(PathFault::new(PathFaultKind::Nul, at));
         }
@@ -277,7 +277,7 @@ fn decode(raw: &[u8], into: &mut Vec<u8>) -> Result<(), PathFault> {
 }
 
 /// Returns the byte encoded at `at` and the length of its encoding. `None`: a broken escape.
-fn unit(raw: &[u8], at: usize) -> Option<(u8, usize)> {
+fn decode_unit(raw: &[u8], at: usize) -> Option<(u8, usize)> {
     if raw[at] != b'%' {
         return Some((raw[at], 1));
     }
@@ -290,7 +290,7 @@ fn unit(raw: &[u8], at: usize) -> Option<(u8, usize)> {
 fn raw_offset(raw: &str, index: usize) -> usize {
     let mut at = 0;
     for _ in 0..index {
-        at += unit(raw.as_bytes(), at).map_or(0, |(_, length)| length);
+        at += decode_unit(raw.as_bytes(), at).map_or(0, |(_, length)| length);
     }
     at
 }

@@ -1,6 +1,8 @@
 //! Raw paths and their normal form.
 
-use super::{PathFault, PathFaultKind, escape, has_dot_segment, normalise, pass_on, shown, with_slashes};
+use super::{
+    PathFault, PathFaultKind, display_path, escape, forwardable, has_dot_segment, normalise, with_slashes,
+};
 use crate::http::error::Error;
 
 #[track_caller]
@@ -77,8 +79,8 @@ fn an_escaped_slash_is_data() {
     check("/a%2f%2Fb/", Ok("/a\0\0b/"));
     check("/a/%2f/../b", Ok("/a/b"));
     check("/group%2f.github", Ok("/group\0.github"));
-    assert_eq!(shown("a\0b\0"), "a/b/");
-    assert!(matches!(shown("ab"), std::borrow::Cow::Borrowed("ab")));
+    assert_eq!(display_path("a\0b\0"), "a/b/");
+    assert!(matches!(display_path("ab"), std::borrow::Cow::Borrowed("ab")));
 }
 
 #[test]
@@ -198,10 +200,10 @@ fn forwarded_paths() {
         ("/%2541", "/%2541"),
     ] {
         let mut scratch = String::new();
-        assert_eq!(pass_on(raw, &mut scratch), Ok(expected), "{raw}");
+        assert_eq!(forwardable(raw, &mut scratch), Ok(expected), "{raw}");
     }
-    assert!(pass_on("/%zz", &mut String::new()).is_err());
-    assert!(pass_on("a", &mut String::new()).is_err());
+    assert!(forwardable("/%zz", &mut String::new()).is_err());
+    assert!(forwardable("a", &mut String::new()).is_err());
 }
 
 /// A recipient of the forwarded path decides as we do, and forwarding it again changes nothing.
@@ -239,7 +241,7 @@ fn forwarded_paths_have_the_same_normal_form() {
         seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
         let (mut one, mut two, mut three, mut four) = Default::default();
         let normal = normalise(&raw, &mut one);
-        let passed = pass_on(&raw, &mut two);
+        let passed = forwardable(&raw, &mut two);
         assert_eq!(normal.is_ok(), passed.is_ok(), "{raw}");
         let (Ok(normal), Ok(passed)) = (normal, passed) else {
             continue;
@@ -249,7 +251,7 @@ fn forwarded_paths_have_the_same_normal_form() {
             Ok(normal),
             "{raw} passed on as {passed}"
         );
-        assert_eq!(pass_on(passed, &mut four), Ok(passed), "{raw}");
+        assert_eq!(forwardable(passed, &mut four), Ok(passed), "{raw}");
         let mut written = String::new();
         escape(normal, &mut written);
         assert_eq!(

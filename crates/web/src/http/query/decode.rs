@@ -7,31 +7,31 @@ use std::fmt;
 
 /// A fault in a pair.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Fault {
+pub(super) struct DecodeFault {
     /// The pair's number, from 1; empty pieces count.
     pub(super) pair: usize,
     /// The byte of the whole string, from 1.
     pub(super) at: usize,
-    kind: FaultKind,
+    kind: DecodeFaultKind,
 }
 
 #[derive(Debug, PartialEq, Eq)]
-enum FaultKind {
+enum DecodeFaultKind {
     Escape,
     Encoding,
 }
 
-impl fmt::Display for Fault {
+impl fmt::Display for DecodeFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self.kind {
-            FaultKind::Escape => "expected two hexadecimal digits behind `%`",
-            FaultKind::Encoding => "expected UTF-8 behind its escapes",
+            DecodeFaultKind::Escape => "expected two hexadecimal digits behind `%`",
+            DecodeFaultKind::Encoding => "expected UTF-8 behind its escapes",
         })
     }
 }
 
 /// Checks that every escape is valid and every name and value is UTF-8.
-pub(super) fn check(raw: &[u8]) -> Result<(), Fault> {
+pub(super) fn check(raw: &[u8]) -> Result<(), DecodeFault> {
     if raw.is_ascii() && !raw.contains(&b'%') {
         return Ok(());
     }
@@ -40,7 +40,7 @@ pub(super) fn check(raw: &[u8]) -> Result<(), Fault> {
         let (name, value) = halves(pair);
         let value_start = start + pair.len() - value.len();
         for (half, half_start) in [(name, start), (value, value_start)] {
-            check_half(half).map_err(|(at, kind)| Fault {
+            check_half(half).map_err(|(at, kind)| DecodeFault {
                 pair: index + 1,
                 at: half_start + at + 1,
                 kind,
@@ -52,19 +52,19 @@ pub(super) fn check(raw: &[u8]) -> Result<(), Fault> {
 }
 
 /// Returns the fault and its offset in `half`.
-fn check_half(half: &[u8]) -> Result<(), (usize, FaultKind)> {
+fn check_half(half: &[u8]) -> Result<(), (usize, DecodeFaultKind)> {
     let mut ascii = true;
     for (at, &byte) in half.iter().enumerate() {
         ascii &= byte.is_ascii();
         if byte == b'%' {
-            let escaped = escape(&half[at..]).ok_or((at, FaultKind::Escape))?;
+            let escaped = escape(&half[at..]).ok_or((at, DecodeFaultKind::Escape))?;
             ascii &= escaped.is_ascii();
         }
     }
     if ascii || String::from_utf8(bytes(half).collect()).is_ok() {
         return Ok(());
     }
-    Err((0, FaultKind::Encoding))
+    Err((0, DecodeFaultKind::Encoding))
 }
 
 /// Splits a pair (the text between two `&`) into name and value, still encoded.

@@ -69,14 +69,14 @@ impl<'de> MapAccess<'de> for Pairs<'de> {
     }
 
     fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, Error> {
-        seed.deserialize(Values(std::mem::take(&mut self.values)))
+        seed.deserialize(ValueList(std::mem::take(&mut self.values)))
     }
 }
 
 /// The values of one name.
-struct Values<'a>(Vec<Cow<'a, str>>);
+struct ValueList<'a>(Vec<Cow<'a, str>>);
 
-impl<'a> Values<'a> {
+impl<'a> ValueList<'a> {
     fn one(mut self) -> Result<Cow<'a, str>, Error> {
         match (self.0.pop(), self.0.len()) {
             (Some(value), 0) => Ok(value),
@@ -90,10 +90,10 @@ impl<'a> Values<'a> {
     fn parsed<T: std::str::FromStr>(self) -> Result<T, Error> {
         let value = self.one()?;
         value.parse().map_err(|_| {
-            let expected = expected_type::of_type::<T>().unwrap_or("another value");
+            let expected = expected_type::describe::<T>().unwrap_or("another value");
             Error::custom(format_args!(
                 "expected {expected}, found `{}`",
-                client_text::cut(&value)
+                client_text::truncate(&value)
             ))
         })
     }
@@ -108,7 +108,7 @@ macro_rules! parsed {
     };
 }
 
-impl<'de> Deserializer<'de> for Values<'de> {
+impl<'de> Deserializer<'de> for ValueList<'de> {
     type Error = Error;
 
     fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
@@ -140,7 +140,7 @@ impl<'de> Deserializer<'de> for Values<'de> {
             "false" => visitor.visit_bool(false),
             found => Err(Error::custom(format_args!(
                 "expected `true`, `on` or `false`, found `{}`",
-                client_text::cut(found)
+                client_text::truncate(found)
             ))),
         }
     }
@@ -161,7 +161,7 @@ impl<'de> Deserializer<'de> for Values<'de> {
     }
 
     fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
-        visitor.visit_seq(Items(self.0.into_iter()))
+        visitor.visit_seq(SequenceItems(self.0.into_iter()))
     }
 
     fn deserialize_tuple<V: Visitor<'de>>(self, _: usize, visitor: V) -> Result<V::Value, Error> {
@@ -194,15 +194,15 @@ impl<'de> Deserializer<'de> for Values<'de> {
 }
 
 /// The values of a name that fills a sequence.
-struct Items<'a>(std::vec::IntoIter<Cow<'a, str>>);
+struct SequenceItems<'a>(std::vec::IntoIter<Cow<'a, str>>);
 
-impl<'de> SeqAccess<'de> for Items<'de> {
+impl<'de> SeqAccess<'de> for SequenceItems<'de> {
     type Error = Error;
 
     fn next_element_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<Option<T::Value>, Error> {
         let Some(value) = self.0.next() else {
             return Ok(None);
         };
-        seed.deserialize(Values(vec![value])).map(Some)
+        seed.deserialize(ValueList(vec![value])).map(Some)
     }
 }

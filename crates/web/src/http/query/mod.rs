@@ -28,21 +28,21 @@ pub use decode::{bytes, halves};
 #[derive(Clone, Copy)]
 pub struct Query<'a> {
     raw: &'a [u8],
-    kind: Kind,
+    kind: PairSource,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+enum PairSource {
     Query,
     Form,
 }
 
-impl Kind {
+impl PairSource {
     /// Returns the term for a pair.
     fn pair(self) -> &'static str {
         match self {
-            Kind::Query => "query parameter",
-            Kind::Form => "form field",
+            PairSource::Query => "query parameter",
+            PairSource::Form => "form field",
         }
     }
 }
@@ -51,9 +51,9 @@ impl<'a> Query<'a> {
     /// Parses a query string, without its question mark.
     ///
     /// # Errors
-    /// 400 with the position: an invalid escape, text that is not UTF-8, more than [`limits::PAIRS`] pairs.
+    /// 400 with the position: an invalid escape, text that is not UTF-8, more than [`limits::QUERY_PAIRS`] pairs.
     pub fn new(raw: &'a str) -> Result<Query<'a>> {
-        Query::checked(raw.as_bytes(), Kind::Query)
+        Query::checked(raw.as_bytes(), PairSource::Query)
     }
 
     /// Parses a form: a whole body and its `Content-Type`.
@@ -63,10 +63,10 @@ impl<'a> Query<'a> {
     pub fn form(content_type: Option<&[u8]>, body: &'a [u8]) -> Result<Query<'a>> {
         let found = content_type.unwrap_or_default();
         if media_type::essence(found).eq_ignore_ascii_case(media_type::FORM.as_bytes()) {
-            return Query::checked(body, Kind::Form);
+            return Query::checked(body, PairSource::Form);
         }
         let found = match content_type {
-            Some(value) => format!("`{}`", client_text::shown(value)),
+            Some(value) => format!("`{}`", client_text::escape_value(value)),
             None => "none".into(),
         };
         Err(Error::new(
@@ -75,13 +75,13 @@ impl<'a> Query<'a> {
         ))
     }
 
-    fn checked(raw: &'a [u8], kind: Kind) -> Result<Query<'a>> {
+    fn checked(raw: &'a [u8], kind: PairSource) -> Result<Query<'a>> {
         let pairs = raw.split(|&byte| byte == b'&').filter(|pair| !pair.is_empty());
         let pairs = pairs.count();
-        if pairs > limits::PAIRS {
+        if pairs > limits::QUERY_PAIRS {
             return Err(Error::bad_request(format!(
                 "expected at most {} {}s, found {pairs}",
-                limits::PAIRS,
+                limits::QUERY_PAIRS,
                 kind.pair()
             )));
         }
@@ -138,8 +138,8 @@ impl<'a> Query<'a> {
         match value.parse() {
             Ok(value) => Ok(Some(value)),
             Err(error) => {
-                let (pair, found) = (self.kind.pair(), client_text::cut(&value));
-                Err(Error::bad_request(match expected_type::of_type::<T>() {
+                let (pair, found) = (self.kind.pair(), client_text::truncate(&value));
+                Err(Error::bad_request(match expected_type::describe::<T>() {
                     Some(expected) => format!("{pair} `{name}`: expected {expected}, found `{found}`"),
                     // An application's own type describes the expected value itself.
                     None => format!("{pair} `{name}`: {error}, found `{found}`"),
@@ -161,9 +161,13 @@ impl<'a> Query<'a> {
         let refuse = |path: &str, what: &str| {
             let path = match path {
                 "." => String::new(),
-                _ => format!(" `{}`", client_text::cut(path)),
+                _ => format!(" `{}`", client_text::truncate(path)),
             };
-            Error::bad_request(format!("{}{path}: {}", self.kind.pair(), client_text::cut(what)))
+            Error::bad_request(format!(
+                "{}{path}: {}",
+                self.kind.pair(),
+                client_text::truncate(what)
+            ))
         };
         if let Some((path, what)) = explain::fault::<T>(self.raw) {
             return Err(refuse(&path, &what));

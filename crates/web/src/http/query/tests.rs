@@ -13,7 +13,7 @@ fn pairs(raw: &str) -> Vec<(String, String)> {
 }
 
 fn refused(raw: &[u8]) -> String {
-    let error = Query::checked(raw, Kind::Query).expect_err("refused");
+    let error = Query::checked(raw, PairSource::Query).expect_err("refused");
     assert_eq!(error.status(), 400);
     error.detail().to_owned()
 }
@@ -88,8 +88,8 @@ fn invalid_escapes_and_text_are_rejected_with_their_position() {
     for (raw, expected) in table {
         assert_eq!(refused(raw), expected, "{}", raw.escape_ascii());
     }
-    let pairs = vec!["a=b"; limits::PAIRS].join("&");
-    assert_eq!(Query::new(&pairs).unwrap().iter().count(), limits::PAIRS);
+    let pairs = vec!["a=b"; limits::QUERY_PAIRS].join("&");
+    assert_eq!(Query::new(&pairs).unwrap().iter().count(), limits::QUERY_PAIRS);
     let pairs = format!("{pairs}&c");
     assert_eq!(
         refused(pairs.as_bytes()),
@@ -105,7 +105,7 @@ fn it_reads_as_the_library_does() {
         let raw: Vec<u8> = (0..5)
             .map(|place| alphabet[number / alphabet.len().pow(place) % alphabet.len()])
             .collect();
-        if let Ok(query) = Query::checked(&raw, Kind::Form) {
+        if let Ok(query) = Query::checked(&raw, PairSource::Form) {
             let ours: Vec<_> = query
                 .iter()
                 .map(|(a, b)| (a.into_owned(), b.into_owned()))

@@ -28,7 +28,7 @@ use crossbeam_queue::ArrayQueue;
 use ringmain_engine::blocking::Pool;
 
 use crate::limits;
-use crate::logging::redact::{HIDDEN, RedactedParams};
+use crate::logging::redact::{REDACTED_PARAMS, RedactedParams};
 use output::Output;
 pub use record::{Format, Record};
 pub use template::{FIELDS, Template, TemplateFault};
@@ -106,10 +106,10 @@ impl AccessLog {
         self
     }
 
-    /// Sets the query parameters whose values are written as `***`, in place of [`HIDDEN`]: decoded names. Applies
+    /// Sets the query parameters whose values are written as `***`, in place of [`REDACTED_PARAMS`]: decoded names. Applies
     /// to targets and to `Referer`. Must be called before [`writer`](Self::writer).
     #[must_use]
-    pub fn hide<N: Into<Box<str>>>(mut self, names: impl IntoIterator<Item = N>) -> AccessLog {
+    pub fn redact<N: Into<Box<str>>>(mut self, names: impl IntoIterator<Item = N>) -> AccessLog {
         self.hidden = names.into_iter().map(Into::into).collect();
         self
     }
@@ -133,7 +133,7 @@ impl AccessLog {
             hidden: Arc::clone(&self.hidden),
             block: Block::default(),
         };
-        writer.follow_names();
+        writer.update_hidden_names();
         writer
     }
 
@@ -146,15 +146,15 @@ impl AccessLog {
 
     /// Returns the number of lines lost since the start: the destination was too slow, or failed.
     #[must_use]
-    pub fn lost(&self) -> u64 {
+    pub fn lost_lines(&self) -> u64 {
         self.shared.lost.load(Ordering::Relaxed)
     }
 
     /// Writes the queued lines and ends the log; later lines are lost. Workers must flush or drop their writers before. Returns
-    /// true if everything was written within `patience`.
-    pub fn finish(&self, patience: Duration) -> bool {
+    /// true if everything was written within `timeout`.
+    pub fn finish(&self, timeout: Duration) -> bool {
         self.close();
-        self.pool.shutdown(patience).is_ok()
+        self.pool.shutdown(timeout).is_ok()
     }
 
     fn start(output: Output) -> io::Result<AccessLog> {
@@ -174,7 +174,7 @@ impl AccessLog {
             pool,
             thread,
             format: Format::default(),
-            hidden: HIDDEN.into_iter().map(Into::into).collect(),
+            hidden: REDACTED_PARAMS.into_iter().map(Into::into).collect(),
         })
     }
 
@@ -194,7 +194,7 @@ impl std::fmt::Debug for AccessLog {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("AccessLog")
             .field("format", &self.format)
-            .field("lost", &self.lost())
+            .field("lost", &self.lost_lines())
             .finish_non_exhaustive()
     }
 }
@@ -223,7 +223,7 @@ impl AccessWriter {
         let generation = self.redacted.generation();
         if generation != self.generation {
             self.generation = generation;
-            self.follow_names();
+            self.update_hidden_names();
         }
         record.write(&self.format, &self.hidden, &mut self.block.text);
         self.block.lines += 1;
@@ -232,7 +232,7 @@ impl AccessWriter {
         }
     }
 
-    fn follow_names(&mut self) {
+    fn update_hidden_names(&mut self) {
         let declared = self.redacted.names();
         self.hidden = self.own.iter().chain(declared.iter()).cloned().collect();
     }

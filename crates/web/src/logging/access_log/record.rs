@@ -12,8 +12,8 @@ use super::template::{FIELDS, Piece, Template};
 use crate::http::client_text;
 use crate::http::date;
 use crate::limits;
-use crate::logging::log_field::Note;
-use crate::logging::redact::scrubbed;
+use crate::logging::log_field::LogField;
+use crate::logging::redact::redacted_target;
 
 /// The format of a line.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -56,7 +56,7 @@ pub struct Record<'a> {
     /// The request's id.
     pub request_id: Option<&'a str>,
     /// Further fields added by the handler.
-    pub notes: &'a [(&'static str, Note)],
+    pub log_fields: &'a [(&'static str, LogField)],
 }
 
 impl Record<'_> {
@@ -64,8 +64,8 @@ impl Record<'_> {
     ///
     /// The values of `hidden` parameters are redacted, in the target and in `Referer`.
     pub(super) fn write(&self, format: &Format, hidden: &[Box<str>], out: &mut Vec<u8>) {
-        let target = scrubbed(self.target.as_bytes(), hidden);
-        let referer = self.referer.map(|referer| scrubbed(referer, hidden));
+        let target = redacted_target(self.target.as_bytes(), hidden);
+        let referer = self.referer.map(|referer| redacted_target(referer, hidden));
         let shown = Record {
             // Redaction only splits at ASCII characters, so the target remains UTF-8.
             target: std::str::from_utf8(&target).unwrap_or_default(),
@@ -97,10 +97,10 @@ impl Record<'_> {
             match piece {
                 Piece::Text(text) => out.extend_from_slice(text.as_bytes()),
                 Piece::Field(number) => self.write_field(FIELDS[*number], out),
-                Piece::Note(name) => match self.notes.iter().find(|(noted, _)| **noted == **name) {
-                    Some((_, Note::Word(word))) => quoted(out, word.as_bytes()),
-                    Some((_, Note::Text(text))) => quoted(out, text.as_bytes()),
-                    Some((_, Note::Number(count))) => number_of(out, *count),
+                Piece::LogField(name) => match self.log_fields.iter().find(|(noted, _)| **noted == **name) {
+                    Some((_, LogField::Word(word))) => quoted(out, word.as_bytes()),
+                    Some((_, LogField::Text(text))) => quoted(out, text.as_bytes()),
+                    Some((_, LogField::Number(count))) => number_of(out, *count),
                     None => out.push(b'-'),
                 },
             }
@@ -168,11 +168,11 @@ impl Record<'_> {
         member(out, b"referer", self.referer);
         member(out, b"user_agent", self.user_agent);
         member(out, b"request_id", self.request_id.map(str::as_bytes));
-        for (name, note) in self.notes {
+        for (name, note) in self.log_fields {
             match note {
-                Note::Word(word) => member(out, name.as_bytes(), Some(word.as_bytes())),
-                Note::Text(text) => member(out, name.as_bytes(), Some(text.as_bytes())),
-                Note::Number(count) => {
+                LogField::Word(word) => member(out, name.as_bytes(), Some(word.as_bytes())),
+                LogField::Text(text) => member(out, name.as_bytes(), Some(text.as_bytes())),
+                LogField::Number(count) => {
                     out.extend_from_slice(b",\"");
                     out.extend_from_slice(name.as_bytes());
                     out.extend_from_slice(b"\":");

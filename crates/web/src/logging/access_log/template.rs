@@ -31,7 +31,7 @@ pub(super) enum Piece {
     /// A number in [`FIELDS`].
     Field(usize),
     /// A field added by a handler.
-    Note(Box<str>),
+    LogField(Box<str>),
 }
 
 /// The reason why a text is not a template.
@@ -99,7 +99,7 @@ fn piece(name: &str, notes: &[&str]) -> Result<Piece, TemplateFault> {
         return Ok(Piece::Field(number));
     }
     if notes.contains(&name) {
-        return Ok(Piece::Note(name.into()));
+        return Ok(Piece::LogField(name.into()));
     }
     let known: Vec<&str> = FIELDS.iter().chain(notes).copied().collect();
     Err(TemplateFault::Unknown {
@@ -114,7 +114,7 @@ impl fmt::Display for Template {
             match piece {
                 Piece::Text(text) => f.write_str(&text.replace('{', "{{").replace('}', "}}"))?,
                 Piece::Field(number) => write!(f, "{{{}}}", FIELDS[*number])?,
-                Piece::Note(name) => write!(f, "{{{name}}}")?,
+                Piece::LogField(name) => write!(f, "{{{name}}}")?,
             }
         }
         Ok(())

@@ -21,13 +21,13 @@ fn record() -> Record<'static> {
         referer: Some(b"http://example.org/"),
         user_agent: Some(b"curl/8"),
         request_id: Some("abc"),
-        notes: &[],
+        log_fields: &[],
     }
 }
 
 fn line(record: &Record<'_>, format: Format) -> String {
     let mut out = b"before".to_vec();
-    let hidden: Vec<Box<str>> = HIDDEN.into_iter().map(Into::into).collect();
+    let hidden: Vec<Box<str>> = REDACTED_PARAMS.into_iter().map(Into::into).collect();
     record.write(&format, &hidden, &mut out);
     let text = String::from_utf8(out).expect("a line is text");
     text.strip_prefix("before").expect("it is appended").to_owned()

@@ -12,26 +12,26 @@ const SHARDS: usize = 16;
 
 /// Connections by address. Has one entry for each address with any, so at most one per connection.
 #[derive(Debug)]
-pub(crate) struct Admission {
+pub(crate) struct ConnectionLimit {
     limit: Option<u32>,
     shards: [Mutex<BTreeMap<IpAddr, u32>>; SHARDS],
 }
 
-impl Admission {
-    pub(crate) fn new(limit: Option<u32>) -> Admission {
-        Admission {
+impl ConnectionLimit {
+    pub(crate) fn new(limit: Option<u32>) -> ConnectionLimit {
+        ConnectionLimit {
             limit,
             shards: std::array::from_fn(|_| Mutex::new(BTreeMap::new())),
         }
     }
 
     /// Returns true if connections are counted.
-    pub(crate) fn counts(&self) -> bool {
+    pub(crate) fn is_enabled(&self) -> bool {
         self.limit.is_some()
     }
 
     /// Counts a connection of `address`; `false`: the address has reached its limit.
-    pub(crate) fn enter(&self, address: IpAddr) -> bool {
+    pub(crate) fn acquire(&self, address: IpAddr) -> bool {
         let Some(limit) = self.limit.filter(|_| !is_exempt(address)) else {
             return true;
         };
@@ -46,7 +46,7 @@ impl Admission {
     }
 
     /// Removes a counted connection when it closes.
-    pub(crate) fn leave(&self, address: IpAddr) {
+    pub(crate) fn release(&self, address: IpAddr) {
         if self.limit.is_none() || is_exempt(address) {
             return;
         }

@@ -3,25 +3,26 @@
 use std::rc::Rc;
 
 use ringmain_engine::Conn;
-use ringmain_wire::h1::FieldTable;
 use ringmain_wire::h2::{Stream, load_request};
 
-use super::receive::StreamRequest;
-use super::{Session, Work};
+use super::receive::{StreamRequest, StreamScratch};
+use super::{H2Session, StreamPhase};
 use crate::http::error::Error;
 use crate::limits;
 use crate::server::connection::Connection;
-use crate::server::memory_budget::Collected;
-use crate::server::{Desk, Machine};
+use crate::server::memory_budget::BodyReservation;
+use crate::server::{HttpServer, ReplyBuffers};
 
-impl Machine {
+impl HttpServer {
     /// Handles part of a body. Returns true if it is collected and complete.
     pub(super) fn data_http2(
         &self,
         state: &Connection,
-        (session, stream): (&Session, Stream),
-        (data, end): (&[u8], bool),
-        desk: &mut Desk,
+        session: &H2Session,
+        stream: Stream,
+        data: &[u8],
+        end: bool,
+        buffers: &mut ReplyBuffers,
     ) -> bool {
         if let Some((exchange, _)) = session.running(stream) {
             // Consumed when its handler takes it.
@@ -30,43 +31,44 @@ impl Machine {
                 .core
                 .borrow_mut()
                 .wire
-                .consume(stream, dropped, &mut desk.out);
+                .consume(stream, dropped, &mut buffers.out);
             return false;
         }
         let mut core = session.core.borrow_mut();
-        core.wire.consume(stream, data.len(), &mut desk.out);
-        let Some(lane) = core.lane(stream) else {
+        core.wire.consume(stream, data.len(), &mut buffers.out);
+        let Some(entry) = core.entry(stream) else {
             return false;
         };
-        lane.received += data.len() as u64;
-        if !matches!(lane.work, Work::Collecting) {
+        entry.received += data.len() as u64;
+        if !matches!(entry.phase, StreamPhase::Aggregating) {
             return false;
         }
-        if lane.received > lane.most {
-            let what = format!("expected a body of at most {} bytes, found more", lane.most);
-            lane.work = Work::Answered;
-            let (stored, began) = (std::mem::take(&mut lane.head), lane.began);
-            let id = self.note_collected((state.origin.remote, began), 413, &stored);
-            core.refuse(
-                &self.local,
+        if entry.received > entry.most {
+            let what = format!("expected a body of at most {} bytes, found more", entry.most);
+            entry.phase = StreamPhase::Done;
+            let (stored, started_at) = (std::mem::take(&mut entry.head), entry.started_at);
+            let id = self.log_rejected_body(state.client_since(started_at), 413, &stored);
+            core.reject(
+                &self.worker,
                 &Error::new(413, what),
-                (stream, id.as_ref()),
-                &mut desk.out,
+                stream,
+                id.as_ref(),
+                &mut buffers.out,
             );
             return false;
         }
-        lane.body.extend_from_slice(data);
-        let (held, most) = (lane.head.capacity() + lane.body.capacity(), lane.most);
-        let collected = lane
+        entry.body.extend_from_slice(data);
+        let (held, most) = (entry.head.capacity() + entry.body.capacity(), entry.most);
+        let collected = entry
             .collected
-            .get_or_insert_with(|| Collected::new(&self.local.bodies, Some(&session.collected)));
+            .get_or_insert_with(|| BodyReservation::new(&self.worker.bodies, Some(&session.collected)));
         if !collected.grow(held, most) {
-            lane.work = Work::Answered;
-            let (stored, began) = (std::mem::take(&mut lane.head), lane.began);
-            let id = self.note_collected((state.origin.remote, began), 503, &stored);
+            entry.phase = StreamPhase::Done;
+            let (stored, started_at) = (std::mem::take(&mut entry.head), entry.started_at);
+            let id = self.log_rejected_body(state.client_since(started_at), 503, &stored);
             let error = Error::new(503, "the server holds as many bodies as it may");
             let error = error.with_header("Retry-After", "1");
-            core.refuse(&self.local, &error, (stream, id.as_ref()), &mut desk.out);
+            core.reject(&self.worker, &error, stream, id.as_ref(), &mut buffers.out);
             return false;
         }
         end
@@ -77,54 +79,59 @@ impl Machine {
         &self,
         conn: Conn<'_>,
         state: &Connection,
-        session: &Rc<Session>,
+        session: &Rc<H2Session>,
         stream: Stream,
-        (table, stored, desk): (&mut FieldTable, &mut Vec<u8>, &mut Desk),
+        scratch: StreamScratch<'_>,
     ) {
+        let StreamScratch {
+            table,
+            stored,
+            buffers,
+        } = scratch;
         let taken = {
             let mut core = session.core.borrow_mut();
-            let lane = core
-                .lane(stream)
-                .filter(|lane| matches!(lane.work, Work::Collecting));
-            lane.map(|lane| {
-                lane.work = Work::Answered;
+            let entry = core
+                .entry(stream)
+                .filter(|entry| matches!(entry.phase, StreamPhase::Aggregating));
+            entry.map(|entry| {
+                entry.phase = StreamPhase::Done;
                 (
-                    std::mem::take(&mut lane.head),
-                    std::mem::take(&mut lane.body),
-                    lane.began,
-                    lane.collected.take(),
+                    std::mem::take(&mut entry.head),
+                    std::mem::take(&mut entry.body),
+                    entry.started_at,
+                    entry.collected.take(),
                 )
             })
         };
         // Counted until its memory is released or its task has a copy.
-        let Some((head, body, began, _collected)) = taken else {
+        let Some((head, body, started_at, _collected)) = taken else {
             return;
         };
         let Some(loaded) = load_request(&head, table) else {
             unreachable!("these bytes were stored on arrival");
         };
-        let asked = StreamRequest {
+        let stream_request = StreamRequest {
             conn,
             session,
             stream,
             head: &loaded,
             content: &body,
-            streams: None,
-            began,
+            body_limit: None,
+            started_at,
         };
-        self.serve_http2(state, asked, (stored, desk));
+        self.serve_http2(state, stream_request, stored, buffers);
         // The memory is reused.
         let mut core = session.core.borrow_mut();
-        if let Some(lane) = core
-            .lanes
+        if let Some(entry) = core
+            .streams
             .get_mut(stream.slot())
-            .filter(|lane| lane.head.capacity() == 0)
+            .filter(|entry| entry.head.capacity() == 0)
         {
-            (lane.head, lane.body) = (head, body);
-            lane.head.clear();
-            lane.body.clear();
-            lane.head.shrink_to(limits::LANE_BYTES);
-            lane.body.shrink_to(limits::LANE_BYTES);
+            (entry.head, entry.body) = (head, body);
+            entry.head.clear();
+            entry.body.clear();
+            entry.head.shrink_to(limits::STREAM_RECORD_BYTES);
+            entry.body.shrink_to(limits::STREAM_RECORD_BYTES);
         }
     }
 }

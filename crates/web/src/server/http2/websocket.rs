@@ -7,7 +7,7 @@
 //! ```
 //!
 //! Bytes that a socket consumes are credited to the client's window. A socket that is paused, or whose client reads nothing, blocks
-//! its stream through the window; bytes received meanwhile wait here. No socket is called while the session is borrowed: it may
+//! its stream through the window; bytes received meanwhile are buffered here. No socket is called while the session is borrowed: it may
 //! send at once, also through other sockets of the same connection.
 
 use std::time::Duration;
@@ -19,136 +19,136 @@ use ringmain_wire::h1::FieldBlock;
 use ringmain_wire::h2::{ErrorCode, Stream};
 
 use super::response::Length;
-use super::{Core, Line, Session, Work};
+use super::{H2Session, SessionState, StreamPhase, StreamRef};
 use crate::http::error::{Error, Result};
-use crate::http::reply::{Kind, Reply};
+use crate::http::reply::{ContentKind, Reply};
 use crate::limits;
 use crate::server::preamble::Omitted;
-use crate::server::response::Parts;
-use crate::ws::{Carrier, Live, Upgrade};
+use crate::server::response::ResponseParts;
+use crate::ws::{Transport, Upgrade, WsSession};
 
 /// A socket on a stream.
 #[derive(Default)]
-pub(super) struct OpenSocket {
+pub(super) struct StreamSocket {
     /// `None` while one of its methods runs.
-    live: Option<Box<Live>>,
+    ws_session: Option<Box<WsSession>>,
     /// Bytes received and not consumed: part of a header or of a control frame, or bytes for a paused socket. At most the stream's
     /// window ([`limits::STREAM_WINDOW`]).
-    kept: Vec<u8>,
+    unread: Vec<u8>,
     /// The deadline of its next check.
-    due: Time,
+    deadline: Time,
     /// The check is due now.
-    kicked: bool,
+    check_due: bool,
     /// The client has sent its END_STREAM.
     ended: bool,
     /// Given up: the stream is reset.
     given_up: bool,
 }
 
-impl Core {
-    fn socket(&mut self, stream: Stream) -> Option<&mut OpenSocket> {
-        match &mut self.lane(stream)?.work {
-            Work::Socket(socket) => Some(socket),
+impl SessionState {
+    fn socket(&mut self, stream: Stream) -> Option<&mut StreamSocket> {
+        match &mut self.entry(stream)?.phase {
+            StreamPhase::Socket(socket) => Some(socket),
             _ => None,
         }
     }
 
     /// Returns all streams whose socket satisfies `which`.
-    fn sockets_that(&self, which: impl Fn(&OpenSocket) -> bool) -> Vec<Stream> {
+    fn streams_with_socket(&self, which: impl Fn(&StreamSocket) -> bool) -> Vec<Stream> {
         if self.sockets == 0 {
             return Vec::new();
         }
-        let lanes = self.lanes.iter();
-        lanes
-            .filter(|lane| matches!(&lane.work, Work::Socket(socket) if which(socket)))
-            .filter_map(|lane| lane.stream)
+        let streams = self.streams.iter();
+        streams
+            .filter(|entry| matches!(&entry.phase, StreamPhase::Socket(socket) if which(socket)))
+            .filter_map(|entry| entry.stream)
             .collect()
     }
 
     /// Returns the earliest deadline of the sockets.
-    pub(super) fn first_due(&self) -> Time {
+    pub(super) fn first_socket_deadline(&self) -> Time {
         if self.sockets == 0 {
             return Time::NEVER;
         }
-        let lanes = self.lanes.iter();
-        let dues = lanes.filter_map(|lane| match &lane.work {
-            Work::Socket(socket) => Some(socket.due),
+        let streams = self.streams.iter();
+        let dues = streams.filter_map(|entry| match &entry.phase {
+            StreamPhase::Socket(socket) => Some(socket.deadline),
             _ => None,
         });
         dues.min().unwrap_or(Time::NEVER)
     }
 }
 
-impl Session {
-    /// Responds with 200: from here on the stream carries WebSocket frames. `early`: the bytes received before, and whether the
+impl H2Session {
+    /// Responds with 200: from here on the stream carries WebSocket frames. `buffered`: the bytes received before, and whether the
     /// client has ended the stream.
     ///
     /// # Errors
     /// The client has reset the stream.
-    pub(crate) fn switch(
-        self: &std::rc::Rc<Session>,
+    pub(crate) fn switch_to_websocket(
+        self: &std::rc::Rc<H2Session>,
         reply: &mut Reply<'_>,
         upgrade: Upgrade,
         stream: Stream,
-        early: (Vec<u8>, bool),
+        buffered: (Vec<u8>, bool),
     ) -> Result {
         // Over HTTP/2 only 200 accepts an extended CONNECT (RFC 8441 §5).
         reply.status = 200;
         let added = upgrade.acceptance.add_fields(reply.fields);
         added.map_err(Error::internal)?;
-        let parts = Parts {
+        let parts = ResponseParts {
             status: 200,
-            kind: Kind::None,
+            kind: ContentKind::None,
             omitted: reply.omitted,
             fields: reply.fields,
             id: reply.request.id(),
             forwarded: false,
             handshake: None,
         };
-        let local = reply.request.local;
-        self.head(local, &parts, stream, Length::None, false)?;
-        let line = Line {
+        let worker = reply.request.worker;
+        self.head(worker, &parts, stream, Length::None, false)?;
+        let stream_ref = StreamRef {
             session: std::rc::Rc::clone(self),
             stream,
         };
-        let mut live = upgrade.into_live(&local.sockets, Carrier::Stream(line));
+        let mut ws_session = upgrade.into_session(&worker.sockets, Transport::Stream(stream_ref));
         {
             let mut core = self.core.borrow_mut();
-            let Some(lane) = core.lane(stream) else {
+            let Some(entry) = core.entry(stream) else {
                 return Err(Error::disconnected());
             };
-            lane.work = Work::Socket(Box::new(OpenSocket {
-                due: Time::NEVER,
-                ..OpenSocket::default()
+            entry.phase = StreamPhase::Socket(Box::new(StreamSocket {
+                deadline: Time::NEVER,
+                ..StreamSocket::default()
             }));
             core.sockets += 1;
         }
-        live.open();
-        self.follow(stream, live);
-        self.feed(stream, &early.0, early.1);
+        ws_session.open();
+        self.store_or_end_socket(stream, ws_session);
+        self.feed(stream, &buffered.0, buffered.1);
         Ok(())
     }
 
     /// Calls a stream's socket, then ends the stream if the socket has closed.
-    fn on_socket(&self, stream: Stream, call: impl FnOnce(&mut Live)) {
+    fn on_socket(&self, stream: Stream, call: impl FnOnce(&mut WsSession)) {
         let taken = self
             .core
             .borrow_mut()
             .socket(stream)
-            .and_then(|socket| socket.live.take());
-        if let Some(mut live) = taken {
-            call(&mut live);
-            self.follow(stream, live);
+            .and_then(|socket| socket.ws_session.take());
+        if let Some(mut ws_session) = taken {
+            call(&mut ws_session);
+            self.store_or_end_socket(stream, ws_session);
         }
     }
 
     /// Stores a socket again, or ends its stream.
-    fn follow(&self, stream: Stream, mut live: Box<Live>) {
+    fn store_or_end_socket(&self, stream: Stream, mut ws_session: Box<WsSession>) {
         let given_up = {
             let mut core = self.core.borrow_mut();
             match core.socket(stream) {
-                Some(socket) if !socket.given_up && !live.is_over() => {
-                    socket.live = Some(live);
+                Some(socket) if !socket.given_up && !ws_session.is_closed() => {
+                    socket.ws_session = Some(ws_session);
                     return;
                 }
                 Some(socket) => socket.given_up,
@@ -156,67 +156,71 @@ impl Session {
             }
         };
         if !given_up {
-            return self.leave(stream);
+            return self.end_after_close(stream);
         }
-        live.lost();
+        ws_session.lost();
         self.reset(stream, ErrorCode::CANCEL);
-        drop(self.core.borrow_mut().drop_lane(stream));
+        drop(self.core.borrow_mut().remove_entry(stream));
     }
 
     /// Ends the stream after the closing handshake, behind the queued bytes, and waits for the client to end it, too.
-    fn leave(&self, stream: Stream) {
-        let by = self.now().after(self.local.site.limits.linger);
-        let half = self.half.get();
+    fn end_after_close(&self, stream: Stream) {
+        let by = self.now().after(self.worker.app.limits.linger);
+        let client_ended = self.client_ended.get();
         self.write(|core, conn, out| {
             let Some(socket) = core.socket(stream) else { return };
-            let ended = socket.ended || half;
+            let ended = socket.ended || client_ended;
             core.sockets -= 1;
-            let Some(lane) = core.lane(stream) else { return };
-            lane.work = if ended { Work::Answered } else { Work::Leaving(by) };
-            lane.end = true;
-            core.transmit(conn, stream, out);
+            let Some(entry) = core.entry(stream) else { return };
+            entry.phase = if ended {
+                StreamPhase::Done
+            } else {
+                StreamPhase::AwaitingEnd(by)
+            };
+            entry.end = true;
+            core.send_queued(conn, stream, out);
         });
     }
 
     /// Passes bytes to a stream's socket; `end`: the client has ended the stream.
     fn feed(&self, stream: Stream, data: &[u8], end: bool) {
-        let kept = {
+        let unread = {
             let mut core = self.core.borrow_mut();
             let Some(socket) = core.socket(stream) else { return };
             socket.ended |= end;
-            std::mem::take(&mut socket.kept)
+            std::mem::take(&mut socket.unread)
         };
-        let sockets = &self.local.sockets;
-        let mut input = if kept.is_empty() {
-            sockets.take_buffer()
+        let sockets = &self.worker.sockets;
+        let mut input = if unread.is_empty() {
+            sockets.acquire_buffer()
         } else {
-            kept
+            unread
         };
         input.extend_from_slice(data);
         let (mut taken, mut waits) = (0, false);
         if !input.is_empty() {
-            self.on_socket(stream, |live| {
-                if !live.must_wait() {
-                    taken = live.receive(&mut input);
+            self.on_socket(stream, |ws_session| {
+                if !ws_session.is_blocked() {
+                    taken = ws_session.receive(&mut input);
                 }
-                waits = live.must_wait();
+                waits = ws_session.is_blocked();
             });
             self.consume(stream, taken);
         }
         let mut core = self.core.borrow_mut();
         let Some(socket) = core.socket(stream) else {
             drop(core);
-            return sockets.put_buffer(input);
+            return sockets.release_buffer(input);
         };
         let ended = socket.ended;
         if taken < input.len() {
-            socket.kept = input[taken..].to_vec();
+            socket.unread = input[taken..].to_vec();
         }
         drop(core);
-        sockets.put_buffer(input);
+        sockets.release_buffer(input);
         if ended && !waits {
             // The rest of a frame can no longer arrive.
-            self.on_socket(stream, Live::end);
+            self.on_socket(stream, WsSession::end);
         }
     }
 
@@ -225,21 +229,22 @@ impl Session {
         &self,
         conn: Conn<'_>,
         stream: Stream,
-        (data, end): (&[u8], bool),
+        data: &[u8],
+        end: bool,
         out: &mut Vec<u8>,
     ) -> bool {
         let is_socket = self.core.borrow_mut().socket(stream).is_some();
         if is_socket {
-            self.hand_over(conn, out);
+            self.flush_frames(conn, out);
             self.feed(stream, data, end);
         }
         is_socket
     }
 
     /// Sends more on a stream (`None`: on every stream) whose window has grown.
-    pub(super) fn has_room(&self, conn: Conn<'_>, stream: Option<Stream>, out: &mut Vec<u8>) {
+    pub(super) fn on_window_update(&self, conn: Conn<'_>, stream: Option<Stream>, out: &mut Vec<u8>) {
         let mut full = match stream {
-            None => self.core.borrow().sockets_that(|_| true),
+            None => self.core.borrow().streams_with_socket(|_| true),
             Some(stream) => Vec::from_iter(self.core.borrow_mut().socket(stream).map(|_| stream)),
         };
         full.retain(|&stream| self.unsent(stream) > WRITE_MARK);
@@ -251,32 +256,32 @@ impl Session {
                     core.wake_all();
                 }
                 Some(stream) => {
-                    core.transmit(conn, stream, out);
+                    core.send_queued(conn, stream, out);
                     core.wake(stream);
                 }
             }
         }
         // Frames that handlers send next, on any socket, must follow these bytes.
         if self.core.borrow().sockets > 0 {
-            self.hand_over(conn, out);
+            self.flush_frames(conn, out);
         }
-        self.drained_sockets(full);
+        self.notify_drained_sockets(full);
     }
 
     /// Drops a stream in `Leaving` once the client has ended it.
-    pub(super) fn ended_by_client(&self, stream: Stream) {
+    pub(super) fn on_client_end(&self, stream: Stream) {
         let mut core = self.core.borrow_mut();
         let is_open = core.wire.is_open(stream);
-        if let Some(lane) = core.lane(stream)
-            && matches!(lane.work, Work::Leaving(_))
+        if let Some(entry) = core.entry(stream)
+            && matches!(entry.phase, StreamPhase::AwaitingEnd(_))
             && !is_open
         {
-            drop(core.drop_lane(stream));
+            drop(core.remove_entry(stream));
         }
     }
 
     /// Writes the encoded frames before a socket may send, so that frames stay in order.
-    pub(super) fn hand_over(&self, conn: Conn<'_>, out: &mut Vec<u8>) {
+    pub(super) fn flush_frames(&self, conn: Conn<'_>, out: &mut Vec<u8>) {
         if !out.is_empty() {
             // Fails only when the connection is closed, which is reported elsewhere.
             let _ = conn.write(out);
@@ -285,136 +290,140 @@ impl Session {
     }
 
     /// Notifies the sockets among `full` that are no longer full.
-    pub(super) fn drained_sockets(&self, full: Vec<Stream>) {
+    pub(super) fn notify_drained_sockets(&self, full: Vec<Stream>) {
         for stream in full {
             if self.unsent(stream) <= WRITE_MARK {
-                self.on_socket(stream, Live::drained);
+                self.on_socket(stream, WsSession::drained);
                 self.feed(stream, &[], false);
             }
         }
     }
 
     /// Notifies all sockets: the connection takes more, for which each may have waited.
-    pub(super) fn drained_all_sockets(&self) {
-        let all = self.core.borrow().sockets_that(|_| true);
-        self.drained_sockets(all);
+    pub(super) fn notify_all_sockets(&self) {
+        let all = self.core.borrow().streams_with_socket(|_| true);
+        self.notify_drained_sockets(all);
     }
 
     /// Sends the sockets' clients a going-away Close when the process shuts down.
     pub(crate) fn drain_sockets(&self) {
-        let all = self.core.borrow().sockets_that(|_| true);
+        let all = self.core.borrow().streams_with_socket(|_| true);
         for stream in all {
-            self.on_socket(stream, Live::drain);
+            self.on_socket(stream, WsSession::drain);
         }
     }
 
     /// Notifies the sockets that the client sends nothing more on any stream.
     pub(super) fn end_sockets(&self) {
-        let all = self.core.borrow().sockets_that(|_| true);
+        let all = self.core.borrow().streams_with_socket(|_| true);
         for stream in all {
-            self.on_socket(stream, Live::end);
+            self.on_socket(stream, WsSession::end);
         }
     }
 
     /// Checks the sockets that are due.
-    pub(super) fn look_at_sockets(&self) {
+    pub(super) fn check_due_sockets(&self) {
         let now = self.now();
-        let due = self
+        let deadline = self
             .core
             .borrow()
-            .sockets_that(|socket| socket.kicked || socket.due <= now);
-        for stream in due {
+            .streams_with_socket(|socket| socket.check_due || socket.deadline <= now);
+        for stream in deadline {
             let late = {
                 let mut core = self.core.borrow_mut();
                 let Some(socket) = core.socket(stream) else {
                     continue;
                 };
-                socket.kicked = false;
-                let late = socket.due <= now;
+                socket.check_due = false;
+                let late = socket.deadline <= now;
                 if late {
-                    socket.due = Time::NEVER;
+                    socket.deadline = Time::NEVER;
                 }
                 late
             };
-            self.on_socket(stream, |live| {
+            self.on_socket(stream, |ws_session| {
                 if late {
-                    live.on_deadline();
+                    ws_session.on_deadline();
                 }
             });
             self.feed(stream, &[], false);
         }
         let left: Vec<Stream> = {
             let core = self.core.borrow();
-            let lanes = core.lanes.iter();
-            lanes
-                .filter(|lane| matches!(lane.work, Work::Leaving(by) if by <= now && lane.pending.is_empty()))
-                .filter_map(|lane| lane.stream)
+            let streams = core.streams.iter();
+            streams
+                .filter(|entry| matches!(entry.phase, StreamPhase::AwaitingEnd(by) if by <= now && entry.pending.is_empty()))
+                .filter_map(|entry| entry.stream)
                 .collect()
         };
         for stream in left {
             self.reset(stream, ErrorCode::NO_ERROR);
-            drop(self.core.borrow_mut().drop_lane(stream));
+            drop(self.core.borrow_mut().remove_entry(stream));
         }
     }
 
     /// Returns true if the connection has only sockets, none of which needs a check before its deadline.
-    pub(super) fn is_quiet(&self) -> bool {
+    pub(super) fn needs_only_socket_deadlines(&self) -> bool {
         let core = self.core.borrow();
         core.sockets > 0
             && core.sockets == core.wire.open_streams()
-            && self.pinged.get().is_none()
-            && !self.local.cx.is_draining()
+            && self.ping_sent_at.get().is_none()
+            && !self.worker.cx.is_draining()
     }
 
     /// Brings the connection's deadline forward to `by` at the latest.
-    fn look_by(&self, by: Time) {
-        if by < self.armed.get() {
-            self.armed.set(by);
+    fn bring_deadline_forward(&self, by: Time) {
+        if by < self.deadline.get() {
+            self.deadline.set(by);
             self.conn().set_deadline(Some(by.since(self.now())));
         }
     }
 
     /// Sets the connection's deadline to the first socket's.
-    pub(super) fn rest_until_due(&self) {
-        let due = self.core.borrow().first_due();
-        self.armed.set(due);
-        let span = (due != Time::NEVER).then(|| due.since(self.now()));
+    pub(super) fn sleep_until_socket_deadline(&self) {
+        let deadline = self.core.borrow().first_socket_deadline();
+        self.deadline.set(deadline);
+        let span = (deadline != Time::NEVER).then(|| deadline.since(self.now()));
         self.conn().set_deadline(span);
     }
 
     /// Sets the connection's deadline to the next tick, or to the first socket's.
     pub(super) fn tick(&self) {
         let next = self.now().after(limits::RATE_TICK);
-        let by = next.min(self.core.borrow().first_due());
-        self.armed.set(by);
+        let by = next.min(self.core.borrow().first_socket_deadline());
+        self.deadline.set(by);
         self.conn().set_deadline(Some(by.since(self.now())));
     }
 
-    // Called by sockets through their carrier.
+    // Called by sockets through their transport.
 
     /// Returns the bytes queued for the client, on this stream and on the connection.
     pub(crate) fn unsent(&self, stream: Stream) -> usize {
-        let waiting = self.core.borrow_mut().lane(stream).map_or(0, |lane| lane.waiting);
+        let waiting = self
+            .core
+            .borrow_mut()
+            .entry(stream)
+            .map_or(0, |entry| entry.waiting);
         self.conn().unsent() + waiting
     }
 
     /// Returns the bytes of this stream that were handed to the connection.
     pub(crate) fn sent(&self, stream: Stream) -> u64 {
-        self.core.borrow_mut().lane(stream).map_or(0, |lane| lane.sent)
+        self.core.borrow_mut().entry(stream).map_or(0, |entry| entry.sent)
     }
 
     /// Sets the deadline of a socket's next check; zero: at once, for a notification that cannot be delivered now.
     pub(crate) fn set_due(&self, stream: Stream, span: Option<Duration>) {
         let now = self.now();
-        let due = span.map_or(Time::NEVER, |span| now.after(span));
+        let deadline = span.map_or(Time::NEVER, |span| now.after(span));
         if let Some(socket) = self.core.borrow_mut().socket(stream) {
             if span == Some(Duration::ZERO) {
-                socket.kicked = true;
+                socket.check_due = true;
             } else {
-                socket.due = due;
+                socket.deadline = deadline;
             }
         }
-        self.look_by(due);
+        self.bring_deadline_forward(deadline);
     }
 
     /// Gives a socket up: its stream is reset once the socket was notified.
@@ -423,15 +432,15 @@ impl Session {
             let mut core = self.core.borrow_mut();
             let Some(socket) = core.socket(stream) else { return };
             socket.given_up = true;
-            if let Some(lane) = core.lane(stream) {
-                lane.forget_pending();
+            if let Some(entry) = core.entry(stream) {
+                entry.clear_pending();
             }
         }
         self.set_due(stream, Some(Duration::ZERO));
     }
 
     /// Responds to a request that opens a tunnel: bytes sent from here on leave unchanged, in DATA frames.
-    pub(in crate::server) fn begin_tunnel(&self, reply: &Reply<'_>, stream: Stream) -> Result {
+    pub(in crate::server) fn start_tunnel(&self, reply: &Reply<'_>, stream: Stream) -> Result {
         let mut fields = FieldBlock::new();
         for (name, value) in reply.fields.iter() {
             // The reply to a key that the client has not sent.
@@ -440,24 +449,24 @@ impl Session {
                 let _ = fields.push(name, value);
             }
         }
-        let parts = Parts {
+        let parts = ResponseParts {
             status: 200,
-            kind: Kind::None,
+            kind: ContentKind::None,
             omitted: Omitted::default(),
             fields: &fields,
             id: None,
             forwarded: true,
             handshake: None,
         };
-        self.head(reply.request.local, &parts, stream, Length::None, false)
+        self.head(reply.request.worker, &parts, stream, Length::None, false)
     }
 }
 
-impl OpenSocket {
+impl StreamSocket {
     /// Notifies the socket that its stream is closed.
-    pub(super) fn lost(self) {
-        if let Some(mut live) = self.live {
-            live.lost();
+    pub(super) fn notify_lost(self) {
+        if let Some(mut ws_session) = self.ws_session {
+            ws_session.lost();
         }
     }
 }

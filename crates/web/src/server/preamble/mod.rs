@@ -8,13 +8,13 @@ use std::time::Duration;
 use ringmain_wire::h1::{FieldBlock, Misuse, Preface};
 
 use crate::http::date;
-use crate::http::reply::Kind;
+use crate::http::reply::ContentKind;
 
 /// One worker's preambles. Allocates nothing after the first second.
 pub(crate) struct Preamble {
     server: Option<Box<[u8]>>,
     /// Preambles by kind of content.
-    beginnings: [Beginning; Kind::COUNT],
+    templates: [HeadTemplate; ContentKind::COUNT],
     /// The wall clock's second in `Date`.
     second: u64,
 }
@@ -29,7 +29,7 @@ pub(crate) struct Omitted {
 impl Omitted {
     /// Records a field that a handler has set or removed.
     #[inline]
-    pub(crate) fn note(&mut self, name: &str) {
+    pub(crate) fn record(&mut self, name: &str) {
         match name.len() {
             4 => self.date |= name.eq_ignore_ascii_case("date"),
             6 => self.server |= name.eq_ignore_ascii_case("server"),
@@ -53,7 +53,7 @@ impl Omitted {
 }
 
 /// The start of responses with one kind of content.
-struct Beginning {
+struct HeadTemplate {
     fields: FieldBlock,
     /// The fields after the status line of 200.
     ok: Preface,
@@ -68,41 +68,41 @@ impl Preamble {
         let ok = Preface::new(200)?;
         let mut preamble = Preamble {
             server: server.map(|name| name.as_bytes().into()),
-            beginnings: std::array::from_fn(|_| Beginning {
+            templates: std::array::from_fn(|_| HeadTemplate {
                 fields: FieldBlock::new(),
                 ok: ok.clone(),
             }),
             second: 0,
         };
-        preamble.renew(0)?;
+        preamble.encode(0)?;
         Ok(preamble)
     }
 
     /// Updates `Date`: `wall` is the time since 1970-01-01.
     #[inline]
-    pub(crate) fn follow(&mut self, wall: Duration) {
+    pub(crate) fn update(&mut self, wall: Duration) {
         let second = wall.as_secs();
         if second != self.second {
-            self.renew(second).expect("checked when it was made");
+            self.encode(second).expect("checked when it was made");
         }
     }
 
     /// Returns the fields of a response with any status.
     #[inline]
-    pub(crate) fn fields(&self, kind: Kind) -> &FieldBlock {
-        &self.beginnings[kind.index()].fields
+    pub(crate) fn fields(&self, kind: ContentKind) -> &FieldBlock {
+        &self.templates[kind.index()].fields
     }
 
     /// Returns a number that identifies [these fields](Preamble::fields) among the worker's preambles.
     #[inline]
-    pub(crate) fn id(&self, kind: Kind) -> u64 {
-        (self.second + 1) * Kind::COUNT as u64 + kind.index() as u64
+    pub(crate) fn id(&self, kind: ContentKind) -> u64 {
+        (self.second + 1) * ContentKind::COUNT as u64 + kind.index() as u64
     }
 
     /// Passes the fields of a response with any status to `write`, without the omitted ones.
     pub(crate) fn write_fields<E>(
         &self,
-        kind: Kind,
+        kind: ContentKind,
         omitted: Omitted,
         mut write: impl FnMut(&str, &[u8]) -> Result<(), E>,
     ) -> Result<(), E> {
@@ -116,26 +116,26 @@ impl Preamble {
 
     /// Returns the start of a response with status 200.
     #[inline]
-    pub(crate) fn ok(&self, kind: Kind) -> &Preface {
-        &self.beginnings[kind.index()].ok
+    pub(crate) fn ok(&self, kind: ContentKind) -> &Preface {
+        &self.templates[kind.index()].ok
     }
 
     #[cold]
-    fn renew(&mut self, second: u64) -> Result<(), Misuse> {
+    fn encode(&mut self, second: u64) -> Result<(), Misuse> {
         self.second = second;
         let date = date::http_date(Duration::from_secs(second));
-        for (index, beginning) in self.beginnings.iter_mut().enumerate() {
-            let fields = &mut beginning.fields;
+        for (index, template) in self.templates.iter_mut().enumerate() {
+            let fields = &mut template.fields;
             fields.clear();
             if let Some(server) = &self.server {
                 fields.push("Server", server)?;
             }
             fields.push("Date", &date)?;
-            if let Some(content_type) = Kind::CONTENT_TYPES[index] {
+            if let Some(content_type) = ContentKind::CONTENT_TYPES[index] {
                 fields.push("Content-Type", content_type.as_bytes())?;
             }
-            beginning.ok.clear();
-            beginning.ok.block(&beginning.fields);
+            template.ok.clear();
+            template.ok.block(&template.fields);
         }
         Ok(())
     }

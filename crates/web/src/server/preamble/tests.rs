@@ -7,8 +7,8 @@ use super::*;
 fn head(preamble: &mut Preamble, wall: Duration) -> String {
     let mut out = Vec::new();
     let mut head = ResponseEncoder::new(&mut out, 204, Exchange::REFUSED).unwrap();
-    preamble.follow(wall);
-    head.block(preamble.fields(Kind::None));
+    preamble.update(wall);
+    head.block(preamble.fields(ContentKind::None));
     let _no_body = head.finish(Framing::None).unwrap();
     String::from_utf8(out).unwrap()
 }
@@ -43,14 +43,14 @@ fn a_server_need_not_say_its_name() {
 #[test]
 fn a_preface_is_the_status_line_and_the_fields() {
     let mut preamble = Preamble::new(Some("ringmain")).unwrap();
-    preamble.follow(Duration::from_secs(1));
+    preamble.update(Duration::from_secs(1));
     for kind in [
-        Kind::None,
-        Kind::Json,
-        Kind::Text,
-        Kind::Html,
-        Kind::Problem,
-        Kind::Own,
+        ContentKind::None,
+        ContentKind::Json,
+        ContentKind::Text,
+        ContentKind::Html,
+        ContentKind::Problem,
+        ContentKind::Own,
     ] {
         let (mut prepared, mut written) = (Vec::new(), Vec::new());
         let head = ResponseEncoder::with_preface(&mut prepared, preamble.ok(kind), Exchange::REFUSED);
@@ -68,7 +68,7 @@ fn a_preface_is_the_status_line_and_the_fields() {
             .count();
         assert_eq!(
             content_types,
-            usize::from(!matches!(kind, Kind::None | Kind::Own))
+            usize::from(!matches!(kind, ContentKind::None | ContentKind::Own))
         );
     }
 }

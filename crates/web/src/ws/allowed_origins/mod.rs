@@ -1,5 +1,5 @@
 //! The pages that may open a socket (RFC 6455 §10.2), or access any other resource exposed to pages in the same way. A browser
-//! sends cookies with requests of any page, and names the page in `Origin`; a client that is not a browser need not send one, and
+//! sends cookies with requests of any page, and names the page in `PageOrigin`; a client that is not a browser need not send one, and
 //! can send any value.
 
 #[cfg(test)]
@@ -31,7 +31,7 @@ struct Listed {
 
 /// A browser's origin, parsed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Origin<'a> {
+struct PageOrigin<'a> {
     scheme: &'a str,
     host: &'a str,
     port: Option<u16>,
@@ -59,7 +59,7 @@ impl Origins {
         Ok(())
     }
 
-    /// Admits a request without `Origin`, or with an admitted one.
+    /// Admits a request without `PageOrigin`, or with an admitted one.
     ///
     /// # Errors
     /// 403 for another origin, and for more than one.
@@ -67,7 +67,7 @@ impl Origins {
         let mut said = request.head.fields.all_known(Known::Origin);
         let may = match (said.next(), said.next()) {
             (None, _) => true,
-            (Some(origin), None) => self.allow_page(origin, request.host(), request.origin.secure),
+            (Some(origin), None) => self.allow_page(origin, request.host(), request.peer.secure),
             (Some(_), Some(_)) => false,
         };
         if may {
@@ -85,7 +85,7 @@ impl Origins {
             return true;
         }
         // Includes `null`: a sandboxed page of unknown origin.
-        let Some(origin) = str::from_utf8(origin).ok().and_then(Origin::parse) else {
+        let Some(origin) = str::from_utf8(origin).ok().and_then(PageOrigin::parse) else {
             return false;
         };
         authority.is_some_and(|authority| origin.is_of(authority, secure))
@@ -93,11 +93,11 @@ impl Origins {
     }
 }
 
-impl<'a> Origin<'a> {
-    fn parse(text: &'a str) -> Option<Origin<'a>> {
+impl<'a> PageOrigin<'a> {
+    fn parse(text: &'a str) -> Option<PageOrigin<'a>> {
         let (scheme, authority) = text.split_once("://")?;
         let (host, port) = split_port(authority)?;
-        (is_scheme(scheme) && is_host(host)).then_some(Origin { scheme, host, port })
+        (is_scheme(scheme) && is_host(host)).then_some(PageOrigin { scheme, host, port })
     }
 
     /// Returns the port; a browser omits the scheme's default.
@@ -141,7 +141,7 @@ impl Listed {
         })
     }
 
-    fn matches(&self, origin: &Origin<'_>) -> bool {
+    fn matches(&self, origin: &PageOrigin<'_>) -> bool {
         let scheme = self.scheme.as_ref();
         if scheme.is_some_and(|scheme| !scheme.eq_ignore_ascii_case(origin.scheme)) {
             return false;

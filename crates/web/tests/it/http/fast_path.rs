@@ -1,4 +1,4 @@
-//! Requests whose ticket is held before their task starts: answered from outside, left to the task, abandoned.
+//! Requests whose responder is held before their task starts: answered from outside, left to the task, abandoned.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use ringmain_engine::{Config, Cx};
 use ringmain_testkit::wait::until;
-use ringmain_web::{App, Early, Framing, Request, Ticket};
+use ringmain_web::{AbortHandle, App, Framing, Request, Responder};
 use ringmain_wire::h1::FieldBlock;
 
 use crate::support::{End, get, post, serve};
@@ -33,10 +33,10 @@ impl Seen {
     }
 }
 
-/// Tickets of a worker in order of arrival.
+/// Responders of a worker in order of arrival.
 #[derive(Default)]
 struct Desk {
-    kept: RefCell<Vec<(String, Ticket)>>,
+    kept: RefCell<Vec<(String, Responder)>>,
 }
 
 struct Keeper {
@@ -44,7 +44,7 @@ struct Keeper {
     seen: Arc<Seen>,
 }
 
-impl Early for Keeper {
+impl AbortHandle for Keeper {
     fn abandon(&self) {
         self.desk.kept.take();
         self.seen.abandoned.fetch_add(1, Ordering::Relaxed);
@@ -57,51 +57,51 @@ fn app(seen: &Arc<Seen>) -> App {
     let seen = Arc::clone(seen);
     App::new()
         .per_worker(|_: &Cx| Rc::new(Desk::default()))
-        .early(move |req, ticket| look(req, ticket, &seen))
+        .fast_path(move |req, responder| look(req, responder, &seen))
         .fallback_streamed(async |req, reply| {
             let body = req.chunk().await?.map_or(0, |bytes| bytes.len());
             reply.text(format!("task {} {body}\n", req.path()))
         })
 }
 
-fn look(req: &Request<'_>, ticket: Ticket, seen: &Arc<Seen>) -> Result<Rc<dyn Early>, Ticket> {
+fn look(req: &Request<'_>, responder: Responder, seen: &Arc<Seen>) -> Result<Rc<dyn AbortHandle>, Responder> {
     let desk = Rc::clone(req.local::<Rc<Desk>>().expect("each worker has one"));
     let keeper = Rc::new(Keeper {
         desk: Rc::clone(&desk),
         seen: Arc::clone(seen),
     });
     let path = req.path().to_owned();
-    assert_eq!(ticket.connection(), req.connection());
+    assert_eq!(responder.connection(), req.connection());
     match &path[..] {
         "/hold" => {
-            desk.kept.borrow_mut().push((path, ticket));
+            desk.kept.borrow_mut().push((path, responder));
             seen.held.fetch_add(1, Ordering::Relaxed);
         }
-        "/lose" => drop(ticket),
-        "/run" => assert!(ticket.run(), "there is room for a task"),
+        "/lose" => drop(responder),
+        "/run" => assert!(responder.start_task(), "there is room for a task"),
         "/odd" => {
             // An invalid response leaves everything unchanged.
             let fields = FieldBlock::new();
-            let ticket = ticket.forward(101, &fields, Framing::None, b"", |_| {});
+            let responder = responder.forward(101, &fields, Framing::None, b"", |_| {});
             assert!(
-                ticket.expect_err("no final answer").run(),
+                responder.expect_err("no final answer").start_task(),
                 "there is room for a task"
             );
         }
         _ if path.starts_with("/keep") => {
-            desk.kept.borrow_mut().push((path, ticket));
+            desk.kept.borrow_mut().push((path, responder));
             let cx = req.cx().clone();
             let answering = async move {
-                let (path, ticket) = desk.kept.borrow_mut().remove(0);
+                let (path, responder) = desk.kept.borrow_mut().remove(0);
                 let mut fields = FieldBlock::new();
                 fields.push("X-Who", b"kept").expect("a field");
                 let framing = Framing::Length(path.len() as u64);
-                let told = ticket.forward(200, &fields, framing, path.as_bytes(), |_| {});
+                let told = responder.forward(200, &fields, framing, path.as_bytes(), |_| {});
                 told.expect("an answer");
             };
             cx.spawn(answering).expect("room for a task");
         }
-        _ => return Err(ticket),
+        _ => return Err(responder),
     }
     Ok(keeper)
 }
@@ -201,7 +201,7 @@ fn a_disconnect_is_reported_to_the_holder(engine: Config) {
     // Its place is used again.
     server.get("/keep").expect(200, "/keep");
     server.get("/run").expect(200, "task /run 0\n");
-    assert_eq!(server.site.stats().totals().classes[4], 1, "noted as 499");
+    assert_eq!(server.app.stats().totals().classes[4], 1, "noted as 499");
     server.shut_down();
 }
 

@@ -79,7 +79,7 @@ fn heads_of_all_framings(engine: Config) {
 fn chunks_after_a_head(engine: Config) {
     let app = App::new().fallback_streamed(async |req: &Request<'_>, reply: &mut Reply<'_>| {
         reply.forward(200)?;
-        reply.put_head(if req.target() == "/chunked" {
+        reply.write_head_buffered(if req.target() == "/chunked" {
             Framing::Chunked
         } else {
             Framing::Length(1_000_000)
@@ -89,7 +89,7 @@ fn chunks_after_a_head(engine: Config) {
         let mut rest = &body[..];
         while !rest.is_empty() {
             let (piece, behind) = rest.split_at(size.min(rest.len()));
-            reply.put(piece)?;
+            reply.write_buffered(piece)?;
             if size % 3 == 0 {
                 reply.flush().await?;
             }
@@ -111,8 +111,8 @@ fn interim_answers(engine: Config) {
     let app = App::new().fallback_streamed(async |_: &Request<'_>, reply: &mut Reply<'_>| {
         let mut hints = FieldBlock::new();
         hints.push("Link", b"</a.css>")?;
-        reply.interim(103, &hints)?;
-        reply.interim(102, &FieldBlock::new())?;
+        reply.send_interim(103, &hints)?;
+        reply.send_interim(102, &FieldBlock::new())?;
         reply.text("ok")
     });
     let server = serve(engine, app);
@@ -178,7 +178,7 @@ fn a_tunnel_that_its_handler_ends_first(engine: Config) {
     let app = App::new().fallback_streamed(async move |req: &Request<'_>, reply: &mut Reply<'_>| {
         reply.switch_protocols(b"count").await?;
         reply.write("said").await?;
-        reply.end_tunnel()?;
+        reply.shut_down_tunnel()?;
         assert!(reply.write("more").await.is_err());
         let mut all = Vec::new();
         while let Some(bytes) = req.chunk().await? {
@@ -208,16 +208,16 @@ fn a_tunnel_that_its_handler_ends_first(engine: Config) {
 fn what_comes_too_late(engine: Config) {
     let app = App::new().fallback_streamed(async |req: &Request<'_>, reply: &mut Reply<'_>| {
         assert!(reply.forward(101).is_err() && reply.forward(99).is_err());
-        assert!(reply.interim(200, &FieldBlock::new()).is_err());
+        assert!(reply.send_interim(200, &FieldBlock::new()).is_err());
         reply.forward(200)?;
-        reply.put_head(Framing::Length(2))?;
-        assert!(reply.interim(103, &FieldBlock::new()).is_err());
+        reply.write_head_buffered(Framing::Length(2))?;
+        assert!(reply.send_interim(103, &FieldBlock::new()).is_err());
         assert!(reply.switch_protocols(b"echo").await.is_err());
-        assert!(reply.put(b"too long").is_err());
+        assert!(reply.write_buffered(b"too long").is_err());
         if req.target() == "/cut" {
             return Err(ringmain_web::Error::internal("broken off"));
         }
-        reply.put(b"ok")
+        reply.write_buffered(b"ok")
     });
     let server = serve(engine, app);
     server.get("/").expect(200, "ok");

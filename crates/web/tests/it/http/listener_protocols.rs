@@ -1,10 +1,10 @@
-//! Listeners with different entrances: each connection is handled by the entrance of its listener.
+//! Listeners with different listener protocols: each connection is handled by the listener protocol of its listener.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 
 use ringmain_engine::{Addr, Config, Engine, ListenOptions};
-use ringmain_web::{App, Entrance, Entrances, Incoming};
+use ringmain_web::{App, ListenerProtocol, ListenerProtocols, StreamConnection};
 
 use crate::support::{Client, PATIENCE, get, serve_at};
 
@@ -14,8 +14,8 @@ on_every_backend! {
     an_entrance_becomes_another_one,
 }
 
-async fn echo(incoming: Incoming) {
-    let stream = &incoming.stream;
+async fn echo(connection: StreamConnection) {
+    let stream = &connection.stream;
     let mut buffer = [0; 100];
     while let Ok(count @ 1..) = stream.read(&mut buffer).await {
         if stream.write_all(&buffer[..count]).await.is_err() {
@@ -25,11 +25,11 @@ async fn echo(incoming: Incoming) {
 }
 
 fn a_stream_listener_serves_beside_an_http_listener(config: Config) {
-    let site = App::new()
+    let app = App::new()
         .get("/", |req, reply| {
             reply.text(format!("{} {}", req.listener(), req.scheme()))
         })
-        .listener(1, Entrance::stream(echo))
+        .listener(1, ListenerProtocol::stream(echo))
         .build()
         .expect("an application");
     let mut engine = Engine::new(config).expect("the back-end is there");
@@ -40,7 +40,7 @@ fn a_stream_listener_serves_beside_an_http_listener(config: Config) {
             other => panic!("a free port: {other:?}"),
         })
         .collect();
-    let running = engine.start(move |start| site.server(start)).expect("it starts");
+    let running = engine.start(move |start| app.server(start)).expect("it starts");
     for (addr, listener) in [(addrs[0], 0), (addrs[2], 2)] {
         let mut client = Client::new(addr);
         client.send(get("/"));
@@ -58,17 +58,17 @@ fn a_stream_listener_serves_beside_an_http_listener(config: Config) {
 }
 
 fn byte_streams_behind_a_proxy_header(config: Config) {
-    let tell = async |incoming: Incoming| {
+    let tell = async |connection: StreamConnection| {
         let name = format!(
             "{:?} by {}\n",
-            incoming.remote().map(|it| it.ip()),
-            incoming.listener()
+            connection.remote().map(|it| it.ip()),
+            connection.listener()
         );
-        if incoming.stream.write_all(name.as_bytes()).await.is_ok() {
-            echo(incoming).await;
+        if connection.stream.write_all(name.as_bytes()).await.is_ok() {
+            echo(connection).await;
         }
     };
-    let entrance = Entrance::stream(tell).proxied(|_| true, PATIENCE);
+    let entrance = ListenerProtocol::stream(tell).proxy_protocol(|_| true, PATIENCE);
     let server = serve_at(config, App::new().listener(0, entrance), None);
     let header = "PROXY TCP4 192.0.2.1 198.51.100.7 56324 443\r\n";
     // In one piece with the bytes behind it, split within the header, and split right behind it.
@@ -99,15 +99,15 @@ fn byte_streams_behind_a_proxy_header(config: Config) {
 }
 
 fn an_entrance_becomes_another_one(config: Config) {
-    let entrances = Entrances::default();
+    let entrances = ListenerProtocols::default();
     let app = App::new()
-        .entrances(&entrances)
+        .listener_protocols(&entrances)
         .get("/", |_, reply| reply.text("http"));
     let server = serve_at(config, app, None);
     let mut old = server.client();
     old.send(get("/"));
     old.answer().expect(200, "http");
-    entrances.set(0, Entrance::stream(echo));
+    entrances.set(0, ListenerProtocol::stream(echo));
     let mut bytes = server.client();
     bytes
         .stream

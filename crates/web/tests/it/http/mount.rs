@@ -1,10 +1,10 @@
-//! Requests that a handler delegates to inner routes: they are answered as if they had arrived there directly.
+//! Requests that a handler delegates to other routes: they are answered as if they had arrived there directly.
 
 use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
 
-use ringmain_web::testing::{Ending, TestClient, TestEvent};
+use ringmain_web::testing::{ConnectionEnd, TestClient, TestEvent};
 use ringmain_web::ws::{Closed, Message};
 use ringmain_web::{App, Error, Flow, Reply, Request, Result, Socket, Ws};
 use serde_json::{Value, json};
@@ -74,9 +74,9 @@ fn app() -> App {
                 req.cx().sleep(Duration::from_secs(1)).await;
             }
             let path = req.path().strip_prefix("/below").unwrap_or(req.path());
-            reply.lead_inside(path).await
+            reply.delegate(path).await
         })
-        .inner(inner())
+        .delegate_to(inner())
 }
 
 fn client() -> TestClient {
@@ -155,7 +155,7 @@ fn a_socket_opens_on_an_inner_route() {
         assert_eq!(socket.text(), "hello");
         socket.send_text("back");
         assert_eq!(socket.text(), "back");
-        let totals = client.site().stats().totals();
+        let totals = client.app().stats().totals();
         assert_eq!((totals.sockets, totals.classes[1]), (1, 1));
         socket.close(1000, "");
         assert_eq!(socket.closed(), (1000, String::new()));
@@ -199,7 +199,7 @@ fn early_frames_wait_for_the_handshake() {
     // Silence is noticed as on any socket.
     raw.advance(Duration::from_secs(3600));
     assert_eq!(raw.received(), b"\x89\0", "a ping");
-    assert_eq!(raw.ending(), Some(Ending::Reset));
+    assert_eq!(raw.ending(), Some(ConnectionEnd::Reset));
     assert_eq!(client.get("/ends").send().text(), "1");
     client.finish().unwrap();
 }
@@ -219,7 +219,7 @@ fn a_client_that_leaves_before_or_just_after_the_handshake_leaves_nothing() {
             raw.advance(Duration::from_secs(3));
             if leave == "end" {
                 raw.received();
-                assert_eq!(raw.ending(), Some(Ending::Closed));
+                assert_eq!(raw.ending(), Some(ConnectionEnd::Closed));
             }
             let ends = client.get("/ends").send();
             // A half-closed client is still answered, and its socket closes at once.
@@ -253,10 +253,10 @@ fn a_reply_that_is_sent_already_leads_nowhere() {
     let app = App::new()
         .get_async("/", async |_, reply| {
             reply.write("begun").await?;
-            let error = reply.lead_inside("/state").await.unwrap_err();
+            let error = reply.delegate("/state").await.unwrap_err();
             reply.write(format!(", then {}", error.status())).await
         })
-        .inner(inner());
+        .delegate_to(inner());
     let mut client = TestClient::new(app).unwrap();
     assert_eq!(client.get("/").send().text(), "begun, then 500");
     client.finish().unwrap();

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use ringmain_engine::Config;
-use ringmain_web::{App, Entrance};
+use ringmain_web::{App, ListenerProtocol};
 
 use crate::support::{End, Server, get, serve};
 
@@ -15,7 +15,8 @@ on_every_backend! {
 }
 
 fn app(trusted: bool) -> App {
-    let entrance = Entrance::http().proxied(move |peer| trusted && peer.is_some(), Duration::from_secs(3600));
+    let entrance = ListenerProtocol::http()
+        .proxy_protocol(move |peer| trusted && peer.is_some(), Duration::from_secs(3600));
     App::new().listener(0, entrance).get("/", |req, reply| {
         reply.text(
             req.remote()

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ringmain_tls::{Acceptor, HandshakeCounts};
-use ringmain_web::{App, Entrance, Limits};
+use ringmain_web::{App, Limits, ListenerProtocol};
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use rustls::{ClientConfig, ClientConnection, RootCertStore};
@@ -43,7 +43,7 @@ fn app() -> App {
 
 fn counted(setting: Setting, app: App) -> (Server, Acceptor) {
     let acceptor = acceptor();
-    let app = app.listener(0, Entrance::https(&acceptor));
+    let app = app.listener(0, ListenerProtocol::https(&acceptor));
     (serve_at(setting.engine, app, Some(connector())), acceptor)
 }
 
@@ -216,7 +216,7 @@ fn a_record_that_was_changed_ends_the_connection(setting: Setting) {
         let error = client.receive().expect_err("an alert");
         assert!(error.to_string().contains("BadRecordMac"), "{error}");
     }
-    assert_eq!(server.site.stats().totals().requests(), 2);
+    assert_eq!(server.app.stats().totals().requests(), 2);
 }
 
 fn an_announced_end_is_answered_and_announced(setting: Setting) {
@@ -245,7 +245,7 @@ fn bytes_after_close_notify_are_dropped(setting: Setting) {
     client.stream.write_all(&wire).expect("it is taken");
     client.answer().expect(200, "ok");
     client.expect_end();
-    assert_eq!(server.site.stats().totals().requests(), 1);
+    assert_eq!(server.app.stats().totals().requests(), 1);
 }
 
 /// A response was complete before the end, or it was not: HTTP detects that itself.

@@ -61,9 +61,9 @@ fn refused_requests_keep_their_line_and_id(setting: Setting) {
     let many: Vec<(&str, &str)> = vec![("x", "y"); 150];
     let stream = client.head("GET", "/many", &fields(&many), true);
     assert_eq!(client.wait(stream).status, 431);
-    let site = Arc::clone(&server.site);
+    let app = Arc::clone(&server.app);
     server.shut_down();
-    assert!(site.access_log().expect("a log").finish(PATIENCE));
+    assert!(app.access_log().expect("a log").finish(PATIENCE));
     let text = String::from_utf8(memory.0.lock().expect("not poisoned").clone()).expect("text");
     let lines: Vec<&str> = text.lines().collect();
     for (line, texts) in lines.iter().zip([
