@@ -68,10 +68,10 @@ async fn consume(call: &Call<'_>, connect: ConnectRequest, replies: &mut Replies
     }
     // nginx would keep the beginning back.
     call.add_header("x-accel-buffering", "no")?;
-    replies.live().await?;
+    replies.stream_without_rate_limit().await?;
     let mut draining = pin!(request.cx().draining());
     while let Some(bytes) = next(draining.as_mut(), &open, &stream).await {
-        replies.send_written(Bytes::from(bytes)).await?;
+        replies.send_encoded(Bytes::from(bytes)).await?;
         session.drained();
     }
     Err(status(stream.ended().unwrap_or(Disconnect::SHUTDOWN)))

@@ -217,6 +217,6 @@ pub fn serve_with(app: App, options: Options, start: impl Fn(&Cx, Publisher) + S
     let push = Push::new();
     match push.replace(options) {
         Ok(()) => push.serve_with(app, start),
-        Err(error) => app.refuse(error.to_string()),
+        Err(error) => app.build_error(error.to_string()),
     }
 }

@@ -40,7 +40,7 @@ impl Outlet {
     pub(crate) fn limit_kernel(&self, bytes: u32) {
         match self {
             Outlet::None => {}
-            Outlet::Ws(ws) => ws.limit_kernel(bytes),
+            Outlet::Ws(ws) => ws.limit_kernel_queue(bytes),
             Outlet::Stream(stream) => stream.limit_kernel(bytes),
         }
     }

@@ -233,11 +233,11 @@ impl Stream {
     /// Begins the answer.
     ///
     /// # Errors
-    /// As [`Reply::live`].
+    /// As [`Reply::stream_without_rate_limit`].
     pub(crate) async fn begin(&self, reply: &mut Reply<'_>) -> Result {
         // nginx would keep the beginning back.
         reply.header("X-Accel-Buffering", "no")?;
-        reply.live(self.framing.content_type()).await
+        reply.stream_without_rate_limit(self.framing.content_type()).await
     }
 
     /// Sends what a session has for its client, until either ends.
