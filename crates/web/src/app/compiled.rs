@@ -185,15 +185,15 @@ impl<'s> RouteMatch<'s> {
                 action: Action::Socket(gate),
                 ..
             }) => gate.open(request, reply),
-            RouteMatch::Route(_) => Err(Error::internal("an asynchronous handler was not launched")),
+            RouteMatch::Route(_) => Err(Error::internal("an asynchronous handler was not started")),
             RouteMatch::NotFound => Err(Error::not_found(format!(
-                "nothing is served at `{}`",
+                "no route matches `{}`",
                 client_text::truncate(request.target())
             ))),
             RouteMatch::MethodNotAllowed { allow } => Err(Error::new(
                 405,
                 format!(
-                    "expected one of {allow} here, found {}",
+                    "method not allowed: expected one of {allow}, found {}",
                     client_text::truncate(request.method().as_str())
                 ),
             )
@@ -203,8 +203,7 @@ impl<'s> RouteMatch<'s> {
                 reply.no_content()
             }
             RouteMatch::Overloaded => {
-                Err(Error::new(503, "the server is overloaded: ask again later")
-                    .with_header("Retry-After", "1"))
+                Err(Error::new(503, "server overloaded").with_header("Retry-After", "1"))
             }
             RouteMatch::Invalid(error) => Err(error.clone_without_cause()),
         }

@@ -80,7 +80,7 @@ impl Scope {
         match WsRoute::new(options, maker) {
             Ok(gate) => self.add(Some("GET"), pattern, Action::Socket(gate)),
             Err(what) => {
-                self.refuse(AppError(format!("the sockets of `{pattern}`: {what}")));
+                self.refuse(AppError(format!("WebSocket route `{pattern}`: {what}")));
             }
         }
     }

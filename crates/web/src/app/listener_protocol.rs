@@ -21,13 +21,13 @@ pub(crate) type StreamHandler = dyn Fn(StreamConnection) -> Pin<Box<dyn Future<O
 #[derive(Clone)]
 pub struct ListenerProtocol {
     pub(crate) kind: ProtocolKind,
-    pub(crate) proxy_protocol: Option<Arc<ProxyProtocol>>,
+    pub(crate) proxy_protocol: Option<Arc<ProxyHeaderSettings>>,
     /// The acceptor with which stream handlers may terminate TLS.
     pub(crate) tls: Option<Acceptor>,
 }
 
 /// The PROXY protocol header at the start of each connection.
-pub(crate) struct ProxyProtocol {
+pub(crate) struct ProxyHeaderSettings {
     /// Returns true if a peer with this address may name the client; `None`: the peer is connected over a Unix socket.
     pub(crate) is_trusted: Box<IsTrustedProxy>,
     pub(crate) timeout: Duration,
@@ -117,7 +117,7 @@ impl ListenerProtocol {
         is_trusted: impl Fn(Option<IpAddr>) -> bool + Send + Sync + 'static,
         timeout: Duration,
     ) -> ListenerProtocol {
-        self.proxy_protocol = Some(Arc::new(ProxyProtocol {
+        self.proxy_protocol = Some(Arc::new(ProxyHeaderSettings {
             is_trusted: Box::new(is_trusted),
             timeout,
         }));

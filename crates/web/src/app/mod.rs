@@ -276,7 +276,7 @@ impl App {
     pub fn build(self) -> std::result::Result<Arc<CompiledApp>, AppError> {
         check(&self.limits)?;
         Preamble::new(self.server_name.as_deref())
-            .map_err(|misuse| AppError(format!("the server name: {misuse}")))?;
+            .map_err(|misuse| AppError(format!("server name: {misuse}")))?;
         let hooks = self.scope.hooks(&Hooks::default());
         let mut router = RouterBuilder::new();
         let mut index = 0;

@@ -50,7 +50,7 @@ impl Reply<'_> {
     pub async fn delegate(&mut self, path: &str) -> Result {
         if self.is_streaming() {
             return Err(Error::internal(
-                "a request is to be led to the inner routes before its reply is sent",
+                "a request must be delegated before its reply is sent",
             ));
         }
         let (request, app) = (self.request, self.request.app);
@@ -113,9 +113,7 @@ async fn run(route_match: &RouteMatch<'_>, request: &Request<'_>, reply: &mut Re
             Some(exchange) if exchange.is_body_complete() || request.head.protocol.is_some() => {
                 gate.open(request, reply)
             }
-            _ => Err(Error::bad_request(
-                "expected a request without a body, which becomes a WebSocket",
-            )),
+            _ => Err(Error::bad_request("expected a WebSocket request without a body")),
         },
         route_match => route_match.answer(request, reply),
     }

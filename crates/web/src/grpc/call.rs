@@ -51,7 +51,7 @@ impl<'c> Call<'c> {
     pub(super) fn open(&mut self) -> Result {
         let fields = &self.request.head.fields;
         if self.content.dialect == Dialect::Grpc && !self.request.accepts_trailers() {
-            let what = "expected HTTP/2, or `TE: trailers`: else no status reaches the client; found neither";
+            let what = "expected HTTP/2 or `TE: trailers`, which carry the status; found neither";
             return Err(Status::new(Code::Internal, what));
         }
         if let Some(name) = fields.get("grpc-encoding") {

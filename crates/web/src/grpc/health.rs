@@ -102,8 +102,7 @@ impl HealthService {
                 "Check",
                 async move |call: &Call<'_>, request: HealthCheckRequest| {
                     let found = checked.find(call, &request.service);
-                    let unknown =
-                        || Status::new(Code::NotFound, "nothing is known of a service of that name");
+                    let unknown = || Status::new(Code::NotFound, "unknown service");
                     found.ok_or_else(unknown)
                 },
             )

@@ -71,12 +71,10 @@ async fn within(cx: &Cx, span: Duration, work: impl Future<Output = Result>) -> 
     let mut sleep = pin!(cx.sleep(span));
     poll_fn(|context| match work.as_mut().poll(context) {
         Poll::Ready(outcome) => Poll::Ready(outcome),
-        Poll::Pending => sleep.as_mut().poll(context).map(|()| {
-            Err(Status::new(
-                Code::DeadlineExceeded,
-                "the client's deadline has passed",
-            ))
-        }),
+        Poll::Pending => sleep
+            .as_mut()
+            .poll(context)
+            .map(|()| Err(Status::new(Code::DeadlineExceeded, "deadline exceeded"))),
     })
     .await
 }

@@ -162,7 +162,7 @@ impl Service {
             &format!("/{name}/{{method}}"),
             async move |request: &Request<'_>, reply: &mut Reply<'_>| {
                 let run = async |_: &Call<'_>, _: &mut Reply<'_>| {
-                    let what = format!("there is no method `{}` here", request.path());
+                    let what = format!("unknown method `{}`", request.path());
                     Err(Status::new(Code::Unimplemented, what))
                 };
                 serve(&unknown, request, reply, run).await

@@ -156,7 +156,7 @@ pub(super) fn code_for(status: u16) -> Code {
 impl From<Error> for Status {
     fn from(error: Error) -> Status {
         if error.is_disconnected() {
-            return Status::new(Code::Cancelled, "the client is gone");
+            return Status::new(Code::Cancelled, "client disconnected");
         }
         let (code, message) = (code_for(error.status()), error.detail().to_owned());
         Status {

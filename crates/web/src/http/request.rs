@@ -306,7 +306,7 @@ impl<'r> Request<'r> {
         if let (Some(piece), Some(most)) = (&piece, left.get()) {
             let rest = most.checked_sub(piece.len() as u64);
             left.set(Some(rest.ok_or_else(|| {
-                Error::new(413, "expected a shorter body: this is more than is taken here")
+                Error::new(413, "request body is longer than this route allows")
             })?));
         }
         Ok(piece)

@@ -246,8 +246,8 @@ impl HttpServer {
                 // No reason can be sent before a handshake, or in an unknown protocol.
                 return false;
             }
-            let error = Error::new(503, "this address has as many connections as it may")
-                .with_header("Retry-After", "1");
+            let error =
+                Error::new(503, "too many connections from this address").with_header("Retry-After", "1");
             response::encode_rejection(&self.worker, &error, h1::Exchange::REFUSED, None, out);
             self.worker.stats.answered(503);
             // Its request is in flight: read and dropped, because a reset could lose the response.

@@ -30,7 +30,7 @@ impl HttpServer {
             // The rest is part of a line: more must arrive.
             Ok((consumed, false)) => {
                 if !self.fits_budget(aggregator) {
-                    let error = Error::new(503, "the server holds as many bodies as it may");
+                    let error = Error::new(503, "too many buffered request bodies");
                     let error = error.with_header("Retry-After", "1");
                     let head = self.reparse_head(&aggregator.head, &mut scratch.table);
                     let rejected = RejectedRequest::from_head(&self.worker, &head);

@@ -152,7 +152,7 @@ impl HttpServer {
             // The response to the last request is not completely taken: that counts as a transfer.
             _ if conn.unsent() > 0 => self.check_sending(conn, state),
             ConnPhase::Head if state.head_started => {
-                let what = "expected the rest of the request's head in time, found none";
+                let what = "timed out waiting for the rest of the request head";
                 let rejected = RejectedRequest::unknown(&self.worker, h1::Version::Http11);
                 let next = self.reject(
                     state.client(),
@@ -194,7 +194,7 @@ impl HttpServer {
                 return conn.set_deadline(Some(due.since(now)));
             }
             conn.set_deadline(None);
-            let what = "expected the rest of a chunk's size line or of the trailers in time, found none";
+            let what = "timed out waiting for the rest of a chunk size line or of the trailers";
             return exchange.fail(Error::new(408, what));
         }
         let Some(receiving) = exchange.receive_progress() else {
@@ -255,7 +255,9 @@ impl HttpServer {
 
     fn too_slow(&self, rate: Option<u32>, received: u64) -> Error {
         let least = rate.unwrap_or(self.app.limits.rate_bytes);
-        let what = format!("expected {least} bytes of body a second, found {received} in all");
+        let what = format!(
+            "request body too slow: expected {least} bytes per second, received {received} bytes in total"
+        );
         Error::new(408, what)
     }
 

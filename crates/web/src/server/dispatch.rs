@@ -209,7 +209,7 @@ impl HttpServer {
                 state.phase = ConnPhase::Running { exchange, serial };
                 return NextAction::Continue;
             }
-            let busy = Error::new(503, "the server runs as many requests as it may");
+            let busy = Error::new(503, "too many concurrent requests");
             matched.route_match = RouteMatch::Invalid(Box::new(busy.with_header("Retry-After", "1")));
             // The body that would have been streamed is not read.
             state.last |= incoming.decoder.is_some_and(|body| !body.is_over());

@@ -336,7 +336,7 @@ impl Exchange {
         let too_long = most.is_some_and(|most| *received > most);
         if faulty || too_long {
             if too_long {
-                let what = "expected a shorter body: this is more than is taken here";
+                let what = "request body is longer than this route allows";
                 body.fault.get_or_insert_with(|| Error::new(413, what));
             }
             drop(body);

@@ -45,7 +45,7 @@ pub(crate) type FastPath =
 
 /// The right to answer one request from any code on its worker. Dropping it unused closes the client's connection, or resets its
 /// HTTP/2 stream: code that cannot answer lets the task [run](Responder::start_task).
-#[must_use = "a request whose responder is dropped is not answered"]
+#[must_use = "a request whose responder is dropped receives no response"]
 pub struct Responder {
     exchange: Rc<Exchange>,
     worker: Rc<WorkerContext>,
@@ -196,8 +196,7 @@ impl Responder {
         }
         // The worker runs the maximum number of tasks.
         self.exchange.restore_pending(pending);
-        let overloaded =
-            Error::new(503, "the server runs as many requests as it may").with_header("Retry-After", "1");
+        let overloaded = Error::new(503, "too many concurrent requests").with_header("Retry-After", "1");
         match self.exchange.stream_ref() {
             Some(stream_ref) => stream_ref.session.reject(&overloaded, stream_ref.stream),
             None => {
@@ -352,7 +351,7 @@ impl Drop for Responder {
     fn drop(&mut self) {
         if let Some(pending) = self.exchange.take_pending() {
             log::error!(
-                "{:?}: a request was not answered: its connection is cut",
+                "{:?}: a request received no response: its connection is aborted",
                 pending.task_request.peer.conn
             );
             self.exchange.discard_request();

@@ -20,7 +20,7 @@ impl Reply<'_> {
         if !(200..=999).contains(&status) {
             return Err(Error::new(
                 502,
-                format!("expected the status of a final answer, found {status}"),
+                format!("expected the status of a final response, found {status}"),
             ));
         }
         self.status = status;
@@ -51,7 +51,9 @@ impl Reply<'_> {
     /// 500 in a handler that is not asynchronous.
     pub fn write_head_buffered(&mut self, framing: Framing) -> Result {
         let Some(outgoing) = &mut self.outgoing else {
-            return Err(Error::internal("a reply in pieces needs an asynchronous handler"));
+            return Err(Error::internal(
+                "a streamed reply requires an asynchronous handler",
+            ));
         };
         match framing {
             Framing::Length(length) => outgoing.length = Some(length),
@@ -69,7 +71,9 @@ impl Reply<'_> {
     /// The client disconnected. The chunk exceeds the declared length (500, and the connection closes).
     pub fn write_buffered(&mut self, bytes: &[u8]) -> Result {
         let Some(outgoing) = &mut self.outgoing else {
-            return Err(Error::internal("a reply in pieces needs an asynchronous handler"));
+            return Err(Error::internal(
+                "a streamed reply requires an asynchronous handler",
+            ));
         };
         if let Some(framed) = &mut outgoing.framed {
             self.sent += framed.send_copied(bytes)?;
@@ -142,7 +146,7 @@ impl Reply<'_> {
         let head_started = self.is_streaming();
         let Some(outgoing) = self.outgoing.as_mut().filter(|_| !head_started && status < 200) else {
             return Err(Error::internal(
-                "an interim answer needs an asynchronous handler, before its reply",
+                "an interim response requires an asynchronous handler and must precede the reply",
             ));
         };
         let exchange = self.request.head.exchange();
@@ -183,7 +187,7 @@ impl Reply<'_> {
         let can = !self.is_streaming() && (!framed || self.request.head.protocol.is_some());
         let Some(outgoing) = self.outgoing.as_ref().filter(|_| can) else {
             return Err(Error::internal(
-                "a switch of protocols needs an asynchronous handler, before its reply, and HTTP/1.1 or an extended CONNECT",
+                "switching protocols requires an asynchronous handler, a reply that has not started, and HTTP/1.1 or an extended CONNECT",
             ));
         };
         if let Some(stream_ref) = outgoing.exchange.stream_ref() {
@@ -237,7 +241,7 @@ impl Reply<'_> {
                 }
                 Ok(())
             }
-            _ => Err(Error::internal("only a tunnel can be ended on one side")),
+            _ => Err(Error::internal("only a tunnel can be half-closed")),
         }
     }
 }

@@ -107,7 +107,7 @@ impl HttpServer {
         if !self.is_still_accepted(conn, state) {
             return Some(Error::new(
                 421,
-                "expected a connection by the PROXY protocol settings of now, found one from before",
+                "the PROXY protocol settings have changed: open a new connection",
             ));
         }
         if !state.peer.secure {
@@ -123,7 +123,7 @@ impl HttpServer {
         (!admitted).then(|| {
             Error::new(
                 421,
-                "expected a connection by the TLS settings of now, found one that they would not admit",
+                "the current TLS settings do not admit this connection: open a new one",
             )
         })
     }

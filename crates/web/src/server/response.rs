@@ -91,7 +91,7 @@ pub(crate) fn run_after(reply: &mut Reply<'_>) {
     for hook in &hooks.after {
         let outcome = catch_unwind(AssertUnwindSafe(|| hook(request, reply)));
         if let Err(error) = outcome.unwrap_or_else(|panic| Err(panicked(&*panic))) {
-            log::error!("{request:?}: a hook after the handler failed: {error}");
+            log::error!("{request:?}: an `after` hook failed: {error}");
         }
     }
 }
@@ -139,7 +139,7 @@ pub(crate) fn encode(reply: &mut Reply<'_>, exchange: Exchange, out: &mut Vec<u8
         Err(misuse) => {
             // Every part was validated when it was set, so this is a bug of ours; the client still receives a response.
             log::error!(
-                "{:?}: cannot be answered with {}: {misuse}",
+                "{:?}: cannot encode the response with status {}: {misuse}",
                 reply.request,
                 reply.status
             );

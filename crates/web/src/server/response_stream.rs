@@ -281,7 +281,7 @@ impl<'r> Reply<'r> {
     pub async fn stream_without_rate_limit(&mut self, content_type: &str) -> Result {
         if self.outgoing.is_none() {
             return Err(Error::internal(
-                "a stream of messages needs an asynchronous handler: get_async",
+                "streaming requires an asynchronous handler (get_async)",
             ));
         }
         self.header("Content-Type", content_type)?;

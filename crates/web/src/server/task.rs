@@ -381,7 +381,7 @@ fn end_stream(outcome: Result, reply: &mut Reply<'_>) -> bool {
                     ..500 => (log::Level::Debug, ErrorCode::CANCEL),
                     _ => (log::Level::Error, ErrorCode::INTERNAL_ERROR),
                 };
-                log::log!(level, "{:?}: cut while it was answered: {error}", reply.request);
+                log::log!(level, "{:?}: response truncated: {error}", reply.request);
                 // Put and not yet flushed.
                 if let Some(stream_ref) = reply
                     .outgoing

@@ -317,7 +317,7 @@ impl WsSession {
         self.release_partial();
         let socket = &mut *self.socket;
         if catch_unwind(AssertUnwindSafe(|| socket.closed(closed))).is_err() {
-            log::error!("{:?}: the socket panicked at its end", self.ws);
+            log::error!("{:?}: `Socket::closed` panicked", self.ws);
         }
     }
 

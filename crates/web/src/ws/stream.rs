@@ -185,10 +185,7 @@ impl<F: Future<Output = Result> + 'static> Socket for AsyncSocketHandler<F> {
         let _ = self.inbox.ws.set(ws.clone());
         let task = run(ws.clone(), future);
         if ws.sockets().cx.spawn(task).is_err() {
-            ws.close(
-                CloseCode::TRY_AGAIN_LATER,
-                "the server runs as many tasks as it may",
-            );
+            ws.close(CloseCode::TRY_AGAIN_LATER, "too many concurrent tasks");
         }
         Ok(())
     }

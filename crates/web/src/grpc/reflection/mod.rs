@@ -150,7 +150,7 @@ impl DescriptorIndex {
             Some(MessageRequest::AllExtensionNumbersOfType(name)) => {
                 let numbers = self.extensions.get(name);
                 if numbers.is_none() && !self.by_symbol.contains_key(name) {
-                    return Err(missing(format!("there is no type `{name}`")));
+                    return Err(missing(format!("unknown type `{name}`")));
                 }
                 return Ok(MessageResponse::ExtensionNumbers(ExtensionNumbers {
                     base_type_name: name.clone(),
@@ -159,21 +159,21 @@ impl DescriptorIndex {
             }
             Some(MessageRequest::FileByFilename(name)) => {
                 let found = self.by_name.get(name);
-                found.ok_or_else(|| missing(format!("there is no file `{name}`")))?
+                found.ok_or_else(|| missing(format!("unknown file `{name}`")))?
             }
             Some(MessageRequest::FileContainingSymbol(name)) => {
                 let found = self.by_symbol.get(name);
-                found.ok_or_else(|| missing(format!("there is no symbol `{name}`")))?
+                found.ok_or_else(|| missing(format!("unknown symbol `{name}`")))?
             }
             Some(MessageRequest::FileContainingExtension(extension)) => {
                 let of = self.extensions.get(&extension.containing_type);
                 let found = of.and_then(|numbers| numbers.get(&extension.extension_number));
                 found.ok_or_else(|| {
                     let (number, of) = (extension.extension_number, &extension.containing_type);
-                    missing(format!("there is no extension {number} of `{of}`"))
+                    missing(format!("unknown extension {number} of `{of}`"))
                 })?
             }
-            None => return Err((Code::InvalidArgument, "expected a question, found none".into())),
+            None => return Err((Code::InvalidArgument, "expected a request, found none".into())),
         };
         let mut file_descriptor_proto = Vec::new();
         self.gather(*file, sent, &mut file_descriptor_proto);

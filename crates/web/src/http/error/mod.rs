@@ -134,7 +134,7 @@ impl Error {
     pub(crate) fn disconnected() -> Error {
         Error {
             kind: ErrorKind::Disconnected,
-            ..Error::new(500, "the client is gone")
+            ..Error::new(500, "client disconnected")
         }
     }
 
@@ -148,7 +148,7 @@ impl Error {
     pub(crate) fn head_sent() -> Error {
         Error {
             kind: ErrorKind::HeadSent,
-            ..Error::new(500, "the request was HEAD, which is answered")
+            ..Error::new(500, "the response to HEAD is complete")
         }
     }
 

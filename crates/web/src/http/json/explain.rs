@@ -63,7 +63,7 @@ pub(crate) fn plainly(sentence: &str) -> String {
         return format!("expected {expected}, found {found}");
     }
     if sentence.starts_with("data did not match any variant of untagged enum") {
-        return "expected a value in one of the forms that are taken here".to_owned();
+        return "expected a value in one of the accepted forms".to_owned();
     }
     sentence.to_owned()
 }

@@ -11,10 +11,10 @@ const DEPTH: usize = 16;
 
 #[derive(Debug, Deserialize)]
 #[expect(dead_code, reason = "only whether it can be read matters")]
-struct Order {
+struct JsonOrder {
     items: Vec<Item>,
     #[serde(default)]
-    size: Option<Size>,
+    size: Option<ShirtSize>,
     #[serde(default)]
     at: Option<Point>,
 }
@@ -34,7 +34,7 @@ struct Item {
 
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "lowercase")]
-enum Size {
+enum ShirtSize {
     Small,
     Large,
 }
@@ -54,18 +54,18 @@ fn refused<'a, T: Deserialize<'a>>(body: &'a str) -> String {
 }
 
 fn check(body: &str, expected: &str) {
-    assert_eq!(refused::<Order>(body), expected, "{body}");
+    assert_eq!(refused::<JsonOrder>(body), expected, "{body}");
 }
 
 #[test]
 fn valid_documents_are_accepted() {
-    let order: Order = read(
+    let order: JsonOrder = read(
         br#" {"items": [{"price": 1.5, "name": "a\"]}["}, {"price": 2}], "size": "small", "at": [1, 2], "x": null} "#,
         DEPTH,
     )
     .unwrap();
     assert_eq!(order.items.len(), 2);
-    assert!(matches!(order.size, Some(Size::Small)));
+    assert!(matches!(order.size, Some(ShirtSize::Small)));
     let text: &str = read(br#""borrowed""#, 0).unwrap();
     assert_eq!(text, "borrowed");
 }
@@ -125,12 +125,12 @@ fn a_member_too_few_or_too_many_is_named() {
         r#"{"items": [], "size": "huge"}"#,
         "unknown variant `huge`, expected `small` or `large` at `size` (line 1, column 28)",
     );
-    let unknown = refused::<Order>(r#"{"items": [{"prize": 1}]}"#);
+    let unknown = refused::<JsonOrder>(r#"{"items": [{"prize": 1}]}"#);
     assert!(
         unknown.starts_with("unknown field `prize`, expected one of `price`, `count`, "),
         "{unknown}"
     );
-    let long = refused::<Order>(&format!(r#"{{"items": [{{"{}": 1}}]}}"#, "é".repeat(5000)));
+    let long = refused::<JsonOrder>(&format!(r#"{{"items": [{{"{}": 1}}]}}"#, "é".repeat(5000)));
     assert!(long.len() < 1000, "{long}");
 }
 

@@ -9,11 +9,11 @@ use crate::http::error::{Error, Result};
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum LocationFault {
     /// The target is empty.
-    #[error("a redirect needs a target")]
+    #[error("a redirect requires a target")]
     Empty,
     /// A character that is invalid in a URI.
     #[error(
-        "a redirect's target is a URI: `{}` at byte {at} is to be percent-encoded",
+        "a redirect's target is a URI: `{}` at byte {at} must be percent-encoded",
         found.escape_default()
     )]
     Character {

@@ -48,7 +48,7 @@ fn characters_invalid_in_a_uri_are_named() {
     let text = fault(check("/\n")).to_string();
     assert_eq!(
         text,
-        "a redirect's target is a URI: `\\n` at byte 1 is to be percent-encoded"
+        "a redirect's target is a URI: `\\n` at byte 1 must be percent-encoded"
     );
 }
 

@@ -47,7 +47,7 @@ pub enum PathFaultKind {
     Nul,
     /// The decoded bytes are not UTF-8.
     Utf8,
-    /// `..` beside an escaped slash.
+    /// `..` next to an encoded slash.
     Climb,
 }
 
@@ -61,12 +61,10 @@ impl fmt::Display for PathFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let what = match self.kind {
             PathFaultKind::NotAbsolute => "the path does not begin with `/`",
-            PathFaultKind::Escape => {
-                "`%` without two hexadecimal digits after it; a percent sign itself is written `%25`"
-            }
-            PathFaultKind::Nul => "the character U+0000, which no path may have",
-            PathFaultKind::Utf8 => "escaped bytes that are not UTF-8; escape the UTF-8 form of the text",
-            PathFaultKind::Climb => "`..` beside an escaped slash; write the path that is meant",
+            PathFaultKind::Escape => "`%` without two hexadecimal digits; write `%25` for a percent sign",
+            PathFaultKind::Nul => "U+0000, which is not allowed in a path",
+            PathFaultKind::Utf8 => "percent-encoded bytes that are not UTF-8",
+            PathFaultKind::Climb => "`..` next to an encoded slash",
         };
         write!(f, "request path, byte {}: {what}", self.at)
     }

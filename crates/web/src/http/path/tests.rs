@@ -161,7 +161,7 @@ fn a_fault_names_the_remedy_for_the_client() {
     let fault = normalise("/100%", &mut scratch).expect_err("a broken escape");
     let error = Error::from(fault);
     assert_eq!(error.status(), 400);
-    let told = "request path, byte 4: `%` without two hexadecimal digits after it; a percent sign itself is written `%25`";
+    let told = "request path, byte 4: `%` without two hexadecimal digits; write `%25` for a percent sign";
     assert_eq!(error.detail(), told);
 }
 

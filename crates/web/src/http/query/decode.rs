@@ -24,8 +24,8 @@ enum DecodeFaultKind {
 impl fmt::Display for DecodeFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self.kind {
-            DecodeFaultKind::Escape => "expected two hexadecimal digits behind `%`",
-            DecodeFaultKind::Encoding => "expected UTF-8 behind its escapes",
+            DecodeFaultKind::Escape => "expected two hexadecimal digits after `%`",
+            DecodeFaultKind::Encoding => "expected percent-encoded UTF-8",
         })
     }
 }

@@ -88,7 +88,7 @@ impl<'a> Query<'a> {
         match decode::check(raw) {
             Ok(()) => Ok(Query { raw, kind }),
             Err(fault) => Err(Error::bad_request(format!(
-                "{} {}: {fault} (byte {} of them all)",
+                "{} {}: {fault} (byte {} of the input)",
                 kind.pair(),
                 fault.pair,
                 fault.at

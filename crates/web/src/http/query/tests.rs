@@ -57,32 +57,32 @@ fn invalid_escapes_and_text_are_rejected_with_their_position() {
     let table: [(&[u8], &str); 7] = [
         (
             b"a=1&b=2%zz",
-            "query parameter 2: expected two hexadecimal digits behind `%` (byte 8 of them all)",
+            "query parameter 2: expected two hexadecimal digits after `%` (byte 8 of the input)",
         ),
         (
             b"a%",
-            "query parameter 1: expected two hexadecimal digits behind `%` (byte 2 of them all)",
+            "query parameter 1: expected two hexadecimal digits after `%` (byte 2 of the input)",
         ),
         (
             b"a=%4",
-            "query parameter 1: expected two hexadecimal digits behind `%` (byte 3 of them all)",
+            "query parameter 1: expected two hexadecimal digits after `%` (byte 3 of the input)",
         ),
         (
             b"a=%4&1=b",
-            "query parameter 1: expected two hexadecimal digits behind `%` (byte 3 of them all)",
+            "query parameter 1: expected two hexadecimal digits after `%` (byte 3 of the input)",
         ),
         (
             b"a=1&%+1=b",
-            "query parameter 2: expected two hexadecimal digits behind `%` (byte 5 of them all)",
+            "query parameter 2: expected two hexadecimal digits after `%` (byte 5 of the input)",
         ),
         (
             b"a=1&b=x%ff",
-            "query parameter 2: expected UTF-8 behind its escapes (byte 7 of them all)",
+            "query parameter 2: expected percent-encoded UTF-8 (byte 7 of the input)",
         ),
         // A character may not be cut by the end of a value.
         (
             b"%c3=%a9",
-            "query parameter 1: expected UTF-8 behind its escapes (byte 1 of them all)",
+            "query parameter 1: expected percent-encoded UTF-8 (byte 1 of the input)",
         ),
     ];
     for (raw, expected) in table {
@@ -198,7 +198,7 @@ fn all_pairs_as_a_type() {
 fn errors_name_the_expected_type_in_plain_words() {
     #[derive(Debug, Deserialize)]
     #[serde(rename_all = "lowercase")]
-    enum Order {
+    enum FormOrder {
         Up,
         Down,
     }
@@ -211,7 +211,7 @@ fn errors_name_the_expected_type_in_plain_words() {
         nonzero: Option<std::num::NonZeroU16>,
         letter: Option<char>,
         many: Vec<u32>,
-        order: Option<Order>,
+        order: Option<FormOrder>,
     }
     for (raw, expected) in [
         (
@@ -242,7 +242,7 @@ fn errors_name_the_expected_type_in_plain_words() {
     }
     assert!(matches!(
         Query::new("order=up").unwrap().read::<All>().unwrap().order,
-        Some(Order::Up | Order::Down)
+        Some(FormOrder::Up | FormOrder::Down)
     ));
 }
 
@@ -278,7 +278,7 @@ fn a_form_needs_its_content_type() {
     let error = Query::form(Some(media_type::FORM.as_bytes()), b"a=\xff").unwrap_err();
     assert_eq!(
         error.detail(),
-        "form field 1: expected UTF-8 behind its escapes (byte 3 of them all)"
+        "form field 1: expected percent-encoded UTF-8 (byte 3 of the input)"
     );
 }
 

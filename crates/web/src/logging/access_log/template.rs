@@ -38,7 +38,7 @@ pub(super) enum Piece {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TemplateFault {
     /// A brace that nothing closes or opens.
-    #[error("a single `{0}`: written twice it stands for itself")]
+    #[error("a single `{0}`: write `{0}{0}` for a literal one")]
     Brace(char),
     /// No field has this name.
     #[error("the field `{{{name}}}`; there are {known}")]

@@ -101,7 +101,7 @@ impl Writer {
         match self.output.write(&self.batch) {
             Ok(()) if self.failing => {
                 self.failing = false;
-                log::info!("the access log can be written to {} again", self.output);
+                log::info!("access log: writes to {} succeed again", self.output);
             }
             Ok(()) => {}
             Err(error) => {
@@ -109,7 +109,7 @@ impl Writer {
                 self.shared.lost.fetch_add(lines, Ordering::Relaxed);
                 if !std::mem::replace(&mut self.failing, true) {
                     log::error!(
-                        "cannot write the access log to {}: {error}; lines are lost until it can",
+                        "cannot write the access log to {}: {error}; lines are dropped until a write succeeds",
                         self.output
                     );
                 }
@@ -121,17 +121,14 @@ impl Writer {
     fn say_dropped(&self) {
         let dropped = self.shared.dropped.swap(0, Ordering::Relaxed);
         if dropped > 0 {
-            log::warn!(
-                "{dropped} lines of the access log were dropped: {} takes them slower than they come",
-                self.output
-            );
+            log::warn!("{dropped} access log lines dropped: {} is too slow", self.output);
         }
     }
 
     fn reopen(&mut self) {
         if let Err(error) = self.output.reopen() {
             log::error!(
-                "cannot open the access log {} again: {error}; the old file is written on",
+                "cannot reopen the access log {}: {error}; continuing with the previous file",
                 self.output
             );
         }

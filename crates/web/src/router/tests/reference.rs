@@ -53,13 +53,13 @@ enum Part {
     Rest,
 }
 
-struct Route {
+struct ReferenceRoute {
     methods: Vec<&'static str>,
     parts: Vec<Part>,
     text: String,
 }
 
-fn route(random: &mut Random) -> Route {
+fn route(random: &mut Random) -> ReferenceRoute {
     let mut parts = Vec::new();
     for _ in 0..random.below(4) {
         parts.push(match random.below(5) {
@@ -90,7 +90,7 @@ fn route(random: &mut Random) -> Route {
             Part::Rest => format!("/{{*p{index}_{salt}}}"),
         };
     }
-    Route { methods, parts, text }
+    ReferenceRoute { methods, parts, text }
 }
 
 /// The values if `path` matches, in the order of the parts.
@@ -136,7 +136,7 @@ fn rank(parts: &[Part]) -> Vec<(u8, Reverse<usize>, Reverse<usize>)> {
     parts.iter().map(rank).collect()
 }
 
-fn twin(routes: &[Route], method: &str, path: &str) -> String {
+fn twin(routes: &[ReferenceRoute], method: &str, path: &str) -> String {
     let matching = || routes.iter().filter(|route| values(&route.parts, path).is_some());
     let Some(best) = matching().map(|route| rank(&route.parts)).min() else {
         return "404".to_owned();
@@ -180,7 +180,7 @@ fn path(random: &mut Random) -> String {
 
 fn run(seed: u64, outcomes: &mut [usize; 4]) {
     let mut random = Random(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1);
-    let mut kept: Vec<Route> = Vec::new();
+    let mut kept: Vec<ReferenceRoute> = Vec::new();
     for _ in 0..=random.below(30) {
         let route = route(&mut random);
         let clash = kept.iter().any(|known| {

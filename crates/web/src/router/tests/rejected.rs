@@ -30,9 +30,9 @@ fn check_pattern(pattern: &str, at: usize, beginning: &str) {
 
 #[test]
 fn invalid_patterns_are_rejected() {
-    check_pattern("", 0, "a route begins with `/`");
-    check_pattern("a", 0, "a route begins with `/`");
-    check_pattern("{*rest}", 0, "a route begins with `/`");
+    check_pattern("", 0, "a route must start with `/`");
+    check_pattern("a", 0, "a route must start with `/`");
+    check_pattern("{*rest}", 0, "a route must start with `/`");
     check_pattern("//", 1, "an empty segment");
     check_pattern("/a//b", 3, "an empty segment");
     check_pattern("/a/./b", 3, "a dot segment");
@@ -41,20 +41,20 @@ fn invalid_patterns_are_rejected() {
     check_pattern("/a/{b/c}", 3, "`{` without `}`");
     check_pattern("/a/b}", 4, "`}` without `{`");
     check_pattern("/a/{b}}", 6, "`}` without `{`");
-    check_pattern("/{}", 2, "no parameter name");
-    check_pattern("/{*}", 2, "no parameter name");
-    check_pattern("/{1a}", 2, "no parameter name");
-    check_pattern("/{a-b}", 2, "no parameter name");
-    check_pattern("/{id:[0-9]+}", 2, "no parameter name");
-    check_pattern("/{rest*}", 2, "no parameter name");
-    check_pattern("/{a}/{a}", 6, "the name of an earlier parameter");
-    check_pattern("/{a}/{*a}", 6, "the name of an earlier parameter");
+    check_pattern("/{}", 2, "invalid parameter name");
+    check_pattern("/{*}", 2, "invalid parameter name");
+    check_pattern("/{1a}", 2, "invalid parameter name");
+    check_pattern("/{a-b}", 2, "invalid parameter name");
+    check_pattern("/{id:[0-9]+}", 2, "invalid parameter name");
+    check_pattern("/{rest*}", 2, "invalid parameter name");
+    check_pattern("/{a}/{a}", 6, "duplicate parameter name");
+    check_pattern("/{a}/{*a}", 6, "duplicate parameter name");
     check_pattern("/{a}{b}", 4, "a second parameter");
     check_pattern("/{a}-{*b}", 5, "a second parameter");
     check_pattern("/x{*a}", 1, "a wildcard is a whole segment");
     check_pattern("/{*a}x", 1, "a wildcard is a whole segment");
-    check_pattern("/{*a}/b", 5, "something follows a wildcard");
-    check_pattern("/{*a}/", 5, "something follows a wildcard");
+    check_pattern("/{*a}/b", 5, "a wildcard takes the rest");
+    check_pattern("/{*a}/", 5, "a wildcard takes the rest");
     check_pattern("/:id", 1, "`:name` is no parameter");
     check_pattern("/a/*", 3, "`*` is no wildcard");
     check_pattern("/a%20b", 2, "`%`");
@@ -81,7 +81,7 @@ fn a_fault_has_its_offset_and_the_remedy() {
     );
     check(
         &["GET,B@D /a"],
-        "route `/a`: `B@D` is no method name; expected letters, digits or !#$%&'*+-.^_`|~",
+        "route `/a`: `B@D` is not a method name; expected letters, digits or !#$%&'*+-.^_`|~",
     );
 }
 
@@ -160,7 +160,7 @@ fn limits_of_a_table() {
             .insert(Methods::Any, "/more", ())
             .expect_err("one more")
             .to_string(),
-        "route `/more` is one more than the 65536 of a table; let parameters stand for what differs"
+        "route `/more` exceeds the limit of 65536 routes; use parameters for the parts that differ"
     );
 }
 
@@ -173,28 +173,16 @@ fn groups_that_do_not_join() {
     check(
         "/api/",
         "/a",
-        "route `/api/`, byte 4: a group's prefix ends in `/`; leave it out, its routes begin with one",
+        "route `/api/`, byte 4: a group's prefix ends in `/`; remove it, its routes start with one",
     );
     check(
         "/",
         "/a",
-        "route `/`, byte 0: a group's prefix ends in `/`; leave it out, its routes begin with one",
+        "route `/`, byte 0: a group's prefix ends in `/`; remove it, its routes start with one",
     );
-    check(
-        "api",
-        "/a",
-        "route `api`, byte 0: a route begins with `/`; put one before it",
-    );
-    check(
-        "/api",
-        "a",
-        "route `a`, byte 0: a route begins with `/`; put one before it",
-    );
-    check(
-        "",
-        "",
-        "route ``, byte 0: a route begins with `/`; put one before it",
-    );
+    check("api", "/a", "route `api`, byte 0: a route must start with `/`");
+    check("/api", "a", "route `a`, byte 0: a route must start with `/`");
+    check("", "", "route ``, byte 0: a route must start with `/`");
     check(
         "/{*all}",
         "/a",
@@ -203,6 +191,6 @@ fn groups_that_do_not_join() {
     check(
         "/{id}",
         "/{id}",
-        "route `/{id}/{id}`, byte 7: the name of an earlier parameter of this route; give it another",
+        "route `/{id}/{id}`, byte 7: duplicate parameter name",
     );
 }

@@ -66,7 +66,7 @@ impl HttpServer {
             entry.phase = StreamPhase::Done;
             let (stored, started_at) = (std::mem::take(&mut entry.head), entry.started_at);
             let id = self.log_rejected_body(state.client_since(started_at), 503, &stored);
-            let error = Error::new(503, "the server holds as many bodies as it may");
+            let error = Error::new(503, "too many buffered request bodies");
             let error = error.with_header("Retry-After", "1");
             core.reject(&self.worker, &error, stream, id.as_ref(), &mut buffers.out);
             return false;

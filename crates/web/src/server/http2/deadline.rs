@@ -123,7 +123,7 @@ impl HttpServer {
         if late {
             // The head of a stream does not arrive, and blocks all other frames.
             log::debug!(
-                "{:?}: the rest of a head did not arrive in time",
+                "{:?}: timed out waiting for the rest of a head",
                 state.peer.remote
             );
             self.worker.stats.refused();
@@ -287,6 +287,6 @@ impl HttpServer {
 fn too_slow(least: u32) -> Error {
     Error::new(
         408,
-        format!("expected {least} bytes of body a second, found less"),
+        format!("request body too slow: expected {least} bytes per second"),
     )
 }

@@ -248,7 +248,7 @@ impl HttpServer {
         out: &mut Vec<u8>,
     ) {
         let (remote, id) = (state.peer.remote, stream.id());
-        log::debug!("{remote:?}: stream {id}: given up: {code}");
+        log::debug!("{remote:?}: stream {id}: reset by the client: {code}");
         session.flush_frames(conn, out);
         self.drop_stream(session, stream);
     }
@@ -261,7 +261,7 @@ impl HttpServer {
         out: &mut Vec<u8>,
     ) {
         self.count_request(state, session, out);
-        let error = Error::new(431, "expected a head within its limits, found a larger one");
+        let error = Error::new(431, "request head too large");
         let rejected = RejectedRequest::unknown(&self.worker, Version::Http2);
         self.reject_http2(state, session, stream, &error, &rejected, out);
     }
@@ -376,7 +376,7 @@ impl HttpServer {
             if self.start_task_http2(state, &stream_request, &matched, stored, &mut buffers.out) {
                 return;
             }
-            let busy = Error::new(503, "the server runs as many requests as it may");
+            let busy = Error::new(503, "too many concurrent requests");
             matched.route_match = RouteMatch::Invalid(Box::new(busy.with_header("Retry-After", "1")));
         }
         let request = Request::new(

@@ -97,7 +97,7 @@ impl SessionState {
         let worker = reply.request.worker;
         if let Err(misuse) = self.head(worker, &parts, stream, declared, end, out) {
             // The client has reset the stream.
-            log::debug!("{:?}: not answered: {misuse}", reply.request);
+            log::debug!("{:?}: no response was sent: {misuse}", reply.request);
             return;
         }
         if end {
@@ -211,10 +211,7 @@ impl SessionState {
 
 /// Returns the error for an extended CONNECT to a handler that serves any request but speaks no other protocol.
 pub(crate) fn unsupported_protocol() -> Error {
-    Error::new(
-        501,
-        "expected a request of HTTP here, found one that opens a WebSocket",
-    )
+    Error::new(501, "this route does not support WebSocket")
 }
 
 impl H2Session {

@@ -74,7 +74,7 @@ impl Origins {
             return Ok(());
         }
         Err(Error::forbidden(
-            "expected an `Origin` that may connect here: a page of this host, or one that the server allows",
+            "origin not allowed: expected a page of this host, or an allowed origin",
         ))
     }
 

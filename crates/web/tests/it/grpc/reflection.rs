@@ -205,7 +205,7 @@ fn files_are_found_by_name_symbol_and_extension_with_their_imports() {
             .as_ref()
             .unwrap_or_else(|| panic!("an error, not {response:?}"));
         assert!(
-            failure.code == 5 && failure.message.starts_with("there is no "),
+            failure.code == 5 && failure.message.starts_with("unknown "),
             "{failure:?}"
         );
     }

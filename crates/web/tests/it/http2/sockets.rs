@@ -364,7 +364,11 @@ fn an_extended_connect_to_an_http_route_fails(setting: Setting) {
         let stream = client.extended("WebSocket", path, &handshake(), false);
         let got = client.wait(stream);
         assert_eq!(got.status, 501, "{path}: {got:?}");
-        assert!(got.text().contains("opens a WebSocket"), "{}", got.text());
+        assert!(
+            got.text().contains("does not support WebSocket"),
+            "{}",
+            got.text()
+        );
     }
     client.ask("/task").expect(200, "task");
 }
