@@ -236,10 +236,10 @@ fn publish(
         ..Published::default()
     });
     let outcome = match record.place {
-        Some(place) => home.publish_log_record(&record.channel, rules, published, place, now),
+        Some((id, offset)) => home.publish_log_record(&record.channel, rules, published, id, offset, now),
         None => {
             let once = record.key.map(|key| Idempotency { key, window });
-            home.publish_idempotent(&record.channel, rules, published, (once, origin), now)
+            home.publish_idempotent(&record.channel, rules, published, once, origin, now)
         }
     };
     match outcome {

@@ -18,7 +18,7 @@ use ringmain_engine::backend::Time;
 use ringmain_hub::mail::WorkerId;
 use ringmain_hub::protocol::{Disconnect, Format, Unsubscribed};
 use ringmain_hub::shard::ChannelShard;
-use ringmain_hub::subscribers::{ConnId, Event, SubscriberTable};
+use ringmain_hub::subscribers::{ConnId, SubscriberEvent as Event, SubscriberTable};
 
 use crate::admission::Admission;
 use crate::asking::Crowd;

@@ -216,7 +216,7 @@ impl Desk {
         let rules = |channel: &str| options.namespace(channel).ok().map(|namespace| namespace.rules);
         let count = records.len();
         let mut home = self.home.borrow_mut();
-        let restored = home.restore(records, (now, elapsed), options.keys_remembered, rules);
+        let restored = home.restore(records, now, elapsed, options.keys_remembered, rules);
         log::debug!("push: {restored} channels of {count} records are taken over");
     }
 

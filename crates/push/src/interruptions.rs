@@ -125,7 +125,7 @@ impl Desk {
             }
             Scope::Fed(prefix, origin) => {
                 let after = applying.after.as_deref();
-                home.interrupt_source((prefix, *origin), after, limits::INTERRUPTED_A_TURN)
+                home.interrupt_source(prefix, *origin, after, limits::INTERRUPTED_A_TURN)
             }
         };
         if applying.after.is_none() {

@@ -72,7 +72,7 @@ pub use options::{DataFormat, Listen, Namespace, Options, OptionsError};
 pub use ringmain_hub::history::HistoryOptions;
 pub use ringmain_hub::mail::{ChannelOptions, SlowConsumerPolicy};
 pub use ringmain_hub::shard::StateRecord;
-pub use ringmain_hub::subscribers::Limits;
+pub use ringmain_hub::subscribers::SubscriberLimits as Limits;
 
 pub use api::UserCommand;
 pub use batch::{Batch, SourceRecord};

@@ -119,7 +119,7 @@ pub const EMULATION_BYTES: u64 = 2 * MESSAGE_BYTES_MOST as u64 + 1024;
 
 /// Bytes of replies and pushes that were handed to an HTTP stream and wait for its client. With more it is disconnected ([`Disconnect::SLOW`]), as
 /// web's limit `unsent_bytes` does with WebSockets; pushes wait under their own budget before
-/// ([`Limits::queued_bytes`](ringmain_hub::subscribers::Limits)).
+/// ([`Limits::queued_bytes`](ringmain_hub::subscribers::SubscriberLimits)).
 ///
 /// [`Disconnect::SLOW`]: ringmain_hub::protocol::Disconnect::SLOW
 pub const STREAM_BYTES: usize = 2 * 1024 * 1024;

@@ -12,7 +12,7 @@ use ringmain_hub::protocol::{
     NotJson, PresenceResult, PresenceStatsResult, PublishResult, Push, Reply, SubscribeResult, Unsubscribe,
     Unsubscribed,
 };
-use ringmain_hub::subscribers::{ConnId, Event};
+use ringmain_hub::subscribers::{ConnId, SubscriberEvent as Event};
 
 use crate::asking::Asker;
 use crate::claims::Lasts;

@@ -329,7 +329,7 @@ impl Session {
             false => reach.may(namespace.presence, |cap| cap.presence)?,
         }
         let mut local = self.desk.local.borrow_mut();
-        local.query(&Arc::from(channel), namespace.rules, question, (id, number));
+        local.query(&Arc::from(channel), namespace.rules, question, id, number);
         self.seat.begins();
         Ok(())
     }
