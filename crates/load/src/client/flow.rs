@@ -186,10 +186,11 @@ impl Client {
     pub(super) fn flush(&mut self, index: u32, conn: Conn<'_>) {
         loop {
             let link = &mut self.links[index as usize];
-            let room = match link.unsent.is_empty() {
+            let room = if link.unsent.is_empty() {
                 // Up to where `drained` will be told.
-                true => (WRITE_MARK + 1).saturating_sub(conn.unsent()),
-                false => 0,
+                (WRITE_MARK + 1).saturating_sub(conn.unsent())
+            } else {
+                0
             };
             let Some(out) = self.speaker.gather(link, room) else {
                 return;
