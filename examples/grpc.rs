@@ -10,7 +10,7 @@
 
 use std::time::Duration;
 
-use ringmain::grpc::{self, Call, Code, Health, Messages, Replies, Service, Status};
+use ringmain::grpc::{self, Call, Code, HealthService, Messages, Replies, Service, Status};
 use ringmain::{App, Exit, Flow, Reply, Request, Result};
 
 #[derive(Clone, PartialEq, grpc::prost::Message)]
@@ -93,7 +93,7 @@ fn cross_origin(req: &Request, reply: &mut Reply) -> Result<Flow> {
 
 fn main() -> Exit {
     let addr = std::env::args().nth(1).unwrap_or_else(|| "127.0.0.1:8080".into());
-    let health = Health::new();
+    let health = HealthService::new();
     health.set("demo.Greeter", true);
     let greeter = Service::new("demo.Greeter")
         .unary("Greet", greet)

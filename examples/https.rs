@@ -11,7 +11,7 @@ use std::time::{Duration, SystemTimeError, UNIX_EPOCH};
 use ringmain::tls::{
     Acceptor, ConfigError, DevCertificate, KeyPair, ServerSettings, http_protocols, pem_file,
 };
-use ringmain::{App, Entrance, Error, Exit, Reply, Request, Result};
+use ringmain::{App, Error, Exit, ListenerProtocol, Reply, Request, Result};
 
 fn hello(req: &Request, reply: &mut Reply) -> Result {
     match req.tls() {
@@ -53,7 +53,7 @@ fn main() -> Exit {
     };
     App::new()
         .get("/", hello)
-        .listener(0, Entrance::https(&acceptor))
+        .listener(0, ListenerProtocol::https(&acceptor))
         .post_async("/certificates", async move |req, reply| {
             if !req.remote().is_some_and(|client| client.ip().is_loopback()) {
                 return Err(Error::forbidden("for this host alone"));

@@ -17,7 +17,7 @@ pub fn run(input: &[u8]) {
         Err(error) => {
             assert_eq!(error.status(), 400);
             assert!(!error.detail().is_empty(), "an error says what is wrong");
-            let too_many = theirs.len() > ringmain_web::limits::PAIRS;
+            let too_many = theirs.len() > ringmain_web::limits::QUERY_PAIRS;
             assert!(too_many || is_repaired(input), "refused: {}", error.detail());
             return;
         }

@@ -34,7 +34,7 @@ fn taken_over(records: Vec<StateRecord>) -> Vec<u8> {
         presence: true,
         ..Namespace::default().channel_options
     };
-    home.restore(records, (now, Duration::ZERO), WINDOW, |channel| {
+    home.restore(records, now, Duration::ZERO, WINDOW, |channel| {
         (!channel.is_empty()).then_some(rules)
     });
     home.save(now, Some(Duration::from_secs(10))).section

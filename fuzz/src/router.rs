@@ -1,7 +1,7 @@
 //! Request paths and routes: the first line of an input is a path, the others are routes (`METHOD /pattern`, or
 //! `/pattern` for any method).
 
-use ringmain_web::fuzzing::{Table, normalise, shown};
+use ringmain_web::fuzzing::{RouteTable, display_path, normalise};
 use ringmain_wire::h1::Method;
 
 /// Routes read of an input.
@@ -29,7 +29,7 @@ pub fn run(input: &[u8]) {
         .take(ROUTES)
         .map(|line| line.split_once(' ').unwrap_or(("", line)))
         .collect();
-    let (table, refused) = Table::new(routes.iter().copied());
+    let (table, refused) = RouteTable::new(routes.iter().copied());
     assert!(refused.iter().all(|error| error.starts_with("route `")));
     for method in [
         Method::Get,
@@ -42,7 +42,7 @@ pub fn run(input: &[u8]) {
         match table.find(method, path, |name, value| {
             params.push((name.to_owned(), value.into_owned()));
         }) {
-            Ok(number) => assert_eq!(filled(routes[number].1, &params), shown(path)),
+            Ok(number) => assert_eq!(filled(routes[number].1, &params), display_path(path)),
             Err(Some(allow)) => assert!(allow.contains("OPTIONS"), "{allow}"),
             Err(None) => {}
         }

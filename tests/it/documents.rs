@@ -50,7 +50,7 @@ fn defaults() -> BTreeMap<String, String> {
         running_requests,
         streams,
         connections_per_address,
-        patience,
+        max_queue_delay,
         json_depth,
         websocket,
     } = Limits::default();
@@ -86,7 +86,7 @@ fn defaults() -> BTreeMap<String, String> {
         ("running_requests", running_requests.to_string()),
         ("streams", streams.to_string()),
         ("connections_per_address", count(connections_per_address)),
-        ("patience", patience.map_or("none".into(), seconds)),
+        ("max_queue_delay", max_queue_delay.map_or("none".into(), seconds)),
         ("json_depth", json_depth.to_string()),
     ];
     let rows = rows.map(|(name, value)| (name.to_owned(), value));

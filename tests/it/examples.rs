@@ -32,7 +32,7 @@ fn hello_greets_by_name() {
 
     let answer = server.ask("GET /nowhere", "", b"");
     assert_eq!(answer.status, 404);
-    assert_eq!(answer.json()["detail"], "nothing is served at `/nowhere`");
+    assert_eq!(answer.json()["detail"], "no route matches `/nowhere`");
     server.terminate();
 }
 

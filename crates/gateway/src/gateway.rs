@@ -287,11 +287,11 @@ impl Gateway {
     pub fn app(&self) -> App {
         let gateway = self.clone();
         let app = App::new().limits(self.limits());
-        app.entrances(self.doors().fronts.entrances())
+        app.listener_protocols(self.doors().fronts.entrances())
             .redacted_params(&self.0.redacted)
             .per_worker(move |cx| Worker::new(cx, gateway.clone()))
-            .inner(self.0.push.serve(App::new()))
-            .early(|req, ticket| match req.local::<Rc<Worker>>() {
+            .delegate_to(self.0.push.serve(App::new()))
+            .fast_path(|req, ticket| match req.local::<Rc<Worker>>() {
                 Ok(worker) => exchange::early::look(worker, req, ticket),
                 Err(_) => Err(ticket),
             })

@@ -148,7 +148,7 @@ impl ChannelShard {
                 origin,
                 request,
             } => {
-                let done = self.publish_once(&channel, options, published, (publish_options, origin), now);
+                let done = self.publish_once(&channel, options, published, publish_options, origin, now);
                 if let Some(request) = request {
                     let reply = match done {
                         Some(position) => ShardEvent::Published { request, position },
@@ -391,7 +391,8 @@ impl ChannelShard {
         channel: &Arc<str>,
         options: ChannelOptions,
         published: Arc<Published>,
-        (publish_options, origin): (Option<Box<PublishOptions>>, Origin),
+        publish_options: Option<Box<PublishOptions>>,
+        origin: Origin,
         now: Duration,
     ) -> Option<Option<StreamPosition>> {
         let PublishOptions {
@@ -435,7 +436,7 @@ impl ChannelShard {
 
     fn publish(&mut self, index: u32, published: Arc<Published>, now: Duration) {
         self.leave_log(index);
-        self.publish_record(index, published, (None, true), now);
+        self.publish_record(index, published, None, true, now);
     }
 
     /// Publishes with the offset of a log, or with the channel's next one. A record that is not live is retained for recovery only.
@@ -443,7 +444,8 @@ impl ChannelShard {
         &mut self,
         index: u32,
         published: Arc<Published>,
-        (offset, is_live): (Option<u64>, bool),
+        offset: Option<u64>,
+        is_live: bool,
         now: Duration,
     ) {
         let Some(channel) = &mut self.channels[index as usize] else {

@@ -4,7 +4,7 @@
 //! push ─▶ topic ─▶ each of its subscribers ─▶ queue of the connection (limited) ─▶ popped when the connection can write
 //! ```
 //!
-//! A connection with an empty queue holds no buffer. Notifications other than pushes ([`Event`]) do not wait in the queue, so the queued
+//! A connection with an empty queue holds no buffer. Notifications other than pushes ([`SubscriberEvent`]) do not wait in the queue, so the queued
 //! pushes of a channel are dropped with its subscription. Must not know transports, time or permissions.
 
 mod conflated;
@@ -31,7 +31,7 @@ use conflated::ConflationState;
 use conflation_schedule::ConflationSchedule;
 use conn::Conn;
 use delivery::SlowConsumer;
-pub use event::{ConnId, Event, ProgramReply};
+pub use event::{ConnId, ProgramReply, SubscriberEvent};
 use push_queue::QueueArena;
 use requests::PendingRequest;
 use subscriptions::SubState;
@@ -40,7 +40,7 @@ use subscriptions::SubState;
 #[derive(Debug)]
 pub struct SubscriberTable {
     workers: u16,
-    limits: Limits,
+    limits: SubscriberLimits,
     conns: Vec<Slot>,
     free_conns: Vec<u32>,
     topics: Vec<Topic>,
@@ -50,7 +50,7 @@ pub struct SubscriberTable {
     free_requests: Vec<u32>,
     /// The requests for each shard.
     shard_requests: Vec<VecDeque<ShardRequest>>,
-    events: VecDeque<Event>,
+    events: VecDeque<SubscriberEvent>,
     replies: VecDeque<(u64, ProgramReply)>,
     ready: VecDeque<ConnId>,
     queues: QueueArena,
@@ -78,7 +78,7 @@ pub struct SubscriberCounts {
 
 /// The limits of one connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
+pub struct SubscriberLimits {
     /// The number of subscriptions. Further ones are rejected.
     pub subscriptions: usize,
     /// The size of its queue, in bytes. See [`SlowConsumerPolicy`].
@@ -111,13 +111,13 @@ struct Topic {
 
 impl SubscriberTable {
     /// Replaces the limits, also for open connections. Existing subscriptions and queued pushes remain.
-    pub fn set_limits(&mut self, limits: Limits) {
+    pub fn set_limits(&mut self, limits: SubscriberLimits) {
         self.limits = limits;
     }
 
     /// Creates a table without connections, for one of `workers` workers.
     #[must_use]
-    pub fn new(workers: u16, limits: Limits) -> SubscriberTable {
+    pub fn new(workers: u16, limits: SubscriberLimits) -> SubscriberTable {
         SubscriberTable {
             workers,
             limits,
@@ -168,7 +168,7 @@ impl SubscriberTable {
         }
     }
 
-    /// Subscribes a connection to a channel. [`Event::Subscribed`] or [`Event::Rejected`] follows.
+    /// Subscribes a connection to a channel. [`SubscriberEvent::Subscribed`] or [`SubscriberEvent::Rejected`] follows.
     ///
     /// # Errors
     /// [`Fault::ALREADY_SUBSCRIBED`] also if the subscription is pending, [`Fault::LIMIT_EXCEEDED`] at the limit of subscriptions,
@@ -312,7 +312,7 @@ impl SubscriberTable {
     }
 
     /// Returns the next event.
-    pub fn poll_event(&mut self) -> Option<Event> {
+    pub fn poll_event(&mut self) -> Option<SubscriberEvent> {
         self.events.pop_front()
     }
 
@@ -451,7 +451,7 @@ impl SubscriberTable {
         self.topics[topic as usize].subscribers.push(id.index);
         self.add_to_schedule(id.index, topic);
         self.counts.subscriptions += 1;
-        self.events.push_back(Event::Subscribed {
+        self.events.push_back(SubscriberEvent::Subscribed {
             conn: id,
             channel: Arc::clone(&self.topics[topic as usize].name),
             position: subscribed.position,
@@ -465,7 +465,7 @@ impl SubscriberTable {
     fn unsubscribe_and_notify(&mut self, id: ConnId, topic: u32, reason: Unsubscribed) {
         let channel = Arc::clone(&self.topics[topic as usize].name);
         self.end_subscription(id, topic);
-        self.events.push_back(Event::Unsubscribed {
+        self.events.push_back(SubscriberEvent::Unsubscribed {
             conn: id,
             channel,
             reason,

@@ -43,7 +43,7 @@ pub use options::{DataFormat, Namespace, Options, OptionsError, SubscribeAccess}
 pub use ringmain_hub::history::HistoryOptions;
 pub use ringmain_hub::mail::{ChannelOptions, SlowConsumerPolicy};
 pub use ringmain_hub::shard::StateRecord;
-pub use ringmain_hub::subscribers::Limits;
+pub use ringmain_hub::subscribers::SubscriberLimits as Limits;
 
 pub use api::UserCommand;
 pub use hand_over::state::{HandOverState, StateError};
@@ -194,6 +194,6 @@ pub fn serve_with(app: App, options: Options, start: impl Fn(&Cx, Publisher) + S
     let push = Push::new();
     match push.replace(options) {
         Ok(()) => push.serve_with(app, start),
-        Err(error) => app.refuse(error.to_string()),
+        Err(error) => app.build_error(error.to_string()),
     }
 }

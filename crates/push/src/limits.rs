@@ -118,7 +118,7 @@ pub const EMULATION_BYTES: u64 = 2 * MESSAGE_BYTES_MAX as u64 + 1024;
 
 /// Bytes of replies and pushes in the buffer of an HTTP stream. With more its client is disconnected ([`Disconnect::SLOW`]), as web's limit
 /// `unsent_bytes` does with WebSockets; pushes are queued under their own limit before
-/// ([`Limits::queued_bytes`](ringmain_hub::subscribers::Limits)).
+/// ([`Limits::queued_bytes`](ringmain_hub::subscribers::SubscriberLimits)).
 ///
 /// [`Disconnect::SLOW`]: ringmain_hub::protocol::Disconnect::SLOW
 pub const STREAM_BYTES: usize = 2 * 1024 * 1024;

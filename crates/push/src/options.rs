@@ -6,7 +6,7 @@ use std::time::Duration;
 use ringmain_hub::limits::{CHANNEL_BYTES, CHANNELS_PER_WORKER, MESSAGE_BYTES, QUEUE_BYTES};
 use ringmain_hub::mail::{ChannelOptions, SlowConsumerPolicy};
 use ringmain_hub::protocol::{Fault, compacted};
-use ringmain_hub::subscribers::Limits;
+use ringmain_hub::subscribers::SubscriberLimits as Limits;
 use ringmain_web::Origins;
 
 use crate::app_proxy::{Proxy, ProxyEvent};

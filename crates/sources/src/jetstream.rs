@@ -302,9 +302,10 @@ impl Reader {
         if is_first || delivered > start {
             let mut messages = ordered(settings, stream, policy).await?;
             let pending = messages.pending;
-            match is_first {
-                true => self.begin(feed, info, (pending, None), Some(floor)).await,
-                false => self.begin(feed, info, (0, Some(start)), None).await,
+            if is_first {
+                self.begin(feed, info, (pending, None), Some(floor)).await
+            } else {
+                self.begin(feed, info, (0, Some(start)), None).await
             }
             if pending > 0 {
                 self.read(feed, &mut messages.stream, events, Some(delivered))
@@ -524,10 +525,11 @@ impl Reader {
             self.ackers.push_back((self.count, sequence, acker));
         }
         let record = self.record(message, sequence, feed);
-        match is_new {
-            true => self.partition.push(feed, record, sequence, self.count),
+        if is_new {
+            self.partition.push(feed, record, sequence, self.count)
+        } else {
             // It was delivered to another node, which has not acknowledged it.
-            false => self.partition.push_late(feed, record, self.count),
+            self.partition.push_late(feed, record, self.count)
         }
         Ok(sequence)
     }

@@ -99,9 +99,10 @@ async fn read(kafka: &Kafka, feed: &mut Feed, stopped: &mut watch::Receiver<()>)
         Start::Latest => AutoOffsetReset::Latest,
         Start::Back(time) => AutoOffsetReset::ByDuration(time),
     };
-    let isolation = match kafka.read_committed {
-        true => IsolationLevel::ReadCommitted,
-        false => IsolationLevel::ReadUncommitted,
+    let isolation = if kafka.read_committed {
+        IsolationLevel::ReadCommitted
+    } else {
+        IsolationLevel::ReadUncommitted
     };
     let consumer = builder
         .enable_auto_commit(false)
@@ -456,9 +457,10 @@ impl Reader<'_> {
             let is_drained = assigned.partition.pump(feed);
             if is_drained == assigned.is_paused {
                 assigned.is_paused = !is_drained;
-                match is_drained {
-                    true => self.consumer.resume(topic, &[*number]).await,
-                    false => self.consumer.pause(topic, &[*number]).await,
+                if is_drained {
+                    self.consumer.resume(topic, &[*number]).await
+                } else {
+                    self.consumer.pause(topic, &[*number]).await
                 }
             }
             if let Some(next) = assigned.partition.done(feed) {

@@ -168,9 +168,10 @@ impl Acceptor {
         let served = before.server.certificates().iter();
         let served: Vec<[u8; 32]> = served.map(|one| one.fingerprint).collect();
         // A resumed session presents no certificate: if the setting of client certificates changes, earlier sessions must not be resumed.
-        let tickets = match before.requirements.certificates == settings.client_certificates {
-            true => before.tickets,
-            false => new_tickets(&self.0.clock)?,
+        let tickets = if before.requirements.certificates == settings.client_certificates {
+            before.tickets
+        } else {
+            new_tickets(&self.0.clock)?
         };
         let server = settings.build(&tickets, &served).map_err(ConfigError)?;
         Ok(PreparedSettings {

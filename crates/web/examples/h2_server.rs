@@ -5,7 +5,7 @@
 use std::time::UNIX_EPOCH;
 
 use ringmain_tls::{Acceptor, DevCertificate, ServerSettings, http_protocols};
-use ringmain_web::{App, Entrance, Exit, Reply, Request, Result};
+use ringmain_web::{App, Exit, ListenerProtocol, Reply, Request, Result};
 
 fn answer(req: &Request<'_>, reply: &mut Reply<'_>) -> Result {
     reply.text(format!("{} bytes\n", req.body().len()))
@@ -27,9 +27,9 @@ fn main() -> Exit {
     let mut app = App::new().get("/", answer).post("/", answer);
     app = match args.next().as_deref() {
         None => app,
-        Some("h2c") => app.listener(0, Entrance::h2c()),
+        Some("h2c") => app.listener(0, ListenerProtocol::h2c()),
         Some("tls") => match acceptor() {
-            Ok(acceptor) => app.listener(0, Entrance::https(&acceptor)),
+            Ok(acceptor) => app.listener(0, ListenerProtocol::https(&acceptor)),
             Err(error) => return Exit::Failure(error.to_string()),
         },
         Some(other) => return Exit::Failure(format!("expected `tls`, `h2c` or nothing, found `{other}`")),

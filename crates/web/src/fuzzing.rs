@@ -6,7 +6,7 @@ use std::borrow::Cow;
 
 use ringmain_wire::h1::Method;
 
-use crate::path;
+use crate::http::path;
 use crate::router::{Lookup, Methods, Params, Router, RouterBuilder};
 
 /// Returns the normal form of a request path.
@@ -18,18 +18,18 @@ pub fn normalise<'a>(raw: &'a str, scratch: &'a mut String) -> Result<&'a str, S
 }
 
 /// Returns part of a normal path as handlers see it.
-pub fn shown(text: &str) -> Cow<'_, str> {
-    path::shown(text)
+pub fn display_path(text: &str) -> Cow<'_, str> {
+    path::display_path(text)
 }
 
 /// Routes whose value is their number.
 #[derive(Debug)]
-pub struct Table(Router<usize>);
+pub struct RouteTable(Router<usize>);
 
-impl Table {
+impl RouteTable {
     /// Adds routes (a method, an empty one for any, and a pattern). Skips invalid ones and those that conflict with an earlier one,
     /// and returns their errors.
-    pub fn new<'a>(routes: impl Iterator<Item = (&'a str, &'a str)>) -> (Table, Vec<String>) {
+    pub fn new<'a>(routes: impl Iterator<Item = (&'a str, &'a str)>) -> (RouteTable, Vec<String>) {
         let mut table = RouterBuilder::new();
         let mut refused = Vec::new();
         for (number, (method, pattern)) in routes.enumerate() {
@@ -42,7 +42,7 @@ impl Table {
                 refused.push(error.to_string());
             }
         }
-        (Table(table.build()), refused)
+        (RouteTable(table.build()), refused)
     }
 
     /// Returns the number of the route for a path in normal form, and passes its parameters to `each`.

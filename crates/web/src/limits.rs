@@ -10,21 +10,21 @@ use ringmain_wire::h1;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Sizes of heads, chunk lines and trailers: see [`h1::Limits`]. `head_bytes` and `trailer_bytes` are at most
-    /// [`HEAD_BYTES_MOST`]; `body_bytes` is ignored here (see [`Limits::body_bytes`]).
+    /// [`MAX_HEAD_BYTES`]; `body_bytes` is ignored here (see [`Limits::body_bytes`]).
     pub http1: h1::Limits,
     /// From the opening of a connection to the end of its TLS handshake. Longer: the connection closes.
     pub handshake_timeout: Duration,
     /// From a head's first byte, or from the opening of the connection (the end of its handshake), to the head's last byte. Longer:
     /// 408 if part of a head was received, and the connection closes. The same time applies to a chunk's size line and to a trailer
     /// section, from the first byte, in a body without a minimum rate
-    /// ([`Request::wait_patiently`](crate::Request::wait_patiently)).
+    /// ([`Request::disable_body_rate`](crate::Request::disable_body_rate)).
     pub header_timeout: Duration,
     /// From the end of a response to the next request's first byte. Longer: the connection closes.
     pub idle_timeout: Duration,
     /// Bytes of a body that is collected before its handler runs. More: 413, and the connection closes.
     pub body_bytes: u64,
     /// Bytes of collected bodies that one worker holds at once: incomplete bodies, and those of running asynchronous handlers. An
-    /// HTTP/2 connection holds at most an eighth of this ([`CONNECTION_SHARE`]), or one body. More: 503 with `Retry-After`.
+    /// HTTP/2 connection holds at most an eighth of this ([`CONNECTION_SHARE_DIVISOR`]), or one body. More: 503 with `Retry-After`.
     pub collected_bytes: usize,
     /// Bytes of a body that its handler streams; `None`: no limit. More: 413 if no response was started, and the connection closes.
     pub streamed_body_bytes: Option<u64>,
@@ -58,10 +58,10 @@ pub struct Limits {
     pub connections_per_address: Option<u32>,
     /// The longest queue delay of a request in an overloaded worker. Longer: 503 with `Retry-After`, so that the worker completes
     /// as many requests in time as it can. A worker is overloaded when its requests have been delayed that long for
-    /// [`OVERLOAD_AFTER`] times this duration without a pause; delays behind one long computation
+    /// [`OVERLOAD_FACTOR`] times this duration without a pause; delays behind one long computation
     /// ([`LONG_STEP`](ringmain_engine::limits::LONG_STEP)) do not count. `None`: every request is served, however late. The routes
     /// of [`App::health`](crate::App::health) are always served.
-    pub patience: Option<Duration>,
+    pub max_queue_delay: Option<Duration>,
     /// The deepest nesting of JSON in a body. Deeper: 400.
     pub json_depth: usize,
     /// Limits of open WebSockets.
@@ -72,13 +72,13 @@ pub struct Limits {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WsLimits {
     /// Bytes of a message, the sum of its fragments after inflation. More: the socket closes with 1009, at the latest after one
-    /// more inflated piece ([`INFLATED_PIECE`]).
+    /// more inflated piece ([`INFLATED_CHUNK_BYTES`]).
     pub message_bytes: u64,
     /// Bytes of one frame on the wire. More: 1009, as soon as its header is read.
     pub frame_bytes: u64,
-    /// Pings, pongs and empty fragments per [`CONTROL_PERIOD`]. More: 1008. Other fragments are not counted: their bytes are.
+    /// Pings, pongs and empty fragments per [`CONTROL_FRAME_PERIOD`]. More: 1008. Other fragments are not counted: their bytes are.
     pub control_frames: u32,
-    /// Bytes queued for sending. More: the connection is reset ([`Cause::SlowReader`](crate::ws::Cause)), for a client that reads
+    /// Bytes queued for sending. More: the connection is reset ([`CloseCause::SlowReader`](crate::ws::CloseCause)), for a client that reads
     /// nothing cannot receive a Close. Also the longest single message.
     pub unsent_bytes: usize,
     /// Bytes of incomplete messages, the sum over a worker's sockets; an inflater counts as [`INFLATER_BYTES`]. More: the socket
@@ -135,7 +135,7 @@ impl Default for Limits {
             running_requests: 16 * 1024,
             streams: 256,
             connections_per_address: Some(1024),
-            patience: Some(Duration::from_millis(250)),
+            max_queue_delay: Some(Duration::from_millis(250)),
             json_depth: 64,
             websocket: WsLimits::default(),
         }
@@ -143,10 +143,10 @@ impl Default for Limits {
 }
 
 /// The highest limit on heads and trailers in [`Limits::http1`]: the engine buffers no more unread bytes.
-pub const HEAD_BYTES_MOST: u32 = 48 * 1024;
+pub const MAX_HEAD_BYTES: u32 = 48 * 1024;
 
 /// Bytes of a response handed to the engine at once; the rest follows as the client takes them.
-pub const SEND_SHARE: usize = 256 * 1024;
+pub const SEND_CHUNK_BYTES: usize = 256 * 1024;
 
 /// Interval in which a worker logs at most one line of each kind that clients can cause at will (plain HTTP on a TLS port); the
 /// next line has the number of suppressed lines.
@@ -154,19 +154,19 @@ pub const CLIENT_LOG_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Names of query parameters that a configuration declares to hold secrets ([`RedactedParams`](crate::RedactedParams)); with more,
 /// the oldest are dropped.
-pub const REDACTED_PARAMS: usize = 1024;
+pub const REDACTED_PARAM_NAMES: usize = 1024;
 
 /// Bytes of a response body up to which it is copied behind its head; a longer one is handed over without a copy.
-pub const COPIED_BODY: usize = 16 * 1024;
+pub const COPIED_BODY_BYTES: usize = 16 * 1024;
 
 /// Bytes of a relayed chunk up to which it is copied behind the preceding bytes; a longer one is handed over without a copy.
-pub const GATHERED_PIECE: usize = 4 * 1024;
+pub const COPIED_CHUNK_BYTES: usize = 4 * 1024;
 
 /// The interval after which the budget of [`WsLimits::control_frames`] is refilled.
-pub const CONTROL_PERIOD: Duration = Duration::from_secs(1);
+pub const CONTROL_FRAME_PERIOD: Duration = Duration::from_secs(1);
 
 /// Bytes of an inflated message that are delivered at once; a longer one is assembled from such pieces.
-pub const INFLATED_PIECE: usize = 16 * 1024;
+pub const INFLATED_CHUNK_BYTES: usize = 16 * 1024;
 
 /// Bytes that an inflater counts in [`WsLimits::assembly_bytes`]: its window, its tables and a piece.
 pub const INFLATER_BYTES: usize = 64 * 1024;
@@ -175,7 +175,7 @@ pub const INFLATER_BYTES: usize = 64 * 1024;
 pub const IDLE_INFLATERS: usize = 16;
 
 /// Bytes of a message from which it is deflated if deflate was negotiated: shorter ones hardly shrink.
-pub const DEFLATE_FROM: usize = 128;
+pub const MIN_DEFLATE_BYTES: usize = 128;
 
 /// The compression level, 1 to 9: the fast end, because a worker has other sockets to serve.
 pub const DEFLATE_LEVEL: u8 = 2;
@@ -185,10 +185,10 @@ pub const CLOSE_REASON_BYTES: usize = 123;
 
 /// Bytes added to a message's own length while it is queued for an asynchronous handler, so that the limit also bounds empty
 /// messages.
-pub const MESSAGE_RECORD: usize = 64;
+pub const MESSAGE_OVERHEAD_BYTES: usize = 64;
 
 /// Bytes of a streamed body, or of a socket's messages, queued for their handler. More: nothing is received until it reads.
-pub const BODY_QUEUE: usize = 64 * 1024;
+pub const BODY_QUEUE_BYTES: usize = 64 * 1024;
 
 /// Bytes of a body that an HTTP/2 client may send before the handler reads any: the stream's flow-control window. More violates the
 /// protocol.
@@ -198,40 +198,40 @@ pub const STREAM_WINDOW: usize = 128 * 1024;
 pub const CONNECTION_WINDOW: usize = 1024 * 1024;
 
 /// Stream records that an idle HTTP/2 connection pools. More are freed with the last stream.
-pub const IDLE_LANES: usize = 4;
+pub const IDLE_STREAM_RECORDS: usize = 4;
 
 /// Bytes of memory that each pooled record retains for a head and for a body. More is freed.
-pub const LANE_BYTES: usize = 1024;
+pub const STREAM_RECORD_BYTES: usize = 1024;
 
 /// The time for which an HTTP/2 client may stay silent during a response before it is sent a PING.
-pub const PING_AFTER: Duration = Duration::from_secs(30);
+pub const HTTP2_PING_INTERVAL: Duration = Duration::from_secs(30);
 
 /// The time from a PING to the next bytes from the client. Longer: the connection is reset.
-pub const PONG_WITHIN: Duration = Duration::from_secs(20);
+pub const HTTP2_PONG_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Bytes of memory that a scratch buffer retains for the next request. More is freed.
 pub const SCRATCH_BYTES: usize = 64 * 1024;
 
-/// Idle runners that a worker pools for one asynchronous route, or as many as are running if that is more: requests arrive in
-/// bursts. Runners beyond the limit end with their request, and each such request ends one idle runner too, so that the memory of a
+/// Idle tasks that a worker pools for one asynchronous route, or as many as are running if that is more: requests arrive in
+/// bursts. Tasks beyond the limit end with their request, and each such request ends one idle task too, so that the memory of a
 /// burst is freed.
-pub const IDLE_RUNNERS: usize = 256;
+pub const IDLE_TASKS: usize = 256;
 
 /// Buffers for collected bodies that a worker pools. More are freed.
-pub const IDLE_COLLECTORS: usize = 64;
+pub const IDLE_AGGREGATORS: usize = 64;
 
-/// Multiple of [`Limits::patience`] for which requests must have been late before a worker counts as overloaded, and for which none
+/// Multiple of [`Limits::max_queue_delay`] for which requests must have been late before a worker counts as overloaded, and for which none
 /// may have been late before it no longer does.
-pub const OVERLOAD_AFTER: u32 = 3;
+pub const OVERLOAD_FACTOR: u32 = 3;
 
 /// The divisor of [`Limits::collected_bytes`] that gives the share of one HTTP/2 connection.
-pub const CONNECTION_SHARE: usize = 8;
+pub const CONNECTION_SHARE_DIVISOR: usize = 8;
 
-/// Receipts of a worker without delays between two reads of the clock, see [`Limits::patience`].
-pub const RECEIPTS_UNTIMED: u32 = 8;
+/// Receipts of a worker without delays between two reads of the clock, see [`Limits::max_queue_delay`].
+pub const RECEIPTS_PER_CLOCK_READ: u32 = 8;
 
 /// The time for the access log's last lines at the end of [`App::run`](crate::App::run). Longer: they are lost.
-pub const LAST_LINES: Duration = Duration::from_secs(5);
+pub const ACCESS_LOG_FINISH_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The period over which a transfer's rate is averaged after its grace; then both restart.
 pub const RATE_WINDOW: Duration = Duration::from_secs(5);
@@ -240,13 +240,13 @@ pub const RATE_WINDOW: Duration = Duration::from_secs(5);
 pub const RATE_TICK: Duration = Duration::from_secs(1);
 
 /// The highest [`Limits::json_depth`]: deeper documents hit the parser's own stack guard first. A higher limit counts as this one.
-pub const JSON_DEPTH_MOST: usize = 127;
+pub const MAX_JSON_DEPTH: usize = 127;
 
 /// Bytes of client text that an error response repeats. Longer text is cut in the middle.
 pub const ERROR_TEXT_BYTES: usize = 256;
 
 /// Pairs of a query string or a form. More: 400. The usual default of other frameworks.
-pub const PAIRS: usize = 1000;
+pub const QUERY_PAIRS: usize = 1000;
 
 /// Bytes of a cookie's name and value together. More: the cookie is not written, because clients would ignore it (RFC 6265bis
 /// §5.6).
@@ -262,7 +262,7 @@ pub const COOKIE_ATTRIBUTE_BYTES: usize = 1024;
 pub const REQUEST_ID_BYTES: usize = 128;
 
 /// Notes of one request for the access log. More are dropped.
-pub const NOTES: usize = 16;
+pub const LOG_FIELDS: usize = 16;
 
 /// Bytes of client text in the access log, before escaping. Longer text is cut and ends in `...`.
 pub const ACCESS_LOG_FIELD_BYTES: usize = 2048;
@@ -309,11 +309,11 @@ pub(crate) const ROUTES: usize = 65_536;
 const _: () = assert!(PARAMS <= u8::MAX as usize, "their number is kept in a byte");
 const _: () = assert!(ROUTES < u32::MAX as usize, "routes are numbered by `u32`");
 
-const _: () = assert!(HEAD_BYTES_MOST as usize + 16 * 1024 <= ringmain_engine::limits::READ_MARK);
-const _: () = assert!(2 * SEND_SHARE <= ringmain_engine::limits::WRITE_LIMIT);
+const _: () = assert!(MAX_HEAD_BYTES as usize + 16 * 1024 <= ringmain_engine::limits::READ_MARK);
+const _: () = assert!(2 * SEND_CHUNK_BYTES <= ringmain_engine::limits::WRITE_LIMIT);
 const _: () = assert!(
-    HEAD_BYTES_MOST <= u16::MAX as u32,
+    MAX_HEAD_BYTES <= u16::MAX as u32,
     "a place in a path is kept in sixteen bits"
 );
-const _: () = assert!(COPIED_BODY < SEND_SHARE);
-const _: () = assert!(INFLATED_PIECE < INFLATER_BYTES);
+const _: () = assert!(COPIED_BODY_BYTES < SEND_CHUNK_BYTES);
+const _: () = assert!(INFLATED_CHUNK_BYTES < INFLATER_BYTES);

@@ -171,7 +171,7 @@ impl Totals {
 
     /// Returns the latency that `share` (0 to 1) of the sampled requests did not exceed, to within 12.5 %; `None` without samples.
     /// Measured from the loop turn in which a head was complete to its encoded response (the head of a streamed one), without the
-    /// kernel's queues before and after. Samples one plain request in [`SAMPLE`], and each asynchronous one.
+    /// kernel's queues before and after. Samples one plain request in [`LATENCY_SAMPLE_INTERVAL`], and each asynchronous one.
     #[must_use]
     pub fn latency(&self, share: f64) -> Option<Duration> {
         let samples: u64 = self.latencies.iter().sum();
@@ -186,4 +186,4 @@ impl Totals {
 }
 
 /// One plain request in this number has its latency measured: reading the clock costs a few per mille of a request.
-pub const SAMPLE: u32 = 16;
+pub const LATENCY_SAMPLE_INTERVAL: u32 = 16;

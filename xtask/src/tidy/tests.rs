@@ -270,8 +270,8 @@ fn tests_wait_for_events_and_let_the_kernel_choose_ports() {
         ("// thread::sleep", &[]),
     ] {
         for path in [
-            "crates/web/tests/it/http/early.rs",
-            "crates/web/src/path/tests.rs",
+            "crates/web/tests/it/http/fast_path.rs",
+            "crates/web/src/http/path/tests.rs",
             "tests/it/examples.rs",
         ] {
             check_source(path, &of(code), expect);
@@ -315,8 +315,8 @@ fn tests_measure_no_elapsed_time() {
         ("// Instant::now", &[]),
     ] {
         for path in [
-            "crates/web/tests/it/http/early.rs",
-            "crates/web/src/path/tests.rs",
+            "crates/web/tests/it/http/fast_path.rs",
+            "crates/web/src/http/path/tests.rs",
             "tests/it/examples.rs",
         ] {
             check_source(path, &of(code), expect);

@@ -293,7 +293,7 @@ fn defaults_in_the_help_are_those_of_the_library() {
         ("per_address", limits.connections_per_address.unwrap().to_string()),
         ("header_timeout", Time(limits.header_timeout).to_string()),
         ("idle_timeout", Time(limits.idle_timeout).to_string()),
-        ("patience", Time(limits.patience.unwrap()).to_string()),
+        ("patience", Time(limits.max_queue_delay.unwrap()).to_string()),
         ("body_limit", Size(limits.body_bytes).to_string()),
         ("grace", Time(Config::default().grace).to_string()),
     ];

@@ -194,9 +194,10 @@ fn reasons(verdict: &Verdict) -> String {
         .iter()
         .map(|(reason, count)| format!("{reason}: {count}"))
         .collect();
-    match all.is_empty() {
-        true => String::new(),
-        false => format!(" ({})", all.join(", ")),
+    if all.is_empty() {
+        String::new()
+    } else {
+        format!(" ({})", all.join(", "))
     }
 }
 

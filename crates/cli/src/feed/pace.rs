@@ -60,9 +60,10 @@ impl Pace {
     pub(super) fn leave_out(&mut self, passed: Duration, is_connected: bool) {
         let late = self.due(passed.saturating_sub(FEED_BEHIND));
         let late = late.saturating_sub(self.number());
-        match is_connected {
-            true => self.left_out += late,
-            false => self.missed += late,
+        if is_connected {
+            self.left_out += late
+        } else {
+            self.missed += late
         }
     }
 

@@ -186,9 +186,10 @@ fn lost(error: io::Error) -> Trouble {
 
 /// What a NATS makes of it.
 fn trouble(failure: NatsFailure) -> Trouble {
-    match failure.is_final() {
-        true => Trouble::Refused(failure.to_string()),
-        false => Trouble::Lost(failure.to_string()),
+    if failure.is_final() {
+        Trouble::Refused(failure.to_string())
+    } else {
+        Trouble::Lost(failure.to_string())
     }
 }
 

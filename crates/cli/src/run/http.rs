@@ -10,7 +10,7 @@ use ringmain_sys::signal::Signals;
 use ringmain_sys::{clock, cpu, process};
 use ringmain_web::access_log::Format;
 use ringmain_web::stats::Totals;
-use ringmain_web::{AccessLog, Limits, Site};
+use ringmain_web::{AccessLog, CompiledApp, Limits};
 
 use super::{Entrances, Monitor, counts};
 use crate::args::{AccessLogFormat, Destination, Http, Run};
@@ -83,7 +83,7 @@ fn limits(http: &Http) -> Limits {
         limits.header_timeout = time.0;
     }
     if let Some(time) = http.patience {
-        limits.patience = Some(time.0);
+        limits.max_queue_delay = Some(time.0);
     }
     if let Some(time) = http.idle_timeout {
         limits.idle_timeout = time.0;
@@ -122,7 +122,7 @@ fn facts(engine: &Engine) -> Facts {
 
 /// Makes the welcome page's figures.
 struct Watch {
-    site: Arc<Site>,
+    site: Arc<CompiledApp>,
     board: Board,
     figures: Option<Figures>,
     facts: Facts,
@@ -132,7 +132,7 @@ struct Watch {
 }
 
 impl Watch {
-    fn new(facts: Facts, board: Board, site: Arc<Site>) -> Watch {
+    fn new(facts: Facts, board: Board, site: Arc<CompiledApp>) -> Watch {
         Watch {
             site,
             board,

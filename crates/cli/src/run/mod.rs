@@ -12,7 +12,7 @@ use ringmain_engine::{Addr, Engine, Report, block_signals};
 use ringmain_sys::inherit::Inherited;
 use ringmain_sys::limits;
 use ringmain_sys::signal::Signals;
-use ringmain_web::{App, Entrance};
+use ringmain_web::{App, ListenerProtocol};
 
 use self::tls::Certificates;
 use crate::args::{Run, Serve};
@@ -145,7 +145,7 @@ impl Entrances {
         let plain = self.redirect.map(|(number, _)| number);
         if let Some(certificates) = &self.certificates {
             for number in (0..self.count).filter(|number| Some(*number) != plain) {
-                app = app.listener(number, Entrance::https(&certificates.acceptor));
+                app = app.listener(number, ListenerProtocol::https(&certificates.acceptor));
             }
         }
         match self.redirect {

@@ -73,9 +73,10 @@ pub(crate) fn run(args: Tune) -> Result<(), Failure> {
                 return output(&json::text(&all));
             }
             if all.is_empty() {
-                let why = match looked.host.service.is_local() {
-                    true => "the service listens on loopback alone",
-                    false => "there is no interface but loopback that is up",
+                let why = if looked.host.service.is_local() {
+                    "the service listens on loopback alone"
+                } else {
+                    "there is no interface but loopback that is up"
                 };
                 return Err(Failure::Other(format!(
                     "no interface brings the service's packets: {why}; --interface NAME draws one all the same"
@@ -165,9 +166,10 @@ fn report(args: &Tune) -> Result<(), Failure> {
     let Looked {
         host, wish, findings, ..
     } = &looked;
-    output(&match args.form.json {
-        true => json::text(&json::audit(host, wish, findings)),
-        false => report::audit(host, wish, findings, style()),
+    output(&if args.form.json {
+        json::text(&json::audit(host, wish, findings))
+    } else {
+        report::audit(host, wish, findings, style())
     })
 }
 
@@ -176,9 +178,10 @@ fn plan(of: &Of, wish: &args::Wish, form: Form) -> Result<(), Failure> {
     let Looked {
         host, wish, findings, ..
     } = &looked;
-    output(&match form.json {
-        true => json::text(&plan::json(host, wish, findings)),
-        false => plan::text(host, wish, findings, style()),
+    output(&if form.json {
+        json::text(&plan::json(host, wish, findings))
+    } else {
+        plan::text(host, wish, findings, style())
     })
 }
 
@@ -300,9 +303,10 @@ fn status(kept: &Kept, at: &HostAt, form: Form) -> Result<(), Failure> {
     let (root, host) = simple(at)?;
     let kept_state = Journal::peek(&kept.state).map_err(Failure::other)?;
     let Some(found) = kept_state else {
-        return match form.json {
-            true => output("[]\n"),
-            false => output("Nothing is applied.\n"),
+        return if form.json {
+            output("[]\n")
+        } else {
+            output("Nothing is applied.\n")
         };
     };
     let restarted = found.boot != host.boot;
@@ -354,9 +358,10 @@ fn diff(first: &Path, second: Option<&Path>, form: Form) -> Result<(), Failure> 
         }
     };
     let differences = snapshot::diff(&first, &second);
-    output(&match form.json {
-        true => json::text(&differences),
-        false => snapshot::text(&first, &second, &differences, style()),
+    output(&if form.json {
+        json::text(&differences)
+    } else {
+        snapshot::text(&first, &second, &differences, style())
     })
 }
 

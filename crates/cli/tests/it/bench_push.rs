@@ -14,7 +14,7 @@ use ringmain_engine::{Addr, Config, Engine, ListenOptions, Running};
 use ringmain_hub::history::HistoryOptions;
 use ringmain_push::{Namespace, Options};
 use ringmain_tls::{Acceptor, DevCertificate, ServerSettings};
-use ringmain_web::{App, Entrance};
+use ringmain_web::{App, ListenerProtocol};
 use serde_json::Value;
 
 fn push(args: &[&str]) -> Command {
@@ -129,7 +129,7 @@ impl Server {
             ..ServerSettings::default()
         };
         let acceptor = Acceptor::new(&settings, ringmain_sys::clock::realtime()).unwrap();
-        Server::of(App::new().listener(0, Entrance::https(&acceptor)), true)
+        Server::of(App::new().listener(0, ListenerProtocol::https(&acceptor)), true)
     }
 
     fn of(app: App, anonymous: bool) -> Server {
@@ -370,10 +370,11 @@ fn all_of_it_goes_over_tls() {
         );
         let version = ["TLSv1.3", "TLSv1.2"][usize::from(more.contains(&"1.2"))];
         assert!(agreed.keys().all(|name| name.starts_with(version)), "{found:#}");
-        match more.contains(&"--no-resume") {
-            true => assert_eq!(clients["tls_resumed"], 0),
+        if more.contains(&"--no-resume") {
+            assert_eq!(clients["tls_resumed"], 0)
+        } else {
             // All of those that come back find a session.
-            false => assert!(clients["tls_resumed"].as_u64() > Some(0), "{found:#}"),
+            assert!(clients["tls_resumed"].as_u64() > Some(0), "{found:#}")
         }
     }
 }

@@ -195,9 +195,10 @@ routes:
     let upstreams = wait::until_ok("an ejected endpoint", || {
         assert_eq!(get(proxy.addr(), "a", "/").status, 200);
         let upstreams = json(&admin, "/upstreams");
-        match upstreams["upstreams"][0]["endpoints"][1]["ejected"].is_null() {
-            false => Ok(upstreams),
-            true => Err(upstreams),
+        if upstreams["upstreams"][0]["endpoints"][1]["ejected"].is_null() {
+            Err(upstreams)
+        } else {
+            Ok(upstreams)
         }
     });
     let upstream = &upstreams["upstreams"][0];
@@ -302,9 +303,10 @@ access_log: {to: ./access.log, format: '{method} {target} {status} {route}/{rule
     let lines = |path: &std::path::Path, count: usize| {
         wait::until_ok(&format!("{count} lines"), || {
             let text = fs::read_to_string(path).unwrap_or_default();
-            match text.lines().count() >= count {
-                true => Ok(text),
-                false => Err(text),
+            if text.lines().count() >= count {
+                Ok(text)
+            } else {
+                Err(text)
             }
         })
     };

@@ -329,9 +329,10 @@ fn locality_shows_what_each_worker_has_accepted() {
             .filter_map(|worker| worker["accepted"].as_u64())
             .sum();
         assert!(accepted <= CONNECTIONS, "{found}");
-        match accepted == CONNECTIONS {
-            true => Ok(workers),
-            false => Err(found),
+        if accepted == CONNECTIONS {
+            Ok(workers)
+        } else {
+            Err(found)
         }
     });
     let names: Vec<&str> = workers

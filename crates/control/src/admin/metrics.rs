@@ -479,7 +479,7 @@ fn configuration(page: &mut Page, inner: &Inner) {
             "ringmain_access_log_lost_lines_total",
             "counter",
             "Lines that the access log's destination was too slow for, or refused.",
-            log.lost(),
+            log.lost_lines(),
         );
     }
 }

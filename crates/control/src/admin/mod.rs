@@ -23,7 +23,7 @@ use ringmain_engine::Report;
 use ringmain_gateway::Gateway;
 use ringmain_gateway::model::{Hostname, Secret};
 use ringmain_sys::clock;
-use ringmain_web::{App, Error, Flow, Limits, Reply, Request, Result, Site};
+use ringmain_web::{App, CompiledApp, Error, Flow, Limits, Reply, Request, Result};
 use serde_json::json;
 
 use crate::config;
@@ -37,7 +37,7 @@ pub struct Admin(Arc<Inner>);
 struct Inner {
     gateway: Gateway,
     control: Arc<Control>,
-    site: Arc<Site>,
+    site: Arc<CompiledApp>,
     board: Board,
     version: &'static str,
     /// When this was made, by a clock that does not jump.
@@ -88,7 +88,7 @@ impl Admin {
     pub fn new(
         gateway: Gateway,
         control: Arc<Control>,
-        site: Arc<Site>,
+        site: Arc<CompiledApp>,
         board: Board,
         version: &'static str,
     ) -> Admin {
@@ -111,7 +111,7 @@ impl Admin {
         let limits = Limits {
             body_bytes: limits::ADMIN_BODY_BYTES,
             // Who asks for metrics has time.
-            patience: None,
+            max_queue_delay: None,
             ..Limits::default()
         };
         let with = |show: fn(&Inner, &Request<'_>, &mut Reply<'_>) -> Result| {
@@ -153,7 +153,7 @@ impl Admin {
         App::new()
             .limits(Limits {
                 body_bytes: limits::ADMIN_BODY_BYTES,
-                patience: None,
+                max_queue_delay: None,
                 ..Limits::default()
             })
             .get("/metrics", with(show_metrics))

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use ringmain_engine::{Addr, Config, Engine, Running};
 use ringmain_sys::inherit::Inherited;
-use ringmain_web::{App, Site};
+use ringmain_web::{App, CompiledApp};
 
 use super::{EdgeError, Settings, other};
 use crate::limits::{ADMIN_CONNECTIONS, ADMIN_GRACE, ADMIN_RECEIVE_BUFFERS};
@@ -17,7 +17,7 @@ pub(super) struct Administration {
     addrs: Vec<Addr>,
     /// What it is called in the log.
     name: &'static str,
-    site: Arc<Site>,
+    site: Arc<CompiledApp>,
     running: Option<Running<Infallible>>,
     /// Its addresses were not free at the start.
     late: bool,

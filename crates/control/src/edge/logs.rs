@@ -5,7 +5,7 @@ use std::io;
 use ringmain_engine::Running;
 use ringmain_gateway::model::{self, AccessLogFormat, LogDestination};
 use ringmain_web::access_log::{Format, Template};
-use ringmain_web::{AccessLog, Site};
+use ringmain_web::{AccessLog, CompiledApp};
 
 use super::EdgeError;
 use crate::limits::ACCESS_LOG_FLUSH;
@@ -16,7 +16,7 @@ pub struct Rotated(u64);
 
 impl Rotated {
     /// Opens the log anew after a SIGUSR1, as its users know it from nginx, and after a SIGHUP, as from most others.
-    pub fn follow<M: Send + 'static>(&mut self, running: &Running<M>, site: &Site) {
+    pub fn follow<M: Send + 'static>(&mut self, running: &Running<M>, site: &CompiledApp) {
         let signals = running.reopens() + running.hangups();
         if std::mem::replace(&mut self.0, signals) != signals
             && let Some(log) = site.access_log()
@@ -27,7 +27,7 @@ impl Rotated {
 }
 
 /// Writes the last lines.
-pub fn finish(site: &Site) {
+pub fn finish(site: &CompiledApp) {
     let log = site.access_log();
     if log.is_some_and(|log| !log.finish(ACCESS_LOG_FLUSH)) {
         log::warn!("the last lines of the access log are lost: its destination takes them too slowly");

@@ -29,7 +29,7 @@ use ringmain_gateway::filter::{self, Filter, Filters, Options};
 use ringmain_gateway::model;
 use ringmain_sys::inherit::Inherited;
 use ringmain_sys::signal::Signals;
-use ringmain_web::{Exit, Limits, Site};
+use ringmain_web::{CompiledApp, Exit, Limits};
 
 use self::administration::Administration;
 use self::logs::Rotated;
@@ -181,7 +181,7 @@ impl Edge {
         let inherited = inherit::take()?;
         // Before any thread is there: they inherit what is blocked.
         let signals = block_signals()?;
-        ringmain_web::log_plainly();
+        ringmain_web::init_stderr_logger();
         self.serve(inherited, &signals, &mut Plain::default())?;
         Ok(())
     }
@@ -315,7 +315,7 @@ impl Edge {
             .connections_per_address
             .or(limits.connections_per_address);
         if settings.patience.is_some() {
-            limits.patience = settings.patience;
+            limits.max_queue_delay = settings.patience;
         }
         limits
     }
@@ -333,7 +333,7 @@ struct Serving<'e> {
     /// Whose listeners are to follow the configuration from the first look on.
     listening: Option<Gateway>,
     control: Arc<Control>,
-    site: Arc<Site>,
+    site: Arc<CompiledApp>,
     board: Board,
     administration: Vec<Administration>,
     hangups: u64,

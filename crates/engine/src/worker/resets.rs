@@ -70,9 +70,10 @@ impl Core {
             false
         });
         unchecked.shrink_to(limits::RESET_CHECK_KEPT);
-        self.resets.check_at = match unchecked.is_empty() {
-            true => Time::NEVER,
-            false => now.after(limits::RESET_CHECK_INTERVAL),
+        self.resets.check_at = if unchecked.is_empty() {
+            Time::NEVER
+        } else {
+            now.after(limits::RESET_CHECK_INTERVAL)
         };
         self.resets.unchecked = unchecked;
     }

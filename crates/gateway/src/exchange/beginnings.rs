@@ -8,7 +8,7 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use ringmain_engine::backend::Time;
-use ringmain_web::TicketId;
+use ringmain_web::ResponderId;
 
 use super::early::{Ahead, Underway};
 use crate::gateway::Worker;
@@ -18,7 +18,7 @@ use crate::limits;
 #[derive(Default)]
 pub(crate) struct Beginnings {
     /// Handed over to tasks that have not started.
-    handed: RefCell<Vec<(TicketId, Rc<Underway>)>>,
+    handed: RefCell<Vec<(ResponderId, Rc<Underway>)>>,
     /// Pooled for reuse.
     idle: RefCell<Vec<Rc<Underway>>>,
     /// Waiting for a stream, each with the start of its wait.
@@ -35,7 +35,7 @@ impl std::fmt::Debug for Beginnings {
 
 impl Beginnings {
     /// Returns the state from which a task continues. `None`: its request did not start without a task.
-    pub(super) fn take(&self, id: Option<TicketId>) -> Option<Ahead> {
+    pub(super) fn take(&self, id: Option<ResponderId>) -> Option<Ahead> {
         let underway = self.take_handed_over(id?)?;
         let ahead = underway.take();
         self.put(underway);
@@ -43,12 +43,12 @@ impl Beginnings {
     }
 
     /// Hands a request over to a task.
-    pub(super) fn add_handed_over(&self, id: TicketId, underway: Rc<Underway>) {
+    pub(super) fn add_handed_over(&self, id: ResponderId, underway: Rc<Underway>) {
         self.handed.borrow_mut().push((id, underway));
     }
 
     /// Removes a request from those handed over.
-    pub(super) fn take_handed_over(&self, id: TicketId) -> Option<Rc<Underway>> {
+    pub(super) fn take_handed_over(&self, id: ResponderId) -> Option<Rc<Underway>> {
         let mut handed = self.handed.borrow_mut();
         let found = handed.iter().position(|(whose, _)| *whose == id)?;
         Some(handed.swap_remove(found).1)

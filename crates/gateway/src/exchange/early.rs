@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! look ─┬─ something to wait for ───────────────────────────────────────────▶ task
-//!       └─ head written to a connection ──────┬─ whole response in one piece ─▶ Ticket::forward, back to the pool
+//!       └─ head written to a connection ──────┬─ whole response in one piece ─▶ Responder::forward, back to the pool
 //!                                             ├─ anything else ─▶ handed over to a task, which continues
 //!                                             └─ client disconnects ─▶ abandoned
 //! ```
@@ -21,7 +21,7 @@ use std::time::Duration;
 
 use ringmain_engine::backend::Time;
 use ringmain_engine::stream::Receiver;
-use ringmain_web::{Early, Method, Request, Ticket, TicketId};
+use ringmain_web::{AbortHandle, Method, Request, Responder, ResponderId};
 use ringmain_wire::h1::{FieldBlock, Framing, HeadScanner, Parsed, ResponseHead, parse_response};
 use ringmain_wire::h2::load_response;
 
@@ -60,8 +60,8 @@ pub(crate) struct Ahead {
     pub(super) started: Option<Started>,
     /// Its arrival.
     pub(super) began: Time,
-    ticket: Option<Ticket>,
-    id: TicketId,
+    ticket: Option<Responder>,
+    id: ResponderId,
     /// Its series in metrics.
     counted: u32,
     to_head: bool,
@@ -88,7 +88,11 @@ pub(crate) struct Started {
 }
 
 /// Starts a request without a body, unless it has to wait or is not forwarded.
-pub(crate) fn look(worker: &Rc<Worker>, req: &Request<'_>, ticket: Ticket) -> Result<Rc<dyn Early>, Ticket> {
+pub(crate) fn look(
+    worker: &Rc<Worker>,
+    req: &Request<'_>,
+    ticket: Responder,
+) -> Result<Rc<dyn AbortHandle>, Responder> {
     let Some(mut ahead) = begin(worker, req, ticket.id()) else {
         return Err(ticket);
     };
@@ -122,7 +126,7 @@ pub(crate) fn look(worker: &Rc<Worker>, req: &Request<'_>, ticket: Ticket) -> Re
 }
 
 /// Evaluates the policies and forwards a request's head, if nothing has to be waited for. `None`: nothing was changed.
-fn begin(worker: &Rc<Worker>, req: &Request<'_>, id: TicketId) -> Option<Ahead> {
+fn begin(worker: &Rc<Worker>, req: &Request<'_>, id: ResponderId) -> Option<Ahead> {
     if req.head().upgrade.is_some() {
         return None;
     }
@@ -343,7 +347,7 @@ impl Underway {
         };
         worker.beginnings.add_handed_over(id, me);
         // At the limit of tasks the request gets none, and its client was answered.
-        if !ticket.is_some_and(Ticket::run) {
+        if !ticket.is_some_and(Responder::start_task) {
             self.finish_unanswered(503);
         }
     }
@@ -376,12 +380,12 @@ impl std::fmt::Debug for Underway {
     }
 }
 
-impl Early for Underway {
+impl AbortHandle for Underway {
     fn abandon(&self) {
         self.finish_unanswered(499);
     }
 
-    fn note(&self, req: &Request<'_>) {
+    fn add_log_fields(&self, req: &Request<'_>) {
         let ahead = self.ahead.borrow();
         if let (Some(worker), Some(ahead)) = (self.worker.upgrade(), &*ahead)
             && let Some(started) = &ahead.started
@@ -418,7 +422,7 @@ impl Ahead {
     fn answer(
         &mut self,
         worker: &Rc<Worker>,
-        read: impl FnOnce(&Ahead, Ticket) -> Result<(u16, bool), Ticket>,
+        read: impl FnOnce(&Ahead, Responder) -> Result<(u16, bool), Responder>,
     ) -> bool {
         let Some(ticket) = self.ticket.take() else {
             return false;
@@ -436,7 +440,7 @@ impl Ahead {
     }
 
     /// Relays an HTTP/1 response, if these bytes are all of its head and body.
-    fn read(&self, worker: &Rc<Worker>, bytes: &[u8], ticket: Ticket) -> Result<(u16, bool), Ticket> {
+    fn read(&self, worker: &Rc<Worker>, bytes: &[u8], ticket: Responder) -> Result<(u16, bool), Responder> {
         let Desk {
             limits,
             table,
@@ -462,7 +466,7 @@ impl Ahead {
     }
 
     /// Relays a response on a stream, if the stream has ended.
-    fn read_stream(&self, worker: &Rc<Worker>, ticket: Ticket) -> Result<(u16, bool), Ticket> {
+    fn read_stream(&self, worker: &Rc<Worker>, ticket: Responder) -> Result<(u16, bool), Responder> {
         let Some(Link::Shared(channel)) = self.link() else {
             return Err(ticket);
         };
@@ -491,8 +495,8 @@ impl Ahead {
         worker: &Rc<Worker>,
         (head, body): (&ResponseHead<'_>, &[u8]),
         (fields, date): (&mut FieldBlock, &mut Date),
-        ticket: Ticket,
-    ) -> Result<(u16, bool), Ticket> {
+        ticket: Responder,
+    ) -> Result<(u16, bool), Responder> {
         let (Ok(cleared), Some(started)) = (&self.walked, &self.started) else {
             return Err(ticket);
         };
@@ -552,7 +556,7 @@ impl Ahead {
             note::rule(route.route(), *number, req);
         }
         if let Some(client) = self.client {
-            req.note_client(client);
+            req.log_client(client);
         }
         if let Some(identity) = self.walked.as_ref().ok().and_then(Cleared::identity) {
             note::identity(identity, req);

@@ -18,9 +18,9 @@ pub(super) async fn wait(cx: &Cx, req: &Request<'_>) {
         return;
     }
     // Boxed, so that requests without the field need no room for it.
-    let begun = within(cx, limits::EXPECT_WAIT, Box::pin(req.body_begins())).await;
+    let begun = within(cx, limits::EXPECT_WAIT, Box::pin(req.body_started())).await;
     if begun.is_none() && !req.expects_continue() {
         // The final response has started: the client sends its body unrequested, or not at all.
-        req.body_begins().await;
+        req.body_started().await;
     }
 }

@@ -127,7 +127,7 @@ pub(super) async fn forward(
         return Err(Fault::RequestTooLarge.into());
     }
     if is_live(req) {
-        req.wait_patiently();
+        req.disable_body_rate();
     }
     let is_new = started.is_none();
     let (local, admitted, clock, first) = begin(worker, shared, started, forward);

@@ -24,7 +24,7 @@ use crate::model::Forward;
 /// Converts a local error response into one that gRPC clients understand: 200, with the status of the call.
 pub(super) fn own(req: &Request<'_>, reply: &mut Reply<'_>) {
     let Some(kind) = asked(req) else { return };
-    let status = reply.status_now();
+    let status = reply.current_status();
     if status < 400 || reply.is_forwarded() || reply.is_streaming() {
         return;
     }
@@ -66,12 +66,12 @@ pub(super) fn ends(req: &Request<'_>, reply: &mut Reply<'_>, fault: Fault) -> bo
     match kind.dialect {
         _ if !pushed => false,
         Dialect::Grpc => {
-            reply.put_trailers(block);
+            reply.set_trailers(block);
             true
         }
         dialect => {
             let end = Wrapping { dialect }.end(Some(&block));
-            reply.put(&end).is_ok()
+            reply.write_buffered(&end).is_ok()
         }
     }
 }

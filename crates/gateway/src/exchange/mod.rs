@@ -127,7 +127,7 @@ pub(crate) async fn serve(
     req: &Request<'_>,
     reply: &mut Reply<'_>,
 ) -> Result<(), Error> {
-    let ahead = worker.beginnings.take(req.ticket());
+    let ahead = worker.beginnings.take(req.responder_id());
     let began = ahead.as_ref().map_or(worker.cx.now(), |ahead| ahead.began);
     let count = Count::begin(&worker.counting, &worker.cx, began);
     // Set if the rule has filters.
@@ -149,7 +149,7 @@ pub(crate) async fn serve(
     match &outcome {
         Err(error) if error.is_disconnected() => {}
         Err(error) if !reply.is_streaming() => count.end(error.status()),
-        _ => count.end(reply.status_now()),
+        _ => count.end(reply.current_status()),
     }
     outcome
 }

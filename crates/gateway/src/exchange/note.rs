@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use ringmain_engine::Addr;
 use ringmain_engine::backend::Time;
-use ringmain_web::{Note, Request};
+use ringmain_web::{LogField, Request};
 
 use super::{Found, client};
 use crate::fault::{Detail, Fault};
@@ -51,24 +51,24 @@ pub(super) fn route(worker: &Worker, count: &Count<'_>, found: &Found<'_>, req: 
     }
     rule(route, found.matched.number(), req);
     if let Some(client) = client::address(&found.listener.client_address, req) {
-        req.note_client(client);
+        req.log_client(client);
     }
 }
 
 /// Logs the route and rule of a request.
 pub(super) fn rule(route: &Route, number: usize, req: &Request<'_>) {
     let rule = match &route.rules[number].name {
-        Some(name) => Note::Text(Arc::clone(name)),
-        None => Note::Number(number as u64),
+        Some(name) => LogField::Text(Arc::clone(name)),
+        None => LogField::Number(number as u64),
     };
-    req.note("route", Note::Text(Arc::clone(&route.name)));
-    req.note("rule", rule);
+    req.log_field("route", LogField::Text(Arc::clone(&route.name)));
+    req.log_field("rule", rule);
 }
 
 /// Logs the client's identity.
 pub(crate) fn identity(identity: &Arc<str>, req: &Request<'_>) {
     if req.is_logged() {
-        req.note("identity", Note::Text(Arc::clone(identity)));
+        req.log_field("identity", LogField::Text(Arc::clone(identity)));
     }
 }
 
@@ -85,13 +85,13 @@ pub(super) fn attempt(
         return;
     }
     let span = worker.cx.now().since(begun);
-    req.note("upstream", Note::Text(Arc::clone(upstream)));
-    req.note("endpoint", Note::Text(end.endpoint.addr.to_string().into()));
-    req.note(
+    req.log_field("upstream", LogField::Text(Arc::clone(upstream)));
+    req.log_field("endpoint", LogField::Text(end.endpoint.addr.to_string().into()));
+    req.log_field(
         "upstream_us",
-        Note::Number(u64::try_from(span.as_micros()).unwrap_or(u64::MAX)),
+        LogField::Number(u64::try_from(span.as_micros()).unwrap_or(u64::MAX)),
     );
-    req.note("tries", Note::Number(tried as u64 + 1));
+    req.log_field("tries", LogField::Number(tried as u64 + 1));
 }
 
 /// An attempt in progress. If it is dropped with its task, because the client has disconnected, it is logged like a finished one.
@@ -137,7 +137,7 @@ impl Drop for Pending<'_, '_> {
 pub(super) fn fault(worker: &Worker, req: &Request<'_>, fault: Fault) {
     worker.counting.fault(fault);
     if req.is_logged() {
-        req.note("fault", Note::Word(fault.label()));
+        req.log_field("fault", LogField::Word(fault.label()));
     }
 }
 
@@ -154,6 +154,6 @@ pub(super) fn detail(worker: &Worker, req: &Request<'_>, (upstream, addr): (&Nam
         log::warn!("upstream `{upstream}`: {addr}: {rule}: {text}{more}");
     }
     if req.is_logged() {
-        req.note("fault_rule", Note::Text(detail.rule.as_str().into()));
+        req.log_field("fault_rule", LogField::Text(detail.rule.as_str().into()));
     }
 }

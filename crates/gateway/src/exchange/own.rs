@@ -106,7 +106,7 @@ pub(super) fn plain(reply: &mut Reply<'_>, fault: Fault) -> Result<(), Error> {
 
 /// Edits the head of a response that the gateway produces itself. Its status must be final.
 pub(super) fn changes(reply: &mut Reply<'_>, changes: &StatusChanges) -> Result<(), Error> {
-    let changes = changes.at(reply.status_now());
+    let changes = changes.at(reply.current_status());
     for name in changes.dropped() {
         reply.remove_header(name.as_str());
     }

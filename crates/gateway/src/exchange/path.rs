@@ -40,7 +40,7 @@ pub(super) fn forwarded<'p>(
         return scratch;
     }
     if paths.merge_slashes || path::has_dot_segment(raw) {
-        return path::pass_on(raw, scratch).unwrap_or(raw);
+        return path::forwardable(raw, scratch).unwrap_or(raw);
     }
     raw
 }

@@ -72,7 +72,7 @@ pub(super) fn to_directory(
     let desk = &mut *worker.desk.borrow_mut();
     begin(desk, requested.https, requested.host, port);
     let raw = req.head().target.path();
-    let passed = path::pass_on(raw, &mut desk.path).unwrap_or(raw);
+    let passed = path::forwardable(raw, &mut desk.path).unwrap_or(raw);
     desk.host.push_str(passed);
     desk.host.push('/');
     if let Some(query) = req.head().target.query() {

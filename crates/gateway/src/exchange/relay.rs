@@ -318,7 +318,7 @@ impl Down {
         }
         match (&mut self.filtered, trailers) {
             (Some(filtered), trailers) => filtered.trailers = trailers,
-            (None, Some(trailers)) => reply.put_trailers(trailers),
+            (None, Some(trailers)) => reply.set_trailers(trailers),
             (None, None) => {}
         }
         Ok(())
@@ -370,7 +370,7 @@ fn put(
     let bytes = wrapped.as_deref().unwrap_or(bytes);
     match filtered {
         Some(filtered) => filtered.bytes.extend_from_slice(bytes),
-        None => reply.put(bytes)?,
+        None => reply.write_buffered(bytes)?,
     }
     Ok(())
 }
@@ -398,7 +398,7 @@ async fn flush(
             let waits = sleep.get_or_insert_with(|| worker.cx.sleep(limits::CONTENDED_LOOK));
             ready!(Pin::new(waits).poll(context));
             sleep = None;
-            if contention.is_too_slow(req.response_bytes_taken()) {
+            if contention.is_too_slow(req.response_bytes_sent()) {
                 return Poll::Ready(Err(Fault::ClientTooSlow.into()));
             }
         }

@@ -208,7 +208,7 @@ impl<'m, 'a> Reading<'m, 'a> {
         if head.status != 100 || reply.request().expects_continue() {
             fields.clear();
             copy(&head.fields, &Changes::default(), false, fields)?;
-            reply.interim(head.status, fields)?;
+            reply.send_interim(head.status, fields)?;
         }
         Ok(None)
     }
@@ -276,7 +276,7 @@ impl<'m, 'a> Reading<'m, 'a> {
             None => framing(head, self.method == Method::Head),
         };
         if !self.filtered {
-            reply.put_head(framing)?;
+            reply.write_head_buffered(framing)?;
         }
         Ok(Head::Body {
             framing,
@@ -336,7 +336,7 @@ impl<'m, 'a> Reading<'m, 'a> {
             reply.remove_header(name);
         }
         fields.append(&self.extra);
-        reply.add_headers(&fields).begin_tunnel(protocol)?;
+        reply.add_headers(&fields).start_tunnel(protocol)?;
         Ok(Head::Switch)
     }
 }

@@ -17,7 +17,7 @@ use std::pin::{Pin, pin};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use ringmain_web::limits::SEND_SHARE;
+use ringmain_web::limits::SEND_CHUNK_BYTES;
 use ringmain_web::{Error, Reply, Request};
 use ringmain_wire::h1::{FieldBlock, Version};
 
@@ -64,7 +64,7 @@ impl Tunnel {
                 Came::End | Came::Broken => return Ok(()),
             }
         }
-        reply.end_tunnel()?;
+        reply.shut_down_tunnel()?;
         is_over.set(true);
         link.set_deadline(self.rest(req));
         poll_fn(|context| {
@@ -127,8 +127,8 @@ fn poll_up(
 fn poll_down(link: &Link, reply: &mut Reply<'_>, context: &mut Context<'_>) -> Poll<Result<Came, Error>> {
     let mut outcome = Ok(());
     let mut take = |bytes: &[u8]| {
-        let bytes = &bytes[..bytes.len().min(SEND_SHARE)];
-        outcome = reply.put(bytes);
+        let bytes = &bytes[..bytes.len().min(SEND_CHUNK_BYTES)];
+        outcome = reply.write_buffered(bytes);
         bytes.len()
     };
     let came = match link {

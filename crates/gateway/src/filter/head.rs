@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use ringmain_engine::Cx;
-use ringmain_web::{Note, Request};
+use ringmain_web::{LogField, Request};
 use ringmain_wire::h1::{FieldBlock, Framing, allows_content};
 
 use super::{Error, Want};
@@ -110,8 +110,8 @@ impl<'h> About<'h> {
     }
 
     /// Adds a field to the access log entry of this request, once for each name.
-    pub fn note(&self, name: &'static str, note: Note) {
-        self.req.note(name, note);
+    pub fn note(&self, name: &'static str, note: LogField) {
+        self.req.log_field(name, note);
     }
 }
 

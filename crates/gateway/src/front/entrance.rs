@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use ringmain_web::{Entrance, Incoming};
+use ringmain_web::{ListenerProtocol, StreamConnection};
 
 use super::Front;
 use crate::model::{Hostname, Listener, Network, Protocol, ProxyProtocol};
@@ -54,26 +54,26 @@ impl Shape {
 }
 
 /// Builds the entrance of an address.
-pub(super) fn entrance(front: &Front) -> Entrance {
-    let pass = async |incoming: Incoming| passage::serve(incoming).await;
+pub(super) fn entrance(front: &Front) -> ListenerProtocol {
+    let pass = async |incoming: StreamConnection| passage::serve(incoming).await;
     let https = front.https.as_ref().map(|tls| &tls.acceptor);
     let mut entrance = match (front.shape.kind, https) {
-        (Kind::Https, Some(acceptor)) => Entrance::https(acceptor),
+        (Kind::Https, Some(acceptor)) => ListenerProtocol::https(acceptor),
         (Kind::Either, Some(acceptor)) => {
             let hosts = Arc::clone(&front.shape.hosts);
-            Entrance::either(
+            ListenerProtocol::https_or_stream(
                 acceptor,
                 move |name| is_http(&hosts, name.unwrap_or_default()),
                 pass,
             )
         }
-        (Kind::Http, _) => Entrance::http(),
-        (Kind::H2c, _) => Entrance::h2c(),
+        (Kind::Http, _) => ListenerProtocol::http(),
+        (Kind::H2c, _) => ListenerProtocol::h2c(),
         // A client must not be admitted without the required TLS.
-        (Kind::Bytes | Kind::Https | Kind::Either, _) => Entrance::stream(pass),
+        (Kind::Bytes | Kind::Https | Kind::Either, _) => ListenerProtocol::stream(pass),
     };
     if let Some(tls) = &front.tls {
-        entrance = entrance.ending_tls(&tls.acceptor);
+        entrance = entrance.stream_tls(&tls.acceptor);
     }
     if let Some(proxied) = &front.shape.proxied {
         let from: Arc<[Network]> = proxied.from.clone().into();
@@ -81,7 +81,7 @@ pub(super) fn entrance(front: &Front) -> Entrance {
         let trusts = move |peer: Option<IpAddr>| {
             peer.is_none_or(|peer| from.iter().any(|network| network.contains(peer)))
         };
-        entrance = entrance.proxied(trusts, proxied.timeout);
+        entrance = entrance.proxy_protocol(trusts, proxied.timeout);
     }
     entrance
 }

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use ringmain_engine::Addr;
 use ringmain_tls::{Facts, HandshakeCounts};
-use ringmain_web::{Entrances, Limits};
+use ringmain_web::{Limits, ListenerProtocols};
 
 pub(crate) use self::doors::{Bindings, Doors};
 use self::entrance::{Kind, Shape, entrance};
@@ -30,7 +30,7 @@ pub(crate) struct Fronts {
     /// Numbers of listeners that were never opened: no client can have connected there.
     unused: Vec<u32>,
     /// The application's handling of connections, by listener.
-    entrances: Entrances,
+    entrances: ListenerProtocols,
     /// Handshake counts of closed listeners.
     gone: HandshakeCounts,
 }
@@ -247,7 +247,7 @@ impl Fronts {
     }
 
     /// Returns the handling of connections.
-    pub(crate) fn entrances(&self) -> &Entrances {
+    pub(crate) fn entrances(&self) -> &ListenerProtocols {
         &self.entrances
     }
 

@@ -154,7 +154,7 @@ pub struct Concurrency {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shed {
     /// Largest delay in the worker's queue, at least 1 ms. A request that waited longer is answered 503 before any other processing. From
-    /// [`ringmain_web::Limits::patience`] on it has no effect.
+    /// [`ringmain_web::Limits::max_queue_delay`] on it has no effect.
     pub late: Duration,
 }
 

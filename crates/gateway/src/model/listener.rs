@@ -162,7 +162,7 @@ pub enum ClientHeader {
 /// Limits of an HTTP connection. Beyond a size limit a request is refused (431, 414), beyond a time limit the connection is closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HttpLimits {
-    /// Bytes of a request line and its headers. Default: 32 KiB, at most [`ringmain_web::limits::HEAD_BYTES_MOST`].
+    /// Bytes of a request line and its headers. Default: 32 KiB, at most [`ringmain_web::limits::MAX_HEAD_BYTES`].
     pub head_bytes: u32,
     /// Number of headers. Default: 100.
     pub headers: u16,

@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 use ringmain_engine::Addr;
 use ringmain_tls::Tls;
-use ringmain_web::Incoming;
+use ringmain_web::StreamConnection;
 use ringmain_wire::proxy::Addresses;
 use ringmain_wire::tls::Hello;
 
@@ -52,7 +52,7 @@ struct Onward {
 }
 
 /// Serves a connection until it ends.
-pub(crate) async fn serve(incoming: Incoming) {
+pub(crate) async fn serve(incoming: StreamConnection) {
     let Some(worker) = incoming.local::<Rc<Worker>>().map(Rc::clone) else {
         return;
     };
@@ -79,7 +79,7 @@ pub(crate) async fn serve(incoming: Incoming) {
 /// Runs all steps before the first forwarded byte.
 async fn begin(
     worker: &Rc<Worker>,
-    incoming: &Incoming,
+    incoming: &StreamConnection,
     passing: &mut Passing,
 ) -> Result<(Onward, Option<std::time::Duration>), Fault> {
     let number = incoming.listener();
@@ -162,7 +162,7 @@ fn is_passthrough(view: &View, address: AddressId, admitted: Option<ListenerId>)
 }
 
 /// Terminates the client's TLS.
-async fn end_tls(incoming: &Incoming, listener: &Listener) -> Result<(), Fault> {
+async fn end_tls(incoming: &StreamConnection, listener: &Listener) -> Result<(), Fault> {
     let stream = &incoming.stream;
     stream.set_deadline(Some(limits::HANDSHAKE_TIMEOUT));
     if let Err(error) = incoming.secure().await {
@@ -186,7 +186,7 @@ async fn end_tls(incoming: &Incoming, listener: &Listener) -> Result<(), Fault> 
 /// Connects to an endpoint, and on failure to others not yet tried: no byte of the client was forwarded by then.
 async fn connect(
     worker: &Rc<Worker>,
-    incoming: &Incoming,
+    incoming: &StreamConnection,
     found: &Destination,
     passing: &mut Passing,
 ) -> Result<Onward, Fault> {
@@ -263,7 +263,7 @@ fn hashed(key: &HashKey, remote: Option<SocketAddr>) -> Option<u64> {
 }
 
 /// Returns the addresses for the PROXY protocol header.
-fn addresses(incoming: &Incoming) -> Option<Addresses> {
+fn addresses(incoming: &StreamConnection) -> Option<Addresses> {
     match incoming.stream.local_addr() {
         Ok(Some(Addr::Inet(to))) => Some(Addresses {
             from: incoming.remote()?,
@@ -273,7 +273,7 @@ fn addresses(incoming: &Incoming) -> Option<Addresses> {
     }
 }
 
-fn log_plain_http(worker: &Worker, incoming: &Incoming) {
+fn log_plain_http(worker: &Worker, incoming: &StreamConnection) {
     if let Some(left_out) = worker.plain_http.admit(worker.cx.now()) {
         let remote = incoming
             .remote()
@@ -286,7 +286,7 @@ fn log_plain_http(worker: &Worker, incoming: &Incoming) {
 
 /// Closes a connection that is not forwarded. By a reset, unless an alert distinguishes the end from a complete response: after an orderly
 /// end it would look served. A client whose TLS another server terminates accepts alerts from that server alone (decision 0028).
-fn refuse(incoming: Incoming, fault: Fault, takes_alerts: bool) {
+fn refuse(incoming: StreamConnection, fault: Fault, takes_alerts: bool) {
     let is_terminated = incoming.stream.layer(|_: &mut Tls| ()).is_some();
     if is_terminated {
         // The session's own alert is being sent.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ringmain_engine::backend::Time;
-use ringmain_web::{Incoming, Logging, Note, Passed};
+use ringmain_web::{LogField, StreamConnection, StreamLog, StreamLogRecord};
 use ringmain_wire::tls::Hello;
 
 use super::StreamPlan;
@@ -19,7 +19,7 @@ use crate::upstream::local::End;
 /// A connection in progress.
 pub(super) struct Passing {
     worker: Rc<Worker>,
-    logging: Logging,
+    logging: StreamLog,
     began: Time,
     /// Those of connections without a route, until a route has matched.
     counts: Arc<StreamCounts>,
@@ -40,10 +40,10 @@ pub(super) struct Passing {
 }
 
 impl Passing {
-    pub(super) fn begin(worker: &Rc<Worker>, incoming: &Incoming) -> Passing {
+    pub(super) fn begin(worker: &Rc<Worker>, incoming: &StreamConnection) -> Passing {
         Passing {
             worker: Rc::clone(worker),
-            logging: incoming.logging(),
+            logging: incoming.stream_log(),
             began: worker.cx.now(),
             counts: worker.counting.stream(crate::metrics::NO_ROUTE),
             is_tls: false,
@@ -90,7 +90,7 @@ impl Passing {
         self.tries += 1;
         self.connect = span;
         self.upstream = Some(Arc::clone(upstream));
-        self.endpoint = self.logging.is_on().then(|| end.endpoint.addr.to_string());
+        self.endpoint = self.logging.is_enabled().then(|| end.endpoint.addr.to_string());
     }
 
     /// Counts bytes from the client.
@@ -122,22 +122,22 @@ impl Passing {
         self.worker.counting.fault(fault);
     }
 
-    fn notes(&self) -> Vec<(&'static str, Note)> {
-        let number = |span: Duration| Note::Number(u64::try_from(span.as_micros()).unwrap_or(u64::MAX));
-        let text = |name: &Name| Note::Text(Arc::clone(name));
+    fn notes(&self) -> Vec<(&'static str, LogField)> {
+        let number = |span: Duration| LogField::Number(u64::try_from(span.as_micros()).unwrap_or(u64::MAX));
+        let text = |name: &Name| LogField::Text(Arc::clone(name));
         let mut notes = Vec::new();
         notes.extend(self.route.as_ref().map(|name| ("route", text(name))));
         notes.extend(self.upstream.as_ref().map(|name| ("upstream", text(name))));
         let endpoint = self.endpoint.as_deref();
-        notes.extend(endpoint.map(|addr| ("endpoint", Note::Text(addr.into()))));
+        notes.extend(endpoint.map(|addr| ("endpoint", LogField::Text(addr.into()))));
         if self.tries > 0 {
             notes.push(("upstream_us", number(self.connect)));
-            notes.push(("tries", Note::Number(self.tries)));
+            notes.push(("tries", LogField::Number(self.tries)));
         }
-        notes.push(("received", Note::Number(self.received.get())));
-        notes.push(("ended", Note::Word(self.ended.get().label())));
+        notes.push(("received", LogField::Number(self.received.get())));
+        notes.push(("ended", LogField::Word(self.ended.get().label())));
         let fault = self.fault.get();
-        notes.extend(fault.map(|fault| ("fault", Note::Word(fault.label()))));
+        notes.extend(fault.map(|fault| ("fault", LogField::Word(fault.label()))));
         notes
     }
 }
@@ -148,16 +148,16 @@ impl Drop for Passing {
             self.counts.begin();
         }
         self.counts.end(self.ended.get());
-        if !self.logging.is_on() {
+        if !self.logging.is_enabled() {
             return;
         }
-        self.logging.note(&Passed {
+        self.logging.record(&StreamLogRecord {
             protocol: if self.is_tls { "TLS" } else { "TCP" },
             target: self.name.as_deref().unwrap_or("-"),
             status: self.fault.get().map_or(200, Fault::status),
             sent: self.sent.get(),
             span: self.worker.cx.now().since(self.began),
-            notes: &self.notes(),
+            log_fields: &self.notes(),
         });
     }
 }

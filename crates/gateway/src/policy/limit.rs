@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use aws_lc_rs::digest::{Context, SHA256};
-use ringmain_web::Note;
+use ringmain_web::LogField;
 use ringmain_wire::h1::FieldBlock;
 
 use super::redis::Redis;
@@ -156,7 +156,8 @@ impl Limits {
             return Ok(());
         }
         if limit.log_only {
-            at.req.note("over_limit", Note::Text(Arc::clone(&limit.name)));
+            at.req
+                .log_field("over_limit", LogField::Text(Arc::clone(&limit.name)));
             return Ok(());
         }
         self.give_back(said);

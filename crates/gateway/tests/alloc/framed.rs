@@ -13,7 +13,7 @@ use ringmain_gateway::Gateway;
 use ringmain_gateway::model::{
     Action, Endpoint, Forward, Listener, Protocol, Route, Rule, Upstream, UpstreamProtocol, Where,
 };
-use ringmain_web::{App, Site};
+use ringmain_web::{App, CompiledApp};
 use ringmain_wire::h2::PREFACE;
 use stats_alloc::Region;
 
@@ -45,7 +45,7 @@ pub(crate) fn main() {
     }
 }
 
-fn serve(mut engine: Engine, site: Arc<Site>) -> (SocketAddr, Running<Infallible>) {
+fn serve(mut engine: Engine, site: Arc<CompiledApp>) -> (SocketAddr, Running<Infallible>) {
     let any: Addr = "127.0.0.1:0".parse().expect("an address");
     let options = ListenOptions::default();
     let Addr::Inet(addr) = engine.listen(&any, &options).expect("a free port") else {

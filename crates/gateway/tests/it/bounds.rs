@@ -276,7 +276,7 @@ fn late_requests_go_first(engine: Config) {
         Duration::ZERO,
     );
     let app = gateway.app().limits(Limits {
-        patience: None,
+        max_queue_delay: None,
         ..gateway.limits()
     });
     let app = app

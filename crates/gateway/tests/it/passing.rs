@@ -13,7 +13,7 @@ use ringmain_gateway::model::{
     Secret, Trust, UpstreamTls,
 };
 use ringmain_tls::{Acceptor, PeerName, ServerSettings};
-use ringmain_web::{App, Entrance};
+use ringmain_web::{App, ListenerProtocol};
 
 use crate::gates::{self, Gates, config, echo, gate, hosts, reserved, stream, to};
 use crate::origin::upstream;
@@ -47,7 +47,7 @@ fn origin(engine: &Config, authority: &Authority, names: &[&str]) -> Server {
     let acceptor = Acceptor::new(&settings, now()).expect("settings");
     let own = names[0].to_owned();
     let app = App::new()
-        .listener(0, Entrance::https(&acceptor))
+        .listener(0, ListenerProtocol::https(&acceptor))
         .fallback(move |_, reply| reply.text(own.clone()));
     support::serve_at(engine.clone(), app, None)
 }

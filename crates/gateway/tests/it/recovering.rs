@@ -208,7 +208,7 @@ fn run(seed: u64, met: &mut Met) {
         seed,
         plan: plan(seed),
         workers: 1 + (seed % 3) as usize,
-        patience: Duration::from_secs(2),
+        timeout: Duration::from_secs(2),
         ..Setup::default()
     };
     let mut client = TestClient::with(gateway.app(), setup).expect("an application");

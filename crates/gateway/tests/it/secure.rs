@@ -11,7 +11,7 @@ use ringmain_gateway::model::{
 };
 use ringmain_testkit::wait::until;
 use ringmain_tls::{Acceptor, ClientCertificates, DevCertificate, Pem, ServerSettings, Tls};
-use ringmain_web::{App, Entrance, Incoming};
+use ringmain_web::{App, ListenerProtocol, StreamConnection};
 use ringmain_wire::h2::{Connection, Event, HeadBuffer, Limits, Role};
 
 use crate::extended::accept_of;
@@ -32,7 +32,7 @@ on_every_backend! {
 fn origin(engine: Config, settings: &ServerSettings) -> Server {
     let acceptor = Acceptor::new(settings, now()).expect("settings");
     let app = App::new()
-        .listener(0, Entrance::https(&acceptor))
+        .listener(0, ListenerProtocol::https(&acceptor))
         .fallback(|req, reply| reply.text(format!("{} {}", req.scheme(), req.target())));
     support::serve(engine, app)
 }
@@ -304,7 +304,7 @@ fn protocols_by_alpn(engine: Config) {
     ] {
         let acceptor = Acceptor::new(settings, now()).expect("settings");
         let app = App::new()
-            .listener(0, Entrance::https(&acceptor))
+            .listener(0, ListenerProtocol::https(&acceptor))
             .fallback(|req, reply| reply.text(format!("{:?}", req.version())));
         let origin = support::serve(engine.clone(), app);
         let protocols = [
@@ -332,7 +332,7 @@ fn protocols_by_alpn(engine: Config) {
 }
 
 /// Answers requests over HTTP/2, without WebSockets there; over HTTP/1.1 a WebSocket can be opened, and echoes.
-async fn choosy(incoming: Incoming) {
+async fn choosy(incoming: StreamConnection) {
     if incoming.secure().await.is_err() {
         return;
     }
@@ -409,7 +409,7 @@ async fn by_streams(stream: &ringmain_engine::stream::Stream) {
 
 fn websockets_of_an_upstream_that_chooses(engine: Config) {
     let acceptor = Acceptor::new(&settings(), now()).expect("settings");
-    let app = App::new().listener(0, Entrance::stream(choosy).ending_tls(&acceptor));
+    let app = App::new().listener(0, ListenerProtocol::stream(choosy).stream_tls(&acceptor));
     let origin = support::serve(engine.clone(), app);
     let own = &development().authority;
     let config = config(origin.addr, own, |upstream| {

@@ -420,7 +420,7 @@ fn a_client_that_leaves_within_bodies(engine: Config) {
     });
     let classes = edge.gateway.requests()[0].classes;
     assert_eq!(classes, [0, 0, 0, 20, 0]);
-    assert_eq!(edge.server.site.stats().totals().classes[5], 0);
+    assert_eq!(edge.server.app.stats().totals().classes[5], 0);
     drop(client);
     nothing_is_held(&edge);
     edge.server.shut_down();

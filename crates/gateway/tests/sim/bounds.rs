@@ -201,7 +201,7 @@ pub(crate) fn limits(calm: bool) -> ringmain_web::Limits {
         ..ringmain_web::Limits::default()
     };
     if calm {
-        limits.patience = None;
+        limits.max_queue_delay = None;
     }
     limits
 }

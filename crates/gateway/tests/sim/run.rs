@@ -11,8 +11,8 @@ use std::time::Duration;
 use ringmain_engine::{Addr, limits};
 use ringmain_gateway::Gateway;
 use ringmain_sim::{ClusterConfig, Fault, Plan, SimCluster, Step, World};
-use ringmain_web::testing::Inside;
-use ringmain_web::{Server, Site};
+use ringmain_web::testing::ServerInternals;
+use ringmain_web::{CompiledApp, Server};
 
 pub(crate) use self::setting::listener;
 use self::setting::{PARROTS, config, longest_idle, quiet, sizes};
@@ -41,8 +41,8 @@ pub(crate) struct Run {
     calls: usize,
     world: World,
     gateway: Gateway,
-    site: Arc<Site>,
-    inside: Vec<Inside>,
+    site: Arc<CompiledApp>,
+    inside: Vec<ServerInternals>,
     asked: u64,
     wanted: usize,
     /// Bytes of a body at most.
@@ -146,7 +146,7 @@ impl Run {
         let mut inside = Vec::new();
         let cluster = SimCluster::new(&world, cluster_config, &listeners, |start| {
             let server = site.server(start);
-            inside.push(Inside::of(&server));
+            inside.push(ServerInternals::new(&server));
             server
         });
         let (wanted, most) = sizes(&world, calm, &asks);
@@ -282,7 +282,7 @@ impl Run {
         self.drive("settling", |run| run.world.next_event_time().is_none());
         assert_eq!(self.world.leaks(), Vec::<String>::new());
         for (worker, inside) in self.inside.iter().enumerate() {
-            assert!(inside.is_gone(), "worker {worker} left something: {inside:?}");
+            assert!(inside.is_released(), "worker {worker} left something: {inside:?}");
             let panics = self.cluster.counters(worker).panics.load(Ordering::Relaxed);
             assert_eq!(panics, 0, "panics that reached worker {worker}");
         }

@@ -128,9 +128,10 @@ impl Channel {
     /// Returns whether a source that publishes in channels with such names may feed this one: it has done so, or nothing has published yet.
     /// If the names are configured (`is_named`), channels in which only programs have published may be the source's, too.
     pub(super) fn may_be_fed_by(&self, origin: Origin, is_named: bool) -> bool {
-        let others = match is_named {
-            true => self.origins & !Origin::PROGRAM.bit(),
-            false => self.origins,
+        let others = if is_named {
+            self.origins & !Origin::PROGRAM.bit()
+        } else {
+            self.origins
         };
         others == 0 || others & origin.bit() != 0
     }
@@ -332,7 +333,7 @@ impl Channel {
             .conflation_interval
             .filter(|_| self.has_subscribers())
             .map(forward_interval);
-        self.limiter.decide(conflation_interval, (offset, published), now)
+        self.limiter.decide(conflation_interval, offset, published, now)
     }
 
     /// Returns the delivery mode of publications.

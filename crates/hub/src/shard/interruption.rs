@@ -32,7 +32,8 @@ impl ChannelShard {
     /// excluded, too.
     pub fn interrupt_source(
         &mut self,
-        (prefix, origin): (&str, Origin),
+        prefix: &str,
+        origin: Origin,
         after: Option<&str>,
         limit: usize,
     ) -> Option<Arc<str>> {

@@ -134,9 +134,10 @@ impl Logs {
         {
             return PositionStatus::Behind;
         }
-        match offset >= floor && !self.with_epoch(epoch).any(is_ahead) {
-            true => PositionStatus::Covered,
-            false => PositionStatus::Unknown,
+        if offset >= floor && !self.with_epoch(epoch).any(is_ahead) {
+            PositionStatus::Covered
+        } else {
+            PositionStatus::Unknown
         }
     }
 
@@ -234,7 +235,8 @@ impl ChannelShard {
         channel: &Arc<str>,
         options: ChannelOptions,
         published: Arc<Published>,
-        (id, offset): (LogId, u64),
+        id: LogId,
+        offset: u64,
         now: Duration,
     ) -> LogPublishOutcome {
         if self.is_frozen {
@@ -265,7 +267,7 @@ impl ChannelShard {
         if let Some(channel) = &mut self.channels[index as usize] {
             channel.record_origin(Origin::LOG);
         }
-        self.publish_record(index, published, (number, is_live), now);
+        self.publish_record(index, published, number, is_live, now);
         if let (Some(floor), Some(channel)) = (floor, &mut self.channels[index as usize])
             && let Some(history) = channel.history_mut()
         {
@@ -330,7 +332,8 @@ impl ChannelShard {
         channel: &Arc<str>,
         options: ChannelOptions,
         published: Arc<Published>,
-        (idempotency, origin): (Option<Idempotency>, Origin),
+        idempotency: Option<Idempotency>,
+        origin: Origin,
         now: Duration,
     ) -> LogPublishOutcome {
         if self.is_frozen {
@@ -343,7 +346,7 @@ impl ChannelShard {
                 ..PublishOptions::default()
             })
         });
-        match self.publish_once(channel, options, published, (publish_options, origin), now) {
+        match self.publish_once(channel, options, published, publish_options, origin, now) {
             None => LogPublishOutcome::NoRoom,
             Some(_) if self.counts.duplicates != duplicates => LogPublishOutcome::Duplicate,
             Some(_) => LogPublishOutcome::Published,

@@ -36,7 +36,8 @@ impl ChannelShard {
         channel: String,
         info: ClientInfo,
         options: ChannelOptions,
-        (now, until): (Duration, Duration),
+        now: Duration,
+        until: Duration,
     ) -> bool {
         // At the limit, restored positions are not evicted for members.
         if self.names.len() >= self.channel_limit && !self.names.contains_key(&*channel) {

@@ -269,7 +269,8 @@ impl ChannelShard {
     pub fn restore(
         &mut self,
         records: Vec<StateRecord>,
-        (now, elapsed): (Duration, Duration),
+        now: Duration,
+        elapsed: Duration,
         window: Duration,
         options: impl Fn(&str) -> Option<ChannelOptions>,
     ) -> usize {
@@ -325,12 +326,7 @@ impl ChannelShard {
             let remaining = Duration::from_millis(record.remaining).saturating_sub(elapsed);
             let options = options(&record.channel).filter(|_| !remaining.is_zero());
             if let (Some(options), Some(info)) = (options, record.info) {
-                self.restore_member(
-                    record.channel,
-                    info,
-                    options,
-                    (now, now.saturating_add(remaining)),
-                );
+                self.restore_member(record.channel, info, options, now, now.saturating_add(remaining));
             }
         }
         restored

@@ -63,9 +63,10 @@ impl PushWriter {
                 *encoded_pushes += 1;
                 // Data that is not JSON has no JSON frame. Its subscribers are disconnected at their worker.
                 if let Ok(bytes) = variant.write_in(&reply, &mut scratch.message, &mut scratch.frame) {
-                    let copied = match is_pooled {
-                        true => buffers.copy(bytes),
-                        false => Bytes::copy_from_slice(bytes),
+                    let copied = if is_pooled {
+                        buffers.copy(bytes)
+                    } else {
+                        Bytes::copy_from_slice(bytes)
                     };
                     encoded.set(variant, copied);
                 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::conn::QueueOutcome;
 use super::push_queue::{QueueArena, QueuedPush};
-use super::{ConnId, Event, Slot, SubscriberCounts, SubscriberTable};
+use super::{ConnId, Slot, SubscriberCounts, SubscriberEvent, SubscriberTable};
 use crate::limits::PREFETCH_BATCH;
 use crate::mail::{DeliveryMode, EncodedPush, SlowConsumerPolicy, TopicKey};
 use crate::protocol::{Disconnect, Unsubscribed};
@@ -116,7 +116,8 @@ impl SubscriberTable {
                 }
                 SlowConsumer::Disconnect(reason) => {
                     self.close(id);
-                    self.events.push_back(Event::Disconnected { conn: id, reason });
+                    self.events
+                        .push_back(SubscriberEvent::Disconnected { conn: id, reason });
                 }
             }
         }

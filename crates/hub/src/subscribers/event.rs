@@ -32,7 +32,7 @@ pub enum ProgramReply {
 
 /// A notification of a connection.
 #[derive(Debug)]
-pub enum Event {
+pub enum SubscriberEvent {
     /// The connection is subscribed.
     Subscribed {
         /// The connection.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{ConnId, Event, ProgramReply, SubscriberTable};
+use super::{ConnId, ProgramReply, SubscriberEvent, SubscriberTable};
 use crate::history::StreamPosition;
 use crate::mail::{
     ChannelOptions, ChannelQuery, Origin, PublishOptions, QueryResult, RequestId, ShardRequest,
@@ -26,7 +26,7 @@ pub(super) enum PendingRequest {
 }
 
 impl SubscriberTable {
-    /// Publishes for a connection. If `requester` is set, [`Event::Published`] follows, or [`Event::QueryResult`] if the publication was
+    /// Publishes for a connection. If `requester` is set, [`SubscriberEvent::Published`] follows, or [`SubscriberEvent::QueryResult`] if the publication was
     /// rejected.
     pub fn publish(
         &mut self,
@@ -89,13 +89,14 @@ impl SubscriberTable {
         self.send_request(channel, message);
     }
 
-    /// Queries a channel for a connection. [`Event::QueryResult`] follows.
+    /// Queries a channel for a connection. [`SubscriberEvent::QueryResult`] follows.
     pub fn query(
         &mut self,
         channel: &Arc<str>,
         options: ChannelOptions,
         query: ChannelQuery,
-        (conn, number): (ConnId, u32),
+        conn: ConnId,
+        number: u32,
     ) {
         let request = self.register_request(PendingRequest::Command { conn, number });
         self.send_query(channel, options, query, request);
@@ -153,7 +154,7 @@ impl SubscriberTable {
     pub(super) fn handle_published(&mut self, request: RequestId, position: Option<StreamPosition>) {
         match self.take_request(request) {
             Some(PendingRequest::Command { conn, number }) if self.conn(conn).is_some() => {
-                self.events.push_back(Event::Published {
+                self.events.push_back(SubscriberEvent::Published {
                     conn,
                     number,
                     position,
@@ -169,7 +170,8 @@ impl SubscriberTable {
     pub(super) fn handle_query_result(&mut self, request: RequestId, result: Box<QueryResult>) {
         match self.take_request(request) {
             Some(PendingRequest::Command { conn, number }) if self.conn(conn).is_some() => {
-                self.events.push_back(Event::QueryResult { conn, number, result });
+                self.events
+                    .push_back(SubscriberEvent::QueryResult { conn, number, result });
             }
             Some(PendingRequest::Program { number }) => self
                 .replies
@@ -185,7 +187,7 @@ impl SubscriberTable {
                 self.topics[topic as usize].pending -= 1;
                 if self.conn(id).is_some() {
                     self.remove_subscription(id, topic);
-                    self.events.push_back(Event::Rejected {
+                    self.events.push_back(SubscriberEvent::Rejected {
                         conn: id,
                         channel,
                         fault,
@@ -195,7 +197,8 @@ impl SubscriberTable {
             }
             Some(PendingRequest::Command { conn, number }) if self.conn(conn).is_some() => {
                 let result = Box::new(QueryResult::ChannelLimit);
-                self.events.push_back(Event::QueryResult { conn, number, result });
+                self.events
+                    .push_back(SubscriberEvent::QueryResult { conn, number, result });
             }
             Some(PendingRequest::Program { number }) => {
                 let result = Box::new(QueryResult::ChannelLimit);

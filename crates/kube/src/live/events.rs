@@ -213,9 +213,10 @@ impl Recorder {
     /// Retries an Event that was refused after EVENT_SERIES_EVERY; one that never succeeds is forgotten, such as that of a namespace that is
     /// gone.
     fn give_up(&mut self, due: &Due, error: &Error) {
-        let level = match self.backoff.is_reset() {
-            true => log::Level::Warn,
-            false => log::Level::Debug,
+        let level = if self.backoff.is_reset() {
+            log::Level::Warn
+        } else {
+            log::Level::Debug
         };
         log::log!(level, "Event not written: {error}");
         // The first of several failures is logged.

@@ -117,10 +117,7 @@ impl Candidate {
                 }
             }
             self.publish(&leads);
-            let pause = match has_failed {
-                true => LEASE_EVERY / 4,
-                false => LEASE_EVERY,
-            };
+            let pause = if has_failed { LEASE_EVERY / 4 } else { LEASE_EVERY };
             tokio::select! {
                 () = sleep(pause) => {}
                 _ = stop.changed() => break,

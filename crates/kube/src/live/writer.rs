@@ -80,9 +80,10 @@ impl Writer {
                 self.refill();
             }
             let leads = self.leads.borrow_and_update().is_current();
-            let next = match leads {
-                true => self.queue.next(clock::monotonic()),
-                false => Next::Empty,
+            let next = if leads {
+                self.queue.next(clock::monotonic())
+            } else {
+                Next::Empty
             };
             let due = match next {
                 Next::Ready(write) => {
@@ -130,13 +131,15 @@ impl Writer {
             self.queue.done(write);
         } else {
             let is_unreachable = error.is_unreachable();
-            let is_first = match is_unreachable {
-                true => self.backoff.is_reset(),
-                false => self.queue.fail(write, clock::monotonic()),
+            let is_first = if is_unreachable {
+                self.backoff.is_reset()
+            } else {
+                self.queue.fail(write, clock::monotonic())
             };
-            let level = match is_first {
-                true => log::Level::Warn,
-                false => log::Level::Debug,
+            let level = if is_first {
+                log::Level::Warn
+            } else {
+                log::Level::Debug
             };
             log::log!(level, "not written yet: {error}");
             if is_unreachable {

@@ -317,9 +317,10 @@ impl Input<'_> {
             message: error.to_string(),
         })?;
         object.meta_mut().trim(T::KIND);
-        match object.meta().name.is_empty() {
-            true => Err(ParseError::Unnamed { kind: T::KIND }),
-            false => Ok(object),
+        if object.meta().name.is_empty() {
+            Err(ParseError::Unnamed { kind: T::KIND })
+        } else {
+            Ok(object)
         }
     }
 }
@@ -352,12 +353,13 @@ impl Object {
             kind,
             message: error.to_string(),
         })?;
-        match metadata.name.is_empty() {
-            true => Err(ParseError::Unnamed { kind }),
-            false => Ok((
+        if metadata.name.is_empty() {
+            Err(ParseError::Unnamed { kind })
+        } else {
+            Ok((
                 Key::new(kind, metadata.namespace, metadata.name),
                 metadata.resource_version,
-            )),
+            ))
         }
     }
 

@@ -14,9 +14,10 @@ use crate::translate::{Condition, Findings, GatewayFinding, ListenerFinding, Par
 /// the translation knows already change nothing, and those of upstreams concern no single object.
 pub fn apply_problems(findings: &mut Findings, problems: &[Problem]) {
     let has_route = |problem: &Problem| matches!(problem.place, Place::Route(..) | Place::Stream(_));
-    let of_part = match problems.iter().any(has_route) {
-        true => routes_of_parts(findings),
-        false => BTreeMap::new(),
+    let of_part = if problems.iter().any(has_route) {
+        routes_of_parts(findings)
+    } else {
+        BTreeMap::new()
     };
     for problem in problems {
         match &problem.place {

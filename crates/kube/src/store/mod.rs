@@ -146,15 +146,15 @@ tables! {
 /// has one.
 fn is_same<T: Resource + PartialEq>(old: &T, new: &T) -> bool {
     let (before, after) = (old.meta(), new.meta());
-    match T::KIND.has_status() {
+    if T::KIND.has_status() {
         // The status alone has changed: it is our own, or does not matter to the translation.
-        true => {
-            before.generation == after.generation
-                && before.generation != 0
-                && before.uid == after.uid
-                && before.deletion_timestamp == after.deletion_timestamp
-        }
-        false => before.resource_version == after.resource_version && old == new,
+
+        before.generation == after.generation
+            && before.generation != 0
+            && before.uid == after.uid
+            && before.deletion_timestamp == after.deletion_timestamp
+    } else {
+        before.resource_version == after.resource_version && old == new
     }
 }
 

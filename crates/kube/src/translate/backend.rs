@@ -147,9 +147,10 @@ impl Context<'_> {
             }
         };
         let mut upstream = Upstream::new(Arc::clone(&name), endpoints(self.store, service, port));
-        upstream.protocol = match is_h2 {
-            true => UpstreamProtocol::Http2,
-            false => UpstreamProtocol::Http1,
+        upstream.protocol = if is_h2 {
+            UpstreamProtocol::Http2
+        } else {
+            UpstreamProtocol::Http1
         };
         upstream.tls = tls;
         upstream.connect_timeout = limits::CONNECT_TIMEOUT;

@@ -162,9 +162,10 @@ impl Filters {
                 .collect()
         };
         let exposed_headers = headers(&spec.expose_headers);
-        let request_headers = match any_header {
-            true => Vec::new(),
-            false => headers(&spec.allow_headers),
+        let request_headers = if any_header {
+            Vec::new()
+        } else {
+            headers(&spec.allow_headers)
         };
         let origins = spec.allow_origins.iter();
         let methods = spec.allow_methods.iter().filter(|method| *method != "*");

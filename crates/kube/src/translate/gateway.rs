@@ -324,12 +324,13 @@ impl<'a> Attached<'a> {
         let holds = |at: usize| move |listener: &ListenerFinding| listener.conditions[at].is_true;
         let serves = listeners.iter().any(holds(1));
         let invalid = Fault::new("ListenersNotValid", "some listeners are not valid");
-        let accepted = match serves && listeners.iter().all(holds(0)) {
-            true => Condition::new("Accepted", true, "Accepted"),
-            false => Condition {
+        let accepted = if serves && listeners.iter().all(holds(0)) {
+            Condition::new("Accepted", true, "Accepted")
+        } else {
+            Condition {
                 is_true: serves,
                 ..Condition::unless("Accepted", "Accepted", Some(&invalid))
-            },
+            }
         };
         let programmed = Condition::unless("Programmed", "Programmed", (!serves).then_some(&invalid));
         ListenerSetFinding {

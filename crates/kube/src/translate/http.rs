@@ -32,9 +32,10 @@ pub(super) fn translate_http(
     );
     let owner = head.key().to_string();
     let no_rule = [HttpRule::default()];
-    let rules = match spec.rules.is_empty() {
-        true => &no_rule[..],
-        false => &spec.rules,
+    let rules = if spec.rules.is_empty() {
+        &no_rule[..]
+    } else {
+        &spec.rules
     };
     translate(context, attached, &head, rules.len(), |context, usage, at| {
         let rule = &rules[at];

@@ -262,9 +262,10 @@ impl<'a> ListenerState<'a> {
             .filter(|_| self.is_emitted() && !addresses.is_empty())?;
         // The data plane leaves out a listener with TLS and no certificate, whatever its protocol, and gives its hosts to no
         // other listener.
-        let tls = match self.unusable {
-            true => Some(ListenerTls::default()),
-            false => self.tls.clone(),
+        let tls = if self.unusable {
+            Some(ListenerTls::default())
+        } else {
+            self.tls.clone()
         };
         let hostname = self.hostname.clone().filter(|_| protocol != Protocol::Tcp);
         Some(Listener {

@@ -111,10 +111,7 @@ fn literal_prefix(text: &str) -> &str {
     let is_repeated = text[end..].starts_with(['*', '?', '{']);
     let literal = &text[..end];
     let last = literal.char_indices().next_back().map_or(0, |(at, _)| at);
-    match is_repeated {
-        true => &literal[..last],
-        false => literal,
-    }
+    if is_repeated { &literal[..last] } else { literal }
 }
 
 fn is_meta(letter: char) -> bool {

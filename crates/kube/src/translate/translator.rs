@@ -107,9 +107,10 @@ impl Translator {
         }
         let endpoints = self.update_endpoints(store, &changes.endpoints);
         if stale.is_empty() {
-            return match endpoints.is_empty() {
-                true => Update::Unchanged,
-                false => Update::Endpoints(endpoints),
+            return if endpoints.is_empty() {
+                Update::Unchanged
+            } else {
+                Update::Endpoints(endpoints)
             };
         }
         for service in &services {

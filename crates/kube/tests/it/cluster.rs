@@ -283,9 +283,10 @@ pub(crate) fn render_problems(translation: &Translation) -> Vec<String> {
 fn render(conditions: &[Condition]) -> String {
     let one = |condition: &Condition| {
         let sign = if condition.is_true { "" } else { "!" };
-        match condition.reason == condition.kind {
-            true => format!("{sign}{}", condition.kind),
-            false => format!("{sign}{}={}", condition.kind, condition.reason),
+        if condition.reason == condition.kind {
+            format!("{sign}{}", condition.kind)
+        } else {
+            format!("{sign}{}={}", condition.kind, condition.reason)
         }
     };
     let all: Vec<String> = conditions.iter().map(one).collect();

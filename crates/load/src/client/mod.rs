@@ -255,9 +255,10 @@ impl Client {
     fn give_up_rest(&mut self, now: Time) {
         let due = self.drop_due(now);
         // Those of an open loop are counted when it ends.
-        let unsent = match self.is_open_loop() {
-            true => 0,
-            false => self.unsent(now).count() as u64,
+        let unsent = if self.is_open_loop() {
+            0
+        } else {
+            self.unsent(now).count() as u64
         };
         self.window.give_up(due, unsent, now);
         self.finish(now);

@@ -317,11 +317,12 @@ impl Window {
         }
         self.figures.counts.dropped += rest;
         let waits = self.figures.failed.get_or_insert_default();
-        match self.open_loop {
-            true => waits.response.record_n(0, rest),
-            false => waits
+        if self.open_loop {
+            waits.response.record_n(0, rest)
+        } else {
+            waits
                 .service
-                .record_n(now.since(self.progress).as_nanos() as u64, rest),
+                .record_n(now.since(self.progress).as_nanos() as u64, rest)
         }
     }
 
@@ -448,9 +449,10 @@ impl Window {
         self.figures.counts.messages += 1;
         if self.streaming {
             let streamed = self.figures.streamed.get_or_insert_default();
-            let latency = match message.is_first {
-                true => &mut streamed.first,
-                false => &mut streamed.between,
+            let latency = if message.is_first {
+                &mut streamed.first
+            } else {
+                &mut streamed.between
             };
             latency.record(message.span.as_nanos() as u64);
         }

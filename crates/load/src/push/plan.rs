@@ -335,12 +335,13 @@ impl Plan {
             );
         }
         let is_running = process::stat(pid).is_some_and(|stat| !stat.ended);
-        match is_running {
-            true => None,
-            false => fault(
+        if is_running {
+            None
+        } else {
+            fault(
                 "the number of a running process".into(),
                 format!("no process {pid} (`ps -e` lists them)"),
-            ),
+            )
         }
     }
 

@@ -129,9 +129,10 @@ fn parse(text: &str) -> Result<Target, String> {
         "https" | "ws" | "wss" => {
             let port = if scheme == "ws" { HTTP_PORT } else { HTTPS_PORT };
             // There is no shorter way to write these on this host.
-            let port = match rest.starts_with(':') {
-                true => Port::Required(port),
-                false => Port::Default(port),
+            let port = if rest.starts_with(':') {
+                Port::Required(port)
+            } else {
+                Port::Default(port)
             };
             let target = url(spoken, rest, port)?;
             Ok(if scheme == "ws" { target } else { secured(target) })
@@ -285,9 +286,12 @@ fn authority_of(authority: &str, usual: Port) -> Result<(Place, String), String>
             _ => format!("a port is missing: write {authority}:8080, or http://{authority}"),
         });
     };
-    let written = |host: &str| match port == usual {
-        true => host.to_owned(),
-        false => format!("{host}:{port}"),
+    let written = |host: &str| {
+        if port == usual {
+            host.to_owned()
+        } else {
+            format!("{host}:{port}")
+        }
     };
     let at = |ip: IpAddr| Place::Addrs(vec![SocketAddr::new(ip, port).into()]);
     if host.is_empty() {

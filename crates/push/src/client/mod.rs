@@ -20,7 +20,7 @@ use ringmain_hub::protocol::{
     NotJson, PresenceResult, PresenceStatsResult, PublishResult, Push, Reply, SubscribeResult, Unsubscribe,
     Unsubscribed,
 };
-use ringmain_hub::subscribers::{ConnId, Event};
+use ringmain_hub::subscribers::{ConnId, SubscriberEvent};
 
 use crate::app_proxy::ProxyClient;
 use crate::client::identity::Identity;
@@ -272,18 +272,21 @@ impl Client {
     }
 
     /// Replies to a command by the hub's result, or reports a change to the client.
-    pub(crate) fn handle_event(&self, worker: &PushWorker, event: Event) {
-        if !matches!(event, Event::Unsubscribed { .. } | Event::Disconnected { .. }) {
+    pub(crate) fn handle_event(&self, worker: &PushWorker, event: SubscriberEvent) {
+        if !matches!(
+            event,
+            SubscriberEvent::Unsubscribed { .. } | SubscriberEvent::Disconnected { .. }
+        ) {
             self.in_flight.set(self.in_flight.get().saturating_sub(1));
         }
         match event {
-            Event::Subscribed {
+            SubscriberEvent::Subscribed {
                 conn,
                 channel,
                 position,
                 missed,
             } => self.on_subscribed(worker, conn, &channel, position, missed),
-            Event::Rejected { conn, channel, fault } => {
+            SubscriberEvent::Rejected { conn, channel, fault } => {
                 let Some(subscribe) = self.pending.take_subscribe(&channel) else {
                     return;
                 };
@@ -294,22 +297,22 @@ impl Client {
                     SubscribeReply::Push => {}
                 }
             }
-            Event::Unsubscribed {
+            SubscriberEvent::Unsubscribed {
                 conn,
                 channel,
                 reason,
             } => self.on_unsubscribed(worker, conn, &channel, reason),
-            Event::Published { number, .. } => self.send_reply(Reply {
+            SubscriberEvent::Published { number, .. } => self.send_reply(Reply {
                 id: number,
                 publish: Some(PublishResult {}),
                 ..Reply::default()
             }),
             // It publishes again where it connects next.
-            Event::QueryResult { result, .. } if matches!(*result, QueryResult::Draining) => {
+            SubscriberEvent::QueryResult { result, .. } if matches!(*result, QueryResult::Draining) => {
                 self.disconnect(Disconnect::SHUTDOWN);
             }
-            Event::QueryResult { number, result, .. } => self.send_query_result(number, *result),
-            Event::Disconnected { reason, .. } => {
+            SubscriberEvent::QueryResult { number, result, .. } => self.send_query_result(number, *result),
+            SubscriberEvent::Disconnected { reason, .. } => {
                 self.disconnect(reason);
                 if let Some(id) = self.id.take() {
                     worker.remove_client(id);

@@ -235,12 +235,12 @@ impl StagedRecord {
             ..Published::default()
         });
         let outcome = match record.log_position {
-            Some(log_position) => {
-                shard.publish_log_record(&record.channel, channel_options, published, log_position, now)
+            Some((id, offset)) => {
+                shard.publish_log_record(&record.channel, channel_options, published, id, offset, now)
             }
             None => {
                 let key = record.key.map(|key| Idempotency { key, window });
-                shard.publish_idempotent(&record.channel, channel_options, published, (key, origin), now)
+                shard.publish_idempotent(&record.channel, channel_options, published, key, origin, now)
             }
         };
         match outcome {

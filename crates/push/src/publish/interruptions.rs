@@ -127,7 +127,7 @@ impl ActiveInterruptions {
             }
             Scope::Fed(prefix, origin) => {
                 let after = self.after.as_deref();
-                shard.interrupt_source((prefix, *origin), after, limits::INTERRUPTED_PER_TURN)
+                shard.interrupt_source(prefix, *origin, after, limits::INTERRUPTED_PER_TURN)
             }
         };
         if self.after.is_none() {

@@ -72,10 +72,10 @@ async fn handle_consume(
     }
     // nginx would buffer the start of the response.
     call.add_header("x-accel-buffering", "no")?;
-    replies.live().await?;
+    replies.stream_without_rate_limit().await?;
     let mut draining = pin!(request.cx().draining());
     while let Some(bytes) = next_chunk(draining.as_mut(), &open, &stream).await {
-        replies.send_written(Bytes::from(bytes)).await?;
+        replies.send_encoded(Bytes::from(bytes)).await?;
         session.on_drained();
     }
     Err(disconnect_status(

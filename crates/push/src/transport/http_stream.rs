@@ -233,11 +233,11 @@ impl HttpStream {
     /// Starts the response.
     ///
     /// # Errors
-    /// As [`Reply::live`].
+    /// As [`Reply::stream_without_rate_limit`].
     pub(crate) async fn start_response(&self, reply: &mut Reply<'_>) -> Result {
         // nginx would buffer the start of the response.
         reply.header("X-Accel-Buffering", "no")?;
-        reply.live(self.framing.content_type()).await
+        reply.stream_without_rate_limit(self.framing.content_type()).await
     }
 
     /// Sends the messages of a session until either side ends it.

@@ -47,7 +47,7 @@ impl Transport {
     pub(crate) fn limit_kernel_buffer(&self, bytes: u32) {
         match self {
             Transport::None => {}
-            Transport::Ws(ws) => ws.limit_kernel(bytes),
+            Transport::Ws(ws) => ws.limit_kernel_queue(bytes),
             Transport::Stream(stream) => stream.limit_kernel_buffer(bytes),
         }
     }

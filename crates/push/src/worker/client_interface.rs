@@ -168,6 +168,6 @@ impl PushWorker {
         query: ChannelQuery,
     ) {
         let mut subscribers = self.0.subscribers.borrow_mut();
-        subscribers.query(&Arc::from(channel), channel_options, query, (id, number));
+        subscribers.query(&Arc::from(channel), channel_options, query, id, number);
     }
 }

@@ -66,12 +66,7 @@ impl PushWorker {
         };
         let count = records.len();
         let mut shard = self.0.shard.borrow_mut();
-        let restored = shard.restore(
-            records,
-            (now, elapsed),
-            options.idempotency_window,
-            channel_options,
-        );
+        let restored = shard.restore(records, now, elapsed, options.idempotency_window, channel_options);
         log::debug!("push: {restored} channels restored from {count} records");
     }
 

@@ -40,7 +40,7 @@ use ringmain_engine::backend::Time;
 use ringmain_hub::mail::WorkerId;
 use ringmain_hub::protocol::{Disconnect, Format, Unsubscribed};
 use ringmain_hub::shard::ChannelShard;
-use ringmain_hub::subscribers::{Event, SubscriberTable};
+use ringmain_hub::subscribers::{SubscriberEvent, SubscriberTable};
 
 use crate::app_proxy::InFlightLimit;
 use crate::client::commands::CommandHandler;
@@ -383,12 +383,12 @@ impl PushWorker {
             let event = self.0.subscribers.borrow_mut().poll_event();
             let Some(event) = event else { break };
             let id = match &event {
-                Event::Subscribed { conn, .. }
-                | Event::Rejected { conn, .. }
-                | Event::Unsubscribed { conn, .. }
-                | Event::Published { conn, .. }
-                | Event::QueryResult { conn, .. }
-                | Event::Disconnected { conn, .. } => *conn,
+                SubscriberEvent::Subscribed { conn, .. }
+                | SubscriberEvent::Rejected { conn, .. }
+                | SubscriberEvent::Unsubscribed { conn, .. }
+                | SubscriberEvent::Published { conn, .. }
+                | SubscriberEvent::QueryResult { conn, .. }
+                | SubscriberEvent::Disconnected { conn, .. } => *conn,
             };
             if let Some(client) = self.find_client(id) {
                 client.handle_event(self, event);

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ringmain_hub::subscribers::Limits;
+use ringmain_hub::subscribers::SubscriberLimits as Limits;
 use ringmain_push::Options;
 use ringmain_push::limits::PING_INTERVAL;
 use ringmain_web::testing::TestClient;

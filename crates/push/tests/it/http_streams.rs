@@ -7,7 +7,7 @@ use ringmain_hub::history::HistoryOptions;
 use ringmain_hub::protocol::{
     Command, ConnectRequest, EmulationRequest, Format, PingRequest, Replies, Reply, SubscribeRequest,
 };
-use ringmain_hub::subscribers::Limits;
+use ringmain_hub::subscribers::SubscriberLimits as Limits;
 use ringmain_push::limits::{PING_INTERVAL, PONG_TIMEOUT, QUEUED_BYTES, STREAM_BYTES};
 use ringmain_push::{Namespace, Options};
 use ringmain_web::App;

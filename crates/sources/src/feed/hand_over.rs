@@ -33,9 +33,10 @@ impl<P: Clone> Partition<P> {
         self.collect(feed);
         while !self.backlog.is_empty() {
             let mut refused = Vec::new();
-            let pumped = match self.next_waits() {
-                true => Pumped::Ordered,
-                false => self.submit_batch(&mut feed.inlet, &mut refused),
+            let pumped = if self.next_waits() {
+                Pumped::Ordered
+            } else {
+                self.submit_batch(&mut feed.inlet, &mut refused)
             };
             let pumped = match pumped {
                 Pumped::Command if !self.next_waits() => self.submit_command(&mut feed.inlet, &mut refused),
@@ -107,9 +108,10 @@ impl<P: Clone> Partition<P> {
                         offset,
                         action: Action::Publish(*publication),
                     });
-                    return match batch.has_room() {
-                        true => Pumped::WorkerFull,
-                        false => Pumped::WindowFull,
+                    return if batch.has_room() {
+                        Pumped::WorkerFull
+                    } else {
+                        Pumped::WindowFull
                     };
                 }
                 Err((why, _)) => refused.push((number, reason(why))),

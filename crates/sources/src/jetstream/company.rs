@@ -81,11 +81,10 @@ impl Strays {
         if self.0.len() > STRAYS {
             self.0.pop_front();
         }
-        let then = match self.is_shared() {
-            true => {
-                "another process reads it: the stream is read without it; use one durable consumer for each process, or none"
-            }
-            false => "a connection that was lost had them, or another process: they are read from the stream",
+        let then = if self.is_shared() {
+            "another process reads it: the stream is read without it; use one durable consumer for each process, or none"
+        } else {
+            "a connection that was lost had them, or another process: they are read from the stream"
         };
         Failure::Ended(format!(
             "messages of the durable consumer of stream {stream} were delivered elsewhere: {then}"

@@ -38,11 +38,12 @@ pub(super) async fn connect(access: &NatsAccess, events: mpsc::Sender<Event>) ->
         NatsLogin::Token(token) => options.token(text(token.expose())),
         NatsLogin::Credentials(file) => {
             let file = text(file.expose());
-            match file.contains("-----BEGIN") {
-                true => options
+            if file.contains("-----BEGIN") {
+                options
                     .credentials(&file)
-                    .map_err(|error| Failure::Settings(format!("credentials: {error}")))?,
-                false => options.nkey(file.trim().to_owned()),
+                    .map_err(|error| Failure::Settings(format!("credentials: {error}")))?
+            } else {
+                options.nkey(file.trim().to_owned())
             }
         }
     };
@@ -56,9 +57,10 @@ pub(super) async fn connect(access: &NatsAccess, events: mpsc::Sender<Event>) ->
         .iter()
         .map(|server| {
             let scheme = if server.tls { "tls" } else { "nats" };
-            let host = match server.host.contains(':') {
-                true => format!("[{}]", server.host),
-                false => server.host.to_string(),
+            let host = if server.host.contains(':') {
+                format!("[{}]", server.host)
+            } else {
+                server.host.to_string()
             };
             format!("{scheme}://{host}:{}", server.port)
         })

@@ -28,9 +28,10 @@ fn deliver(letters: &Letters, is_sent: impl Fn(&DeadLetter) -> bool) {
     let waiting = letters.queue().waiting.len();
     for _ in 0..waiting {
         let (ticket, letter) = letters.first().expect("a letter");
-        let outcome = match is_sent(&letter) {
-            true => Ok(()),
-            false => Err("no".to_owned()),
+        let outcome = if is_sent(&letter) {
+            Ok(())
+        } else {
+            Err("no".to_owned())
         };
         assert_eq!(letters.finish_attempt(ticket, outcome.clone()), outcome.is_ok());
     }

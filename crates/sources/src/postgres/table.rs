@@ -36,13 +36,15 @@ impl Table {
     pub(super) async fn find(client: &Client, name: &str, format: RecordFormat) -> Result<Table, Failure> {
         let (oid, table, columns) = columns(client, name).await?;
         let Selected { list, value, size } = select(name, &columns, format)?;
-        let age = match columns.contains_key("created_at") {
-            true => "extract(epoch FROM clock_timestamp() - min(created_at))::float8",
-            false => "NULL::float8",
+        let age = if columns.contains_key("created_at") {
+            "extract(epoch FROM clock_timestamp() - min(created_at))::float8"
+        } else {
+            "NULL::float8"
         };
-        let created = match columns.contains_key("created_at") {
-            true => "created_at",
-            false => "1",
+        let created = if columns.contains_key("created_at") {
+            "created_at"
+        } else {
+            "1"
         };
         // Sizes are those that are stored: nothing is decompressed before it is known that it is read.
         let read = format!(
@@ -137,13 +139,17 @@ fn select(name: &str, columns: &Columns, format: RecordFormat) -> Result<Selecte
             return Err(missing(name, column));
         }
     }
-    let text = |column: &str| match columns.contains_key(column) {
-        true => format!("b.{column}::text AS {column}"),
-        false => format!("NULL::text AS {column}"),
+    let text = |column: &str| {
+        if columns.contains_key(column) {
+            format!("b.{column}::text AS {column}")
+        } else {
+            format!("NULL::text AS {column}")
+        }
     };
-    let age = match columns.contains_key("created_at") {
-        true => "extract(epoch FROM clock_timestamp() - b.created_at)::float8 AS age",
-        false => "NULL::float8 AS age",
+    let age = if columns.contains_key("created_at") {
+        "extract(epoch FROM clock_timestamp() - b.created_at)::float8 AS age"
+    } else {
+        "NULL::float8 AS age"
     };
     let list = format!(
         "b.id::int8 AS id, b.version, {}, {}, {}, {age}",
@@ -153,9 +159,10 @@ fn select(name: &str, columns: &Columns, format: RecordFormat) -> Result<Selecte
     );
     let is_bytes = |column: &str| columns.get(column).is_some_and(|kind| kind == "bytea");
     if columns.contains_key("data") {
-        let value = match is_bytes("data") {
-            true => "b.data",
-            false => "convert_to(b.data::text, 'UTF8')",
+        let value = if is_bytes("data") {
+            "b.data"
+        } else {
+            "convert_to(b.data::text, 'UTF8')"
         };
         return Ok(Selected {
             list,

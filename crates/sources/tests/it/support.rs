@@ -151,9 +151,10 @@ impl Node {
     pub(crate) fn until_received(&mut self, count: usize) {
         wait::until_ok(&format!("{count} publications"), || {
             self.turn();
-            match self.received.len() >= count {
-                true => Ok(()),
-                false => Err((self.received.len(), self.sources.as_ref().map(Sources::reports))),
+            if self.received.len() >= count {
+                Ok(())
+            } else {
+                Err((self.received.len(), self.sources.as_ref().map(Sources::reports)))
             }
         });
     }

@@ -208,9 +208,10 @@ fn steps(
             Err(why) => {
                 let left = take_back(root, journal, first, tell);
                 record_undone(root, journal, first)?;
-                let why = match left.is_empty() {
-                    true => why,
-                    false => format!("{why}; {}", left.join("; ")),
+                let why = if left.is_empty() {
+                    why
+                } else {
+                    format!("{why}; {}", left.join("; "))
                 };
                 applied.failed.push((planned.step, why));
             }
@@ -319,9 +320,10 @@ fn forgotten_with(root: &Root, key: &Key) -> Vec<Value> {
     let directory = format!("/sys/class/net/{interface}/queues");
     let queues = root.entries(&directory).into_iter();
     let files = queues.flat_map(|queue| {
-        let names: &[&str] = match queue.starts_with("rx-") {
-            true => &["rps_cpus", "rps_flow_cnt"],
-            false => &["xps_cpus", "xps_rxqs"],
+        let names: &[&str] = if queue.starts_with("rx-") {
+            &["rps_cpus", "rps_flow_cnt"]
+        } else {
+            &["xps_cpus", "xps_rxqs"]
         };
         let files = names
             .iter()

@@ -21,9 +21,10 @@ impl Look<'_> {
         let adaptive = fields.is_on("adaptive-rx");
         let rx = fields.number("rx-usecs").unwrap_or(0);
         let tx = fields.number("tx-usecs").unwrap_or(0);
-        let short = match adaptive {
-            true => "adaptive".to_owned(),
-            false => format!("rx {rx} us, tx {tx} us"),
+        let short = if adaptive {
+            "adaptive".to_owned()
+        } else {
+            format!("rx {rx} us, tx {tx} us")
         };
         // A hypervisor's card tells numbers of frames only, and what it makes of others nobody knows.
         let paravirtual = matches!(
@@ -136,17 +137,18 @@ impl Look<'_> {
             let why = "reported for cards with many queues; of one queue nothing is known";
             return Finding::new(id, Status::Leave, now, why);
         }
-        let (values, label, why) = match wants_on {
-            true => (
+        let (values, label, why) = if wants_on {
+            (
                 ["10", "20000"],
                 "10 times, 20 us",
                 "under load the card interrupts much less; the driver must use NAPI's own completion",
-            ),
-            false => (
+            )
+        } else {
+            (
                 ["0", "0"],
                 "off",
                 "a packet that comes alone must not wait for a timer",
-            ),
+            )
         };
         if wants_on && times > 0 && timeout > 0 {
             return Finding::new(id, Status::Good, now, why);

@@ -320,9 +320,10 @@ impl Look<'_> {
         }
         let inodes: Vec<u64> = all.iter().map(|(_, inode)| *inode).collect();
         let holders = self.host.processes.holding(self.root, &inodes);
-        let who = match holders.is_empty() {
-            true => "a program that cannot be told from here (root sees more)".to_owned(),
-            false => sentence(&holders),
+        let who = if holders.is_empty() {
+            "a program that cannot be told from here (root sees more)".to_owned()
+        } else {
+            sentence(&holders)
         };
         let mut lines = vec![format!("end it if it is not needed: {who}")];
         if holders.iter().any(|process| process.name.starts_with("dhc")) {

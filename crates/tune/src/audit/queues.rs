@@ -21,9 +21,10 @@ impl Look<'_> {
         let cores = near.and(&self.host.cores);
         let chosen = if cores.len() >= queues { cores } else { near };
         let cpus: Vec<usize> = chosen.iter().collect();
-        match cpus.is_empty() {
-            true => Vec::new(),
-            false => (0..queues).map(|queue| cpus[queue % cpus.len()]).collect(),
+        if cpus.is_empty() {
+            Vec::new()
+        } else {
+            (0..queues).map(|queue| cpus[queue % cpus.len()]).collect()
         }
     }
 
@@ -95,9 +96,10 @@ impl Look<'_> {
         let id = Id::Rss;
         let key = Key::ethtool(&card.name, Ethtool::Indirection);
         let few = queues < cpus;
-        let good = match few {
-            true => format!("as many as the driver can have, for {cpus} CPUs"),
-            false => "a queue for each CPU".to_owned(),
+        let good = if few {
+            format!("as many as the driver can have, for {cpus} CPUs")
+        } else {
+            "a queue for each CPU".to_owned()
         };
         let Reading::Value(now) = self.root.read(&key) else {
             return Finding::new(id, Status::Good, have, good);

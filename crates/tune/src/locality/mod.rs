@@ -149,9 +149,10 @@ fn workers(root: &Root, host: &Host, accepted: &[u64]) -> Vec<Worker> {
 /// that go to one of these already keep it, so that as few as possible move.
 fn proposal(host: &Host, card: &Interface, workers: &[Worker]) -> Vec<usize> {
     let pinned: Vec<usize> = workers.iter().filter_map(|worker| worker.cpus.only()).collect();
-    let cpus: Vec<usize> = match pinned.is_empty() {
-        true => host.usable.iter().collect(),
-        false => pinned,
+    let cpus: Vec<usize> = if pinned.is_empty() {
+        host.usable.iter().collect()
+    } else {
+        pinned
     };
     let interrupts = card.receiving().count();
     if cpus.is_empty() || interrupts != card.rx_queues {
@@ -297,9 +298,10 @@ fn drawn(locality: &Locality, row: &Row) -> String {
         .share
         .map_or("?".to_owned(), |(mine, all)| format!("{mine}/{all}"));
     let interrupt = row.interrupt.map_or("?".to_owned(), |number| number.to_string());
-    let mut cpu = match row.cpus.is_empty() {
-        true => "CPU ?".to_owned(),
-        false => format!("CPU {}", row.cpus),
+    let mut cpu = if row.cpus.is_empty() {
+        "CPU ?".to_owned()
+    } else {
+        format!("CPU {}", row.cpus)
     };
     if let Some(proposed) = row.proposed {
         let _ = write!(cpu, " => {proposed}");

@@ -128,20 +128,19 @@ pub fn text(ladder: &Ladder, style: Style) -> String {
     }
     let kept: Vec<&str> = kept(ladder).map(|rung| rung.step.name()).collect();
     out.push('\n');
-    match kept.is_empty() {
-        true => out.push_str("No step helps beyond noise here: the host is as it was.\n"),
-        false => {
-            let total = total(ladder);
-            let _ = writeln!(
-                out,
-                "Kept: {} (together {:+.1} %).",
-                kept.join(", "),
-                (total - 1.0) * 100.0
-            );
-            out.push_str(
-                "ringmain tune revert takes them back; ringmain tune export keeps them over restarts.\n",
-            );
-        }
+    if kept.is_empty() {
+        out.push_str("No step helps beyond noise here: the host is as it was.\n")
+    } else {
+        let total = total(ladder);
+        let _ = writeln!(
+            out,
+            "Kept: {} (together {:+.1} %).",
+            kept.join(", "),
+            (total - 1.0) * 100.0
+        );
+        out.push_str(
+            "ringmain tune revert takes them back; ringmain tune export keeps them over restarts.\n",
+        );
     }
     out
 }

@@ -70,9 +70,12 @@ pub(super) fn write(file: &Path, key: &Key, value: &str) -> io::Result<()> {
     if !text.lines().any(is_it) {
         return Err(io::Error::new(io::ErrorKind::Unsupported, UNSUPPORTED));
     }
-    let lines = text.lines().map(|line| match is_it(line) {
-        true => format!("{name} = {value}\n"),
-        false => format!("{line}\n"),
+    let lines = text.lines().map(|line| {
+        if is_it(line) {
+            format!("{name} = {value}\n")
+        } else {
+            format!("{line}\n")
+        }
     });
     fs::write(file, lines.collect::<String>())
 }

@@ -33,13 +33,12 @@ fn image(root: &Root) -> BTreeMap<PathBuf, Vec<u8>> {
             if path.is_symlink() {
                 continue;
             }
-            match path.is_dir() {
-                true => walk(&path, out),
-                false => {
-                    let text = fs::read_to_string(&path).unwrap();
-                    // A kernel's file ends its line however it was written.
-                    out.insert(path, text.trim_end().into());
-                }
+            if path.is_dir() {
+                walk(&path, out)
+            } else {
+                let text = fs::read_to_string(&path).unwrap();
+                // A kernel's file ends its line however it was written.
+                out.insert(path, text.trim_end().into());
             }
         }
     }

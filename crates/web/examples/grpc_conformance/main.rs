@@ -13,7 +13,7 @@ use std::time::UNIX_EPOCH;
 use ringmain_engine::{Addr, Config, Engine, ListenOptions};
 use ringmain_web::grpc::prost::Message;
 use ringmain_web::tls::{Acceptor, ClientCertificates, KeyPair, Pem, ServerSettings};
-use ringmain_web::{App, Entrance};
+use ringmain_web::{App, ListenerProtocol};
 
 use self::messages::{ServerCompatRequest, ServerCompatResponse};
 
@@ -45,9 +45,9 @@ fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
             ..ServerSettings::default()
         };
         let acceptor = Acceptor::new(&settings, UNIX_EPOCH.elapsed()?)?;
-        app = app.listener(0, Entrance::https(&acceptor));
+        app = app.listener(0, ListenerProtocol::https(&acceptor));
     }
-    let site = app.build()?;
+    let app = app.build()?;
     let config = Config {
         workers: Some(1),
         pin: false,
@@ -58,7 +58,7 @@ fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
     let Addr::Inet(addr) = addr else {
         return Err("expected an internet address".into());
     };
-    let served = Arc::clone(&site);
+    let served = Arc::clone(&app);
     let running = engine.start(move |start| served.server(start))?;
     write(&ServerCompatResponse {
         host: addr.ip().to_string(),

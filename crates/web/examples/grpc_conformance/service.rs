@@ -47,7 +47,7 @@ fn info(call: &Call<'_>, requests: Vec<Any>) -> RequestInfo {
             }),
         }
     }
-    let left = call.time_left();
+    let left = call.remaining_time();
     RequestInfo {
         request_headers,
         timeout_ms: left.and_then(|left| i64::try_from(left.as_millis()).ok()),

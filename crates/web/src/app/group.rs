@@ -5,13 +5,13 @@ use std::sync::Arc;
 use ringmain_wire::h1::Method;
 
 use super::AppError;
-use crate::error::Result;
-use crate::reply::Reply;
-use crate::request::Request;
+use crate::app::compiled::{Action, After, Before, CompiledRoute, Hooks};
+use crate::http::error::Result;
+use crate::http::reply::Reply;
+use crate::http::request::Request;
 use crate::router::{Methods, RouterBuilder, join};
-use crate::server::runner::Asynchronous;
-use crate::site::{Action, After, Before, Hooks, Route};
-use crate::ws::{Gate, Maker, WsOptions};
+use crate::server::task_pool::AsyncHandler;
+use crate::ws::{SocketFactory, WsOptions, WsRoute};
 
 /// Routes below a prefix; made by [`App::group`](crate::App::group).
 #[derive(Default)]
@@ -25,14 +25,14 @@ pub(super) struct Scope {
     pub(super) before: Vec<Arc<Before>>,
     pub(super) after: Vec<Arc<After>>,
     pub(super) body_bytes: Option<u64>,
-    routes: Vec<Pending>,
+    routes: Vec<PendingRoute>,
     /// The first invalid route.
     fault: Option<AppError>,
     groups: Vec<(String, Scope)>,
 }
 
 /// A route as it was added. `None`: any method.
-struct Pending {
+struct PendingRoute {
     method: Option<String>,
     pattern: String,
     action: Action,
@@ -49,12 +49,12 @@ impl Group {
 }
 
 impl Action {
-    pub(super) fn waiting<F>(handler: F, streamed: bool) -> Action
+    pub(super) fn asynchronous<F>(handler: F, streamed: bool) -> Action
     where
         F: AsyncFn(&Request<'_>, &mut Reply<'_>) -> Result + Send + Sync + 'static,
     {
         Action::Task {
-            launch: Box::new(Asynchronous(Arc::new(handler))),
+            factory: Box::new(AsyncHandler(Arc::new(handler))),
             streamed,
         }
     }
@@ -62,7 +62,7 @@ impl Action {
 
 impl Scope {
     pub(super) fn add(&mut self, method: Option<&str>, pattern: &str, action: Action) {
-        self.routes.push(Pending {
+        self.routes.push(PendingRoute {
             method: method.map(Into::into),
             pattern: pattern.into(),
             action,
@@ -76,11 +76,11 @@ impl Scope {
     }
 
     /// Adds a GET route that opens a WebSocket.
-    pub(super) fn add_socket(&mut self, pattern: &str, options: &WsOptions, maker: Box<Maker>) {
-        match Gate::new(options, maker) {
+    pub(super) fn add_socket(&mut self, pattern: &str, options: &WsOptions, maker: Box<SocketFactory>) {
+        match WsRoute::new(options, maker) {
             Ok(gate) => self.add(Some("GET"), pattern, Action::Socket(gate)),
             Err(what) => {
-                self.refuse(AppError(format!("the sockets of `{pattern}`: {what}")));
+                self.refuse(AppError(format!("WebSocket route `{pattern}`: {what}")));
             }
         }
     }
@@ -91,7 +91,7 @@ impl Scope {
         pattern: &str,
         handler: impl Fn(&Request<'_>, &mut Reply<'_>) -> Result + Send + Sync + 'static,
     ) {
-        self.routes.push(Pending {
+        self.routes.push(PendingRoute {
             method: Some("GET".into()),
             pattern: pattern.into(),
             action: Action::Plain(Box::new(handler)),
@@ -119,7 +119,7 @@ impl Scope {
         outer: &Hooks,
         body_bytes: Option<u64>,
         index: &mut usize,
-        router: &mut RouterBuilder<Route>,
+        router: &mut RouterBuilder<CompiledRoute>,
     ) -> std::result::Result<(), AppError> {
         let hooks = self.hooks(outer);
         if let Some(fault) = self.fault {
@@ -128,7 +128,7 @@ impl Scope {
         let body_bytes = self.body_bytes.or(body_bytes);
         for pending in self.routes {
             let pattern = join(prefix, &pending.pattern).map_err(refused)?;
-            let route = Route {
+            let route = CompiledRoute {
                 action: pending.action,
                 hooks: hooks.clone(),
                 index: *index,

@@ -3,7 +3,12 @@
 //! Route errors are reported when the application is built, not where the route was added, so that building is one chain of calls.
 //! Nothing here runs per request.
 
+pub(crate) mod compiled;
+pub(crate) mod exit;
 mod group;
+pub(crate) mod listener_protocol;
+pub(crate) mod mount;
+pub(crate) mod serve;
 
 use std::any::{Any, TypeId};
 use std::convert::Infallible;
@@ -13,26 +18,27 @@ use std::sync::Arc;
 
 use ringmain_engine::{Config, Cx, Start};
 
+use self::compiled::{Action, CompiledRoute, Hooks, WorkerStateFactory};
+pub use self::compiled::{CompiledApp, Flow};
+pub use self::exit::Exit;
 pub use self::group::Group;
 use self::group::Scope;
-use crate::access_log::AccessLog;
-use crate::entrance::{Entrance, Entrances};
-use crate::error::{Error, Result};
-use crate::exit::Exit;
-use crate::hidden::RedactedParams;
-use crate::inner::Inner;
+pub use self::listener_protocol::{ListenerProtocol, ListenerProtocols};
+pub use self::serve::serve;
+use crate::app::mount::DelegateRoutes;
+use crate::http::error::{Error, Result};
+use crate::http::reply::Reply;
+use crate::http::request::Request;
 use crate::limits::{self, Limits};
-use crate::preamble::Preamble;
-use crate::process;
-use crate::reply::Reply;
-use crate::request::Request;
+use crate::logging::access_log::AccessLog;
+use crate::logging::redact::RedactedParams;
 use crate::router::RouterBuilder;
 use crate::server::Server;
-use crate::server::admission::Admission;
-use crate::server::early::{Early, Look, Ticket};
-use crate::site::{Action, Flow, Hooks, MakeLocal, Route, Site};
+use crate::server::connection_limit::ConnectionLimit;
+use crate::server::fast_path::{AbortHandle, FastPath, Responder};
+use crate::server::preamble::Preamble;
 use crate::stats::Stats;
-use crate::ws::{Asynchronous, Socket, WsOptions, WsStream};
+use crate::ws::{AsyncSocketHandler, Socket, WsOptions, WsStream};
 
 /// An HTTP application: routes, hooks around them, and state.
 ///
@@ -58,11 +64,11 @@ use crate::ws::{Asynchronous, Socket, WsOptions, WsStream};
 pub struct App {
     scope: Scope,
     fallback: Option<Action>,
-    early: Option<Box<Look>>,
-    inner: Scope,
+    fast_path: Option<Box<FastPath>>,
+    delegate: Scope,
     states: Vec<(TypeId, Box<dyn Any + Send + Sync>)>,
-    per_worker: Vec<Box<MakeLocal>>,
-    entrances: Entrances,
+    per_worker: Vec<Box<WorkerStateFactory>>,
+    listener_protocols: ListenerProtocols,
     limits: Limits,
     server_name: Option<String>,
     access_log: Option<AccessLog>,
@@ -95,11 +101,11 @@ impl App {
         App {
             scope: Scope::default(),
             fallback: None,
-            early: None,
-            inner: Scope::default(),
+            fast_path: None,
+            delegate: Scope::default(),
             states: Vec::new(),
             per_worker: Vec::new(),
-            entrances: Entrances::default(),
+            listener_protocols: ListenerProtocols::default(),
             limits: Limits::default(),
             server_name: Some("ringmain".into()),
             access_log: None,
@@ -132,40 +138,43 @@ impl App {
         mut self,
         handler: impl AsyncFn(&Request<'_>, &mut Reply<'_>) -> Result + Send + Sync + 'static,
     ) -> App {
-        self.fallback = Some(Action::waiting(handler, true));
+        self.fallback = Some(Action::asynchronous(handler, true));
         self
     }
 
-    /// Offers each request without a body that would reach the streamed fallback to `look` first. `look` may retain its ticket and
+    /// Offers each request without a body that would reach the streamed fallback to `inspect` first. `inspect` may retain its responder and
     /// respond from outside a task: for intermediaries, whose responses arrive on other connections of the worker. A request whose
-    /// ticket is returned reaches the handler. Requests that run hooks or get an id are not offered.
+    /// responder is returned reaches the handler. Requests that run hooks or get an id are not offered.
     #[must_use]
-    pub fn early(
+    pub fn fast_path(
         mut self,
-        look: impl Fn(&Request<'_>, Ticket) -> std::result::Result<Rc<dyn Early>, Ticket> + Send + Sync + 'static,
+        inspect: impl Fn(&Request<'_>, Responder) -> std::result::Result<Rc<dyn AbortHandle>, Responder>
+        + Send
+        + Sync
+        + 'static,
     ) -> App {
-        self.early = Some(Box::new(look));
+        self.fast_path = Some(Box::new(inspect));
         self
     }
 
     /// Makes [`App::build`] fail with this reason: for code that adds a part to the application and finds an error in it.
     #[must_use]
-    pub fn refuse(mut self, why: impl Into<String>) -> App {
-        self.scope.refuse(AppError(why.into()));
+    pub fn build_error(mut self, reason: impl Into<String>) -> App {
+        self.scope.refuse(AppError(reason.into()));
         self
     }
 
-    /// Adds routes that requests reach only if a handler delegates to them with [`Reply::lead_inside`]. Only the routes, hooks and
-    /// state of `inner` are used; its state replaces state of the same type. This application's `before` hooks have run by then;
-    /// its `after` hooks run after those of `inner`. A second call replaces the first.
+    /// Adds routes that requests reach only if a handler delegates to them with [`Reply::delegate`]. Only the routes, hooks and
+    /// state of `delegate` are used; its state replaces state of the same type. This application's `before` hooks have run by then;
+    /// its `after` hooks run after those of `delegate`. A second call replaces the first.
     #[must_use]
-    pub fn inner(mut self, inner: App) -> App {
-        for (id, value) in inner.states {
+    pub fn delegate_to(mut self, delegate: App) -> App {
+        for (id, value) in delegate.states {
             self.states.retain(|(other, _)| *other != id);
             self.states.push((id, value));
         }
-        self.per_worker.extend(inner.per_worker);
-        self.inner = inner.scope;
+        self.per_worker.extend(delegate.per_worker);
+        self.delegate = delegate.scope;
         self
     }
 
@@ -188,18 +197,18 @@ impl App {
     }
 
     /// Sets the protocol of the connections of listener `number`, counted from 0 in the order of the calls of
-    /// [`Engine::listen`](ringmain_engine::Engine::listen). Default: [`Entrance::http`].
+    /// [`Engine::listen`](ringmain_engine::Engine::listen). Default: [`ListenerProtocol::http`].
     #[must_use]
-    pub fn listener(self, number: u32, entrance: Entrance) -> App {
-        self.entrances.set(number, entrance);
+    pub fn listener(self, number: u32, protocol: ListenerProtocol) -> App {
+        self.listener_protocols.set(number, protocol);
         self
     }
 
-    /// Replaces the table of entrances with one that may change while the application serves, for listeners that are added, removed
+    /// Replaces the table of listener protocols with one that may change while the application serves, for listeners that are added, removed
     /// or changed.
     #[must_use]
-    pub fn entrances(mut self, entrances: &Entrances) -> App {
-        self.entrances = entrances.clone();
+    pub fn listener_protocols(mut self, protocols: &ListenerProtocols) -> App {
+        self.listener_protocols = protocols.clone();
         self
     }
 
@@ -263,45 +272,46 @@ impl App {
     /// Compiles routes and hooks.
     ///
     /// # Errors
-    /// An invalid pattern, two routes for the same requests, a limit out of range, or the reason given to [`App::refuse`].
-    pub fn build(self) -> std::result::Result<Arc<Site>, AppError> {
+    /// An invalid pattern, two routes for the same requests, a limit out of range, or the reason given to [`App::build_error`].
+    pub fn build(self) -> std::result::Result<Arc<CompiledApp>, AppError> {
         check(&self.limits)?;
         Preamble::new(self.server_name.as_deref())
-            .map_err(|misuse| AppError(format!("the server name: {misuse}")))?;
+            .map_err(|misuse| AppError(format!("server name: {misuse}")))?;
         let hooks = self.scope.hooks(&Hooks::default());
         let mut router = RouterBuilder::new();
         let mut index = 0;
         self.scope
             .compile("", &Hooks::default(), None, &mut index, &mut router)?;
-        let fallback = self.fallback.map(|action| Route {
+        let fallback = self.fallback.map(|action| CompiledRoute {
             action,
             hooks: hooks.clone(),
             index,
             urgent: false,
             body_bytes: None,
         });
-        let behind = Hooks {
+        let outer_hooks = Hooks {
             before: Vec::new(),
             after: hooks.after.clone(),
         };
-        let mut inside = RouterBuilder::new();
-        let around = self.inner.hooks(&behind);
+        let mut delegate_router = RouterBuilder::new();
+        let delegate_hooks = self.delegate.hooks(&outer_hooks);
         let mut count = 0;
-        self.inner.compile("", &behind, None, &mut count, &mut inside)?;
-        let inner = (count > 0).then(|| Inner {
-            router: inside.build(),
-            hooks: around,
+        self.delegate
+            .compile("", &outer_hooks, None, &mut count, &mut delegate_router)?;
+        let delegate = (count > 0).then(|| DelegateRoutes {
+            router: delegate_router.build(),
+            hooks: delegate_hooks,
         });
-        Ok(Arc::new(Site {
+        Ok(Arc::new(CompiledApp {
             router: router.build(),
             fallback,
-            inner,
-            early: self.early,
+            delegate,
+            fast_path: self.fast_path,
             hooks,
             states: self.states,
             per_worker: self.per_worker,
-            entrances: self.entrances,
-            admission: Admission::new(self.limits.connections_per_address),
+            listener_protocols: self.listener_protocols,
+            connection_limit: ConnectionLimit::new(self.limits.connections_per_address),
             limits: self.limits,
             server_name: self.server_name,
             access_log: self.access_log,
@@ -331,35 +341,35 @@ impl App {
     ///
     /// A program that needs more (several addresses, its own threads, the port) makes the same calls itself: [`App::build`],
     /// [`Engine::listen`](ringmain_engine::Engine::listen), and [`Engine::start`](ringmain_engine::Engine::start) or
-    /// [`Engine::run`](ringmain_engine::Engine::run) with [`Site::server`].
+    /// [`Engine::run`](ringmain_engine::Engine::run) with [`CompiledApp::server`].
     #[must_use]
     pub fn run_with(self, addr: &str, config: Config) -> Exit {
-        let site = match self.build() {
-            Ok(site) => site,
+        let app = match self.build() {
+            Ok(app) => app,
             Err(error) => return Exit::Failure(error.to_string()),
         };
-        let of_workers = Arc::clone(&site);
-        let outcome = process::run(addr, config, move |start| of_workers.server(start));
-        if let Some(log) = site.access_log() {
+        let of_workers = Arc::clone(&app);
+        let outcome = serve::run(addr, config, move |start| of_workers.server(start));
+        if let Some(log) = app.access_log() {
             // The destination is too slow: that was logged, and is not a failure of the application.
-            let _ = log.finish(limits::LAST_LINES);
+            let _ = log.finish(limits::ACCESS_LOG_FINISH_TIMEOUT);
         }
         Exit::from(outcome)
     }
 }
 
-impl Site {
+impl CompiledApp {
     /// Returns the handler of one worker, for [`Engine::run`](ringmain_engine::Engine::run) or
     /// [`Engine::start`](ringmain_engine::Engine::start).
     #[must_use]
-    pub fn server(self: &Arc<Site>, start: Start<Infallible>) -> Server {
+    pub fn server(self: &Arc<CompiledApp>, start: Start<Infallible>) -> Server {
         Server::new(self, start)
     }
 }
 
 /// Checks relations between limits that the server relies on.
 fn check(limits: &Limits) -> std::result::Result<(), AppError> {
-    let most = u64::from(limits::HEAD_BYTES_MOST);
+    let most = u64::from(limits::MAX_HEAD_BYTES);
     let bounds = [
         ("http1.head_bytes", u64::from(limits.http1.head_bytes), most),
         (
@@ -436,7 +446,7 @@ macro_rules! routes {
                 pattern: &str,
                 handler: impl AsyncFn(&Request<'_>, &mut Reply<'_>) -> Result + Send + Sync + 'static,
             ) -> Self {
-                self.scope.add(None, pattern, Action::waiting(handler, false));
+                self.scope.add(None, pattern, Action::asynchronous(handler, false));
                 self
             }
 
@@ -460,7 +470,7 @@ macro_rules! routes {
                 pattern: &str,
                 handler: impl AsyncFn(&Request<'_>, &mut Reply<'_>) -> Result + Send + Sync + 'static,
             ) -> Self {
-                self.scope.add(Some(method), pattern, Action::waiting(handler, false));
+                self.scope.add(Some(method), pattern, Action::asynchronous(handler, false));
                 self
             }
 
@@ -472,7 +482,7 @@ macro_rules! routes {
                 pattern: &str,
                 handler: impl AsyncFn(&Request<'_>, &mut Reply<'_>) -> Result + Send + Sync + 'static,
             ) -> Self {
-                self.scope.add(Some(method), pattern, Action::waiting(handler, true));
+                self.scope.add(Some(method), pattern, Action::asynchronous(handler, true));
                 self
             }
 
@@ -520,14 +530,14 @@ macro_rules! routes {
                 open: impl Fn(&Request<'_>, WsStream) -> Result<F> + Send + Sync + 'static,
             ) -> Self {
                 self.ws_with(pattern, options, move |request| {
-                    Asynchronous::new(|stream| open(request, stream))
+                    AsyncSocketHandler::new(|stream| open(request, stream))
                 })
             }
 
             routes!(@plain get "GET", post "POST", put "PUT", patch "PATCH", delete "DELETE");
-            routes!(@waiting on_async get_async "GET", post_async "POST", put_async "PUT", patch_async "PATCH",
+            routes!(@asynchronous on_async get_async "GET", post_async "POST", put_async "PUT", patch_async "PATCH",
                 delete_async "DELETE");
-            routes!(@waiting on_streamed post_streamed "POST", put_streamed "PUT", patch_streamed "PATCH");
+            routes!(@asynchronous on_streamed post_streamed "POST", put_streamed "PUT", patch_streamed "PATCH");
         }
     };
     (@plain $($name:ident $method:literal),*) => {
@@ -543,7 +553,7 @@ macro_rules! routes {
             }
         )*
     };
-    (@waiting $on:ident $($name:ident $method:literal),*) => {
+    (@asynchronous $on:ident $($name:ident $method:literal),*) => {
         $(
             #[doc = concat!("As [`", stringify!($on), "`](Self::", stringify!($on), ") for ", $method, ".")]
             #[must_use]

@@ -10,15 +10,15 @@ use ringmain_wire::grpc::{
 };
 use ringmain_wire::h1::FieldBlock;
 
-use super::service::Settings;
+use super::service::ServiceSettings;
 use super::status::{Result, Status};
-use crate::reply::Reply;
-use crate::request::Request;
+use crate::http::reply::Reply;
+use crate::http::request::Request;
 
 /// A call: its request, its metadata in both directions, its deadline.
 pub struct Call<'c> {
     request: &'c Request<'c>,
-    pub(super) settings: &'c Settings,
+    pub(super) settings: &'c ServiceSettings,
     pub(super) content: ContentType<'c>,
     /// The encoding of client messages with the compressed flag.
     pub(super) incoming: Encoding,
@@ -32,7 +32,7 @@ pub struct Call<'c> {
 impl<'c> Call<'c> {
     pub(super) fn new(
         request: &'c Request<'c>,
-        settings: &'c Settings,
+        settings: &'c ServiceSettings,
         content: ContentType<'c>,
     ) -> Call<'c> {
         Call {
@@ -50,8 +50,8 @@ impl<'c> Call<'c> {
     /// Reads the call's parameters from the head.
     pub(super) fn open(&mut self) -> Result {
         let fields = &self.request.head.fields;
-        if self.content.dialect == Dialect::Grpc && !self.request.takes_trailers() {
-            let what = "expected HTTP/2, or `TE: trailers`: else no status reaches the client; found neither";
+        if self.content.dialect == Dialect::Grpc && !self.request.accepts_trailers() {
+            let what = "expected HTTP/2 or `TE: trailers`, which carry the status; found neither";
             return Err(Status::new(Code::Internal, what));
         }
         if let Some(name) = fields.get("grpc-encoding") {
@@ -59,7 +59,7 @@ impl<'c> Call<'c> {
                 let what = format!(
                     "expected `grpc-encoding` to be one of {}, found `{}`",
                     Encoding::ALL,
-                    crate::text::shown(name)
+                    crate::http::client_text::escape_value(name)
                 );
                 Status::new(Code::Unimplemented, what)
             })?;
@@ -76,7 +76,7 @@ impl<'c> Call<'c> {
             let timeout = grpc::parse_timeout(value).ok_or_else(|| {
                 let what = format!(
                     "expected `grpc-timeout` to be one to eight digits and one of H, M, S, m, u, n; found `{}`",
-                    crate::text::shown(value)
+                    crate::http::client_text::escape_value(value)
                 );
                 Status::new(Code::Internal, what)
             })?;
@@ -100,7 +100,7 @@ impl<'c> Call<'c> {
     /// Returns the remaining time until the client's deadline; `None`: it has set none. When it expires the handler is dropped at
     /// its current await, and the client receives [`DeadlineExceeded`](Code::DeadlineExceeded).
     #[must_use]
-    pub fn time_left(&self) -> Option<Duration> {
+    pub fn remaining_time(&self) -> Option<Duration> {
         self.deadline
             .map(|deadline| deadline.since(self.request.cx().now()))
     }

@@ -1,4 +1,4 @@
-//! `grpc.health.v1.Health`: the serving status of services, for load balancers and orchestrators.
+//! `grpc.health.v1.HealthService`: the serving status of services, for load balancers and orchestrators.
 
 use std::collections::BTreeMap;
 use std::future::{Future, poll_fn};
@@ -19,14 +19,14 @@ use super::status::{Result, Status};
 ///
 /// ```
 /// use ringmain_web::App;
-/// use ringmain_web::grpc::Health;
+/// use ringmain_web::grpc::HealthService;
 ///
-/// let health = Health::new();
+/// let health = HealthService::new();
 /// health.set("demo.Greeter", true);
 /// let app = App::new().grpc(health.service());
 /// ```
 #[derive(Clone)]
-pub struct Health {
+pub struct HealthService {
     shared: Arc<Mutex<Statuses>>,
 }
 
@@ -39,47 +39,47 @@ struct Statuses {
 
 /// `HealthCheckRequest`.
 #[derive(Clone, PartialEq, Message)]
-struct Request {
+struct HealthCheckRequest {
     #[prost(string, tag = "1")]
     service: String,
 }
 
 /// `HealthCheckResponse`, with the numbers of `ServingStatus`.
 #[derive(Clone, Copy, PartialEq, Message)]
-struct Response {
+struct HealthCheckResponse {
     #[prost(int32, tag = "1")]
     status: i32,
 }
 
 /// `HealthListRequest`.
 #[derive(Clone, Copy, PartialEq, Message)]
-struct ListRequest {}
+struct HealthListRequest {}
 
 /// `HealthListResponse`.
 #[derive(Clone, PartialEq, Message)]
-struct List {
+struct HealthListResponse {
     #[prost(btree_map = "string, message", tag = "1")]
-    statuses: BTreeMap<String, Response>,
+    statuses: BTreeMap<String, HealthCheckResponse>,
 }
 
-const SERVING: Response = Response { status: 1 };
-const NOT_SERVING: Response = Response { status: 2 };
-const SERVICE_UNKNOWN: Response = Response { status: 3 };
+const SERVING: HealthCheckResponse = HealthCheckResponse { status: 1 };
+const NOT_SERVING: HealthCheckResponse = HealthCheckResponse { status: 2 };
+const SERVICE_UNKNOWN: HealthCheckResponse = HealthCheckResponse { status: 3 };
 
-fn response(serving: bool) -> Response {
+fn response(serving: bool) -> HealthCheckResponse {
     if serving { SERVING } else { NOT_SERVING }
 }
 
-impl Health {
+impl HealthService {
     /// Returns a status of the whole server that serves, without single services.
     #[must_use]
-    pub fn new() -> Health {
+    pub fn new() -> HealthService {
         let shared = Statuses {
             serving: [(String::new(), true)].into(),
             waiting: BTreeMap::new(),
             watchers: 0,
         };
-        Health {
+        HealthService {
             shared: Arc::new(Mutex::new(shared)),
         }
     }
@@ -98,37 +98,47 @@ impl Health {
     pub fn service(&self) -> Service {
         let (checked, watched, listed) = (self.clone(), self.clone(), self.clone());
         Service::new("grpc.health.v1.Health")
-            .unary("Check", async move |call: &Call<'_>, request: Request| {
-                let found = checked.find(call, &request.service);
-                let unknown = || Status::new(Code::NotFound, "nothing is known of a service of that name");
-                found.ok_or_else(unknown)
-            })
-            .unary("List", async move |call: &Call<'_>, _: ListRequest| {
+            .unary(
+                "Check",
+                async move |call: &Call<'_>, request: HealthCheckRequest| {
+                    let found = checked.find(call, &request.service);
+                    let unknown = || Status::new(Code::NotFound, "unknown service");
+                    found.ok_or_else(unknown)
+                },
+            )
+            .unary("List", async move |call: &Call<'_>, _: HealthListRequest| {
                 let draining = call.request().cx().is_draining();
                 let shared = listed.lock();
                 let statuses = shared
                     .serving
                     .iter()
                     .map(|(name, serving)| (name.clone(), response(*serving && !draining)));
-                Ok(List {
+                Ok(HealthListResponse {
                     statuses: statuses.collect(),
                 })
             })
             .server_streaming(
                 "Watch",
-                async move |call: &Call<'_>, request: Request, replies: &mut Replies<'_, '_, Response>| {
+                async move |call: &Call<'_>,
+                            request: HealthCheckRequest,
+                            replies: &mut Replies<'_, '_, HealthCheckResponse>| {
                     watched.watch(call, &request.service, replies).await
                 },
             )
     }
 
     /// Returns the response for a service; `None`: it is unknown.
-    fn find(&self, call: &Call<'_>, service: &str) -> Option<Response> {
+    fn find(&self, call: &Call<'_>, service: &str) -> Option<HealthCheckResponse> {
         let serving = *self.lock().serving.get(service)?;
         Some(response(serving && !call.request().cx().is_draining()))
     }
 
-    async fn watch(&self, call: &Call<'_>, service: &str, replies: &mut Replies<'_, '_, Response>) -> Result {
+    async fn watch(
+        &self,
+        call: &Call<'_>,
+        service: &str,
+        replies: &mut Replies<'_, '_, HealthCheckResponse>,
+    ) -> Result {
         let watcher = self.watcher();
         let mut told = None;
         let mut draining = pin!(call.request().cx().draining());
@@ -170,15 +180,15 @@ impl Health {
     }
 }
 
-impl Default for Health {
-    fn default() -> Health {
-        Health::new()
+impl Default for HealthService {
+    fn default() -> HealthService {
+        HealthService::new()
     }
 }
 
 /// Removes a watcher when dropped.
 struct Watcher<'h> {
-    health: &'h Health,
+    health: &'h HealthService,
     number: u64,
 }
 
@@ -194,7 +204,7 @@ impl Drop for Watcher<'_> {
     }
 }
 
-impl std::fmt::Debug for Health {
+impl std::fmt::Debug for HealthService {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_map().entries(&self.lock().serving).finish()
     }

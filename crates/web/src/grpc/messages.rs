@@ -47,7 +47,7 @@ impl<'a, T: Message + Default> Messages<'a, T> {
             let step = self
                 .decoder
                 .decode(&self.rest)
-                .map_err(|fault| Status::of_fault(&fault))?;
+                .map_err(|fault| Status::from_fault(&fault))?;
             let consumed = step.consumed;
             match step.event {
                 Event::Begin { frame, bytes } => {
@@ -105,14 +105,14 @@ impl<'a, T: Message + Default> Messages<'a, T> {
             let Some(piece) = self.call.request().chunk().await? else {
                 let text = self.text.as_mut().map_or(Ok(()), TextDecoder::end_of_input);
                 let ended = text.and_then(|()| self.decoder.end_of_input());
-                return ended.map(|()| false).map_err(|fault| Status::of_fault(&fault));
+                return ended.map(|()| false).map_err(|fault| Status::from_fault(&fault));
             };
             self.rest = match &mut self.text {
                 None => piece,
                 Some(text) => {
                     let mut bytes = Vec::with_capacity(piece.len() / 4 * 3 + 3);
                     let decoded = text.decode(&piece, &mut bytes);
-                    decoded.map_err(|fault| Status::of_fault(&fault))?;
+                    decoded.map_err(|fault| Status::from_fault(&fault))?;
                     bytes.into()
                 }
             };
@@ -132,9 +132,9 @@ impl<'a, T: Message + Default> Messages<'a, T> {
             return read(bytes);
         }
         let limit = self.call.settings.limits.message_bytes as usize;
-        let coder = &self.call.request().local.grpc;
+        let coder = &self.call.request().worker.grpc;
         let shown = coder.borrow_mut().inflate(self.call.incoming, bytes, limit, read);
-        shown.map_err(|fault| Status::of_fault(&fault))?
+        shown.map_err(|fault| Status::from_fault(&fault))?
     }
 }
 

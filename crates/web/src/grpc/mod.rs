@@ -9,7 +9,8 @@
 //! Owns calls from their head to their status. Knows no framing of HTTP: bodies are read and written as by any other handler.
 
 mod call;
-mod coder;
+mod compression;
+mod error_status;
 mod health;
 mod messages;
 mod reflection;
@@ -17,16 +18,15 @@ mod replies;
 mod serve;
 mod service;
 mod status;
-mod translate;
 
 pub use prost;
 pub use ringmain_wire::grpc::{Code, Dialect};
 
 pub use self::call::Call;
-pub(crate) use self::coder::Coder;
-pub use self::health::Health;
+pub(crate) use self::compression::Compressor;
+pub use self::health::HealthService;
 pub use self::messages::Messages;
-pub use self::reflection::{DescriptorError, Reflection};
+pub use self::reflection::{DescriptorError, ReflectionService};
 pub use self::replies::Replies;
 pub use self::service::Service;
 pub use self::status::{Result, Status};

@@ -8,7 +8,7 @@ use ringmain_wire::grpc::{Dialect, encode_text};
 
 use super::call::Call;
 use super::status::Result;
-use crate::reply::Reply;
+use crate::http::reply::Reply;
 
 /// Sends a handler's replies, each as soon as it is ready.
 pub struct Replies<'a, 'r, T> {
@@ -37,7 +37,7 @@ impl<'a, 'r, T: Message> Replies<'a, 'r, T> {
     pub async fn send(&mut self, message: &T) -> Result {
         self.begin()?;
         self.frame.clear();
-        let coder = &self.call.request().local.grpc;
+        let coder = &self.call.request().worker.grpc;
         coder
             .borrow_mut()
             .encode(message, self.call.outgoing, &mut self.frame)?;
@@ -70,9 +70,9 @@ impl<'a, 'r, T: Message> Replies<'a, 'r, T> {
     ///
     /// # Errors
     /// As [`Replies::send`].
-    pub async fn live(&mut self) -> Result {
+    pub async fn stream_without_rate_limit(&mut self) -> Result {
         self.open().await?;
-        self.reply.lasts();
+        self.reply.mark_unbounded();
         Ok(())
     }
 
@@ -81,7 +81,7 @@ impl<'a, 'r, T: Message> Replies<'a, 'r, T> {
     ///
     /// # Errors
     /// As [`Replies::send`].
-    pub async fn send_written(&mut self, frames: Bytes) -> Result {
+    pub async fn send_encoded(&mut self, frames: Bytes) -> Result {
         self.begin()?;
         if self.call.content.dialect == Dialect::WebText {
             self.text.clear();

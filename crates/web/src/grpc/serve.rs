@@ -10,18 +10,18 @@ use ringmain_wire::grpc::{Code, ContentType, Dialect, Encoding, encode_text, wri
 use ringmain_wire::h1::{FieldBlock, Known};
 
 use super::call::Call;
-use super::service::Settings;
+use super::service::ServiceSettings;
 use super::status::{Result, Status};
-use crate::error::Error;
-use crate::reply::Reply;
-use crate::request::Request;
-use crate::server::answer::panic_text;
-use crate::server::runner::caught;
-use crate::text;
+use crate::http::client_text;
+use crate::http::error::Error;
+use crate::http::reply::Reply;
+use crate::http::request::Request;
+use crate::server::response::panic_text;
+use crate::server::task::catch_panics;
 
 /// Runs a handler until the client's deadline, and ends the response with its status.
 pub(super) async fn serve(
-    settings: &Settings,
+    settings: &ServiceSettings,
     request: &Request<'_>,
     reply: &mut Reply<'_>,
     handler: impl AsyncFnOnce(&Call<'_>, &mut Reply<'_>) -> Result,
@@ -32,8 +32,8 @@ pub(super) async fn serve(
     let outcome = match call.open() {
         Ok(()) => {
             let work = pin!(handler(&call, reply));
-            let work = caught(work, |panic| Status::internal(panic_text(panic)));
-            match call.time_left() {
+            let work = catch_panics(work, |panic| Status::internal(panic_text(panic)));
+            match call.remaining_time() {
                 None => work.await,
                 Some(span) => within(request.cx(), span, work).await,
             }
@@ -58,7 +58,7 @@ pub(super) fn content_type<'r>(request: &Request<'r>) -> crate::Result<ContentTy
     let found = request.head.fields.known(Known::ContentType);
     let content = found.and_then(ContentType::parse);
     content.filter(ContentType::is_proto).ok_or_else(|| {
-        let found = found.map_or_else(|| "none".into(), |found| format!("`{}`", text::shown(found)));
+        let found = found.map_or_else(|| "none".into(), |found| format!("`{}`", client_text::escape_value(found)));
         let what = format!(
             "expected `Content-Type: application/grpc`, `application/grpc-web` or `application/grpc-web-text`, found {found}"
         );
@@ -71,12 +71,10 @@ async fn within(cx: &Cx, span: Duration, work: impl Future<Output = Result>) -> 
     let mut sleep = pin!(cx.sleep(span));
     poll_fn(|context| match work.as_mut().poll(context) {
         Poll::Ready(outcome) => Poll::Ready(outcome),
-        Poll::Pending => sleep.as_mut().poll(context).map(|()| {
-            Err(Status::new(
-                Code::DeadlineExceeded,
-                "the client's deadline has passed",
-            ))
-        }),
+        Poll::Pending => sleep
+            .as_mut()
+            .poll(context)
+            .map(|()| Err(Status::new(Code::DeadlineExceeded, "deadline exceeded"))),
     })
     .await
 }
@@ -98,7 +96,7 @@ fn end(call: &Call<'_>, reply: &mut Reply<'_>, status: &Status) -> crate::Result
         if !reply.is_streaming() {
             call.write_head(reply)?;
         }
-        reply.put_trailers(fields);
+        reply.set_trailers(fields);
     }
     Ok(())
 }
@@ -119,7 +117,7 @@ pub(super) fn end_web(dialect: Dialect, reply: &mut Reply<'_>, fields: &FieldBlo
         *body = text;
     }
     if reply.is_streaming() {
-        reply.put(&frame)?;
+        reply.write_buffered(&frame)?;
     }
     Ok(())
 }

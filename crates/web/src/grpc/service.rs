@@ -6,14 +6,14 @@ use prost::Message;
 use ringmain_wire::grpc::{Code, Limits};
 
 use super::call::Call;
+use super::error_status::translate;
 use super::messages::Messages;
 use super::replies::Replies;
 use super::serve::serve;
 use super::status::{Result, Status};
-use super::translate::translate;
 use crate::app::Group;
-use crate::reply::Reply;
-use crate::request::Request;
+use crate::http::reply::Reply;
+use crate::http::request::Request;
 
 /// A gRPC service, added to an application by [`App::grpc`](crate::App::grpc).
 ///
@@ -24,16 +24,16 @@ use crate::request::Request;
 /// A call of an unknown method ends with [`Unimplemented`](Code::Unimplemented).
 pub struct Service {
     name: String,
-    settings: Settings,
+    settings: ServiceSettings,
     methods: Vec<(String, Box<Add>)>,
 }
 
 /// Adds a method's route at a pattern.
-type Add = dyn FnOnce(Group, &str, Arc<Settings>) -> Group;
+type Add = dyn FnOnce(Group, &str, Arc<ServiceSettings>) -> Group;
 
 /// Settings common to the methods.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Settings {
+pub(super) struct ServiceSettings {
     pub(super) limits: Limits,
     pub(super) compress: bool,
 }
@@ -44,7 +44,7 @@ impl Service {
     pub fn new(name: impl Into<String>) -> Service {
         Service {
             name: name.into(),
-            settings: Settings {
+            settings: ServiceSettings {
                 limits: Limits::INTERNET,
                 compress: false,
             },
@@ -66,7 +66,7 @@ impl Service {
         self
     }
 
-    /// Compresses replies from [`DEFLATE_FROM`](crate::limits::DEFLATE_FROM) bytes on for clients that accept gzip or deflate.
+    /// Compresses replies from [`MIN_DEFLATE_BYTES`](crate::limits::MIN_DEFLATE_BYTES) bytes on for clients that accept gzip or deflate.
     /// Client messages may be compressed regardless.
     #[must_use]
     pub fn compress(mut self) -> Service {
@@ -113,7 +113,7 @@ impl Service {
         F: AsyncFn(&Call<'_>, &mut Messages<'_, Q>) -> Result<A> + Send + Sync + 'static,
     {
         self.add(method, async move |call: &Call<'_>, reply: &mut Reply<'_>| {
-            call.request().wait_patiently();
+            call.request().disable_body_rate();
             let answer = handler(call, &mut Messages::new(call)).await?;
             answer_with(call, reply, &answer)
         })
@@ -132,7 +132,7 @@ impl Service {
             + 'static,
     {
         self.add(method, async move |call: &Call<'_>, reply: &mut Reply<'_>| {
-            call.request().wait_patiently();
+            call.request().disable_body_rate();
             handler(call, &mut Messages::new(call), &mut Replies::new(call, reply)).await
         })
     }
@@ -141,7 +141,7 @@ impl Service {
     where
         F: AsyncFn(&Call<'_>, &mut Reply<'_>) -> Result + Send + Sync + 'static,
     {
-        let add = move |group: Group, pattern: &str, settings: Arc<Settings>| {
+        let add = move |group: Group, pattern: &str, settings: Arc<ServiceSettings>| {
             group.post_streamed(
                 pattern,
                 async move |request: &Request<'_>, reply: &mut Reply<'_>| {
@@ -162,7 +162,7 @@ impl Service {
             &format!("/{name}/{{method}}"),
             async move |request: &Request<'_>, reply: &mut Reply<'_>| {
                 let run = async |_: &Call<'_>, _: &mut Reply<'_>| {
-                    let what = format!("there is no method `{}` here", request.path());
+                    let what = format!("unknown method `{}`", request.path());
                     Err(Status::new(Code::Unimplemented, what))
                 };
                 serve(&unknown, request, reply, run).await
@@ -176,7 +176,7 @@ impl Service {
 
 /// Writes the only reply of a unary response.
 fn answer_with(call: &Call<'_>, reply: &mut Reply<'_>, message: &impl Message) -> Result {
-    let coder = &call.request().local.grpc;
+    let coder = &call.request().worker.grpc;
     coder.borrow_mut().encode(message, call.outgoing, reply.body())
 }
 

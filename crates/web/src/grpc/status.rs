@@ -8,8 +8,8 @@ use prost::Message;
 use ringmain_wire::grpc::{Code, PeerFault, encode_message, write_binary};
 use ringmain_wire::h1::FieldBlock;
 
-use crate::error::Error;
-use crate::text::decimal;
+use crate::http::client_text::decimal;
+use crate::http::error::Error;
 
 /// The result of gRPC handlers.
 pub type Result<T = ()> = std::result::Result<T, Status>;
@@ -95,7 +95,7 @@ impl Status {
     }
 
     /// Converts a protocol violation of the client. (`From` is for errors of the program.)
-    pub(super) fn of_fault(fault: &PeerFault) -> Status {
+    pub(super) fn from_fault(fault: &PeerFault) -> Status {
         Status::new(fault.code(), fault.to_string())
     }
 
@@ -134,7 +134,7 @@ fn push(fields: &mut FieldBlock, name: &str, value: &str) {
 }
 
 /// Returns the code for an HTTP status that the application has set, by the mapping of google.rpc.Code.
-pub(super) fn code_of(status: u16) -> Code {
+pub(super) fn code_for(status: u16) -> Code {
     match status {
         400 | 411 | 414 | 415 | 422 | 431 => Code::InvalidArgument,
         401 => Code::Unauthenticated,
@@ -156,9 +156,9 @@ pub(super) fn code_of(status: u16) -> Code {
 impl From<Error> for Status {
     fn from(error: Error) -> Status {
         if error.is_disconnected() {
-            return Status::new(Code::Cancelled, "the client is gone");
+            return Status::new(Code::Cancelled, "client disconnected");
         }
-        let (code, message) = (code_of(error.status()), error.detail().to_owned());
+        let (code, message) = (code_for(error.status()), error.detail().to_owned());
         Status {
             source: error.into_cause(),
             ..Status::new(code, message)

@@ -63,7 +63,7 @@ impl fmt::Display for RouteError {
             ),
             RouteError::TooManyRoutes { pattern } => write!(
                 f,
-                "route `{pattern}` is one more than the {} of a table; let parameters stand for what differs",
+                "route `{pattern}` exceeds the limit of {} routes; use parameters for the parts that differ",
                 limits::ROUTES
             ),
             RouteError::NoMethod { pattern } => {
@@ -74,7 +74,7 @@ impl fmt::Display for RouteError {
             }
             RouteError::Method { pattern, method } => write!(
                 f,
-                "route `{pattern}`: `{}` is no method name; expected letters, digits or !#$%&'*+-.^_`|~",
+                "route `{pattern}`: `{}` is not a method name; expected letters, digits or !#$%&'*+-.^_`|~",
                 method.escape_debug()
             ),
             RouteError::Conflict {

@@ -53,13 +53,13 @@ pub(super) fn is_token(name: &str) -> bool {
 
 /// The routes of one pattern under construction.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Draft {
+pub(super) struct EndpointBuilder {
     /// Routes by method name.
     routes: Vec<(Box<str>, u32)>,
     any: Option<u32>,
 }
 
-impl Draft {
+impl EndpointBuilder {
     /// Returns the route for exactly this method; `None` selects the route for any method.
     pub(super) fn route(&self, method: Option<&str>) -> Option<u32> {
         let Some(method) = method else {
@@ -69,7 +69,7 @@ impl Draft {
         found.map(|&(_, route)| route)
     }
 
-    /// Adds a route under the key of [`Draft::route`].
+    /// Adds a route under the key of [`EndpointBuilder::route`].
     pub(super) fn add(&mut self, method: Option<&str>, route: u32) {
         match method {
             Some(method) => self.routes.push((method.into(), route)),
@@ -80,7 +80,7 @@ impl Draft {
 
 /// The routes of one pattern.
 #[derive(Debug)]
-pub(super) struct Endpoint {
+pub(super) struct MethodTable {
     /// The route for each of [`REGISTERED`], after the fallbacks of HEAD to GET and to any method.
     registered: [Option<u32>; REGISTERED.len()],
     /// Routes of other methods.
@@ -89,8 +89,8 @@ pub(super) struct Endpoint {
     allow: Box<str>,
 }
 
-impl Endpoint {
-    pub(super) fn new(draft: Draft) -> Endpoint {
+impl MethodTable {
+    pub(super) fn new(draft: EndpointBuilder) -> MethodTable {
         let own = REGISTERED.map(|method| draft.route(Some(method.as_str())));
         let registered = REGISTERED.map(|method| {
             let route = draft.route(Some(method.as_str()));
@@ -112,7 +112,7 @@ impl Endpoint {
             });
         let names = allowed.map(|(method, _)| method.as_str());
         let names: Vec<&str> = names.chain(others.iter().map(|(name, _)| &**name)).collect();
-        Endpoint {
+        MethodTable {
             registered,
             allow: names.join(", ").into(),
             others: others.into(),

@@ -27,10 +27,11 @@
 //! is answered with `Allow`, any other method without one with 405 and `Allow`.
 
 mod error;
-mod fixed;
 mod methods;
 mod params;
 mod pattern;
+mod static_paths;
+pub(crate) mod swar;
 #[cfg(test)]
 mod tests;
 mod tree;
@@ -41,13 +42,13 @@ use ringmain_wire::h1::Method;
 
 pub(crate) use error::RouteError;
 pub(crate) use methods::Methods;
-pub(crate) use params::{Names, Params};
+pub(crate) use params::{ParamNames, Params};
 pub(crate) use pattern::join;
 
 use crate::limits;
-use fixed::Fixed;
-use methods::{Draft, Endpoint};
-use pattern::{Pattern, Segment};
+use methods::{EndpointBuilder, MethodTable};
+use pattern::{RoutePattern, Segment};
+use static_paths::StaticPaths;
 use tree::Tree;
 
 /// The result of a lookup by method and path.
@@ -72,13 +73,13 @@ pub(crate) enum Lookup<'r, T> {
 /// A table under construction.
 #[derive(Debug)]
 pub(crate) struct RouterBuilder<T> {
-    routes: Vec<Added<T>>,
+    routes: Vec<AddedRoute<T>>,
     /// Patterns in order of precedence, the most specific first.
-    patterns: BTreeMap<Vec<Segment>, Draft>,
+    patterns: BTreeMap<Vec<Segment>, EndpointBuilder>,
 }
 
 #[derive(Debug)]
-struct Added<T> {
+struct AddedRoute<T> {
     pattern: Box<str>,
     names: Box<[Box<str>]>,
     value: T,
@@ -100,13 +101,13 @@ impl<T> RouterBuilder<T> {
     /// table is then unchanged.
     pub(crate) fn insert(&mut self, methods: Methods<'_>, pattern: &str, value: T) -> Result<(), RouteError> {
         let text = pattern;
-        let pattern = Pattern::parse(text)?;
+        let pattern = RoutePattern::parse(text)?;
         if self.routes.len() == limits::ROUTES {
             return Err(RouteError::TooManyRoutes {
                 pattern: text.to_owned(),
             });
         }
-        let methods = names_of(methods, text)?;
+        let methods = method_names(methods, text)?;
         if let Some(draft) = self.patterns.get(&pattern.segments) {
             for &method in &methods {
                 if let Some(route) = draft.route(method) {
@@ -119,7 +120,7 @@ impl<T> RouterBuilder<T> {
         for method in methods {
             draft.add(method, route);
         }
-        self.routes.push(Added {
+        self.routes.push(AddedRoute {
             pattern: text.into(),
             names: pattern.names,
             value,
@@ -144,17 +145,17 @@ impl<T> RouterBuilder<T> {
             .map(|route| (route.names, route.value))
             .unzip();
         Router {
-            fixed: Fixed::new(patterns.iter().map(Vec::as_slice).zip(0..)),
+            fixed: StaticPaths::new(patterns.iter().map(Vec::as_slice).zip(0..)),
             tree: Tree::new(patterns.iter().map(Vec::as_slice).zip(0..)),
-            endpoints: drafts.into_iter().map(Endpoint::new).collect(),
+            endpoints: drafts.into_iter().map(MethodTable::new).collect(),
             values: values.into(),
-            names: Names::new(names),
+            names: ParamNames::new(names),
         }
     }
 }
 
 /// Returns the names without repetition; `None` represents any method.
-fn names_of<'a>(methods: Methods<'a>, pattern: &str) -> Result<Vec<Option<&'a str>>, RouteError> {
+fn method_names<'a>(methods: Methods<'a>, pattern: &str) -> Result<Vec<Option<&'a str>>, RouteError> {
     let Methods::Only(methods) = methods else {
         return Ok(vec![None]);
     };
@@ -178,11 +179,11 @@ fn names_of<'a>(methods: Methods<'a>, pattern: &str) -> Result<Vec<Option<&'a st
 /// A compiled table.
 #[derive(Debug)]
 pub(crate) struct Router<T> {
-    fixed: Fixed,
+    fixed: StaticPaths,
     tree: Tree,
-    endpoints: Box<[Endpoint]>,
+    endpoints: Box<[MethodTable]>,
     values: Box<[T]>,
-    names: Names,
+    names: ParamNames,
 }
 
 impl<T> Router<T> {
@@ -208,7 +209,7 @@ impl<T> Router<T> {
     }
 
     /// Returns the names of the parameters, to read [`Params`] with.
-    pub(crate) fn names(&self) -> &Names {
+    pub(crate) fn names(&self) -> &ParamNames {
         &self.names
     }
 }

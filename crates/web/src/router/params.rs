@@ -5,8 +5,8 @@
 
 use std::borrow::Cow;
 
+use crate::http::path;
 use crate::limits;
-use crate::path;
 
 /// The ranges of a route's parameters in the matched path.
 #[derive(Clone, Copy, Debug)]
@@ -33,7 +33,7 @@ impl Params {
 
     /// Returns the value of the parameter `name`; `None` if the route has none with this name. An escaped slash in it becomes `/`;
     /// only then is the value copied. `names` belongs to the router that filled this, `path` is the path it matched.
-    pub(crate) fn get<'p>(&self, name: &str, names: &Names, path: &'p str) -> Option<Cow<'p, str>> {
+    pub(crate) fn get<'p>(&self, name: &str, names: &ParamNames, path: &'p str) -> Option<Cow<'p, str>> {
         let index = names.of(self.route).iter().position(|known| **known == *name)?;
         self.value(index, path)
     }
@@ -41,7 +41,7 @@ impl Params {
     /// Returns names and values in the order of the pattern, as from [`Params::get`].
     pub(crate) fn iter<'a, 'p>(
         &'a self,
-        names: &'a Names,
+        names: &'a ParamNames,
         path: &'p str,
     ) -> impl Iterator<Item = (&'a str, Cow<'p, str>)> + use<'a, 'p> {
         let names = names.of(self.route).iter().enumerate();
@@ -50,7 +50,7 @@ impl Params {
 
     fn value<'p>(&self, index: usize, path: &'p str) -> Option<Cow<'p, str>> {
         let &(start, end) = self.ranges[..self.count()].get(index)?;
-        path.get(start as usize..end as usize).map(path::shown)
+        path.get(start as usize..end as usize).map(path::display_path)
     }
 
     #[inline]
@@ -78,13 +78,13 @@ impl Params {
 
 /// The parameters' names of every route of a router.
 #[derive(Debug)]
-pub(crate) struct Names {
+pub(crate) struct ParamNames {
     by_route: Box<[Box<[Box<str>]>]>,
 }
 
-impl Names {
-    pub(super) fn new(by_route: Vec<Box<[Box<str>]>>) -> Names {
-        Names {
+impl ParamNames {
+    pub(super) fn new(by_route: Vec<Box<[Box<str>]>>) -> ParamNames {
+        ParamNames {
             by_route: by_route.into(),
         }
     }

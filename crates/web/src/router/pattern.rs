@@ -9,7 +9,7 @@ use crate::limits;
 
 /// A parsed pattern.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Pattern {
+pub(super) struct RoutePattern {
     /// Never empty. A pattern that ends in a slash has an empty literal last.
     pub(super) segments: Vec<Segment>,
     /// Names of the parameters, in the order of their positions.
@@ -77,10 +77,10 @@ pub(crate) fn join(prefix: &str, pattern: &str) -> Result<String, RouteError> {
         return refuse(
             prefix,
             at,
-            "a group's prefix ends in `/`; leave it out, its routes begin with one",
+            "a group's prefix ends in `/`; remove it, its routes start with one",
         );
     }
-    if !prefix.is_empty() && Pattern::parse(prefix)?.segments.contains(&Segment::Wildcard) {
+    if !prefix.is_empty() && RoutePattern::parse(prefix)?.segments.contains(&Segment::Wildcard) {
         return refuse(
             prefix,
             0,
@@ -91,21 +91,21 @@ pub(crate) fn join(prefix: &str, pattern: &str) -> Result<String, RouteError> {
         return refuse(pattern, 0, NO_SLASH);
     }
     let whole = format!("{prefix}{pattern}");
-    Pattern::parse(&whole)?;
+    RoutePattern::parse(&whole)?;
     Ok(whole)
 }
 
-const NO_SLASH: &str = "a route begins with `/`; put one before it";
+const NO_SLASH: &str = "a route must start with `/`";
 
 /// A fault: its offset, and the fault with its remedy.
-type Fault = (usize, &'static str);
+type PatternFault = (usize, &'static str);
 
-impl Pattern {
+impl RoutePattern {
     /// Parses a pattern.
     ///
     /// # Errors
     /// It is invalid, or exceeds the limits; the fault has the offset and the remedy.
-    pub(super) fn parse(text: &str) -> Result<Pattern, RouteError> {
+    pub(super) fn parse(text: &str) -> Result<RoutePattern, RouteError> {
         if text.len() > limits::PATTERN_BYTES {
             let beginning = text.chars().take(40).collect();
             let bytes = text.len();
@@ -119,7 +119,7 @@ impl Pattern {
     }
 }
 
-fn read(text: &str) -> Result<Pattern, Fault> {
+fn read(text: &str) -> Result<RoutePattern, PatternFault> {
     let Some(rest) = text.strip_prefix('/') else {
         return Err((0, NO_SLASH));
     };
@@ -129,27 +129,27 @@ fn read(text: &str) -> Result<Pattern, Fault> {
         if segments.last() == Some(&Segment::Wildcard) {
             return Err((
                 at - 1,
-                "something follows a wildcard, which takes the rest of the path; make it the last",
+                "a wildcard takes the rest of the path: it must be the last segment",
             ));
         }
         let last = at + segment.len() == text.len();
         if segment.is_empty() && !last {
             return Err((
                 at,
-                "an empty segment, but repeated slashes of a request become one; leave one out",
+                "an empty segment never matches: repeated slashes in request paths are merged; remove one",
             ));
         }
         segments.push(read_segment(segment, at, &mut names)?);
         at += segment.len() + 1;
     }
-    Ok(Pattern {
+    Ok(RoutePattern {
         segments,
         names: names.into(),
     })
 }
 
 /// Parses the segment at `start` of the pattern.
-fn read_segment<'p>(text: &'p str, start: usize, names: &mut Vec<Box<str>>) -> Result<Segment, Fault> {
+fn read_segment<'p>(text: &'p str, start: usize, names: &mut Vec<Box<str>>) -> Result<Segment, PatternFault> {
     // Other routers use `/:id` and `/*`; taken as literals they would never match the intended paths.
     match text.as_bytes() {
         [b':', _, ..] => return Err((start, "`:name` is no parameter here; write `{name}`")),
@@ -185,7 +185,7 @@ fn read_segment<'p>(text: &'p str, start: usize, names: &mut Vec<Box<str>>) -> R
     match parameter {
         None if literal == "." || literal == ".." => Err((
             start,
-            "a dot segment, but a request's are removed before routes are looked up; leave it out",
+            "a dot segment never matches: dot segments in request paths are removed; remove it",
         )),
         None => Ok(Segment::Literal(literal.into())),
         Some((prefix, name)) if name.starts_with('*') => {
@@ -202,7 +202,7 @@ fn read_segment<'p>(text: &'p str, start: usize, names: &mut Vec<Box<str>>) -> R
 }
 
 /// Parses the name between two braces, with the star of a wildcard.
-fn read_name(text: &str, at: usize, names: &mut Vec<Box<str>>) -> Result<(), Fault> {
+fn read_name(text: &str, at: usize, names: &mut Vec<Box<str>>) -> Result<(), PatternFault> {
     let name = text.strip_prefix('*').unwrap_or(text);
     let fits = |index: usize, byte: u8| match byte {
         b'a'..=b'z' | b'A'..=b'Z' | b'_' => true,
@@ -212,19 +212,16 @@ fn read_name(text: &str, at: usize, names: &mut Vec<Box<str>>) -> Result<(), Fau
     if name.is_empty() || !name.bytes().enumerate().all(|(index, byte)| fits(index, byte)) {
         return Err((
             at,
-            "no parameter name; expected a letter or `_`, then letters, digits and `_`",
+            "invalid parameter name; expected a letter or `_`, then letters, digits and `_`",
         ));
     }
     if names.iter().any(|known| **known == *name) {
-        return Err((
-            at,
-            "the name of an earlier parameter of this route; give it another",
-        ));
+        return Err((at, "duplicate parameter name"));
     }
     if names.len() == limits::PARAMS {
         return Err((
             at,
-            "more than 16 parameters; take the rest of the path by a wildcard",
+            "more than 16 parameters; match the rest of the path with a wildcard",
         ));
     }
     names.push(name.into());
@@ -234,12 +231,10 @@ fn read_name(text: &str, at: usize, names: &mut Vec<Box<str>>) -> Result<(), Fau
 fn read_character(character: char) -> Result<char, &'static str> {
     match character {
         '}' => Err("`}` without `{`; a brace itself is written `}}`"),
-        '%' => Err("`%`, but routes are matched against the decoded path; write the character that is meant"),
-        '?' => {
-            Err("`?`, but the query is no part of a route; leave it out and read the query in the handler")
-        }
-        '#' => Err("`#`, but fragments are not sent to servers; leave it out"),
-        character if character.is_control() => Err("a control character; leave it out"),
+        '%' => Err("`%`, but routes are matched against the decoded path; write the decoded character"),
+        '?' => Err("`?`, but the query is not part of a route; remove it and read the query in the handler"),
+        '#' => Err("`#`, but fragments are not sent to servers; remove it"),
+        character if character.is_control() => Err("a control character; remove it"),
         character => Ok(character),
     }
 }

@@ -1,15 +1,15 @@
 //! Table-driven tests of the router: routes, a request, the expected lookup.
 
 mod bench;
-mod refused;
-mod twin;
+mod reference;
+mod rejected;
 
 use std::borrow::Cow;
 
 use ringmain_wire::h1::Method;
 
 use super::{Lookup, Methods, Params, Router, RouterBuilder, join};
-use crate::path::normalise;
+use crate::http::path::normalise;
 
 /// A route as a table says it: `GET /a`, `GET,POST /a`, `ANY /a`.
 pub(super) fn insert<'a>(

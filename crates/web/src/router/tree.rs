@@ -7,17 +7,17 @@
 
 use super::params::Params;
 use super::pattern::Segment;
-use crate::word;
+use crate::router::swar;
 
 /// The tree. Immutable once compiled.
 #[derive(Debug)]
 pub(super) struct Tree {
     /// The root is the last one.
-    nodes: Box<[Node]>,
+    nodes: Box<[TreeNode]>,
 }
 
 #[derive(Debug, Default)]
-struct Node {
+struct TreeNode {
     /// The keys of `literals`, side by side.
     keys: Box<[u64]>,
     /// Sorted by key, then by text.
@@ -71,7 +71,7 @@ impl Tree {
     }
 
     /// Matches from `node` with the segment at `at`. Recurses as deep as the longest pattern has segments.
-    fn walk(&self, node: &Node, path: &[u8], at: usize, params: &mut Params) -> Option<u32> {
+    fn walk(&self, node: &TreeNode, path: &[u8], at: usize, params: &mut Params) -> Option<u32> {
         let (end, key) = segment(path, at);
         if let Some(child) = node.literal(key, &path[at..end])
             && let Some(found) = self.step(child, path, end, params)
@@ -114,7 +114,7 @@ impl Tree {
     }
 }
 
-impl Node {
+impl TreeNode {
     /// Returns the child for the literal `text`. `key` is its first eight bytes, padded with zeros.
     #[inline]
     fn literal(&self, key: u64, text: &[u8]) -> Option<u32> {
@@ -142,7 +142,7 @@ impl Literal {
     #[inline]
     fn is(&self, text: &[u8]) -> bool {
         self.text.len() == text.len()
-            && (text.len() <= word::BYTES || self.text[word::BYTES..] == text[word::BYTES..])
+            && (text.len() <= swar::BYTES || self.text[swar::BYTES..] == text[swar::BYTES..])
     }
 }
 
@@ -171,14 +171,14 @@ fn ends_fit(segment: &[u8], prefix: &[u8], suffix: &[u8]) -> bool {
 /// Returns the end of the segment that begins at `at`, and its first eight bytes, padded with zeros.
 #[inline]
 fn segment(path: &[u8], at: usize) -> (usize, u64) {
-    let head = word::load_padded(path, at);
-    let mut length = word::first(word::equal(head, b'/')).min(path.len() - at);
-    let key = word::keep(head, length);
-    if length == word::BYTES {
+    let head = swar::load_padded(path, at);
+    let mut length = swar::first(swar::equal(head, b'/')).min(path.len() - at);
+    let key = swar::keep(head, length);
+    if length == swar::BYTES {
         while at + length < path.len() {
-            let next = word::first(word::equal(word::load_padded(path, at + length), b'/'));
+            let next = swar::first(swar::equal(swar::load_padded(path, at + length), b'/'));
             length = (length + next).min(path.len() - at);
-            if next < word::BYTES {
+            if next < swar::BYTES {
                 break;
             }
         }
@@ -187,8 +187,8 @@ fn segment(path: &[u8], at: usize) -> (usize, u64) {
 }
 
 /// Appends the node of these patterns, its children before it, and returns its index. The patterns are sorted.
-fn compile(patterns: &[(&[Segment], u32)], nodes: &mut Vec<Node>) -> u32 {
-    let mut node = Node::default();
+fn compile(patterns: &[(&[Segment], u32)], nodes: &mut Vec<TreeNode>) -> u32 {
+    let mut node = TreeNode::default();
     let (mut literals, mut affixed) = (Vec::new(), Vec::new());
     for group in patterns.chunk_by(|(one, _), (other, _)| one.first() == other.first()) {
         let (segments, endpoint) = group[0];
@@ -206,7 +206,7 @@ fn compile(patterns: &[(&[Segment], u32)], nodes: &mut Vec<Node>) -> u32 {
                 let text = text.as_bytes();
                 let child = compile(&rest, nodes);
                 literals.push((
-                    word::load_padded(text, 0),
+                    swar::load_padded(text, 0),
                     Literal {
                         child,
                         text: text.into(),

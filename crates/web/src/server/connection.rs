@@ -1,17 +1,18 @@
 //! The state of one connection, and the phases of its exchange of messages.
 //!
 //! ```text
-//! Proxied, Choosing (`entering.rs`) ─► Head, or Taken
+//! AwaitingProxyHeader, SniffingHello (`accept.rs`) ─► Head, or Detached
 //!
-//!         ┌────────────────────────── answered ───────────────────────────┐
-//!         ▼                                                               │
-//! Head ───┬─ plain handler, all there ──────────────────────────► answer ─┼─ large ─► Sending
-//!         ├─ body to collect ─► Collecting ─ body is there ─────► answer ─┤
-//!         ├─ asynchronous ────► Running ──── handler returns ───► answer ─┤
-//!         ├─ unwanted body ───► Discarding (answered before) ─ its end ───┘
-//!         ├─ HTTP/2's preface ► Http2 (by ALPN at once) ─ its last stream ─► Lingering
-//!         ├─ upgrade, 101 ────► Socket (also from Running) ─ closing handshake ─► Lingering
-//!         └─ fault, or an answer that closes ─► Lingering ─ client's end, time, bytes ─► closed
+//!         ┌──────────────────────────── answered ─────────────────────────────┐
+//!         ▼                                                                   │
+//! Head ───┬─ plain handler, whole request ──────────────────────► response ─┬─┤
+//!         │                                                                 └─ large ─► PendingResponse
+//!         ├─ body to aggregate ► Aggregating ─ body complete ───► response ───┤
+//!         ├─ asynchronous ─────► Running ──── handler returns ──► response ───┤
+//!         ├─ unwanted body ────► Discarding (answered before) ─ its end ──────┘
+//!         ├─ HTTP/2 preface ───► Http2 (by ALPN at once) ─ its last stream ─► Lingering
+//!         ├─ upgrade, 101 ─────► Socket (also from Running) ─ closing handshake ─► Lingering
+//!         └─ fault, or a response that closes ─► Lingering ─ client's end, time, bytes ─► closed
 //! ```
 
 use std::rc::Rc;
@@ -20,27 +21,27 @@ use bytes::Bytes;
 use ringmain_engine::backend::Time;
 use ringmain_wire::h1::{self, BodyDecoder, HeadProgress};
 
-use super::Then;
-use super::entering::{Choosing, Way};
+use super::NextAction;
+use super::accept::{ListenerState, SniffingHello};
 use super::exchange::Exchange;
-use super::held::Collected;
-use super::http2::Speaking;
-use super::refused::Client;
-use crate::origin::Origin;
-use crate::ws::Live;
+use super::http2::SessionHandle;
+use super::memory_budget::BodyReservation;
+use super::rejected::RequestClient;
+use crate::server::peer::PeerInfo;
+use crate::ws::WsSession;
 
 /// One connection. An idle one consists of this record, without buffers.
 #[derive(Debug)]
 pub struct Connection {
     /// The progress of an incomplete head.
     pub(crate) progress: HeadProgress,
-    pub(crate) phase: Phase,
+    pub(crate) phase: ConnPhase,
     /// The start time of the current head, body or rest of a response.
-    pub(crate) began: Time,
+    pub(crate) started_at: Time,
     /// Requests received so far.
     pub(crate) requests: u32,
     /// Part of a head was received.
-    pub(crate) begun: bool,
+    pub(crate) head_started: bool,
     /// The rate of the current transfer is checked each tick.
     pub(crate) ticking: bool,
     /// The next response is the last: shutdown has begun, or the client has shut down its side.
@@ -48,83 +49,91 @@ pub struct Connection {
     /// Counted at its address.
     pub(crate) counted: bool,
     /// It started with a PROXY protocol header.
-    pub(crate) proxied: bool,
-    /// The generation of entrances by which it was accepted, or last checked.
-    pub(crate) entered: u16,
+    pub(crate) has_proxy_header: bool,
+    /// The generation of listener protocols by which it was accepted, or last checked.
+    pub(crate) listener_generation: u16,
     /// Bytes of the current body that had arrived by then.
     pub(crate) base: u64,
-    /// A response is not completely taken: its rate counts from `began`.
+    /// A response is not completely taken: its rate counts from `started_at`.
     pub(crate) slow: bool,
-    pub(crate) origin: Origin,
+    pub(crate) peer: PeerInfo,
 }
 
 impl Connection {
     /// Returns the client, and the start time of the current request.
-    pub(super) fn client(&self) -> Client {
-        (self.origin.remote, self.began)
+    pub(super) fn client(&self) -> RequestClient {
+        self.client_since(self.started_at)
+    }
+
+    /// Returns the client, and the start time of one of its requests.
+    pub(super) fn client_since(&self, started_at: Time) -> RequestClient {
+        RequestClient {
+            remote: self.peer.remote,
+            started_at,
+        }
     }
 }
 
 /// See the module.
-pub(crate) enum Phase {
+pub(crate) enum ConnPhase {
     /// A PROXY protocol header is expected.
-    Proxied(Rc<Way>),
+    AwaitingProxyHeader(Rc<ListenerState>),
     /// The server name (SNI) decides between HTTP and the stream handler.
-    Choosing(Box<Choosing>),
+    SniffingHello(Box<SniffingHello>),
     /// Another owner has the connection: this state is dropped at once.
-    Taken,
+    Detached,
     Head,
-    Collecting(Box<Collector>),
+    Aggregating(Box<BodyAggregator>),
     Running {
         exchange: Rc<Exchange>,
         serial: u64,
     },
     Discarding(Box<BodyDecoder>),
     /// The rest of a large response, handed to the engine as the client takes it.
-    Sending(Box<Sending>),
+    PendingResponse(Box<PendingResponse>),
     /// The connection carries WebSocket frames.
-    Socket(Box<Live>),
+    Socket(Box<WsSession>),
     /// The connection carries HTTP/2.
-    Http2(Speaking),
+    Http2(SessionHandle),
     /// The response is written; up to `left` further bytes from the client are dropped.
     Lingering {
         left: u64,
     },
 }
 
-/// See [`Phase::Sending`].
-pub(crate) struct Sending {
+/// See [`ConnPhase::PendingResponse`].
+pub(crate) struct PendingResponse {
     pub(crate) rest: Bytes,
-    pub(crate) then: Then,
+    pub(crate) next: NextAction,
     /// A body that is dropped once the response is sent.
     pub(crate) unwanted: Option<Box<BodyDecoder>>,
 }
 
 /// A request whose body is incomplete.
-pub(crate) struct Collector {
+pub(crate) struct BodyAggregator {
     pub(crate) head: Vec<u8>,
     pub(crate) body: Vec<u8>,
     /// The reservation of the body in the worker's budget.
-    pub(crate) collected: Option<Collected>,
+    pub(crate) collected: Option<BodyReservation>,
     pub(crate) decoder: BodyDecoder,
     /// The parts of the head on which an early response depends.
     pub(crate) exchange: h1::Exchange,
 }
 
-impl std::fmt::Debug for Phase {
+impl std::fmt::Debug for ConnPhase {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
-            Phase::Proxied(_) => "Proxied",
-            Phase::Choosing(_) => "Choosing",
-            Phase::Taken => "Taken",
-            Phase::Head => "Head",
-            Phase::Collecting(_) => "Collecting",
-            Phase::Running { .. } => "Running",
-            Phase::Discarding(_) => "Discarding",
-            Phase::Sending(_) => "Sending",
-            Phase::Socket(_) => "Socket",
-            Phase::Http2(_) => "Http2",
-            Phase::Lingering { .. } => "Lingering",
+            ConnPhase::AwaitingProxyHeader(_) => "AwaitingProxyHeader",
+            ConnPhase::SniffingHello(_) => "SniffingHello",
+            ConnPhase::Detached => "Detached",
+            ConnPhase::Head => "Head",
+            ConnPhase::Aggregating(_) => "Aggregating",
+            ConnPhase::Running { .. } => "Running",
+            ConnPhase::Discarding(_) => "Discarding",
+            ConnPhase::PendingResponse(_) => "Sending",
+            ConnPhase::Socket(_) => "Socket",
+            ConnPhase::Http2(_) => "Http2",
+            ConnPhase::Lingering { .. } => "Lingering",
         })
     }
 }
@@ -135,41 +144,41 @@ const _: () = assert!(
 );
 
 impl Connection {
-    pub(crate) fn new(began: Time, origin: Origin) -> Connection {
+    pub(crate) fn new(started_at: Time, peer: PeerInfo) -> Connection {
         Connection {
             progress: HeadProgress::default(),
-            phase: Phase::Head,
-            began,
+            phase: ConnPhase::Head,
+            started_at,
             requests: 0,
-            begun: false,
+            head_started: false,
             ticking: false,
             last: false,
             counted: false,
-            proxied: false,
-            entered: 0,
+            has_proxy_header: false,
+            listener_generation: 0,
             base: 0,
             slow: false,
-            origin,
+            peer,
         }
     }
 
     /// Moves to the next phase after a task has answered.
-    pub(crate) fn settle(&mut self, linger_bytes: u64) {
+    pub(crate) fn advance_phase(&mut self, linger_bytes: u64) {
         let (exchange, serial) = match &self.phase {
-            Phase::Running { exchange, serial } => (exchange, serial),
-            Phase::Http2(session) => {
-                if session.is_over() {
-                    self.phase = Phase::Lingering { left: linger_bytes };
+            ConnPhase::Running { exchange, serial } => (exchange, serial),
+            ConnPhase::Http2(session) => {
+                if session.is_closed() {
+                    self.phase = ConnPhase::Lingering { left: linger_bytes };
                 }
                 return;
             }
             _ => return,
         };
-        if exchange.closes(*serial) {
-            self.phase = Phase::Lingering { left: linger_bytes };
-        } else if !exchange.runs(*serial) {
+        if exchange.has_closed(*serial) {
+            self.phase = ConnPhase::Lingering { left: linger_bytes };
+        } else if !exchange.is_running(*serial) {
             let socket = exchange.take_socket(*serial);
-            self.phase = socket.map_or(Phase::Head, Phase::Socket);
+            self.phase = socket.map_or(ConnPhase::Head, ConnPhase::Socket);
         }
     }
 }

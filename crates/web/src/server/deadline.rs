@@ -7,12 +7,13 @@ use ringmain_engine::Conn;
 use ringmain_engine::backend::Time;
 use ringmain_wire::h1;
 
-use super::Machine;
-use super::connection::{Connection, Phase};
-use super::refused::Refused;
-use crate::error::Error;
+use super::HttpServer;
+use super::connection::{ConnPhase, Connection};
+use super::exchange::Exchange;
+use super::rejected::RejectedRequest;
+use crate::http::error::Error;
 use crate::limits::{self, Limits};
-use crate::ws::Live;
+use crate::ws::WsSession;
 
 /// The shortest deadline: zero would mean none.
 const LEAST: Duration = Duration::from_millis(1);
@@ -20,32 +21,35 @@ const LEAST: Duration = Duration::from_millis(1);
 /// The start time of a transfer's measurement, and its byte count by then.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Pace {
-    began: Time,
+    started_at: Time,
     base: u64,
 }
 
 impl Pace {
     pub(super) fn new(now: Time) -> Pace {
-        Pace { began: now, base: 0 }
+        Pace {
+            started_at: now,
+            base: 0,
+        }
     }
 
     /// Restarts the measurement.
     pub(super) fn begin(&mut self, now: Time, count: u64) {
         *self = Pace {
-            began: now,
+            started_at: now,
             base: count,
         };
     }
 
     /// Excludes a time span from the measurement.
     pub(super) fn skip(&mut self, span: Duration) {
-        self.began = self.began.after(span);
+        self.started_at = self.started_at.after(span);
     }
 
     /// Returns true if `count` bytes are too few for the time since the window began. A window that met the rate is followed by a
     /// new one; otherwise a fast start would pay for any later pause. `rate` replaces that of `limits`.
     pub(super) fn is_too_slow(&mut self, limits: &Limits, rate: Option<u32>, now: Time, count: u64) -> bool {
-        let counted = now.since(self.began).saturating_sub(limits.rate_grace);
+        let counted = now.since(self.started_at).saturating_sub(limits.rate_grace);
         let rate = rate.unwrap_or(limits.rate_bytes);
         let due = (counted.as_secs_f64() * f64::from(rate)) as u64;
         if count.saturating_sub(self.base) < due {
@@ -95,100 +99,118 @@ impl Allowance {
     }
 }
 
-impl Machine {
+impl HttpServer {
     /// Sets the deadline for the current phase.
     pub(super) fn arm(&self, conn: Conn<'_>, state: &mut Connection) {
-        let limits = &self.site.limits;
+        let limits = &self.app.limits;
         let span = match &state.phase {
-            Phase::Head if state.begun => return,
-            Phase::Head => limits.idle_timeout,
+            ConnPhase::Head if state.head_started => return,
+            ConnPhase::Head => limits.idle_timeout,
             // Setting it again at each byte would postpone it.
-            Phase::Collecting(_) | Phase::Discarding(_) | Phase::Sending(_) if state.ticking => return,
-            Phase::Collecting(_) | Phase::Discarding(_) | Phase::Sending(_) => limits::RATE_TICK,
-            Phase::Running { exchange, .. } if exchange.is_ticking() => return,
+            ConnPhase::Aggregating(_) | ConnPhase::Discarding(_) | ConnPhase::PendingResponse(_)
+                if state.ticking =>
+            {
+                return;
+            }
+            ConnPhase::Aggregating(_) | ConnPhase::Discarding(_) | ConnPhase::PendingResponse(_) => {
+                limits::RATE_TICK
+            }
+            ConnPhase::Running { exchange, .. } if exchange.has_rate_deadline() => return,
             // A handler's own time has no limit; the body that it waits for sets a deadline, and so does an incomplete line of
             // framing.
-            Phase::Running { exchange, .. } => {
-                let now = self.local.cx.now();
-                let due = exchange.line_due(now, limits.header_timeout);
+            ConnPhase::Running { exchange, .. } => {
+                let now = self.worker.cx.now();
+                let due = exchange.line_deadline(now, limits.header_timeout);
                 return conn.set_deadline(due.map(|due| due.since(now).max(LEAST)));
             }
             // The socket sets its own.
-            Phase::Proxied(_)
-            | Phase::Choosing(_)
-            | Phase::Taken
-            | Phase::Socket(_)
-            | Phase::Http2(_)
-            | Phase::Lingering { .. } => return,
+            ConnPhase::AwaitingProxyHeader(_)
+            | ConnPhase::SniffingHello(_)
+            | ConnPhase::Detached
+            | ConnPhase::Socket(_)
+            | ConnPhase::Http2(_)
+            | ConnPhase::Lingering { .. } => return,
         };
-        state.ticking = !matches!(state.phase, Phase::Head);
+        state.ticking = !matches!(state.phase, ConnPhase::Head);
         conn.set_deadline(Some(span));
     }
 
     pub(super) fn on_deadline(&self, conn: Conn<'_>, state: &mut Connection, out: &mut Vec<u8>) {
-        if self.on_socket(conn, state, Live::on_deadline) {
+        if self.on_socket(conn, state, WsSession::on_deadline) {
             return;
         }
-        if let Phase::Http2(session) = &state.phase {
+        if let ConnPhase::Http2(session) = &state.phase {
             let session = session.share();
             return self.deadline_http2(conn, state, &session);
         }
         if conn.unsent() == 0 && std::mem::take(&mut state.slow) {
             // The response was taken completely. The phase's own measurement starts here.
-            state.began = self.local.cx.now();
+            state.started_at = self.worker.cx.now();
             state.base = 0;
         }
         match &state.phase {
             // The response to the last request is not completely taken: that counts as a transfer.
             _ if conn.unsent() > 0 => self.check_sending(conn, state),
-            Phase::Head if state.begun => {
-                let what = "expected the rest of the request's head in time, found none";
-                let refused = Refused::unknown(&self.local, h1::Version::Http11);
-                let about = (h1::Exchange::REFUSED, &refused);
-                let then = self.refuse(state.client(), &Error::new(408, what), about, out);
-                self.flush(conn, state, out, then);
+            ConnPhase::Head if state.head_started => {
+                let what = "timed out waiting for the rest of the request head";
+                let rejected = RejectedRequest::unknown(&self.worker, h1::Version::Http11);
+                let next = self.reject(
+                    state.client(),
+                    &Error::new(408, what),
+                    h1::Exchange::REFUSED,
+                    &rejected,
+                    out,
+                );
+                self.flush(conn, state, out, next);
             }
-            Phase::Proxied(_) | Phase::Choosing(_) | Phase::Head | Phase::Lingering { .. } => conn.close(),
-            Phase::Taken => {}
-            Phase::Collecting(collector) => {
-                let received = collector.decoder.consumed();
+            ConnPhase::AwaitingProxyHeader(_)
+            | ConnPhase::SniffingHello(_)
+            | ConnPhase::Head
+            | ConnPhase::Lingering { .. } => conn.close(),
+            ConnPhase::Detached => {}
+            ConnPhase::Aggregating(aggregator) => {
+                let received = aggregator.decoder.consumed();
                 self.check_receiving(conn, state, received, Some(out));
             }
-            Phase::Discarding(decoder) => {
+            ConnPhase::Discarding(decoder) => {
                 let received = decoder.consumed();
                 self.check_receiving(conn, state, received, None);
             }
-            Phase::Running { exchange, .. } => {
+            ConnPhase::Running { exchange, .. } => {
                 let exchange = Rc::clone(exchange);
-                let now = self.local.cx.now();
-                if let Some(due) = exchange.line_due(now, self.site.limits.header_timeout) {
-                    if now < due {
-                        return conn.set_deadline(Some(due.since(now)));
-                    }
-                    conn.set_deadline(None);
-                    let what =
-                        "expected the rest of a chunk's size line or of the trailers in time, found none";
-                    return exchange.fail(Error::new(408, what));
-                }
-                let Some(receiving) = exchange.receiving() else {
-                    return conn.set_deadline(None);
-                };
-                if receiving.anew {
-                    state.began = self.local.cx.now();
-                    state.base = receiving.bytes;
-                } else {
-                    // Time spent by the handler does not count against the client.
-                    state.began = state.began.after(receiving.away);
-                }
-                if self.is_too_slow(state, receiving.rate, receiving.bytes) {
-                    return exchange.fail(self.too_slow(receiving.rate, receiving.bytes));
-                }
-                conn.set_deadline(Some(limits::RATE_TICK));
+                self.check_running(conn, state, &exchange);
             }
-            Phase::Sending(_) => self.send_rest(conn, state),
+            ConnPhase::PendingResponse(_) => self.send_rest(conn, state),
             // Handled before.
-            Phase::Socket(_) | Phase::Http2(_) => {}
+            ConnPhase::Socket(_) | ConnPhase::Http2(_) => {}
         }
+    }
+
+    /// Checks a streamed body: the deadline of an incomplete line of framing, or the minimum rate.
+    fn check_running(&self, conn: Conn<'_>, state: &mut Connection, exchange: &Exchange) {
+        let now = self.worker.cx.now();
+        if let Some(due) = exchange.line_deadline(now, self.app.limits.header_timeout) {
+            if now < due {
+                return conn.set_deadline(Some(due.since(now)));
+            }
+            conn.set_deadline(None);
+            let what = "timed out waiting for the rest of a chunk size line or of the trailers";
+            return exchange.fail(Error::new(408, what));
+        }
+        let Some(receiving) = exchange.receive_progress() else {
+            return conn.set_deadline(None);
+        };
+        if receiving.restart {
+            state.started_at = self.worker.cx.now();
+            state.base = receiving.bytes;
+        } else {
+            // Time spent by the handler does not count against the client.
+            state.started_at = state.started_at.after(receiving.handler_time);
+        }
+        if self.is_too_slow(state, receiving.minimum_rate, receiving.bytes) {
+            return exchange.fail(self.too_slow(receiving.minimum_rate, receiving.bytes));
+        }
+        conn.set_deadline(Some(limits::RATE_TICK));
     }
 
     /// Checks the rate of an incoming body.
@@ -206,53 +228,59 @@ impl Machine {
             // The request was answered already.
             return conn.abort();
         };
-        let mut table = self.local.again.borrow_mut();
-        let (exchange, refused) = match &state.phase {
-            Phase::Collecting(collector) => {
-                let head = self.reread(&collector.head, &mut table);
-                (collector.exchange, Refused::of_head(&self.local, &head))
+        let mut table = self.worker.reparse_table.borrow_mut();
+        let (exchange, rejected) = match &state.phase {
+            ConnPhase::Aggregating(aggregator) => {
+                let head = self.reparse_head(&aggregator.head, &mut table);
+                (
+                    aggregator.exchange,
+                    RejectedRequest::from_head(&self.worker, &head),
+                )
             }
             _ => (
                 h1::Exchange::REFUSED,
-                Refused::unknown(&self.local, h1::Version::Http11),
+                RejectedRequest::unknown(&self.worker, h1::Version::Http11),
             ),
         };
-        let then = self.refuse(
+        let next = self.reject(
             state.client(),
             &self.too_slow(None, received),
-            (exchange, &refused),
+            exchange,
+            &rejected,
             out,
         );
         drop(table);
-        self.flush(conn, state, out, then);
+        self.flush(conn, state, out, next);
     }
 
     fn too_slow(&self, rate: Option<u32>, received: u64) -> Error {
-        let least = rate.unwrap_or(self.site.limits.rate_bytes);
-        let what = format!("expected {least} bytes of body a second, found {received} in all");
+        let least = rate.unwrap_or(self.app.limits.rate_bytes);
+        let what = format!(
+            "request body too slow: expected {least} bytes per second, received {received} bytes in total"
+        );
         Error::new(408, what)
     }
 
     /// As [`Pace::is_too_slow`], for the connection's single transfer.
     fn is_too_slow(&self, state: &mut Connection, rate: Option<u32>, count: u64) -> bool {
         let mut pace = Pace {
-            began: state.began,
+            started_at: state.started_at,
             base: state.base,
         };
-        let slow = pace.is_too_slow(&self.site.limits, rate, self.local.cx.now(), count);
-        (state.began, state.base) = (pace.began, pace.base);
+        let slow = pace.is_too_slow(&self.app.limits, rate, self.worker.cx.now(), count);
+        (state.started_at, state.base) = (pace.started_at, pace.base);
         slow
     }
 
     /// Checks the rate at which a response is taken, each tick until all bytes are handed over.
     pub(super) fn check_sending(&self, conn: Conn<'_>, state: &mut Connection) {
-        let (sent, now, limits) = (conn.sent(), self.local.cx.now(), &self.site.limits);
+        let (sent, now, limits) = (conn.sent(), self.worker.cx.now(), &self.app.limits);
         let rate = match &state.phase {
-            Phase::Running { exchange, .. } => exchange.rate(),
+            ConnPhase::Running { exchange, .. } => exchange.minimum_rate(),
             _ => None,
         };
         let mut allowance = Allowance {
-            until: state.began,
+            until: state.started_at,
             base: state.base,
         };
         if !std::mem::replace(&mut state.slow, true) {
@@ -260,7 +288,7 @@ impl Machine {
         } else if allowance.is_used_up(limits, rate, now, sent) {
             return conn.abort();
         }
-        (state.began, state.base) = (allowance.until, allowance.base);
+        (state.started_at, state.base) = (allowance.until, allowance.base);
         // For the next check.
         conn.count_sent();
         conn.set_deadline(Some(limits::RATE_TICK));

@@ -10,6 +10,7 @@
 //! nothing of handlers and routes.
 
 mod expect;
+mod tunnel;
 
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
@@ -22,21 +23,21 @@ use ringmain_engine::backend::Time;
 use ringmain_engine::{Conn, ConnId, Cx, TaskId};
 use ringmain_wire::h1::{BodyDecoder, BodyEvent, Field, FieldBlock};
 
-use super::coming::{Coming, Incoming, Receiving};
-use super::early::{Early, PendingRequest};
-use super::held::Collected;
-use super::http2::Line;
-use super::stream::EventFraming;
-use crate::error::{Error, Result};
+use super::body_progress::{BodyProgress, BodyQueue, ReceiveProgress};
+use super::fast_path::{AbortHandle, PendingRequest};
+use super::http2::StreamRef;
+use super::memory_budget::BodyReservation;
+use super::response_stream::EventFraming;
+use crate::http::error::{Error, Result};
 use crate::limits;
-use crate::origin::Origin;
-use crate::ws::Live;
+use crate::server::peer::PeerInfo;
+use crate::ws::WsSession;
 
 /// A request as it is handed to a task.
 #[derive(Clone, Copy)]
-pub(crate) struct Job {
-    pub(crate) origin: Origin,
-    pub(crate) began: Time,
+pub(crate) struct TaskRequest {
+    pub(crate) peer: PeerInfo,
+    pub(crate) started_at: Time,
     /// The response says `Connection: close`, whatever the client wants.
     pub(crate) last: bool,
 }
@@ -47,18 +48,18 @@ pub(crate) struct Buffers {
     pub(crate) head: Vec<u8>,
     pub(crate) body: Vec<u8>,
     /// The reservation of the body in the worker's budget.
-    pub(crate) collected: Option<Collected>,
+    pub(crate) collected: Option<BodyReservation>,
 }
 
 /// See the module.
 pub(crate) struct Exchange {
     pub(crate) cx: Cx,
     serial: Cell<u64>,
-    job: Cell<Option<Job>>,
+    task_request: Cell<Option<TaskRequest>>,
     conn: Cell<Option<ConnId>>,
     task: Cell<Option<TaskId>>,
     /// The waker of the task while it waits for a request or for the client.
-    waiting: RefCell<Option<Waker>>,
+    waker: RefCell<Option<Waker>>,
     /// The response closes the connection: shutdown has begun, or the client has shut down its side.
     pub(crate) last: Cell<bool>,
     /// The response has closed the connection.
@@ -68,15 +69,15 @@ pub(crate) struct Exchange {
     /// The framing of an event stream, once started: the connection may end the stream.
     pub(crate) events: Cell<Option<EventFraming>>,
     pub(crate) buffers: RefCell<Buffers>,
-    incoming: RefCell<Incoming>,
+    body_queue: RefCell<BodyQueue>,
     /// A request to be answered without the task.
     pending: Cell<Option<PendingRequest>>,
     /// The WebSocket that a request, named by its serial, has made of its connection, until the connection takes it.
-    socket: RefCell<Option<(u64, Box<Live>)>>,
-    /// The holder of the request's ticket, also after it left the request to a task that has not started.
-    early: RefCell<Option<Rc<dyn Early>>>,
+    socket: RefCell<Option<(u64, Box<WsSession>)>>,
+    /// The holder of the request's responder, also after it left the request to a task that has not started.
+    abort_handle: RefCell<Option<Rc<dyn AbortHandle>>>,
     /// The HTTP/2 stream of the request.
-    line: RefCell<Option<Line>>,
+    stream_ref: RefCell<Option<StreamRef>>,
 }
 
 impl Exchange {
@@ -84,88 +85,99 @@ impl Exchange {
         Rc::new(Exchange {
             cx: cx.clone(),
             serial: Cell::new(0),
-            job: Cell::new(None),
+            task_request: Cell::new(None),
             conn: Cell::new(None),
             task: Cell::new(None),
-            waiting: RefCell::new(None),
+            waker: RefCell::new(None),
             last: Cell::new(false),
             closing: Cell::new(false),
             surplus: Cell::new(false),
             events: Cell::new(None),
             buffers: RefCell::default(),
-            incoming: RefCell::default(),
+            body_queue: RefCell::default(),
             pending: Cell::new(None),
             socket: RefCell::default(),
-            early: RefCell::new(None),
-            line: RefCell::new(None),
+            abort_handle: RefCell::new(None),
+            stream_ref: RefCell::new(None),
         })
     }
 
     // Called by the connection.
 
     /// Hands a request to the task and returns its serial. `decoder`: the body is streamed.
-    pub(crate) fn begin(&self, job: Job, decoder: Option<BodyDecoder>, expects: bool) -> u64 {
-        self.job.set(Some(job));
-        self.reset(job, decoder.map(Coming::Http1), expects);
+    pub(crate) fn start(
+        &self,
+        task_request: TaskRequest,
+        decoder: Option<BodyDecoder>,
+        expects: bool,
+    ) -> u64 {
+        self.task_request.set(Some(task_request));
+        self.reset(task_request, decoder.map(BodyProgress::Http1), expects);
         self.wake();
         self.serial.get()
     }
 
     /// Hands over a request of an HTTP/2 stream. `most`: its body is streamed, with this limit in bytes.
-    pub(crate) fn begin_on(&self, job: Job, line: Line, most: Option<Option<u64>>, expects: bool) -> u64 {
-        self.job.set(Some(job));
-        let coming = most.map(|most| Coming::Http2 {
+    pub(crate) fn start_on_stream(
+        &self,
+        task_request: TaskRequest,
+        stream_ref: StreamRef,
+        most: Option<Option<u64>>,
+        expects: bool,
+    ) -> u64 {
+        self.task_request.set(Some(task_request));
+        let progress = most.map(|most| BodyProgress::Http2 {
             received: 0,
             most,
-            over: false,
+            ended: false,
         });
-        self.reset(job, coming, expects);
-        *self.line.borrow_mut() = Some(line);
+        self.reset(task_request, progress, expects);
+        *self.stream_ref.borrow_mut() = Some(stream_ref);
         self.wake();
         self.serial.get()
     }
 
     /// Returns the HTTP/2 stream of the request.
-    pub(crate) fn line(&self) -> Option<Line> {
-        self.line.borrow().clone()
+    pub(crate) fn stream_ref(&self) -> Option<StreamRef> {
+        self.stream_ref.borrow().clone()
     }
 
     /// Takes the HTTP/2 stream, when the request is done with it.
-    pub(crate) fn take_line(&self) -> Option<Line> {
-        self.line.borrow_mut().take()
+    pub(crate) fn take_stream_ref(&self) -> Option<StreamRef> {
+        self.stream_ref.borrow_mut().take()
     }
 
-    /// Stores a request without a body to be answered without the task; `line`: its HTTP/2 stream. Returns its serial.
-    pub(crate) fn store_pending(&self, asked: PendingRequest, line: Option<Line>) -> u64 {
-        self.pending.set(Some(asked));
-        self.reset(asked.job, None, false);
-        *self.line.borrow_mut() = line;
+    /// Stores a request without a body to be answered without the task; `stream_ref`: its HTTP/2 stream. Returns its serial.
+    pub(crate) fn store_pending(&self, pending: PendingRequest, stream_ref: Option<StreamRef>) -> u64 {
+        self.pending.set(Some(pending));
+        self.reset(pending.task_request, None, false);
+        *self.stream_ref.borrow_mut() = stream_ref;
         self.serial.get()
     }
 
-    fn reset(&self, job: Job, coming: Option<Coming>, expects: bool) {
-        *self.line.borrow_mut() = None;
-        self.last.set(job.last);
+    fn reset(&self, task_request: TaskRequest, progress: Option<BodyProgress>, expects: bool) {
+        *self.stream_ref.borrow_mut() = None;
+        self.last.set(task_request.last);
         self.events.set(None);
-        self.conn.set(Some(job.origin.conn));
-        let mut incoming = self.incoming.borrow_mut();
-        incoming.coming = coming;
-        incoming.expects = expects && coming.is_some();
-        incoming.invited = false;
-        incoming.fault = None;
-        incoming.paused = false;
-        incoming.held = false;
-        incoming.taken = Some(job.began);
-        incoming.away = Duration::ZERO;
-        incoming.ticking = false;
-        incoming.tunnel = false;
-        incoming.patient = false;
-        incoming.rate = None;
-        incoming.ended = false;
-        incoming.half = false;
-        incoming.line = None;
-        incoming.queue.clear();
-        incoming.trailers.clear();
+        self.conn.set(Some(task_request.peer.conn));
+        let mut body = self.body_queue.borrow_mut();
+        body.progress = progress;
+        body.expects_continue = expects && progress.is_some();
+        body.continue_sent = false;
+        body.fault = None;
+        body.paused = false;
+        body.was_paused = false;
+        body.taken_at = Some(task_request.started_at);
+        body.handler_time = Duration::ZERO;
+        body.has_rate_deadline = false;
+        body.tunnel = false;
+        body.rate_exempt = false;
+        body.minimum_rate = None;
+        body.client_ended = false;
+        body.half_closed = false;
+        body.partial_line = None;
+        body.queue.clear();
+        body.trailers.clear();
     }
 
     // For a request that needs no task.
@@ -179,29 +191,29 @@ impl Exchange {
         self.pending.take()
     }
 
-    pub(crate) fn set_early(&self, early: Rc<dyn Early>) {
-        *self.early.borrow_mut() = Some(early);
+    pub(crate) fn set_abort_handle(&self, abort_handle: Rc<dyn AbortHandle>) {
+        *self.abort_handle.borrow_mut() = Some(abort_handle);
     }
 
-    pub(crate) fn take_early(&self) -> Option<Rc<dyn Early>> {
-        self.early.borrow_mut().take()
+    pub(crate) fn take_abort_handle(&self) -> Option<Rc<dyn AbortHandle>> {
+        self.abort_handle.borrow_mut().take()
     }
 
     /// Hands the request to the task, which the caller wakes or starts.
-    pub(crate) fn hand_over(&self, job: Job) {
-        self.job.set(Some(job));
+    pub(crate) fn assign_request(&self, task_request: TaskRequest) {
+        self.task_request.set(Some(task_request));
     }
 
     /// Restores the pending request when no task could be started.
-    pub(crate) fn take_back(&self, asked: PendingRequest) {
-        self.job.set(None);
-        self.pending.set(Some(asked));
+    pub(crate) fn restore_pending(&self, pending: PendingRequest) {
+        self.task_request.set(None);
+        self.pending.set(Some(pending));
     }
 
     /// Discards the rest of a request that was answered without a task.
-    pub(crate) fn forget(&self) {
+    pub(crate) fn discard_request(&self) {
         self.pending.set(None);
-        drop(self.take_early());
+        drop(self.take_abort_handle());
         let head = &mut self.buffers.borrow_mut().head;
         head.clear();
         head.shrink_to(limits::SCRATCH_BYTES);
@@ -216,23 +228,23 @@ impl Exchange {
     }
 
     /// Returns true while the request with this `serial` is being processed.
-    pub(crate) fn runs(&self, serial: u64) -> bool {
+    pub(crate) fn is_running(&self, serial: u64) -> bool {
         self.serial.get() == serial && !self.closing.get()
     }
 
     /// Returns true if the response to the request with this `serial` has closed the connection.
-    pub(crate) fn closes(&self, serial: u64) -> bool {
+    pub(crate) fn has_closed(&self, serial: u64) -> bool {
         self.serial.get() == serial && self.closing.get()
     }
 
     /// Returns true if the task has not started on the request.
-    pub(crate) fn was_not_begun(&self) -> bool {
-        self.job.get().is_some()
+    pub(crate) fn has_unstarted_request(&self) -> bool {
+        self.task_request.get().is_some()
     }
 
     /// Wakes the task if it waits.
     pub(crate) fn wake(&self) {
-        let waker = self.waiting.borrow_mut().take();
+        let waker = self.waker.borrow_mut().take();
         if let Some(waker) = waker {
             waker.wake();
         }
@@ -241,65 +253,67 @@ impl Exchange {
     /// Takes the streamed body's part of `input` and returns its length. The rest stays with the caller.
     pub(crate) fn feed(&self, conn: Conn<'_>, input: &[u8]) -> usize {
         let mut consumed = 0;
-        let mut incoming = self.incoming.borrow_mut();
-        let incoming = &mut *incoming;
-        if incoming.tunnel {
-            return incoming.feed_tunnel(conn, input);
+        let mut body = self.body_queue.borrow_mut();
+        let body = &mut *body;
+        if body.tunnel {
+            return body.feed_tunnel(conn, input);
         }
         loop {
-            let over = incoming.coming.as_ref().is_none_or(Coming::is_over);
-            if over || incoming.fault.is_some() || incoming.queue.len() >= limits::BODY_QUEUE {
+            let complete = body.progress.as_ref().is_none_or(BodyProgress::is_complete);
+            if complete || body.fault.is_some() || body.queue.len() >= limits::BODY_QUEUE_BYTES {
                 // The next request, or more than the queue may hold.
                 if consumed < input.len() {
-                    incoming.paused = true;
+                    body.paused = true;
                     conn.pause();
                 }
                 break;
             }
-            let Some(Coming::Http1(decoder)) = &mut incoming.coming else {
+            let Some(BodyProgress::Http1(decoder)) = &mut body.progress else {
                 break;
             };
             match decoder.decode(&input[consumed..]) {
                 Ok(step) => {
                     consumed += step.consumed;
                     match step.event {
-                        BodyEvent::Data(data) => incoming.queue.extend_from_slice(data),
+                        BodyEvent::Data(data) => body.queue.extend_from_slice(data),
                         BodyEvent::NeedMore => break,
                         BodyEvent::Trailers(trailers) => {
                             for field in trailers.iter() {
                                 // Names are tokens; framing fields were rejected before.
                                 let name = str::from_utf8(field.name).unwrap_or_default();
-                                let _ = incoming.trailers.push(name, field.value);
+                                let _ = body.trailers.push(name, field.value);
                             }
                         }
                         BodyEvent::End => {}
                     }
                 }
-                Err(fault) => incoming.fault = Some(Error::from_fault(&fault)),
+                Err(fault) => body.fault = Some(Error::from_fault(&fault)),
             }
         }
         consumed
     }
 
     /// Takes the WebSocket that the request with this `serial` opened.
-    pub(crate) fn take_socket(&self, serial: u64) -> Option<Box<Live>> {
+    pub(crate) fn take_socket(&self, serial: u64) -> Option<Box<WsSession>> {
         let mut socket = self.socket.borrow_mut();
-        socket.take_if(|(of, _)| *of == serial).map(|(_, live)| live)
+        socket
+            .take_if(|(of, _)| *of == serial)
+            .map(|(_, ws_session)| ws_session)
     }
 
     /// Records that the client has sent its last byte.
     pub(crate) fn end_of_input(&self) {
-        let mut incoming = self.incoming.borrow_mut();
-        let incoming = &mut *incoming;
-        incoming.ended = true;
-        match &mut incoming.coming {
-            Some(Coming::Http1(decoder)) => {
+        let mut body = self.body_queue.borrow_mut();
+        let body = &mut *body;
+        body.client_ended = true;
+        match &mut body.progress {
+            Some(BodyProgress::Http1(decoder)) => {
                 if let Err(fault) = decoder.end_of_input() {
-                    incoming.fault.get_or_insert_with(|| Error::from_fault(&fault));
+                    body.fault.get_or_insert_with(|| Error::from_fault(&fault));
                 }
             }
-            Some(Coming::Http2 { over: false, .. }) => {
-                incoming.fault.get_or_insert_with(Error::disconnected);
+            Some(BodyProgress::Http2 { ended: false, .. }) => {
+                body.fault.get_or_insert_with(Error::disconnected);
             }
             _ => {}
         }
@@ -307,103 +321,101 @@ impl Exchange {
 
     /// Queues part of a body that arrives on an HTTP/2 stream; returns the number of bytes that were discarded.
     pub(crate) fn push_body(&self, data: &[u8], end: bool) -> usize {
-        let mut incoming = self.incoming.borrow_mut();
-        let faulty = incoming.fault.is_some();
-        let Some(Coming::Http2 { received, most, over }) = &mut incoming.coming else {
+        let mut body = self.body_queue.borrow_mut();
+        let faulty = body.fault.is_some();
+        let Some(BodyProgress::Http2 {
+            received,
+            most,
+            ended,
+        }) = &mut body.progress
+        else {
             return data.len();
         };
         *received += data.len() as u64;
-        *over |= end;
+        *ended |= end;
         let too_long = most.is_some_and(|most| *received > most);
         if faulty || too_long {
             if too_long {
-                let what = "expected a shorter body: this is more than is taken here";
-                incoming.fault.get_or_insert_with(|| Error::new(413, what));
+                let what = "request body is longer than this route allows";
+                body.fault.get_or_insert_with(|| Error::new(413, what));
             }
-            drop(incoming);
+            drop(body);
             self.wake();
             return data.len();
         }
-        incoming.queue.extend_from_slice(data);
-        drop(incoming);
+        body.queue.extend_from_slice(data);
+        drop(body);
         self.wake();
         0
     }
 
     /// Ends a body on an HTTP/2 stream, with its trailers.
     pub(crate) fn end_body<'f>(&self, trailers: impl Iterator<Item = Field<'f>>) {
-        let mut incoming = self.incoming.borrow_mut();
-        if let Some(Coming::Http2 { over, .. }) = &mut incoming.coming {
-            *over = true;
+        let mut body = self.body_queue.borrow_mut();
+        if let Some(BodyProgress::Http2 { ended, .. }) = &mut body.progress {
+            *ended = true;
         }
         for field in trailers {
             let name = str::from_utf8(field.name).unwrap_or_default();
-            let _ = incoming.trailers.push(name, field.value);
+            let _ = body.trailers.push(name, field.value);
         }
-        drop(incoming);
+        drop(body);
         self.wake();
     }
 
-    /// Returns true if the task still has work to do after the connection has closed properly: for the engine a tunnel is closed
-    /// once both sides have sent their FIN, but its handler may still hold bytes from the client.
-    pub(crate) fn outlives_connection(&self) -> bool {
-        let incoming = self.incoming.borrow();
-        incoming.half && incoming.ended
-    }
-
     /// Returns the progress of the body; `None` when no byte is expected from the client.
-    pub(crate) fn receiving(&self) -> Option<Receiving> {
-        let incoming = &mut *self.incoming.borrow_mut();
-        let coming = incoming.coming.as_ref()?;
-        let held = incoming.paused || incoming.expects || incoming.queue.len() >= limits::BODY_QUEUE;
-        if held || incoming.patient || incoming.fault.is_some() || coming.is_over() {
-            incoming.held = true;
-            incoming.ticking = false;
+    pub(crate) fn receive_progress(&self) -> Option<ReceiveProgress> {
+        let body = &mut *self.body_queue.borrow_mut();
+        let progress = body.progress.as_ref()?;
+        let held = body.paused || body.expects_continue || body.queue.len() >= limits::BODY_QUEUE_BYTES;
+        if held || body.rate_exempt || body.fault.is_some() || progress.is_complete() {
+            body.was_paused = true;
+            body.has_rate_deadline = false;
             return None;
         }
-        if incoming.taken.is_some() {
+        if body.taken_at.is_some() {
             // The handler is not reading; its next read sets the deadline.
-            incoming.ticking = false;
+            body.has_rate_deadline = false;
             return None;
         }
-        Some(Receiving {
-            bytes: coming.consumed(),
-            anew: std::mem::take(&mut incoming.held),
-            away: std::mem::take(&mut incoming.away),
-            rate: incoming.rate,
+        Some(ReceiveProgress {
+            bytes: progress.consumed(),
+            restart: std::mem::take(&mut body.was_paused),
+            handler_time: std::mem::take(&mut body.handler_time),
+            minimum_rate: body.minimum_rate,
         })
     }
 
-    /// See [`Incoming::line_due`].
-    pub(crate) fn line_due(&self, now: Time, span: Duration) -> Option<Time> {
-        self.incoming.borrow_mut().line_due(now, span)
+    /// See [`BodyQueue::line_deadline`].
+    pub(crate) fn line_deadline(&self, now: Time, span: Duration) -> Option<Time> {
+        self.body_queue.borrow_mut().line_deadline(now, span)
     }
 
     /// Returns the minimum rate of this request's body and response in bytes per second; `None`: the application's.
-    pub(crate) fn rate(&self) -> Option<u32> {
-        self.incoming.borrow().rate
+    pub(crate) fn minimum_rate(&self) -> Option<u32> {
+        self.body_queue.borrow().minimum_rate
     }
 
     /// Returns true if the deadline belongs to the body.
-    pub(crate) fn is_ticking(&self) -> bool {
-        self.incoming.borrow().ticking
+    pub(crate) fn has_rate_deadline(&self) -> bool {
+        self.body_queue.borrow().has_rate_deadline
     }
 
     /// Ends the body with an error, which the handler receives at its next read.
     pub(crate) fn fail(&self, error: Error) {
-        let mut incoming = self.incoming.borrow_mut();
-        incoming.ticking = false;
-        incoming.fault.get_or_insert(error);
-        drop(incoming);
+        let mut body = self.body_queue.borrow_mut();
+        body.has_rate_deadline = false;
+        body.fault.get_or_insert(error);
+        drop(body);
         self.wake();
     }
 
     // Called by the task.
 
     /// Waits for the next request; `None`: the task is surplus.
-    pub(crate) async fn next(&self) -> Option<Job> {
-        poll_fn(|context| match self.job.take() {
-            Some(job) => Poll::Ready(Some(job)),
+    pub(crate) async fn next_request(&self) -> Option<TaskRequest> {
+        poll_fn(|context| match self.task_request.take() {
+            Some(task_request) => Poll::Ready(Some(task_request)),
             None if self.surplus.get() => Poll::Ready(None),
             None => self.wait(context),
         })
@@ -412,8 +424,8 @@ impl Exchange {
 
     /// Waits until the connection wakes the task.
     pub(crate) fn wait<T>(&self, context: &Context<'_>) -> Poll<T> {
-        let mut waiting = self.waiting.borrow_mut();
-        match &mut *waiting {
+        let mut waker = self.waker.borrow_mut();
+        match &mut *waker {
             Some(waker) if waker.will_wake(context.waker()) => {}
             place => *place = Some(context.waker().clone()),
         }
@@ -422,135 +434,97 @@ impl Exchange {
 
     /// Returns the next chunk of the streamed body.
     pub(crate) async fn chunk(&self) -> Result<Option<Bytes>> {
-        if self.incoming.borrow().tunnel {
-            return Ok(self.tunnelled().await);
+        if self.body_queue.borrow().tunnel {
+            return Ok(self.tunnel_chunk().await);
         }
         poll_fn(|context| {
             let conn = self.conn();
-            let line = self.line();
-            let mut incoming = self.incoming.borrow_mut();
-            let Some(coming) = incoming.coming else {
+            let stream_ref = self.stream_ref();
+            let mut body = self.body_queue.borrow_mut();
+            let Some(progress) = body.progress else {
                 return Poll::Ready(Ok(None));
             };
-            if std::mem::take(&mut incoming.expects) {
-                incoming.invited = true;
+            if std::mem::take(&mut body.expects_continue) {
+                body.continue_sent = true;
                 // Fails only when the connection is closed; the task then ends.
-                let _ = match &line {
-                    Some(line) => line.session.interim(line.stream, 100, &FieldBlock::new()),
-                    None => conn.write(CONTINUE).map_err(super::stream::gone),
+                let _ = match &stream_ref {
+                    Some(stream_ref) => {
+                        stream_ref
+                            .session
+                            .interim(stream_ref.stream, 100, &FieldBlock::new())
+                    }
+                    None => conn.write(CONTINUE).map_err(super::response_stream::disconnected),
                 };
             }
-            if !incoming.queue.is_empty() {
-                let bytes = Bytes::from(std::mem::take(&mut incoming.queue));
-                let paused = std::mem::take(&mut incoming.paused);
-                incoming.held |= paused;
-                incoming.taken = Some(self.cx.now());
-                drop(incoming);
-                match &line {
-                    Some(line) => line.session.consume(line.stream, bytes.len()),
-                    None if paused && !coming.is_over() => conn.resume(),
+            if !body.queue.is_empty() {
+                let bytes = Bytes::from(std::mem::take(&mut body.queue));
+                let paused = std::mem::take(&mut body.paused);
+                body.was_paused |= paused;
+                body.taken_at = Some(self.cx.now());
+                drop(body);
+                match &stream_ref {
+                    Some(stream_ref) => stream_ref.session.consume(stream_ref.stream, bytes.len()),
+                    None if paused && !progress.is_complete() => conn.resume(),
                     None => {}
                 }
                 return Poll::Ready(Ok(Some(bytes)));
             }
-            if let Some(fault) = &incoming.fault {
-                return Poll::Ready(Err(fault.again()));
+            if let Some(fault) = &body.fault {
+                return Poll::Ready(Err(fault.clone_without_cause()));
             }
-            if coming.is_over() {
+            if progress.is_complete() {
                 return Poll::Ready(Ok(None));
             }
-            if let Some(taken) = incoming.taken.take() {
-                incoming.away += self.cx.now().since(taken);
+            if let Some(taken) = body.taken_at.take() {
+                body.handler_time += self.cx.now().since(taken);
             }
             // Setting the deadline again at each chunk would postpone it.
-            if !incoming.patient && !std::mem::replace(&mut incoming.ticking, true) && line.is_none() {
+            if !body.rate_exempt
+                && !std::mem::replace(&mut body.has_rate_deadline, true)
+                && stream_ref.is_none()
+            {
                 conn.set_deadline(Some(limits::RATE_TICK));
             }
-            drop(incoming);
+            drop(body);
             self.wait(context)
         })
         .await
     }
 
     /// Disables the minimum rate of the streamed body.
-    pub(crate) fn wait_patiently(&self) {
-        self.incoming.borrow_mut().patient = true;
+    pub(crate) fn disable_body_rate(&self) {
+        self.body_queue.borrow_mut().rate_exempt = true;
     }
 
     /// Sets the minimum rate of this request, in place of the application's.
     pub(crate) fn set_minimum_rate(&self, bytes: u32) {
-        self.incoming.borrow_mut().rate = Some(bytes);
+        self.body_queue.borrow_mut().minimum_rate = Some(bytes);
     }
 
     /// Takes the trailers of the streamed body.
     pub(crate) fn trailers(&self) -> FieldBlock {
-        std::mem::take(&mut self.incoming.borrow_mut().trailers)
+        std::mem::take(&mut self.body_queue.borrow_mut().trailers)
     }
 
     /// Takes the bytes received on an HTTP/2 stream that becomes a socket, and whether the client has ended the stream.
     pub(crate) fn take_queue(&self) -> (Vec<u8>, bool) {
-        let incoming = &mut *self.incoming.borrow_mut();
+        let body = &mut *self.body_queue.borrow_mut();
         (
-            std::mem::take(&mut incoming.queue),
-            incoming.coming.as_ref().is_some_and(Coming::is_over),
+            std::mem::take(&mut body.queue),
+            body.progress.as_ref().is_some_and(BodyProgress::is_complete),
         )
-    }
-
-    /// Turns the connection into a tunnel: the client's bytes are handed over as they arrive, after those already received.
-    pub(crate) fn become_tunnel(&self) {
-        let mut incoming = self.incoming.borrow_mut();
-        incoming.tunnel = true;
-        incoming.coming = None;
-        let paused = std::mem::take(&mut incoming.paused);
-        drop(incoming);
-        self.last.set(true);
-        let conn = self.conn();
-        conn.set_deadline(None);
-        if paused {
-            conn.resume();
-        }
-    }
-
-    /// Shuts down the sending side of a tunnel; the client may continue to send.
-    pub(crate) fn end_half(&self) {
-        self.incoming.borrow_mut().half = true;
-        self.conn().shutdown();
-    }
-
-    /// Returns the next bytes of a tunnel; `None` at its end.
-    async fn tunnelled(&self) -> Option<Bytes> {
-        poll_fn(|context| {
-            let mut incoming = self.incoming.borrow_mut();
-            if incoming.queue.is_empty() {
-                let ended = incoming.ended;
-                drop(incoming);
-                return if ended {
-                    Poll::Ready(None)
-                } else {
-                    self.wait(context)
-                };
-            }
-            let bytes = Bytes::from(std::mem::take(&mut incoming.queue));
-            let paused = std::mem::take(&mut incoming.paused);
-            drop(incoming);
-            if paused {
-                self.conn().resume();
-            }
-            Poll::Ready(Some(bytes))
-        })
-        .await
     }
 
     /// Marks the start of the final response: no interim one may follow (RFC 9110 §15.2). A client that waits for `100 Continue`
     /// sends its body after the final head, or not at all.
-    pub(crate) fn answers(&self) {
-        self.incoming.borrow_mut().expects = false;
+    pub(crate) fn start_response(&self) {
+        self.body_queue.borrow_mut().expects_continue = false;
     }
 
     /// Returns true if the whole body was received, so that the next request can be found.
-    pub(crate) fn body_is_over(&self) -> bool {
-        let incoming = self.incoming.borrow();
-        incoming.fault.is_none() && incoming.coming.as_ref().is_none_or(Coming::is_over)
+    pub(crate) fn is_body_complete(&self) -> bool {
+        let body = self.body_queue.borrow();
+        body.fault.is_none() && body.progress.as_ref().is_none_or(BodyProgress::is_complete)
     }
 
     /// Returns true if the response closes the connection. A handler that waits for the shutdown is notified before the connection
@@ -566,9 +540,9 @@ impl Exchange {
     }
 
     /// Returns the bytes that the client has taken from its connection or its HTTP/2 stream, up to date at the next call.
-    pub(crate) fn taken(&self) -> u64 {
-        if let Some(line) = self.line() {
-            return line.session.sent(line.stream);
+    pub(crate) fn bytes_taken(&self) -> u64 {
+        if let Some(stream_ref) = self.stream_ref() {
+            return stream_ref.session.sent(stream_ref.stream);
         }
         let conn = self.conn();
         conn.count_sent();
@@ -576,13 +550,13 @@ impl Exchange {
     }
 
     /// Returns true if the client has sent its last byte.
-    pub(crate) fn has_ended(&self) -> bool {
-        self.incoming.borrow().ended
+    pub(crate) fn has_client_ended(&self) -> bool {
+        self.body_queue.borrow().client_ended
     }
 
     /// Completes the request; the connection continues as a socket. The exchange is not used again.
-    pub(crate) fn finish_as(&self, live: Box<Live>) {
-        *self.socket.borrow_mut() = Some((self.serial.get(), live));
+    pub(crate) fn finish_as_socket(&self, ws_session: Box<WsSession>) {
+        *self.socket.borrow_mut() = Some((self.serial.get(), ws_session));
         self.finish();
     }
 

@@ -4,11 +4,11 @@
 
 use ringmain_wire::h1::{FieldBlock, Framing, ResponseEncoder, Version};
 
-use super::http2::Line;
-use super::stream::{self, Framed, Outgoing};
-use crate::error::{Error, Result};
+use super::http2::StreamRef;
+use super::response_stream::{self, Outgoing, StreamBody};
+use crate::http::error::{Error, Result};
+use crate::http::reply::{ContentKind, Reply};
 use crate::limits;
-use crate::reply::{Kind, Reply};
 
 impl Reply<'_> {
     /// Turns the reply into another server's: its status, and no field of our own (`Date`, `Server`, `Content-Type`) except the
@@ -20,13 +20,13 @@ impl Reply<'_> {
         if !(200..=999).contains(&status) {
             return Err(Error::new(
                 502,
-                format!("expected the status of a final answer, found {status}"),
+                format!("expected the status of a final response, found {status}"),
             ));
         }
         self.status = status;
         self.forwarded = true;
         self.fields.clear();
-        self.begin(Kind::None);
+        self.begin(ContentKind::None);
         Ok(self.fields)
     }
 
@@ -36,8 +36,8 @@ impl Reply<'_> {
     /// # Errors
     /// The client disconnected, or needs only the head (HEAD): end the handler with `?`. 500 in a handler that is not asynchronous.
     pub async fn send_head(&mut self, framing: Framing) -> Result {
-        self.put_head(framing)?;
-        self.flush_put()?;
+        self.write_head_buffered(framing)?;
+        self.flush_buffered()?;
         if self.outgoing.as_ref().is_some_and(Outgoing::is_silent) {
             return Err(Error::head_sent());
         }
@@ -45,34 +45,38 @@ impl Reply<'_> {
     }
 
     /// Encodes the head of a streamed reply, with `framing` as for [`Reply::send_head`]. It is sent together with the chunks
-    /// [put](Reply::put) after it, at [`Reply::flush`] or when the handler returns.
+    /// [put](Reply::write_buffered) after it, at [`Reply::flush`] or when the handler returns.
     ///
     /// # Errors
     /// 500 in a handler that is not asynchronous.
-    pub fn put_head(&mut self, framing: Framing) -> Result {
+    pub fn write_head_buffered(&mut self, framing: Framing) -> Result {
         let Some(outgoing) = &mut self.outgoing else {
-            return Err(Error::internal("a reply in pieces needs an asynchronous handler"));
+            return Err(Error::internal(
+                "a streamed reply requires an asynchronous handler",
+            ));
         };
         match framing {
             Framing::Length(length) => outgoing.length = Some(length),
             Framing::None => outgoing.bodiless = true,
             Framing::Chunked | Framing::UntilClose => {}
         }
-        self.begin_stream()
+        self.start_stream()
     }
 
-    /// Appends a chunk of the body, framed, behind a head that was [put](Reply::put_head), or bytes of a tunnel. Does not wait: a
+    /// Appends a chunk of the body, framed, behind a head that was [put](Reply::write_head_buffered), or bytes of a tunnel. Does not wait: a
     /// handler that puts more than one receipt at a time calls [`Reply::flush`] in between. Dropped where no body is sent (HEAD,
     /// and statuses without content).
     ///
     /// # Errors
     /// The client disconnected. The chunk exceeds the declared length (500, and the connection closes).
-    pub fn put(&mut self, bytes: &[u8]) -> Result {
+    pub fn write_buffered(&mut self, bytes: &[u8]) -> Result {
         let Some(outgoing) = &mut self.outgoing else {
-            return Err(Error::internal("a reply in pieces needs an asynchronous handler"));
+            return Err(Error::internal(
+                "a streamed reply requires an asynchronous handler",
+            ));
         };
         if let Some(framed) = &mut outgoing.framed {
-            self.sent += framed.put(bytes)?;
+            self.sent += framed.send_copied(bytes)?;
             return Ok(());
         }
         let out = &mut *outgoing.out;
@@ -85,13 +89,13 @@ impl Reply<'_> {
         {
             return Ok(());
         }
-        if bytes.len() <= limits::GATHERED_PIECE {
+        if bytes.len() <= limits::COPIED_CHUNK_BYTES {
             out.extend_from_slice(bytes);
         } else {
             let conn = outgoing.exchange.conn();
-            conn.write(out).map_err(stream::gone)?;
+            conn.write(out).map_err(response_stream::disconnected)?;
             out.clear();
-            conn.write(bytes).map_err(stream::gone)?;
+            conn.write(bytes).map_err(response_stream::disconnected)?;
         }
         if let Some(body) = outgoing.body.as_mut().filter(|_| !tunnel) {
             body.end(out);
@@ -102,7 +106,7 @@ impl Reply<'_> {
 
     /// Sets the trailers to be sent when the handler returns (RFC 9110 §6.5), replacing earlier ones. For a streamed reply in
     /// chunks; other replies omit them.
-    pub fn put_trailers(&mut self, fields: FieldBlock) {
+    pub fn set_trailers(&mut self, fields: FieldBlock) {
         if let Some(outgoing) = &mut self.outgoing {
             outgoing.trailers = Some(fields);
         }
@@ -114,20 +118,20 @@ impl Reply<'_> {
     /// # Errors
     /// The client disconnected.
     pub async fn flush(&mut self) -> Result {
-        self.flush_put()?;
+        self.flush_buffered()?;
         match &self.outgoing {
-            Some(outgoing) => stream::taken(outgoing.exchange).await,
+            Some(outgoing) => response_stream::wait_for_room(outgoing.exchange).await,
             None => Ok(()),
         }
     }
 
-    fn flush_put(&mut self) -> Result {
+    fn flush_buffered(&mut self) -> Result {
         let Some(outgoing) = &mut self.outgoing else {
             return Ok(());
         };
         if !outgoing.out.is_empty() {
             let conn = outgoing.exchange.conn();
-            conn.write(outgoing.out).map_err(stream::gone)?;
+            conn.write(outgoing.out).map_err(response_stream::disconnected)?;
             outgoing.out.clear();
         }
         Ok(())
@@ -138,11 +142,11 @@ impl Reply<'_> {
     ///
     /// # Errors
     /// The client disconnected; 500 for another status, once the reply has started, or in a handler that is not asynchronous.
-    pub fn interim(&mut self, status: u16, fields: &FieldBlock) -> Result {
-        let begun = self.is_streaming();
-        let Some(outgoing) = self.outgoing.as_mut().filter(|_| !begun && status < 200) else {
+    pub fn send_interim(&mut self, status: u16, fields: &FieldBlock) -> Result {
+        let head_started = self.is_streaming();
+        let Some(outgoing) = self.outgoing.as_mut().filter(|_| !head_started && status < 200) else {
             return Err(Error::internal(
-                "an interim answer needs an asynchronous handler, before its reply",
+                "an interim response requires an asynchronous handler and must precede the reply",
             ));
         };
         let exchange = self.request.head.exchange();
@@ -150,17 +154,17 @@ impl Reply<'_> {
             return Ok(());
         }
         if status == 100 {
-            outgoing.exchange.invites();
+            outgoing.exchange.mark_continue_sent();
         }
-        if let Some(line) = outgoing.exchange.line() {
-            return line.session.interim(line.stream, status, fields);
+        if let Some(stream_ref) = outgoing.exchange.stream_ref() {
+            return stream_ref.session.interim(stream_ref.stream, status, fields);
         }
         let out = &mut *outgoing.out;
         let mut head = ResponseEncoder::new(out, status, exchange).map_err(Error::internal)?;
         head.block(fields);
         // An interim response has no body to finish.
         let _ = head.finish(Framing::None).map_err(Error::internal)?;
-        self.flush_put()
+        self.flush_buffered()
     }
 
     /// Responds with 101 (over HTTP/2 with 200, to an extended CONNECT) and opens a tunnel: bytes written from here on are sent
@@ -170,24 +174,24 @@ impl Reply<'_> {
     /// # Errors
     /// The client disconnected; 500 if a reply has started, or in a handler that is not asynchronous.
     pub async fn switch_protocols(&mut self, protocol: &[u8]) -> Result {
-        self.begin_tunnel(protocol)
+        self.start_tunnel(protocol)
     }
 
     /// As [`Reply::switch_protocols`], without `async`.
     ///
     /// # Errors
     /// As [`Reply::switch_protocols`].
-    pub fn begin_tunnel(&mut self, protocol: &[u8]) -> Result {
+    pub fn start_tunnel(&mut self, protocol: &[u8]) -> Result {
         let exchange = self.request.head.exchange();
         let framed = exchange.version == Version::Http2;
         let can = !self.is_streaming() && (!framed || self.request.head.protocol.is_some());
         let Some(outgoing) = self.outgoing.as_ref().filter(|_| can) else {
             return Err(Error::internal(
-                "a switch of protocols needs an asynchronous handler, before its reply, and HTTP/1.1 or an extended CONNECT",
+                "switching protocols requires an asynchronous handler, a reply that has not started, and HTTP/1.1 or an extended CONNECT",
             ));
         };
-        if let Some(line) = outgoing.exchange.line() {
-            return self.begin_framed_tunnel(line);
+        if let Some(stream_ref) = outgoing.exchange.stream_ref() {
+            return self.start_http2_tunnel(stream_ref);
         }
         let Some(outgoing) = &mut self.outgoing else {
             return Ok(());
@@ -197,23 +201,27 @@ impl Reply<'_> {
         head.block(self.fields);
         head.switch(protocol).map_err(Error::internal)?;
         self.status = 101;
-        outgoing.exchange.answers();
+        outgoing.exchange.start_response();
         outgoing.tunnel = true;
-        outgoing.exchange.become_tunnel();
-        outgoing.exchange.conn().write(out).map_err(stream::gone)?;
+        outgoing.exchange.switch_to_tunnel();
+        outgoing
+            .exchange
+            .conn()
+            .write(out)
+            .map_err(response_stream::disconnected)?;
         out.clear();
         Ok(())
     }
 
     /// Opens a tunnel on an HTTP/2 stream, which has no other status for it.
-    fn begin_framed_tunnel(&mut self, line: Line) -> Result {
-        line.session.begin_tunnel(self, line.stream)?;
+    fn start_http2_tunnel(&mut self, stream_ref: StreamRef) -> Result {
+        stream_ref.session.start_tunnel(self, stream_ref.stream)?;
         self.status = 200;
         if let Some(outgoing) = &mut self.outgoing {
-            outgoing.exchange.answers();
-            outgoing.exchange.wait_patiently();
+            outgoing.exchange.start_response();
+            outgoing.exchange.disable_body_rate();
             outgoing.tunnel = true;
-            outgoing.framed = Some(Framed::tunnel(line));
+            outgoing.framed = Some(StreamBody::tunnel(stream_ref));
         }
         Ok(())
     }
@@ -222,18 +230,18 @@ impl Reply<'_> {
     /// [`Request::chunk`](crate::Request::chunk), until its end or until the handler returns; nothing more can be written.
     ///
     /// # Errors
-    /// The client disconnected; 500 without a preceding [switch of protocols](Reply::begin_tunnel).
-    pub fn end_tunnel(&mut self) -> Result {
-        self.flush_put()?;
+    /// The client disconnected; 500 without a preceding [switch of protocols](Reply::start_tunnel).
+    pub fn shut_down_tunnel(&mut self) -> Result {
+        self.flush_buffered()?;
         match &self.outgoing {
             Some(outgoing) if outgoing.tunnel => {
                 match &outgoing.framed {
-                    Some(framed) => framed.line.session.end(framed.line.stream, None),
-                    None => outgoing.exchange.end_half(),
+                    Some(framed) => framed.stream_ref.session.end(framed.stream_ref.stream, None),
+                    None => outgoing.exchange.shut_down_tunnel(),
                 }
                 Ok(())
             }
-            _ => Err(Error::internal("only a tunnel can be ended on one side")),
+            _ => Err(Error::internal("only a tunnel can be half-closed")),
         }
     }
 }

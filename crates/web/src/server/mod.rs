@@ -2,24 +2,30 @@
 //!
 //! Owns the order of events on a connection and their deadlines. Knows no route and no framing.
 
-pub(crate) mod admission;
-pub(crate) mod answer;
-mod collect;
-mod coming;
+pub(crate) mod accept;
+mod aggregate;
+mod body_progress;
 mod connection;
+pub(crate) mod connection_limit;
 mod deadline;
-pub(crate) mod early;
-pub(crate) mod entering;
+mod dispatch;
 pub(crate) mod exchange;
+pub(crate) mod fast_path;
 mod forward;
-pub(crate) mod held;
 pub(crate) mod http2;
+pub(crate) mod memory_budget;
 pub(crate) mod overload;
+pub(crate) mod peer;
+pub(crate) mod preamble;
 mod receive;
-pub(crate) mod refused;
-pub(crate) mod runner;
-mod socket;
-pub(crate) mod stream;
+pub(crate) mod rejected;
+pub(crate) mod response;
+pub(crate) mod response_stream;
+pub(crate) mod stream_connection;
+pub(crate) mod task;
+pub(crate) mod task_pool;
+mod websocket;
+pub(crate) mod worker_context;
 
 use std::cell::{Cell, RefCell};
 use std::convert::Infallible;
@@ -31,51 +37,55 @@ use ringmain_tls::Tls;
 use ringmain_wire::h1::{self, FieldBlock, FieldTable};
 use ringmain_wire::h2::{self, HeadBuffer};
 
-use self::connection::{Collector, Connection, Phase, Sending};
-use self::entering::Ways;
-use self::exchange::Exchange;
-use self::http2::Heads;
-use self::overload::Overload;
-use self::stream::EventFraming;
-use crate::limits;
-use crate::local::WorkerContext;
-use crate::site::Site;
-use crate::ws::Live;
+pub use self::fast_path::{AbortHandle, Responder, ResponderId};
+pub use self::response_stream::EventStream;
+pub use self::stream_connection::{StreamConnection, StreamLog, StreamLogRecord};
 
-/// The handler of one worker, made by [`Site::server`] for an engine.
+use self::accept::ListenerTable;
+use self::connection::{BodyAggregator, ConnPhase, Connection, PendingResponse};
+use self::exchange::Exchange;
+use self::http2::HeadScratch;
+use self::overload::Overload;
+use self::response_stream::EventFraming;
+use crate::app::compiled::CompiledApp;
+use crate::limits;
+use crate::server::worker_context::WorkerContext;
+use crate::ws::WsSession;
+
+/// The handler of one worker, made by [`CompiledApp::server`] for an engine.
 pub struct Server {
-    machine: Machine,
-    scratch: Scratch,
+    http: HttpServer,
+    scratch: WorkerScratch,
 }
 
 /// State that lasts from request to request.
-struct Machine {
-    site: Arc<Site>,
-    local: Rc<WorkerContext>,
+struct HttpServer {
+    app: Arc<CompiledApp>,
+    worker: Rc<WorkerContext>,
     /// Limits for collected bodies.
     http1: h1::Limits,
     http2: h2::Limits,
     #[expect(clippy::vec_box, reason = "they move between here and connections by pointer")]
-    collectors: RefCell<Vec<Box<Collector>>>,
+    aggregators: RefCell<Vec<Box<BodyAggregator>>>,
     /// Requests until the next sample of latency.
     until_sample: Cell<u32>,
     /// Receipts until the next read of the clock.
     until_timed: Cell<u32>,
-    /// The current requests waited longer than [`limits::Limits::patience`] in an overloaded worker.
-    late: Cell<bool>,
+    /// The current requests waited longer than [`limits::Limits::max_queue_delay`] in an overloaded worker.
+    is_late: Cell<bool>,
     overload: Overload,
-    ways: Ways,
+    listeners: ListenerTable,
 }
 
 /// Memory that the worker's plain requests use one after another. The head being processed borrows the table.
-struct Scratch {
+struct WorkerScratch {
     table: FieldTable,
-    heads: Heads,
-    desk: Desk,
+    heads: HeadScratch,
+    buffers: ReplyBuffers,
 }
 
 #[derive(Default)]
-struct Desk {
+struct ReplyBuffers {
     fields: FieldBlock,
     body: Vec<u8>,
     path: String,
@@ -85,9 +95,9 @@ struct Desk {
 
 /// The next action of a connection after a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Then {
+pub(crate) enum NextAction {
     /// Processes the remaining bytes.
-    Next,
+    Continue,
     /// Waits for more bytes, or for the handler.
     Wait,
     /// Closes once everything is sent.
@@ -97,36 +107,36 @@ pub(crate) enum Then {
 }
 
 impl Server {
-    pub(crate) fn new(site: &Arc<Site>, start: Start<Infallible>) -> Server {
+    pub(crate) fn new(app: &Arc<CompiledApp>, start: Start<Infallible>) -> Server {
         let http1 = h1::Limits {
-            body_bytes: Some(site.limits.body_bytes),
-            ..site.limits.http1
+            body_bytes: Some(app.limits.body_bytes),
+            ..app.limits.http1
         };
-        let http2 = http2_limits(&site.limits);
-        if site.access_log.is_some() {
+        let http2 = http2_limits(&app.limits);
+        if app.access_log.is_some() {
             flush_later(&start.cx, 0);
         }
         Server {
-            scratch: Scratch {
-                table: FieldTable::new(&site.limits.http1),
-                heads: Heads {
+            scratch: WorkerScratch {
+                table: FieldTable::new(&app.limits.http1),
+                heads: HeadScratch {
                     buffer: HeadBuffer::new(&http2),
-                    table: FieldTable::new(&site.limits.http1),
+                    table: FieldTable::new(&app.limits.http1),
                     stored: Vec::new(),
                 },
-                desk: Desk::default(),
+                buffers: ReplyBuffers::default(),
             },
-            machine: Machine {
-                local: Rc::new(WorkerContext::new(site, start.cx)),
+            http: HttpServer {
+                worker: Rc::new(WorkerContext::new(app, start.cx)),
                 http1,
                 http2,
-                collectors: RefCell::default(),
+                aggregators: RefCell::default(),
                 until_sample: Cell::new(0),
                 until_timed: Cell::new(0),
-                late: Cell::new(false),
+                is_late: Cell::new(false),
                 overload: Overload::default(),
-                ways: Ways::new(&site.entrances),
-                site: Arc::clone(site),
+                listeners: ListenerTable::new(&app.listener_protocols),
+                app: Arc::clone(app),
             },
         }
     }
@@ -135,7 +145,7 @@ impl Server {
 #[cfg(feature = "testing")]
 impl Server {
     pub(crate) fn local(&self) -> &Rc<WorkerContext> {
-        &self.machine.local
+        &self.http.worker
     }
 }
 
@@ -184,40 +194,40 @@ fn flush_later(cx: &Cx, key: u64) {
     let _ = cx.timer(limits::ACCESS_LOG_FLUSH, key);
 }
 
-impl Machine {
+impl HttpServer {
     /// Writes the encoded bytes, and starts the next action.
-    fn flush(&self, conn: Conn<'_>, state: &mut Connection, out: &mut Vec<u8>, then: Then) {
+    fn flush(&self, conn: Conn<'_>, state: &mut Connection, out: &mut Vec<u8>, next: NextAction) {
         if !out.is_empty() {
             // Fails only when the connection is closed, which `closed` reports.
             let _ = conn.write(out);
             out.clear();
             out.shrink_to(limits::SCRATCH_BYTES);
         }
-        match then {
-            Then::Next | Then::Wait => {}
-            Then::Close => conn.close(),
-            Then::Linger => self.linger(conn, state),
+        match next {
+            NextAction::Continue | NextAction::Wait => {}
+            NextAction::Close => conn.close(),
+            NextAction::Linger => self.linger(conn, state),
         }
     }
 
     /// Sends FIN after the last response, and drops further bytes from the client for a while (RFC 9112 §9.6).
     fn linger(&self, conn: Conn<'_>, state: &mut Connection) {
-        state.phase = Phase::Lingering {
-            left: self.site.limits.linger_bytes,
+        state.phase = ConnPhase::Lingering {
+            left: self.app.limits.linger_bytes,
         };
         conn.shutdown();
-        conn.set_deadline(Some(self.site.limits.linger));
+        conn.set_deadline(Some(self.app.limits.linger));
     }
 
     /// Hands over more of a large response as the client takes it.
     fn send_rest(&self, conn: Conn<'_>, state: &mut Connection) {
-        let Phase::Sending(sending) = &mut state.phase else {
+        let ConnPhase::PendingResponse(sending) = &mut state.phase else {
             return;
         };
-        let Sending { rest, then, unwanted } = &mut **sending;
-        let then = *then;
+        let PendingResponse { rest, next, unwanted } = &mut **sending;
+        let next = *next;
         while !rest.is_empty() && conn.has_room(0) {
-            let share = rest.split_to(rest.len().min(limits::SEND_SHARE));
+            let share = rest.split_to(rest.len().min(limits::SEND_CHUNK_BYTES));
             if conn.write_frame(share).is_err() {
                 return;
             }
@@ -225,10 +235,10 @@ impl Machine {
         if !rest.is_empty() {
             return conn.set_deadline(Some(limits::RATE_TICK));
         }
-        state.phase = unwanted.take().map_or(Phase::Head, Phase::Discarding);
-        match then {
-            Then::Linger => self.linger(conn, state),
-            Then::Close => conn.close(),
+        state.phase = unwanted.take().map_or(ConnPhase::Head, ConnPhase::Discarding);
+        match next {
+            NextAction::Linger => self.linger(conn, state),
+            NextAction::Close => conn.close(),
             // The client may have shut down its side meanwhile, or the shutdown may have begun.
             _ if state.last => self.linger(conn, state),
             _ => self.arm(conn, state),
@@ -245,67 +255,75 @@ impl Handler for Server {
     }
 
     fn open(&mut self, conn: Conn<'_>, via: Via) -> Option<Connection> {
-        self.machine.open(conn, via, &mut self.scratch.desk.out)
+        self.http.open(conn, via, &mut self.scratch.buffers.out)
     }
 
     fn secured(&mut self, conn: Conn<'_>, state: &mut Connection) {
-        conn.set_deadline(Some(self.machine.site.limits.header_timeout));
-        if matches!(state.phase, Phase::Head) && has_agreed_on_http2(conn) {
-            self.machine.begin_http2(conn, state, &mut self.scratch.desk.out);
+        conn.set_deadline(Some(self.http.app.limits.header_timeout));
+        if matches!(state.phase, ConnPhase::Head) && has_agreed_on_http2(conn) {
+            self.http.begin_http2(conn, state, &mut self.scratch.buffers.out);
         }
     }
 
     fn insecure(&mut self, conn: Conn<'_>, state: &mut Connection) {
-        self.machine.refused_by_tls(conn, state);
+        self.http.on_tls_failure(conn, state);
     }
 
     fn data(&mut self, conn: Conn<'_>, state: &mut Connection, bytes: &mut [u8]) -> usize {
-        state.settle(self.machine.site.limits.linger_bytes);
+        state.advance_phase(self.http.app.limits.linger_bytes);
         let mut consumed = 0;
-        if matches!(state.phase, Phase::Proxied(_) | Phase::Choosing(_)) {
-            consumed = self.machine.begin(conn, state, bytes, &mut self.scratch.desk.out);
+        if matches!(
+            state.phase,
+            ConnPhase::AwaitingProxyHeader(_) | ConnPhase::SniffingHello(_)
+        ) {
+            consumed = self
+                .http
+                .receive_before_http(conn, state, bytes, &mut self.scratch.buffers.out);
             // The bytes that follow may have to be decrypted first, or belong to another owner.
-            if state.origin.secure
-                || matches!(state.phase, Phase::Proxied(_) | Phase::Choosing(_) | Phase::Taken)
+            if state.peer.secure
+                || matches!(
+                    state.phase,
+                    ConnPhase::AwaitingProxyHeader(_) | ConnPhase::SniffingHello(_) | ConnPhase::Detached
+                )
             {
                 return consumed;
             }
         }
-        if matches!(state.phase, Phase::Http2(_)) {
+        if matches!(state.phase, ConnPhase::Http2(_)) {
             return consumed
                 + self
-                    .machine
+                    .http
                     .receive_http2(conn, state, &bytes[consumed..], &mut self.scratch);
         }
-        if !matches!(state.phase, Phase::Socket(_)) {
+        if !matches!(state.phase, ConnPhase::Socket(_)) {
             consumed += self
-                .machine
+                .http
                 .receive(conn, state, &bytes[consumed..], &mut self.scratch);
         }
-        consumed + self.machine.socket_data(conn, state, &mut bytes[consumed..])
+        consumed + self.http.socket_data(conn, state, &mut bytes[consumed..])
     }
 
     fn end(&mut self, conn: Conn<'_>, state: &mut Connection) {
-        state.settle(self.machine.site.limits.linger_bytes);
+        state.advance_phase(self.http.app.limits.linger_bytes);
         state.last = true;
         match &state.phase {
             // The rest of a head or body can no longer arrive; an incomplete request gets no response.
-            Phase::Proxied(_)
-            | Phase::Choosing(_)
-            | Phase::Head
-            | Phase::Collecting(_)
-            | Phase::Discarding(_)
-            | Phase::Lingering { .. } => conn.close(),
+            ConnPhase::AwaitingProxyHeader(_)
+            | ConnPhase::SniffingHello(_)
+            | ConnPhase::Head
+            | ConnPhase::Aggregating(_)
+            | ConnPhase::Discarding(_)
+            | ConnPhase::Lingering { .. } => conn.close(),
             // A client may shut down its side after its last request and still read.
-            Phase::Sending(_) | Phase::Taken => {}
-            Phase::Http2(session) => {
-                self.machine.end_http2(&session.share());
+            ConnPhase::PendingResponse(_) | ConnPhase::Detached => {}
+            ConnPhase::Http2(session) => {
+                self.http.on_end_http2(&session.share());
             }
-            Phase::Socket(_) => {
-                self.machine.on_socket(conn, state, Live::end);
+            ConnPhase::Socket(_) => {
+                self.http.on_socket(conn, state, WsSession::end);
                 conn.close();
             }
-            Phase::Running { exchange, .. } => {
+            ConnPhase::Running { exchange, .. } => {
                 exchange.last.set(true);
                 exchange.end_of_input();
                 exchange.wake();
@@ -318,36 +336,36 @@ impl Handler for Server {
     }
 
     fn drained(&mut self, conn: Conn<'_>, state: &mut Connection) {
-        state.settle(self.machine.site.limits.linger_bytes);
+        state.advance_phase(self.http.app.limits.linger_bytes);
         match &state.phase {
-            Phase::Sending(_) => self.machine.send_rest(conn, state),
-            Phase::Running { exchange, .. } => exchange.wake(),
-            Phase::Http2(session) => self.machine.drained_http2(&session.share()),
-            Phase::Socket(_) => {
-                self.machine.on_socket(conn, state, Live::drained);
+            ConnPhase::PendingResponse(_) => self.http.send_rest(conn, state),
+            ConnPhase::Running { exchange, .. } => exchange.wake(),
+            ConnPhase::Http2(session) => self.http.drained_http2(&session.share()),
+            ConnPhase::Socket(_) => {
+                self.http.on_socket(conn, state, WsSession::drained);
             }
             _ => {}
         }
     }
 
     fn deadline(&mut self, conn: Conn<'_>, state: &mut Connection) {
-        state.settle(self.machine.site.limits.linger_bytes);
-        self.machine.on_deadline(conn, state, &mut self.scratch.desk.out);
+        state.advance_phase(self.http.app.limits.linger_bytes);
+        self.http.on_deadline(conn, state, &mut self.scratch.buffers.out);
     }
 
     fn drain(&mut self, conn: Conn<'_>, state: &mut Connection) {
-        state.settle(self.machine.site.limits.linger_bytes);
+        state.advance_phase(self.http.app.limits.linger_bytes);
         state.last = true;
         match &state.phase {
             // A client in a handshake is about to send a request: it gets its response, after which the connection closes.
-            Phase::Head if !state.begun && shakes_hands(conn) => {}
-            Phase::Proxied(_) => conn.close(),
-            Phase::Head if !state.begun => conn.close(),
-            Phase::Socket(_) => {
-                self.machine.on_socket(conn, state, Live::drain);
+            ConnPhase::Head if !state.head_started && shakes_hands(conn) => {}
+            ConnPhase::AwaitingProxyHeader(_) => conn.close(),
+            ConnPhase::Head if !state.head_started => conn.close(),
+            ConnPhase::Socket(_) => {
+                self.http.on_socket(conn, state, WsSession::drain);
             }
-            Phase::Http2(session) => self.machine.drain_http2(&session.share()),
-            Phase::Running { exchange, .. } => {
+            ConnPhase::Http2(session) => self.http.drain_http2(&session.share()),
+            ConnPhase::Running { exchange, .. } => {
                 exchange.last.set(true);
                 end_events(conn, exchange);
             }
@@ -356,28 +374,28 @@ impl Handler for Server {
     }
 
     fn timer(&mut self, cx: &Cx, key: u64) {
-        if let Some(access) = &self.machine.local.access {
+        if let Some(access) = &self.http.worker.access {
             access.borrow_mut().flush();
             flush_later(cx, key);
         }
     }
 
     fn closed(&mut self, _cx: &Cx, state: Connection, reason: Reason) {
-        self.machine.leave(&state);
+        self.http.uncount_connection(&state);
         match state.phase {
-            Phase::Running { exchange, .. } if reason == Reason::Closed && exchange.outlives_connection() => {
+            ConnPhase::Running { exchange, .. }
+                if reason == Reason::Closed && exchange.outlives_connection() => {}
+            ConnPhase::Running { exchange, serial } if exchange.is_running(serial) => {
+                fast_path::cancel(&exchange, &self.http.worker);
             }
-            Phase::Running { exchange, serial } if exchange.runs(serial) => {
-                early::cancel(&exchange, &self.machine.local);
-            }
-            Phase::Running { exchange, serial } => {
-                if let Some(mut live) = exchange.take_socket(serial) {
-                    live.lost();
+            ConnPhase::Running { exchange, serial } => {
+                if let Some(mut ws_session) = exchange.take_socket(serial) {
+                    ws_session.lost();
                 }
             }
-            Phase::Collecting(collector) => self.machine.put_collector(collector),
-            Phase::Http2(session) => self.machine.drop_all(&session.share()),
-            Phase::Socket(mut live) => live.lost(),
+            ConnPhase::Aggregating(aggregator) => self.http.recycle_aggregator(aggregator),
+            ConnPhase::Http2(session) => self.http.drop_all_streams(&session.share()),
+            ConnPhase::Socket(mut ws_session) => ws_session.lost(),
             _ => {}
         }
     }
@@ -385,6 +403,6 @@ impl Handler for Server {
 
 impl std::fmt::Debug for Server {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Server on worker {}", self.machine.local.cx.worker())
+        write!(f, "Server on worker {}", self.http.worker.cx.worker())
     }
 }

@@ -14,7 +14,7 @@ use super::simulation::Simulation;
 
 /// The way in which the application has ended a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ending {
+pub enum ConnectionEnd {
     /// Properly, after its last byte.
     Closed,
     /// By a reset: bytes in flight may be lost.
@@ -43,7 +43,7 @@ impl RawConnection {
     }
 
     /// Hands bytes to the network, waiting for room. Returns the number of accepted bytes: fewer if the connection ended, or the
-    /// application stopped reading for [`Setup::patience`](super::Setup).
+    /// application stopped reading for [`Setup::timeout`](super::Setup).
     pub fn send(&mut self, bytes: impl AsRef<[u8]>) -> usize {
         let bytes = bytes.as_ref();
         let mut sent = 0;
@@ -99,7 +99,7 @@ impl RawConnection {
     ///
     /// # Errors
     /// The connection does not end in time.
-    pub fn read_to_end(&mut self) -> Result<(Vec<u8>, Ending), TestError> {
+    pub fn read_to_end(&mut self) -> Result<(Vec<u8>, ConnectionEnd), TestError> {
         let peer = &self.peer;
         let mut bytes = Vec::new();
         let ending = self
@@ -116,7 +116,7 @@ impl RawConnection {
     /// Returns the way in which the application has ended the connection; `None` while it is open, or received bytes were not
     /// taken.
     #[must_use]
-    pub fn ending(&self) -> Option<Ending> {
+    pub fn ending(&self) -> Option<ConnectionEnd> {
         ending(&self.peer)
     }
 
@@ -251,11 +251,11 @@ impl RawConnection {
     }
 }
 
-fn ending(peer: &Peer) -> Option<Ending> {
+fn ending(peer: &Peer) -> Option<ConnectionEnd> {
     if peer.failed() {
-        return (peer.readable() == 0).then_some(Ending::Reset);
+        return (peer.readable() == 0).then_some(ConnectionEnd::Reset);
     }
-    peer.eof().then_some(Ending::Closed)
+    peer.eof().then_some(ConnectionEnd::Closed)
 }
 
 impl Drop for RawConnection {

@@ -23,10 +23,10 @@
 //! ```
 
 mod connection;
-mod inside;
 mod reader;
 mod reply;
 mod request;
+mod server_state;
 mod simulation;
 mod socket;
 
@@ -41,14 +41,16 @@ use std::time::Duration;
 
 pub use ringmain_sim::{Fault, Plan};
 
-pub use self::connection::{Ending, RawConnection};
-pub use self::inside::{Inside, counted_addresses};
+pub use self::connection::{ConnectionEnd, RawConnection};
 pub use self::reader::ReplyReader;
 pub use self::reply::{StreamedReply, TestReply};
 pub use self::request::TestRequest;
+pub use self::server_state::{ServerInternals, counted_addresses};
 use self::simulation::Simulation;
 pub use self::socket::{TestEvent, TestSocket, TestUpgrade};
-use crate::{App, AppError, Site};
+use crate::App;
+use crate::AppError;
+use crate::CompiledApp;
 
 /// The client's error: no response in time, a broken connection, a response that violates the protocol.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -66,7 +68,7 @@ pub struct Setup {
     /// The number of workers; each connection is assigned to one.
     pub workers: usize,
     /// The virtual time that a call of the client waits before it fails.
-    pub patience: Duration,
+    pub timeout: Duration,
     /// The time for which requests may continue after [`TestClient::shut_down`].
     pub grace: Duration,
 }
@@ -77,7 +79,7 @@ impl Default for Setup {
             seed: 0,
             plan: Plan::calm(),
             workers: 1,
-            patience: Duration::from_secs(60),
+            timeout: Duration::from_secs(60),
             grace: Duration::from_secs(5),
         }
     }
@@ -209,8 +211,8 @@ impl TestClient {
 
     /// Returns the application, with its limits and counters.
     #[must_use]
-    pub fn site(&self) -> Arc<Site> {
-        Arc::clone(self.simulation.borrow().site())
+    pub fn app(&self) -> Arc<CompiledApp> {
+        Arc::clone(self.simulation.borrow().app())
     }
 
     /// Returns the number of connections that the application holds.
@@ -232,8 +234,8 @@ impl TestClient {
 
     /// Returns true if the shutdown is complete.
     #[must_use]
-    pub fn is_down(&self) -> bool {
-        self.simulation.borrow().is_down()
+    pub fn is_shut_down(&self) -> bool {
+        self.simulation.borrow().is_shut_down()
     }
 
     /// Shuts down, waits for the end and checks that the application has released everything.

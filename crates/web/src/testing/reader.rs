@@ -68,7 +68,7 @@ impl ReplyReader {
 
     /// Returns the head of the final response in progress, if it was parsed.
     #[must_use]
-    pub fn begun(&self) -> Option<&TestReply> {
+    pub fn partial_head(&self) -> Option<&TestReply> {
         self.present.as_ref().map(|(reply, _)| reply)
     }
 

@@ -85,7 +85,7 @@ impl<'c> TestRequest<'c> {
     /// Sends the request and waits for the whole response.
     ///
     /// # Errors
-    /// No response within [`Setup::patience`](super::Setup) of virtual time, a broken connection, a response that violates the
+    /// No response within [`Setup::timeout`](super::Setup) of virtual time, a broken connection, a response that violates the
     /// protocol, a request that cannot be encoded.
     pub fn try_send(self) -> Result<TestReply, TestError> {
         let bytes = self.encode()?;

@@ -10,9 +10,10 @@ use ringmain_engine::Addr;
 use ringmain_engine::backend::Time;
 use ringmain_sim::{ClusterConfig, Peer, SimCluster, World};
 
-use super::inside::Inside;
+use super::server_state::ServerInternals;
 use super::{Setup, TestError};
-use crate::{Server, Site};
+use crate::CompiledApp;
+use crate::Server;
 
 /// Steps after which a wait is aborted: some code keeps the world busy without end.
 const STEPS: usize = 20_000_000;
@@ -20,14 +21,14 @@ const STEPS: usize = 20_000_000;
 pub(super) struct Simulation {
     world: World,
     cluster: SimCluster<Server>,
-    site: Arc<Site>,
-    inside: Vec<Inside>,
+    app: Arc<CompiledApp>,
+    inside: Vec<ServerInternals>,
     setup: Setup,
     address: Addr,
 }
 
 impl Simulation {
-    pub(super) fn new(site: Arc<Site>, setup: Setup) -> Simulation {
+    pub(super) fn new(app: Arc<CompiledApp>, setup: Setup) -> Simulation {
         let world = World::new(setup.seed, setup.plan.clone(), setup.workers);
         let address = Addr::Inet(SocketAddr::from(([127, 0, 0, 1], 80)));
         let config = ClusterConfig {
@@ -40,22 +41,22 @@ impl Simulation {
             .collect();
         let mut inside = Vec::new();
         let cluster = SimCluster::new(&world, config, &listeners, |start| {
-            let server = site.server(start);
-            inside.push(Inside::of(&server));
+            let server = app.server(start);
+            inside.push(ServerInternals::new(&server));
             server
         });
         Simulation {
             world,
             cluster,
-            site,
+            app,
             inside,
             setup,
             address,
         }
     }
 
-    pub(super) fn site(&self) -> &Arc<Site> {
-        &self.site
+    pub(super) fn app(&self) -> &Arc<CompiledApp> {
+        &self.app
     }
 
     pub(super) fn elapsed(&self) -> Duration {
@@ -77,19 +78,19 @@ impl Simulation {
     }
 
     pub(super) fn running(&self) -> usize {
-        self.inside.iter().map(Inside::running).sum()
+        self.inside.iter().map(ServerInternals::running).sum()
     }
 
     #[cfg(test)]
-    pub(super) fn idle_runners(&self) -> usize {
-        self.inside.iter().map(Inside::idle_runners).sum()
+    pub(super) fn idle_tasks(&self) -> usize {
+        self.inside.iter().map(ServerInternals::idle_tasks).sum()
     }
 
     pub(super) fn shut_down(&self) {
         self.cluster.shut_down();
     }
 
-    pub(super) fn is_down(&self) -> bool {
+    pub(super) fn is_shut_down(&self) -> bool {
         self.cluster.is_done()
     }
 
@@ -102,7 +103,7 @@ impl Simulation {
 
     /// Runs the world until `ask` returns a value.
     pub(super) fn wait<T>(&mut self, what: &str, mut ask: impl FnMut() -> Option<T>) -> Result<T, TestError> {
-        let until = self.world.now().after(self.setup.patience);
+        let until = self.world.now().after(self.setup.timeout);
         for _ in 0..STEPS {
             if let Some(found) = ask() {
                 return Ok(found);
@@ -111,9 +112,9 @@ impl Simulation {
                 break;
             }
         }
-        let (patience, seed) = (self.setup.patience, self.setup.seed);
+        let (timeout, seed) = (self.setup.timeout, self.setup.seed);
         Err(TestError(format!(
-            "expected {what} within {patience:?} of virtual time (`Setup::patience`), found none at {:?}; \
+            "expected {what} within {timeout:?} of virtual time (`Setup::timeout`), found none at {:?}; \
              {} requests of asynchronous handlers run, seed {seed}",
             self.elapsed(),
             self.running(),
@@ -132,10 +133,10 @@ impl Simulation {
 
     pub(super) fn finish(&mut self) -> Result<(), TestError> {
         self.shut_down();
-        let span = self.setup.grace + self.setup.patience;
+        let span = self.setup.grace + self.setup.timeout;
         let until = self.world.now().after(span);
-        while !self.is_down() && self.step_before(until) {}
-        if !self.is_down() {
+        while !self.is_shut_down() && self.step_before(until) {}
+        if !self.is_shut_down() {
             return Err(TestError(format!(
                 "expected the end of the shutdown within {span:?}, found {} connections",
                 self.connections()
@@ -144,7 +145,7 @@ impl Simulation {
         // Bytes that the network still carries.
         while self.step_before(until) {}
         let mut held = self.world.leaks();
-        let addresses = super::counted_addresses(&self.site);
+        let addresses = super::counted_addresses(&self.app);
         if addresses > 0 {
             held.push(format!("{addresses} addresses that are counted"));
         }

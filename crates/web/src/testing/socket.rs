@@ -205,9 +205,12 @@ impl TestSocket {
     #[track_caller]
     pub fn send(&mut self, message: Message<'_>) {
         let is_deflated = self.deflation.is_some();
-        self.encode(|encoder, deflater, out, mask| match is_deflated {
-            true => encoder.deflated(out, message, deflater, mask),
-            false => encoder.message(out, message, mask),
+        self.encode(|encoder, deflater, out, mask| {
+            if is_deflated {
+                encoder.deflated(out, message, deflater, mask)
+            } else {
+                encoder.message(out, message, mask)
+            }
         });
     }
 

@@ -3,7 +3,10 @@
 use std::time::Duration;
 
 use super::{Setup, TestClient};
-use crate::{App, Error, Event, limits};
+use crate::App;
+use crate::Error;
+use crate::Event;
+use crate::limits;
 
 #[derive(serde::Serialize, serde::Deserialize, PartialEq, Debug)]
 struct Sum {
@@ -53,7 +56,7 @@ fn a_burst_reuses_the_tasks_of_the_last_one_and_they_end_after_it() {
     }
     client.advance(Duration::from_secs(1));
     assert_eq!(client.running(), BURST);
-    let idle = |client: &TestClient| client.simulation.borrow().idle_runners();
+    let idle = |client: &TestClient| client.simulation.borrow().idle_tasks();
     client.advance(Duration::from_secs(9));
     // As many as are running, more than are kept otherwise.
     assert_eq!((client.running(), idle(&client)), (BURST / 2, BURST / 2));
@@ -61,7 +64,7 @@ fn a_burst_reuses_the_tasks_of_the_last_one_and_they_end_after_it() {
     assert_eq!(client.running(), 0);
     let kept = idle(&client);
     assert!(
-        kept <= limits::IDLE_RUNNERS && kept > limits::IDLE_RUNNERS / 2,
+        kept <= limits::IDLE_TASKS && kept > limits::IDLE_TASKS / 2,
         "{kept}"
     );
     drop(connections);
@@ -91,7 +94,7 @@ fn requests_are_answered_over_one_connection() {
 #[test]
 fn time_is_virtual() {
     let setup = Setup {
-        patience: Duration::from_secs(4000),
+        timeout: Duration::from_secs(4000),
         ..Setup::default()
     };
     let mut client = TestClient::with(app(), setup).unwrap();
@@ -137,7 +140,10 @@ fn a_raw_connection_sends_every_byte() {
     let refused = raw.reply();
     assert_eq!((refused.status(), refused.closes()), (400, true));
     raw.end();
-    assert_eq!(raw.read_to_end().unwrap(), (Vec::new(), super::Ending::Closed));
+    assert_eq!(
+        raw.read_to_end().unwrap(),
+        (Vec::new(), super::ConnectionEnd::Closed)
+    );
 }
 
 #[test]

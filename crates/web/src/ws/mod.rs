@@ -2,32 +2,32 @@
 //! origins.
 //!
 //! Owns both halves of an open socket on any transport: a connection that was switched (RFC 6455), or an HTTP/2 stream (RFC 8441).
-//! Knows nothing of HTTP but the request that opens a socket; phases of the connection are the server's (`server/socket.rs`,
-//! `server/http2/socket.rs`), frames the codec's.
+//! Knows nothing of HTTP but the request that opens a socket; phases of the connection are the server's (`server/websocket.rs`,
+//! `server/http2/websocket.rs`), frames the codec's.
 
-mod carrier;
+mod allowed_origins;
 mod frame;
-mod live;
 mod options;
-mod origin;
-mod outlet;
+mod sender;
+mod session;
 mod stream;
-mod worker;
+mod transport;
+mod worker_state;
 
 pub use ringmain_wire::ws::{CloseCode, Deflater, FaultKind, Message, Window};
 
-pub(crate) use self::carrier::Carrier;
+pub use self::allowed_origins::Origins;
 pub use self::frame::WsFrame;
-pub(crate) use self::live::Live;
 pub use self::options::WsOptions;
-pub(crate) use self::options::{Gate, Maker, Upgrade};
-pub use self::origin::Origins;
-pub use self::outlet::Ws;
-pub(crate) use self::stream::Asynchronous;
+pub(crate) use self::options::{SocketFactory, Upgrade, WsRoute};
+pub use self::sender::Ws;
+pub(crate) use self::session::WsSession;
+pub(crate) use self::stream::AsyncSocketHandler;
 pub use self::stream::{OwnedMessage, WsStream};
-pub(crate) use self::worker::Sockets;
+pub(crate) use self::transport::Transport;
+pub(crate) use self::worker_state::WsWorkerState;
 
-use crate::error::Result;
+use crate::http::error::Result;
 
 /// The application's side of one open WebSocket: receives its events on its worker's thread. It must not block. Code that waits
 /// runs as a task ([`Cx::spawn`](ringmain_engine::Cx::spawn)) that holds a clone of the [`Ws`], or as a handler of
@@ -82,12 +82,12 @@ pub struct Closed<'a> {
     /// The reason in the client's Close.
     pub reason: &'a str,
     /// The side that ended the socket, and the reason.
-    pub cause: Cause,
+    pub cause: CloseCause,
 }
 
 /// The side that ended a socket, and the reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Cause {
+pub enum CloseCause {
     /// The client closed.
     Client,
     /// The application closed ([`Ws::close`], an error, the end of an asynchronous handler).

@@ -6,12 +6,12 @@ use ringmain_wire::ws::{
     self, Acceptance, Deflation, HandshakeFault, HandshakeFaultKind, ServerWish, Window,
 };
 
-use super::carrier::Carrier;
-use super::origin::Origins;
-use super::{Live, Socket, Sockets, Ws};
-use crate::error::{Error, Result};
-use crate::reply::Reply;
-use crate::request::Request;
+use super::allowed_origins::Origins;
+use super::transport::Transport;
+use super::{Socket, Ws, WsSession, WsWorkerState};
+use crate::http::error::{Error, Result};
+use crate::http::reply::Reply;
+use crate::http::request::Request;
 
 /// Settings of one route's sockets: for [`App::ws_with`](crate::App::ws_with).
 ///
@@ -79,14 +79,14 @@ impl WsOptions {
 }
 
 /// Creates a route's socket for a request.
-pub(crate) type Maker = dyn Fn(&Request<'_>) -> Result<Box<dyn Socket>> + Send + Sync;
+pub(crate) type SocketFactory = dyn Fn(&Request<'_>) -> Result<Box<dyn Socket>> + Send + Sync;
 
 /// Validated settings.
-pub(crate) struct Gate {
+pub(crate) struct WsRoute {
     origins: Origins,
     protocols: &'static [&'static str],
     deflation: Option<Deflation>,
-    maker: Box<Maker>,
+    maker: Box<SocketFactory>,
 }
 
 /// A request that becomes a socket.
@@ -95,10 +95,13 @@ pub(crate) struct Upgrade {
     socket: Box<dyn Socket>,
 }
 
-impl Gate {
+impl WsRoute {
     /// # Errors
     /// A message about the invalid setting.
-    pub(crate) fn new(options: &WsOptions, maker: Box<Maker>) -> std::result::Result<Gate, String> {
+    pub(crate) fn new(
+        options: &WsOptions,
+        maker: Box<SocketFactory>,
+    ) -> std::result::Result<WsRoute, String> {
         let mut origins = Origins::default();
         if options.any_origin {
             origins.allow_any();
@@ -108,7 +111,7 @@ impl Gate {
         }
         ws::Opening::new([0; 16], options.protocols, None)
             .map_err(|misuse| format!("subprotocols {:?}: {misuse}", options.protocols))?;
-        Ok(Gate {
+        Ok(WsRoute {
             origins,
             protocols: options.protocols,
             deflation: options.deflation,
@@ -123,7 +126,7 @@ impl Gate {
     pub(crate) fn open(&self, request: &Request<'_>, reply: &mut Reply<'_>) -> Result {
         let mut deflation = self.deflation;
         if let Some(wish) = &mut deflation
-            && !request.local.sockets.has_context_left()
+            && !request.worker.sockets.has_free_context()
         {
             (wish.own_context, wish.peer_context) = (false, false);
         }
@@ -153,10 +156,10 @@ impl Gate {
 
 impl Upgrade {
     /// Returns both halves of the socket, once the 101 was sent (the 200 over HTTP/2).
-    pub(crate) fn into_live(self, sockets: &Rc<Sockets>, carrier: Carrier) -> Box<Live> {
+    pub(crate) fn into_session(self, sockets: &Rc<WsWorkerState>, transport: Transport) -> Box<WsSession> {
         let deflation = self.acceptance.deflation();
-        let ws = Ws::new(sockets, carrier, self.acceptance.protocol, deflation);
-        Box::new(Live::new(ws, self.socket))
+        let ws = Ws::new(sockets, transport, self.acceptance.protocol, deflation);
+        Box::new(WsSession::new(ws, self.socket))
     }
 }
 

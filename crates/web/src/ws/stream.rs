@@ -13,9 +13,9 @@ use std::task::{Context, Poll, Waker};
 use ringmain_wire::ws::{CloseCode, Message};
 
 use super::{Closed, Socket, Ws};
-use crate::error::{Error, Result};
+use crate::http::error::{Error, Result};
 use crate::limits;
-use crate::server::answer;
+use crate::server::response;
 
 /// An owned message.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -65,7 +65,7 @@ struct Inbox {
     /// The task has dropped its stream.
     abandoned: Cell<bool>,
     /// The waker of the task while it waits.
-    waiting: RefCell<Option<Waker>>,
+    waker: RefCell<Option<Waker>>,
 }
 
 impl WsStream {
@@ -79,7 +79,7 @@ impl WsStream {
         poll_fn(|context| {
             let message = inbox.messages.borrow_mut().pop_front();
             if let Some(message) = message {
-                let left = inbox.bytes.get() - message.data().len() - limits::MESSAGE_RECORD;
+                let left = inbox.bytes.get() - message.data().len() - limits::MESSAGE_OVERHEAD_BYTES;
                 inbox.bytes.set(left);
                 if left == 0 {
                     self.ws().resume();
@@ -141,8 +141,8 @@ impl WsStream {
 
 impl Inbox {
     fn wait<T>(&self, context: &Context<'_>) -> Poll<T> {
-        let mut waiting = self.waiting.borrow_mut();
-        match &mut *waiting {
+        let mut waker = self.waker.borrow_mut();
+        match &mut *waker {
             Some(waker) if waker.will_wake(context.waker()) => {}
             place => *place = Some(context.waker().clone()),
         }
@@ -150,7 +150,7 @@ impl Inbox {
     }
 
     fn wake(&self) {
-        let waker = self.waiting.borrow_mut().take();
+        let waker = self.waker.borrow_mut().take();
         if let Some(waker) = waker {
             waker.wake();
         }
@@ -158,26 +158,26 @@ impl Inbox {
 }
 
 /// The socket of an asynchronous handler.
-pub(crate) struct Asynchronous<F> {
+pub(crate) struct AsyncSocketHandler<F> {
     inbox: Rc<Inbox>,
     /// Present until the socket is open.
     future: Option<F>,
 }
 
-impl<F: Future<Output = Result> + 'static> Asynchronous<F> {
+impl<F: Future<Output = Result> + 'static> AsyncSocketHandler<F> {
     /// # Errors
     /// The error of `make`.
     pub(crate) fn new(make: impl FnOnce(WsStream) -> Result<F>) -> Result<Self> {
         let inbox = Rc::<Inbox>::default();
         let future = make(WsStream(Rc::clone(&inbox)))?;
-        Ok(Asynchronous {
+        Ok(AsyncSocketHandler {
             inbox,
             future: Some(future),
         })
     }
 }
 
-impl<F: Future<Output = Result> + 'static> Socket for Asynchronous<F> {
+impl<F: Future<Output = Result> + 'static> Socket for AsyncSocketHandler<F> {
     fn opened(&mut self, ws: &Ws) -> Result {
         let Some(future) = self.future.take() else {
             return Ok(());
@@ -185,10 +185,7 @@ impl<F: Future<Output = Result> + 'static> Socket for Asynchronous<F> {
         let _ = self.inbox.ws.set(ws.clone());
         let task = run(ws.clone(), future);
         if ws.sockets().cx.spawn(task).is_err() {
-            ws.close(
-                CloseCode::TRY_AGAIN_LATER,
-                "the server runs as many tasks as it may",
-            );
+            ws.close(CloseCode::TRY_AGAIN_LATER, "too many concurrent tasks");
         }
         Ok(())
     }
@@ -197,10 +194,10 @@ impl<F: Future<Output = Result> + 'static> Socket for Asynchronous<F> {
         if self.inbox.abandoned.get() {
             return Ok(());
         }
-        let bytes = self.inbox.bytes.get() + message.data().len() + limits::MESSAGE_RECORD;
+        let bytes = self.inbox.bytes.get() + message.data().len() + limits::MESSAGE_OVERHEAD_BYTES;
         self.inbox.bytes.set(bytes);
         self.inbox.messages.borrow_mut().push_back(message.into());
-        if bytes >= limits::BODY_QUEUE {
+        if bytes >= limits::BODY_QUEUE_BYTES {
             ws.pause();
         }
         self.inbox.wake();
@@ -223,7 +220,7 @@ async fn run(ws: Ws, future: impl Future<Output = Result>) {
     let mut future = pin!(future);
     let outcome = poll_fn(|context| {
         let polled = catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(context)));
-        polled.unwrap_or_else(|panic| Poll::Ready(Err(answer::panicked(&*panic))))
+        polled.unwrap_or_else(|panic| Poll::Ready(Err(response::panicked(&*panic))))
     })
     .await;
     match outcome {

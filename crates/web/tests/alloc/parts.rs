@@ -108,7 +108,7 @@ fn log_lines(writer: &mut AccessWriter, lines: &Lines, number: u64) {
             referer: Some(b"http://example.org/"),
             user_agent: Some("J\u{fc}rgen\u{85}".as_bytes()),
             request_id: Some("0123456789abcdef"),
-            notes: &[],
+            log_fields: &[],
         });
     }
     writer.flush();

@@ -11,7 +11,7 @@ use ringmain_engine::{Addr, Choice, Config, Engine, Layer, LayerEvent, ListenOpt
 use ringmain_tls::{
     Acceptor, ClientSettings, Connector, DevCertificate, PeerName, ServerSettings, Tls, Trust,
 };
-use ringmain_web::{App, Entrance, Flow};
+use ringmain_web::{App, Flow, ListenerProtocol};
 use serde::{Deserialize, Serialize};
 use stats_alloc::Region;
 
@@ -231,13 +231,13 @@ fn check_all(mut engine: Engine, tls: bool) {
             ..ServerSettings::default()
         };
         let acceptor = Acceptor::new(&settings, now()).expect("settings");
-        app = app.listener(0, Entrance::https(&acceptor));
+        app = app.listener(0, ListenerProtocol::https(&acceptor));
     }
     let trust = ClientSettings::new(Trust::Authorities(made.authority));
     let connector = tls.then(|| Connector::new(&trust, now()).expect("settings"));
-    let site = app.build().expect("an application");
+    let app = app.build().expect("an application");
     let running = engine
-        .start(move |start| site.server(start))
+        .start(move |start| app.server(start))
         .expect("the worker starts");
     let mut client = Client {
         stream: Link::new(addr, connector.as_ref()),

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use ringmain_web::fuzzing::{Table, normalise};
+use ringmain_web::fuzzing::{RouteTable, normalise};
 use ringmain_wire::h1::Method;
 use stats_alloc::Region;
 
@@ -31,7 +31,7 @@ const CASES: &[(Method<'_>, &str, Option<usize>)] = &[
 ];
 
 pub(crate) fn main() {
-    let (table, refused) = Table::new(ROUTES.iter().copied());
+    let (table, refused) = RouteTable::new(ROUTES.iter().copied());
     assert!(refused.is_empty(), "{refused:?}");
     let mut scratch = String::new();
     serve(&table, &mut scratch);
@@ -44,7 +44,7 @@ pub(crate) fn main() {
     assert_eq!(counts, (0, 0), "{REQUESTS} rounds allocated: {change:?}");
 }
 
-fn serve(table: &Table, scratch: &mut String) {
+fn serve(table: &RouteTable, scratch: &mut String) {
     for &(method, raw, expected) in CASES {
         let path = normalise(raw, scratch).expect(raw);
         let mut count = 0;

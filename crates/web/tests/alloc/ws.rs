@@ -138,9 +138,9 @@ fn check_all(mut engine: Engine) {
         panic!("an internet address was asked for");
     };
     println!("on {}", engine.selection());
-    let site = app().build().expect("an application");
+    let app = app().build().expect("an application");
     let running = engine
-        .start(move |start| site.server(start))
+        .start(move |start| app.server(start))
         .expect("the worker starts");
     let mut failed = false;
     for case in cases() {

@@ -29,7 +29,7 @@ fn say(writer: &mut AccessWriter, target: &str) {
         referer: None,
         user_agent: None,
         request_id: None,
-        notes: &[],
+        log_fields: &[],
     });
 }
 
@@ -166,7 +166,7 @@ fn lines_arrive_in_each_workers_order() {
         }
     });
     assert!(log.finish(PATIENCE));
-    assert_eq!(log.lost(), 0);
+    assert_eq!(log.lost_lines(), 0);
     let text = memory.text();
     let all = targets(&text);
     assert_eq!(all.len(), 4000);
@@ -215,15 +215,15 @@ fn a_full_queue_drops_lines_and_logs_their_count() {
         say(&mut writer, &format!("/{number}"));
         writer.flush();
     }
-    assert_eq!(log.lost(), 6);
+    assert_eq!(log.lost_lines(), 6);
     assert!(!log.finish(Duration::from_millis(1)), "it still hangs");
     say(&mut writer, "/late");
     drop(writer);
-    assert_eq!(log.lost(), 7, "nobody waits for lines any more");
+    assert_eq!(log.lost_lines(), 7, "nobody waits for lines any more");
     drop(opener);
     assert!(log.finish(PATIENCE));
     assert!(was_said(
-        "7 lines of the access log were dropped: its destination takes them slower than they come"
+        "7 access log lines dropped: its destination is too slow"
     ));
     let text = memory.text();
     let all = targets(&text);
@@ -246,11 +246,11 @@ fn a_destination_that_fails_costs_its_lines_only() {
     drop(writer);
     drop(opener);
     assert!(log.finish(PATIENCE));
-    assert_eq!(log.lost(), 1);
+    assert_eq!(log.lost_lines(), 1);
     assert!(was_said(
-        "cannot write the access log to its destination: no space; lines are lost until it can"
+        "cannot write the access log to its destination: no space; lines are dropped until a write succeeds"
     ));
-    assert!(was_said("the access log can be written to its destination again"));
+    assert!(was_said("access log: writes to its destination succeed again"));
     let text = memory.text();
     // A partly written line is not joined with the next one.
     assert!(
@@ -297,7 +297,7 @@ fn a_file_that_cannot_be_opened_again_is_written_on() {
         targets(&fs::read_to_string(moved.join("access.log")).unwrap()),
         ["/kept"]
     );
-    assert!(was_said("inner/access.log` again: No such file"));
+    assert!(was_said("inner/access.log`: No such file"));
     let error = AccessLog::to_file(inner.join("access.log")).unwrap_err();
     assert_eq!(error.kind(), io::ErrorKind::NotFound);
     assert!(
@@ -313,7 +313,7 @@ fn a_line_after_the_end_is_counted_as_lost() {
     let log = AccessLog::to_writer(memory.clone()).unwrap();
     assert!(log.finish(PATIENCE));
     say(&mut log.writer(), "/late");
-    assert_eq!((log.lost(), memory.text()), (1, String::new()));
+    assert_eq!((log.lost_lines(), memory.text()), (1, String::new()));
 }
 
 #[test]

@@ -3,8 +3,8 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use ringmain_web::testing::{Ending, RawConnection, TestClient};
-use ringmain_web::ws::{Cause, CloseCode, Closed, Message};
+use ringmain_web::testing::{ConnectionEnd, RawConnection, TestClient};
+use ringmain_web::ws::{CloseCause, CloseCode, Closed, Message};
 use ringmain_web::{App, Bytes, Limits, Result, Socket, Ws};
 use ringmain_wire::h1::{FieldBlock, Method};
 use ringmain_wire::h2::{self, Connection, ErrorCode, Event, HeadBuffer, Request, Role, Stream};
@@ -124,7 +124,10 @@ fn an_idle_connection_is_closed() {
     http2.turn_after(seconds(2));
     assert_eq!(http2.heard(), ["away NO_ERROR"]);
     http2.raw.end();
-    assert_eq!(http2.raw.read_to_end().unwrap(), (Vec::new(), Ending::Closed));
+    assert_eq!(
+        http2.raw.read_to_end().unwrap(),
+        (Vec::new(), ConnectionEnd::Closed)
+    );
 }
 
 #[test]
@@ -142,7 +145,7 @@ fn a_preface_that_does_not_come_ends_in_time() {
         raw.end();
         let (bytes, ending) = raw.read_to_end().unwrap();
         assert!(!bytes.is_empty(), "it is told why");
-        assert_eq!(ending, Ending::Closed);
+        assert_eq!(ending, ConnectionEnd::Closed);
     }
 }
 
@@ -207,7 +210,7 @@ fn a_head_in_parts_has_the_time_of_one_head() {
         http2.turn_after(seconds(4));
         assert_eq!(http2.heard(), ["away NO_ERROR"], "busy: {busy}");
         http2.raw.end();
-        assert_eq!(http2.raw.read_to_end().unwrap().1, Ending::Closed);
+        assert_eq!(http2.raw.read_to_end().unwrap().1, ConnectionEnd::Closed);
     }
 }
 
@@ -322,7 +325,7 @@ fn a_silent_client_is_pinged_during_a_response() {
     let asked = http2.raw.received();
     assert_eq!(asked[..5], [0, 0, 8, 6, 0], "a ping");
     http2.raw.advance(seconds(15));
-    assert_eq!(http2.raw.ending(), Some(Ending::Reset));
+    assert_eq!(http2.raw.ending(), Some(ConnectionEnd::Reset));
 }
 
 #[test]
@@ -370,10 +373,10 @@ fn running_requests_beyond_their_limit_are_told_to_come_again() {
 struct Echo(Ends);
 
 #[derive(Clone, Default)]
-struct Ends(Arc<Mutex<Vec<(u16, Cause)>>>);
+struct Ends(Arc<Mutex<Vec<(u16, CloseCause)>>>);
 
 impl Ends {
-    fn all(&self) -> Vec<(u16, Cause)> {
+    fn all(&self) -> Vec<(u16, CloseCause)> {
         self.0.lock().expect("no panic holds it").clone()
     }
 }
@@ -448,7 +451,7 @@ fn a_silent_socket_is_pinged_and_given_up_alone() {
     http2.turn_after(seconds(18));
     http2.frame(streams[1], 0x8A, b"");
     assert_eq!(http2.heard(), ["1 CANCEL", "3 2 bytes false"]);
-    assert_eq!(ends.all(), [(1006, Cause::Silent)]);
+    assert_eq!(ends.all(), [(1006, CloseCause::Silent)]);
     http2.frame(streams[1], 0x81, b"here");
     assert_eq!(http2.heard(), ["3 6 bytes false"]);
 }
@@ -470,7 +473,7 @@ fn a_close_on_a_stream_is_answered_in_time_or_given_up() {
     assert_eq!(heard, ["1 CANCEL", "3 NO_ERROR"]);
     assert_eq!(
         ends.all(),
-        [(1000, Cause::Application), (1006, Cause::Application)]
+        [(1000, CloseCause::Application), (1006, CloseCause::Application)]
     );
     // Nothing is left that would keep the connection.
     http2.turn_after(Limits::default().idle_timeout + seconds(1));
@@ -488,7 +491,7 @@ fn a_message_on_a_stream_becomes_whole_in_time() {
     http2.turn();
     assert_eq!(ends.all(), []);
     http2.turn_after(seconds(6));
-    assert_eq!(ends.all(), [(1008, Cause::SlowMessage)]);
+    assert_eq!(ends.all(), [(1008, CloseCause::SlowMessage)]);
     let heard = http2.heard();
     assert_eq!(heard[heard.len() - 2..], ["1 4 bytes false", "1 0 bytes true"]);
 }

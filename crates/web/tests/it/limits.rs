@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use ringmain_web::testing::{Ending, Plan, RawConnection, Setup, TestClient};
+use ringmain_web::testing::{ConnectionEnd, Plan, RawConnection, Setup, TestClient};
 use ringmain_web::{App, Limits};
 
 fn client(limits: Limits, app: App) -> TestClient {
@@ -67,7 +67,7 @@ fn connections_of_one_address_beyond_their_limit_are_told_so() {
     );
     assert!(refused.closes());
     third.end();
-    assert_eq!(third.read_to_end().unwrap(), (Vec::new(), Ending::Closed));
+    assert_eq!(third.read_to_end().unwrap(), (Vec::new(), ConnectionEnd::Closed));
     assert_eq!(client.get("/").send().status(), 200, "from another address");
     // Local proxies and load tests.
     for port in 0..5 {
@@ -122,7 +122,7 @@ fn a_head_that_trickles_in_is_given_its_time_and_no_more() {
     raw.advance(seconds(9));
     assert_eq!(raw.ending(), None);
     raw.advance(seconds(2));
-    assert_eq!(raw.read_to_end().unwrap(), (Vec::new(), Ending::Closed));
+    assert_eq!(raw.read_to_end().unwrap(), (Vec::new(), ConnectionEnd::Closed));
 }
 
 #[test]
@@ -160,7 +160,7 @@ fn an_idle_connection_is_closed_after_its_time() {
             assert_eq!(raw.ending(), None, "{path}");
         }
         raw.advance(seconds(2));
-        assert_eq!(raw.ending(), Some(Ending::Closed), "{path}");
+        assert_eq!(raw.ending(), Some(ConnectionEnd::Closed), "{path}");
     }
 }
 
@@ -205,7 +205,7 @@ fn a_body_that_trickles_in_is_refused_wherever_it_goes() {
     assert_eq!(raw.reply().status(), 404);
     let took = trickle(&mut raw, "body");
     assert!((5..=8).contains(&took), "{took} s");
-    assert_eq!(raw.read_to_end().unwrap(), (Vec::new(), Ending::Reset));
+    assert_eq!(raw.read_to_end().unwrap(), (Vec::new(), ConnectionEnd::Reset));
     // Just fast enough.
     for path in ["/collect", "/stream"] {
         let mut raw = client.raw();

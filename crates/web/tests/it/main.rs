@@ -8,13 +8,13 @@
 mod support;
 
 mod access_log;
-mod amounts;
 mod body_budget;
-mod burst;
+mod count_limits;
 mod grpc;
 mod http;
 mod http2;
 mod http2_limits;
 mod limits;
+mod overload_burst;
 mod protocol;
 mod ws;

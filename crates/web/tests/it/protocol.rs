@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ringmain_web::testing::{Ending, Plan, Setup, TestClient};
+use ringmain_web::testing::{ConnectionEnd, Plan, Setup, TestClient};
 use ringmain_web::{App, Error, Event, Flow, Limits};
 
 #[test]
@@ -46,7 +46,11 @@ fn a_last_answer_is_not_lost_to_requests_that_are_on_their_way() {
         assert_eq!(raw.ending(), None, "{path}: no reset");
         let reply = raw.reply();
         assert_eq!((reply.text(), reply.closes()), (path, true));
-        assert_eq!(raw.read_to_end().unwrap(), (Vec::new(), Ending::Closed), "{path}");
+        assert_eq!(
+            raw.read_to_end().unwrap(),
+            (Vec::new(), ConnectionEnd::Closed),
+            "{path}"
+        );
     }
 }
 
@@ -124,7 +128,7 @@ fn a_shutdown_or_the_clients_end_ends_an_event_stream_in_order() {
         raw.advance(Duration::from_secs(1));
         let reply = raw.reply();
         assert_eq!(reply.body().len() % "data: \n\n".len().wrapping_add(1000), 0);
-        assert_eq!(raw.read_to_end().unwrap(), (Vec::new(), Ending::Closed));
+        assert_eq!(raw.read_to_end().unwrap(), (Vec::new(), ConnectionEnd::Closed));
     }
 }
 
@@ -142,7 +146,7 @@ fn the_head_of_an_event_stream_has_no_body_at_a_shutdown() {
     raw.send("HEAD /clock HTTP/1.1\r\nHost: a\r\n\r\n");
     assert_eq!(raw.try_reply("HEAD").unwrap().status(), 200);
     client.shut_down();
-    assert_eq!(raw.read_to_end().unwrap(), (Vec::new(), Ending::Closed));
+    assert_eq!(raw.read_to_end().unwrap(), (Vec::new(), ConnectionEnd::Closed));
 }
 
 #[test]
@@ -170,7 +174,7 @@ fn an_unwanted_body_of_no_bytes_leaves_the_connection_idle() {
     }
     assert_eq!(raw.ending(), None, "idle for less than its time");
     raw.advance(Duration::from_secs(10));
-    assert_eq!(raw.ending(), Some(Ending::Closed));
+    assert_eq!(raw.ending(), Some(ConnectionEnd::Closed));
 }
 
 #[test]
@@ -184,7 +188,7 @@ fn a_shutdown_does_not_wait_for_a_connection_whose_unwanted_body_has_ended() {
     assert_eq!(raw.ending(), None);
     raw.send("b");
     raw.advance(Duration::from_secs(1));
-    assert_eq!(raw.ending(), Some(Ending::Closed));
+    assert_eq!(raw.ending(), Some(ConnectionEnd::Closed));
 }
 
 #[test]
@@ -205,7 +209,7 @@ fn an_unread_body_after_a_large_response_is_not_parsed_as_a_request() {
     assert_eq!(raw.reply().body().len(), 1_000_000);
     raw.send("GET /next HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
     assert_eq!(raw.reply().body().len(), 1_000_000);
-    assert_eq!(raw.read_to_end().unwrap(), (Vec::new(), Ending::Closed));
+    assert_eq!(raw.read_to_end().unwrap(), (Vec::new(), ConnectionEnd::Closed));
 }
 
 #[test]
@@ -217,14 +221,14 @@ fn a_head_request_is_refused_without_a_body() {
     let reply = raw.try_reply("HEAD").unwrap();
     assert_eq!((reply.status(), reply.closes()), (413, true));
     raw.end();
-    assert_eq!(raw.read_to_end().unwrap(), (Vec::new(), Ending::Closed));
+    assert_eq!(raw.read_to_end().unwrap(), (Vec::new(), ConnectionEnd::Closed));
     let mut raw = client.raw();
     raw.send("HEAD / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n");
     raw.advance(Duration::from_secs(1));
     raw.send("no size\r\n");
     assert_eq!(raw.try_reply("HEAD").unwrap().status(), 400);
     raw.end();
-    assert_eq!(raw.read_to_end().unwrap(), (Vec::new(), Ending::Closed));
+    assert_eq!(raw.read_to_end().unwrap(), (Vec::new(), ConnectionEnd::Closed));
 }
 
 #[test]
@@ -245,7 +249,7 @@ fn a_truncated_response_does_not_affect_earlier_ones() {
     // Without framing only a reset tells that it is not whole.
     let mut raw = client.raw();
     raw.send("GET /cut HTTP/1.0\r\n\r\n");
-    assert_eq!(raw.read_to_end().unwrap().1, Ending::Reset);
+    assert_eq!(raw.read_to_end().unwrap().1, ConnectionEnd::Reset);
 }
 
 #[test]
@@ -310,6 +314,6 @@ fn trailers_follow_whole_and_streamed_responses_if_accepted() {
     raw.send("GET /whole HTTP/1.0\r\nTE: trailers\r\n\r\n");
     let (bytes, ending) = raw.read_to_end().unwrap();
     assert!(bytes.ends_with(b"\r\n\r\ncontent"), "{}", bytes.escape_ascii());
-    assert_eq!(ending, Ending::Closed);
+    assert_eq!(ending, ConnectionEnd::Closed);
     client.finish().unwrap();
 }

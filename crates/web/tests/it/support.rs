@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use ringmain_engine::{Addr, Choice, Config, Engine, ListenOptions, Running};
 use ringmain_tls::{Connector, PeerName};
-use ringmain_web::{App, Entrance, Site};
+use ringmain_web::{App, CompiledApp, ListenerProtocol};
 
 use self::tls::Secure;
 
@@ -117,7 +117,7 @@ pub(crate) fn on_uring(name: &str, case: fn(Config)) {
 /// A running application.
 pub(crate) struct Server {
     pub(crate) running: Running<std::convert::Infallible>,
-    pub(crate) site: Arc<Site>,
+    pub(crate) app: Arc<CompiledApp>,
     pub(crate) addr: SocketAddr,
     /// The connector of its clients, if it requires TLS.
     connector: Option<Connector>,
@@ -127,15 +127,15 @@ pub(crate) fn serve(setting: impl Into<Setting>, app: App) -> Server {
     let setting = setting.into();
     if setting.tls {
         let (acceptor, connector) = (tls::acceptor(), tls::connector());
-        let app = app.listener(0, Entrance::https(&acceptor));
+        let app = app.listener(0, ListenerProtocol::https(&acceptor));
         return serve_at(setting.engine, app, Some(connector));
     }
     serve_at(setting.engine, app, None)
 }
 
-/// Serves with entrances that the application has chosen.
+/// Serves with listener protocols that the application has chosen.
 pub(crate) fn serve_at(config: Config, app: App, connector: Option<Connector>) -> Server {
-    let site = app.build().expect("an application");
+    let app = app.build().expect("an application");
     let mut engine = Engine::new(config).expect("the back-end is there");
     let options = ListenOptions {
         send_buffer: Some(SOCKET_BUFFER as u32),
@@ -146,13 +146,13 @@ pub(crate) fn serve_at(config: Config, app: App, connector: Option<Connector>) -
     let Addr::Inet(addr) = engine.listen(&any, &options).expect("a free port") else {
         panic!("an internet address was asked for");
     };
-    let served = Arc::clone(&site);
+    let served = Arc::clone(&app);
     let running = engine
         .start(move |start| served.server(start))
         .expect("the workers start");
     Server {
         running,
-        site,
+        app,
         addr,
         connector,
     }

@@ -157,7 +157,7 @@ impl Client {
             return 0;
         }
         // A final answer that does not end without the body asks for it too.
-        let asked = !self.reader.interim().is_empty() || self.reader.begun().is_some();
+        let asked = !self.reader.interim().is_empty() || self.reader.partial_head().is_some();
         let continues = self.answered == self.writing && asked;
         let whole = !ask.expects || self.impatient || continues || self.answered > self.writing;
         let most = if whole { ask.bytes.len() } else { ask.head };

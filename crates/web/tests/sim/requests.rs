@@ -26,7 +26,7 @@ pub(crate) enum Kind {
     Stream,
     Echo,
     First,
-    Early,
+    FastPath,
     Nowhere,
     /// Bytes that are not a request.
     Bad,
@@ -49,7 +49,7 @@ const KINDS: [Kind; 19] = [
     Kind::Stream,
     Kind::Echo,
     Kind::First,
-    Kind::Early,
+    Kind::FastPath,
     Kind::Nowhere,
     Kind::Bad,
 ];
@@ -168,7 +168,7 @@ impl Ask {
             Kind::Stream => "stream",
             Kind::Echo => "echo",
             Kind::First => "first",
-            Kind::Early => "early",
+            Kind::FastPath => "early",
             Kind::Nowhere | Kind::Bad => "nowhere",
         };
         format!(
@@ -276,7 +276,7 @@ impl Ask {
     /// Returns true if a response may leave part of the body unread.
     fn may_close(&self) -> bool {
         match self.kind {
-            Kind::Echo | Kind::First | Kind::Early => true,
+            Kind::Echo | Kind::First | Kind::FastPath => true,
             Kind::Nowhere => self.chunked || self.expects || self.body.len() > 60_000,
             _ => false,
         }
@@ -296,7 +296,7 @@ impl Ask {
             }
             Kind::Echo => expect(body, &self.body),
             Kind::First => expect(body, format!("first {}", account(self.id, &self.body)).as_bytes()),
-            Kind::Early => expect(body, account(self.id, b"").as_bytes()),
+            Kind::FastPath => expect(body, account(self.id, b"").as_bytes()),
             Kind::Events => {
                 let all: Vec<String> = (0..EVENTS)
                     .map(|number| format!("data: {}\n\n", event(self.id, number)))
@@ -348,7 +348,7 @@ impl Kind {
                 | Kind::Stream
                 | Kind::Echo
                 | Kind::First
-                | Kind::Early
+                | Kind::FastPath
                 | Kind::Nowhere
         )
     }
@@ -375,7 +375,7 @@ impl Kind {
                 | Kind::Stream
                 | Kind::Echo
                 | Kind::First
-                | Kind::Early
+                | Kind::FastPath
         )
     }
 }

@@ -8,8 +8,8 @@ use std::time::Duration;
 use ringmain_engine::{Addr, limits as engine_limits};
 use ringmain_sim::{ClusterConfig, Fault, Plan, SimCluster, Step, World};
 use ringmain_tls::Connector;
-use ringmain_web::testing::{Inside, counted_addresses};
-use ringmain_web::{Entrance, Limits, Server, Site};
+use ringmain_web::testing::{ServerInternals, counted_addresses};
+use ringmain_web::{CompiledApp, Limits, ListenerProtocol, Server};
 
 use crate::app;
 use crate::clients::{Client, Weather};
@@ -33,8 +33,8 @@ pub(crate) struct Run {
     /// Of HTTP/2.
     streams: Vec<StreamClient>,
     world: World,
-    site: Arc<Site>,
-    inside: Vec<Inside>,
+    app: Arc<CompiledApp>,
+    inside: Vec<ServerInternals>,
     workers: usize,
     asked: u64,
     wanted: usize,
@@ -96,8 +96,8 @@ impl Run {
             grace: Duration::from_millis(world.below(4) as u64 * 700),
             ..ClusterConfig::default()
         };
-        let site = app::app(limits(&world))
-            .listener(TLS, Entrance::https(&link::acceptor()))
+        let app = app::app(limits(&world))
+            .listener(TLS, ListenerProtocol::https(&link::acceptor()))
             .build()
             .expect("its routes and limits are right");
         let listeners: Vec<_> = (0..workers)
@@ -105,8 +105,8 @@ impl Run {
             .collect();
         let mut inside = Vec::new();
         let cluster = SimCluster::new(&world, config, &listeners, |start| {
-            let server = site.server(start);
-            inside.push(Inside::of(&server));
+            let server = app.server(start);
+            inside.push(ServerInternals::new(&server));
             server
         });
         let wanted = 1 + world.below(8);
@@ -123,7 +123,7 @@ impl Run {
             sockets: Vec::new(),
             streams: Vec::new(),
             world,
-            site,
+            app,
             inside,
             workers,
             asked: 0,
@@ -174,16 +174,16 @@ impl Run {
             || self.streams.iter().any(StreamClient::is_busy)
     }
 
-    /// With no connection left nothing runs, and only idle runners are kept.
+    /// With no connection left nothing runs, and only idle tasks are pooled.
     fn check_idle(&self) {
         for (worker, inside) in self.inside.iter().enumerate() {
             assert_eq!(inside.running(), 0, "requests that run on worker {worker}");
             assert_eq!(inside.collected(), 0, "bodies that worker {worker} counts");
             assert_eq!(self.cluster.held(worker), 0, "bytes that worker {worker} holds");
             let tasks = self.cluster.tasks(worker) as usize;
-            assert_eq!(tasks, inside.idle_runners(), "tasks of worker {worker}");
+            assert_eq!(tasks, inside.idle_tasks(), "tasks of worker {worker}");
         }
-        assert_eq!(counted_addresses(&self.site), 0, "addresses that are counted");
+        assert_eq!(counted_addresses(&self.app), 0, "addresses that are counted");
     }
 
     /// Shuts down, gracefully or not, and checks that all is returned.
@@ -204,14 +204,14 @@ impl Run {
         self.stopping = true;
         self.drive("settling", |run| run.world.next_event_time().is_none());
         assert_eq!(self.world.leaks(), Vec::<String>::new());
-        assert_eq!(counted_addresses(&self.site), 0, "addresses that are counted");
+        assert_eq!(counted_addresses(&self.app), 0, "addresses that are counted");
         assert_eq!(
-            self.site.stats().totals().sockets,
+            self.app.stats().totals().sockets,
             0,
             "sockets that were not told their end"
         );
         for (worker, inside) in self.inside.iter().enumerate() {
-            assert!(inside.is_gone(), "worker {worker} left something: {inside:?}");
+            assert!(inside.is_released(), "worker {worker} left something: {inside:?}");
             let panics = self.cluster.counters(worker).panics.load(Ordering::Relaxed);
             assert_eq!(panics, 0, "panics that reached worker {worker}");
         }
@@ -219,7 +219,7 @@ impl Run {
 
     fn weather(&self) -> Weather {
         let count = |faults: &[Fault]| -> u64 { faults.iter().map(|fault| self.world.count(*fault)).sum() };
-        let limits = self.site.limits();
+        let limits = self.app.limits();
         Weather {
             broken: self.stopping || count(&[Fault::Reset, Fault::AcceptAborted]) > 0,
             draining: self.draining,
@@ -241,7 +241,7 @@ impl Run {
                 let seed = self.named.seed;
                 panic!(
                     "seed {seed}: {error}\n{client:?}\n{weather:?}, {:?}",
-                    self.site.limits()
+                    self.app.limits()
                 );
             }
         }
@@ -304,7 +304,7 @@ impl Run {
         if http2 {
             let ids = self.asked + 1..self.asked + 2 + self.world.below(12) as u64;
             self.asked = ids.end;
-            let client = StreamClient::new(&self.world, peer, ids, self.most, self.site.limits());
+            let client = StreamClient::new(&self.world, peer, ids, self.most, self.app.limits());
             return self.streams.push(client);
         }
         if self.world.below(3) == 0 {
@@ -317,7 +317,7 @@ impl Run {
         // Behind a request that asks for the end none may follow (RFC 9112 §9.6).
         while asks.len() < count && !asks.last().is_some_and(|ask: &Ask| ask.wants_close) {
             self.asked += 1;
-            asks.push(Ask::draw(&self.world, self.asked, self.most, self.site.limits()));
+            asks.push(Ask::draw(&self.world, self.asked, self.most, self.app.limits()));
         }
         self.clients.push(Client::new(&self.world, peer, asks));
     }

@@ -117,14 +117,14 @@ impl StreamClient {
         peer: Link,
         ids: std::ops::Range<u64>,
         most: usize,
-        site: &Limits,
+        app: &Limits,
     ) -> StreamClient {
         let limits = h2::Limits {
             stream_window: [100, 5000, 1 << 20][world.below(3)],
             ..h2::Limits::INTERNET
         };
         let mut out = Vec::new();
-        let asks: VecDeque<Ask> = ids.map(|id| Ask::draw(world, id, most, site)).collect();
+        let asks: VecDeque<Ask> = ids.map(|id| Ask::draw(world, id, most, app)).collect();
         StreamClient {
             peer,
             wire: Connection::new(Role::Client, &limits, Duration::ZERO, &mut out),

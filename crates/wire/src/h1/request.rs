@@ -176,12 +176,11 @@ impl StartLine for RequestLine {
 impl RequestLine {
     #[inline]
     fn texts<'a>(&self, input: &'a [u8]) -> (Method<'a>, &'a str) {
-        let method = match self.is_get {
-            true => Method::Get,
-            false => {
-                let method = &input[self.method_at..self.target_at - 1];
-                Method::registered(method).unwrap_or_else(|| Method::Other(ascii(method)))
-            }
+        let method = if self.is_get {
+            Method::Get
+        } else {
+            let method = &input[self.method_at..self.target_at - 1];
+            Method::registered(method).unwrap_or_else(|| Method::Other(ascii(method)))
         };
         (method, ascii(&input[self.target_at..self.target_end]))
     }

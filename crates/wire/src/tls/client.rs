@@ -117,9 +117,10 @@ impl ClientSettings {
         config.alpn_protocols.clone_from(&self.alpn);
         config.enable_sni = self.send_name;
         config.enable_early_data = false;
-        config.resumption = match self.resume {
-            true => Resumption::in_memory_sessions(RESUMABLE_SERVERS),
-            false => Resumption::disabled(),
+        config.resumption = if self.resume {
+            Resumption::in_memory_sessions(RESUMABLE_SERVERS)
+        } else {
+            Resumption::disabled()
         };
         // Keys are taken out when a handshake is over: records are opened where they lie.
         config.enable_secret_extraction = true;

@@ -40,9 +40,10 @@ impl Pinned {
             .into());
         }
         let parsed = ParsedCertificate::try_from(der)?;
-        match self.names.is_empty() {
-            true => verify_server_name(&parsed, name),
-            false => check_names(&self.names, der, &parsed),
+        if self.names.is_empty() {
+            verify_server_name(&parsed, name)
+        } else {
+            check_names(&self.names, der, &parsed)
         }
     }
 }

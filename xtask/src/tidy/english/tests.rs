@@ -233,7 +233,7 @@ fn texts_for_people_are_read_and_other_literals_are_not() {
         ("\"http://he.came/ he it\"", &["1 nobody he"]),
     ] {
         check_rust(&format!("fn a() {{ b({code}) }}\n"), expect);
-        for test in ["crates/web/src/path/tests.rs", "crates/web/tests/it/a.rs"] {
+        for test in ["crates/web/src/http/path/tests.rs", "crates/web/tests/it/a.rs"] {
             check_hits(&rust_file(test, &format!("fn a() {{ b({code}) }}\n")), &[]);
         }
         check_rust(

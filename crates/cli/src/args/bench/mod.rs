@@ -326,10 +326,11 @@ impl Load {
         self.warmup = self.warmup.or(time(settings.warmup));
         self.rate = self.rate.or(settings.rate);
         self.poisson |= settings.poisson.unwrap_or(false) && self.rate.is_some();
-        match self.http2 {
+        if self.http2 {
             // Several in flight on a connection are streams there.
-            true => self.streams = self.streams.or(settings.pipeline),
-            false => self.pipeline = self.pipeline.or(settings.pipeline),
+            self.streams = self.streams.or(settings.pipeline)
+        } else {
+            self.pipeline = self.pipeline.or(settings.pipeline)
         }
         self.timeout = self.timeout.or(time(settings.timeout));
         self.reconnect_every = self.reconnect_every.or(settings.reconnect_after);

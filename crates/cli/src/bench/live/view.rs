@@ -185,9 +185,10 @@ fn latency(state: &State, last: &Last) -> Line {
         ("longest", latency.max),
     ] {
         line.0.push((Look::Quiet, format!("{name} ")));
-        let shown = match *latency == Percentiles::default() {
-            true => amount::NONE.to_owned(),
-            false => amount::time(time),
+        let shown = if *latency == Percentiles::default() {
+            amount::NONE.to_owned()
+        } else {
+            amount::time(time)
         };
         line.0.push((Look::Plain, format!("{shown:<FIGURE$}")));
     }

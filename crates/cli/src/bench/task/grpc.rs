@@ -19,9 +19,10 @@ pub(super) fn task(target: &Target, has_scene: bool, load: &Load, args: &Request
     "POST".clone_into(&mut request.method);
     request.body = Body::Bytes(framed(message(&args.grpc)?)?.into());
     metadata(&mut request, &args.grpc);
-    let kind = match args.grpc.server_streaming {
-        true => plan::Grpc::ServerStreaming,
-        false => plan::Grpc::Unary,
+    let kind = if args.grpc.server_streaming {
+        plan::Grpc::ServerStreaming
+    } else {
+        plan::Grpc::Unary
     };
     Ok(Task {
         place: target.place.clone(),

@@ -56,10 +56,11 @@ impl Task {
         let name = target.secured_as.clone();
         let task = Task::of(target, scene, load, request)?;
         // Files are read when all else is right.
-        let alpn = match task.protocol.is_http2() {
-            true => ALPN_HTTP2,
+        let alpn = if task.protocol.is_http2() {
+            ALPN_HTTP2
+        } else {
             // WebSockets are opened by it, too.
-            false => ALPN_HTTP1,
+            ALPN_HTTP1
         };
         let tls = name.map(|name| secured(name, alpn, tls)).transpose()?;
         Ok(Task { tls, ..task })
@@ -193,9 +194,10 @@ impl Task {
 
 /// The HTTP that is spoken.
 fn http(load: &Load) -> Protocol {
-    match load.http2 {
-        true => Protocol::Http2,
-        false => Protocol::Http1,
+    if load.http2 {
+        Protocol::Http2
+    } else {
+        Protocol::Http1
     }
 }
 
@@ -293,9 +295,12 @@ pub(super) fn listed(cpus: &[usize]) -> String {
             _ => ranges.push((cpu, cpu)),
         }
     }
-    let written = ranges.iter().map(|(first, last)| match first == last {
-        true => first.to_string(),
-        false => format!("{first}-{last}"),
+    let written = ranges.iter().map(|(first, last)| {
+        if first == last {
+            first.to_string()
+        } else {
+            format!("{first}-{last}")
+        }
     });
     written.collect::<Vec<_>>().join(",")
 }
@@ -318,9 +323,10 @@ pub(super) fn plan(
         protocol: task.protocol,
         tls: task.tls.clone(),
         connections: load.connections.unwrap_or(CONNECTIONS),
-        pipeline: match task.protocol.is_http2() {
-            true => load.streams.unwrap_or(1),
-            false => load.pipeline.unwrap_or(1),
+        pipeline: if task.protocol.is_http2() {
+            load.streams.unwrap_or(1)
+        } else {
+            load.pipeline.unwrap_or(1)
         },
         reconnect_after: load.reconnect_every,
         pace: match (load.rate, load.poisson) {

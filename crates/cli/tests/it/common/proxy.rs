@@ -214,9 +214,6 @@ pub(crate) fn get(addr: &str, host: &str, target: &str) -> Answer {
 pub(crate) fn until(addr: &str, host: &str, target: &str, wanted: impl Fn(&Answer) -> bool) -> Answer {
     wait::until_ok("a response as wanted", || {
         let answer = get(addr, host, target);
-        match wanted(&answer) {
-            true => Ok(answer),
-            false => Err(answer),
-        }
+        if wanted(&answer) { Ok(answer) } else { Err(answer) }
     })
 }

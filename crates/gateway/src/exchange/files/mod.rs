@@ -181,7 +181,7 @@ impl Served {
         };
         own::changes(reply, &plan.response)?;
         match chain {
-            None => reply.put_head(Framing::Length(to - from))?,
+            None => reply.write_head_buffered(Framing::Length(to - from))?,
             Some(chain) => Box::pin(chain.head(req, Framing::Length(to - from), reply)).await?,
         }
         if req.method() == Method::Head {
@@ -214,7 +214,7 @@ impl Served {
                 Ok(count) => {
                     from += count as u64;
                     match chain {
-                        None => reply.put(&buffer[..count])?,
+                        None => reply.write_buffered(&buffer[..count])?,
                         Some(chain) => {
                             Box::pin(chain.piece(req, buffer[..count].to_vec(), from == to, reply)).await?;
                         }

@@ -1,6 +1,6 @@
 //! The response: its head through all filters that have processed the request, then its body.
 
-use ringmain_web::limits::SEND_SHARE;
+use ringmain_web::limits::SEND_CHUNK_BYTES;
 use ringmain_web::{Error, Method, Reply, Request};
 use ringmain_wire::h1::Framing;
 
@@ -36,7 +36,7 @@ impl Chain {
         if let Some(mut trailers) = trailers {
             let dropped = self.down.dropped.borrow();
             dropped.iter().for_each(|name| trailers.remove(name));
-            reply.put_trailers(trailers);
+            reply.set_trailers(trailers);
         }
         self.piece(req, bytes, down.is_over, reply).await
     }
@@ -62,7 +62,7 @@ impl Chain {
             self.down.whole.replace(Some(Vec::new()));
             return Ok(());
         }
-        reply.put_head(match framing {
+        reply.write_head_buffered(match framing {
             Framing::Length(_) if changes && has_body => Framing::Chunked,
             // The length is unknown.
             Framing::Length(_) if changes => Framing::None,
@@ -81,7 +81,7 @@ impl Chain {
         let about = self.about(req);
         let mut head = ResponseHead {
             about: &about,
-            status: reply.status_now(),
+            status: reply.current_status(),
             fields: std::mem::take(reply.fields_mut()),
             is_own,
             has_body,
@@ -98,7 +98,7 @@ impl Chain {
                 return Ok(Some(answer));
             }
         }
-        if head.status != reply.status_now() {
+        if head.status != reply.current_status() {
             reply.status(head.status);
         }
         reply.fields_mut().clear();
@@ -140,10 +140,10 @@ impl Chain {
         }
         if is_end && let Some(whole) = self.down.whole.take() {
             bytes = whole;
-            reply.put_head(Framing::Length(bytes.len() as u64))?;
+            reply.write_head_buffered(Framing::Length(bytes.len() as u64))?;
         }
-        for share in bytes.chunks(SEND_SHARE) {
-            reply.put(share)?;
+        for share in bytes.chunks(SEND_CHUNK_BYTES) {
+            reply.write_buffered(share)?;
             reply.flush().await?;
         }
         Ok(())
@@ -172,7 +172,7 @@ impl Chain {
         let open = !reply.is_streaming();
         let head = open.then(|| ResponseHead {
             about: &about,
-            status: reply.status_now(),
+            status: reply.current_status(),
             fields: std::mem::take(reply.fields_mut()),
             is_own,
             has_body: true,
@@ -190,7 +190,7 @@ impl Chain {
         };
         let verdict = self.call(entry, Hook::ResponseBody(&mut body)).await?;
         if let Some(head) = body.head.take() {
-            if head.status != reply.status_now() {
+            if head.status != reply.current_status() {
                 reply.status(head.status);
             }
             reply.fields_mut().clear();

@@ -163,7 +163,7 @@ pub(super) fn instead(
 
 /// Resets the reply to its state before any response.
 fn afresh(found: &Found<'_>, cleared: &Cleared, reply: &mut Reply<'_>) {
-    reply.forget();
+    reply.discard();
     if let Some(cross) = &found.cross {
         reply.add_headers(&cross.fields);
     }
@@ -236,7 +236,7 @@ impl Chain {
         let (status, is_whole) = match outcome {
             Err(error) if error.is_disconnected() => return,
             Err(error) if !reply.is_streaming() => (error.status(), true),
-            outcome => (reply.status_now(), outcome.is_ok()),
+            outcome => (reply.current_status(), outcome.is_ok()),
         };
         self.end.set(Some(End {
             status: Some(status),

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use ringmain_web::Request;
-use ringmain_web::limits::SEND_SHARE;
+use ringmain_web::limits::SEND_CHUNK_BYTES;
 use ringmain_wire::h1::{FieldBlock, Framing};
 
 use super::call::Verdict;
@@ -102,7 +102,7 @@ impl Chain {
             {
                 let ready = &mut *self.up.ready.borrow_mut();
                 if !ready.is_empty() {
-                    return Ok(Some(ready.split_to(ready.len().min(SEND_SHARE))));
+                    return Ok(Some(ready.split_to(ready.len().min(SEND_CHUNK_BYTES))));
                 }
             }
             if self.up.over.get() {

@@ -84,7 +84,7 @@ impl Job<'_, '_> {
                     return Ok(got);
                 }
                 Some(Got::Body(mut down)) => {
-                    let status = reply.status_now();
+                    let status = reply.current_status();
                     self.answered(chosen, self.upstream_time(begun, &progress), status);
                     clock.head = None;
                     down.is_request_cut = sending && stops(link, &down, status);

@@ -59,7 +59,7 @@ impl Pushed {
         let path = whole.strip_prefix(below.trim_end_matches('/'));
         // Paths of the rule's other matches are no endpoints: `/live` itself, or `/lively` next to `/live`.
         let path = path.filter(|path| path.starts_with('/')).unwrap_or("/");
-        let outcome = reply.lead_inside(path).await;
+        let outcome = reply.delegate(path).await;
         match outcome {
             Err(error) if !error.is_disconnected() && !reply.is_streaming() => {
                 reply.problem(&error);

@@ -77,7 +77,7 @@ pub(super) fn check(listener: &Listener, known: &Known<'_>, problems: &mut Probl
 /// Checks limits of connections and heads, which must not be 0: no request would pass.
 fn limits(listener: &Listener, tell: &mut impl FnMut(&'static str, &str, String)) {
     let limits = &listener.limits;
-    let most = ringmain_web::limits::HEAD_BYTES_MOST;
+    let most = ringmain_web::limits::MAX_HEAD_BYTES;
     let head = limits.head_bytes;
     if !(1024..=most).contains(&head) {
         tell(

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use ringmain_engine::Config;
 use ringmain_gateway::model::{Network, ProxyProtocol};
-use ringmain_web::{App, Entrance};
+use ringmain_web::{App, ListenerProtocol};
 
 use super::{Wiretap, answers, compare};
 use crate::origin::{edge, to};
@@ -192,7 +192,10 @@ fn outcome(addr: std::net::SocketAddr, bytes: &[u8]) -> String {
 
 fn each_header_has_its_expected_outcome(engine: Config) {
     let echo = App::new()
-        .listener(0, Entrance::http().proxied(|_| true, Duration::from_secs(3600)))
+        .listener(
+            0,
+            ListenerProtocol::http().proxy_protocol(|_| true, Duration::from_secs(3600)),
+        )
         .fallback_streamed(async |_req, reply| reply.text("ok"));
     let straight = serve(engine.clone(), echo);
     let mut found = String::new();

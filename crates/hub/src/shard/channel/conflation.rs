@@ -35,7 +35,8 @@ impl UpdateLimiter {
     pub(super) fn decide(
         &mut self,
         interval: Option<Duration>,
-        (offset, published): (u64, &Arc<Published>),
+        offset: u64,
+        published: &Arc<Published>,
         now: Duration,
     ) -> SendDecision {
         let Some(interval) = interval else {

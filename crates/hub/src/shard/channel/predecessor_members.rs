@@ -50,9 +50,10 @@ impl Channel {
     pub(in super::super) fn expire_predecessor_member(&mut self, client: &str) -> Option<(ClientInfo, bool)> {
         let info = self.present.get_key_value(client)?;
         let key = (Box::from(&*info.1.user), Arc::clone(info.0));
-        match self.predecessor_members.0.remove(&key) {
-            true => self.remove_member(client),
-            false => None,
+        if self.predecessor_members.0.remove(&key) {
+            self.remove_member(client)
+        } else {
+            None
         }
     }
 

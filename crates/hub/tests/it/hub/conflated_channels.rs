@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use ringmain_hub::mail::{ChannelOptions, EpochFilter, RecoverFrom};
 use ringmain_hub::protocol::{Format, Replies, Unsubscribed};
-use ringmain_hub::subscribers::{ConnId, Event, shard_of};
+use ringmain_hub::subscribers::{ConnId, SubscriberEvent, shard_of};
 
 use crate::hub::workers::{JSON, KEPT, LIMITS, PLAIN, Workers, name, number};
 
@@ -348,7 +348,9 @@ impl World {
         let seed = self.seed;
         for worker in 0..self.workers.tables.len() {
             while let Some(event) = self.workers.tables[worker].poll_event() {
-                let (Event::Subscribed { conn, .. } | Event::Unsubscribed { conn, .. }) = event else {
+                let (SubscriberEvent::Subscribed { conn, .. } | SubscriberEvent::Unsubscribed { conn, .. }) =
+                    event
+                else {
                     panic!("seed {seed}: {event:?}");
                 };
                 let mut clients = self.clients.iter_mut();
@@ -357,7 +359,7 @@ impl World {
                 else {
                     continue;
                 };
-                let Event::Subscribed { position, missed, .. } = event else {
+                let SubscriberEvent::Subscribed { position, missed, .. } = event else {
                     client.is_requested = false;
                     continue;
                 };

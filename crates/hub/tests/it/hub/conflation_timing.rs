@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use ringmain_hub::mail::{ChannelOptions, PublishOptions, SlowConsumerPolicy};
 use ringmain_hub::protocol::{Format, Published, Replies, Unsubscribed, Variant};
-use ringmain_hub::subscribers::{ConnId, Event, Limits};
+use ringmain_hub::subscribers::{ConnId, SubscriberEvent, SubscriberLimits};
 
 use crate::hub::workers::{JSON, KEPT, LIMITS, Workers, name, number};
 
@@ -270,7 +270,7 @@ fn a_slow_consumer_skips_ticks_and_then_receives_the_newest() {
 /// Each policy, for updates of one tick that exceed the queue.
 #[test]
 fn updates_beyond_the_queue_are_handled_by_policy() {
-    let limits = Limits {
+    let limits = SubscriberLimits {
         queued_bytes: 110,
         ..LIMITS
     };
@@ -439,7 +439,7 @@ impl World {
         self.workers.deliver_all();
         for worker in 0..2 {
             while let Some(event) = self.workers.tables[worker].poll_event() {
-                let Event::Subscribed {
+                let SubscriberEvent::Subscribed {
                     conn,
                     channel,
                     position,

@@ -59,7 +59,7 @@ fn stands(workers: &mut Workers, channel: &str, options: ChannelOptions) -> Stri
     };
     let epoch = EpochFilter::Any;
     let query = ChannelQuery::History { query, epoch };
-    workers.tables[0].query(&name(channel), options, query, (conn, 1));
+    workers.tables[0].query(&name(channel), options, query, conn, 1);
     workers.deliver_all();
     let result = workers.events(0).join(", ");
     workers.tables[0].close(conn);

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use ringmain_hub::mail::{EpochFilter, Idempotency, Origin, RecoverFrom};
 use ringmain_hub::shard::LogPublishOutcome;
-use ringmain_hub::subscribers::{ConnId, Event, shard_of};
+use ringmain_hub::subscribers::{ConnId, SubscriberEvent, shard_of};
 
 use crate::hub::workers::{JSON, KEPT, LIMITS, Workers, name, number};
 
@@ -197,9 +197,14 @@ impl World {
         };
         let now = self.workers.now;
         let published = Arc::new(number(count));
-        let source = (Some(idempotency), Origin::source(0));
-        let outcome =
-            self.workers.shards[shard].publish_idempotent(&name(channel), KEPT, published, source, now);
+        let outcome = self.workers.shards[shard].publish_idempotent(
+            &name(channel),
+            KEPT,
+            published,
+            Some(idempotency),
+            Origin::source(0),
+            now,
+        );
         assert_ne!(outcome, LogPublishOutcome::NoRoom, "seed {}", self.seed);
         self.occurred.duplicates += u64::from(outcome == LogPublishOutcome::Duplicate);
         // After a reconnect, receipts are of records that were committed in the meantime or are read again.
@@ -289,7 +294,7 @@ impl World {
         }
         self.workers.deliver_all();
         while let Some(event) = self.workers.tables[0].poll_event() {
-            let Event::Subscribed { missed, .. } = event else {
+            let SubscriberEvent::Subscribed { missed, .. } = event else {
                 panic!("seed {}: {event:?}", self.seed);
             };
             let missed = missed.map(|missed| missed.len());

@@ -28,7 +28,7 @@ fn feed_by(
 ) -> LogPublishOutcome {
     let published = Arc::new(number(offset));
     let now = workers.now;
-    workers.shards[0].publish_log_record(&name(channel), options, published, (id, offset), now)
+    workers.shards[0].publish_log_record(&name(channel), options, published, id, offset, now)
 }
 
 fn feed(workers: &mut Workers, channel: &str, offset: u64) -> LogPublishOutcome {
@@ -76,13 +76,13 @@ fn recover(workers: &mut Workers, channel: &str, offset: u64) -> String {
 }
 
 fn epoch_of(workers: &mut Workers, conn: ConnId, channel: &str) -> Epoch {
-    use ringmain_hub::subscribers::Event;
+    use ringmain_hub::subscribers::SubscriberEvent;
     workers.tables[0]
         .subscribe(conn, &name(channel), KEPT, None)
         .expect("allowed");
     workers.deliver_all();
     match workers.tables[0].poll_event() {
-        Some(Event::Subscribed {
+        Some(SubscriberEvent::Subscribed {
             position: Some(position),
             ..
         }) => position.epoch,
@@ -101,7 +101,7 @@ fn restored(workers: &mut Workers) -> Workers {
     next.shards[0] = ChannelShard::new(1, 1000, 99);
     next.now = now;
     let window = Duration::from_secs(300);
-    next.shards[0].restore(records, (now, Duration::ZERO), window, |channel| {
+    next.shards[0].restore(records, now, Duration::ZERO, window, |channel| {
         (channel != "gone").then_some(KEPT)
     });
     next

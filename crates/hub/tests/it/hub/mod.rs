@@ -17,7 +17,7 @@ use ringmain_hub::mail::{
 };
 use ringmain_hub::protocol::{Disconnect, Fault, Format, Published, Push, Replies, Unsubscribed, Variant};
 use ringmain_hub::shard::ChannelShard;
-use ringmain_hub::subscribers::{Limits, shard_of};
+use ringmain_hub::subscribers::{SubscriberLimits, shard_of};
 
 use self::workers::{JSON, KEPT, LIMITS, PLAIN, Workers, info, name, number};
 
@@ -321,15 +321,10 @@ fn queries_return_history_and_presence() {
         (options, ChannelQuery::PresenceStats),
     ];
     for (number, (options, query)) in (1..).zip(is_requested) {
-        workers.tables[0].query(&name("a"), options, query, (one, number));
+        workers.tables[0].query(&name("a"), options, query, one, number);
     }
-    workers.tables[0].query(
-        &name("b"),
-        PLAIN,
-        history(None, false, EpochFilter::Any),
-        (one, 6),
-    );
-    workers.tables[0].query(&name("b"), PLAIN, ChannelQuery::Presence, (one, 7));
+    workers.tables[0].query(&name("b"), PLAIN, history(None, false, EpochFilter::Any), one, 6);
+    workers.tables[0].query(&name("b"), PLAIN, ChannelQuery::Presence, one, 7);
     workers.deliver_all();
     let mut texts = workers.events(0);
     texts.sort();
@@ -350,7 +345,7 @@ fn queries_return_history_and_presence() {
 /// for a channel with this policy.
 fn slow(rule: SlowConsumerPolicy) -> (Vec<u64>, Vec<u64>, Vec<String>, u64) {
     // A push with one digit has 41 bytes: three fit.
-    let limits = Limits {
+    let limits = SubscriberLimits {
         queued_bytes: 130,
         ..LIMITS
     };

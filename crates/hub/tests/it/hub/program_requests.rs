@@ -230,7 +230,7 @@ fn subscribed_channels_are_listed_in_pages() {
 #[test]
 fn dropped_pushes_are_counted_by_policy() {
     for slow in SlowConsumerPolicy::ALL {
-        let limits = ringmain_hub::subscribers::Limits {
+        let limits = ringmain_hub::subscribers::SubscriberLimits {
             queued_bytes: 100,
             ..LIMITS
         };

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use ringmain_hub::history::StreamPosition;
 use ringmain_hub::mail::{EpochFilter, RecoverFrom};
 use ringmain_hub::protocol::{Format, Replies, Unsubscribed};
-use ringmain_hub::subscribers::{ConnId, Event, shard_of};
+use ringmain_hub::subscribers::{ConnId, SubscriberEvent, shard_of};
 
 use crate::hub::workers::{JSON, KEPT, LIMITS, Workers, name, number};
 
@@ -37,9 +37,9 @@ impl Client {
         position.offset = offset;
     }
 
-    fn receive_event(&mut self, event: Event, seed: u64) {
+    fn receive_event(&mut self, event: SubscriberEvent, seed: u64) {
         match event {
-            Event::Subscribed {
+            SubscriberEvent::Subscribed {
                 channel,
                 position,
                 missed,
@@ -60,7 +60,7 @@ impl Client {
                 view.position = Some(position);
                 view.is_subscribed = true;
             }
-            Event::Unsubscribed { channel, .. } => {
+            SubscriberEvent::Unsubscribed { channel, .. } => {
                 let view = self.view.get_mut(&channel).expect("a requested channel");
                 (view.is_requested, view.is_subscribed) = (false, false);
             }
@@ -191,7 +191,9 @@ impl World {
         let seed = self.seed;
         for worker in 0..self.workers.tables.len() {
             while let Some(event) = self.workers.tables[worker].poll_event() {
-                let (Event::Subscribed { conn, .. } | Event::Unsubscribed { conn, .. }) = &event else {
+                let (SubscriberEvent::Subscribed { conn, .. } | SubscriberEvent::Unsubscribed { conn, .. }) =
+                    &event
+                else {
                     panic!("seed {seed}: {event:?}");
                 };
                 let mut clients = self.clients.iter_mut();
@@ -200,12 +202,11 @@ impl World {
                 else {
                     continue;
                 };
-                let missed =
-                    matches!(&event, Event::Subscribed { missed: Some(missed), .. } if !missed.is_empty());
+                let missed = matches!(&event, SubscriberEvent::Subscribed { missed: Some(missed), .. } if !missed.is_empty());
                 occurrences.recovered += u32::from(missed);
                 let reason = Unsubscribed::INSUFFICIENT;
                 occurrences.again += u32::from(
-                    matches!(&event, Event::Unsubscribed { reason: found, .. } if *found == reason),
+                    matches!(&event, SubscriberEvent::Unsubscribed { reason: found, .. } if *found == reason),
                 );
                 client.receive_event(event, seed);
             }

@@ -9,7 +9,7 @@ use ringmain_hub::history::HistoryOptions;
 use ringmain_hub::mail::{ChannelOptions, QueryResult, ShardRequest, SlowConsumerPolicy, WorkerId};
 use ringmain_hub::protocol::{ClientInfo, Format, Published, Variant};
 use ringmain_hub::shard::ChannelShard;
-use ringmain_hub::subscribers::{ConnId, Event, Limits, ProgramReply, SubscriberTable};
+use ringmain_hub::subscribers::{ConnId, ProgramReply, SubscriberEvent, SubscriberLimits, SubscriberTable};
 
 pub(crate) const PLAIN: ChannelOptions = ChannelOptions {
     history: None,
@@ -37,7 +37,7 @@ pub(crate) const JSON: Variant = Variant {
     framed: false,
 };
 
-pub(crate) const LIMITS: Limits = Limits {
+pub(crate) const LIMITS: SubscriberLimits = SubscriberLimits {
     subscriptions: 4,
     queued_bytes: 1 << 20,
 };
@@ -52,7 +52,7 @@ pub(crate) struct Workers {
 }
 
 impl Workers {
-    pub(crate) fn new(count: u16, limits: Limits) -> Workers {
+    pub(crate) fn new(count: u16, limits: SubscriberLimits) -> Workers {
         let queues = || (0..count).map(|_| VecDeque::new()).collect();
         Workers {
             shards: (0..count)
@@ -122,7 +122,7 @@ impl Workers {
         let mut texts = Vec::new();
         while let Some(event) = self.tables[worker].poll_event() {
             texts.push(match event {
-                Event::Subscribed {
+                SubscriberEvent::Subscribed {
                     channel,
                     position,
                     missed,
@@ -135,18 +135,22 @@ impl Workers {
                         position.map(|position| position.offset)
                     )
                 }
-                Event::Rejected { channel, fault, .. } => format!("rejected {channel}: {}", fault.code),
-                Event::Unsubscribed { channel, reason, .. } => {
+                SubscriberEvent::Rejected { channel, fault, .. } => {
+                    format!("rejected {channel}: {}", fault.code)
+                }
+                SubscriberEvent::Unsubscribed { channel, reason, .. } => {
                     format!("unsubscribed {channel}: {}", reason.code)
                 }
-                Event::Published { number, position, .. } => {
+                SubscriberEvent::Published { number, position, .. } => {
                     format!(
                         "published {number} at {:?}",
                         position.map(|position| position.offset)
                     )
                 }
-                Event::QueryResult { number, result, .. } => format!("result {number} {}", describe(&result)),
-                Event::Disconnected { reason, .. } => format!("disconnected {}", reason.code),
+                SubscriberEvent::QueryResult { number, result, .. } => {
+                    format!("result {number} {}", describe(&result))
+                }
+                SubscriberEvent::Disconnected { reason, .. } => format!("disconnected {}", reason.code),
             });
         }
         texts

@@ -111,15 +111,16 @@ impl Calendar {
 
     fn number(&self, mark: Mark) -> Number {
         let turn = u64::from(mark.sequence) - 1;
-        match mark.channel == self.channels {
-            true => Number {
+        if mark.channel == self.channels {
+            Number {
                 stream: 1,
                 number: turn,
-            },
-            false => Number {
+            }
+        } else {
+            Number {
                 stream: 0,
                 number: turn * u64::from(self.channels) + u64::from(mark.channel),
-            },
+            }
         }
     }
 
@@ -143,9 +144,10 @@ impl Calendar {
     /// The channel of a publication that counts.
     pub(super) fn channel_of(&self, place: usize) -> u32 {
         let (place, first) = (place as u64, &self.streams[0]);
-        match place < first.counted() {
-            true => ((first.first + place) % u64::from(self.channels)) as u32,
-            false => self.channels,
+        if place < first.counted() {
+            ((first.first + place) % u64::from(self.channels)) as u32
+        } else {
+            self.channels
         }
     }
 
@@ -159,9 +161,10 @@ impl Calendar {
 
     /// The last sequence number of a channel; 0 for none.
     pub(super) fn last(&self, channel: u32) -> u32 {
-        match channel == self.channels {
-            true => self.streams[1].end as u32,
-            false => self.of_channel(channel, self.streams[0].end),
+        if channel == self.channels {
+            self.streams[1].end as u32
+        } else {
+            self.of_channel(channel, self.streams[0].end)
         }
     }
 

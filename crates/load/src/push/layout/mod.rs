@@ -75,9 +75,10 @@ impl Layout {
             let slow = self.is_slow(client);
             for place in 0..self.places() {
                 let audience = &mut audiences[self.channel(client, place) as usize];
-                match slow {
-                    true => audience.slow += 1,
-                    false => audience.fast += 1,
+                if slow {
+                    audience.slow += 1
+                } else {
+                    audience.fast += 1
                 }
             }
         }
@@ -103,10 +104,11 @@ fn divisor(one: u32, other: u32) -> u32 {
 pub(super) fn write_name(out: &mut Vec<u8>, prefix: &str, channels: u32, channel: u32) {
     use std::io::Write;
     out.extend_from_slice(prefix.as_bytes());
-    match channel == channels {
-        true => out.extend_from_slice(b"all"),
+    if channel == channels {
+        out.extend_from_slice(b"all")
+    } else {
         // Writing to memory cannot fail.
-        false => drop(write!(out, "{channel}")),
+        drop(write!(out, "{channel}"))
     }
 }
 

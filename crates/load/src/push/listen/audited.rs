@@ -115,9 +115,10 @@ impl Listeners {
     /// Returns what the audit has found. After the last run it is not needed any more.
     pub(super) fn findings(&mut self, is_last: bool) -> Option<Findings> {
         let expected = self.count_external();
-        let audit = match is_last {
-            true => self.audit.take(),
-            false => self.audit.clone(),
+        let audit = if is_last {
+            self.audit.take()
+        } else {
+            self.audit.clone()
         }?;
         let places = self.layout.places();
         let mut findings = audit.findings(|track| {

@@ -138,9 +138,10 @@ impl Listeners {
             (Some(_), false) => counts.unrecovered += 1,
         }
         let is_recovery = !is_new && positions.at(track).is_some();
-        match at.recoverable {
-            true => positions.stand(track, at.offset, &at.epoch),
-            false => positions.forget(track),
+        if at.recoverable {
+            positions.stand(track, at.offset, &at.epoch)
+        } else {
+            positions.forget(track)
         }
         self.audit_reply(index, place, at, is_recovery);
         Ok(())

@@ -107,13 +107,15 @@ impl Listeners {
                 continue;
             }
             let held = self.tracks[at].highest();
-            let behind = match held >= newest {
-                true => Duration::ZERO,
-                false => self.calendar.behind(channel, held, newest),
+            let behind = if held >= newest {
+                Duration::ZERO
+            } else {
+                self.calendar.behind(channel, held, newest)
             };
-            let fresh = match self.links[index as usize].slow {
-                true => &mut self.figures.fresh_slow,
-                false => &mut self.figures.fresh,
+            let fresh = if self.links[index as usize].slow {
+                &mut self.figures.fresh_slow
+            } else {
+                &mut self.figures.fresh
             };
             fresh.record(behind.as_nanos() as u64);
         }

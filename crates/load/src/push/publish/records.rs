@@ -109,13 +109,14 @@ impl Publisher {
         let mut channel = Vec::new();
         write_name(&mut channel, &plan.prefix, plan.channels, mark.channel);
         let is_command = plan.broker.as_ref().is_some_and(|broker| broker.commands);
-        let [open, middle, close]: [&[u8]; 3] = match is_command {
-            true => [
+        let [open, middle, close]: [&[u8]; 3] = if is_command {
+            [
                 b"{\"method\":\"publish\",\"payload\":{\"channel\":\"",
                 b"\",\"data\":",
                 b"}}",
-            ],
-            false => [b""; 3],
+            ]
+        } else {
+            [b""; 3]
         };
         let size = plan.size as usize;
         let mut value = Vec::with_capacity(open.len() + channel.len() + middle.len() + size + close.len());

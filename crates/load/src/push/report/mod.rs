@@ -153,9 +153,10 @@ impl Totals {
             if all.count < audience.fast {
                 self.incomplete += 1;
             } else if audience.fast > 0 {
-                let latency = match channel == layout.channels {
-                    true => &mut self.last_common,
-                    false => &mut self.last,
+                let latency = if channel == layout.channels {
+                    &mut self.last_common
+                } else {
+                    &mut self.last
                 };
                 latency.record(u64::from(all.last_us) * 1000);
                 if let Some(acknowledged) = recorded.acknowledged(place) {

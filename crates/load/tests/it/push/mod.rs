@@ -240,9 +240,12 @@ fn what_is_lost_is_counted_once_for_each_client() {
 
 #[test]
 fn what_is_doubled_is_counted_apart() {
-    let server = Server::new(Manner::Right, |case| match case.number % 10 == 5 {
-        true => [right(case), right(case)].concat(),
-        false => right(case),
+    let server = Server::new(Manner::Right, |case| {
+        if case.number % 10 == 5 {
+            [right(case), right(case)].concat()
+        } else {
+            right(case)
+        }
     });
     let run = run(plan(&server));
     assert_eq!(
@@ -318,9 +321,12 @@ fn clients_that_are_cut_off_are_told_by_code_and_come_back() {
 #[test]
 fn conflated_channels_lose_nothing_and_say_how_far_they_are_behind() {
     // Each channel has 25 publications, of which every fifth is sent; the last one is among them.
-    let server = Server::new(Manner::Right, |case| match case.number / 4 % 5 == 4 {
-        true => right(case),
-        false => vec![],
+    let server = Server::new(Manner::Right, |case| {
+        if case.number / 4 % 5 == 4 {
+            right(case)
+        } else {
+            vec![]
+        }
     });
     let plan = Plan {
         conflated: Some(Duration::from_millis(50)),
@@ -344,10 +350,10 @@ fn conflated_channels_lose_nothing_and_say_how_far_they_are_behind() {
 
 #[test]
 fn a_last_value_that_never_comes_is_told() {
-    let server = Server::new(Manner::Right, |case| match case.number < 96 {
-        true => right(case),
-        false => vec![],
-    });
+    let server = Server::new(
+        Manner::Right,
+        |case| if case.number < 96 { right(case) } else { vec![] },
+    );
     let plan = Plan {
         conflated: Some(Duration::from_millis(10)),
         settle: Duration::from_millis(200),

@@ -22,10 +22,7 @@ fn the_highest_rate_is_found_with_clients_that_connect_once() {
     let server = Server::new(Manner::Right, move |case| {
         let seen = runs.entry(case.data[6..14].to_owned()).or_default();
         *seen += 1;
-        match *seen > 4 * MOST {
-            true => vec![],
-            false => right(case),
-        }
+        if *seen > 4 * MOST { vec![] } else { right(case) }
     });
     let plan = Plan {
         rate: 100.0,

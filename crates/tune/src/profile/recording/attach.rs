@@ -49,9 +49,10 @@ impl Attached {
             threads.retain(|thread| !known.contains(thread));
             if threads.is_empty() {
                 attached.processes = processes;
-                return match attached.counters.is_empty() {
-                    true => Err(ProfileError::Gone(pid)),
-                    false => Ok(attached),
+                return if attached.counters.is_empty() {
+                    Err(ProfileError::Gone(pid))
+                } else {
+                    Ok(attached)
                 };
             }
             attached.check_room(known.len() + threads.len())?;

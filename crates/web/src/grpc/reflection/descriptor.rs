@@ -2,7 +2,7 @@
 
 use prost::Message;
 
-use super::Definition;
+use super::SymbolDefinition;
 
 /// `FileDescriptorSet`, with each file unparsed.
 #[derive(Clone, PartialEq, Message)]
@@ -75,14 +75,14 @@ struct Field {
 
 impl FileDescriptor {
     /// Passes all definitions to `see`.
-    pub(super) fn look(&self, see: &mut dyn FnMut(Definition<'_>)) {
+    pub(super) fn look(&self, see: &mut dyn FnMut(SymbolDefinition<'_>)) {
         let scope = &self.package;
         for service in &self.service {
             let name = join(scope, &service.name);
             for method in &service.within {
-                see(Definition::Symbol(join(&name, &method.name)));
+                see(SymbolDefinition::Symbol(join(&name, &method.name)));
             }
-            see(Definition::Service(name));
+            see(SymbolDefinition::Service(name));
         }
         for message in &self.message_type {
             message.look(scope, see);
@@ -94,37 +94,37 @@ impl FileDescriptor {
 
 impl Descriptor {
     /// Recurses as deep as messages nest, which the Protobuf decoder has bounded.
-    fn look(&self, scope: &str, see: &mut dyn FnMut(Definition<'_>)) {
+    fn look(&self, scope: &str, see: &mut dyn FnMut(SymbolDefinition<'_>)) {
         let name = join(scope, &self.name);
         for field in &self.field {
-            see(Definition::Symbol(join(&name, &field.name)));
+            see(SymbolDefinition::Symbol(join(&name, &field.name)));
         }
         for choice in &self.oneof_decl {
-            see(Definition::Symbol(join(&name, &choice.name)));
+            see(SymbolDefinition::Symbol(join(&name, &choice.name)));
         }
         for nested in &self.nested_type {
             nested.look(&name, see);
         }
         look_at_enums(&self.enum_type, &name, see);
         look_at_extensions(&self.extension, &name, see);
-        see(Definition::Symbol(name));
+        see(SymbolDefinition::Symbol(name));
     }
 }
 
 /// Values of an enum are its siblings, not its members (as in C++).
-fn look_at_enums(enums: &[Container], scope: &str, see: &mut dyn FnMut(Definition<'_>)) {
+fn look_at_enums(enums: &[Container], scope: &str, see: &mut dyn FnMut(SymbolDefinition<'_>)) {
     for one in enums {
-        see(Definition::Symbol(join(scope, &one.name)));
+        see(SymbolDefinition::Symbol(join(scope, &one.name)));
         for value in &one.within {
-            see(Definition::Symbol(join(scope, &value.name)));
+            see(SymbolDefinition::Symbol(join(scope, &value.name)));
         }
     }
 }
 
-fn look_at_extensions(extensions: &[Field], scope: &str, see: &mut dyn FnMut(Definition<'_>)) {
+fn look_at_extensions(extensions: &[Field], scope: &str, see: &mut dyn FnMut(SymbolDefinition<'_>)) {
     for extension in extensions {
-        see(Definition::Symbol(join(scope, &extension.name)));
-        see(Definition::Extension {
+        see(SymbolDefinition::Symbol(join(scope, &extension.name)));
+        see(SymbolDefinition::Extension {
             of: &extension.extendee,
             number: extension.number,
         });

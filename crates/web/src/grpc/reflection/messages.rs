@@ -4,15 +4,15 @@ use prost::{Message, Oneof};
 
 /// `ServerReflectionRequest`.
 #[derive(Clone, PartialEq, Message)]
-pub(super) struct Request {
+pub(super) struct ReflectionRequest {
     #[prost(string, tag = "1")]
     pub(super) host: String,
-    #[prost(oneof = "Question", tags = "3, 4, 5, 6, 7")]
-    pub(super) question: Option<Question>,
+    #[prost(oneof = "MessageRequest", tags = "3, 4, 5, 6, 7")]
+    pub(super) question: Option<MessageRequest>,
 }
 
 #[derive(Clone, PartialEq, Oneof)]
-pub(super) enum Question {
+pub(super) enum MessageRequest {
     #[prost(string, tag = "3")]
     FileByFilename(String),
     #[prost(string, tag = "4")]
@@ -35,19 +35,19 @@ pub(super) struct ExtensionRequest {
 
 /// `ServerReflectionResponse`.
 #[derive(Clone, PartialEq, Message)]
-pub(super) struct Response {
+pub(super) struct ReflectionResponse {
     #[prost(string, tag = "1")]
     pub(super) valid_host: String,
     #[prost(message, optional, tag = "2")]
-    pub(super) original_request: Option<Request>,
-    #[prost(oneof = "Answer", tags = "4, 5, 6, 7")]
-    pub(super) answer: Option<Answer>,
+    pub(super) original_request: Option<ReflectionRequest>,
+    #[prost(oneof = "MessageResponse", tags = "4, 5, 6, 7")]
+    pub(super) answer: Option<MessageResponse>,
 }
 
 #[derive(Clone, PartialEq, Oneof)]
-pub(super) enum Answer {
+pub(super) enum MessageResponse {
     #[prost(message, tag = "4")]
-    Files(Files),
+    FileDescriptors(FileDescriptors),
     #[prost(message, tag = "5")]
     ExtensionNumbers(ExtensionNumbers),
     #[prost(message, tag = "6")]
@@ -58,7 +58,7 @@ pub(super) enum Answer {
 
 /// `FileDescriptorResponse`.
 #[derive(Clone, PartialEq, Message)]
-pub(super) struct Files {
+pub(super) struct FileDescriptors {
     #[prost(bytes = "vec", repeated, tag = "1")]
     pub(super) file_descriptor_proto: Vec<Vec<u8>>,
 }

@@ -14,7 +14,8 @@ use ringmain_wire::grpc::Code;
 
 use self::descriptor::{FileDescriptor, FileDescriptorSet};
 use self::messages::{
-    Answer, ErrorResponse, ExtensionNumbers, Files, Question, Request, Response, ServiceName, Services,
+    ErrorResponse, ExtensionNumbers, FileDescriptors, MessageRequest, MessageResponse, ReflectionRequest,
+    ReflectionResponse, ServiceName, Services,
 };
 use super::call::Call;
 use super::messages::Messages;
@@ -24,12 +25,12 @@ use super::status::Result;
 
 /// Descriptors of services and messages, indexed for queries.
 #[derive(Clone)]
-pub struct Reflection {
-    known: Arc<Known>,
+pub struct ReflectionService {
+    known: Arc<DescriptorIndex>,
 }
 
 #[derive(Default)]
-struct Known {
+struct DescriptorIndex {
     /// The files as supplied: name, imports, bytes.
     files: Vec<(String, Vec<String>, Vec<u8>)>,
     by_name: BTreeMap<String, usize>,
@@ -47,14 +48,14 @@ struct Known {
 )]
 pub struct DescriptorError(#[from] DecodeError);
 
-impl Reflection {
+impl ReflectionService {
     /// Parses a `FileDescriptorSet` with all imported files. Of two files with one name the first counts.
     ///
     /// # Errors
     /// The bytes are not a `FileDescriptorSet`.
-    pub fn new(descriptors: &[u8]) -> std::result::Result<Reflection, DescriptorError> {
+    pub fn new(descriptors: &[u8]) -> std::result::Result<ReflectionService, DescriptorError> {
         let set = FileDescriptorSet::decode(descriptors)?;
-        let mut known = Known::default();
+        let mut known = DescriptorIndex::default();
         for bytes in set.file {
             let file = FileDescriptor::decode(bytes.as_slice())?;
             let number = known.files.len();
@@ -65,7 +66,7 @@ impl Reflection {
             file.look(&mut |found| known.note(found, number));
             known.files.push((file.name, file.dependency, bytes));
         }
-        Ok(Reflection {
+        Ok(ReflectionService {
             known: Arc::new(known),
         })
     }
@@ -77,8 +78,8 @@ impl Reflection {
         Service::new("grpc.reflection.v1.ServerReflection").bidi(
             "ServerReflectionInfo",
             async move |_: &Call<'_>,
-                        requests: &mut Messages<'_, Request>,
-                        replies: &mut Replies<'_, '_, Response>| {
+                        requests: &mut Messages<'_, ReflectionRequest>,
+                        replies: &mut Replies<'_, '_, ReflectionResponse>| {
                 reflection.talk(requests, replies).await
             },
         )
@@ -86,20 +87,20 @@ impl Reflection {
 
     async fn talk(
         &self,
-        requests: &mut Messages<'_, Request>,
-        replies: &mut Replies<'_, '_, Response>,
+        requests: &mut Messages<'_, ReflectionRequest>,
+        replies: &mut Replies<'_, '_, ReflectionResponse>,
     ) -> Result {
         // No file is sent twice on one stream.
         let mut sent = BTreeSet::new();
         while let Some(request) = requests.next().await? {
             let answer = self.known.answer(request.question.as_ref(), &mut sent);
             let answer = answer.unwrap_or_else(|(code, message)| {
-                Answer::Error(ErrorResponse {
+                MessageResponse::Error(ErrorResponse {
                     error_code: code.number().into(),
                     error_message: message,
                 })
             });
-            let response = Response {
+            let response = ReflectionResponse {
                 valid_host: request.host.clone(),
                 original_request: Some(request),
                 answer: Some(answer),
@@ -111,23 +112,23 @@ impl Reflection {
 }
 
 /// A definition in a descriptor.
-enum Definition<'d> {
+enum SymbolDefinition<'d> {
     Symbol(String),
     Service(String),
     Extension { of: &'d str, number: i32 },
 }
 
-impl Known {
-    fn note(&mut self, found: Definition<'_>, file: usize) {
+impl DescriptorIndex {
+    fn note(&mut self, found: SymbolDefinition<'_>, file: usize) {
         match found {
-            Definition::Symbol(name) => {
+            SymbolDefinition::Symbol(name) => {
                 self.by_symbol.entry(name).or_insert(file);
             }
-            Definition::Service(name) => {
+            SymbolDefinition::Service(name) => {
                 self.by_symbol.entry(name.clone()).or_insert(file);
                 self.services.insert(name);
             }
-            Definition::Extension { of, number } => {
+            SymbolDefinition::Extension { of, number } => {
                 let of = of.trim_start_matches('.').to_owned();
                 self.extensions.entry(of).or_default().insert(number, file);
             }
@@ -136,47 +137,47 @@ impl Known {
 
     fn answer(
         &self,
-        question: Option<&Question>,
+        question: Option<&MessageRequest>,
         sent: &mut BTreeSet<usize>,
-    ) -> std::result::Result<Answer, (Code, String)> {
+    ) -> std::result::Result<MessageResponse, (Code, String)> {
         let missing = |what: String| (Code::NotFound, what);
         let file = match question {
-            Some(Question::ListServices(_)) => {
+            Some(MessageRequest::ListServices(_)) => {
                 let names = self.services.iter().cloned();
                 let service = names.map(|name| ServiceName { name }).collect();
-                return Ok(Answer::Services(Services { service }));
+                return Ok(MessageResponse::Services(Services { service }));
             }
-            Some(Question::AllExtensionNumbersOfType(name)) => {
+            Some(MessageRequest::AllExtensionNumbersOfType(name)) => {
                 let numbers = self.extensions.get(name);
                 if numbers.is_none() && !self.by_symbol.contains_key(name) {
-                    return Err(missing(format!("there is no type `{name}`")));
+                    return Err(missing(format!("unknown type `{name}`")));
                 }
-                return Ok(Answer::ExtensionNumbers(ExtensionNumbers {
+                return Ok(MessageResponse::ExtensionNumbers(ExtensionNumbers {
                     base_type_name: name.clone(),
                     extension_number: numbers.into_iter().flat_map(BTreeMap::keys).copied().collect(),
                 }));
             }
-            Some(Question::FileByFilename(name)) => {
+            Some(MessageRequest::FileByFilename(name)) => {
                 let found = self.by_name.get(name);
-                found.ok_or_else(|| missing(format!("there is no file `{name}`")))?
+                found.ok_or_else(|| missing(format!("unknown file `{name}`")))?
             }
-            Some(Question::FileContainingSymbol(name)) => {
+            Some(MessageRequest::FileContainingSymbol(name)) => {
                 let found = self.by_symbol.get(name);
-                found.ok_or_else(|| missing(format!("there is no symbol `{name}`")))?
+                found.ok_or_else(|| missing(format!("unknown symbol `{name}`")))?
             }
-            Some(Question::FileContainingExtension(extension)) => {
+            Some(MessageRequest::FileContainingExtension(extension)) => {
                 let of = self.extensions.get(&extension.containing_type);
                 let found = of.and_then(|numbers| numbers.get(&extension.extension_number));
                 found.ok_or_else(|| {
                     let (number, of) = (extension.extension_number, &extension.containing_type);
-                    missing(format!("there is no extension {number} of `{of}`"))
+                    missing(format!("unknown extension {number} of `{of}`"))
                 })?
             }
-            None => return Err((Code::InvalidArgument, "expected a question, found none".into())),
+            None => return Err((Code::InvalidArgument, "expected a request, found none".into())),
         };
         let mut file_descriptor_proto = Vec::new();
         self.gather(*file, sent, &mut file_descriptor_proto);
-        Ok(Answer::Files(Files {
+        Ok(MessageResponse::FileDescriptors(FileDescriptors {
             file_descriptor_proto,
         }))
     }
@@ -195,7 +196,7 @@ impl Known {
     }
 }
 
-impl fmt::Debug for Reflection {
+impl fmt::Debug for ReflectionService {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let names = self.known.files.iter().map(|(name, ..)| name);
         f.debug_list().entries(names).finish()

@@ -9,7 +9,7 @@ use std::time::Instant;
 use ringmain_wire::h1::Method;
 
 use super::router;
-use crate::path::normalise;
+use crate::http::path::normalise;
 use crate::router::{Lookup, Params};
 
 const ROUNDS: usize = 200;

@@ -1,26 +1,26 @@
 //! HTTP/2 on a connection: its streams, the task of each, and the bytes queued for sending.
 //!
 //! ```text
-//! bytes ─▶ receive.rs ─▶ wire ─┬─ request, all there ─▶ plain handler, in place ─┐
-//!                              ├─ body to collect ────▶ its lane ─ end ─▶ ───────┤
-//!                              └─ asynchronous ───────▶ Exchange, a task ────────┴▶ answer.rs ─▶ head, body
-//!                                                                                     │ no window, or too much unsent
-//!                                            send.rs: pump ◀── window, drained ◀── its lane
+//! bytes ─▶ receive.rs ─▶ wire ─┬─ whole request ─────▶ plain handler, in place ─┐
+//!                              ├─ body to aggregate ─▶ its entry ─ end ─▶ ──────┤
+//!                              └─ asynchronous ──────▶ Exchange, a task ────────┴▶ response.rs ─▶ head, body
+//!                                                                                    │ no window, or too much unsent
+//!                                           send.rs: pump ◀── window, drained ◀── its entry
 //! ```
 //!
-//! An extended CONNECT (RFC 8441) is an ordinary request until it is answered: see `socket.rs` for its stream.
+//! An extended CONNECT (RFC 8441) is an ordinary request until it is answered: see `websocket.rs` for its stream.
 //!
-//! Tasks and the connection share a [`Session`]. A stream has a [`Lane`] only if it is not answered at once; an idle connection has
-//! none. Knows no route; the differences from HTTP/1 for handlers are here and in `Line`.
+//! Tasks and the connection share an [`H2Session`]. A stream has a [`StreamState`] only if it is not answered at once; an idle
+//! connection has none. Knows no route; the differences from HTTP/1 for handlers are here and in `StreamRef`.
 
-mod answer;
-mod collect;
+mod aggregate;
 mod deadline;
 mod receive;
+mod response;
 mod send;
-mod socket;
+mod websocket;
 
-pub(crate) use answer::{Length, not_spoken};
+pub(crate) use response::{Length, unsupported_protocol};
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -33,16 +33,16 @@ use ringmain_engine::{Conn, ConnId, Cx};
 use ringmain_wire::h1::{FieldBlock, FieldTable};
 use ringmain_wire::h2::{self, HeadBuffer, PREFACE, Role, Stream};
 
-use self::socket::OpenSocket;
+use self::websocket::StreamSocket;
 use super::connection::Connection;
 use super::deadline::{Allowance, Pace};
 use super::exchange::Exchange;
-use super::held::{Collected, Held};
+use super::memory_budget::{BodyReservation, QueuedBytes};
 use crate::limits;
-use crate::local::WorkerContext;
+use crate::server::worker_context::WorkerContext;
 
 /// Buffers that all connections of a worker use one after another.
-pub(super) struct Heads {
+pub(super) struct HeadScratch {
     pub(super) buffer: HeadBuffer,
     /// For stored heads.
     pub(super) table: FieldTable,
@@ -50,78 +50,78 @@ pub(super) struct Heads {
 }
 
 /// The state of one connection, shared with its tasks.
-pub(crate) struct Session {
-    local: Rc<WorkerContext>,
+pub(crate) struct H2Session {
+    worker: Rc<WorkerContext>,
     conn: ConnId,
-    core: RefCell<Core>,
+    core: RefCell<SessionState>,
     /// Input is discarded: the connection lingers.
-    over: Cell<bool>,
+    closed: Cell<bool>,
     /// Bytes of an incomplete frame at the end of the input.
-    partial: Cell<usize>,
+    partial_frame: Cell<usize>,
     /// The deadline is that of an incomplete frame.
-    begun: Cell<bool>,
+    has_frame_deadline: Cell<bool>,
     /// The deadline is that of the streams.
     ticking: Cell<bool>,
     /// The deadline is that of the sockets, the only streams.
-    quiet: Cell<bool>,
+    has_only_sockets: Cell<bool>,
     /// The time of the deadline, if it is one of those two.
-    armed: Cell<Time>,
+    deadline: Cell<Time>,
     /// The client has shut down its side.
-    half: Cell<bool>,
+    client_ended: Cell<bool>,
     /// The time since when part of a head is received.
     head_since: Cell<Option<Time>>,
     /// The time until which the connection may stay idle.
-    rest_until: Cell<Option<Time>>,
+    idle_until: Cell<Option<Time>>,
     /// Collected bytes of its streams' bodies.
     collected: Rc<Cell<usize>>,
     /// The time of the last receipt.
-    heard: Cell<Time>,
+    last_received: Cell<Time>,
     /// The time of the pending PING.
-    pinged: Cell<Option<Time>>,
+    ping_sent_at: Cell<Option<Time>>,
 }
 
 /// The connection's reference to its session. Tasks hold the session too, and it holds them: dropping this releases all tasks.
-pub(crate) struct Speaking(Rc<Session>);
+pub(crate) struct SessionHandle(Rc<H2Session>);
 
-impl Speaking {
+impl SessionHandle {
     /// Returns a shared reference to the session.
-    pub(super) fn share(&self) -> Rc<Session> {
+    pub(super) fn share(&self) -> Rc<H2Session> {
         Rc::clone(&self.0)
     }
 
     /// Returns true if the connection lingers or is closed.
-    pub(super) fn is_over(&self) -> bool {
-        self.0.over.get()
+    pub(super) fn is_closed(&self) -> bool {
+        self.0.closed.get()
     }
 }
 
-impl Drop for Speaking {
+impl Drop for SessionHandle {
     fn drop(&mut self) {
-        let lanes = std::mem::take(&mut self.0.core.borrow_mut().lanes);
-        drop(lanes);
+        let streams = std::mem::take(&mut self.0.core.borrow_mut().streams);
+        drop(streams);
     }
 }
 
-struct Core {
+struct SessionState {
     wire: h2::Connection,
-    /// Lanes by slot.
-    lanes: Vec<Lane>,
-    /// The lane that is served next.
-    turn: usize,
-    /// The number of lanes with sockets.
+    /// Streams by slot.
+    streams: Vec<StreamState>,
+    /// The slot that is served next.
+    next_served: usize,
+    /// The number of streams with sockets.
     sockets: usize,
 }
 
 /// A stream that is not answered yet, or whose response is not completely sent.
 #[derive(Default)]
-struct Lane {
+struct StreamState {
     stream: Option<Stream>,
-    work: Work,
+    phase: StreamPhase,
     /// The head of a request that waits for its body, in the form of `h2::store_request`.
     head: Vec<u8>,
     body: Vec<u8>,
     /// The reservation of the body in the worker's budget.
-    collected: Option<Collected>,
+    collected: Option<BodyReservation>,
     /// Limit of the body in bytes.
     most: u64,
     /// Body bytes of the response that exceed the windows.
@@ -129,39 +129,39 @@ struct Lane {
     /// Sum of the bytes in `pending`.
     waiting: usize,
     /// Those bytes in the worker's count.
-    held: Option<Held>,
+    held: Option<QueuedBytes>,
     /// The response ends behind `pending`.
     end: bool,
     trailers: Option<FieldBlock>,
-    began: Time,
+    started_at: Time,
     /// The pace of the received body.
-    coming: Pace,
+    receive_pace: Pace,
     received: u64,
     /// The allowance of the response.
-    going: Allowance,
+    send_allowance: Allowance,
     sent: u64,
 }
 
-/// The owner of a stream's request.
+/// The phase of a stream: the owner of its request.
 #[derive(Default)]
-enum Work {
+enum StreamPhase {
     /// None any more.
     #[default]
-    Answered,
+    Done,
     /// Its body is collected.
-    Collecting,
+    Aggregating,
     Running(Rc<Exchange>, u64),
     /// The stream carries WebSocket frames.
-    Socket(Box<OpenSocket>),
+    Socket(Box<StreamSocket>),
     /// The socket has closed: the deadline for the client to end the stream.
-    Leaving(Time),
+    AwaitingEnd(Time),
 }
 
-impl Work {
+impl StreamPhase {
     /// Returns the minimum rate of the response in bytes per second; `None`: the application's.
-    fn rate(&self) -> Option<u32> {
+    fn minimum_rate(&self) -> Option<u32> {
         match self {
-            Work::Running(exchange, serial) if exchange.runs(*serial) => exchange.rate(),
+            StreamPhase::Running(exchange, serial) if exchange.is_running(*serial) => exchange.minimum_rate(),
             _ => None,
         }
     }
@@ -169,52 +169,52 @@ impl Work {
 
 /// A task's handle of its stream.
 #[derive(Clone)]
-pub(crate) struct Line {
-    pub(crate) session: Rc<Session>,
+pub(crate) struct StreamRef {
+    pub(crate) session: Rc<H2Session>,
     pub(crate) stream: Stream,
 }
 
-impl Session {
+impl H2Session {
     pub(super) fn new(
-        local: &Rc<WorkerContext>,
+        worker: &Rc<WorkerContext>,
         conn: Conn<'_>,
         limits: &h2::Limits,
         out: &mut Vec<u8>,
-    ) -> Rc<Session> {
-        let now = local.cx.now();
-        Rc::new(Session {
-            local: Rc::clone(local),
+    ) -> Rc<H2Session> {
+        let now = worker.cx.now();
+        Rc::new(H2Session {
+            worker: Rc::clone(worker),
             conn: conn.id(),
-            core: RefCell::new(Core {
+            core: RefCell::new(SessionState {
                 wire: h2::Connection::new(Role::Server, limits, elapsed(now), out),
-                lanes: Vec::new(),
-                turn: 0,
+                streams: Vec::new(),
+                next_served: 0,
                 sockets: 0,
             }),
-            over: Cell::new(false),
-            partial: Cell::new(0),
-            begun: Cell::new(false),
+            closed: Cell::new(false),
+            partial_frame: Cell::new(0),
+            has_frame_deadline: Cell::new(false),
             ticking: Cell::new(false),
-            quiet: Cell::new(false),
-            armed: Cell::new(Time::NEVER),
-            half: Cell::new(false),
+            has_only_sockets: Cell::new(false),
+            deadline: Cell::new(Time::NEVER),
+            client_ended: Cell::new(false),
             head_since: Cell::new(None),
-            rest_until: Cell::new(None),
+            idle_until: Cell::new(None),
             collected: Rc::default(),
-            heard: Cell::new(now),
-            pinged: Cell::new(None),
+            last_received: Cell::new(now),
+            ping_sent_at: Cell::new(None),
         })
     }
 
     fn conn(&self) -> Conn<'_> {
-        self.local.cx.conn(self.conn)
+        self.worker.cx.conn(self.conn)
     }
 
     /// Returns the exchange of a stream, if a task has it.
     fn running(&self, stream: Stream) -> Option<(Rc<Exchange>, u64)> {
         let mut core = self.core.borrow_mut();
-        match &core.lane(stream)?.work {
-            Work::Running(exchange, serial) => Some((Rc::clone(exchange), *serial)),
+        match &core.entry(stream)?.phase {
+            StreamPhase::Running(exchange, serial) => Some((Rc::clone(exchange), *serial)),
             _ => None,
         }
     }
@@ -222,10 +222,10 @@ impl Session {
     /// Returns the exchange of every stream.
     fn all_running(&self) -> Vec<(Stream, Rc<Exchange>, u64)> {
         let core = self.core.borrow();
-        let lanes = core.lanes.iter();
-        lanes
-            .filter_map(|lane| match (&lane.work, lane.stream) {
-                (Work::Running(exchange, serial), Some(stream)) => {
+        let streams = core.streams.iter();
+        streams
+            .filter_map(|entry| match (&entry.phase, entry.stream) {
+                (StreamPhase::Running(exchange, serial), Some(stream)) => {
                     Some((stream, Rc::clone(exchange), *serial))
                 }
                 _ => None,
@@ -234,68 +234,68 @@ impl Session {
     }
 }
 
-impl Core {
-    fn lane(&mut self, stream: Stream) -> Option<&mut Lane> {
-        let lane = self.lanes.get_mut(stream.slot())?;
-        (lane.stream == Some(stream)).then_some(lane)
+impl SessionState {
+    fn entry(&mut self, stream: Stream) -> Option<&mut StreamState> {
+        let entry = self.streams.get_mut(stream.slot())?;
+        (entry.stream == Some(stream)).then_some(entry)
     }
 
-    /// Returns a new lane for a stream.
-    fn open(&mut self, stream: Stream, now: Time) -> &mut Lane {
+    /// Returns a new entry for a stream.
+    fn open(&mut self, stream: Stream, now: Time) -> &mut StreamState {
         let slot = stream.slot();
-        if self.lanes.len() <= slot {
-            self.lanes.resize_with(slot + 1, Lane::default);
+        if self.streams.len() <= slot {
+            self.streams.resize_with(slot + 1, StreamState::default);
         }
-        let lane = &mut self.lanes[slot];
-        lane.clear();
-        lane.stream = Some(stream);
-        lane.began = now;
-        lane.coming = Pace::new(now);
-        lane.going = Allowance::default();
-        lane
+        let entry = &mut self.streams[slot];
+        entry.clear();
+        entry.stream = Some(stream);
+        entry.started_at = now;
+        entry.receive_pace = Pace::new(now);
+        entry.send_allowance = Allowance::default();
+        entry
     }
 
-    /// Returns the lane of a stream, or a new one.
-    fn lane_or_new(&mut self, stream: Stream, now: Time) -> &mut Lane {
+    /// Returns the entry of a stream, or a new one.
+    fn entry_or_new(&mut self, stream: Stream, now: Time) -> &mut StreamState {
         let slot = stream.slot();
         if self
-            .lanes
+            .streams
             .get(slot)
-            .is_none_or(|lane| lane.stream != Some(stream))
+            .is_none_or(|entry| entry.stream != Some(stream))
         {
             return self.open(stream, now);
         }
-        &mut self.lanes[slot]
+        &mut self.streams[slot]
     }
 
-    /// Drops a stream's lane and returns its owner.
-    fn drop_lane(&mut self, stream: Stream) -> Work {
-        let Some(lane) = self.lane(stream) else {
-            return Work::Answered;
+    /// Removes a stream's entry and returns its phase.
+    fn remove_entry(&mut self, stream: Stream) -> StreamPhase {
+        let Some(entry) = self.entry(stream) else {
+            return StreamPhase::Done;
         };
-        let work = std::mem::take(&mut lane.work);
-        lane.clear();
-        if matches!(work, Work::Socket(_)) {
+        let phase = std::mem::take(&mut entry.phase);
+        entry.clear();
+        if matches!(phase, StreamPhase::Socket(_)) {
             self.sockets -= 1;
         }
-        if self.wire.is_idle() && self.lanes.len() > limits::IDLE_LANES {
-            self.lanes = Vec::new();
+        if self.wire.is_idle() && self.streams.len() > limits::IDLE_STREAM_RECORDS {
+            self.streams = Vec::new();
         }
-        work
+        phase
     }
 }
 
-impl Lane {
+impl StreamState {
     /// Queues bytes.
     fn push(&mut self, cx: &Cx, bytes: Bytes) {
         self.waiting += bytes.len();
         self.pending.push_back(bytes);
-        let held = self.held.get_or_insert_with(|| Held::new(cx));
+        let held = self.held.get_or_insert_with(|| QueuedBytes::new(cx));
         held.set(self.waiting);
     }
 
     /// Counts queued bytes as sent.
-    fn pulled(&mut self, bytes: usize) {
+    fn remove_queued(&mut self, bytes: usize) {
         self.waiting -= bytes;
         if self.waiting == 0 {
             self.held = None;
@@ -304,7 +304,7 @@ impl Lane {
         }
     }
 
-    fn forget_pending(&mut self) {
+    fn clear_pending(&mut self) {
         self.pending.clear();
         self.waiting = 0;
         self.held = None;
@@ -312,13 +312,13 @@ impl Lane {
 
     fn clear(&mut self) {
         self.stream = None;
-        self.work = Work::Answered;
+        self.phase = StreamPhase::Done;
         self.collected = None;
         for buffer in [&mut self.head, &mut self.body] {
             buffer.clear();
-            buffer.shrink_to(limits::LANE_BYTES);
+            buffer.shrink_to(limits::STREAM_RECORD_BYTES);
         }
-        self.forget_pending();
+        self.clear_pending();
         self.end = false;
         self.trailers = None;
         self.received = 0;
@@ -335,7 +335,7 @@ fn elapsed(now: Time) -> Duration {
 #[inline]
 pub(super) fn preface(state: &Connection, input: &[u8]) -> Option<bool> {
     // No other method starts so.
-    if state.requests > 0 || state.origin.secure || !input.starts_with(b"PRI ") {
+    if state.requests > 0 || state.peer.secure || !input.starts_with(b"PRI ") {
         return None;
     }
     let length = input.len().min(PREFACE.len());

@@ -10,42 +10,51 @@ use ringmain_engine::limits::WRITE_MARK;
 use ringmain_wire::h1::{FieldTable, Framing, RequestHead, Version};
 use ringmain_wire::h2::{ErrorCode, Event, PeerFault, Stream, store_request};
 
-use super::{Heads, Line, Session, Speaking, Work, elapsed};
-use crate::error::Error;
-use crate::reply::Reply;
-use crate::request::Request;
-use crate::server::connection::{Connection, Phase};
-use crate::server::early::{self, Shown};
-use crate::server::exchange::{Exchange, Job};
-use crate::server::receive::{Chosen, choose};
-use crate::server::refused::Refused;
-use crate::server::runner::{Launch, Launched};
-use crate::server::{Desk, Machine, Scratch, Then, answer};
-use crate::site::{Action, Route, Verdict};
-use crate::text;
+use super::{H2Session, HeadScratch, SessionHandle, StreamPhase, StreamRef, elapsed};
+use crate::app::compiled::{Action, CompiledRoute, RouteMatch};
+use crate::http::client_text;
+use crate::http::error::Error;
+use crate::http::reply::Reply;
+use crate::http::request::Request;
+use crate::server::connection::{ConnPhase, Connection};
+use crate::server::dispatch::{MatchedRequest, match_route};
+use crate::server::exchange::{Exchange, TaskRequest};
+use crate::server::fast_path::{self, RequestView};
+use crate::server::rejected::RejectedRequest;
+use crate::server::task_pool::PendingTask;
+use crate::server::{HttpServer, NextAction, ReplyBuffers, WorkerScratch, response};
 use crate::ws::Upgrade;
+
+/// The buffers for an event of the codec.
+pub(super) struct StreamScratch<'a> {
+    /// For stored heads.
+    pub(super) table: &'a mut FieldTable,
+    /// A head in the form of `h2::store_request`.
+    pub(super) stored: &'a mut Vec<u8>,
+    pub(super) buffers: &'a mut ReplyBuffers,
+}
 
 /// A request and the stream that its response takes.
 #[derive(Clone, Copy)]
 pub(super) struct StreamRequest<'a> {
     pub(super) conn: Conn<'a>,
-    pub(super) session: &'a Rc<Session>,
+    pub(super) session: &'a Rc<H2Session>,
     pub(super) stream: Stream,
     pub(super) head: &'a RequestHead<'a>,
     /// The body, if it was collected.
     pub(super) content: &'a [u8],
     /// The body is streamed, with this limit in bytes.
-    pub(super) streams: Option<Option<u64>>,
-    pub(super) began: Time,
+    pub(super) body_limit: Option<Option<u64>>,
+    pub(super) started_at: Time,
 }
 
-impl Machine {
+impl HttpServer {
     /// Starts HTTP/2 from the connection's first byte.
     pub(in crate::server) fn begin_http2(&self, conn: Conn<'_>, state: &mut Connection, out: &mut Vec<u8>) {
-        let session = Session::new(&self.local, conn, &self.http2, out);
-        state.phase = Phase::Http2(Speaking(session));
-        self.flush(conn, state, out, Then::Wait);
-        conn.set_deadline(Some(self.site.limits.header_timeout));
+        let session = H2Session::new(&self.worker, conn, &self.http2, out);
+        state.phase = ConnPhase::Http2(SessionHandle(session));
+        self.flush(conn, state, out, NextAction::Wait);
+        conn.set_deadline(Some(self.app.limits.header_timeout));
     }
 
     /// Processes `bytes` as far as possible and returns the number of consumed bytes.
@@ -54,32 +63,32 @@ impl Machine {
         conn: Conn<'_>,
         state: &mut Connection,
         bytes: &[u8],
-        scratch: &mut Scratch,
+        scratch: &mut WorkerScratch,
     ) -> usize {
-        let Phase::Http2(session) = &state.phase else {
+        let ConnPhase::Http2(session) = &state.phase else {
             return 0;
         };
         let session = session.share();
-        self.local.follow_the_clock();
-        self.look_at_the_clock();
-        let now = self.local.cx.now();
-        session.heard.set(now);
+        self.worker.refresh_date();
+        self.update_lateness();
+        let now = self.worker.cx.now();
+        session.last_received.set(now);
         let mut consumed = 0;
-        let (heads, desk) = (&mut scratch.heads, &mut scratch.desk);
+        let (heads, buffers) = (&mut scratch.heads, &mut scratch.buffers);
         loop {
-            let Heads {
+            let HeadScratch {
                 buffer,
                 table,
                 stored,
             } = heads;
             let step = {
                 let wire = &mut session.core.borrow_mut().wire;
-                wire.receive(&bytes[consumed..], elapsed(now), buffer, &mut desk.out)
+                wire.receive(&bytes[consumed..], elapsed(now), buffer, &mut buffers.out)
             };
             let step = match step {
                 Ok(step) => step,
                 Err(fault) => {
-                    self.fail_http2(conn, state, &session, fault, &mut desk.out);
+                    self.fail_http2(conn, state, &session, fault, &mut buffers.out);
                     return bytes.len();
                 }
             };
@@ -87,20 +96,30 @@ impl Machine {
             if matches!(step.event, Event::NeedMore) {
                 break;
             }
-            self.on_event(conn, state, &session, step.event, (table, stored, desk));
-            if desk.out.len() > WRITE_MARK {
+            self.on_event(
+                conn,
+                state,
+                &session,
+                step.event,
+                StreamScratch {
+                    table,
+                    stored,
+                    buffers,
+                },
+            );
+            if buffers.out.len() > WRITE_MARK {
                 // The engine offers the rest when the client has taken this.
                 break;
             }
-            if consumed < bytes.len() && self.local.cx.step_is_long() {
+            if consumed < bytes.len() && self.worker.cx.step_is_long() {
                 // Sends the pending responses, then lets other connections have their turn.
                 conn.yield_turn();
                 break;
             }
         }
-        self.flush(conn, state, &mut desk.out, Then::Wait);
-        session.note_rest(&bytes[consumed..], now);
-        session.settle();
+        self.flush(conn, state, &mut buffers.out, NextAction::Wait);
+        session.record_unread(&bytes[consumed..], now);
+        session.rearm_deadline();
         consumed
     }
 
@@ -109,69 +128,92 @@ impl Machine {
         &self,
         conn: Conn<'_>,
         state: &mut Connection,
-        session: &Rc<Session>,
+        session: &Rc<H2Session>,
         event: Event<'_>,
-        (table, stored, desk): (&mut FieldTable, &mut Vec<u8>, &mut Desk),
+        scratch: StreamScratch<'_>,
     ) {
         match event {
             Event::Request { stream, head, end } => {
-                if !self.admit_request(conn, state, (session, stream), &head, &mut desk.out) {
-                    return;
-                }
-                let upgrade = head.as_upgrade();
-                let refused = upgrade
-                    .as_ref()
-                    .and_then(|upgrade| check_upgrade(upgrade, end).err());
-                if let Some(error) = refused {
-                    let refused = Refused::of_head(&self.local, &head);
-                    return self.refuse_http2(state, (session, stream), &error, &refused, &mut desk.out);
-                }
-                let asked = StreamRequest {
+                let stream_request = StreamRequest {
                     conn,
                     session,
                     stream,
-                    head: upgrade.as_ref().unwrap_or(&head),
+                    head: &head,
                     content: &[],
-                    streams: None,
-                    began: self.local.cx.now(),
+                    body_limit: None,
+                    started_at: self.worker.cx.now(),
                 };
-                self.request_http2(state, asked, end, (stored, desk));
+                self.on_request(state, stream_request, end, scratch);
             }
             Event::Data { stream, data, end } => {
-                let fed = session.feed_socket(conn, stream, (data, end), &mut desk.out);
-                if !fed && self.data_http2(state, (session, stream), (data, end), desk) {
-                    self.collected(conn, state, session, stream, (table, stored, desk));
+                let fed = session.feed_socket(conn, stream, data, end, &mut scratch.buffers.out);
+                if !fed && self.data_http2(state, session, stream, data, end, scratch.buffers) {
+                    self.collected(conn, state, session, stream, scratch);
                 }
                 if end {
-                    session.ended_by_client(stream);
+                    session.on_client_end(stream);
                 }
             }
             Event::Trailers { stream, fields } => {
-                if session.feed_socket(conn, stream, (&[], true), &mut desk.out) {
+                if session.feed_socket(conn, stream, &[], true, &mut scratch.buffers.out) {
                     return;
                 }
                 match session.running(stream) {
                     Some((exchange, _)) => exchange.end_body(fields.iter()),
-                    None => self.collected(conn, state, session, stream, (table, stored, desk)),
+                    None => self.collected(conn, state, session, stream, scratch),
                 }
-                session.ended_by_client(stream);
+                session.on_client_end(stream);
             }
             Event::TooLarge { stream, .. } => {
-                self.head_too_large(state, session, stream, &mut desk.out);
+                self.head_too_large(state, session, stream, &mut scratch.buffers.out);
             }
             Event::Reset { stream, code } => {
-                self.on_reset(conn, state, (session, stream), code, &mut desk.out);
+                self.on_reset(conn, state, session, stream, code, &mut scratch.buffers.out);
             }
             Event::Broken { stream, fault } => {
-                log::debug!("{:?}: {fault}", state.origin.remote);
-                session.hand_over(conn, &mut desk.out);
-                self.broken(session, stream);
+                log::debug!("{:?}: {fault}", state.peer.remote);
+                session.flush_frames(conn, &mut scratch.buffers.out);
+                self.on_stream_error(session, stream);
             }
-            Event::Window { stream } => session.has_room(conn, stream, &mut desk.out),
-            Event::Settings => session.has_room(conn, None, &mut desk.out),
-            Event::Pong { .. } => session.pinged.set(None),
+            Event::Window { stream } => session.on_window_update(conn, stream, &mut scratch.buffers.out),
+            Event::Settings => session.on_window_update(conn, None, &mut scratch.buffers.out),
+            Event::Pong { .. } => session.ping_sent_at.set(None),
             Event::NeedMore | Event::GoAway { .. } | Event::Response { .. } => {}
         }
+    }
+
+    /// Handles a request's head; `end`: it has no body.
+    fn on_request(
+        &self,
+        state: &mut Connection,
+        stream_request: StreamRequest<'_>,
+        end: bool,
+        scratch: StreamScratch<'_>,
+    ) {
+        let StreamRequest {
+            conn,
+            session,
+            stream,
+            head,
+            ..
+        } = stream_request;
+        let (stored, buffers) = (scratch.stored, scratch.buffers);
+        if !self.admit_request(conn, state, session, stream, head, &mut buffers.out) {
+            return;
+        }
+        let upgrade = head.as_upgrade();
+        let rejected = upgrade
+            .as_ref()
+            .and_then(|upgrade| check_upgrade(upgrade, end).err());
+        if let Some(error) = rejected {
+            let rejected = RejectedRequest::from_head(&self.worker, head);
+            return self.reject_http2(state, session, stream, &error, &rejected, &mut buffers.out);
+        }
+        let stream_request = StreamRequest {
+            head: upgrade.as_ref().unwrap_or(head),
+            ..stream_request
+        };
+        self.request_http2(state, stream_request, end, stored, buffers);
     }
 
     /// Counts a request. `false`: it is refused, because the current settings would not accept its connection; the connection takes
@@ -180,16 +222,17 @@ impl Machine {
         &self,
         conn: Conn<'_>,
         state: &mut Connection,
-        (session, stream): (&Session, Stream),
+        session: &H2Session,
+        stream: Stream,
         head: &RequestHead<'_>,
         out: &mut Vec<u8>,
     ) -> bool {
         self.count_request(state, session, out);
-        let Some(error) = self.outdated(conn, state) else {
+        let Some(error) = self.check_current_settings(conn, state) else {
             return true;
         };
-        let refused = Refused::of_head(&self.local, head);
-        self.refuse_http2(state, (session, stream), &error, &refused, out);
+        let rejected = RejectedRequest::from_head(&self.worker, head);
+        self.reject_http2(state, session, stream, &error, &rejected, out);
         session.core.borrow_mut().wire.go_away(out);
         false
     }
@@ -199,41 +242,45 @@ impl Machine {
         &self,
         conn: Conn<'_>,
         state: &Connection,
-        (session, stream): (&Rc<Session>, Stream),
+        session: &Rc<H2Session>,
+        stream: Stream,
         code: ErrorCode,
         out: &mut Vec<u8>,
     ) {
-        let (remote, id) = (state.origin.remote, stream.id());
-        log::debug!("{remote:?}: stream {id}: given up: {code}");
-        session.hand_over(conn, out);
+        log::debug!(
+            "{:?}: stream {}: reset by the client: {code}",
+            state.peer.remote,
+            stream.id()
+        );
+        session.flush_frames(conn, out);
         self.drop_stream(session, stream);
     }
 
     fn head_too_large(
         &self,
         state: &mut Connection,
-        session: &Rc<Session>,
+        session: &Rc<H2Session>,
         stream: Stream,
         out: &mut Vec<u8>,
     ) {
         self.count_request(state, session, out);
-        let error = Error::new(431, "expected a head within its limits, found a larger one");
-        let refused = Refused::unknown(&self.local, Version::Http2);
-        self.refuse_http2(state, (session, stream), &error, &refused, out);
+        let error = Error::new(431, "request head too large");
+        let rejected = RejectedRequest::unknown(&self.worker, Version::Http2);
+        self.reject_http2(state, session, stream, &error, &rejected, out);
     }
 
     /// Handles a protocol violation of the client that affects at most one stream, which is then closed.
-    fn broken(&self, session: &Session, stream: Option<Stream>) {
-        self.local.stats.refused();
+    fn on_stream_error(&self, session: &H2Session, stream: Option<Stream>) {
+        self.worker.stats.refused();
         if let Some(stream) = stream {
             self.drop_stream(session, stream);
         }
     }
 
-    fn count_request(&self, state: &mut Connection, session: &Session, out: &mut Vec<u8>) {
+    fn count_request(&self, state: &mut Connection, session: &H2Session, out: &mut Vec<u8>) {
         state.requests = state.requests.saturating_add(1);
-        session.rest_until.set(None);
-        let most = self.site.limits.requests_per_connection;
+        session.idle_until.set(None);
+        let most = self.app.limits.requests_per_connection;
         if most.is_some_and(|most| state.requests >= most) {
             session.core.borrow_mut().wire.go_away(out);
         }
@@ -243,28 +290,29 @@ impl Machine {
     fn request_http2(
         &self,
         state: &Connection,
-        asked: StreamRequest<'_>,
+        stream_request: StreamRequest<'_>,
         end: bool,
-        (stored, desk): (&mut Vec<u8>, &mut Desk),
+        stored: &mut Vec<u8>,
+        buffers: &mut ReplyBuffers,
     ) {
-        let head = asked.head;
+        let head = stream_request.head;
         if head.protocol.is_some() {
             // The data on this stream is not a body; a task receives it as one until the stream becomes a socket or a tunnel.
-            let asked = StreamRequest {
-                streams: Some(None),
-                ..asked
+            let stream_request = StreamRequest {
+                body_limit: Some(None),
+                ..stream_request
             };
-            return self.serve_http2(state, asked, (stored, desk));
+            return self.serve_http2(state, stream_request, stored, buffers);
         }
         if end {
-            return self.serve_http2(state, asked, (stored, desk));
+            return self.serve_http2(state, stream_request, stored, buffers);
         }
-        let chosen = choose(&self.site, head, &mut desk.path);
-        let Verdict::Route(route) = chosen.verdict else {
+        let matched = match_route(&self.app, head, &mut buffers.path);
+        let RouteMatch::Route(route) = matched.route_match else {
             // Regardless of the body.
-            return self.serve_http2(state, asked, (stored, desk));
+            return self.serve_http2(state, stream_request, stored, buffers);
         };
-        let limits = &self.site.limits;
+        let limits = &self.app.limits;
         let streamed = matches!(route.action, Action::Task { streamed: true, .. });
         let most = match route.body_bytes {
             Some(bytes) => Some(bytes),
@@ -275,24 +323,30 @@ impl Machine {
             && length > most
         {
             let what = format!("expected a body of at most {most} bytes, found one of {length}");
-            let refused = Refused::of_head(&self.local, head);
-            let to = (&**asked.session, asked.stream);
-            return self.refuse_http2(state, to, &Error::new(413, what), &refused, &mut desk.out);
+            let rejected = RejectedRequest::from_head(&self.worker, head);
+            return self.reject_http2(
+                state,
+                stream_request.session,
+                stream_request.stream,
+                &Error::new(413, what),
+                &rejected,
+                &mut buffers.out,
+            );
         }
         if streamed {
-            let asked = StreamRequest {
-                streams: Some(most),
-                ..asked
+            let stream_request = StreamRequest {
+                body_limit: Some(most),
+                ..stream_request
             };
-            return self.serve_http2(state, asked, (stored, desk));
+            return self.serve_http2(state, stream_request, stored, buffers);
         }
-        let mut core = asked.session.core.borrow_mut();
-        let lane = core.open(asked.stream, asked.began);
-        lane.work = Work::Collecting;
-        lane.most = most.unwrap_or(u64::MAX);
-        store_request(head, &mut lane.head);
+        let mut core = stream_request.session.core.borrow_mut();
+        let entry = core.open(stream_request.stream, stream_request.started_at);
+        entry.phase = StreamPhase::Aggregating;
+        entry.most = most.unwrap_or(u64::MAX);
+        store_request(head, &mut entry.head);
         if head.expect_continue
-            && let Ok(head) = core.wire.respond(asked.stream, 100, &mut desk.out)
+            && let Ok(head) = core.wire.respond(stream_request.stream, 100, &mut buffers.out)
         {
             head.finish(false);
         }
@@ -302,143 +356,151 @@ impl Machine {
     pub(super) fn serve_http2(
         &self,
         state: &Connection,
-        asked: StreamRequest<'_>,
-        (stored, desk): (&mut Vec<u8>, &mut Desk),
+        stream_request: StreamRequest<'_>,
+        stored: &mut Vec<u8>,
+        buffers: &mut ReplyBuffers,
     ) {
         let StreamRequest {
             session,
             stream,
             head,
             ..
-        } = asked;
-        let mut chosen = choose(&self.site, head, &mut desk.path);
-        if self.late.get() && matches!(chosen.verdict, Verdict::Route(Route { urgent: false, .. })) {
-            chosen.verdict = Verdict::TooLate;
-        }
-        if let Verdict::Route(Route {
-            action: Action::Task { launch, .. },
-            index,
-            ..
-        }) = &chosen.verdict
+        } = stream_request;
+        let mut matched = match_route(&self.app, head, &mut buffers.path);
+        if self.is_late.get()
+            && matches!(
+                matched.route_match,
+                RouteMatch::Route(CompiledRoute { urgent: false, .. })
+            )
         {
-            let task = (&**launch, *index);
-            if self.launch_http2(state, &asked, &chosen, task, (stored, &mut desk.out)) {
+            matched.route_match = RouteMatch::Overloaded;
+        }
+        if matched.route_match.task().is_some() {
+            if self.start_task_http2(state, &stream_request, &matched, stored, &mut buffers.out) {
                 return;
             }
-            let busy = Error::new(503, "the server runs as many requests as it may");
-            chosen.verdict = Verdict::Refused(Box::new(busy.with_header("Retry-After", "1")));
+            let busy = Error::new(503, "too many concurrent requests");
+            matched.route_match = RouteMatch::Invalid(Box::new(busy.with_header("Retry-After", "1")));
         }
         let request = Request::new(
             head,
-            chosen.path,
-            chosen.params,
-            asked.content,
-            &self.site,
-            &self.local,
-            &chosen.verdict,
-            state.origin,
+            matched.path,
+            matched.params,
+            stream_request.content,
+            &self.app,
+            &self.worker,
+            &matched.route_match,
+            state.peer,
             None,
         );
-        let mut reply = Reply::new(&request, &mut desk.fields, &mut desk.body);
-        answer::run(&chosen.verdict, &request, &mut reply);
+        let mut reply = Reply::new(&request, &mut buffers.fields, &mut buffers.body);
+        response::run(&matched.route_match, &request, &mut reply);
         if let Some(upgrade) = reply.upgrade.take() {
-            session.hand_over(asked.conn, &mut desk.out);
-            return self.open_socket(&asked, *upgrade, &mut reply);
+            session.flush_frames(stream_request.conn, &mut buffers.out);
+            return self.open_socket(&stream_request, *upgrade, &mut reply);
         }
         session
             .core
             .borrow_mut()
-            .reply(asked.conn, &mut reply, stream, &mut desk.out);
+            .reply(stream_request.conn, &mut reply, stream, &mut buffers.out);
         let (status, sent) = (reply.status, reply.sent);
-        self.count_since(status, asked.began);
-        self.local.log(&request, status, sent, asked.began);
+        self.count_response_since(status, stream_request.started_at);
+        self.worker.log(&request, status, sent, stream_request.started_at);
     }
 
-    /// Offers a request to the early callback, else hands it to a task. `false`: the worker runs the maximum number of
+    /// Offers a request to the fast path, else hands it to a task. `false`: the worker runs the maximum number of
     /// requests.
-    fn launch_http2(
+    fn start_task_http2(
         &self,
         state: &Connection,
-        asked: &StreamRequest<'_>,
-        chosen: &Chosen<'_>,
-        (launch, route): (&dyn Launch, usize),
-        (stored, out): (&mut Vec<u8>, &mut Vec<u8>),
+        stream_request: &StreamRequest<'_>,
+        matched: &MatchedRequest<'_>,
+        stored: &mut Vec<u8>,
+        out: &mut Vec<u8>,
     ) -> bool {
+        let Some((factory, route)) = matched.route_match.task() else {
+            return false;
+        };
         let StreamRequest {
             session,
             stream,
             head,
             ..
-        } = *asked;
+        } = *stream_request;
         stored.clear();
         store_request(head, stored);
-        let job = Job {
-            origin: state.origin,
-            began: asked.began,
+        let task_request = TaskRequest {
+            peer: state.peer,
+            started_at: stream_request.started_at,
             last: false,
         };
-        let line = Line {
+        let stream_ref = StreamRef {
             session: Rc::clone(session),
             stream,
         };
         let mut taken = None;
-        if asked.streams.is_none() && asked.content.is_empty() {
+        if stream_request.body_limit.is_none() && stream_request.content.is_empty() {
             // A response written before the encoded frames would corrupt the client's HPACK table.
-            session.hand_over(asked.conn, out);
-            let shown = Shown {
-                job,
+            session.flush_frames(stream_request.conn, out);
+            let view = RequestView {
+                task_request,
                 head,
                 bytes: stored,
-                line: Some(line.clone()),
+                stream_ref: Some(stream_ref.clone()),
             };
-            taken = self.show(shown, chosen, route);
+            taken = self.offer_request(view, matched, route);
         }
         if taken.is_none() {
-            let launched = Launched {
-                job,
+            let pending_task = PendingTask {
+                task_request,
                 head: stored,
-                body: asked.content,
+                body: stream_request.content,
                 decoder: None,
                 expects: head.expect_continue,
-                http2: Some((line, asked.streams)),
+                http2: Some((stream_ref, stream_request.body_limit)),
             };
-            taken = launch.launch(route, &self.site, &self.local, launched);
+            taken = factory.start(route, &self.app, &self.worker, pending_task);
         }
         let Some((exchange, serial)) = taken else {
             return false;
         };
-        if exchange.runs(serial) {
+        if exchange.is_running(serial) {
             let mut core = session.core.borrow_mut();
-            core.lane_or_new(stream, asked.began).work = Work::Running(exchange, serial);
+            core.entry_or_new(stream, stream_request.started_at).phase =
+                StreamPhase::Running(exchange, serial);
         }
         true
     }
 
     /// Switches a stream to WebSocket.
-    fn open_socket(&self, asked: &StreamRequest<'_>, upgrade: Upgrade, reply: &mut Reply<'_>) {
-        let switched = asked
-            .session
-            .switch(reply, upgrade, asked.stream, (Vec::new(), false));
+    fn open_socket(&self, stream_request: &StreamRequest<'_>, upgrade: Upgrade, reply: &mut Reply<'_>) {
+        let switched = stream_request.session.switch_to_websocket(
+            reply,
+            upgrade,
+            stream_request.stream,
+            (Vec::new(), false),
+        );
         if let Err(error) = switched {
             return log::debug!("{:?}: no WebSocket was opened: {error}", reply.request);
         }
-        self.count_since(200, asked.began);
-        self.local.log(reply.request, 200, 0, asked.began);
+        self.count_response_since(200, stream_request.started_at);
+        self.worker.log(reply.request, 200, 0, stream_request.started_at);
     }
 
     /// Answers a request that no handler sees.
-    fn refuse_http2(
+    fn reject_http2(
         &self,
         state: &Connection,
-        (session, stream): (&Session, Stream),
+        session: &H2Session,
+        stream: Stream,
         error: &Error,
-        refused: &Refused<'_>,
+        rejected: &RejectedRequest<'_>,
         out: &mut Vec<u8>,
     ) {
-        let now = self.local.cx.now();
-        self.note_refused((state.origin.remote, now), error.status(), refused);
+        let now = self.worker.cx.now();
+        self.log_rejected_request(state.client_since(now), error.status(), rejected);
         let mut core = session.core.borrow_mut();
-        core.refuse(&self.local, error, (stream, refused.id.as_ref()), out);
+        core.reject(&self.worker, error, stream, rejected.id.as_ref(), out);
     }
 
     /// Handles a protocol violation of the connection: nothing that follows can be parsed.
@@ -446,59 +508,59 @@ impl Machine {
         &self,
         conn: Conn<'_>,
         state: &mut Connection,
-        session: &Session,
+        session: &H2Session,
         fault: PeerFault,
         out: &mut Vec<u8>,
     ) {
-        log::debug!("{:?}: {fault}", state.origin.remote);
-        self.local.stats.refused();
-        session.over.set(true);
-        session.hand_over(conn, out);
-        self.drop_all(session);
-        self.flush(conn, state, out, Then::Linger);
+        log::debug!("{:?}: {fault}", state.peer.remote);
+        self.worker.stats.refused();
+        session.closed.set(true);
+        session.flush_frames(conn, out);
+        self.drop_all_streams(session);
+        self.flush(conn, state, out, NextAction::Linger);
     }
 
     /// Ends the work on a closed stream.
-    pub(super) fn drop_stream(&self, session: &Session, stream: Stream) {
-        let work = session.core.borrow_mut().drop_lane(stream);
-        self.let_go(work);
+    pub(super) fn drop_stream(&self, session: &H2Session, stream: Stream) {
+        let phase = session.core.borrow_mut().remove_entry(stream);
+        self.release_phase(phase);
     }
 
     /// Ends the work on all streams.
-    pub(in crate::server) fn drop_all(&self, session: &Session) {
-        let lanes = {
+    pub(in crate::server) fn drop_all_streams(&self, session: &H2Session) {
+        let streams = {
             let mut core = session.core.borrow_mut();
             core.sockets = 0;
-            std::mem::take(&mut core.lanes)
+            std::mem::take(&mut core.streams)
         };
-        for lane in lanes {
-            self.let_go(lane.work);
+        for entry in streams {
+            self.release_phase(entry.phase);
         }
     }
 
-    fn let_go(&self, work: Work) {
-        match work {
-            Work::Running(exchange, serial) => self.cancel(&exchange, serial),
-            Work::Socket(socket) => socket.lost(),
-            Work::Answered | Work::Collecting | Work::Leaving(_) => {}
+    fn release_phase(&self, phase: StreamPhase) {
+        match phase {
+            StreamPhase::Running(exchange, serial) => self.cancel(&exchange, serial),
+            StreamPhase::Socket(socket) => socket.notify_lost(),
+            StreamPhase::Done | StreamPhase::Aggregating | StreamPhase::AwaitingEnd(_) => {}
         }
     }
 
     fn cancel(&self, exchange: &Rc<Exchange>, serial: u64) {
-        if exchange.runs(serial) {
-            early::cancel(exchange, &self.local);
+        if exchange.is_running(serial) {
+            fast_path::cancel(exchange, &self.worker);
         }
     }
 
     /// Handles the client's last byte: complete requests are answered, incomplete ones are not.
-    pub(in crate::server) fn end_http2(&self, session: &Rc<Session>) {
-        session.half.set(true);
+    pub(in crate::server) fn on_end_http2(&self, session: &Rc<H2Session>) {
+        session.client_ended.set(true);
         let collecting: Vec<Stream> = {
             let core = session.core.borrow();
-            let lanes = core.lanes.iter();
-            lanes
-                .filter(|lane| matches!(lane.work, Work::Collecting))
-                .filter_map(|lane| lane.stream)
+            let streams = core.streams.iter();
+            streams
+                .filter(|entry| matches!(entry.phase, StreamPhase::Aggregating))
+                .filter_map(|entry| entry.stream)
                 .collect()
         };
         for stream in collecting {
@@ -506,22 +568,22 @@ impl Machine {
             self.drop_stream(session, stream);
         }
         session.end_sockets();
-        self.end_lasting(session);
+        self.end_unbounded(session);
         for (_, exchange, _) in session.all_running() {
             exchange.end_of_input();
             exchange.wake();
         }
-        session.settle();
+        session.rearm_deadline();
     }
 
     /// Sends more after the client has taken bytes or its windows have grown.
-    pub(in crate::server) fn drained_http2(&self, session: &Rc<Session>) {
+    pub(in crate::server) fn drained_http2(&self, session: &Rc<H2Session>) {
         session.write(|core, conn, out| {
             core.pump(conn, out);
             core.wake_all();
         });
-        session.drained_all_sockets();
-        session.settle();
+        session.notify_all_sockets();
+        session.rearm_deadline();
     }
 }
 
@@ -529,7 +591,7 @@ impl Machine {
 fn check_upgrade(head: &RequestHead<'_>, end: bool) -> Result<(), Error> {
     let protocol = head.protocol.unwrap_or_default();
     if !protocol.eq_ignore_ascii_case("websocket") {
-        let found = text::cut(protocol);
+        let found = client_text::truncate(protocol);
         let what = format!("expected `websocket` as the protocol of an extended CONNECT, found `{found}`");
         return Err(Error::new(501, what));
     }

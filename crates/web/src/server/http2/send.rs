@@ -5,30 +5,30 @@ use ringmain_engine::Conn;
 use ringmain_wire::h1::FieldBlock;
 use ringmain_wire::h2::{ErrorCode, Stream};
 
-use super::answer::Length;
-use super::{Core, Lane, Session, Work};
-use crate::error::{Error, Result};
+use super::response::Length;
+use super::{H2Session, SessionState, StreamPhase, StreamState};
+use crate::http::error::{Error, Result};
 use crate::limits;
-use crate::local::WorkerContext;
-use crate::server::answer::Parts;
+use crate::server::response::ResponseParts;
+use crate::server::worker_context::WorkerContext;
 
-impl Core {
-    /// Sends a lane's queued data, as far as windows and the engine allow.
-    pub(super) fn transmit(&mut self, conn: Conn<'_>, stream: Stream, out: &mut Vec<u8>) {
+impl SessionState {
+    /// Sends a stream's queued data, as far as windows and the engine allow.
+    pub(super) fn send_queued(&mut self, conn: Conn<'_>, stream: Stream, out: &mut Vec<u8>) {
         loop {
-            let Core { wire, lanes, .. } = self;
-            let Some(lane) = lanes
+            let SessionState { wire, streams, .. } = self;
+            let Some(entry) = streams
                 .get_mut(stream.slot())
-                .filter(|lane| lane.stream == Some(stream))
+                .filter(|entry| entry.stream == Some(stream))
             else {
                 return;
             };
-            let ends = lane.end && lane.trailers.is_none();
-            let Some(front) = lane.pending.front_mut() else {
-                if !lane.end {
+            let ends = entry.end && entry.trailers.is_none();
+            let Some(front) = entry.pending.front_mut() else {
+                if !entry.end {
                     return;
                 }
-                let ended = match lane.trailers.take() {
+                let ended = match entry.trailers.take() {
                     Some(fields) => wire.trailers(stream, &fields, out),
                     None => wire.begin_data(stream, 0, true, out).map(drop),
                 };
@@ -40,23 +40,23 @@ impl Core {
                 return;
             }
             let length = front.len();
-            let last = ends && lane.pending.len() == 1;
+            let last = ends && entry.pending.len() == 1;
             let taken = match wire.begin_data(stream, length, last, out) {
                 Ok(0) => return,
                 Ok(taken) => taken,
                 Err(_) => return self.finish(stream, out),
             };
-            lane.sent += taken as u64;
+            entry.sent += taken as u64;
             let whole = taken == length;
-            let Some(front) = lane.pending.front_mut() else {
+            let Some(front) = entry.pending.front_mut() else {
                 return;
             };
             let piece = front.split_to(taken);
-            lane.pulled(taken);
+            entry.remove_queued(taken);
             if whole {
-                lane.pending.pop_front();
+                entry.pending.pop_front();
             }
-            if taken <= limits::GATHERED_PIECE {
+            if taken <= limits::COPIED_CHUNK_BYTES {
                 out.extend_from_slice(&piece);
             } else {
                 // Fails only when the connection is closed.
@@ -70,57 +70,59 @@ impl Core {
         }
     }
 
-    /// Completes a response. Its task may still run, and then owns the lane.
+    /// Completes a response. Its task may still run, and then owns the entry.
     fn finish(&mut self, stream: Stream, out: &mut Vec<u8>) {
         let is_open = self.wire.is_open(stream);
-        let Some(lane) = self.lane(stream) else { return };
-        lane.forget_pending();
-        lane.end = false;
-        match lane.work {
-            Work::Answered => self.ended(stream, out),
+        let Some(entry) = self.entry(stream) else { return };
+        entry.clear_pending();
+        entry.end = false;
+        match entry.phase {
+            StreamPhase::Done => self.end_stream(stream, out),
             // The client had ended it before.
-            Work::Leaving(_) if !is_open => drop(self.drop_lane(stream)),
+            StreamPhase::AwaitingEnd(_) if !is_open => drop(self.remove_entry(stream)),
             _ => {}
         }
     }
 
     /// Sends the queued data of each stream, in turn.
     pub(super) fn pump(&mut self, conn: Conn<'_>, out: &mut Vec<u8>) {
-        let count = self.lanes.len();
-        let first = self.turn;
+        let count = self.streams.len();
+        let first = self.next_served;
         for step in 0..count {
             let slot = (first + step) % count;
-            let Some(lane) = self.lanes.get(slot) else { return };
-            let Some(stream) = lane.stream.filter(|_| !lane.pending.is_empty()) else {
+            let Some(entry) = self.streams.get(slot) else {
+                return;
+            };
+            let Some(stream) = entry.stream.filter(|_| !entry.pending.is_empty()) else {
                 continue;
             };
             if !conn.has_room(out.len()) {
                 return;
             }
-            // The next lane is served first the next time.
-            self.turn = slot + 1;
-            self.transmit(conn, stream, out);
+            // The next stream is served first the next time.
+            self.next_served = slot + 1;
+            self.send_queued(conn, stream, out);
         }
     }
 }
 
-impl Core {
+impl SessionState {
     /// Wakes a stream's task if it may send more.
     pub(super) fn wake(&mut self, stream: Stream) {
-        if let Some(lane) = self.lane(stream) {
-            lane.wake();
+        if let Some(entry) = self.entry(stream) {
+            entry.wake();
         }
     }
 
     /// Wakes the task of each stream.
     pub(super) fn wake_all(&self) {
-        self.lanes.iter().for_each(Lane::wake);
+        self.streams.iter().for_each(StreamState::wake);
     }
 }
 
-impl Lane {
+impl StreamState {
     fn wake(&self) {
-        if let Work::Running(exchange, _) = &self.work
+        if let StreamPhase::Running(exchange, _) = &self.phase
             && self.pending.is_empty()
         {
             exchange.wake();
@@ -128,11 +130,11 @@ impl Lane {
     }
 }
 
-impl Session {
+impl H2Session {
     /// Encodes with `call` and writes the frames to the connection.
-    pub(super) fn write<T>(&self, call: impl FnOnce(&mut Core, Conn<'_>, &mut Vec<u8>) -> T) -> T {
+    pub(super) fn write<T>(&self, call: impl FnOnce(&mut SessionState, Conn<'_>, &mut Vec<u8>) -> T) -> T {
         let conn = self.conn();
-        let mut out = std::mem::take(&mut *self.local.framed.borrow_mut());
+        let mut out = std::mem::take(&mut *self.worker.frame_out.borrow_mut());
         let done = call(&mut self.core.borrow_mut(), conn, &mut out);
         if !out.is_empty() {
             // Fails only when the connection is closed, which is reported elsewhere.
@@ -140,28 +142,28 @@ impl Session {
         }
         out.clear();
         out.shrink_to(limits::SCRATCH_BYTES);
-        *self.local.framed.borrow_mut() = out;
+        *self.worker.frame_out.borrow_mut() = out;
         done
     }
 
     /// Returns true if the stream is open.
     pub(crate) fn is_open(&self, stream: Stream) -> bool {
-        !self.over.get() && self.conn().is_open() && self.core.borrow().wire.is_open(stream)
+        !self.closed.get() && self.conn().is_open() && self.core.borrow().wire.is_open(stream)
     }
 
     /// Writes the head of a streamed response.
     pub(crate) fn head(
         &self,
-        local: &WorkerContext,
-        parts: &Parts<'_>,
+        worker: &WorkerContext,
+        parts: &ResponseParts<'_>,
         stream: Stream,
         length: Length,
         end: bool,
     ) -> Result {
         let now = self.now();
         self.write(|core, _, out| {
-            core.lane_or_new(stream, now);
-            core.head(local, parts, stream, (length, end), out)
+            core.entry_or_new(stream, now);
+            core.head(worker, parts, stream, length, end, out)
         })
         .map_err(|_| Error::disconnected())
     }
@@ -184,12 +186,14 @@ impl Session {
         }
         let now = self.now();
         self.write(|core, conn, out| {
-            let lane = core.lane_or_new(stream, now);
-            if lane.pending.is_empty() {
-                lane.going.begin(&self.local.site.limits, now, lane.sent);
+            let entry = core.entry_or_new(stream, now);
+            if entry.pending.is_empty() {
+                entry
+                    .send_allowance
+                    .begin(&self.worker.app.limits, now, entry.sent);
             }
-            lane.push(conn.cx(), bytes);
-            core.transmit(conn, stream, out);
+            entry.push(conn.cx(), bytes);
+            core.send_queued(conn, stream, out);
         });
         Ok(())
     }
@@ -197,13 +201,13 @@ impl Session {
     /// Sends part of a response body that has to be copied in any case.
     pub(crate) fn data_copied(&self, stream: Stream, bytes: &[u8]) -> Result {
         let sent = self.write(|core, conn, out| {
-            let busy = core.lane(stream).is_some_and(|lane| !lane.pending.is_empty());
+            let busy = core.entry(stream).is_some_and(|entry| !entry.pending.is_empty());
             if busy || !conn.has_room(0) {
                 return Ok(0);
             }
             let sent = core.wire.data(stream, bytes, false, out)?;
-            if let Some(lane) = core.lane(stream) {
-                lane.sent += sent as u64;
+            if let Some(entry) = core.entry(stream) {
+                entry.sent += sent as u64;
             }
             Ok(sent)
         });
@@ -218,17 +222,17 @@ impl Session {
     pub(crate) fn end(&self, stream: Stream, trailers: Option<FieldBlock>) {
         let now = self.now();
         self.write(|core, conn, out| {
-            let lane = core.lane_or_new(stream, now);
-            lane.end = true;
-            lane.trailers = trailers;
-            core.transmit(conn, stream, out);
+            let entry = core.entry_or_new(stream, now);
+            entry.end = true;
+            entry.trailers = trailers;
+            core.send_queued(conn, stream, out);
         });
     }
 
     /// Returns true if a task may send more on its stream.
-    pub(crate) fn is_clear(&self, stream: Stream) -> bool {
+    pub(crate) fn may_send(&self, stream: Stream) -> bool {
         let mut core = self.core.borrow_mut();
-        let waits = core.lane(stream).is_some_and(|lane| !lane.pending.is_empty());
+        let waits = core.entry(stream).is_some_and(|entry| !entry.pending.is_empty());
         !waits && self.conn().has_room(0)
     }
 
@@ -243,18 +247,18 @@ impl Session {
     }
 
     /// Releases a stream that its task is done with.
-    pub(crate) fn finished(&self, stream: Stream) {
+    pub(crate) fn release_stream(&self, stream: Stream) {
         self.write(|core, _, out| {
-            let Some(lane) = core.lane(stream) else { return };
-            if matches!(lane.work, Work::Socket(_) | Work::Leaving(_)) {
+            let Some(entry) = core.entry(stream) else { return };
+            if matches!(entry.phase, StreamPhase::Socket(_) | StreamPhase::AwaitingEnd(_)) {
                 // The socket continues without a task.
                 return;
             }
-            lane.work = Work::Answered;
-            if lane.pending.is_empty() && !lane.end {
-                core.ended(stream, out);
+            entry.phase = StreamPhase::Done;
+            if entry.pending.is_empty() && !entry.end {
+                core.end_stream(stream, out);
             }
         });
-        self.settle();
+        self.rearm_deadline();
     }
 }

@@ -24,11 +24,11 @@ fn a_burst_of_late_requests_is_answered() {
 #[test]
 fn requests_that_stay_late_are_refused_and_those_on_time_answered() {
     let overload = Overload::default();
-    let refused = |ms, late| overload.refuses(at(ms), late, PATIENCE);
-    assert!((0..750).step_by(10).all(|ms| !refused(ms, true)));
-    assert!(refused(750, true));
-    assert!(!refused(751, false), "this one has not waited");
-    assert!(refused(760, true), "one on time is not the end of the overload");
+    let rejected = |ms, late| overload.refuses(at(ms), late, PATIENCE);
+    assert!((0..750).step_by(10).all(|ms| !rejected(ms, true)));
+    assert!(rejected(750, true));
+    assert!(!rejected(751, false), "this one has not waited");
+    assert!(rejected(760, true), "one on time is not the end of the overload");
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use ringmain_web::App;
 use ringmain_web::grpc::prost::Message;
-use ringmain_web::grpc::{Code, Health};
+use ringmain_web::grpc::{Code, HealthService};
 use ringmain_web::testing::TestClient;
 use ringmain_wire::grpc::Slot;
 
@@ -61,7 +61,7 @@ fn status(answer: &Answer) -> i32 {
 #[test]
 fn known_services_have_a_status() {
     for dialect in DIALECTS {
-        let health = Health::new();
+        let health = HealthService::new();
         health.set("one", true);
         let mut client = TestClient::new(App::new().grpc(health.service())).unwrap();
         assert_eq!(status(&ask(&mut client, dialect, "Check", "")), 1);
@@ -85,7 +85,7 @@ fn known_services_have_a_status() {
 
 #[test]
 fn watchers_receive_changes_and_the_shutdown() {
-    let health = Health::new();
+    let health = HealthService::new();
     let mut client = TestClient::new(App::new().grpc(health.service())).unwrap();
     let mut raw = client.raw();
     let body = body("one");
@@ -128,7 +128,7 @@ fn watchers_receive_changes_and_the_shutdown() {
 
 #[test]
 fn a_finished_watcher_is_removed() {
-    let health = Health::new();
+    let health = HealthService::new();
     let mut client = TestClient::new(App::new().grpc(health.service())).unwrap();
     let mut raw = client.raw();
     raw.send(format!(

@@ -2,7 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod calls;
-mod endings;
+mod failures;
 mod health;
 mod hooks;
 mod reflection;

@@ -1,7 +1,7 @@
 //! Reflection from what protoc has written: `descriptors/set.bin`, of the two files beside it.
 
 use ringmain_web::App;
-use ringmain_web::grpc::Reflection;
+use ringmain_web::grpc::ReflectionService;
 use ringmain_web::grpc::prost::{Message, Oneof};
 use ringmain_web::testing::TestClient;
 use ringmain_wire::grpc::Slot;
@@ -92,7 +92,7 @@ struct Failure {
 }
 
 fn ask(questions: &[Question]) -> Vec<Response> {
-    let app = App::new().grpc(Reflection::new(SET).unwrap().service());
+    let app = App::new().grpc(ReflectionService::new(SET).unwrap().service());
     let mut client = TestClient::new(app).unwrap();
     let mut body = Vec::new();
     for question in questions {
@@ -205,7 +205,7 @@ fn files_are_found_by_name_symbol_and_extension_with_their_imports() {
             .as_ref()
             .unwrap_or_else(|| panic!("an error, not {response:?}"));
         assert!(
-            failure.code == 5 && failure.message.starts_with("there is no "),
+            failure.code == 5 && failure.message.starts_with("unknown "),
             "{failure:?}"
         );
     }
@@ -221,10 +221,12 @@ fn files_are_found_by_name_symbol_and_extension_with_their_imports() {
 
 #[test]
 fn an_invalid_descriptor_set_is_rejected() {
-    let error = Reflection::new(&SET[..SET.len() - 1]).map(drop).unwrap_err();
+    let error = ReflectionService::new(&SET[..SET.len() - 1])
+        .map(drop)
+        .unwrap_err();
     assert!(
         error.to_string().starts_with("expected a FileDescriptorSet"),
         "{error}"
     );
-    assert!(Reflection::new(b"").is_ok(), "a set of no files");
+    assert!(ReflectionService::new(b"").is_ok(), "a set of no files");
 }

@@ -39,7 +39,7 @@ fn a_client_that_pauses_is_not_taken_for_a_slow_one() {
     let answer = Answer::read(WEB, &reply);
     answer.fails(
         ringmain_web::grpc::Code::DeadlineExceeded,
-        "expected 240 bytes of body a second",
+        "request body too slow: expected 240 bytes per second",
     );
     drop(raw);
     client.finish().unwrap();

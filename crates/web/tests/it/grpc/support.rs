@@ -52,7 +52,7 @@ async fn echo(call: &Call<'_>, message: Text) -> grpc::Result<Text> {
             call.request().cx().sleep(span).await;
             Ok(message)
         }
-        "left" => Ok(text(format!("{:?}", call.time_left()), 0)),
+        "left" => Ok(text(format!("{:?}", call.remaining_time()), 0)),
         "metadata" => {
             call.add_header("x-said", call.metadata("x-say").unwrap_or_default())?;
             let bytes = call.metadata_bytes("x-say-bin")?.unwrap_or_default();

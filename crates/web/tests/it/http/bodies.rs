@@ -212,7 +212,7 @@ fn a_handler_that_does_not_read_holds_the_client(config: Setting) {
     let received = server.running.report().workers[0].bytes_received;
     // On io_uring one entry of the kernel may fill all buffers of the worker before the pause is known there.
     let buffers = usize::from(RECEIVE_BUFFERS) * RECEIVE_BUFFER_BYTES as usize;
-    let most = limits::BODY_QUEUE + READ_MARK + READ_PER_TURN + buffers;
+    let most = limits::BODY_QUEUE_BYTES + READ_MARK + READ_PER_TURN + buffers;
     assert!(received < most as u64, "{received} bytes were received");
     other.expect_alive("/open");
     client.answer().expect(200, &HUGE.to_string());
@@ -416,7 +416,7 @@ fn an_unwanted_body_is_dropped(config: Setting) {
 /// A hook makes the 404 of an unwanted body a large one. The body must not be taken for a request.
 fn a_large_answer_instead_of_a_route_keeps_the_order(config: Setting) {
     let app = app().after(|_, reply| {
-        if reply.status_now() == 404 {
+        if reply.current_status() == 404 {
             *reply.body() = pattern(1024 * 1024);
         }
         Ok(())
@@ -432,7 +432,7 @@ fn a_large_answer_instead_of_a_route_keeps_the_order(config: Setting) {
     }
     client.finish();
     client.expect_end();
-    assert_eq!(server.site.stats().totals().requests(), 2);
+    assert_eq!(server.app.stats().totals().requests(), 2);
     let mut client = server.client();
     let request = post("/nothing", "text/plain", &smuggled);
     // The body arrives only when the response is in flight.

@@ -76,7 +76,7 @@ fn every_body_is_seen_and_can_be_appended_to(setting: Setting) {
     let plain = serve(setting.clone(), bodies());
     let hooked = bodies()
         .after(|_, reply| {
-            assert!(reply.is_whole());
+            assert!(reply.has_complete_body());
             let seen = reply.body_bytes().len();
             reply.header("X-Seen", seen.to_string())?;
             reply.body().extend_from_slice(b" seen");
@@ -142,14 +142,14 @@ fn tagged(_: &Request<'_>, reply: &mut Reply<'_>) -> Result {
     let sum = reply.body_bytes().iter().fold(0_u64, |sum, &byte| {
         sum.wrapping_mul(31).wrapping_add(u64::from(byte))
     });
-    if reply.is_whole() && reply.status_now() == 200 {
+    if reply.has_complete_body() && reply.current_status() == 200 {
         let validators = Validators::new()
             .etag(format!("\"{sum:x}\""))
             .modified(Duration::from_secs(784_111_777));
         let outcome = reply.conditional(&validators)?;
         assert_eq!(
             outcome == Precondition::Proceed { range: true },
-            reply.status_now() == 200
+            reply.current_status() == 200
         );
     }
     Ok(())
@@ -206,7 +206,7 @@ fn a_streamed_reply_is_not_whole(setting: Setting) {
             Ok(())
         })
         .after(|_, reply| {
-            let whole = reply.is_whole();
+            let whole = reply.has_complete_body();
             reply.body().extend_from_slice(b"(hook)");
             reply.header("X-Whole", whole.to_string()).map(|_| ())
         });
@@ -230,7 +230,7 @@ fn a_body_before_trailers_is_seen(setting: Setting) {
             reply.bytes("text/x-own", Bytes::from(vec![b'x'; length]))
         })
         .after(|_, reply| {
-            assert!(reply.is_whole());
+            assert!(reply.has_complete_body());
             let length = reply.body_bytes().len().to_string();
             reply.header("X-Seen", &length)?;
             reply.body().extend_from_slice(b"(hook)");

@@ -132,7 +132,7 @@ fn requests_after_the_last_one_get_no_response(config: Setting) {
         assert!(client.answer().closes(), "{target}");
         client.expect_end();
     }
-    assert_eq!(server.site.stats().totals().requests(), 3);
+    assert_eq!(server.app.stats().totals().requests(), 3);
 }
 
 fn a_connection_serves_so_many_requests_and_no_more(config: Setting) {

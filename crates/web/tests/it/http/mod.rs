@@ -8,19 +8,19 @@
 
 mod bad_requests;
 mod bodies;
-mod early;
-mod ending;
-mod entrances;
 mod expect;
+mod fast_path;
+mod forwarding;
 mod framework;
 mod hooks;
-mod inner;
 mod keep_alive;
+mod listener_protocols;
+mod mount;
 mod overload;
-mod proxied;
-mod relaying;
+mod proxy_protocol;
 mod routing;
 mod sockets;
+mod termination;
 mod tls;
-mod tls_ends;
+mod tls_close;
 mod tls_reload;

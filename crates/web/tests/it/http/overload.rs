@@ -37,7 +37,7 @@ fn held() -> Held {
     let gate: Mutex<Receiver<()>> = Mutex::new(gate);
     let app = App::new()
         .limits(Limits {
-            patience: Some(PATIENCE),
+            max_queue_delay: Some(PATIENCE),
             ..Limits::default()
         })
         .health()

@@ -164,7 +164,7 @@ fn messages_are_echoed(config: Setting) {
     link.close();
     assert_eq!(link.next(), b"1000");
     link.client.expect_end();
-    let totals = server.site.stats().totals();
+    let totals = server.app.stats().totals();
     assert_eq!(
         (totals.sockets, totals.messages_in, totals.messages_out),
         (0, 8, 8)

@@ -6,7 +6,7 @@ use std::net::TcpStream;
 use ringmain_tls::{
     Acceptor, ClientCertificates, ClientSettings, Connector, KeyPair, PeerName, ServerSettings,
 };
-use ringmain_web::{App, Entrance, Request, Result};
+use ringmain_web::{App, ListenerProtocol, Request, Result};
 
 use crate::support::tls::{
     Authority, Secure, connector, connector_of, development, localhost, now, read, settings, trusting,
@@ -48,7 +48,7 @@ fn app() -> App {
 /// A server with these settings, and clients that trust the development authority.
 fn serve_with(setting: Setting, settings: &ServerSettings) -> (Server, Acceptor) {
     let acceptor = Acceptor::new(settings, now()).expect("settings");
-    let app = app().listener(0, Entrance::https(&acceptor));
+    let app = app().listener(0, ListenerProtocol::https(&acceptor));
     (serve_at(setting.engine, app, Some(connector())), acceptor)
 }
 
@@ -164,7 +164,7 @@ fn clients_have_to_show_certificates(setting: Setting) {
     let told = refused(&server, &showing(Some(theirs.sign("client"))));
     assert!(told.contains("UnknownCA"), "{told}");
     assert_eq!(acceptor.counts().failed, 2);
-    assert_eq!(server.site.stats().totals().requests(), 2);
+    assert_eq!(server.app.stats().totals().requests(), 2);
 }
 
 fn clients_may_show_certificates(setting: Setting) {

@@ -6,7 +6,7 @@ use std::thread::JoinHandle;
 
 use ringmain_testkit::wait::until;
 use ringmain_tls::{Acceptor, ClientCertificates, ClientSettings, Connector, KeyPair, ServerSettings};
-use ringmain_web::{App, Entrance};
+use ringmain_web::{App, ListenerProtocol};
 
 use crate::support::tls::{Authority, Secure, connector_of, localhost, now, trusting};
 use crate::support::{Client, Setting, get, serve_at};
@@ -33,7 +33,7 @@ fn with(pair: &KeyPair) -> ServerSettings {
 fn app(acceptor: &Acceptor) -> App {
     App::new()
         .get("/", |_, reply| reply.text("ok"))
-        .listener(0, Entrance::https(acceptor))
+        .listener(0, ListenerProtocol::https(acceptor))
 }
 
 /// The certificate that a connection was shown.

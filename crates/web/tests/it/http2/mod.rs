@@ -8,8 +8,8 @@
 
 mod bodies;
 mod client;
-mod ending;
 mod grpc;
-mod refused;
+mod rejected;
 mod requests;
 mod sockets;
+mod termination;

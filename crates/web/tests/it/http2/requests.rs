@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use ringmain_engine::Config;
-use ringmain_web::{App, Bytes, Entrance, Error};
+use ringmain_web::{App, Bytes, Error, ListenerProtocol};
 use ringmain_wire::h1::FieldBlock;
 use ringmain_wire::h2::{ErrorCode, Limits, PREFACE};
 
@@ -58,12 +58,12 @@ fn app() -> App {
         .get("/fail", |_, _| Err(Error::new(418, "a teapot")))
         .get("/panic", |_, _| panic!("in a handler"))
         .get_async("/early", async |_, reply| {
-            reply.interim(103, &fields(&[("Link", "</a>")]))?;
+            reply.send_interim(103, &fields(&[("Link", "</a>")]))?;
             reply.text("late")
         })
         .get_async("/sum", async |_, reply| {
             reply.write("body").await?;
-            reply.put_trailers(fields(&[("X-Sum", "4")]));
+            reply.set_trailers(fields(&[("X-Sum", "4")]));
             Ok(())
         })
 }
@@ -280,7 +280,7 @@ fn a_preface_may_arrive_byte_by_byte(setting: Setting) {
 }
 
 fn by_prior_knowledge_nothing_else_is_spoken(engine: Config) {
-    let server = serve_at(engine, app().listener(0, Entrance::h2c()), None);
+    let server = serve_at(engine, app().listener(0, ListenerProtocol::h2c()), None);
     Http2::over(server.client(), &Limits::INTERNET)
         .ask("/")
         .expect(200, "root");

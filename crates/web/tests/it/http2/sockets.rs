@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use ringmain_web::ws::{Cause, CloseCode, Closed, Message, OwnedMessage};
+use ringmain_web::ws::{CloseCause, CloseCode, Closed, Message, OwnedMessage};
 use ringmain_web::{App, Limits, Request, Result, Socket, Ws, WsFrame, WsOptions};
 use ringmain_wire::h1::FieldBlock;
 use ringmain_wire::h2::{ErrorCode, Stream};
@@ -31,10 +31,10 @@ in_every_way!(
 
 /// The ends of sockets.
 #[derive(Clone, Default)]
-struct Ends(Arc<Mutex<Vec<(u16, Cause)>>>);
+struct Ends(Arc<Mutex<Vec<(u16, CloseCause)>>>);
 
 impl Ends {
-    fn all(&self) -> Vec<(u16, Cause)> {
+    fn all(&self) -> Vec<(u16, CloseCause)> {
         self.0.lock().expect("no panic holds it").clone()
     }
 }
@@ -255,7 +255,7 @@ fn messages_are_echoed(setting: Setting) {
     assert_eq!((got.end, got.reset), (true, None));
     client.send_piece(link.stream, b"", true);
     client.ask("/").expect(200, "root");
-    assert_eq!(ends.all(), [(1000, Cause::Client)]);
+    assert_eq!(ends.all(), [(1000, CloseCause::Client)]);
     assert_eq!(client.wire.open_streams(), 0);
     assert_eq!(server.running.report().workers[0].accepted, 1);
 }
@@ -364,7 +364,11 @@ fn an_extended_connect_to_an_http_route_fails(setting: Setting) {
         let stream = client.extended("WebSocket", path, &handshake(), false);
         let got = client.wait(stream);
         assert_eq!(got.status, 501, "{path}: {got:?}");
-        assert!(got.text().contains("opens a WebSocket"), "{}", got.text());
+        assert!(
+            got.text().contains("does not support WebSocket"),
+            "{}",
+            got.text()
+        );
     }
     client.ask("/task").expect(200, "task");
 }
@@ -372,8 +376,8 @@ fn an_extended_connect_to_an_http_route_fails(setting: Setting) {
 fn a_handler_leads_to_sockets(setting: Setting) {
     let ends = Ends::default();
     let outer = App::new()
-        .inner(app(&ends))
-        .fallback_streamed(async |req, reply| reply.lead_inside(req.path()).await);
+        .delegate_to(app(&ends))
+        .fallback_streamed(async |req, reply| reply.delegate(req.path()).await);
     let server = serve(setting.clone(), outer);
     let mut client = Http2::new(&setting, &server);
     client.ask("/").expect(200, "root");
@@ -395,7 +399,7 @@ fn a_handler_leads_to_sockets(setting: Setting) {
     link.hear(&mut client, "late");
     client.reset(link.stream);
     client.ask("/").expect(200, "root");
-    assert_eq!(ends.all(), [(1000, Cause::Client), (1006, Cause::Lost)]);
+    assert_eq!(ends.all(), [(1000, CloseCause::Client), (1006, CloseCause::Lost)]);
 }
 
 fn a_slow_reader_costs_its_stream_alone(setting: Setting) {
@@ -408,7 +412,7 @@ fn a_slow_reader_costs_its_stream_alone(setting: Setting) {
     slow.say(&mut client, "much");
     let got = client.wait(slow.stream);
     assert_eq!((got.end, got.reset), (false, Some(ErrorCode::CANCEL)));
-    assert_eq!(ends.all(), [(1006, Cause::SlowReader)]);
+    assert_eq!(ends.all(), [(1006, CloseCause::SlowReader)]);
     client.hungry = true;
     let held = got.body.len();
     client.wire.consume(slow.stream, held, &mut client.out);
@@ -440,13 +444,13 @@ fn the_end_of_a_stream_ends_its_socket(setting: Setting) {
     client.send_piece(link.stream, b"", true);
     let got = client.wait(link.stream);
     assert_eq!((got.end, got.reset), (true, None));
-    assert_eq!(ends.all(), [(1006, Cause::Lost)]);
+    assert_eq!(ends.all(), [(1006, CloseCause::Lost)]);
     // A violation of the WebSocket protocol closes the socket alone.
     let link = Link::open(&mut client, "/echo");
     client.send_piece(link.stream, &[0x81, 0x01, b'x'], false);
     let got = client.wait(link.stream);
     assert_eq!((got.end, got.body), (true, b"\x88\x02\x03\xea".to_vec()));
-    assert!(matches!(ends.all()[1], (1002, Cause::Fault(_))));
+    assert!(matches!(ends.all()[1], (1002, CloseCause::Fault(_))));
     // The connection's end is the end of each.
     let _one = Link::open(&mut client, "/echo");
     let _two = Link::open(&mut client, "/echo");
@@ -465,7 +469,7 @@ fn an_application_closes(setting: Setting) {
     link.close(&mut client, 4000);
     let got = client.wait(link.stream);
     assert_eq!((got.end, got.reset), (true, None));
-    assert_eq!(ends.all(), [(4000, Cause::Application)]);
+    assert_eq!(ends.all(), [(4000, CloseCause::Application)]);
     client.ask("/").expect(200, "root");
 }
 
@@ -484,5 +488,5 @@ fn a_shutdown_closes_each_socket(setting: Setting) {
         client.send_piece(link.stream, b"", true);
     }
     client.expect_end();
-    assert_eq!(ends.all(), [(1001, Cause::Shutdown); 3]);
+    assert_eq!(ends.all(), [(1001, CloseCause::Shutdown); 3]);
 }

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use ringmain_web::testing::{Ending, TestEvent};
-use ringmain_web::ws::{Cause, FaultKind, Message};
+use ringmain_web::testing::{ConnectionEnd, TestEvent};
+use ringmain_web::ws::{CloseCause, FaultKind, Message};
 use ringmain_web::{Limits, WsOptions};
 use ringmain_wire::ws::Deflation;
 
@@ -35,7 +35,7 @@ fn messages_and_frames_are_bounded() {
             socket.send_fragment(Message::Binary(&vec![1; bytes]), false);
         }
         assert_eq!(socket.closed().0, 1009);
-        assert_eq!(ends.only().2, Cause::Fault(kind));
+        assert_eq!(ends.only().2, CloseCause::Fault(kind));
         drop(socket);
         client.finish().unwrap();
     }
@@ -48,7 +48,7 @@ fn a_bomb_is_not_inflated_beyond_the_limit() {
     let bomb = vec![0; 100_000_000];
     socket.send_binary(&bomb);
     assert_eq!(socket.closed().0, 1009);
-    assert_eq!(ends.only().2, Cause::Fault(FaultKind::MessageTooLarge));
+    assert_eq!(ends.only().2, CloseCause::Fault(FaultKind::MessageTooLarge));
     drop(socket);
     client.finish().unwrap();
 }
@@ -70,7 +70,7 @@ fn control_frames_have_a_budget_that_time_fills() {
         socket.ping("");
     }
     assert_eq!(socket.closed().0, 1008);
-    assert_eq!(ends.only().2, Cause::Fault(FaultKind::TooManyControlFrames));
+    assert_eq!(ends.only().2, CloseCause::Fault(FaultKind::TooManyControlFrames));
 }
 
 #[test]
@@ -88,9 +88,9 @@ fn silence_is_followed_by_a_ping_and_the_end() {
     socket.advance(seconds(29));
     assert_eq!(ends.count(), 0, "the pong was a sign of life");
     socket.advance(seconds(22));
-    assert_eq!(ends.only(), (1006, String::new(), Cause::Silent));
+    assert_eq!(ends.only(), (1006, String::new(), CloseCause::Silent));
     let (_, ending) = socket.connection().read_to_end().unwrap();
-    assert_eq!(ending, Ending::Reset);
+    assert_eq!(ending, ConnectionEnd::Reset);
     client.finish().unwrap();
 }
 
@@ -102,7 +102,7 @@ fn a_close_that_is_not_answered_is_given_up() {
     socket.advance(seconds(4));
     assert_eq!(ends.count(), 0);
     socket.advance(seconds(2));
-    assert_eq!(ends.only(), (1006, String::new(), Cause::Application));
+    assert_eq!(ends.only(), (1006, String::new(), CloseCause::Application));
     client.finish().unwrap();
 }
 
@@ -119,7 +119,7 @@ fn a_message_becomes_whole_in_time() {
     assert_eq!(ends.count(), 0);
     socket.advance(seconds(6));
     assert_eq!(socket.closed().0, 1008);
-    assert_eq!(ends.only(), (1008, String::new(), Cause::SlowMessage));
+    assert_eq!(ends.only(), (1008, String::new(), CloseCause::SlowMessage));
     drop(socket);
     client.finish().unwrap();
 }
@@ -132,7 +132,7 @@ fn parts_of_messages_are_bounded_for_a_worker() {
     first.send_fragment(Message::Binary(&[1; 60_000]), false);
     second.send_fragment(Message::Binary(&[1; 60_000]), false);
     assert_eq!(second.closed().0, 1013);
-    assert_eq!(ends.only(), (1013, String::new(), Cause::Overloaded));
+    assert_eq!(ends.only(), (1013, String::new(), CloseCause::Overloaded));
     // Its memory is free again.
     first.send_fragment(Message::Binary(&[1; 40_000]), true);
     assert_eq!(first.message().data().len(), 100_000);

@@ -1,6 +1,6 @@
 //! WebSockets of an application, in virtual time: handshakes, messages, the end, and what each limit does.
 
-mod asynchronous;
+mod async_handlers;
 mod handshake;
 mod limits;
 mod sockets;

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use ringmain_web::WsOptions;
-use ringmain_web::testing::{Ending, Fault, Plan, Setup, TestClient, TestEvent};
-use ringmain_web::ws::{Cause, FaultKind, Message, Window};
+use ringmain_web::testing::{ConnectionEnd, Fault, Plan, Setup, TestClient, TestEvent};
+use ringmain_web::ws::{CloseCause, FaultKind, Message, Window};
 use ringmain_web::{App, Limits};
 use ringmain_wire::ws::Deflation;
 
@@ -21,7 +21,7 @@ fn messages_are_echoed() {
         socket.send_binary(&bytes);
         assert!(socket.message().data() == bytes, "{length} bytes");
     }
-    let totals = client.site().stats().totals();
+    let totals = client.app().stats().totals();
     assert_eq!(
         (totals.sockets, totals.messages_in, totals.messages_out),
         (1, 8, 8)
@@ -30,8 +30,8 @@ fn messages_are_echoed() {
     socket.close(1000, "bye");
     assert_eq!(socket.closed(), (1000, String::new()));
     assert_eq!(socket.event().unwrap(), TestEvent::End);
-    assert_eq!(ends.only(), (1000, "bye".into(), Cause::Client));
-    assert_eq!(client.site().stats().totals().sockets, 0);
+    assert_eq!(ends.only(), (1000, "bye".into(), CloseCause::Client));
+    assert_eq!(client.app().stats().totals().sockets, 0);
     client.finish().unwrap();
 }
 
@@ -120,7 +120,7 @@ fn the_application_closes() {
     socket.send_text("close");
     assert_eq!(socket.closed(), (4000, "as was asked".into()));
     assert_eq!(socket.event().unwrap(), TestEvent::End);
-    assert_eq!(ends.only(), (4000, String::new(), Cause::Application));
+    assert_eq!(ends.only(), (4000, String::new(), CloseCause::Application));
     client.finish().unwrap();
 }
 
@@ -132,7 +132,7 @@ fn what_was_on_its_way_still_arrives() {
     socket.send_text("late");
     assert_eq!(socket.closed().0, 4000);
     assert_eq!(socket.event().unwrap(), TestEvent::End);
-    assert_eq!(client.site().stats().totals().messages_in, 2);
+    assert_eq!(client.app().stats().totals().messages_in, 2);
 }
 
 #[test]
@@ -147,7 +147,7 @@ fn errors_and_panics_close() {
         socket.send_text(order);
         assert_eq!(socket.closed(), (code, reason.into()), "{order}");
         assert_eq!(socket.event().unwrap(), TestEvent::End);
-        assert_eq!(ends.only(), (code, String::new(), Cause::Application));
+        assert_eq!(ends.only(), (code, String::new(), CloseCause::Application));
         client.finish().unwrap();
     }
 }
@@ -166,7 +166,7 @@ fn broken_rules_close_with_their_code() {
         socket.connection().send(bytes);
         assert_eq!(socket.closed().0, code);
         assert_eq!(socket.event().unwrap(), TestEvent::End);
-        assert_eq!(ends.only(), (code, String::new(), Cause::Fault(kind)));
+        assert_eq!(ends.only(), (code, String::new(), CloseCause::Fault(kind)));
         client.finish().unwrap();
     }
 }
@@ -182,7 +182,7 @@ fn a_connection_that_ends_without_a_close_is_lost() {
             socket.connection().end();
         }
         client.advance(Duration::from_secs(1));
-        assert_eq!(ends.only(), (1006, String::new(), Cause::Lost));
+        assert_eq!(ends.only(), (1006, String::new(), CloseCause::Lost));
         client.finish().unwrap();
     }
 }
@@ -207,7 +207,7 @@ fn frames_sent_with_the_handshake_are_read() {
         "{text}"
     );
     assert!(answer.ends_with(b"\r\n\r\n\x81\x02hi\x88\x00"), "{text}");
-    assert_eq!(ending, Ending::Closed);
+    assert_eq!(ending, ConnectionEnd::Closed);
     client.finish().unwrap();
 }
 
@@ -220,10 +220,10 @@ fn a_shutdown_sends_a_close_and_waits_for_the_reply() {
     // Messages in flight still arrive.
     assert_eq!(socket.closed(), (1001, String::new()));
     assert_eq!(socket.event().unwrap(), TestEvent::End);
-    assert_eq!(ends.only(), (1001, String::new(), Cause::Shutdown));
-    assert!(!client.is_down());
+    assert_eq!(ends.only(), (1001, String::new(), CloseCause::Shutdown));
+    assert!(!client.is_shut_down());
     client.advance(Duration::from_secs(6));
-    assert!(client.is_down());
+    assert!(client.is_shut_down());
     assert_eq!(ends.count(), 2);
     assert_eq!(silent.connection().ending(), None, "its Close was not taken");
     assert_eq!(silent.closed().0, 1001);
@@ -242,7 +242,7 @@ fn what_waits_keeps_its_order() {
     }
     assert_eq!(socket.closed().0, 1000);
     assert_eq!(socket.event().unwrap(), TestEvent::End);
-    assert_eq!(ends.only(), (1000, String::new(), Cause::Application));
+    assert_eq!(ends.only(), (1000, String::new(), CloseCause::Application));
     client.finish().unwrap();
 }
 
@@ -252,7 +252,7 @@ fn a_slow_reader_is_told_apart_from_a_dead_one() {
     let mut socket = client.ws("/echo").open();
     socket.send_text("much");
     client.advance(Duration::from_millis(10));
-    assert_eq!(ends.only(), (1006, String::new(), Cause::SlowReader));
+    assert_eq!(ends.only(), (1006, String::new(), CloseCause::SlowReader));
     let (_, ending) = socket.connection().read_to_end().unwrap();
-    assert_eq!(ending, Ending::Reset);
+    assert_eq!(ending, ConnectionEnd::Reset);
 }

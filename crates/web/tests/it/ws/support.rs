@@ -3,14 +3,14 @@
 use std::sync::{Arc, Mutex};
 
 use ringmain_web::testing::TestClient;
-use ringmain_web::ws::{Cause, CloseCode, Closed, Message};
+use ringmain_web::ws::{CloseCause, CloseCode, Closed, Message};
 use ringmain_web::{App, Error, Limits, Request, Result, Socket, Ws, WsOptions};
 
 /// The ends of sockets, in order: code, reason, cause.
 #[derive(Clone, Default)]
 pub(crate) struct Ends(Arc<Mutex<Vec<End>>>);
 
-type End = (u16, String, Cause);
+type End = (u16, String, CloseCause);
 
 /// Sends every message back. Some texts are orders.
 pub(crate) struct Echo {

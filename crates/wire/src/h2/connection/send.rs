@@ -304,9 +304,10 @@ impl Connection {
             record.consumed += bytes;
             if record.consumed >= half {
                 // Before the peer has read these settings it may go by the first window (RFC 9113 §6.9.2).
-                let more = match is_heeded {
-                    true => i64::from(window) - i64::from(record.receive) - i64::from(record.held),
-                    false => i64::from(record.consumed),
+                let more = if is_heeded {
+                    i64::from(window) - i64::from(record.receive) - i64::from(record.held)
+                } else {
+                    i64::from(record.consumed)
                 };
                 if more < i64::from(half.max(window / 2)) && is_heeded {
                     return self.replenish(bytes, out);

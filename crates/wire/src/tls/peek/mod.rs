@@ -188,9 +188,10 @@ fn read(message: &[u8]) -> Result<Hello, NoHello> {
 
 /// RFC 8446 §4.2.
 fn once(seen: &mut bool) -> Result<(), NoHello> {
-    match std::mem::replace(seen, true) {
-        false => Ok(()),
-        true => Err(NoHello::NotTls("a ClientHello with one extension twice")),
+    if std::mem::replace(seen, true) {
+        Err(NoHello::NotTls("a ClientHello with one extension twice"))
+    } else {
+        Ok(())
     }
 }
 

@@ -15,9 +15,10 @@ use crate::tls::support::{End, Pair, World};
 fn run(pair: &mut Pair, mut size: impl FnMut() -> usize) {
     while !(pair.client.wire.is_empty() && pair.server.wire.is_empty()) {
         for server in [true, false] {
-            let (from, to) = match server {
-                true => (&mut pair.client, &mut pair.server),
-                false => (&mut pair.server, &mut pair.client),
+            let (from, to) = if server {
+                (&mut pair.client, &mut pair.server)
+            } else {
+                (&mut pair.server, &mut pair.client)
             };
             let bytes = std::mem::take(&mut from.wire);
             let mut rest = &bytes[..];

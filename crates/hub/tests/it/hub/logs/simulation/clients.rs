@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use ringmain_hub::history::StreamPosition;
 use ringmain_hub::mail::{EpochFilter, RecoverFrom};
-use ringmain_hub::subscribers::{ConnId, Event};
+use ringmain_hub::subscribers::{ConnId, SubscriberEvent};
 
 use super::Occurred;
 use super::nodes::{Node, WORKERS, options, shard_index};
@@ -147,7 +147,7 @@ impl Client {
 
     pub(super) fn receive(&mut self, received: Received, context: Context<'_>) {
         match received {
-            Received::Event(Event::Subscribed {
+            Received::SubscriberEvent(SubscriberEvent::Subscribed {
                 channel,
                 position,
                 missed,
@@ -162,12 +162,12 @@ impl Client {
                 let view = self.views.get_mut(channel).expect("a channel that it requested");
                 view.subscribed(channel, position, missed, context);
             }
-            Received::Event(Event::Unsubscribed { channel, .. }) => {
+            Received::SubscriberEvent(SubscriberEvent::Unsubscribed { channel, .. }) => {
                 let view = self.views.get_mut(named(&channel)).expect("a channel");
                 view.end();
                 context.occurred.notified += 1;
             }
-            Received::Event(Event::Rejected { channel, fault, .. }) => {
+            Received::SubscriberEvent(SubscriberEvent::Rejected { channel, fault, .. }) => {
                 let view = self.views.get_mut(named(&channel)).expect("a channel");
                 view.end();
                 if fault.code == 100 {
@@ -180,7 +180,7 @@ impl Client {
                 let view = self.views.get_mut(channel).expect("a channel");
                 view.push(channel, (offset, id), context);
             }
-            Received::Event(event) => panic!("seed {}: {event:?}", context.seed),
+            Received::SubscriberEvent(event) => panic!("seed {}: {event:?}", context.seed),
         }
     }
 

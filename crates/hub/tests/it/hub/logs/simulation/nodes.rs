@@ -8,7 +8,7 @@ use ringmain_hub::history::{Epoch, HistoryOptions};
 use ringmain_hub::mail::{ChannelOptions, EpochFilter, RecoverFrom, ShardEvent, ShardRequest, WorkerId};
 use ringmain_hub::protocol::{Format, Replies};
 use ringmain_hub::shard::{ChannelShard, LogEvent, LogId, LogPublishOutcome, StateRecord};
-use ringmain_hub::subscribers::{ConnId, Event, Limits, SubscriberTable, shard_of};
+use ringmain_hub::subscribers::{ConnId, SubscriberEvent, SubscriberLimits, SubscriberTable, shard_of};
 
 use super::Occurred;
 use super::reference_logs::{self, LogRecord, ReferenceLogs};
@@ -17,23 +17,23 @@ use crate::hub::workers::{JSON, KEPT, PLAIN, number};
 
 pub(super) const WORKERS: usize = 2;
 
-const LIMITS: Limits = Limits {
+const LIMITS: SubscriberLimits = SubscriberLimits {
     subscriptions: 16,
     queued_bytes: 1 << 20,
 };
 
 pub(super) fn options(channel: &str) -> ChannelOptions {
-    match reference_logs::keeps(channel) {
-        false => PLAIN,
-        true => ChannelOptions {
-            history: Some(HistoryOptions {
-                publications: 6,
-                bytes: 1 << 20,
-                ttl: Duration::from_secs(30),
-            }),
-            position_ttl: Duration::from_secs(60),
-            ..KEPT
-        },
+    if !reference_logs::keeps(channel) {
+        return PLAIN;
+    }
+    ChannelOptions {
+        history: Some(HistoryOptions {
+            publications: 6,
+            bytes: 1 << 20,
+            ttl: Duration::from_secs(30),
+        }),
+        position_ttl: Duration::from_secs(60),
+        ..KEPT
     }
 }
 
@@ -174,7 +174,7 @@ impl Node {
                 };
                 let own = records.iter().filter(is_here).cloned().collect();
                 let window = Duration::from_secs(300);
-                shard.restore(own, (now, elapsed), window, |channel| Some(options(channel)));
+                shard.restore(own, now, elapsed, window, |channel| Some(options(channel)));
             }
             self.progress.fill(progress);
         }
@@ -373,9 +373,8 @@ impl Node {
         let is_live = record.offset > own.live;
         let channel: Arc<str> = Arc::from(record.channel);
         let published = Arc::new(number(record.id));
-        let position = (id, record.offset);
-        let outcome =
-            self.shards[shard].publish_log_record(&channel, options(&channel), published, position, now);
+        let (options, offset) = (options(&channel), record.offset);
+        let outcome = self.shards[shard].publish_log_record(&channel, options, published, id, offset, now);
         match outcome {
             LogPublishOutcome::Published => {
                 let is_new = self.published.insert((id.epoch, record.id));
@@ -480,9 +479,10 @@ impl Node {
                 break;
             };
             if let ShardRequest::Subscribe(subscribing) = &message {
-                let expected = match reference_logs::keeps(&subscribing.channel) {
-                    true => self.expects(shard, subscribing.recover_from),
-                    false => Expected::Reply,
+                let expected = if reference_logs::keeps(&subscribing.channel) {
+                    self.expects(shard, subscribing.recover_from)
+                } else {
+                    Expected::Reply
                 };
                 self.expected[shard].insert((worker, subscribing.request.0), expected);
             }
@@ -493,9 +493,10 @@ impl Node {
     fn expects(&self, shard: usize, since: Option<RecoverFrom>) -> Expected {
         // The channel may be one of a log whose retained records have not all arrived. They are awaited for a limited time.
         let mut all = self.progress[shard].values();
-        match all.any(|progress| progress.position < progress.live) {
-            true => Expected::Either,
-            false => self.expects_by_position(shard, since),
+        if all.any(|progress| progress.position < progress.live) {
+            Expected::Either
+        } else {
+            self.expects_by_position(shard, since)
         }
     }
 
@@ -553,9 +554,9 @@ impl Node {
         let table = &mut self.tables[worker];
         let mut received = Vec::new();
         while let Some(event) = table.poll_event() {
-            let (Event::Subscribed { conn, .. }
-            | Event::Unsubscribed { conn, .. }
-            | Event::Rejected { conn, .. }) = &event
+            let (SubscriberEvent::Subscribed { conn, .. }
+            | SubscriberEvent::Unsubscribed { conn, .. }
+            | SubscriberEvent::Rejected { conn, .. }) = &event
             else {
                 panic!("{event:?}");
             };

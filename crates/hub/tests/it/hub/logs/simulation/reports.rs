@@ -1,7 +1,7 @@
 //! The reports of nodes, which the checks use.
 
 use ringmain_hub::history::Epoch;
-use ringmain_hub::subscribers::Event;
+use ringmain_hub::subscribers::SubscriberEvent;
 
 /// The part of a log that a shard has processed.
 #[derive(Clone, Copy, Debug, Default)]
@@ -34,7 +34,7 @@ pub(super) struct Processed {
 /// The messages to a connection.
 #[derive(Debug)]
 pub(super) enum Received {
-    Event(Event),
+    SubscriberEvent(SubscriberEvent),
     Push { channel: String, offset: u64, id: u64 },
 }
 
