@@ -14,8 +14,8 @@ use std::fmt::{Display, Write};
 
 use ringmain_engine::WorkerReport;
 use ringmain_gateway::health::Verdict;
-use ringmain_gateway::metrics::Ended;
-use ringmain_gateway::status::Counted;
+use ringmain_gateway::stats::Ended;
+use ringmain_gateway::stats::upstreams::Counted;
 use ringmain_gateway::{Copied, UpstreamStatus};
 use ringmain_sys::{clock, process};
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use ringmain_gateway::health::Verdict;
-use ringmain_gateway::status::EndpointStatus;
+use ringmain_gateway::stats::upstreams::EndpointStatus;
 use ringmain_gateway::{Copied, Gateway, table};
 use serde_json::{Value, json};
 

@@ -9,8 +9,8 @@ use ringmain_web::{Note, Request};
 use ringmain_wire::h1::{FieldBlock, Framing, allows_content};
 
 use super::{Error, Want};
-use crate::exchange::is_folded;
 use crate::model::{HeaderName, Name};
+use crate::proxy::is_folded;
 
 /// Names that frame a message or belong to a connection, besides those that a [`FieldBlock`] rejects.
 const CONNECTION: [&str; 7] = [

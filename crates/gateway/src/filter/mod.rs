@@ -20,11 +20,11 @@
 //!
 //! Owns the interface of filters. Knows nothing of forwarding, which belongs to the exchange.
 
-mod answer;
 pub(crate) mod body;
 mod head;
 mod options;
 mod registry;
+mod response;
 #[cfg(test)]
 mod tests;
 
@@ -32,12 +32,12 @@ use std::future::Future;
 use std::pin::Pin;
 use std::time::Duration;
 
-pub use self::answer::Answer;
 pub use self::body::{RequestBody, ResponseBody};
 pub use self::head::{About, RequestHead, ResponseHead};
 pub(crate) use self::head::{Edits, Whose};
 pub use self::registry::Filters;
 pub(crate) use self::registry::{Hook, Instance, Running, Use};
+pub use self::response::Answer;
 pub use crate::model::{FilterUse, Options};
 pub use ringmain_engine::Cx;
 

@@ -17,12 +17,12 @@ use std::time::Duration;
 use ringmain_push::{KeySource, Options, Push};
 
 use super::{Gateway, Published, State};
-use crate::compiling::Staged;
-use crate::exchange::push::Asks;
-use crate::front::{Bindings, Doors, NextFronts};
+use crate::compile::Staged;
+use crate::l4::StreamPlan;
+use crate::listeners::{Bindings, Doors, NextFronts};
 use crate::model::{Config, Endpoint, Name, secret_params};
-use crate::passage::StreamPlan;
 use crate::policy;
+use crate::proxy::push::Asks;
 use crate::table::{Problem, unresolved_parts};
 
 impl Gateway {

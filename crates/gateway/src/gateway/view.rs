@@ -7,11 +7,11 @@ use std::sync::atomic::Ordering;
 use ringmain_engine::Addr;
 
 use super::{Gateway, Published};
-use crate::exchange::push::Asks;
-use crate::front::Ids;
+use crate::compile::plan::Plan;
+use crate::l4::StreamPlan;
+use crate::listeners::Ids;
 use crate::model::Name;
-use crate::passage::StreamPlan;
-use crate::plan::Plan;
+use crate::proxy::push::Asks;
 use crate::table::{AddressId, Table};
 
 /// A worker's view of the configuration. Requests hold it until their response starts.

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::model::OutlierDetection;
-use crate::status::Ejection;
+use crate::stats::upstreams::Ejection;
 
 /// The result of a request, as evidence of the endpoint's health.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -8,7 +8,7 @@ use super::outlier::may_eject;
 use super::{Health, Meeting, Reason, Verdict};
 use crate::limits;
 use crate::model::OutlierDetection;
-use crate::status::Ejection;
+use crate::stats::upstreams::Ejection;
 
 const SECOND: u64 = 1_000_000_000;
 

@@ -50,10 +50,10 @@
 //! | status: the invalid rule, the parts that were left out | problems of [`crate::table`], by route and rule |
 
 mod action;
-mod bounds;
 mod channel;
 mod filter;
 mod jwt;
+mod limits;
 mod listener;
 mod matching;
 mod nats;
@@ -63,7 +63,7 @@ mod policy;
 mod process;
 mod push;
 mod route;
-mod secret;
+mod secret_params;
 mod sources;
 mod text;
 mod tls;
@@ -78,12 +78,12 @@ pub use action::{
     Action, Answer, Body, ErrorPage, Files, Forward, HeaderChanges, Mirror, PathRewrite, Redirect, Rewrite,
     Share, StatusHeaders, StatusRange, Target, WeightedBackend,
 };
-pub use bounds::{Concurrency, Inject, RateHeaders, RateKey, RateLimit, Redis, Shed};
 pub use channel::{CHANNEL_BOUNDS, ChannelBound, ChannelTemplate, RecordParts, Subject, SubjectPattern};
 pub use filter::{FilterUse, Options};
 pub use jwt::{
     ClaimHeader, ClaimPath, ClaimRule, Jwt, JwtAlgorithm, JwtKeys, JwtProvider, KeySet, RemoteKeys,
 };
+pub use limits::{Concurrency, Inject, RateHeaders, RateKey, RateLimit, Redis, Shed};
 pub use listener::{
     ClientAddress, ClientHeader, EscapedSlashes, HttpLimits, HttpsRedirect, Listener, Paths, Protocol,
     ProxyProtocol,
@@ -105,7 +105,7 @@ pub use ringmain_sys::addr::{Addr, AddrError};
 pub use route::{
     Affinity, AffinityBy, BodyLimits, Cookie, Retry, RetryOn, Route, Rule, StreamRoute, Timeouts,
 };
-pub(crate) use secret::secret_params;
+pub(crate) use secret_params::secret_params;
 pub use sources::{
     BrokerLogin, BrokerTls, JetStream, Kafka, KafkaSasl, Mapping, Postgres, RecordFormat, RedisAccess,
     RedisDeployment, RedisPubSub, RedisStreams, SaslMechanism, Source, SourceKind, Start,

@@ -13,12 +13,12 @@ use std::time::Duration;
 
 use ringmain_wire::h1::{FieldBlock, Method};
 
-use super::call::{Answered, Call, CallError, call};
-use super::{At, Cleared, ExternalResponse, Names, Outcome, Refusal, body};
-use crate::exchange::{client_address, client_scheme, forwarded_uri, is_folded};
+use super::http_client::{Answered, Call, CallError, call};
+use super::{At, Cleared, ExternalResponse, Names, Outcome, Refusal, body_buffer};
 use crate::fault::{Fault, Side};
 use crate::limits;
 use crate::model::{Ask, ExternalAuth, HeaderName, Target};
+use crate::proxy::{client_address, client_scheme, forwarded_uri, is_folded};
 use crate::resolve::within;
 use crate::upstream::Shared;
 use crate::upstream::registry::Registry;
@@ -67,7 +67,7 @@ impl Authz {
         // The call ends by itself in time; this is a safeguard.
         let guard = self.policy.timeout + GRACE;
         if self.policy.body > 0 {
-            body::collect(at, cleared, self.policy.body).await?;
+            body_buffer::collect(at, cleared, self.policy.body).await?;
         }
         let called = within(&at.worker.cx, guard, self.query(at, cleared)).await;
         match called.unwrap_or_else(|| Err(Fault::HeadTimeout.into())) {

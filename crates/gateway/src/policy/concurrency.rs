@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{At, Cleared, Outcome, key};
+use super::{At, Cleared, Outcome, limit_key};
 use crate::fault::Fault;
 use crate::model::{self, RateKey};
 use crate::rate::counters::{Counters, Crowd, Running};
@@ -51,7 +51,7 @@ impl Concurrency {
                 Counted::All(running) => running.begin(*most),
                 Counted::By(crowd, by) => {
                     let secret = crowd.secret(|| at.worker.cx.random());
-                    crowd.begin(key::hash(by, secret, at, cleared), *most)
+                    crowd.begin(limit_key::hash(by, secret, at, cleared), *most)
                 }
             };
             // If a later limit refuses, the counts of the earlier ones are released with `cleared`.

@@ -10,25 +10,25 @@
 //! No request reaches a rule's action without a [`Cleared`], and only the walk creates one. Each kind of policy has a file; this
 //! one knows their order and not their meaning.
 
-mod addresses;
-mod any;
+mod api_keys;
 mod authz;
-mod basic;
-mod body;
-pub(crate) mod call;
-mod certificate;
-mod cleared;
+mod basic_auth;
+mod body_buffer;
+mod client_certificate;
 mod concurrency;
-mod guards;
-mod inject;
+mod context;
+mod credential_cache;
+mod fault_injection;
+pub(crate) mod http_client;
+mod ip_access;
 pub(crate) mod jwt;
-mod key;
-mod keys;
-mod limit;
-mod local;
+mod limit_key;
+mod load_shedding;
 pub(crate) mod passwords;
+mod rate_limit;
 mod redis;
-mod shed;
+mod reserved_headers;
+mod satisfy_any;
 
 use std::fmt;
 use std::rc::Rc;
@@ -37,28 +37,28 @@ use std::sync::Arc;
 use ringmain_web::Request;
 use ringmain_wire::h1::FieldBlock;
 
-use crate::exchange::{Found, note};
 use crate::fault::Fault;
 use crate::filter::{Filters, Use};
 use crate::gateway::Worker;
 use crate::model::{HeaderChanges, HeaderName, Name, Policy, Push, PushTokens, Rule};
+use crate::proxy::{Found, log_fields};
 use crate::upstream::registry::Registry as Upstreams;
-use addresses::Addresses;
-use any::Any;
+use api_keys::Keys;
 use authz::Authz;
-use basic::Basic;
-use certificate::Certificate;
-pub(crate) use cleared::Cleared;
-use cleared::{Findings, Spare, tell};
+use basic_auth::Basic;
+use client_certificate::Certificate;
 use concurrency::Concurrency;
-pub(crate) use guards::{Guards, leads_to};
-use inject::Inject;
+pub(crate) use context::Cleared;
+use context::{Findings, Spare, tell};
+pub(crate) use credential_cache::Local;
+use fault_injection::Inject;
+use ip_access::Addresses;
 use jwt::{Jwt, Provider};
-use keys::Keys;
-use limit::Limits;
-pub(crate) use local::Local;
+use load_shedding::Shed;
+use rate_limit::Limits;
 pub(crate) use redis::Standings;
-use shed::Shed;
+pub(crate) use reserved_headers::{Guards, leads_to};
+use satisfy_any::Any;
 
 /// A position in the order of policies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -112,7 +112,7 @@ impl Phase {
             | Policy::Jwt(_)
             | Policy::SatisfyAny => Phase::Authentication,
             Policy::ExternalAuth(_) => Phase::Authorization,
-            Policy::RateLimit(policy) if key::needs_identity(&policy.by) => Phase::IdentityRate,
+            Policy::RateLimit(policy) if limit_key::needs_identity(&policy.by) => Phase::IdentityRate,
             Policy::RateLimit(_) => Phase::Rate,
             Policy::Concurrency(_) => Phase::Concurrency,
             Policy::Shed(_) => Phase::Shed,
@@ -419,7 +419,7 @@ fn steps_of<'f>(found: &'f Found<'_>) -> Result<&'f [Step], Box<Refusal>> {
 
 fn note(at: &At<'_, '_>, cleared: &Cleared) {
     if let Some(identity) = cleared.identity() {
-        note::identity(identity, at.req);
+        log_fields::identity(identity, at.req);
     }
 }
 

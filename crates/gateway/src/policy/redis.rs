@@ -4,7 +4,7 @@
 //! query, and pools the connection. No request waits for longer than the limit's timeout; after a failure of the Redis it is not
 //! queried for a while, and then by one request. A cap of the gateway that is reached is no failure of the Redis: it fails that query
 //! alone, since clients could otherwise disable a limit by reaching the cap. A limit that does not deny is counted by this process
-//! meanwhile ([`super::limit`]), so it never fails open.
+//! meanwhile ([`super::rate_limit`]), so it never fails open.
 //!
 //! ```text
 //! Up ── failure ─▶ Down until now + back-off ── expired: one probe ─┬─ response ─▶ Up
@@ -30,7 +30,7 @@ use crate::limits;
 use crate::model::{self, Name, Secret};
 use crate::rate::resp::{self, Reply};
 use crate::rate::{Rate, Verdict};
-use crate::upstream::local::Sole;
+use crate::upstream::pool::Sole;
 use crate::upstream::{Prefer, Shared};
 
 /// The script that decides in the Redis.

@@ -6,11 +6,11 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use super::cells::Cells;
+use super::key_table::Cells;
 use crate::limits;
 use crate::model::Name;
 use crate::policy::passwords::PasswordChecks;
-use crate::status::{Counted, CounterStatus};
+use crate::stats::upstreams::{Counted, CounterStatus};
 use crate::upstream::Line;
 
 /// The registry of counters.

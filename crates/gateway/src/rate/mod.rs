@@ -11,8 +11,8 @@
 //!
 //! Pure: time is an argument, in nanoseconds of the engine's clock. [`cells`] stores the numbers.
 
-pub(crate) mod cells;
 pub(crate) mod counters;
+pub(crate) mod key_table;
 pub(crate) mod resp;
 
 #[cfg(test)]

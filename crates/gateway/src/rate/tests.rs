@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use super::cells::{Cells, KeyHasher};
+use super::key_table::{Cells, KeyHasher};
 use super::{Rate, Verdict};
 
 const SECOND: u64 = 1_000_000_000;

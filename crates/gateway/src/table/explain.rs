@@ -2,8 +2,8 @@
 //!
 //! Checks every match of every rule, one after the other: for operators, never on the path of a request.
 
-use super::facts::{RequestFacts, header_holds, holds, path_holds, query_holds};
-use super::steps;
+use super::describe;
+use super::request_facts::{RequestFacts, header_holds, holds, path_holds, query_holds};
 use super::{AddressId, ListenerId, Matched, Table, cors};
 use crate::fault::Fault;
 use crate::limits;
@@ -234,9 +234,9 @@ impl<P> Table<P> {
 
 fn taken<P>(config: &Config, matched: Matched<'_, P>) -> Taken {
     let rule = matched.rule();
-    let mut steps = steps::steps(rule);
+    let mut steps = describe::steps(rule);
     if let Action::Forward(forward) = &rule.action {
-        steps::protocols(&mut steps, forward, &config.upstreams);
+        describe::protocols(&mut steps, forward, &config.upstreams);
     }
     Taken {
         route: matched.route().route().name.clone(),

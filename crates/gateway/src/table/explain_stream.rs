@@ -2,8 +2,8 @@
 //!
 //! For operators, never on the path of a connection.
 
+use super::describe;
 use super::explain::{Why, listed};
-use super::steps;
 use super::{AddressId, ListenerId, Table};
 use crate::limits;
 use crate::model::{Name, Protocol, StreamRoute};
@@ -112,7 +112,7 @@ fn by(stream: &StreamRoute, sni: Option<&str>) -> String {
 
 fn taken(stream: &StreamRoute, sni: Option<&str>) -> StreamTaken {
     let mut steps = Vec::new();
-    steps::shares(&mut steps, &stream.backends, |_, _| {});
+    describe::shares(&mut steps, &stream.backends, |_, _| {});
     if steps.is_empty() {
         steps.push("close it: there is nobody to send it to".to_owned());
     }

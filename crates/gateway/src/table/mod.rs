@@ -34,16 +34,16 @@
 
 mod address;
 mod check;
-mod compiled;
+mod compiled_route;
+mod describe;
 mod explain;
 mod explain_stream;
-mod facts;
-mod host;
-mod hosts;
-mod names;
+mod host_map;
+mod name_index;
+mod path_tree;
 mod problem;
 mod request;
-mod steps;
+mod request_facts;
 
 #[cfg(test)]
 mod tests;
@@ -57,15 +57,15 @@ pub(crate) use address::rank;
 pub use address::{AddressId, ListenerId};
 pub(crate) use check::unresolved_parts;
 use check::{Checked, Listed};
-pub use compiled::{Compiled, Matched};
+pub use compiled_route::{Compiled, Matched};
+pub use describe::steps;
 pub use explain::{Explanation, Rejected, Taken, Why};
 pub use explain_stream::{StreamExplanation, StreamTaken};
-pub use facts::{Headers, RequestFacts, host};
-use hosts::{Hosts, Streams};
-use names::Names;
+use host_map::{Hosts, Streams};
+use name_index::Names;
 pub use problem::{Outcome, Place, Problem};
 pub(crate) use request::{cors, is_token, preflight};
-pub use steps::steps;
+pub use request_facts::{Headers, RequestFacts, host};
 
 /// Builds the data plane's plan of a rule, once for each version of its route.
 ///
@@ -124,7 +124,7 @@ impl<P> Table<P> {
         let guarding: Vec<&Route> = guarding
             .filter(|route| route.rules.iter().any(Rule::guards_path))
             .collect();
-        let mut builder = hosts::Builder::new(&compiled, &checked.streams);
+        let mut builder = host_map::Builder::new(&compiled, &checked.streams);
         let listeners = checked.listeners.iter().map(|listener| {
             let last = last.and_then(|last| {
                 let mut attached = last.listeners.iter();

@@ -7,7 +7,7 @@ use std::rc::Rc;
 
 use ringmain_web::path;
 
-use super::facts::{Headers, RequestFacts};
+use super::request_facts::{Headers, RequestFacts};
 use super::{ListenerId, Matched, Table};
 use crate::fault::Fault;
 use crate::model::{Cors, EscapedSlashes, Listener, Policy};

@@ -1,8 +1,8 @@
 //! Tests of precedence, of sharing between tables, and of problems.
 
-mod explaining;
+mod explain;
 mod problems;
-mod twin;
+mod reference;
 
 use std::sync::Arc;
 

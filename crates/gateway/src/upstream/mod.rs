@@ -4,18 +4,18 @@
 //! is replaced as a whole, by a new configuration or a new result of DNS. State of an endpoint (requests in flight, health) belongs
 //! to its address and survives both. Knows no requests.
 
-pub(crate) mod breaker;
-pub(crate) mod budget;
-mod choose;
+pub(crate) mod circuit_breaker;
+pub(crate) mod client_share;
 pub(crate) mod connect;
-mod counts;
+pub(crate) mod connection_budget;
+mod counters;
 pub(crate) mod h2;
-pub(crate) mod local;
+pub(crate) mod pool;
 pub(crate) mod registry;
-pub(crate) mod room;
-pub(crate) mod share;
+pub(crate) mod retry_budget;
+mod selection;
 pub(crate) mod transport;
-pub(crate) mod waiting;
+pub(crate) mod wait_queue;
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -24,15 +24,15 @@ use std::time::Duration;
 use ringmain_engine::Addr;
 use ringmain_tls::PeerName;
 
-use self::breaker::Breaker;
-use self::budget::Budget;
-pub(crate) use self::choose::{Picker, Prefer};
-pub use self::counts::Copied;
-use self::counts::Counts;
-use self::room::Room;
-use self::share::Shares;
+use self::circuit_breaker::Breaker;
+use self::client_share::Shares;
+use self::connection_budget::Room;
+pub use self::counters::Copied;
+use self::counters::Counts;
+use self::retry_budget::Budget;
+pub(crate) use self::selection::{Picker, Prefer};
 use self::transport::Transport;
-use self::waiting::Waiting;
+use self::wait_queue::Waiting;
 use crate::balance::Ewma;
 use crate::fault::{Detail, Fault};
 use crate::health::Health;

@@ -8,8 +8,8 @@ use std::time::Duration;
 use ringmain_engine::Addr;
 use ringmain_tls::PeerName;
 
-use super::choose;
-use super::room::Room;
+use super::connection_budget::Room;
+use super::selection;
 use super::transport::Transport;
 use super::{Current, Endpoint, EndpointState, Picker, Shared};
 use crate::fault::Fault;
@@ -316,7 +316,7 @@ impl Registry {
                 let peer = peer.or_else(|| named.then(|| unnamed(&endpoint.addr)));
                 Arc::new(Endpoint {
                     peer: peer.and_then(|name| PeerName::new(&name).ok()),
-                    token: choose::token(&config.name, &endpoint.addr.to_string()),
+                    token: selection::token(&config.name, &endpoint.addr.to_string()),
                     state: self.state(&config.name, &endpoint.addr),
                     ..endpoint
                 })

@@ -14,7 +14,7 @@ use ringmain_gateway::model::{
 use ringmain_testkit::PATIENCE;
 use ringmain_testkit::wait::until;
 
-use crate::framed::Framed;
+use crate::h2_origin::Framed;
 use crate::origin::{Edge, Origin, edge, refusing_addr, to};
 use crate::support::{chunked, pattern};
 

@@ -1,10 +1,10 @@
 //! Custom filters of a program: the parts that they see, change and hold, and the outcome of failing ones.
 
 mod bodies;
-mod failing;
+mod failures;
 mod heads;
-mod living;
-mod timeless;
+mod lifetimes;
+mod virtual_time;
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;

@@ -6,9 +6,9 @@ use ringmain_engine::Config;
 use ringmain_gateway::model::{Retry, UpstreamProtocol};
 use ringmain_wire::grpc::{TextDecoder, encode_text};
 
-use crate::framed::Framed;
+use crate::h2_origin::Framed;
+use crate::h2_upstreams::by_streams;
 use crate::origin::{Origin, edge, refusing_addr, to};
-use crate::shared::by_streams;
 use crate::support::{Answer, chunked};
 
 on_every_backend! {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use ringmain_engine::Config;
 use ringmain_gateway::limits;
 use ringmain_gateway::model::{self, Balance, RetryBudget};
-use ringmain_gateway::status::Cap;
+use ringmain_gateway::stats::upstreams::Cap;
 use ringmain_testkit::wait::{pause, until};
 
 use crate::origin::{Edge, Origin, edge, refusing_addr, to};

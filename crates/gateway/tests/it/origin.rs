@@ -191,7 +191,7 @@ impl Origin {
 /// Returns an address without a listener.
 pub(crate) fn refusing_addr() -> SocketAddr {
     // Of a host of its own: the port of another would be given to the next test that listens.
-    crate::gates::reserved()
+    crate::l4_rig::reserved()
 }
 
 /// One HTTP listener.

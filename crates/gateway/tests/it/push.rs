@@ -12,10 +12,10 @@ use ringmain_gateway::model::{
 use ringmain_testkit::wait;
 use serde_json::{Value, json};
 
-use crate::keys::Gate;
+use crate::identity_provider::{Signer, claims, provider, set};
+use crate::jwks::Gate;
 use crate::origin::{Edge, Origin, Seen, edge, refusing_addr, rules, upstream};
 use crate::policies::{addresses, header, with};
-use crate::signer::{Signer, claims, provider, set};
 use crate::support::{Client, get};
 
 on_every_backend! {

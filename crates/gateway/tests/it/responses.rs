@@ -10,10 +10,10 @@ use ringmain_gateway::model::{
 };
 use ringmain_wire::h2::Limits;
 
-use crate::framed::{Framed, Happened};
+use crate::h2_origin::{Framed, Happened};
+use crate::h2_upstreams::by_streams;
 use crate::http2::{Http2, fields};
 use crate::origin::{Edge, Origin, edge, refusing_addr, rules, to, upstream};
-use crate::shared::by_streams;
 use crate::support::{Answer, PATIENCE};
 
 on_every_backend! {

@@ -11,11 +11,11 @@ use ringmain_testkit::wait::pause;
 use ringmain_wire::h1::FieldBlock;
 use ringmain_wire::h2::Limits;
 
-use crate::framed::Framed;
-use crate::gates::until;
+use crate::h2_origin::Framed;
+use crate::h2_upstreams::by_streams;
 use crate::http2::{Http2, fields};
+use crate::l4_rig::until;
 use crate::origin::{Edge, Origin, edge, edge_within, listener, to};
-use crate::shared::by_streams;
 use crate::support::{Client, End, PATIENCE, pattern};
 
 on_every_backend! {

@@ -1,7 +1,7 @@
 //! A whole run: workers with the gateway, clients, origins, faults, changes of configuration, the end.
 
+mod configuration;
 mod recovery;
-mod setting;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -14,14 +14,14 @@ use ringmain_sim::{ClusterConfig, Fault, Plan, SimCluster, Step, World};
 use ringmain_web::testing::Inside;
 use ringmain_web::{Server, Site};
 
-pub(crate) use self::setting::listener;
-use self::setting::{PARROTS, config, longest_idle, quiet, sizes};
-use crate::asked::Asked;
-use crate::bounds::{self, Bounds};
-use crate::bytes::{Caller, KINDS, Kind, Ledger, Parrot};
+pub(crate) use self::configuration::listener;
+use self::configuration::{PARROTS, config, longest_idle, quiet, sizes};
 use crate::clients::{Client, Habits, Weather};
 use crate::filters;
+use crate::l4::{Caller, KINDS, Kind, Ledger, Parrot};
+use crate::load_limits::{self, Bounds};
 use crate::origins::Origin;
+use crate::policy_services::Asked;
 use ringmain_sim::seeds::Named;
 
 /// Steps after which a run counts as stuck.
@@ -134,7 +134,7 @@ impl Run {
         let gateway = filters::gateway(config(&world, calm, &bounds, &asks));
         let site = gateway
             .app()
-            .limits(bounds::limits(calm))
+            .limits(load_limits::limits(calm))
             .build()
             .expect("an application");
         let gates = gateway.addrs();

@@ -6,9 +6,9 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use ringmain_gateway::health::Verdict;
-use ringmain_gateway::metrics::{RouteReport, Spans, StreamReport};
 use ringmain_gateway::model::Name;
-use ringmain_gateway::status::EndpointStatus;
+use ringmain_gateway::stats::upstreams::EndpointStatus;
+use ringmain_gateway::stats::{RouteReport, Spans, StreamReport};
 use ringmain_gateway::{Copied, UpstreamStatus, fault::Fault};
 use serde::Serialize;
 

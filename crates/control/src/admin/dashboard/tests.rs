@@ -4,7 +4,7 @@ use std::io::Write;
 use std::process::{Command, Stdio};
 
 use ringmain_gateway::fault::Fault;
-use ringmain_gateway::metrics::{RouteReport, Spans};
+use ringmain_gateway::stats::{RouteReport, Spans};
 use serde_json::{Value, json};
 
 use super::*;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use ringmain_gateway::UpstreamStatus;
 use ringmain_gateway::health::Verdict;
-use ringmain_gateway::status::EndpointStatus;
+use ringmain_gateway::stats::upstreams::EndpointStatus;
 use ringmain_sys::clock;
 
 use super::Page;

@@ -1,6 +1,6 @@
 //! Requests by route, upstream and status, responses, and faults.
 
-use ringmain_gateway::metrics::{BUCKETS, SeriesReport};
+use ringmain_gateway::stats::{BUCKETS, SeriesReport};
 
 use super::Page;
 use crate::admin::Inner;

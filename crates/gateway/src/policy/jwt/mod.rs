@@ -4,7 +4,7 @@
 //! its times, and the requirements of the rule, are checked for each request.
 
 mod claims;
-pub(crate) mod fetch;
+pub(crate) mod jwks_fetch;
 mod provider;
 
 #[cfg(test)]
@@ -23,7 +23,7 @@ pub(super) use self::claims::Claims;
 use self::claims::has_audience;
 pub(crate) use self::provider::Provider;
 use self::provider::{Look, Patience};
-use super::keys::shown;
+use super::api_keys::shown;
 use super::{At, Cleared, Names, Outcome, Refusal, Registry, tell};
 use crate::fault::Fault;
 use crate::limits;

@@ -18,7 +18,7 @@ use ringmain_engine::backend::Time;
 use ringmain_jwt::KeySet;
 use ringmain_push::KeySource;
 
-use crate::changes::Changes;
+use crate::gateway::change_notifier::Changes;
 use crate::limits;
 use crate::model::{JwtAlgorithm, JwtKeys, JwtProvider};
 use crate::resolve::within;

@@ -9,7 +9,7 @@ mod upstreams;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::names::{Slots, hash};
+use super::name_index::{Slots, hash};
 use super::problem::{Outcome, Place, Problem};
 use crate::model::{
     Action, Authorities, Certificate, Config, Listener, Name, Route, Rule, StreamRoute, Target, Upstream,

@@ -9,18 +9,18 @@
 //! Received data is buffered per stream, up to its window: a slow client blocks its own stream and no other. Knows no rules and does
 //! not interpret requests.
 
-mod ask;
-mod channel;
-mod opening;
+mod acquire;
 mod receive;
+mod request;
 mod session;
+mod stream;
 
-pub(crate) use self::ask::{Asked, Heard, ask};
-pub(crate) use self::channel::{Channel, Refused};
-pub(super) use self::opening::Sessions;
-pub(crate) use self::opening::is_agreed;
+pub(super) use self::acquire::Sessions;
+pub(crate) use self::acquire::is_agreed;
 pub(crate) use self::receive::Reader;
+pub(crate) use self::request::{Asked, Heard, ask};
 pub(crate) use self::session::{Beginning, Common, Session};
+pub(crate) use self::stream::{Channel, Refused};
 
 use ringmain_wire::h2::{Budgets, FaultKind, Limits, Rate};
 

@@ -20,10 +20,10 @@ use ringmain_engine::stream::Stream;
 use ringmain_wire::h2::{Connection, ErrorCode, HeadBuffer, Role};
 
 use super::Lost;
-use super::channel::Channel;
 use super::receive::{Ear, Incoming, Reader};
+use super::stream::Channel;
 use crate::limits;
-use crate::upstream::waiting::Handover;
+use crate::upstream::wait_queue::Handover;
 use crate::upstream::{Permit, Toward};
 
 /// State that a worker's sessions with an upstream share.

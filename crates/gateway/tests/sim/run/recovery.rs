@@ -5,8 +5,8 @@ use std::time::Duration;
 use ringmain_gateway::limits;
 
 use super::{Run, front};
-use crate::asked::Asked;
 use crate::clients::{Client, Habits};
+use crate::policy_services::Asked;
 
 /// The time after which keys can be fetched again in any case: an unknown key may be known then, and no client is refused for good.
 const AGAIN: Duration = Duration::from_secs(75);

@@ -1,0 +1,326 @@
+//! The compiled form of a rule: upstreams as handles, header edits as encoded blocks.
+
+use std::sync::{Arc, OnceLock};
+
+use ringmain_wire::h1::FieldBlock;
+
+use crate::filter::Use;
+use crate::model::{
+    Action, Forward, HeaderChanges, HeaderName, HeaderValue, Name, Rule, StatusHeaders, StatusRange, Target,
+};
+use crate::policy::{self, Guards, Policies};
+use crate::proxy::is_folded;
+use crate::upstream::Shared;
+use crate::upstream::registry::Registry;
+
+/// The data plane's plan of a rule.
+#[derive(Debug)]
+pub struct Plan {
+    /// The series of requests that are not forwarded, in metrics. Set when the table is put into service.
+    pub(crate) number: OnceLock<u32>,
+    /// Applied before the action.
+    pub(crate) policies: Policies,
+    /// Applied after the policies; `None`: the rule has no filters, so a request pays for one check.
+    pub(crate) filters: Option<Box<[Use]>>,
+    /// Edits of responses that the gateway produces itself.
+    pub(crate) response: StatusChanges,
+    pub(crate) backends: Box<[Backend]>,
+    /// Sum of the weights of the backends.
+    pub(crate) weight: u64,
+    pub(crate) mirrors: Box<[Mirrored]>,
+}
+
+/// The target of mirrored requests.
+#[derive(Debug)]
+pub(crate) struct Mirrored {
+    /// `None`: the target is broken.
+    pub(crate) upstream: Option<Arc<Shared>>,
+    /// The edits of the rule, and the header that marks mirrored requests.
+    pub(crate) request: Changes,
+}
+
+/// A backend of a rule.
+#[derive(Debug)]
+pub(crate) struct Backend {
+    /// The end of its range of weights, from the start of the first backend's.
+    pub(crate) until: u64,
+    /// `None`: its share is answered 500.
+    pub(crate) upstream: Option<Arc<Shared>>,
+    /// The series of requests to it, in metrics. Set when the table is put into service.
+    pub(crate) series: OnceLock<u32>,
+    /// The edits of the rule, then its own.
+    pub(crate) request: Changes,
+    pub(crate) response: StatusChanges,
+}
+
+/// Changes of a response's headers, by its status.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct StatusChanges {
+    /// For statuses without changes of their own.
+    all: Changes,
+    /// Ranges that do not overlap, with everything that applies to them. Usually none.
+    some: Box<[(StatusRange, Changes)]>,
+}
+
+impl StatusChanges {
+    /// Compiles changes in the order in which they apply: for each pair those for every status, then those for some.
+    fn new(all: &[(&HeaderChanges, &[StatusHeaders])]) -> Result<StatusChanges, String> {
+        let ranges = all.iter().flat_map(|(_, some)| some.iter());
+        let ranges = ranges.flat_map(|some| &some.statuses);
+        let mut edges: Vec<u16> = ranges.flat_map(|range| [range.first, range.last + 1]).collect();
+        edges.sort_unstable();
+        edges.dedup();
+        let mut some = Vec::new();
+        for pair in edges.windows(2) {
+            let segment = StatusRange {
+                first: pair[0],
+                last: pair[1] - 1,
+            };
+            let (mut changes, mut is_special) = (Vec::new(), false);
+            for (every, by_status) in all {
+                changes.push(*every);
+                let applies = |it: &&StatusHeaders| it.statuses.iter().any(|range| range.contains(pair[0]));
+                let applying = by_status.iter().filter(applies).map(|it| &it.changes);
+                let before = changes.len();
+                changes.extend(applying);
+                is_special |= changes.len() > before;
+            }
+            if is_special {
+                some.push((segment, Changes::of(&changes)?));
+            }
+        }
+        let every: Vec<&HeaderChanges> = all.iter().map(|(every, _)| *every).collect();
+        Ok(StatusChanges {
+            all: Changes::of(&every)?,
+            some: some.into(),
+        })
+    }
+
+    /// Returns the changes of a response with this status.
+    pub(crate) fn at(&self, status: u16) -> &Changes {
+        let found = self.some.iter().find(|(range, _)| range.contains(status));
+        found.map_or(&self.all, |(_, changes)| changes)
+    }
+
+    /// Returns whether no response is changed, whatever its status.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.all.is_empty() && self.some.is_empty()
+    }
+}
+
+/// Header edits: names to drop, and fields to append.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Changes {
+    drop: Box<[HeaderName]>,
+    add: FieldBlock,
+    /// The `Host` of requests, which is written separately ([`Rewrite::host`](crate::model::Rewrite)).
+    host: Option<Box<str>>,
+}
+
+impl Plan {
+    /// Compiles a rule. `missing` are upstreams that do not exist.
+    pub(crate) fn of(
+        rule: &Rule,
+        missing: &[Name],
+        registry: &Registry,
+        known: &mut policy::Registry,
+    ) -> Result<Plan, String> {
+        let response = StatusChanges::new(&[(&rule.response_headers, &rule.status_headers)])?;
+        let policies = Policies::of(rule, missing, known, registry)?;
+        conflict(rule, &policies)?;
+        let dropped = HeaderChanges {
+            remove: policies.drops().to_vec(),
+            ..HeaderChanges::default()
+        };
+        let (backends, weight) = match &rule.action {
+            Action::Forward(forward) => backends(rule, &dropped, forward, missing, registry, known.guards())?,
+            _ => (Box::default(), 0),
+        };
+        let mirrors = match &rule.action {
+            Action::Forward(forward) => mirrors(rule, &dropped, forward, missing, registry, known.guards())?,
+            _ => Box::default(),
+        };
+        Ok(Plan {
+            number: OnceLock::new(),
+            policies,
+            filters: known.filters(rule)?,
+            response,
+            backends,
+            weight,
+            mirrors,
+        })
+    }
+
+    /// Returns the backend whose range contains a number of `0..weight`.
+    pub(crate) fn backend(&self, number: u64) -> Option<(usize, &Backend)> {
+        let found = self.backends.iter().position(|backend| number < backend.until)?;
+        Some((found, &self.backends[found]))
+    }
+}
+
+/// Rejects header edits that conflict with headers written by policies.
+fn conflict(rule: &Rule, policies: &Policies) -> Result<(), String> {
+    let own = match &rule.action {
+        Action::Forward(forward) => &forward.backends[..],
+        _ => &[],
+    };
+    let changes = own.iter().map(|backend| &backend.request_headers);
+    let mut all = changes.chain([&rule.request_headers]);
+    match all.find_map(|changes| policies.conflict(changes)) {
+        Some(name) => Err(format!(
+            "changes of the header `{}`, which a policy of the rule writes",
+            name.as_str()
+        )),
+        None => Ok(()),
+    }
+}
+
+fn backends(
+    rule: &Rule,
+    dropped: &HeaderChanges,
+    forward: &Forward,
+    missing: &[Name],
+    registry: &Registry,
+    guards: &Guards,
+) -> Result<(Box<[Backend]>, u64), String> {
+    let mut weight = 0;
+    let mut backends = Vec::with_capacity(forward.backends.len());
+    for backend in &forward.backends {
+        weight += u64::from(backend.weight);
+        let upstream = upstream(&backend.target, missing, registry);
+        backends.push(Backend {
+            until: weight,
+            upstream,
+            series: OnceLock::new(),
+            request: Changes::of(&[
+                dropped,
+                &guarded(guards, &backend.target),
+                &rule.request_headers,
+                &backend.request_headers,
+            ])?,
+            response: StatusChanges::new(&[
+                (&rule.response_headers, &rule.status_headers),
+                (&backend.response_headers, &backend.status_headers),
+            ])?,
+        });
+    }
+    Ok((backends.into(), weight))
+}
+
+/// Returns edits that drop the headers that policies of any rule write for an upstream: no client may set these.
+fn guarded(guards: &Guards, target: &Target) -> HeaderChanges {
+    HeaderChanges {
+        remove: guards.names(target).to_vec(),
+        ..HeaderChanges::default()
+    }
+}
+
+fn upstream(target: &Target, missing: &[Name], registry: &Registry) -> Option<Arc<Shared>> {
+    match target {
+        Target::Upstream(name) if !missing.contains(name) => registry.get(name).cloned(),
+        Target::Upstream(_) | Target::Broken { .. } => None,
+    }
+}
+
+/// The header that marks mirrored requests.
+const MARK: (&str, &str) = ("X-Mirrored-By", "ringmain");
+
+fn mirrors(
+    rule: &Rule,
+    dropped: &HeaderChanges,
+    forward: &Forward,
+    missing: &[Name],
+    registry: &Registry,
+    guards: &Guards,
+) -> Result<Box<[Mirrored]>, String> {
+    let told = |fault: crate::model::TextFault| fault.to_string();
+    let name = HeaderName::parse(MARK.0).map_err(told)?;
+    let mark = HeaderChanges {
+        set: vec![(name, HeaderValue::parse(MARK.1).map_err(told)?)],
+        ..HeaderChanges::default()
+    };
+    let mirrors = forward.mirrors.iter().map(|mirror| {
+        Ok(Mirrored {
+            upstream: upstream(&mirror.target, missing, registry),
+            request: Changes::of(&[
+                dropped,
+                &guarded(guards, &mirror.target),
+                &rule.request_headers,
+                &mark,
+            ])?,
+        })
+    });
+    mirrors.collect()
+}
+
+impl Changes {
+    /// Combines edits, in their order.
+    fn of(all: &[&HeaderChanges]) -> Result<Changes, String> {
+        let mut drop: Vec<HeaderName> = Vec::new();
+        let mut add: Vec<(&HeaderName, &str)> = Vec::new();
+        for changes in all {
+            for name in changes
+                .remove
+                .iter()
+                .chain(changes.set.iter().map(|(name, _)| name))
+            {
+                add.retain(|(other, _)| *other != name);
+                if !drop.contains(name) {
+                    drop.push(name.clone());
+                }
+            }
+            let added = changes.set.iter().chain(&changes.add);
+            add.extend(added.map(|(name, value)| (name, value.as_str())));
+        }
+        let is_host = |name: &HeaderName| name.as_str().eq_ignore_ascii_case("host");
+        let host = add.iter().rfind(|(name, _)| is_host(name));
+        let host = host.map(|(_, value)| Box::from(*value));
+        drop.retain(|name| !is_host(name));
+        let mut block = FieldBlock::new();
+        for (name, value) in add.into_iter().filter(|(name, _)| !is_host(name)) {
+            block
+                .push(name.as_str(), value.as_bytes())
+                .map_err(|misuse| format!("header `{}`: {misuse}", name.as_str()))?;
+        }
+        Ok(Changes {
+            drop: drop.into(),
+            add: block,
+            host,
+        })
+    }
+
+    /// Returns the `Host` that replaces the client's.
+    pub(crate) fn host(&self) -> Option<&str> {
+        self.host.as_deref()
+    }
+
+    /// Returns whether a field is dropped. A name with `_` in place of `-` counts as the same: programs that treat both alike (CGI) would
+    /// read the client's field next to the rule's.
+    pub(crate) fn drops(&self, name: &[u8]) -> bool {
+        let same = |dropped: &HeaderName| is_folded(name, dropped.as_str());
+        !self.drop.is_empty() && self.drop.iter().any(same)
+    }
+
+    /// Returns whether the edits change nothing.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.drop.is_empty() && self.add.is_empty()
+    }
+
+    /// Returns whether `Date` is removed, set or added.
+    pub(crate) fn touches_date(&self) -> bool {
+        let is_date = |name: &str| name.eq_ignore_ascii_case("date");
+        !self.is_empty()
+            && (self.drop.iter().any(|name| is_date(name.as_str()))
+                || self.add.iter().any(|(name, _)| is_date(name)))
+    }
+
+    /// Returns the names to drop.
+    pub(crate) fn dropped(&self) -> &[HeaderName] {
+        &self.drop
+    }
+
+    /// Returns the fields to append.
+    pub(crate) fn added(&self) -> &FieldBlock {
+        &self.add
+    }
+}

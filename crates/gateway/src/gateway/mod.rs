@@ -1,0 +1,510 @@
+//! The gateway: the current configuration, the state that survives a reload, and each worker's view of both.
+//!
+//! ```text
+//! replace(config) ─▶ staged: upstreams by name, table ─▶ committed: current, generation + 1
+//!                                                  │ checked once per request
+//!                       worker: view ◀─────────────┘ requests in flight keep the old one
+//! ```
+//!
+//! A replaced table is dropped by the thread that replaces it, never by a worker.
+
+pub(crate) mod change_notifier;
+mod filter_instances;
+pub(crate) mod maintenance;
+mod pool_sweep;
+mod replace;
+pub(crate) mod scratch;
+mod view;
+
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use ringmain_engine::backend::Time;
+use ringmain_engine::file::Root;
+use ringmain_engine::{Addr, Cx, ListenOptions, Listeners};
+use ringmain_push::{Inlet, Push};
+use ringmain_tls::HandshakeCounts;
+use ringmain_web::{self as web, App, LogLimit, RedactedParams};
+
+use crate::compile::Registries;
+use crate::compile::plan::Plan;
+use crate::fault::Fault;
+use crate::filter::Filters;
+use crate::gateway::change_notifier::Changes;
+use crate::gateway::maintenance::Lookup;
+use crate::gateway::scratch::Desk;
+use crate::health::Target;
+use crate::l4::StreamPlan;
+use crate::limits;
+use crate::listeners::{self, Doors, Ids};
+use crate::model::{Config, Hostname, Name, secret_params};
+use crate::policy;
+use crate::policy::Standings;
+use crate::proxy;
+use crate::proxy::push::Asks;
+use crate::resolve::{Found, NotFound, Settings};
+use crate::stats::upstreams::{CounterStatus, UpstreamStatus};
+use crate::stats::{Counting, Metrics, RouteReport, SeriesReport, StreamReport};
+use crate::table::{Problem, Table};
+use crate::upstream::Shared;
+use crate::upstream::connection_budget::Room;
+use crate::upstream::pool::{End, Link, Local};
+use crate::upstream::registry::Registry;
+pub(crate) use view::View;
+
+/// A gateway, shared by its workers and the threads that replace its configuration.
+#[derive(Clone, Debug)]
+pub struct Gateway(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    /// Locked before `current`, never by a worker: it is held while listeners open and close.
+    doors: Mutex<Doors>,
+    metrics: Metrics,
+    current: Mutex<State>,
+    /// The current configuration, for which workers need not wait while the next one is compiled.
+    published: Mutex<Published>,
+    /// The generation of `published`: workers check this first.
+    generation: AtomicU64,
+    /// Notifies about changes of the table and of upstreams.
+    changes: Changes,
+    /// The budget of connections to all upstreams.
+    room: Arc<Room>,
+    push: Push,
+    /// Query parameters that the configuration, or an earlier one, has declared to hold secrets.
+    redacted: RedactedParams,
+}
+
+/// The parts of a configuration that workers read.
+#[derive(Clone, Debug)]
+struct Published {
+    table: Arc<Table<Plan>>,
+    streams: Arc<BTreeMap<Name, StreamPlan>>,
+    asks: Arc<Asks>,
+    ids: Ids,
+}
+
+#[derive(Debug)]
+struct State {
+    table: Arc<Table<Plan>>,
+    registries: Registries,
+    /// The problems of the configuration; empty unless it was applied in parts.
+    problems: Vec<Problem>,
+    lookup: Lookup,
+    /// Replaced tables that requests may still hold.
+    replaced: Vec<Arc<Table<Plan>>>,
+}
+
+impl Gateway {
+    /// Creates a gateway with this configuration. Invalid parts are in [`Gateway::problems`]; all others are served. `now` is the time
+    /// since the Unix epoch.
+    #[must_use]
+    pub fn new(config: Arc<Config>, now: Duration) -> Gateway {
+        Gateway::with_filters(config, Filters::new(), now)
+    }
+
+    /// Creates a gateway like [`Gateway::new`], with filters that this configuration and its successors may name.
+    #[must_use]
+    pub fn with_filters(config: Arc<Config>, filters: Filters, now: Duration) -> Gateway {
+        let mut registries = Registries {
+            upstreams: Registry::default(),
+            policies: policy::Registry::new(filters),
+        };
+        let metrics = Metrics::default();
+        let staged = registries.stage(config, None, now);
+        let (table, mut problems) = registries.commit(staged, &metrics);
+        let mut doors = Doors::default();
+        let next = doors.fronts.prepare(&table, now);
+        let mut followed = doors.fronts.apply(next);
+        problems.append(&mut followed.problems);
+        // The engine opens them at its start.
+        doors.turn(&followed, Vec::new());
+        let Registries { upstreams, policies } = &registries;
+        let room = Arc::clone(upstreams.room());
+        let redacted = RedactedParams::new();
+        redacted.add(secret_params(table.config()));
+        let push = Push::new();
+        replace::follow_push(&push, None, (table.config(), policies.push()));
+        Gateway(Arc::new(Inner {
+            doors: Mutex::new(doors),
+            published: Mutex::new(Published {
+                table: Arc::clone(&table),
+                streams: Arc::new(StreamPlan::all(table.config(), upstreams, &metrics)),
+                asks: Asks::of(table.config(), upstreams, policies.guards(), None),
+                ids: followed.ids,
+            }),
+            metrics,
+            redacted,
+            current: Mutex::new(State {
+                table,
+                registries,
+                problems,
+                lookup: None,
+                replaced: Vec::new(),
+            }),
+            generation: AtomicU64::new(1),
+            changes: Changes::default(),
+            room,
+            push,
+        }))
+    }
+
+    /// Makes the listeners of a running engine follow the configuration. The engine must have been started with those of [`Gateway::addrs`]
+    /// and no others; `options` are for new ones. Returns whether the configuration was replaced before this call: then it must be replaced
+    /// again.
+    pub fn listen_by(&self, listeners: Listeners, options: ListenOptions) -> bool {
+        self.doors().follow_by(listeners, options)
+    }
+
+    /// Returns the push server, for state that outlives the process.
+    #[must_use]
+    pub fn pushing(&self) -> Push {
+        self.0.push.clone()
+    }
+
+    /// Returns a handle for publishing to push clients from threads that are not workers.
+    #[must_use]
+    pub fn inlet(&self) -> Inlet {
+        self.0.push.inlet()
+    }
+
+    /// Makes name resolution use these texts in place of the host's `/etc/resolv.conf` and `/etc/hosts`. A `nameserver` may have a port.
+    pub fn look_up_by(&self, resolv: &str, hosts: &str) {
+        self.state().lookup = Some(Arc::new(Settings::of(resolv, hosts)));
+        self.0.changes.tell();
+    }
+
+    /// Returns the problems of the parts that could not be served as configured.
+    #[must_use]
+    pub fn problems(&self) -> Vec<Problem> {
+        self.state().problems.clone()
+    }
+
+    /// Returns the current table.
+    #[must_use]
+    pub fn table(&self) -> Arc<Table<Plan>> {
+        Arc::clone(&self.published().table)
+    }
+
+    /// Returns when each configured certificate expires, in seconds since the Unix epoch; one that cannot be read is left out.
+    #[must_use]
+    pub fn certificate_expiries(&self) -> Vec<(Name, u64)> {
+        let table = self.table();
+        let certificates = table.config().certificates.iter();
+        let expiry = |certificate: &Arc<crate::model::Certificate>| {
+            let pem = ringmain_tls::Pem {
+                source: certificate.name.to_string(),
+                bytes: certificate.chain.to_vec(),
+            };
+            let leaf = pem.first_certificate().ok()?;
+            Some((Arc::clone(&certificate.name), leaf.not_after))
+        };
+        certificates.filter_map(expiry).collect()
+    }
+
+    /// Returns the current status of the upstreams, sorted by name.
+    #[must_use]
+    pub fn upstreams(&self) -> Vec<UpstreamStatus> {
+        let state = self.state();
+        state
+            .registries
+            .upstreams
+            .iter()
+            .map(|shared| UpstreamStatus::of(shared))
+            .collect()
+    }
+
+    /// Returns the counters of policies by name: keys of rate limits, concurrent requests.
+    #[must_use]
+    pub fn counters(&self) -> Vec<CounterStatus> {
+        self.state().registries.upstreams.counters().status()
+    }
+
+    /// Returns the addresses to listen on. The engine must be given one listener for each, in this order, before it starts. Addresses of
+    /// the configuration whose TLS settings are invalid are left out.
+    #[must_use]
+    pub fn addrs(&self) -> Vec<Addr> {
+        self.doors().addrs()
+    }
+
+    /// Returns the addresses of the current configuration that are not listened on: they could not be opened, or their TLS settings are
+    /// invalid, which is among the problems; or the engine is not running yet.
+    #[must_use]
+    pub fn unheard(&self) -> Vec<Addr> {
+        let published = self.published().clone();
+        self.doors().fronts.unheard(&published.table, &published.ids)
+    }
+
+    /// Returns the counts of requests by route and upstream since the start; pairs without a request are not among them.
+    #[must_use]
+    pub fn series(&self) -> Vec<SeriesReport> {
+        self.0.metrics.series()
+    }
+
+    /// Returns the counts of requests by route since the start; routes without a request are not among them.
+    #[must_use]
+    pub fn requests(&self) -> Vec<RouteReport> {
+        self.0.metrics.routes()
+    }
+
+    /// Returns the counts of stream connections by stream route since the start; routes without a connection are not among them.
+    #[must_use]
+    pub fn streams(&self) -> Vec<StreamReport> {
+        self.0.metrics.streams()
+    }
+
+    /// Returns the number of faults of each kind since the start, including failed attempts that a retry made up for.
+    #[must_use]
+    pub fn faults(&self) -> Vec<(Fault, u64)> {
+        self.0.metrics.faults()
+    }
+
+    /// Returns the push metrics of clients and channels. `None`: push has never been configured.
+    #[must_use]
+    pub fn push(&self) -> Option<ringmain_push::metrics::Report> {
+        let push = &self.0.push;
+        push.has_settings().then(|| push.report())
+    }
+
+    /// Returns the counts of TLS handshakes of clients since the start.
+    #[must_use]
+    pub fn handshakes(&self) -> HandshakeCounts {
+        self.doors().fronts.handshakes()
+    }
+
+    /// Returns the connection limits: of each limit the least restrictive among the current listeners, since there is one set for all
+    /// listeners. [`Gateway::app`] uses those at the time of its call.
+    #[must_use]
+    pub fn limits(&self) -> web::Limits {
+        listeners::limits(self.table().config())
+    }
+
+    /// Returns the application that serves requests at [`Gateway::addrs`].
+    #[must_use]
+    pub fn app(&self) -> App {
+        let gateway = self.clone();
+        let app = App::new().limits(self.limits());
+        app.entrances(self.doors().fronts.entrances())
+            .redacted_params(&self.0.redacted)
+            .per_worker(move |cx| Worker::new(cx, gateway.clone()))
+            .inner(self.0.push.serve(App::new()))
+            .early(|req, ticket| match req.local::<Rc<Worker>>() {
+                Ok(worker) => proxy::fast_path::look(worker, req, ticket),
+                Err(_) => Err(ticket),
+            })
+            .fallback_streamed(async |req, reply| {
+                let worker = Rc::clone(req.local::<Rc<Worker>>()?);
+                proxy::serve(&worker, req, reply).await
+            })
+    }
+
+    pub(crate) fn changes(&self) -> &Changes {
+        &self.0.changes
+    }
+
+    pub(crate) fn lookup(&self) -> Lookup {
+        self.state().lookup.clone()
+    }
+
+    /// Returns every name that must be resolved.
+    pub(crate) fn names(&self) -> BTreeSet<Hostname> {
+        self.state().registries.upstreams.names()
+    }
+
+    /// Applies the result of resolving a name.
+    pub(crate) fn found(&self, name: &Hostname, found: Result<Found, NotFound>) {
+        if self.state().registries.upstreams.found(name, found) {
+            self.0.changes.tell();
+        }
+    }
+
+    /// Returns the providers whose keys must be kept up to date.
+    pub(crate) fn providers(&self) -> Vec<Arc<policy::jwt::Provider>> {
+        self.state().registries.policies.providers().to_vec()
+    }
+
+    /// Returns the endpoints to health-check.
+    pub(crate) fn targets(&self) -> BTreeMap<(Name, String), Target> {
+        let state = self.state();
+        let mut targets = BTreeMap::new();
+        for shared in state.registries.upstreams.iter() {
+            let current = shared.current();
+            let Some(health) = &current.config.health.active else {
+                continue;
+            };
+            for endpoint in &current.endpoints {
+                let key = (shared.name.clone(), endpoint.addr.to_string());
+                let target = Target {
+                    shared: Arc::clone(shared),
+                    transport: Arc::clone(&current.transport),
+                    endpoint: Arc::clone(endpoint),
+                    health: health.clone(),
+                };
+                targets.insert(key, target);
+            }
+        }
+        targets
+    }
+
+    fn published(&self) -> MutexGuard<'_, Published> {
+        self.0.published.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn doors(&self) -> MutexGuard<'_, Doors> {
+        self.0.doors.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.current.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The gateway's state of one worker.
+#[derive(Debug)]
+pub(crate) struct Worker {
+    pub(crate) cx: Cx,
+    pub(crate) counting: Counting,
+    pub(crate) policies: policy::Local,
+    gateway: Gateway,
+    view: RefCell<Rc<View>>,
+    /// By upstream number.
+    locals: RefCell<Vec<Option<Rc<Local>>>>,
+    pub(crate) desk: RefCell<Desk>,
+    /// Open directories of file rules, with the time since which they are open.
+    roots: RefCell<BTreeMap<PathBuf, (Root, Time)>>,
+    /// Set while a task sweeps the pools.
+    sweeping: Cell<bool>,
+    /// Mirrored requests in flight.
+    pub(crate) mirroring: Cell<u32>,
+    /// Bytes of bodies that are buffered for requests that are not entitled to a slot of their upstream yet.
+    pub(crate) collected: Cell<usize>,
+    /// Responses that are read to their end after their clients have disconnected.
+    pub(crate) abandoned: Cell<u32>,
+    /// Requests that are delayed by fault injection.
+    pub(crate) delaying: Cell<u32>,
+    /// Availability of the Redis servers that count for several gateways.
+    pub(crate) standings: Standings,
+    pub(crate) beginnings: proxy::fast_path::requests::Beginnings,
+    pub(crate) filters: filter_instances::Instances,
+    /// Limits log lines about plaintext requests on TLS listeners.
+    pub(crate) plain_http: LogLimit,
+}
+
+impl Worker {
+    fn new(cx: &Cx, gateway: Gateway) -> Rc<Worker> {
+        let view = View::new(&gateway);
+        let worker = Rc::new(Worker {
+            cx: cx.clone(),
+            counting: gateway.0.metrics.worker(),
+            policies: policy::Local::new(cx),
+            view: RefCell::new(Rc::new(view)),
+            gateway: gateway.clone(),
+            locals: RefCell::default(),
+            desk: RefCell::new(Desk::new()),
+            roots: RefCell::default(),
+            sweeping: Cell::new(false),
+            mirroring: Cell::new(0),
+            collected: Cell::new(0),
+            abandoned: Cell::new(0),
+            delaying: Cell::new(0),
+            standings: Standings::default(),
+            beginnings: proxy::fast_path::requests::Beginnings::default(),
+            filters: filter_instances::Instances::default(),
+            plain_http: LogLimit::new(),
+        });
+        if cx
+            .spawn(maintenance::follow(Rc::clone(&worker), gateway))
+            .is_err()
+        {
+            log::error!("no task is available on a worker, which will not resolve names");
+        }
+        worker
+    }
+
+    /// Makes each upstream follow its current configuration, which closes connections to removed endpoints.
+    pub(crate) fn follow_upstreams(&self) {
+        self.locals
+            .borrow()
+            .iter()
+            .flatten()
+            .for_each(|local| local.look());
+    }
+
+    /// Returns the current view.
+    pub(crate) fn view(&self) -> Rc<View> {
+        let mut view = self.view.borrow_mut();
+        if view.generation != self.gateway.0.generation.load(Ordering::Acquire) {
+            *view = Rc::new(View::new(&self.gateway));
+            self.filters.follow(&view.table);
+            for place in self.locals.borrow_mut().iter_mut() {
+                if place.as_ref().is_some_and(|local| local.shared.is_removed()) {
+                    *place = None;
+                }
+            }
+        }
+        Rc::clone(&view)
+    }
+
+    /// Returns the series of a route's requests that are not forwarded, in metrics.
+    pub(crate) fn route_number(&self, name: &Name) -> u32 {
+        self.gateway.0.metrics.series_number(name, None)
+    }
+
+    /// Returns this worker's pool of an upstream.
+    pub(crate) fn local(&self, shared: &Arc<Shared>) -> Rc<Local> {
+        let mut locals = self.locals.borrow_mut();
+        if locals.len() <= shared.id {
+            locals.resize(shared.id + 1, None);
+        }
+        let place = &mut locals[shared.id];
+        match place {
+            Some(local) if Arc::ptr_eq(&local.shared, shared) => Rc::clone(local),
+            place => {
+                let local = Rc::new(Local::new(&self.cx, Arc::clone(shared)));
+                *place = Some(Rc::clone(&local));
+                local
+            }
+        }
+    }
+
+    /// Opens a directory of a file rule, or returns one that has been open for less than [`limits::ROOT_HELD`].
+    pub(crate) async fn root(&self, path: &Path) -> io::Result<Root> {
+        let now = self.cx.now();
+        if let Some((root, since)) = self.roots.borrow().get(path)
+            && now.since(*since) < limits::ROOT_HELD
+        {
+            return Ok(root.clone());
+        }
+        let root = self.cx.open_root(path).await?;
+        let mut roots = self.roots.borrow_mut();
+        // Evicts those of former configurations.
+        roots.retain(|_, (_, since)| now.since(*since) < limits::ROOT_HELD);
+        roots.insert(path.to_owned(), (root.clone(), now));
+        Ok(root)
+    }
+
+    /// [Connects](Local::link) to an endpoint. A shared connection that it opens outlives the request, and is swept until it closes.
+    pub(crate) async fn link(
+        self: &Rc<Self>,
+        local: &Local,
+        end: &Rc<End>,
+        (fresh, greeting): (bool, &[u8]),
+        span: Duration,
+    ) -> Result<Link, Fault> {
+        if local.may_share() {
+            self.sweep_later();
+        }
+        let link = local.link(end, fresh, greeting, span).await?;
+        if matches!(link, Link::Shared(_)) {
+            // The protocol may have changed in the meantime.
+            self.sweep_later();
+        }
+        Ok(link)
+    }
+}

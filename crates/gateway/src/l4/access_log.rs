@@ -1,0 +1,163 @@
+//! Metrics and the access log line of a connection, however it ends.
+
+use std::cell::Cell;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ringmain_engine::backend::Time;
+use ringmain_web::{Incoming, Logging, Note, Passed};
+use ringmain_wire::tls::Hello;
+
+use super::StreamPlan;
+use crate::fault::Fault;
+use crate::gateway::Worker;
+use crate::model::{Name, StreamRoute};
+use crate::stats::{Ended, StreamCounts};
+use crate::upstream::pool::End;
+
+/// A connection in progress.
+pub(super) struct Passing {
+    worker: Rc<Worker>,
+    logging: Logging,
+    began: Time,
+    /// Those of connections without a route, until a route has matched.
+    counts: Arc<StreamCounts>,
+    /// The client has sent a ClientHello.
+    is_tls: bool,
+    /// The TLS session is between the client and another server.
+    is_passthrough: bool,
+    name: Option<String>,
+    route: Option<Name>,
+    upstream: Option<Name>,
+    endpoint: Option<String>,
+    connect: Duration,
+    tries: u64,
+    received: Cell<u64>,
+    sent: Cell<u64>,
+    ended: Cell<Ended>,
+    fault: Cell<Option<Fault>>,
+}
+
+impl Passing {
+    pub(super) fn begin(worker: &Rc<Worker>, incoming: &Incoming) -> Passing {
+        Passing {
+            worker: Rc::clone(worker),
+            logging: incoming.logging(),
+            began: worker.cx.now(),
+            counts: worker.counting.stream(crate::stats::NO_ROUTE),
+            is_tls: false,
+            is_passthrough: false,
+            name: None,
+            route: None,
+            upstream: None,
+            endpoint: None,
+            connect: Duration::ZERO,
+            tries: 0,
+            received: Cell::new(0),
+            sent: Cell::new(0),
+            // Unless another end is set, the connection was dropped with the worker's others.
+            ended: Cell::new(Ended::Shutdown),
+            fault: Cell::new(None),
+        }
+    }
+
+    /// Records the SNI of a client that speaks TLS.
+    pub(super) fn asks(&mut self, hello: Option<&Hello>) {
+        self.is_tls = hello.is_some();
+        self.name = hello.and_then(|hello| hello.server_name.clone());
+    }
+
+    /// Records that the TLS session is between the client and another server.
+    pub(super) fn pass_through(&mut self) {
+        self.is_passthrough = true;
+    }
+
+    /// Returns whether a rejection is sent as a TLS alert.
+    pub(super) fn takes_alerts(&self) -> bool {
+        self.is_tls && !self.is_passthrough
+    }
+
+    /// Sets the route.
+    pub(super) fn route(&mut self, route: &StreamRoute, plan: &StreamPlan) {
+        self.route = Some(Arc::clone(&route.name));
+        self.counts = self.worker.counting.stream(plan.number);
+        self.counts.begin();
+    }
+
+    /// Records a finished connection attempt.
+    pub(super) fn attempt(&mut self, upstream: &Name, end: &End, span: Duration) {
+        self.tries += 1;
+        self.connect = span;
+        self.upstream = Some(Arc::clone(upstream));
+        self.endpoint = self.logging.is_on().then(|| end.endpoint.addr.to_string());
+    }
+
+    /// Counts bytes from the client.
+    pub(super) fn received(&self, count: usize) {
+        self.received.set(self.received.get() + count as u64);
+        self.counts.received(count);
+    }
+
+    /// Counts bytes to the client.
+    pub(super) fn sent(&self, count: usize) {
+        self.sent.set(self.sent.get() + count as u64);
+        self.counts.sent(count);
+    }
+
+    /// Returns the bytes so far, in both directions.
+    pub(super) fn moved(&self) -> u64 {
+        self.received.get() + self.sent.get()
+    }
+
+    /// Records the end of a forwarded connection.
+    pub(super) fn end(&self, ended: Ended) {
+        self.ended.set(ended);
+    }
+
+    /// Records the fault of a connection that was not forwarded.
+    pub(super) fn fail(&self, fault: Fault) {
+        self.fault.set(Some(fault));
+        self.ended.set(Ended::Fault);
+        self.worker.counting.fault(fault);
+    }
+
+    fn notes(&self) -> Vec<(&'static str, Note)> {
+        let number = |span: Duration| Note::Number(u64::try_from(span.as_micros()).unwrap_or(u64::MAX));
+        let text = |name: &Name| Note::Text(Arc::clone(name));
+        let mut notes = Vec::new();
+        notes.extend(self.route.as_ref().map(|name| ("route", text(name))));
+        notes.extend(self.upstream.as_ref().map(|name| ("upstream", text(name))));
+        let endpoint = self.endpoint.as_deref();
+        notes.extend(endpoint.map(|addr| ("endpoint", Note::Text(addr.into()))));
+        if self.tries > 0 {
+            notes.push(("upstream_us", number(self.connect)));
+            notes.push(("tries", Note::Number(self.tries)));
+        }
+        notes.push(("received", Note::Number(self.received.get())));
+        notes.push(("ended", Note::Word(self.ended.get().label())));
+        let fault = self.fault.get();
+        notes.extend(fault.map(|fault| ("fault", Note::Word(fault.label()))));
+        notes
+    }
+}
+
+impl Drop for Passing {
+    fn drop(&mut self) {
+        if self.route.is_none() {
+            self.counts.begin();
+        }
+        self.counts.end(self.ended.get());
+        if !self.logging.is_on() {
+            return;
+        }
+        self.logging.note(&Passed {
+            protocol: if self.is_tls { "TLS" } else { "TCP" },
+            target: self.name.as_deref().unwrap_or("-"),
+            status: self.fault.get().map_or(200, Fault::status),
+            sent: self.sent.get(),
+            span: self.worker.cx.now().since(self.began),
+            notes: &self.notes(),
+        });
+    }
+}

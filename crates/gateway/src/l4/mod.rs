@@ -1,0 +1,305 @@
+//! TCP and TLS passthrough: connections that are forwarded as bytes to an endpoint of an upstream.
+//!
+//! ```text
+//! incoming ─▶ is it TLS? ─ SNI ─▶ listener, route ─┬─ terminates TLS ─┐
+//!                                                  └──────────────────┴▶ endpoint ─▶ bytes both ways ─▶ log
+//! ```
+//!
+//! Owns the order of these steps. Endpoints belong to `upstream`, counts and log fields to `note`. Knows no HTTP.
+
+mod access_log;
+mod client_hello;
+mod plan;
+mod relay;
+
+use std::net::{IpAddr, SocketAddr};
+use std::rc::Rc;
+use std::sync::Arc;
+
+use ringmain_engine::Addr;
+use ringmain_tls::Tls;
+use ringmain_web::Incoming;
+use ringmain_wire::proxy::Addresses;
+use ringmain_wire::tls::Hello;
+
+use crate::balance::hash;
+use crate::fault::{Fault, Retryable, Side};
+use crate::gateway::{View, Worker};
+use crate::health::Meeting;
+use crate::limits;
+use crate::listeners::refuses_certificate;
+use crate::model::{HashKey, Listener, Protocol, StreamRoute, Target, WeightedBackend};
+use crate::table::{AddressId, ListenerId};
+use crate::upstream::pool::dedicated::Purpose;
+use crate::upstream::pool::{Chosen, End, Local, Sole};
+use crate::upstream::{Admitted, Prefer, Shared};
+use access_log::Passing;
+pub(crate) use plan::StreamPlan;
+
+/// The listener, route and upstream of a connection.
+struct Destination {
+    listener: Arc<Listener>,
+    route: Arc<StreamRoute>,
+    upstream: Arc<Shared>,
+}
+
+/// A connection to an endpoint.
+struct Onward {
+    link: Sole,
+    /// Counted at the endpoint and at the upstream until dropped.
+    _chosen: Chosen,
+    _admitted: Admitted,
+}
+
+/// Serves a connection until it ends.
+pub(crate) async fn serve(incoming: Incoming) {
+    let Some(worker) = incoming.local::<Rc<Worker>>().map(Rc::clone) else {
+        return;
+    };
+    let mut passing = Passing::begin(&worker, &incoming);
+    match begin(&worker, &incoming, &mut passing).await {
+        Ok((onward, idle)) => {
+            let client = incoming.stream;
+            let ended = relay::run(client, onward.link.stream, idle, &passing).await;
+            passing.end(ended);
+        }
+        Err(fault) => {
+            passing.fail(fault);
+            if fault == Fault::NotTls
+                && let Some(answer) = client_hello::plain_http_answer(&incoming.stream).await
+            {
+                log_plain_http(&worker, &incoming);
+                return client_hello::answer_and_end(&incoming.stream, &answer).await;
+            }
+            refuse(incoming, fault, passing.takes_alerts());
+        }
+    }
+}
+
+/// Runs all steps before the first forwarded byte.
+async fn begin(
+    worker: &Rc<Worker>,
+    incoming: &Incoming,
+    passing: &mut Passing,
+) -> Result<(Onward, Option<std::time::Duration>), Fault> {
+    let number = incoming.listener();
+    let hello = match by_tls(&worker.view(), number)? {
+        true => Some(client_hello::read(&incoming.stream).await?),
+        false => None,
+    };
+    passing.asks(hello.as_ref());
+    let found = {
+        // The configuration of the instant at which the SNI is known.
+        let view = worker.view();
+        find(worker, &view, number, hello.as_ref(), passing)?
+    };
+    if found.listener.protocol == Protocol::Tls {
+        end_tls(incoming, &found.listener).await?;
+    }
+    let onward = connect(worker, incoming, &found, passing).await?;
+    Ok((onward, found.route.idle))
+}
+
+/// Returns whether connections of the engine's listener begin with TLS.
+fn by_tls(view: &View, number: u32) -> Result<bool, Fault> {
+    let address = view.address(number).ok_or(Fault::NoListener)?;
+    let mut listeners = view.table.addresses().listeners(address);
+    let (_, first) = listeners.next().ok_or(Fault::NoListener)?;
+    Ok(first.protocol.has_sni())
+}
+
+fn find(
+    worker: &Worker,
+    view: &View,
+    number: u32,
+    hello: Option<&Hello>,
+    passing: &mut Passing,
+) -> Result<Destination, Fault> {
+    let address = view.address(number).ok_or(Fault::NoListener)?;
+    let name = hello.and_then(|hello| hello.server_name.as_deref());
+    let id = view.table.addresses().admit(address, name.unwrap_or_default());
+    if is_passthrough(view, address, id) {
+        passing.pass_through();
+    }
+    let id = id.ok_or(Fault::NoListener)?;
+    let listener = view.table.listener(id);
+    // The listener's protocol may have changed since the connection was accepted.
+    let fits = match listener.protocol {
+        Protocol::Tcp => hello.is_none(),
+        Protocol::Tls | Protocol::TlsPassthrough => hello.is_some(),
+        Protocol::Http | Protocol::H2c | Protocol::Https | Protocol::Udp => false,
+    };
+    if !fits {
+        return Err(Fault::NoListener);
+    }
+    let route = view.table.stream(id, name).ok_or(Fault::NoRoute)?;
+    let is_broken = |backend: &WeightedBackend| matches!(backend.target, Target::Broken { .. });
+    if !route.backends.is_empty() && route.backends.iter().all(is_broken) {
+        // Plans are found by name: this one may be another route's.
+        return Err(Fault::BrokenBackend);
+    }
+    let plan = view.streams.get(&route.name).ok_or(Fault::NoRoute)?;
+    passing.route(route, plan);
+    let upstream = plan.draw(|weight| worker.cx.random() % weight)?;
+    Ok(Destination {
+        listener: Arc::clone(listener),
+        route: Arc::clone(route),
+        upstream: Arc::clone(upstream),
+    })
+}
+
+/// Returns whether the gateway is no party to the TLS of a connection: its listener passes it through, or no listener admits it and
+/// none of its address terminates TLS.
+fn is_passthrough(view: &View, address: AddressId, admitted: Option<ListenerId>) -> bool {
+    let passes = |listener: &Listener| listener.protocol == Protocol::TlsPassthrough;
+    match admitted {
+        Some(id) => passes(view.table.listener(id)),
+        None => {
+            let mut listeners = view.table.addresses().listeners(address);
+            listeners.all(|(_, listener)| passes(listener))
+        }
+    }
+}
+
+/// Terminates the client's TLS.
+async fn end_tls(incoming: &Incoming, listener: &Listener) -> Result<(), Fault> {
+    let stream = &incoming.stream;
+    stream.set_deadline(Some(limits::HANDSHAKE_TIMEOUT));
+    if let Err(error) = incoming.secure().await {
+        let found = stream.layer(|tls: &mut Tls| tls.fault().map(ToString::to_string));
+        let found = found.flatten().unwrap_or_else(|| error.to_string());
+        log::debug!("{:?}: TLS: {found}", incoming.remote());
+        return Err(Fault::HandshakeFailed);
+    }
+    stream.set_deadline(None);
+    let facts = || {
+        stream
+            .layer(|tls: &mut Tls| tls.session().shared_facts())
+            .flatten()
+    };
+    if refuses_certificate(listener, facts) {
+        return Err(Fault::NoCertificate);
+    }
+    Ok(())
+}
+
+/// Connects to an endpoint, and on failure to others not yet tried: no byte of the client was forwarded by then.
+async fn connect(
+    worker: &Rc<Worker>,
+    incoming: &Incoming,
+    found: &Destination,
+    passing: &mut Passing,
+) -> Result<Onward, Fault> {
+    let local = worker.local(&found.upstream);
+    let admitted = local.admit()?;
+    local.settle(local.connect_timeout()).await;
+    let key = local.key(|key| hashed(key, incoming.remote())).flatten();
+    let greeting = local.greeting(|| addresses(incoming));
+    let mut tried: Vec<Rc<End>> = Vec::new();
+    let mut last = None;
+    let failing_until = worker
+        .cx
+        .now()
+        .after(local.connect_timeout() * limits::FAILOVER_CONNECT_TIMEOUTS);
+    loop {
+        let chosen = match (local.choose(&tried, key, Prefer::Any), last) {
+            (Ok(chosen), None) => chosen,
+            (Ok(chosen), Some(fault)) if is_among(&tried, &chosen.end) => return Err(fault),
+            (Ok(chosen), Some(fault)) => {
+                worker.counting.fault(fault);
+                chosen
+            }
+            (Err(fault), last) => return Err(last.unwrap_or(fault)),
+        };
+        let end = Rc::clone(&chosen.end);
+        let begun = worker.cx.now();
+        let opened = local
+            .open_alone(&end, Purpose::Bytes, &greeting, local.connect_timeout())
+            .await;
+        let span = worker.cx.now().since(begun);
+        passing.attempt(&local.shared.name, &end, span);
+        match opened {
+            Ok(link) => {
+                local.took(&end, span);
+                local.met(&end, Meeting::Good);
+                return Ok(Onward {
+                    link,
+                    _chosen: chosen,
+                    _admitted: admitted,
+                });
+            }
+            Err(fault) => {
+                tried.push(end);
+                blame(&local, &tried, fault);
+                let fails_over = fault.is_connect_failure() && worker.cx.now() < failing_until;
+                let may_retry = fault.retryable() == Retryable::Always && tried.len() < limits::STREAM_TRIES;
+                if !(fails_over || may_retry) {
+                    return Err(fault);
+                }
+                last = Some(fault);
+            }
+        }
+    }
+}
+
+/// Records the failure of the last attempt.
+fn blame(local: &Local, tried: &[Rc<End>], fault: Fault) {
+    if let (Side::Upstream, Some(end)) = (fault.side(), tried.last()) {
+        local.met(end, Meeting::Bad);
+    }
+}
+
+fn is_among(tried: &[Rc<End>], end: &End) -> bool {
+    tried.iter().any(|other| other.endpoint.addr == end.endpoint.addr)
+}
+
+/// Returns a hash for consistent balancing. Only the source address is known of a connection.
+fn hashed(key: &HashKey, remote: Option<SocketAddr>) -> Option<u64> {
+    match (key, remote?.ip()) {
+        (HashKey::Source, IpAddr::V4(address)) => Some(hash(&address.octets())),
+        (HashKey::Source, IpAddr::V6(address)) => Some(hash(&address.octets())),
+        _ => None,
+    }
+}
+
+/// Returns the addresses for the PROXY protocol header.
+fn addresses(incoming: &Incoming) -> Option<Addresses> {
+    match incoming.stream.local_addr() {
+        Ok(Some(Addr::Inet(to))) => Some(Addresses {
+            from: incoming.remote()?,
+            to,
+        }),
+        _ => None,
+    }
+}
+
+fn log_plain_http(worker: &Worker, incoming: &Incoming) {
+    if let Some(left_out) = worker.plain_http.admit(worker.cx.now()) {
+        let remote = incoming
+            .remote()
+            .map_or_else(|| "unix".to_owned(), |remote| remote.to_string());
+        log::info!(
+            "{remote}: plain HTTP where TLS is expected; answered 400: this port speaks TLS{left_out}"
+        );
+    }
+}
+
+/// Closes a connection that is not forwarded. By a reset, unless an alert distinguishes the end from a complete response: after an orderly
+/// end it would look served. A client whose TLS another server terminates accepts alerts from that server alone (decision 0028).
+fn refuse(incoming: Incoming, fault: Fault, takes_alerts: bool) {
+    let is_terminated = incoming.stream.layer(|_: &mut Tls| ()).is_some();
+    if is_terminated {
+        // The session's own alert is being sent.
+        return drop(incoming);
+    }
+    if !takes_alerts {
+        return incoming.stream.abort();
+    }
+    // RFC 8446 §6.2: `unrecognized_name`, `internal_error`.
+    let description = match fault {
+        Fault::NoListener | Fault::NoRoute => 112,
+        _ => 80,
+    };
+    // Fails only if the client has left.
+    let _ = incoming.stream.write_now(&[21, 3, 3, 0, 2, 2, description]);
+}

@@ -1,0 +1,98 @@
+//! API keys: stored as SHA-256 digests only, so that a leaked file of digests gives no access.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use aws_lc_rs::constant_time::verify_slices_are_equal;
+use aws_lc_rs::digest::{SHA256, digest};
+
+use super::basic_auth::scheme;
+use super::{At, Cleared, Names, Outcome, Refusal};
+use crate::fault::Fault;
+use crate::limits;
+use crate::model::{ApiKey, ApiKeys, HeaderName, KeyPlace};
+
+/// The API keys of a rule.
+#[derive(Debug)]
+pub(super) struct Keys {
+    policy: Arc<ApiKeys>,
+    /// Keys, sorted by digest.
+    keys: Box<[ApiKey]>,
+}
+
+const CHALLENGE: &str = "ApiKey";
+
+impl Keys {
+    pub(super) fn of(policy: &Arc<ApiKeys>, names: &mut Names) -> Keys {
+        names.written.extend(Keys::written(policy));
+        if policy.hide {
+            names
+                .hidden
+                .extend(policy.from.iter().filter_map(|place| match place {
+                    KeyPlace::Header(name) => Some(name.clone()),
+                    KeyPlace::Query(_) | KeyPlace::Cookie(_) => None,
+                }));
+        }
+        let mut keys = policy.keys.to_vec();
+        keys.sort_by_key(|key| key.digest);
+        Keys {
+            policy: Arc::clone(policy),
+            keys: keys.into(),
+        }
+    }
+
+    /// Returns the headers that it writes for upstreams.
+    pub(super) fn written(policy: &ApiKeys) -> impl Iterator<Item = HeaderName> {
+        policy.consumer_header.clone().into_iter()
+    }
+
+    pub(super) fn pass(&self, at: &At<'_, '_>, cleared: &mut Cleared) -> Outcome {
+        let refuse = |fault| Refusal::challenge(fault, CHALLENGE);
+        let mut shown = self.policy.from.iter().filter_map(|place| shown(place, at));
+        let shown = shown.next().ok_or_else(|| refuse(Fault::CredentialsMissing))?;
+        if shown.len() > limits::CREDENTIAL_BYTES {
+            return Err(refuse(Fault::CredentialsWrong));
+        }
+        let shown = digest(&SHA256, &shown);
+        // The time of the search depends on digests, which clients cannot choose.
+        let found = self
+            .keys
+            .binary_search_by(|key| key.digest[..].cmp(shown.as_ref()));
+        let key = found.ok().map(|index| &self.keys[index]);
+        let same = |key: &&ApiKey| verify_slices_are_equal(&key.digest, shown.as_ref()).is_ok();
+        let Some(key) = key.filter(same) else {
+            return Err(refuse(Fault::CredentialsWrong));
+        };
+        cleared.identify(&key.consumer);
+        if let Some(header) = &self.policy.consumer_header {
+            cleared.tell_upstream(header.as_str(), key.consumer.as_bytes());
+        }
+        Ok(())
+    }
+}
+
+/// Returns a request's value at a place, if it has exactly one there.
+pub(super) fn shown<'r>(place: &KeyPlace, at: &At<'_, 'r>) -> Option<Cow<'r, [u8]>> {
+    match place {
+        KeyPlace::Header(name) => {
+            let mut values = at.req.head().fields.all(name.as_str());
+            let value = values.next().filter(|_| values.next().is_none())?;
+            let value = match name.as_str().eq_ignore_ascii_case("authorization") {
+                true => scheme(value, b"bearer")?,
+                false => value,
+            };
+            Some(Cow::Borrowed(value))
+        }
+        KeyPlace::Query(name) => {
+            let query = at.req.query().ok()?;
+            let mut values = query.all(name);
+            let value = values.next().filter(|_| values.next().is_none())?;
+            Some(Cow::Owned(value.into_owned().into_bytes()))
+        }
+        KeyPlace::Cookie(name) => at
+            .req
+            .cookies()
+            .get(name)
+            .map(|value| Cow::Borrowed(value.as_bytes())),
+    }
+}

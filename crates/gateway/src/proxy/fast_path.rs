@@ -1,0 +1,596 @@
+//! The fast path: requests that need no task. A pooled connection, or a stream of a shared one, takes them at once, and a response that
+//! arrives in one piece completes them.
+//!
+//! ```text
+//! look ─┬─ something to wait for ───────────────────────────────────────────▶ task
+//!       └─ head written to a connection ──────┬─ whole response in one piece ─▶ Ticket::forward, back to the pool
+//!                                             ├─ anything else ─▶ handed over to a task, which continues
+//!                                             └─ client disconnects ─▶ abandoned
+//! ```
+//!
+//! No byte of a response is consumed before all have arrived, so a task that takes over finds the connection untouched. Makes no decision
+//! differently from the task path; a request that it cannot serve in the same way it leaves to a task.
+
+mod abandoned;
+pub(crate) mod requests;
+
+use std::cell::{Cell, RefCell};
+use std::net::IpAddr;
+use std::rc::{Rc, Weak};
+use std::sync::Arc;
+use std::time::Duration;
+
+use ringmain_engine::backend::Time;
+use ringmain_engine::stream::Receiver;
+use ringmain_web::{Early, Method, Request, Ticket, TicketId};
+use ringmain_wire::h1::{FieldBlock, Framing, HeadScanner, Parsed, ResponseHead, parse_response};
+use ringmain_wire::h2::load_response;
+
+use super::backend::{self, hash_key};
+use super::forward::Begun;
+use super::request::Sending;
+use super::response_body::Clock;
+use super::{Found, Routed, client, find, log_fields, reject_unforwardable, request, response};
+use crate::compile::plan::{Changes, Plan, StatusChanges};
+use crate::gateway::scratch::{Date, Desk};
+use crate::gateway::{View, Worker};
+use crate::limits;
+use crate::model::{Action, Forward};
+use crate::policy::{self, Cleared, Refusal, Walk};
+use crate::table::Compiled;
+use crate::upstream::h2::{Channel, Reader};
+use crate::upstream::pool::{Chosen, Link, Local};
+use crate::upstream::{Admitted, Prefer};
+
+/// A request on the fast path. Reused for other requests after it has finished.
+pub(crate) struct Underway {
+    worker: Weak<Worker>,
+    me: Weak<Underway>,
+    ahead: RefCell<Option<Ahead>>,
+    /// Its index among the requests that wait for a stream.
+    pub(super) place: Cell<Option<usize>>,
+}
+
+/// The state of a request that started without a task.
+pub(crate) struct Ahead {
+    /// The configuration that it started with.
+    pub(super) view: Rc<View>,
+    /// The result of its rule's policies, which are not evaluated again.
+    pub(super) walked: Result<Cleared, Box<Refusal>>,
+    /// Its first attempt; `None`: the task starts with that.
+    pub(super) started: Option<Started>,
+    /// Its arrival.
+    pub(super) began: Time,
+    ticket: Option<Ticket>,
+    id: TicketId,
+    /// Its series in metrics.
+    counted: u32,
+    to_head: bool,
+    /// The rule, if the response depends on it.
+    rule: Option<(Arc<Compiled<Plan>>, usize)>,
+    /// The CORS fields of the response, if the rule has a CORS policy.
+    cross: Option<FieldBlock>,
+    /// The client's address for the access log.
+    client: Option<IpAddr>,
+}
+
+/// A first attempt that was started.
+pub(crate) struct Started {
+    local: Rc<Local>,
+    admitted: Admitted,
+    /// The index of its backend in the rule.
+    pub(super) number: usize,
+    chosen: Chosen,
+    /// The connection that carries its head. `None`: none was pooled, nothing was sent.
+    link: Option<Link>,
+    /// The time when its head was sent.
+    sent: Time,
+    clock: Clock,
+}
+
+/// Starts a request without a body, unless it has to wait or is not forwarded.
+pub(crate) fn look(worker: &Rc<Worker>, req: &Request<'_>, ticket: Ticket) -> Result<Rc<dyn Early>, Ticket> {
+    let Some(mut ahead) = begin(worker, req, ticket.id()) else {
+        return Err(ticket);
+    };
+    let underway = worker.beginnings.idle().unwrap_or_else(|| {
+        Rc::new_cyclic(|me| Underway {
+            worker: Rc::downgrade(worker),
+            me: Weak::clone(me),
+            ahead: RefCell::new(None),
+            place: Cell::new(None),
+        })
+    });
+    ahead.ticket = Some(ticket);
+    match ahead.link() {
+        Some(Link::Sole(sole)) => {
+            let receiver: Rc<dyn Receiver> = underway.clone();
+            sole.stream.attend(Some(receiver));
+            underway.ahead.replace(Some(ahead));
+        }
+        Some(Link::Shared(channel)) => {
+            let reader: Rc<dyn Reader> = underway.clone();
+            channel.attend(Some(reader));
+            worker.beginnings.wait(worker.cx.now(), &underway);
+            underway.ahead.replace(Some(ahead));
+        }
+        None => {
+            underway.ahead.replace(Some(ahead));
+            underway.hand_over();
+        }
+    }
+    Ok(underway)
+}
+
+/// Evaluates the policies and forwards a request's head, if nothing has to be waited for. `None`: nothing was changed.
+fn begin(worker: &Rc<Worker>, req: &Request<'_>, id: TicketId) -> Option<Ahead> {
+    if req.head().upgrade.is_some() {
+        return None;
+    }
+    let view = worker.view();
+    let Ok(Routed::Rule(mut found)) = find(worker, &view, req) else {
+        return None;
+    };
+    let plan = found.matched.plan().ok()?;
+    let Action::Forward(rule) = &found.matched.rule().action else {
+        return None;
+    };
+    if plan.filters.is_some() || reject_unforwardable(&found, req).is_err() {
+        return None;
+    }
+    // Preflight responses are local.
+    if found.cross.as_ref().is_some_and(|cross| cross.is_preflight) {
+        return None;
+    }
+    if rule.has_affinity() || rule.hedge.is_some() || rule.grpc_web || !plan.mirrors.is_empty() {
+        return None;
+    }
+    let walked = match policy::walk_now(worker, &found, req) {
+        Walk::Cleared(cleared) => Ok(cleared),
+        Walk::Refused(refusal) => Err(refusal),
+        Walk::Waits => return None,
+    };
+    let started = walked
+        .as_ref()
+        .ok()
+        .and_then(|cleared| start(worker, &found, rule, plan, (req, cleared)));
+    let logged = req.is_logged();
+    let route = found.matched.route();
+    let changes = started
+        .as_ref()
+        .map(|started| &plan.backends[started.number].response);
+    let needed = changes.is_some_and(|changes| is_needed(rule, changes, logged));
+    let series = match &started {
+        Some(started) => &plan.backends[started.number].series,
+        None => &plan.number,
+    };
+    let counted = series.get().copied();
+    let client = logged.then(|| client::address(&found.listener.client_address, req));
+    Some(Ahead {
+        walked,
+        began: worker.cx.now(),
+        ticket: None,
+        id,
+        counted: counted.unwrap_or_else(|| worker.route_number(&route.route().name)),
+        to_head: req.method() == Method::Head,
+        rule: needed.then(|| (Arc::clone(route), found.matched.number())),
+        cross: found.cross.take().map(|cross| cross.fields),
+        client: client.flatten(),
+        started,
+        view,
+    })
+}
+
+/// Starts a request's first attempt. `None`: a task must start it, and reports errors.
+fn start(
+    worker: &Rc<Worker>,
+    found: &Found<'_>,
+    rule: &Forward,
+    plan: &Plan,
+    (req, cleared): (&Request<'_>, &Cleared),
+) -> Option<Started> {
+    let (number, backend) = backend::pick_backend(worker, plan).ok()?;
+    let local = worker.local(backend.upstream.as_ref()?);
+    if !local.is_ready() {
+        return None;
+    }
+    let admitted = local.try_admit()?;
+    let key = local.key(|key| hash_key(key, found.listener, req)).flatten();
+    let chosen = local.choose(&[], key, Prefer::Any).ok()?;
+    let sending = backend::sending(found, rule, backend, number, (req, cleared));
+    let now = worker.cx.now();
+    let mut clock = Clock::of(&rule.timeouts, now);
+    let tried = Clock {
+        head: rule.timeouts.per_try.map(|span| now.after(span)),
+        ..clock
+    };
+    let desk = &mut *worker.desk.borrow_mut();
+    let link = match local.shares(&chosen.end) {
+        true if is_patient(worker, tried.span(now)) => {
+            ask(&local, &chosen, desk, (req, &sending)).map(Link::Shared)
+        }
+        true => None,
+        false => write(&local, &chosen, desk, (req, &sending), tried.span(now)),
+    };
+    if link.is_some() {
+        clock = tried;
+    }
+    if rule.retry.as_ref().is_some_and(|retry| retry.attempts > 0) {
+        local.bring_budget();
+    }
+    Some(Started {
+        local,
+        admitted,
+        number,
+        chosen,
+        link,
+        sent: now,
+        clock,
+    })
+}
+
+/// Writes a request's head to a pooled connection.
+fn write(
+    local: &Local,
+    chosen: &Chosen,
+    desk: &mut Desk,
+    (req, sending): (&Request<'_>, &Sending<'_>),
+    span: Option<Duration>,
+) -> Option<Link> {
+    desk.out.clear();
+    // The head declares no body.
+    let written = request::write(desk, req, &chosen.end.endpoint, sending);
+    let sole = written.is_ok().then(|| local.take_kept(&chosen.end)).flatten();
+    if let Some(sole) = &sole {
+        // Fails if the connection has just closed, which its receiver is notified about.
+        let _ = sole.stream.write_now(&desk.out);
+        sole.stream.set_deadline(span);
+    }
+    desk.out.clear();
+    sole.map(Link::Sole)
+}
+
+/// Sends a request's head on a stream of a connection that has room for it.
+fn ask(
+    local: &Local,
+    chosen: &Chosen,
+    desk: &mut Desk,
+    (req, sending): (&Request<'_>, &Sending<'_>),
+) -> Option<Channel> {
+    let channel = local.take_shared(&chosen.end)?;
+    // A task would report the error.
+    let asked = request::ask(desk, req, &chosen.end.endpoint, sending, &channel);
+    asked.is_ok().then_some(channel)
+}
+
+/// Returns whether the timeout of a response on a stream is long enough for periodic checks.
+fn is_patient(worker: &Rc<Worker>, span: Option<Duration>) -> bool {
+    span.is_none_or(|span| span > 2 * limits::EARLY_TICK) && worker.look_at_waiting()
+}
+
+/// Returns whether the response depends on the rule. Otherwise no reference count that workers share is touched.
+fn is_needed(rule: &Forward, changes: &StatusChanges, logged: bool) -> bool {
+    let again = rule
+        .retry
+        .as_ref()
+        .is_some_and(|retry| !retry.on.statuses.is_empty());
+    logged || again || rule.replace_errors || rule.body.response.is_some() || !changes.is_empty()
+}
+
+impl Receiver for Underway {
+    fn data(&self, bytes: &[u8]) -> usize {
+        let (Some(worker), Some(me)) = (self.worker.upgrade(), self.me.upgrade()) else {
+            return bytes.len();
+        };
+        let Some(mut ahead) = self.ahead.take() else {
+            return 0;
+        };
+        if !ahead.answer(&worker, |ahead, ticket| ahead.read(&worker, bytes, ticket)) {
+            // The connection notifies again later.
+            self.ahead.replace(Some(ahead));
+            return 0;
+        }
+        worker.beginnings.put(me);
+        bytes.len()
+    }
+
+    fn news(&self) {
+        if self
+            .ahead
+            .borrow()
+            .as_ref()
+            .is_some_and(|ahead| ahead.ticket.is_some())
+        {
+            self.hand_over();
+        }
+    }
+}
+
+impl Reader for Underway {
+    fn came(&self) {
+        let (Some(worker), Some(me)) = (self.worker.upgrade(), self.me.upgrade()) else {
+            return;
+        };
+        worker.beginnings.leave(self);
+        let Some(mut ahead) = self.ahead.take() else {
+            return;
+        };
+        if ahead.answer(&worker, |ahead, ticket| ahead.read_stream(&worker, ticket)) {
+            return worker.beginnings.put(me);
+        }
+        self.ahead.replace(Some(ahead));
+        self.hand_over();
+    }
+}
+
+impl Underway {
+    /// Takes the state, for its task.
+    pub(super) fn take(&self) -> Option<Ahead> {
+        self.ahead.take()
+    }
+
+    /// Hands the rest over to a task.
+    pub(super) fn hand_over(&self) {
+        let (Some(worker), Some(me)) = (self.worker.upgrade(), self.me.upgrade()) else {
+            return;
+        };
+        worker.beginnings.leave(self);
+        let (ticket, id) = match &mut *self.ahead.borrow_mut() {
+            Some(ahead) => {
+                ahead.detach();
+                (ahead.ticket.take(), ahead.id)
+            }
+            None => return,
+        };
+        worker.beginnings.add_handed_over(id, me);
+        // At the limit of tasks the request gets none, and its client was answered.
+        if !ticket.is_some_and(Ticket::run) {
+            self.finish_unanswered(503);
+        }
+    }
+
+    /// Finishes a request whose client expects no more response.
+    fn finish_unanswered(&self, status: u16) {
+        let (Some(worker), Some(mut ahead)) = (self.worker.upgrade(), self.ahead.take()) else {
+            return;
+        };
+        let span = worker.cx.now().since(ahead.began);
+        worker.counting.answered(ahead.counted, status, span);
+        // Its task would have logged the refusal.
+        if let Err(refusal) = &ahead.walked {
+            worker.counting.fault(refusal.fault);
+        }
+        let handed = worker.beginnings.take_handed_over(ahead.id);
+        worker.beginnings.leave(self);
+        ahead.detach();
+        ahead.finish_abandoned(&worker);
+        drop(ahead);
+        if let Some(underway) = handed.or_else(|| self.me.upgrade()) {
+            worker.beginnings.put(underway);
+        }
+    }
+}
+
+impl std::fmt::Debug for Underway {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Underway")
+    }
+}
+
+impl Early for Underway {
+    fn abandon(&self) {
+        self.finish_unanswered(499);
+    }
+
+    fn note(&self, req: &Request<'_>) {
+        let ahead = self.ahead.borrow();
+        if let (Some(worker), Some(ahead)) = (self.worker.upgrade(), &*ahead)
+            && let Some(started) = &ahead.started
+        {
+            ahead.note(&worker, started, req);
+        }
+    }
+}
+
+impl Started {
+    /// Returns the parts that a task needs.
+    pub(super) fn into_parts(self) -> (Rc<Local>, Admitted, Clock, Option<Begun>) {
+        let begun = (self.chosen, self.link, self.sent);
+        (self.local, self.admitted, self.clock, Some(begun))
+    }
+}
+
+impl Ahead {
+    /// Returns the connection that carries the request's head.
+    fn link(&self) -> Option<&Link> {
+        self.started.as_ref()?.link.as_ref()
+    }
+
+    /// Stops receiving events of the connection.
+    fn detach(&self) {
+        match self.link() {
+            Some(Link::Sole(sole)) => sole.stream.attend(None),
+            Some(Link::Shared(channel)) => channel.attend(None),
+            None => {}
+        }
+    }
+
+    /// Answers the client if the received bytes are a whole response that only needs to be relayed. Returns whether it was answered.
+    fn answer(
+        &mut self,
+        worker: &Rc<Worker>,
+        read: impl FnOnce(&Ahead, Ticket) -> Result<(u16, bool), Ticket>,
+    ) -> bool {
+        let Some(ticket) = self.ticket.take() else {
+            return false;
+        };
+        match read(self, ticket) {
+            Ok((status, keep_alive)) => {
+                self.finish(worker, status, keep_alive);
+                true
+            }
+            Err(ticket) => {
+                self.ticket = Some(ticket);
+                false
+            }
+        }
+    }
+
+    /// Relays an HTTP/1 response, if these bytes are all of its head and body.
+    fn read(&self, worker: &Rc<Worker>, bytes: &[u8], ticket: Ticket) -> Result<(u16, bool), Ticket> {
+        let Desk {
+            limits,
+            table,
+            fields,
+            date,
+            ..
+        } = &mut *worker.desk.borrow_mut();
+        let method = if self.to_head { Method::Head } else { Method::Get };
+        let parsed = parse_response(bytes, method, limits, &mut HeadScanner::new(), table);
+        let Ok(Parsed::Complete { head, bytes: length }) = parsed else {
+            return Err(ticket);
+        };
+        let body = &bytes[length..];
+        let is_whole = match head.framing {
+            Framing::None => body.is_empty(),
+            Framing::Length(length) => body.len() as u64 == length,
+            Framing::Chunked | Framing::UntilClose => false,
+        };
+        match is_whole && !head.switches {
+            true => self.relay(worker, (&head, body), (fields, date), ticket),
+            false => Err(ticket),
+        }
+    }
+
+    /// Relays a response on a stream, if the stream has ended.
+    fn read_stream(&self, worker: &Rc<Worker>, ticket: Ticket) -> Result<(u16, bool), Ticket> {
+        let Some(Link::Shared(channel)) = self.link() else {
+            return Err(ticket);
+        };
+        let Desk {
+            table, fields, date, ..
+        } = &mut *worker.desk.borrow_mut();
+        let mut ticket = Some(ticket);
+        let passed = channel.whole(|stored, body| {
+            let head = load_response(stored, table)?;
+            // A task drops a body that is not allowed here.
+            if !body.is_empty() && (self.to_head || matches!(head.status, 204 | 304)) {
+                return None;
+            }
+            let passed = self.relay(worker, (&head, body), (fields, date), ticket.take()?);
+            passed.map_err(|back| ticket = Some(back)).ok()
+        });
+        match (passed.flatten(), ticket) {
+            (Some(passed), _) => Ok(passed),
+            (None, Some(ticket)) => Err(ticket),
+            (None, None) => unreachable!("an unused ticket is returned"),
+        }
+    }
+
+    fn relay(
+        &self,
+        worker: &Rc<Worker>,
+        (head, body): (&ResponseHead<'_>, &[u8]),
+        (fields, date): (&mut FieldBlock, &mut Date),
+        ticket: Ticket,
+    ) -> Result<(u16, bool), Ticket> {
+        let (Ok(cleared), Some(started)) = (&self.walked, &self.started) else {
+            return Err(ticket);
+        };
+        let changes = match self.response_edits(started.number, head.status, body) {
+            Some(changes) if !head.is_interim() => changes,
+            _ => return Err(ticket),
+        };
+        fields.clear();
+        let cross = self.cross.is_some();
+        let copied = match changes {
+            Some(changes) => response::copy(&head.fields, changes, cross, fields),
+            None => response::copy(&head.fields, &Changes::default(), cross, fields),
+        };
+        match copied {
+            Ok(true) => {}
+            Ok(false) => date.add(worker.cx.wall(), fields),
+            Err(_) => return Err(ticket),
+        }
+        if let Some(cross) = &self.cross {
+            fields.append(cross);
+        }
+        fields.append(cleared.answer());
+        let framing = response::framing(head, self.to_head);
+        ticket.forward(head.status, fields, framing, body, |req| {
+            self.note(worker, started, req)
+        })?;
+        Ok((head.status, head.keep_alive))
+    }
+
+    /// Returns the edits of a response's head. `None`: the rule requires more for this response than relaying.
+    fn response_edits(&self, backend: usize, status: u16, body: &[u8]) -> Option<Option<&Changes>> {
+        let Some((route, number)) = &self.rule else {
+            return Some(None);
+        };
+        let rule = &route.route().rules[*number];
+        let Action::Forward(forward) = &rule.action else {
+            return None;
+        };
+        let again = forward.retry.iter().flat_map(|retry| &retry.on.statuses);
+        let pages = rule.error_pages.iter().filter(|_| forward.replace_errors);
+        let mut special = again.chain(pages.map(|page| &page.statuses));
+        let fits = forward.body.response.is_none_or(|most| body.len() as u64 <= most);
+        if !fits || special.any(|range| range.contains(status)) {
+            return None;
+        }
+        let plan = route.plan(*number).ok()?;
+        Some(
+            plan.backends
+                .get(backend)
+                .map(|backend| backend.response.at(status)),
+        )
+    }
+
+    /// Adds the access log fields of the request.
+    fn note(&self, worker: &Worker, started: &Started, req: &Request<'_>) {
+        if let Some((route, number)) = &self.rule {
+            log_fields::rule(route.route(), *number, req);
+        }
+        if let Some(client) = self.client {
+            req.note_client(client);
+        }
+        if let Some(identity) = self.walked.as_ref().ok().and_then(Cleared::identity) {
+            log_fields::identity(identity, req);
+        }
+        log_fields::attempt(
+            worker,
+            req,
+            &started.local.shared.name,
+            &started.chosen.end,
+            started.sent,
+            0,
+        );
+    }
+
+    /// Finishes a request whose client was answered.
+    fn finish(&mut self, worker: &Rc<Worker>, status: u16, keep_alive: bool) {
+        let now = worker.cx.now();
+        self.detach();
+        if let Some(Started {
+            local,
+            chosen,
+            link,
+            sent,
+            ..
+        }) = self.started.take()
+        {
+            local.answered(&chosen.end, now.since(sent), status);
+            match link {
+                Some(Link::Sole(sole)) if keep_alive => {
+                    local.keep(&chosen.end, sole);
+                    worker.sweep_later();
+                }
+                _ => {}
+            }
+        }
+        worker
+            .counting
+            .answered(self.counted, status, now.since(self.began));
+    }
+}

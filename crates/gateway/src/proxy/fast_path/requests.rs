@@ -1,0 +1,120 @@
+//! A worker's requests that started without a task: those pooled for reuse, those that tasks continue, and those whose time is checked
+//! here.
+//!
+//! A whole connection has a deadline that the engine enforces. A stream of a shared one has none: a request that waits for it is checked
+//! every [`EARLY_TICK`](limits::EARLY_TICK), and continues in a task, which enforces its timeouts, once it has waited that long.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+use ringmain_engine::backend::Time;
+use ringmain_web::TicketId;
+
+use super::{Ahead, Underway};
+use crate::gateway::Worker;
+use crate::limits;
+
+/// The requests of one worker that started without a task.
+#[derive(Default)]
+pub(crate) struct Beginnings {
+    /// Handed over to tasks that have not started.
+    handed: RefCell<Vec<(TicketId, Rc<Underway>)>>,
+    /// Pooled for reuse.
+    idle: RefCell<Vec<Rc<Underway>>>,
+    /// Waiting for a stream, each with the start of its wait.
+    waiting: RefCell<Vec<(Time, Rc<Underway>)>>,
+    /// Set while a task checks them.
+    is_ticking: Cell<bool>,
+}
+
+impl std::fmt::Debug for Beginnings {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Beginnings")
+    }
+}
+
+impl Beginnings {
+    /// Returns the state from which a task continues. `None`: its request did not start without a task.
+    pub(in crate::proxy) fn take(&self, id: Option<TicketId>) -> Option<Ahead> {
+        let underway = self.take_handed_over(id?)?;
+        let ahead = underway.take();
+        self.put(underway);
+        ahead
+    }
+
+    /// Hands a request over to a task.
+    pub(super) fn add_handed_over(&self, id: TicketId, underway: Rc<Underway>) {
+        self.handed.borrow_mut().push((id, underway));
+    }
+
+    /// Removes a request from those handed over.
+    pub(super) fn take_handed_over(&self, id: TicketId) -> Option<Rc<Underway>> {
+        let mut handed = self.handed.borrow_mut();
+        let found = handed.iter().position(|(whose, _)| *whose == id)?;
+        Some(handed.swap_remove(found).1)
+    }
+
+    /// Returns a pooled one.
+    pub(super) fn idle(&self) -> Option<Rc<Underway>> {
+        self.idle.borrow_mut().pop()
+    }
+
+    pub(super) fn put(&self, underway: Rc<Underway>) {
+        let mut idle = self.idle.borrow_mut();
+        if idle.len() < limits::IDLE_BEGINNINGS {
+            idle.push(underway);
+        }
+    }
+
+    /// Adds a request that waits for a stream.
+    pub(super) fn wait(&self, now: Time, underway: &Rc<Underway>) {
+        let mut waiting = self.waiting.borrow_mut();
+        underway.place.set(Some(waiting.len()));
+        waiting.push((now, Rc::clone(underway)));
+    }
+
+    /// Removes a request that waited for a stream.
+    pub(super) fn leave(&self, underway: &Underway) {
+        let Some(place) = underway.place.take() else {
+            return;
+        };
+        let mut waiting = self.waiting.borrow_mut();
+        waiting.swap_remove(place);
+        if let Some((_, moved)) = waiting.get(place) {
+            moved.place.set(Some(place));
+        }
+    }
+
+    /// Returns the requests that have waited for a tick or longer.
+    fn overdue(&self, now: Time) -> Vec<Rc<Underway>> {
+        let waiting = self.waiting.borrow();
+        let overdue = waiting
+            .iter()
+            .filter(|(since, _)| now.since(*since) >= limits::EARLY_TICK);
+        overdue.map(|(_, underway)| Rc::clone(underway)).collect()
+    }
+}
+
+impl Worker {
+    /// Starts checking the requests that wait for streams, as long as there are any. Returns `false` if the worker is at its limit of
+    /// tasks.
+    pub(super) fn look_at_waiting(self: &Rc<Self>) -> bool {
+        if self.beginnings.is_ticking.replace(true) {
+            return true;
+        }
+        let worker = Rc::clone(self);
+        let looking = async move {
+            let beginnings = &worker.beginnings;
+            while !beginnings.waiting.borrow().is_empty() {
+                worker.cx.sleep(limits::EARLY_TICK).await;
+                for underway in beginnings.overdue(worker.cx.now()) {
+                    underway.hand_over();
+                }
+            }
+            beginnings.is_ticking.set(false);
+        };
+        let looks = self.cx.spawn(looking).is_ok();
+        self.beginnings.is_ticking.set(looks);
+        looks
+    }
+}

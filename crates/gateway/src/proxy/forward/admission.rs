@@ -1,0 +1,169 @@
+//! The condition for a slot of an upstream: the request body is complete, or its first bytes have arrived, or its client's share has room.
+//!
+//! ```text
+//! no body, or a complete one ──────────────────────────────────────────────▶ slot
+//! a slot on the client's account is free ──────────────────────────────────▶ slot, charged to that account
+//! none is ─▶ the body is buffered ─┬─ complete, or WORTH_BYTES arrived ────▶ slot
+//!                                  ├─ a slot on the account became free ───▶ slot, charged to that account
+//!                                  └─ a stream or tunnel waited too long ──▶ `client_share_full`
+//! ```
+//!
+//! Under normal load nothing is buffered and nothing is delayed; a client with many slow bodies waits for itself.
+
+use std::cell::{Cell, RefCell};
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::rc::Rc;
+use std::task::{Poll, Waker};
+
+use ringmain_wire::h1::Framing;
+
+use super::{Job, is_live};
+use crate::fault::Fault;
+use crate::gateway::Worker;
+use crate::limits;
+use crate::proxy::Failure;
+use crate::proxy::client_address;
+use crate::proxy::request_body::next_piece;
+use crate::resolve::within;
+use crate::upstream::client_share::{Account, Held, Holder, Most};
+
+/// The state of a request before it is entitled to a slot.
+#[derive(Default)]
+pub(super) struct Worth {
+    /// The account that its slot is charged to.
+    pub(super) held: RefCell<Option<Held>>,
+    /// The buffered bytes.
+    ahead: RefCell<Option<Ahead>>,
+}
+
+/// The bytes of one request in the worker's count of buffered bodies.
+struct Ahead {
+    worker: Rc<Worker>,
+    bytes: Cell<usize>,
+}
+
+impl Drop for Ahead {
+    fn drop(&mut self) {
+        let collected = &self.worker.collected;
+        collected.set(collected.get() - self.bytes.get());
+    }
+}
+
+impl Job<'_, '_> {
+    /// Waits until the request is entitled to a slot.
+    pub(super) async fn become_worthy(&self) -> Result<(), Failure> {
+        let is_tunnel = self.sending.upgrade.is_some();
+        let is_whole = self.req.head().framing == Framing::None || self.req.is_body_received();
+        if is_whole && !is_tunnel {
+            return Ok(());
+        }
+        // Boxed, so that the future of requests without a body has no room for it.
+        Box::pin(self.wait_for_worth(is_tunnel)).await
+    }
+
+    async fn wait_for_worth(&self, is_tunnel: bool) -> Result<(), Failure> {
+        let holder = Holder::from(client_address(self.sending.listener, self.req));
+        // Pieces that filters have taken would be lost with them; a client that expects 100 must get its response first.
+        let mut collects = !is_tunnel && self.chain.is_none() && !self.req.head().expect_continue;
+        let waits = !collects || is_live(self.req);
+        let mut collect = pin!(self.collect());
+        let mut late = pin!(self.worker.cx.sleep(self.time_to_open()));
+        let held = poll_fn(|context| {
+            let most = self.most(is_tunnel, collects);
+            if let Some(held) = self
+                .local
+                .shared
+                .hold((Account::Place, holder), most, context.waker())
+            {
+                return Poll::Ready(Ok(Some(held)));
+            }
+            if collects && let Poll::Ready(collected) = collect.as_mut().poll(context) {
+                collects = false;
+                match collected {
+                    Ok(true) => return Poll::Ready(Ok(None)),
+                    Ok(false) => {}
+                    Err(failure) => return Poll::Ready(Err(failure)),
+                }
+            }
+            if (waits || !collects) && late.as_mut().poll(context).is_ready() {
+                return Poll::Ready(Err(Fault::ClientShareFull.into()));
+            }
+            Poll::Pending
+        });
+        *self.worth.held.borrow_mut() = held.await?;
+        Ok(())
+    }
+
+    /// Returns the number of slots that may be charged to clients. An upload need not occupy the only one while it is being buffered.
+    fn most(&self, is_tunnel: bool, collects: bool) -> Most {
+        let (places, share) = self.local.places();
+        let all = match is_tunnel {
+            true => None,
+            false if is_live(self.req) || !collects => Some((places / 2).max(1)),
+            false => Some(places / 2),
+        };
+        let client = u64::from(places) * u64::from(share) / 100;
+        Most {
+            client: u32::try_from(client).unwrap_or(u32::MAX).max(1),
+            all,
+        }
+    }
+
+    /// Charges a place in the queue for a connection to the client's account, if the queue is more than half full.
+    pub(super) fn take_turn(&self) -> Result<Option<Held>, Fault> {
+        let waiting = self.local.shared.waiting.len();
+        // Under normal load no request waits, and nothing more is checked.
+        if waiting < limits::TURNS_FREE || waiting < self.local.pending() / 2 {
+            return Ok(None);
+        }
+        let holder = Holder::from(client_address(self.sending.listener, self.req));
+        let most = Most {
+            client: (self.local.pending() / 4).max(1),
+            all: None,
+        };
+        let held = self
+            .local
+            .shared
+            .hold((Account::Turn, holder), most, Waker::noop());
+        held.map(Some).ok_or(Fault::ClientShareFull)
+    }
+
+    /// Buffers the first bytes of the body. Returns whether it is complete or long enough. `false`: the worker is at its limit of buffered
+    /// bytes.
+    async fn collect(&self) -> Result<bool, Failure> {
+        let mut total = 0;
+        loop {
+            let next = next_piece(self.req, None, &self.web);
+            let piece = match self.clock.idle {
+                None => next.await?,
+                Some(idle) => within(&self.worker.cx, idle, Box::pin(next))
+                    .await
+                    .unwrap_or(Err(Fault::RequestIdle.into()))?,
+            };
+            let Some(piece) = piece else { return Ok(true) };
+            total += piece.len();
+            if self.forward.body.request.is_some_and(|most| total as u64 > most) {
+                return Err(Fault::RequestTooLarge.into());
+            }
+            self.kept.collect(&piece);
+            self.count_ahead(piece.len());
+            if total >= limits::WORTH_BYTES {
+                return Ok(true);
+            }
+            if self.worker.collected.get() > limits::COLLECTED_BYTES {
+                return Ok(false);
+            }
+        }
+    }
+
+    fn count_ahead(&self, bytes: usize) {
+        let ahead = &mut *self.worth.ahead.borrow_mut();
+        let ahead = ahead.get_or_insert_with(|| Ahead {
+            worker: Rc::clone(self.worker),
+            bytes: Cell::new(0),
+        });
+        ahead.bytes.set(ahead.bytes.get() + bytes);
+        self.worker.collected.set(self.worker.collected.get() + bytes);
+    }
+}

@@ -1,0 +1,115 @@
+//! Local responses: direct ones, error pages, and a line of text for each fault.
+
+use ringmain_web::{Error, Reply};
+
+use super::Failure;
+use crate::compile::plan::{Plan, StatusChanges};
+use crate::fault::Fault;
+use crate::model::{Answer, ErrorPage};
+use crate::policy::Refusal;
+use crate::table::Matched;
+
+/// Sends a direct response.
+pub(super) fn answer(reply: &mut Reply<'_>, plan: &Plan, answer: &Answer) -> Result<(), Failure> {
+    write(reply, answer.status, answer)?;
+    changes(reply, &plan.response)?;
+    Ok(())
+}
+
+fn write(reply: &mut Reply<'_>, status: u16, answer: &Answer) -> Result<(), Error> {
+    reply.status(status);
+    if let Some(kind) = &answer.content_type {
+        reply.header("Content-Type", kind.as_str())?;
+    }
+    reply.body().extend_from_slice(&answer.body.0);
+    Ok(())
+}
+
+/// Sends the first error page for a status. Returns whether there is one.
+pub(super) fn page(reply: &mut Reply<'_>, pages: &[ErrorPage], status: u16) -> Result<bool, Error> {
+    let found = pages.iter().find(|page| page.statuses.contains(status));
+    if let Some(page) = found {
+        write(reply, status, &page.answer)?;
+    }
+    Ok(found.is_some())
+}
+
+/// Sends the response to a fault, as the rule defines it.
+pub(super) fn fault(reply: &mut Reply<'_>, matched: &Matched<'_, Plan>, fault: Fault) -> Result<(), Error> {
+    fault_with_status(reply, matched, fault, fault.status())
+}
+
+fn fault_with_status(
+    reply: &mut Reply<'_>,
+    matched: &Matched<'_, Plan>,
+    fault: Fault,
+    status: u16,
+) -> Result<(), Error> {
+    if !page(reply, &matched.rule().error_pages, status)? {
+        plain(reply, fault)?;
+        reply.status(status);
+    }
+    if fault.is_overload() {
+        reply.header("X-Overloaded", fault.label())?;
+    }
+    match matched.plan() {
+        Ok(plan) => changes(reply, &plan.response),
+        Err(_) => Ok(()),
+    }
+}
+
+/// Sends the response to a refusal by a policy.
+pub(super) fn refusal(
+    reply: &mut Reply<'_>,
+    matched: &Matched<'_, Plan>,
+    refusal: &Refusal,
+) -> Result<(), Error> {
+    match &refusal.answer {
+        Some(answer) => {
+            if !page(reply, &matched.rule().error_pages, answer.status)? {
+                reply.status(answer.status);
+                reply.body().extend_from_slice(&answer.body);
+            }
+            if let Ok(plan) = matched.plan() {
+                changes(reply, &plan.response)?;
+            }
+        }
+        None => {
+            let status = refusal.status.unwrap_or(refusal.fault.status());
+            fault_with_status(reply, matched, refusal.fault, status)?;
+        }
+    }
+    for (name, _) in refusal.fields.iter() {
+        reply.remove_header(name);
+    }
+    reply.add_headers(&refusal.fields);
+    Ok(())
+}
+
+/// Sends the response to a fault without a rule.
+pub(super) fn plain(reply: &mut Reply<'_>, fault: Fault) -> Result<(), Error> {
+    reply.status(fault.status());
+    if fault.status() == 503 {
+        reply.header("Retry-After", "1")?;
+    }
+    if fault == Fault::Misdirected {
+        // Clients that pool connections by address would use this one for the next attempt, too (RFC 9110 §15.5.20).
+        reply.close_connection();
+    }
+    let body = reply.body();
+    body.extend_from_slice(fault.text().as_bytes());
+    body.push(b'\n');
+    reply
+        .header("Content-Type", "text/plain; charset=utf-8")
+        .map(|_| ())
+}
+
+/// Edits the head of a response that the gateway produces itself. Its status must be final.
+pub(super) fn changes(reply: &mut Reply<'_>, changes: &StatusChanges) -> Result<(), Error> {
+    let changes = changes.at(reply.status_now());
+    for name in changes.dropped() {
+        reply.remove_header(name.as_str());
+    }
+    reply.add_headers(changes.added());
+    Ok(())
+}

@@ -1,0 +1,159 @@
+//! The counters of a request, and its access log fields besides the general ones.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use ringmain_engine::Addr;
+use ringmain_engine::backend::Time;
+use ringmain_web::{Note, Request};
+
+use super::{Found, client};
+use crate::fault::{Detail, Fault};
+use crate::gateway::Worker;
+use crate::model::{Name, Route};
+use crate::stats::Count;
+use crate::upstream::pool::End;
+
+/// Access log fields of a gateway's requests besides the general ones; templates may name them.
+///
+/// `route` and `rule` (its name, or its index from 0) matched the request; `identity` is the client's, as far as a policy has established
+/// it; `upstream`, `endpoint`, `upstream_us` (from the choice of the endpoint to the response head, microseconds) and `tries` belong to the
+/// last attempt; `fault` is the kind of the failure, `fault_rule` the rule that the upstream violated (docs/http1-rules.md, HTTP/2,
+/// docs/tls-rules.md), `over_limit` the name of a rate limit that admitted a request over the limit. For relayed connections `upstream_us`
+/// ends when the upstream is connected, `received` counts the bytes of the client and `ended` is the kind of termination
+/// ([`Ended`](crate::stats::Ended)).
+pub const FIELDS: [&str; 12] = [
+    "route",
+    "rule",
+    "identity",
+    "upstream",
+    "endpoint",
+    "upstream_us",
+    "tries",
+    "fault",
+    "fault_rule",
+    "over_limit",
+    "received",
+    "ended",
+];
+
+/// Records the route of a request.
+pub(super) fn route(worker: &Worker, count: &Count<'_>, found: &Found<'_>, req: &Request<'_>) {
+    let route = found.matched.route().route();
+    match found.matched.plan().map(|plan| plan.number.get()) {
+        Ok(Some(number)) => count.series(*number),
+        // A broken rule has no plan.
+        _ => count.series(worker.route_number(&route.name)),
+    }
+    if !req.is_logged() {
+        return;
+    }
+    rule(route, found.matched.number(), req);
+    if let Some(client) = client::address(&found.listener.client_address, req) {
+        req.note_client(client);
+    }
+}
+
+/// Logs the route and rule of a request.
+pub(super) fn rule(route: &Route, number: usize, req: &Request<'_>) {
+    let rule = match &route.rules[number].name {
+        Some(name) => Note::Text(Arc::clone(name)),
+        None => Note::Number(number as u64),
+    };
+    req.note("route", Note::Text(Arc::clone(&route.name)));
+    req.note("rule", rule);
+}
+
+/// Logs the client's identity.
+pub(crate) fn identity(identity: &Arc<str>, req: &Request<'_>) {
+    if req.is_logged() {
+        req.note("identity", Note::Text(Arc::clone(identity)));
+    }
+}
+
+/// Logs an attempt that has received a response head or has failed.
+pub(super) fn attempt(
+    worker: &Worker,
+    req: &Request<'_>,
+    upstream: &Name,
+    end: &End,
+    begun: Time,
+    tried: usize,
+) {
+    if !req.is_logged() {
+        return;
+    }
+    let span = worker.cx.now().since(begun);
+    req.note("upstream", Note::Text(Arc::clone(upstream)));
+    req.note("endpoint", Note::Text(end.endpoint.addr.to_string().into()));
+    req.note(
+        "upstream_us",
+        Note::Number(u64::try_from(span.as_micros()).unwrap_or(u64::MAX)),
+    );
+    req.note("tries", Note::Number(tried as u64 + 1));
+}
+
+/// An attempt in progress. If it is dropped with its task, because the client has disconnected, it is logged like a finished one.
+pub(super) struct Pending<'a, 'r> {
+    worker: &'a Worker,
+    req: &'a Request<'r>,
+    upstream: &'a Name,
+    attempt: RefCell<Option<(Rc<End>, Time, usize)>>,
+}
+
+impl<'a, 'r> Pending<'a, 'r> {
+    pub(super) fn new(worker: &'a Worker, req: &'a Request<'r>, upstream: &'a Name) -> Pending<'a, 'r> {
+        Pending {
+            worker,
+            req,
+            upstream,
+            attempt: RefCell::new(None),
+        }
+    }
+
+    /// Records the start of an attempt at this endpoint.
+    pub(super) fn begin(&self, end: &Rc<End>, begun: Time, tried: usize) {
+        if self.req.is_logged() {
+            self.attempt.replace(Some((Rc::clone(end), begun, tried)));
+        }
+    }
+
+    /// Records the end of the attempt.
+    pub(super) fn end(&self) {
+        self.attempt.take();
+    }
+}
+
+impl Drop for Pending<'_, '_> {
+    fn drop(&mut self) {
+        if let Some((end, begun, tried)) = self.attempt.take() {
+            attempt(self.worker, self.req, self.upstream, &end, begun, tried);
+        }
+    }
+}
+
+/// Counts and logs a fault.
+pub(super) fn fault(worker: &Worker, req: &Request<'_>, fault: Fault) {
+    worker.counting.fault(fault);
+    if req.is_logged() {
+        req.note("fault", Note::Word(fault.label()));
+    }
+}
+
+/// Logs the rule that an endpoint violated, unless too many were logged within [`limits::FAULT_LOG_SPAN`], and adds it to the access log.
+#[cold]
+pub(super) fn detail(worker: &Worker, req: &Request<'_>, (upstream, addr): (&Name, &Addr), detail: &Detail) {
+    let now = worker.cx.now();
+    if let Some(skipped) = worker.desk.borrow_mut().fault_log.admit(now) {
+        let more = match skipped {
+            0 => String::new(),
+            count => format!(" ({count} similar lines were not logged)"),
+        };
+        let Detail { rule, text } = detail;
+        log::warn!("upstream `{upstream}`: {addr}: {rule}: {text}{more}");
+    }
+    if req.is_logged() {
+        req.note("fault_rule", Note::Text(detail.rule.as_str().into()));
+    }
+}

@@ -1,0 +1,217 @@
+//! Queries to the application about push clients: over HTTP, through an upstream.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use ringmain_push::limits::ANSWER_BYTES;
+use ringmain_push::{Answering, Application, Event, Question, Unanswered};
+use ringmain_web::Request;
+use ringmain_wire::h1::{FieldBlock, Method};
+
+use super::super::hop_by_hop::{Sort, is_folded, sort};
+use super::super::{Found, client_address, client_scheme, request};
+use crate::compile::plan::Plan;
+use crate::gateway::Worker;
+use crate::model::{ClientHeader, Config, HeaderName, PushAsk, PushProxy, Target};
+use crate::policy::http_client::{Call, call};
+use crate::policy::{Cleared, Guards};
+use crate::upstream::Shared;
+use crate::upstream::registry::Registry;
+
+/// The queries to the application, with their upstreams.
+#[derive(Debug, Default)]
+pub(crate) struct Asks {
+    proxy: PushProxy,
+    /// Headers that policies of any rule write for these upstreams: no client may set them.
+    guarded: Vec<HeaderName>,
+    /// `Err`: the reason why there is no upstream.
+    upstreams: BTreeMap<Event, Result<Arc<Shared>, Arc<str>>>,
+}
+
+impl Asks {
+    /// Compiles the queries of a configuration; one without push leaves them unchanged.
+    pub(crate) fn of(
+        config: &Config,
+        registry: &Registry,
+        guards: &Guards,
+        last: Option<&Arc<Asks>>,
+    ) -> Arc<Asks> {
+        let Some(push) = &config.push else {
+            return last.cloned().unwrap_or_default();
+        };
+        let events = push.proxy.events.iter();
+        let upstreams = events.map(|(event, ask)| {
+            let upstream = match &ask.upstream {
+                Target::Upstream(name) => {
+                    let found = registry.get(name).cloned();
+                    found.ok_or_else(|| format!("the upstream `{name}` is not there").into())
+                }
+                Target::Broken { reason } => Err(Arc::clone(reason)),
+            };
+            (*event, upstream)
+        });
+        let asked = push.proxy.events.values();
+        Arc::new(Asks {
+            guarded: asked
+                .flat_map(|ask| guards.names(&ask.upstream))
+                .cloned()
+                .collect(),
+            upstreams: upstreams.collect(),
+            proxy: push.proxy.clone(),
+        })
+    }
+
+    /// Returns whether there are no queries.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.upstreams.is_empty()
+    }
+
+    fn find(&self, event: Event) -> Result<(&PushAsk, &Arc<Shared>), Unanswered> {
+        let ask = self.proxy.events.get(&event);
+        match (ask, self.upstreams.get(&event)) {
+            (Some(ask), Some(Ok(upstream))) => Ok((ask, upstream)),
+            (_, Some(Err(why))) => Err(Unanswered(why.to_string())),
+            _ => Err(Unanswered("nobody is asked about it any more".to_owned())),
+        }
+    }
+}
+
+/// The queries of one session, with the headers of its client's request.
+pub(super) struct Asking {
+    worker: Rc<Worker>,
+    fields: FieldBlock,
+    /// Headers that its client may not set in a connect command, either.
+    barred: Box<[HeaderName]>,
+}
+
+impl Asking {
+    pub(super) fn of(
+        worker: &Rc<Worker>,
+        asks: &Asks,
+        (found, plan): (&Found<'_>, &Plan),
+        cleared: &Cleared,
+        req: &Request<'_>,
+    ) -> Asking {
+        let drops = plan.policies.drops().iter().chain(&asks.guarded);
+        let is_dropped = |name: &str| {
+            drops
+                .clone()
+                .any(|drop| is_folded(name.as_bytes(), drop.as_str()))
+        };
+        let mut asking = Asking {
+            worker: Rc::clone(worker),
+            fields: FieldBlock::new(),
+            barred: drops
+                .clone()
+                .filter(|drop| asks.proxy.emulated_headers.contains(drop))
+                .cloned()
+                .collect(),
+        };
+        for name in asks.proxy.headers.iter().map(HeaderName::as_str) {
+            if !is_dropped(name) {
+                asking.show(name, found, req);
+            }
+        }
+        asking.fields.append(cleared.upstream());
+        asking
+    }
+
+    /// Copies a header of the client, or the gateway's own value for it.
+    fn show(&mut self, name: &str, found: &Found<'_>, req: &Request<'_>) {
+        let own = match &found.listener.client_address.header {
+            ClientHeader::Named(own) => Some(own.as_str()),
+            ClientHeader::XForwardedFor | ClientHeader::Forwarded => None,
+        };
+        let is = |other: &str| name.eq_ignore_ascii_case(other);
+        if is("X-Forwarded-For") || own.is_some_and(is) {
+            if let Some(client) = client_address(found.listener, req) {
+                self.tell(name, client.to_string().as_bytes());
+            }
+        } else if is("X-Forwarded-Proto") {
+            self.tell(name, client_scheme(found.listener, req).as_bytes());
+        } else if is("X-Forwarded-Host") {
+            if let Some(host) = req.host() {
+                self.tell(name, host.as_bytes());
+            }
+        } else {
+            let trusted = request::trusts(found.listener, req);
+            for (known, field) in req.head().fields.iter_known() {
+                let is_named = field.name.eq_ignore_ascii_case(name.as_bytes());
+                let is_told = match sort(known, field.name) {
+                    Sort::EndToEnd => true,
+                    Sort::Claim(_) => trusted,
+                    Sort::HopByHop => false,
+                };
+                if is_named && is_told {
+                    self.tell(name, field.value);
+                }
+            }
+        }
+    }
+
+    fn tell(&mut self, name: &str, value: &[u8]) {
+        // Parsed values are valid; a field that frames a message is rejected, as intended.
+        let _ = self.fields.push(name, value);
+    }
+
+    /// Builds the header fields of a query.
+    fn fields(&self, proxy: &PushProxy, question: &Question) -> FieldBlock {
+        let mut fields = self.fields.clone();
+        let has = |fields: &FieldBlock, name: &str| {
+            fields.iter().any(|(found, _)| found.eq_ignore_ascii_case(name))
+        };
+        for (name, value) in question.emulated.iter() {
+            let is = |other: &HeaderName| is_folded(name.as_bytes(), other.as_str());
+            let is_let = proxy
+                .emulated_headers
+                .iter()
+                .any(|other| name.eq_ignore_ascii_case(other.as_str()));
+            // Headers of the request take precedence.
+            if is_let && !has(&fields, name) && !self.barred.iter().any(is) {
+                let _ = fields.push(name, value.as_bytes());
+            }
+        }
+        for (name, value) in &proxy.own_headers {
+            fields.remove(name.as_str());
+            let _ = fields.push(name.as_str(), value.as_str().as_bytes());
+        }
+        for (name, value) in [("User-Agent", "ringmain"), ("Accept", "application/json")] {
+            if !has(&fields, name) {
+                let _ = fields.push(name, value.as_bytes());
+            }
+        }
+        fields.remove("Content-Type");
+        let _ = fields.push("Content-Type", b"application/json");
+        fields
+    }
+}
+
+impl Application for Asking {
+    fn ask(&self, question: Question) -> Answering {
+        let worker = Rc::clone(&self.worker);
+        let asks = Arc::clone(&worker.view().asks);
+        let fields = self.fields(&asks.proxy, &question);
+        Box::pin(async move {
+            let (ask, upstream) = asks.find(question.event)?;
+            let asked = Call {
+                method: Method::Post,
+                target: &ask.path,
+                host: ask.host.as_ref().map(|host| host.as_str()),
+                fields: &fields,
+                body: &question.body,
+                // These have side effects: an application that stores publications would store a retried one twice.
+                again: !matches!(question.event, Event::Rpc | Event::Publish),
+                most: ANSWER_BYTES as u64,
+                until: worker.cx.now().after(question.within),
+                insists: false,
+            };
+            let answered = call(&worker, upstream, &asked).await;
+            let answered = answered.map_err(|fault| Unanswered(fault.to_string()))?;
+            match answered.status {
+                200 => Ok(answered.body),
+                status => Err(Unanswered(format!("expected the status 200, found {status}"))),
+            }
+        })
+    }
+}

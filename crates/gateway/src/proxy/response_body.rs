@@ -1,0 +1,496 @@
+//! The relay of a response body to the client, with back-pressure, and the timeouts of an exchange.
+
+use std::future::poll_fn;
+use std::io;
+use std::pin::{Pin, pin};
+use std::rc::Rc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use ringmain_engine::Cx;
+use ringmain_engine::backend::Time;
+use ringmain_engine::stream::Stream;
+use ringmain_web::{Error, Reply, Request};
+use ringmain_wire::h1::{BodyEvent, FieldBlock, Framing};
+
+use super::body_decoder::Decoding;
+use super::filter_chain::Chain;
+use super::grpc::Wrapping;
+use super::min_rate::Contention;
+use super::trailers::Sieve;
+use super::{Failure, cut, filter_chain, log_fields};
+use crate::fault::{Detail, Fault};
+use crate::gateway::Worker;
+use crate::limits;
+use crate::model::Timeouts;
+use crate::upstream::h2::Channel;
+use crate::upstream::pool::{Chosen, Link, Local};
+
+/// The remaining time of an exchange.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Clock {
+    /// The deadline of the exchange.
+    pub(super) total: Option<Time>,
+    /// The deadline of this attempt's response head.
+    pub(super) head: Option<Time>,
+    /// The limit of time without a byte.
+    pub(super) idle: Option<Duration>,
+    /// Minimum rate of a response, bytes per second; 0: none.
+    pub(super) rate: u32,
+}
+
+/// The rate of a response, over the time spent waiting for it: time in which the client causes back-pressure does not count.
+#[derive(Debug, Default)]
+pub(super) struct Pace {
+    waited: Duration,
+    /// Bytes received in this time.
+    came: u64,
+}
+
+impl Pace {
+    /// Returns how long to wait for the next bytes.
+    fn left(&self, rate: u32) -> Duration {
+        let due = Duration::from_secs_f64(self.came as f64 / f64::from(rate));
+        (limits::ANSWER_RATE_GRACE + due).saturating_sub(self.waited)
+    }
+
+    /// Records bytes received after such a wait. After a window that met the rate a new one starts: a fast start does not compensate for a
+    /// slow rest.
+    fn note(&mut self, waited: Duration, bytes: u64) {
+        self.waited += waited;
+        self.came += bytes;
+        if self.waited > limits::ANSWER_RATE_GRACE + limits::ANSWER_RATE_WINDOW {
+            *self = Pace::default();
+        }
+    }
+}
+
+impl Clock {
+    /// Starts the clock of a request.
+    pub(super) fn of(timeouts: &Timeouts, now: Time) -> Clock {
+        Clock {
+            total: timeouts.request.map(|span| now.after(span)),
+            head: None,
+            idle: timeouts.idle,
+            rate: timeouts.minimum_rate,
+        }
+    }
+
+    /// Returns how long to wait for the upstream.
+    pub(super) fn span(&self, now: Time) -> Option<Duration> {
+        let left = |at: Time| at.since(now).max(Duration::from_millis(1));
+        [self.total.map(left), self.head.map(left), self.idle]
+            .into_iter()
+            .flatten()
+            .min()
+    }
+
+    /// Extends the deadline of an attempt by a time spent waiting for the client.
+    pub(super) fn exclude(&mut self, span: Duration) {
+        self.head = self.head.map(|at| at.after(span));
+    }
+
+    /// Returns the fault for an expired wait.
+    pub(super) fn fault(&self, now: Time, otherwise: Fault) -> Fault {
+        if self.total.is_some_and(|at| now >= at) {
+            Fault::RequestTimeout
+        } else {
+            otherwise
+        }
+    }
+}
+
+/// A response body that is relayed to the client.
+pub(super) struct Download {
+    pub(super) local: Rc<Local>,
+    pub(super) chosen: Chosen,
+    pub(super) link: Link,
+    pub(super) down: Down,
+    pub(super) clock: Clock,
+    /// The listener's minimum rate of the client, bytes per second.
+    pub(super) client_rate: u32,
+}
+
+/// The state of a response body.
+pub(super) struct Down {
+    decoding: Decoding,
+    /// The filter of the trailers, if the client accepts any.
+    sieve: Option<Sieve>,
+    /// Set if the client speaks gRPC-Web.
+    web: Option<Wrapping>,
+    /// Bytes received, framing included.
+    came: u64,
+    /// The trailers to forward.
+    trailers: Option<FieldBlock>,
+    /// The parts that filters have not processed yet, if there are filters.
+    filtered: Option<Box<Unseen>>,
+    /// Set if the connection may be pooled.
+    pub(super) keep_alive: bool,
+    pub(super) is_over: bool,
+    /// Set if the rest of the request body is not sent: the connection is closed then.
+    pub(super) is_request_cut: bool,
+    /// The rule that the upstream violated, after a fault.
+    pub(super) detail: Option<Box<Detail>>,
+}
+
+/// The parts of a response that filters have not processed yet.
+#[derive(Default)]
+pub(super) struct Unseen {
+    /// The framing of its head.
+    pub(super) framing: Option<Framing>,
+    /// Bytes of its body.
+    pub(super) bytes: Vec<u8>,
+    /// The trailers to forward.
+    pub(super) trailers: Option<FieldBlock>,
+}
+
+impl Down {
+    pub(super) fn new(
+        decoding: Decoding,
+        keep_alive: bool,
+        sieve: Option<Sieve>,
+        web: Option<Wrapping>,
+    ) -> Down {
+        Down {
+            web,
+            is_over: decoding.is_over(),
+            decoding,
+            sieve,
+            came: 0,
+            trailers: None,
+            filtered: None,
+            keep_alive,
+            is_request_cut: false,
+            detail: None,
+        }
+    }
+
+    /// Passes head and body to filters, instead of putting the body into the reply.
+    pub(super) fn filter(&mut self, framing: Framing) {
+        self.filtered = Some(Box::new(Unseen {
+            framing: Some(framing),
+            ..Unseen::default()
+        }));
+    }
+
+    /// Takes the parts that filters have not processed yet.
+    pub(super) fn take(&mut self) -> Unseen {
+        self.filtered
+            .as_deref_mut()
+            .map(std::mem::take)
+            .unwrap_or_default()
+    }
+
+    /// Relays bytes of the body, up to [`limits::RELAY_SHARE`]. Returns the number consumed.
+    pub(super) fn feed(&mut self, bytes: &[u8], reply: &mut Reply<'_>) -> (usize, Result<(), Failure>) {
+        self.feed_share(bytes, limits::RELAY_SHARE, reply)
+    }
+
+    /// Relays bytes of the body, up to a share that is smaller while many clients are slow.
+    fn feed_at_present(
+        &mut self,
+        bytes: &[u8],
+        cx: &Cx,
+        reply: &mut Reply<'_>,
+    ) -> (usize, Result<(), Failure>) {
+        let share = cx.write_mark().min(limits::RELAY_SHARE);
+        match self.feed_share(bytes, share, reply) {
+            // A line that is longer than the share is consumed as a whole.
+            (0, Ok(())) if bytes.len() > share && !self.is_over => self.feed(bytes, reply),
+            fed => fed,
+        }
+    }
+
+    fn feed_share(
+        &mut self,
+        bytes: &[u8],
+        share: usize,
+        reply: &mut Reply<'_>,
+    ) -> (usize, Result<(), Failure>) {
+        let all = bytes.len();
+        let bytes = &bytes[..all.min(share)];
+        let mut consumed = 0;
+        loop {
+            let Decoding::Encoded(decoder) = &mut self.decoding else {
+                return self.feed_framed(bytes, reply);
+            };
+            let step = match decoder.decode(&bytes[consumed..]) {
+                Ok(step) => step,
+                Err(fault) => {
+                    self.detail = Some(Detail::http1(&fault));
+                    let fault = if fault.status() == 413 {
+                        Fault::ResponseTooLarge
+                    } else {
+                        Fault::GarbageBody
+                    };
+                    return (consumed, Err(fault.into()));
+                }
+            };
+            consumed += step.consumed;
+            self.came += step.consumed as u64;
+            match step.event {
+                BodyEvent::Data(data) => {
+                    if let Err(failure) = put((&mut self.filtered, self.web), data, reply) {
+                        return (consumed, Err(failure));
+                    }
+                }
+                BodyEvent::Trailers(trailers) => {
+                    self.trailers = self.sieve.as_ref().map(|sieve| sieve.sift(&trailers));
+                }
+                BodyEvent::NeedMore if !self.decoding.is_over() => return (consumed, Ok(())),
+                BodyEvent::NeedMore | BodyEvent::End => {
+                    // Bytes after a whole response belong to no request.
+                    self.keep_alive &= consumed == all;
+                    self.is_over = true;
+                    return (consumed, self.relay_trailers(reply));
+                }
+            }
+        }
+    }
+
+    /// Relays bytes of a framed body.
+    fn feed_framed(&mut self, bytes: &[u8], reply: &mut Reply<'_>) -> (usize, Result<(), Failure>) {
+        if let Decoding::Framed { left: Some(left), .. } = &mut self.decoding {
+            let Some(rest) = left.checked_sub(bytes.len() as u64) else {
+                return (0, Err(Fault::ResponseTooLarge.into()));
+            };
+            *left = rest;
+        }
+        self.came += bytes.len() as u64;
+        let put = put((&mut self.filtered, self.web), bytes, reply);
+        (bytes.len(), put)
+    }
+
+    /// Relays received bytes, or waits for some.
+    pub(super) fn poll(
+        &mut self,
+        link: &Link,
+        clock: &Clock,
+        reply: &mut Reply<'_>,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<(), Failure>> {
+        match link {
+            Link::Sole(sole) => self.poll_sole(&sole.stream, clock, reply, context),
+            Link::Shared(channel) => self.poll_shared(channel, clock, reply, context),
+        }
+    }
+
+    fn poll_shared(
+        &mut self,
+        channel: &Channel,
+        clock: &Clock,
+        reply: &mut Reply<'_>,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<(), Failure>> {
+        let mut outcome = Ok(());
+        let polled = channel.poll_body(context, |bytes| {
+            let (consumed, fed) = self.feed_at_present(bytes, channel.cx(), reply);
+            outcome = fed;
+            consumed
+        });
+        let lost = match polled {
+            Poll::Pending => return Poll::Pending,
+            Poll::Ready(Ok(Some(_))) if outcome.is_err() || !channel.is_over() => {
+                return Poll::Ready(outcome);
+            }
+            Poll::Ready(Ok(_)) => {
+                self.is_over = true;
+                let trailers = channel.take_trailers();
+                self.trailers = match (&self.sieve, trailers) {
+                    (Some(sieve), Some(trailers)) => Some(sieve.sift_block(&trailers)),
+                    _ => None,
+                };
+                return Poll::Ready(self.relay_trailers(reply));
+            }
+            Poll::Ready(Err(lost)) => lost,
+        };
+        self.detail = lost.detail();
+        let fault = lost.within_body(|| clock.fault(channel.cx().now(), Fault::BodyTimeout));
+        Poll::Ready(Err(fault.into()))
+    }
+
+    /// Relays the trailers after the end of the body.
+    fn relay_trailers(&mut self, reply: &mut Reply<'_>) -> Result<(), Failure> {
+        let trailers = self.trailers.take();
+        if let Some(web) = self.web {
+            let end = web.end(trailers.as_ref());
+            return put((&mut self.filtered, None), &end, reply);
+        }
+        match (&mut self.filtered, trailers) {
+            (Some(filtered), trailers) => filtered.trailers = trailers,
+            (None, Some(trailers)) => reply.put_trailers(trailers),
+            (None, None) => {}
+        }
+        Ok(())
+    }
+
+    fn poll_sole(
+        &mut self,
+        stream: &Stream,
+        clock: &Clock,
+        reply: &mut Reply<'_>,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<(), Failure>> {
+        let mut outcome = Ok(());
+        let received = stream.poll_received(context, |bytes| {
+            let (consumed, fed) = self.feed_at_present(bytes, stream.cx(), reply);
+            outcome = fed;
+            consumed
+        });
+        match (received, outcome) {
+            (_, Err(failure)) => Poll::Ready(Err(failure)),
+            _ if self.is_over => Poll::Ready(Ok(())),
+            (Poll::Ready(Ok(0)), _) => {
+                self.keep_alive = false;
+                self.is_over = true;
+                // TLS signals the end (close_notify): without it an attacker may have truncated the body.
+                if stream.was_cut() {
+                    return Poll::Ready(Err(Fault::BodyCut.into()));
+                }
+                let end = match &mut self.decoding {
+                    Decoding::Encoded(decoder) => decoder.end_of_input().is_ok(),
+                    Decoding::Framed { .. } => false,
+                };
+                Poll::Ready(end.then_some(()).ok_or(Fault::BodyCut.into()))
+            }
+            (Poll::Ready(Ok(_)), _) => Poll::Ready(Ok(())),
+            (Poll::Ready(Err(error)), _) => Poll::Ready(Err(body_fault(&error, clock, stream.cx()).into())),
+            (Poll::Pending, _) => Poll::Pending,
+        }
+    }
+}
+
+/// Passes a piece of a body to the filters if there are any, else to the client.
+fn put(
+    (filtered, web): (&mut Option<Box<Unseen>>, Option<Wrapping>),
+    bytes: &[u8],
+    reply: &mut Reply<'_>,
+) -> Result<(), Failure> {
+    let wrapped = web.map(|web| web.piece(bytes));
+    let bytes = wrapped.as_deref().unwrap_or(bytes);
+    match filtered {
+        Some(filtered) => filtered.bytes.extend_from_slice(bytes),
+        None => reply.put(bytes)?,
+    }
+    Ok(())
+}
+
+fn body_fault(error: &io::Error, clock: &Clock, cx: &Cx) -> Fault {
+    match error.kind() {
+        io::ErrorKind::TimedOut => clock.fault(cx.now(), Fault::BodyTimeout),
+        _ => Fault::BodyCut,
+    }
+}
+
+/// Waits until the client has received enough of the response. While other requests wait for the upstream, its rate must rise.
+async fn flush(
+    worker: &Worker,
+    (req, reply): (&Request<'_>, &mut Reply<'_>),
+    contention: &mut Contention<'_>,
+) -> Result<(), Failure> {
+    let mut flush = pin!(reply.flush());
+    let mut sleep = None;
+    poll_fn(|context| {
+        if let Poll::Ready(flushed) = flush.as_mut().poll(context) {
+            return Poll::Ready(flushed.map_err(Failure::from));
+        }
+        loop {
+            let waits = sleep.get_or_insert_with(|| worker.cx.sleep(limits::CONTENDED_LOOK));
+            ready!(Pin::new(waits).poll(context));
+            sleep = None;
+            if contention.is_too_slow(req.response_bytes_taken()) {
+                return Poll::Ready(Err(Fault::ClientTooSlow.into()));
+            }
+        }
+    })
+    .await
+}
+
+impl Download {
+    /// Relays the rest of the body. A fault is logged, and aborts the response.
+    pub(super) async fn run(
+        self,
+        worker: &Rc<Worker>,
+        req: &Request<'_>,
+        reply: &mut Reply<'_>,
+        chain: Option<&Chain>,
+    ) -> Result<(), Error> {
+        match self.drive(worker, req, reply, chain).await {
+            Ok(()) => Ok(()),
+            Err(Failure::Fault(fault)) => {
+                log_fields::fault(worker, req, fault);
+                cut(req, reply, fault)
+            }
+            Err(Failure::Web(error)) => Err(error),
+            Err(Failure::Instead(_)) => Err(filter_chain::too_late()),
+        }
+    }
+
+    /// Relays the rest of the body. The caller handles faults.
+    pub(super) async fn drive(
+        mut self,
+        worker: &Rc<Worker>,
+        req: &Request<'_>,
+        reply: &mut Reply<'_>,
+        chain: Option<&Chain>,
+    ) -> Result<(), Failure> {
+        let mut contention = Contention::new(&self.local.shared, self.client_rate);
+        let mut pace = Pace::default();
+        let rate = self.clock.rate;
+        // Set if the rate's time had expired when the last bytes arrived, which were consumed first.
+        let mut was_late = false;
+        loop {
+            // The server enforces the client's own rate.
+            self.link.set_deadline(None);
+            flush(worker, (req, &mut *reply), &mut contention).await?;
+            let (began, came) = (worker.cx.now(), self.down.came);
+            let span = self.clock.span(began);
+            let left = (rate > 0).then(|| pace.left(rate).max(Duration::from_millis(1)));
+            let (down, link, clock) = (&mut self.down, &self.link, &self.clock);
+            link.set_deadline([span, left].into_iter().flatten().min());
+            let step = poll_fn(|context| down.poll(link, clock, reply, context)).await;
+            let waited = worker.cx.now().since(began);
+            pace.note(waited, self.down.came - came);
+            let is_late = left.is_some_and(|left| waited >= left && span.is_none_or(|span| left < span));
+            match step {
+                Err(Failure::Fault(Fault::BodyTimeout)) if is_late || was_late => {
+                    return Err(self.failed(worker, req, Fault::BodyTooSlow));
+                }
+                Ok(()) => {}
+                Err(Failure::Fault(fault)) => return Err(self.failed(worker, req, fault)),
+                Err(failure) => return Err(failure),
+            }
+            if let Some(chain) = chain {
+                self.link.set_deadline(None);
+                Box::pin(chain.answer(req, &mut self.down, reply)).await?;
+            }
+            if self.down.is_over {
+                self.keep(worker);
+                return Ok(());
+            }
+            was_late = is_late;
+        }
+    }
+
+    /// Records a fault within the body.
+    fn failed(&mut self, worker: &Worker, req: &Request<'_>, fault: Fault) -> Failure {
+        let (upstream, addr) = (&self.local.shared, &self.chosen.end.endpoint.addr);
+        upstream.counts.0.fault(fault);
+        if let Some(detail) = self.down.detail.take() {
+            log_fields::detail(worker, req, (&upstream.name, addr), &detail);
+        }
+        fault.into()
+    }
+
+    /// Finishes a response. Its connection is pooled if the whole request was sent.
+    pub(super) fn keep(self, worker: &Rc<Worker>) {
+        match self.link {
+            Link::Sole(sole) if self.down.keep_alive && sole.stream.unsent() == 0 => {
+                self.local.keep(&self.chosen.end, sole);
+                worker.sweep_later();
+            }
+            link if self.down.is_request_cut => link.discard(),
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! A connection after a switch of protocols: relays bytes in both directions until both sides have closed, the upstream fails, or the idle
+//! time expires.
+//!
+//! ```text
+//! Both ─┬─ client closes, FIN to the upstream ─▶ Down ─ upstream closes ─┬─▶ closed
+//!       └─ upstream closes, FIN to the client ─▶ Up ─── client closes ───┘
+//! ```
+//!
+//! A side that has closed still receives the rest from the other. A client on an HTTP/2 stream must close its side within [`TUNNEL_REST`]:
+//! the stream carries a WebSocket, in which nothing follows the server's close, and some browsers never close such a stream.
+//!
+//! [`TUNNEL_REST`]: crate::limits::TUNNEL_REST
+
+use std::cell::Cell;
+use std::future::poll_fn;
+use std::pin::{Pin, pin};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use ringmain_web::limits::SEND_SHARE;
+use ringmain_web::{Error, Reply, Request};
+use ringmain_wire::h1::{FieldBlock, Version};
+
+use crate::limits::TUNNEL_REST;
+use crate::upstream::client_share::Held;
+use crate::upstream::pool::{Chosen, Link};
+
+/// An established tunnel.
+pub(super) struct Tunnel {
+    pub(super) link: Link,
+    /// Charges the tunnel to its client while it lives.
+    pub(super) _held: Option<Held>,
+    /// Counts the tunnel at its endpoint while it lives.
+    pub(super) _chosen: Chosen,
+    pub(super) idle: Option<Duration>,
+}
+
+/// An event of the upstream.
+enum Came {
+    Bytes,
+    End,
+    Broken,
+}
+
+impl Tunnel {
+    /// Relays bytes until the tunnel closes.
+    pub(super) async fn run(self, req: &Request<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
+        let link = &self.link;
+        let is_over = Cell::new(false);
+        let mut up = pin!(self.up(req, &is_over));
+        let mut sending = true;
+        loop {
+            link.set_deadline(self.idle);
+            let came = poll_fn(|context| {
+                if let Err(error) = poll_up(up.as_mut(), &mut sending, context) {
+                    return Poll::Ready(Err(error));
+                }
+                poll_down(link, reply, context)
+            });
+            match came.await? {
+                Came::Bytes => reply.flush().await?,
+                // An end without a TLS close_notify may be an attacker's: it is not relayed as a clean close.
+                Came::End if sending && !was_cut(link) => break,
+                Came::End | Came::Broken => return Ok(()),
+            }
+        }
+        reply.end_tunnel()?;
+        is_over.set(true);
+        link.set_deadline(self.rest(req));
+        poll_fn(|context| {
+            if let Err(error) = poll_up(up.as_mut(), &mut sending, context) {
+                return Poll::Ready(Err(error));
+            }
+            match poll_over(link, context) {
+                Poll::Pending if sending => Poll::Pending,
+                _ => Poll::Ready(Ok(())),
+            }
+        })
+        .await
+    }
+
+    /// Returns how long the client may leave its side open after the upstream has closed.
+    fn rest(&self, req: &Request<'_>) -> Option<Duration> {
+        match req.version() {
+            Version::Http2 => Some(self.idle.map_or(TUNNEL_REST, |idle| idle.min(TUNNEL_REST))),
+            Version::Http10 | Version::Http11 => self.idle,
+        }
+    }
+
+    /// Relays bytes of the client until it closes or the upstream accepts no more. `is_over`: the upstream has closed its side.
+    async fn up(&self, req: &Request<'_>, is_over: &Cell<bool>) -> Result<(), Error> {
+        while let Some(bytes) = req.chunk().await? {
+            self.link
+                .set_deadline(if is_over.get() { self.rest(req) } else { self.idle });
+            let taken = match &self.link {
+                Link::Sole(sole) => sole.stream.write_frame(bytes).await.is_ok(),
+                Link::Shared(channel) => channel.send(&bytes).await.is_ok(),
+            };
+            if !taken {
+                return Ok(());
+            }
+            // Progress to the upstream restarts the idle time, too.
+            self.link
+                .set_deadline(if is_over.get() { self.rest(req) } else { self.idle });
+        }
+        match &self.link {
+            Link::Sole(sole) => drop(sole.stream.shutdown().await),
+            Link::Shared(channel) => drop(channel.finish(&FieldBlock::new())),
+        }
+        Ok(())
+    }
+}
+
+fn poll_up(
+    up: Pin<&mut impl Future<Output = Result<(), Error>>>,
+    sending: &mut bool,
+    context: &mut Context<'_>,
+) -> Result<(), Error> {
+    if *sending && let Poll::Ready(sent) = up.poll(context) {
+        *sending = false;
+        return sent;
+    }
+    Ok(())
+}
+
+/// Relays bytes of the upstream to the client.
+fn poll_down(link: &Link, reply: &mut Reply<'_>, context: &mut Context<'_>) -> Poll<Result<Came, Error>> {
+    let mut outcome = Ok(());
+    let mut take = |bytes: &[u8]| {
+        let bytes = &bytes[..bytes.len().min(SEND_SHARE)];
+        outcome = reply.put(bytes);
+        bytes.len()
+    };
+    let came = match link {
+        Link::Sole(sole) => sole
+            .stream
+            .poll_received(context, |bytes| take(bytes))
+            .map(|received| match received {
+                Ok(0) => Came::End,
+                Ok(_) => Came::Bytes,
+                Err(_) => Came::Broken,
+            }),
+        Link::Shared(channel) => channel.poll_body(context, take).map(|received| match received {
+            Ok(None) => Came::End,
+            Ok(Some(_)) => Came::Bytes,
+            Err(_) => Came::Broken,
+        }),
+    };
+    came.map(|came| outcome.map(|()| came))
+}
+
+/// Returns whether the end may be an attacker's truncation. An HTTP/2 stream has an explicit end.
+fn was_cut(link: &Link) -> bool {
+    match link {
+        Link::Sole(sole) => sole.stream.was_cut(),
+        Link::Shared(_) => false,
+    }
+}
+
+/// Waits until the upstream accepts no more bytes.
+fn poll_over(link: &Link, context: &mut Context<'_>) -> Poll<()> {
+    match link {
+        Link::Sole(sole) => sole.stream.poll_over(context).map(drop),
+        Link::Shared(channel) => channel.poll_gone(context),
+    }
+}
