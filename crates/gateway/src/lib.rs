@@ -30,4 +30,4 @@ pub use gateway::Gateway;
 pub use listeners::limits as connection_limits;
 pub use proxy::log_fields::FIELDS as LOG_FIELDS;
 pub use stats::upstreams::UpstreamStatus;
-pub use upstream::Copied;
+pub use upstream::MirrorOutcome;

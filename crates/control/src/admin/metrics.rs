@@ -16,7 +16,7 @@ use ringmain_engine::WorkerReport;
 use ringmain_gateway::health::Verdict;
 use ringmain_gateway::stats::Ended;
 use ringmain_gateway::stats::upstreams::Counted;
-use ringmain_gateway::{Copied, UpstreamStatus};
+use ringmain_gateway::{MirrorOutcome, UpstreamStatus};
 use ringmain_sys::{clock, process};
 
 use super::Inner;
@@ -405,7 +405,7 @@ fn tries(page: &mut Page, upstreams: &[UpstreamStatus]) {
         .iter()
         .filter(|it| it.copies.iter().any(|count| *count > 0))
     {
-        for (copied, count) in Copied::ALL.iter().zip(upstream.copies) {
+        for (copied, count) in MirrorOutcome::ALL.iter().zip(upstream.copies) {
             page.sample(
                 name,
                 &[("upstream", &upstream.name), ("outcome", copied.label())],

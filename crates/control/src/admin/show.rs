@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use ringmain_gateway::health::Verdict;
 use ringmain_gateway::stats::upstreams::EndpointStatus;
-use ringmain_gateway::{Copied, Gateway, table};
+use ringmain_gateway::{Gateway, MirrorOutcome, table};
 use serde_json::{Value, json};
 
 /// What is served, in its order.
@@ -74,7 +74,7 @@ pub(super) fn upstreams(gateway: &Gateway, wall: Duration) -> Value {
             });
             let refused = upstream.refused.iter();
             let refused = refused.map(|(cap, count)| (cap.label().to_owned(), json!(count)));
-            let copies = Copied::ALL.iter().zip(upstream.copies);
+            let copies = MirrorOutcome::ALL.iter().zip(upstream.copies);
             let copies = copies.map(|(copied, count)| (copied.label().to_owned(), count.into()));
             json!({
                 "name": *upstream.name,

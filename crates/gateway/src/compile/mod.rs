@@ -18,7 +18,7 @@ use crate::model::{Config, Name, Route};
 use crate::policy::{self, Guards, leads_to};
 use crate::stats::Metrics;
 use crate::table::{Compiled, Outcome, Place, Problem, Table};
-use crate::upstream::registry::Registry;
+use crate::upstream::registry::UpstreamRegistry;
 
 /// A compiled configuration that does not serve yet.
 #[derive(Debug)]
@@ -40,7 +40,7 @@ impl Staged {
 /// State that outlives a change of configuration and that compiling needs.
 #[derive(Debug)]
 pub(crate) struct Registries {
-    pub(crate) upstreams: Registry,
+    pub(crate) upstreams: UpstreamRegistry,
     /// State of policies.
     pub(crate) policies: policy::Registry,
 }
@@ -73,7 +73,7 @@ impl Registries {
         let mut plan = |rule: &_, missing: &[_]| Plan::of(rule, missing, upstreams, policies);
         let table = Table::compile_but(config, last, &stale, &mut plan);
         let mut problems = table.problems().to_vec();
-        problems.extend(upstreams.unconnectable().map(wrong_upstream));
+        problems.extend(upstreams.invalid_tls().map(wrong_upstream));
         problems.extend(push_problems);
         Staged {
             table: Arc::new(table),
@@ -94,7 +94,7 @@ impl Registries {
         drop(before);
         self.upstreams.commit(|name| names.contains(name));
         let room = table.config().limits.upstream_connections;
-        self.upstreams.room().resize(room);
+        self.upstreams.connection_budget().set_limit(room);
         for route in table.routes() {
             // A plan that is shared with the last table has its number already.
             for plan in plans(route).filter(|plan| plan.number.get().is_none()) {

@@ -10,8 +10,8 @@ use crate::model::{
 };
 use crate::policy::{self, Guards, Policies};
 use crate::proxy::is_folded;
-use crate::upstream::Shared;
-use crate::upstream::registry::Registry;
+use crate::upstream::UpstreamState;
+use crate::upstream::registry::UpstreamRegistry;
 
 /// The data plane's plan of a rule.
 #[derive(Debug)]
@@ -34,7 +34,7 @@ pub struct Plan {
 #[derive(Debug)]
 pub(crate) struct Mirrored {
     /// `None`: the target is broken.
-    pub(crate) upstream: Option<Arc<Shared>>,
+    pub(crate) upstream: Option<Arc<UpstreamState>>,
     /// The edits of the rule, and the header that marks mirrored requests.
     pub(crate) request: Changes,
 }
@@ -45,7 +45,7 @@ pub(crate) struct Backend {
     /// The end of its range of weights, from the start of the first backend's.
     pub(crate) until: u64,
     /// `None`: its share is answered 500.
-    pub(crate) upstream: Option<Arc<Shared>>,
+    pub(crate) upstream: Option<Arc<UpstreamState>>,
     /// The series of requests to it, in metrics. Set when the table is put into service.
     pub(crate) series: OnceLock<u32>,
     /// The edits of the rule, then its own.
@@ -122,7 +122,7 @@ impl Plan {
     pub(crate) fn of(
         rule: &Rule,
         missing: &[Name],
-        registry: &Registry,
+        registry: &UpstreamRegistry,
         known: &mut policy::Registry,
     ) -> Result<Plan, String> {
         let response = StatusChanges::new(&[(&rule.response_headers, &rule.status_headers)])?;
@@ -180,7 +180,7 @@ fn backends(
     dropped: &HeaderChanges,
     forward: &Forward,
     missing: &[Name],
-    registry: &Registry,
+    registry: &UpstreamRegistry,
     guards: &Guards,
 ) -> Result<(Box<[Backend]>, u64), String> {
     let mut weight = 0;
@@ -215,9 +215,9 @@ fn guarded(guards: &Guards, target: &Target) -> HeaderChanges {
     }
 }
 
-fn upstream(target: &Target, missing: &[Name], registry: &Registry) -> Option<Arc<Shared>> {
+fn upstream(target: &Target, missing: &[Name], registry: &UpstreamRegistry) -> Option<Arc<UpstreamState>> {
     match target {
-        Target::Upstream(name) if !missing.contains(name) => registry.get(name).cloned(),
+        Target::Upstream(name) if !missing.contains(name) => registry.find(name).cloned(),
         Target::Upstream(_) | Target::Broken { .. } => None,
     }
 }
@@ -230,7 +230,7 @@ fn mirrors(
     dropped: &HeaderChanges,
     forward: &Forward,
     missing: &[Name],
-    registry: &Registry,
+    registry: &UpstreamRegistry,
     guards: &Guards,
 ) -> Result<Box<[Mirrored]>, String> {
     let told = |fault: crate::model::TextFault| fault.to_string();

@@ -111,7 +111,7 @@ impl Care {
                 worker.cx.cancel(*task);
                 // Without a check, no later result would replace the verdict.
                 target.endpoint.state.health().tell(Verdict::Unknown);
-                target.shared.health_changed();
+                target.shared.bump_health_version();
             }
             same
         });

@@ -52,10 +52,10 @@ use crate::resolve::{Found, NotFound, Settings};
 use crate::stats::upstreams::{CounterStatus, UpstreamStatus};
 use crate::stats::{Counting, Metrics, RouteReport, SeriesReport, StreamReport};
 use crate::table::{Problem, Table};
-use crate::upstream::Shared;
-use crate::upstream::connection_budget::Room;
-use crate::upstream::pool::{End, Link, Local};
-use crate::upstream::registry::Registry;
+use crate::upstream::UpstreamState;
+use crate::upstream::connection_budget::ConnectionBudget;
+use crate::upstream::pool::{PoolEndpoint, UpstreamConn, UpstreamPool};
+use crate::upstream::registry::UpstreamRegistry;
 pub(crate) use view::View;
 
 /// A gateway, shared by its workers and the threads that replace its configuration.
@@ -75,7 +75,7 @@ struct Inner {
     /// Notifies about changes of the table and of upstreams.
     changes: Changes,
     /// The budget of connections to all upstreams.
-    room: Arc<Room>,
+    room: Arc<ConnectionBudget>,
     push: Push,
     /// Query parameters that the configuration, or an earlier one, has declared to hold secrets.
     redacted: RedactedParams,
@@ -113,7 +113,7 @@ impl Gateway {
     #[must_use]
     pub fn with_filters(config: Arc<Config>, filters: Filters, now: Duration) -> Gateway {
         let mut registries = Registries {
-            upstreams: Registry::default(),
+            upstreams: UpstreamRegistry::default(),
             policies: policy::Registry::new(filters),
         };
         let metrics = Metrics::default();
@@ -126,7 +126,7 @@ impl Gateway {
         // The engine opens them at its start.
         doors.turn(&followed, Vec::new());
         let Registries { upstreams, policies } = &registries;
-        let room = Arc::clone(upstreams.room());
+        let room = Arc::clone(upstreams.connection_budget());
         let redacted = RedactedParams::new();
         redacted.add(secret_params(table.config()));
         let push = Push::new();
@@ -314,12 +314,12 @@ impl Gateway {
 
     /// Returns every name that must be resolved.
     pub(crate) fn names(&self) -> BTreeSet<Hostname> {
-        self.state().registries.upstreams.names()
+        self.state().registries.upstreams.hostnames()
     }
 
     /// Applies the result of resolving a name.
     pub(crate) fn found(&self, name: &Hostname, found: Result<Found, NotFound>) {
-        if self.state().registries.upstreams.found(name, found) {
+        if self.state().registries.upstreams.record_lookup(name, found) {
             self.0.changes.tell();
         }
     }
@@ -334,7 +334,7 @@ impl Gateway {
         let state = self.state();
         let mut targets = BTreeMap::new();
         for shared in state.registries.upstreams.iter() {
-            let current = shared.current();
+            let current = shared.snapshot();
             let Some(health) = &current.config.health.active else {
                 continue;
             };
@@ -374,7 +374,7 @@ pub(crate) struct Worker {
     gateway: Gateway,
     view: RefCell<Rc<View>>,
     /// By upstream number.
-    locals: RefCell<Vec<Option<Rc<Local>>>>,
+    locals: RefCell<Vec<Option<Rc<UpstreamPool>>>>,
     pub(crate) desk: RefCell<Desk>,
     /// Open directories of file rules, with the time since which they are open.
     roots: RefCell<BTreeMap<PathBuf, (Root, Time)>>,
@@ -433,7 +433,7 @@ impl Worker {
             .borrow()
             .iter()
             .flatten()
-            .for_each(|local| local.look());
+            .for_each(|local| local.apply_changes());
     }
 
     /// Returns the current view.
@@ -443,7 +443,7 @@ impl Worker {
             *view = Rc::new(View::new(&self.gateway));
             self.filters.follow(&view.table);
             for place in self.locals.borrow_mut().iter_mut() {
-                if place.as_ref().is_some_and(|local| local.shared.is_removed()) {
+                if place.as_ref().is_some_and(|local| local.upstream.is_removed()) {
                     *place = None;
                 }
             }
@@ -457,16 +457,16 @@ impl Worker {
     }
 
     /// Returns this worker's pool of an upstream.
-    pub(crate) fn local(&self, shared: &Arc<Shared>) -> Rc<Local> {
+    pub(crate) fn local(&self, shared: &Arc<UpstreamState>) -> Rc<UpstreamPool> {
         let mut locals = self.locals.borrow_mut();
         if locals.len() <= shared.id {
             locals.resize(shared.id + 1, None);
         }
         let place = &mut locals[shared.id];
         match place {
-            Some(local) if Arc::ptr_eq(&local.shared, shared) => Rc::clone(local),
+            Some(local) if Arc::ptr_eq(&local.upstream, shared) => Rc::clone(local),
             place => {
-                let local = Rc::new(Local::new(&self.cx, Arc::clone(shared)));
+                let local = Rc::new(UpstreamPool::new(&self.cx, Arc::clone(shared)));
                 *place = Some(Rc::clone(&local));
                 local
             }
@@ -492,16 +492,16 @@ impl Worker {
     /// [Connects](Local::link) to an endpoint. A shared connection that it opens outlives the request, and is swept until it closes.
     pub(crate) async fn link(
         self: &Rc<Self>,
-        local: &Local,
-        end: &Rc<End>,
+        local: &UpstreamPool,
+        end: &Rc<PoolEndpoint>,
         (fresh, greeting): (bool, &[u8]),
         span: Duration,
-    ) -> Result<Link, Fault> {
-        if local.may_share() {
+    ) -> Result<UpstreamConn, Fault> {
+        if local.may_multiplex() {
             self.sweep_later();
         }
-        let link = local.link(end, fresh, greeting, span).await?;
-        if matches!(link, Link::Shared(_)) {
+        let link = local.acquire(end, fresh, greeting, span).await?;
+        if matches!(link, UpstreamConn::H2(_)) {
             // The protocol may have changed in the meantime.
             self.sweep_later();
         }

@@ -14,12 +14,12 @@ impl Worker {
         }
         let worker = Rc::clone(self);
         let sweeper = async move {
-            let mut calls = worker.gateway.0.room.calls.count();
+            let mut calls = worker.gateway.0.room.idle_requests.count();
             worker.give_room();
             loop {
                 if worker.next_sweep(calls).await {
                     // Read before the sweep: calls that arrive during the sweep start another one.
-                    calls = worker.gateway.0.room.calls.count();
+                    calls = worker.gateway.0.room.idle_requests.count();
                     worker.give_room();
                 } else if !worker.sweep() {
                     return worker.sweeping.set(false);
@@ -41,12 +41,12 @@ impl Worker {
         let mut draining = std::pin::pin!(self.cx.draining());
         let mut sleep = std::pin::pin!(self.cx.sleep(span));
         std::future::poll_fn(|context| {
-            room.calls.watch(self.cx.worker(), context.waker());
+            room.idle_requests.watch(self.cx.worker(), context.waker());
             let begins = !ends && draining.as_mut().poll(context).is_ready();
             if begins || sleep.as_mut().poll(context).is_ready() {
                 return Poll::Ready(false);
             }
-            if room.calls.count() != calls {
+            if room.idle_requests.count() != calls {
                 return Poll::Ready(true);
             }
             Poll::Pending
@@ -56,13 +56,13 @@ impl Worker {
 
     /// Closes pooled connections in favor of requests that wait: at the limit of their upstream, or of the process.
     fn give_room(&self) {
-        let waiting = &self.gateway.0.room.waiting;
+        let waiting = &self.gateway.0.room.wait_queue;
         let locals = self.locals.borrow();
         for local in locals.iter().flatten() {
-            while local.shared.waiting.wants() && local.give_room() {}
+            while local.upstream.wait_queue.has_uncalled_waiter() && local.release_idle() {}
         }
         for local in locals.iter().flatten() {
-            while waiting.wants() && local.give_room() {}
+            while waiting.has_uncalled_waiter() && local.release_idle() {}
         }
     }
 
@@ -70,8 +70,8 @@ impl Worker {
     fn sweep(&self) -> bool {
         let mut is_any = false;
         for local in self.locals.borrow().iter().flatten() {
-            local.sweep();
-            is_any |= local.holds_any();
+            local.sweep_idle();
+            is_any |= local.has_connections();
         }
         is_any
     }

@@ -15,14 +15,17 @@ use super::Verdict;
 use crate::limits;
 use crate::model::{ActiveHealth, HealthCheck, UpstreamProtocol};
 use crate::resolve::within;
-use crate::upstream::h2::{Asked, Beginning, Channel, Common, Heard, Session, ask as ask_stream, is_agreed};
-use crate::upstream::transport::{Transport, greeting};
-use crate::upstream::{Endpoint, Shared, Toward, connect};
+use crate::upstream::h2::{
+    H2Pool, H2Request, H2ResponsePart, H2Session, H2Stream, SessionParams, negotiated_h2,
+    send_request as ask_stream,
+};
+use crate::upstream::transport::{Transport, proxy_header};
+use crate::upstream::{Endpoint, EndpointId, UpstreamState, connect};
 
 /// The subject and the settings of a health check.
 #[derive(Clone, Debug)]
 pub(crate) struct Target {
-    pub(crate) shared: Arc<Shared>,
+    pub(crate) shared: Arc<UpstreamState>,
     pub(crate) transport: Arc<Transport>,
     pub(crate) endpoint: Arc<Endpoint>,
     pub(crate) health: ActiveHealth,
@@ -33,7 +36,7 @@ impl Target {
     pub(crate) fn is(&self, other: &Target) -> bool {
         Arc::ptr_eq(&self.transport, &other.transport)
             && Arc::ptr_eq(&self.endpoint.state, &other.endpoint.state)
-            && self.endpoint.peer == other.endpoint.peer
+            && self.endpoint.tls_name == other.endpoint.tls_name
             && self.health == other.health
     }
 }
@@ -64,7 +67,7 @@ pub(crate) async fn watch(cx: Cx, target: Target) {
             health.tell(verdict);
         }
         if verdict != before || is_new {
-            target.shared.health_changed();
+            target.shared.bump_health_version();
         }
         if verdict != before {
             let (name, addr) = (&target.shared.name, &target.endpoint.addr);
@@ -148,12 +151,14 @@ async fn ask(cx: &Cx, target: &Target, tls: Option<&ConnectHandle>) -> Result<()
         (addr, _) => addr.clone(),
     };
     let version = target.transport.proxy_protocol();
-    let greeting = version.map(|version| greeting(version, None)).unwrap_or_default();
-    let way = connect::Way {
+    let greeting = version
+        .map(|version| proxy_header(version, None))
+        .unwrap_or_default();
+    let way = connect::ConnectParams {
         addr: &addr,
-        peer: endpoint.peer.as_ref(),
+        peer: endpoint.tls_name.as_ref(),
         tls,
-        first: &greeting,
+        preamble: &greeting,
     };
     let connected = connect::connect(cx, &way, target.health.timeout).await;
     let stream = connected.map_err(|error| {
@@ -165,12 +170,12 @@ async fn ask(cx: &Cx, target: &Target, tls: Option<&ConnectHandle>) -> Result<()
     let by_streams = match target.transport.protocol() {
         UpstreamProtocol::Http1 => false,
         UpstreamProtocol::Http2 if tls.is_none() => true,
-        UpstreamProtocol::Http2 if !is_agreed(&stream) => {
+        UpstreamProtocol::Http2 if !negotiated_h2(&stream) => {
             return Err(CheckError::bad_response(
                 "the endpoint does not speak HTTP/2".to_owned(),
             ));
         }
-        UpstreamProtocol::Http2 | UpstreamProtocol::Auto => is_agreed(&stream),
+        UpstreamProtocol::Http2 | UpstreamProtocol::Auto => negotiated_h2(&stream),
     };
     match &target.health.check {
         HealthCheck::Connect => Ok(()),
@@ -202,23 +207,23 @@ async fn ask(cx: &Cx, target: &Target, tls: Option<&ConnectHandle>) -> Result<()
 }
 
 /// Opens a stream of an HTTP/2 session that serves this check alone.
-fn alone(cx: &Cx, stream: Stream, secure: bool) -> Channel {
-    let beginning = Beginning {
+fn alone(cx: &Cx, stream: Stream, secure: bool) -> H2Stream {
+    let beginning = SessionParams {
         stream,
         permit: None,
-        toward: Toward::default(),
+        toward: EndpointId::default(),
         secure,
         streams: 1,
         lifetime: Some(1),
     };
-    Session::new(cx, &Common::new(), beginning).reserve()
+    H2Session::new(cx, &H2Pool::new(), beginning).reserve_stream()
 }
 
 /// Returns the status of a GET over HTTP/2.
-async fn status_by_stream(channel: &Channel, target: &str, host: &str) -> Option<u16> {
+async fn status_by_stream(channel: &H2Stream, target: &str, host: &str) -> Option<u16> {
     let mut fields = FieldBlock::new();
     fields.push("user-agent", b"ringmain-health").ok()?;
-    let asked = Asked {
+    let asked = H2Request {
         method: Method::Get,
         target,
         authority: host,
@@ -231,7 +236,7 @@ async fn status_by_stream(channel: &Channel, target: &str, host: &str) -> Option
     });
     let mut status = None;
     let heard = ask_stream(channel, &asked, &mut table, |heard| {
-        if let Heard::Head(head) = heard {
+        if let H2ResponsePart::Head(head) = heard {
             status = Some(head.status);
         }
         false

@@ -14,7 +14,7 @@ use crate::fault::Fault;
 use crate::gateway::Worker;
 use crate::model::{Name, StreamRoute};
 use crate::stats::{Ended, StreamCounts};
-use crate::upstream::pool::End;
+use crate::upstream::pool::PoolEndpoint;
 
 /// A connection in progress.
 pub(super) struct Passing {
@@ -86,7 +86,7 @@ impl Passing {
     }
 
     /// Records a finished connection attempt.
-    pub(super) fn attempt(&mut self, upstream: &Name, end: &End, span: Duration) {
+    pub(super) fn attempt(&mut self, upstream: &Name, end: &PoolEndpoint, span: Duration) {
         self.tries += 1;
         self.connect = span;
         self.upstream = Some(Arc::clone(upstream));

@@ -30,9 +30,9 @@ use crate::limits;
 use crate::listeners::refuses_certificate;
 use crate::model::{HashKey, Listener, Protocol, StreamRoute, Target, WeightedBackend};
 use crate::table::{AddressId, ListenerId};
-use crate::upstream::pool::dedicated::Purpose;
-use crate::upstream::pool::{Chosen, End, Local, Sole};
-use crate::upstream::{Admitted, Prefer, Shared};
+use crate::upstream::pool::dedicated::DedicatedUse;
+use crate::upstream::pool::{PoolEndpoint, PooledConnection, SelectedEndpoint, UpstreamPool};
+use crate::upstream::{AffinityHint, RequestPermit, UpstreamState};
 use access_log::Passing;
 pub(crate) use plan::StreamPlan;
 
@@ -40,15 +40,15 @@ pub(crate) use plan::StreamPlan;
 struct Destination {
     listener: Arc<Listener>,
     route: Arc<StreamRoute>,
-    upstream: Arc<Shared>,
+    upstream: Arc<UpstreamState>,
 }
 
 /// A connection to an endpoint.
 struct Onward {
-    link: Sole,
+    link: PooledConnection,
     /// Counted at the endpoint and at the upstream until dropped.
-    _chosen: Chosen,
-    _admitted: Admitted,
+    _chosen: SelectedEndpoint,
+    _admitted: RequestPermit,
 }
 
 /// Serves a connection until it ends.
@@ -191,37 +191,39 @@ async fn connect(
     passing: &mut Passing,
 ) -> Result<Onward, Fault> {
     let local = worker.local(&found.upstream);
-    let admitted = local.admit()?;
-    local.settle(local.connect_timeout()).await;
-    let key = local.key(|key| hashed(key, incoming.remote())).flatten();
-    let greeting = local.greeting(|| addresses(incoming));
-    let mut tried: Vec<Rc<End>> = Vec::new();
+    let admitted = local.admit_request()?;
+    local.wait_until_resolved(local.connect_timeout()).await;
+    let key = local
+        .with_hash_key(|key| hashed(key, incoming.remote()))
+        .flatten();
+    let greeting = local.proxy_header(|| addresses(incoming));
+    let mut tried: Vec<Rc<PoolEndpoint>> = Vec::new();
     let mut last = None;
     let failing_until = worker
         .cx
         .now()
         .after(local.connect_timeout() * limits::FAILOVER_CONNECT_TIMEOUTS);
     loop {
-        let chosen = match (local.choose(&tried, key, Prefer::Any), last) {
+        let chosen = match (local.select(&tried, key, AffinityHint::None), last) {
             (Ok(chosen), None) => chosen,
-            (Ok(chosen), Some(fault)) if is_among(&tried, &chosen.end) => return Err(fault),
+            (Ok(chosen), Some(fault)) if is_among(&tried, &chosen.endpoint) => return Err(fault),
             (Ok(chosen), Some(fault)) => {
                 worker.counting.fault(fault);
                 chosen
             }
             (Err(fault), last) => return Err(last.unwrap_or(fault)),
         };
-        let end = Rc::clone(&chosen.end);
+        let end = Rc::clone(&chosen.endpoint);
         let begun = worker.cx.now();
         let opened = local
-            .open_alone(&end, Purpose::Bytes, &greeting, local.connect_timeout())
+            .open_dedicated(&end, DedicatedUse::Bytes, &greeting, local.connect_timeout())
             .await;
         let span = worker.cx.now().since(begun);
-        passing.attempt(&local.shared.name, &end, span);
+        passing.attempt(&local.upstream.name, &end, span);
         match opened {
             Ok(link) => {
-                local.took(&end, span);
-                local.met(&end, Meeting::Good);
+                local.record_latency(&end, span);
+                local.record_outcome(&end, Meeting::Good);
                 return Ok(Onward {
                     link,
                     _chosen: chosen,
@@ -243,13 +245,13 @@ async fn connect(
 }
 
 /// Records the failure of the last attempt.
-fn blame(local: &Local, tried: &[Rc<End>], fault: Fault) {
+fn blame(local: &UpstreamPool, tried: &[Rc<PoolEndpoint>], fault: Fault) {
     if let (Side::Upstream, Some(end)) = (fault.side(), tried.last()) {
-        local.met(end, Meeting::Bad);
+        local.record_outcome(end, Meeting::Bad);
     }
 }
 
-fn is_among(tried: &[Rc<End>], end: &End) -> bool {
+fn is_among(tried: &[Rc<PoolEndpoint>], end: &PoolEndpoint) -> bool {
     tried.iter().any(|other| other.endpoint.addr == end.endpoint.addr)
 }
 

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use crate::fault::Fault;
 use crate::model::{Config, Name, StreamRoute, Target};
 use crate::stats::Metrics;
-use crate::upstream::Shared;
-use crate::upstream::registry::Registry;
+use crate::upstream::UpstreamState;
+use crate::upstream::registry::UpstreamRegistry;
 
 /// The plan of a stream route.
 #[derive(Debug)]
@@ -16,12 +16,16 @@ pub(crate) struct StreamPlan {
     pub(super) number: u32,
     weight: u64,
     /// The cumulative weight of each backend. `None`: the upstream does not exist.
-    backends: Box<[(u64, Option<Arc<Shared>>)]>,
+    backends: Box<[(u64, Option<Arc<UpstreamState>>)]>,
 }
 
 impl StreamPlan {
     /// Builds the plans of every stream route, by name.
-    pub(crate) fn all(config: &Config, registry: &Registry, metrics: &Metrics) -> BTreeMap<Name, StreamPlan> {
+    pub(crate) fn all(
+        config: &Config,
+        registry: &UpstreamRegistry,
+        metrics: &Metrics,
+    ) -> BTreeMap<Name, StreamPlan> {
         let mut all = BTreeMap::new();
         for route in &config.streams {
             // Of two with one name the first counts.
@@ -31,12 +35,12 @@ impl StreamPlan {
         all
     }
 
-    fn of(route: &StreamRoute, registry: &Registry, metrics: &Metrics) -> StreamPlan {
+    fn of(route: &StreamRoute, registry: &UpstreamRegistry, metrics: &Metrics) -> StreamPlan {
         let mut weight = 0;
         let backends = route.backends.iter().map(|backend| {
             weight += u64::from(backend.weight);
             let upstream = match &backend.target {
-                Target::Upstream(name) => registry.get(name).cloned(),
+                Target::Upstream(name) => registry.find(name).cloned(),
                 Target::Broken { .. } => None,
             };
             (weight, upstream)
@@ -50,7 +54,7 @@ impl StreamPlan {
     }
 
     /// Selects an upstream by weight; `draw` returns a number below the sum of weights.
-    pub(super) fn draw(&self, draw: impl FnOnce(u64) -> u64) -> Result<&Arc<Shared>, Fault> {
+    pub(super) fn draw(&self, draw: impl FnOnce(u64) -> u64) -> Result<&Arc<UpstreamState>, Fault> {
         if self.weight == 0 {
             return Err(Fault::NoBackend);
         }

@@ -20,14 +20,14 @@ use crate::limits;
 use crate::model::{Ask, ExternalAuth, HeaderName, Target};
 use crate::proxy::{client_address, client_scheme, forwarded_uri, is_folded};
 use crate::resolve::within;
-use crate::upstream::Shared;
-use crate::upstream::registry::Registry;
+use crate::upstream::UpstreamState;
+use crate::upstream::registry::UpstreamRegistry;
 
 /// External authorization for a rule.
 #[derive(Debug)]
 pub(super) struct Authz {
     policy: Arc<ExternalAuth>,
-    upstream: Arc<Shared>,
+    upstream: Arc<UpstreamState>,
     /// Headers that earlier policies write: the client's values of these are not sent to the service.
     written: Box<[HeaderName]>,
 }
@@ -42,10 +42,10 @@ impl Authz {
     pub(super) fn of(
         policy: &Arc<ExternalAuth>,
         names: &mut Names,
-        upstreams: &Registry,
+        upstreams: &UpstreamRegistry,
     ) -> Result<Authz, String> {
         let upstream = match &policy.upstream {
-            Target::Upstream(name) => upstreams.get(name).cloned().ok_or_else(|| {
+            Target::Upstream(name) => upstreams.find(name).cloned().ok_or_else(|| {
                 format!("the upstream `{name}`, which says whether requests may pass, is not there")
             })?,
             Target::Broken { reason } => return Err(reason.to_string()),

@@ -13,9 +13,9 @@ use ringmain_wire::h1::{
 use crate::fault::Fault;
 use crate::gateway::Worker;
 use crate::limits;
-use crate::upstream::h2::{Asked, Channel, Heard, ask};
-use crate::upstream::pool::{Chosen, End, Link, Local, Sole};
-use crate::upstream::{Admitted, Prefer, Shared};
+use crate::upstream::h2::{H2Request, H2ResponsePart, H2Stream, send_request};
+use crate::upstream::pool::{PoolEndpoint, PooledConnection, SelectedEndpoint, UpstreamConn, UpstreamPool};
+use crate::upstream::{AffinityHint, RequestPermit, UpstreamState};
 
 /// A request of the gateway's own.
 pub(crate) struct Call<'a> {
@@ -80,29 +80,34 @@ impl std::fmt::Display for CallError {
 /// The fault of the last attempt, or of a limit of the upstream.
 pub(crate) async fn call(
     worker: &Rc<Worker>,
-    shared: &Arc<Shared>,
+    shared: &Arc<UpstreamState>,
     call: &Call<'_>,
 ) -> Result<Answered, CallError> {
     let local = worker.local(shared);
-    let _admitted = local.admit()?;
+    let _admitted = local.admit_request()?;
     let left = || call.until.since(worker.cx.now());
-    local.settle(local.connect_timeout().min(left())).await;
-    let choose = |tried: &[Rc<End>]| match local.choose(tried, None, Prefer::Any) {
-        Err(Fault::AllDown) if call.insists => local.choose_regardless(tried),
+    local
+        .wait_until_resolved(local.connect_timeout().min(left()))
+        .await;
+    let choose = |tried: &[Rc<PoolEndpoint>]| match local.select(tried, None, AffinityHint::None) {
+        Err(Fault::AllDown) if call.insists => local.select_ignoring_health(tried),
         chosen => chosen,
     };
-    let mut tried: Vec<Rc<End>> = Vec::new();
+    let mut tried: Vec<Rc<PoolEndpoint>> = Vec::new();
     let mut chosen = choose(&tried)?;
     let mut fresh = false;
     loop {
-        let greeting = local.greeting(|| None);
+        let greeting = local.proxy_header(|| None);
         let span = local.connect_timeout().min(left());
-        let link = match worker.link(&local, &chosen.end, (fresh, &greeting), span).await {
+        let link = match worker
+            .link(&local, &chosen.endpoint, (fresh, &greeting), span)
+            .await
+        {
             Ok(link) => link,
             Err(fault) if fault.is_connect_failure() && !left().is_zero() => {
-                tried.push(Rc::clone(&chosen.end));
+                tried.push(Rc::clone(&chosen.endpoint));
                 let next = choose(&tried)?;
-                if tried.iter().any(|end| Rc::ptr_eq(end, &next.end)) {
+                if tried.iter().any(|end| Rc::ptr_eq(end, &next.endpoint)) {
                     return Err(fault.into());
                 }
                 chosen = next;
@@ -110,10 +115,10 @@ pub(crate) async fn call(
             }
             Err(fault) => return Err(fault.into()),
         };
-        let kept = link.requests() > 0;
+        let kept = link.requests_before() > 0;
         let answered = match link {
-            Link::Sole(sole) => exchange(worker, &local, &chosen.end, sole, call).await,
-            Link::Shared(channel) => by_stream(worker, &chosen.end, &channel, call).await,
+            UpstreamConn::Http1(sole) => exchange(worker, &local, &chosen.endpoint, sole, call).await,
+            UpstreamConn::H2(channel) => by_stream(worker, &chosen.endpoint, &channel, call).await,
         };
         match answered {
             Err(CallError {
@@ -131,9 +136,9 @@ pub(crate) async fn call(
 
 async fn exchange(
     worker: &Rc<Worker>,
-    local: &Rc<Local>,
-    end: &Rc<End>,
-    link: Sole,
+    local: &Rc<UpstreamPool>,
+    end: &Rc<PoolEndpoint>,
+    link: PooledConnection,
     call: &Call<'_>,
 ) -> Result<Answered, CallError> {
     let mut out = Vec::new();
@@ -154,14 +159,18 @@ async fn exchange(
         return Err(CallError { fault, head });
     }
     if reading.keep_alive {
-        local.keep(end, link);
+        local.release(end, link);
         worker.sweep_later();
     }
     Ok(reading.answered)
 }
 
 /// Reads a whole response over HTTP/1.1.
-async fn receive(worker: &Rc<Worker>, link: &Sole, reading: &mut Reading<'_>) -> Result<(), Fault> {
+async fn receive(
+    worker: &Rc<Worker>,
+    link: &PooledConnection,
+    reading: &mut Reading<'_>,
+) -> Result<(), Fault> {
     let stream = &link.stream;
     while !reading.is_over {
         let mut fault = None;
@@ -193,14 +202,14 @@ async fn receive(worker: &Rc<Worker>, link: &Sole, reading: &mut Reading<'_>) ->
 /// Sends a request and reads its response over HTTP/2.
 async fn by_stream(
     worker: &Rc<Worker>,
-    end: &Rc<End>,
-    channel: &Channel,
+    end: &Rc<PoolEndpoint>,
+    channel: &H2Stream,
     call: &Call<'_>,
 ) -> Result<Answered, CallError> {
     let left = call.until.since(worker.cx.now());
     channel.set_deadline(Some(left.max(std::time::Duration::from_millis(1))));
     let has_content = call.has_content();
-    let asked = Asked {
+    let asked = H2Request {
         method: call.method,
         target: call.target,
         authority: call.host.unwrap_or(&end.endpoint.authority),
@@ -210,13 +219,13 @@ async fn by_stream(
     let mut table = FieldTable::new(&worker.desk.borrow().limits);
     let mut answered = Answered::default();
     let mut fits = true;
-    let heard = ask(channel, &asked, &mut table, |heard| {
+    let heard = send_request(channel, &asked, &mut table, |heard| {
         match heard {
-            Heard::Head(head) => {
+            H2ResponsePart::Head(head) => {
                 answered.status = head.status;
                 answered.fields = fields(head);
             }
-            Heard::Body(bytes) => {
+            H2ResponsePart::Body(bytes) => {
                 fits = (answered.body.len() + bytes.len()) as u64 <= call.most;
                 answered.body.extend_from_slice(if fits { bytes } else { &[] });
             }
@@ -226,8 +235,8 @@ async fn by_stream(
     let fault = match heard.await {
         Ok(()) if fits => return Ok(answered),
         Ok(()) => Fault::ResponseTooLarge,
-        Err((lost, false)) => lost.before_head(|| Fault::HeadTimeout),
-        Err((lost, true)) => lost.within_body(|| Fault::HeadTimeout),
+        Err((lost, false)) => lost.fault_before_head(|| Fault::HeadTimeout),
+        Err((lost, true)) => lost.fault_in_body(|| Fault::HeadTimeout),
     };
     let head = (answered.status != 0).then_some(answered);
     Err(CallError { fault, head })
@@ -350,9 +359,9 @@ impl<'m> Reading<'m> {
 /// that resets its requests would otherwise cost the endpoint a connection for each of these.
 pub(crate) fn finish_abandoned(
     worker: &Rc<Worker>,
-    local: Rc<Local>,
-    (admitted, chosen): (Admitted, Chosen),
-    link: Sole,
+    local: Rc<UpstreamPool>,
+    (admitted, chosen): (RequestPermit, SelectedEndpoint),
+    link: PooledConnection,
     method: Method<'static>,
 ) {
     let count = worker.abandoned.get();
@@ -367,7 +376,7 @@ pub(crate) fn finish_abandoned(
         let mut reading = Reading::new(method, limits::ABANDONED_BYTES);
         let received = receive(worker, &link, &mut reading).await;
         if received.is_ok() && reading.keep_alive {
-            local.keep(&chosen.end, link);
+            local.release(&chosen.endpoint, link);
             worker.sweep_later();
         }
         drop((admitted, chosen));

@@ -42,7 +42,7 @@ use crate::filter::{Filters, Use};
 use crate::gateway::Worker;
 use crate::model::{HeaderChanges, HeaderName, Name, Policy, Push, PushTokens, Rule};
 use crate::proxy::{Found, log_fields};
-use crate::upstream::registry::Registry as Upstreams;
+use crate::upstream::registry::UpstreamRegistry as Upstreams;
 use api_keys::Keys;
 use authz::Authz;
 use basic_auth::Basic;

@@ -16,7 +16,7 @@ use crate::limits;
 use crate::model::{Name, RateHeaders, RateKey, RateLimit, Target};
 use crate::rate::key_table::Cells;
 use crate::rate::{Rate, Verdict};
-use crate::upstream::registry::Registry;
+use crate::upstream::registry::UpstreamRegistry;
 
 /// The rate limits of a rule.
 #[derive(Debug)]
@@ -54,7 +54,11 @@ struct LimitResult {
 
 impl Limits {
     /// Builds the limits with a first one.
-    pub(super) fn of(policy: &RateLimit, missing: &[Name], registry: &Registry) -> Result<Limits, String> {
+    pub(super) fn of(
+        policy: &RateLimit,
+        missing: &[Name],
+        registry: &UpstreamRegistry,
+    ) -> Result<Limits, String> {
         let mut limits = Limits {
             all: Vec::new(),
             policies: FieldBlock::new(),
@@ -68,7 +72,7 @@ impl Limits {
         &mut self,
         policy: &RateLimit,
         missing: &[Name],
-        registry: &Registry,
+        registry: &UpstreamRegistry,
     ) -> Result<(), String> {
         let most = limits::RATE_LIMITS;
         if self.all.len() == most {
@@ -237,10 +241,10 @@ impl Limits {
 }
 
 impl Limit {
-    fn of(policy: &RateLimit, missing: &[Name], registry: &Registry) -> Result<Limit, String> {
+    fn of(policy: &RateLimit, missing: &[Name], registry: &UpstreamRegistry) -> Result<Limit, String> {
         let redis = policy.redis.as_ref().map(|redis| {
             let shared = match &redis.upstream {
-                Target::Upstream(name) if !missing.contains(name) => registry.get(name),
+                Target::Upstream(name) if !missing.contains(name) => registry.find(name),
                 Target::Upstream(_) | Target::Broken { .. } => None,
             };
             let shared = shared.ok_or("its Redis is no upstream that is there")?;

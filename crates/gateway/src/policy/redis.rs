@@ -30,8 +30,8 @@ use crate::limits;
 use crate::model::{self, Name, Secret};
 use crate::rate::resp::{self, Reply};
 use crate::rate::{Rate, Verdict};
-use crate::upstream::pool::Sole;
-use crate::upstream::{Prefer, Shared};
+use crate::upstream::pool::PooledConnection;
+use crate::upstream::{AffinityHint, UpstreamState};
 
 /// The script that decides in the Redis.
 const SCRIPT: &str = include_str!("../rate/script.lua");
@@ -39,7 +39,7 @@ const SCRIPT: &str = include_str!("../rate/script.lua");
 /// The Redis of a limit.
 #[derive(Debug)]
 pub(super) struct Redis {
-    shared: Arc<Shared>,
+    shared: Arc<UpstreamState>,
     prefix: String,
     user: Option<Arc<str>>,
     password: Option<Secret>,
@@ -72,7 +72,7 @@ impl Standings {
 
 impl Redis {
     /// Returns the Redis for a limit of that name.
-    pub(super) fn of(limit: &Name, redis: &model::Redis, shared: Arc<Shared>) -> Redis {
+    pub(super) fn of(limit: &Name, redis: &model::Redis, shared: Arc<UpstreamState>) -> Redis {
         let hash = digest(&SHA1_FOR_LEGACY_USE_ONLY, SCRIPT.as_bytes());
         Redis {
             shared,
@@ -130,24 +130,26 @@ impl Redis {
     async fn ask(&self, worker: &Rc<Worker>, key: &[u8], rate: Rate, until: Time) -> Result<Verdict, Fault> {
         let local = worker.local(&self.shared);
         let left = || until.since(worker.cx.now());
-        local.settle(local.connect_timeout().min(left())).await;
-        let _admitted = local.admit()?;
+        local
+            .wait_until_resolved(local.connect_timeout().min(left()))
+            .await;
+        let _admitted = local.admit_request()?;
         let mut tried = Vec::new();
-        let mut chosen = local.choose(&tried, None, Prefer::Any)?;
+        let mut chosen = local.select(&tried, None, AffinityHint::None)?;
         let mut fresh = false;
         loop {
             let span = local.connect_timeout().min(left());
             if span.is_zero() {
                 return Err(Fault::HeadTimeout);
             }
-            let link = match local.link_alone(&chosen.end, fresh, span).await {
+            let link = match local.acquire_exclusive(&chosen.endpoint, fresh, span).await {
                 Ok(link) => link,
                 Err(fault) if fault.is_connect_failure() => {
-                    tried.push(Rc::clone(&chosen.end));
-                    if !local.has_untried(&tried) {
+                    tried.push(Rc::clone(&chosen.endpoint));
+                    if !local.has_untried_endpoint(&tried) {
                         return Err(fault);
                     }
-                    chosen = local.choose(&tried, None, Prefer::Any)?;
+                    chosen = local.select(&tried, None, AffinityHint::None)?;
                     continue;
                 }
                 Err(fault) => return Err(fault),
@@ -155,7 +157,7 @@ impl Redis {
             let kept = link.requests > 0;
             match self.converse(worker, &link, key, rate, until).await {
                 Ok(verdict) => {
-                    local.keep(&chosen.end, link);
+                    local.release(&chosen.endpoint, link);
                     worker.sweep_later();
                     return Ok(verdict);
                 }
@@ -169,7 +171,7 @@ impl Redis {
     async fn converse(
         &self,
         worker: &Rc<Worker>,
-        link: &Sole,
+        link: &PooledConnection,
         key: &[u8],
         rate: Rate,
         until: Time,
@@ -231,7 +233,7 @@ impl Redis {
 }
 
 /// Reads the next reply.
-async fn read(link: &Sole) -> Result<Reply, Fault> {
+async fn read(link: &PooledConnection) -> Result<Reply, Fault> {
     let mut parsed = Ok(None);
     let received = poll_fn(|context| {
         let polled = link.stream.poll_received(context, |bytes| {

@@ -6,7 +6,7 @@
 use ringmain_web::Request;
 
 use crate::model::{Affinity, AffinityBy};
-use crate::upstream::Prefer;
+use crate::upstream::AffinityHint;
 
 /// The session of a request.
 #[derive(Clone, Copy, Debug, Default)]
@@ -61,8 +61,8 @@ impl Session {
     }
 
     /// Returns the preferred endpoint.
-    pub(super) fn prefers(&self) -> Prefer {
-        self.token.map_or(Prefer::Any, Prefer::Named)
+    pub(super) fn prefers(&self) -> AffinityHint {
+        self.token.map_or(AffinityHint::None, AffinityHint::Token)
     }
 
     /// Returns the response field that updates the client's session, if it has changed.

@@ -38,9 +38,9 @@ use crate::limits;
 use crate::model::{Action, Forward};
 use crate::policy::{self, Cleared, Refusal, Walk};
 use crate::table::Compiled;
-use crate::upstream::h2::{Channel, Reader};
-use crate::upstream::pool::{Chosen, Link, Local};
-use crate::upstream::{Admitted, Prefer};
+use crate::upstream::h2::{H2Stream, StreamObserver};
+use crate::upstream::pool::{SelectedEndpoint, UpstreamConn, UpstreamPool};
+use crate::upstream::{AffinityHint, RequestPermit};
 
 /// A request on the fast path. Reused for other requests after it has finished.
 pub(crate) struct Underway {
@@ -76,13 +76,13 @@ pub(crate) struct Ahead {
 
 /// A first attempt that was started.
 pub(crate) struct Started {
-    local: Rc<Local>,
-    admitted: Admitted,
+    local: Rc<UpstreamPool>,
+    admitted: RequestPermit,
     /// The index of its backend in the rule.
     pub(super) number: usize,
-    chosen: Chosen,
+    chosen: SelectedEndpoint,
     /// The connection that carries its head. `None`: none was pooled, nothing was sent.
-    link: Option<Link>,
+    link: Option<UpstreamConn>,
     /// The time when its head was sent.
     sent: Time,
     clock: Clock,
@@ -103,14 +103,14 @@ pub(crate) fn look(worker: &Rc<Worker>, req: &Request<'_>, ticket: Ticket) -> Re
     });
     ahead.ticket = Some(ticket);
     match ahead.link() {
-        Some(Link::Sole(sole)) => {
+        Some(UpstreamConn::Http1(sole)) => {
             let receiver: Rc<dyn Receiver> = underway.clone();
             sole.stream.attend(Some(receiver));
             underway.ahead.replace(Some(ahead));
         }
-        Some(Link::Shared(channel)) => {
-            let reader: Rc<dyn Reader> = underway.clone();
-            channel.attend(Some(reader));
+        Some(UpstreamConn::H2(channel)) => {
+            let reader: Rc<dyn StreamObserver> = underway.clone();
+            channel.set_observer(Some(reader));
             worker.beginnings.wait(worker.cx.now(), &underway);
             underway.ahead.replace(Some(ahead));
         }
@@ -191,12 +191,14 @@ fn start(
 ) -> Option<Started> {
     let (number, backend) = backend::pick_backend(worker, plan).ok()?;
     let local = worker.local(backend.upstream.as_ref()?);
-    if !local.is_ready() {
+    if !local.can_acquire_now() {
         return None;
     }
-    let admitted = local.try_admit()?;
-    let key = local.key(|key| hash_key(key, found.listener, req)).flatten();
-    let chosen = local.choose(&[], key, Prefer::Any).ok()?;
+    let admitted = local.try_admit_request()?;
+    let key = local
+        .with_hash_key(|key| hash_key(key, found.listener, req))
+        .flatten();
+    let chosen = local.select(&[], key, AffinityHint::None).ok()?;
     let sending = backend::sending(found, rule, backend, number, (req, cleared));
     let now = worker.cx.now();
     let mut clock = Clock::of(&rule.timeouts, now);
@@ -205,9 +207,9 @@ fn start(
         ..clock
     };
     let desk = &mut *worker.desk.borrow_mut();
-    let link = match local.shares(&chosen.end) {
+    let link = match local.is_multiplexed(&chosen.endpoint) {
         true if is_patient(worker, tried.span(now)) => {
-            ask(&local, &chosen, desk, (req, &sending)).map(Link::Shared)
+            ask(&local, &chosen, desk, (req, &sending)).map(UpstreamConn::H2)
         }
         true => None,
         false => write(&local, &chosen, desk, (req, &sending), tried.span(now)),
@@ -216,7 +218,7 @@ fn start(
         clock = tried;
     }
     if rule.retry.as_ref().is_some_and(|retry| retry.attempts > 0) {
-        local.bring_budget();
+        local.deposit_retry_budget();
     }
     Some(Started {
         local,
@@ -231,35 +233,38 @@ fn start(
 
 /// Writes a request's head to a pooled connection.
 fn write(
-    local: &Local,
-    chosen: &Chosen,
+    local: &UpstreamPool,
+    chosen: &SelectedEndpoint,
     desk: &mut Desk,
     (req, sending): (&Request<'_>, &Sending<'_>),
     span: Option<Duration>,
-) -> Option<Link> {
+) -> Option<UpstreamConn> {
     desk.out.clear();
     // The head declares no body.
-    let written = request::write(desk, req, &chosen.end.endpoint, sending);
-    let sole = written.is_ok().then(|| local.take_kept(&chosen.end)).flatten();
+    let written = request::write(desk, req, &chosen.endpoint.endpoint, sending);
+    let sole = written
+        .is_ok()
+        .then(|| local.try_acquire_idle(&chosen.endpoint))
+        .flatten();
     if let Some(sole) = &sole {
         // Fails if the connection has just closed, which its receiver is notified about.
         let _ = sole.stream.write_now(&desk.out);
         sole.stream.set_deadline(span);
     }
     desk.out.clear();
-    sole.map(Link::Sole)
+    sole.map(UpstreamConn::Http1)
 }
 
 /// Sends a request's head on a stream of a connection that has room for it.
 fn ask(
-    local: &Local,
-    chosen: &Chosen,
+    local: &UpstreamPool,
+    chosen: &SelectedEndpoint,
     desk: &mut Desk,
     (req, sending): (&Request<'_>, &Sending<'_>),
-) -> Option<Channel> {
-    let channel = local.take_shared(&chosen.end)?;
+) -> Option<H2Stream> {
+    let channel = local.try_acquire_stream(&chosen.endpoint)?;
     // A task would report the error.
-    let asked = request::ask(desk, req, &chosen.end.endpoint, sending, &channel);
+    let asked = request::ask(desk, req, &chosen.endpoint.endpoint, sending, &channel);
     asked.is_ok().then_some(channel)
 }
 
@@ -306,8 +311,8 @@ impl Receiver for Underway {
     }
 }
 
-impl Reader for Underway {
-    fn came(&self) {
+impl StreamObserver for Underway {
+    fn on_ready(&self) {
         let (Some(worker), Some(me)) = (self.worker.upgrade(), self.me.upgrade()) else {
             return;
         };
@@ -394,7 +399,7 @@ impl Early for Underway {
 
 impl Started {
     /// Returns the parts that a task needs.
-    pub(super) fn into_parts(self) -> (Rc<Local>, Admitted, Clock, Option<Begun>) {
+    pub(super) fn into_parts(self) -> (Rc<UpstreamPool>, RequestPermit, Clock, Option<Begun>) {
         let begun = (self.chosen, self.link, self.sent);
         (self.local, self.admitted, self.clock, Some(begun))
     }
@@ -402,15 +407,15 @@ impl Started {
 
 impl Ahead {
     /// Returns the connection that carries the request's head.
-    fn link(&self) -> Option<&Link> {
+    fn link(&self) -> Option<&UpstreamConn> {
         self.started.as_ref()?.link.as_ref()
     }
 
     /// Stops receiving events of the connection.
     fn detach(&self) {
         match self.link() {
-            Some(Link::Sole(sole)) => sole.stream.attend(None),
-            Some(Link::Shared(channel)) => channel.attend(None),
+            Some(UpstreamConn::Http1(sole)) => sole.stream.attend(None),
+            Some(UpstreamConn::H2(channel)) => channel.set_observer(None),
             None => {}
         }
     }
@@ -464,14 +469,14 @@ impl Ahead {
 
     /// Relays a response on a stream, if the stream has ended.
     fn read_stream(&self, worker: &Rc<Worker>, ticket: Ticket) -> Result<(u16, bool), Ticket> {
-        let Some(Link::Shared(channel)) = self.link() else {
+        let Some(UpstreamConn::H2(channel)) = self.link() else {
             return Err(ticket);
         };
         let Desk {
             table, fields, date, ..
         } = &mut *worker.desk.borrow_mut();
         let mut ticket = Some(ticket);
-        let passed = channel.whole(|stored, body| {
+        let passed = channel.with_complete_response(|stored, body| {
             let head = load_response(stored, table)?;
             // A task drops a body that is not allowed here.
             if !body.is_empty() && (self.to_head || matches!(head.status, 204 | 304)) {
@@ -561,8 +566,8 @@ impl Ahead {
         log_fields::attempt(
             worker,
             req,
-            &started.local.shared.name,
-            &started.chosen.end,
+            &started.local.upstream.name,
+            &started.chosen.endpoint,
             started.sent,
             0,
         );
@@ -580,10 +585,10 @@ impl Ahead {
             ..
         }) = self.started.take()
         {
-            local.answered(&chosen.end, now.since(sent), status);
+            local.record_response(&chosen.endpoint, now.since(sent), status);
             match link {
-                Some(Link::Sole(sole)) if keep_alive => {
-                    local.keep(&chosen.end, sole);
+                Some(UpstreamConn::Http1(sole)) if keep_alive => {
+                    local.release(&chosen.endpoint, sole);
                     worker.sweep_later();
                 }
                 _ => {}

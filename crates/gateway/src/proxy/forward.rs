@@ -39,13 +39,13 @@ use crate::gateway::Worker;
 use crate::health::Meeting;
 use crate::model::{Affinity, AffinityBy, ErrorPage, Forward, HashKey};
 use crate::policy::Cleared;
-use crate::upstream::pool::{Chosen, End, Link, Local};
-use crate::upstream::{Admitted, Prefer, Shared};
+use crate::upstream::pool::{PoolEndpoint, SelectedEndpoint, UpstreamConn, UpstreamPool};
+use crate::upstream::{AffinityHint, RequestPermit, UpstreamState};
 
 /// The parts of a request that are the same for all attempts.
 struct Job<'a, 'r> {
     worker: &'a Rc<Worker>,
-    local: &'a Rc<Local>,
+    local: &'a Rc<UpstreamPool>,
     forward: &'a Forward,
     backend: &'a Backend,
     sending: Sending<'a>,
@@ -53,7 +53,7 @@ struct Job<'a, 'r> {
     clock: Clock,
     /// The hash of its balancing key.
     key: Option<u64>,
-    prefer: Prefer,
+    prefer: AffinityHint,
     affinity: Option<&'a Affinity>,
     session: Session,
     /// The part of the body that is buffered for another attempt.
@@ -70,7 +70,7 @@ struct Job<'a, 'r> {
 }
 
 /// A started attempt: its endpoint, the connection that carries its head, and its start.
-pub(super) type Begun = (Chosen, Option<Link>, Time);
+pub(super) type Begun = (SelectedEndpoint, Option<UpstreamConn>, Time);
 
 /// A failed attempt.
 struct Broken {
@@ -137,7 +137,7 @@ pub(super) async fn forward(
         None => Session::default(),
     };
     let prefer = preference(found, affinity, &session, req);
-    let kept = ReplayBuffer::of(forward, local.may_share());
+    let kept = ReplayBuffer::of(forward, local.may_multiplex());
     // The body was received completely, including its end.
     if let Some(body) = cleared.body() {
         kept.buffer_unsent(body);
@@ -150,7 +150,9 @@ pub(super) async fn forward(
         sending: sending(found, forward, backend, number, (req, cleared)),
         req,
         clock,
-        key: local.key(|key| hash_key(key, found.listener, req)).flatten(),
+        key: local
+            .with_hash_key(|key| hash_key(key, found.listener, req))
+            .flatten(),
         affinity,
         session,
         prefer,
@@ -166,10 +168,10 @@ pub(super) async fn forward(
         job.become_worthy().await?;
     }
     // A request that is not entitled to a slot yet is not counted.
-    let admitted = admitted.map_or_else(|| local.admit(), Ok)?;
+    let admitted = admitted.map_or_else(|| local.admit_request(), Ok)?;
     let again = forward.retry.as_ref().is_some_and(|retry| retry.attempts > 0);
     if is_new && (again || forward.hedge.is_some()) {
-        local.bring_budget();
+        local.deposit_retry_budget();
     }
     let rest = job.run(first, reply).await;
     drop(admitted);
@@ -181,11 +183,11 @@ pub(super) async fn forward(
 
 /// The start of a request: this worker's pool of its upstream, its slot there if it has one, its clock, and its first attempt if that was
 /// started before.
-type Beginning = (Rc<Local>, Option<Admitted>, Clock, Option<Begun>);
+type Beginning = (Rc<UpstreamPool>, Option<RequestPermit>, Clock, Option<Begun>);
 
 fn begin(
     worker: &Rc<Worker>,
-    shared: &Arc<Shared>,
+    shared: &Arc<UpstreamState>,
     started: Option<Started>,
     forward: &Forward,
 ) -> Beginning {
@@ -236,10 +238,10 @@ fn preference(
     affinity: Option<&Affinity>,
     session: &Session,
     req: &Request<'_>,
-) -> Prefer {
+) -> AffinityHint {
     match affinity {
         Some(affinity) if affinity.by == AffinityBy::Source => {
-            hash_key(&HashKey::Source, found.listener, req).map_or(Prefer::Any, Prefer::Hashed)
+            hash_key(&HashKey::Source, found.listener, req).map_or(AffinityHint::None, AffinityHint::KeyHash)
         }
         _ => session.prefers(),
     }
@@ -248,14 +250,14 @@ fn preference(
 impl Job<'_, '_> {
     /// Runs the attempts. `first`: the first one, if it was started before.
     async fn run(&self, mut first: Option<Begun>, reply: &mut Reply<'_>) -> Result<Rest, Failure> {
-        let mut tried: Vec<Rc<End>> = Vec::new();
+        let mut tried: Vec<Rc<PoolEndpoint>> = Vec::new();
         let mut fresh = false;
         let hedge = self.hedge().await?;
         if first.is_none() {
-            self.local.settle(self.time_to_open()).await;
+            self.local.wait_until_resolved(self.time_to_open()).await;
             self.check_total()?;
         }
-        let pending = log_fields::Pending::new(self.worker, self.req, &self.local.shared.name);
+        let pending = log_fields::Pending::new(self.worker, self.req, &self.local.upstream.name);
         loop {
             self.tries.before.set(tried.len());
             let (chosen, link, begun) = match first.take() {
@@ -263,11 +265,11 @@ impl Job<'_, '_> {
                 None => {
                     let unreachable = self.tries.unreachable.borrow();
                     let avoided = (&*tried, &**unreachable);
-                    let chosen = self.local.choose_again(avoided, self.key, self.prefer)?;
+                    let chosen = self.local.select_for_retry(avoided, self.key, self.prefer)?;
                     (chosen, None, self.worker.cx.now())
                 }
             };
-            pending.begin(&chosen.end, begun, tried.len());
+            pending.begin(&chosen.endpoint, begun, tried.len());
             let (attempted, end, begun) = self
                 .first_or_next((chosen, link, begun), hedge, (&mut tried, fresh), reply)
                 .await;
@@ -295,7 +297,7 @@ impl Job<'_, '_> {
             if fault.is_none_or(|fault| fault.side() == Side::Upstream) {
                 let bad = !matches!(broken.why, Why::Status(..500));
                 self.local
-                    .met(&end, if bad { Meeting::Bad } else { Meeting::Good });
+                    .record_outcome(&end, if bad { Meeting::Bad } else { Meeting::Good });
             }
             fresh = false;
             let fails_over = can && fault.is_some_and(|fault| self.fails_over(fault, begun, &end));
@@ -314,17 +316,17 @@ impl Job<'_, '_> {
         }
     }
 
-    fn note_attempt(&self, end: &End, begun: Time, before: usize) {
-        let upstream = &self.local.shared.name;
+    fn note_attempt(&self, end: &PoolEndpoint, begun: Time, before: usize) {
+        let upstream = &self.local.upstream.name;
         log_fields::attempt(self.worker, self.req, upstream, end, begun, before);
     }
 
     /// Counts a fault that is not the client's, and records the violated rule if it is known.
-    fn count_fault(&self, fault: Fault, broken: &Broken, end: &End) {
-        self.local.shared.counts.0.fault(fault);
-        let trouble = || end.endpoint.state.trouble(fault);
+    fn count_fault(&self, fault: Fault, broken: &Broken, end: &PoolEndpoint) {
+        self.local.upstream.counters.0.count_fault(fault);
+        let trouble = || end.endpoint.state.connect_violation(fault);
         if let Some(detail) = broken.detail.as_deref().cloned().or_else(trouble) {
-            let whose = (&self.local.shared.name, &end.endpoint.addr);
+            let whose = (&self.local.upstream.name, &end.endpoint.addr);
             log_fields::detail(self.worker, self.req, whose, &detail);
         }
     }
@@ -334,10 +336,10 @@ impl Job<'_, '_> {
         &self,
         (chosen, link, begun): Begun,
         hedge: Option<Duration>,
-        (tried, fresh): (&mut Vec<Rc<End>>, bool),
+        (tried, fresh): (&mut Vec<Rc<PoolEndpoint>>, bool),
         reply: &mut Reply<'_>,
-    ) -> (Result<Rest, Broken>, Rc<End>, Time) {
-        let (mut end, mut begun) = (Rc::clone(&chosen.end), begun);
+    ) -> (Result<Rest, Broken>, Rc<PoolEndpoint>, Time) {
+        let (mut end, mut begun) = (Rc::clone(&chosen.endpoint), begun);
         let mut try_of = (chosen, link);
         if let Some(after) = hedge.filter(|_| tried.is_empty() && !fresh) {
             // Boxed, so that the future of requests without a hedge has no room for it.
@@ -346,7 +348,7 @@ impl Job<'_, '_> {
                     tried.extend(won.beside);
                     self.tries.before.set(tried.len());
                     (try_of, begun) = ((won.begun.0, won.begun.1), won.begun.2);
-                    end = Rc::clone(&try_of.0.end);
+                    end = Rc::clone(&try_of.0.endpoint);
                 }
                 Err((broken, mut asked)) => {
                     let last = asked.pop().unwrap_or(end);
@@ -363,8 +365,8 @@ impl Job<'_, '_> {
     /// Runs one attempt. `sent`: the connection that already carries the request's head, if there is one, and the time when it was sent.
     async fn attempt(
         &self,
-        chosen: Chosen,
-        sent: (Option<Link>, Time),
+        chosen: SelectedEndpoint,
+        sent: (Option<UpstreamConn>, Time),
         fresh: bool,
         reply: &mut Reply<'_>,
     ) -> Result<Rest, Broken> {
@@ -380,7 +382,7 @@ impl Job<'_, '_> {
         let mut clock = self.clock;
         clock.head = self.forward.timeouts.per_try.map(|span| begun.after(span));
         let mut reading = self.reading(&chosen)?;
-        if let Link::Shared(channel) = &link {
+        if let UpstreamConn::H2(channel) = &link {
             reading.connects = request::connects(self.req, &self.sending, channel);
             // A client on a stream has no key.
             reading.key = reading.connects.then(|| Challenge::of(self.req.head())).flatten();
@@ -390,7 +392,7 @@ impl Job<'_, '_> {
             .await;
         let got = got.map_err(|failure| Broken {
             detail: reading.detail.take(),
-            ..Broken::by(failure, link.requests() > 0 && !reading.begun)
+            ..Broken::by(failure, link.requests_before() > 0 && !reading.begun)
         })?;
         let download = match got {
             Got::Switch => {
@@ -433,7 +435,7 @@ impl Job<'_, '_> {
     }
 
     /// Prepares reading the response head, with the fields to add to it.
-    fn reading(&self, chosen: &Chosen) -> Result<Reading<'_, '_>, Fault> {
+    fn reading(&self, chosen: &SelectedEndpoint) -> Result<Reading<'_, '_>, Fault> {
         let mut reading = Reading::new(
             self.req.method(),
             (self.sending.upgrade, self.sending.challenge),
@@ -441,7 +443,7 @@ impl Job<'_, '_> {
         );
         if let Some(affinity) = self.affinity {
             let secure = client_scheme(self.sending.listener, self.req) == "https";
-            let token = chosen.end.endpoint.token;
+            let token = chosen.endpoint.endpoint.token;
             if let Some((name, value)) =
                 self.session
                     .field(affinity, token, secure, self.worker.cx.wall().as_secs())
@@ -474,11 +476,11 @@ impl Job<'_, '_> {
     }
 
     /// Sends the head. Returns the unsent part of the request.
-    fn send_head(&self, chosen: &Chosen, link: &Link) -> Result<Unsent, Fault> {
+    fn send_head(&self, chosen: &SelectedEndpoint, link: &UpstreamConn) -> Result<Unsent, Fault> {
         let desk = &mut *self.worker.desk.borrow_mut();
-        let endpoint = &chosen.end.endpoint;
+        let endpoint = &chosen.endpoint.endpoint;
         match link {
-            Link::Sole(sole) => {
+            UpstreamConn::Http1(sole) => {
                 desk.out.clear();
                 let encoder = request::write(desk, self.req, endpoint, &self.sending)?;
                 // Fails if the connection has just closed; reading reports the precise fault.
@@ -486,7 +488,7 @@ impl Job<'_, '_> {
                 desk.out.clear();
                 Ok(Unsent::Encoded(encoder))
             }
-            Link::Shared(channel) => {
+            UpstreamConn::H2(channel) => {
                 let follows = request::ask(desk, self.req, endpoint, &self.sending, channel)?;
                 Ok(if follows { Unsent::Framed } else { Unsent::Nothing })
             }
@@ -494,9 +496,9 @@ impl Job<'_, '_> {
     }
 
     /// Records the response of an endpoint.
-    fn answered(&self, chosen: &Chosen, begun: Time, status: u16) {
+    fn answered(&self, chosen: &SelectedEndpoint, begun: Time, status: u16) {
         let span = self.worker.cx.now().since(begun);
-        self.local.answered(&chosen.end, span, status);
+        self.local.record_response(&chosen.endpoint, span, status);
     }
 }
 

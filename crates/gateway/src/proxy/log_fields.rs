@@ -13,7 +13,7 @@ use crate::fault::{Detail, Fault};
 use crate::gateway::Worker;
 use crate::model::{Name, Route};
 use crate::stats::Count;
-use crate::upstream::pool::End;
+use crate::upstream::pool::PoolEndpoint;
 
 /// Access log fields of a gateway's requests besides the general ones; templates may name them.
 ///
@@ -77,7 +77,7 @@ pub(super) fn attempt(
     worker: &Worker,
     req: &Request<'_>,
     upstream: &Name,
-    end: &End,
+    end: &PoolEndpoint,
     begun: Time,
     tried: usize,
 ) {
@@ -99,7 +99,7 @@ pub(super) struct Pending<'a, 'r> {
     worker: &'a Worker,
     req: &'a Request<'r>,
     upstream: &'a Name,
-    attempt: RefCell<Option<(Rc<End>, Time, usize)>>,
+    attempt: RefCell<Option<(Rc<PoolEndpoint>, Time, usize)>>,
 }
 
 impl<'a, 'r> Pending<'a, 'r> {
@@ -113,7 +113,7 @@ impl<'a, 'r> Pending<'a, 'r> {
     }
 
     /// Records the start of an attempt at this endpoint.
-    pub(super) fn begin(&self, end: &Rc<End>, begun: Time, tried: usize) {
+    pub(super) fn begin(&self, end: &Rc<PoolEndpoint>, begun: Time, tried: usize) {
         if self.req.is_logged() {
             self.attempt.replace(Some((Rc::clone(end), begun, tried)));
         }

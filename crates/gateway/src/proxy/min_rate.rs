@@ -1,11 +1,11 @@
 //! The minimum rate of a slow client while other requests wait for the upstream slot that it occupies. The rate rises with time.
 
 use crate::limits;
-use crate::upstream::Shared;
+use crate::upstream::UpstreamState;
 
 /// The check of one exchange, to be repeated each [`CONTENDED_LOOK`](limits::CONTENDED_LOOK) in which the client is waited for.
 pub(super) struct Contention<'a> {
-    shared: &'a Shared,
+    shared: &'a UpstreamState,
     /// The listener's minimum rate, bytes per second.
     rate: u64,
     /// Consecutive checks at which other requests waited.
@@ -15,7 +15,7 @@ pub(super) struct Contention<'a> {
 }
 
 impl<'a> Contention<'a> {
-    pub(super) fn new(shared: &'a Shared, rate: u32) -> Contention<'a> {
+    pub(super) fn new(shared: &'a UpstreamState, rate: u32) -> Contention<'a> {
         Contention {
             shared,
             rate: u64::from(rate.max(1)),
@@ -27,7 +27,7 @@ impl<'a> Contention<'a> {
     /// Returns whether the client must release its slot. `moved` is the total of bytes that it has sent or received.
     pub(super) fn is_too_slow(&mut self, moved: u64) -> bool {
         let brought = moved.saturating_sub(std::mem::replace(&mut self.base, moved));
-        if self.shared.waiting.len() == 0 {
+        if self.shared.wait_queue.len() == 0 {
             self.checks = 0;
             return false;
         }

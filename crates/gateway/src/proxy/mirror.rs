@@ -24,21 +24,21 @@ use crate::gateway::Worker;
 use crate::limits;
 use crate::model::{Forward, Mirror, Rewrite};
 use crate::policy::Cleared;
-use crate::upstream::h2::{Asked, Channel, Heard, ask};
-use crate::upstream::pool::{Chosen, Link, Local, Sole};
-use crate::upstream::{Admitted, Copied, Prefer};
+use crate::upstream::h2::{H2Request, H2ResponsePart, H2Stream, send_request};
+use crate::upstream::pool::{PooledConnection, SelectedEndpoint, UpstreamConn, UpstreamPool};
+use crate::upstream::{AffinityHint, MirrorOutcome, RequestPermit};
 
 /// A mirrored request in flight.
 struct Copy {
     worker: Rc<Worker>,
-    local: Rc<Local>,
-    chosen: Chosen,
+    local: Rc<UpstreamPool>,
+    chosen: SelectedEndpoint,
     greeting: Vec<u8>,
     message: Message,
     is_head: bool,
     until: Time,
     became: Became,
-    _admitted: Admitted,
+    _admitted: RequestPermit,
     _counted: Counted,
 }
 
@@ -60,13 +60,13 @@ struct Parts {
 
 /// The outcome of a mirrored request, counted when this is dropped.
 struct Became {
-    local: Rc<Local>,
-    what: Cell<Copied>,
+    local: Rc<UpstreamPool>,
+    what: Cell<MirrorOutcome>,
 }
 
 impl Drop for Became {
     fn drop(&mut self) {
-        self.local.shared.counts.0.copied(self.what.get());
+        self.local.upstream.counters.0.count_mirror(self.what.get());
     }
 }
 
@@ -126,22 +126,22 @@ fn prepare(
     let local = worker.local(mirrored.upstream.as_ref()?);
     let became = Became {
         local: Rc::clone(&local),
-        what: Cell::new(Copied::NoRoom),
+        what: Cell::new(MirrorOutcome::Overloaded),
     };
     let body = match req.head().framing {
         Framing::None => None,
         _ => {
-            became.what.set(Copied::TooLong);
+            became.what.set(MirrorOutcome::BodyTooLarge);
             let whole = kept.whole(mirror.body_bytes)?;
-            became.what.set(Copied::NoRoom);
+            became.what.set(MirrorOutcome::Overloaded);
             Some(whole)
         }
     };
     let counted = Counted::new(worker)?;
-    let admitted = local.admit().ok()?;
-    became.what.set(Copied::NoEndpoint);
-    let chosen = local.choose(&[], None, Prefer::Any).ok()?;
-    became.what.set(Copied::Failed);
+    let admitted = local.admit_request().ok()?;
+    became.what.set(MirrorOutcome::NoEndpoint);
+    let chosen = local.select(&[], None, AffinityHint::None).ok()?;
+    became.what.set(MirrorOutcome::Failed);
     let sending = Sending {
         listener: found.listener,
         changes: &mirrored.request,
@@ -156,14 +156,14 @@ fn prepare(
         web: grpc::web(forward, req),
     };
     let body = body.as_deref();
-    let message = match local.is_ready() && !local.may_share() {
+    let message = match local.can_acquire_now() && !local.may_multiplex() {
         true => bytes(worker, req, &chosen, &sending, body),
         false => parts(worker, req, &chosen, &sending, body),
     }?;
     // Counted if no task is available, which drops it.
-    became.what.set(Copied::NoRoom);
+    became.what.set(MirrorOutcome::Overloaded);
     Some(Copy {
-        greeting: local.greeting(|| addresses(req)),
+        greeting: local.proxy_header(|| addresses(req)),
         worker: Rc::clone(worker),
         local,
         chosen,
@@ -179,13 +179,13 @@ fn prepare(
 fn bytes(
     worker: &Worker,
     req: &Request<'_>,
-    chosen: &Chosen,
+    chosen: &SelectedEndpoint,
     sending: &Sending<'_>,
     body: Option<&[u8]>,
 ) -> Option<Message> {
     let desk = &mut *worker.desk.borrow_mut();
     desk.out.clear();
-    let written = request::write(desk, req, &chosen.end.endpoint, sending);
+    let written = request::write(desk, req, &chosen.endpoint.endpoint, sending);
     let mut bytes = std::mem::take(&mut desk.out);
     let mut encoder = written.ok()?;
     if let Some(body) = body {
@@ -198,12 +198,12 @@ fn bytes(
 fn parts(
     worker: &Worker,
     req: &Request<'_>,
-    chosen: &Chosen,
+    chosen: &SelectedEndpoint,
     sending: &Sending<'_>,
     body: Option<&[u8]>,
 ) -> Option<Message> {
     let desk = &mut *worker.desk.borrow_mut();
-    let (framing, authority) = request::compose(desk, req, &chosen.end.endpoint, sending).ok()?;
+    let (framing, authority) = request::compose(desk, req, &chosen.endpoint.endpoint, sending).ok()?;
     let target = if desk.host.is_empty() {
         req.target()
     } else {
@@ -259,28 +259,28 @@ impl Copy {
 
     /// Sends the request and discards the response.
     async fn run(self) {
-        self.became.what.set(Copied::Failed);
+        self.became.what.set(MirrorOutcome::Failed);
         let span = self.local.connect_timeout().min(limits::MIRROR_TIME);
         let link = self
             .worker
-            .link(&self.local, &self.chosen.end, (false, &self.greeting), span)
+            .link(&self.local, &self.chosen.endpoint, (false, &self.greeting), span)
             .await;
         match (link, &self.message) {
-            (Ok(Link::Sole(sole)), Message::Bytes(bytes)) => self.by(sole, bytes).await,
-            (Ok(Link::Sole(sole)), Message::Parts(parts)) => {
+            (Ok(UpstreamConn::Http1(sole)), Message::Bytes(bytes)) => self.by(sole, bytes).await,
+            (Ok(UpstreamConn::Http1(sole)), Message::Parts(parts)) => {
                 if let Some(bytes) = parts.encode() {
                     self.by(sole, &bytes).await;
                 }
             }
-            (Ok(Link::Shared(channel)), Message::Parts(parts)) => self.by_stream(&channel, parts).await,
+            (Ok(UpstreamConn::H2(channel)), Message::Parts(parts)) => self.by_stream(&channel, parts).await,
             // The upstream's protocol has changed since.
-            (Ok(Link::Shared(_)), Message::Bytes(_)) | (Err(_), _) => {}
+            (Ok(UpstreamConn::H2(_)), Message::Bytes(_)) | (Err(_), _) => {}
         }
     }
 
-    async fn by_stream(&self, channel: &Channel, parts: &Parts) {
+    async fn by_stream(&self, channel: &H2Stream, parts: &Parts) {
         channel.set_deadline(Some(self.until.since(self.worker.cx.now())));
-        let asked = Asked {
+        let asked = H2Request {
             method: Method::new(&parts.method),
             target: &parts.target,
             authority: &parts.authority,
@@ -289,9 +289,9 @@ impl Copy {
         };
         let mut table = FieldTable::new(&self.worker.desk.borrow().limits);
         let mut left = limits::MIRROR_ANSWER_BYTES;
-        let heard = ask(channel, &asked, &mut table, |heard| {
-            self.became.what.set(Copied::Sent);
-            if let Heard::Body(bytes) = heard {
+        let heard = send_request(channel, &asked, &mut table, |heard| {
+            self.became.what.set(MirrorOutcome::Sent);
+            if let H2ResponsePart::Body(bytes) = heard {
                 left = left.saturating_sub(bytes.len() as u64);
             }
             left > 0
@@ -301,13 +301,13 @@ impl Copy {
         }
     }
 
-    async fn by(&self, link: Sole, bytes: &[u8]) {
+    async fn by(&self, link: PooledConnection, bytes: &[u8]) {
         let stream = &link.stream;
         stream.set_deadline(Some(self.until.since(self.worker.cx.now())));
         if stream.write_all(bytes).await.is_err() {
             return;
         }
-        self.became.what.set(Copied::Sent);
+        self.became.what.set(MirrorOutcome::Sent);
         let mut answer = Answer::new(self.is_head);
         while !answer.is_over {
             let received =
@@ -317,7 +317,7 @@ impl Copy {
             }
         }
         if answer.keep_alive {
-            self.local.keep(&self.chosen.end, link);
+            self.local.release(&self.chosen.endpoint, link);
             self.worker.sweep_later();
         }
     }

@@ -20,7 +20,7 @@ use crate::limits;
 use crate::model::{ClientHeader, Hostname, Listener, PathRewrite, Rewrite};
 use crate::policy::Cleared;
 use crate::upstream::Endpoint;
-use crate::upstream::h2::Channel;
+use crate::upstream::h2::H2Stream;
 
 /// The protocol that HTTP/2 streams can switch to.
 pub(super) const WEBSOCKET: &str = "websocket";
@@ -134,12 +134,12 @@ pub(super) fn compose<'a>(
 
 /// Returns whether a request is sent as an extended CONNECT on this stream: it opens a WebSocket, and the endpoint supports such requests
 /// (RFC 8441). Otherwise it is sent without the switch of protocols, which HTTP/2 does not have.
-pub(super) fn connects(req: &Request<'_>, sending: &Sending<'_>, channel: &Channel) -> bool {
+pub(super) fn connects(req: &Request<'_>, sending: &Sending<'_>, channel: &H2Stream) -> bool {
     let is_websocket = sending
         .upgrade
         .is_some_and(|protocol| protocol.eq_ignore_ascii_case(WEBSOCKET.as_bytes()));
     is_websocket
-        && channel.takes_extended_connect()
+        && channel.supports_extended_connect()
         && (req.version() == Version::Http2 || Challenge::of(req.head()).is_some())
 }
 
@@ -149,7 +149,7 @@ pub(super) fn ask(
     req: &Request<'_>,
     endpoint: &Endpoint,
     sending: &Sending<'_>,
-    channel: &Channel,
+    channel: &H2Stream,
 ) -> Result<bool, Fault> {
     let (framed, authority) = compose(desk, req, endpoint, sending)?;
     let asked = if desk.host.is_empty() {
@@ -179,7 +179,7 @@ pub(super) fn ask(
     };
     let bodiless = matches!(framed, Framing::None | Framing::Length(0));
     let end = bodiless && !connects;
-    match channel.request(&request, &desk.fields, length, end) {
+    match channel.send_head(&request, &desk.fields, length, end) {
         Ok(()) => Ok(!bodiless),
         // The limit was higher when this stream was chosen.
         Err(h2::Misuse::TooManyStreams) => Err(Fault::StreamRefused),

@@ -20,9 +20,9 @@ use crate::fault::Fault;
 use crate::gateway::Worker;
 use crate::limits;
 use crate::policy::Cleared;
-use crate::upstream::client_share::Held;
-use crate::upstream::h2::{Channel, Refused};
-use crate::upstream::pool::Link;
+use crate::upstream::client_share::ShareGuard;
+use crate::upstream::h2::{BodyRefused, H2Stream};
+use crate::upstream::pool::UpstreamConn;
 
 /// The reason why a body was not sent completely.
 #[derive(Debug)]
@@ -33,8 +33,8 @@ pub(super) enum NotSent {
     Refused,
 }
 
-impl From<Refused> for NotSent {
-    fn from(_: Refused) -> NotSent {
+impl From<BodyRefused> for NotSent {
+    fn from(_: BodyRefused) -> NotSent {
         NotSent::Refused
     }
 }
@@ -119,7 +119,7 @@ impl Progress {
 /// The destination of a request body.
 enum Outlet<'l> {
     Sole(&'l Stream, BodyEncoder),
-    Shared(&'l Channel),
+    Shared(&'l H2Stream),
 }
 
 impl Outlet<'_> {
@@ -142,7 +142,7 @@ impl Outlet<'_> {
                 encoder.end(out);
                 write(stream, out)
             }
-            Outlet::Shared(channel) => Ok(channel.send(&bytes).await?),
+            Outlet::Shared(channel) => Ok(channel.send_body(&bytes).await?),
         }
     }
 
@@ -157,7 +157,7 @@ impl Outlet<'_> {
                 }
                 write(stream, out)
             }
-            Outlet::Shared(channel) => Ok(channel.finish(trailers.unwrap_or(&FieldBlock::new()))?),
+            Outlet::Shared(channel) => Ok(channel.finish_body(trailers.unwrap_or(&FieldBlock::new()))?),
         }
     }
 }
@@ -176,7 +176,7 @@ fn write(stream: &Stream, out: &mut Vec<u8>) -> Result<(), NotSent> {
 pub(super) struct Upload<'a, 'r> {
     pub(super) worker: &'a Worker,
     pub(super) req: &'a Request<'r>,
-    pub(super) link: &'a Link,
+    pub(super) link: &'a UpstreamConn,
     /// The rule's limit of the body, bytes.
     pub(super) most: Option<u64>,
     pub(super) chain: Option<&'a Chain>,
@@ -189,15 +189,15 @@ pub(super) struct Upload<'a, 'r> {
     pub(super) web: &'a Unwrapping,
     pub(super) progress: &'a Progress,
     /// The account that its slot is charged to.
-    pub(super) held: &'a RefCell<Option<Held>>,
+    pub(super) held: &'a RefCell<Option<ShareGuard>>,
 }
 
 impl Upload<'_, '_> {
     /// Sends the body as far as the upstream accepts it, after the bytes that an earlier attempt has taken.
     pub(super) async fn run(&self, unsent: Unsent) -> Result<(), NotSent> {
         let mut outlet = match (self.link, unsent) {
-            (Link::Sole(sole), Unsent::Encoded(encoder)) => Outlet::Sole(&sole.stream, encoder),
-            (Link::Shared(channel), Unsent::Framed) => Outlet::Shared(channel),
+            (UpstreamConn::Http1(sole), Unsent::Encoded(encoder)) => Outlet::Sole(&sole.stream, encoder),
+            (UpstreamConn::H2(channel), Unsent::Framed) => Outlet::Shared(channel),
             _ => return Ok(()),
         };
         let cx = &self.worker.cx;

@@ -23,8 +23,8 @@ use crate::fault::{Detail, Fault};
 use crate::gateway::Worker;
 use crate::limits;
 use crate::model::Timeouts;
-use crate::upstream::h2::Channel;
-use crate::upstream::pool::{Chosen, Link, Local};
+use crate::upstream::h2::H2Stream;
+use crate::upstream::pool::{SelectedEndpoint, UpstreamConn, UpstreamPool};
 
 /// The remaining time of an exchange.
 #[derive(Clone, Copy, Debug)]
@@ -102,9 +102,9 @@ impl Clock {
 
 /// A response body that is relayed to the client.
 pub(super) struct Download {
-    pub(super) local: Rc<Local>,
-    pub(super) chosen: Chosen,
-    pub(super) link: Link,
+    pub(super) local: Rc<UpstreamPool>,
+    pub(super) chosen: SelectedEndpoint,
+    pub(super) link: UpstreamConn,
     pub(super) down: Down,
     pub(super) clock: Clock,
     /// The listener's minimum rate of the client, bytes per second.
@@ -264,20 +264,20 @@ impl Down {
     /// Relays received bytes, or waits for some.
     pub(super) fn poll(
         &mut self,
-        link: &Link,
+        link: &UpstreamConn,
         clock: &Clock,
         reply: &mut Reply<'_>,
         context: &mut Context<'_>,
     ) -> Poll<Result<(), Failure>> {
         match link {
-            Link::Sole(sole) => self.poll_sole(&sole.stream, clock, reply, context),
-            Link::Shared(channel) => self.poll_shared(channel, clock, reply, context),
+            UpstreamConn::Http1(sole) => self.poll_sole(&sole.stream, clock, reply, context),
+            UpstreamConn::H2(channel) => self.poll_shared(channel, clock, reply, context),
         }
     }
 
     fn poll_shared(
         &mut self,
-        channel: &Channel,
+        channel: &H2Stream,
         clock: &Clock,
         reply: &mut Reply<'_>,
         context: &mut Context<'_>,
@@ -290,7 +290,7 @@ impl Down {
         });
         let lost = match polled {
             Poll::Pending => return Poll::Pending,
-            Poll::Ready(Ok(Some(_))) if outcome.is_err() || !channel.is_over() => {
+            Poll::Ready(Ok(Some(_))) if outcome.is_err() || !channel.is_finished() => {
                 return Poll::Ready(outcome);
             }
             Poll::Ready(Ok(_)) => {
@@ -305,7 +305,7 @@ impl Down {
             Poll::Ready(Err(lost)) => lost,
         };
         self.detail = lost.detail();
-        let fault = lost.within_body(|| clock.fault(channel.cx().now(), Fault::BodyTimeout));
+        let fault = lost.fault_in_body(|| clock.fault(channel.cx().now(), Fault::BodyTimeout));
         Poll::Ready(Err(fault.into()))
     }
 
@@ -434,7 +434,7 @@ impl Download {
         reply: &mut Reply<'_>,
         chain: Option<&Chain>,
     ) -> Result<(), Failure> {
-        let mut contention = Contention::new(&self.local.shared, self.client_rate);
+        let mut contention = Contention::new(&self.local.upstream, self.client_rate);
         let mut pace = Pace::default();
         let rate = self.clock.rate;
         // Set if the rate's time had expired when the last bytes arrived, which were consumed first.
@@ -474,8 +474,8 @@ impl Download {
 
     /// Records a fault within the body.
     fn failed(&mut self, worker: &Worker, req: &Request<'_>, fault: Fault) -> Failure {
-        let (upstream, addr) = (&self.local.shared, &self.chosen.end.endpoint.addr);
-        upstream.counts.0.fault(fault);
+        let (upstream, addr) = (&self.local.upstream, &self.chosen.endpoint.endpoint.addr);
+        upstream.counters.0.count_fault(fault);
         if let Some(detail) = self.down.detail.take() {
             log_fields::detail(worker, req, (&upstream.name, addr), &detail);
         }
@@ -485,8 +485,8 @@ impl Download {
     /// Finishes a response. Its connection is pooled if the whole request was sent.
     pub(super) fn keep(self, worker: &Rc<Worker>) {
         match self.link {
-            Link::Sole(sole) if self.down.keep_alive && sole.stream.unsent() == 0 => {
-                self.local.keep(&self.chosen.end, sole);
+            UpstreamConn::Http1(sole) if self.down.keep_alive && sole.stream.unsent() == 0 => {
+                self.local.release(&self.chosen.endpoint, sole);
                 worker.sweep_later();
             }
             link if self.down.is_request_cut => link.discard(),

@@ -22,16 +22,16 @@ use ringmain_web::{Error, Reply, Request};
 use ringmain_wire::h1::{FieldBlock, Version};
 
 use crate::limits::TUNNEL_REST;
-use crate::upstream::client_share::Held;
-use crate::upstream::pool::{Chosen, Link};
+use crate::upstream::client_share::ShareGuard;
+use crate::upstream::pool::{SelectedEndpoint, UpstreamConn};
 
 /// An established tunnel.
 pub(super) struct Tunnel {
-    pub(super) link: Link,
+    pub(super) link: UpstreamConn,
     /// Charges the tunnel to its client while it lives.
-    pub(super) _held: Option<Held>,
+    pub(super) _held: Option<ShareGuard>,
     /// Counts the tunnel at its endpoint while it lives.
-    pub(super) _chosen: Chosen,
+    pub(super) _chosen: SelectedEndpoint,
     pub(super) idle: Option<Duration>,
 }
 
@@ -93,8 +93,8 @@ impl Tunnel {
             self.link
                 .set_deadline(if is_over.get() { self.rest(req) } else { self.idle });
             let taken = match &self.link {
-                Link::Sole(sole) => sole.stream.write_frame(bytes).await.is_ok(),
-                Link::Shared(channel) => channel.send(&bytes).await.is_ok(),
+                UpstreamConn::Http1(sole) => sole.stream.write_frame(bytes).await.is_ok(),
+                UpstreamConn::H2(channel) => channel.send_body(&bytes).await.is_ok(),
             };
             if !taken {
                 return Ok(());
@@ -104,8 +104,8 @@ impl Tunnel {
                 .set_deadline(if is_over.get() { self.rest(req) } else { self.idle });
         }
         match &self.link {
-            Link::Sole(sole) => drop(sole.stream.shutdown().await),
-            Link::Shared(channel) => drop(channel.finish(&FieldBlock::new())),
+            UpstreamConn::Http1(sole) => drop(sole.stream.shutdown().await),
+            UpstreamConn::H2(channel) => drop(channel.finish_body(&FieldBlock::new())),
         }
         Ok(())
     }
@@ -124,7 +124,11 @@ fn poll_up(
 }
 
 /// Relays bytes of the upstream to the client.
-fn poll_down(link: &Link, reply: &mut Reply<'_>, context: &mut Context<'_>) -> Poll<Result<Came, Error>> {
+fn poll_down(
+    link: &UpstreamConn,
+    reply: &mut Reply<'_>,
+    context: &mut Context<'_>,
+) -> Poll<Result<Came, Error>> {
     let mut outcome = Ok(());
     let mut take = |bytes: &[u8]| {
         let bytes = &bytes[..bytes.len().min(SEND_SHARE)];
@@ -132,15 +136,16 @@ fn poll_down(link: &Link, reply: &mut Reply<'_>, context: &mut Context<'_>) -> P
         bytes.len()
     };
     let came = match link {
-        Link::Sole(sole) => sole
-            .stream
-            .poll_received(context, |bytes| take(bytes))
-            .map(|received| match received {
-                Ok(0) => Came::End,
-                Ok(_) => Came::Bytes,
-                Err(_) => Came::Broken,
-            }),
-        Link::Shared(channel) => channel.poll_body(context, take).map(|received| match received {
+        UpstreamConn::Http1(sole) => {
+            sole.stream
+                .poll_received(context, |bytes| take(bytes))
+                .map(|received| match received {
+                    Ok(0) => Came::End,
+                    Ok(_) => Came::Bytes,
+                    Err(_) => Came::Broken,
+                })
+        }
+        UpstreamConn::H2(channel) => channel.poll_body(context, take).map(|received| match received {
             Ok(None) => Came::End,
             Ok(Some(_)) => Came::Bytes,
             Err(_) => Came::Broken,
@@ -150,17 +155,17 @@ fn poll_down(link: &Link, reply: &mut Reply<'_>, context: &mut Context<'_>) -> P
 }
 
 /// Returns whether the end may be an attacker's truncation. An HTTP/2 stream has an explicit end.
-fn was_cut(link: &Link) -> bool {
+fn was_cut(link: &UpstreamConn) -> bool {
     match link {
-        Link::Sole(sole) => sole.stream.was_cut(),
-        Link::Shared(_) => false,
+        UpstreamConn::Http1(sole) => sole.stream.was_cut(),
+        UpstreamConn::H2(_) => false,
     }
 }
 
 /// Waits until the upstream accepts no more bytes.
-fn poll_over(link: &Link, context: &mut Context<'_>) -> Poll<()> {
+fn poll_over(link: &UpstreamConn, context: &mut Context<'_>) -> Poll<()> {
     match link {
-        Link::Sole(sole) => sole.stream.poll_over(context).map(drop),
-        Link::Shared(channel) => channel.poll_gone(context),
+        UpstreamConn::Http1(sole) => sole.stream.poll_over(context).map(drop),
+        UpstreamConn::H2(channel) => channel.poll_closed(context),
     }
 }

@@ -11,7 +11,7 @@ use crate::limits;
 use crate::model::Name;
 use crate::policy::passwords::PasswordChecks;
 use crate::stats::upstreams::{Counted, CounterStatus};
-use crate::upstream::Line;
+use crate::upstream::CacheLine;
 
 /// The registry of counters.
 #[derive(Debug, Default)]
@@ -25,14 +25,14 @@ pub(crate) struct Counters {
 
 /// A count of requests in flight.
 #[derive(Debug, Default)]
-pub(crate) struct Running(Line<AtomicU32>);
+pub(crate) struct Running(CacheLine<AtomicU32>);
 
 /// Counts of requests in flight by key: only keys with such requests occupy an entry, at most [`limits::RUNNING_KEYS`].
 ///
 /// A request locks its key's part of the table while it searches that part.
 #[derive(Debug)]
 pub(crate) struct Crowd {
-    parts: Box<[Line<Mutex<Vec<Member>>>]>,
+    parts: Box<[CacheLine<Mutex<Vec<Member>>>]>,
     secret: OnceLock<u64>,
 }
 
@@ -137,7 +137,7 @@ impl Running {
 impl Default for Crowd {
     fn default() -> Crowd {
         Crowd {
-            parts: (0..PARTS).map(|_| Line::default()).collect(),
+            parts: (0..PARTS).map(|_| CacheLine::default()).collect(),
             secret: OnceLock::new(),
         }
     }

@@ -22,7 +22,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 use super::{Rate, Verdict};
-use crate::upstream::Line;
+use crate::upstream::CacheLine;
 
 /// Cells of a row: with their tags two cache lines of 64 bytes, which processors fetch together.
 const WAYS: usize = 8;
@@ -79,7 +79,7 @@ struct Row([Cell; WAYS]);
 #[derive(Debug)]
 pub(crate) struct Cells {
     rows: Box<[Row]>,
-    parts: Box<[Line<Mutex<()>>]>,
+    parts: Box<[CacheLine<Mutex<()>>]>,
     secret: OnceLock<u64>,
     /// Keys that were evicted with debt.
     forgotten: AtomicU64,
@@ -99,7 +99,7 @@ impl Cells {
         let rows = keys.div_ceil(WAYS).next_power_of_two();
         Cells {
             rows: (0..rows).map(|_| Row::default()).collect(),
-            parts: (0..PARTS.min(rows)).map(|_| Line::default()).collect(),
+            parts: (0..PARTS.min(rows)).map(|_| CacheLine::default()).collect(),
             secret: OnceLock::new(),
             forgotten: AtomicU64::new(0),
         }

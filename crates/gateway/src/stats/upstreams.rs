@@ -6,8 +6,8 @@ use std::time::Duration;
 use crate::fault::Fault;
 use crate::health::{Reason, Verdict};
 use crate::model::{Addr, Name};
-pub use crate::upstream::circuit_breaker::Cap;
-use crate::upstream::{Copied, Endpoint, Shared};
+pub use crate::upstream::circuit_breaker::UpstreamLimit;
+use crate::upstream::{Endpoint, MirrorOutcome, UpstreamState};
 
 /// A snapshot of an upstream and its endpoints. Each number is read at its own instant while workers continue.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,13 +25,13 @@ pub struct UpstreamStatus {
     /// Requests that were hedged to a second endpoint, since the upstream is configured.
     pub hedged: u64,
     /// The number of refusals by each cap, since the upstream is configured.
-    pub refused: [(Cap, u64); Cap::ALL.len()],
+    pub refused: [(UpstreamLimit, u64); UpstreamLimit::ALL.len()],
     /// Retries that the budget has granted, since the name is configured.
     pub retries: u64,
     /// Retries that the budget has refused.
     pub retries_refused: u64,
     /// Mirrored requests to the upstream, in the order of [`Copied::ALL`].
-    pub copies: [u64; Copied::ALL.len()],
+    pub copies: [u64; MirrorOutcome::ALL.len()],
     /// Failed attempts by fault, since the name is configured; faults that have not occurred are left out.
     pub faults: Vec<(Fault, u64)>,
     /// The current endpoints.
@@ -96,20 +96,20 @@ pub struct Ejection {
 }
 
 impl UpstreamStatus {
-    pub(crate) fn of(shared: &Shared) -> UpstreamStatus {
-        let current = shared.current();
+    pub(crate) fn of(shared: &UpstreamState) -> UpstreamStatus {
+        let current = shared.snapshot();
         UpstreamStatus {
             name: shared.name.clone(),
-            requests: shared.requests(),
-            connections: shared.connections(),
-            waiting: shared.waiting.len(),
-            retrying: shared.breaker.retries(),
-            hedged: shared.breaker.hedges(),
-            refused: shared.breaker.refused(),
-            retries: shared.counts.0.retries(),
-            retries_refused: shared.counts.0.refused(),
-            copies: shared.counts.0.copies(),
-            faults: shared.counts.0.faults(),
+            requests: shared.requests_in_flight(),
+            connections: shared.open_connections(),
+            waiting: shared.wait_queue.len(),
+            retrying: shared.circuit_breaker.retries_in_flight(),
+            hedged: shared.circuit_breaker.hedge_count(),
+            refused: shared.circuit_breaker.refusals(),
+            retries: shared.counters.0.granted_retries(),
+            retries_refused: shared.counters.0.refused_retries(),
+            copies: shared.counters.0.mirror_counts(),
+            faults: shared.counters.0.fault_counts(),
             endpoints: current
                 .endpoints
                 .iter()
@@ -126,7 +126,7 @@ impl EndpointStatus {
             addr: endpoint.addr.clone(),
             weight: endpoint.weight,
             draining: endpoint.draining,
-            requests: endpoint.state.active(),
+            requests: endpoint.state.requests_in_flight(),
             failures: health.record.failures(),
             verdict: health.verdict(),
             check_error: health.check_error(),

@@ -6,11 +6,11 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use super::{Line, Shared, take};
+use super::{CacheLine, UpstreamState, increment_below};
 
 /// A cap of an upstream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Cap {
+pub enum UpstreamLimit {
     /// Requests in flight ([`Pool::requests`](crate::model::Pool::requests)).
     Requests,
     /// Requests that wait for a connection ([`Pool::pending`](crate::model::Pool::pending)).
@@ -23,79 +23,79 @@ pub enum Cap {
     Budget,
 }
 
-impl Cap {
+impl UpstreamLimit {
     /// Every value, in the order of counters.
-    pub const ALL: [Cap; 5] = [
-        Cap::Requests,
-        Cap::Pending,
-        Cap::Connections,
-        Cap::Retries,
-        Cap::Budget,
+    pub const ALL: [UpstreamLimit; 5] = [
+        UpstreamLimit::Requests,
+        UpstreamLimit::Pending,
+        UpstreamLimit::Connections,
+        UpstreamLimit::Retries,
+        UpstreamLimit::Budget,
     ];
 
     /// Returns the name for metrics.
     #[must_use]
     pub const fn label(self) -> &'static str {
         match self {
-            Cap::Requests => "requests",
-            Cap::Pending => "pending",
-            Cap::Connections => "connections",
-            Cap::Retries => "retries",
-            Cap::Budget => "retry_budget",
+            UpstreamLimit::Requests => "requests",
+            UpstreamLimit::Pending => "pending",
+            UpstreamLimit::Connections => "connections",
+            UpstreamLimit::Retries => "retries",
+            UpstreamLimit::Budget => "retry_budget",
         }
     }
 }
 
 /// The caps of an upstream.
 #[derive(Debug, Default)]
-pub(crate) struct Breaker {
+pub(crate) struct CircuitBreaker {
     /// Retries in flight.
-    retries: Line<AtomicU32>,
+    retries: CacheLine<AtomicU32>,
     /// Refusals, in the order of [`Cap::ALL`].
-    refused: [AtomicU64; Cap::ALL.len()],
-    hedged: AtomicU64,
+    refusals: [AtomicU64; UpstreamLimit::ALL.len()],
+    hedges: AtomicU64,
 }
 
 /// A retry, counted until this is dropped.
 #[derive(Debug)]
-pub(crate) struct Retrying(Arc<Shared>);
+pub(crate) struct RetryPermit(Arc<UpstreamState>);
 
-impl Breaker {
+impl CircuitBreaker {
     /// Counts a refusal of a cap.
-    pub(crate) fn tripped(&self, cap: Cap) {
-        self.refused[cap as usize].fetch_add(1, Ordering::Relaxed);
+    pub(crate) fn count_refusal(&self, cap: UpstreamLimit) {
+        self.refusals[cap as usize].fetch_add(1, Ordering::Relaxed);
     }
 
     /// Returns the number of refusals of each cap, since the upstream is configured.
-    pub(crate) fn refused(&self) -> [(Cap, u64); Cap::ALL.len()] {
-        Cap::ALL.map(|cap| (cap, self.refused[cap as usize].load(Ordering::Relaxed)))
+    pub(crate) fn refusals(&self) -> [(UpstreamLimit, u64); UpstreamLimit::ALL.len()] {
+        UpstreamLimit::ALL.map(|cap| (cap, self.refusals[cap as usize].load(Ordering::Relaxed)))
     }
 
     /// Counts a hedged request.
-    pub(crate) fn hedged(&self) {
-        self.hedged.fetch_add(1, Ordering::Relaxed);
+    pub(crate) fn count_hedge(&self) {
+        self.hedges.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Returns the number of hedged requests.
-    pub(crate) fn hedges(&self) -> u64 {
-        self.hedged.load(Ordering::Relaxed)
+    pub(crate) fn hedge_count(&self) -> u64 {
+        self.hedges.load(Ordering::Relaxed)
     }
 
     /// Returns the number of retries in flight.
-    pub(crate) fn retries(&self) -> u32 {
+    pub(crate) fn retries_in_flight(&self) -> u32 {
         self.retries.0.load(Ordering::Relaxed)
     }
 }
 
-impl Shared {
+impl UpstreamState {
     /// Counts a retry, unless the limit is reached.
-    pub(crate) fn begin_retry(self: &Arc<Self>, most: u32) -> Option<Retrying> {
-        take(&self.breaker.retries.0, most).then(|| Retrying(Arc::clone(self)))
+    pub(crate) fn acquire_retry(self: &Arc<Self>, most: u32) -> Option<RetryPermit> {
+        increment_below(&self.circuit_breaker.retries.0, most).then(|| RetryPermit(Arc::clone(self)))
     }
 }
 
-impl Drop for Retrying {
+impl Drop for RetryPermit {
     fn drop(&mut self) {
-        self.0.breaker.retries.0.fetch_sub(1, Ordering::Relaxed);
+        self.0.circuit_breaker.retries.0.fetch_sub(1, Ordering::Relaxed);
     }
 }

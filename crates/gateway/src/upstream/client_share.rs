@@ -12,16 +12,16 @@ use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 
-use super::Shared;
+use super::UpstreamState;
 use crate::limits;
 
 /// A client address: an IPv4 address, or the /64 of an IPv6 address. Clients without an address (Unix sockets) count as one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Holder(Option<(bool, u128)>);
+pub(crate) struct ClientKey(Option<(bool, u128)>);
 
-impl From<Option<IpAddr>> for Holder {
-    fn from(address: Option<IpAddr>) -> Holder {
-        Holder(address.map(|address| match address.to_canonical() {
+impl From<Option<IpAddr>> for ClientKey {
+    fn from(address: Option<IpAddr>) -> ClientKey {
+        ClientKey(address.map(|address| match address.to_canonical() {
             IpAddr::V4(address) => (false, address.to_bits().into()),
             IpAddr::V6(address) => (true, address.to_bits() >> 64),
         }))
@@ -30,66 +30,66 @@ impl From<Option<IpAddr>> for Holder {
 
 /// Held slots by client. Has at most as many entries as slots are held, which the upstream's pool limits.
 #[derive(Debug, Default)]
-pub(crate) struct Shares(Mutex<Table>);
+pub(crate) struct ClientShares(Mutex<ShareTable>);
 
 #[derive(Debug, Default)]
-struct Table {
-    all: u32,
-    clients: BTreeMap<Holder, u32>,
+struct ShareTable {
+    total: u32,
+    clients: BTreeMap<ClientKey, u32>,
     /// Requests that wait for a slot on their client's account.
     waiting: Vec<Waker>,
 }
 
 /// Limits on the slots that clients hold.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Most {
+pub(crate) struct ShareLimits {
     /// Slots of one client.
-    pub(crate) client: u32,
+    pub(crate) per_client: u32,
     /// Slots for all clients; `None`: no limit.
-    pub(crate) all: Option<u32>,
+    pub(crate) total: Option<u32>,
 }
 
 /// The resource that a client holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Account {
+pub(crate) enum SharedResource {
     /// A slot of the pool.
-    Place,
+    Slot,
     /// A position in the queue of requests that wait for a slot.
-    Turn,
+    QueuePosition,
 }
 
 /// A slot or position that is held on a client's account until this is dropped.
 #[derive(Debug)]
-pub(crate) struct Held {
-    shared: Arc<Shared>,
-    account: Account,
-    holder: Holder,
+pub(crate) struct ShareGuard {
+    upstream: Arc<UpstreamState>,
+    resource: SharedResource,
+    client: ClientKey,
 }
 
-impl Shares {
-    fn lock(&self) -> MutexGuard<'_, Table> {
+impl ClientShares {
+    fn lock(&self) -> MutexGuard<'_, ShareTable> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Shared {
-    fn account(&self, account: Account) -> &Shares {
+impl UpstreamState {
+    fn shares_of(&self, account: SharedResource) -> &ClientShares {
         match account {
-            Account::Place => &self.shares,
-            Account::Turn => &self.turns,
+            SharedResource::Slot => &self.slot_shares,
+            SharedResource::QueuePosition => &self.queue_shares,
         }
     }
 
     /// Counts a slot or position on a client's account. `None`: the client is at its limit; `waker` is woken when one becomes free.
-    pub(crate) fn hold(
+    pub(crate) fn acquire_share(
         self: &Arc<Self>,
-        (account, holder): (Account, Holder),
-        most: Most,
+        (account, holder): (SharedResource, ClientKey),
+        most: ShareLimits,
         waker: &Waker,
-    ) -> Option<Held> {
-        let table = &mut *self.account(account).lock();
+    ) -> Option<ShareGuard> {
+        let table = &mut *self.shares_of(account).lock();
         let held = table.clients.get(&holder).copied().unwrap_or_default();
-        if held >= most.client || most.all.is_some_and(|all| table.all >= all) {
+        if held >= most.per_client || most.total.is_some_and(|all| table.total >= all) {
             // The list includes wakers of finished requests: at the limit all are woken, and those that still wait register again.
             let over = match table.waiting.len() < limits::SHARE_WAKERS {
                 true => Vec::new(),
@@ -102,24 +102,24 @@ impl Shared {
             return None;
         }
         table.clients.insert(holder, held + 1);
-        table.all += 1;
-        Some(Held {
-            shared: Arc::clone(self),
-            account,
-            holder,
+        table.total += 1;
+        Some(ShareGuard {
+            upstream: Arc::clone(self),
+            resource: account,
+            client: holder,
         })
     }
 }
 
-impl Drop for Held {
+impl Drop for ShareGuard {
     fn drop(&mut self) {
         let waiting = {
-            let table = &mut *self.shared.account(self.account).lock();
-            table.all -= 1;
-            if let Some(held) = table.clients.get_mut(&self.holder) {
+            let table = &mut *self.upstream.shares_of(self.resource).lock();
+            table.total -= 1;
+            if let Some(held) = table.clients.get_mut(&self.client) {
                 *held -= 1;
                 if *held == 0 {
-                    table.clients.remove(&self.holder);
+                    table.clients.remove(&self.client);
                 }
             }
             std::mem::take(&mut table.waiting)

@@ -22,15 +22,18 @@ use ringmain_engine::stream::Stream;
 use ringmain_tls::ConnectHandle;
 use ringmain_wire::proxy::Addresses;
 
-pub(crate) use self::connection::Link;
-use self::endpoints::{ends, is_same};
-use super::circuit_breaker::{Cap, Retrying};
+pub(crate) use self::connection::UpstreamConn;
+use self::endpoints::{build_endpoints, has_same_connections};
+use super::circuit_breaker::{RetryPermit, UpstreamLimit};
 use super::connect::ConnectError;
-use super::h2::{Channel, Common, Sessions};
-use super::selection::Wellness;
-use super::transport::Handles;
-use super::wait_queue::{Waiter, Waiting};
-use super::{Active, Admitted, Current, Endpoint, Full, Permit, Shared, Toward, connect, transport};
+use super::h2::{H2Pool, H2Stream, SessionList};
+use super::selection::HealthView;
+use super::transport::TlsHandles;
+use super::wait_queue::{WaitQueue, Waiter};
+use super::{
+    ActiveGuard, ConnectionPermit, Endpoint, EndpointId, ReachedLimit, RequestPermit, UpstreamSnapshot,
+    UpstreamState, connect, transport,
+};
 use crate::balance::Turns;
 use crate::fault::Fault;
 use crate::health::{Meeting, may_eject};
@@ -39,107 +42,115 @@ use crate::model::{HashKey, UpstreamProtocol};
 
 /// An upstream as one worker sees it.
 #[derive(Debug)]
-pub(crate) struct Local {
+pub(crate) struct UpstreamPool {
     pub(super) cx: Cx,
-    pub(crate) shared: Arc<Shared>,
-    seen: RefCell<PoolSnapshot>,
+    pub(crate) upstream: Arc<UpstreamState>,
+    snapshot: RefCell<PoolSnapshot>,
     /// Idle connections of every endpoint, without those that are shared.
-    kept: Cell<usize>,
-    pub(super) common: Rc<Common>,
+    idle_count: Cell<usize>,
+    pub(super) h2: Rc<H2Pool>,
 }
 
 #[derive(Debug)]
 struct PoolSnapshot {
     generation: u64,
-    current: Arc<Current>,
+    upstream: Arc<UpstreamSnapshot>,
     /// The handles that TLS sessions are created from.
-    tls: Handles,
-    ends: Vec<Rc<End>>,
-    wellness: Wellness,
-    turns: Turns,
+    tls: TlsHandles,
+    endpoints: Vec<Rc<PoolEndpoint>>,
+    health: HealthView,
+    round_robin: Turns,
 }
 
 /// An endpoint as one worker sees it.
 #[derive(Debug)]
-pub(crate) struct End {
+pub(crate) struct PoolEndpoint {
     pub(crate) endpoint: Arc<Endpoint>,
-    idle: RefCell<Vec<Idle>>,
-    pub(super) sessions: Sessions,
+    idle: RefCell<Vec<IdleConnection>>,
+    pub(super) sessions: SessionList,
     /// The endpoint is no longer configured: its connections are closed after use.
-    gone: Cell<bool>,
+    is_removed: Cell<bool>,
 }
 
 #[derive(Debug)]
-struct Idle {
+struct IdleConnection {
     stream: Stream,
-    permit: Permit,
+    permit: ConnectionPermit,
     requests: u32,
     since: Time,
 }
 
 /// A connection that a request has for itself. Closed when dropped.
 #[derive(Debug)]
-pub(crate) struct Sole {
+pub(crate) struct PooledConnection {
     pub(crate) stream: Stream,
-    permit: Permit,
+    permit: ConnectionPermit,
     /// Requests on the connection before this one.
     pub(crate) requests: u32,
     /// The connection began with the PROXY header of one client: no other client's request may use it.
-    is_greeted: bool,
+    has_client_preamble: bool,
 }
 
 /// A request's endpoint. The request is counted there until this is dropped.
 #[derive(Debug)]
-pub(crate) struct Chosen {
-    pub(crate) end: Rc<End>,
-    _active: Active,
+pub(crate) struct SelectedEndpoint {
+    pub(crate) endpoint: Rc<PoolEndpoint>,
+    _guard: ActiveGuard,
 }
 
-impl Local {
-    pub(crate) fn new(cx: &Cx, shared: Arc<Shared>) -> Local {
+impl UpstreamPool {
+    pub(crate) fn new(cx: &Cx, shared: Arc<UpstreamState>) -> UpstreamPool {
         let generation = shared.generation();
-        let current = shared.current();
-        let ends = ends(&current, &[], true);
-        Local {
+        let current = shared.snapshot();
+        let ends = build_endpoints(&current, &[], true);
+        UpstreamPool {
             cx: cx.clone(),
-            shared,
-            seen: RefCell::new(PoolSnapshot {
+            upstream: shared,
+            snapshot: RefCell::new(PoolSnapshot {
                 generation,
-                tls: Handles::of(&current.transport),
-                current,
-                ends,
-                wellness: Wellness::default(),
-                turns: Turns::default(),
+                tls: TlsHandles::from_transport(&current.transport),
+                upstream: current,
+                endpoints: ends,
+                health: HealthView::default(),
+                round_robin: Turns::default(),
             }),
-            kept: Cell::new(0),
-            common: Common::new(),
+            idle_count: Cell::new(0),
+            h2: H2Pool::new(),
         }
     }
 
     /// Returns the protocol of the upstream.
     pub(super) fn protocol(&self) -> UpstreamProtocol {
-        self.follow().current.config.protocol
+        self.refresh_snapshot().upstream.config.protocol
     }
 
     /// Returns the limit of concurrent requests on a shared connection.
-    pub(super) fn streams(&self) -> u32 {
-        self.follow().current.config.pool.streams_per_connection
+    pub(super) fn streams_per_connection(&self) -> u32 {
+        self.refresh_snapshot()
+            .upstream
+            .config
+            .pool
+            .streams_per_connection
     }
 
     /// Returns the number of requests that a connection serves; `None`: no limit.
-    pub(super) fn lifetime(&self) -> Option<u32> {
-        self.follow().current.config.pool.requests_per_connection
+    pub(super) fn requests_per_connection(&self) -> Option<u32> {
+        self.refresh_snapshot()
+            .upstream
+            .config
+            .pool
+            .requests_per_connection
     }
 
-    pub(super) fn most_connections(&self) -> u32 {
-        self.follow().current.config.pool.connections
+    pub(super) fn connection_limit(&self) -> u32 {
+        self.refresh_snapshot().upstream.config.pool.connections
     }
 
     /// Returns the limit of requests on the upstream's connections, and the percentage of these that one client may hold.
-    pub(crate) fn places(&self) -> (u32, u8) {
-        let seen = self.follow();
-        let pool = &seen.current.config.pool;
-        let each = match seen.current.config.protocol {
+    pub(crate) fn slot_limits(&self) -> (u32, u8) {
+        let seen = self.refresh_snapshot();
+        let pool = &seen.upstream.config.pool;
+        let each = match seen.upstream.config.protocol {
             UpstreamProtocol::Http1 | UpstreamProtocol::Auto => 1,
             UpstreamProtocol::Http2 => pool.streams_per_connection,
         };
@@ -147,48 +158,48 @@ impl Local {
     }
 
     /// Returns the limit of requests that wait for a connection.
-    pub(crate) fn pending(&self) -> u32 {
-        self.follow().current.config.pool.pending
+    pub(crate) fn pending_limit(&self) -> u32 {
+        self.refresh_snapshot().upstream.config.pool.pending
     }
 
     /// Returns the handle that TLS sessions for HTTP are created from.
-    pub(super) fn tls(&self) -> Option<Rc<ConnectHandle>> {
-        self.follow().tls.http.clone()
+    pub(super) fn http_tls(&self) -> Option<Rc<ConnectHandle>> {
+        self.refresh_snapshot().tls.http.clone()
     }
 
     /// Returns whether there are pooled or shared connections, or may be soon.
-    pub(crate) fn holds_any(&self) -> bool {
-        self.kept.get() > 0 || self.common.is_any()
+    pub(crate) fn has_connections(&self) -> bool {
+        self.idle_count.get() > 0 || self.h2.has_sessions()
     }
 
     /// Returns whether the upstream's connections are shared, as far as that is known.
-    pub(crate) fn may_share(&self) -> bool {
+    pub(crate) fn may_multiplex(&self) -> bool {
         self.protocol() != UpstreamProtocol::Http1
     }
 
     /// Returns the timeout for connecting.
     pub(crate) fn connect_timeout(&self) -> Duration {
-        self.follow().current.config.connect_timeout
+        self.refresh_snapshot().upstream.config.connect_timeout
     }
 
-    fn follow(&self) -> std::cell::RefMut<'_, PoolSnapshot> {
-        let mut seen = self.seen.borrow_mut();
-        if seen.generation != self.shared.generation() {
-            seen.generation = self.shared.generation();
-            let last = std::mem::replace(&mut seen.current, self.shared.current());
-            let same = Arc::ptr_eq(&last.transport, &seen.current.transport);
+    fn refresh_snapshot(&self) -> std::cell::RefMut<'_, PoolSnapshot> {
+        let mut seen = self.snapshot.borrow_mut();
+        if seen.generation != self.upstream.generation() {
+            seen.generation = self.upstream.generation();
+            let last = std::mem::replace(&mut seen.upstream, self.upstream.snapshot());
+            let same = Arc::ptr_eq(&last.transport, &seen.upstream.transport);
             if !same {
-                seen.tls = Handles::of(&seen.current.transport);
+                seen.tls = TlsHandles::from_transport(&seen.upstream.transport);
             }
-            seen.wellness.reset();
-            seen.turns.reset();
-            let ends = ends(&seen.current, &seen.ends, same);
-            for old in std::mem::replace(&mut seen.ends, ends) {
-                if !seen.ends.iter().any(|end| Rc::ptr_eq(end, &old)) {
-                    old.gone.set(true);
+            seen.health.reset();
+            seen.round_robin.reset();
+            let ends = build_endpoints(&seen.upstream, &seen.endpoints, same);
+            for old in std::mem::replace(&mut seen.endpoints, ends) {
+                if !seen.endpoints.iter().any(|end| Rc::ptr_eq(end, &old)) {
+                    old.is_removed.set(true);
                     let closed = std::mem::take(&mut *old.idle.borrow_mut());
-                    self.kept.set(self.kept.get() - closed.len());
-                    old.sessions.retire();
+                    self.idle_count.set(self.idle_count.get() - closed.len());
+                    old.sessions.retire_all();
                 }
             }
         }
@@ -196,69 +207,76 @@ impl Local {
     }
 
     /// Returns an endpoint as it is configured now, which owns its connections. One that is no longer configured is returned unchanged.
-    pub(super) fn present(&self, end: &Rc<End>) -> Rc<End> {
-        let seen = self.follow();
-        if !end.gone.get() {
+    pub(super) fn current_endpoint(&self, end: &Rc<PoolEndpoint>) -> Rc<PoolEndpoint> {
+        let seen = self.refresh_snapshot();
+        if !end.is_removed.get() {
             return Rc::clone(end);
         }
-        let same = |other: &&Rc<End>| is_same(&other.endpoint, &end.endpoint);
-        Rc::clone(seen.ends.iter().find(same).unwrap_or(end))
+        let same = |other: &&Rc<PoolEndpoint>| has_same_connections(&other.endpoint, &end.endpoint);
+        Rc::clone(seen.endpoints.iter().find(same).unwrap_or(end))
     }
 
     /// Counts a request at the upstream.
     ///
     /// # Errors
     /// [`Fault::RequestsFull`]: the limit of requests in flight is reached.
-    pub(crate) fn admit(&self) -> Result<Admitted, Fault> {
-        self.try_admit().ok_or_else(|| {
-            self.shared.breaker.tripped(Cap::Requests);
+    pub(crate) fn admit_request(&self) -> Result<RequestPermit, Fault> {
+        self.try_admit_request().ok_or_else(|| {
+            self.upstream
+                .circuit_breaker
+                .count_refusal(UpstreamLimit::Requests);
             Fault::RequestsFull
         })
     }
 
     /// Does the same, but does not count a refusal, since the caller asks again.
-    pub(crate) fn try_admit(&self) -> Option<Admitted> {
-        let most = self.follow().current.config.pool.requests;
-        self.shared.begin_request(most)
+    pub(crate) fn try_admit_request(&self) -> Option<RequestPermit> {
+        let most = self.refresh_snapshot().upstream.config.pool.requests;
+        self.upstream.acquire_request(most)
     }
 
     /// Deposits the share of a new request in the retry budget.
-    pub(crate) fn bring_budget(&self) {
-        let rules = self.follow().current.config.retry_budget;
-        self.shared.budget.bring(&rules, self.cx.now().0);
+    pub(crate) fn deposit_retry_budget(&self) {
+        let rules = self.refresh_snapshot().upstream.config.retry_budget;
+        self.upstream.retry_budget.deposit(&rules, self.cx.now().0);
     }
 
     /// Counts a retry if it is allowed; `again` is the count of the request's previous retry.
-    pub(crate) fn begin_retry(&self, again: Option<Retrying>) -> Option<Retrying> {
+    pub(crate) fn acquire_retry(&self, again: Option<RetryPermit>) -> Option<RetryPermit> {
         let (rules, most) = {
-            let seen = self.follow();
-            (seen.current.config.retry_budget, seen.current.config.pool.retries)
+            let seen = self.refresh_snapshot();
+            (
+                seen.upstream.config.retry_budget,
+                seen.upstream.config.pool.retries,
+            )
         };
-        let Some(retrying) = again.or_else(|| self.shared.begin_retry(most)) else {
-            self.shared.breaker.tripped(Cap::Retries);
+        let Some(retrying) = again.or_else(|| self.upstream.acquire_retry(most)) else {
+            self.upstream
+                .circuit_breaker
+                .count_refusal(UpstreamLimit::Retries);
             return None;
         };
-        let granted = self.shared.budget.take(&rules, self.cx.now().0);
-        self.shared.counts.0.asked(granted);
+        let granted = self.upstream.retry_budget.withdraw(&rules, self.cx.now().0);
+        self.upstream.counters.0.count_retry(granted);
         if granted {
             return Some(retrying);
         }
-        self.shared.breaker.tripped(Cap::Budget);
+        self.upstream.circuit_breaker.count_refusal(UpstreamLimit::Budget);
         None
     }
 
     /// Passes the part of a request that is hashed for balancing to `look`.
-    pub(crate) fn key<T>(&self, look: impl FnOnce(&HashKey) -> T) -> Option<T> {
-        self.follow().current.picker.key().map(look)
+    pub(crate) fn with_hash_key<T>(&self, look: impl FnOnce(&HashKey) -> T) -> Option<T> {
+        self.refresh_snapshot().upstream.balancer.hash_key().map(look)
     }
 
     /// Records the result of a request at an endpoint, which may be ejected for it.
-    pub(crate) fn met(&self, end: &End, meeting: Meeting) {
+    pub(crate) fn record_outcome(&self, end: &PoolEndpoint, meeting: Meeting) {
         if meeting == Meeting::Bad {
             end.endpoint.state.health().record.failed();
         }
-        let seen = self.follow();
-        let Some(rules) = &seen.current.config.health.outliers else {
+        let seen = self.refresh_snapshot();
+        let Some(rules) = &seen.upstream.config.health.outliers else {
             return;
         };
         let now = self.cx.now().0;
@@ -266,51 +284,53 @@ impl Local {
         let Some(why) = record.note(meeting, now, rules) else {
             return;
         };
-        let endpoints = &seen.current.endpoints;
+        let endpoints = &seen.upstream.endpoints;
         let out = endpoints
             .iter()
             .filter(|endpoint| endpoint.state.health().ejected_until() > now);
         if may_eject(out.count(), endpoints.len(), rules) && record.eject(now, self.cx.wall(), rules, why) {
-            self.shared.health_changed();
+            self.upstream.bump_health_version();
             log::warn!(
                 "upstream `{}`: {} is passed over: {why}",
-                self.shared.name,
+                self.upstream.name,
                 end.endpoint.addr
             );
         }
     }
 
     /// Applies changes of the upstream, also without a request.
-    pub(crate) fn look(&self) {
-        drop(self.follow());
+    pub(crate) fn apply_changes(&self) {
+        drop(self.refresh_snapshot());
     }
 
     /// Waits until names that are being resolved for the first time have addresses.
-    pub(crate) async fn settle(&self, span: Duration) {
+    pub(crate) async fn wait_until_resolved(&self, span: Duration) {
         let until = self.cx.now().after(span);
-        while self.follow().current.is_pending && self.cx.now() < until {
+        while self.refresh_snapshot().upstream.is_resolving && self.cx.now() < until {
             self.cx.sleep(limits::PENDING_LOOK).await;
         }
     }
 
     /// Records the response time of an endpoint.
-    pub(crate) fn took(&self, end: &End, span: Duration) {
-        if let Some(half_life) = self.follow().current.picker.half_life() {
-            end.endpoint.state.took(self.cx.now().0, span, half_life);
+    pub(crate) fn record_latency(&self, end: &PoolEndpoint, span: Duration) {
+        if let Some(half_life) = self.refresh_snapshot().upstream.balancer.half_life() {
+            end.endpoint
+                .state
+                .record_latency(self.cx.now().0, span, half_life);
         }
     }
 
     /// Records the status and the response time of an endpoint.
-    pub(crate) fn answered(&self, end: &End, span: Duration, status: u16) {
-        self.took(end, span);
+    pub(crate) fn record_response(&self, end: &PoolEndpoint, span: Duration, status: u16) {
+        self.record_latency(end, span);
         let bad = status >= 500;
-        self.met(end, if bad { Meeting::Bad } else { Meeting::Good });
+        self.record_outcome(end, if bad { Meeting::Bad } else { Meeting::Good });
     }
 
     /// Returns the PROXY protocol header that a connection begins with; empty if the upstream does not use it.
-    pub(crate) fn greeting(&self, addresses: impl FnOnce() -> Option<Addresses>) -> Vec<u8> {
-        let version = self.follow().current.transport.proxy_protocol();
-        version.map_or_else(Vec::new, |version| transport::greeting(version, addresses()))
+    pub(crate) fn proxy_header(&self, addresses: impl FnOnce() -> Option<Addresses>) -> Vec<u8> {
+        let version = self.refresh_snapshot().upstream.transport.proxy_protocol();
+        version.map_or_else(Vec::new, |version| transport::proxy_header(version, addresses()))
     }
 
     /// Returns a connection to an endpoint, or a stream of one, within `span`. With a greeting it is a new connection for this request
@@ -318,90 +338,95 @@ impl Local {
     ///
     /// # Errors
     /// The fault of the attempt, or of a limit that was reached for as long as `span`.
-    pub(crate) async fn link(
+    pub(crate) async fn acquire(
         &self,
-        end: &Rc<End>,
+        end: &Rc<PoolEndpoint>,
         fresh: bool,
         greeting: &[u8],
         span: Duration,
-    ) -> Result<Link, Fault> {
-        if self.may_share() {
+    ) -> Result<UpstreamConn, Fault> {
+        if self.may_multiplex() {
             // Boxed, so that requests over HTTP/1.1 do not reserve space for it.
-            return Box::pin(self.link_shared(end, fresh, greeting, span)).await;
+            return Box::pin(self.acquire_h2(end, fresh, greeting, span)).await;
         }
-        self.link_whole(end, fresh, greeting, span).await
+        self.acquire_http1(end, fresh, greeting, span).await
     }
 
     /// Does the same where the protocol has whole connections only.
     ///
     /// # Errors
     /// Those of [`link`](Self::link); [`Fault::NoHttp2`] if the endpoint has become one of HTTP/2 meanwhile.
-    pub(crate) async fn link_alone(&self, end: &Rc<End>, fresh: bool, span: Duration) -> Result<Sole, Fault> {
-        match self.link_whole(end, fresh, &[], span).await? {
-            Link::Sole(sole) => Ok(sole),
-            Link::Shared(_) => Err(Fault::NoHttp2),
+    pub(crate) async fn acquire_exclusive(
+        &self,
+        end: &Rc<PoolEndpoint>,
+        fresh: bool,
+        span: Duration,
+    ) -> Result<PooledConnection, Fault> {
+        match self.acquire_http1(end, fresh, &[], span).await? {
+            UpstreamConn::Http1(sole) => Ok(sole),
+            UpstreamConn::H2(_) => Err(Fault::NoHttp2),
         }
     }
 
     /// Returns an HTTP/1.1 connection to an endpoint, unless the endpoint has become one of HTTP/2 meanwhile.
-    pub(super) async fn link_whole(
+    pub(super) async fn acquire_http1(
         &self,
-        end: &Rc<End>,
+        end: &Rc<PoolEndpoint>,
         fresh: bool,
         greeting: &[u8],
         span: Duration,
-    ) -> Result<Link, Fault> {
+    ) -> Result<UpstreamConn, Fault> {
         let fresh = fresh || !greeting.is_empty();
-        if !fresh && let Some(link) = self.take_kept(end) {
-            return Ok(Link::Sole(link));
+        if !fresh && let Some(link) = self.try_acquire_idle(end) {
+            return Ok(UpstreamConn::Http1(link));
         }
-        let most = self.follow().current.config.pool.connections;
-        let permit = match self.shared.begin_connection(most) {
+        let most = self.refresh_snapshot().upstream.config.pool.connections;
+        let permit = match self.upstream.acquire_connection(most) {
             Ok(permit) => permit,
-            Err(_) => match self.wait(end, fresh, most, span).await? {
-                Waited::Permit(permit) => permit,
-                Waited::Kept(link) => return Ok(link),
+            Err(_) => match self.wait_for_connection(end, fresh, most, span).await? {
+                WaitOutcome::Permit(permit) => permit,
+                WaitOutcome::Connection(link) => return Ok(link),
             },
         };
         if self.protocol() != UpstreamProtocol::Http1 {
             // The protocol has changed during the wait.
-            return Box::pin(self.begin_session(end, permit, greeting, span)).await;
+            return Box::pin(self.open_session(end, permit, greeting, span)).await;
         }
-        let tls = self.tls();
-        let dialled = self.dial(end, permit, greeting, tls, span).await;
-        dialled.map(Link::Sole)
+        let tls = self.http_tls();
+        let dialled = self.open_connection(end, permit, greeting, tls, span).await;
+        dialled.map(UpstreamConn::Http1)
     }
 
     /// Opens a connection.
-    pub(super) async fn dial(
+    pub(super) async fn open_connection(
         &self,
-        end: &Rc<End>,
-        permit: Permit,
+        end: &Rc<PoolEndpoint>,
+        permit: ConnectionPermit,
         greeting: &[u8],
         tls: Option<Rc<ConnectHandle>>,
         span: Duration,
-    ) -> Result<Sole, Fault> {
-        let transport = Arc::clone(&self.follow().current.transport);
+    ) -> Result<PooledConnection, Fault> {
+        let transport = Arc::clone(&self.refresh_snapshot().upstream.transport);
         // Its TLS cannot be built, or not for bytes since no stream route leads here any more: never fall back to plain text.
         if transport.connector.is_some() && tls.is_none() {
             return Err(Fault::TlsFailed);
         }
-        let way = connect::Way {
+        let way = connect::ConnectParams {
             addr: &end.endpoint.addr,
-            peer: end.endpoint.peer.as_ref(),
+            peer: end.endpoint.tls_name.as_ref(),
             tls: tls.as_deref(),
-            first: greeting,
+            preamble: greeting,
         };
         match connect::connect(&self.cx, &way, span).await {
-            Ok(stream) => Ok(Sole {
+            Ok(stream) => Ok(PooledConnection {
                 stream,
                 permit,
                 requests: 0,
-                is_greeted: !greeting.is_empty(),
+                has_client_preamble: !greeting.is_empty(),
             }),
             Err(ConnectError { fault, detail }) => {
-                end.endpoint.state.note_trouble(fault, detail);
-                self.connect_failed(end, fault, span);
+                end.endpoint.state.record_connect_violation(fault, detail);
+                self.record_connect_failure(end, fault, span);
                 Err(fault)
             }
         }
@@ -409,7 +434,7 @@ impl Local {
 
     /// Records that no connection to an endpoint could be established within `span`: others are preferred for a while, unless the failure
     /// is more likely caused by this process or by the caller's deadline.
-    pub(super) fn connect_failed(&self, end: &End, fault: Fault, span: Duration) {
+    pub(super) fn record_connect_failure(&self, end: &PoolEndpoint, fault: Fault, span: Duration) {
         let too_short = fault == Fault::ConnectTimeout
             && span < limits::CONNECT_TIMEOUT_LEAST.min(self.connect_timeout());
         if fault == Fault::NoResources || too_short {
@@ -417,31 +442,31 @@ impl Local {
         }
         let health = end.endpoint.state.health();
         health.shun(self.cx.now(), self.cx.wall());
-        self.shared.health_changed();
+        self.upstream.bump_health_version();
     }
 
     /// Returns whether a connection need not wait for addresses and does not begin with the header of one client.
-    pub(crate) fn is_ready(&self) -> bool {
-        let seen = self.follow();
-        !seen.current.is_pending && seen.current.transport.proxy_protocol().is_none()
+    pub(crate) fn can_acquire_now(&self) -> bool {
+        let seen = self.refresh_snapshot();
+        !seen.upstream.is_resolving && seen.upstream.transport.proxy_protocol().is_none()
     }
 
     /// Returns a stream of an open shared connection, if one has room.
-    pub(crate) fn take_shared(&self, end: &End) -> Option<Channel> {
-        end.sessions.take(false)
+    pub(crate) fn try_acquire_stream(&self, end: &PoolEndpoint) -> Option<H2Stream> {
+        end.sessions.try_acquire_stream(false)
     }
 
     /// Returns a pooled connection, if there is one.
-    pub(crate) fn take_kept(&self, end: &End) -> Option<Sole> {
+    pub(crate) fn try_acquire_idle(&self, end: &PoolEndpoint) -> Option<PooledConnection> {
         loop {
             let idle = end.idle.borrow_mut().pop()?;
-            self.kept.set(self.kept.get() - 1);
+            self.idle_count.set(self.idle_count.get() - 1);
             if idle.stream.is_quiet() {
-                return Some(Sole {
+                return Some(PooledConnection {
                     stream: idle.stream,
                     permit: idle.permit,
                     requests: idle.requests,
-                    is_greeted: false,
+                    has_client_preamble: false,
                 });
             }
         }
@@ -449,60 +474,71 @@ impl Local {
 
     /// Waits until a connection of this worker is free or a new one may be opened: in the upstream's queue, and in that of the process
     /// if its limit is the one reached.
-    pub(super) async fn wait(
+    pub(super) async fn wait_for_connection(
         &self,
-        end: &Rc<End>,
+        end: &Rc<PoolEndpoint>,
         fresh: bool,
         most: u32,
         span: Duration,
-    ) -> Result<Waited, Fault> {
-        let pending = self.follow().current.config.pool.pending;
+    ) -> Result<WaitOutcome, Fault> {
+        let pending = self.refresh_snapshot().upstream.config.pool.pending;
         let worker = self.cx.worker();
-        let room = &self.shared.room;
-        let who = (worker, end.endpoint.toward());
+        let room = &self.upstream.connection_budget;
+        let who = (worker, end.endpoint.endpoint_id());
         let mut place = None;
         let mut outer = None;
         let mut sleep = std::pin::pin!(self.cx.sleep(span));
         poll_fn(|context| {
-            if !queue(&self.shared.waiting, &mut place, who, pending, context.waker()) {
-                self.shared.breaker.tripped(Cap::Pending);
+            if !poll_queue(
+                &self.upstream.wait_queue,
+                &mut place,
+                who,
+                pending,
+                context.waker(),
+            ) {
+                self.upstream
+                    .circuit_breaker
+                    .count_refusal(UpstreamLimit::Pending);
                 return Poll::Ready(Err(Fault::PendingFull));
             }
-            let mut found = self.look_for(end, fresh, most);
-            if matches!(found, Err(Full::Process)) {
+            let mut found = self.try_acquire(end, fresh, most);
+            if matches!(found, Err(ReachedLimit::Process)) {
                 let most_waiting = limits::PROCESS_PENDING;
-                if !queue(&room.waiting, &mut outer, who, most_waiting, context.waker()) {
+                if !poll_queue(&room.wait_queue, &mut outer, who, most_waiting, context.waker()) {
                     return Poll::Ready(Err(Fault::ProcessPendingFull));
                 }
                 // Connections that became free before the registration sent no call.
-                found = self.look_for(end, fresh, most);
+                found = self.try_acquire(end, fresh, most);
             }
             let full = match found {
                 Ok(found) => {
-                    place.take().into_iter().for_each(Waiter::leave);
+                    place.take().into_iter().for_each(Waiter::take_connection);
                     // With a pooled connection, the process-wide slot of this call goes to the next waiter.
-                    let outer = outer.take().filter(|_| matches!(found, Waited::Permit(_)));
-                    outer.into_iter().for_each(Waiter::leave);
+                    let outer = outer.take().filter(|_| matches!(found, WaitOutcome::Permit(_)));
+                    outer.into_iter().for_each(Waiter::take_connection);
                     // A connection that was reserved for this waiter and not used may serve another.
-                    if self.shared.waiting.wants() || room.waiting.wants() {
-                        room.calls.tell();
+                    if self.upstream.wait_queue.has_uncalled_waiter() || room.wait_queue.has_uncalled_waiter()
+                    {
+                        room.idle_requests.tell();
                     }
                     return Poll::Ready(Ok(found));
                 }
                 Err(full) => full,
             };
-            if full == Full::Upstream {
+            if full == ReachedLimit::Upstream {
                 outer = None;
             }
-            room.calls.tell();
+            room.idle_requests.tell();
             let late = std::future::Future::poll(sleep.as_mut(), context);
             late.map(|()| {
                 Err(match full {
-                    Full::Upstream => {
-                        self.shared.breaker.tripped(Cap::Connections);
+                    ReachedLimit::Upstream => {
+                        self.upstream
+                            .circuit_breaker
+                            .count_refusal(UpstreamLimit::Connections);
                         Fault::PendingTimeout
                     }
-                    Full::Process => Fault::ProcessPendingTimeout,
+                    ReachedLimit::Process => Fault::ProcessPendingTimeout,
                 })
             })
         })
@@ -510,54 +546,59 @@ impl Local {
     }
 
     /// Tries to get a connection without waiting.
-    fn look_for(&self, end: &Rc<End>, fresh: bool, most: u32) -> Result<Waited, Full> {
+    fn try_acquire(
+        &self,
+        end: &Rc<PoolEndpoint>,
+        fresh: bool,
+        most: u32,
+    ) -> Result<WaitOutcome, ReachedLimit> {
         if !fresh {
-            let end = &self.present(end);
-            let kept = match self.shares(end) {
-                true => end.sessions.take(false).map(Link::Shared),
-                false => self.take_kept(end).map(Link::Sole),
+            let end = &self.current_endpoint(end);
+            let kept = match self.is_multiplexed(end) {
+                true => end.sessions.try_acquire_stream(false).map(UpstreamConn::H2),
+                false => self.try_acquire_idle(end).map(UpstreamConn::Http1),
             };
             if let Some(link) = kept {
-                return Ok(Waited::Kept(link));
+                return Ok(WaitOutcome::Connection(link));
             }
         }
-        match self.shared.begin_connection(most) {
-            Ok(permit) => Ok(Waited::Permit(permit)),
-            Err(full) => self.close_one().map(Waited::Permit).ok_or(full),
+        match self.upstream.acquire_connection(most) {
+            Ok(permit) => Ok(WaitOutcome::Permit(permit)),
+            Err(full) => self.close_idle().map(WaitOutcome::Permit).ok_or(full),
         }
     }
 }
 
-impl End {
+impl PoolEndpoint {
     /// Returns whether the endpoint is no longer configured.
-    pub(super) fn is_gone(&self) -> bool {
-        self.gone.get()
+    pub(super) fn is_removed(&self) -> bool {
+        self.is_removed.get()
     }
 }
 
-impl Sole {
-    pub(super) fn into_parts(self) -> (Stream, Permit) {
+impl PooledConnection {
+    pub(super) fn into_parts(self) -> (Stream, ConnectionPermit) {
         (self.stream, self.permit)
     }
 }
 
 /// Joins a queue, or waits there for the next call. Returns whether there was room.
-fn queue<'w>(
-    waiting: &'w Waiting,
+fn poll_queue<'w>(
+    waiting: &'w WaitQueue,
     place: &mut Option<Waiter<'w>>,
-    who: (usize, Toward),
+    who: (usize, EndpointId),
     most: u32,
     waker: &Waker,
 ) -> bool {
     match place {
-        Some(place) => place.again(waker),
-        None => *place = waiting.join(who, most, waker),
+        Some(place) => place.rejoin(waker),
+        None => *place = waiting.enqueue(who, most, waker),
     }
     place.is_some()
 }
 
 /// The result of waiting for a connection.
-pub(super) enum Waited {
-    Permit(Permit),
-    Kept(Link),
+pub(super) enum WaitOutcome {
+    Permit(ConnectionPermit),
+    Connection(UpstreamConn),
 }

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use ringmain_engine::Cx;
 
-use super::pool::End;
-use super::{Current, Endpoint, Shared};
+use super::pool::PoolEndpoint;
+use super::{Endpoint, UpstreamSnapshot, UpstreamState};
 use crate::balance::{Maglev, Ring, Shares, Turns, hash, hash_with, less_loaded};
 use crate::fault::Fault;
 use crate::limits;
@@ -15,14 +15,14 @@ use crate::model::{Balance, HashKey, SlowStart, Upstream};
 
 /// The precomputed part of an upstream's balancing.
 #[derive(Debug)]
-pub(crate) struct Picker {
+pub(crate) struct Balancer {
     shares: Shares,
-    kind: Kind,
+    kind: Algorithm,
 }
 
 #[derive(Debug)]
-enum Kind {
-    InTurn,
+enum Algorithm {
+    RoundRobin,
     LeastRequest,
     PeakEwma(Duration),
     Ring(Ring, HashKey),
@@ -30,31 +30,33 @@ enum Kind {
     Random,
 }
 
-impl Picker {
+impl Balancer {
     /// Builds the state for endpoints with these names and weights.
-    pub(crate) fn new(config: &Upstream, endpoints: &[(String, u32)]) -> Picker {
+    pub(crate) fn new(config: &Upstream, endpoints: &[(String, u32)]) -> Balancer {
         let named = || endpoints.iter().map(|(name, weight)| (name.as_str(), *weight));
         let kind = match &config.balance {
-            Balance::RoundRobin => Kind::InTurn,
-            Balance::LeastRequest => Kind::LeastRequest,
-            Balance::PeakEwma { half_life } => Kind::PeakEwma(*half_life),
+            Balance::RoundRobin => Algorithm::RoundRobin,
+            Balance::LeastRequest => Algorithm::LeastRequest,
+            Balance::PeakEwma { half_life } => Algorithm::PeakEwma(*half_life),
             Balance::RingHash(key) => {
                 let ring = Ring::new(named(), limits::RING_POINTS, limits::RING_POINTS_MOST);
-                Kind::Ring(ring, key.clone())
+                Algorithm::Ring(ring, key.clone())
             }
-            Balance::Maglev(key) => Kind::Maglev(Maglev::new(named(), limits::MAGLEV_PLACES), key.clone()),
-            Balance::Random => Kind::Random,
+            Balance::Maglev(key) => {
+                Algorithm::Maglev(Maglev::new(named(), limits::MAGLEV_PLACES), key.clone())
+            }
+            Balance::Random => Algorithm::Random,
         };
-        Picker {
+        Balancer {
             shares: Shares::new(endpoints.iter().map(|(_, weight)| u64::from(*weight))),
             kind,
         }
     }
 
     /// Returns the part of a request that is hashed, if the algorithm uses one.
-    pub(crate) fn key(&self) -> Option<&HashKey> {
+    pub(crate) fn hash_key(&self) -> Option<&HashKey> {
         match &self.kind {
-            Kind::Ring(_, key) | Kind::Maglev(_, key) => Some(key),
+            Algorithm::Ring(_, key) | Algorithm::Maglev(_, key) => Some(key),
             _ => None,
         }
     }
@@ -62,7 +64,7 @@ impl Picker {
     /// Returns the half-life of measured response times, if they are used.
     pub(crate) fn half_life(&self) -> Option<Duration> {
         match self.kind {
-            Kind::PeakEwma(half_life) => Some(half_life),
+            Algorithm::PeakEwma(half_life) => Some(half_life),
             _ => None,
         }
     }
@@ -70,7 +72,7 @@ impl Picker {
 
 /// A worker's view of the health of endpoints; refreshed when health has changed.
 #[derive(Debug, Default)]
-pub(super) struct Wellness {
+pub(super) struct HealthView {
     generation: u64,
     /// The instant, in nanoseconds, at which an endpoint may become healthy again.
     until: u64,
@@ -78,14 +80,14 @@ pub(super) struct Wellness {
     count: usize,
 }
 
-impl Wellness {
+impl HealthView {
     /// Forces a refresh.
     pub(super) fn reset(&mut self) {
         self.until = 0;
     }
 
-    fn follow(&mut self, shared: &Shared, current: &Current, now: u64) {
-        let generation = shared.health_generation();
+    fn refresh(&mut self, shared: &UpstreamState, current: &UpstreamSnapshot, now: u64) {
+        let generation = shared.health_version();
         if generation == self.generation && now < self.until && self.usable.len() == current.endpoints.len() {
             return;
         }
@@ -108,12 +110,12 @@ impl Wellness {
         let least = usize::from(current.config.health.panic_percent);
         if healthy * 100 < responding * least {
             // Below the panic threshold: too few endpoints would break under the whole load. Endpoints that accept no connections take no load.
-            self.use_those(endpoints, |endpoint| {
+            self.set_usable(endpoints, |endpoint| {
                 is_wanted(endpoint) && endpoint.state.health().responds(now)
             });
         } else if healthy == 0 {
             // A failed connection is cheap, and only an attempt shows whether it fails again.
-            self.use_those(endpoints, |endpoint| {
+            self.set_usable(endpoints, |endpoint| {
                 is_wanted(endpoint) && endpoint.state.health().is_last_resort(now)
             });
         } else {
@@ -121,7 +123,7 @@ impl Wellness {
         }
     }
 
-    fn use_those(&mut self, endpoints: &[Arc<Endpoint>], mut is_usable: impl FnMut(&Endpoint) -> bool) {
+    fn set_usable(&mut self, endpoints: &[Arc<Endpoint>], mut is_usable: impl FnMut(&Endpoint) -> bool) {
         self.count = 0;
         for (usable, endpoint) in self.usable.iter_mut().zip(endpoints) {
             *usable = is_usable(endpoint);
@@ -132,88 +134,92 @@ impl Wellness {
 
 /// The affinity of a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Prefer {
+pub(crate) enum AffinityHint {
     /// None: the balancing algorithm selects.
     #[default]
-    Any,
+    None,
     /// The endpoint with this name ([`token`]), as long as it is healthy.
-    Named(u64),
+    Token(u64),
     /// The same endpoint for the same number, as long as it is healthy.
-    Hashed(u64),
+    KeyHash(u64),
 }
 
 /// Returns the name of an endpoint that clients receive.
-pub(crate) fn token(upstream: &str, addr: &str) -> u64 {
+pub(crate) fn endpoint_token(upstream: &str, addr: &str) -> u64 {
     hash_with(hash(upstream.as_bytes()), addr.as_bytes())
 }
 
 /// The inputs of a selection besides the upstream.
-pub(super) struct Wish<'a> {
+pub(super) struct SelectionContext<'a> {
     /// Endpoints that have failed for this request.
-    pub(super) tried: &'a [Rc<End>],
+    pub(super) tried: &'a [Rc<PoolEndpoint>],
     /// Endpoints to which no connection could be established.
-    pub(super) unreachable: &'a [Rc<End>],
+    pub(super) unreachable: &'a [Rc<PoolEndpoint>],
     /// The hash of the request's key.
     pub(super) key: Option<u64>,
-    pub(super) prefer: Prefer,
+    pub(super) affinity: AffinityHint,
     /// Select an unhealthy endpoint rather than none.
-    pub(super) regardless: bool,
+    pub(super) ignore_health: bool,
     pub(super) now: u64,
     pub(super) cx: &'a Cx,
 }
 
 /// Selects an endpoint. Returns its index.
-pub(super) fn choose(
-    shared: &Shared,
-    current: &Current,
-    ends: &[Rc<End>],
-    wellness: &mut Wellness,
+pub(super) fn select_endpoint(
+    shared: &UpstreamState,
+    current: &UpstreamSnapshot,
+    ends: &[Rc<PoolEndpoint>],
+    wellness: &mut HealthView,
     turns: &mut Turns,
-    wish: &Wish<'_>,
+    wish: &SelectionContext<'_>,
 ) -> Result<usize, Fault> {
     if ends.is_empty() {
-        return Err(current.absence);
+        return Err(current.fault_without_endpoints);
     }
-    wellness.follow(shared, current, wish.now);
-    let regardless = wish.regardless && wellness.count == 0;
+    wellness.refresh(shared, current, wish.now);
+    let regardless = wish.ignore_health && wellness.count == 0;
     if wellness.count == 0 && !regardless {
         return Err(Fault::AllDown);
     }
     let usable = |index: usize| wellness.usable[index] || regardless;
     let fresh = |index: usize| usable(index) && !is_tried(wish.tried, &ends[index]);
     let reachable = |index: usize| usable(index) && !is_tried(wish.unreachable, &ends[index]);
-    preferred(current, wish, &fresh)
-        .or_else(|| pick(current, turns, wish, &fresh))
-        .or_else(|| pick(current, turns, wish, &reachable))
-        .or_else(|| pick(current, turns, wish, &usable))
+    affinity_endpoint(current, wish, &fresh)
+        .or_else(|| balance(current, turns, wish, &fresh))
+        .or_else(|| balance(current, turns, wish, &reachable))
+        .or_else(|| balance(current, turns, wish, &usable))
         .ok_or(Fault::AllDown)
 }
 
 /// Returns whether there is a usable endpoint that is not in `tried`.
-pub(super) fn has_untried(
-    shared: &Shared,
-    current: &Current,
-    ends: &[Rc<End>],
-    wellness: &mut Wellness,
-    (tried, now): (&[Rc<End>], u64),
+pub(super) fn has_untried_endpoint(
+    shared: &UpstreamState,
+    current: &UpstreamSnapshot,
+    ends: &[Rc<PoolEndpoint>],
+    wellness: &mut HealthView,
+    (tried, now): (&[Rc<PoolEndpoint>], u64),
 ) -> bool {
-    wellness.follow(shared, current, now);
+    wellness.refresh(shared, current, now);
     let usable = wellness.usable.iter().zip(ends).filter(|(usable, _)| **usable);
     usable
         .map(|(_, end)| end)
         .any(|end| end.endpoint.weight > 0 && !is_tried(tried, end))
 }
 
-fn is_tried(tried: &[Rc<End>], end: &End) -> bool {
+fn is_tried(tried: &[Rc<PoolEndpoint>], end: &PoolEndpoint) -> bool {
     tried.iter().any(|other| other.endpoint.addr == end.endpoint.addr)
 }
 
 /// Returns the endpoint that the request's affinity selects.
-fn preferred(current: &Current, wish: &Wish<'_>, usable: &dyn Fn(usize) -> bool) -> Option<usize> {
+fn affinity_endpoint(
+    current: &UpstreamSnapshot,
+    wish: &SelectionContext<'_>,
+    usable: &dyn Fn(usize) -> bool,
+) -> Option<usize> {
     let endpoints = || current.endpoints.iter().enumerate();
-    match wish.prefer {
-        Prefer::Any => None,
-        Prefer::Named(token) => {
+    match wish.affinity {
+        AffinityHint::None => None,
+        AffinityHint::Token(token) => {
             let (index, endpoint) = endpoints().find(|(_, endpoint)| endpoint.token == token)?;
             // A draining endpoint still serves clients with affinity to it.
             let finishes =
@@ -221,7 +227,7 @@ fn preferred(current: &Current, wish: &Wish<'_>, usable: &dyn Fn(usize) -> bool)
             (usable(index) || finishes).then_some(index)
         }
         // Rendezvous hashing: when the endpoint with the highest score is removed, only its own requests move.
-        Prefer::Hashed(key) => {
+        AffinityHint::KeyHash(key) => {
             let score = |endpoint: &Endpoint| {
                 let share =
                     (hash_with(key, &endpoint.token.to_le_bytes()) >> 11) as f64 / (1_u64 << 53) as f64;
@@ -236,33 +242,33 @@ fn preferred(current: &Current, wish: &Wish<'_>, usable: &dyn Fn(usize) -> bool)
     }
 }
 
-fn pick(
-    current: &Current,
+fn balance(
+    current: &UpstreamSnapshot,
     turns: &mut Turns,
-    wish: &Wish<'_>,
+    wish: &SelectionContext<'_>,
     usable: &dyn Fn(usize) -> bool,
 ) -> Option<usize> {
-    let picker = &current.picker;
-    let weight = |index: usize| weight(current, index, wish.now);
-    let draw = || draw(current, wish, usable);
+    let picker = &current.balancer;
+    let weight = |index: usize| effective_weight(current, index, wish.now);
+    let draw = || draw_by_weight(current, wish, usable);
     match (&picker.kind, wish.key) {
-        (Kind::InTurn, _) => {
+        (Algorithm::RoundRobin, _) => {
             let count = current.endpoints.len();
             turns.next((0..count).map(|index| if usable(index) { weight(index) } else { 0 }))
         }
-        (Kind::Ring(ring, _), Some(key)) => ring.find(key, usable),
-        (Kind::Maglev(table, _), Some(key)) => table.find(key, usable),
+        (Algorithm::Ring(ring, _), Some(key)) => ring.find(key, usable),
+        (Algorithm::Maglev(table, _), Some(key)) => table.find(key, usable),
         // Without a key to hash, at random.
-        (Kind::Random | Kind::Ring(..) | Kind::Maglev(..), _) => draw(),
-        (Kind::LeastRequest | Kind::PeakEwma(_), _) => {
+        (Algorithm::Random | Algorithm::Ring(..) | Algorithm::Maglev(..), _) => draw(),
+        (Algorithm::LeastRequest | Algorithm::PeakEwma(_), _) => {
             let one = draw()?;
             if current.endpoints.len() == 1 {
                 return Some(one);
             }
             // Two draws of one endpoint give no comparison.
-            let two = (0..TRIES).filter_map(|_| draw()).find(|two| *two != one);
+            let two = (0..DRAWS).filter_map(|_| draw()).find(|two| *two != one);
             let Some(two) = two else { return Some(one) };
-            let load = |index: usize| load(current, index, wish.now);
+            let load = |index: usize| effective_load(current, index, wish.now);
             Some(less_loaded(
                 (one, load(one), weight(one)),
                 (two, load(two), weight(two)),
@@ -272,18 +278,22 @@ fn pick(
 }
 
 /// The number of draws without a usable endpoint before all are scanned.
-const TRIES: usize = 8;
+const DRAWS: usize = 8;
 
 /// Draws an endpoint at random by weight.
-fn draw(current: &Current, wish: &Wish<'_>, usable: &dyn Fn(usize) -> bool) -> Option<usize> {
+fn draw_by_weight(
+    current: &UpstreamSnapshot,
+    wish: &SelectionContext<'_>,
+    usable: &dyn Fn(usize) -> bool,
+) -> Option<usize> {
     let count = current.endpoints.len();
-    let drawn = (0..TRIES).filter_map(|_| {
-        let index = current.picker.shares.draw(wish.cx.random())?;
+    let drawn = (0..DRAWS).filter_map(|_| {
+        let index = current.balancer.shares.draw(wish.cx.random())?;
         // During slow start an endpoint accepts only part of its draws.
         let share = current
             .config
             .slow_start
-            .map_or(PERMILLE, |slow| warmth(current, index, wish.now, slow));
+            .map_or(PERMILLE, |slow| slow_start_factor(current, index, wish.now, slow));
         (usable(index) && (share == PERMILLE || wish.cx.random() % PERMILLE < share)).then_some(index)
     });
     let mut drawn = drawn;
@@ -295,12 +305,12 @@ fn draw(current: &Current, wish: &Wish<'_>, usable: &dyn Fn(usize) -> bool) -> O
 }
 
 /// Returns the requests in flight; weighted by response time where that is measured.
-fn load(current: &Current, index: usize, now: u64) -> u64 {
+fn effective_load(current: &UpstreamSnapshot, index: usize, now: u64) -> u64 {
     let state = &current.endpoints[index].state;
-    let active = u64::from(state.active());
-    match current.picker.kind {
+    let active = u64::from(state.requests_in_flight());
+    match current.balancer.kind {
         // An endpoint without a measurement gets a request.
-        Kind::PeakEwma(half_life) => {
+        Algorithm::PeakEwma(half_life) => {
             (active + 1).saturating_mul(state.latency().decayed(now, half_life) / 1024)
         }
         _ => active,
@@ -310,17 +320,17 @@ fn load(current: &Current, index: usize, now: u64) -> u64 {
 const PERMILLE: u64 = 1000;
 
 /// Returns the effective weight in thousandths, to have steps for slow start.
-fn weight(current: &Current, index: usize, now: u64) -> u64 {
+fn effective_weight(current: &UpstreamSnapshot, index: usize, now: u64) -> u64 {
     let weight = u64::from(current.endpoints[index].weight);
     let share = current
         .config
         .slow_start
-        .map_or(PERMILLE, |slow| warmth(current, index, now, slow));
+        .map_or(PERMILLE, |slow| slow_start_factor(current, index, now, slow));
     weight * share
 }
 
 /// Returns the fraction of its weight that an endpoint has during slow start, in thousandths.
-fn warmth(current: &Current, index: usize, now: u64, slow: SlowStart) -> u64 {
+fn slow_start_factor(current: &UpstreamSnapshot, index: usize, now: u64, slow: SlowStart) -> u64 {
     let age = current.endpoints[index].state.health().age(now);
     let window = u64::try_from(slow.window.as_nanos()).unwrap_or(u64::MAX).max(1);
     if age >= window {

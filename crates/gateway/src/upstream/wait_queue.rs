@@ -14,41 +14,41 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 
-use super::{Line, Toward};
+use super::{CacheLine, EndpointId};
 use crate::limits;
 
 /// The waiters of an upstream.
 #[derive(Debug, Default)]
-pub(crate) struct Waiting {
+pub(crate) struct WaitQueue {
     /// The number of entries.
-    count: Line<AtomicU32>,
-    queue: Mutex<Queue>,
+    count: CacheLine<AtomicU32>,
+    queue: Mutex<WaitQueueState>,
 }
 
 #[derive(Debug, Default)]
-struct Queue {
-    entries: VecDeque<Entry>,
+struct WaitQueueState {
+    entries: VecDeque<QueueEntry>,
     /// Connections handed on within a worker while the first in the queue was of another worker.
-    passed: u32,
+    wakeups_owed: u32,
     tickets: u64,
 }
 
 #[derive(Debug)]
-struct Entry {
+struct QueueEntry {
     ticket: u64,
     worker: usize,
-    toward: Toward,
+    endpoint: EndpointId,
     called: bool,
     waker: Waker,
 }
 
 /// The use of a connection that became free.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Handover {
+pub(crate) enum Disposition {
     /// It is pooled: there are no waiters.
-    Keep,
+    Pool,
     /// It is pooled; a waiter of this worker was called to take it.
-    Handed,
+    Reserved,
     /// It is closed, so that another may be opened, by another worker or to another endpoint.
     Close,
 }
@@ -56,16 +56,16 @@ pub(crate) enum Handover {
 /// A position in the queue, given up when dropped.
 #[derive(Debug)]
 pub(crate) struct Waiter<'w> {
-    waiting: &'w Waiting,
+    queue: &'w WaitQueue,
     ticket: u64,
     served: bool,
 }
 
-impl Waiting {
+impl WaitQueue {
     /// Joins the queue. `None`: the limit of waiters is reached.
-    pub(crate) fn join(
+    pub(crate) fn enqueue(
         &self,
-        (worker, toward): (usize, Toward),
+        (worker, toward): (usize, EndpointId),
         most: u32,
         waker: &Waker,
     ) -> Option<Waiter<'_>> {
@@ -75,16 +75,16 @@ impl Waiting {
         }
         let ticket = queue.tickets;
         queue.tickets += 1;
-        queue.entries.push_back(Entry {
+        queue.entries.push_back(QueueEntry {
             ticket,
             worker,
-            toward,
+            endpoint: toward,
             called: false,
             waker: waker.clone(),
         });
         self.count.0.store(queue.entries.len() as u32, Ordering::SeqCst);
         Some(Waiter {
-            waiting: self,
+            queue: self,
             ticket,
             served: false,
         })
@@ -102,22 +102,22 @@ impl Waiting {
         }
         let mut queue = self.lock();
         let first = queue.entries.iter().position(|entry| !entry.called);
-        let waker = first.map(|at| queue.call(at));
+        let waker = first.map(|at| queue.mark_called(at));
         drop(queue);
         waker.into_iter().for_each(Waker::wake);
     }
 
     /// Returns whether there is a waiter that was not called.
-    pub(crate) fn wants(&self) -> bool {
+    pub(crate) fn has_uncalled_waiter(&self) -> bool {
         self.len() > 0 && self.lock().entries.iter().any(|entry| !entry.called)
     }
 
     /// Returns the number of a worker's waiters that were called and have not run yet: pooled connections are reserved for them.
-    pub(crate) fn called(&self, worker: usize) -> usize {
+    pub(crate) fn called_waiters(&self, worker: usize) -> usize {
         if self.len() == 0 {
             return 0;
         }
-        let of_worker = |entry: &&Entry| entry.called && entry.worker == worker;
+        let of_worker = |entry: &&QueueEntry| entry.called && entry.worker == worker;
         self.lock().entries.iter().filter(of_worker).count()
     }
 
@@ -128,63 +128,63 @@ impl Waiting {
         }
         let mut queue = self.lock();
         let count = queue.entries.len();
-        let wakers: Vec<Waker> = (0..count).map(|at| queue.call(at)).collect();
+        let wakers: Vec<Waker> = (0..count).map(|at| queue.mark_called(at)).collect();
         drop(queue);
         wakers.into_iter().for_each(Waker::wake);
     }
 
     /// Hands over a connection of a worker that became free.
-    pub(crate) fn hand_over(&self, worker: usize) -> Handover {
-        self.hand(|entry| entry.worker == worker, true)
+    pub(crate) fn assign_connection(&self, worker: usize) -> Disposition {
+        self.assign_first(|entry| entry.worker == worker, true)
     }
 
     /// Hands over a stream of a worker's connection that became free: only waiters for that endpoint can use it, since the connection is
     /// shared. `may_close`: the connection may be closed instead.
-    pub(crate) fn hand_over_stream(&self, worker: usize, toward: Toward, may_close: bool) -> Handover {
-        let can = |entry: &Entry| entry.worker == worker && entry.toward == toward;
-        self.hand(can, may_close)
+    pub(crate) fn assign_stream(&self, worker: usize, toward: EndpointId, may_close: bool) -> Disposition {
+        let can = |entry: &QueueEntry| entry.worker == worker && entry.endpoint == toward;
+        self.assign_first(can, may_close)
     }
 
-    fn hand(&self, can: impl Fn(&Entry) -> bool, may_close: bool) -> Handover {
+    fn assign_first(&self, can: impl Fn(&QueueEntry) -> bool, may_close: bool) -> Disposition {
         if self.len() == 0 {
-            return Handover::Keep;
+            return Disposition::Pool;
         }
         let mut queue = self.lock();
         let mut waiting = queue.entries.iter().filter(|entry| !entry.called);
         let Some(first) = waiting.next() else {
-            return Handover::Keep;
+            return Disposition::Pool;
         };
         if can(first) {
-            queue.passed = 0;
+            queue.wakeups_owed = 0;
         } else {
-            queue.passed += 1;
-            if queue.passed > limits::HANDED_ON && may_close {
-                queue.passed = 0;
-                return Handover::Close;
+            queue.wakeups_owed += 1;
+            if queue.wakeups_owed > limits::HANDED_ON && may_close {
+                queue.wakeups_owed = 0;
+                return Disposition::Close;
             }
         }
-        let own = |entry: &Entry| !entry.called && can(entry);
+        let own = |entry: &QueueEntry| !entry.called && can(entry);
         let Some(own) = queue.entries.iter().position(own) else {
             return if may_close {
-                Handover::Close
+                Disposition::Close
             } else {
-                Handover::Keep
+                Disposition::Pool
             };
         };
-        let waker = queue.call(own);
+        let waker = queue.mark_called(own);
         drop(queue);
         waker.wake();
-        Handover::Handed
+        Disposition::Reserved
     }
 
-    fn lock(&self) -> MutexGuard<'_, Queue> {
+    fn lock(&self) -> MutexGuard<'_, WaitQueueState> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Queue {
+impl WaitQueueState {
     /// Marks a waiter as called. The caller wakes the waker after releasing the lock.
-    fn call(&mut self, at: usize) -> Waker {
+    fn mark_called(&mut self, at: usize) -> Waker {
         let entry = &mut self.entries[at];
         entry.called = true;
         entry.waker.clone()
@@ -193,8 +193,8 @@ impl Queue {
 
 impl Waiter<'_> {
     /// Waits for the next call. The caller then checks again: connections that became free before this are not signaled.
-    pub(crate) fn again(&self, waker: &Waker) {
-        let mut queue = self.waiting.lock();
+    pub(crate) fn rejoin(&self, waker: &Waker) {
+        let mut queue = self.queue.lock();
         let own = queue.entries.iter_mut().find(|entry| entry.ticket == self.ticket);
         if let Some(entry) = own {
             entry.called = false;
@@ -203,24 +203,24 @@ impl Waiter<'_> {
     }
 
     /// Leaves the queue with a connection.
-    pub(crate) fn leave(mut self) {
+    pub(crate) fn take_connection(mut self) {
         self.served = true;
     }
 }
 
 impl Drop for Waiter<'_> {
     fn drop(&mut self) {
-        let mut queue = self.waiting.lock();
+        let mut queue = self.queue.lock();
         let at = queue.entries.iter().position(|entry| entry.ticket == self.ticket);
         let left = at.and_then(|at| queue.entries.remove(at));
-        self.waiting
+        self.queue
             .count
             .0
             .store(queue.entries.len() as u32, Ordering::SeqCst);
         drop(queue);
         // A called waiter that leaves without a connection passes the call on.
         if left.is_some_and(|entry| entry.called) && !self.served {
-            self.waiting.wake_one();
+            self.queue.wake_one();
         }
     }
 }

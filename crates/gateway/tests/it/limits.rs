@@ -11,7 +11,7 @@ use ringmain_gateway::model::{
     self, Action, Answer, Body, Concurrency, HeaderName, Inject, Policy, RateHeaders, RateKey, RateLimit,
     Retry, RetryOn, Rule, Share, Shed, StatusRange,
 };
-use ringmain_gateway::stats::upstreams::{Cap, Counted, CounterStatus};
+use ringmain_gateway::stats::upstreams::{Counted, CounterStatus, UpstreamLimit};
 use ringmain_testkit::wait;
 use ringmain_web::Limits;
 
@@ -408,15 +408,15 @@ fn tries_have_a_cap(engine: Config) {
         })
     };
     let edge = edge(engine, config(0));
-    let refused = |cap: Cap| edge.gateway.upstreams()[0].refused[cap as usize];
+    let refused = |cap: UpstreamLimit| edge.gateway.upstreams()[0].refused[cap as usize];
     assert_eq!(asked(&edge, "").status, 503);
     origin.seen();
-    assert_eq!(refused(Cap::Retries), (Cap::Retries, 1));
+    assert_eq!(refused(UpstreamLimit::Retries), (UpstreamLimit::Retries, 1));
     assert_eq!(edge.gateway.replace(Arc::new(config(1)), Duration::ZERO), []);
     assert_eq!(asked(&edge, "").status, 503);
     // One request counts once, however often it is tried.
     (0..3).for_each(|_| drop(origin.seen()));
-    assert_eq!(refused(Cap::Retries), (Cap::Retries, 1));
+    assert_eq!(refused(UpstreamLimit::Retries), (UpstreamLimit::Retries, 1));
     wait::until("no retry", || edge.gateway.upstreams()[0].retrying == 0);
     edge.server.shut_down();
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use ringmain_engine::Config;
-use ringmain_gateway::Copied;
+use ringmain_gateway::MirrorOutcome;
 use ringmain_gateway::model::{self, Mirror, Share, Target};
 
 use crate::l4_rig::until;
@@ -28,7 +28,7 @@ fn config(origin: &Origin, mirrors: Vec<Mirror>, others: &[(&str, std::net::Sock
 }
 
 /// Returns the results of mirrored requests at the upstream of that name.
-fn copies(edge: &Edge, name: &str) -> [u64; Copied::ALL.len()] {
+fn copies(edge: &Edge, name: &str) -> [u64; MirrorOutcome::ALL.len()] {
     let upstreams = edge.gateway.upstreams();
     let upstream = upstreams.iter().find(|upstream| &*upstream.name == name);
     upstream.expect("it is configured").copies
@@ -89,8 +89,8 @@ fn bodies_within_their_limit(engine: Config) {
     edge.server.ask(chunked).expect(200, "ok");
     assert_eq!(shadow.seen().body, b"abc");
     // The last one is counted when it ends, and no client waits for that.
-    until(|| copies(&edge, "shadow")[Copied::Sent as usize] == 4);
-    assert_eq!(copies(&edge, "shadow")[Copied::TooLong as usize], 1);
+    until(|| copies(&edge, "shadow")[MirrorOutcome::Sent as usize] == 4);
+    assert_eq!(copies(&edge, "shadow")[MirrorOutcome::BodyTooLarge as usize], 1);
     edge.server.shut_down();
 }
 
@@ -155,7 +155,7 @@ fn a_slow_mirror_is_not_awaited(engine: Config) {
     until(|| copies(&edge, "gone").iter().sum::<u64>() == 200);
     let gone = copies(&edge, "gone");
     assert!(
-        gone[Copied::Failed as usize] > 0 && gone[Copied::Sent as usize] == 0,
+        gone[MirrorOutcome::Failed as usize] > 0 && gone[MirrorOutcome::Sent as usize] == 0,
         "{gone:?}"
     );
     assert_eq!(

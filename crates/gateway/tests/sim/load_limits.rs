@@ -8,7 +8,7 @@ use ringmain_gateway::fault::Fault;
 use ringmain_gateway::model::{
     Concurrency, Inject, Policy, RateKey, RateLimit, RetryBudget, Share, Upstream,
 };
-use ringmain_gateway::stats::upstreams::{Cap, Counted};
+use ringmain_gateway::stats::upstreams::{Counted, UpstreamLimit};
 use ringmain_gateway::{Gateway, UpstreamStatus};
 use ringmain_sim::World;
 use ringmain_web::testing::TestReply;
@@ -177,7 +177,7 @@ impl Bounds {
         }
         let upstream = origin(gateway);
         assert_eq!(upstream.retrying, 0, "{upstream:?}");
-        let refused = upstream.refused[Cap::Requests as usize].1;
+        let refused = upstream.refused[UpstreamLimit::Requests as usize].1;
         // Copies are refused without a word.
         assert!(refused >= count(Fault::RequestsFull), "{upstream:?}");
         let Some(most) = self.rate else {

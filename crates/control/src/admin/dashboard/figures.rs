@@ -9,7 +9,7 @@ use ringmain_gateway::health::Verdict;
 use ringmain_gateway::model::Name;
 use ringmain_gateway::stats::upstreams::EndpointStatus;
 use ringmain_gateway::stats::{RouteReport, Spans, StreamReport};
-use ringmain_gateway::{Copied, UpstreamStatus, fault::Fault};
+use ringmain_gateway::{MirrorOutcome, UpstreamStatus, fault::Fault};
 use serde::Serialize;
 
 use crate::admin::followed::Followed;
@@ -361,7 +361,7 @@ impl Latency {
 
 impl<'a> Upstream<'a> {
     fn of(status: &'a UpstreamStatus, wall: Duration) -> Upstream<'a> {
-        let sent = status.copies[Copied::Sent as usize];
+        let sent = status.copies[MirrorOutcome::Sent as usize];
         Upstream {
             name: &status.name,
             requests: status.requests,

@@ -28,7 +28,7 @@ use super::{At, Cleared, Names, Outcome, Refusal, Registry, tell};
 use crate::fault::Fault;
 use crate::limits;
 use crate::model::{self, HeaderName, JwtKeys, KeyPlace, Target};
-use crate::upstream::registry::Registry as Upstreams;
+use crate::upstream::registry::UpstreamRegistry as Upstreams;
 
 /// JWT authentication for a rule.
 #[derive(Debug)]
@@ -330,7 +330,7 @@ impl Registry {
         let upstream = match &config.keys {
             JwtKeys::Set(_) => None,
             JwtKeys::Remote(remote) => Some(match &remote.upstream {
-                Target::Upstream(name) => upstreams.get(name).cloned().ok_or_else(|| {
+                Target::Upstream(name) => upstreams.find(name).cloned().ok_or_else(|| {
                     format!(
                         "keys of `{}` by the upstream `{name}`, which is not there",
                         config.name

@@ -22,7 +22,7 @@ use crate::gateway::change_notifier::Changes;
 use crate::limits;
 use crate::model::{JwtAlgorithm, JwtKeys, JwtProvider};
 use crate::resolve::within;
-use crate::upstream::Shared;
+use crate::upstream::UpstreamState;
 
 /// A provider and its keys.
 #[derive(Debug)]
@@ -31,7 +31,7 @@ pub(crate) struct Provider {
     pub(super) id: u64,
     pub(super) config: Arc<JwtProvider>,
     /// The upstream that serves its keys.
-    pub(super) upstream: Option<Arc<Shared>>,
+    pub(super) upstream: Option<Arc<UpstreamState>>,
     /// The version of the set.
     generation: AtomicU64,
     state: Mutex<State>,
@@ -88,7 +88,7 @@ impl Provider {
     pub(super) fn new(
         id: u64,
         config: &Arc<JwtProvider>,
-        upstream: Option<Arc<Shared>>,
+        upstream: Option<Arc<UpstreamState>>,
         last: Option<&Provider>,
     ) -> Result<Provider, String> {
         let mut state = State {
@@ -120,7 +120,7 @@ impl Provider {
         })
     }
 
-    pub(super) fn is(&self, config: &JwtProvider, upstream: Option<&Arc<Shared>>) -> bool {
+    pub(super) fn is(&self, config: &JwtProvider, upstream: Option<&Arc<UpstreamState>>) -> bool {
         *self.config == *config && upstream_is(self, upstream)
     }
 
@@ -267,7 +267,7 @@ impl KeySource for Provider {
     }
 }
 
-fn upstream_is(provider: &Provider, upstream: Option<&Arc<Shared>>) -> bool {
+fn upstream_is(provider: &Provider, upstream: Option<&Arc<UpstreamState>>) -> bool {
     match (&provider.upstream, upstream) {
         (Some(own), Some(other)) => Arc::ptr_eq(own, other),
         (None, None) => true,

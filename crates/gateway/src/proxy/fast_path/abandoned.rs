@@ -7,7 +7,7 @@ use ringmain_web::Method;
 use super::{Ahead, Started};
 use crate::gateway::Worker;
 use crate::policy::http_client::finish_abandoned;
-use crate::upstream::pool::Link;
+use crate::upstream::pool::UpstreamConn;
 
 impl Ahead {
     /// Starts reading the response to its end without a client. No byte was consumed yet.
@@ -17,7 +17,7 @@ impl Ahead {
             local,
             admitted,
             chosen,
-            link: Some(Link::Sole(sole)),
+            link: Some(UpstreamConn::Http1(sole)),
             ..
         }) = self.started.take()
         {

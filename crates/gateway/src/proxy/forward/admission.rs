@@ -26,13 +26,13 @@ use crate::proxy::Failure;
 use crate::proxy::client_address;
 use crate::proxy::request_body::next_piece;
 use crate::resolve::within;
-use crate::upstream::client_share::{Account, Held, Holder, Most};
+use crate::upstream::client_share::{ClientKey, ShareGuard, ShareLimits, SharedResource};
 
 /// The state of a request before it is entitled to a slot.
 #[derive(Default)]
 pub(super) struct Worth {
     /// The account that its slot is charged to.
-    pub(super) held: RefCell<Option<Held>>,
+    pub(super) held: RefCell<Option<ShareGuard>>,
     /// The buffered bytes.
     ahead: RefCell<Option<Ahead>>,
 }
@@ -63,7 +63,7 @@ impl Job<'_, '_> {
     }
 
     async fn wait_for_worth(&self, is_tunnel: bool) -> Result<(), Failure> {
-        let holder = Holder::from(client_address(self.sending.listener, self.req));
+        let holder = ClientKey::from(client_address(self.sending.listener, self.req));
         // Pieces that filters have taken would be lost with them; a client that expects 100 must get its response first.
         let mut collects = !is_tunnel && self.chain.is_none() && !self.req.head().expect_continue;
         let waits = !collects || is_live(self.req);
@@ -71,10 +71,10 @@ impl Job<'_, '_> {
         let mut late = pin!(self.worker.cx.sleep(self.time_to_open()));
         let held = poll_fn(|context| {
             let most = self.most(is_tunnel, collects);
-            if let Some(held) = self
-                .local
-                .shared
-                .hold((Account::Place, holder), most, context.waker())
+            if let Some(held) =
+                self.local
+                    .upstream
+                    .acquire_share((SharedResource::Slot, holder), most, context.waker())
             {
                 return Poll::Ready(Ok(Some(held)));
             }
@@ -96,36 +96,36 @@ impl Job<'_, '_> {
     }
 
     /// Returns the number of slots that may be charged to clients. An upload need not occupy the only one while it is being buffered.
-    fn most(&self, is_tunnel: bool, collects: bool) -> Most {
-        let (places, share) = self.local.places();
+    fn most(&self, is_tunnel: bool, collects: bool) -> ShareLimits {
+        let (places, share) = self.local.slot_limits();
         let all = match is_tunnel {
             true => None,
             false if is_live(self.req) || !collects => Some((places / 2).max(1)),
             false => Some(places / 2),
         };
         let client = u64::from(places) * u64::from(share) / 100;
-        Most {
-            client: u32::try_from(client).unwrap_or(u32::MAX).max(1),
-            all,
+        ShareLimits {
+            per_client: u32::try_from(client).unwrap_or(u32::MAX).max(1),
+            total: all,
         }
     }
 
     /// Charges a place in the queue for a connection to the client's account, if the queue is more than half full.
-    pub(super) fn take_turn(&self) -> Result<Option<Held>, Fault> {
-        let waiting = self.local.shared.waiting.len();
+    pub(super) fn take_turn(&self) -> Result<Option<ShareGuard>, Fault> {
+        let waiting = self.local.upstream.wait_queue.len();
         // Under normal load no request waits, and nothing more is checked.
-        if waiting < limits::TURNS_FREE || waiting < self.local.pending() / 2 {
+        if waiting < limits::TURNS_FREE || waiting < self.local.pending_limit() / 2 {
             return Ok(None);
         }
-        let holder = Holder::from(client_address(self.sending.listener, self.req));
-        let most = Most {
-            client: (self.local.pending() / 4).max(1),
-            all: None,
+        let holder = ClientKey::from(client_address(self.sending.listener, self.req));
+        let most = ShareLimits {
+            per_client: (self.local.pending_limit() / 4).max(1),
+            total: None,
         };
-        let held = self
-            .local
-            .shared
-            .hold((Account::Turn, holder), most, Waker::noop());
+        let held =
+            self.local
+                .upstream
+                .acquire_share((SharedResource::QueuePosition, holder), most, Waker::noop());
         held.map(Some).ok_or(Fault::ClientShareFull)
     }
 

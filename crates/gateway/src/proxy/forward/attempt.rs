@@ -24,7 +24,7 @@ use crate::proxy::filter_chain::Chain;
 use crate::proxy::request_body::{NotSent, Progress, Unsent, Upload};
 use crate::proxy::response::Reading;
 use crate::proxy::response_body::{Clock, Down};
-use crate::upstream::pool::{Chosen, Link};
+use crate::upstream::pool::{SelectedEndpoint, UpstreamConn};
 
 /// The result of a complete head.
 pub(super) enum Got {
@@ -42,8 +42,8 @@ impl Job<'_, '_> {
     /// sent.
     pub(super) async fn converse(
         &self,
-        chosen: &Chosen,
-        (link, is_sent): (&Link, bool),
+        chosen: &SelectedEndpoint,
+        (link, is_sent): (&UpstreamConn, bool),
         clock: &mut Clock,
         reading: &mut Reading<'_, '_>,
         reply: &mut Reply<'_>,
@@ -108,7 +108,12 @@ impl Job<'_, '_> {
     }
 
     /// Sends the head, unless it was sent. A request that started without a task has no body.
-    fn begin_sending(&self, chosen: &Chosen, link: &Link, is_sent: bool) -> Result<Unsent, Failure> {
+    fn begin_sending(
+        &self,
+        chosen: &SelectedEndpoint,
+        link: &UpstreamConn,
+        is_sent: bool,
+    ) -> Result<Unsent, Failure> {
         match is_sent {
             true => Ok(Unsent::Nothing),
             false => Ok(self.send_head(chosen, link)?),
@@ -119,7 +124,7 @@ impl Job<'_, '_> {
     fn poll_response(
         &self,
         down: Option<&mut Down>,
-        link: &Link,
+        link: &UpstreamConn,
         (clock, reading): (&mut Clock, &mut Reading<'_, '_>),
         reply: &mut Reply<'_>,
         context: &mut Context<'_>,
@@ -140,7 +145,7 @@ impl Job<'_, '_> {
     /// Passes a received part of the response to filters, and continues sending the request body, which a filter may wait for.
     async fn pass(
         &self,
-        (chain, down, link): (&Chain, &mut Down, &Link),
+        (chain, down, link): (&Chain, &mut Down, &UpstreamConn),
         (mut up, sending): (Pin<&mut impl Future<Output = Result<(), NotSent>>>, &mut bool),
         reply: &mut Reply<'_>,
     ) -> Result<(), Failure> {
@@ -159,7 +164,7 @@ impl Job<'_, '_> {
 
 impl<'r> Job<'_, 'r> {
     /// Returns the request body as sent by one attempt.
-    pub(super) fn upload<'u>(&'u self, link: &'u Link, progress: &'u Progress) -> Upload<'u, 'r> {
+    pub(super) fn upload<'u>(&'u self, link: &'u UpstreamConn, progress: &'u Progress) -> Upload<'u, 'r> {
         Upload {
             worker: self.worker,
             req: self.req,
@@ -178,8 +183,8 @@ impl<'r> Job<'_, 'r> {
 
 /// Returns whether a response that starts before the request body is sent makes the rest unwanted: an HTTP/1.1 connection could be reused
 /// only after the whole body (RFC 9112 §9.5). Over HTTP/2 the endpoint signals it itself.
-fn stops(link: &Link, down: &Down, status: u16) -> bool {
-    matches!(link, Link::Sole(_)) && (status >= 400 || down.is_over)
+fn stops(link: &UpstreamConn, down: &Down, status: u16) -> bool {
+    matches!(link, UpstreamConn::Http1(_)) && (status >= 400 || down.is_over)
 }
 
 /// Waits until the client has received enough of the response, and continues sending the request body.

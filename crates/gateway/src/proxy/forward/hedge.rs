@@ -27,13 +27,13 @@ use crate::proxy::Failure;
 use crate::proxy::request;
 use crate::proxy::request_body::{NotSent, Progress, Unsent, next_piece};
 use crate::resolve::within;
-use crate::upstream::Prefer;
-use crate::upstream::pool::dedicated::Purpose;
-use crate::upstream::pool::{Chosen, End, Link};
+use crate::upstream::AffinityHint;
+use crate::upstream::pool::dedicated::DedicatedUse;
+use crate::upstream::pool::{PoolEndpoint, SelectedEndpoint, UpstreamConn};
 
 /// An attempt that failed before its response started.
 struct Lost {
-    end: Rc<End>,
+    end: Rc<PoolEndpoint>,
     broken: Broken,
 }
 
@@ -42,11 +42,11 @@ pub(super) struct Won {
     /// Its connection carries the request's head.
     pub(super) begun: Begun,
     /// The endpoint of the other attempt.
-    pub(super) beside: Option<Rc<End>>,
+    pub(super) beside: Option<Rc<PoolEndpoint>>,
 }
 
 /// The result of concurrent attempts.
-pub(super) type Raced = Result<Won, (Broken, Vec<Rc<End>>)>;
+pub(super) type Raced = Result<Won, (Broken, Vec<Rc<PoolEndpoint>>)>;
 
 impl Job<'_, '_> {
     /// Returns the delay after which this request is hedged. Waits for its body, if it may be short enough.
@@ -103,7 +103,7 @@ impl Job<'_, '_> {
     /// Runs a first attempt until its response starts, with a second one if that takes longer than `after`. If all fail: the error of the
     /// last one, and the endpoints, the last one's last.
     pub(super) async fn race(&self, first: Begun, after: Duration) -> Raced {
-        let first_end = Rc::clone(&first.0.end);
+        let first_end = Rc::clone(&first.0.endpoint);
         let mut one = pin!(self.leg(first));
         let mut sleep = pin!(self.worker.cx.sleep(after));
         let ended = poll_fn(|context| match one.as_mut().poll(context) {
@@ -121,7 +121,7 @@ impl Job<'_, '_> {
         let Some(second) = self.another(&first_end) else {
             return alone(one.await);
         };
-        let second_end = Rc::clone(&second.end);
+        let second_end = Rc::clone(&second.endpoint);
         let mut two = pin!(self.leg((second, None, self.worker.cx.now())));
         let mut legs = [Some(one.as_mut()), Some(two.as_mut())];
         let mut failed: Option<Lost> = None;
@@ -133,7 +133,7 @@ impl Job<'_, '_> {
                 *place = None;
                 match ended {
                     Ok(begun) => {
-                        let is_first = Rc::ptr_eq(&begun.0.end, &first_end);
+                        let is_first = Rc::ptr_eq(&begun.0.endpoint, &first_end);
                         let beside = Some(Rc::clone(if is_first { &second_end } else { &first_end }));
                         return Poll::Ready(Ok(Won { begun, beside }));
                     }
@@ -152,22 +152,22 @@ impl Job<'_, '_> {
     }
 
     /// Returns another endpoint, if there is one and the upstream's limits allow the attempt.
-    fn another(&self, first: &Rc<End>) -> Option<Chosen> {
+    fn another(&self, first: &Rc<PoolEndpoint>) -> Option<SelectedEndpoint> {
         let chosen = self
             .local
-            .choose(std::slice::from_ref(first), self.key, Prefer::Any);
+            .select(std::slice::from_ref(first), self.key, AffinityHint::None);
         let chosen = chosen
             .ok()
-            .filter(|chosen| chosen.end.endpoint.addr != first.endpoint.addr)?;
+            .filter(|chosen| chosen.endpoint.endpoint.addr != first.endpoint.addr)?;
         self.begin_retry().then(|| {
-            self.local.shared.breaker.hedged();
+            self.local.upstream.circuit_breaker.count_hedge();
             chosen
         })
     }
 
     /// Runs one attempt until its response starts.
     async fn leg(&self, (chosen, link, begun): Begun) -> Result<Begun, Lost> {
-        let end = Rc::clone(&chosen.end);
+        let end = Rc::clone(&chosen.endpoint);
         let lost = |fault: Fault, before| Lost {
             end: Rc::clone(&end),
             broken: Broken::by(Failure::Fault(fault), before),
@@ -195,12 +195,12 @@ impl Job<'_, '_> {
         };
         match self.answers(&link, begun).await {
             Ok(()) => Ok((chosen, Some(link), begun)),
-            Err(fault) => Err(lost(fault, link.requests() > 0)),
+            Err(fault) => Err(lost(fault, link.requests_before() > 0)),
         }
     }
 
     /// Sends the buffered body, if there is one, until a response starts: an endpoint may respond without having read it.
-    async fn send_kept(&self, link: &Link, unsent: Unsent, begun: Time) -> Result<(), Failure> {
+    async fn send_kept(&self, link: &UpstreamConn, unsent: Unsent, begun: Time) -> Result<(), Failure> {
         if self.req.head().framing == Framing::None {
             // The head declares no body.
             return Ok(());
@@ -239,20 +239,26 @@ impl Job<'_, '_> {
     }
 
     /// Connects to an endpoint.
-    pub(super) async fn open(&self, chosen: &Chosen, fresh: bool) -> Result<Link, Fault> {
+    pub(super) async fn open(&self, chosen: &SelectedEndpoint, fresh: bool) -> Result<UpstreamConn, Fault> {
         let _turn = self.take_turn()?;
         let span = self.time_to_open();
-        let greeting = self.local.greeting(|| addresses(self.req));
+        let greeting = self.local.proxy_header(|| addresses(self.req));
         self.worker
-            .link(self.local, &chosen.end, (fresh, &greeting), span)
+            .link(self.local, &chosen.endpoint, (fresh, &greeting), span)
             .await
     }
 
     /// Replaces a stream that cannot switch protocols, if the request requires a switch, with an HTTP/1.1 connection, if the endpoint
     /// supports that, too.
-    pub(super) async fn switchable(&self, link: Link, chosen: &Chosen) -> Result<Link, Fault> {
+    pub(super) async fn switchable(
+        &self,
+        link: UpstreamConn,
+        chosen: &SelectedEndpoint,
+    ) -> Result<UpstreamConn, Fault> {
         match &link {
-            Link::Shared(channel) if self.sending.upgrade.is_some() && self.local.lets_choose() => {
+            UpstreamConn::H2(channel)
+                if self.sending.upgrade.is_some() && self.local.negotiates_protocol() =>
+            {
                 if request::connects(self.req, &self.sending, channel) {
                     return Ok(link);
                 }
@@ -261,27 +267,28 @@ impl Job<'_, '_> {
         }
         drop(link);
         let span = self.time_to_open();
-        let greeting = self.local.greeting(|| addresses(self.req));
+        let greeting = self.local.proxy_header(|| addresses(self.req));
         // Boxed, so that the future of other requests has no room for it.
-        let opened = Box::pin(
-            self.local
-                .open_alone(&chosen.end, Purpose::Switch, &greeting, span),
-        );
-        opened.await.map(Link::Sole)
+        let opened =
+            Box::pin(
+                self.local
+                    .open_dedicated(&chosen.endpoint, DedicatedUse::Upgrade, &greeting, span),
+            );
+        opened.await.map(UpstreamConn::Http1)
     }
 
     /// Waits for the first byte of a response, and consumes none.
-    async fn answers(&self, link: &Link, begun: Time) -> Result<(), Fault> {
+    async fn answers(&self, link: &UpstreamConn, begun: Time) -> Result<(), Fault> {
         let cx = &self.worker.cx;
         let mut clock = self.clock;
         clock.head = self.forward.timeouts.per_try.map(|span| begun.after(span));
         link.set_deadline(clock.span(cx.now()));
         let late = || clock.fault(cx.now(), Fault::HeadTimeout);
         let link = match link {
-            Link::Sole(sole) => sole,
-            Link::Shared(channel) => {
-                let begun = poll_fn(|context| channel.poll_begun(context)).await;
-                return begun.map_err(|lost| lost.before_head(late));
+            UpstreamConn::Http1(sole) => sole,
+            UpstreamConn::H2(channel) => {
+                let begun = poll_fn(|context| channel.poll_response_started(context)).await;
+                return begun.map_err(|lost| lost.fault_before_head(late));
             }
         };
         let mut there = false;
@@ -307,7 +314,7 @@ impl Job<'_, '_> {
             && fault.side() == Side::Upstream
         {
             self.worker.counting.fault(fault);
-            self.local.met(&lost.end, Meeting::Bad);
+            self.local.record_outcome(&lost.end, Meeting::Bad);
         }
     }
 }

@@ -11,29 +11,31 @@ use crate::fault::Fault;
 use crate::proxy::Failure;
 use crate::proxy::response::{Head, Reading};
 use crate::proxy::response_body::{Clock, Down};
-use crate::upstream::h2::Channel;
-use crate::upstream::pool::Link;
+use crate::upstream::h2::H2Stream;
+use crate::upstream::pool::UpstreamConn;
 
 impl Job<'_, '_> {
     /// Reads the received part of the response head, and of its body.
     pub(super) fn poll_head(
         &self,
-        link: &Link,
+        link: &UpstreamConn,
         clock: &Clock,
         reading: &mut Reading<'_, '_>,
         reply: &mut Reply<'_>,
         context: &mut Context<'_>,
     ) -> Poll<Result<Option<Got>, Failure>> {
         match link {
-            Link::Sole(sole) => self.poll_head_sole(&sole.stream, clock, reading, reply, context),
-            Link::Shared(channel) => self.poll_head_shared((link, channel), clock, reading, reply, context),
+            UpstreamConn::Http1(sole) => self.poll_head_sole(&sole.stream, clock, reading, reply, context),
+            UpstreamConn::H2(channel) => {
+                self.poll_head_shared((link, channel), clock, reading, reply, context)
+            }
         }
     }
 
     /// Reads a head over HTTP/2, where heads arrive complete.
     fn poll_head_shared(
         &self,
-        (link, channel): (&Link, &Channel),
+        (link, channel): (&UpstreamConn, &H2Stream),
         clock: &Clock,
         reading: &mut Reading<'_, '_>,
         reply: &mut Reply<'_>,
@@ -45,7 +47,7 @@ impl Job<'_, '_> {
             Poll::Ready(Err(lost)) => {
                 reading.detail = lost.detail();
                 let late = || clock.fault(self.worker.cx.now(), Fault::HeadTimeout);
-                return Poll::Ready(Err(lost.before_head(late).into()));
+                return Poll::Ready(Err(lost.fault_before_head(late).into()));
             }
         };
         let (changes, most) = (&self.backend.response, self.forward.body.response);
@@ -73,7 +75,7 @@ impl Job<'_, '_> {
                     down.filter(framing);
                 }
                 if down.is_over {
-                    channel.ends_with_head();
+                    channel.mark_bodiless();
                 } else if let Poll::Ready(fed) = down.poll(link, clock, reply, context) {
                     // The first bytes of the body are relayed with the head.
                     reading.detail = down.detail.take();

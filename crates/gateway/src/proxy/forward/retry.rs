@@ -11,8 +11,8 @@ use crate::fault::{Fault, Retryable};
 use crate::limits;
 use crate::model::Retry;
 use crate::proxy::filter_chain::Chain;
-use crate::upstream::circuit_breaker::Retrying;
-use crate::upstream::pool::End;
+use crate::upstream::circuit_breaker::RetryPermit;
+use crate::upstream::pool::PoolEndpoint;
 
 /// The attempts of a request so far.
 #[derive(Default)]
@@ -22,11 +22,11 @@ pub(super) struct Tries {
     /// Attempts among these that failed to connect and continued at another endpoint, which is no retry.
     failovers: Cell<usize>,
     /// Endpoints to which this request could not be connected.
-    pub(super) unreachable: RefCell<Vec<Rc<End>>>,
+    pub(super) unreachable: RefCell<Vec<Rc<PoolEndpoint>>>,
     /// Start of the first attempt that failed to connect.
     failing_since: Cell<Option<Time>>,
     /// The retry in progress, from the second attempt on.
-    retrying: Cell<Option<Retrying>>,
+    retrying: Cell<Option<RetryPermit>>,
 }
 
 impl Job<'_, '_> {
@@ -40,13 +40,13 @@ impl Job<'_, '_> {
     /// Returns whether an attempt that failed to connect to `end` continues at once with another endpoint. That is no retry, since no
     /// endpoint has seen this attempt: it needs no policy and no budget. Untried endpoints are used first, then those that an earlier
     /// attempt has reached: a retry after their response or reset is allowed, and the others are down. `begun`: the start of the attempt.
-    pub(super) fn fails_over(&self, fault: Fault, begun: Time, end: &Rc<End>) -> bool {
+    pub(super) fn fails_over(&self, fault: Fault, begun: Time, end: &Rc<PoolEndpoint>) -> bool {
         if !fault.is_connect_failure() {
             return false;
         }
         let tries = &self.tries;
         tries.unreachable.borrow_mut().push(Rc::clone(end));
-        if !self.local.has_untried(&tries.unreachable.borrow()) {
+        if !self.local.has_untried_endpoint(&tries.unreachable.borrow()) {
             return false;
         }
         let since = tries.failing_since.get().unwrap_or(begun);
@@ -104,7 +104,7 @@ impl Job<'_, '_> {
 
     /// Starts and counts a retry, if the budget and the limits allow it.
     pub(super) fn begin_retry(&self) -> bool {
-        let retrying = self.local.begin_retry(self.tries.retrying.take());
+        let retrying = self.local.acquire_retry(self.tries.retrying.take());
         let begins = retrying.is_some();
         self.tries.retrying.set(retrying);
         begins

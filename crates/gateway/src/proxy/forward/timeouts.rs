@@ -27,12 +27,12 @@ use crate::limits;
 use crate::proxy::min_rate::Contention;
 use crate::proxy::request_body::Progress;
 use crate::proxy::response_body::Clock;
-use crate::upstream::pool::Link;
+use crate::upstream::pool::UpstreamConn;
 
 /// The timeouts of one attempt.
 pub(super) struct Watch<'a> {
     cx: &'a Cx,
-    link: &'a Link,
+    link: &'a UpstreamConn,
     /// Bytes that the upstream had accepted at the last check.
     sent: u64,
     /// The timer that wakes the attempt, and its deadline.
@@ -43,13 +43,13 @@ pub(super) struct Watch<'a> {
 }
 
 impl<'a> Watch<'a> {
-    pub(super) fn new(job: &Job<'a, '_>, link: &'a Link) -> Watch<'a> {
+    pub(super) fn new(job: &Job<'a, '_>, link: &'a UpstreamConn) -> Watch<'a> {
         Watch {
             cx: &job.worker.cx,
             link,
             sent: 0,
             sleep: None,
-            contention: Contention::new(&job.local.shared, job.sending.listener.limits.rate_bytes),
+            contention: Contention::new(&job.local.upstream, job.sending.listener.limits.rate_bytes),
             check: job.worker.cx.now().after(limits::CONTENDED_LOOK),
         }
     }
@@ -64,7 +64,7 @@ impl<'a> Watch<'a> {
     ) -> Poll<Fault> {
         loop {
             let now = self.cx.now();
-            let sent = self.link.sent();
+            let sent = self.link.bytes_sent();
             if sent != self.sent {
                 self.sent = sent;
                 progress.advance(now);
@@ -80,7 +80,7 @@ impl<'a> Watch<'a> {
             let due = due(clock, progress, answered, now);
             if let Some((_, fault)) = due.filter(|(at, _)| now >= *at) {
                 if matches!(fault, Fault::HeadTimeout | Fault::BodyTimeout) {
-                    self.link.suspect();
+                    self.link.check_connection();
                 }
                 return Poll::Ready(fault);
             }
@@ -100,7 +100,7 @@ impl<'a> Watch<'a> {
                 Poll::Pending => return Poll::Pending,
                 Poll::Ready(()) => {
                     self.sleep = None;
-                    self.link.count_sent();
+                    self.link.update_bytes_sent();
                 }
             }
         }

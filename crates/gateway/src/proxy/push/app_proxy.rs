@@ -16,8 +16,8 @@ use crate::gateway::Worker;
 use crate::model::{ClientHeader, Config, HeaderName, PushAsk, PushProxy, Target};
 use crate::policy::http_client::{Call, call};
 use crate::policy::{Cleared, Guards};
-use crate::upstream::Shared;
-use crate::upstream::registry::Registry;
+use crate::upstream::UpstreamState;
+use crate::upstream::registry::UpstreamRegistry;
 
 /// The queries to the application, with their upstreams.
 #[derive(Debug, Default)]
@@ -26,14 +26,14 @@ pub(crate) struct Asks {
     /// Headers that policies of any rule write for these upstreams: no client may set them.
     guarded: Vec<HeaderName>,
     /// `Err`: the reason why there is no upstream.
-    upstreams: BTreeMap<Event, Result<Arc<Shared>, Arc<str>>>,
+    upstreams: BTreeMap<Event, Result<Arc<UpstreamState>, Arc<str>>>,
 }
 
 impl Asks {
     /// Compiles the queries of a configuration; one without push leaves them unchanged.
     pub(crate) fn of(
         config: &Config,
-        registry: &Registry,
+        registry: &UpstreamRegistry,
         guards: &Guards,
         last: Option<&Arc<Asks>>,
     ) -> Arc<Asks> {
@@ -44,7 +44,7 @@ impl Asks {
         let upstreams = events.map(|(event, ask)| {
             let upstream = match &ask.upstream {
                 Target::Upstream(name) => {
-                    let found = registry.get(name).cloned();
+                    let found = registry.find(name).cloned();
                     found.ok_or_else(|| format!("the upstream `{name}` is not there").into())
                 }
                 Target::Broken { reason } => Err(Arc::clone(reason)),
@@ -67,7 +67,7 @@ impl Asks {
         self.upstreams.is_empty()
     }
 
-    fn find(&self, event: Event) -> Result<(&PushAsk, &Arc<Shared>), Unanswered> {
+    fn find(&self, event: Event) -> Result<(&PushAsk, &Arc<UpstreamState>), Unanswered> {
         let ask = self.proxy.events.get(&event);
         match (ask, self.upstreams.get(&event)) {
             (Some(ask), Some(Ok(upstream))) => Ok((ask, upstream)),

@@ -5,11 +5,11 @@ use std::future::poll_fn;
 use ringmain_wire::h1::{FieldBlock, FieldTable, Framing, Method, ResponseHead};
 use ringmain_wire::h2::{Request, load_response};
 
-use super::Lost;
-use super::stream::{Channel, Refused};
+use super::StreamError;
+use super::stream::{BodyRefused, H2Stream};
 
 /// The request.
-pub(crate) struct Asked<'a> {
+pub(crate) struct H2Request<'a> {
     pub(crate) method: Method<'a>,
     /// Path and query.
     pub(crate) target: &'a str,
@@ -20,7 +20,7 @@ pub(crate) struct Asked<'a> {
 }
 
 /// A received part of the response.
-pub(crate) enum Heard<'a> {
+pub(crate) enum H2ResponsePart<'a> {
     /// The final head.
     Head(&'a ResponseHead<'a>),
     /// Part of the body.
@@ -31,12 +31,12 @@ pub(crate) enum Heard<'a> {
 ///
 /// # Errors
 /// The reason that the response is incomplete, and whether its head was received.
-pub(crate) async fn ask(
-    channel: &Channel,
-    asked: &Asked<'_>,
+pub(crate) async fn send_request(
+    channel: &H2Stream,
+    asked: &H2Request<'_>,
     table: &mut FieldTable,
-    mut hear: impl FnMut(Heard<'_>) -> bool,
-) -> Result<(), (Lost, bool)> {
+    mut hear: impl FnMut(H2ResponsePart<'_>) -> bool,
+) -> Result<(), (StreamError, bool)> {
     let request = Request {
         method: asked.method,
         scheme: channel.scheme(),
@@ -46,27 +46,27 @@ pub(crate) async fn ask(
     };
     let length = asked.body.map(|body| body.len() as u64);
     let body = asked.body.unwrap_or_default();
-    let sent = channel.request(&request, asked.fields, length, body.is_empty());
+    let sent = channel.send_head(&request, asked.fields, length, body.is_empty());
     if let Err(misuse) = sent {
         log::debug!("a request cannot be sent over HTTP/2: {misuse}");
-        return Err((Lost::Refused, false));
+        return Err((StreamError::Refused, false));
     }
-    if !body.is_empty() && channel.send(body).await != Err(Refused) {
+    if !body.is_empty() && channel.send_body(body).await != Err(BodyRefused) {
         // If the endpoint does not accept the body, its response is more informative.
-        let _ = channel.finish(&FieldBlock::new());
+        let _ = channel.finish_body(&FieldBlock::new());
     }
     loop {
         let stored = poll_fn(|context| channel.poll_head(context)).await;
         let stored = stored.map_err(|lost| (lost, false))?;
-        let head = load_response(&stored, table).ok_or((Lost::Garbage(None), false))?;
+        let head = load_response(&stored, table).ok_or((StreamError::ProtocolViolation(None), false))?;
         if head.is_interim() {
             continue;
         }
         let is_bare = head.framing == Framing::None;
         if is_bare {
-            channel.ends_with_head();
+            channel.mark_bodiless();
         }
-        if !hear(Heard::Head(&head)) || is_bare {
+        if !hear(H2ResponsePart::Head(&head)) || is_bare {
             return Ok(());
         }
         break;
@@ -75,7 +75,7 @@ pub(crate) async fn ask(
         let mut wants = true;
         let taken = poll_fn(|context| {
             channel.poll_body(context, |bytes| {
-                wants = hear(Heard::Body(bytes));
+                wants = hear(H2ResponsePart::Body(bytes));
                 bytes.len()
             })
         });

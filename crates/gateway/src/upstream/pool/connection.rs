@@ -2,64 +2,64 @@
 
 use std::time::Duration;
 
-use super::Sole;
-use crate::upstream::h2::Channel;
+use super::PooledConnection;
+use crate::upstream::h2::H2Stream;
 
 /// A request's connection to an endpoint.
 #[derive(Debug)]
-pub(crate) enum Link {
+pub(crate) enum UpstreamConn {
     /// A whole connection.
-    Sole(Sole),
+    Http1(PooledConnection),
     /// A stream of a shared connection.
-    Shared(Channel),
+    H2(H2Stream),
 }
 
-impl Link {
+impl UpstreamConn {
     /// Returns the number of requests on the connection before this one.
-    pub(crate) fn requests(&self) -> u32 {
+    pub(crate) fn requests_before(&self) -> u32 {
         match self {
-            Link::Sole(sole) => sole.requests,
-            Link::Shared(channel) => channel.requests(),
+            UpstreamConn::Http1(sole) => sole.requests,
+            UpstreamConn::H2(channel) => channel.requests_before(),
         }
     }
 
     /// Returns the bytes that were handed to the kernel; for a stream, those that its connection has accepted.
-    pub(crate) fn sent(&self) -> u64 {
+    pub(crate) fn bytes_sent(&self) -> u64 {
         match self {
-            Link::Sole(sole) => sole.stream.sent(),
-            Link::Shared(channel) => channel.sent(),
+            UpstreamConn::Http1(sole) => sole.stream.sent(),
+            UpstreamConn::H2(channel) => channel.bytes_sent(),
         }
     }
 
     /// Updates [`Link::sent`].
-    pub(crate) fn count_sent(&self) {
+    pub(crate) fn update_bytes_sent(&self) {
         match self {
-            Link::Sole(sole) if sole.stream.unsent() > 0 => sole.stream.count_sent(),
-            Link::Sole(_) | Link::Shared(_) => {}
+            UpstreamConn::Http1(sole) if sole.stream.unsent() > 0 => sole.stream.count_sent(),
+            UpstreamConn::Http1(_) | UpstreamConn::H2(_) => {}
         }
     }
 
     /// Handles a timeout of the endpoint: a shared connection is checked by a PING.
-    pub(crate) fn suspect(&self) {
+    pub(crate) fn check_connection(&self) {
         match self {
-            Link::Sole(_) => {}
-            Link::Shared(channel) => channel.suspect(),
+            UpstreamConn::Http1(_) => {}
+            UpstreamConn::H2(channel) => channel.check_connection(),
         }
     }
 
     /// Drops the connection without sending the rest of its request: a whole connection is closed, a stream of a shared one is reset.
     pub(crate) fn discard(self) {
         match self {
-            Link::Sole(sole) => sole.stream.discard(),
-            Link::Shared(channel) => drop(channel),
+            UpstreamConn::Http1(sole) => sole.stream.discard(),
+            UpstreamConn::H2(channel) => drop(channel),
         }
     }
 
     /// Sets the deadline of the next wait; `None`: no deadline.
     pub(crate) fn set_deadline(&self, span: Option<Duration>) {
         match self {
-            Link::Sole(sole) => sole.stream.set_deadline(span),
-            Link::Shared(channel) => channel.set_deadline(span),
+            UpstreamConn::Http1(sole) => sole.stream.set_deadline(span),
+            UpstreamConn::H2(channel) => channel.set_deadline(span),
         }
     }
 }

@@ -3,21 +3,21 @@
 use std::rc::Rc;
 use std::time::Duration;
 
-use super::{End, Local, Sole, Waited};
+use super::{PoolEndpoint, PooledConnection, UpstreamPool, WaitOutcome};
 use crate::fault::Fault;
 use crate::model::UpstreamProtocol;
 
 /// The purpose of such a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Purpose {
+pub(crate) enum DedicatedUse {
     Bytes,
     /// An HTTP/1.1 upgrade request, at an upstream whose endpoints select their protocol.
-    Switch,
+    Upgrade,
 }
 
-impl Local {
+impl UpstreamPool {
     /// Returns whether endpoints select HTTP/2 or HTTP/1.1.
-    pub(crate) fn lets_choose(&self) -> bool {
+    pub(crate) fn negotiates_protocol(&self) -> bool {
         self.protocol() == UpstreamProtocol::Auto
     }
 
@@ -25,29 +25,29 @@ impl Local {
     ///
     /// # Errors
     /// The fault of the attempt, or of a limit that was reached for as long as `span`.
-    pub(crate) async fn open_alone(
+    pub(crate) async fn open_dedicated(
         &self,
-        end: &Rc<End>,
-        purpose: Purpose,
+        end: &Rc<PoolEndpoint>,
+        purpose: DedicatedUse,
         greeting: &[u8],
         span: Duration,
-    ) -> Result<Sole, Fault> {
-        let most = self.follow().current.config.pool.connections;
-        let permit = match self.shared.begin_connection(most) {
+    ) -> Result<PooledConnection, Fault> {
+        let most = self.refresh_snapshot().upstream.config.pool.connections;
+        let permit = match self.upstream.acquire_connection(most) {
             Ok(permit) => permit,
-            Err(_) => match self.wait(end, true, most, span).await? {
-                Waited::Permit(permit) => permit,
+            Err(_) => match self.wait_for_connection(end, true, most, span).await? {
+                WaitOutcome::Permit(permit) => permit,
                 // With `fresh`, no pooled connection is returned.
-                Waited::Kept(_) => return Err(Fault::PendingTimeout),
+                WaitOutcome::Connection(_) => return Err(Fault::PendingTimeout),
             },
         };
-        let tls = match (purpose, &self.follow().tls) {
-            (Purpose::Bytes, handles) => handles.bytes.clone(),
-            (Purpose::Switch, handles) => handles.switches.clone(),
+        let tls = match (purpose, &self.refresh_snapshot().tls) {
+            (DedicatedUse::Bytes, handles) => handles.bytes.clone(),
+            (DedicatedUse::Upgrade, handles) => handles.upgrades.clone(),
         };
-        let dialled = self.dial(end, permit, greeting, tls, span).await;
-        dialled.map(|sole| Sole {
-            is_greeted: true,
+        let dialled = self.open_connection(end, permit, greeting, tls, span).await;
+        dialled.map(|sole| PooledConnection {
+            has_client_preamble: true,
             ..sole
         })
     }

@@ -4,33 +4,37 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 
-use super::End;
-use crate::upstream::h2::Sessions;
-use crate::upstream::{Current, Endpoint};
+use super::PoolEndpoint;
+use crate::upstream::h2::SessionList;
+use crate::upstream::{Endpoint, UpstreamSnapshot};
 
 /// Returns whether connections to one endpoint may be used for the other.
-pub(super) fn is_same(one: &Endpoint, other: &Endpoint) -> bool {
-    one.addr == other.addr && one.peer == other.peer
+pub(super) fn has_same_connections(one: &Endpoint, other: &Endpoint) -> bool {
+    one.addr == other.addr && one.tls_name == other.tls_name
 }
 
 /// Builds the list of endpoints. Those that remain retain their connections if these are made in the same way.
-pub(super) fn ends(current: &Current, old: &[Rc<End>], alike: bool) -> Vec<Rc<End>> {
+pub(super) fn build_endpoints(
+    current: &UpstreamSnapshot,
+    old: &[Rc<PoolEndpoint>],
+    alike: bool,
+) -> Vec<Rc<PoolEndpoint>> {
     let end = |endpoint: &Arc<Endpoint>| {
-        let same = |end: &&Rc<End>| alike && is_same(&end.endpoint, endpoint);
+        let same = |end: &&Rc<PoolEndpoint>| alike && has_same_connections(&end.endpoint, endpoint);
         match old.iter().find(same) {
             // Its weight may have changed.
             Some(end) if Arc::ptr_eq(&end.endpoint, endpoint) => Rc::clone(end),
-            Some(end) => Rc::new(End {
+            Some(end) => Rc::new(PoolEndpoint {
                 endpoint: Arc::clone(endpoint),
                 idle: RefCell::new(std::mem::take(&mut *end.idle.borrow_mut())),
-                sessions: end.sessions.hand_on(),
-                gone: Cell::new(false),
+                sessions: end.sessions.move_to_successor(),
+                is_removed: Cell::new(false),
             }),
-            None => Rc::new(End {
+            None => Rc::new(PoolEndpoint {
                 endpoint: Arc::clone(endpoint),
                 idle: RefCell::default(),
-                sessions: Sessions::default(),
-                gone: Cell::new(false),
+                sessions: SessionList::default(),
+                is_removed: Cell::new(false),
             }),
         }
     };

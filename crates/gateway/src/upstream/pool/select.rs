@@ -2,38 +2,38 @@
 
 use std::rc::Rc;
 
-use super::{Chosen, End, Local, PoolSnapshot};
+use super::{PoolEndpoint, PoolSnapshot, SelectedEndpoint, UpstreamPool};
 use crate::fault::Fault;
-use crate::upstream::Prefer;
-use crate::upstream::selection::{self, Wish};
+use crate::upstream::AffinityHint;
+use crate::upstream::selection::{self, SelectionContext};
 
-impl Local {
+impl UpstreamPool {
     /// Selects an endpoint, not from `tried` if there are others; `key` is the hash of the request's key.
     ///
     /// # Errors
     /// There is no endpoint, or all are unhealthy.
-    pub(crate) fn choose(
+    pub(crate) fn select(
         &self,
-        tried: &[Rc<End>],
+        tried: &[Rc<PoolEndpoint>],
         key: Option<u64>,
-        prefer: Prefer,
-    ) -> Result<Chosen, Fault> {
-        self.choose_as(&self.wish(tried, key, prefer))
+        prefer: AffinityHint,
+    ) -> Result<SelectedEndpoint, Fault> {
+        self.select_with(&self.selection_context(tried, key, prefer))
     }
 
     /// Does the same for a request that may retry at an endpoint of `tried`, in preference to one of `unreachable`.
     ///
     /// # Errors
     /// There is no endpoint, or all are unhealthy.
-    pub(crate) fn choose_again(
+    pub(crate) fn select_for_retry(
         &self,
-        (tried, unreachable): (&[Rc<End>], &[Rc<End>]),
+        (tried, unreachable): (&[Rc<PoolEndpoint>], &[Rc<PoolEndpoint>]),
         key: Option<u64>,
-        prefer: Prefer,
-    ) -> Result<Chosen, Fault> {
-        self.choose_as(&Wish {
+        prefer: AffinityHint,
+    ) -> Result<SelectedEndpoint, Fault> {
+        self.select_with(&SelectionContext {
             unreachable,
-            ..self.wish(tried, key, prefer)
+            ..self.selection_context(tried, key, prefer)
         })
     }
 
@@ -41,51 +41,59 @@ impl Local {
     ///
     /// # Errors
     /// There is no endpoint.
-    pub(crate) fn choose_regardless(&self, tried: &[Rc<End>]) -> Result<Chosen, Fault> {
-        self.choose_as(&Wish {
-            regardless: true,
-            ..self.wish(tried, None, Prefer::Any)
+    pub(crate) fn select_ignoring_health(
+        &self,
+        tried: &[Rc<PoolEndpoint>],
+    ) -> Result<SelectedEndpoint, Fault> {
+        self.select_with(&SelectionContext {
+            ignore_health: true,
+            ..self.selection_context(tried, None, AffinityHint::None)
         })
     }
 
     /// Returns whether an endpoint that is not in `tried` can be selected.
-    pub(crate) fn has_untried(&self, tried: &[Rc<End>]) -> bool {
-        let seen = &mut *self.follow();
+    pub(crate) fn has_untried_endpoint(&self, tried: &[Rc<PoolEndpoint>]) -> bool {
+        let seen = &mut *self.refresh_snapshot();
         let now = self.cx.now().0;
-        selection::has_untried(
-            &self.shared,
-            &seen.current,
-            &seen.ends,
-            &mut seen.wellness,
+        selection::has_untried_endpoint(
+            &self.upstream,
+            &seen.upstream,
+            &seen.endpoints,
+            &mut seen.health,
             (tried, now),
         )
     }
 
-    fn wish<'a>(&'a self, tried: &'a [Rc<End>], key: Option<u64>, prefer: Prefer) -> Wish<'a> {
-        Wish {
+    fn selection_context<'a>(
+        &'a self,
+        tried: &'a [Rc<PoolEndpoint>],
+        key: Option<u64>,
+        prefer: AffinityHint,
+    ) -> SelectionContext<'a> {
+        SelectionContext {
             tried,
             unreachable: &[],
             key,
-            prefer,
-            regardless: false,
+            affinity: prefer,
+            ignore_health: false,
             now: self.cx.now().0,
             cx: &self.cx,
         }
     }
 
-    fn choose_as(&self, wish: &Wish<'_>) -> Result<Chosen, Fault> {
+    fn select_with(&self, wish: &SelectionContext<'_>) -> Result<SelectedEndpoint, Fault> {
         let PoolSnapshot {
-            current,
-            ends,
-            wellness,
-            turns,
+            upstream: current,
+            endpoints: ends,
+            health: wellness,
+            round_robin: turns,
             ..
-        } = &mut *self.follow();
-        let index = selection::choose(&self.shared, current, ends, wellness, turns, wish)?;
+        } = &mut *self.refresh_snapshot();
+        let index = selection::select_endpoint(&self.upstream, current, ends, wellness, turns, wish)?;
         let end = &ends[index];
-        Ok(Chosen {
-            end: Rc::clone(end),
-            _active: end.endpoint.state.begin(),
+        Ok(SelectedEndpoint {
+            endpoint: Rc::clone(end),
+            _guard: end.endpoint.state.count_request(),
         })
     }
 }
