@@ -76,7 +76,12 @@ fn lookup(table: &Table<()>, routes: usize, hosts: usize) -> Duration {
             query: "",
             headers: Headers::List(&[]),
         };
-        black_box(table.find(listener, black_box(&facts)).expect("a route").number());
+        black_box(
+            table
+                .find(listener, black_box(&facts))
+                .expect("a route")
+                .rule_number(),
+        );
     }
     start.elapsed() / u32::try_from(LOOKUPS).expect("few")
 }

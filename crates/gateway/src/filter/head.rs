@@ -10,7 +10,7 @@ use ringmain_wire::h1::{FieldBlock, Framing, allows_content};
 
 use super::{Error, Want};
 use crate::model::{HeaderName, Name};
-use crate::proxy::is_folded;
+use crate::proxy::eq_folded;
 
 /// Names that frame a message or belong to a connection, besides those that a [`FieldBlock`] rejects.
 const CONNECTION: [&str; 7] = [
@@ -25,7 +25,7 @@ const CONNECTION: [&str; 7] = [
 
 /// Rejects names of fields that the gateway writes itself.
 pub(super) fn check_name(name: &str) -> Result<(), Error> {
-    if CONNECTION.iter().any(|own| is_folded(name.as_bytes(), own)) {
+    if CONNECTION.iter().any(|own| eq_folded(name.as_bytes(), own)) {
         let why = "it frames the message or belongs to the connection: the gateway writes it";
         return Err(format!("the header `{name}` cannot be changed by a filter: {why}").into());
     }
@@ -137,7 +137,7 @@ impl Edits {
     /// Returns whether a field from elsewhere is dropped. A name with `_` in place of `-` counts as the same, since some programs treat
     /// both alike.
     pub(crate) fn drops(&self, name: &[u8]) -> bool {
-        self.dropped.iter().any(|dropped| is_folded(name, dropped))
+        self.dropped.iter().any(|dropped| eq_folded(name, dropped))
     }
 
     /// Returns the fields that filters add.
@@ -187,7 +187,7 @@ impl<'h> RequestHead<'h> {
         let hidden = |name: &str| {
             self.hidden
                 .iter()
-                .any(|own| is_folded(name.as_bytes(), own.as_str()))
+                .any(|own| eq_folded(name.as_bytes(), own.as_str()))
         };
         let sent = self.about.req.headers().filter_map(|field| {
             // Names are tokens, and so UTF-8.

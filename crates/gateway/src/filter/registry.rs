@@ -108,10 +108,8 @@ impl Filters {
         let kind = self.all.get(name).ok_or_else(|| self.missing(name))?;
         match catch_unwind(AssertUnwindSafe(|| kind(&wanted.options))) {
             Ok(Ok(factory)) => Ok(factory),
-            Ok(Err(why)) => Err(format!("the filter `{name}` with options that it refuses: {why}")),
-            Err(_) => Err(format!(
-                "the filter `{name}` panicked when it was told its options"
-            )),
+            Ok(Err(why)) => Err(format!("the filter `{name}` with invalid options: {why}")),
+            Err(_) => Err(format!("the filter `{name}` panicked while reading its options")),
         }
     }
 
@@ -119,13 +117,10 @@ impl Filters {
         let there: Vec<_> = self.names().map(|name| format!("`{name}`")).collect();
         match there.is_empty() {
             true => format!(
-                "the filter `{name}`, and this program has no filters: who wants some builds a program that embeds the gateway \
-                 with them (docs/filters.md)"
+                "the filter `{name}`, but no filters are registered: embed the gateway in a program that \
+                 registers them (docs/filters.md)"
             ),
-            false => format!(
-                "the filter `{name}`; the filters of this program are {}",
-                there.join(", ")
-            ),
+            false => format!("the filter `{name}`; registered filters: {}", there.join(", ")),
         }
     }
 }

@@ -12,11 +12,11 @@ use crate::table::Table;
 
 /// Filter instances by the number of their use.
 #[derive(Default)]
-pub(crate) struct Instances(RefCell<BTreeMap<u64, Rc<dyn Instance>>>);
+pub(crate) struct FilterInstances(RefCell<BTreeMap<u64, Rc<dyn Instance>>>);
 
-impl Instances {
+impl FilterInstances {
     /// Returns the instance for a use, creating it if necessary. `None`: its constructor panicked.
-    pub(crate) fn get(&self, wanted: &Use, cx: &Cx) -> Option<Rc<dyn Instance>> {
+    pub(crate) fn get_or_create(&self, wanted: &Use, cx: &Cx) -> Option<Rc<dyn Instance>> {
         if let Some(found) = self.0.borrow().get(&wanted.id) {
             return Some(Rc::clone(found));
         }
@@ -26,7 +26,7 @@ impl Instances {
     }
 
     /// Drops the instances whose uses no longer exist; requests in flight keep theirs.
-    pub(super) fn follow(&self, table: &Table<Plan>) {
+    pub(super) fn drop_unused(&self, table: &Table<Plan>) {
         if self.0.borrow().is_empty() {
             return;
         }
@@ -44,7 +44,7 @@ impl Instances {
     }
 }
 
-impl std::fmt::Debug for Instances {
+impl std::fmt::Debug for FilterInstances {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_set().entries(self.0.borrow().keys()).finish()
     }

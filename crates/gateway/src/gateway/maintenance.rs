@@ -11,31 +11,31 @@ use std::task::Poll;
 use ringmain_engine::TaskId;
 
 use crate::gateway::{Gateway, Worker};
-use crate::health::{self, Target, Verdict};
+use crate::health::{self, CheckVerdict, HealthTarget};
 use crate::model::{Hostname, Name};
-use crate::policy::jwt::{Provider, jwks_fetch};
-use crate::resolve::{self, Settings};
+use crate::policy::jwt::{KeyProvider, jwks_fetch};
+use crate::resolve::{self, ResolverSettings};
 
 /// Tasks that run once per process, by subject.
 #[derive(Debug, Default)]
-struct Care {
+struct Maintenance {
     lookups: RefCell<BTreeMap<Hostname, TaskId>>,
-    checks: RefCell<BTreeMap<(Name, String), (Target, TaskId)>>,
-    keys: RefCell<Vec<(Arc<Provider>, TaskId)>>,
+    health_checks: RefCell<BTreeMap<(Name, String), (HealthTarget, TaskId)>>,
+    key_fetches: RefCell<Vec<(Arc<KeyProvider>, TaskId)>>,
 }
 
 /// The worker that runs the tasks of the whole process.
-const CARETAKER: usize = 0;
+const MAINTENANCE_WORKER: usize = 0;
 
 /// Follows changes of the configuration until the worker stops.
-pub(crate) async fn follow(worker: Rc<Worker>, gateway: Gateway) {
-    let care = (worker.cx.worker() == CARETAKER).then(Care::default);
+pub(crate) async fn follow_changes(worker: Rc<Worker>, gateway: Gateway) {
+    let care = (worker.cx.worker() == MAINTENANCE_WORKER).then(Maintenance::default);
     // The configuration at the start counts as a change, too.
     let mut seen = u64::MAX;
     loop {
         poll_fn(|context| {
             // Registered before the count is read: a change in between is not missed.
-            gateway.changes().watch(worker.cx.worker(), context.waker());
+            gateway.changes().register(worker.cx.worker(), context.waker());
             let now = gateway.changes().count();
             if now == seen {
                 return Poll::Pending;
@@ -47,17 +47,17 @@ pub(crate) async fn follow(worker: Rc<Worker>, gateway: Gateway) {
         worker.view();
         worker.follow_upstreams();
         if let Some(care) = &care {
-            care.look_up(&worker, &gateway);
-            care.ask(&worker, &gateway);
-            care.fetch(&worker, &gateway);
+            care.run_lookups(&worker, &gateway);
+            care.run_health_checks(&worker, &gateway);
+            care.run_key_fetches(&worker, &gateway);
         }
     }
 }
 
-impl Care {
+impl Maintenance {
     /// Runs one lookup task for each name of the configuration, and cancels the others.
-    fn look_up(&self, worker: &Rc<Worker>, gateway: &Gateway) {
-        let names = gateway.names();
+    fn run_lookups(&self, worker: &Rc<Worker>, gateway: &Gateway) {
+        let names = gateway.hostnames();
         let mut lookups = self.lookups.borrow_mut();
         lookups.retain(|name, task| {
             let wanted = names.contains(name);
@@ -78,9 +78,9 @@ impl Care {
     }
 
     /// Runs one task for each provider in use that keeps its keys up to date, and cancels the others.
-    fn fetch(&self, worker: &Rc<Worker>, gateway: &Gateway) {
+    fn run_key_fetches(&self, worker: &Rc<Worker>, gateway: &Gateway) {
         let providers = gateway.providers();
-        let mut keys = self.keys.borrow_mut();
+        let mut keys = self.key_fetches.borrow_mut();
         keys.retain(|(provider, task)| {
             let wanted = providers.iter().any(|other| Arc::ptr_eq(other, provider));
             if !wanted {
@@ -92,7 +92,7 @@ impl Care {
             if keys.iter().any(|(known, _)| Arc::ptr_eq(known, &provider)) {
                 continue;
             }
-            let task = jwks_fetch::keep(Rc::clone(worker), Arc::clone(&provider));
+            let task = jwks_fetch::keep_current(Rc::clone(worker), Arc::clone(&provider));
             if let Ok(task) = worker.cx.spawn(task) {
                 keys.push((provider, task));
             }
@@ -100,23 +100,26 @@ impl Care {
     }
 
     /// Runs one health check for each target of the configuration, and cancels the others.
-    fn ask(&self, worker: &Rc<Worker>, gateway: &Gateway) {
-        let mut wanted = gateway.targets();
-        let mut checks = self.checks.borrow_mut();
+    fn run_health_checks(&self, worker: &Rc<Worker>, gateway: &Gateway) {
+        let mut wanted = gateway.health_check_targets();
+        let mut checks = self.health_checks.borrow_mut();
         checks.retain(|key, (target, task)| {
-            let same = wanted.get(key).is_some_and(|other| other.is(target));
+            let same = wanted.get(key).is_some_and(|other| other.is_same(target));
             if same {
                 wanted.remove(key);
             } else {
                 worker.cx.cancel(*task);
                 // Without a check, no later result would replace the verdict.
-                target.endpoint.state.health().tell(Verdict::Unknown);
-                target.shared.bump_health_version();
+                target.endpoint.state.health().set_verdict(CheckVerdict::Unknown);
+                target.upstream.bump_health_version();
             }
             same
         });
         for (key, target) in wanted {
-            if let Ok(task) = worker.cx.spawn(health::watch(worker.cx.clone(), target.clone())) {
+            if let Ok(task) = worker
+                .cx
+                .spawn(health::run_checks(worker.cx.clone(), target.clone()))
+            {
                 checks.insert(key, (target, task));
             }
         }
@@ -128,16 +131,16 @@ async fn look_up(worker: Rc<Worker>, gateway: Gateway, name: Hostname) {
     let cx = &worker.cx;
     loop {
         let found = match gateway.lookup() {
-            Some(settings) => resolve::by(cx, &settings, name.as_str()).await,
-            None => resolve::resolve(cx, name.as_str()).await,
+            Some(settings) => resolve::resolve_with(cx, &settings, name.as_str()).await,
+            None => resolve::resolve_name(cx, name.as_str()).await,
         };
         let again = match &found {
-            Ok(found) => found.holds,
-            Err(none) => none.again,
+            Ok(found) => found.ttl,
+            Err(none) => none.retry_after,
         };
         // A change of addresses recompiles the configuration, which must not run on a worker.
         let (told, of) = (gateway.clone(), name.clone());
-        if cx.blocking(move || told.found(&of, found)).await.is_err() {
+        if cx.blocking(move || told.record_lookup(&of, found)).await.is_err() {
             cx.sleep(crate::limits::DNS_AGAIN).await;
             continue;
         }
@@ -146,4 +149,4 @@ async fn look_up(worker: Rc<Worker>, gateway: Gateway, name: Hostname) {
 }
 
 /// Settings for name lookups that replace the host's; `None`: the host's apply.
-pub(crate) type Lookup = Option<std::sync::Arc<Settings>>;
+pub(crate) type LookupSettings = Option<std::sync::Arc<ResolverSettings>>;

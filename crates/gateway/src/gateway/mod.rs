@@ -36,21 +36,21 @@ use crate::compile::Registries;
 use crate::compile::plan::Plan;
 use crate::fault::Fault;
 use crate::filter::Filters;
-use crate::gateway::change_notifier::Changes;
-use crate::gateway::maintenance::Lookup;
-use crate::gateway::scratch::Desk;
-use crate::health::Target;
+use crate::gateway::change_notifier::ChangeNotifier;
+use crate::gateway::maintenance::LookupSettings;
+use crate::gateway::scratch::Scratch;
+use crate::health::HealthTarget;
 use crate::l4::StreamPlan;
 use crate::limits;
-use crate::listeners::{self, Doors, Ids};
+use crate::listeners::{self, AddressIds, ListenerController};
 use crate::model::{Config, Hostname, Name, secret_params};
 use crate::policy;
-use crate::policy::Standings;
+use crate::policy::RedisBreakers;
 use crate::proxy;
-use crate::proxy::push::Asks;
-use crate::resolve::{Found, NotFound, Settings};
+use crate::proxy::push::PushQueries;
+use crate::resolve::{LookupError, ResolvedName, ResolverSettings};
 use crate::stats::upstreams::{CounterStatus, UpstreamStatus};
-use crate::stats::{Counting, Metrics, RouteReport, SeriesReport, StreamReport};
+use crate::stats::{Metrics, RouteReport, SeriesReport, StreamReport, WorkerCounters};
 use crate::table::{Problem, Table};
 use crate::upstream::UpstreamState;
 use crate::upstream::connection_budget::ConnectionBudget;
@@ -60,22 +60,22 @@ pub(crate) use view::View;
 
 /// A gateway, shared by its workers and the threads that replace its configuration.
 #[derive(Clone, Debug)]
-pub struct Gateway(Arc<Inner>);
+pub struct Gateway(Arc<GatewayInner>);
 
 #[derive(Debug)]
-struct Inner {
+struct GatewayInner {
     /// Locked before `current`, never by a worker: it is held while listeners open and close.
-    doors: Mutex<Doors>,
+    listeners: Mutex<ListenerController>,
     metrics: Metrics,
-    current: Mutex<State>,
+    current: Mutex<GatewayState>,
     /// The current configuration, for which workers need not wait while the next one is compiled.
-    published: Mutex<Published>,
+    published: Mutex<PublishedConfig>,
     /// The generation of `published`: workers check this first.
     generation: AtomicU64,
     /// Notifies about changes of the table and of upstreams.
-    changes: Changes,
+    changes: ChangeNotifier,
     /// The budget of connections to all upstreams.
-    room: Arc<ConnectionBudget>,
+    connection_budget: Arc<ConnectionBudget>,
     push: Push,
     /// Query parameters that the configuration, or an earlier one, has declared to hold secrets.
     redacted: RedactedParams,
@@ -83,20 +83,20 @@ struct Inner {
 
 /// The parts of a configuration that workers read.
 #[derive(Clone, Debug)]
-struct Published {
+struct PublishedConfig {
     table: Arc<Table<Plan>>,
     streams: Arc<BTreeMap<Name, StreamPlan>>,
-    asks: Arc<Asks>,
-    ids: Ids,
+    push_queries: Arc<PushQueries>,
+    address_ids: AddressIds,
 }
 
 #[derive(Debug)]
-struct State {
+struct GatewayState {
     table: Arc<Table<Plan>>,
     registries: Registries,
     /// The problems of the configuration; empty unless it was applied in parts.
     problems: Vec<Problem>,
-    lookup: Lookup,
+    lookup: LookupSettings,
     /// Replaced tables that requests may still hold.
     replaced: Vec<Arc<Table<Plan>>>,
 }
@@ -114,34 +114,39 @@ impl Gateway {
     pub fn with_filters(config: Arc<Config>, filters: Filters, now: Duration) -> Gateway {
         let mut registries = Registries {
             upstreams: UpstreamRegistry::default(),
-            policies: policy::Registry::new(filters),
+            policies: policy::PolicyRegistry::new(filters),
         };
         let metrics = Metrics::default();
         let staged = registries.stage(config, None, now);
         let (table, mut problems) = registries.commit(staged, &metrics);
-        let mut doors = Doors::default();
-        let next = doors.fronts.prepare(&table, now);
-        let mut followed = doors.fronts.apply(next);
+        let mut doors = ListenerController::default();
+        let next = doors.addresses.prepare(&table, now);
+        let mut followed = doors.addresses.apply(next);
         problems.append(&mut followed.problems);
         // The engine opens them at its start.
-        doors.turn(&followed, Vec::new());
+        doors.apply(&followed, Vec::new());
         let Registries { upstreams, policies } = &registries;
         let room = Arc::clone(upstreams.connection_budget());
         let redacted = RedactedParams::new();
         redacted.add(secret_params(table.config()));
         let push = Push::new();
-        replace::follow_push(&push, None, (table.config(), policies.push()));
-        Gateway(Arc::new(Inner {
-            doors: Mutex::new(doors),
-            published: Mutex::new(Published {
+        replace::follow_push(&push, None, (table.config(), policies.push_provider()));
+        Gateway(Arc::new(GatewayInner {
+            listeners: Mutex::new(doors),
+            published: Mutex::new(PublishedConfig {
                 table: Arc::clone(&table),
-                streams: Arc::new(StreamPlan::all(table.config(), upstreams, &metrics)),
-                asks: Asks::of(table.config(), upstreams, policies.guards(), None),
-                ids: followed.ids,
+                streams: Arc::new(StreamPlan::compile_all(table.config(), upstreams, &metrics)),
+                push_queries: PushQueries::compile(
+                    table.config(),
+                    upstreams,
+                    policies.reserved_headers(),
+                    None,
+                ),
+                address_ids: followed.ids,
             }),
             metrics,
             redacted,
-            current: Mutex::new(State {
+            current: Mutex::new(GatewayState {
                 table,
                 registries,
                 problems,
@@ -149,8 +154,8 @@ impl Gateway {
                 replaced: Vec::new(),
             }),
             generation: AtomicU64::new(1),
-            changes: Changes::default(),
-            room,
+            changes: ChangeNotifier::default(),
+            connection_budget: room,
             push,
         }))
     }
@@ -158,13 +163,13 @@ impl Gateway {
     /// Makes the listeners of a running engine follow the configuration. The engine must have been started with those of [`Gateway::addrs`]
     /// and no others; `options` are for new ones. Returns whether the configuration was replaced before this call: then it must be replaced
     /// again.
-    pub fn listen_by(&self, listeners: Listeners, options: ListenOptions) -> bool {
-        self.doors().follow_by(listeners, options)
+    pub fn manage_listeners(&self, listeners: Listeners, options: ListenOptions) -> bool {
+        self.lock_listeners().attach_engine(listeners, options)
     }
 
     /// Returns the push server, for state that outlives the process.
     #[must_use]
-    pub fn pushing(&self) -> Push {
+    pub fn push_server(&self) -> Push {
         self.0.push.clone()
     }
 
@@ -175,21 +180,21 @@ impl Gateway {
     }
 
     /// Makes name resolution use these texts in place of the host's `/etc/resolv.conf` and `/etc/hosts`. A `nameserver` may have a port.
-    pub fn look_up_by(&self, resolv: &str, hosts: &str) {
-        self.state().lookup = Some(Arc::new(Settings::of(resolv, hosts)));
-        self.0.changes.tell();
+    pub fn set_resolver_files(&self, resolv: &str, hosts: &str) {
+        self.lock_state().lookup = Some(Arc::new(ResolverSettings::parse(resolv, hosts)));
+        self.0.changes.notify();
     }
 
     /// Returns the problems of the parts that could not be served as configured.
     #[must_use]
     pub fn problems(&self) -> Vec<Problem> {
-        self.state().problems.clone()
+        self.lock_state().problems.clone()
     }
 
     /// Returns the current table.
     #[must_use]
     pub fn table(&self) -> Arc<Table<Plan>> {
-        Arc::clone(&self.published().table)
+        Arc::clone(&self.lock_published().table)
     }
 
     /// Returns when each configured certificate expires, in seconds since the Unix epoch; one that cannot be read is left out.
@@ -211,78 +216,80 @@ impl Gateway {
     /// Returns the current status of the upstreams, sorted by name.
     #[must_use]
     pub fn upstreams(&self) -> Vec<UpstreamStatus> {
-        let state = self.state();
+        let state = self.lock_state();
         state
             .registries
             .upstreams
             .iter()
-            .map(|shared| UpstreamStatus::of(shared))
+            .map(|shared| UpstreamStatus::read(shared))
             .collect()
     }
 
     /// Returns the counters of policies by name: keys of rate limits, concurrent requests.
     #[must_use]
     pub fn counters(&self) -> Vec<CounterStatus> {
-        self.state().registries.upstreams.counters().status()
+        self.lock_state().registries.upstreams.counters().status()
     }
 
     /// Returns the addresses to listen on. The engine must be given one listener for each, in this order, before it starts. Addresses of
     /// the configuration whose TLS settings are invalid are left out.
     #[must_use]
-    pub fn addrs(&self) -> Vec<Addr> {
-        self.doors().addrs()
+    pub fn listen_addrs(&self) -> Vec<Addr> {
+        self.lock_listeners().listen_addrs()
     }
 
     /// Returns the addresses of the current configuration that are not listened on: they could not be opened, or their TLS settings are
     /// invalid, which is among the problems; or the engine is not running yet.
     #[must_use]
-    pub fn unheard(&self) -> Vec<Addr> {
-        let published = self.published().clone();
-        self.doors().fronts.unheard(&published.table, &published.ids)
+    pub fn unbound_addrs(&self) -> Vec<Addr> {
+        let published = self.lock_published().clone();
+        self.lock_listeners()
+            .addresses
+            .unbound_addrs(&published.table, &published.address_ids)
     }
 
     /// Returns the counts of requests by route and upstream since the start; pairs without a request are not among them.
     #[must_use]
-    pub fn series(&self) -> Vec<SeriesReport> {
+    pub fn series_reports(&self) -> Vec<SeriesReport> {
         self.0.metrics.series()
     }
 
     /// Returns the counts of requests by route since the start; routes without a request are not among them.
     #[must_use]
-    pub fn requests(&self) -> Vec<RouteReport> {
+    pub fn route_reports(&self) -> Vec<RouteReport> {
         self.0.metrics.routes()
     }
 
     /// Returns the counts of stream connections by stream route since the start; routes without a connection are not among them.
     #[must_use]
-    pub fn streams(&self) -> Vec<StreamReport> {
+    pub fn stream_reports(&self) -> Vec<StreamReport> {
         self.0.metrics.streams()
     }
 
     /// Returns the number of faults of each kind since the start, including failed attempts that a retry made up for.
     #[must_use]
-    pub fn faults(&self) -> Vec<(Fault, u64)> {
+    pub fn fault_counts(&self) -> Vec<(Fault, u64)> {
         self.0.metrics.faults()
     }
 
     /// Returns the push metrics of clients and channels. `None`: push has never been configured.
     #[must_use]
-    pub fn push(&self) -> Option<ringmain_push::metrics::Report> {
+    pub fn push_report(&self) -> Option<ringmain_push::metrics::Report> {
         let push = &self.0.push;
         push.has_settings().then(|| push.report())
     }
 
     /// Returns the counts of TLS handshakes of clients since the start.
     #[must_use]
-    pub fn handshakes(&self) -> HandshakeCounts {
-        self.doors().fronts.handshakes()
+    pub fn handshake_counts(&self) -> HandshakeCounts {
+        self.lock_listeners().addresses.handshake_counts()
     }
 
     /// Returns the connection limits: of each limit the least restrictive among the current listeners, since there is one set for all
     /// listeners. [`Gateway::app`] uses those at the time of its call.
     #[must_use]
     pub fn limits(&self) -> web::Limits {
-        listeners::limits(self.table().config())
+        listeners::connection_limits(self.table().config())
     }
 
     /// Returns the application that serves requests at [`Gateway::addrs`].
@@ -290,48 +297,48 @@ impl Gateway {
     pub fn app(&self) -> App {
         let gateway = self.clone();
         let app = App::new().limits(self.limits());
-        app.entrances(self.doors().fronts.entrances())
+        app.entrances(self.lock_listeners().addresses.protocols())
             .redacted_params(&self.0.redacted)
             .per_worker(move |cx| Worker::new(cx, gateway.clone()))
             .inner(self.0.push.serve(App::new()))
             .early(|req, ticket| match req.local::<Rc<Worker>>() {
-                Ok(worker) => proxy::fast_path::look(worker, req, ticket),
+                Ok(worker) => proxy::fast_path::try_fast_path(worker, req, ticket),
                 Err(_) => Err(ticket),
             })
             .fallback_streamed(async |req, reply| {
                 let worker = Rc::clone(req.local::<Rc<Worker>>()?);
-                proxy::serve(&worker, req, reply).await
+                proxy::serve_request(&worker, req, reply).await
             })
     }
 
-    pub(crate) fn changes(&self) -> &Changes {
+    pub(crate) fn changes(&self) -> &ChangeNotifier {
         &self.0.changes
     }
 
-    pub(crate) fn lookup(&self) -> Lookup {
-        self.state().lookup.clone()
+    pub(crate) fn lookup(&self) -> LookupSettings {
+        self.lock_state().lookup.clone()
     }
 
     /// Returns every name that must be resolved.
-    pub(crate) fn names(&self) -> BTreeSet<Hostname> {
-        self.state().registries.upstreams.hostnames()
+    pub(crate) fn hostnames(&self) -> BTreeSet<Hostname> {
+        self.lock_state().registries.upstreams.hostnames()
     }
 
     /// Applies the result of resolving a name.
-    pub(crate) fn found(&self, name: &Hostname, found: Result<Found, NotFound>) {
-        if self.state().registries.upstreams.record_lookup(name, found) {
-            self.0.changes.tell();
+    pub(crate) fn record_lookup(&self, name: &Hostname, found: Result<ResolvedName, LookupError>) {
+        if self.lock_state().registries.upstreams.record_lookup(name, found) {
+            self.0.changes.notify();
         }
     }
 
     /// Returns the providers whose keys must be kept up to date.
-    pub(crate) fn providers(&self) -> Vec<Arc<policy::jwt::Provider>> {
-        self.state().registries.policies.providers().to_vec()
+    pub(crate) fn providers(&self) -> Vec<Arc<policy::jwt::KeyProvider>> {
+        self.lock_state().registries.policies.providers().to_vec()
     }
 
     /// Returns the endpoints to health-check.
-    pub(crate) fn targets(&self) -> BTreeMap<(Name, String), Target> {
-        let state = self.state();
+    pub(crate) fn health_check_targets(&self) -> BTreeMap<(Name, String), HealthTarget> {
+        let state = self.lock_state();
         let mut targets = BTreeMap::new();
         for shared in state.registries.upstreams.iter() {
             let current = shared.snapshot();
@@ -340,8 +347,8 @@ impl Gateway {
             };
             for endpoint in &current.endpoints {
                 let key = (shared.name.clone(), endpoint.addr.to_string());
-                let target = Target {
-                    shared: Arc::clone(shared),
+                let target = HealthTarget {
+                    upstream: Arc::clone(shared),
                     transport: Arc::clone(&current.transport),
                     endpoint: Arc::clone(endpoint),
                     health: health.clone(),
@@ -352,15 +359,15 @@ impl Gateway {
         targets
     }
 
-    fn published(&self) -> MutexGuard<'_, Published> {
+    fn lock_published(&self) -> MutexGuard<'_, PublishedConfig> {
         self.0.published.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn doors(&self) -> MutexGuard<'_, Doors> {
-        self.0.doors.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock_listeners(&self) -> MutexGuard<'_, ListenerController> {
+        self.0.listeners.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn lock_state(&self) -> MutexGuard<'_, GatewayState> {
         self.0.current.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -369,29 +376,29 @@ impl Gateway {
 #[derive(Debug)]
 pub(crate) struct Worker {
     pub(crate) cx: Cx,
-    pub(crate) counting: Counting,
-    pub(crate) policies: policy::Local,
+    pub(crate) counters: WorkerCounters,
+    pub(crate) credentials: policy::CredentialCache,
     gateway: Gateway,
     view: RefCell<Rc<View>>,
     /// By upstream number.
-    locals: RefCell<Vec<Option<Rc<UpstreamPool>>>>,
-    pub(crate) desk: RefCell<Desk>,
+    pools: RefCell<Vec<Option<Rc<UpstreamPool>>>>,
+    pub(crate) scratch: RefCell<Scratch>,
     /// Open directories of file rules, with the time since which they are open.
     roots: RefCell<BTreeMap<PathBuf, (Root, Time)>>,
     /// Set while a task sweeps the pools.
-    sweeping: Cell<bool>,
+    is_sweeping: Cell<bool>,
     /// Mirrored requests in flight.
-    pub(crate) mirroring: Cell<u32>,
+    pub(crate) mirrors_in_flight: Cell<u32>,
     /// Bytes of bodies that are buffered for requests that are not entitled to a slot of their upstream yet.
-    pub(crate) collected: Cell<usize>,
+    pub(crate) collected_bytes: Cell<usize>,
     /// Responses that are read to their end after their clients have disconnected.
-    pub(crate) abandoned: Cell<u32>,
+    pub(crate) abandoned_responses: Cell<u32>,
     /// Requests that are delayed by fault injection.
-    pub(crate) delaying: Cell<u32>,
+    pub(crate) delayed_requests: Cell<u32>,
     /// Availability of the Redis servers that count for several gateways.
-    pub(crate) standings: Standings,
-    pub(crate) beginnings: proxy::fast_path::requests::Beginnings,
-    pub(crate) filters: filter_instances::Instances,
+    pub(crate) redis_breakers: RedisBreakers,
+    pub(crate) fast_path: proxy::fast_path::requests::FastPathRequests,
+    pub(crate) filters: filter_instances::FilterInstances,
     /// Limits log lines about plaintext requests on TLS listeners.
     pub(crate) plain_http: LogLimit,
 }
@@ -401,25 +408,25 @@ impl Worker {
         let view = View::new(&gateway);
         let worker = Rc::new(Worker {
             cx: cx.clone(),
-            counting: gateway.0.metrics.worker(),
-            policies: policy::Local::new(cx),
+            counters: gateway.0.metrics.add_worker(),
+            credentials: policy::CredentialCache::new(cx),
             view: RefCell::new(Rc::new(view)),
             gateway: gateway.clone(),
-            locals: RefCell::default(),
-            desk: RefCell::new(Desk::new()),
+            pools: RefCell::default(),
+            scratch: RefCell::new(Scratch::new()),
             roots: RefCell::default(),
-            sweeping: Cell::new(false),
-            mirroring: Cell::new(0),
-            collected: Cell::new(0),
-            abandoned: Cell::new(0),
-            delaying: Cell::new(0),
-            standings: Standings::default(),
-            beginnings: proxy::fast_path::requests::Beginnings::default(),
-            filters: filter_instances::Instances::default(),
+            is_sweeping: Cell::new(false),
+            mirrors_in_flight: Cell::new(0),
+            collected_bytes: Cell::new(0),
+            abandoned_responses: Cell::new(0),
+            delayed_requests: Cell::new(0),
+            redis_breakers: RedisBreakers::default(),
+            fast_path: proxy::fast_path::requests::FastPathRequests::default(),
+            filters: filter_instances::FilterInstances::default(),
             plain_http: LogLimit::new(),
         });
         if cx
-            .spawn(maintenance::follow(Rc::clone(&worker), gateway))
+            .spawn(maintenance::follow_changes(Rc::clone(&worker), gateway))
             .is_err()
         {
             log::error!("no task is available on a worker, which will not resolve names");
@@ -429,7 +436,7 @@ impl Worker {
 
     /// Makes each upstream follow its current configuration, which closes connections to removed endpoints.
     pub(crate) fn follow_upstreams(&self) {
-        self.locals
+        self.pools
             .borrow()
             .iter()
             .flatten()
@@ -441,8 +448,8 @@ impl Worker {
         let mut view = self.view.borrow_mut();
         if view.generation != self.gateway.0.generation.load(Ordering::Acquire) {
             *view = Rc::new(View::new(&self.gateway));
-            self.filters.follow(&view.table);
-            for place in self.locals.borrow_mut().iter_mut() {
+            self.filters.drop_unused(&view.table);
+            for place in self.pools.borrow_mut().iter_mut() {
                 if place.as_ref().is_some_and(|local| local.upstream.is_removed()) {
                     *place = None;
                 }
@@ -457,8 +464,8 @@ impl Worker {
     }
 
     /// Returns this worker's pool of an upstream.
-    pub(crate) fn local(&self, shared: &Arc<UpstreamState>) -> Rc<UpstreamPool> {
-        let mut locals = self.locals.borrow_mut();
+    pub(crate) fn pool(&self, shared: &Arc<UpstreamState>) -> Rc<UpstreamPool> {
+        let mut locals = self.pools.borrow_mut();
         if locals.len() <= shared.id {
             locals.resize(shared.id + 1, None);
         }
@@ -474,7 +481,7 @@ impl Worker {
     }
 
     /// Opens a directory of a file rule, or returns one that has been open for less than [`limits::ROOT_HELD`].
-    pub(crate) async fn root(&self, path: &Path) -> io::Result<Root> {
+    pub(crate) async fn open_root(&self, path: &Path) -> io::Result<Root> {
         let now = self.cx.now();
         if let Some((root, since)) = self.roots.borrow().get(path)
             && now.since(*since) < limits::ROOT_HELD
@@ -490,7 +497,7 @@ impl Worker {
     }
 
     /// [Connects](Local::link) to an endpoint. A shared connection that it opens outlives the request, and is swept until it closes.
-    pub(crate) async fn link(
+    pub(crate) async fn acquire_conn(
         self: &Rc<Self>,
         local: &UpstreamPool,
         end: &Rc<PoolEndpoint>,
@@ -498,12 +505,12 @@ impl Worker {
         span: Duration,
     ) -> Result<UpstreamConn, Fault> {
         if local.may_multiplex() {
-            self.sweep_later();
+            self.start_sweeping();
         }
         let link = local.acquire(end, fresh, greeting, span).await?;
         if matches!(link, UpstreamConn::H2(_)) {
             // The protocol may have changed in the meantime.
-            self.sweep_later();
+            self.start_sweeping();
         }
         Ok(link)
     }

@@ -10,7 +10,7 @@ use crate::limits;
 
 /// Scratch memory for steps that do not wait.
 #[derive(Debug)]
-pub(crate) struct Desk {
+pub(crate) struct Scratch {
     pub(crate) limits: Limits,
     pub(crate) table: FieldTable,
     pub(crate) out: Vec<u8>,
@@ -18,7 +18,7 @@ pub(crate) struct Desk {
     pub(crate) host: String,
     pub(crate) path: String,
     pub(crate) fields: FieldBlock,
-    pub(crate) date: Date,
+    pub(crate) date: DateCache,
     /// Limits log lines about protocol violations of upstreams.
     pub(crate) fault_log: LogLimit,
 }
@@ -50,14 +50,14 @@ impl LogLimit {
 
 /// The current value of `Date`, formatted once a second.
 #[derive(Debug)]
-pub(crate) struct Date {
+pub(crate) struct DateCache {
     second: u64,
     text: [u8; 29],
 }
 
-impl Date {
+impl DateCache {
     /// Adds `Date` to a response without one (RFC 9110 §6.6.1). `wall` is the time since the Unix epoch.
-    pub(crate) fn add(&mut self, wall: Duration, fields: &mut FieldBlock) {
+    pub(crate) fn add_date(&mut self, wall: Duration, fields: &mut FieldBlock) {
         if self.second != wall.as_secs() {
             self.second = wall.as_secs();
             self.text = http_date(Duration::from_secs(self.second));
@@ -68,14 +68,14 @@ impl Date {
     }
 }
 
-impl Desk {
-    pub(crate) fn new() -> Desk {
+impl Scratch {
+    pub(crate) fn new() -> Scratch {
         let limits = Limits {
             head_bytes: limits::RESPONSE_HEAD_BYTES,
             fields: limits::RESPONSE_FIELDS,
             ..Limits::INTERNET
         };
-        Desk {
+        Scratch {
             table: FieldTable::new(&limits),
             limits,
             out: Vec::new(),
@@ -83,7 +83,7 @@ impl Desk {
             host: String::new(),
             path: String::new(),
             fields: FieldBlock::new(),
-            date: Date {
+            date: DateCache {
                 second: 0,
                 text: http_date(Duration::ZERO),
             },

@@ -11,29 +11,29 @@ use ringmain_wire::h1::{
     FieldBlock, FieldTable, Framing, HeadScanner, Limits, Method, Parsed, RequestEncoder, parse_response,
 };
 
-use super::Verdict;
+use super::CheckVerdict;
 use crate::limits;
 use crate::model::{ActiveHealth, HealthCheck, UpstreamProtocol};
-use crate::resolve::within;
+use crate::resolve::with_timeout;
 use crate::upstream::h2::{
     H2Pool, H2Request, H2ResponsePart, H2Session, H2Stream, SessionParams, negotiated_h2,
-    send_request as ask_stream,
+    send_request as send_h2_request,
 };
 use crate::upstream::transport::{Transport, proxy_header};
 use crate::upstream::{Endpoint, EndpointId, UpstreamState, connect};
 
 /// The subject and the settings of a health check.
 #[derive(Clone, Debug)]
-pub(crate) struct Target {
-    pub(crate) shared: Arc<UpstreamState>,
+pub(crate) struct HealthTarget {
+    pub(crate) upstream: Arc<UpstreamState>,
     pub(crate) transport: Arc<Transport>,
     pub(crate) endpoint: Arc<Endpoint>,
     pub(crate) health: ActiveHealth,
 }
 
-impl Target {
+impl HealthTarget {
     /// Returns whether a check of the other target would be the same.
-    pub(crate) fn is(&self, other: &Target) -> bool {
+    pub(crate) fn is_same(&self, other: &HealthTarget) -> bool {
         Arc::ptr_eq(&self.transport, &other.transport)
             && Arc::ptr_eq(&self.endpoint.state, &other.endpoint.state)
             && self.endpoint.tls_name == other.endpoint.tls_name
@@ -42,44 +42,49 @@ impl Target {
 }
 
 /// Checks an endpoint periodically until the task is cancelled.
-pub(crate) async fn watch(cx: Cx, target: Target) {
+pub(crate) async fn run_checks(cx: Cx, target: HealthTarget) {
     let tls = target
         .transport
         .connector
         .as_ref()
         .and_then(|connector| connector.as_ref().ok());
     let tls = tls.map(|connector| Rc::new(connector.handle()));
-    let mut streak = Streak::default();
+    let mut streak = ResultStreak::default();
     loop {
-        let answer = within(&cx, target.health.timeout, ask(&cx, &target, tls.as_deref())).await;
+        let answer = with_timeout(
+            &cx,
+            target.health.timeout,
+            check_once(&cx, &target, tls.as_deref()),
+        )
+        .await;
         let checked = answer.unwrap_or_else(|| {
             let why = format!("no response within {:?}", target.health.timeout);
-            Err(CheckError::no_response(why))
+            Err(HealthCheckError::no_response(why))
         });
         let health = &target.endpoint.state.health();
-        let error = checked.as_ref().err().map(|error| error.why.as_str());
+        let error = checked.as_ref().err().map(|error| error.reason.as_str());
         health.record_check(error);
         let before = health.verdict();
         let verdict = streak.add(checked.is_ok(), before, &target.health);
         let responds = checked.as_ref().map_or_else(|error| error.responds, |()| true);
         let is_new = health.record_response(responds);
         if verdict != before {
-            health.tell(verdict);
+            health.set_verdict(verdict);
         }
         if verdict != before || is_new {
-            target.shared.bump_health_version();
+            target.upstream.bump_health_version();
         }
         if verdict != before {
-            let (name, addr) = (&target.shared.name, &target.endpoint.addr);
+            let (name, addr) = (&target.upstream.name, &target.endpoint.addr);
             match verdict {
-                Verdict::Ill => log::warn!(
+                CheckVerdict::Unhealthy => log::warn!(
                     "upstream `{name}`: {addr} is unhealthy: {}",
                     error.unwrap_or_default()
                 ),
-                Verdict::Well | Verdict::Unknown if before == Verdict::Ill => {
+                CheckVerdict::Healthy | CheckVerdict::Unknown if before == CheckVerdict::Unhealthy => {
                     log::info!("upstream `{name}`: {addr} is healthy again");
                 }
-                Verdict::Well | Verdict::Unknown => {}
+                CheckVerdict::Healthy | CheckVerdict::Unknown => {}
             }
         }
         // Jitter, so that endpoints and gateways do not check at the same time.
@@ -90,13 +95,13 @@ pub(crate) async fn watch(cx: Cx, target: Target) {
 
 /// Consecutive results of one kind.
 #[derive(Debug, Default)]
-struct Streak {
+struct ResultStreak {
     good: bool,
     length: u8,
 }
 
-impl Streak {
-    fn add(&mut self, good: bool, before: Verdict, rules: &ActiveHealth) -> Verdict {
+impl ResultStreak {
+    fn add(&mut self, good: bool, before: CheckVerdict, rules: &ActiveHealth) -> CheckVerdict {
         self.length = if self.good == good {
             self.length.saturating_add(1)
         } else {
@@ -105,10 +110,10 @@ impl Streak {
         self.good = good;
         match (before, good) {
             // The very first result counts at once.
-            (Verdict::Unknown, true) => Verdict::Well,
-            (Verdict::Unknown, false) => Verdict::Ill,
-            (Verdict::Ill, true) if self.length >= rules.healthy_after => Verdict::Well,
-            (Verdict::Well, false) if self.length >= rules.unhealthy_after => Verdict::Ill,
+            (CheckVerdict::Unknown, true) => CheckVerdict::Healthy,
+            (CheckVerdict::Unknown, false) => CheckVerdict::Unhealthy,
+            (CheckVerdict::Unhealthy, true) if self.length >= rules.healthy_after => CheckVerdict::Healthy,
+            (CheckVerdict::Healthy, false) if self.length >= rules.unhealthy_after => CheckVerdict::Unhealthy,
             _ => before,
         }
     }
@@ -116,20 +121,26 @@ impl Streak {
 
 /// The reason for a failed health check.
 #[derive(Debug)]
-struct CheckError {
+struct HealthCheckError {
     /// The message for operators.
-    why: String,
+    reason: String,
     /// There was a response, though not an accepted one.
     responds: bool,
 }
 
-impl CheckError {
-    fn no_response(why: String) -> CheckError {
-        CheckError { why, responds: false }
+impl HealthCheckError {
+    fn no_response(why: String) -> HealthCheckError {
+        HealthCheckError {
+            reason: why,
+            responds: false,
+        }
     }
 
-    fn bad_response(why: String) -> CheckError {
-        CheckError { why, responds: true }
+    fn bad_response(why: String) -> HealthCheckError {
+        HealthCheckError {
+            reason: why,
+            responds: true,
+        }
     }
 }
 
@@ -137,9 +148,13 @@ impl CheckError {
 ///
 /// # Errors
 /// The endpoint did not pass.
-async fn ask(cx: &Cx, target: &Target, tls: Option<&ConnectHandle>) -> Result<(), CheckError> {
+async fn check_once(
+    cx: &Cx,
+    target: &HealthTarget,
+    tls: Option<&ConnectHandle>,
+) -> Result<(), HealthCheckError> {
     if let Some(Err(why)) = &target.transport.connector {
-        return Err(CheckError::no_response(format!("no TLS: {why}")));
+        return Err(HealthCheckError::no_response(format!("no TLS: {why}")));
     }
     let endpoint = &*target.endpoint;
     let addr = match (&endpoint.addr, target.health.port) {
@@ -162,7 +177,7 @@ async fn ask(cx: &Cx, target: &Target, tls: Option<&ConnectHandle>) -> Result<()
     };
     let connected = connect::connect(cx, &way, target.health.timeout).await;
     let stream = connected.map_err(|error| {
-        CheckError::no_response(match error.detail {
+        HealthCheckError::no_response(match error.detail {
             Some(detail) => format!("{}: {}", detail.rule, detail.text),
             None => error.fault.text().to_owned(),
         })
@@ -171,7 +186,7 @@ async fn ask(cx: &Cx, target: &Target, tls: Option<&ConnectHandle>) -> Result<()
         UpstreamProtocol::Http1 => false,
         UpstreamProtocol::Http2 if tls.is_none() => true,
         UpstreamProtocol::Http2 if !negotiated_h2(&stream) => {
-            return Err(CheckError::bad_response(
+            return Err(HealthCheckError::bad_response(
                 "the endpoint does not speak HTTP/2".to_owned(),
             ));
         }
@@ -186,19 +201,19 @@ async fn ask(cx: &Cx, target: &Target, tls: Option<&ConnectHandle>) -> Result<()
         } => {
             let host = host.as_ref().map_or(&*endpoint.authority, |host| host.as_str());
             let status = if by_streams {
-                let channel = alone(cx, stream, tls.is_some());
-                status_by_stream(&channel, path, host).await
+                let channel = open_h2_stream(cx, stream, tls.is_some());
+                h2_status(&channel, path, host).await
             } else {
                 stream.set_deadline(Some(target.health.timeout));
-                status(&stream, path, host).await
+                http1_status(&stream, path, host).await
             };
             match status {
                 Some(status) if statuses.contains(status) => Ok(()),
-                Some(status) => Err(CheckError::bad_response(format!(
+                Some(status) => Err(HealthCheckError::bad_response(format!(
                     "expected a status from {} to {}, found {status}",
                     statuses.first, statuses.last
                 ))),
-                None => Err(CheckError::no_response(
+                None => Err(HealthCheckError::no_response(
                     "no valid response to the health check".to_owned(),
                 )),
             }
@@ -207,7 +222,7 @@ async fn ask(cx: &Cx, target: &Target, tls: Option<&ConnectHandle>) -> Result<()
 }
 
 /// Opens a stream of an HTTP/2 session that serves this check alone.
-fn alone(cx: &Cx, stream: Stream, secure: bool) -> H2Stream {
+fn open_h2_stream(cx: &Cx, stream: Stream, secure: bool) -> H2Stream {
     let beginning = SessionParams {
         stream,
         permit: None,
@@ -220,7 +235,7 @@ fn alone(cx: &Cx, stream: Stream, secure: bool) -> H2Stream {
 }
 
 /// Returns the status of a GET over HTTP/2.
-async fn status_by_stream(channel: &H2Stream, target: &str, host: &str) -> Option<u16> {
+async fn h2_status(channel: &H2Stream, target: &str, host: &str) -> Option<u16> {
     let mut fields = FieldBlock::new();
     fields.push("user-agent", b"ringmain-health").ok()?;
     let asked = H2Request {
@@ -235,7 +250,7 @@ async fn status_by_stream(channel: &H2Stream, target: &str, host: &str) -> Optio
         ..Limits::INTERNET
     });
     let mut status = None;
-    let heard = ask_stream(channel, &asked, &mut table, |heard| {
+    let heard = send_h2_request(channel, &asked, &mut table, |heard| {
         if let H2ResponsePart::Head(head) = heard {
             status = Some(head.status);
         }
@@ -246,7 +261,7 @@ async fn status_by_stream(channel: &H2Stream, target: &str, host: &str) -> Optio
 }
 
 /// Returns the status of a GET over HTTP/1.1.
-async fn status(stream: &Stream, target: &str, host: &str) -> Option<u16> {
+async fn http1_status(stream: &Stream, target: &str, host: &str) -> Option<u16> {
     let mut out = Vec::new();
     let mut head = RequestEncoder::new(&mut out, Method::Get, target, host).ok()?;
     head.field("User-Agent", b"ringmain-health").ok()?;

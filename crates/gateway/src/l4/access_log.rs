@@ -13,14 +13,14 @@ use super::StreamPlan;
 use crate::fault::Fault;
 use crate::gateway::Worker;
 use crate::model::{Name, StreamRoute};
-use crate::stats::{Ended, StreamCounts};
+use crate::stats::{ConnectionEnd, StreamCounts};
 use crate::upstream::pool::PoolEndpoint;
 
 /// A connection in progress.
-pub(super) struct Passing {
+pub(super) struct ConnectionLog {
     worker: Rc<Worker>,
     logging: Logging,
-    began: Time,
+    started: Time,
     /// Those of connections without a route, until a route has matched.
     counts: Arc<StreamCounts>,
     /// The client has sent a ClientHello.
@@ -35,17 +35,17 @@ pub(super) struct Passing {
     tries: u64,
     received: Cell<u64>,
     sent: Cell<u64>,
-    ended: Cell<Ended>,
+    ended: Cell<ConnectionEnd>,
     fault: Cell<Option<Fault>>,
 }
 
-impl Passing {
-    pub(super) fn begin(worker: &Rc<Worker>, incoming: &Incoming) -> Passing {
-        Passing {
+impl ConnectionLog {
+    pub(super) fn start(worker: &Rc<Worker>, incoming: &Incoming) -> ConnectionLog {
+        ConnectionLog {
             worker: Rc::clone(worker),
             logging: incoming.logging(),
-            began: worker.cx.now(),
-            counts: worker.counting.stream(crate::stats::NO_ROUTE),
+            started: worker.cx.now(),
+            counts: worker.counters.stream(crate::stats::NO_ROUTE),
             is_tls: false,
             is_passthrough: false,
             name: None,
@@ -57,36 +57,36 @@ impl Passing {
             received: Cell::new(0),
             sent: Cell::new(0),
             // Unless another end is set, the connection was dropped with the worker's others.
-            ended: Cell::new(Ended::Shutdown),
+            ended: Cell::new(ConnectionEnd::Shutdown),
             fault: Cell::new(None),
         }
     }
 
     /// Records the SNI of a client that speaks TLS.
-    pub(super) fn asks(&mut self, hello: Option<&Hello>) {
+    pub(super) fn record_hello(&mut self, hello: Option<&Hello>) {
         self.is_tls = hello.is_some();
         self.name = hello.and_then(|hello| hello.server_name.clone());
     }
 
     /// Records that the TLS session is between the client and another server.
-    pub(super) fn pass_through(&mut self) {
+    pub(super) fn set_passthrough(&mut self) {
         self.is_passthrough = true;
     }
 
     /// Returns whether a rejection is sent as a TLS alert.
-    pub(super) fn takes_alerts(&self) -> bool {
+    pub(super) fn sends_alerts(&self) -> bool {
         self.is_tls && !self.is_passthrough
     }
 
     /// Sets the route.
-    pub(super) fn route(&mut self, route: &StreamRoute, plan: &StreamPlan) {
+    pub(super) fn set_route(&mut self, route: &StreamRoute, plan: &StreamPlan) {
         self.route = Some(Arc::clone(&route.name));
-        self.counts = self.worker.counting.stream(plan.number);
-        self.counts.begin();
+        self.counts = self.worker.counters.stream(plan.number);
+        self.counts.count_open();
     }
 
     /// Records a finished connection attempt.
-    pub(super) fn attempt(&mut self, upstream: &Name, end: &PoolEndpoint, span: Duration) {
+    pub(super) fn record_attempt(&mut self, upstream: &Name, end: &PoolEndpoint, span: Duration) {
         self.tries += 1;
         self.connect = span;
         self.upstream = Some(Arc::clone(upstream));
@@ -94,35 +94,35 @@ impl Passing {
     }
 
     /// Counts bytes from the client.
-    pub(super) fn received(&self, count: usize) {
+    pub(super) fn count_received(&self, count: usize) {
         self.received.set(self.received.get() + count as u64);
-        self.counts.received(count);
+        self.counts.count_received(count);
     }
 
     /// Counts bytes to the client.
-    pub(super) fn sent(&self, count: usize) {
+    pub(super) fn count_sent(&self, count: usize) {
         self.sent.set(self.sent.get() + count as u64);
-        self.counts.sent(count);
+        self.counts.count_sent(count);
     }
 
     /// Returns the bytes so far, in both directions.
-    pub(super) fn moved(&self) -> u64 {
+    pub(super) fn bytes_moved(&self) -> u64 {
         self.received.get() + self.sent.get()
     }
 
     /// Records the end of a forwarded connection.
-    pub(super) fn end(&self, ended: Ended) {
+    pub(super) fn record_end(&self, ended: ConnectionEnd) {
         self.ended.set(ended);
     }
 
     /// Records the fault of a connection that was not forwarded.
-    pub(super) fn fail(&self, fault: Fault) {
+    pub(super) fn record_fault(&self, fault: Fault) {
         self.fault.set(Some(fault));
-        self.ended.set(Ended::Fault);
-        self.worker.counting.fault(fault);
+        self.ended.set(ConnectionEnd::Fault);
+        self.worker.counters.count_fault(fault);
     }
 
-    fn notes(&self) -> Vec<(&'static str, Note)> {
+    fn log_fields(&self) -> Vec<(&'static str, Note)> {
         let number = |span: Duration| Note::Number(u64::try_from(span.as_micros()).unwrap_or(u64::MAX));
         let text = |name: &Name| Note::Text(Arc::clone(name));
         let mut notes = Vec::new();
@@ -142,12 +142,12 @@ impl Passing {
     }
 }
 
-impl Drop for Passing {
+impl Drop for ConnectionLog {
     fn drop(&mut self) {
         if self.route.is_none() {
-            self.counts.begin();
+            self.counts.count_open();
         }
-        self.counts.end(self.ended.get());
+        self.counts.count_end(self.ended.get());
         if !self.logging.is_on() {
             return;
         }
@@ -156,8 +156,8 @@ impl Drop for Passing {
             target: self.name.as_deref().unwrap_or("-"),
             status: self.fault.get().map_or(200, Fault::status),
             sent: self.sent.get(),
-            span: self.worker.cx.now().since(self.began),
-            notes: &self.notes(),
+            span: self.worker.cx.now().since(self.started),
+            notes: &self.log_fields(),
         });
     }
 }

@@ -11,7 +11,7 @@ use crate::fault::Fault;
 use crate::limits;
 
 /// Waits for the ClientHello.
-pub(super) async fn read(stream: &Stream) -> Result<Hello, Fault> {
+pub(super) async fn read_client_hello(stream: &Stream) -> Result<Hello, Fault> {
     stream.set_deadline(Some(limits::HANDSHAKE_TIMEOUT));
     let mut scanner = HelloScanner::new();
     let found = poll_fn(|context| {
@@ -42,7 +42,7 @@ pub(super) async fn read(stream: &Stream) -> Result<Hello, Fault> {
 }
 
 /// Returns the response to a client that has sent a plain HTTP request; `None` for other bytes.
-pub(super) async fn plain_http_answer(stream: &Stream) -> Option<Vec<u8>> {
+pub(super) async fn plain_http_response(stream: &Stream) -> Option<Vec<u8>> {
     let mut answer = None;
     let looked = poll_fn(|context| {
         let _ = stream.poll_received(context, |bytes| {
@@ -61,7 +61,7 @@ pub(super) async fn plain_http_answer(stream: &Stream) -> Option<Vec<u8>> {
 
 /// Sends a response and closes the sending side, then waits a while for the client's end: with unread bytes the kernel would
 /// reset the connection, which could discard the response.
-pub(super) async fn answer_and_end(stream: &Stream, answer: &[u8]) {
+pub(super) async fn respond_and_close(stream: &Stream, answer: &[u8]) {
     stream.set_deadline(Some(limits::PLAIN_HTTP_LINGER));
     // Both fail if the client has left.
     let _ = stream.write_now(answer);

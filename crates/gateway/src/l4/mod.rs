@@ -22,104 +22,107 @@ use ringmain_web::Incoming;
 use ringmain_wire::proxy::Addresses;
 use ringmain_wire::tls::Hello;
 
-use crate::balance::hash;
-use crate::fault::{Fault, Retryable, Side};
+use crate::balance::stable_hash;
+use crate::fault::{Fault, FaultSide, Retryable};
 use crate::gateway::{View, Worker};
-use crate::health::Meeting;
+use crate::health::RequestOutcome;
 use crate::limits;
-use crate::listeners::refuses_certificate;
+use crate::listeners::rejects_certificate;
 use crate::model::{HashKey, Listener, Protocol, StreamRoute, Target, WeightedBackend};
 use crate::table::{AddressId, ListenerId};
 use crate::upstream::pool::dedicated::DedicatedUse;
 use crate::upstream::pool::{PoolEndpoint, PooledConnection, SelectedEndpoint, UpstreamPool};
 use crate::upstream::{AffinityHint, RequestPermit, UpstreamState};
-use access_log::Passing;
+use access_log::ConnectionLog;
 pub(crate) use plan::StreamPlan;
 
 /// The listener, route and upstream of a connection.
-struct Destination {
+struct L4Destination {
     listener: Arc<Listener>,
     route: Arc<StreamRoute>,
     upstream: Arc<UpstreamState>,
 }
 
 /// A connection to an endpoint.
-struct Onward {
-    link: PooledConnection,
+struct L4UpstreamConn {
+    conn: PooledConnection,
     /// Counted at the endpoint and at the upstream until dropped.
-    _chosen: SelectedEndpoint,
-    _admitted: RequestPermit,
+    _endpoint: SelectedEndpoint,
+    _permit: RequestPermit,
 }
 
 /// Serves a connection until it ends.
-pub(crate) async fn serve(incoming: Incoming) {
+pub(crate) async fn serve_connection(incoming: Incoming) {
     let Some(worker) = incoming.local::<Rc<Worker>>().map(Rc::clone) else {
         return;
     };
-    let mut passing = Passing::begin(&worker, &incoming);
-    match begin(&worker, &incoming, &mut passing).await {
+    let mut passing = ConnectionLog::start(&worker, &incoming);
+    match connect_upstream(&worker, &incoming, &mut passing).await {
         Ok((onward, idle)) => {
             let client = incoming.stream;
-            let ended = relay::run(client, onward.link.stream, idle, &passing).await;
-            passing.end(ended);
+            let ended = relay::relay_connections(client, onward.conn.stream, idle, &passing).await;
+            passing.record_end(ended);
         }
         Err(fault) => {
-            passing.fail(fault);
+            passing.record_fault(fault);
             if fault == Fault::NotTls
-                && let Some(answer) = client_hello::plain_http_answer(&incoming.stream).await
+                && let Some(answer) = client_hello::plain_http_response(&incoming.stream).await
             {
                 log_plain_http(&worker, &incoming);
-                return client_hello::answer_and_end(&incoming.stream, &answer).await;
+                return client_hello::respond_and_close(&incoming.stream, &answer).await;
             }
-            refuse(incoming, fault, passing.takes_alerts());
+            reject_connection(incoming, fault, passing.sends_alerts());
         }
     }
 }
 
 /// Runs all steps before the first forwarded byte.
-async fn begin(
+async fn connect_upstream(
     worker: &Rc<Worker>,
     incoming: &Incoming,
-    passing: &mut Passing,
-) -> Result<(Onward, Option<std::time::Duration>), Fault> {
+    passing: &mut ConnectionLog,
+) -> Result<(L4UpstreamConn, Option<std::time::Duration>), Fault> {
     let number = incoming.listener();
-    let hello = match by_tls(&worker.view(), number)? {
-        true => Some(client_hello::read(&incoming.stream).await?),
+    let hello = match starts_with_tls(&worker.view(), number)? {
+        true => Some(client_hello::read_client_hello(&incoming.stream).await?),
         false => None,
     };
-    passing.asks(hello.as_ref());
+    passing.record_hello(hello.as_ref());
     let found = {
         // The configuration of the instant at which the SNI is known.
         let view = worker.view();
-        find(worker, &view, number, hello.as_ref(), passing)?
+        find_destination(worker, &view, number, hello.as_ref(), passing)?
     };
     if found.listener.protocol == Protocol::Tls {
-        end_tls(incoming, &found.listener).await?;
+        terminate_tls(incoming, &found.listener).await?;
     }
-    let onward = connect(worker, incoming, &found, passing).await?;
+    let onward = connect_endpoint(worker, incoming, &found, passing).await?;
     Ok((onward, found.route.idle))
 }
 
 /// Returns whether connections of the engine's listener begin with TLS.
-fn by_tls(view: &View, number: u32) -> Result<bool, Fault> {
+fn starts_with_tls(view: &View, number: u32) -> Result<bool, Fault> {
     let address = view.address(number).ok_or(Fault::NoListener)?;
     let mut listeners = view.table.addresses().listeners(address);
     let (_, first) = listeners.next().ok_or(Fault::NoListener)?;
     Ok(first.protocol.has_sni())
 }
 
-fn find(
+fn find_destination(
     worker: &Worker,
     view: &View,
     number: u32,
     hello: Option<&Hello>,
-    passing: &mut Passing,
-) -> Result<Destination, Fault> {
+    passing: &mut ConnectionLog,
+) -> Result<L4Destination, Fault> {
     let address = view.address(number).ok_or(Fault::NoListener)?;
     let name = hello.and_then(|hello| hello.server_name.as_deref());
-    let id = view.table.addresses().admit(address, name.unwrap_or_default());
+    let id = view
+        .table
+        .addresses()
+        .select_listener(address, name.unwrap_or_default());
     if is_passthrough(view, address, id) {
-        passing.pass_through();
+        passing.set_passthrough();
     }
     let id = id.ok_or(Fault::NoListener)?;
     let listener = view.table.listener(id);
@@ -132,16 +135,16 @@ fn find(
     if !fits {
         return Err(Fault::NoListener);
     }
-    let route = view.table.stream(id, name).ok_or(Fault::NoRoute)?;
+    let route = view.table.find_stream(id, name).ok_or(Fault::NoRoute)?;
     let is_broken = |backend: &WeightedBackend| matches!(backend.target, Target::Broken { .. });
     if !route.backends.is_empty() && route.backends.iter().all(is_broken) {
         // Plans are found by name: this one may be another route's.
         return Err(Fault::BrokenBackend);
     }
     let plan = view.streams.get(&route.name).ok_or(Fault::NoRoute)?;
-    passing.route(route, plan);
-    let upstream = plan.draw(|weight| worker.cx.random() % weight)?;
-    Ok(Destination {
+    passing.set_route(route, plan);
+    let upstream = plan.pick_upstream(|weight| worker.cx.random() % weight)?;
+    Ok(L4Destination {
         listener: Arc::clone(listener),
         route: Arc::clone(route),
         upstream: Arc::clone(upstream),
@@ -162,7 +165,7 @@ fn is_passthrough(view: &View, address: AddressId, admitted: Option<ListenerId>)
 }
 
 /// Terminates the client's TLS.
-async fn end_tls(incoming: &Incoming, listener: &Listener) -> Result<(), Fault> {
+async fn terminate_tls(incoming: &Incoming, listener: &Listener) -> Result<(), Fault> {
     let stream = &incoming.stream;
     stream.set_deadline(Some(limits::HANDSHAKE_TIMEOUT));
     if let Err(error) = incoming.secure().await {
@@ -177,26 +180,26 @@ async fn end_tls(incoming: &Incoming, listener: &Listener) -> Result<(), Fault> 
             .layer(|tls: &mut Tls| tls.session().shared_facts())
             .flatten()
     };
-    if refuses_certificate(listener, facts) {
+    if rejects_certificate(listener, facts) {
         return Err(Fault::NoCertificate);
     }
     Ok(())
 }
 
 /// Connects to an endpoint, and on failure to others not yet tried: no byte of the client was forwarded by then.
-async fn connect(
+async fn connect_endpoint(
     worker: &Rc<Worker>,
     incoming: &Incoming,
-    found: &Destination,
-    passing: &mut Passing,
-) -> Result<Onward, Fault> {
-    let local = worker.local(&found.upstream);
+    found: &L4Destination,
+    passing: &mut ConnectionLog,
+) -> Result<L4UpstreamConn, Fault> {
+    let local = worker.pool(&found.upstream);
     let admitted = local.admit_request()?;
     local.wait_until_resolved(local.connect_timeout()).await;
     let key = local
-        .with_hash_key(|key| hashed(key, incoming.remote()))
+        .with_hash_key(|key| hash_source(key, incoming.remote()))
         .flatten();
-    let greeting = local.proxy_header(|| addresses(incoming));
+    let greeting = local.proxy_header(|| proxy_addresses(incoming));
     let mut tried: Vec<Rc<PoolEndpoint>> = Vec::new();
     let mut last = None;
     let failing_until = worker
@@ -208,7 +211,7 @@ async fn connect(
             (Ok(chosen), None) => chosen,
             (Ok(chosen), Some(fault)) if is_among(&tried, &chosen.endpoint) => return Err(fault),
             (Ok(chosen), Some(fault)) => {
-                worker.counting.fault(fault);
+                worker.counters.count_fault(fault);
                 chosen
             }
             (Err(fault), last) => return Err(last.unwrap_or(fault)),
@@ -219,20 +222,20 @@ async fn connect(
             .open_dedicated(&end, DedicatedUse::Bytes, &greeting, local.connect_timeout())
             .await;
         let span = worker.cx.now().since(begun);
-        passing.attempt(&local.upstream.name, &end, span);
+        passing.record_attempt(&local.upstream.name, &end, span);
         match opened {
             Ok(link) => {
                 local.record_latency(&end, span);
-                local.record_outcome(&end, Meeting::Good);
-                return Ok(Onward {
-                    link,
-                    _chosen: chosen,
-                    _admitted: admitted,
+                local.record_outcome(&end, RequestOutcome::Success);
+                return Ok(L4UpstreamConn {
+                    conn: link,
+                    _endpoint: chosen,
+                    _permit: admitted,
                 });
             }
             Err(fault) => {
                 tried.push(end);
-                blame(&local, &tried, fault);
+                record_failure(&local, &tried, fault);
                 let fails_over = fault.is_connect_failure() && worker.cx.now() < failing_until;
                 let may_retry = fault.retryable() == Retryable::Always && tried.len() < limits::STREAM_TRIES;
                 if !(fails_over || may_retry) {
@@ -245,9 +248,9 @@ async fn connect(
 }
 
 /// Records the failure of the last attempt.
-fn blame(local: &UpstreamPool, tried: &[Rc<PoolEndpoint>], fault: Fault) {
-    if let (Side::Upstream, Some(end)) = (fault.side(), tried.last()) {
-        local.record_outcome(end, Meeting::Bad);
+fn record_failure(local: &UpstreamPool, tried: &[Rc<PoolEndpoint>], fault: Fault) {
+    if let (FaultSide::Upstream, Some(end)) = (fault.side(), tried.last()) {
+        local.record_outcome(end, RequestOutcome::Failure);
     }
 }
 
@@ -256,16 +259,16 @@ fn is_among(tried: &[Rc<PoolEndpoint>], end: &PoolEndpoint) -> bool {
 }
 
 /// Returns a hash for consistent balancing. Only the source address is known of a connection.
-fn hashed(key: &HashKey, remote: Option<SocketAddr>) -> Option<u64> {
+fn hash_source(key: &HashKey, remote: Option<SocketAddr>) -> Option<u64> {
     match (key, remote?.ip()) {
-        (HashKey::Source, IpAddr::V4(address)) => Some(hash(&address.octets())),
-        (HashKey::Source, IpAddr::V6(address)) => Some(hash(&address.octets())),
+        (HashKey::Source, IpAddr::V4(address)) => Some(stable_hash(&address.octets())),
+        (HashKey::Source, IpAddr::V6(address)) => Some(stable_hash(&address.octets())),
         _ => None,
     }
 }
 
 /// Returns the addresses for the PROXY protocol header.
-fn addresses(incoming: &Incoming) -> Option<Addresses> {
+fn proxy_addresses(incoming: &Incoming) -> Option<Addresses> {
     match incoming.stream.local_addr() {
         Ok(Some(Addr::Inet(to))) => Some(Addresses {
             from: incoming.remote()?,
@@ -288,7 +291,7 @@ fn log_plain_http(worker: &Worker, incoming: &Incoming) {
 
 /// Closes a connection that is not forwarded. By a reset, unless an alert distinguishes the end from a complete response: after an orderly
 /// end it would look served. A client whose TLS another server terminates accepts alerts from that server alone (decision 0028).
-fn refuse(incoming: Incoming, fault: Fault, takes_alerts: bool) {
+fn reject_connection(incoming: Incoming, fault: Fault, takes_alerts: bool) {
     let is_terminated = incoming.stream.layer(|_: &mut Tls| ()).is_some();
     if is_terminated {
         // The session's own alert is being sent.

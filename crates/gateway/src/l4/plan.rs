@@ -21,7 +21,7 @@ pub(crate) struct StreamPlan {
 
 impl StreamPlan {
     /// Builds the plans of every stream route, by name.
-    pub(crate) fn all(
+    pub(crate) fn compile_all(
         config: &Config,
         registry: &UpstreamRegistry,
         metrics: &Metrics,
@@ -30,12 +30,12 @@ impl StreamPlan {
         for route in &config.streams {
             // Of two with one name the first counts.
             all.entry(Arc::clone(&route.name))
-                .or_insert_with(|| StreamPlan::of(route, registry, metrics));
+                .or_insert_with(|| StreamPlan::compile(route, registry, metrics));
         }
         all
     }
 
-    fn of(route: &StreamRoute, registry: &UpstreamRegistry, metrics: &Metrics) -> StreamPlan {
+    fn compile(route: &StreamRoute, registry: &UpstreamRegistry, metrics: &Metrics) -> StreamPlan {
         let mut weight = 0;
         let backends = route.backends.iter().map(|backend| {
             weight += u64::from(backend.weight);
@@ -54,7 +54,7 @@ impl StreamPlan {
     }
 
     /// Selects an upstream by weight; `draw` returns a number below the sum of weights.
-    pub(super) fn draw(&self, draw: impl FnOnce(u64) -> u64) -> Result<&Arc<UpstreamState>, Fault> {
+    pub(super) fn pick_upstream(&self, draw: impl FnOnce(u64) -> u64) -> Result<&Arc<UpstreamState>, Fault> {
         if self.weight == 0 {
             return Err(Fault::NoBackend);
         }

@@ -19,89 +19,89 @@ use ringmain_engine::backend::Time;
 use ringmain_engine::stream::Stream;
 use ringmain_engine::{Cx, Sleep};
 
-use super::access_log::Passing;
+use super::access_log::ConnectionLog;
 use crate::limits::STREAM_REST;
-use crate::stats::Ended;
+use crate::stats::ConnectionEnd;
 
 /// One direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Way {
+enum Direction {
     Open,
     /// The sender has closed its side.
-    Ending,
+    Flushing,
     /// Everything was forwarded, including the end.
-    Ended,
+    Closed,
     /// The sender has reset; earlier bytes are still forwarded to the receiver.
-    Breaking,
+    Resetting,
     /// The sender has reset, and all earlier bytes were forwarded.
-    Broken,
+    Reset,
     /// The receiver accepts no more bytes.
     Refused,
 }
 
-impl Way {
-    fn is_over(self) -> bool {
-        matches!(self, Way::Ended | Way::Broken | Way::Refused)
+impl Direction {
+    fn is_finished(self) -> bool {
+        matches!(self, Direction::Closed | Direction::Reset | Direction::Refused)
     }
 }
 
 /// Relays bytes in both directions. Returns the way the connection ended.
-pub(super) async fn run(
+pub(super) async fn relay_connections(
     client: Stream,
     upstream: Stream,
     idle: Option<Duration>,
-    passing: &Passing,
-) -> Ended {
-    let (mut up, mut down) = (Way::Open, Way::Open);
+    passing: &ConnectionLog,
+) -> ConnectionEnd {
+    let (mut up, mut down) = (Direction::Open, Direction::Open);
     let mut first = None;
     // A deadline would close them in order, and a truncated stream would look complete.
     for stream in [&client, &upstream] {
         stream.set_deadline(None);
     }
-    let mut silence = idle.map(|idle| Silence::new(client.cx(), idle));
+    let mut silence = idle.map(|idle| IdleTimer::new(client.cx(), idle));
     let mut is_resting = false;
     let ended = poll_fn(|context| {
-        let moved = passing.moved();
-        poll_way(&client, &upstream, &mut up, context, |count| {
-            passing.received(count)
+        let moved = passing.bytes_moved();
+        poll_direction(&client, &upstream, &mut up, context, |count| {
+            passing.count_received(count)
         });
-        poll_way(&upstream, &client, &mut down, context, |count| {
-            passing.sent(count)
+        poll_direction(&upstream, &client, &mut down, context, |count| {
+            passing.count_sent(count)
         });
         first = first.or(match (up, down) {
-            (Way::Open, Way::Open) => None,
-            (Way::Open, _) => Some(Ended::Upstream),
-            _ => Some(Ended::Client),
+            (Direction::Open, Direction::Open) => None,
+            (Direction::Open, _) => Some(ConnectionEnd::Upstream),
+            _ => Some(ConnectionEnd::Client),
         });
         match (up, down) {
-            (Way::Broken, _) => return Poll::Ready(Ended::ClientReset),
-            (_, Way::Broken) => return Poll::Ready(Ended::UpstreamReset),
-            (Way::Ended, Way::Refused) => return Poll::Ready(Ended::Client),
-            (Way::Refused, Way::Ended) => return Poll::Ready(Ended::Upstream),
-            (up, down) if up.is_over() && down.is_over() => {
-                return Poll::Ready(first.unwrap_or(Ended::Client));
+            (Direction::Reset, _) => return Poll::Ready(ConnectionEnd::ClientReset),
+            (_, Direction::Reset) => return Poll::Ready(ConnectionEnd::UpstreamReset),
+            (Direction::Closed, Direction::Refused) => return Poll::Ready(ConnectionEnd::Client),
+            (Direction::Refused, Direction::Closed) => return Poll::Ready(ConnectionEnd::Upstream),
+            (up, down) if up.is_finished() && down.is_finished() => {
+                return Poll::Ready(first.unwrap_or(ConnectionEnd::Client));
             }
             _ => {}
         }
         // A side that accepts no more bytes may have sent some before: an early response, then a close.
-        let broken = |way| matches!(way, Way::Breaking | Way::Refused);
+        let broken = |way| matches!(way, Direction::Resetting | Direction::Refused);
         if !is_resting && (broken(up) || broken(down)) {
             is_resting = true;
             let rest = idle.map_or(STREAM_REST, |idle| idle.min(STREAM_REST));
-            silence = Some(Silence::new(client.cx(), rest));
+            silence = Some(IdleTimer::new(client.cx(), rest));
         }
-        let moved = passing.moved() != moved;
+        let moved = passing.bytes_moved() != moved;
         match &mut silence {
             Some(silence) => silence.poll(moved, context).map(|()| match (up, down) {
-                (Way::Refused, _) | (_, Way::Breaking) => Ended::UpstreamReset,
-                (Way::Breaking, _) | (_, Way::Refused) => Ended::ClientReset,
-                _ => Ended::Idle,
+                (Direction::Refused, _) | (_, Direction::Resetting) => ConnectionEnd::UpstreamReset,
+                (Direction::Resetting, _) | (_, Direction::Refused) => ConnectionEnd::ClientReset,
+                _ => ConnectionEnd::Idle,
             }),
             None => Poll::Pending,
         }
     })
     .await;
-    if !matches!(ended, Ended::Client | Ended::Upstream) {
+    if !matches!(ended, ConnectionEnd::Client | ConnectionEnd::Upstream) {
         client.abort();
         upstream.abort();
     }
@@ -109,16 +109,16 @@ pub(super) async fn run(
 }
 
 /// The idle timeout of both directions together.
-struct Silence {
+struct IdleTimer {
     cx: Cx,
     most: Duration,
     since: Time,
     sleep: Sleep,
 }
 
-impl Silence {
-    fn new(cx: &Cx, most: Duration) -> Silence {
-        Silence {
+impl IdleTimer {
+    fn new(cx: &Cx, most: Duration) -> IdleTimer {
+        IdleTimer {
             cx: cx.clone(),
             most,
             since: cx.now(),
@@ -144,22 +144,22 @@ impl Silence {
 }
 
 /// Moves the bytes that can be moved now, and updates the direction's state.
-fn poll_way(
+fn poll_direction(
     from: &Stream,
     to: &Stream,
-    way: &mut Way,
+    way: &mut Direction,
     context: &mut Context<'_>,
     mut count: impl FnMut(usize),
 ) {
     loop {
         let next = match *way {
-            Way::Open => poll_bytes(from, to, context, &mut count),
-            Way::Ending => to.poll_shutdown(context).map(|sent| match sent {
-                Ok(()) => Way::Ended,
-                Err(_) => Way::Refused,
+            Direction::Open => poll_bytes(from, to, context, &mut count),
+            Direction::Flushing => to.poll_shutdown(context).map(|sent| match sent {
+                Ok(()) => Direction::Closed,
+                Err(_) => Direction::Refused,
             }),
-            Way::Breaking => to.poll_flush(context).map(|_| Way::Broken),
-            Way::Ended | Way::Broken | Way::Refused => return,
+            Direction::Resetting => to.poll_flush(context).map(|_| Direction::Reset),
+            Direction::Closed | Direction::Reset | Direction::Refused => return,
         };
         match next {
             Poll::Ready(next) => *way = next,
@@ -174,10 +174,10 @@ fn poll_bytes(
     to: &Stream,
     context: &mut Context<'_>,
     count: &mut impl FnMut(usize),
-) -> Poll<Way> {
+) -> Poll<Direction> {
     loop {
         let Ok(room) = ready!(to.poll_room(context)) else {
-            return Poll::Ready(Way::Refused);
+            return Poll::Ready(Direction::Refused);
         };
         let received = from.poll_received(context, |bytes| {
             let bytes = &bytes[..bytes.len().min(room)];
@@ -188,10 +188,10 @@ fn poll_bytes(
             }
         });
         match ready!(received) {
-            Err(_) => return Poll::Ready(Way::Breaking),
+            Err(_) => return Poll::Ready(Direction::Resetting),
             // An end without a TLS close_notify may be a truncation attack.
-            Ok(0) if from.was_cut() => return Poll::Ready(Way::Breaking),
-            Ok(0) => return Poll::Ready(Way::Ending),
+            Ok(0) if from.was_cut() => return Poll::Ready(Direction::Resetting),
+            Ok(0) => return Poll::Ready(Direction::Flushing),
             Ok(moved) => count(moved),
         }
     }

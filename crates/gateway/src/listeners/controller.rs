@@ -2,33 +2,33 @@
 
 use ringmain_engine::{Addr, BoundListener, EngineError, ListenOptions, Listeners};
 
-use super::{Followed, Fronts, NextFronts};
+use super::{AppliedListeners, ListenAddresses, NextListeners};
 use crate::model::Name;
-use crate::table::{Outcome, Place, Problem};
+use crate::table::{ConfigPart, Consequence, Problem};
 
 /// Addresses that were bound for a change, in its order; `None`: not bound yet.
 pub(crate) type Bindings = Vec<Option<BoundListener>>;
 
 /// All listeners, with the engine's handle to open and close them.
 #[derive(Debug, Default)]
-pub(crate) struct Doors {
-    pub(crate) fronts: Fronts,
+pub(crate) struct ListenerController {
+    pub(crate) addresses: ListenAddresses,
     /// `None`: the engine does not run yet; it opens the first configuration's listeners when it starts.
     engine: Option<(Listeners, ListenOptions)>,
     /// No configuration was applied so far.
-    begun: bool,
+    has_started: bool,
     /// Listeners that changes before the engine's start removed: it opens them, and they must be closed again.
-    missed: Vec<u32>,
+    failed: Vec<u32>,
     /// A change was made before the engine's start.
-    has_missed: bool,
+    has_failed: bool,
 }
 
-impl Doors {
+impl ListenerController {
     /// Sets the engine's handle. Returns whether a change was made before, which must be applied now.
-    pub(crate) fn follow_by(&mut self, listeners: Listeners, options: ListenOptions) -> bool {
-        self.missed.drain(..).for_each(|number| listeners.close(number));
+    pub(crate) fn attach_engine(&mut self, listeners: Listeners, options: ListenOptions) -> bool {
+        self.failed.drain(..).for_each(|number| listeners.close(number));
         self.engine = Some((listeners, options));
-        std::mem::take(&mut self.has_missed)
+        std::mem::take(&mut self.has_failed)
     }
 
     /// Binds new addresses, in their order, before the prepared changes apply. The kernel queues connections there from now on. Addresses of
@@ -36,9 +36,9 @@ impl Doors {
     ///
     /// # Errors
     /// The listeners that cannot be bound. No address is bound or closed in that case.
-    pub(crate) fn bind(
+    pub(crate) fn bind_new(
         &self,
-        next: &NextFronts,
+        next: &NextListeners,
         is_required: &dyn Fn(&Name) -> bool,
     ) -> Result<Bindings, Vec<Problem>> {
         let Some((engine, options)) = &self.engine else {
@@ -55,7 +55,7 @@ impl Doors {
             let mut binding = engine.bind(addr, options);
             if binding.is_err() {
                 // Listeners that this change closes may block it: `0.0.0.0:80` blocks a new `127.0.0.1:80`.
-                let in_the_way = self.fronts.closing(next).into_iter();
+                let in_the_way = self.addresses.closing(next).into_iter();
                 let in_the_way =
                     in_the_way.filter(|(_, gone)| overlaps(gone, addr) && !closed.contains(gone));
                 let in_the_way: Vec<_> = in_the_way.collect();
@@ -67,14 +67,14 @@ impl Doors {
             }
             match binding {
                 Ok(binding) => bound.push(Some(binding)),
-                Err(error) => problems.push(unopened(listener, &error)),
+                Err(error) => problems.push(open_problem(listener, &error)),
             }
         }
         if problems.is_empty() {
             return Ok(bound);
         }
         drop(bound);
-        for (number, addr) in self.fronts.closing(next) {
+        for (number, addr) in self.addresses.closing(next) {
             if closed.contains(&addr)
                 && let Err(error) = engine.open(number, &addr, options)
             {
@@ -88,19 +88,19 @@ impl Doors {
 
     /// Closes removed listeners, switches the handling of connections, and opens new listeners or starts bound ones. Returns the listeners
     /// that could not be opened.
-    pub(crate) fn turn(&mut self, followed: &Followed, bound: Bindings) -> Vec<Problem> {
+    pub(crate) fn apply(&mut self, followed: &AppliedListeners, bound: Bindings) -> Vec<Problem> {
         let Some((engine, options)) = &self.engine else {
             followed
                 .changed
                 .iter()
-                .for_each(|number| self.fronts.enter(*number));
-            if std::mem::replace(&mut self.begun, true) {
-                self.has_missed = true;
-                self.missed.extend(&followed.closed);
+                .for_each(|number| self.addresses.switch_protocol(*number));
+            if std::mem::replace(&mut self.has_started, true) {
+                self.has_failed = true;
+                self.failed.extend(&followed.closed);
                 followed
                     .opened
                     .iter()
-                    .for_each(|(number, ..)| self.fronts.failed(*number));
+                    .for_each(|(number, ..)| self.addresses.release_number(*number));
             }
             return Vec::new();
         };
@@ -111,7 +111,7 @@ impl Doors {
         followed
             .changed
             .iter()
-            .for_each(|number| self.fronts.enter(*number));
+            .for_each(|number| self.addresses.switch_protocol(*number));
         let mut problems = Vec::new();
         let mut bound = bound.into_iter();
         for (number, addr, listener) in &followed.opened {
@@ -122,8 +122,8 @@ impl Doors {
             match opened {
                 Ok(opened) => log::info!("listening on {opened}"),
                 Err(error) => {
-                    self.fronts.failed(*number);
-                    problems.push(unopened(listener, &error));
+                    self.addresses.release_number(*number);
+                    problems.push(open_problem(listener, &error));
                 }
             }
         }
@@ -131,18 +131,18 @@ impl Doors {
     }
 
     /// Returns the addresses to listen on when the engine starts, in the order of their numbers.
-    pub(crate) fn addrs(&self) -> Vec<Addr> {
-        self.fronts.addrs()
+    pub(crate) fn listen_addrs(&self) -> Vec<Addr> {
+        self.addresses.listen_addrs()
     }
 }
 
-fn unopened(listener: &Name, error: &EngineError) -> Problem {
+fn open_problem(listener: &Name, error: &EngineError) -> Problem {
     Problem {
-        place: Place::Listener(listener.clone()),
-        part: "addresses",
+        part: ConfigPart::Listener(listener.clone()),
+        field: "addresses",
         expected: "an address that can be listened at".to_owned(),
         found: error.to_string(),
-        outcome: Outcome::LeftOut,
+        consequence: Consequence::Omitted,
     }
 }
 

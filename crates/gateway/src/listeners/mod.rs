@@ -14,9 +14,9 @@ use ringmain_engine::Addr;
 use ringmain_tls::{Facts, HandshakeCounts};
 use ringmain_web::{Entrances, Limits};
 
-pub(crate) use self::controller::{Bindings, Doors};
-use self::protocol::{Kind, Shape, entrance};
-use self::tls::{FrontTls, NextTls};
+pub(crate) use self::controller::{Bindings, ListenerController};
+use self::protocol::{AddressProtocol, ProtocolSet, build_protocol};
+use self::tls::{AddressTls, PreparedTls};
 use crate::model::{ClientCertificateMode, Config, Listener, Name, PerAddress, Protocol};
 use crate::table::{AddressId, Problem, Table};
 
@@ -25,34 +25,34 @@ mod tests;
 
 /// The engine's listeners, by number; `None`: closed.
 #[derive(Debug, Default)]
-pub(crate) struct Fronts {
-    all: Vec<Option<Front>>,
+pub(crate) struct ListenAddresses {
+    all: Vec<Option<ListenAddress>>,
     /// Numbers of listeners that were never opened: no client can have connected there.
     unused: Vec<u32>,
     /// The application's handling of connections, by listener.
-    entrances: Entrances,
+    protocols: Entrances,
     /// Handshake counts of closed listeners.
-    gone: HandshakeCounts,
+    closed_handshakes: HandshakeCounts,
 }
 
 /// One of the engine's listeners.
 #[derive(Debug)]
-struct Front {
+struct ListenAddress {
     addr: Addr,
-    shape: Shape,
+    protocols: ProtocolSet,
     /// The TLS of HTTP listeners.
-    https: Option<FrontTls>,
+    https: Option<AddressTls>,
     /// The TLS of listeners that terminate TLS and forward bytes.
-    tls: Option<FrontTls>,
+    tls: Option<AddressTls>,
 }
 
 /// The table's address of each listener, by number. `None`: the table has no such address.
-pub(crate) type Ids = Arc<[Option<AddressId>]>;
+pub(crate) type AddressIds = Arc<[Option<AddressId>]>;
 
 /// The changes to the listeners that a new table requires.
 #[derive(Debug)]
-pub(crate) struct Followed {
-    pub(crate) ids: Ids,
+pub(crate) struct AppliedListeners {
+    pub(crate) ids: AddressIds,
     pub(crate) problems: Vec<Problem>,
     /// Listeners whose handling of connections changes, new ones included.
     pub(crate) changed: Vec<u32>,
@@ -63,35 +63,35 @@ pub(crate) struct Followed {
 }
 
 /// An address of a table and its listeners.
-struct ListenAddress<'t> {
+struct WantedAddress<'t> {
     id: AddressId,
     addr: &'t Addr,
     listeners: Vec<&'t Arc<Listener>>,
-    wanted: Shape,
+    wanted: ProtocolSet,
 }
 
 /// The listeners that a table requires: built and checked, but not yet applied.
 #[derive(Debug)]
-pub(crate) struct NextFronts {
-    kept: Vec<RetainedFront>,
-    opened: Vec<Opened>,
+pub(crate) struct NextListeners {
+    retained: Vec<RetainedListener>,
+    opened: Vec<NewListener>,
     pub(crate) problems: Vec<Problem>,
 }
 
 /// An open listener that the table still has.
 #[derive(Debug)]
-struct RetainedFront {
+struct RetainedListener {
     number: usize,
     id: AddressId,
-    shape: Shape,
+    protocols: ProtocolSet,
     https: TlsChange,
     tls: TlsChange,
 }
 
 /// A new listener.
 #[derive(Debug)]
-struct Opened {
-    front: Front,
+struct NewListener {
+    address: ListenAddress,
     id: AddressId,
     listener: Name,
 }
@@ -100,32 +100,32 @@ struct Opened {
 #[derive(Debug)]
 enum TlsChange {
     None,
-    Open(FrontTls),
-    Reload(NextTls),
+    Open(AddressTls),
+    Reload(PreparedTls),
 }
 
-impl NextFronts {
+impl NextListeners {
     /// Returns the new addresses, each with the name of one of its listeners.
     pub(crate) fn opened(&self) -> impl Iterator<Item = (&Addr, &Name)> {
-        self.opened.iter().map(|it| (&it.front.addr, &it.listener))
+        self.opened.iter().map(|it| (&it.address.addr, &it.listener))
     }
 }
 
-impl Fronts {
+impl ListenAddresses {
     /// Calls [`Fronts::prepare`], then [`Fronts::apply`].
     #[cfg(test)]
-    pub(crate) fn follow<P>(&mut self, table: &Table<P>, now: Duration) -> Followed {
+    pub(crate) fn follow_table<P>(&mut self, table: &Table<P>, now: Duration) -> AppliedListeners {
         let next = self.prepare(table, now);
         self.apply(next)
     }
 
     /// Builds the listeners that a table requires; a part that cannot be built is reported as a problem and stays as it was. Changes
     /// nothing. `now` is the time since the Unix epoch.
-    pub(crate) fn prepare<P>(&self, table: &Table<P>, now: Duration) -> NextFronts {
-        let mut places = places(table);
+    pub(crate) fn prepare<P>(&self, table: &Table<P>, now: Duration) -> NextListeners {
+        let mut places = wanted_addresses(table);
         let mut taken = vec![false; self.all.len()];
-        let mut next = NextFronts {
-            kept: Vec::new(),
+        let mut next = NextListeners {
+            retained: Vec::new(),
             opened: Vec::new(),
             problems: Vec::new(),
         };
@@ -136,19 +136,19 @@ impl Fronts {
                     continue;
                 };
                 let found = places.iter().position(|place| {
-                    *place.addr == front.addr && (!same_kind || place.wanted.kind == front.shape.kind)
+                    *place.addr == front.addr && (!same_kind || place.wanted.kind == front.protocols.kind)
                 });
                 if let Some(place) = found.map(|found| places.remove(found)) {
                     taken[number] = true;
                     let kept = front.prepare(number, table.config(), &place, now, &mut next.problems);
-                    next.kept.push(kept);
+                    next.retained.push(kept);
                 }
             }
         }
         for place in places {
-            if let Some(front) = Front::open(table.config(), &place, now, &mut next.problems) {
-                next.opened.push(Opened {
-                    front,
+            if let Some(front) = ListenAddress::open(table.config(), &place, now, &mut next.problems) {
+                next.opened.push(NewListener {
+                    address: front,
                     id: place.id,
                     listener: Arc::clone(&place.listeners[0].name),
                 });
@@ -159,16 +159,16 @@ impl Fronts {
 
     /// Applies prepared changes to this state. Does not open or close sockets; the handling of connections changes with
     /// [`Fronts::enter`].
-    pub(crate) fn apply(&mut self, next: NextFronts) -> Followed {
+    pub(crate) fn apply(&mut self, next: NextListeners) -> AppliedListeners {
         let mut ids: Vec<Option<AddressId>> = vec![None; self.all.len()];
-        let mut followed = Followed {
+        let mut followed = AppliedListeners {
             ids: Arc::default(),
             problems: next.problems,
             changed: Vec::new(),
             opened: Vec::new(),
             closed: Vec::new(),
         };
-        for kept in next.kept {
+        for kept in next.retained {
             let number = kept.number;
             ids[number] = Some(kept.id);
             if self.all[number].as_mut().is_some_and(|front| front.apply(kept)) {
@@ -178,14 +178,19 @@ impl Fronts {
         followed.changed.sort_unstable();
         for number in (0..ids.len()).filter(|number| ids[*number].is_none()) {
             if let Some(front) = self.all[number].take() {
-                front.count(&mut self.gone);
+                front.add_handshakes(&mut self.closed_handshakes);
                 followed.closed.push(number as u32);
             }
         }
-        for Opened { front, id, listener } in next.opened {
+        for NewListener {
+            address: front,
+            id,
+            listener,
+        } in next.opened
+        {
             let addr = front.addr.clone();
-            front.warn();
-            let number = self.put(front);
+            front.log_warnings();
+            let number = self.insert(front);
             ids.resize(self.all.len(), None);
             ids[number as usize] = Some(id);
             followed.changed.push(number);
@@ -196,14 +201,14 @@ impl Fronts {
     }
 
     /// Returns the listeners that prepared changes close.
-    pub(crate) fn closing(&self, next: &NextFronts) -> Vec<(u32, Addr)> {
+    pub(crate) fn closing(&self, next: &NextListeners) -> Vec<(u32, Addr)> {
         let all = self.all.iter().enumerate();
-        let gone = all.filter(|(number, _)| next.kept.iter().all(|kept| kept.number != *number));
+        let gone = all.filter(|(number, _)| next.retained.iter().all(|kept| kept.number != *number));
         gone.filter_map(|(number, front)| Some((number as u32, front.as_ref()?.addr.clone())))
             .collect()
     }
 
-    fn put(&mut self, front: Front) -> u32 {
+    fn insert(&mut self, front: ListenAddress) -> u32 {
         let number = self.unused.pop().unwrap_or(self.all.len() as u32);
         let index = number as usize;
         if index == self.all.len() {
@@ -214,31 +219,33 @@ impl Fronts {
     }
 
     /// Switches new connections to the handling that the last table requires.
-    pub(crate) fn enter(&self, number: u32) {
+    pub(crate) fn switch_protocol(&self, number: u32) {
         if let Some(Some(front)) = self.all.get(number as usize) {
-            self.entrances.set(number, entrance(front));
+            self.protocols.set(number, build_protocol(front));
         }
     }
 
     /// Records that a listener could not be opened: its number is free again.
-    pub(crate) fn failed(&mut self, number: u32) {
+    pub(crate) fn release_number(&mut self, number: u32) {
         if self.all[number as usize].take().is_some() {
             self.unused.push(number);
         }
     }
 
     /// Returns the addresses of a table that are not listened on. `ids` must be those of that table.
-    pub(crate) fn unheard<P>(&self, table: &Table<P>, ids: &Ids) -> Vec<Addr> {
+    pub(crate) fn unbound_addrs<P>(&self, table: &Table<P>, ids: &AddressIds) -> Vec<Addr> {
         let heard = |id: AddressId| {
             let mut all = self.all.iter().zip(ids.iter());
             all.any(|(front, found)| front.is_some() && *found == Some(id))
         };
-        let unheard = places(table).into_iter().filter(|place| !heard(place.id));
+        let unheard = wanted_addresses(table)
+            .into_iter()
+            .filter(|place| !heard(place.id));
         unheard.map(|place| place.addr.clone()).collect()
     }
 
     /// Returns the addresses that are listened on, in the order of their numbers.
-    pub(crate) fn addrs(&self) -> Vec<Addr> {
+    pub(crate) fn listen_addrs(&self) -> Vec<Addr> {
         self.all
             .iter()
             .flatten()
@@ -247,75 +254,75 @@ impl Fronts {
     }
 
     /// Returns the handling of connections.
-    pub(crate) fn entrances(&self) -> &Entrances {
-        &self.entrances
+    pub(crate) fn protocols(&self) -> &Entrances {
+        &self.protocols
     }
 
     /// Returns the handshake counts of every listener, closed ones included.
-    pub(crate) fn handshakes(&self) -> HandshakeCounts {
-        let mut sum = self.gone;
+    pub(crate) fn handshake_counts(&self) -> HandshakeCounts {
+        let mut sum = self.closed_handshakes;
         for front in self.all.iter().flatten() {
-            front.count(&mut sum);
+            front.add_handshakes(&mut sum);
         }
         sum
     }
 }
 
-impl Front {
+impl ListenAddress {
     /// Builds a listener, as far as its TLS can be built.
     fn open(
         config: &Config,
-        place: &ListenAddress<'_>,
+        place: &WantedAddress<'_>,
         now: Duration,
         problems: &mut Vec<Problem>,
-    ) -> Option<Front> {
-        let mut open = |protocol| FrontTls::open(config, &of(place, protocol), now, problems);
-        let front = Front {
+    ) -> Option<ListenAddress> {
+        let mut open = |protocol| AddressTls::open(config, &listeners_with(place, protocol), now, problems);
+        let front = ListenAddress {
             addr: place.addr.clone(),
-            shape: place.wanted.clone(),
+            protocols: place.wanted.clone(),
             https: open(Protocol::Https),
             tls: open(Protocol::Tls),
         };
-        (front.shape.kind != Kind::Https || front.https.is_some()).then_some(front)
+        (front.protocols.kind != AddressProtocol::Https || front.https.is_some()).then_some(front)
     }
 
     fn prepare(
         &self,
         number: usize,
         config: &Config,
-        place: &ListenAddress<'_>,
+        place: &WantedAddress<'_>,
         now: Duration,
         problems: &mut Vec<Problem>,
-    ) -> RetainedFront {
-        let mut change = |protocol, tls: &Option<FrontTls>| {
-            let listeners = of(place, protocol);
+    ) -> RetainedListener {
+        let mut change = |protocol, tls: &Option<AddressTls>| {
+            let listeners = listeners_with(place, protocol);
             let (opened, reload) = match tls {
                 // The TLS stays for a later configuration that may need it again.
                 Some(_) if listeners.is_empty() => (None, None),
                 Some(tls) => (None, tls.prepare(config, &listeners, now, problems)),
-                None => (FrontTls::open(config, &listeners, now, problems), None),
+                None => (AddressTls::open(config, &listeners, now, problems), None),
             };
             let opened = opened.map(TlsChange::Open);
             opened
                 .or(reload.map(TlsChange::Reload))
                 .unwrap_or(TlsChange::None)
         };
-        RetainedFront {
+        RetainedListener {
             number,
             id: place.id,
-            shape: place.wanted.clone(),
+            protocols: place.wanted.clone(),
             https: change(Protocol::Https, &self.https),
             tls: change(Protocol::Tls, &self.tls),
         }
     }
 
     /// Applies a prepared change. Returns whether the handling of connections changes.
-    fn apply(&mut self, kept: RetainedFront) -> bool {
-        let mut changed = self.shape != kept.shape;
+    fn apply(&mut self, kept: RetainedListener) -> bool {
+        let mut changed = self.protocols != kept.protocols;
         for (change, tls) in [(kept.https, &mut self.https), (kept.tls, &mut self.tls)] {
             match (change, tls) {
                 (TlsChange::Open(opened), tls) => {
-                    opened.warn();
+                    opened.log_warnings();
                     *tls = Some(opened);
                     changed = true;
                 }
@@ -323,17 +330,17 @@ impl Front {
                 (TlsChange::Reload(_) | TlsChange::None, _) => {}
             }
         }
-        self.shape = kept.shape;
+        self.protocols = kept.protocols;
         changed
     }
 
-    fn warn(&self) {
+    fn log_warnings(&self) {
         for tls in [&self.https, &self.tls].into_iter().flatten() {
-            tls.warn();
+            tls.log_warnings();
         }
     }
 
-    fn count(&self, sum: &mut HandshakeCounts) {
+    fn add_handshakes(&self, sum: &mut HandshakeCounts) {
         for tls in [&self.https, &self.tls].into_iter().flatten() {
             let counts = tls.acceptor.counts();
             sum.started += counts.started;
@@ -345,19 +352,19 @@ impl Front {
 }
 
 /// Returns the listeners of an address with this protocol.
-fn of<'t>(place: &ListenAddress<'t>, protocol: Protocol) -> Vec<&'t Arc<Listener>> {
+fn listeners_with<'t>(place: &WantedAddress<'t>, protocol: Protocol) -> Vec<&'t Arc<Listener>> {
     let listeners = place.listeners.iter().filter(|it| it.protocol == protocol);
     listeners.copied().collect()
 }
 
 /// Returns the addresses with connections, not those of datagrams.
-fn places<P>(table: &Table<P>) -> Vec<ListenAddress<'_>> {
+fn wanted_addresses<P>(table: &Table<P>) -> Vec<WantedAddress<'_>> {
     let all = table.addresses().iter();
     let places = all.filter_map(|(id, addr, _)| {
         let listeners = table.addresses().listeners(id).map(|(_, it)| it);
         let listeners: Vec<_> = listeners.collect();
-        Some(ListenAddress {
-            wanted: Shape::of(&listeners)?,
+        Some(WantedAddress {
+            wanted: ProtocolSet::from_listeners(&listeners)?,
             id,
             addr,
             listeners,
@@ -368,7 +375,7 @@ fn places<P>(table: &Table<P>) -> Vec<ListenAddress<'_>> {
 
 /// Returns whether a listener refuses a client because of its certificate, or because it has none. The handshake demands less where
 /// listeners of an address differ.
-pub(crate) fn refuses_certificate(listener: &Listener, facts: impl FnOnce() -> Option<Arc<Facts>>) -> bool {
+pub(crate) fn rejects_certificate(listener: &Listener, facts: impl FnOnce() -> Option<Arc<Facts>>) -> bool {
     let clients = listener.tls.as_ref().and_then(|tls| tls.clients.as_ref());
     match clients.map(|clients| clients.mode) {
         Some(ClientCertificateMode::Required) => {
@@ -383,7 +390,7 @@ pub(crate) fn refuses_certificate(listener: &Listener, facts: impl FnOnce() -> O
 
 /// Returns the limits of connections: for each the widest of any listener, since the process has one set of limits.
 #[must_use]
-pub fn limits(config: &Config) -> Limits {
+pub fn connection_limits(config: &Config) -> Limits {
     let listeners = &config.listeners;
     let mut limits = Limits {
         // The body's limit depends on the rule.

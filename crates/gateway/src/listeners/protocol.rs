@@ -5,77 +5,81 @@ use std::sync::Arc;
 
 use ringmain_web::{Entrance, Incoming};
 
-use super::Front;
+use super::ListenAddress;
 use crate::l4;
 use crate::model::{Hostname, Listener, Network, Protocol, ProxyProtocol};
-use crate::table::rank;
+use crate::table::host_specificity;
 
 /// The inputs of an entrance except TLS, which is reloaded by itself: equal inputs give equal entrances.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Shape {
-    pub(super) kind: Kind,
-    proxied: Option<ProxyProtocol>,
+pub(super) struct ProtocolSet {
+    pub(super) kind: AddressProtocol,
+    proxy_protocol: Option<ProxyProtocol>,
     /// For [`Kind::Either`]: the hosts by protocol.
     hosts: Arc<[(Protocol, Vec<Hostname>)]>,
 }
 
 /// The protocol of an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum AddressProtocol {
     Http,
     H2c,
     Https,
-    Bytes,
+    Passthrough,
     /// TLS, where the SNI selects HTTP or bytes.
-    Either,
+    HttpsOrPassthrough,
 }
 
-impl Shape {
+impl ProtocolSet {
     /// Returns the inputs for the listeners of an address. `None`: they have no connections.
-    pub(super) fn of(listeners: &[&Arc<Listener>]) -> Option<Shape> {
+    pub(super) fn from_listeners(listeners: &[&Arc<Listener>]) -> Option<ProtocolSet> {
         let first = listeners.first()?;
         let has = |protocol| listeners.iter().any(|it| it.protocol == protocol);
         let kind = match first.protocol {
             Protocol::Udp => return None,
-            Protocol::Http => Kind::Http,
-            Protocol::H2c => Kind::H2c,
-            Protocol::Tcp => Kind::Bytes,
-            _ if !has(Protocol::Https) => Kind::Bytes,
-            _ if has(Protocol::Tls) || has(Protocol::TlsPassthrough) => Kind::Either,
-            _ => Kind::Https,
+            Protocol::Http => AddressProtocol::Http,
+            Protocol::H2c => AddressProtocol::H2c,
+            Protocol::Tcp => AddressProtocol::Passthrough,
+            _ if !has(Protocol::Https) => AddressProtocol::Passthrough,
+            _ if has(Protocol::Tls) || has(Protocol::TlsPassthrough) => AddressProtocol::HttpsOrPassthrough,
+            _ => AddressProtocol::Https,
         };
-        let hosts = listeners.iter().filter(|_| kind == Kind::Either);
-        Some(Shape {
+        let hosts = listeners
+            .iter()
+            .filter(|_| kind == AddressProtocol::HttpsOrPassthrough);
+        Some(ProtocolSet {
             kind,
-            proxied: first.proxy_protocol.clone(),
+            proxy_protocol: first.proxy_protocol.clone(),
             hosts: hosts.map(|it| (it.protocol, it.hostnames.clone())).collect(),
         })
     }
 }
 
 /// Builds the entrance of an address.
-pub(super) fn entrance(front: &Front) -> Entrance {
-    let pass = async |incoming: Incoming| l4::serve(incoming).await;
+pub(super) fn build_protocol(front: &ListenAddress) -> Entrance {
+    let pass = async |incoming: Incoming| l4::serve_connection(incoming).await;
     let https = front.https.as_ref().map(|tls| &tls.acceptor);
-    let mut entrance = match (front.shape.kind, https) {
-        (Kind::Https, Some(acceptor)) => Entrance::https(acceptor),
-        (Kind::Either, Some(acceptor)) => {
-            let hosts = Arc::clone(&front.shape.hosts);
+    let mut entrance = match (front.protocols.kind, https) {
+        (AddressProtocol::Https, Some(acceptor)) => Entrance::https(acceptor),
+        (AddressProtocol::HttpsOrPassthrough, Some(acceptor)) => {
+            let hosts = Arc::clone(&front.protocols.hosts);
             Entrance::either(
                 acceptor,
-                move |name| is_http(&hosts, name.unwrap_or_default()),
+                move |name| is_http_host(&hosts, name.unwrap_or_default()),
                 pass,
             )
         }
-        (Kind::Http, _) => Entrance::http(),
-        (Kind::H2c, _) => Entrance::h2c(),
+        (AddressProtocol::Http, _) => Entrance::http(),
+        (AddressProtocol::H2c, _) => Entrance::h2c(),
         // A client must not be admitted without the required TLS.
-        (Kind::Bytes | Kind::Https | Kind::Either, _) => Entrance::stream(pass),
+        (AddressProtocol::Passthrough | AddressProtocol::Https | AddressProtocol::HttpsOrPassthrough, _) => {
+            Entrance::stream(pass)
+        }
     };
     if let Some(tls) = &front.tls {
         entrance = entrance.ending_tls(&tls.acceptor);
     }
-    if let Some(proxied) = &front.shape.proxied {
+    if let Some(proxied) = &front.protocols.proxy_protocol {
         let from: Arc<[Network]> = proxied.from.clone().into();
         // Access to a Unix socket is controlled by its permissions.
         let trusts = move |peer: Option<IpAddr>| {
@@ -87,10 +91,10 @@ pub(super) fn entrance(front: &Front) -> Entrance {
 }
 
 /// Returns whether the host belongs to a listener of HTTP.
-fn is_http(hosts: &[(Protocol, Vec<Hostname>)], name: &str) -> bool {
+fn is_http_host(hosts: &[(Protocol, Vec<Hostname>)], name: &str) -> bool {
     let ranked = hosts
         .iter()
-        .filter_map(|(protocol, hosts)| Some((rank(hosts, name)?, *protocol)));
+        .filter_map(|(protocol, hosts)| Some((host_specificity(hosts, name)?, *protocol)));
     let most = ranked.max_by_key(|(rank, _)| *rank);
     most.is_some_and(|(_, protocol)| protocol == Protocol::Https)
 }

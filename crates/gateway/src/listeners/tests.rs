@@ -39,16 +39,16 @@ fn numbers_stay_with_their_addresses() {
     let (a, b, c) = ("127.0.0.1:1001", "127.0.0.1:1002", "127.0.0.1:1003");
     let http = |name, address| listener(name, address, Protocol::Http);
     let first = table(vec![http("a", a), http("b", b)]);
-    let mut fronts = Fronts::default();
-    let followed = fronts.follow(&first, Duration::ZERO);
+    let mut fronts = ListenAddresses::default();
+    let followed = fronts.follow_table(&first, Duration::ZERO);
     assert_eq!(
-        (addrs(&fronts.addrs()), followed.problems),
+        (addrs(&fronts.listen_addrs()), followed.problems),
         (vec![a.to_owned(), b.to_owned()], vec![])
     );
 
     // In another order, with a new one.
     let next = table(vec![http("c", c), http("b", b), http("a", a)]);
-    let followed = fronts.follow(&next, Duration::ZERO);
+    let followed = fronts.follow_table(&next, Duration::ZERO);
     let name = |id: &Option<AddressId>| {
         let (_, listener) = next.addresses().listeners((*id)?).next()?;
         Some(listener.name.to_string())
@@ -65,29 +65,35 @@ fn numbers_stay_with_their_addresses() {
 
     // One is removed, and no other takes its number.
     let next = table(vec![http("c", c), http("d", "127.0.0.1:1004"), http("b", b)]);
-    let followed = fronts.follow(&next, Duration::ZERO);
+    let followed = fronts.follow_table(&next, Duration::ZERO);
     assert_eq!(followed.closed, [0]);
     assert!(followed.ids[0].is_none() && followed.ids[1..].iter().all(Option::is_some));
     assert_eq!(followed.opened[0].0, 3);
 
     // Except a number whose listener could not be opened: no client can have connected there.
-    fronts.failed(3);
-    assert_eq!(addrs(&fronts.unheard(&next, &followed.ids)), ["127.0.0.1:1004"]);
-    let followed = fronts.follow(&next, Duration::ZERO);
+    fronts.release_number(3);
+    assert_eq!(
+        addrs(&fronts.unbound_addrs(&next, &followed.ids)),
+        ["127.0.0.1:1004"]
+    );
+    let followed = fronts.follow_table(&next, Duration::ZERO);
     assert_eq!(followed.opened[0].0, 3);
-    assert_eq!(addrs(&fronts.unheard(&next, &followed.ids)), Vec::<String>::new());
+    assert_eq!(
+        addrs(&fronts.unbound_addrs(&next, &followed.ids)),
+        Vec::<String>::new()
+    );
 }
 
 #[test]
 fn the_protocol_of_an_address_changes() {
     let (one, any) = ("127.0.0.1:1001", "127.0.0.1:0");
-    let mut fronts = Fronts::default();
+    let mut fronts = ListenAddresses::default();
     let first = vec![
         listener("a", one, Protocol::Http),
         listener("b", any, Protocol::Http),
         listener("c", any, Protocol::Tcp),
     ];
-    fronts.follow(&table(first), Duration::ZERO);
+    fronts.follow_table(&table(first), Duration::ZERO);
     let mut behind = listener("a", one, Protocol::Http);
     behind.proxy_protocol = Some(ProxyProtocol {
         from: vec![Network::parse("10.0.0.0/8").expect("a network")],
@@ -106,12 +112,12 @@ fn the_protocol_of_an_address_changes() {
             super::tests::listener("c", any, Protocol::Tcp),
         ];
         let all = rest.into_iter().chain([listener]).collect();
-        let followed = fronts.follow(&table(all), Duration::ZERO);
+        let followed = fronts.follow_table(&table(all), Duration::ZERO);
         assert_eq!(followed.changed, changed);
         assert!(followed.opened.is_empty() && followed.closed.is_empty());
     }
     // Of ports that the kernel chose, the one of the same kind stays.
-    let followed = fronts.follow(&table(vec![listener("c", any, Protocol::Tcp)]), Duration::ZERO);
+    let followed = fronts.follow_table(&table(vec![listener("c", any, Protocol::Tcp)]), Duration::ZERO);
     assert_eq!(
         (&followed.changed[..], &followed.closed[..]),
         (&[][..], &[0, 1][..])
@@ -125,7 +131,9 @@ fn each_port_0_is_an_address_of_its_own() {
         listener("a", any, Protocol::Http),
         listener("b", any, Protocol::Http),
     ]);
-    let ids = Fronts::default().follow(&first, Duration::ZERO).ids;
+    let ids = ListenAddresses::default()
+        .follow_table(&first, Duration::ZERO)
+        .ids;
     assert_eq!(ids.len(), 2);
     assert!(ids[0].is_some() && ids[0] != ids[1]);
 }
@@ -147,10 +155,10 @@ fn without_a_usable_certificate_no_listener_opens() {
         ..Config::default()
     };
     let table: Table<()> = Table::compile(Arc::new(config), None, &mut |_, _| Ok(()));
-    let mut fronts = Fronts::default();
-    let problems = fronts.follow(&table, Duration::ZERO).problems;
-    assert!(fronts.addrs().is_empty());
-    let places: Vec<_> = problems.iter().map(|problem| problem.place.to_string()).collect();
+    let mut fronts = ListenAddresses::default();
+    let problems = fronts.follow_table(&table, Duration::ZERO).problems;
+    assert!(fronts.listen_addrs().is_empty());
+    let places: Vec<_> = problems.iter().map(|problem| problem.part.to_string()).collect();
     assert_eq!(places, ["certificate `wrong`", "listener `secure`"]);
     assert!(!problems[0].found.contains('\n'), "{:?}", problems[0].found);
 }
@@ -168,7 +176,7 @@ fn the_widest_limit_applies() {
             ..Config::default()
         };
         config.limits.per_address = per_address;
-        limits(&config)
+        connection_limits(&config)
     };
     let one = of(&[&narrow], PerAddress::Automatic);
     assert_eq!((one.http1.head_bytes, one.http1.start_line_bytes), (2048, 2048));

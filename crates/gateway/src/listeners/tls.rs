@@ -9,18 +9,18 @@ use ringmain_tls::{
 };
 
 use crate::model::{Authorities, Certificate, ClientCertificateMode, Config, Listener, Name, TlsVersion};
-use crate::table::{Outcome, Place, Problem};
+use crate::table::{ConfigPart, Consequence, Problem};
 
 /// The TLS of an address.
 #[derive(Debug)]
-pub(super) struct FrontTls {
+pub(super) struct AddressTls {
     pub(super) acceptor: Acceptor,
-    made_of: Mutex<MadeOf>,
+    inputs: Mutex<AddressTlsInputs>,
 }
 
 /// The inputs of the TLS settings: equal inputs give equal settings.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct MadeOf {
+struct AddressTlsInputs {
     /// The first is for clients that send no SNI.
     certificates: Vec<Arc<Certificate>>,
     clients: Option<ClientDemands>,
@@ -29,47 +29,47 @@ struct MadeOf {
     is_http: bool,
 }
 
-impl FrontTls {
+impl AddressTls {
     /// Builds TLS with the usable certificates; `None` without any.
     pub(super) fn open(
         config: &Config,
         listeners: &[&Arc<Listener>],
         now: Duration,
         problems: &mut Vec<Problem>,
-    ) -> Option<FrontTls> {
+    ) -> Option<AddressTls> {
         let first = listeners.first()?;
-        let mut made_of = MadeOf::of(config, listeners)
+        let mut made_of = AddressTlsInputs::collect(config, listeners)
             .map_err(|problem| problems.push(problem))
             .ok()?;
-        let mut made = Acceptor::new(&made_of.settings(), now);
+        let mut made = Acceptor::new(&made_of.server_settings(), now);
         if made.is_err() {
             // An expired certificate must not disable the others.
             made_of.certificates.retain(|certificate| {
-                let alone = MadeOf {
+                let alone = AddressTlsInputs {
                     certificates: vec![Arc::clone(certificate)],
                     clients: None,
                     minimum: TlsVersion::Tls12,
                     is_http: made_of.is_http,
                 };
-                let refused = Acceptor::new(&alone.settings(), now).err();
+                let refused = Acceptor::new(&alone.server_settings(), now).err();
                 problems.extend(
                     refused
                         .iter()
-                        .map(|refused| wrong_certificate(certificate, refused)),
+                        .map(|refused| certificate_problem(certificate, refused)),
                 );
                 refused.is_none()
             });
             if !made_of.certificates.is_empty() {
-                made = Acceptor::new(&made_of.settings(), now);
+                made = Acceptor::new(&made_of.server_settings(), now);
             }
         }
         match made {
-            Ok(acceptor) => Some(FrontTls {
+            Ok(acceptor) => Some(AddressTls {
                 acceptor,
-                made_of: Mutex::new(made_of),
+                inputs: Mutex::new(made_of),
             }),
             Err(refused) => {
-                problems.push(wrong_tls(&first.name, &refused, Outcome::LeftOut));
+                problems.push(tls_problem(&first.name, &refused, Consequence::Omitted));
                 None
             }
         }
@@ -82,83 +82,84 @@ impl FrontTls {
         listeners: &[&Arc<Listener>],
         now: Duration,
         problems: &mut Vec<Problem>,
-    ) -> Option<NextTls> {
-        let made_of = MadeOf::of(config, listeners).map_err(|problem| {
+    ) -> Option<PreparedTls> {
+        let made_of = AddressTlsInputs::collect(config, listeners).map_err(|problem| {
             problems.push(Problem {
-                outcome: Outcome::AsBefore,
+                consequence: Consequence::Unchanged,
                 ..problem
             });
         });
         let made_of = made_of.ok()?;
-        if *self.made_of() == made_of {
+        if *self.lock_inputs() == made_of {
             return None;
         }
-        let prepared = self.acceptor.prepare(&made_of.settings(), now);
-        let prepared = prepared
-            .map_err(|refused| problems.push(wrong_tls(&listeners[0].name, &refused, Outcome::AsBefore)));
-        Some(NextTls {
-            made_of,
+        let prepared = self.acceptor.prepare(&made_of.server_settings(), now);
+        let prepared = prepared.map_err(|refused| {
+            problems.push(tls_problem(&listeners[0].name, &refused, Consequence::Unchanged))
+        });
+        Some(PreparedTls {
+            inputs: made_of,
             prepared: prepared.ok()?,
         })
     }
 
     /// Switches new sessions to prepared settings.
-    pub(super) fn apply(&self, addr: &Addr, next: NextTls) {
+    pub(super) fn apply(&self, addr: &Addr, next: PreparedTls) {
         let reload = self.acceptor.apply(next.prepared);
         for line in reload.to_string().lines() {
             log::info!("certificates of {addr}: {line}");
         }
-        *self.made_of() = next.made_of;
+        *self.lock_inputs() = next.inputs;
     }
 
     /// Logs probable mistakes in the configuration.
-    pub(super) fn warn(&self) {
+    pub(super) fn log_warnings(&self) {
         for warning in self.acceptor.warnings() {
             log::warn!("{warning}");
         }
     }
 
-    fn made_of(&self) -> std::sync::MutexGuard<'_, MadeOf> {
-        self.made_of.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock_inputs(&self) -> std::sync::MutexGuard<'_, AddressTlsInputs> {
+        self.inputs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// TLS settings that were built and checked, and that no session uses yet.
 #[derive(Debug)]
-pub(super) struct NextTls {
-    made_of: MadeOf,
+pub(super) struct PreparedTls {
+    inputs: AddressTlsInputs,
     prepared: PreparedSettings,
 }
 
-fn wrong_certificate(certificate: &Certificate, refused: &ConfigError) -> Problem {
+fn certificate_problem(certificate: &Certificate, refused: &ConfigError) -> Problem {
     Problem {
-        place: Place::Certificate(certificate.name.clone()),
-        part: "chain",
+        part: ConfigPart::Certificate(certificate.name.clone()),
+        field: "chain",
         expected: "a certificate that can be shown, with its key".to_owned(),
-        found: findings(refused),
-        outcome: Outcome::LeftOut,
+        found: join_diagnostics(refused),
+        consequence: Consequence::Omitted,
     }
 }
 
-fn wrong_tls(listener: &Name, refused: &ConfigError, outcome: Outcome) -> Problem {
+fn tls_problem(listener: &Name, refused: &ConfigError, outcome: Consequence) -> Problem {
     Problem {
-        place: Place::Listener(listener.clone()),
-        part: "tls",
+        part: ConfigPart::Listener(listener.clone()),
+        field: "tls",
         expected: "what TLS can be spoken with".to_owned(),
-        found: findings(refused),
-        outcome,
+        found: join_diagnostics(refused),
+        consequence: outcome,
     }
 }
 
-fn findings(refused: &ConfigError) -> String {
+fn join_diagnostics(refused: &ConfigError) -> String {
     let all: Vec<String> = refused.0.iter().map(ToString::to_string).collect();
     all.join("; ")
 }
 
-impl MadeOf {
+impl AddressTlsInputs {
     /// Collects the inputs from all listeners of an address, which share a handshake: the SNI that selects one is part of that handshake. Of
     /// several minimum versions the newest applies.
-    fn of(config: &Config, listeners: &[&Arc<Listener>]) -> Result<MadeOf, Problem> {
+    fn collect(config: &Config, listeners: &[&Arc<Listener>]) -> Result<AddressTlsInputs, Problem> {
         // A client without SNI receives the certificate of the listener for all names.
         let any = listeners.iter().filter(|it| it.hostnames.is_empty());
         let named = listeners.iter().filter(|it| !it.hostnames.is_empty());
@@ -171,18 +172,18 @@ impl MadeOf {
             }
         }
         let minimum = listeners.iter().filter_map(|it| Some(it.tls.as_ref()?.minimum));
-        Ok(MadeOf {
+        Ok(AddressTlsInputs {
             certificates,
-            clients: clients(config, listeners)?,
+            clients: client_demands(config, listeners)?,
             minimum: minimum.max().unwrap_or_default(),
             is_http: listeners.iter().any(|it| it.protocol.is_http()),
         })
     }
 
-    fn settings(&self) -> ServerSettings {
+    fn server_settings(&self) -> ServerSettings {
         let pair = |certificate: &Arc<Certificate>| KeyPair {
-            chain: pem(&certificate.name, "chain", &certificate.chain),
-            key: pem(&certificate.name, "key", certificate.key.expose()),
+            chain: parse_pem(&certificate.name, "chain", &certificate.chain),
+            key: parse_pem(&certificate.name, "key", certificate.key.expose()),
         };
         let client_certificates = match &self.clients {
             None => ClientCertificates::Off,
@@ -224,7 +225,7 @@ type ClientDemands = (Vec<Arc<Authorities>>, ClientCertificateMode);
 
 /// Returns the demands of the handshake. Where listeners of an address differ, the handshake has their common demands, and the others are
 /// checked for each request ([`refuses_certificate`](super::refuses_certificate)).
-fn clients(config: &Config, listeners: &[&Arc<Listener>]) -> Result<Option<ClientDemands>, Problem> {
+fn client_demands(config: &Config, listeners: &[&Arc<Listener>]) -> Result<Option<ClientDemands>, Problem> {
     let asking = |it: &&Arc<Listener>| Some((it.name.clone(), it.tls.as_ref()?.clients.clone()?));
     let asking: Vec<_> = listeners.iter().filter_map(asking).collect();
     let Some((_, first)) = asking.first() else {
@@ -235,12 +236,12 @@ fn clients(config: &Config, listeners: &[&Arc<Listener>]) -> Result<Option<Clien
         .find(|(_, clients)| clients.authorities != first.authorities)
     {
         return Err(Problem {
-            place: Place::Listener(name.clone()),
-            part: "tls.clients",
+            part: ConfigPart::Listener(name.clone()),
+            field: "tls.clients",
             expected: "the same authorities at all listeners of an address that ask for certificates"
                 .to_owned(),
             found: "others".to_owned(),
-            outcome: Outcome::LeftOut,
+            consequence: Consequence::Omitted,
         });
     }
     let any = |mode| asking.iter().any(|(_, clients)| clients.mode == mode);
@@ -258,7 +259,7 @@ fn clients(config: &Config, listeners: &[&Arc<Listener>]) -> Result<Option<Clien
     Ok(Some((wanted.cloned().collect(), mode)))
 }
 
-fn pem(name: &str, part: &str, bytes: &[u8]) -> Pem {
+fn parse_pem(name: &str, part: &str, bytes: &[u8]) -> Pem {
     Pem {
         source: format!("{part} of certificate `{name}`"),
         bytes: bytes.to_vec(),

@@ -61,7 +61,7 @@ impl KeySet {
     /// It is longer than [`KEY_SET_BYTES`](crate::limits::KEY_SET_BYTES), is not a key set, or has no usable key. The message is `expected
     /// …, found …`.
     pub fn parse(json: &[u8]) -> Result<KeySet, String> {
-        crate::policy::jwt::check_keys(json)?;
+        crate::policy::jwt::check_key_set(json)?;
         Ok(KeySet(Secret::new(json)))
     }
 

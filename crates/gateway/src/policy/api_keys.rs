@@ -6,15 +6,15 @@ use std::sync::Arc;
 use aws_lc_rs::constant_time::verify_slices_are_equal;
 use aws_lc_rs::digest::{SHA256, digest};
 
-use super::basic_auth::scheme;
-use super::{At, Cleared, Names, Outcome, Refusal};
+use super::basic_auth::credentials_after_scheme;
+use super::{Cleared, PolicyInput, Refusal, StepResult, UsedHeaders};
 use crate::fault::Fault;
 use crate::limits;
 use crate::model::{ApiKey, ApiKeys, HeaderName, KeyPlace};
 
 /// The API keys of a rule.
 #[derive(Debug)]
-pub(super) struct Keys {
+pub(super) struct ApiKeyAuth {
     policy: Arc<ApiKeys>,
     /// Keys, sorted by digest.
     keys: Box<[ApiKey]>,
@@ -22,9 +22,9 @@ pub(super) struct Keys {
 
 const CHALLENGE: &str = "ApiKey";
 
-impl Keys {
-    pub(super) fn of(policy: &Arc<ApiKeys>, names: &mut Names) -> Keys {
-        names.written.extend(Keys::written(policy));
+impl ApiKeyAuth {
+    pub(super) fn compile(policy: &Arc<ApiKeys>, names: &mut UsedHeaders) -> ApiKeyAuth {
+        names.written.extend(ApiKeyAuth::written_headers(policy));
         if policy.hide {
             names
                 .hidden
@@ -35,20 +35,20 @@ impl Keys {
         }
         let mut keys = policy.keys.to_vec();
         keys.sort_by_key(|key| key.digest);
-        Keys {
+        ApiKeyAuth {
             policy: Arc::clone(policy),
             keys: keys.into(),
         }
     }
 
     /// Returns the headers that it writes for upstreams.
-    pub(super) fn written(policy: &ApiKeys) -> impl Iterator<Item = HeaderName> {
+    pub(super) fn written_headers(policy: &ApiKeys) -> impl Iterator<Item = HeaderName> {
         policy.consumer_header.clone().into_iter()
     }
 
-    pub(super) fn pass(&self, at: &At<'_, '_>, cleared: &mut Cleared) -> Outcome {
-        let refuse = |fault| Refusal::challenge(fault, CHALLENGE);
-        let mut shown = self.policy.from.iter().filter_map(|place| shown(place, at));
+    pub(super) fn check(&self, at: &PolicyInput<'_, '_>, cleared: &mut Cleared) -> StepResult {
+        let refuse = |fault| Refusal::with_challenge(fault, CHALLENGE);
+        let mut shown = self.policy.from.iter().filter_map(|place| credential(place, at));
         let shown = shown.next().ok_or_else(|| refuse(Fault::CredentialsMissing))?;
         if shown.len() > limits::CREDENTIAL_BYTES {
             return Err(refuse(Fault::CredentialsWrong));
@@ -63,22 +63,22 @@ impl Keys {
         let Some(key) = key.filter(same) else {
             return Err(refuse(Fault::CredentialsWrong));
         };
-        cleared.identify(&key.consumer);
+        cleared.set_identity(&key.consumer);
         if let Some(header) = &self.policy.consumer_header {
-            cleared.tell_upstream(header.as_str(), key.consumer.as_bytes());
+            cleared.add_upstream_header(header.as_str(), key.consumer.as_bytes());
         }
         Ok(())
     }
 }
 
 /// Returns a request's value at a place, if it has exactly one there.
-pub(super) fn shown<'r>(place: &KeyPlace, at: &At<'_, 'r>) -> Option<Cow<'r, [u8]>> {
+pub(super) fn credential<'r>(place: &KeyPlace, at: &PolicyInput<'_, 'r>) -> Option<Cow<'r, [u8]>> {
     match place {
         KeyPlace::Header(name) => {
             let mut values = at.req.head().fields.all(name.as_str());
             let value = values.next().filter(|_| values.next().is_none())?;
             let value = match name.as_str().eq_ignore_ascii_case("authorization") {
-                true => scheme(value, b"bearer")?,
+                true => credentials_after_scheme(value, b"bearer")?,
                 false => value,
             };
             Some(Cow::Borrowed(value))

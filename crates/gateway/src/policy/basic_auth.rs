@@ -13,7 +13,7 @@ use ringmain_sys::memory;
 use ringmain_web::limits::client_network;
 
 use super::passwords::PasswordChecks;
-use super::{At, Cleared, Names, Outcome, Refusal};
+use super::{Cleared, PolicyInput, Refusal, StepResult, UsedHeaders};
 use crate::fault::Fault;
 use crate::limits;
 use crate::model::{self, BasicAuth, HeaderName, User};
@@ -24,7 +24,7 @@ const RETURNED_BYTES: u64 = 1 << 20;
 
 /// Basic authentication for a rule.
 #[derive(Debug)]
-pub(super) struct Basic {
+pub(super) struct PasswordAuth {
     policy: Arc<BasicAuth>,
     /// Users, sorted by name.
     users: Box<[User]>,
@@ -36,7 +36,7 @@ pub(super) struct Basic {
 }
 
 /// The credentials of a request.
-struct Shown<'b> {
+struct Credentials<'b> {
     /// `None`: no user has that name.
     user: Option<&'b User>,
     /// The user whose hash is checked.
@@ -44,16 +44,20 @@ struct Shown<'b> {
     password: Vec<u8>,
 }
 
-impl Basic {
-    pub(super) fn of(policy: &Arc<BasicAuth>, names: &mut Names, checks: &Arc<PasswordChecks>) -> Basic {
-        names.written.extend(Basic::written(policy));
+impl PasswordAuth {
+    pub(super) fn compile(
+        policy: &Arc<BasicAuth>,
+        names: &mut UsedHeaders,
+        checks: &Arc<PasswordChecks>,
+    ) -> PasswordAuth {
+        names.written.extend(PasswordAuth::written_headers(policy));
         if policy.hide {
             names.hidden.extend(HeaderName::parse("Authorization").ok());
         }
         let mut users = policy.users.to_vec();
         users.sort_by(|one, two| one.name.cmp(&two.name));
         let hashes: Vec<&str> = users.iter().map(|user| user.password.expose()).collect();
-        Basic {
+        PasswordAuth {
             policy: Arc::clone(policy),
             decoy: hmac::Key::new(hmac::HMAC_SHA256, hashes.join("\n").as_bytes()),
             checks: Arc::clone(checks),
@@ -63,32 +67,32 @@ impl Basic {
     }
 
     /// Returns the headers that it writes for upstreams.
-    pub(super) fn written(policy: &BasicAuth) -> impl Iterator<Item = HeaderName> {
+    pub(super) fn written_headers(policy: &BasicAuth) -> impl Iterator<Item = HeaderName> {
         policy.user_header.clone().into_iter()
     }
 
-    pub(super) fn waits(&self, at: &At<'_, '_>) -> bool {
-        match self.shown(at) {
-            Ok(shown) => !self.is_known(at, &shown),
+    pub(super) fn must_wait(&self, at: &PolicyInput<'_, '_>) -> bool {
+        match self.credentials(at) {
+            Ok(shown) => !self.is_cached(at, &shown),
             Err(_) => false,
         }
     }
 
-    pub(super) fn pass(&self, at: &At<'_, '_>, cleared: &mut Cleared) -> Outcome {
-        let shown = self.shown(at).map_err(|fault| self.refuse(fault))?;
-        if !self.is_known(at, &shown) {
-            return Err(self.refuse(Fault::CredentialsWrong));
+    pub(super) fn check(&self, at: &PolicyInput<'_, '_>, cleared: &mut Cleared) -> StepResult {
+        let shown = self.credentials(at).map_err(|fault| self.refusal(fault))?;
+        if !self.is_cached(at, &shown) {
+            return Err(self.refusal(Fault::CredentialsWrong));
         }
-        self.clear(&shown, cleared)
+        self.admit(&shown, cleared)
     }
 
-    pub(super) async fn pass_waiting(&self, at: &At<'_, '_>, cleared: &mut Cleared) -> Outcome {
-        let shown = self.shown(at).map_err(|fault| self.refuse(fault))?;
-        let local = &at.worker.policies;
+    pub(super) async fn check_async(&self, at: &PolicyInput<'_, '_>, cleared: &mut Cleared) -> StepResult {
+        let shown = self.credentials(at).map_err(|fault| self.refusal(fault))?;
+        let local = &at.worker.credentials;
         let Some(hash) = shown.checked.map(|user| user.password.clone()) else {
-            return Err(self.refuse(Fault::CredentialsWrong));
+            return Err(self.refusal(Fault::CredentialsWrong));
         };
-        let client = client_address(at.found.listener, at.req).map(client_network);
+        let client = client_address(at.route.listener, at.req).map(client_network);
         let permit = self.checks.acquire(&at.worker.cx, client, hash.memory()).await;
         let permit = permit.ok_or(Fault::PasswordsBusy)?;
         let password = shown.password.clone();
@@ -104,35 +108,35 @@ impl Basic {
         });
         let right = checked.await.map_err(|_full| Fault::PasswordsBusy)?;
         let Some(user) = shown.user.filter(|_| right) else {
-            return Err(self.refuse(Fault::CredentialsWrong));
+            return Err(self.refusal(Fault::CredentialsWrong));
         };
-        local.learn(local.proof(user.password.expose(), &shown.password));
-        self.clear(&shown, cleared)
+        local.add_proof(local.password_proof(user.password.expose(), &shown.password));
+        self.admit(&shown, cleared)
     }
 
-    fn refuse(&self, fault: Fault) -> Box<Refusal> {
-        Refusal::challenge(fault, &self.challenge)
+    fn refusal(&self, fault: Fault) -> Box<Refusal> {
+        Refusal::with_challenge(fault, &self.challenge)
     }
 
-    fn clear(&self, shown: &Shown<'_>, cleared: &mut Cleared) -> Outcome {
+    fn admit(&self, shown: &Credentials<'_>, cleared: &mut Cleared) -> StepResult {
         if let Some(user) = shown.user {
-            cleared.identify(&user.name);
+            cleared.set_identity(&user.name);
             if let Some(header) = &self.policy.user_header {
-                cleared.tell_upstream(header.as_str(), user.name.as_bytes());
+                cleared.add_upstream_header(header.as_str(), user.name.as_bytes());
             }
         }
         Ok(())
     }
 
     /// Parses the credentials of a request, valid or not.
-    fn shown(&self, at: &At<'_, '_>) -> Result<Shown<'_>, Fault> {
+    fn credentials(&self, at: &PolicyInput<'_, '_>) -> Result<Credentials<'_>, Fault> {
         let mut fields = at.req.head().fields.all("Authorization");
         let value = fields.next().ok_or(Fault::CredentialsMissing)?;
         // With two fields, the upstream might read the other one.
         if fields.next().is_some() {
             return Err(Fault::CredentialsWrong);
         }
-        let encoded = scheme(value, b"basic").ok_or(Fault::CredentialsMissing)?;
+        let encoded = credentials_after_scheme(value, b"basic").ok_or(Fault::CredentialsMissing)?;
         if encoded.len() > limits::CREDENTIAL_BYTES * 4 / 3 + 4 {
             return Err(Fault::CredentialsWrong);
         }
@@ -144,15 +148,15 @@ impl Basic {
             .binary_search_by(|user| user.name.as_bytes().cmp(name))
             .ok();
         let user = found.map(|index| &self.users[index]);
-        Ok(Shown {
+        Ok(Credentials {
             user,
-            checked: user.or_else(|| self.decoy(name)),
+            checked: user.or_else(|| self.decoy_user(name)),
             password: password[1..].to_vec(),
         })
     }
 
     /// Returns the user whose hash is checked for an unknown name.
-    fn decoy(&self, name: &[u8]) -> Option<&User> {
+    fn decoy_user(&self, name: &[u8]) -> Option<&User> {
         let tag = hmac::sign(&self.decoy, name);
         let number = tag
             .as_ref()
@@ -161,15 +165,15 @@ impl Basic {
         self.users.get((number % self.users.len().max(1) as u64) as usize)
     }
 
-    fn is_known(&self, at: &At<'_, '_>, shown: &Shown<'_>) -> bool {
-        let local = &at.worker.policies;
-        let proof = |user: &model::User| local.proof(user.password.expose(), &shown.password);
-        shown.user.is_some_and(|user| local.knows(&proof(user)))
+    fn is_cached(&self, at: &PolicyInput<'_, '_>, shown: &Credentials<'_>) -> bool {
+        let local = &at.worker.credentials;
+        let proof = |user: &model::User| local.password_proof(user.password.expose(), &shown.password);
+        shown.user.is_some_and(|user| local.has_proof(&proof(user)))
     }
 }
 
 /// Returns the credentials after a scheme in `Authorization` (RFC 9110 §11.4). `scheme` is in lower case.
-pub(super) fn scheme<'v>(value: &'v [u8], scheme: &[u8]) -> Option<&'v [u8]> {
+pub(super) fn credentials_after_scheme<'v>(value: &'v [u8], scheme: &[u8]) -> Option<&'v [u8]> {
     let (found, rest) = value.split_at_checked(scheme.len())?;
     let is_scheme = found.eq_ignore_ascii_case(scheme) && rest.first() == Some(&b' ');
     is_scheme.then(|| rest.trim_ascii())

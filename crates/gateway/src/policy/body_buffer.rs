@@ -13,13 +13,13 @@ use std::rc::Rc;
 
 use ringmain_wire::h1::Framing;
 
-use super::{At, Cleared, Outcome};
+use super::{Cleared, PolicyInput, StepResult};
 use crate::fault::Fault;
 use crate::gateway::Worker;
 use crate::limits;
 use crate::model::Action;
 use crate::proxy::Failure;
-use crate::resolve::within;
+use crate::resolve::with_timeout;
 
 /// A collected body, counted among the bytes that its worker has collected.
 pub(super) struct CollectedBody {
@@ -43,7 +43,7 @@ impl CollectedBody {
 
     /// Adds a piece. Returns `false` if the worker's limit of collected bytes is reached.
     fn add(&mut self, piece: &[u8]) -> bool {
-        let collected = &self.worker.collected;
+        let collected = &self.worker.collected_bytes;
         if collected.get() > limits::COLLECTED_BYTES {
             return false;
         }
@@ -62,15 +62,15 @@ impl std::fmt::Debug for CollectedBody {
 
 impl Drop for CollectedBody {
     fn drop(&mut self) {
-        let collected = &self.worker.collected;
+        let collected = &self.worker.collected_bytes;
         collected.set(collected.get() - self.counted.get());
     }
 }
 
 /// Collects the body of a request, unless another policy has. A request to upgrade the protocol that declares a body is forwarded
 /// with that body and without the upgrade, so its body is collected, too.
-pub(super) async fn collect(at: &At<'_, '_>, cleared: &mut Cleared, most: u64) -> Outcome {
-    let (idle, rule) = match &at.found.matched.rule().action {
+pub(super) async fn collect_body(at: &PolicyInput<'_, '_>, cleared: &mut Cleared, most: u64) -> StepResult {
+    let (idle, rule) = match &at.route.matched.rule().action {
         Action::Forward(forward) => (forward.timeouts.idle, forward.body.request),
         _ => (Some(limits::IDLE_TIMEOUT), None),
     };
@@ -95,12 +95,12 @@ pub(super) async fn collect(at: &At<'_, '_>, cleared: &mut Cleared, most: u64) -
         let next = at.req.chunk();
         let piece = match idle {
             None => next.await,
-            Some(idle) => match within(&at.worker.cx, idle, Box::pin(next)).await {
+            Some(idle) => match with_timeout(&at.worker.cx, idle, Box::pin(next)).await {
                 Some(piece) => piece,
                 None => return Err(Fault::RequestIdle.into()),
             },
         };
-        let piece = piece.map_err(|error| match Failure::of_body(error) {
+        let piece = piece.map_err(|error| match Failure::from_body_error(error) {
             Failure::Fault(fault) => fault,
             // The client has left.
             _ => Fault::RequestCut,
@@ -113,6 +113,6 @@ pub(super) async fn collect(at: &At<'_, '_>, cleared: &mut Cleared, most: u64) -
             return Err(Fault::ClientShareFull.into());
         }
     }
-    cleared.hold_body(body);
+    cleared.set_body(body);
     Ok(())
 }

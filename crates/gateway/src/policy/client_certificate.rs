@@ -7,14 +7,14 @@ use aws_lc_rs::digest::{SHA256, digest};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
-use super::{At, Cleared, Names, Outcome};
+use super::{Cleared, PolicyInput, StepResult, UsedHeaders};
 use crate::fault::Fault;
 use crate::limits;
 use crate::model::{self, HeaderName};
 
 /// The client certificate policy of a rule.
 #[derive(Debug)]
-pub(super) struct Certificate {
+pub(super) struct CertificateAuth {
     policy: Arc<model::ClientCertificate>,
     /// Clients without a certificate are refused.
     required: bool,
@@ -28,22 +28,22 @@ const VERIFIED: &str = "verified";
 const UNVERIFIED: &str = "unverified";
 const NONE: &str = "none";
 
-impl Certificate {
+impl CertificateAuth {
     /// Builds the policy. `required` refuses clients without a certificate even if the policy does not.
-    pub(super) fn of(
+    pub(super) fn compile(
         policy: &Arc<model::ClientCertificate>,
         required: bool,
-        names: &mut Names,
-    ) -> Certificate {
-        names.written.extend(Certificate::written(policy));
-        Certificate {
+        names: &mut UsedHeaders,
+    ) -> CertificateAuth {
+        names.written.extend(CertificateAuth::written_headers(policy));
+        CertificateAuth {
             policy: Arc::clone(policy),
             required: required || policy.required,
         }
     }
 
     /// Returns the headers that it writes for upstreams.
-    pub(super) fn written(policy: &model::ClientCertificate) -> impl Iterator<Item = HeaderName> {
+    pub(super) fn written_headers(policy: &model::ClientCertificate) -> impl Iterator<Item = HeaderName> {
         let own = [OWN, CHAIN]
             .into_iter()
             .filter_map(|name| HeaderName::parse(name).ok());
@@ -51,52 +51,58 @@ impl Certificate {
             .chain(policy.verification.clone())
     }
 
-    pub(super) fn pass(&self, at: &At<'_, '_>, cleared: &mut Cleared) -> Outcome {
+    pub(super) fn check(&self, at: &PolicyInput<'_, '_>, cleared: &mut Cleared) -> StepResult {
         let facts = at.req.tls();
         let valid = facts.as_ref().map_or(&[][..], |facts| &facts.peer_certificates);
         if valid.is_empty() && self.required {
             return Err(Fault::NoCertificate.into());
         }
         let Some(verification) = &self.policy.verification else {
-            if let Some(fingerprint) = self.tell(valid, cleared) {
-                cleared.identify(&format!("sha256:{fingerprint}").into());
+            if let Some(fingerprint) = self.add_headers(valid, cleared) {
+                cleared.set_identity(&format!("sha256:{fingerprint}").into());
             }
             return Ok(());
         };
         let invalid = facts
             .as_ref()
             .map_or(&[][..], |facts| &facts.unverified_certificates);
-        let outcome = match (self.tell(valid, cleared), self.tell(invalid, cleared)) {
+        let outcome = match (
+            self.add_headers(valid, cleared),
+            self.add_headers(invalid, cleared),
+        ) {
             (Some(fingerprint), _) => {
-                cleared.identify(&format!("sha256:{fingerprint}").into());
+                cleared.set_identity(&format!("sha256:{fingerprint}").into());
                 VERIFIED
             }
             (None, Some(_)) => UNVERIFIED,
             (None, None) => NONE,
         };
-        cleared.tell_upstream(verification.as_str(), outcome.as_bytes());
+        cleared.add_upstream_header(verification.as_str(), outcome.as_bytes());
         Ok(())
     }
 
     /// Adds the headers of a certificate, the first of `shown`. Returns its fingerprint.
-    fn tell(&self, shown: &[Vec<u8>], cleared: &mut Cleared) -> Option<String> {
+    fn add_headers(&self, shown: &[Vec<u8>], cleared: &mut Cleared) -> Option<String> {
         let (own, chain) = shown.split_first()?;
-        cleared.tell_upstream(OWN, bytes(own).as_bytes());
+        cleared.add_upstream_header(OWN, structured_bytes(own).as_bytes());
         let fits = chain.iter().map(Vec::len).sum::<usize>() <= limits::CERTIFICATE_CHAIN_BYTES;
         if self.policy.chain && fits && !chain.is_empty() {
-            let list: Vec<String> = chain.iter().map(|certificate| bytes(certificate)).collect();
-            cleared.tell_upstream(CHAIN, list.join(", ").as_bytes());
+            let list: Vec<String> = chain
+                .iter()
+                .map(|certificate| structured_bytes(certificate))
+                .collect();
+            cleared.add_upstream_header(CHAIN, list.join(", ").as_bytes());
         }
-        let fingerprint = hex(digest(&SHA256, own).as_ref());
+        let fingerprint = to_hex(digest(&SHA256, own).as_ref());
         if let Some(name) = &self.policy.fingerprint {
-            cleared.tell_upstream(name.as_str(), fingerprint.as_bytes());
+            cleared.add_upstream_header(name.as_str(), fingerprint.as_bytes());
         }
         Some(fingerprint)
     }
 }
 
 /// Returns a byte sequence of structured fields (RFC 8941 §3.3.5).
-fn bytes(der: &[u8]) -> String {
+fn structured_bytes(der: &[u8]) -> String {
     let mut text = String::with_capacity(der.len() * 4 / 3 + 6);
     text.push(':');
     STANDARD.encode_string(der, &mut text);
@@ -104,7 +110,7 @@ fn bytes(der: &[u8]) -> String {
     text
 }
 
-fn hex(bytes: &[u8]) -> String {
+fn to_hex(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len() * 2);
     for byte in bytes {
         // Writing to memory does not fail.

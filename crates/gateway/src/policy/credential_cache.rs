@@ -7,31 +7,31 @@ use std::rc::Rc;
 use aws_lc_rs::hmac;
 use ringmain_engine::Cx;
 
-use super::Spare;
-use super::jwt::Good;
-use crate::balance::hash_with;
+use super::ContextPool;
+use super::jwt::VerifiedToken;
+use crate::balance::seeded_hash;
 use crate::limits;
 
 /// A worker's cache of verified credentials.
-pub(crate) struct Local {
+pub(crate) struct CredentialCache {
     /// The key of the hashes that secrets are stored as: the hashes are useless without it.
     key: hmac::Key,
-    passwords: RefCell<Known>,
-    tokens: RefCell<Tokens>,
-    spare: Rc<Spare>,
+    passwords: RefCell<PasswordProofs>,
+    tokens: RefCell<TokenCache>,
+    contexts: Rc<ContextPool>,
 }
 
 /// Proofs, the oldest first.
 #[derive(Default)]
-struct Known {
-    all: BTreeSet<Proof>,
-    order: VecDeque<Proof>,
+struct PasswordProofs {
+    all: BTreeSet<PasswordProof>,
+    order: VecDeque<PasswordProof>,
 }
 
 /// Verified tokens by hash, the oldest first.
 #[derive(Default)]
-struct Tokens {
-    all: BTreeMap<u64, (Box<[u8]>, Rc<Good>)>,
+struct TokenCache {
+    all: BTreeMap<u64, (Box<[u8]>, Rc<VerifiedToken>)>,
     order: VecDeque<u64>,
     bytes: usize,
     /// The seed of the hash.
@@ -41,12 +41,12 @@ struct Tokens {
 /// Bytes of a token's end that are hashed: they belong to its signature, and lookups compare whole tokens.
 const HASHED: usize = 64;
 
-impl Tokens {
-    fn hash(&self, token: &[u8]) -> u64 {
-        hash_with(self.seed, &token[token.len().saturating_sub(HASHED)..])
+impl TokenCache {
+    fn hash_token(&self, token: &[u8]) -> u64 {
+        seeded_hash(self.seed, &token[token.len().saturating_sub(HASHED)..])
     }
 
-    fn forget_oldest(&mut self) {
+    fn evict_oldest(&mut self) {
         if let Some(oldest) = self.order.pop_front()
             && let Some((token, _)) = self.all.remove(&oldest)
         {
@@ -56,32 +56,32 @@ impl Tokens {
 }
 
 /// A keyed hash of a secret together with the hash that it was verified against.
-pub(super) type Proof = [u8; 32];
+pub(super) type PasswordProof = [u8; 32];
 
-impl Local {
-    pub(crate) fn new(cx: &Cx) -> Local {
+impl CredentialCache {
+    pub(crate) fn new(cx: &Cx) -> CredentialCache {
         let mut key = [0; 32];
         for word in key.as_chunks_mut::<8>().0 {
             *word = cx.random().to_ne_bytes();
         }
-        Local {
+        CredentialCache {
             key: hmac::Key::new(hmac::HMAC_SHA256, &key),
             passwords: RefCell::default(),
-            tokens: RefCell::new(Tokens {
+            tokens: RefCell::new(TokenCache {
                 seed: cx.random(),
-                ..Tokens::default()
+                ..TokenCache::default()
             }),
-            spare: Rc::default(),
+            contexts: Rc::default(),
         }
     }
 
     /// Returns the pool of memory for policies' results.
-    pub(super) fn spare(&self) -> Rc<Spare> {
-        Rc::clone(&self.spare)
+    pub(super) fn context_pool(&self) -> Rc<ContextPool> {
+        Rc::clone(&self.contexts)
     }
 
     /// Returns the proof that a password matches a hash.
-    pub(super) fn proof(&self, hash: &str, password: &[u8]) -> Proof {
+    pub(super) fn password_proof(&self, hash: &str, password: &[u8]) -> PasswordProof {
         let mut context = hmac::Context::with_key(&self.key);
         context.update(&(hash.len() as u64).to_le_bytes());
         context.update(hash.as_bytes());
@@ -91,11 +91,11 @@ impl Local {
         proof
     }
 
-    pub(super) fn knows(&self, proof: &Proof) -> bool {
+    pub(super) fn has_proof(&self, proof: &PasswordProof) -> bool {
         self.passwords.borrow().all.contains(proof)
     }
 
-    pub(super) fn learn(&self, proof: Proof) {
+    pub(super) fn add_proof(&self, proof: PasswordProof) {
         let known = &mut *self.passwords.borrow_mut();
         if !known.all.insert(proof) {
             return;
@@ -109,27 +109,27 @@ impl Local {
     }
 
     /// Returns a token that was verified before.
-    pub(super) fn token(&self, token: &[u8]) -> Option<Rc<Good>> {
+    pub(super) fn find_token(&self, token: &[u8]) -> Option<Rc<VerifiedToken>> {
         let tokens = self.tokens.borrow();
-        let (known, good) = tokens.all.get(&tokens.hash(token))?;
+        let (known, good) = tokens.all.get(&tokens.hash_token(token))?;
         (**known == *token).then(|| Rc::clone(good))
     }
 
-    pub(super) fn learn_token(&self, token: &[u8], good: Rc<Good>) {
+    pub(super) fn add_token(&self, token: &[u8], good: Rc<VerifiedToken>) {
         let tokens = &mut *self.tokens.borrow_mut();
-        let hash = tokens.hash(token);
+        let hash = tokens.hash_token(token);
         tokens.bytes += token.len();
         match tokens.all.insert(hash, (token.into(), good)) {
             Some((last, _)) => tokens.bytes -= last.len(),
             None => tokens.order.push_back(hash),
         }
         while tokens.order.len() > limits::TOKENS_KNOWN || tokens.bytes > limits::TOKENS_KNOWN_BYTES {
-            tokens.forget_oldest();
+            tokens.evict_oldest();
         }
     }
 }
 
-impl std::fmt::Debug for Local {
+impl std::fmt::Debug for CredentialCache {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Local")
     }

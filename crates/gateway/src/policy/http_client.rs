@@ -13,12 +13,12 @@ use ringmain_wire::h1::{
 use crate::fault::Fault;
 use crate::gateway::Worker;
 use crate::limits;
-use crate::upstream::h2::{H2Request, H2ResponsePart, H2Stream, send_request};
+use crate::upstream::h2::{self, H2Request, H2ResponsePart, H2Stream};
 use crate::upstream::pool::{PoolEndpoint, PooledConnection, SelectedEndpoint, UpstreamConn, UpstreamPool};
 use crate::upstream::{AffinityHint, RequestPermit, UpstreamState};
 
 /// A request of the gateway's own.
-pub(crate) struct Call<'a> {
+pub(crate) struct ServiceRequest<'a> {
     pub(crate) method: Method<'a>,
     /// Path and query.
     pub(crate) target: &'a str,
@@ -28,16 +28,16 @@ pub(crate) struct Call<'a> {
     /// Empty: no body.
     pub(crate) body: &'a [u8],
     /// The request may be repeated (RFC 9110 §9.2.2): when a connection is closed it is unknown whether the request was processed.
-    pub(crate) again: bool,
+    pub(crate) may_retry: bool,
     /// The limit of the response's body in bytes; a longer response is an error.
-    pub(crate) most: u64,
+    pub(crate) response_limit: u64,
     /// The deadline.
     pub(crate) until: Time,
     /// The request may go to an endpoint that is ejected or fails its health check if there is no other.
-    pub(crate) insists: bool,
+    pub(crate) ignore_health: bool,
 }
 
-impl Call<'_> {
+impl ServiceRequest<'_> {
     /// Returns whether there is a body, if only an empty one.
     fn has_content(&self) -> bool {
         !self.body.is_empty() || matches!(self.method, Method::Post | Method::Put | Method::Patch)
@@ -46,7 +46,7 @@ impl Call<'_> {
 
 /// The response.
 #[derive(Debug, Default)]
-pub(crate) struct Answered {
+pub(crate) struct ServiceResponse {
     pub(crate) status: u16,
     /// The fields, without those that frame the message.
     pub(crate) fields: FieldBlock,
@@ -55,19 +55,19 @@ pub(crate) struct Answered {
 
 /// A call that failed.
 #[derive(Debug)]
-pub(crate) struct CallError {
+pub(crate) struct ServiceError {
     pub(crate) fault: Fault,
     /// The head of the response without its body, if it was received.
-    pub(crate) head: Option<Answered>,
+    pub(crate) head: Option<ServiceResponse>,
 }
 
-impl From<Fault> for CallError {
-    fn from(fault: Fault) -> CallError {
-        CallError { fault, head: None }
+impl From<Fault> for ServiceError {
+    fn from(fault: Fault) -> ServiceError {
+        ServiceError { fault, head: None }
     }
 }
 
-impl std::fmt::Display for CallError {
+impl std::fmt::Display for ServiceError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         self.fault.fmt(f)
     }
@@ -78,19 +78,19 @@ impl std::fmt::Display for CallError {
 ///
 /// # Errors
 /// The fault of the last attempt, or of a limit of the upstream.
-pub(crate) async fn call(
+pub(crate) async fn send_request(
     worker: &Rc<Worker>,
     shared: &Arc<UpstreamState>,
-    call: &Call<'_>,
-) -> Result<Answered, CallError> {
-    let local = worker.local(shared);
+    call: &ServiceRequest<'_>,
+) -> Result<ServiceResponse, ServiceError> {
+    let local = worker.pool(shared);
     let _admitted = local.admit_request()?;
     let left = || call.until.since(worker.cx.now());
     local
         .wait_until_resolved(local.connect_timeout().min(left()))
         .await;
     let choose = |tried: &[Rc<PoolEndpoint>]| match local.select(tried, None, AffinityHint::None) {
-        Err(Fault::AllDown) if call.insists => local.select_ignoring_health(tried),
+        Err(Fault::AllDown) if call.ignore_health => local.select_ignoring_health(tried),
         chosen => chosen,
     };
     let mut tried: Vec<Rc<PoolEndpoint>> = Vec::new();
@@ -100,7 +100,7 @@ pub(crate) async fn call(
         let greeting = local.proxy_header(|| None);
         let span = local.connect_timeout().min(left());
         let link = match worker
-            .link(&local, &chosen.endpoint, (fresh, &greeting), span)
+            .acquire_conn(&local, &chosen.endpoint, (fresh, &greeting), span)
             .await
         {
             Ok(link) => link,
@@ -117,15 +117,15 @@ pub(crate) async fn call(
         };
         let kept = link.requests_before() > 0;
         let answered = match link {
-            UpstreamConn::Http1(sole) => exchange(worker, &local, &chosen.endpoint, sole, call).await,
-            UpstreamConn::H2(channel) => by_stream(worker, &chosen.endpoint, &channel, call).await,
+            UpstreamConn::Http1(sole) => exchange_http1(worker, &local, &chosen.endpoint, sole, call).await,
+            UpstreamConn::H2(channel) => exchange_h2(worker, &chosen.endpoint, &channel, call).await,
         };
         match answered {
-            Err(CallError {
+            Err(ServiceError {
                 fault: Fault::ClosedBeforeHead | Fault::ResetBeforeHead,
                 ..
-            }) if kept && !fresh && call.again => fresh = true,
-            Err(CallError {
+            }) if kept && !fresh && call.may_retry => fresh = true,
+            Err(ServiceError {
                 fault: Fault::StreamRefused,
                 ..
             }) if !fresh => fresh = true,
@@ -134,15 +134,15 @@ pub(crate) async fn call(
     }
 }
 
-async fn exchange(
+async fn exchange_http1(
     worker: &Rc<Worker>,
     local: &Rc<UpstreamPool>,
     end: &Rc<PoolEndpoint>,
     link: PooledConnection,
-    call: &Call<'_>,
-) -> Result<Answered, CallError> {
+    call: &ServiceRequest<'_>,
+) -> Result<ServiceResponse, ServiceError> {
     let mut out = Vec::new();
-    write(call, &end.endpoint.authority, &mut out)?;
+    write_request(call, &end.endpoint.authority, &mut out)?;
     let stream = &link.stream;
     // At least 1 ms: an expired deadline is not the absence of a deadline.
     let left = call
@@ -150,26 +150,26 @@ async fn exchange(
         .since(worker.cx.now())
         .max(std::time::Duration::from_millis(1));
     stream.set_deadline(Some(left));
-    let mut reading = Reading::new(call.method, call.most);
+    let mut reading = ServiceResponseReader::new(call.method, call.response_limit);
     if stream.write_all(&out).await.is_err() {
         return Err(Fault::ResetBeforeHead.into());
     }
-    if let Err(fault) = receive(worker, &link, &mut reading).await {
+    if let Err(fault) = receive_response(worker, &link, &mut reading).await {
         let head = reading.begun.then_some(reading.answered);
-        return Err(CallError { fault, head });
+        return Err(ServiceError { fault, head });
     }
     if reading.keep_alive {
         local.release(end, link);
-        worker.sweep_later();
+        worker.start_sweeping();
     }
     Ok(reading.answered)
 }
 
 /// Reads a whole response over HTTP/1.1.
-async fn receive(
+async fn receive_response(
     worker: &Rc<Worker>,
     link: &PooledConnection,
-    reading: &mut Reading<'_>,
+    reading: &mut ServiceResponseReader<'_>,
 ) -> Result<(), Fault> {
     let stream = &link.stream;
     while !reading.is_over {
@@ -200,12 +200,12 @@ async fn receive(
 }
 
 /// Sends a request and reads its response over HTTP/2.
-async fn by_stream(
+async fn exchange_h2(
     worker: &Rc<Worker>,
     end: &Rc<PoolEndpoint>,
     channel: &H2Stream,
-    call: &Call<'_>,
-) -> Result<Answered, CallError> {
+    call: &ServiceRequest<'_>,
+) -> Result<ServiceResponse, ServiceError> {
     let left = call.until.since(worker.cx.now());
     channel.set_deadline(Some(left.max(std::time::Duration::from_millis(1))));
     let has_content = call.has_content();
@@ -216,17 +216,17 @@ async fn by_stream(
         fields: call.fields,
         body: has_content.then_some(call.body),
     };
-    let mut table = FieldTable::new(&worker.desk.borrow().limits);
-    let mut answered = Answered::default();
+    let mut table = FieldTable::new(&worker.scratch.borrow().limits);
+    let mut answered = ServiceResponse::default();
     let mut fits = true;
-    let heard = send_request(channel, &asked, &mut table, |heard| {
+    let heard = h2::send_request(channel, &asked, &mut table, |heard| {
         match heard {
             H2ResponsePart::Head(head) => {
                 answered.status = head.status;
-                answered.fields = fields(head);
+                answered.fields = response_fields(head);
             }
             H2ResponsePart::Body(bytes) => {
-                fits = (answered.body.len() + bytes.len()) as u64 <= call.most;
+                fits = (answered.body.len() + bytes.len()) as u64 <= call.response_limit;
                 answered.body.extend_from_slice(if fits { bytes } else { &[] });
             }
         }
@@ -239,11 +239,11 @@ async fn by_stream(
         Err((lost, true)) => lost.fault_in_body(|| Fault::HeadTimeout),
     };
     let head = (answered.status != 0).then_some(answered);
-    Err(CallError { fault, head })
+    Err(ServiceError { fault, head })
 }
 
 /// Returns the fields of a response, without those that frame the message.
-fn fields(head: &ResponseHead<'_>) -> FieldBlock {
+fn response_fields(head: &ResponseHead<'_>) -> FieldBlock {
     let mut block = FieldBlock::new();
     for (_, field) in head.fields.iter_known() {
         // Fields that frame the message are refused, as intended.
@@ -253,7 +253,7 @@ fn fields(head: &ResponseHead<'_>) -> FieldBlock {
     block
 }
 
-fn write(call: &Call<'_>, authority: &str, out: &mut Vec<u8>) -> Result<(), Fault> {
+fn write_request(call: &ServiceRequest<'_>, authority: &str, out: &mut Vec<u8>) -> Result<(), Fault> {
     let host = call.host.unwrap_or(authority);
     let misuse = |misuse| {
         log::error!("a request of the gateway's own cannot be written: {misuse}");
@@ -273,28 +273,28 @@ fn write(call: &Call<'_>, authority: &str, out: &mut Vec<u8>) -> Result<(), Faul
     body.finish(out).map_err(misuse)
 }
 
-struct Reading<'m> {
+struct ServiceResponseReader<'m> {
     scanner: HeadScanner,
     method: Method<'m>,
     most: u64,
     body: Option<BodyDecoder>,
     keep_alive: bool,
     is_over: bool,
-    answered: Answered,
+    answered: ServiceResponse,
     /// The head was received.
     begun: bool,
 }
 
-impl<'m> Reading<'m> {
-    fn new(method: Method<'m>, most: u64) -> Reading<'m> {
-        Reading {
+impl<'m> ServiceResponseReader<'m> {
+    fn new(method: Method<'m>, most: u64) -> ServiceResponseReader<'m> {
+        ServiceResponseReader {
             scanner: HeadScanner::new(),
             method,
             most,
             body: None,
             keep_alive: false,
             is_over: false,
-            answered: Answered::default(),
+            answered: ServiceResponse::default(),
             begun: false,
         }
     }
@@ -303,7 +303,7 @@ impl<'m> Reading<'m> {
     fn feed(&mut self, bytes: &[u8], worker: &Worker) -> Result<usize, Fault> {
         let mut consumed = 0;
         while self.body.is_none() {
-            let desk = &mut *worker.desk.borrow_mut();
+            let desk = &mut *worker.scratch.borrow_mut();
             let limits = Limits {
                 body_bytes: Some(self.most),
                 ..desk.limits
@@ -319,7 +319,7 @@ impl<'m> Reading<'m> {
                     self.begun = true;
                     self.keep_alive = head.keep_alive;
                     self.answered.status = head.status;
-                    self.answered.fields = fields(&head);
+                    self.answered.fields = response_fields(&head);
                     let decoder = BodyDecoder::new(head.framing, &limits);
                     self.body = Some(decoder.map_err(|_| Fault::ResponseTooLarge)?);
                 }
@@ -357,27 +357,27 @@ impl<'m> Reading<'m> {
 
 /// Reads the response to a request whose client has left, within small limits, so that the connection is pooled again. A client
 /// that resets its requests would otherwise cost the endpoint a connection for each of these.
-pub(crate) fn finish_abandoned(
+pub(crate) fn drain_abandoned(
     worker: &Rc<Worker>,
     local: Rc<UpstreamPool>,
     (admitted, chosen): (RequestPermit, SelectedEndpoint),
     link: PooledConnection,
     method: Method<'static>,
 ) {
-    let count = worker.abandoned.get();
+    let count = worker.abandoned_responses.get();
     if count >= limits::ABANDONED_RESPONSES {
         return;
     }
-    worker.abandoned.set(count + 1);
-    let counted = Abandoned(Rc::clone(worker));
+    worker.abandoned_responses.set(count + 1);
+    let counted = AbandonedGuard(Rc::clone(worker));
     let finish = async move {
         let worker = &counted.0;
         link.stream.set_deadline(Some(limits::ABANDONED_TIME));
-        let mut reading = Reading::new(method, limits::ABANDONED_BYTES);
-        let received = receive(worker, &link, &mut reading).await;
+        let mut reading = ServiceResponseReader::new(method, limits::ABANDONED_BYTES);
+        let received = receive_response(worker, &link, &mut reading).await;
         if received.is_ok() && reading.keep_alive {
             local.release(&chosen.endpoint, link);
-            worker.sweep_later();
+            worker.start_sweeping();
         }
         drop((admitted, chosen));
     };
@@ -386,10 +386,12 @@ pub(crate) fn finish_abandoned(
 }
 
 /// Counts a response that is read for no client.
-struct Abandoned(Rc<Worker>);
+struct AbandonedGuard(Rc<Worker>);
 
-impl Drop for Abandoned {
+impl Drop for AbandonedGuard {
     fn drop(&mut self) {
-        self.0.abandoned.set(self.0.abandoned.get() - 1);
+        self.0
+            .abandoned_responses
+            .set(self.0.abandoned_responses.get() - 1);
     }
 }

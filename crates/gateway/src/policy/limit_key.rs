@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use super::{At, Cleared};
+use super::{Cleared, PolicyInput};
 use crate::model::RateKey;
 use crate::proxy::client_address;
 use crate::rate::key_table::KeyHasher;
@@ -14,19 +14,24 @@ pub(super) fn needs_identity(by: &[RateKey]) -> bool {
 }
 
 /// Returns the hash of a request's key.
-pub(super) fn hash(by: &[RateKey], secret: u64, at: &At<'_, '_>, cleared: &Cleared) -> u64 {
+pub(super) fn hash_key(by: &[RateKey], secret: u64, at: &PolicyInput<'_, '_>, cleared: &Cleared) -> u64 {
     let mut hasher = KeyHasher::new(secret);
-    parts(by, at, cleared, &mut |part| hasher.part(part));
+    visit_parts(by, at, cleared, &mut |part| hasher.add_part(part));
     hasher.finish()
 }
 
 /// Passes the parts of a request's key to `add`; `None`: the request has no such part.
-pub(super) fn parts(by: &[RateKey], at: &At<'_, '_>, cleared: &Cleared, add: &mut dyn FnMut(Option<&[u8]>)) {
+pub(super) fn visit_parts(
+    by: &[RateKey],
+    at: &PolicyInput<'_, '_>,
+    cleared: &Cleared,
+    add: &mut dyn FnMut(Option<&[u8]>),
+) {
     let req = at.req;
     for key in by {
         match key {
-            RateKey::Source { v4, v6 } => match client_address(at.found.listener, req) {
-                Some(address) => add(Some(&network(address, *v4, *v6))),
+            RateKey::Source { v4, v6 } => match client_address(at.route.listener, req) {
+                Some(address) => add(Some(&network_bytes(address, *v4, *v6))),
                 None => add(None),
             },
             RateKey::Header(name) => add(req.head().fields.all(name.as_str()).next()),
@@ -37,21 +42,21 @@ pub(super) fn parts(by: &[RateKey], at: &At<'_, '_>, cleared: &Cleared, add: &mu
                 let mut text = String::new();
                 let claims = cleared.claims();
                 add(claims
-                    .and_then(|claims| claims.header(path, &mut text))
+                    .and_then(|claims| claims.header_value(path, &mut text))
                     .map(str::as_bytes));
             }
             RateKey::Host => match req.host() {
-                Some(host) => add(Some(lower(host, &mut [0; 256]))),
+                Some(host) => add(Some(lower_host(host, &mut [0; 256]))),
                 None => add(None),
             },
-            RateKey::Path => add(Some(at.found.path(req).as_bytes())),
+            RateKey::Path => add(Some(at.route.matched_path(req).as_bytes())),
             RateKey::Method => add(Some(req.method().as_str().as_bytes())),
         }
     }
 }
 
 /// Returns the network of an address, as bytes that include the address family.
-fn network(address: IpAddr, v4: u8, v6: u8) -> [u8; 17] {
+fn network_bytes(address: IpAddr, v4: u8, v6: u8) -> [u8; 17] {
     let (kind, number, bits) = match address.to_canonical() {
         IpAddr::V4(address) => (4, u128::from(address.to_bits()) << 96, v4),
         IpAddr::V6(address) => (6, address.to_bits(), v6),
@@ -63,7 +68,7 @@ fn network(address: IpAddr, v4: u8, v6: u8) -> [u8; 17] {
 }
 
 /// Lowercases a host; one that is longer than any valid name is truncated.
-fn lower<'m>(host: &str, memory: &'m mut [u8; 256]) -> &'m [u8] {
+fn lower_host<'m>(host: &str, memory: &'m mut [u8; 256]) -> &'m [u8] {
     let length = host.len().min(memory.len());
     let part = &mut memory[..length];
     part.copy_from_slice(&host.as_bytes()[..length]);
@@ -76,8 +81,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn networks() {
-        let net = |text: &str, v4, v6| network(text.parse().expect("an address"), v4, v6);
+    fn networks_of_both_families() {
+        let net = |text: &str, v4, v6| network_bytes(text.parse().expect("an address"), v4, v6);
         assert_eq!(net("192.0.2.1", 24, 64), net("192.0.2.200", 24, 64));
         assert_ne!(net("192.0.2.1", 32, 64), net("192.0.2.200", 32, 64));
         assert_eq!(net("::ffff:192.0.2.1", 32, 64), net("192.0.2.1", 32, 64));

@@ -2,15 +2,15 @@
 
 use std::time::Duration;
 
-use super::{At, Outcome};
+use super::{PolicyInput, StepResult};
 use crate::fault::Fault;
 
 /// Load shedding for a rule: the most time that a request may have been queued.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Shed(pub(super) Duration);
+pub(super) struct LoadShedder(pub(super) Duration);
 
-impl Shed {
-    pub(super) fn pass(self, at: &At<'_, '_>) -> Outcome {
+impl LoadShedder {
+    pub(super) fn check(self, at: &PolicyInput<'_, '_>) -> StepResult {
         let cx = &at.worker.cx;
         if cx.queued() > self.0 {
             return Err(Fault::Shed.into());

@@ -8,28 +8,28 @@ mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::api_keys::Keys;
-use super::authz::Authz;
-use super::basic_auth::Basic;
-use super::client_certificate::Certificate;
-use super::jwt::Jwt;
+use super::api_keys::ApiKeyAuth;
+use super::authz::ExternalAuthz;
+use super::basic_auth::PasswordAuth;
+use super::client_certificate::CertificateAuth;
+use super::jwt::JwtAuth;
 use crate::model::{Action, Config, HeaderName, Name, Policy, Route, Rule, Target};
 
 /// Guarded headers by upstream.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Guards(BTreeMap<Name, Vec<HeaderName>>);
+pub(crate) struct ReservedHeaders(BTreeMap<Name, Vec<HeaderName>>);
 
-impl Guards {
+impl ReservedHeaders {
     /// Returns the guards of a configuration.
-    pub(crate) fn of(config: &Config) -> Guards {
-        let mut guards = Guards::default();
+    pub(crate) fn from_config(config: &Config) -> ReservedHeaders {
+        let mut guards = ReservedHeaders::default();
         for rule in config.routes.iter().flat_map(|route| &route.rules) {
-            let written: Vec<HeaderName> = rule.policies.iter().flat_map(written).collect();
+            let written: Vec<HeaderName> = rule.policies.iter().flat_map(written_headers).collect();
             // Most rules write none.
             if written.is_empty() {
                 continue;
             }
-            for upstream in targets(rule).chain(asked(rule, config)) {
+            for upstream in forward_targets(rule).chain(push_targets(rule, config)) {
                 let names = guards.0.entry(upstream.clone()).or_default();
                 for name in &written {
                     if !names.contains(name) {
@@ -42,7 +42,7 @@ impl Guards {
     }
 
     /// Returns the headers that clients must not send to an upstream.
-    pub(crate) fn names(&self, target: &Target) -> &[HeaderName] {
+    pub(crate) fn reserved_for(&self, target: &Target) -> &[HeaderName] {
         match target {
             Target::Upstream(name) => self.0.get(name).map_or(&[], Vec::as_slice),
             Target::Broken { .. } => &[],
@@ -50,7 +50,7 @@ impl Guards {
     }
 
     /// Returns the upstreams whose guarded headers have changed.
-    pub(crate) fn changed(&self, last: &Guards) -> BTreeSet<Name> {
+    pub(crate) fn changed_upstreams(&self, last: &ReservedHeaders) -> BTreeSet<Name> {
         let all = self.0.keys().chain(last.0.keys());
         let changed = all.filter(|name| self.0.get(*name) != last.0.get(*name));
         changed.cloned().collect()
@@ -58,17 +58,17 @@ impl Guards {
 }
 
 /// Returns whether a route leads to any of these upstreams.
-pub(crate) fn leads_to(route: &Route, upstreams: &BTreeSet<Name>) -> bool {
+pub(crate) fn targets_any(route: &Route, upstreams: &BTreeSet<Name>) -> bool {
     !upstreams.is_empty()
         && route
             .rules
             .iter()
-            .flat_map(targets)
+            .flat_map(forward_targets)
             .any(|name| upstreams.contains(name))
 }
 
 /// Returns the upstreams that a rule forwards or mirrors requests to.
-fn targets(rule: &Rule) -> impl Iterator<Item = &Name> {
+fn forward_targets(rule: &Rule) -> impl Iterator<Item = &Name> {
     let forward = match &rule.action {
         Action::Forward(forward) => Some(forward),
         _ => None,
@@ -84,7 +84,7 @@ fn targets(rule: &Rule) -> impl Iterator<Item = &Name> {
 }
 
 /// Returns the upstreams that receive requests about the push clients of a rule.
-fn asked<'c>(rule: &Rule, config: &'c Config) -> impl Iterator<Item = &'c Name> {
+fn push_targets<'c>(rule: &Rule, config: &'c Config) -> impl Iterator<Item = &'c Name> {
     let push = config
         .push
         .as_ref()
@@ -97,13 +97,13 @@ fn asked<'c>(rule: &Rule, config: &'c Config) -> impl Iterator<Item = &'c Name> 
 }
 
 /// Returns the headers that a policy writes for upstreams.
-fn written(policy: &Policy) -> Vec<HeaderName> {
+fn written_headers(policy: &Policy) -> Vec<HeaderName> {
     match policy {
-        Policy::ClientCertificate(policy) => Certificate::written(policy).collect(),
-        Policy::Basic(policy) => Basic::written(policy).collect(),
-        Policy::ApiKeys(policy) => Keys::written(policy).collect(),
-        Policy::Jwt(policy) => Jwt::written(policy).collect(),
-        Policy::ExternalAuth(policy) => Authz::written(policy).collect(),
+        Policy::ClientCertificate(policy) => CertificateAuth::written_headers(policy).collect(),
+        Policy::Basic(policy) => PasswordAuth::written_headers(policy).collect(),
+        Policy::ApiKeys(policy) => ApiKeyAuth::written_headers(policy).collect(),
+        Policy::Jwt(policy) => JwtAuth::written_headers(policy).collect(),
+        Policy::ExternalAuth(policy) => ExternalAuthz::written_headers(policy).collect(),
         Policy::Addresses(_)
         | Policy::Cors(_)
         | Policy::RateLimit(_)

@@ -8,45 +8,45 @@ use ringmain_wire::h1::{Framing, Known, Version};
 use ringmain_wire::proxy::Addresses;
 use ringmain_wire::ws::Challenge;
 
-use super::request::Sending;
-use super::{Found, client, grpc, trailers};
-use crate::balance::hash;
-use crate::compile::plan::{Backend, Plan};
+use super::request::UpstreamRequest;
+use super::{RequestRoute, client, grpc, trailers};
+use crate::balance::stable_hash;
+use crate::compile::plan::{Plan, PlannedBackend};
 use crate::fault::Fault;
 use crate::gateway::Worker;
 use crate::model::{ErrorPage, Forward, HashKey, Listener};
 use crate::policy::Cleared;
 
 /// Collects the parts from which the head for a backend is written.
-pub(super) fn sending<'a>(
-    found: &Found<'a>,
+pub(super) fn build_upstream_request<'a>(
+    found: &RequestRoute<'a>,
     forward: &'a Forward,
-    backend: &'a Backend,
+    backend: &'a PlannedBackend,
     number: usize,
     (req, cleared): (&Request<'a>, &'a Cleared),
-) -> Sending<'a> {
-    let upgrade = upgrade(req, forward);
-    Sending {
+) -> UpstreamRequest<'a> {
+    let upgrade = offered_upgrade(req, forward);
+    UpstreamRequest {
         listener: found.listener,
         changes: &backend.request,
         cleared,
         rule: &forward.rewrite,
         backend: &forward.backends[number].rewrite,
         prefix: found.matched.prefix(),
-        decoded: found.decoded.clone(),
+        decoded: found.decoded_path.clone(),
         upgrade,
         challenge: upgrade
             .filter(|_| req.version() == Version::Http2)
-            .map(|_| challenge(req)),
+            .map(|_| websocket_challenge(req)),
         trailers: req.version() != Version::Http10
             && req.head().fields.known(Known::Te).is_some()
-            && trailers::wanted(&req.head().fields),
-        web: grpc::web(forward, req),
+            && trailers::accepts_trailers(&req.head().fields),
+        grpc_web: grpc::grpc_web_type(forward, req),
     }
 }
 
 /// Returns the error pages that replace error responses of the upstream.
-pub(super) fn pages<'v>(found: &Found<'v>, forward: &Forward) -> &'v [ErrorPage] {
+pub(super) fn replacement_pages<'v>(found: &RequestRoute<'v>, forward: &Forward) -> &'v [ErrorPage] {
     match forward.replace_errors {
         true => &found.matched.rule().error_pages,
         false => &[],
@@ -56,18 +56,20 @@ pub(super) fn pages<'v>(found: &Found<'v>, forward: &Forward) -> &'v [ErrorPage]
 /// Returns the hash of a request's balancing key.
 pub(super) fn hash_key(key: &HashKey, listener: &Listener, req: &Request<'_>) -> Option<u64> {
     match key {
-        HashKey::Cookie(name) => req.cookies().get(name).map(|value| hash(value.as_bytes())),
-        HashKey::Header(name) => req.header(name.as_str()).map(|value| hash(value.as_bytes())),
-        HashKey::Path => Some(hash(req.path().as_bytes())),
+        HashKey::Cookie(name) => req.cookies().get(name).map(|value| stable_hash(value.as_bytes())),
+        HashKey::Header(name) => req
+            .header(name.as_str())
+            .map(|value| stable_hash(value.as_bytes())),
+        HashKey::Path => Some(stable_hash(req.path().as_bytes())),
         HashKey::Source => match client::address(&listener.client_address, req)? {
-            IpAddr::V4(address) => Some(hash(&address.octets())),
-            IpAddr::V6(address) => Some(hash(&address.octets())),
+            IpAddr::V4(address) => Some(stable_hash(&address.octets())),
+            IpAddr::V6(address) => Some(stable_hash(&address.octets())),
         },
     }
 }
 
 /// Returns the addresses of the client's connection for a PROXY protocol header.
-pub(super) fn addresses(req: &Request<'_>) -> Option<Addresses> {
+pub(super) fn client_addresses(req: &Request<'_>) -> Option<Addresses> {
     let conn = req.cx().conn(req.connection());
     match conn.local_addr() {
         Ok(Some(Addr::Inet(to))) => Some(Addresses {
@@ -79,7 +81,10 @@ pub(super) fn addresses(req: &Request<'_>) -> Option<Addresses> {
 }
 
 /// Picks a backend at random, by weight.
-pub(super) fn pick_backend<'p>(worker: &Worker, plan: &'p Plan) -> Result<(usize, &'p Backend), Fault> {
+pub(super) fn pick_backend<'p>(
+    worker: &Worker,
+    plan: &'p Plan,
+) -> Result<(usize, &'p PlannedBackend), Fault> {
     let number = match plan.weight {
         0 => return Err(Fault::NoBackend),
         _ if plan.backends.len() == 1 => 0,
@@ -89,13 +94,13 @@ pub(super) fn pick_backend<'p>(worker: &Worker, plan: &'p Plan) -> Result<(usize
 }
 
 /// Creates a `Sec-WebSocket-Key`; the upstream's response to it proves that it speaks WebSocket.
-fn challenge(req: &Request<'_>) -> Challenge {
+fn websocket_challenge(req: &Request<'_>) -> Challenge {
     let random = || u128::from(req.cx().random());
     Challenge::new(((random() << 64) | random()).to_ne_bytes())
 }
 
 /// Returns the protocol to offer in `Upgrade`: an allowed one, the only one requested, and only for a request without a body.
-fn upgrade<'r>(req: &Request<'r>, forward: &Forward) -> Option<&'r [u8]> {
+fn offered_upgrade<'r>(req: &Request<'r>, forward: &Forward) -> Option<&'r [u8]> {
     let wanted = req.head().upgrade?;
     if req.head().fields.all_known(Known::Upgrade).nth(1).is_some() {
         return None;

@@ -5,11 +5,11 @@ use ringmain_wire::h1::{BodyDecoder, Framing};
 use crate::fault::Fault;
 
 /// The state of decoding a response body.
-pub(super) enum Decoding {
+pub(super) enum ResponseDecoder {
     /// The framing of HTTP/1.1.
-    Encoded(BodyDecoder),
+    Http1(BodyDecoder),
     /// HTTP/2 frames.
-    Framed {
+    H2 {
         /// Bytes that the rule's limit still allows; `None`: unlimited.
         left: Option<u64>,
         /// Set if the head rules out a body.
@@ -17,22 +17,22 @@ pub(super) enum Decoding {
     },
 }
 
-impl Decoding {
+impl ResponseDecoder {
     /// Creates the state for a framed body.
-    pub(super) fn framed(framing: Framing, most: Option<u64>) -> Result<Decoding, Fault> {
+    pub(super) fn from_framing(framing: Framing, most: Option<u64>) -> Result<ResponseDecoder, Fault> {
         match (framing, most) {
             (Framing::Length(length), Some(most)) if length > most => Err(Fault::ResponseTooLarge),
-            _ => Ok(Decoding::Framed {
+            _ => Ok(ResponseDecoder::H2 {
                 left: most,
                 is_bare: framing == Framing::None,
             }),
         }
     }
 
-    pub(super) fn is_over(&self) -> bool {
+    pub(super) fn is_finished(&self) -> bool {
         match self {
-            Decoding::Encoded(decoder) => decoder.is_over(),
-            Decoding::Framed { is_bare, .. } => *is_bare,
+            ResponseDecoder::Http1(decoder) => decoder.is_over(),
+            ResponseDecoder::H2 { is_bare, .. } => *is_bare,
         }
     }
 }

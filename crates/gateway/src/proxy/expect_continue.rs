@@ -10,15 +10,15 @@ use ringmain_engine::Cx;
 use ringmain_web::Request;
 
 use crate::limits;
-use crate::resolve::within;
+use crate::resolve::with_timeout;
 
 /// Waits until the body of a request may be read. Returns at once unless the client expects `100 Continue`.
-pub(super) async fn wait(cx: &Cx, req: &Request<'_>) {
+pub(super) async fn wait_for_continue(cx: &Cx, req: &Request<'_>) {
     if !req.expects_continue() {
         return;
     }
     // Boxed, so that requests without the field need no room for it.
-    let begun = within(cx, limits::EXPECT_WAIT, Box::pin(req.body_begins())).await;
+    let begun = with_timeout(cx, limits::EXPECT_WAIT, Box::pin(req.body_begins())).await;
     if begun.is_none() && !req.expects_continue() {
         // The final response has started: the client sends its body unrequested, or not at all.
         req.body_begins().await;

@@ -27,108 +27,112 @@ use ringmain_wire::h1::{FieldBlock, Framing, HeadScanner, Parsed, ResponseHead, 
 use ringmain_wire::h2::load_response;
 
 use super::backend::{self, hash_key};
-use super::forward::Begun;
-use super::request::Sending;
-use super::response_body::Clock;
-use super::{Found, Routed, client, find, log_fields, reject_unforwardable, request, response};
-use crate::compile::plan::{Changes, Plan, StatusChanges};
-use crate::gateway::scratch::{Date, Desk};
+use super::forward::StartedConn;
+use super::request::UpstreamRequest;
+use super::response_body::ExchangeTimeouts;
+use super::{RequestRoute, Routed, client, find_route, log_fields, reject_unforwardable, request, response};
+use crate::compile::plan::{HeaderEdits, Plan, StatusHeaderEdits};
+use crate::gateway::scratch::{DateCache, Scratch};
 use crate::gateway::{View, Worker};
 use crate::limits;
 use crate::model::{Action, Forward};
-use crate::policy::{self, Cleared, Refusal, Walk};
-use crate::table::Compiled;
+use crate::policy::{self, Cleared, PolicyOutcome, Refusal};
+use crate::table::CompiledRoute;
 use crate::upstream::h2::{H2Stream, StreamObserver};
 use crate::upstream::pool::{SelectedEndpoint, UpstreamConn, UpstreamPool};
 use crate::upstream::{AffinityHint, RequestPermit};
 
 /// A request on the fast path. Reused for other requests after it has finished.
-pub(crate) struct Underway {
+pub(crate) struct FastPathRequest {
     worker: Weak<Worker>,
-    me: Weak<Underway>,
-    ahead: RefCell<Option<Ahead>>,
+    me: Weak<FastPathRequest>,
+    state: RefCell<Option<FastPathState>>,
     /// Its index among the requests that wait for a stream.
-    pub(super) place: Cell<Option<usize>>,
+    pub(super) waiting_index: Cell<Option<usize>>,
 }
 
 /// The state of a request that started without a task.
-pub(crate) struct Ahead {
+pub(crate) struct FastPathState {
     /// The configuration that it started with.
     pub(super) view: Rc<View>,
     /// The result of its rule's policies, which are not evaluated again.
-    pub(super) walked: Result<Cleared, Box<Refusal>>,
+    pub(super) policy_result: Result<Cleared, Box<Refusal>>,
     /// Its first attempt; `None`: the task starts with that.
-    pub(super) started: Option<Started>,
+    pub(super) attempt: Option<StartedAttempt>,
     /// Its arrival.
-    pub(super) began: Time,
+    pub(super) arrived: Time,
     ticket: Option<Ticket>,
     id: TicketId,
     /// Its series in metrics.
-    counted: u32,
-    to_head: bool,
+    series: u32,
+    is_head: bool,
     /// The rule, if the response depends on it.
-    rule: Option<(Arc<Compiled<Plan>>, usize)>,
+    rule: Option<(Arc<CompiledRoute<Plan>>, usize)>,
     /// The CORS fields of the response, if the rule has a CORS policy.
-    cross: Option<FieldBlock>,
+    cors: Option<FieldBlock>,
     /// The client's address for the access log.
     client: Option<IpAddr>,
 }
 
 /// A first attempt that was started.
-pub(crate) struct Started {
-    local: Rc<UpstreamPool>,
-    admitted: RequestPermit,
+pub(crate) struct StartedAttempt {
+    pool: Rc<UpstreamPool>,
+    permit: RequestPermit,
     /// The index of its backend in the rule.
-    pub(super) number: usize,
-    chosen: SelectedEndpoint,
+    pub(super) backend: usize,
+    endpoint: SelectedEndpoint,
     /// The connection that carries its head. `None`: none was pooled, nothing was sent.
-    link: Option<UpstreamConn>,
+    conn: Option<UpstreamConn>,
     /// The time when its head was sent.
     sent: Time,
-    clock: Clock,
+    timeouts: ExchangeTimeouts,
 }
 
 /// Starts a request without a body, unless it has to wait or is not forwarded.
-pub(crate) fn look(worker: &Rc<Worker>, req: &Request<'_>, ticket: Ticket) -> Result<Rc<dyn Early>, Ticket> {
-    let Some(mut ahead) = begin(worker, req, ticket.id()) else {
+pub(crate) fn try_fast_path(
+    worker: &Rc<Worker>,
+    req: &Request<'_>,
+    ticket: Ticket,
+) -> Result<Rc<dyn Early>, Ticket> {
+    let Some(mut ahead) = start_request(worker, req, ticket.id()) else {
         return Err(ticket);
     };
-    let underway = worker.beginnings.idle().unwrap_or_else(|| {
-        Rc::new_cyclic(|me| Underway {
+    let underway = worker.fast_path.take_idle().unwrap_or_else(|| {
+        Rc::new_cyclic(|me| FastPathRequest {
             worker: Rc::downgrade(worker),
             me: Weak::clone(me),
-            ahead: RefCell::new(None),
-            place: Cell::new(None),
+            state: RefCell::new(None),
+            waiting_index: Cell::new(None),
         })
     });
     ahead.ticket = Some(ticket);
-    match ahead.link() {
+    match ahead.upstream_conn() {
         Some(UpstreamConn::Http1(sole)) => {
             let receiver: Rc<dyn Receiver> = underway.clone();
             sole.stream.attend(Some(receiver));
-            underway.ahead.replace(Some(ahead));
+            underway.state.replace(Some(ahead));
         }
         Some(UpstreamConn::H2(channel)) => {
             let reader: Rc<dyn StreamObserver> = underway.clone();
             channel.set_observer(Some(reader));
-            worker.beginnings.wait(worker.cx.now(), &underway);
-            underway.ahead.replace(Some(ahead));
+            worker.fast_path.add_waiting(worker.cx.now(), &underway);
+            underway.state.replace(Some(ahead));
         }
         None => {
-            underway.ahead.replace(Some(ahead));
-            underway.hand_over();
+            underway.state.replace(Some(ahead));
+            underway.hand_over_to_task();
         }
     }
     Ok(underway)
 }
 
 /// Evaluates the policies and forwards a request's head, if nothing has to be waited for. `None`: nothing was changed.
-fn begin(worker: &Rc<Worker>, req: &Request<'_>, id: TicketId) -> Option<Ahead> {
+fn start_request(worker: &Rc<Worker>, req: &Request<'_>, id: TicketId) -> Option<FastPathState> {
     if req.head().upgrade.is_some() {
         return None;
     }
     let view = worker.view();
-    let Ok(Routed::Rule(mut found)) = find(worker, &view, req) else {
+    let Ok(Routed::Rule(mut found)) = find_route(worker, &view, req) else {
         return None;
     };
     let plan = found.matched.plan().ok()?;
@@ -139,58 +143,58 @@ fn begin(worker: &Rc<Worker>, req: &Request<'_>, id: TicketId) -> Option<Ahead> 
         return None;
     }
     // Preflight responses are local.
-    if found.cross.as_ref().is_some_and(|cross| cross.is_preflight) {
+    if found.cors.as_ref().is_some_and(|cross| cross.is_preflight) {
         return None;
     }
     if rule.has_affinity() || rule.hedge.is_some() || rule.grpc_web || !plan.mirrors.is_empty() {
         return None;
     }
-    let walked = match policy::walk_now(worker, &found, req) {
-        Walk::Cleared(cleared) => Ok(cleared),
-        Walk::Refused(refusal) => Err(refusal),
-        Walk::Waits => return None,
+    let walked = match policy::evaluate_sync(worker, &found, req) {
+        PolicyOutcome::Cleared(cleared) => Ok(cleared),
+        PolicyOutcome::Refused(refusal) => Err(refusal),
+        PolicyOutcome::Pending => return None,
     };
     let started = walked
         .as_ref()
         .ok()
-        .and_then(|cleared| start(worker, &found, rule, plan, (req, cleared)));
+        .and_then(|cleared| start_attempt(worker, &found, rule, plan, (req, cleared)));
     let logged = req.is_logged();
     let route = found.matched.route();
     let changes = started
         .as_ref()
-        .map(|started| &plan.backends[started.number].response);
-    let needed = changes.is_some_and(|changes| is_needed(rule, changes, logged));
+        .map(|started| &plan.backends[started.backend].response);
+    let needed = changes.is_some_and(|changes| needs_rule(rule, changes, logged));
     let series = match &started {
-        Some(started) => &plan.backends[started.number].series,
+        Some(started) => &plan.backends[started.backend].series,
         None => &plan.number,
     };
     let counted = series.get().copied();
     let client = logged.then(|| client::address(&found.listener.client_address, req));
-    Some(Ahead {
-        walked,
-        began: worker.cx.now(),
+    Some(FastPathState {
+        policy_result: walked,
+        arrived: worker.cx.now(),
         ticket: None,
         id,
-        counted: counted.unwrap_or_else(|| worker.route_number(&route.route().name)),
-        to_head: req.method() == Method::Head,
-        rule: needed.then(|| (Arc::clone(route), found.matched.number())),
-        cross: found.cross.take().map(|cross| cross.fields),
+        series: counted.unwrap_or_else(|| worker.route_number(&route.route().name)),
+        is_head: req.method() == Method::Head,
+        rule: needed.then(|| (Arc::clone(route), found.matched.rule_number())),
+        cors: found.cors.take().map(|cross| cross.fields),
         client: client.flatten(),
-        started,
+        attempt: started,
         view,
     })
 }
 
 /// Starts a request's first attempt. `None`: a task must start it, and reports errors.
-fn start(
+fn start_attempt(
     worker: &Rc<Worker>,
-    found: &Found<'_>,
+    found: &RequestRoute<'_>,
     rule: &Forward,
     plan: &Plan,
     (req, cleared): (&Request<'_>, &Cleared),
-) -> Option<Started> {
+) -> Option<StartedAttempt> {
     let (number, backend) = backend::pick_backend(worker, plan).ok()?;
-    let local = worker.local(backend.upstream.as_ref()?);
+    let local = worker.pool(backend.upstream.as_ref()?);
     if !local.can_acquire_now() {
         return None;
     }
@@ -199,20 +203,20 @@ fn start(
         .with_hash_key(|key| hash_key(key, found.listener, req))
         .flatten();
     let chosen = local.select(&[], key, AffinityHint::None).ok()?;
-    let sending = backend::sending(found, rule, backend, number, (req, cleared));
+    let sending = backend::build_upstream_request(found, rule, backend, number, (req, cleared));
     let now = worker.cx.now();
-    let mut clock = Clock::of(&rule.timeouts, now);
-    let tried = Clock {
+    let mut clock = ExchangeTimeouts::start(&rule.timeouts, now);
+    let tried = ExchangeTimeouts {
         head: rule.timeouts.per_try.map(|span| now.after(span)),
         ..clock
     };
-    let desk = &mut *worker.desk.borrow_mut();
+    let desk = &mut *worker.scratch.borrow_mut();
     let link = match local.is_multiplexed(&chosen.endpoint) {
-        true if is_patient(worker, tried.span(now)) => {
-            ask(&local, &chosen, desk, (req, &sending)).map(UpstreamConn::H2)
+        true if has_long_timeout(worker, tried.wait_limit(now)) => {
+            send_head_on_stream(&local, &chosen, desk, (req, &sending)).map(UpstreamConn::H2)
         }
         true => None,
-        false => write(&local, &chosen, desk, (req, &sending), tried.span(now)),
+        false => write_head(&local, &chosen, desk, (req, &sending), tried.wait_limit(now)),
     };
     if link.is_some() {
         clock = tried;
@@ -220,28 +224,28 @@ fn start(
     if rule.retry.as_ref().is_some_and(|retry| retry.attempts > 0) {
         local.deposit_retry_budget();
     }
-    Some(Started {
-        local,
-        admitted,
-        number,
-        chosen,
-        link,
+    Some(StartedAttempt {
+        pool: local,
+        permit: admitted,
+        backend: number,
+        endpoint: chosen,
+        conn: link,
         sent: now,
-        clock,
+        timeouts: clock,
     })
 }
 
 /// Writes a request's head to a pooled connection.
-fn write(
+fn write_head(
     local: &UpstreamPool,
     chosen: &SelectedEndpoint,
-    desk: &mut Desk,
-    (req, sending): (&Request<'_>, &Sending<'_>),
+    desk: &mut Scratch,
+    (req, sending): (&Request<'_>, &UpstreamRequest<'_>),
     span: Option<Duration>,
 ) -> Option<UpstreamConn> {
     desk.out.clear();
     // The head declares no body.
-    let written = request::write(desk, req, &chosen.endpoint.endpoint, sending);
+    let written = request::write_head(desk, req, &chosen.endpoint.endpoint, sending);
     let sole = written
         .is_ok()
         .then(|| local.try_acquire_idle(&chosen.endpoint))
@@ -256,25 +260,25 @@ fn write(
 }
 
 /// Sends a request's head on a stream of a connection that has room for it.
-fn ask(
+fn send_head_on_stream(
     local: &UpstreamPool,
     chosen: &SelectedEndpoint,
-    desk: &mut Desk,
-    (req, sending): (&Request<'_>, &Sending<'_>),
+    desk: &mut Scratch,
+    (req, sending): (&Request<'_>, &UpstreamRequest<'_>),
 ) -> Option<H2Stream> {
     let channel = local.try_acquire_stream(&chosen.endpoint)?;
     // A task would report the error.
-    let asked = request::ask(desk, req, &chosen.endpoint.endpoint, sending, &channel);
+    let asked = request::send_head(desk, req, &chosen.endpoint.endpoint, sending, &channel);
     asked.is_ok().then_some(channel)
 }
 
 /// Returns whether the timeout of a response on a stream is long enough for periodic checks.
-fn is_patient(worker: &Rc<Worker>, span: Option<Duration>) -> bool {
-    span.is_none_or(|span| span > 2 * limits::EARLY_TICK) && worker.look_at_waiting()
+fn has_long_timeout(worker: &Rc<Worker>, span: Option<Duration>) -> bool {
+    span.is_none_or(|span| span > 2 * limits::EARLY_TICK) && worker.start_timeout_checks()
 }
 
 /// Returns whether the response depends on the rule. Otherwise no reference count that workers share is touched.
-fn is_needed(rule: &Forward, changes: &StatusChanges, logged: bool) -> bool {
+fn needs_rule(rule: &Forward, changes: &StatusHeaderEdits, logged: bool) -> bool {
     let again = rule
         .retry
         .as_ref()
@@ -282,138 +286,145 @@ fn is_needed(rule: &Forward, changes: &StatusChanges, logged: bool) -> bool {
     logged || again || rule.replace_errors || rule.body.response.is_some() || !changes.is_empty()
 }
 
-impl Receiver for Underway {
+impl Receiver for FastPathRequest {
     fn data(&self, bytes: &[u8]) -> usize {
         let (Some(worker), Some(me)) = (self.worker.upgrade(), self.me.upgrade()) else {
             return bytes.len();
         };
-        let Some(mut ahead) = self.ahead.take() else {
+        let Some(mut ahead) = self.state.take() else {
             return 0;
         };
-        if !ahead.answer(&worker, |ahead, ticket| ahead.read(&worker, bytes, ticket)) {
+        if !ahead.try_respond(&worker, |ahead, ticket| ahead.relay_http1(&worker, bytes, ticket)) {
             // The connection notifies again later.
-            self.ahead.replace(Some(ahead));
+            self.state.replace(Some(ahead));
             return 0;
         }
-        worker.beginnings.put(me);
+        worker.fast_path.recycle(me);
         bytes.len()
     }
 
     fn news(&self) {
         if self
-            .ahead
+            .state
             .borrow()
             .as_ref()
             .is_some_and(|ahead| ahead.ticket.is_some())
         {
-            self.hand_over();
+            self.hand_over_to_task();
         }
     }
 }
 
-impl StreamObserver for Underway {
+impl StreamObserver for FastPathRequest {
     fn on_ready(&self) {
         let (Some(worker), Some(me)) = (self.worker.upgrade(), self.me.upgrade()) else {
             return;
         };
-        worker.beginnings.leave(self);
-        let Some(mut ahead) = self.ahead.take() else {
+        worker.fast_path.remove_waiting(self);
+        let Some(mut ahead) = self.state.take() else {
             return;
         };
-        if ahead.answer(&worker, |ahead, ticket| ahead.read_stream(&worker, ticket)) {
-            return worker.beginnings.put(me);
+        if ahead.try_respond(&worker, |ahead, ticket| ahead.relay_h2(&worker, ticket)) {
+            return worker.fast_path.recycle(me);
         }
-        self.ahead.replace(Some(ahead));
-        self.hand_over();
+        self.state.replace(Some(ahead));
+        self.hand_over_to_task();
     }
 }
 
-impl Underway {
+impl FastPathRequest {
     /// Takes the state, for its task.
-    pub(super) fn take(&self) -> Option<Ahead> {
-        self.ahead.take()
+    pub(super) fn take_state(&self) -> Option<FastPathState> {
+        self.state.take()
     }
 
     /// Hands the rest over to a task.
-    pub(super) fn hand_over(&self) {
+    pub(super) fn hand_over_to_task(&self) {
         let (Some(worker), Some(me)) = (self.worker.upgrade(), self.me.upgrade()) else {
             return;
         };
-        worker.beginnings.leave(self);
-        let (ticket, id) = match &mut *self.ahead.borrow_mut() {
+        worker.fast_path.remove_waiting(self);
+        let (ticket, id) = match &mut *self.state.borrow_mut() {
             Some(ahead) => {
-                ahead.detach();
+                ahead.detach_observer();
                 (ahead.ticket.take(), ahead.id)
             }
             None => return,
         };
-        worker.beginnings.add_handed_over(id, me);
+        worker.fast_path.add_handed_over(id, me);
         // At the limit of tasks the request gets none, and its client was answered.
         if !ticket.is_some_and(Ticket::run) {
-            self.finish_unanswered(503);
+            self.finish_without_response(503);
         }
     }
 
     /// Finishes a request whose client expects no more response.
-    fn finish_unanswered(&self, status: u16) {
-        let (Some(worker), Some(mut ahead)) = (self.worker.upgrade(), self.ahead.take()) else {
+    fn finish_without_response(&self, status: u16) {
+        let (Some(worker), Some(mut ahead)) = (self.worker.upgrade(), self.state.take()) else {
             return;
         };
-        let span = worker.cx.now().since(ahead.began);
-        worker.counting.answered(ahead.counted, status, span);
+        let span = worker.cx.now().since(ahead.arrived);
+        worker.counters.count_response(ahead.series, status, span);
         // Its task would have logged the refusal.
-        if let Err(refusal) = &ahead.walked {
-            worker.counting.fault(refusal.fault);
+        if let Err(refusal) = &ahead.policy_result {
+            worker.counters.count_fault(refusal.fault);
         }
-        let handed = worker.beginnings.take_handed_over(ahead.id);
-        worker.beginnings.leave(self);
-        ahead.detach();
+        let handed = worker.fast_path.take_handed_over(ahead.id);
+        worker.fast_path.remove_waiting(self);
+        ahead.detach_observer();
         ahead.finish_abandoned(&worker);
         drop(ahead);
         if let Some(underway) = handed.or_else(|| self.me.upgrade()) {
-            worker.beginnings.put(underway);
+            worker.fast_path.recycle(underway);
         }
     }
 }
 
-impl std::fmt::Debug for Underway {
+impl std::fmt::Debug for FastPathRequest {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Underway")
     }
 }
 
-impl Early for Underway {
+impl Early for FastPathRequest {
     fn abandon(&self) {
-        self.finish_unanswered(499);
+        self.finish_without_response(499);
     }
 
     fn note(&self, req: &Request<'_>) {
-        let ahead = self.ahead.borrow();
+        let ahead = self.state.borrow();
         if let (Some(worker), Some(ahead)) = (self.worker.upgrade(), &*ahead)
-            && let Some(started) = &ahead.started
+            && let Some(started) = &ahead.attempt
         {
-            ahead.note(&worker, started, req);
+            ahead.log_attempt(&worker, started, req);
         }
     }
 }
 
-impl Started {
+impl StartedAttempt {
     /// Returns the parts that a task needs.
-    pub(super) fn into_parts(self) -> (Rc<UpstreamPool>, RequestPermit, Clock, Option<Begun>) {
-        let begun = (self.chosen, self.link, self.sent);
-        (self.local, self.admitted, self.clock, Some(begun))
+    pub(super) fn into_parts(
+        self,
+    ) -> (
+        Rc<UpstreamPool>,
+        RequestPermit,
+        ExchangeTimeouts,
+        Option<StartedConn>,
+    ) {
+        let begun = (self.endpoint, self.conn, self.sent);
+        (self.pool, self.permit, self.timeouts, Some(begun))
     }
 }
 
-impl Ahead {
+impl FastPathState {
     /// Returns the connection that carries the request's head.
-    fn link(&self) -> Option<&UpstreamConn> {
-        self.started.as_ref()?.link.as_ref()
+    fn upstream_conn(&self) -> Option<&UpstreamConn> {
+        self.attempt.as_ref()?.conn.as_ref()
     }
 
     /// Stops receiving events of the connection.
-    fn detach(&self) {
-        match self.link() {
+    fn detach_observer(&self) {
+        match self.upstream_conn() {
             Some(UpstreamConn::Http1(sole)) => sole.stream.attend(None),
             Some(UpstreamConn::H2(channel)) => channel.set_observer(None),
             None => {}
@@ -421,17 +432,17 @@ impl Ahead {
     }
 
     /// Answers the client if the received bytes are a whole response that only needs to be relayed. Returns whether it was answered.
-    fn answer(
+    fn try_respond(
         &mut self,
         worker: &Rc<Worker>,
-        read: impl FnOnce(&Ahead, Ticket) -> Result<(u16, bool), Ticket>,
+        read: impl FnOnce(&FastPathState, Ticket) -> Result<(u16, bool), Ticket>,
     ) -> bool {
         let Some(ticket) = self.ticket.take() else {
             return false;
         };
         match read(self, ticket) {
             Ok((status, keep_alive)) => {
-                self.finish(worker, status, keep_alive);
+                self.finish_responded(worker, status, keep_alive);
                 true
             }
             Err(ticket) => {
@@ -442,15 +453,15 @@ impl Ahead {
     }
 
     /// Relays an HTTP/1 response, if these bytes are all of its head and body.
-    fn read(&self, worker: &Rc<Worker>, bytes: &[u8], ticket: Ticket) -> Result<(u16, bool), Ticket> {
-        let Desk {
+    fn relay_http1(&self, worker: &Rc<Worker>, bytes: &[u8], ticket: Ticket) -> Result<(u16, bool), Ticket> {
+        let Scratch {
             limits,
             table,
             fields,
             date,
             ..
-        } = &mut *worker.desk.borrow_mut();
-        let method = if self.to_head { Method::Head } else { Method::Get };
+        } = &mut *worker.scratch.borrow_mut();
+        let method = if self.is_head { Method::Head } else { Method::Get };
         let parsed = parse_response(bytes, method, limits, &mut HeadScanner::new(), table);
         let Ok(Parsed::Complete { head, bytes: length }) = parsed else {
             return Err(ticket);
@@ -462,27 +473,27 @@ impl Ahead {
             Framing::Chunked | Framing::UntilClose => false,
         };
         match is_whole && !head.switches {
-            true => self.relay(worker, (&head, body), (fields, date), ticket),
+            true => self.relay_response(worker, (&head, body), (fields, date), ticket),
             false => Err(ticket),
         }
     }
 
     /// Relays a response on a stream, if the stream has ended.
-    fn read_stream(&self, worker: &Rc<Worker>, ticket: Ticket) -> Result<(u16, bool), Ticket> {
-        let Some(UpstreamConn::H2(channel)) = self.link() else {
+    fn relay_h2(&self, worker: &Rc<Worker>, ticket: Ticket) -> Result<(u16, bool), Ticket> {
+        let Some(UpstreamConn::H2(channel)) = self.upstream_conn() else {
             return Err(ticket);
         };
-        let Desk {
+        let Scratch {
             table, fields, date, ..
-        } = &mut *worker.desk.borrow_mut();
+        } = &mut *worker.scratch.borrow_mut();
         let mut ticket = Some(ticket);
         let passed = channel.with_complete_response(|stored, body| {
             let head = load_response(stored, table)?;
             // A task drops a body that is not allowed here.
-            if !body.is_empty() && (self.to_head || matches!(head.status, 204 | 304)) {
+            if !body.is_empty() && (self.is_head || matches!(head.status, 204 | 304)) {
                 return None;
             }
-            let passed = self.relay(worker, (&head, body), (fields, date), ticket.take()?);
+            let passed = self.relay_response(worker, (&head, body), (fields, date), ticket.take()?);
             passed.map_err(|back| ticket = Some(back)).ok()
         });
         match (passed.flatten(), ticket) {
@@ -492,44 +503,44 @@ impl Ahead {
         }
     }
 
-    fn relay(
+    fn relay_response(
         &self,
         worker: &Rc<Worker>,
         (head, body): (&ResponseHead<'_>, &[u8]),
-        (fields, date): (&mut FieldBlock, &mut Date),
+        (fields, date): (&mut FieldBlock, &mut DateCache),
         ticket: Ticket,
     ) -> Result<(u16, bool), Ticket> {
-        let (Ok(cleared), Some(started)) = (&self.walked, &self.started) else {
+        let (Ok(cleared), Some(started)) = (&self.policy_result, &self.attempt) else {
             return Err(ticket);
         };
-        let changes = match self.response_edits(started.number, head.status, body) {
+        let changes = match self.response_edits(started.backend, head.status, body) {
             Some(changes) if !head.is_interim() => changes,
             _ => return Err(ticket),
         };
         fields.clear();
-        let cross = self.cross.is_some();
+        let cross = self.cors.is_some();
         let copied = match changes {
-            Some(changes) => response::copy(&head.fields, changes, cross, fields),
-            None => response::copy(&head.fields, &Changes::default(), cross, fields),
+            Some(changes) => response::copy_fields(&head.fields, changes, cross, fields),
+            None => response::copy_fields(&head.fields, &HeaderEdits::default(), cross, fields),
         };
         match copied {
             Ok(true) => {}
-            Ok(false) => date.add(worker.cx.wall(), fields),
+            Ok(false) => date.add_date(worker.cx.wall(), fields),
             Err(_) => return Err(ticket),
         }
-        if let Some(cross) = &self.cross {
+        if let Some(cross) = &self.cors {
             fields.append(cross);
         }
-        fields.append(cleared.answer());
-        let framing = response::framing(head, self.to_head);
+        fields.append(cleared.response_headers());
+        let framing = response::client_framing(head, self.is_head);
         ticket.forward(head.status, fields, framing, body, |req| {
-            self.note(worker, started, req)
+            self.log_attempt(worker, started, req)
         })?;
         Ok((head.status, head.keep_alive))
     }
 
     /// Returns the edits of a response's head. `None`: the rule requires more for this response than relaying.
-    fn response_edits(&self, backend: usize, status: u16, body: &[u8]) -> Option<Option<&Changes>> {
+    fn response_edits(&self, backend: usize, status: u16, body: &[u8]) -> Option<Option<&HeaderEdits>> {
         let Some((route, number)) = &self.rule else {
             return Some(None);
         };
@@ -548,54 +559,54 @@ impl Ahead {
         Some(
             plan.backends
                 .get(backend)
-                .map(|backend| backend.response.at(status)),
+                .map(|backend| backend.response.edits_for(status)),
         )
     }
 
     /// Adds the access log fields of the request.
-    fn note(&self, worker: &Worker, started: &Started, req: &Request<'_>) {
+    fn log_attempt(&self, worker: &Worker, started: &StartedAttempt, req: &Request<'_>) {
         if let Some((route, number)) = &self.rule {
-            log_fields::rule(route.route(), *number, req);
+            log_fields::log_rule(route.route(), *number, req);
         }
         if let Some(client) = self.client {
             req.note_client(client);
         }
-        if let Some(identity) = self.walked.as_ref().ok().and_then(Cleared::identity) {
-            log_fields::identity(identity, req);
+        if let Some(identity) = self.policy_result.as_ref().ok().and_then(Cleared::identity) {
+            log_fields::log_identity(identity, req);
         }
-        log_fields::attempt(
+        log_fields::log_attempt(
             worker,
             req,
-            &started.local.upstream.name,
-            &started.chosen.endpoint,
+            &started.pool.upstream.name,
+            &started.endpoint.endpoint,
             started.sent,
             0,
         );
     }
 
     /// Finishes a request whose client was answered.
-    fn finish(&mut self, worker: &Rc<Worker>, status: u16, keep_alive: bool) {
+    fn finish_responded(&mut self, worker: &Rc<Worker>, status: u16, keep_alive: bool) {
         let now = worker.cx.now();
-        self.detach();
-        if let Some(Started {
-            local,
-            chosen,
-            link,
+        self.detach_observer();
+        if let Some(StartedAttempt {
+            pool: local,
+            endpoint: chosen,
+            conn: link,
             sent,
             ..
-        }) = self.started.take()
+        }) = self.attempt.take()
         {
             local.record_response(&chosen.endpoint, now.since(sent), status);
             match link {
                 Some(UpstreamConn::Http1(sole)) if keep_alive => {
                     local.release(&chosen.endpoint, sole);
-                    worker.sweep_later();
+                    worker.start_sweeping();
                 }
                 _ => {}
             }
         }
         worker
-            .counting
-            .answered(self.counted, status, now.since(self.began));
+            .counters
+            .count_response(self.series, status, now.since(self.arrived));
     }
 }

@@ -16,156 +16,156 @@ use ringmain_web::{Reply, Request};
 use ringmain_wire::h1::Framing;
 use ringmain_wire::ws::Challenge;
 
-use self::admission::Worth;
-use self::attempt::Got;
-use self::retry::{Tries, is_idempotent};
-use super::affinity::Session;
-use super::backend::{addresses, hash_key, pages, pick_backend, sending};
-use super::cors::Cross;
-use super::fast_path::Started;
-use super::filter_chain::Chain;
-use super::grpc::{self, Unwrapping};
+use self::admission::Admission;
+use self::attempt::AttemptOutcome;
+use self::retry::{AttemptState, is_idempotent};
+use super::affinity::AffinitySession;
+use super::backend::{build_upstream_request, client_addresses, hash_key, pick_backend, replacement_pages};
+use super::cors::CorsHeaders;
+use super::fast_path::StartedAttempt;
+use super::filter_chain::FilterChain;
+use super::grpc::{self, RequestTextDecoder};
 use super::mirror;
 use super::replay_buffer::ReplayBuffer;
-use super::request::{self, Sending};
-use super::request_body::Unsent;
-use super::response::Reading;
-use super::response_body::{Clock, Download};
+use super::request::{self, UpstreamRequest};
+use super::request_body::UnsentRequest;
+use super::response::ResponseReader;
+use super::response_body::{ExchangeTimeouts, ResponseRelay};
 use super::tunnel::Tunnel;
-use super::{Failure, Found, Rest, client_scheme, local_response, log_fields};
-use crate::compile::plan::{Backend, Plan};
-use crate::fault::{Detail, Fault, Side};
+use super::{Continuation, Failure, RequestRoute, client_scheme, local_response, log_fields};
+use crate::compile::plan::{Plan, PlannedBackend};
+use crate::fault::{Fault, FaultSide, Violation};
 use crate::gateway::Worker;
-use crate::health::Meeting;
+use crate::health::RequestOutcome;
 use crate::model::{Affinity, AffinityBy, ErrorPage, Forward, HashKey};
 use crate::policy::Cleared;
 use crate::upstream::pool::{PoolEndpoint, SelectedEndpoint, UpstreamConn, UpstreamPool};
 use crate::upstream::{AffinityHint, RequestPermit, UpstreamState};
 
 /// The parts of a request that are the same for all attempts.
-struct Job<'a, 'r> {
+struct ForwardJob<'a, 'r> {
     worker: &'a Rc<Worker>,
-    local: &'a Rc<UpstreamPool>,
+    pool: &'a Rc<UpstreamPool>,
     forward: &'a Forward,
-    backend: &'a Backend,
-    sending: Sending<'a>,
+    backend: &'a PlannedBackend,
+    upstream_request: UpstreamRequest<'a>,
     req: &'a Request<'r>,
-    clock: Clock,
+    deadlines: ExchangeTimeouts,
     /// The hash of its balancing key.
     key: Option<u64>,
-    prefer: AffinityHint,
+    affinity_hint: AffinityHint,
     affinity: Option<&'a Affinity>,
-    session: Session,
+    session: AffinitySession,
     /// The part of the body that is buffered for another attempt.
-    kept: ReplayBuffer,
-    worth: Worth,
-    web: Unwrapping,
+    replay: ReplayBuffer,
+    admission: Admission,
+    grpc_web: RequestTextDecoder,
     /// The CORS fields of the response.
-    cross: Option<&'a Cross>,
+    cors: Option<&'a CorsHeaders>,
     /// Error pages that replace the upstream's error responses.
     pages: &'a [ErrorPage],
     /// The filters of bodies and response.
-    chain: Option<&'a Chain>,
-    tries: Tries,
+    chain: Option<&'a FilterChain>,
+    attempts: AttemptState,
 }
 
 /// A started attempt: its endpoint, the connection that carries its head, and its start.
-pub(super) type Begun = (SelectedEndpoint, Option<UpstreamConn>, Time);
+pub(super) type StartedConn = (SelectedEndpoint, Option<UpstreamConn>, Time);
 
 /// A failed attempt.
-struct Broken {
-    why: Why,
+struct AttemptError {
+    kind: AttemptErrorKind,
     /// It was sent on a pooled connection, and no byte of a response arrived: the upstream may have closed the connection just then.
-    stale: bool,
+    is_stale: bool,
     /// The endpoint has reported that it did not process the request.
-    unseen: bool,
+    is_unprocessed: bool,
     /// The rule that the endpoint violated, if any.
-    detail: Option<Box<Detail>>,
+    detail: Option<Box<Violation>>,
 }
 
-impl Broken {
+impl AttemptError {
     /// Creates one from a failure; `before`: the connection has served other requests.
-    fn by(failure: Failure, before: bool) -> Broken {
-        Broken {
-            stale: before && is_stale(&failure),
-            unseen: matches!(failure, Failure::Fault(Fault::StreamRefused)),
+    fn from_failure(failure: Failure, before: bool) -> AttemptError {
+        AttemptError {
+            is_stale: before && is_stale_connection(&failure),
+            is_unprocessed: matches!(failure, Failure::Fault(Fault::StreamRefused)),
             detail: None,
-            why: Why::Failure(failure),
+            kind: AttemptErrorKind::Failure(failure),
         }
     }
 }
 
 /// The cause of a failed attempt.
-enum Why {
+enum AttemptErrorKind {
     Failure(Failure),
     /// The response has a status after which the request is retried.
     Status(u16),
 }
 
-impl<F: Into<Failure>> From<F> for Broken {
-    fn from(failure: F) -> Broken {
-        Broken::by(failure.into(), false)
+impl<F: Into<Failure>> From<F> for AttemptError {
+    fn from(failure: F) -> AttemptError {
+        AttemptError::from_failure(failure.into(), false)
     }
 }
 
 /// Forwards a request, and retries it if that is allowed. `started`: its first attempt, if the fast path has started it.
 pub(super) async fn forward(
     worker: &Rc<Worker>,
-    found: &Found<'_>,
-    (cleared, started, chain): (&Cleared, Option<Started>, Option<&Chain>),
+    found: &RequestRoute<'_>,
+    (cleared, started, chain): (&Cleared, Option<StartedAttempt>, Option<&FilterChain>),
     plan: &Plan,
     forward: &Forward,
     req: &Request<'_>,
     reply: &mut Reply<'_>,
-) -> Result<Rest, Failure> {
-    let (number, backend) = backend(worker, plan, started.as_ref())?;
-    if let (Some(count), Some(series)) = (found.count, backend.series.get()) {
+) -> Result<Continuation, Failure> {
+    let (number, backend) = select_backend(worker, plan, started.as_ref())?;
+    if let (Some(count), Some(series)) = (found.counter, backend.series.get()) {
         count.series(*series);
     }
     let shared = backend.upstream.as_ref().ok_or(Fault::BrokenBackend)?;
     if is_too_large(forward, req) {
         return Err(Fault::RequestTooLarge.into());
     }
-    if is_live(req) {
+    if is_live_stream(req) {
         req.wait_patiently();
     }
     let is_new = started.is_none();
-    let (local, admitted, clock, first) = begin(worker, shared, started, forward);
+    let (local, admitted, clock, first) = prepare_forward(worker, shared, started, forward);
     let affinity = forward.affinity_of(number);
     let session = match affinity {
-        Some(affinity) => Session::of(affinity, req, worker.cx.wall().as_secs()),
-        None => Session::default(),
+        Some(affinity) => AffinitySession::from_request(affinity, req, worker.cx.wall().as_secs()),
+        None => AffinitySession::default(),
     };
-    let prefer = preference(found, affinity, &session, req);
-    let kept = ReplayBuffer::of(forward, local.may_multiplex());
+    let prefer = affinity_hint(found, affinity, &session, req);
+    let kept = ReplayBuffer::for_request(forward, local.may_multiplex());
     // The body was received completely, including its end.
     if let Some(body) = cleared.body() {
         kept.buffer_unsent(body);
     }
-    let job = Job {
+    let job = ForwardJob {
         worker,
-        local: &local,
+        pool: &local,
         forward,
         backend,
-        sending: sending(found, forward, backend, number, (req, cleared)),
+        upstream_request: build_upstream_request(found, forward, backend, number, (req, cleared)),
         req,
-        clock,
+        deadlines: clock,
         key: local
             .with_hash_key(|key| hash_key(key, found.listener, req))
             .flatten(),
         affinity,
         session,
-        prefer,
-        worth: Worth::default(),
-        kept,
-        web: Unwrapping::of(grpc::web(forward, req)),
-        cross: found.cross.as_ref(),
-        pages: pages(found, forward),
+        affinity_hint: prefer,
+        admission: Admission::default(),
+        replay: kept,
+        grpc_web: RequestTextDecoder::from_content_type(grpc::grpc_web_type(forward, req)),
+        cors: found.cors.as_ref(),
+        pages: replacement_pages(found, forward),
         chain,
-        tries: Tries::default(),
+        attempts: AttemptState::default(),
     };
     if is_new {
-        job.become_worthy().await?;
+        job.wait_for_admission().await?;
     }
     // A request that is not entitled to a slot yet is not counted.
     let admitted = admitted.map_or_else(|| local.admit_request(), Ok)?;
@@ -173,43 +173,48 @@ pub(super) async fn forward(
     if is_new && (again || forward.hedge.is_some()) {
         local.deposit_retry_budget();
     }
-    let rest = job.run(first, reply).await;
+    let rest = job.run_attempts(first, reply).await;
     drop(admitted);
     if !plan.mirrors.is_empty() && !matches!(rest, Err(Failure::Web(_))) {
-        mirror::send(worker, found, cleared, plan, forward, req, &job.kept);
+        mirror::send_mirrors(worker, found, cleared, plan, forward, req, &job.replay);
     }
     rest
 }
 
 /// The start of a request: this worker's pool of its upstream, its slot there if it has one, its clock, and its first attempt if that was
 /// started before.
-type Beginning = (Rc<UpstreamPool>, Option<RequestPermit>, Clock, Option<Begun>);
+type PreparedForward = (
+    Rc<UpstreamPool>,
+    Option<RequestPermit>,
+    ExchangeTimeouts,
+    Option<StartedConn>,
+);
 
-fn begin(
+fn prepare_forward(
     worker: &Rc<Worker>,
     shared: &Arc<UpstreamState>,
-    started: Option<Started>,
+    started: Option<StartedAttempt>,
     forward: &Forward,
-) -> Beginning {
-    match started.map(Started::into_parts) {
+) -> PreparedForward {
+    match started.map(StartedAttempt::into_parts) {
         Some((local, admitted, clock, first)) => (local, Some(admitted), clock, first),
         None => {
-            let clock = Clock::of(&forward.timeouts, worker.cx.now());
-            (worker.local(shared), None, clock, None)
+            let clock = ExchangeTimeouts::start(&forward.timeouts, worker.cx.now());
+            (worker.pool(shared), None, clock, None)
         }
     }
 }
 
 /// Returns the backend of a request and its index: that of the attempt that was started before, or a random one.
-fn backend<'p>(
+fn select_backend<'p>(
     worker: &Worker,
     plan: &'p Plan,
-    started: Option<&Started>,
-) -> Result<(usize, &'p Backend), Failure> {
+    started: Option<&StartedAttempt>,
+) -> Result<(usize, &'p PlannedBackend), Failure> {
     match started {
         Some(started) => {
-            let backend = plan.backends.get(started.number).ok_or(Fault::NoBackend)?;
-            Ok((started.number, backend))
+            let backend = plan.backends.get(started.backend).ok_or(Fault::NoBackend)?;
+            Ok((started.backend, backend))
         }
         None => Ok(pick_backend(worker, plan)?),
     }
@@ -228,282 +233,304 @@ fn is_too_large(forward: &Forward, req: &Request<'_>) -> bool {
 /// A client that declares a length has the whole body: only the network, or malice, makes it slow, and its listener's minimum rate applies.
 /// A client that does not produces the body as it sends it (gRPC calls, message streams, logs) and may have nothing to send for a while:
 /// only silence in both directions ends the exchange, after `timeouts.idle`.
-fn is_live(req: &Request<'_>) -> bool {
+fn is_live_stream(req: &Request<'_>) -> bool {
     req.head().framing == Framing::Chunked
 }
 
 /// Returns the endpoint that affinity prefers for the client.
-fn preference(
-    found: &Found<'_>,
+fn affinity_hint(
+    found: &RequestRoute<'_>,
     affinity: Option<&Affinity>,
-    session: &Session,
+    session: &AffinitySession,
     req: &Request<'_>,
 ) -> AffinityHint {
     match affinity {
         Some(affinity) if affinity.by == AffinityBy::Source => {
             hash_key(&HashKey::Source, found.listener, req).map_or(AffinityHint::None, AffinityHint::KeyHash)
         }
-        _ => session.prefers(),
+        _ => session.hint(),
     }
 }
 
-impl Job<'_, '_> {
+impl ForwardJob<'_, '_> {
     /// Runs the attempts. `first`: the first one, if it was started before.
-    async fn run(&self, mut first: Option<Begun>, reply: &mut Reply<'_>) -> Result<Rest, Failure> {
+    async fn run_attempts(
+        &self,
+        mut first: Option<StartedConn>,
+        reply: &mut Reply<'_>,
+    ) -> Result<Continuation, Failure> {
         let mut tried: Vec<Rc<PoolEndpoint>> = Vec::new();
         let mut fresh = false;
-        let hedge = self.hedge().await?;
+        let hedge = self.hedge_delay().await?;
         if first.is_none() {
-            self.local.wait_until_resolved(self.time_to_open()).await;
-            self.check_total()?;
+            self.pool.wait_until_resolved(self.connect_time_left()).await;
+            self.check_request_timeout()?;
         }
-        let pending = log_fields::Pending::new(self.worker, self.req, &self.local.upstream.name);
+        let pending = log_fields::PendingAttempt::new(self.worker, self.req, &self.pool.upstream.name);
         loop {
-            self.tries.before.set(tried.len());
+            self.attempts.retries.set(tried.len());
             let (chosen, link, begun) = match first.take() {
                 Some(begun) => begun,
                 None => {
-                    let unreachable = self.tries.unreachable.borrow();
+                    let unreachable = self.attempts.unreachable.borrow();
                     let avoided = (&*tried, &**unreachable);
-                    let chosen = self.local.select_for_retry(avoided, self.key, self.prefer)?;
+                    let chosen = self
+                        .pool
+                        .select_for_retry(avoided, self.key, self.affinity_hint)?;
                     (chosen, None, self.worker.cx.now())
                 }
             };
-            pending.begin(&chosen.endpoint, begun, tried.len());
+            pending.start(&chosen.endpoint, begun, tried.len());
             let (attempted, end, begun) = self
-                .first_or_next((chosen, link, begun), hedge, (&mut tried, fresh), reply)
+                .run_next((chosen, link, begun), hedge, (&mut tried, fresh), reply)
                 .await;
-            pending.end();
-            self.note_attempt(&end, begun, tried.len());
+            pending.finish();
+            self.log_attempt(&end, begun, tried.len());
             let broken = match attempted {
                 Ok(rest) => return Ok(rest),
                 Err(broken) => broken,
             };
-            let fault = match broken.why {
-                Why::Failure(Failure::Fault(fault)) => Some(fault),
-                Why::Failure(failure) => return Err(failure),
-                Why::Status(_) => None,
+            let fault = match broken.kind {
+                AttemptErrorKind::Failure(Failure::Fault(fault)) => Some(fault),
+                AttemptErrorKind::Failure(failure) => return Err(failure),
+                AttemptErrorKind::Status(_) => None,
             };
-            if let Some(fault) = fault.filter(|fault| fault.side() != Side::Client) {
+            if let Some(fault) = fault.filter(|fault| fault.side() != FaultSide::Client) {
                 self.count_fault(fault, &broken, &end);
             }
             let can = !reply.is_streaming() && self.can_replay();
             // RFC 9112 §9.3.1: once, without a retry policy, on a new connection. RFC 9113 §8.7: whatever the method.
-            let stale = broken.stale && is_idempotent(self.req.method());
-            if can && !fresh && (stale || broken.unseen) {
+            let stale = broken.is_stale && is_idempotent(self.req.method());
+            if can && !fresh && (stale || broken.is_unprocessed) {
                 fresh = true;
                 continue;
             }
-            if fault.is_none_or(|fault| fault.side() == Side::Upstream) {
-                let bad = !matches!(broken.why, Why::Status(..500));
-                self.local
-                    .record_outcome(&end, if bad { Meeting::Bad } else { Meeting::Good });
+            if fault.is_none_or(|fault| fault.side() == FaultSide::Upstream) {
+                let bad = !matches!(broken.kind, AttemptErrorKind::Status(..500));
+                self.pool.record_outcome(
+                    &end,
+                    if bad {
+                        RequestOutcome::Failure
+                    } else {
+                        RequestOutcome::Success
+                    },
+                );
             }
             fresh = false;
-            let fails_over = can && fault.is_some_and(|fault| self.fails_over(fault, begun, &end));
+            let fails_over = can && fault.is_some_and(|fault| self.should_fail_over(fault, begun, &end));
             tried.push(end);
             // After a status the decision was made when the head was read.
             if let Some(fault) = fault {
                 if !(fails_over || can && self.should_retry(fault)) {
                     return Err(fault.into());
                 }
-                self.worker.counting.fault(fault);
+                self.worker.counters.count_fault(fault);
             }
             if !fails_over {
-                self.pause(tried.len()).await;
+                self.wait_backoff(tried.len()).await;
             }
-            self.check_total()?;
+            self.check_request_timeout()?;
         }
     }
 
-    fn note_attempt(&self, end: &PoolEndpoint, begun: Time, before: usize) {
-        let upstream = &self.local.upstream.name;
-        log_fields::attempt(self.worker, self.req, upstream, end, begun, before);
+    fn log_attempt(&self, end: &PoolEndpoint, begun: Time, before: usize) {
+        let upstream = &self.pool.upstream.name;
+        log_fields::log_attempt(self.worker, self.req, upstream, end, begun, before);
     }
 
     /// Counts a fault that is not the client's, and records the violated rule if it is known.
-    fn count_fault(&self, fault: Fault, broken: &Broken, end: &PoolEndpoint) {
-        self.local.upstream.counters.0.count_fault(fault);
+    fn count_fault(&self, fault: Fault, broken: &AttemptError, end: &PoolEndpoint) {
+        self.pool.upstream.counters.0.count_fault(fault);
         let trouble = || end.endpoint.state.connect_violation(fault);
         if let Some(detail) = broken.detail.as_deref().cloned().or_else(trouble) {
-            let whose = (&self.local.upstream.name, &end.endpoint.addr);
-            log_fields::detail(self.worker, self.req, whose, &detail);
+            let whose = (&self.pool.upstream.name, &end.endpoint.addr);
+            log_fields::log_violation(self.worker, self.req, whose, &detail);
         }
     }
 
     /// Runs one attempt, or the first one with a hedge. Returns its result, its endpoint and its start.
-    async fn first_or_next(
+    async fn run_next(
         &self,
-        (chosen, link, begun): Begun,
+        (chosen, link, begun): StartedConn,
         hedge: Option<Duration>,
         (tried, fresh): (&mut Vec<Rc<PoolEndpoint>>, bool),
         reply: &mut Reply<'_>,
-    ) -> (Result<Rest, Broken>, Rc<PoolEndpoint>, Time) {
+    ) -> (Result<Continuation, AttemptError>, Rc<PoolEndpoint>, Time) {
         let (mut end, mut begun) = (Rc::clone(&chosen.endpoint), begun);
         let mut try_of = (chosen, link);
         if let Some(after) = hedge.filter(|_| tried.is_empty() && !fresh) {
             // Boxed, so that the future of requests without a hedge has no room for it.
-            match Box::pin(self.race((try_of.0, try_of.1, begun), after)).await {
+            match Box::pin(self.race_attempts((try_of.0, try_of.1, begun), after)).await {
                 Ok(won) => {
-                    tried.extend(won.beside);
-                    self.tries.before.set(tried.len());
-                    (try_of, begun) = ((won.begun.0, won.begun.1), won.begun.2);
+                    tried.extend(won.other);
+                    self.attempts.retries.set(tried.len());
+                    (try_of, begun) = ((won.conn.0, won.conn.1), won.conn.2);
                     end = Rc::clone(&try_of.0.endpoint);
                 }
                 Err((broken, mut asked)) => {
                     let last = asked.pop().unwrap_or(end);
                     tried.extend(asked);
-                    self.tries.before.set(tried.len());
+                    self.attempts.retries.set(tried.len());
                     return (Err(broken), last, begun);
                 }
             }
         }
-        let attempted = self.attempt(try_of.0, (try_of.1, begun), fresh, reply).await;
+        let attempted = self.run_attempt(try_of.0, (try_of.1, begun), fresh, reply).await;
         (attempted, end, begun)
     }
 
     /// Runs one attempt. `sent`: the connection that already carries the request's head, if there is one, and the time when it was sent.
-    async fn attempt(
+    async fn run_attempt(
         &self,
         chosen: SelectedEndpoint,
         sent: (Option<UpstreamConn>, Time),
         fresh: bool,
         reply: &mut Reply<'_>,
-    ) -> Result<Rest, Broken> {
+    ) -> Result<Continuation, AttemptError> {
         let cx = &self.worker.cx;
         let is_sent = sent.0.is_some();
         let (link, begun) = match sent {
             (Some(link), begun) => (link, begun),
             (None, _) => {
-                let link = self.open(&chosen, fresh).await?;
-                (self.switchable(link, &chosen).await?, cx.now())
+                let link = self.open_conn(&chosen, fresh).await?;
+                (self.upgradable_conn(link, &chosen).await?, cx.now())
             }
         };
-        let mut clock = self.clock;
+        let mut clock = self.deadlines;
         clock.head = self.forward.timeouts.per_try.map(|span| begun.after(span));
-        let mut reading = self.reading(&chosen)?;
+        let mut reading = self.response_reader(&chosen)?;
         if let UpstreamConn::H2(channel) = &link {
-            reading.connects = request::connects(self.req, &self.sending, channel);
+            reading.is_extended_connect =
+                request::uses_extended_connect(self.req, &self.upstream_request, channel);
             // A client on a stream has no key.
-            reading.key = reading.connects.then(|| Challenge::of(self.req.head())).flatten();
+            reading.key = reading
+                .is_extended_connect
+                .then(|| Challenge::of(self.req.head()))
+                .flatten();
         }
         let got = self
-            .converse(&chosen, (&link, is_sent), &mut clock, &mut reading, reply)
+            .exchange_messages(&chosen, (&link, is_sent), &mut clock, &mut reading, reply)
             .await;
-        let got = got.map_err(|failure| Broken {
+        let got = got.map_err(|failure| AttemptError {
             detail: reading.detail.take(),
-            ..Broken::by(failure, link.requests_before() > 0 && !reading.begun)
+            ..AttemptError::from_failure(failure, link.requests_before() > 0 && !reading.has_started)
         })?;
         let download = match got {
-            Got::Switch => {
-                return Ok(Rest::Tunnel(Tunnel {
-                    link,
-                    _held: self.worth.held.take(),
-                    _chosen: chosen,
+            AttemptOutcome::Upgrade => {
+                return Ok(Continuation::Tunnel(Tunnel {
+                    conn: link,
+                    _share: self.admission.share.take(),
+                    _endpoint: chosen,
                     idle: clock.idle,
                 }));
             }
             // The rest of the response is not read, so the connection is closed.
-            Got::Again(status) => {
+            AttemptOutcome::Retry(status) => {
                 link.discard();
-                return Err(Broken {
-                    why: Why::Status(status),
-                    stale: false,
-                    unseen: false,
+                return Err(AttemptError {
+                    kind: AttemptErrorKind::Status(status),
+                    is_stale: false,
+                    is_unprocessed: false,
                     detail: None,
                 });
             }
             // The same for a replaced response.
-            Got::Replaced(status) => {
+            AttemptOutcome::ErrorPage(status) => {
                 link.discard();
-                return Ok(self.replace(status, reply)?);
+                return Ok(self.send_error_page(status, reply)?);
             }
-            Got::Body(down) => Download {
-                local: Rc::clone(self.local),
-                chosen,
-                link,
-                down,
-                clock,
-                client_rate: self.sending.listener.limits.rate_bytes,
+            AttemptOutcome::Body(down) => ResponseRelay {
+                pool: Rc::clone(self.pool),
+                endpoint: chosen,
+                conn: link,
+                body: down,
+                timeouts: clock,
+                client_rate: self.upstream_request.listener.limits.rate_bytes,
             },
         };
-        if download.down.is_over {
-            download.keep(self.worker);
-            return Ok(Rest::Nothing);
+        if download.body.is_finished {
+            download.finish(self.worker);
+            return Ok(Continuation::Done);
         }
-        Ok(Rest::Body(download))
+        Ok(Continuation::Body(download))
     }
 
     /// Prepares reading the response head, with the fields to add to it.
-    fn reading(&self, chosen: &SelectedEndpoint) -> Result<Reading<'_, '_>, Fault> {
-        let mut reading = Reading::new(
+    fn response_reader(&self, chosen: &SelectedEndpoint) -> Result<ResponseReader<'_, '_>, Fault> {
+        let mut reading = ResponseReader::new(
             self.req.method(),
-            (self.sending.upgrade, self.sending.challenge),
-            self.sending.trailers,
+            (self.upstream_request.upgrade, self.upstream_request.challenge),
+            self.upstream_request.trailers,
         );
         if let Some(affinity) = self.affinity {
-            let secure = client_scheme(self.sending.listener, self.req) == "https";
+            let secure = client_scheme(self.upstream_request.listener, self.req) == "https";
             let token = chosen.endpoint.endpoint.token;
             if let Some((name, value)) =
                 self.session
-                    .field(affinity, token, secure, self.worker.cx.wall().as_secs())
+                    .response_field(affinity, token, secure, self.worker.cx.wall().as_secs())
             {
                 let pushed = reading.extra.push(name, value.as_bytes());
                 pushed.map_err(|_misuse| Fault::BrokenRule)?;
             }
         }
-        if let Some(cross) = self.cross {
+        if let Some(cross) = self.cors {
             reading.extra.append(&cross.fields);
-            reading.cross = true;
+            reading.has_cors = true;
         }
-        if let Some(retry) = self.retry_left()
+        if let Some(retry) = self.remaining_policy()
             && is_idempotent(self.req.method())
         {
-            reading.again = &retry.on.statuses;
+            reading.retry_statuses = &retry.on.statuses;
         }
-        reading.extra.append(self.sending.cleared.answer());
+        reading
+            .extra
+            .append(self.upstream_request.cleared.response_headers());
         reading.pages = self.pages;
         reading.filtered = self.chain.is_some();
-        reading.web = self.sending.web.map(|kind| kind.dialect);
+        reading.grpc_web = self.upstream_request.grpc_web.map(|kind| kind.dialect);
         Ok(reading)
     }
 
     /// Sends the rule's error page in place of the upstream's response.
-    fn replace(&self, status: u16, reply: &mut Reply<'_>) -> Result<Rest, Failure> {
-        local_response::page(reply, self.pages, status)?;
-        local_response::changes(reply, &self.backend.response)?;
-        Ok(Rest::Nothing)
+    fn send_error_page(&self, status: u16, reply: &mut Reply<'_>) -> Result<Continuation, Failure> {
+        local_response::send_error_page(reply, self.pages, status)?;
+        local_response::edit_headers(reply, &self.backend.response)?;
+        Ok(Continuation::Done)
     }
 
     /// Sends the head. Returns the unsent part of the request.
-    fn send_head(&self, chosen: &SelectedEndpoint, link: &UpstreamConn) -> Result<Unsent, Fault> {
-        let desk = &mut *self.worker.desk.borrow_mut();
+    fn send_head(&self, chosen: &SelectedEndpoint, link: &UpstreamConn) -> Result<UnsentRequest, Fault> {
+        let desk = &mut *self.worker.scratch.borrow_mut();
         let endpoint = &chosen.endpoint.endpoint;
         match link {
             UpstreamConn::Http1(sole) => {
                 desk.out.clear();
-                let encoder = request::write(desk, self.req, endpoint, &self.sending)?;
+                let encoder = request::write_head(desk, self.req, endpoint, &self.upstream_request)?;
                 // Fails if the connection has just closed; reading reports the precise fault.
                 let _ = sole.stream.write_now(&desk.out);
                 desk.out.clear();
-                Ok(Unsent::Encoded(encoder))
+                Ok(UnsentRequest::Http1(encoder))
             }
             UpstreamConn::H2(channel) => {
-                let follows = request::ask(desk, self.req, endpoint, &self.sending, channel)?;
-                Ok(if follows { Unsent::Framed } else { Unsent::Nothing })
+                let follows = request::send_head(desk, self.req, endpoint, &self.upstream_request, channel)?;
+                Ok(if follows {
+                    UnsentRequest::H2
+                } else {
+                    UnsentRequest::Nothing
+                })
             }
         }
     }
 
     /// Records the response of an endpoint.
-    fn answered(&self, chosen: &SelectedEndpoint, begun: Time, status: u16) {
+    fn record_response(&self, chosen: &SelectedEndpoint, begun: Time, status: u16) {
         let span = self.worker.cx.now().since(begun);
-        self.local.record_response(&chosen.endpoint, span, status);
+        self.pool.record_response(&chosen.endpoint, span, status);
     }
 }
 
 /// Returns whether a failure is that of a pooled connection that was closed in the meantime.
-fn is_stale(failure: &Failure) -> bool {
+fn is_stale_connection(failure: &Failure) -> bool {
     matches!(
         failure,
         Failure::Fault(Fault::ClosedBeforeHead | Fault::ResetBeforeHead)

@@ -22,8 +22,8 @@ use crate::limits;
 use crate::model::Forward;
 
 /// Converts a local error response into one that gRPC clients understand: 200, with the status of the call.
-pub(super) fn own(req: &Request<'_>, reply: &mut Reply<'_>) {
-    let Some(kind) = asked(req) else { return };
+pub(super) fn convert_local_response(req: &Request<'_>, reply: &mut Reply<'_>) {
+    let Some(kind) = request_type(req) else { return };
     let status = reply.status_now();
     if status < 400 || reply.is_forwarded() || reply.is_streaming() {
         return;
@@ -35,7 +35,7 @@ pub(super) fn own(req: &Request<'_>, reply: &mut Reply<'_>) {
     if line.len() <= limits::GRPC_MESSAGE_BYTES {
         encode_message(&mut message, line);
     }
-    let code = code(status).number().to_string();
+    let code = grpc_code(status).number().to_string();
     reply.remove_header("Content-Type");
     reply.status(200);
     let told = [
@@ -52,14 +52,14 @@ pub(super) fn own(req: &Request<'_>, reply: &mut Reply<'_>) {
 }
 
 /// Finishes a started gRPC response with the status of the call. Returns `false` if it is not gRPC, or cannot be finished so.
-pub(super) fn ends(req: &Request<'_>, reply: &mut Reply<'_>, fault: Fault) -> bool {
-    let Some(kind) = asked(req).filter(|_| reply.is_forwarded()) else {
+pub(super) fn end_with_status(req: &Request<'_>, reply: &mut Reply<'_>, fault: Fault) -> bool {
+    let Some(kind) = request_type(req).filter(|_| reply.is_forwarded()) else {
         return false;
     };
     let mut block = FieldBlock::new();
     let mut message = String::new();
     encode_message(&mut message, fault.text());
-    let code = code(fault.status()).number().to_string();
+    let code = grpc_code(fault.status()).number().to_string();
     let pushed = [("grpc-status", &*code), ("grpc-message", &*message)]
         .into_iter()
         .all(|(name, value)| block.push(name, value.as_bytes()).is_ok());
@@ -70,14 +70,14 @@ pub(super) fn ends(req: &Request<'_>, reply: &mut Reply<'_>, fault: Fault) -> bo
             true
         }
         dialect => {
-            let end = Wrapping { dialect }.end(Some(&block));
+            let end = GrpcWebEncoder { dialect }.encode_trailers(Some(&block));
             reply.put(&end).is_ok()
         }
     }
 }
 
 /// Returns the status of a call that the gateway answers with an HTTP status.
-fn code(status: u16) -> Code {
+fn grpc_code(status: u16) -> Code {
     match status {
         // The client's own body was late; gRPC has no better code.
         408 => Code::DeadlineExceeded,
@@ -86,50 +86,50 @@ fn code(status: u16) -> Code {
 }
 
 /// Returns the gRPC content type of a request.
-fn asked<'r>(req: &Request<'r>) -> Option<ContentType<'r>> {
+fn request_type<'r>(req: &Request<'r>) -> Option<ContentType<'r>> {
     ContentType::parse(req.head().fields.known(Known::ContentType)?)
 }
 
 /// Returns the content type of a gRPC-Web request that must be translated.
-pub(super) fn web<'r>(forward: &Forward, req: &Request<'r>) -> Option<ContentType<'r>> {
+pub(super) fn grpc_web_type<'r>(forward: &Forward, req: &Request<'r>) -> Option<ContentType<'r>> {
     if !forward.grpc_web {
         return None;
     }
-    asked(req).filter(|kind| kind.dialect != Dialect::Grpc)
+    request_type(req).filter(|kind| kind.dialect != Dialect::Grpc)
 }
 
 /// Returns the corresponding gRPC type for the upstream.
-pub(super) fn upstream_type(kind: ContentType<'_>) -> String {
-    typed("application/grpc", kind.format)
+pub(super) fn upstream_content_type(kind: ContentType<'_>) -> String {
+    content_type("application/grpc", kind.format)
 }
 
 /// Returns the type of a response for a client of this dialect; `None`: the response is not gRPC, and is not translated.
-pub(super) fn client_type(dialect: Dialect, answered: &[u8]) -> Option<String> {
+pub(super) fn client_content_type(dialect: Dialect, answered: &[u8]) -> Option<String> {
     let kind = ContentType::parse(answered).filter(|kind| kind.dialect == Dialect::Grpc)?;
     let name = match dialect {
         Dialect::Grpc => "application/grpc",
         Dialect::Web => "application/grpc-web",
         Dialect::WebText => "application/grpc-web-text",
     };
-    Some(typed(name, kind.format))
+    Some(content_type(name, kind.format))
 }
 
-fn typed(name: &str, format: Option<&str>) -> String {
+fn content_type(name: &str, format: Option<&str>) -> String {
     format.map_or_else(|| name.to_owned(), |format| format!("{name}+{format}"))
 }
 
 /// Decodes a request body from base64.
 #[derive(Default)]
-pub(super) struct Unwrapping(Option<RefCell<TextDecoder>>);
+pub(super) struct RequestTextDecoder(Option<RefCell<TextDecoder>>);
 
-impl Unwrapping {
-    pub(super) fn of(kind: Option<ContentType<'_>>) -> Unwrapping {
+impl RequestTextDecoder {
+    pub(super) fn from_content_type(kind: Option<ContentType<'_>>) -> RequestTextDecoder {
         let is_text = kind.is_some_and(|kind| kind.dialect == Dialect::WebText);
-        Unwrapping(is_text.then(RefCell::default))
+        RequestTextDecoder(is_text.then(RefCell::default))
     }
 
     /// Decodes the next piece; `None`: the end of the body.
-    pub(super) fn piece(&self, bytes: Option<Bytes>) -> Result<Option<Bytes>, Failure> {
+    pub(super) fn decode_piece(&self, bytes: Option<Bytes>) -> Result<Option<Bytes>, Failure> {
         let Some(decoder) = &self.0 else { return Ok(bytes) };
         let wrong = |fault| Failure::Web(Error::bad_request(format!("the body is no gRPC-Web: {fault}")));
         let decoder = &mut *decoder.borrow_mut();
@@ -144,11 +144,11 @@ impl Unwrapping {
 
 /// Encodes a response body for a gRPC-Web client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Wrapping {
+pub(super) struct GrpcWebEncoder {
     pub(super) dialect: Dialect,
 }
 
-impl Wrapping {
+impl GrpcWebEncoder {
     /// Encodes a piece of the body.
     pub(super) fn piece(self, bytes: &[u8]) -> Vec<u8> {
         let mut out = Vec::new();
@@ -160,7 +160,7 @@ impl Wrapping {
     }
 
     /// Encodes the trailers, which end the body.
-    pub(super) fn end(self, trailers: Option<&FieldBlock>) -> Vec<u8> {
+    pub(super) fn encode_trailers(self, trailers: Option<&FieldBlock>) -> Vec<u8> {
         let mut block = FieldBlock::new();
         for (name, value) in trailers.into_iter().flat_map(FieldBlock::iter) {
             // A field that was valid stays valid.

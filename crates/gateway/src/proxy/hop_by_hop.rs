@@ -9,18 +9,18 @@ use crate::limits;
 
 /// The treatment of a request field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Sort {
+pub(super) enum FieldTreatment {
     /// Forwarded unchanged.
     EndToEnd,
     /// Belongs to the connection.
     HopByHop,
     /// Identifies the client or its request: accepted from a trusted proxy only.
-    Claim(Claim),
+    Proxy(ProxyField),
 }
 
 /// A field in which proxies report the client or the path of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Claim {
+pub(super) enum ProxyField {
     ForwardedFor,
     ForwardedProto,
     ForwardedHost,
@@ -32,7 +32,7 @@ pub(super) enum Claim {
 }
 
 /// Returns the treatment of a request field.
-pub(super) fn sort(known: Option<Known>, name: &[u8]) -> Sort {
+pub(super) fn treatment(known: Option<Known>, name: &[u8]) -> FieldTreatment {
     match known {
         Some(
             Known::Connection
@@ -44,48 +44,51 @@ pub(super) fn sort(known: Option<Known>, name: &[u8]) -> Sort {
             | Known::Trailer
             | Known::TransferEncoding
             | Known::Upgrade,
-        ) => Sort::HopByHop,
-        Some(Known::Via) => Sort::Claim(Claim::Via),
-        Some(Known::XForwardedFor) => Sort::Claim(Claim::ForwardedFor),
-        Some(_) => Sort::EndToEnd,
-        None => sort_unknown(name),
+        ) => FieldTreatment::HopByHop,
+        Some(Known::Via) => FieldTreatment::Proxy(ProxyField::Via),
+        Some(Known::XForwardedFor) => FieldTreatment::Proxy(ProxyField::ForwardedFor),
+        Some(_) => FieldTreatment::EndToEnd,
+        None => treatment_by_name(name),
     }
 }
 
-fn sort_unknown(name: &[u8]) -> Sort {
+fn treatment_by_name(name: &[u8]) -> FieldTreatment {
     // A cheap check that excludes almost all names.
     if !matches!(
         name.first().map(|byte| byte | 0x20),
         Some(b'x' | b'f' | b'p' | b'h')
     ) {
-        return Sort::EndToEnd;
+        return FieldTreatment::EndToEnd;
     }
-    let is = |other: &str| is_folded(name, other);
+    let is = |other: &str| eq_folded(name, other);
     if is("proxy-connection") || is("http2-settings") {
-        return Sort::HopByHop;
+        return FieldTreatment::HopByHop;
     }
     // A name with underscores counts as the same: some programs (CGI) treat both alike.
     if is("x-forwarded-for") {
-        Sort::Claim(Claim::ForwardedFor)
+        FieldTreatment::Proxy(ProxyField::ForwardedFor)
     } else if is("x-forwarded-proto") {
-        Sort::Claim(Claim::ForwardedProto)
+        FieldTreatment::Proxy(ProxyField::ForwardedProto)
     } else if is("x-forwarded-host") {
-        Sort::Claim(Claim::ForwardedHost)
+        FieldTreatment::Proxy(ProxyField::ForwardedHost)
     } else if is("forwarded") {
-        Sort::Claim(Claim::Forwarded)
-    } else if is("x-real-ip") || starts_folded(name, "x-forwarded-") || starts_folded(name, "x-envoy-") {
-        Sort::Claim(Claim::Other)
+        FieldTreatment::Proxy(ProxyField::Forwarded)
+    } else if is("x-real-ip")
+        || starts_with_folded(name, "x-forwarded-")
+        || starts_with_folded(name, "x-envoy-")
+    {
+        FieldTreatment::Proxy(ProxyField::Other)
     } else {
-        Sort::EndToEnd
+        FieldTreatment::EndToEnd
     }
 }
 
 /// Returns whether two names are equal, ignoring case and treating `_` as `-`.
-pub(crate) fn is_folded(name: &[u8], other: &str) -> bool {
-    name.len() == other.len() && starts_folded(name, other)
+pub(crate) fn eq_folded(name: &[u8], other: &str) -> bool {
+    name.len() == other.len() && starts_with_folded(name, other)
 }
 
-pub(super) fn starts_folded(name: &[u8], other: &str) -> bool {
+pub(super) fn starts_with_folded(name: &[u8], other: &str) -> bool {
     let fold = |byte: u8| {
         if byte == b'_' {
             b'-'
@@ -101,19 +104,19 @@ pub(super) fn starts_folded(name: &[u8], other: &str) -> bool {
 }
 
 /// The fields that a message's `Connection` lists, which are not forwarded.
-pub(super) struct Named<'a> {
+pub(super) struct ConnectionOptions<'a> {
     /// Set if it lists any option besides the usual ones.
     any: bool,
     fields: Fields<'a>,
 }
 
-impl<'a> Named<'a> {
+impl<'a> ConnectionOptions<'a> {
     /// Reads the `Connection` fields of a message. Fails with [`Fault::ConnectionOptions`] beyond [`limits::CONNECTION_OPTIONS`].
-    pub(super) fn of(fields: &Fields<'a>) -> Result<Named<'a>, Fault> {
+    pub(super) fn parse(fields: &Fields<'a>) -> Result<ConnectionOptions<'a>, Fault> {
         let mut count = 0;
         let mut any = false;
         for value in fields.all_known(Known::Connection) {
-            for option in options(value) {
+            for option in list_elements(value) {
                 count += 1;
                 any |= !(option.eq_ignore_ascii_case(b"keep-alive") || option.eq_ignore_ascii_case(b"close"));
             }
@@ -121,18 +124,18 @@ impl<'a> Named<'a> {
         if count > limits::CONNECTION_OPTIONS {
             return Err(Fault::ConnectionOptions);
         }
-        Ok(Named { any, fields: *fields })
+        Ok(ConnectionOptions { any, fields: *fields })
     }
 
     /// Returns whether it lists this field. Fields that identify the client or describe the content are excepted: a client that lists them
     /// wants them to be missing upstream.
-    pub(super) fn has(&self, known: Option<Known>, name: &[u8]) -> bool {
+    pub(super) fn lists(&self, known: Option<Known>, name: &[u8]) -> bool {
         if !self.any {
             return false;
         }
         let values = self.fields.all_known(Known::Connection);
         let named = values
-            .flat_map(options)
+            .flat_map(list_elements)
             .any(|option| option.eq_ignore_ascii_case(name));
         named && !is_protected(known, name)
     }
@@ -150,7 +153,7 @@ fn is_protected(known: Option<Known>, name: &[u8]) -> bool {
     }
 }
 
-pub(super) fn options(value: &[u8]) -> impl Iterator<Item = &[u8]> {
+pub(super) fn list_elements(value: &[u8]) -> impl Iterator<Item = &[u8]> {
     value
         .split(|&byte| byte == b',')
         .map(<[u8]>::trim_ascii)

@@ -3,20 +3,20 @@
 use ringmain_web::{Error, Reply};
 
 use super::Failure;
-use crate::compile::plan::{Plan, StatusChanges};
+use crate::compile::plan::{Plan, StatusHeaderEdits};
 use crate::fault::Fault;
 use crate::model::{Answer, ErrorPage};
 use crate::policy::Refusal;
 use crate::table::Matched;
 
 /// Sends a direct response.
-pub(super) fn answer(reply: &mut Reply<'_>, plan: &Plan, answer: &Answer) -> Result<(), Failure> {
-    write(reply, answer.status, answer)?;
-    changes(reply, &plan.response)?;
+pub(super) fn send_direct(reply: &mut Reply<'_>, plan: &Plan, answer: &Answer) -> Result<(), Failure> {
+    write_response(reply, answer.status, answer)?;
+    edit_headers(reply, &plan.response)?;
     Ok(())
 }
 
-fn write(reply: &mut Reply<'_>, status: u16, answer: &Answer) -> Result<(), Error> {
+fn write_response(reply: &mut Reply<'_>, status: u16, answer: &Answer) -> Result<(), Error> {
     reply.status(status);
     if let Some(kind) = &answer.content_type {
         reply.header("Content-Type", kind.as_str())?;
@@ -26,57 +26,65 @@ fn write(reply: &mut Reply<'_>, status: u16, answer: &Answer) -> Result<(), Erro
 }
 
 /// Sends the first error page for a status. Returns whether there is one.
-pub(super) fn page(reply: &mut Reply<'_>, pages: &[ErrorPage], status: u16) -> Result<bool, Error> {
+pub(super) fn send_error_page(
+    reply: &mut Reply<'_>,
+    pages: &[ErrorPage],
+    status: u16,
+) -> Result<bool, Error> {
     let found = pages.iter().find(|page| page.statuses.contains(status));
     if let Some(page) = found {
-        write(reply, status, &page.answer)?;
+        write_response(reply, status, &page.answer)?;
     }
     Ok(found.is_some())
 }
 
 /// Sends the response to a fault, as the rule defines it.
-pub(super) fn fault(reply: &mut Reply<'_>, matched: &Matched<'_, Plan>, fault: Fault) -> Result<(), Error> {
-    fault_with_status(reply, matched, fault, fault.status())
+pub(super) fn send_fault(
+    reply: &mut Reply<'_>,
+    matched: &Matched<'_, Plan>,
+    fault: Fault,
+) -> Result<(), Error> {
+    send_fault_as(reply, matched, fault, fault.status())
 }
 
-fn fault_with_status(
+fn send_fault_as(
     reply: &mut Reply<'_>,
     matched: &Matched<'_, Plan>,
     fault: Fault,
     status: u16,
 ) -> Result<(), Error> {
-    if !page(reply, &matched.rule().error_pages, status)? {
-        plain(reply, fault)?;
+    if !send_error_page(reply, &matched.rule().error_pages, status)? {
+        send_plain_fault(reply, fault)?;
         reply.status(status);
     }
     if fault.is_overload() {
         reply.header("X-Overloaded", fault.label())?;
     }
     match matched.plan() {
-        Ok(plan) => changes(reply, &plan.response),
+        Ok(plan) => edit_headers(reply, &plan.response),
         Err(_) => Ok(()),
     }
 }
 
 /// Sends the response to a refusal by a policy.
-pub(super) fn refusal(
+pub(super) fn send_refusal(
     reply: &mut Reply<'_>,
     matched: &Matched<'_, Plan>,
     refusal: &Refusal,
 ) -> Result<(), Error> {
-    match &refusal.answer {
+    match &refusal.response {
         Some(answer) => {
-            if !page(reply, &matched.rule().error_pages, answer.status)? {
+            if !send_error_page(reply, &matched.rule().error_pages, answer.status)? {
                 reply.status(answer.status);
                 reply.body().extend_from_slice(&answer.body);
             }
             if let Ok(plan) = matched.plan() {
-                changes(reply, &plan.response)?;
+                edit_headers(reply, &plan.response)?;
             }
         }
         None => {
             let status = refusal.status.unwrap_or(refusal.fault.status());
-            fault_with_status(reply, matched, refusal.fault, status)?;
+            send_fault_as(reply, matched, refusal.fault, status)?;
         }
     }
     for (name, _) in refusal.fields.iter() {
@@ -87,7 +95,7 @@ pub(super) fn refusal(
 }
 
 /// Sends the response to a fault without a rule.
-pub(super) fn plain(reply: &mut Reply<'_>, fault: Fault) -> Result<(), Error> {
+pub(super) fn send_plain_fault(reply: &mut Reply<'_>, fault: Fault) -> Result<(), Error> {
     reply.status(fault.status());
     if fault.status() == 503 {
         reply.header("Retry-After", "1")?;
@@ -105,11 +113,11 @@ pub(super) fn plain(reply: &mut Reply<'_>, fault: Fault) -> Result<(), Error> {
 }
 
 /// Edits the head of a response that the gateway produces itself. Its status must be final.
-pub(super) fn changes(reply: &mut Reply<'_>, changes: &StatusChanges) -> Result<(), Error> {
-    let changes = changes.at(reply.status_now());
-    for name in changes.dropped() {
+pub(super) fn edit_headers(reply: &mut Reply<'_>, changes: &StatusHeaderEdits) -> Result<(), Error> {
+    let changes = changes.edits_for(reply.status_now());
+    for name in changes.removed_names() {
         reply.remove_header(name.as_str());
     }
-    reply.add_headers(changes.added());
+    reply.add_headers(changes.appended_fields());
     Ok(())
 }

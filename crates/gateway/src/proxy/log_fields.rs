@@ -8,11 +8,11 @@ use ringmain_engine::Addr;
 use ringmain_engine::backend::Time;
 use ringmain_web::{Note, Request};
 
-use super::{Found, client};
-use crate::fault::{Detail, Fault};
+use super::{RequestRoute, client};
+use crate::fault::{Fault, Violation};
 use crate::gateway::Worker;
 use crate::model::{Name, Route};
-use crate::stats::Count;
+use crate::stats::RequestCounter;
 use crate::upstream::pool::PoolEndpoint;
 
 /// Access log fields of a gateway's requests besides the general ones; templates may name them.
@@ -39,7 +39,12 @@ pub const FIELDS: [&str; 12] = [
 ];
 
 /// Records the route of a request.
-pub(super) fn route(worker: &Worker, count: &Count<'_>, found: &Found<'_>, req: &Request<'_>) {
+pub(super) fn log_route(
+    worker: &Worker,
+    count: &RequestCounter<'_>,
+    found: &RequestRoute<'_>,
+    req: &Request<'_>,
+) {
     let route = found.matched.route().route();
     match found.matched.plan().map(|plan| plan.number.get()) {
         Ok(Some(number)) => count.series(*number),
@@ -49,14 +54,14 @@ pub(super) fn route(worker: &Worker, count: &Count<'_>, found: &Found<'_>, req: 
     if !req.is_logged() {
         return;
     }
-    rule(route, found.matched.number(), req);
+    log_rule(route, found.matched.rule_number(), req);
     if let Some(client) = client::address(&found.listener.client_address, req) {
         req.note_client(client);
     }
 }
 
 /// Logs the route and rule of a request.
-pub(super) fn rule(route: &Route, number: usize, req: &Request<'_>) {
+pub(super) fn log_rule(route: &Route, number: usize, req: &Request<'_>) {
     let rule = match &route.rules[number].name {
         Some(name) => Note::Text(Arc::clone(name)),
         None => Note::Number(number as u64),
@@ -66,14 +71,14 @@ pub(super) fn rule(route: &Route, number: usize, req: &Request<'_>) {
 }
 
 /// Logs the client's identity.
-pub(crate) fn identity(identity: &Arc<str>, req: &Request<'_>) {
+pub(crate) fn log_identity(identity: &Arc<str>, req: &Request<'_>) {
     if req.is_logged() {
         req.note("identity", Note::Text(Arc::clone(identity)));
     }
 }
 
 /// Logs an attempt that has received a response head or has failed.
-pub(super) fn attempt(
+pub(super) fn log_attempt(
     worker: &Worker,
     req: &Request<'_>,
     upstream: &Name,
@@ -95,16 +100,20 @@ pub(super) fn attempt(
 }
 
 /// An attempt in progress. If it is dropped with its task, because the client has disconnected, it is logged like a finished one.
-pub(super) struct Pending<'a, 'r> {
+pub(super) struct PendingAttempt<'a, 'r> {
     worker: &'a Worker,
     req: &'a Request<'r>,
     upstream: &'a Name,
     attempt: RefCell<Option<(Rc<PoolEndpoint>, Time, usize)>>,
 }
 
-impl<'a, 'r> Pending<'a, 'r> {
-    pub(super) fn new(worker: &'a Worker, req: &'a Request<'r>, upstream: &'a Name) -> Pending<'a, 'r> {
-        Pending {
+impl<'a, 'r> PendingAttempt<'a, 'r> {
+    pub(super) fn new(
+        worker: &'a Worker,
+        req: &'a Request<'r>,
+        upstream: &'a Name,
+    ) -> PendingAttempt<'a, 'r> {
+        PendingAttempt {
             worker,
             req,
             upstream,
@@ -113,29 +122,29 @@ impl<'a, 'r> Pending<'a, 'r> {
     }
 
     /// Records the start of an attempt at this endpoint.
-    pub(super) fn begin(&self, end: &Rc<PoolEndpoint>, begun: Time, tried: usize) {
+    pub(super) fn start(&self, end: &Rc<PoolEndpoint>, begun: Time, tried: usize) {
         if self.req.is_logged() {
             self.attempt.replace(Some((Rc::clone(end), begun, tried)));
         }
     }
 
     /// Records the end of the attempt.
-    pub(super) fn end(&self) {
+    pub(super) fn finish(&self) {
         self.attempt.take();
     }
 }
 
-impl Drop for Pending<'_, '_> {
+impl Drop for PendingAttempt<'_, '_> {
     fn drop(&mut self) {
         if let Some((end, begun, tried)) = self.attempt.take() {
-            attempt(self.worker, self.req, self.upstream, &end, begun, tried);
+            log_attempt(self.worker, self.req, self.upstream, &end, begun, tried);
         }
     }
 }
 
 /// Counts and logs a fault.
-pub(super) fn fault(worker: &Worker, req: &Request<'_>, fault: Fault) {
-    worker.counting.fault(fault);
+pub(super) fn log_fault(worker: &Worker, req: &Request<'_>, fault: Fault) {
+    worker.counters.count_fault(fault);
     if req.is_logged() {
         req.note("fault", Note::Word(fault.label()));
     }
@@ -143,14 +152,19 @@ pub(super) fn fault(worker: &Worker, req: &Request<'_>, fault: Fault) {
 
 /// Logs the rule that an endpoint violated, unless too many were logged within [`limits::FAULT_LOG_SPAN`], and adds it to the access log.
 #[cold]
-pub(super) fn detail(worker: &Worker, req: &Request<'_>, (upstream, addr): (&Name, &Addr), detail: &Detail) {
+pub(super) fn log_violation(
+    worker: &Worker,
+    req: &Request<'_>,
+    (upstream, addr): (&Name, &Addr),
+    detail: &Violation,
+) {
     let now = worker.cx.now();
-    if let Some(skipped) = worker.desk.borrow_mut().fault_log.admit(now) {
+    if let Some(skipped) = worker.scratch.borrow_mut().fault_log.admit(now) {
         let more = match skipped {
             0 => String::new(),
             count => format!(" ({count} similar lines were not logged)"),
         };
-        let Detail { rule, text } = detail;
+        let Violation { rule, text } = detail;
         log::warn!("upstream `{upstream}`: {addr}: {rule}: {text}{more}");
     }
     if req.is_logged() {

@@ -4,8 +4,8 @@ use crate::limits;
 use crate::upstream::UpstreamState;
 
 /// The check of one exchange, to be repeated each [`CONTENDED_LOOK`](limits::CONTENDED_LOOK) in which the client is waited for.
-pub(super) struct Contention<'a> {
-    shared: &'a UpstreamState,
+pub(super) struct MinRateCheck<'a> {
+    upstream: &'a UpstreamState,
     /// The listener's minimum rate, bytes per second.
     rate: u64,
     /// Consecutive checks at which other requests waited.
@@ -14,10 +14,10 @@ pub(super) struct Contention<'a> {
     base: u64,
 }
 
-impl<'a> Contention<'a> {
-    pub(super) fn new(shared: &'a UpstreamState, rate: u32) -> Contention<'a> {
-        Contention {
-            shared,
+impl<'a> MinRateCheck<'a> {
+    pub(super) fn new(shared: &'a UpstreamState, rate: u32) -> MinRateCheck<'a> {
+        MinRateCheck {
+            upstream: shared,
             rate: u64::from(rate.max(1)),
             checks: 0,
             base: 0,
@@ -27,7 +27,7 @@ impl<'a> Contention<'a> {
     /// Returns whether the client must release its slot. `moved` is the total of bytes that it has sent or received.
     pub(super) fn is_too_slow(&mut self, moved: u64) -> bool {
         let brought = moved.saturating_sub(std::mem::replace(&mut self.base, moved));
-        if self.shared.wait_queue.len() == 0 {
+        if self.upstream.wait_queue.len() == 0 {
             self.checks = 0;
             return false;
         }

@@ -14,12 +14,12 @@ use ringmain_wire::h1::{
     parse_response,
 };
 
-use super::Found;
-use super::backend::addresses;
+use super::RequestRoute;
+use super::backend::client_addresses;
 use super::grpc;
 use super::replay_buffer::ReplayBuffer;
-use super::request::{self, Sending};
-use crate::compile::plan::{Mirrored, Plan};
+use super::request::{self, UpstreamRequest};
+use crate::compile::plan::{MirrorTarget, Plan};
 use crate::gateway::Worker;
 use crate::limits;
 use crate::model::{Forward, Mirror, Rewrite};
@@ -29,28 +29,28 @@ use crate::upstream::pool::{PooledConnection, SelectedEndpoint, UpstreamConn, Up
 use crate::upstream::{AffinityHint, MirrorOutcome, RequestPermit};
 
 /// A mirrored request in flight.
-struct Copy {
+struct MirrorRequest {
     worker: Rc<Worker>,
-    local: Rc<UpstreamPool>,
-    chosen: SelectedEndpoint,
-    greeting: Vec<u8>,
-    message: Message,
+    pool: Rc<UpstreamPool>,
+    endpoint: SelectedEndpoint,
+    preamble: Vec<u8>,
+    message: MirrorMessage,
     is_head: bool,
     until: Time,
-    became: Became,
-    _admitted: RequestPermit,
-    _counted: Counted,
+    outcome: MirrorResult,
+    _permit: RequestPermit,
+    _slot: MirrorSlot,
 }
 
 /// The message, head and body.
-enum Message {
+enum MirrorMessage {
     /// Encoded for HTTP/1.1.
-    Bytes(Vec<u8>),
+    Encoded(Vec<u8>),
     /// In parts, since the protocol is known only after connecting.
-    Parts(Box<Parts>),
+    Parts(Box<MessageParts>),
 }
 
-struct Parts {
+struct MessageParts {
     method: String,
     target: String,
     authority: String,
@@ -59,40 +59,40 @@ struct Parts {
 }
 
 /// The outcome of a mirrored request, counted when this is dropped.
-struct Became {
-    local: Rc<UpstreamPool>,
-    what: Cell<MirrorOutcome>,
+struct MirrorResult {
+    pool: Rc<UpstreamPool>,
+    outcome: Cell<MirrorOutcome>,
 }
 
-impl Drop for Became {
+impl Drop for MirrorResult {
     fn drop(&mut self) {
-        self.local.upstream.counters.0.count_mirror(self.what.get());
+        self.pool.upstream.counters.0.count_mirror(self.outcome.get());
     }
 }
 
 /// A slot in the worker's limit of mirrored requests.
-struct Counted(Rc<Worker>);
+struct MirrorSlot(Rc<Worker>);
 
-impl Counted {
-    fn new(worker: &Rc<Worker>) -> Option<Counted> {
-        let count: &Cell<u32> = &worker.mirroring;
+impl MirrorSlot {
+    fn new(worker: &Rc<Worker>) -> Option<MirrorSlot> {
+        let count: &Cell<u32> = &worker.mirrors_in_flight;
         (count.get() < limits::MIRRORS).then(|| {
             count.set(count.get() + 1);
-            Counted(Rc::clone(worker))
+            MirrorSlot(Rc::clone(worker))
         })
     }
 }
 
-impl Drop for Counted {
+impl Drop for MirrorSlot {
     fn drop(&mut self) {
-        self.0.mirroring.set(self.0.mirroring.get() - 1);
+        self.0.mirrors_in_flight.set(self.0.mirrors_in_flight.get() - 1);
     }
 }
 
 /// Sends the mirrored requests of a rule, if the original is complete.
-pub(super) fn send(
+pub(super) fn send_mirrors(
     worker: &Rc<Worker>,
-    found: &Found<'_>,
+    found: &RequestRoute<'_>,
     cleared: &Cleared,
     plan: &Plan,
     forward: &Forward,
@@ -104,7 +104,7 @@ pub(super) fn send(
         if drawn >= u64::from(mirror.share.part) {
             continue;
         }
-        if let Some(copy) = prepare(worker, found, cleared, (mirror, mirrored), forward, req, kept)
+        if let Some(copy) = prepare_mirror(worker, found, cleared, (mirror, mirrored), forward, req, kept)
             && worker.cx.spawn(copy.run_until_draining()).is_err()
         {
             log::debug!("{req:?}: no task is available for the mirrored request");
@@ -113,97 +113,97 @@ pub(super) fn send(
 }
 
 /// Prepares a mirrored request. `None`: a limit is reached, or there is no endpoint, and that is counted.
-fn prepare(
+fn prepare_mirror(
     worker: &Rc<Worker>,
-    found: &Found<'_>,
+    found: &RequestRoute<'_>,
     cleared: &Cleared,
-    (mirror, mirrored): (&Mirror, &Mirrored),
+    (mirror, mirrored): (&Mirror, &MirrorTarget),
     forward: &Forward,
     req: &Request<'_>,
     kept: &ReplayBuffer,
-) -> Option<Copy> {
+) -> Option<MirrorRequest> {
     // Without an upstream nothing is sent, which was reported for the configuration.
-    let local = worker.local(mirrored.upstream.as_ref()?);
-    let became = Became {
-        local: Rc::clone(&local),
-        what: Cell::new(MirrorOutcome::Overloaded),
+    let local = worker.pool(mirrored.upstream.as_ref()?);
+    let became = MirrorResult {
+        pool: Rc::clone(&local),
+        outcome: Cell::new(MirrorOutcome::Overloaded),
     };
     let body = match req.head().framing {
         Framing::None => None,
         _ => {
-            became.what.set(MirrorOutcome::BodyTooLarge);
-            let whole = kept.whole(mirror.body_bytes)?;
-            became.what.set(MirrorOutcome::Overloaded);
+            became.outcome.set(MirrorOutcome::BodyTooLarge);
+            let whole = kept.complete_body(mirror.body_bytes)?;
+            became.outcome.set(MirrorOutcome::Overloaded);
             Some(whole)
         }
     };
-    let counted = Counted::new(worker)?;
+    let counted = MirrorSlot::new(worker)?;
     let admitted = local.admit_request().ok()?;
-    became.what.set(MirrorOutcome::NoEndpoint);
+    became.outcome.set(MirrorOutcome::NoEndpoint);
     let chosen = local.select(&[], None, AffinityHint::None).ok()?;
-    became.what.set(MirrorOutcome::Failed);
-    let sending = Sending {
+    became.outcome.set(MirrorOutcome::Failed);
+    let sending = UpstreamRequest {
         listener: found.listener,
         changes: &mirrored.request,
         cleared,
         rule: &forward.rewrite,
         backend: &Rewrite::default(),
         prefix: found.matched.prefix(),
-        decoded: found.decoded.clone(),
+        decoded: found.decoded_path.clone(),
         upgrade: None,
         challenge: None,
         trailers: false,
-        web: grpc::web(forward, req),
+        grpc_web: grpc::grpc_web_type(forward, req),
     };
     let body = body.as_deref();
     let message = match local.can_acquire_now() && !local.may_multiplex() {
-        true => bytes(worker, req, &chosen, &sending, body),
-        false => parts(worker, req, &chosen, &sending, body),
+        true => encode_http1(worker, req, &chosen, &sending, body),
+        false => build_parts(worker, req, &chosen, &sending, body),
     }?;
     // Counted if no task is available, which drops it.
-    became.what.set(MirrorOutcome::Overloaded);
-    Some(Copy {
-        greeting: local.proxy_header(|| addresses(req)),
+    became.outcome.set(MirrorOutcome::Overloaded);
+    Some(MirrorRequest {
+        preamble: local.proxy_header(|| client_addresses(req)),
         worker: Rc::clone(worker),
-        local,
-        chosen,
-        became,
+        pool: local,
+        endpoint: chosen,
+        outcome: became,
         message,
         is_head: req.method() == Method::Head,
         until: worker.cx.now().after(limits::MIRROR_TIME),
-        _admitted: admitted,
-        _counted: counted,
+        _permit: admitted,
+        _slot: counted,
     })
 }
 
-fn bytes(
+fn encode_http1(
     worker: &Worker,
     req: &Request<'_>,
     chosen: &SelectedEndpoint,
-    sending: &Sending<'_>,
+    sending: &UpstreamRequest<'_>,
     body: Option<&[u8]>,
-) -> Option<Message> {
-    let desk = &mut *worker.desk.borrow_mut();
+) -> Option<MirrorMessage> {
+    let desk = &mut *worker.scratch.borrow_mut();
     desk.out.clear();
-    let written = request::write(desk, req, &chosen.endpoint.endpoint, sending);
+    let written = request::write_head(desk, req, &chosen.endpoint.endpoint, sending);
     let mut bytes = std::mem::take(&mut desk.out);
     let mut encoder = written.ok()?;
     if let Some(body) = body {
         encoder.data(&mut bytes, body).ok()?;
     }
     encoder.finish(&mut bytes).ok()?;
-    Some(Message::Bytes(bytes))
+    Some(MirrorMessage::Encoded(bytes))
 }
 
-fn parts(
+fn build_parts(
     worker: &Worker,
     req: &Request<'_>,
     chosen: &SelectedEndpoint,
-    sending: &Sending<'_>,
+    sending: &UpstreamRequest<'_>,
     body: Option<&[u8]>,
-) -> Option<Message> {
-    let desk = &mut *worker.desk.borrow_mut();
-    let (framing, authority) = request::compose(desk, req, &chosen.endpoint.endpoint, sending).ok()?;
+) -> Option<MirrorMessage> {
+    let desk = &mut *worker.scratch.borrow_mut();
+    let (framing, authority) = request::compose_head(desk, req, &chosen.endpoint.endpoint, sending).ok()?;
     let target = if desk.host.is_empty() {
         req.target()
     } else {
@@ -213,7 +213,7 @@ fn parts(
         Framing::None => None,
         _ => Some(body.unwrap_or_default().to_vec()),
     };
-    Some(Message::Parts(Box::new(Parts {
+    Some(MirrorMessage::Parts(Box::new(MessageParts {
         method: req.method().as_str().to_owned(),
         target: target.to_owned(),
         authority: authority.to_owned(),
@@ -222,7 +222,7 @@ fn parts(
     })))
 }
 
-impl Parts {
+impl MessageParts {
     /// Encodes the parts for HTTP/1.1.
     fn encode(&self) -> Option<Vec<u8>> {
         let mut out = Vec::new();
@@ -242,12 +242,12 @@ impl Parts {
     }
 }
 
-impl Copy {
+impl MirrorRequest {
     /// Sends the request; a shutdown does not wait for it.
     async fn run_until_draining(self) {
         let cx = self.worker.cx.clone();
         let mut draining = pin!(cx.draining());
-        let mut run = pin!(self.run());
+        let mut run = pin!(self.send());
         poll_fn(|context| {
             if draining.as_mut().poll(context).is_ready() {
                 return Poll::Ready(());
@@ -258,27 +258,31 @@ impl Copy {
     }
 
     /// Sends the request and discards the response.
-    async fn run(self) {
-        self.became.what.set(MirrorOutcome::Failed);
-        let span = self.local.connect_timeout().min(limits::MIRROR_TIME);
+    async fn send(self) {
+        self.outcome.outcome.set(MirrorOutcome::Failed);
+        let span = self.pool.connect_timeout().min(limits::MIRROR_TIME);
         let link = self
             .worker
-            .link(&self.local, &self.chosen.endpoint, (false, &self.greeting), span)
+            .acquire_conn(&self.pool, &self.endpoint.endpoint, (false, &self.preamble), span)
             .await;
         match (link, &self.message) {
-            (Ok(UpstreamConn::Http1(sole)), Message::Bytes(bytes)) => self.by(sole, bytes).await,
-            (Ok(UpstreamConn::Http1(sole)), Message::Parts(parts)) => {
+            (Ok(UpstreamConn::Http1(sole)), MirrorMessage::Encoded(bytes)) => {
+                self.send_over_http1(sole, bytes).await
+            }
+            (Ok(UpstreamConn::Http1(sole)), MirrorMessage::Parts(parts)) => {
                 if let Some(bytes) = parts.encode() {
-                    self.by(sole, &bytes).await;
+                    self.send_over_http1(sole, &bytes).await;
                 }
             }
-            (Ok(UpstreamConn::H2(channel)), Message::Parts(parts)) => self.by_stream(&channel, parts).await,
+            (Ok(UpstreamConn::H2(channel)), MirrorMessage::Parts(parts)) => {
+                self.send_over_h2(&channel, parts).await
+            }
             // The upstream's protocol has changed since.
-            (Ok(UpstreamConn::H2(_)), Message::Bytes(_)) | (Err(_), _) => {}
+            (Ok(UpstreamConn::H2(_)), MirrorMessage::Encoded(_)) | (Err(_), _) => {}
         }
     }
 
-    async fn by_stream(&self, channel: &H2Stream, parts: &Parts) {
+    async fn send_over_h2(&self, channel: &H2Stream, parts: &MessageParts) {
         channel.set_deadline(Some(self.until.since(self.worker.cx.now())));
         let asked = H2Request {
             method: Method::new(&parts.method),
@@ -287,10 +291,10 @@ impl Copy {
             fields: &parts.fields,
             body: parts.body.as_deref(),
         };
-        let mut table = FieldTable::new(&self.worker.desk.borrow().limits);
+        let mut table = FieldTable::new(&self.worker.scratch.borrow().limits);
         let mut left = limits::MIRROR_ANSWER_BYTES;
         let heard = send_request(channel, &asked, &mut table, |heard| {
-            self.became.what.set(MirrorOutcome::Sent);
+            self.outcome.outcome.set(MirrorOutcome::Sent);
             if let H2ResponsePart::Body(bytes) = heard {
                 left = left.saturating_sub(bytes.len() as u64);
             }
@@ -301,14 +305,14 @@ impl Copy {
         }
     }
 
-    async fn by(&self, link: PooledConnection, bytes: &[u8]) {
+    async fn send_over_http1(&self, link: PooledConnection, bytes: &[u8]) {
         let stream = &link.stream;
         stream.set_deadline(Some(self.until.since(self.worker.cx.now())));
         if stream.write_all(bytes).await.is_err() {
             return;
         }
-        self.became.what.set(MirrorOutcome::Sent);
-        let mut answer = Answer::new(self.is_head);
+        self.outcome.outcome.set(MirrorOutcome::Sent);
+        let mut answer = DiscardedResponse::new(self.is_head);
         while !answer.is_over {
             let received =
                 poll_fn(|context| stream.poll_received(context, |bytes| answer.feed(bytes, &self.worker)));
@@ -317,14 +321,14 @@ impl Copy {
             }
         }
         if answer.keep_alive {
-            self.local.release(&self.chosen.endpoint, link);
-            self.worker.sweep_later();
+            self.pool.release(&self.endpoint.endpoint, link);
+            self.worker.start_sweeping();
         }
     }
 }
 
 /// A discarded response, read so that its connection can be pooled.
-struct Answer {
+struct DiscardedResponse {
     scanner: HeadScanner,
     method: Method<'static>,
     body: Option<BodyDecoder>,
@@ -333,9 +337,9 @@ struct Answer {
     is_broken: bool,
 }
 
-impl Answer {
-    fn new(is_head: bool) -> Answer {
-        Answer {
+impl DiscardedResponse {
+    fn new(is_head: bool) -> DiscardedResponse {
+        DiscardedResponse {
             scanner: HeadScanner::new(),
             method: if is_head { Method::Head } else { Method::Get },
             body: None,
@@ -349,7 +353,7 @@ impl Answer {
     fn feed(&mut self, bytes: &[u8], worker: &Worker) -> usize {
         let mut consumed = 0;
         while self.body.is_none() && !self.is_broken {
-            let desk = &mut *worker.desk.borrow_mut();
+            let desk = &mut *worker.scratch.borrow_mut();
             let limits = Limits {
                 body_bytes: Some(limits::MIRROR_ANSWER_BYTES),
                 ..desk.limits

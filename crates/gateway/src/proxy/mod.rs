@@ -34,8 +34,8 @@ mod response_body;
 mod trailers;
 mod tunnel;
 
-pub(crate) use self::cors::Cross;
-pub(crate) use self::hop_by_hop::is_folded;
+pub(crate) use self::cors::CorsHeaders;
+pub(crate) use self::hop_by_hop::eq_folded;
 
 use std::net::IpAddr;
 use std::rc::Rc;
@@ -44,18 +44,18 @@ use ringmain_tls::Tls;
 use ringmain_web::{Error, Method, Reply, Request};
 use ringmain_wire::h1::Known;
 
-use self::fast_path::{Ahead, Started};
-use self::filter_chain::Chain;
-use self::hop_by_hop::Named;
+use self::fast_path::{FastPathState, StartedAttempt};
+use self::filter_chain::FilterChain;
+use self::hop_by_hop::ConnectionOptions;
 use crate::compile::plan::Plan;
-use crate::fault::{Fault, Side};
+use crate::fault::{Fault, FaultSide};
 use crate::filter;
 use crate::gateway::{View, Worker};
-use crate::listeners::refuses_certificate;
+use crate::listeners::rejects_certificate;
 use crate::model::{Action, HttpsRedirect, Listener};
-use crate::policy::{self, Cleared, Walk};
-use crate::stats::Count;
-use crate::table::{Headers, Matched, RequestFacts, cors, host};
+use crate::policy::{self, Cleared, PolicyOutcome};
+use crate::stats::RequestCounter;
+use crate::table::{Headers, Matched, RequestFacts, cors_policy, normalize_host};
 
 /// The reason why a request gets no response from its route.
 #[derive(Debug)]
@@ -64,12 +64,12 @@ pub(crate) enum Failure {
     /// An error of the client's connection: it is closed, or its body violated the protocol.
     Web(Error),
     /// A filter's response replaces the expected one.
-    Instead(Box<filter::Answer>),
+    FilterResponse(Box<filter::Answer>),
 }
 
 impl Failure {
     /// Converts an error of the client's body: an aborted body is counted and logged as a fault. A disconnected client gets no response.
-    pub(crate) fn of_body(error: Error) -> Failure {
+    pub(crate) fn from_body_error(error: Error) -> Failure {
         let fault = match error.status() {
             _ if error.is_disconnected() => return Failure::Web(error),
             400 => Fault::RequestCut,
@@ -95,171 +95,176 @@ impl From<Error> for Failure {
 }
 
 /// The listener and rule of a request.
-pub(crate) struct Found<'v> {
+pub(crate) struct RequestRoute<'v> {
     pub(crate) listener: &'v Listener,
     pub(crate) matched: Matched<'v, Plan>,
     /// The CORS fields of its response, if the rule has a CORS policy.
-    pub(crate) cross: Option<Cross>,
+    pub(crate) cors: Option<CorsHeaders>,
     /// The counters of its series, once it has a task.
-    pub(crate) count: Option<&'v Count<'v>>,
-    decoded: path::Decoded,
+    pub(crate) counter: Option<&'v RequestCounter<'v>>,
+    decoded_path: path::DecodedPath,
 }
 
 /// The result of matching a request.
 enum Routed<'v> {
-    Rule(Found<'v>),
+    Rule(RequestRoute<'v>),
     /// The listener redirects every request to the same URL under `https`.
     ToHttps(&'v Listener, HttpsRedirect),
 }
 
 /// The remaining work that needs no view of the configuration.
-enum Rest {
-    Nothing,
-    Body(response_body::Download),
+enum Continuation {
+    Done,
+    Body(response_body::ResponseRelay),
     Tunnel(tunnel::Tunnel),
-    Push(push::Pushed),
+    Push(push::PushRequest),
 }
 
 /// Serves a request.
-pub(crate) async fn serve(
+pub(crate) async fn serve_request(
     worker: &Rc<Worker>,
     req: &Request<'_>,
     reply: &mut Reply<'_>,
 ) -> Result<(), Error> {
-    let ahead = worker.beginnings.take(req.ticket());
-    let began = ahead.as_ref().map_or(worker.cx.now(), |ahead| ahead.began);
-    let count = Count::begin(&worker.counting, &worker.cx, began);
+    let ahead = worker.fast_path.take_state(req.ticket());
+    let began = ahead.as_ref().map_or(worker.cx.now(), |ahead| ahead.arrived);
+    let count = RequestCounter::start(&worker.counters, &worker.cx, began);
     // Set if the rule has filters.
     let mut chain = None;
-    let outcome = match begin(worker, &count, ahead, &mut chain, req, reply).await {
+    let outcome = match run_request(worker, &count, ahead, &mut chain, req, reply).await {
         // Long bodies and tunnels hold no configuration.
-        Ok(Rest::Nothing) => {
-            grpc::own(req, reply);
+        Ok(Continuation::Done) => {
+            grpc::convert_local_response(req, reply);
             Ok(())
         }
-        Ok(Rest::Body(download)) => download.run(worker, req, reply, chain.as_deref()).await,
-        Ok(Rest::Tunnel(tunnel)) => tunnel.run(req, reply).await,
-        Ok(Rest::Push(pushed)) => pushed.run(req, reply).await,
+        Ok(Continuation::Body(download)) => download.run(worker, req, reply, chain.as_deref()).await,
+        Ok(Continuation::Tunnel(tunnel)) => tunnel.run(req, reply).await,
+        Ok(Continuation::Push(pushed)) => pushed.run(req, reply).await,
         Err(error) => Err(error),
     };
     if let Some(chain) = &chain {
-        chain.ended(&outcome, reply);
+        chain.record_outcome(&outcome, reply);
     }
     match &outcome {
         Err(error) if error.is_disconnected() => {}
-        Err(error) if !reply.is_streaming() => count.end(error.status()),
-        _ => count.end(reply.status_now()),
+        Err(error) if !reply.is_streaming() => count.set_status(error.status()),
+        _ => count.set_status(reply.status_now()),
     }
     outcome
 }
 
-async fn begin(
+async fn run_request(
     worker: &Rc<Worker>,
-    count: &Count<'_>,
-    ahead: Option<Ahead>,
-    chain: &mut Option<Box<Chain>>,
+    count: &RequestCounter<'_>,
+    ahead: Option<FastPathState>,
+    chain: &mut Option<Box<FilterChain>>,
     req: &Request<'_>,
     reply: &mut Reply<'_>,
-) -> Result<Rest, Error> {
+) -> Result<Continuation, Error> {
     let (view, walked, started) = match ahead {
-        Some(ahead) => (ahead.view, Some(ahead.walked), ahead.started),
+        Some(ahead) => (ahead.view, Some(ahead.policy_result), ahead.attempt),
         None => (worker.view(), None, None),
     };
-    let found = match find(worker, &view, req) {
+    let found = match find_route(worker, &view, req) {
         Ok(Routed::Rule(mut found)) => {
-            found.count = Some(count);
+            found.counter = Some(count);
             found
         }
         Ok(Routed::ToHttps(listener, how)) => {
-            return redirect::to_https(worker, listener, how, req, reply).map(|()| Rest::Nothing);
+            return redirect::redirect_to_https(worker, listener, how, req, reply)
+                .map(|()| Continuation::Done);
         }
         Err(Failure::Fault(fault)) => {
-            log_fields::fault(worker, req, fault);
-            return local_response::plain(reply, fault).map(|()| Rest::Nothing);
+            log_fields::log_fault(worker, req, fault);
+            return local_response::send_plain_fault(reply, fault).map(|()| Continuation::Done);
         }
         Err(Failure::Web(error)) => return Err(error),
-        Err(Failure::Instead(_)) => return Err(filter_chain::too_late()),
+        Err(Failure::FilterResponse(_)) => return Err(filter_chain::late_response_error()),
     };
-    log_fields::route(worker, count, &found, req);
+    log_fields::log_route(worker, count, &found, req);
     req.set_minimum_rate(found.listener.limits.rate_bytes);
     if let Err(fault) = reject_unforwardable(&found, req) {
-        log_fields::fault(worker, req, fault);
-        return local_response::fault(reply, &found.matched, fault).map(|()| Rest::Nothing);
+        log_fields::log_fault(worker, req, fault);
+        return local_response::send_fault(reply, &found.matched, fault).map(|()| Continuation::Done);
     }
     let walked = match walked {
         Some(walked) => walked,
-        None => match policy::walk_now(worker, &found, req) {
-            Walk::Cleared(cleared) => Ok(cleared),
-            Walk::Refused(refusal) => Err(refusal),
-            Walk::Waits => policy::walk(worker, &found, req).await,
+        None => match policy::evaluate_sync(worker, &found, req) {
+            PolicyOutcome::Cleared(cleared) => Ok(cleared),
+            PolicyOutcome::Refused(refusal) => Err(refusal),
+            PolicyOutcome::Pending => policy::evaluate(worker, &found, req).await,
         },
     };
-    if let Some(cross) = &found.cross {
+    if let Some(cross) = &found.cors {
         reply.add_headers(&cross.fields);
         if cross.is_preflight && walked.is_ok() {
             reply.no_content()?;
             if let Ok(plan) = found.matched.plan() {
-                local_response::changes(reply, &plan.response)?;
+                local_response::edit_headers(reply, &plan.response)?;
             }
-            return Ok(Rest::Nothing);
+            return Ok(Continuation::Done);
         }
     }
     let mut cleared = match walked {
         Ok(cleared) => cleared,
         Err(refusal) => {
-            log_fields::fault(worker, req, refusal.fault);
-            return local_response::refusal(reply, &found.matched, &refusal).map(|()| Rest::Nothing);
+            log_fields::log_fault(worker, req, refusal.fault);
+            return local_response::send_refusal(reply, &found.matched, &refusal)
+                .map(|()| Continuation::Done);
         }
     };
-    cleared.stay(req);
-    reply.add_headers(cleared.answer());
+    cleared.hold_permits(req);
+    reply.add_headers(cleared.response_headers());
     let filters = found.matched.plan().ok().and_then(|plan| plan.filters.as_deref());
     if let Some(uses) = filters {
         // Boxed, so that the future of requests without filters has no room for it.
         let passing = (&mut cleared, uses, chain);
-        return Box::pin(filter_chain::serve(worker, &view, &found, passing, req, reply)).await;
+        return Box::pin(filter_chain::serve_filtered(
+            worker, &view, &found, passing, req, reply,
+        ))
+        .await;
     }
-    let outcome = act(worker, &view, &found, (&cleared, started, None), req, reply).await;
-    answered(worker, &found, outcome, req, reply)
+    let outcome = run_action(worker, &view, &found, (&cleared, started, None), req, reply).await;
+    finish_response(worker, &found, outcome, req, reply)
 }
 
 /// Finalizes the response of a request after its rule's action: a fault becomes the response, if none has started.
-fn answered(
+fn finish_response(
     worker: &Worker,
-    found: &Found<'_>,
-    outcome: Result<Rest, Failure>,
+    found: &RequestRoute<'_>,
+    outcome: Result<Continuation, Failure>,
     req: &Request<'_>,
     reply: &mut Reply<'_>,
-) -> Result<Rest, Error> {
+) -> Result<Continuation, Error> {
     if let Err(Failure::Fault(fault)) = &outcome {
-        log_fields::fault(worker, req, *fault);
+        log_fields::log_fault(worker, req, *fault);
     }
     match outcome {
         Ok(rest) => Ok(rest),
         Err(Failure::Fault(fault)) if !reply.is_streaming() => {
-            local_response::fault(reply, &found.matched, fault).map(|()| Rest::Nothing)
+            local_response::send_fault(reply, &found.matched, fault).map(|()| Continuation::Done)
         }
-        Err(Failure::Fault(fault)) => cut(req, reply, fault).map(|()| Rest::Nothing),
+        Err(Failure::Fault(fault)) => abort_response(req, reply, fault).map(|()| Continuation::Done),
         Err(Failure::Web(error)) => Err(error),
-        Err(Failure::Instead(_)) => Err(filter_chain::too_late()),
+        Err(Failure::FilterResponse(_)) => Err(filter_chain::late_response_error()),
     }
 }
 
 /// Aborts a response that has started. gRPC clients receive the status of the call; others detect that the body is incomplete.
-fn cut(req: &Request<'_>, reply: &mut Reply<'_>, fault: Fault) -> Result<(), Error> {
-    if grpc::ends(req, reply, fault) {
+fn abort_response(req: &Request<'_>, reply: &mut Reply<'_>, fault: Fault) -> Result<(), Error> {
+    if grpc::end_with_status(req, reply, fault) {
         return Ok(());
     }
     Err(match fault.side() {
-        Side::Client => Error::new(fault.status(), fault.text()),
-        Side::Gateway | Side::Upstream => Error::internal(fault),
+        FaultSide::Client => Error::new(fault.status(), fault.text()),
+        FaultSide::Gateway | FaultSide::Upstream => Error::internal(fault),
     })
 }
 
 /// Finds the rule for a request.
-fn find<'v>(worker: &Worker, view: &'v View, req: &Request<'_>) -> Result<Routed<'v>, Failure> {
-    let desk = &mut *worker.desk.borrow_mut();
-    let host = host(req.host().unwrap_or_default(), &mut desk.host);
+fn find_route<'v>(worker: &Worker, view: &'v View, req: &Request<'_>) -> Result<Routed<'v>, Failure> {
+    let desk = &mut *worker.scratch.borrow_mut();
+    let host = normalize_host(req.host().unwrap_or_default(), &mut desk.host);
     let address = view.address(req.listener()).ok_or(Fault::NoListener)?;
     let addresses = view.table.addresses();
     let secure = req.scheme() == "https";
@@ -268,10 +273,10 @@ fn find<'v>(worker: &Worker, view: &'v View, req: &Request<'_>) -> Result<Routed
     } else {
         Fault::NoListener
     };
-    let id = addresses.admit(address, host).ok_or(stranger)?;
+    let id = addresses.select_listener(address, host).ok_or(stranger)?;
     let listener = view.table.listener(id);
     let several = addresses.listeners(address).nth(1).is_some();
-    if secure && several && addresses.admit(address, &sni(req)) != Some(id) {
+    if secure && several && addresses.select_listener(address, &client_sni(req)) != Some(id) {
         return Err(Fault::Misdirected.into());
     }
     // The protocol of the address may have changed since the connection was accepted.
@@ -280,7 +285,7 @@ fn find<'v>(worker: &Worker, view: &'v View, req: &Request<'_>) -> Result<Routed
     }
     // The server checks the requirements of the handshake before each request, by the current settings. Where several listeners of an
     // address differ, the handshake requires less than each listener does.
-    if secure && several && refuses_certificate(listener, || req.tls()) {
+    if secure && several && rejects_certificate(listener, || req.tls()) {
         return Err(Fault::NoCertificate.into());
     }
     // A trusted proxy may have received it over TLS already: redirecting it to its own URL would be an endless loop.
@@ -298,28 +303,28 @@ fn find<'v>(worker: &Worker, view: &'v View, req: &Request<'_>) -> Result<Routed
         headers: Headers::Fields(req.head().fields),
     };
     let matched = view.table.find_request(id, &facts).ok_or(Fault::NoRoute)?;
-    let policy = cors(listener, &matched);
-    Ok(Routed::Rule(Found {
+    let policy = cors_policy(listener, &matched);
+    Ok(Routed::Rule(RequestRoute {
         listener,
         matched,
-        cross: policy.map(|cors| cors::fields(cors, req)),
-        count: None,
-        decoded,
+        cors: policy.map(|cors| cors::build_headers(cors, req)),
+        counter: None,
+        decoded_path: decoded,
     }))
 }
 
 /// Rejects a request that cannot be forwarded, whatever its policies decide, before any service is queried or connected to.
-fn reject_unforwardable(found: &Found<'_>, req: &Request<'_>) -> Result<(), Fault> {
+fn reject_unforwardable(found: &RequestRoute<'_>, req: &Request<'_>) -> Result<(), Fault> {
     let rule = found.matched.rule();
     if !matches!(rule.action, Action::Forward(_)) {
         return Ok(());
     }
     let fields = &req.head().fields;
     if fields.known(Known::Connection).is_some() {
-        Named::of(fields)?;
+        ConnectionOptions::parse(fields)?;
     }
     if req.method() == Method::Trace {
-        let matching = rule.matches.get(found.matched.matching());
+        let matching = rule.matches.get(found.matched.match_number());
         let named = matching.and_then(|matching| matching.method.as_ref());
         return named.map_or(Err(Fault::TraceRefused), |_| Ok(()));
     }
@@ -340,11 +345,11 @@ pub(crate) fn client_scheme(listener: &Listener, req: &Request<'_>) -> &'static 
 }
 
 /// Returns the path and query of a request as an upstream receives them, without the rule's rewrite.
-pub(crate) fn forwarded_uri(found: &Found<'_>, req: &Request<'_>) -> String {
+pub(crate) fn forwarded_uri(found: &RequestRoute<'_>, req: &Request<'_>) -> String {
     let target = req.head().target;
     let mut scratch = String::new();
-    let decoded = found.decoded.as_deref();
-    let mut uri = path::forwarded(found.listener.paths, decoded, target.path(), &mut scratch).to_owned();
+    let decoded = found.decoded_path.as_deref();
+    let mut uri = path::forwarded_path(found.listener.paths, decoded, target.path(), &mut scratch).to_owned();
     if let Some(query) = target.query() {
         uri.push('?');
         uri.push_str(query);
@@ -353,20 +358,20 @@ pub(crate) fn forwarded_uri(found: &Found<'_>, req: &Request<'_>) -> String {
 }
 
 /// Returns the server name of the client's TLS handshake.
-fn sni(req: &Request<'_>) -> String {
+fn client_sni(req: &Request<'_>) -> String {
     let conn = req.cx().conn(req.connection());
     let name = conn.layer(|tls: &mut Tls| tls.facts().and_then(|facts| facts.server_name.clone()));
     name.flatten().unwrap_or_default()
 }
 
-async fn act(
+async fn run_action(
     worker: &Rc<Worker>,
     view: &View,
-    found: &Found<'_>,
-    (cleared, started, chain): (&Cleared, Option<Started>, Option<&Chain>),
+    found: &RequestRoute<'_>,
+    (cleared, started, chain): (&Cleared, Option<StartedAttempt>, Option<&FilterChain>),
     req: &Request<'_>,
     reply: &mut Reply<'_>,
-) -> Result<Rest, Failure> {
+) -> Result<Continuation, Failure> {
     let plan = found.matched.plan().map_err(|_why| Fault::BrokenRule)?;
     match &found.matched.rule().action {
         Action::Forward(forward) => {
@@ -381,17 +386,19 @@ async fn act(
             )
             .await
         }
-        Action::Answer(answer) => local_response::answer(reply, plan, answer).map(|()| Rest::Nothing),
+        Action::Answer(answer) => {
+            local_response::send_direct(reply, plan, answer).map(|()| Continuation::Done)
+        }
         Action::Redirect(how) => {
-            redirect::redirect(worker, view, found, plan, how, req, reply).map(|()| Rest::Nothing)
+            redirect::send_redirect(worker, view, found, plan, how, req, reply).map(|()| Continuation::Done)
         }
         Action::Files(how) => {
-            let sent = files::answer(worker, view, found, (plan, chain), how, req, reply).await;
-            sent.map(|()| Rest::Nothing)
+            let sent = files::serve_file(worker, view, found, (plan, chain), how, req, reply).await;
+            sent.map(|()| Continuation::Done)
         }
         Action::Push(at) => {
-            let pushed = push::Pushed::new(worker, view, (found, plan), cleared, at, req);
-            Ok(Rest::Push(pushed))
+            let pushed = push::PushRequest::new(worker, view, (found, plan), cleared, at, req);
+            Ok(Continuation::Push(pushed))
         }
         Action::Broken { .. } => Err(Fault::BrokenRule.into()),
     }

@@ -14,21 +14,21 @@ use std::rc::Rc;
 
 use ringmain_web::{Request, path};
 
-use super::Found;
+use super::RequestRoute;
 use crate::model::Paths;
 
 /// The path that a request is matched with, if it differs from its own normal form.
-pub(super) type Decoded = Option<Rc<str>>;
+pub(super) type DecodedPath = Option<Rc<str>>;
 
-impl Found<'_> {
+impl RequestRoute<'_> {
     /// Returns the normal path that the rule was matched with.
-    pub(crate) fn path<'p>(&'p self, req: &'p Request<'_>) -> &'p str {
-        self.decoded.as_deref().unwrap_or_else(|| req.path())
+    pub(crate) fn matched_path<'p>(&'p self, req: &'p Request<'_>) -> &'p str {
+        self.decoded_path.as_deref().unwrap_or_else(|| req.path())
     }
 }
 
 /// Returns the path as an upstream receives it. Only a form that differs from `raw` is written to `scratch`.
-pub(super) fn forwarded<'p>(
+pub(super) fn forwarded_path<'p>(
     paths: Paths,
     decoded: Option<&str>,
     raw: &'p str,
@@ -47,7 +47,7 @@ pub(super) fn forwarded<'p>(
 
 /// Returns the rest of a path after a prefix of its normal form with the same number of segments. Repeated slashes in front of a segment
 /// belong to it.
-pub(super) fn behind<'p>(sent: &'p str, prefix: &str) -> &'p str {
+pub(super) fn rest_after_prefix<'p>(sent: &'p str, prefix: &str) -> &'p str {
     let segments = prefix.bytes().filter(|&byte| byte == b'/').count();
     let bytes = sent.as_bytes();
     let mut at = 0;

@@ -3,18 +3,18 @@
 use ringmain_web::{Error, Reply, Request, path};
 
 use super::client::RequestUrl;
-use super::path::forwarded;
-use super::{Failure, Found};
+use super::path::forwarded_path;
+use super::{Failure, RequestRoute};
 use crate::compile::plan::Plan;
-use crate::gateway::scratch::Desk;
+use crate::gateway::scratch::Scratch;
 use crate::gateway::{View, Worker};
 use crate::model::{HttpsRedirect, Listener, PathRewrite, Paths, Redirect};
 
 /// Sends the redirect of a rule.
-pub(super) fn redirect(
+pub(super) fn send_redirect(
     worker: &Worker,
     view: &View,
-    found: &Found<'_>,
+    found: &RequestRoute<'_>,
     plan: &Plan,
     redirect: &Redirect,
     req: &Request<'_>,
@@ -29,23 +29,23 @@ pub(super) fn redirect(
         (None, None) => requested_port(&requested, view, req),
     };
     let host = redirect.host.as_ref().map(|host| host.as_str());
-    let desk = &mut *worker.desk.borrow_mut();
-    begin(desk, https, host.or(requested.host), port);
-    let prefix = &found.path(req)[..found.matched.prefix()];
+    let desk = &mut *worker.scratch.borrow_mut();
+    write_origin(desk, https, host.or(requested.host), port);
+    let prefix = &found.matched_path(req)[..found.matched.prefix()];
     write_path(
         desk,
         redirect.path.as_ref(),
         prefix,
-        found.decoded.as_deref(),
+        found.decoded_path.as_deref(),
         req,
     );
-    send(reply, redirect.status, &desk.host)?;
-    super::local_response::changes(reply, &plan.response)?;
+    write_redirect(reply, redirect.status, &desk.host)?;
+    super::local_response::edit_headers(reply, &plan.response)?;
     Ok(())
 }
 
 /// Redirects to the same URL under `https`, as configured at a listener.
-pub(super) fn to_https(
+pub(super) fn redirect_to_https(
     worker: &Worker,
     listener: &Listener,
     redirect: HttpsRedirect,
@@ -53,14 +53,14 @@ pub(super) fn to_https(
     reply: &mut Reply<'_>,
 ) -> Result<(), Error> {
     let requested = RequestUrl::new(listener, req);
-    let desk = &mut *worker.desk.borrow_mut();
-    begin(desk, true, requested.host, Some(redirect.port));
+    let desk = &mut *worker.scratch.borrow_mut();
+    write_origin(desk, true, requested.host, Some(redirect.port));
     write_path(desk, None, "", None, req);
-    send(reply, redirect.status, &desk.host)
+    write_redirect(reply, redirect.status, &desk.host)
 }
 
 /// Redirects to the same path with a trailing slash, as a directory requires: without it relative links would resolve to other paths.
-pub(super) fn to_directory(
+pub(super) fn redirect_to_directory(
     worker: &Worker,
     view: &View,
     listener: &Listener,
@@ -69,8 +69,8 @@ pub(super) fn to_directory(
 ) -> Result<(), Error> {
     let requested = RequestUrl::new(listener, req);
     let port = requested_port(&requested, view, req);
-    let desk = &mut *worker.desk.borrow_mut();
-    begin(desk, requested.https, requested.host, port);
+    let desk = &mut *worker.scratch.borrow_mut();
+    write_origin(desk, requested.https, requested.host, port);
     let raw = req.head().target.path();
     let passed = path::pass_on(raw, &mut desk.path).unwrap_or(raw);
     desk.host.push_str(passed);
@@ -79,16 +79,16 @@ pub(super) fn to_directory(
         desk.host.push('?');
         desk.host.push_str(query);
     }
-    send(reply, 308, &desk.host)
+    write_redirect(reply, 308, &desk.host)
 }
 
-fn send(reply: &mut Reply<'_>, status: u16, location: &str) -> Result<(), Error> {
+fn write_redirect(reply: &mut Reply<'_>, status: u16, location: &str) -> Result<(), Error> {
     reply.status(status);
     reply.header("Location", location).map(|_| ())
 }
 
 /// Writes scheme, host and port. The default port of a scheme is not written.
-fn begin(desk: &mut Desk, https: bool, host: Option<&str>, port: Option<u16>) {
+fn write_origin(desk: &mut Scratch, https: bool, host: Option<&str>, port: Option<u16>) {
     let url = &mut desk.host;
     url.clear();
     url.push_str(if https { "https://" } else { "http://" });
@@ -102,13 +102,13 @@ fn begin(desk: &mut Desk, https: bool, host: Option<&str>, port: Option<u16>) {
 
 /// Writes the path in its normal form: one that begins with two slashes would lead to another host.
 fn write_path(
-    desk: &mut Desk,
+    desk: &mut Scratch,
     rewrite: Option<&PathRewrite>,
     prefix: &str,
     decoded: Option<&str>,
     req: &Request<'_>,
 ) {
-    let Desk {
+    let Scratch {
         host: url,
         path: scratch,
         ..
@@ -117,10 +117,10 @@ fn write_path(
         merge_slashes: true,
         ..Paths::default()
     };
-    let passed = forwarded(normal, decoded, req.head().target.path(), scratch);
+    let passed = forwarded_path(normal, decoded, req.head().target.path(), scratch);
     match rewrite {
         None => url.push_str(passed),
-        Some(rewrite) => super::request::rewritten(rewrite, passed, prefix, url),
+        Some(rewrite) => super::request::write_rewritten_path(rewrite, passed, prefix, url),
     }
     if let Some(query) = req.head().target.query() {
         url.push('?');

@@ -14,21 +14,21 @@ use crate::model::Forward;
 #[derive(Debug, Default)]
 pub(super) struct ReplayBuffer {
     /// Limit of buffered bytes; 0: none.
-    most: usize,
+    limit: usize,
     /// Limit of bytes, of those already sent, that another attempt may send again.
     replayed: usize,
     bytes: RefCell<Vec<u8>>,
     trailers: RefCell<FieldBlock>,
     /// Set once bytes taken from the client have been discarded, since more than `most` were sent.
-    lost: Cell<bool>,
+    is_incomplete: Cell<bool>,
     /// Set once the whole body was taken.
-    whole: Cell<bool>,
+    is_complete: Cell<bool>,
 }
 
 impl ReplayBuffer {
     /// Creates a buffer for a request of a rule. `refusable`: the upstream may report that it has not processed the request after a part of
     /// the body was taken (RFC 9113 §8.7).
-    pub(super) fn of(forward: &Forward, refusable: bool) -> ReplayBuffer {
+    pub(super) fn for_request(forward: &Forward, refusable: bool) -> ReplayBuffer {
         let again = forward.retry.as_ref().is_some_and(|retry| retry.attempts > 0);
         let replayed = match again || refusable || forward.hedge.is_some() {
             true => limits::REPLAY_BYTES,
@@ -37,17 +37,17 @@ impl ReplayBuffer {
         let mirrors = forward.mirrors.iter().map(|mirror| mirror.body_bytes);
         let mirrored = mirrors.max().unwrap_or(0).min(limits::MIRROR_BODY_BYTES);
         ReplayBuffer {
-            most: replayed.max(mirrored as usize),
+            limit: replayed.max(mirrored as usize),
             replayed,
             ..ReplayBuffer::default()
         }
     }
 
     /// Buffers a piece that was taken from the client and is being sent.
-    pub(super) fn take(&self, piece: &[u8]) {
+    pub(super) fn push(&self, piece: &[u8]) {
         let mut bytes = self.bytes.borrow_mut();
-        if self.lost.get() || bytes.len() + piece.len() > self.most {
-            self.lost.set(true);
+        if self.is_incomplete.get() || bytes.len() + piece.len() > self.limit {
+            self.is_incomplete.set(true);
             *bytes = Vec::new();
         } else {
             bytes.extend_from_slice(piece);
@@ -63,13 +63,13 @@ impl ReplayBuffer {
     }
 
     /// Buffers a piece for a request that is not entitled to a slot of its upstream yet.
-    pub(super) fn collect(&self, piece: &[u8]) {
+    pub(super) fn push_unadmitted(&self, piece: &[u8]) {
         self.buffer_unsent(piece);
     }
 
     /// Records the end of the body, with its trailers.
-    pub(super) fn end(&self, trailers: FieldBlock) {
-        self.whole.set(true);
+    pub(super) fn finish(&self, trailers: FieldBlock) {
+        self.is_complete.set(true);
         // Another attempt receives no trailers from the client.
         if !trailers.is_empty() {
             *self.trailers.borrow_mut() = trailers;
@@ -94,13 +94,13 @@ impl ReplayBuffer {
     /// Returns whether another attempt can send all bytes that were taken from the client. A body of any length can be, until a byte was
     /// sent: an attempt that got no connection can always continue with another endpoint.
     pub(super) fn can_replay(&self) -> bool {
-        !self.lost.get()
+        !self.is_incomplete.get()
     }
 
     /// Returns the whole body for a mirrored request, if it is complete and no longer than `most` bytes.
-    pub(super) fn whole(&self, most: u64) -> Option<Ref<'_, [u8]>> {
+    pub(super) fn complete_body(&self, most: u64) -> Option<Ref<'_, [u8]>> {
         let bytes = self.bytes();
-        let fits = self.whole.get() && !self.lost.get() && bytes.len() as u64 <= most;
+        let fits = self.is_complete.get() && !self.is_incomplete.get() && bytes.len() as u64 <= most;
         fits.then_some(bytes)
     }
 }
@@ -110,7 +110,7 @@ mod tests {
     use super::*;
     use crate::model::{Mirror, Retry};
 
-    fn kept(retry: bool, mirror: Option<u64>) -> ReplayBuffer {
+    fn buffer(retry: bool, mirror: Option<u64>) -> ReplayBuffer {
         let mut forward = Forward::to("x");
         forward.retry = retry.then(Retry::default);
         forward.mirrors = mirror
@@ -120,34 +120,34 @@ mod tests {
             })
             .into_iter()
             .collect();
-        ReplayBuffer::of(&forward, false)
+        ReplayBuffer::for_request(&forward, false)
     }
 
     #[test]
     fn nothing_is_buffered_without_a_use() {
-        let none = kept(false, None);
+        let none = buffer(false, None);
         assert!(none.can_replay());
-        none.take(b"x");
+        none.push(b"x");
         assert!(!none.can_replay() && none.bytes().is_empty());
-        none.end(FieldBlock::new());
-        assert!(none.whole(10).is_none());
+        none.finish(FieldBlock::new());
+        assert!(none.complete_body(10).is_none());
     }
 
     #[test]
     fn a_body_that_may_be_refused_is_buffered() {
-        let kept = ReplayBuffer::of(&Forward::to("x"), true);
-        kept.take(b"x");
+        let kept = ReplayBuffer::for_request(&Forward::to("x"), true);
+        kept.push(b"x");
         assert!(kept.can_replay());
         assert_eq!(*kept.bytes(), *b"x");
     }
 
     #[test]
     fn another_attempt_has_the_bytes_up_to_the_limit() {
-        let kept = kept(true, None);
-        kept.take(&vec![1; limits::REPLAY_BYTES - 1]);
-        kept.take(b"x");
+        let kept = buffer(true, None);
+        kept.push(&vec![1; limits::REPLAY_BYTES - 1]);
+        kept.push(b"x");
         assert!(kept.can_replay());
-        kept.take(b"x");
+        kept.push(b"x");
         assert!(!kept.can_replay() && kept.bytes().is_empty());
     }
 
@@ -157,7 +157,7 @@ mod tests {
             hedge: Some(std::time::Duration::from_millis(1)),
             ..Forward::to("x")
         };
-        let kept = ReplayBuffer::of(&forward, false);
+        let kept = ReplayBuffer::for_request(&forward, false);
         assert!(kept.buffer_unsent(&vec![1; limits::REPLAY_BYTES]) && kept.can_replay());
         assert!(!kept.buffer_unsent(b"xy"), "time to send");
         assert!(
@@ -166,21 +166,24 @@ mod tests {
         );
         assert_eq!(kept.bytes().len(), limits::REPLAY_BYTES + 2);
         // The first attempt has sent them; further bytes exceed the limit.
-        kept.take(b"z");
+        kept.push(b"z");
         assert!(!kept.can_replay() && kept.bytes().is_empty());
     }
 
     #[test]
     fn mirrored_requests_have_the_whole_body_or_none() {
-        let kept = kept(true, Some(100_000));
-        kept.take(&[1; 100_000]);
+        let kept = buffer(true, Some(100_000));
+        kept.push(&[1; 100_000]);
         assert!(
             kept.can_replay(),
             "the whole body is buffered for the mirrored request"
         );
-        assert!(kept.whole(100_000).is_none(), "there may be more");
-        kept.end(FieldBlock::new());
-        assert_eq!(kept.whole(100_000).map(|bytes| bytes.len()), Some(100_000));
-        assert!(kept.whole(99_999).is_none());
+        assert!(kept.complete_body(100_000).is_none(), "there may be more");
+        kept.finish(FieldBlock::new());
+        assert_eq!(
+            kept.complete_body(100_000).map(|bytes| bytes.len()),
+            Some(100_000)
+        );
+        assert!(kept.complete_body(99_999).is_none());
     }
 }

@@ -10,12 +10,12 @@ use ringmain_wire::h2;
 use ringmain_wire::ws::Challenge;
 
 use super::grpc;
-use super::hop_by_hop::{Claim, Named, Sort, is_folded, sort};
-use super::path::{Decoded, behind, forwarded};
-use super::trailers::Sieve;
-use crate::compile::plan::Changes;
+use super::hop_by_hop::{ConnectionOptions, FieldTreatment, ProxyField, eq_folded, treatment};
+use super::path::{DecodedPath, forwarded_path, rest_after_prefix};
+use super::trailers::TrailerFilter;
+use crate::compile::plan::HeaderEdits;
 use crate::fault::Fault;
-use crate::gateway::scratch::Desk;
+use crate::gateway::scratch::Scratch;
 use crate::limits;
 use crate::model::{ClientHeader, Hostname, Listener, PathRewrite, Rewrite};
 use crate::policy::Cleared;
@@ -26,9 +26,9 @@ use crate::upstream::h2::H2Stream;
 pub(super) const WEBSOCKET: &str = "websocket";
 
 /// The sources of a head besides the request.
-pub(super) struct Sending<'a> {
+pub(super) struct UpstreamRequest<'a> {
     pub(super) listener: &'a Listener,
-    pub(super) changes: &'a Changes,
+    pub(super) changes: &'a HeaderEdits,
     /// The result of the policies, with the fields that they add. The fields that they drop are among the changes.
     pub(super) cleared: &'a Cleared,
     pub(super) rule: &'a Rewrite,
@@ -36,7 +36,7 @@ pub(super) struct Sending<'a> {
     /// Length of the rule's prefix in the normal path, bytes.
     pub(super) prefix: usize,
     /// The normal path, if it differs from the request's own.
-    pub(super) decoded: Decoded,
+    pub(super) decoded: DecodedPath,
     /// The protocol to offer in `Upgrade`.
     pub(super) upgrade: Option<&'a [u8]>,
     /// The key of a WebSocket that the client requests over HTTP/2, which has none of its own.
@@ -44,97 +44,101 @@ pub(super) struct Sending<'a> {
     /// Set if the client accepts trailers.
     pub(super) trailers: bool,
     /// The content type of a gRPC-Web request that is translated to gRPC.
-    pub(super) web: Option<ContentType<'a>>,
+    pub(super) grpc_web: Option<ContentType<'a>>,
 }
 
 /// The output of a head.
-enum Writer<'o> {
+enum HeadWriter<'o> {
     /// An HTTP/1.1 head.
     Lines(RequestEncoder<'o>),
     /// HTTP/2 fields.
     Fields(&'o mut FieldBlock),
 }
 
-impl Writer<'_> {
-    fn field(&mut self, name: &str, value: &[u8]) -> Result<(), Misuse> {
+impl HeadWriter<'_> {
+    fn write_field(&mut self, name: &str, value: &[u8]) -> Result<(), Misuse> {
         match self {
-            Writer::Lines(encoder) => encoder.field(name, value),
-            Writer::Fields(block) => block.push(name, value),
+            HeadWriter::Lines(encoder) => encoder.field(name, value),
+            HeadWriter::Fields(block) => block.push(name, value),
         }
     }
 
-    fn block(&mut self, fields: &FieldBlock) {
+    fn write_block(&mut self, fields: &FieldBlock) {
         match self {
-            Writer::Lines(encoder) => encoder.block(fields),
-            Writer::Fields(block) => block.append(fields),
+            HeadWriter::Lines(encoder) => encoder.block(fields),
+            HeadWriter::Fields(block) => block.append(fields),
         }
     }
 
     fn accept_trailers(&mut self) -> Result<(), Misuse> {
         match self {
-            Writer::Lines(encoder) => {
+            HeadWriter::Lines(encoder) => {
                 encoder.accept_trailers();
                 Ok(())
             }
             // RFC 9113 §8.2.2: the only connection-specific field of HTTP/2.
-            Writer::Fields(block) => block.push("te", b"trailers"),
+            HeadWriter::Fields(block) => block.push("te", b"trailers"),
         }
     }
 }
 
 /// Appends a request's head to `desk.out`.
-pub(super) fn write(
-    desk: &mut Desk,
+pub(super) fn write_head(
+    desk: &mut Scratch,
     req: &Request<'_>,
     endpoint: &Endpoint,
-    sending: &Sending<'_>,
+    sending: &UpstreamRequest<'_>,
 ) -> Result<BodyEncoder, Fault> {
     let head = req.head();
-    let Desk {
+    let Scratch {
         out,
         text,
         path,
         host: target,
         ..
     } = desk;
-    aimed(req, sending, path, target);
+    write_rewritten_target(req, sending, path, target);
     let target = if target.is_empty() { req.target() } else { target };
-    let host = host(req, endpoint, sending);
-    let encoder = RequestEncoder::new(out, head.method, target, host).map_err(misuse)?;
-    let mut writer = Writer::Lines(encoder);
-    let framed = fields(&mut writer, req, sending, text)?;
-    let Writer::Lines(encoder) = writer else {
+    let host = authority(req, endpoint, sending);
+    let encoder = RequestEncoder::new(out, head.method, target, host).map_err(encode_fault)?;
+    let mut writer = HeadWriter::Lines(encoder);
+    let framed = write_fields(&mut writer, req, sending, text)?;
+    let HeadWriter::Lines(encoder) = writer else {
         return Err(Fault::BrokenRule);
     };
     let finished = match sending.upgrade {
         Some(protocol) => encoder.finish_with_upgrade(head.framing, protocol),
         None => encoder.finish(framed, true),
     };
-    finished.map_err(misuse)
+    finished.map_err(encode_fault)
 }
 
 /// Writes a request's fields into `desk.fields`, and its target into `desk.host` (empty: the original target). Returns the framing of its
 /// body and its authority.
-pub(super) fn compose<'a>(
-    desk: &mut Desk,
+pub(super) fn compose_head<'a>(
+    desk: &mut Scratch,
     req: &'a Request<'_>,
     endpoint: &'a Endpoint,
-    sending: &Sending<'a>,
+    sending: &UpstreamRequest<'a>,
 ) -> Result<(Framing, &'a str), Fault> {
-    aimed(req, sending, &mut desk.path, &mut desk.host);
+    write_rewritten_target(req, sending, &mut desk.path, &mut desk.host);
     desk.fields.clear();
-    let framed = fields(
-        &mut Writer::Fields(&mut desk.fields),
+    let framed = write_fields(
+        &mut HeadWriter::Fields(&mut desk.fields),
         req,
         sending,
         &mut desk.text,
     )?;
-    Ok((framed, host(req, endpoint, sending)))
+    Ok((framed, authority(req, endpoint, sending)))
 }
 
 /// Returns whether a request is sent as an extended CONNECT on this stream: it opens a WebSocket, and the endpoint supports such requests
 /// (RFC 8441). Otherwise it is sent without the switch of protocols, which HTTP/2 does not have.
-pub(super) fn connects(req: &Request<'_>, sending: &Sending<'_>, channel: &H2Stream) -> bool {
+pub(super) fn uses_extended_connect(
+    req: &Request<'_>,
+    sending: &UpstreamRequest<'_>,
+    channel: &H2Stream,
+) -> bool {
     let is_websocket = sending
         .upgrade
         .is_some_and(|protocol| protocol.eq_ignore_ascii_case(WEBSOCKET.as_bytes()));
@@ -144,20 +148,20 @@ pub(super) fn connects(req: &Request<'_>, sending: &Sending<'_>, channel: &H2Str
 }
 
 /// Sends a request's head over HTTP/2. Returns whether a body follows.
-pub(super) fn ask(
-    desk: &mut Desk,
+pub(super) fn send_head(
+    desk: &mut Scratch,
     req: &Request<'_>,
     endpoint: &Endpoint,
-    sending: &Sending<'_>,
+    sending: &UpstreamRequest<'_>,
     channel: &H2Stream,
 ) -> Result<bool, Fault> {
-    let (framed, authority) = compose(desk, req, endpoint, sending)?;
+    let (framed, authority) = compose_head(desk, req, endpoint, sending)?;
     let asked = if desk.host.is_empty() {
         req.target()
     } else {
         &desk.host
     };
-    let connects = connects(req, sending, channel);
+    let connects = uses_extended_connect(req, sending, channel);
     if connects {
         // A stream has no key (RFC 8441 §5).
         desk.fields.remove(Challenge::FIELD);
@@ -191,22 +195,27 @@ pub(super) fn ask(
 }
 
 /// Writes the request target to `target`; empty: the original target.
-fn aimed(req: &Request<'_>, sending: &Sending<'_>, scratch: &mut String, target: &mut String) {
+fn write_rewritten_target(
+    req: &Request<'_>,
+    sending: &UpstreamRequest<'_>,
+    scratch: &mut String,
+    target: &mut String,
+) {
     let edits = sending.cleared.edits();
     match edits.and_then(|edits| edits.target.as_deref()) {
         Some(edited) => edited.clone_into(target),
-        None => target_of(req, sending, scratch, target),
+        None => write_target(req, sending, scratch, target),
     }
 }
 
 /// Returns the authority of the request.
-fn host<'a>(req: &'a Request<'_>, endpoint: &'a Endpoint, sending: &Sending<'a>) -> &'a str {
+fn authority<'a>(req: &'a Request<'_>, endpoint: &'a Endpoint, sending: &UpstreamRequest<'a>) -> &'a str {
     let edits = sending.cleared.edits();
     let told = edits.and_then(|edits| edits.host.as_deref());
     let (backend, rule) = (sending.backend.host.as_ref(), sending.rule.host.as_ref());
     let rewritten = backend
         .map(Hostname::as_str)
-        .or(sending.changes.host())
+        .or(sending.changes.host_override())
         .or(rule.map(Hostname::as_str));
     told.or(rewritten)
         .or_else(|| req.host())
@@ -214,31 +223,31 @@ fn host<'a>(req: &'a Request<'_>, endpoint: &'a Endpoint, sending: &Sending<'a>)
 }
 
 /// Writes all fields but those that frame the message. Returns the framing.
-fn fields(
-    encoder: &mut Writer<'_>,
+fn write_fields(
+    encoder: &mut HeadWriter<'_>,
     req: &Request<'_>,
-    sending: &Sending<'_>,
+    sending: &UpstreamRequest<'_>,
     text: &mut Vec<u8>,
 ) -> Result<Framing, Fault> {
     let head = req.head();
     let edits = sending.cleared.edits();
-    let trusted = trusts(sending.listener, req);
-    let mut claims = Claims::default();
-    let named = Named::of(&head.fields)?;
+    let trusted = is_trusted_peer(sending.listener, req);
+    let mut claims = ProxyFields::default();
+    let named = ConnectionOptions::parse(&head.fields)?;
     let own = match &sending.listener.client_address.header {
         ClientHeader::Named(name) => Some(name.as_str()),
         ClientHeader::XForwardedFor | ClientHeader::Forwarded => None,
     };
     let dropped = |name: &[u8]| {
-        sending.changes.drops(name)
-            || sending.cleared.replaces(name)
+        sending.changes.removes(name)
+            || sending.cleared.has_replaced(name)
             || edits.is_some_and(|edits| edits.drops(name))
     };
     // Accepted from trusted proxies only, and only in this spelling.
     let forged = |name: &[u8]| {
         (sending.challenge.is_some() && Challenge::replaces(name))
             || own.is_some_and(|own| {
-                is_folded(name, own) && !(trusted && name.eq_ignore_ascii_case(own.as_bytes()))
+                eq_folded(name, own) && !(trusted && name.eq_ignore_ascii_case(own.as_bytes()))
             })
     };
     for (known, field) in head.fields.iter_known() {
@@ -246,28 +255,29 @@ fn fields(
         let Ok(name) = str::from_utf8(field.name) else {
             continue;
         };
-        match sort(known, field.name) {
-            Sort::HopByHop => {}
-            Sort::Claim(claim) => {
-                claims.see(claim);
-                let kept = claim == Claim::Via
-                    || (trusted && !matches!(claim, Claim::ForwardedFor | Claim::Forwarded));
+        match treatment(known, field.name) {
+            FieldTreatment::HopByHop => {}
+            FieldTreatment::Proxy(claim) => {
+                claims.record(claim);
+                let kept = claim == ProxyField::Via
+                    || (trusted && !matches!(claim, ProxyField::ForwardedFor | ProxyField::Forwarded));
                 if kept && !dropped(field.name) {
-                    encoder.field(name, field.value).map_err(misuse)?;
+                    encoder.write_field(name, field.value).map_err(encode_fault)?;
                 }
             }
-            Sort::EndToEnd if named.has(known, field.name) || dropped(field.name) || forged(field.name) => {}
-            Sort::EndToEnd if known == Some(Known::ContentType) && sending.web.is_some() => {}
-            Sort::EndToEnd => encoder.field(name, field.value).map_err(misuse)?,
+            FieldTreatment::EndToEnd
+                if named.lists(known, field.name) || dropped(field.name) || forged(field.name) => {}
+            FieldTreatment::EndToEnd if known == Some(Known::ContentType) && sending.grpc_web.is_some() => {}
+            FieldTreatment::EndToEnd => encoder.write_field(name, field.value).map_err(encode_fault)?,
         }
     }
     claims.write(encoder, req, sending, trusted, text)?;
-    added(encoder, sending)?;
+    write_added_fields(encoder, sending)?;
     let mut framed = edits.and_then(|edits| edits.framing).unwrap_or(head.framing);
-    if let Some(kind) = sending.web {
+    if let Some(kind) = sending.grpc_web {
         encoder
-            .field("Content-Type", grpc::upstream_type(kind).as_bytes())
-            .map_err(misuse)?;
+            .write_field("Content-Type", grpc::upstream_content_type(kind).as_bytes())
+            .map_err(encode_fault)?;
         if kind.dialect == Dialect::WebText && framed != Framing::None {
             // The decoded body is shorter.
             framed = Framing::Chunked;
@@ -275,54 +285,59 @@ fn fields(
     }
     // The upstream decides whether it wants the body (RFC 9110 §10.1.1), unless the client is sending it already.
     if head.expect_continue && framed != Framing::None && req.expects_continue() {
-        encoder.field("Expect", b"100-continue").map_err(misuse)?;
+        encoder
+            .write_field("Expect", b"100-continue")
+            .map_err(encode_fault)?;
     }
-    trailers(encoder, req, sending, (framed, text))?;
-    Ok(framing(framed, req.method().as_str()))
+    write_trailer_fields(encoder, req, sending, (framed, text))?;
+    Ok(request_framing(framed, req.method().as_str()))
 }
 
 /// Writes the fields that policies, the configuration and filters add, the latter with the highest precedence.
-fn added(encoder: &mut Writer<'_>, sending: &Sending<'_>) -> Result<(), Fault> {
+fn write_added_fields(encoder: &mut HeadWriter<'_>, sending: &UpstreamRequest<'_>) -> Result<(), Fault> {
     // Over HTTP/2 the upstream receives no WebSocket key: it responds to a GET.
-    if let (Some(challenge), Writer::Lines(lines)) = (&sending.challenge, &mut *encoder) {
-        challenge.write_field(lines).map_err(misuse)?;
+    if let (Some(challenge), HeadWriter::Lines(lines)) = (&sending.challenge, &mut *encoder) {
+        challenge.write_field(lines).map_err(encode_fault)?;
     }
     let Some(edits) = sending.cleared.edits() else {
-        encoder.block(sending.cleared.upstream());
-        encoder.block(sending.changes.added());
+        encoder.write_block(sending.cleared.upstream_headers());
+        encoder.write_block(sending.changes.appended_fields());
         return Ok(());
     };
-    for block in [sending.cleared.upstream(), sending.changes.added()] {
+    for block in [
+        sending.cleared.upstream_headers(),
+        sending.changes.appended_fields(),
+    ] {
         for (name, value) in edits.left(block) {
-            encoder.field(name, value).map_err(misuse)?;
+            encoder.write_field(name, value).map_err(encode_fault)?;
         }
     }
-    encoder.block(edits.added());
+    encoder.write_block(edits.added());
     Ok(())
 }
 
 /// Writes `Trailer` and `TE`: the fields that follow the body, and the acceptance of trailers in the response.
-fn trailers(
-    encoder: &mut Writer<'_>,
+fn write_trailer_fields(
+    encoder: &mut HeadWriter<'_>,
     req: &Request<'_>,
-    sending: &Sending<'_>,
+    sending: &UpstreamRequest<'_>,
     (framing, text): (Framing, &mut Vec<u8>),
 ) -> Result<(), Fault> {
     let head = req.head();
     if framing == Framing::Chunked && head.fields.known(Known::Trailer).is_some() {
-        Sieve::of(&head.fields, sending.changes).announce(&head.fields, text);
+        TrailerFilter::for_head(&head.fields, sending.changes).write_announcement(&head.fields, text);
         if !text.is_empty() {
-            encoder.field("Trailer", text).map_err(misuse)?;
+            encoder.write_field("Trailer", text).map_err(encode_fault)?;
         }
     }
-    if sending.trailers || sending.web.is_some() {
-        encoder.accept_trailers().map_err(misuse)?;
+    if sending.trailers || sending.grpc_web.is_some() {
+        encoder.accept_trailers().map_err(encode_fault)?;
     }
     Ok(())
 }
 
 /// Returns the framing with an explicit empty body for methods that usually have content (RFC 9110 §8.6).
-fn framing(framing: Framing, method: &str) -> Framing {
+fn request_framing(framing: Framing, method: &str) -> Framing {
     match framing {
         Framing::None if matches!(method, "POST" | "PUT" | "PATCH") => Framing::Length(0),
         framing => framing,
@@ -331,25 +346,25 @@ fn framing(framing: Framing, method: &str) -> Framing {
 
 /// Converts an encoder error. Parsed fields are valid, and configured ones were checked when they were compiled.
 #[cold]
-fn misuse(misuse: Misuse) -> Fault {
+fn encode_fault(misuse: Misuse) -> Fault {
     log::error!("a request's head cannot be written: {misuse}");
     Fault::BrokenRule
 }
 
 /// Writes the target to `target`, which stays empty if the original target is sent.
-fn target_of(req: &Request<'_>, sending: &Sending<'_>, scratch: &mut String, target: &mut String) {
+fn write_target(req: &Request<'_>, sending: &UpstreamRequest<'_>, scratch: &mut String, target: &mut String) {
     target.clear();
     let came = req.head().target;
     let raw = came.path();
     let rewrite = sending.backend.path.as_ref().or(sending.rule.path.as_ref());
     let decoded = sending.decoded.as_deref();
-    let passed = forwarded(sending.listener.paths, decoded, raw, scratch);
+    let passed = forwarded_path(sending.listener.paths, decoded, raw, scratch);
     match rewrite {
         None if std::ptr::eq(passed, raw) && req.target().starts_with('/') => return,
         None => target.push_str(passed),
         Some(rewrite) => {
             let normal = decoded.unwrap_or_else(|| req.path());
-            rewritten(rewrite, passed, &normal[..sending.prefix], target);
+            write_rewritten_path(rewrite, passed, &normal[..sending.prefix], target);
         }
     }
     if let Some(query) = came.query() {
@@ -359,11 +374,11 @@ fn target_of(req: &Request<'_>, sending: &Sending<'_>, scratch: &mut String, tar
 }
 
 /// Appends the replacement of `passed`, a path whose normal form begins with `prefix`.
-pub(super) fn rewritten(rewrite: &PathRewrite, passed: &str, prefix: &str, into: &mut String) {
+pub(super) fn write_rewritten_path(rewrite: &PathRewrite, passed: &str, prefix: &str, into: &mut String) {
     match rewrite {
         PathRewrite::Full(full) => path::escape(full.as_str(), into),
         PathRewrite::Prefix(instead) => {
-            let rest = behind(passed, prefix);
+            let rest = rest_after_prefix(passed, prefix);
             let instead = instead.as_str().trim_end_matches('/');
             path::escape(instead, into);
             into.push_str(if instead.is_empty() && rest.is_empty() {
@@ -376,7 +391,7 @@ pub(super) fn rewritten(rewrite: &PathRewrite, passed: &str, prefix: &str, into:
 }
 
 /// Returns whether the peer of a connection is a trusted proxy.
-pub(super) fn trusts(listener: &Listener, req: &Request<'_>) -> bool {
+pub(super) fn is_trusted_peer(listener: &Listener, req: &Request<'_>) -> bool {
     let trusted = &listener.client_address.trusted;
     let is_trusted = |peer: IpAddr| trusted.iter().any(|network| network.contains(peer));
     !trusted.is_empty() && req.remote().is_some_and(|remote| is_trusted(remote.ip()))
@@ -384,49 +399,49 @@ pub(super) fn trusts(listener: &Listener, req: &Request<'_>) -> bool {
 
 /// The fields of a request that describe its path through proxies.
 #[derive(Default)]
-struct Claims {
+struct ProxyFields {
     proto: bool,
     host: bool,
     forwarded: bool,
     via: bool,
 }
 
-impl Claims {
-    fn see(&mut self, claim: Claim) {
+impl ProxyFields {
+    fn record(&mut self, claim: ProxyField) {
         match claim {
-            Claim::ForwardedProto => self.proto = true,
-            Claim::ForwardedHost => self.host = true,
-            Claim::Forwarded => self.forwarded = true,
-            Claim::Via => self.via = true,
-            Claim::ForwardedFor | Claim::Other => {}
+            ProxyField::ForwardedProto => self.proto = true,
+            ProxyField::ForwardedHost => self.host = true,
+            ProxyField::Forwarded => self.forwarded = true,
+            ProxyField::Via => self.via = true,
+            ProxyField::ForwardedFor | ProxyField::Other => {}
         }
     }
 
     /// Writes the fields that describe the client and its request. Values of the peer are included only if it is trusted.
     fn write(
         &self,
-        encoder: &mut Writer<'_>,
+        encoder: &mut HeadWriter<'_>,
         req: &Request<'_>,
-        sending: &Sending<'_>,
+        sending: &UpstreamRequest<'_>,
         trusted: bool,
         text: &mut Vec<u8>,
     ) -> Result<(), Fault> {
         let fields = &req.head().fields;
         let mut field = |name: &str, value: &[u8]| {
             let edits = sending.cleared.edits();
-            if sending.changes.drops(name.as_bytes())
+            if sending.changes.removes(name.as_bytes())
                 || edits.is_some_and(|edits| edits.drops(name.as_bytes()))
             {
                 return Ok(());
             }
-            encoder.field(name, value).map_err(misuse)
+            encoder.write_field(name, value).map_err(encode_fault)
         };
         text.clear();
         if trusted {
-            join(text, fields.all_known(Known::XForwardedFor));
+            join_values(text, fields.all_known(Known::XForwardedFor));
         }
         if let Some(remote) = req.remote() {
-            separate(text);
+            write_separator(text);
             write_address(text, remote.ip());
         }
         if !text.is_empty() {
@@ -444,13 +459,13 @@ impl Claims {
         if wanted || (trusted && self.forwarded) {
             text.clear();
             if trusted {
-                join(text, fields.all("Forwarded"));
+                join_values(text, fields.all("Forwarded"));
             }
-            separate(text);
+            write_separator(text);
             write_forwarded(text, req);
             field("Forwarded", text)?;
         }
-        if self.via && own_hops(fields.all_known(Known::Via)) > limits::VIA_HOPS {
+        if self.via && count_own_hops(fields.all_known(Known::Via)) > limits::VIA_HOPS {
             return Err(Fault::Loop);
         }
         field("Via", VIA)
@@ -460,19 +475,19 @@ impl Claims {
 /// The gateway's entry in `Via` (RFC 9110 §7.6.3).
 const VIA: &[u8] = b"1.1 ringmain";
 
-fn own_hops<'v>(values: impl Iterator<Item = &'v [u8]>) -> usize {
+fn count_own_hops<'v>(values: impl Iterator<Item = &'v [u8]>) -> usize {
     let hops = values.flat_map(|value| value.split(|&byte| byte == b','));
     hops.filter(|hop| hop.trim_ascii() == VIA).count()
 }
 
-fn join<'v>(text: &mut Vec<u8>, values: impl Iterator<Item = &'v [u8]>) {
+fn join_values<'v>(text: &mut Vec<u8>, values: impl Iterator<Item = &'v [u8]>) {
     for value in values {
-        separate(text);
+        write_separator(text);
         text.extend_from_slice(value);
     }
 }
 
-fn separate(text: &mut Vec<u8>) {
+fn write_separator(text: &mut Vec<u8>) {
     if !text.is_empty() {
         text.extend_from_slice(b", ");
     }
@@ -496,16 +511,16 @@ fn write_address(text: &mut Vec<u8>, address: IpAddr) {
             }
         }
         IpAddr::V6(address) => {
-            let mut shown = Shown(text);
+            let mut shown = TextWriter(text);
             // Writing to memory cannot fail.
             let _ = write!(shown, "{address}");
         }
     }
 }
 
-struct Shown<'t>(&'t mut Vec<u8>);
+struct TextWriter<'t>(&'t mut Vec<u8>);
 
-impl std::fmt::Write for Shown<'_> {
+impl std::fmt::Write for TextWriter<'_> {
     fn write_str(&mut self, text: &str) -> std::fmt::Result {
         self.0.extend_from_slice(text.as_bytes());
         Ok(())

@@ -10,19 +10,19 @@ use ringmain_wire::h2::load_response;
 use ringmain_wire::ws::Challenge;
 
 use super::Failure;
-use super::body_decoder::Decoding;
-use super::grpc::{self, Wrapping};
-use super::hop_by_hop::{Named, options, starts_folded};
+use super::body_decoder::ResponseDecoder;
+use super::grpc::{self, GrpcWebEncoder};
+use super::hop_by_hop::{ConnectionOptions, list_elements, starts_with_folded};
 use super::request::WEBSOCKET;
-use super::trailers::Sieve;
-use crate::compile::plan::{Changes, StatusChanges};
-use crate::fault::{Detail, Fault};
-use crate::gateway::scratch::{Date, Desk};
+use super::trailers::TrailerFilter;
+use crate::compile::plan::{HeaderEdits, StatusHeaderEdits};
+use crate::fault::{Fault, Violation};
+use crate::gateway::scratch::{DateCache, Scratch};
 use crate::limits;
 use crate::model::{ErrorPage, StatusRange};
 
 /// A response head that is being read.
-pub(super) struct Reading<'m, 'a> {
+pub(super) struct ResponseReader<'m, 'a> {
     scanner: HeadScanner,
     method: Method<'m>,
     /// The protocols that the request offered in `Upgrade`.
@@ -30,93 +30,93 @@ pub(super) struct Reading<'m, 'a> {
     /// The challenge that a switch to WebSocket must meet.
     challenge: Option<Challenge>,
     /// Set if the request was an extended CONNECT: a status of 200 to 299 switches protocols.
-    pub(super) connects: bool,
+    pub(super) is_extended_connect: bool,
     /// The key of a client that speaks HTTP/1.1: the switch answers it.
     pub(super) key: Option<Challenge>,
     interim: u32,
     /// The upstream has sent `100 Continue` for a request that expects it.
-    continued: bool,
+    expects_continue: bool,
     /// Set once a byte of a response has arrived.
-    pub(super) begun: bool,
+    pub(super) has_started: bool,
     /// Set if the client accepts trailers.
     trailers: bool,
     /// Fields that the gateway adds.
     pub(super) extra: FieldBlock,
     /// Set if the rule has a CORS policy, which replaces the upstream's CORS fields.
-    pub(super) cross: bool,
+    pub(super) has_cors: bool,
     /// Statuses after which the request is retried.
-    pub(super) again: &'a [StatusRange],
+    pub(super) retry_statuses: &'a [StatusRange],
     /// Error pages that replace the upstream's.
     pub(super) pages: &'a [ErrorPage],
     /// Set if filters process the head before it is put.
     pub(super) filtered: bool,
     /// The dialect of a gRPC-Web client whose upstream speaks gRPC.
-    pub(super) web: Option<Dialect>,
+    pub(super) grpc_web: Option<Dialect>,
     /// The rule that the upstream violated, after a fault.
-    pub(super) detail: Option<Box<Detail>>,
+    pub(super) detail: Option<Box<Violation>>,
 }
 
 /// The result of a complete head.
-pub(super) enum Head {
+pub(super) enum ResponseStart {
     /// A body, possibly empty.
     Body {
-        decoding: Decoding,
+        decoding: ResponseDecoder,
         keep_alive: bool,
         /// The filter of its trailers, if the client accepts any.
-        sieve: Option<Sieve>,
+        sieve: Option<TrailerFilter>,
         /// The framing for the client.
         framing: Framing,
         /// Set if it is gRPC for a gRPC-Web client.
-        web: Option<Wrapping>,
+        web: Option<GrpcWebEncoder>,
     },
     /// A switch of protocols.
-    Switch,
+    Upgrade,
     /// A status after which the request is retried. The head was not consumed, and the reply is unchanged.
-    Again(u16),
+    Retry(u16),
     /// A status that the rule has an error page for. The head was not consumed, and the reply is unchanged.
-    Replaced(u16),
+    ErrorPage(u16),
 }
 
-impl<'m, 'a> Reading<'m, 'a> {
+impl<'m, 'a> ResponseReader<'m, 'a> {
     pub(super) fn new(
         method: Method<'m>,
         (upgrade, challenge): (Option<&'m [u8]>, Option<Challenge>),
         trailers: bool,
-    ) -> Reading<'m, 'a> {
-        Reading {
+    ) -> ResponseReader<'m, 'a> {
+        ResponseReader {
             scanner: HeadScanner::new(),
             method,
             upgrade,
             challenge,
-            connects: false,
+            is_extended_connect: false,
             key: None,
             interim: 0,
-            continued: false,
-            begun: false,
+            expects_continue: false,
+            has_started: false,
             trailers,
             extra: FieldBlock::new(),
-            cross: false,
-            again: &[],
+            has_cors: false,
+            retry_statuses: &[],
             pages: &[],
             filtered: false,
-            web: None,
+            grpc_web: None,
             detail: None,
         }
     }
 
     /// Reads received bytes. Returns the number consumed, and the head once it is complete; the reply has it then.
-    pub(super) fn look(
+    pub(super) fn read_bytes(
         &mut self,
         bytes: &[u8],
-        desk: &mut Desk,
-        changes: &StatusChanges,
+        desk: &mut Scratch,
+        changes: &StatusHeaderEdits,
         most: Option<u64>,
         reply: &mut Reply<'_>,
-    ) -> (usize, Result<Option<Head>, Failure>) {
-        self.begun = true;
+    ) -> (usize, Result<Option<ResponseStart>, Failure>) {
+        self.has_started = true;
         let mut consumed = 0;
         loop {
-            let Desk {
+            let Scratch {
                 limits,
                 table,
                 fields,
@@ -129,7 +129,7 @@ impl<'m, 'a> Reading<'m, 'a> {
                 Ok(Parsed::Complete { head, bytes }) => (head, bytes),
                 Ok(Parsed::Partial) => return (consumed, Ok(None)),
                 Err(fault) => {
-                    self.detail = Some(Detail::http1(&fault));
+                    self.detail = Some(Violation::from_http1(&fault));
                     let too_large = fault.status() == 431 || fault.status() == 414;
                     let fault = if too_large {
                         Fault::HeadTooLarge
@@ -139,11 +139,11 @@ impl<'m, 'a> Reading<'m, 'a> {
                     return (consumed, Err(fault.into()));
                 }
             };
-            if let Some(special) = self.special(head.status) {
+            if let Some(special) = self.special_treatment(head.status) {
                 return (consumed, Ok(Some(special)));
             }
             consumed += length;
-            match self.take(&head, (limits, text, fields, date), changes, most, reply) {
+            match self.process_head(&head, (limits, text, fields, date), changes, most, reply) {
                 Ok(None) => {}
                 looked => return (consumed, looked),
             }
@@ -151,16 +151,16 @@ impl<'m, 'a> Reading<'m, 'a> {
     }
 
     /// Reads a head received over HTTP/2.
-    pub(super) fn look_stored(
+    pub(super) fn read_stored(
         &mut self,
         stored: &[u8],
-        desk: &mut Desk,
-        changes: &StatusChanges,
+        desk: &mut Scratch,
+        changes: &StatusHeaderEdits,
         most: Option<u64>,
         reply: &mut Reply<'_>,
-    ) -> Result<Option<Head>, Failure> {
-        self.begun = true;
-        let Desk {
+    ) -> Result<Option<ResponseStart>, Failure> {
+        self.has_started = true;
+        let Scratch {
             limits,
             table,
             fields,
@@ -169,45 +169,45 @@ impl<'m, 'a> Reading<'m, 'a> {
             ..
         } = desk;
         let head = load_response(stored, table).ok_or(Fault::GarbageHead)?;
-        match self.special(head.status) {
+        match self.special_treatment(head.status) {
             Some(special) => Ok(Some(special)),
-            None => self.take(&head, (limits, text, fields, date), changes, most, reply),
+            None => self.process_head(&head, (limits, text, fields, date), changes, most, reply),
         }
     }
 
     /// Returns the treatment of a response with this status, if the client does not receive it.
-    fn special(&self, status: u16) -> Option<Head> {
-        if self.again.iter().any(|range| range.contains(status)) {
-            return Some(Head::Again(status));
+    fn special_treatment(&self, status: u16) -> Option<ResponseStart> {
+        if self.retry_statuses.iter().any(|range| range.contains(status)) {
+            return Some(ResponseStart::Retry(status));
         }
         let replaced = self.pages.iter().any(|page| page.statuses.contains(status));
-        replaced.then_some(Head::Replaced(status))
+        replaced.then_some(ResponseStart::ErrorPage(status))
     }
 
     /// Copies a final head to the reply, or relays an interim response.
-    fn take(
+    fn process_head(
         &mut self,
         head: &ResponseHead<'_>,
-        (limits, text, fields, date): (&Limits, &mut Vec<u8>, &mut FieldBlock, &mut Date),
-        changes: &StatusChanges,
+        (limits, text, fields, date): (&Limits, &mut Vec<u8>, &mut FieldBlock, &mut DateCache),
+        changes: &StatusHeaderEdits,
         most: Option<u64>,
         reply: &mut Reply<'_>,
-    ) -> Result<Option<Head>, Failure> {
+    ) -> Result<Option<ResponseStart>, Failure> {
         if !head.is_interim() {
             return self
-                .finish(head, limits, (text, date), changes, most, reply)
+                .copy_head(head, limits, (text, date), changes, most, reply)
                 .map(Some);
         }
         self.interim += 1;
         if self.interim > limits::INTERIM_ANSWERS {
-            self.detail = Some(Detail::interim());
+            self.detail = Some(Violation::interim());
             return Err(Fault::GarbageHead.into());
         }
-        self.continued |= head.status == 100;
+        self.expects_continue |= head.status == 100;
         // A client that does not expect 100 received it when its body was requested.
         if head.status != 100 || reply.request().expects_continue() {
             fields.clear();
-            copy(&head.fields, &Changes::default(), false, fields)?;
+            copy_fields(&head.fields, &HeaderEdits::default(), false, fields)?;
             reply.interim(head.status, fields)?;
         }
         Ok(None)
@@ -215,57 +215,59 @@ impl<'m, 'a> Reading<'m, 'a> {
 
     /// Returns whether the upstream might read the body of this request as the next request: it received `Expect: 100-continue` and sent
     /// a final response without `100 Continue`, but the client may send the body nevertheless (RFC 9110 §10.1.1).
-    fn may_leave_body(&self, request: &Request<'_>) -> bool {
+    fn may_leave_unread_body(&self, request: &Request<'_>) -> bool {
         let head = request.head();
-        head.expect_continue && head.framing != Framing::None && !self.continued
+        head.expect_continue && head.framing != Framing::None && !self.expects_continue
     }
 
-    fn finish(
+    fn copy_head(
         &mut self,
         head: &ResponseHead<'_>,
         limits: &Limits,
-        (text, date): (&mut Vec<u8>, &mut Date),
-        changes: &StatusChanges,
+        (text, date): (&mut Vec<u8>, &mut DateCache),
+        changes: &StatusHeaderEdits,
         most: Option<u64>,
         reply: &mut Reply<'_>,
-    ) -> Result<Head, Failure> {
-        let changes = changes.at(head.status);
+    ) -> Result<ResponseStart, Failure> {
+        let changes = changes.edits_for(head.status);
         if head.switches {
             return self.switch_protocols(head, changes, reply);
         }
-        if self.connects && (200..300).contains(&head.status) {
-            return self.switch(head, WEBSOCKET.as_bytes(), changes, reply);
+        if self.is_extended_connect && (200..300).contains(&head.status) {
+            return self.switch_client(head, WEBSOCKET.as_bytes(), changes, reply);
         }
         let limits = Limits {
             body_bytes: most,
             ..*limits
         };
         let decoding = match head.version {
-            Version::Http2 => Decoding::framed(head.framing, most)?,
-            _ => Decoding::Encoded(
+            Version::Http2 => ResponseDecoder::from_framing(head.framing, most)?,
+            _ => ResponseDecoder::Http1(
                 BodyDecoder::new(head.framing, &limits).map_err(|_| Fault::ResponseTooLarge)?,
             ),
         };
         let wall = reply.request().cx().wall();
         let fields = reply.forward(head.status)?;
-        let copied = copy(&head.fields, changes, self.cross, fields);
+        let copied = copy_fields(&head.fields, changes, self.has_cors, fields);
         if copied.is_err() {
             let text = format!(
                 "expected at most {} options of `Connection`",
                 limits::CONNECTION_OPTIONS
             );
-            self.detail = Some(Detail::new("ConnectionOptions", text));
+            self.detail = Some(Violation::new("ConnectionOptions", text));
         }
         let is_dated = copied?;
         if !is_dated {
-            date.add(wall, fields);
+            date.add_date(wall, fields);
         }
         fields.append(&self.extra);
-        let web = self.web.and_then(|dialect| wrapping(dialect, head, fields));
+        let web = self
+            .grpc_web
+            .and_then(|dialect| grpc_web_encoder(dialect, head, fields));
         let behind = self.trailers && head.framing == Framing::Chunked;
-        let sieve = (behind || web.is_some()).then(|| Sieve::of(&head.fields, changes));
+        let sieve = (behind || web.is_some()).then(|| TrailerFilter::for_head(&head.fields, changes));
         if let Some(sieve) = sieve.as_ref().filter(|_| web.is_none()) {
-            sieve.announce(&head.fields, text);
+            sieve.write_announcement(&head.fields, text);
             if !text.is_empty() {
                 fields.push("Trailer", text).map_err(|_| Fault::GarbageHead)?;
             }
@@ -273,15 +275,15 @@ impl<'m, 'a> Reading<'m, 'a> {
         let framing = match web {
             // The trailers are part of the body.
             Some(_) => Framing::Chunked,
-            None => framing(head, self.method == Method::Head),
+            None => client_framing(head, self.method == Method::Head),
         };
         if !self.filtered {
             reply.put_head(framing)?;
         }
-        Ok(Head::Body {
+        Ok(ResponseStart::Body {
             framing,
             decoding,
-            keep_alive: head.keep_alive && !self.may_leave_body(reply.request()),
+            keep_alive: head.keep_alive && !self.may_leave_unread_body(reply.request()),
             sieve,
             web,
         })
@@ -291,43 +293,43 @@ impl<'m, 'a> Reading<'m, 'a> {
     fn switch_protocols(
         &mut self,
         head: &ResponseHead<'_>,
-        changes: &Changes,
+        changes: &HeaderEdits,
         reply: &mut Reply<'_>,
-    ) -> Result<Head, Failure> {
+    ) -> Result<ResponseStart, Failure> {
         let offered = self.upgrade.filter(|_| head.status == 101);
         let offered = offered.ok_or(Fault::SwitchUnasked)?;
         let Some(protocol) = head.fields.known(Known::Upgrade) else {
-            return Err(self.broken(
+            return Err(self.protocol_violation(
                 "UpgradeMissing",
                 "expected `Upgrade` in a response 101; found none",
             ));
         };
-        if !is_among(protocol, offered) {
+        if !is_offered(protocol, offered) {
             return Err(Fault::SwitchUnasked.into());
         }
         if self.challenge.is_some_and(|challenge| !challenge.is_met(head)) {
             let text = "expected the `Sec-WebSocket-Accept` that belongs to the request's key";
-            return Err(self.broken("WebSocketAccept", text));
+            return Err(self.protocol_violation("WebSocketAccept", text));
         }
-        self.switch(head, protocol, changes, reply)
+        self.switch_client(head, protocol, changes, reply)
     }
 
     #[cold]
-    fn broken(&mut self, rule: &str, text: &str) -> Failure {
-        self.detail = Some(Detail::new(rule, text.to_owned()));
+    fn protocol_violation(&mut self, rule: &str, text: &str) -> Failure {
+        self.detail = Some(Violation::new(rule, text.to_owned()));
         Fault::GarbageHead.into()
     }
 
     /// Switches the client's connection to the protocol.
-    fn switch(
+    fn switch_client(
         &self,
         head: &ResponseHead<'_>,
         protocol: &[u8],
-        changes: &Changes,
+        changes: &HeaderEdits,
         reply: &mut Reply<'_>,
-    ) -> Result<Head, Failure> {
+    ) -> Result<ResponseStart, Failure> {
         let mut fields = FieldBlock::new();
-        copy(&head.fields, changes, self.cross, &mut fields)?;
+        copy_fields(&head.fields, changes, self.has_cors, &mut fields)?;
         if let Some(key) = self.key {
             key.answer(&mut fields).map_err(|_| Fault::BrokenRule)?;
         }
@@ -337,23 +339,27 @@ impl<'m, 'a> Reading<'m, 'a> {
         }
         fields.append(&self.extra);
         reply.add_headers(&fields).begin_tunnel(protocol)?;
-        Ok(Head::Switch)
+        Ok(ResponseStart::Upgrade)
     }
 }
 
 /// Returns the translation of a gRPC response for a client, and replaces its content type.
-fn wrapping(dialect: Dialect, head: &ResponseHead<'_>, fields: &mut FieldBlock) -> Option<Wrapping> {
+fn grpc_web_encoder(
+    dialect: Dialect,
+    head: &ResponseHead<'_>,
+    fields: &mut FieldBlock,
+) -> Option<GrpcWebEncoder> {
     let answered = head.fields.known(Known::ContentType)?;
-    let kind = grpc::client_type(dialect, answered)?;
+    let kind = grpc::client_content_type(dialect, answered)?;
     fields.remove("Content-Type");
     let pushed = fields.push("Content-Type", kind.as_bytes());
     // A response without a body has its trailers in the head.
     let has_body = pushed.is_ok() && head.framing != Framing::None;
-    has_body.then_some(Wrapping { dialect })
+    has_body.then_some(GrpcWebEncoder { dialect })
 }
 
 /// Returns the framing for the client: responses to HEAD and 304 have no body and may declare its length.
-pub(super) fn framing(head: &ResponseHead<'_>, to_head: bool) -> Framing {
+pub(super) fn client_framing(head: &ResponseHead<'_>, to_head: bool) -> Framing {
     if head.framing != Framing::None || !(to_head || head.status == 304) {
         // Over HTTP/2 an empty body need not be declared.
         let is_empty = head.version == Version::Http2 && head.framing == Framing::None && head.status != 204;
@@ -370,19 +376,19 @@ pub(super) fn framing(head: &ResponseHead<'_>, to_head: bool) -> Framing {
 }
 
 /// Returns whether a protocol is among those offered (RFC 9110 §7.8), version included, ignoring case.
-fn is_among(protocol: &[u8], offered: &[u8]) -> bool {
-    let mut offers = options(offered);
+fn is_offered(protocol: &[u8], offered: &[u8]) -> bool {
+    let mut offers = list_elements(offered);
     offers.any(|offer| offer.eq_ignore_ascii_case(protocol.trim_ascii()))
 }
 
 /// Copies the fields to forward. Returns whether `Date` needs no further treatment: it is present, or the rule changes it.
-pub(super) fn copy(
+pub(super) fn copy_fields(
     from: &Fields<'_>,
-    changes: &Changes,
+    changes: &HeaderEdits,
     cross: bool,
     into: &mut FieldBlock,
 ) -> Result<bool, Failure> {
-    let named = Named::of(from).map_err(|_| Fault::GarbageHead)?;
+    let named = ConnectionOptions::parse(from).map_err(|_| Fault::GarbageHead)?;
     let mut is_dated = false;
     for (known, field) in from.iter_known() {
         is_dated |= known == Some(Known::Date);
@@ -400,10 +406,10 @@ pub(super) fn copy(
             Some(_) => false,
             None => {
                 field.name.eq_ignore_ascii_case(b"proxy-connection")
-                    || (cross && starts_folded(field.name, "access-control-"))
+                    || (cross && starts_with_folded(field.name, "access-control-"))
             }
         };
-        if hop || named.has(known, field.name) || changes.drops(field.name) {
+        if hop || named.lists(known, field.name) || changes.removes(field.name) {
             continue;
         }
         // Names are tokens, and so UTF-8.
@@ -412,6 +418,6 @@ pub(super) fn copy(
         };
         into.push(name, field.value).map_err(|_| Fault::GarbageHead)?;
     }
-    into.append(changes.added());
+    into.append(changes.appended_fields());
     Ok(is_dated || changes.touches_date())
 }

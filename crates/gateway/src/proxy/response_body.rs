@@ -13,13 +13,13 @@ use ringmain_engine::stream::Stream;
 use ringmain_web::{Error, Reply, Request};
 use ringmain_wire::h1::{BodyEvent, FieldBlock, Framing};
 
-use super::body_decoder::Decoding;
-use super::filter_chain::Chain;
-use super::grpc::Wrapping;
-use super::min_rate::Contention;
-use super::trailers::Sieve;
-use super::{Failure, cut, filter_chain, log_fields};
-use crate::fault::{Detail, Fault};
+use super::body_decoder::ResponseDecoder;
+use super::filter_chain::FilterChain;
+use super::grpc::GrpcWebEncoder;
+use super::min_rate::MinRateCheck;
+use super::trailers::TrailerFilter;
+use super::{Failure, abort_response, filter_chain, log_fields};
+use crate::fault::{Fault, Violation};
 use crate::gateway::Worker;
 use crate::limits;
 use crate::model::Timeouts;
@@ -28,7 +28,7 @@ use crate::upstream::pool::{SelectedEndpoint, UpstreamConn, UpstreamPool};
 
 /// The remaining time of an exchange.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Clock {
+pub(super) struct ExchangeTimeouts {
     /// The deadline of the exchange.
     pub(super) total: Option<Time>,
     /// The deadline of this attempt's response head.
@@ -41,34 +41,34 @@ pub(super) struct Clock {
 
 /// The rate of a response, over the time spent waiting for it: time in which the client causes back-pressure does not count.
 #[derive(Debug, Default)]
-pub(super) struct Pace {
+pub(super) struct ResponseRate {
     waited: Duration,
     /// Bytes received in this time.
-    came: u64,
+    received: u64,
 }
 
-impl Pace {
+impl ResponseRate {
     /// Returns how long to wait for the next bytes.
-    fn left(&self, rate: u32) -> Duration {
-        let due = Duration::from_secs_f64(self.came as f64 / f64::from(rate));
+    fn wait_left(&self, rate: u32) -> Duration {
+        let due = Duration::from_secs_f64(self.received as f64 / f64::from(rate));
         (limits::ANSWER_RATE_GRACE + due).saturating_sub(self.waited)
     }
 
     /// Records bytes received after such a wait. After a window that met the rate a new one starts: a fast start does not compensate for a
     /// slow rest.
-    fn note(&mut self, waited: Duration, bytes: u64) {
+    fn record(&mut self, waited: Duration, bytes: u64) {
         self.waited += waited;
-        self.came += bytes;
+        self.received += bytes;
         if self.waited > limits::ANSWER_RATE_GRACE + limits::ANSWER_RATE_WINDOW {
-            *self = Pace::default();
+            *self = ResponseRate::default();
         }
     }
 }
 
-impl Clock {
+impl ExchangeTimeouts {
     /// Starts the clock of a request.
-    pub(super) fn of(timeouts: &Timeouts, now: Time) -> Clock {
-        Clock {
+    pub(super) fn start(timeouts: &Timeouts, now: Time) -> ExchangeTimeouts {
+        ExchangeTimeouts {
             total: timeouts.request.map(|span| now.after(span)),
             head: None,
             idle: timeouts.idle,
@@ -77,7 +77,7 @@ impl Clock {
     }
 
     /// Returns how long to wait for the upstream.
-    pub(super) fn span(&self, now: Time) -> Option<Duration> {
+    pub(super) fn wait_limit(&self, now: Time) -> Option<Duration> {
         let left = |at: Time| at.since(now).max(Duration::from_millis(1));
         [self.total.map(left), self.head.map(left), self.idle]
             .into_iter()
@@ -86,12 +86,12 @@ impl Clock {
     }
 
     /// Extends the deadline of an attempt by a time spent waiting for the client.
-    pub(super) fn exclude(&mut self, span: Duration) {
+    pub(super) fn extend_attempt(&mut self, span: Duration) {
         self.head = self.head.map(|at| at.after(span));
     }
 
     /// Returns the fault for an expired wait.
-    pub(super) fn fault(&self, now: Time, otherwise: Fault) -> Fault {
+    pub(super) fn expiry_fault(&self, now: Time, otherwise: Fault) -> Fault {
         if self.total.is_some_and(|at| now >= at) {
             Fault::RequestTimeout
         } else {
@@ -101,41 +101,41 @@ impl Clock {
 }
 
 /// A response body that is relayed to the client.
-pub(super) struct Download {
-    pub(super) local: Rc<UpstreamPool>,
-    pub(super) chosen: SelectedEndpoint,
-    pub(super) link: UpstreamConn,
-    pub(super) down: Down,
-    pub(super) clock: Clock,
+pub(super) struct ResponseRelay {
+    pub(super) pool: Rc<UpstreamPool>,
+    pub(super) endpoint: SelectedEndpoint,
+    pub(super) conn: UpstreamConn,
+    pub(super) body: ResponseBody,
+    pub(super) timeouts: ExchangeTimeouts,
     /// The listener's minimum rate of the client, bytes per second.
     pub(super) client_rate: u32,
 }
 
 /// The state of a response body.
-pub(super) struct Down {
-    decoding: Decoding,
+pub(super) struct ResponseBody {
+    decoder: ResponseDecoder,
     /// The filter of the trailers, if the client accepts any.
-    sieve: Option<Sieve>,
+    trailer_filter: Option<TrailerFilter>,
     /// Set if the client speaks gRPC-Web.
-    web: Option<Wrapping>,
+    grpc_web: Option<GrpcWebEncoder>,
     /// Bytes received, framing included.
-    came: u64,
+    received: u64,
     /// The trailers to forward.
     trailers: Option<FieldBlock>,
     /// The parts that filters have not processed yet, if there are filters.
-    filtered: Option<Box<Unseen>>,
+    unfiltered: Option<Box<UnfilteredParts>>,
     /// Set if the connection may be pooled.
     pub(super) keep_alive: bool,
-    pub(super) is_over: bool,
+    pub(super) is_finished: bool,
     /// Set if the rest of the request body is not sent: the connection is closed then.
-    pub(super) is_request_cut: bool,
+    pub(super) is_request_aborted: bool,
     /// The rule that the upstream violated, after a fault.
-    pub(super) detail: Option<Box<Detail>>,
+    pub(super) detail: Option<Box<Violation>>,
 }
 
 /// The parts of a response that filters have not processed yet.
 #[derive(Default)]
-pub(super) struct Unseen {
+pub(super) struct UnfilteredParts {
     /// The framing of its head.
     pub(super) framing: Option<Framing>,
     /// Bytes of its body.
@@ -144,38 +144,38 @@ pub(super) struct Unseen {
     pub(super) trailers: Option<FieldBlock>,
 }
 
-impl Down {
+impl ResponseBody {
     pub(super) fn new(
-        decoding: Decoding,
+        decoding: ResponseDecoder,
         keep_alive: bool,
-        sieve: Option<Sieve>,
-        web: Option<Wrapping>,
-    ) -> Down {
-        Down {
-            web,
-            is_over: decoding.is_over(),
-            decoding,
-            sieve,
-            came: 0,
+        sieve: Option<TrailerFilter>,
+        web: Option<GrpcWebEncoder>,
+    ) -> ResponseBody {
+        ResponseBody {
+            grpc_web: web,
+            is_finished: decoding.is_finished(),
+            decoder: decoding,
+            trailer_filter: sieve,
+            received: 0,
             trailers: None,
-            filtered: None,
+            unfiltered: None,
             keep_alive,
-            is_request_cut: false,
+            is_request_aborted: false,
             detail: None,
         }
     }
 
     /// Passes head and body to filters, instead of putting the body into the reply.
-    pub(super) fn filter(&mut self, framing: Framing) {
-        self.filtered = Some(Box::new(Unseen {
+    pub(super) fn enable_filters(&mut self, framing: Framing) {
+        self.unfiltered = Some(Box::new(UnfilteredParts {
             framing: Some(framing),
-            ..Unseen::default()
+            ..UnfilteredParts::default()
         }));
     }
 
     /// Takes the parts that filters have not processed yet.
-    pub(super) fn take(&mut self) -> Unseen {
-        self.filtered
+    pub(super) fn take_unfiltered(&mut self) -> UnfilteredParts {
+        self.unfiltered
             .as_deref_mut()
             .map(std::mem::take)
             .unwrap_or_default()
@@ -187,16 +187,11 @@ impl Down {
     }
 
     /// Relays bytes of the body, up to a share that is smaller while many clients are slow.
-    fn feed_at_present(
-        &mut self,
-        bytes: &[u8],
-        cx: &Cx,
-        reply: &mut Reply<'_>,
-    ) -> (usize, Result<(), Failure>) {
+    fn feed_limited(&mut self, bytes: &[u8], cx: &Cx, reply: &mut Reply<'_>) -> (usize, Result<(), Failure>) {
         let share = cx.write_mark().min(limits::RELAY_SHARE);
         match self.feed_share(bytes, share, reply) {
             // A line that is longer than the share is consumed as a whole.
-            (0, Ok(())) if bytes.len() > share && !self.is_over => self.feed(bytes, reply),
+            (0, Ok(())) if bytes.len() > share && !self.is_finished => self.feed(bytes, reply),
             fed => fed,
         }
     }
@@ -211,13 +206,13 @@ impl Down {
         let bytes = &bytes[..all.min(share)];
         let mut consumed = 0;
         loop {
-            let Decoding::Encoded(decoder) = &mut self.decoding else {
-                return self.feed_framed(bytes, reply);
+            let ResponseDecoder::Http1(decoder) = &mut self.decoder else {
+                return self.feed_h2(bytes, reply);
             };
             let step = match decoder.decode(&bytes[consumed..]) {
                 Ok(step) => step,
                 Err(fault) => {
-                    self.detail = Some(Detail::http1(&fault));
+                    self.detail = Some(Violation::from_http1(&fault));
                     let fault = if fault.status() == 413 {
                         Fault::ResponseTooLarge
                     } else {
@@ -227,21 +222,24 @@ impl Down {
                 }
             };
             consumed += step.consumed;
-            self.came += step.consumed as u64;
+            self.received += step.consumed as u64;
             match step.event {
                 BodyEvent::Data(data) => {
-                    if let Err(failure) = put((&mut self.filtered, self.web), data, reply) {
+                    if let Err(failure) = put_piece((&mut self.unfiltered, self.grpc_web), data, reply) {
                         return (consumed, Err(failure));
                     }
                 }
                 BodyEvent::Trailers(trailers) => {
-                    self.trailers = self.sieve.as_ref().map(|sieve| sieve.sift(&trailers));
+                    self.trailers = self
+                        .trailer_filter
+                        .as_ref()
+                        .map(|sieve| sieve.filter_response(&trailers));
                 }
-                BodyEvent::NeedMore if !self.decoding.is_over() => return (consumed, Ok(())),
+                BodyEvent::NeedMore if !self.decoder.is_finished() => return (consumed, Ok(())),
                 BodyEvent::NeedMore | BodyEvent::End => {
                     // Bytes after a whole response belong to no request.
                     self.keep_alive &= consumed == all;
-                    self.is_over = true;
+                    self.is_finished = true;
                     return (consumed, self.relay_trailers(reply));
                 }
             }
@@ -249,42 +247,42 @@ impl Down {
     }
 
     /// Relays bytes of a framed body.
-    fn feed_framed(&mut self, bytes: &[u8], reply: &mut Reply<'_>) -> (usize, Result<(), Failure>) {
-        if let Decoding::Framed { left: Some(left), .. } = &mut self.decoding {
+    fn feed_h2(&mut self, bytes: &[u8], reply: &mut Reply<'_>) -> (usize, Result<(), Failure>) {
+        if let ResponseDecoder::H2 { left: Some(left), .. } = &mut self.decoder {
             let Some(rest) = left.checked_sub(bytes.len() as u64) else {
                 return (0, Err(Fault::ResponseTooLarge.into()));
             };
             *left = rest;
         }
-        self.came += bytes.len() as u64;
-        let put = put((&mut self.filtered, self.web), bytes, reply);
+        self.received += bytes.len() as u64;
+        let put = put_piece((&mut self.unfiltered, self.grpc_web), bytes, reply);
         (bytes.len(), put)
     }
 
     /// Relays received bytes, or waits for some.
-    pub(super) fn poll(
+    pub(super) fn poll_relay(
         &mut self,
         link: &UpstreamConn,
-        clock: &Clock,
+        clock: &ExchangeTimeouts,
         reply: &mut Reply<'_>,
         context: &mut Context<'_>,
     ) -> Poll<Result<(), Failure>> {
         match link {
-            UpstreamConn::Http1(sole) => self.poll_sole(&sole.stream, clock, reply, context),
-            UpstreamConn::H2(channel) => self.poll_shared(channel, clock, reply, context),
+            UpstreamConn::Http1(sole) => self.poll_http1(&sole.stream, clock, reply, context),
+            UpstreamConn::H2(channel) => self.poll_h2(channel, clock, reply, context),
         }
     }
 
-    fn poll_shared(
+    fn poll_h2(
         &mut self,
         channel: &H2Stream,
-        clock: &Clock,
+        clock: &ExchangeTimeouts,
         reply: &mut Reply<'_>,
         context: &mut Context<'_>,
     ) -> Poll<Result<(), Failure>> {
         let mut outcome = Ok(());
         let polled = channel.poll_body(context, |bytes| {
-            let (consumed, fed) = self.feed_at_present(bytes, channel.cx(), reply);
+            let (consumed, fed) = self.feed_limited(bytes, channel.cx(), reply);
             outcome = fed;
             consumed
         });
@@ -294,10 +292,10 @@ impl Down {
                 return Poll::Ready(outcome);
             }
             Poll::Ready(Ok(_)) => {
-                self.is_over = true;
+                self.is_finished = true;
                 let trailers = channel.take_trailers();
-                self.trailers = match (&self.sieve, trailers) {
-                    (Some(sieve), Some(trailers)) => Some(sieve.sift_block(&trailers)),
+                self.trailers = match (&self.trailer_filter, trailers) {
+                    (Some(sieve), Some(trailers)) => Some(sieve.filter_request(&trailers)),
                     _ => None,
                 };
                 return Poll::Ready(self.relay_trailers(reply));
@@ -305,18 +303,18 @@ impl Down {
             Poll::Ready(Err(lost)) => lost,
         };
         self.detail = lost.detail();
-        let fault = lost.fault_in_body(|| clock.fault(channel.cx().now(), Fault::BodyTimeout));
+        let fault = lost.fault_in_body(|| clock.expiry_fault(channel.cx().now(), Fault::BodyTimeout));
         Poll::Ready(Err(fault.into()))
     }
 
     /// Relays the trailers after the end of the body.
     fn relay_trailers(&mut self, reply: &mut Reply<'_>) -> Result<(), Failure> {
         let trailers = self.trailers.take();
-        if let Some(web) = self.web {
-            let end = web.end(trailers.as_ref());
-            return put((&mut self.filtered, None), &end, reply);
+        if let Some(web) = self.grpc_web {
+            let end = web.encode_trailers(trailers.as_ref());
+            return put_piece((&mut self.unfiltered, None), &end, reply);
         }
-        match (&mut self.filtered, trailers) {
+        match (&mut self.unfiltered, trailers) {
             (Some(filtered), trailers) => filtered.trailers = trailers,
             (None, Some(trailers)) => reply.put_trailers(trailers),
             (None, None) => {}
@@ -324,32 +322,32 @@ impl Down {
         Ok(())
     }
 
-    fn poll_sole(
+    fn poll_http1(
         &mut self,
         stream: &Stream,
-        clock: &Clock,
+        clock: &ExchangeTimeouts,
         reply: &mut Reply<'_>,
         context: &mut Context<'_>,
     ) -> Poll<Result<(), Failure>> {
         let mut outcome = Ok(());
         let received = stream.poll_received(context, |bytes| {
-            let (consumed, fed) = self.feed_at_present(bytes, stream.cx(), reply);
+            let (consumed, fed) = self.feed_limited(bytes, stream.cx(), reply);
             outcome = fed;
             consumed
         });
         match (received, outcome) {
             (_, Err(failure)) => Poll::Ready(Err(failure)),
-            _ if self.is_over => Poll::Ready(Ok(())),
+            _ if self.is_finished => Poll::Ready(Ok(())),
             (Poll::Ready(Ok(0)), _) => {
                 self.keep_alive = false;
-                self.is_over = true;
+                self.is_finished = true;
                 // TLS signals the end (close_notify): without it an attacker may have truncated the body.
                 if stream.was_cut() {
                     return Poll::Ready(Err(Fault::BodyCut.into()));
                 }
-                let end = match &mut self.decoding {
-                    Decoding::Encoded(decoder) => decoder.end_of_input().is_ok(),
-                    Decoding::Framed { .. } => false,
+                let end = match &mut self.decoder {
+                    ResponseDecoder::Http1(decoder) => decoder.end_of_input().is_ok(),
+                    ResponseDecoder::H2 { .. } => false,
                 };
                 Poll::Ready(end.then_some(()).ok_or(Fault::BodyCut.into()))
             }
@@ -361,8 +359,8 @@ impl Down {
 }
 
 /// Passes a piece of a body to the filters if there are any, else to the client.
-fn put(
-    (filtered, web): (&mut Option<Box<Unseen>>, Option<Wrapping>),
+fn put_piece(
+    (filtered, web): (&mut Option<Box<UnfilteredParts>>, Option<GrpcWebEncoder>),
     bytes: &[u8],
     reply: &mut Reply<'_>,
 ) -> Result<(), Failure> {
@@ -375,18 +373,18 @@ fn put(
     Ok(())
 }
 
-fn body_fault(error: &io::Error, clock: &Clock, cx: &Cx) -> Fault {
+fn body_fault(error: &io::Error, clock: &ExchangeTimeouts, cx: &Cx) -> Fault {
     match error.kind() {
-        io::ErrorKind::TimedOut => clock.fault(cx.now(), Fault::BodyTimeout),
+        io::ErrorKind::TimedOut => clock.expiry_fault(cx.now(), Fault::BodyTimeout),
         _ => Fault::BodyCut,
     }
 }
 
 /// Waits until the client has received enough of the response. While other requests wait for the upstream, its rate must rise.
-async fn flush(
+async fn flush_client(
     worker: &Worker,
     (req, reply): (&Request<'_>, &mut Reply<'_>),
-    contention: &mut Contention<'_>,
+    contention: &mut MinRateCheck<'_>,
 ) -> Result<(), Failure> {
     let mut flush = pin!(reply.flush());
     let mut sleep = None;
@@ -406,66 +404,66 @@ async fn flush(
     .await
 }
 
-impl Download {
+impl ResponseRelay {
     /// Relays the rest of the body. A fault is logged, and aborts the response.
     pub(super) async fn run(
         self,
         worker: &Rc<Worker>,
         req: &Request<'_>,
         reply: &mut Reply<'_>,
-        chain: Option<&Chain>,
+        chain: Option<&FilterChain>,
     ) -> Result<(), Error> {
-        match self.drive(worker, req, reply, chain).await {
+        match self.relay_rest(worker, req, reply, chain).await {
             Ok(()) => Ok(()),
             Err(Failure::Fault(fault)) => {
-                log_fields::fault(worker, req, fault);
-                cut(req, reply, fault)
+                log_fields::log_fault(worker, req, fault);
+                abort_response(req, reply, fault)
             }
             Err(Failure::Web(error)) => Err(error),
-            Err(Failure::Instead(_)) => Err(filter_chain::too_late()),
+            Err(Failure::FilterResponse(_)) => Err(filter_chain::late_response_error()),
         }
     }
 
     /// Relays the rest of the body. The caller handles faults.
-    pub(super) async fn drive(
+    pub(super) async fn relay_rest(
         mut self,
         worker: &Rc<Worker>,
         req: &Request<'_>,
         reply: &mut Reply<'_>,
-        chain: Option<&Chain>,
+        chain: Option<&FilterChain>,
     ) -> Result<(), Failure> {
-        let mut contention = Contention::new(&self.local.upstream, self.client_rate);
-        let mut pace = Pace::default();
-        let rate = self.clock.rate;
+        let mut contention = MinRateCheck::new(&self.pool.upstream, self.client_rate);
+        let mut pace = ResponseRate::default();
+        let rate = self.timeouts.rate;
         // Set if the rate's time had expired when the last bytes arrived, which were consumed first.
         let mut was_late = false;
         loop {
             // The server enforces the client's own rate.
-            self.link.set_deadline(None);
-            flush(worker, (req, &mut *reply), &mut contention).await?;
-            let (began, came) = (worker.cx.now(), self.down.came);
-            let span = self.clock.span(began);
-            let left = (rate > 0).then(|| pace.left(rate).max(Duration::from_millis(1)));
-            let (down, link, clock) = (&mut self.down, &self.link, &self.clock);
+            self.conn.set_deadline(None);
+            flush_client(worker, (req, &mut *reply), &mut contention).await?;
+            let (began, came) = (worker.cx.now(), self.body.received);
+            let span = self.timeouts.wait_limit(began);
+            let left = (rate > 0).then(|| pace.wait_left(rate).max(Duration::from_millis(1)));
+            let (down, link, clock) = (&mut self.body, &self.conn, &self.timeouts);
             link.set_deadline([span, left].into_iter().flatten().min());
-            let step = poll_fn(|context| down.poll(link, clock, reply, context)).await;
+            let step = poll_fn(|context| down.poll_relay(link, clock, reply, context)).await;
             let waited = worker.cx.now().since(began);
-            pace.note(waited, self.down.came - came);
+            pace.record(waited, self.body.received - came);
             let is_late = left.is_some_and(|left| waited >= left && span.is_none_or(|span| left < span));
             match step {
                 Err(Failure::Fault(Fault::BodyTimeout)) if is_late || was_late => {
-                    return Err(self.failed(worker, req, Fault::BodyTooSlow));
+                    return Err(self.record_fault(worker, req, Fault::BodyTooSlow));
                 }
                 Ok(()) => {}
-                Err(Failure::Fault(fault)) => return Err(self.failed(worker, req, fault)),
+                Err(Failure::Fault(fault)) => return Err(self.record_fault(worker, req, fault)),
                 Err(failure) => return Err(failure),
             }
             if let Some(chain) = chain {
-                self.link.set_deadline(None);
-                Box::pin(chain.answer(req, &mut self.down, reply)).await?;
+                self.conn.set_deadline(None);
+                Box::pin(chain.filter_received(req, &mut self.body, reply)).await?;
             }
-            if self.down.is_over {
-                self.keep(worker);
+            if self.body.is_finished {
+                self.finish(worker);
                 return Ok(());
             }
             was_late = is_late;
@@ -473,23 +471,23 @@ impl Download {
     }
 
     /// Records a fault within the body.
-    fn failed(&mut self, worker: &Worker, req: &Request<'_>, fault: Fault) -> Failure {
-        let (upstream, addr) = (&self.local.upstream, &self.chosen.endpoint.endpoint.addr);
+    fn record_fault(&mut self, worker: &Worker, req: &Request<'_>, fault: Fault) -> Failure {
+        let (upstream, addr) = (&self.pool.upstream, &self.endpoint.endpoint.endpoint.addr);
         upstream.counters.0.count_fault(fault);
-        if let Some(detail) = self.down.detail.take() {
-            log_fields::detail(worker, req, (&upstream.name, addr), &detail);
+        if let Some(detail) = self.body.detail.take() {
+            log_fields::log_violation(worker, req, (&upstream.name, addr), &detail);
         }
         fault.into()
     }
 
     /// Finishes a response. Its connection is pooled if the whole request was sent.
-    pub(super) fn keep(self, worker: &Rc<Worker>) {
-        match self.link {
-            UpstreamConn::Http1(sole) if self.down.keep_alive && sole.stream.unsent() == 0 => {
-                self.local.release(&self.chosen.endpoint, sole);
-                worker.sweep_later();
+    pub(super) fn finish(self, worker: &Rc<Worker>) {
+        match self.conn {
+            UpstreamConn::Http1(sole) if self.body.keep_alive && sole.stream.unsent() == 0 => {
+                self.pool.release(&self.endpoint.endpoint, sole);
+                worker.start_sweeping();
             }
-            link if self.down.is_request_cut => link.discard(),
+            link if self.body.is_request_aborted => link.discard(),
             _ => {}
         }
     }

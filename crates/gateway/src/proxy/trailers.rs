@@ -5,45 +5,47 @@
 
 use ringmain_wire::h1::{FieldBlock, Fields, Known, Trailers};
 
-use super::hop_by_hop::{Claim, Sort, is_folded, options, sort, starts_folded};
-use crate::compile::plan::Changes;
+use super::hop_by_hop::{
+    FieldTreatment, ProxyField, eq_folded, list_elements, starts_with_folded, treatment,
+};
+use crate::compile::plan::HeaderEdits;
 use crate::model::HeaderName;
 
 /// The filter of trailers, which arrive long after their head.
 #[derive(Debug, Default)]
-pub(super) struct Sieve {
+pub(super) struct TrailerFilter {
     /// Names that the rule has changed in the head.
     dropped: Box<[HeaderName]>,
     /// The values of the head's `Connection` fields.
     connection: Vec<u8>,
 }
 
-impl Sieve {
+impl TrailerFilter {
     /// Creates a filter for a head with these fields.
-    pub(super) fn of(fields: &Fields<'_>, changes: &Changes) -> Sieve {
+    pub(super) fn for_head(fields: &Fields<'_>, changes: &HeaderEdits) -> TrailerFilter {
         let mut connection = Vec::new();
         for value in fields.all_known(Known::Connection) {
             connection.extend_from_slice(value);
             connection.push(b',');
         }
-        Sieve {
-            dropped: changes.dropped().into(),
+        TrailerFilter {
+            dropped: changes.removed_names().into(),
             connection,
         }
     }
 
     /// Returns whether a field of this name is forwarded.
-    pub(super) fn passes(&self, name: &[u8]) -> bool {
-        let dropped = |own: &HeaderName| is_folded(name, own.as_str());
+    pub(super) fn is_forwarded(&self, name: &[u8]) -> bool {
+        let dropped = |own: &HeaderName| eq_folded(name, own.as_str());
         is_allowed(name)
             && !self.dropped.iter().any(dropped)
-            && !options(&self.connection).any(|option| option.eq_ignore_ascii_case(name))
+            && !list_elements(&self.connection).any(|option| option.eq_ignore_ascii_case(name))
     }
 
     /// Returns the fields to forward of a response.
-    pub(super) fn sift(&self, trailers: &Trailers<'_>) -> FieldBlock {
+    pub(super) fn filter_response(&self, trailers: &Trailers<'_>) -> FieldBlock {
         let mut block = FieldBlock::new();
-        for field in trailers.iter().filter(|field| self.passes(field.name)) {
+        for field in trailers.iter().filter(|field| self.is_forwarded(field.name)) {
             // Names are tokens, and values were checked when they were parsed.
             let name = str::from_utf8(field.name).unwrap_or_default();
             let _ = block.push(name, field.value);
@@ -52,19 +54,22 @@ impl Sieve {
     }
 
     /// Returns the fields to forward of a request.
-    pub(super) fn sift_block(&self, trailers: &FieldBlock) -> FieldBlock {
+    pub(super) fn filter_request(&self, trailers: &FieldBlock) -> FieldBlock {
         let mut block = FieldBlock::new();
-        for (name, value) in trailers.iter().filter(|(name, _)| self.passes(name.as_bytes())) {
+        for (name, value) in trailers
+            .iter()
+            .filter(|(name, _)| self.is_forwarded(name.as_bytes()))
+        {
             let _ = block.push(name, value);
         }
         block
     }
 
     /// Writes to `text` the names in the head's `Trailer` that are forwarded; empty: none.
-    pub(super) fn announce(&self, fields: &Fields<'_>, text: &mut Vec<u8>) {
+    pub(super) fn write_announcement(&self, fields: &Fields<'_>, text: &mut Vec<u8>) {
         text.clear();
-        for name in fields.all_known(Known::Trailer).flat_map(options) {
-            if self.passes(name) {
+        for name in fields.all_known(Known::Trailer).flat_map(list_elements) {
+            if self.is_forwarded(name) {
                 if !text.is_empty() {
                     text.extend_from_slice(b", ");
                 }
@@ -75,8 +80,8 @@ impl Sieve {
 }
 
 /// Returns whether a client accepts trailers.
-pub(super) fn wanted(fields: &Fields<'_>) -> bool {
-    let mut members = fields.all_known(Known::Te).flat_map(options);
+pub(super) fn accepts_trailers(fields: &Fields<'_>) -> bool {
+    let mut members = fields.all_known(Known::Te).flat_map(list_elements);
     members.any(|member| member.eq_ignore_ascii_case(b"trailers"))
 }
 
@@ -124,13 +129,15 @@ fn is_allowed(name: &[u8]) -> bool {
     if Known::of(name).is_some() {
         return false;
     }
-    match sort(None, name) {
-        Sort::EndToEnd => {}
-        Sort::HopByHop | Sort::Claim(Claim::Via | Claim::Other) | Sort::Claim(_) => return false,
+    match treatment(None, name) {
+        FieldTreatment::EndToEnd => {}
+        FieldTreatment::HopByHop
+        | FieldTreatment::Proxy(ProxyField::Via | ProxyField::Other)
+        | FieldTreatment::Proxy(_) => return false,
     }
-    let known = |other: &&str| is_folded(name, other);
-    let starts = |start: &&str| starts_folded(name, start);
+    let known = |other: &&str| eq_folded(name, other);
+    let starts = |start: &&str| starts_with_folded(name, start);
     // A recipient that treats `_` as `-` reads a known name.
-    let folded = || Known::ALL.iter().any(|known| is_folded(name, known.name()));
+    let folded = || Known::ALL.iter().any(|known| eq_folded(name, known.name()));
     !FORBIDDEN.iter().any(known) && !FORBIDDEN_STARTS.iter().any(starts) && !folded()
 }

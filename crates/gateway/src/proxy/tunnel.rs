@@ -27,51 +27,51 @@ use crate::upstream::pool::{SelectedEndpoint, UpstreamConn};
 
 /// An established tunnel.
 pub(super) struct Tunnel {
-    pub(super) link: UpstreamConn,
+    pub(super) conn: UpstreamConn,
     /// Charges the tunnel to its client while it lives.
-    pub(super) _held: Option<ShareGuard>,
+    pub(super) _share: Option<ShareGuard>,
     /// Counts the tunnel at its endpoint while it lives.
-    pub(super) _chosen: SelectedEndpoint,
+    pub(super) _endpoint: SelectedEndpoint,
     pub(super) idle: Option<Duration>,
 }
 
 /// An event of the upstream.
-enum Came {
+enum TunnelEvent {
     Bytes,
     End,
-    Broken,
+    Reset,
 }
 
 impl Tunnel {
     /// Relays bytes until the tunnel closes.
     pub(super) async fn run(self, req: &Request<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
-        let link = &self.link;
+        let link = &self.conn;
         let is_over = Cell::new(false);
-        let mut up = pin!(self.up(req, &is_over));
+        let mut up = pin!(self.relay_to_upstream(req, &is_over));
         let mut sending = true;
         loop {
             link.set_deadline(self.idle);
             let came = poll_fn(|context| {
-                if let Err(error) = poll_up(up.as_mut(), &mut sending, context) {
+                if let Err(error) = poll_to_upstream(up.as_mut(), &mut sending, context) {
                     return Poll::Ready(Err(error));
                 }
-                poll_down(link, reply, context)
+                poll_to_client(link, reply, context)
             });
             match came.await? {
-                Came::Bytes => reply.flush().await?,
+                TunnelEvent::Bytes => reply.flush().await?,
                 // An end without a TLS close_notify may be an attacker's: it is not relayed as a clean close.
-                Came::End if sending && !was_cut(link) => break,
-                Came::End | Came::Broken => return Ok(()),
+                TunnelEvent::End if sending && !may_be_truncated(link) => break,
+                TunnelEvent::End | TunnelEvent::Reset => return Ok(()),
             }
         }
         reply.end_tunnel()?;
         is_over.set(true);
-        link.set_deadline(self.rest(req));
+        link.set_deadline(self.close_timeout(req));
         poll_fn(|context| {
-            if let Err(error) = poll_up(up.as_mut(), &mut sending, context) {
+            if let Err(error) = poll_to_upstream(up.as_mut(), &mut sending, context) {
                 return Poll::Ready(Err(error));
             }
-            match poll_over(link, context) {
+            match poll_upstream_closed(link, context) {
                 Poll::Pending if sending => Poll::Pending,
                 _ => Poll::Ready(Ok(())),
             }
@@ -80,7 +80,7 @@ impl Tunnel {
     }
 
     /// Returns how long the client may leave its side open after the upstream has closed.
-    fn rest(&self, req: &Request<'_>) -> Option<Duration> {
+    fn close_timeout(&self, req: &Request<'_>) -> Option<Duration> {
         match req.version() {
             Version::Http2 => Some(self.idle.map_or(TUNNEL_REST, |idle| idle.min(TUNNEL_REST))),
             Version::Http10 | Version::Http11 => self.idle,
@@ -88,11 +88,14 @@ impl Tunnel {
     }
 
     /// Relays bytes of the client until it closes or the upstream accepts no more. `is_over`: the upstream has closed its side.
-    async fn up(&self, req: &Request<'_>, is_over: &Cell<bool>) -> Result<(), Error> {
+    async fn relay_to_upstream(&self, req: &Request<'_>, is_over: &Cell<bool>) -> Result<(), Error> {
         while let Some(bytes) = req.chunk().await? {
-            self.link
-                .set_deadline(if is_over.get() { self.rest(req) } else { self.idle });
-            let taken = match &self.link {
+            self.conn.set_deadline(if is_over.get() {
+                self.close_timeout(req)
+            } else {
+                self.idle
+            });
+            let taken = match &self.conn {
                 UpstreamConn::Http1(sole) => sole.stream.write_frame(bytes).await.is_ok(),
                 UpstreamConn::H2(channel) => channel.send_body(&bytes).await.is_ok(),
             };
@@ -100,10 +103,13 @@ impl Tunnel {
                 return Ok(());
             }
             // Progress to the upstream restarts the idle time, too.
-            self.link
-                .set_deadline(if is_over.get() { self.rest(req) } else { self.idle });
+            self.conn.set_deadline(if is_over.get() {
+                self.close_timeout(req)
+            } else {
+                self.idle
+            });
         }
-        match &self.link {
+        match &self.conn {
             UpstreamConn::Http1(sole) => drop(sole.stream.shutdown().await),
             UpstreamConn::H2(channel) => drop(channel.finish_body(&FieldBlock::new())),
         }
@@ -111,7 +117,7 @@ impl Tunnel {
     }
 }
 
-fn poll_up(
+fn poll_to_upstream(
     up: Pin<&mut impl Future<Output = Result<(), Error>>>,
     sending: &mut bool,
     context: &mut Context<'_>,
@@ -124,11 +130,11 @@ fn poll_up(
 }
 
 /// Relays bytes of the upstream to the client.
-fn poll_down(
+fn poll_to_client(
     link: &UpstreamConn,
     reply: &mut Reply<'_>,
     context: &mut Context<'_>,
-) -> Poll<Result<Came, Error>> {
+) -> Poll<Result<TunnelEvent, Error>> {
     let mut outcome = Ok(());
     let mut take = |bytes: &[u8]| {
         let bytes = &bytes[..bytes.len().min(SEND_SHARE)];
@@ -140,22 +146,22 @@ fn poll_down(
             sole.stream
                 .poll_received(context, |bytes| take(bytes))
                 .map(|received| match received {
-                    Ok(0) => Came::End,
-                    Ok(_) => Came::Bytes,
-                    Err(_) => Came::Broken,
+                    Ok(0) => TunnelEvent::End,
+                    Ok(_) => TunnelEvent::Bytes,
+                    Err(_) => TunnelEvent::Reset,
                 })
         }
         UpstreamConn::H2(channel) => channel.poll_body(context, take).map(|received| match received {
-            Ok(None) => Came::End,
-            Ok(Some(_)) => Came::Bytes,
-            Err(_) => Came::Broken,
+            Ok(None) => TunnelEvent::End,
+            Ok(Some(_)) => TunnelEvent::Bytes,
+            Err(_) => TunnelEvent::Reset,
         }),
     };
     came.map(|came| outcome.map(|()| came))
 }
 
 /// Returns whether the end may be an attacker's truncation. An HTTP/2 stream has an explicit end.
-fn was_cut(link: &UpstreamConn) -> bool {
+fn may_be_truncated(link: &UpstreamConn) -> bool {
     match link {
         UpstreamConn::Http1(sole) => sole.stream.was_cut(),
         UpstreamConn::H2(_) => false,
@@ -163,7 +169,7 @@ fn was_cut(link: &UpstreamConn) -> bool {
 }
 
 /// Waits until the upstream accepts no more bytes.
-fn poll_over(link: &UpstreamConn, context: &mut Context<'_>) -> Poll<()> {
+fn poll_upstream_closed(link: &UpstreamConn, context: &mut Context<'_>) -> Poll<()> {
     match link {
         UpstreamConn::Http1(sole) => sole.stream.poll_over(context).map(drop),
         UpstreamConn::H2(channel) => channel.poll_closed(context),

@@ -21,7 +21,7 @@ use std::hash::{DefaultHasher, Hasher};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
-use super::{Rate, Verdict};
+use super::{Rate, RateVerdict};
 use crate::upstream::CacheLine;
 
 /// Cells of a row: with their tags two cache lines of 64 bytes, which processors fetch together.
@@ -46,7 +46,7 @@ impl KeyHasher {
     }
 
     /// Adds a part of the key; `None`: the request has no such part, which is distinct from an empty one.
-    pub(crate) fn part(&mut self, part: Option<&[u8]>) {
+    pub(crate) fn add_part(&mut self, part: Option<&[u8]>) {
         match part {
             Some(bytes) => {
                 self.0.write_u64(bytes.len() as u64 + 1);
@@ -64,7 +64,7 @@ impl KeyHasher {
 
 /// A key's cell.
 #[derive(Debug, Default)]
-struct Cell {
+struct KeyCell {
     /// The key's hash; 0: free.
     tag: AtomicU64,
     /// The key's clear instant.
@@ -73,35 +73,35 @@ struct Cell {
 
 #[derive(Debug, Default)]
 #[repr(align(128))]
-struct Row([Cell; WAYS]);
+struct CellRow([KeyCell; WAYS]);
 
 /// A table of clear instants by key.
 #[derive(Debug)]
-pub(crate) struct Cells {
-    rows: Box<[Row]>,
+pub(crate) struct KeyTable {
+    rows: Box<[CellRow]>,
     parts: Box<[CacheLine<Mutex<()>>]>,
     secret: OnceLock<u64>,
     /// Keys that were evicted with debt.
-    forgotten: AtomicU64,
+    evicted: AtomicU64,
 }
 
 /// The outcome of an access to a cell without the lock.
-enum CellOutcome {
-    Verdict(Verdict),
+enum CellResult {
+    Verdict(RateVerdict),
     /// The cell belongs to another key now, or is about to.
     Gone,
 }
 
-impl Cells {
+impl KeyTable {
     /// Creates a table for at least this many keys, if they spread evenly.
-    pub(crate) fn new(keys: usize) -> Cells {
+    pub(crate) fn new(keys: usize) -> KeyTable {
         // A table of one cell is padded to a row: the limit of a route is written by all workers.
         let rows = keys.div_ceil(WAYS).next_power_of_two();
-        Cells {
-            rows: (0..rows).map(|_| Row::default()).collect(),
+        KeyTable {
+            rows: (0..rows).map(|_| CellRow::default()).collect(),
             parts: (0..PARTS.min(rows)).map(|_| CacheLine::default()).collect(),
             secret: OnceLock::new(),
-            forgotten: AtomicU64::new(0),
+            evicted: AtomicU64::new(0),
         }
     }
 
@@ -111,32 +111,32 @@ impl Cells {
     }
 
     /// Returns the number of cells.
-    pub(crate) fn room(&self) -> usize {
+    pub(crate) fn capacity(&self) -> usize {
         self.rows.len() * WAYS
     }
 
     /// Returns the number of keys that were evicted with debt.
-    pub(crate) fn forgotten(&self) -> u64 {
-        self.forgotten.load(Ordering::Relaxed)
+    pub(crate) fn evicted(&self) -> u64 {
+        self.evicted.load(Ordering::Relaxed)
     }
 
     /// Counts a request of a key if it passes.
-    pub(crate) fn take(&self, key: u64, rate: Rate, now: u64) -> Verdict {
-        let tag = tag(key);
+    pub(crate) fn count_request(&self, key: u64, rate: Rate, now: u64) -> RateVerdict {
+        let tag = key_tag(key);
         let row = self.row(tag);
         let known = row.iter().find(|cell| cell.tag.load(Ordering::Acquire) == tag);
         if let Some(cell) = known
-            && let CellOutcome::Verdict(verdict) = cell.take(tag, rate, now)
+            && let CellResult::Verdict(verdict) = cell.take(tag, rate, now)
         {
             return verdict;
         }
         let _lock = self.lock(tag);
-        self.take_locked(row, tag, rate, now)
+        self.count_locked(row, tag, rate, now)
     }
 
     /// Reverts a counted request, because another limit has refused it.
-    pub(crate) fn give_back(&self, key: u64, rate: Rate) {
-        let tag = tag(key);
+    pub(crate) fn revert_request(&self, key: u64, rate: Rate) {
+        let tag = key_tag(key);
         let row = self.row(tag);
         let Some(cell) = row.iter().find(|cell| cell.tag.load(Ordering::Acquire) == tag) else {
             return;
@@ -146,14 +146,14 @@ impl Cells {
             if clear == BUSY || cell.tag.load(Ordering::Acquire) != tag {
                 return;
             }
-            match cell.change(clear, rate.give_back(clear)) {
+            match cell.compare_exchange(clear, rate.revert_request(clear)) {
                 Ok(_) => return,
                 Err(newer) => clear = newer,
             }
         }
     }
 
-    fn row(&self, tag: u64) -> &[Cell; WAYS] {
+    fn row(&self, tag: u64) -> &[KeyCell; WAYS] {
         &self.rows[(tag >> 32) as usize & (self.rows.len() - 1)].0
     }
 
@@ -164,26 +164,26 @@ impl Cells {
     }
 
     /// Takes a cell under the lock: no other thread gives a cell of this row away meanwhile.
-    fn take_locked(&self, row: &[Cell; WAYS], tag: u64, rate: Rate, now: u64) -> Verdict {
+    fn count_locked(&self, row: &[KeyCell; WAYS], tag: u64, rate: Rate, now: u64) -> RateVerdict {
         loop {
             let known = row.iter().find(|cell| cell.tag.load(Ordering::Acquire) == tag);
             if let Some(cell) = known
-                && let CellOutcome::Verdict(verdict) = cell.take(tag, rate, now)
+                && let CellResult::Verdict(verdict) = cell.take(tag, rate, now)
             {
                 return verdict;
             }
             // The key with the earliest instant; free cells are 0.
             let moments = row.iter().map(|cell| (cell.clear.load(Ordering::Acquire), cell));
             let Some((clear, cell)) = moments.min_by_key(|(clear, _)| *clear) else {
-                return rate.take(0, now).1;
+                return rate.count_request(0, now).1;
             };
-            if cell.change(clear, BUSY).is_err() {
+            if cell.compare_exchange(clear, BUSY).is_err() {
                 continue;
             }
             if clear > now {
-                self.forgotten.fetch_add(1, Ordering::Relaxed);
+                self.evicted.fetch_add(1, Ordering::Relaxed);
             }
-            let (moment, verdict) = rate.take(0, now);
+            let (moment, verdict) = rate.count_request(0, now);
             cell.tag.store(tag, Ordering::Release);
             cell.clear.store(moment, Ordering::Release);
             return verdict;
@@ -191,33 +191,33 @@ impl Cells {
     }
 }
 
-impl Cell {
-    fn take(&self, tag: u64, rate: Rate, now: u64) -> CellOutcome {
+impl KeyCell {
+    fn take(&self, tag: u64, rate: Rate, now: u64) -> CellResult {
         let mut clear = self.clear.load(Ordering::Acquire);
         loop {
             // Read after the number: the number is this key's, or the exchange below fails.
             if clear == BUSY || self.tag.load(Ordering::Acquire) != tag {
-                return CellOutcome::Gone;
+                return CellResult::Gone;
             }
-            let (moment, verdict) = rate.take(clear, now);
+            let (moment, verdict) = rate.count_request(clear, now);
             // A refusal writes nothing: a client that is refused repeatedly does not slow others down.
             if moment == clear {
-                return CellOutcome::Verdict(verdict);
+                return CellResult::Verdict(verdict);
             }
-            match self.change(clear, moment) {
-                Ok(_) => return CellOutcome::Verdict(verdict),
+            match self.compare_exchange(clear, moment) {
+                Ok(_) => return CellResult::Verdict(verdict),
                 Err(newer) => clear = newer,
             }
         }
     }
 
-    fn change(&self, from: u64, to: u64) -> Result<u64, u64> {
+    fn compare_exchange(&self, from: u64, to: u64) -> Result<u64, u64> {
         self.clear
             .compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire)
     }
 }
 
 /// Returns the tag of a key, which is never that of a free cell.
-fn tag(key: u64) -> u64 {
+fn key_tag(key: u64) -> u64 {
     key.max(1)
 }

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use super::bump;
+use super::add_relaxed;
 
 /// Eight buckets for each power of two of microseconds: a bucket is at most 12.5 % wide. The last one is for
 /// durations from 2³³ µs (143 minutes) on. Two kilobytes for each route that a worker has served.
@@ -11,39 +11,39 @@ const COUNT: usize = 8 * 30 + 1;
 
 /// One worker's counts. Only the worker writes them.
 #[derive(Debug)]
-pub(super) struct SpanCounts([AtomicU64; COUNT]);
+pub(super) struct LatencyCounts([AtomicU64; COUNT]);
 
-impl Default for SpanCounts {
-    fn default() -> SpanCounts {
-        SpanCounts(std::array::from_fn(|_| AtomicU64::new(0)))
+impl Default for LatencyCounts {
+    fn default() -> LatencyCounts {
+        LatencyCounts(std::array::from_fn(|_| AtomicU64::new(0)))
     }
 }
 
-impl SpanCounts {
-    pub(super) fn took(&self, micros: u64) {
-        bump(&self.0[bucket(micros)], 1);
+impl LatencyCounts {
+    pub(super) fn record(&self, micros: u64) {
+        add_relaxed(&self.0[bucket_of(micros)], 1);
     }
 }
 
 /// Durations of requests, summed over all workers.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Spans(Box<[u64; COUNT]>);
+pub struct LatencyHistogram(Box<[u64; COUNT]>);
 
-impl Default for Spans {
-    fn default() -> Spans {
-        Spans(Box::new([0; COUNT]))
+impl Default for LatencyHistogram {
+    fn default() -> LatencyHistogram {
+        LatencyHistogram(Box::new([0; COUNT]))
     }
 }
 
-impl Spans {
-    pub(super) fn count(&mut self, counts: &SpanCounts) {
+impl LatencyHistogram {
+    pub(super) fn count(&mut self, counts: &LatencyCounts) {
         for (sum, count) in self.0.iter_mut().zip(&counts.0) {
             *sum += count.load(Ordering::Relaxed);
         }
     }
 
     /// Adds the counts of another set.
-    pub fn add(&mut self, other: &Spans) {
+    pub fn add(&mut self, other: &LatencyHistogram) {
         for (sum, count) in self.0.iter_mut().zip(other.0.iter()) {
             *sum += count;
         }
@@ -51,7 +51,7 @@ impl Spans {
 
     /// Returns the counts since `earlier`.
     #[must_use]
-    pub fn since(&self, earlier: &Spans) -> Spans {
+    pub fn since(&self, earlier: &LatencyHistogram) -> LatencyHistogram {
         let mut difference = self.clone();
         for (now, then) in difference.0.iter_mut().zip(earlier.0.iter()) {
             *now = now.saturating_sub(*then);
@@ -70,12 +70,12 @@ impl Spans {
             seen += count;
             seen >= rank
         });
-        found.filter(|_| all > 0).map(upper)
+        found.filter(|_| all > 0).map(bucket_limit)
     }
 }
 
 /// Returns the bucket of a duration: its highest bit and the three below, from 8 µs on.
-fn bucket(micros: u64) -> usize {
+fn bucket_of(micros: u64) -> usize {
     let micros = micros.max(8);
     let power = micros.ilog2();
     let eighth = (micros >> (power - 3)) & 7;
@@ -83,7 +83,7 @@ fn bucket(micros: u64) -> usize {
 }
 
 /// Returns the largest duration of a bucket.
-fn upper(bucket: usize) -> Duration {
+fn bucket_limit(bucket: usize) -> Duration {
     let (power, eighth) = (bucket / 8, bucket as u64 % 8);
     Duration::from_micros(((9 + eighth) << power) - 1)
 }
@@ -96,25 +96,25 @@ mod tests {
     fn buckets_are_narrow_and_in_order() {
         let mut last = Duration::ZERO;
         for at in 0..COUNT - 1 {
-            let end = upper(at);
+            let end = bucket_limit(at);
             assert!(end > last || at == 0);
             let micros = end.as_micros() as u64;
-            assert_eq!((bucket(micros), bucket(micros + 1)), (at, at + 1));
+            assert_eq!((bucket_of(micros), bucket_of(micros + 1)), (at, at + 1));
             let width = (end - last).as_secs_f64() / end.as_secs_f64();
             assert!(at == 0 || width <= 0.125, "{at}: {width}");
             last = end;
         }
-        assert_eq!(bucket(u64::MAX), COUNT - 1);
-        assert_eq!(bucket(0), 0);
+        assert_eq!(bucket_of(u64::MAX), COUNT - 1);
+        assert_eq!(bucket_of(0), 0);
     }
 
     #[test]
     fn quantiles_are_those_of_the_counts() {
-        let counts = SpanCounts::default();
+        let counts = LatencyCounts::default();
         for micros in 1..=1000 {
-            counts.took(micros * 100);
+            counts.record(micros * 100);
         }
-        let mut spans = Spans::default();
+        let mut spans = LatencyHistogram::default();
         assert_eq!(spans.quantile(0.5), None);
         spans.count(&counts);
         for (share, micros) in [(0.0, 100.0), (0.5, 50_000.0), (0.99, 99_000.0), (1.0, 100_000.0)] {
@@ -122,8 +122,8 @@ mod tests {
             assert!(found >= micros && found <= micros * 1.125, "{share}: {found}");
         }
         let earlier = spans.clone();
-        counts.took(7);
-        let mut later = Spans::default();
+        counts.record(7);
+        let mut later = LatencyHistogram::default();
         later.count(&counts);
         assert_eq!(
             later.since(&earlier).quantile(1.0),

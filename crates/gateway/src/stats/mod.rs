@@ -16,11 +16,11 @@ use ringmain_engine::backend::Time;
 use crate::fault::Fault;
 use crate::limits;
 use crate::model::Name;
-pub use histogram::Spans;
+pub use histogram::LatencyHistogram;
 use series::SeriesCounts;
 pub use series::{Durations, SeriesReport};
 pub(crate) use streams::StreamCounts;
-pub use streams::{Ended, StreamReport};
+pub use streams::{ConnectionEnd, StreamReport};
 
 mod histogram;
 mod series;
@@ -55,14 +55,14 @@ pub const OTHERS_LABEL: &str = "(others)";
 #[derive(Debug, Default)]
 pub(crate) struct Metrics {
     /// Numbers of series, by the names of route and upstream.
-    series: Mutex<Numbers<(Name, Name)>>,
+    series: Mutex<SeriesNumbers<(Name, Name)>>,
     /// Numbers of stream routes.
-    streams: Mutex<Numbers<Name>>,
+    streams: Mutex<SeriesNumbers<Name>>,
     workers: Mutex<Vec<Arc<WorkerCounts>>>,
 }
 
 #[derive(Debug)]
-struct Numbers<K> {
+struct SeriesNumbers<K> {
     by_name: BTreeMap<K, u32>,
     names: Vec<K>,
     most: usize,
@@ -72,9 +72,9 @@ struct Numbers<K> {
 #[derive(Debug)]
 struct WorkerCounts {
     /// By number.
-    series: Mutex<Numbered<SeriesCounts>>,
+    series: Mutex<ByNumber<SeriesCounts>>,
     /// By the numbers of stream routes.
-    streams: Mutex<Numbered<StreamCounts>>,
+    streams: Mutex<ByNumber<StreamCounts>>,
     /// In the order of [`Fault::ALL`].
     faults: Box<[AtomicU64]>,
 }
@@ -87,12 +87,12 @@ pub struct RouteReport {
     /// Responses with status 1xx to 5xx. Tunnels are 1xx; clients that left before the response count as 4xx.
     pub classes: [u64; 5],
     /// Durations in fine buckets, for percentiles.
-    pub spans: Spans,
+    pub latencies: LatencyHistogram,
 }
 
-impl Default for Numbers<Name> {
-    fn default() -> Numbers<Name> {
-        Numbers {
+impl Default for SeriesNumbers<Name> {
+    fn default() -> SeriesNumbers<Name> {
+        SeriesNumbers {
             by_name: BTreeMap::new(),
             names: vec![NO_ROUTE_LABEL.into(), OTHERS_LABEL.into()],
             most: limits::COUNTED_ROUTES,
@@ -100,10 +100,10 @@ impl Default for Numbers<Name> {
     }
 }
 
-impl Default for Numbers<(Name, Name)> {
-    fn default() -> Numbers<(Name, Name)> {
+impl Default for SeriesNumbers<(Name, Name)> {
+    fn default() -> SeriesNumbers<(Name, Name)> {
         let without = |route: &str| (Name::from(route), Name::from(""));
-        Numbers {
+        SeriesNumbers {
             by_name: BTreeMap::new(),
             names: vec![without(NO_ROUTE_LABEL), without(OTHERS_LABEL)],
             most: limits::COUNTED_SERIES,
@@ -111,8 +111,8 @@ impl Default for Numbers<(Name, Name)> {
     }
 }
 
-impl<K: Ord + Clone> Numbers<K> {
-    fn of(&mut self, name: &K) -> u32 {
+impl<K: Ord + Clone> SeriesNumbers<K> {
+    fn number_of(&mut self, name: &K) -> u32 {
         if let Some(number) = self.by_name.get(name) {
             return *number;
         }
@@ -130,23 +130,23 @@ impl Metrics {
     /// Returns the number of a route's requests to an upstream. `None`: those that are not forwarded.
     pub(crate) fn series_number(&self, route: &Name, upstream: Option<&Name>) -> u32 {
         let upstream = upstream.map_or_else(|| Name::from(""), Arc::clone);
-        lock(&self.series).of(&(Arc::clone(route), upstream))
+        lock(&self.series).number_of(&(Arc::clone(route), upstream))
     }
 
     /// Returns the number of a stream route.
     pub(crate) fn stream_number(&self, name: &Name) -> u32 {
-        lock(&self.streams).of(name)
+        lock(&self.streams).number_of(name)
     }
 
     /// Adds the counters of a worker.
-    pub(crate) fn worker(&self) -> Counting {
+    pub(crate) fn add_worker(&self) -> WorkerCounters {
         let counts = Arc::new(WorkerCounts {
             series: Mutex::default(),
             streams: Mutex::default(),
             faults: Fault::ALL.iter().map(|_| AtomicU64::new(0)).collect(),
         });
         lock(&self.workers).push(Arc::clone(&counts));
-        Counting {
+        WorkerCounters {
             counts,
             series: RefCell::default(),
             streams: RefCell::default(),
@@ -179,14 +179,14 @@ impl Metrics {
                 reports.push(RouteReport {
                     name: Arc::clone(&series.route),
                     classes: [0; 5],
-                    spans: Spans::default(),
+                    latencies: LatencyHistogram::default(),
                 });
             }
             let report = &mut reports[place];
             for (sum, count) in report.classes.iter_mut().zip(series.classes()) {
                 *sum += count;
             }
-            report.spans.add(&series.spans);
+            report.latencies.add(&series.latencies);
         }
         reports
     }
@@ -209,39 +209,39 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 /// A worker's handle to its counters.
 #[derive(Debug)]
-pub(crate) struct Counting {
+pub(crate) struct WorkerCounters {
     counts: Arc<WorkerCounts>,
     /// By number: the same counters as in `counts`, without its lock.
-    series: RefCell<Numbered<SeriesCounts>>,
-    streams: RefCell<Numbered<StreamCounts>>,
+    series: RefCell<ByNumber<SeriesCounts>>,
+    streams: RefCell<ByNumber<StreamCounts>>,
 }
 
-impl Counting {
+impl WorkerCounters {
     fn series(&self, number: u32) -> Arc<SeriesCounts> {
-        own(number, &self.series, &self.counts.series)
+        worker_counts(number, &self.series, &self.counts.series)
     }
 
     /// Returns this worker's counters of a stream route.
     pub(crate) fn stream(&self, number: u32) -> Arc<StreamCounts> {
-        own(number, &self.streams, &self.counts.streams)
+        worker_counts(number, &self.streams, &self.counts.streams)
     }
 
     /// Counts a response to a request of a series, with its status and duration; 499: the client has left.
-    pub(crate) fn answered(&self, series: u32, status: u16, span: Duration) {
-        self.series(series).answered(status, span);
+    pub(crate) fn count_response(&self, series: u32, status: u16, span: Duration) {
+        self.series(series).count_response(status, span);
     }
 
     /// Counts a request, or an attempt of one, that failed with this fault.
-    pub(crate) fn fault(&self, fault: Fault) {
-        bump(&self.counts.faults[fault as usize], 1);
+    pub(crate) fn count_fault(&self, fault: Fault) {
+        add_relaxed(&self.counts.faults[fault as usize], 1);
     }
 }
 
 /// Counters by their number.
-type Numbered<T> = Vec<Option<Arc<T>>>;
+type ByNumber<T> = Vec<Option<Arc<T>>>;
 
 /// Returns a worker's own counters of that number; creates them on first use.
-fn own<T: Default>(number: u32, own: &RefCell<Numbered<T>>, shared: &Mutex<Numbered<T>>) -> Arc<T> {
+fn worker_counts<T: Default>(number: u32, own: &RefCell<ByNumber<T>>, shared: &Mutex<ByNumber<T>>) -> Arc<T> {
     let index = number as usize;
     let mut own = own.borrow_mut();
     if let Some(Some(counts)) = own.get(index) {
@@ -260,28 +260,28 @@ fn own<T: Default>(number: u32, own: &RefCell<Numbered<T>>, shared: &Mutex<Numbe
 }
 
 /// Increments without read-modify-write: only one thread writes.
-fn bump(count: &AtomicU64, by: u64) {
+fn add_relaxed(count: &AtomicU64, by: u64) {
     count.store(count.load(Ordering::Relaxed) + by, Ordering::Relaxed);
 }
 
 /// A request that is counted when this is dropped, however it ends.
-pub(crate) struct Count<'w> {
-    counting: &'w Counting,
+pub(crate) struct RequestCounter<'w> {
+    counting: &'w WorkerCounters,
     cx: &'w Cx,
-    began: Time,
+    started: Time,
     series: Cell<u32>,
     /// The status; `None`: the client has left.
-    ended: Cell<Option<u16>>,
+    status: Cell<Option<u16>>,
 }
 
-impl<'w> Count<'w> {
-    pub(crate) fn begin(counting: &'w Counting, cx: &'w Cx, began: Time) -> Count<'w> {
-        Count {
+impl<'w> RequestCounter<'w> {
+    pub(crate) fn start(counting: &'w WorkerCounters, cx: &'w Cx, began: Time) -> RequestCounter<'w> {
+        RequestCounter {
             counting,
             cx,
-            began,
+            started: began,
             series: Cell::new(NO_ROUTE),
-            ended: Cell::new(None),
+            status: Cell::new(None),
         }
     }
 
@@ -291,15 +291,15 @@ impl<'w> Count<'w> {
     }
 
     /// Sets the status of the response.
-    pub(crate) fn end(&self, status: u16) {
-        self.ended.set(Some(status));
+    pub(crate) fn set_status(&self, status: u16) {
+        self.status.set(Some(status));
     }
 }
 
-impl Drop for Count<'_> {
+impl Drop for RequestCounter<'_> {
     fn drop(&mut self) {
-        let status = self.ended.get().unwrap_or(499);
-        let span = self.cx.now().since(self.began);
-        self.counting.answered(self.series.get(), status, span);
+        let status = self.status.get().unwrap_or(499);
+        let span = self.cx.now().since(self.started);
+        self.counting.count_response(self.series.get(), status, span);
     }
 }

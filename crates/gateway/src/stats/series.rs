@@ -3,8 +3,8 @@
 use std::sync::atomic::{AtomicU16, AtomicU64, Ordering};
 use std::time::Duration;
 
-use super::histogram::{SpanCounts, Spans};
-use super::{BUCKETS, BUCKETS_US, bump};
+use super::histogram::{LatencyCounts, LatencyHistogram};
+use super::{BUCKETS, BUCKETS_US, add_relaxed};
 use crate::limits;
 use crate::model::Name;
 
@@ -17,7 +17,7 @@ pub(super) struct SeriesCounts {
     other: [AtomicU64; 5],
     /// By the first digit of the status, from 1.
     classes: [ClassCounts; 5],
-    spans: SpanCounts,
+    latencies: LatencyCounts,
 }
 
 #[derive(Debug, Default)]
@@ -38,36 +38,36 @@ impl Default for SeriesCounts {
             codes: std::array::from_fn(|_| CodeCount::default()),
             other: Default::default(),
             classes: Default::default(),
-            spans: SpanCounts::default(),
+            latencies: LatencyCounts::default(),
         }
     }
 }
 
 /// Returns the index of a status's class.
-fn class(status: u16) -> usize {
+fn status_class(status: u16) -> usize {
     usize::from(status / 100).clamp(1, 5) - 1
 }
 
 impl SeriesCounts {
     /// Counts a response. The duration of a tunnel (101) is no measure of latency and is left out.
-    pub(super) fn answered(&self, status: u16, span: Duration) {
-        let class = class(status);
-        match self.code(status) {
-            Some(count) => bump(count, 1),
-            None => bump(&self.other[class], 1),
+    pub(super) fn count_response(&self, status: u16, span: Duration) {
+        let class = status_class(status);
+        match self.code_counter(status) {
+            Some(count) => add_relaxed(count, 1),
+            None => add_relaxed(&self.other[class], 1),
         }
         if status == 101 {
             return;
         }
         let micros = u64::try_from(span.as_micros()).unwrap_or(u64::MAX);
         let bucket = BUCKETS_US.partition_point(|end| *end < micros);
-        bump(&self.classes[class].buckets[bucket], 1);
-        bump(&self.classes[class].micros, micros);
-        self.spans.took(micros);
+        add_relaxed(&self.classes[class].buckets[bucket], 1);
+        add_relaxed(&self.classes[class].micros, micros);
+        self.latencies.record(micros);
     }
 
     /// Returns the count of a code; `None`: the limit of codes with a counter of their own is reached.
-    fn code(&self, status: u16) -> Option<&AtomicU64> {
+    fn code_counter(&self, status: u16) -> Option<&AtomicU64> {
         for place in &self.codes {
             match place.code.load(Ordering::Relaxed) {
                 0 => {
@@ -105,7 +105,7 @@ pub struct SeriesReport {
     /// Durations by the first digit of the status, from 1.
     pub durations: [Durations; 5],
     /// All durations in finer buckets, for percentiles.
-    pub spans: Spans,
+    pub latencies: LatencyHistogram,
 }
 
 impl SeriesReport {
@@ -136,7 +136,7 @@ impl SeriesReport {
             }
             sum.micros += load(&counts.micros);
         }
-        self.spans.count(&counts.spans);
+        self.latencies.count(&counts.latencies);
     }
 
     /// Returns whether all counts are 0.
@@ -149,7 +149,7 @@ impl SeriesReport {
     pub fn classes(&self) -> [u64; 5] {
         let mut classes = self.other_codes;
         for (code, count) in &self.codes {
-            classes[class(*code)] += count;
+            classes[status_class(*code)] += count;
         }
         classes
     }

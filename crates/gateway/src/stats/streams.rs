@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::{Metrics, bump, lock};
+use super::{Metrics, add_relaxed, lock};
 use crate::model::Name;
 
 /// The end of a forwarded connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ended {
+pub enum ConnectionEnd {
     /// Both sides closed in order, the client first.
     Client,
     /// Both sides closed in order, the upstream first.
@@ -25,29 +25,29 @@ pub enum Ended {
     Fault,
 }
 
-impl Ended {
+impl ConnectionEnd {
     /// Every value, in the order of counters.
-    pub const ALL: [Ended; 7] = [
-        Ended::Client,
-        Ended::Upstream,
-        Ended::ClientReset,
-        Ended::UpstreamReset,
-        Ended::Idle,
-        Ended::Shutdown,
-        Ended::Fault,
+    pub const ALL: [ConnectionEnd; 7] = [
+        ConnectionEnd::Client,
+        ConnectionEnd::Upstream,
+        ConnectionEnd::ClientReset,
+        ConnectionEnd::UpstreamReset,
+        ConnectionEnd::Idle,
+        ConnectionEnd::Shutdown,
+        ConnectionEnd::Fault,
     ];
 
     /// Returns the name for logs and metrics.
     #[must_use]
     pub const fn label(self) -> &'static str {
         match self {
-            Ended::Client => "client",
-            Ended::Upstream => "upstream",
-            Ended::ClientReset => "client_reset",
-            Ended::UpstreamReset => "upstream_reset",
-            Ended::Idle => "idle",
-            Ended::Shutdown => "shutdown",
-            Ended::Fault => "fault",
+            ConnectionEnd::Client => "client",
+            ConnectionEnd::Upstream => "upstream",
+            ConnectionEnd::ClientReset => "client_reset",
+            ConnectionEnd::UpstreamReset => "upstream_reset",
+            ConnectionEnd::Idle => "idle",
+            ConnectionEnd::Shutdown => "shutdown",
+            ConnectionEnd::Fault => "fault",
         }
     }
 }
@@ -55,32 +55,32 @@ impl Ended {
 /// One worker's counts of one stream route. Only the worker writes them.
 #[derive(Debug, Default)]
 pub(crate) struct StreamCounts {
-    begun: AtomicU64,
+    opened: AtomicU64,
     /// In the order of [`Ended::ALL`].
-    ended: [AtomicU64; Ended::ALL.len()],
+    ended: [AtomicU64; ConnectionEnd::ALL.len()],
     received: AtomicU64,
     sent: AtomicU64,
 }
 
 impl StreamCounts {
     /// Counts a new connection.
-    pub(crate) fn begin(&self) {
-        bump(&self.begun, 1);
+    pub(crate) fn count_open(&self) {
+        add_relaxed(&self.opened, 1);
     }
 
     /// Counts the end of a connection.
-    pub(crate) fn end(&self, ended: Ended) {
-        bump(&self.ended[ended as usize], 1);
+    pub(crate) fn count_end(&self, ended: ConnectionEnd) {
+        add_relaxed(&self.ended[ended as usize], 1);
     }
 
     /// Counts bytes from the client.
-    pub(crate) fn received(&self, bytes: usize) {
-        bump(&self.received, bytes as u64);
+    pub(crate) fn count_received(&self, bytes: usize) {
+        add_relaxed(&self.received, bytes as u64);
     }
 
     /// Counts bytes to the client.
-    pub(crate) fn sent(&self, bytes: usize) {
-        bump(&self.sent, bytes as u64);
+    pub(crate) fn count_sent(&self, bytes: usize) {
+        add_relaxed(&self.sent, bytes as u64);
     }
 }
 
@@ -90,9 +90,9 @@ pub struct StreamReport {
     /// The route's name, or one of the labels of the parent module.
     pub name: Name,
     /// Accepted connections.
-    pub begun: u64,
+    pub opened: u64,
     /// Closed connections, in the order of [`Ended::ALL`].
-    pub ended: [u64; Ended::ALL.len()],
+    pub ended: [u64; ConnectionEnd::ALL.len()],
     /// Bytes from clients.
     pub received: u64,
     /// Bytes to clients.
@@ -102,14 +102,14 @@ pub struct StreamReport {
 impl StreamReport {
     /// Returns the number of open connections.
     #[must_use]
-    pub fn open(&self) -> u64 {
+    pub fn open_connections(&self) -> u64 {
         // The counts are not read at one instant: never negative.
-        self.begun.saturating_sub(self.ended.iter().sum())
+        self.opened.saturating_sub(self.ended.iter().sum())
     }
 
     fn add(&mut self, counts: &StreamCounts) {
         let load = |count: &AtomicU64| count.load(Ordering::Relaxed);
-        self.begun += load(&counts.begun);
+        self.opened += load(&counts.opened);
         for (sum, count) in self.ended.iter_mut().zip(&counts.ended) {
             *sum += load(count);
         }
@@ -124,8 +124,8 @@ impl Metrics {
         let names = lock(&self.streams).names.clone();
         let empty = |name| StreamReport {
             name,
-            begun: 0,
-            ended: [0; Ended::ALL.len()],
+            opened: 0,
+            ended: [0; ConnectionEnd::ALL.len()],
             received: 0,
             sent: 0,
         };
@@ -138,7 +138,7 @@ impl Metrics {
                 }
             }
         }
-        reports.retain(|report| report.begun > 0);
+        reports.retain(|report| report.opened > 0);
         reports
     }
 }

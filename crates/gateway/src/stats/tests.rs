@@ -27,13 +27,13 @@ fn all_workers_are_counted_together() {
     let metrics = Metrics::default();
     let canary = metrics.series_number(&"shop".into(), Some(&"canary".into()));
     let stable = metrics.series_number(&"shop".into(), Some(&"stable".into()));
-    for worker in [metrics.worker(), metrics.worker()] {
-        worker.answered(canary, 200, Duration::from_micros(1_000));
-        worker.answered(canary, 204, Duration::from_micros(1_001));
-        worker.answered(canary, 503, Duration::from_secs(11));
-        worker.answered(canary, 101, Duration::from_secs(11));
-        worker.answered(stable, 499, Duration::from_secs(1));
-        worker.fault(Fault::NoRoute);
+    for worker in [metrics.add_worker(), metrics.add_worker()] {
+        worker.count_response(canary, 200, Duration::from_micros(1_000));
+        worker.count_response(canary, 204, Duration::from_micros(1_001));
+        worker.count_response(canary, 503, Duration::from_secs(11));
+        worker.count_response(canary, 101, Duration::from_secs(11));
+        worker.count_response(stable, 499, Duration::from_secs(1));
+        worker.count_fault(Fault::NoRoute);
     }
     let series = metrics.series();
     let [report, other] = &series[..] else {
@@ -68,10 +68,10 @@ fn all_workers_are_counted_together() {
 fn status_codes_are_bounded() {
     let metrics = Metrics::default();
     let number = metrics.series_number(&"shop".into(), None);
-    let worker = metrics.worker();
+    let worker = metrics.add_worker();
     let codes = 200..200 + limits::COUNTED_CODES as u16;
     for code in codes.clone().chain([598, 599, 200, 999]) {
-        worker.answered(number, code, Duration::ZERO);
+        worker.count_response(number, code, Duration::ZERO);
     }
     let report = &metrics.series()[0];
     assert_eq!(report.codes.len(), limits::COUNTED_CODES);

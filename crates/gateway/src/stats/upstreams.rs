@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::fault::Fault;
-use crate::health::{Reason, Verdict};
+use crate::health::{CheckVerdict, EjectionReason};
 use crate::model::{Addr, Name};
 pub use crate::upstream::circuit_breaker::UpstreamLimit;
 use crate::upstream::{Endpoint, MirrorOutcome, UpstreamState};
@@ -31,7 +31,7 @@ pub struct UpstreamStatus {
     /// Retries that the budget has refused.
     pub retries_refused: u64,
     /// Mirrored requests to the upstream, in the order of [`Copied::ALL`].
-    pub copies: [u64; MirrorOutcome::ALL.len()],
+    pub mirrors: [u64; MirrorOutcome::ALL.len()],
     /// Failed attempts by fault, since the name is configured; faults that have not occurred are left out.
     pub faults: Vec<(Fault, u64)>,
     /// The current endpoints.
@@ -44,21 +44,21 @@ pub struct CounterStatus {
     /// The name of the limit.
     pub name: Name,
     /// The counter's state.
-    pub counted: Counted,
+    pub state: CounterState,
 }
 
 /// State of a policy's counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Counted {
+pub enum CounterState {
     /// A rate limit's keys.
-    Keys {
+    RateLimitKeys {
         /// The most keys that are tracked at once.
         room: usize,
         /// Keys that were evicted for lack of room before their debt had expired: each may have exceeded its rate since.
         forgotten: u64,
     },
     /// Requests in flight of the rules with a concurrency cap of this name.
-    Requests(u32),
+    InFlight(u32),
 }
 
 /// A snapshot of an endpoint.
@@ -75,7 +75,7 @@ pub struct EndpointStatus {
     /// Failed attempts since the endpoint is configured: no connection, no response, or a status from 500 on.
     pub failures: u64,
     /// The result of active health checks.
-    pub verdict: Verdict,
+    pub verdict: CheckVerdict,
     /// The error of the last health check; `None`: it succeeded, or there was none.
     pub check_error: Option<Arc<str>>,
     /// The last ejection, which may have ended.
@@ -90,13 +90,13 @@ pub struct Ejection {
     /// The end, since the Unix epoch.
     pub until: Duration,
     /// The reason.
-    pub why: Reason,
+    pub reason: EjectionReason,
     /// The number of ejections, less one for each interval without one: the duration of the next is doubled accordingly.
     pub times: u32,
 }
 
 impl UpstreamStatus {
-    pub(crate) fn of(shared: &UpstreamState) -> UpstreamStatus {
+    pub(crate) fn read(shared: &UpstreamState) -> UpstreamStatus {
         let current = shared.snapshot();
         UpstreamStatus {
             name: shared.name.clone(),
@@ -108,29 +108,29 @@ impl UpstreamStatus {
             refused: shared.circuit_breaker.refusals(),
             retries: shared.counters.0.granted_retries(),
             retries_refused: shared.counters.0.refused_retries(),
-            copies: shared.counters.0.mirror_counts(),
+            mirrors: shared.counters.0.mirror_counts(),
             faults: shared.counters.0.fault_counts(),
             endpoints: current
                 .endpoints
                 .iter()
-                .map(|endpoint| EndpointStatus::of(endpoint))
+                .map(|endpoint| EndpointStatus::read(endpoint))
                 .collect(),
         }
     }
 }
 
 impl EndpointStatus {
-    fn of(endpoint: &Endpoint) -> EndpointStatus {
+    fn read(endpoint: &Endpoint) -> EndpointStatus {
         let health = endpoint.state.health();
         EndpointStatus {
             addr: endpoint.addr.clone(),
             weight: endpoint.weight,
             draining: endpoint.draining,
             requests: endpoint.state.requests_in_flight(),
-            failures: health.record.failures(),
+            failures: health.outliers.failures(),
             verdict: health.verdict(),
             check_error: health.check_error(),
-            ejection: health.record.ejection(),
+            ejection: health.outliers.ejection(),
             unreachable_until: health.unreachable_until(),
         }
     }

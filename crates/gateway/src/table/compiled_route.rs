@@ -6,21 +6,21 @@ use crate::model::{Name, Route, Rule};
 
 /// A route and the plans of its rules. Shared between tables while it is unchanged; a request that holds it needs no table.
 #[derive(Debug)]
-pub struct Compiled<P> {
+pub struct CompiledRoute<P> {
     route: Arc<Route>,
     plans: Box<[Result<P, Arc<str>>]>,
     /// Names of upstreams that did not exist when the route was compiled.
     missing: Box<[Name]>,
 }
 
-impl<P> Compiled<P> {
+impl<P> CompiledRoute<P> {
     pub(super) fn new(
         route: Arc<Route>,
         plans: Box<[Result<P, Arc<str>>]>,
         missing: Box<[Name]>,
-    ) -> Compiled<P> {
+    ) -> CompiledRoute<P> {
         debug_assert_eq!(route.rules.len(), plans.len(), "a plan for each rule");
-        Compiled {
+        CompiledRoute {
             route,
             plans,
             missing,
@@ -55,7 +55,7 @@ impl<P> Compiled<P> {
 /// The rule that takes a request.
 #[derive(Debug)]
 pub struct Matched<'t, P> {
-    pub(super) route: &'t Arc<Compiled<P>>,
+    pub(super) route: &'t Arc<CompiledRoute<P>>,
     pub(super) rule: usize,
     pub(super) matching: usize,
     pub(super) prefix: usize,
@@ -72,13 +72,13 @@ impl<P> Copy for Matched<'_, P> {}
 impl<'t, P> Matched<'t, P> {
     /// Returns the route. A request holds it until its end, so that a change of configuration does not change its rule.
     #[must_use]
-    pub fn route(&self) -> &'t Arc<Compiled<P>> {
+    pub fn route(&self) -> &'t Arc<CompiledRoute<P>> {
         self.route
     }
 
     /// Returns the number of the rule, from 0.
     #[must_use]
-    pub fn number(&self) -> usize {
+    pub fn rule_number(&self) -> usize {
         self.rule
     }
 
@@ -90,7 +90,7 @@ impl<'t, P> Matched<'t, P> {
 
     /// Returns the number of the match, from 0; 0 for a rule without matches.
     #[must_use]
-    pub fn matching(&self) -> usize {
+    pub fn match_number(&self) -> usize {
         self.matching
     }
 

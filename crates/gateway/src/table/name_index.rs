@@ -6,18 +6,18 @@
 use crate::model::{Hostname, Name};
 
 /// A key that is found by a text.
-pub(super) trait Key {
+pub(super) trait IndexKey {
     /// Returns the text.
     fn key(&self) -> &str;
 }
 
-impl Key for Name {
+impl IndexKey for Name {
     fn key(&self) -> &str {
         self
     }
 }
 
-impl Key for Hostname {
+impl IndexKey for Hostname {
     /// Returns the host, or the suffix of a wildcard, which begins with a dot, as no host does.
     fn key(&self) -> &str {
         self.wildcard_suffix().unwrap_or(self.as_str())
@@ -26,25 +26,25 @@ impl Key for Hostname {
 
 /// An immutable map with open addressing.
 #[derive(Debug)]
-pub(super) struct Names<K, T> {
+pub(super) struct NameIndex<K, T> {
     entries: Box<[(K, T)]>,
-    slots: Slots,
+    slots: HashSlots,
 }
 
-impl<K: Key, T> Names<K, T> {
+impl<K: IndexKey, T> NameIndex<K, T> {
     /// Builds a map of distinct keys.
-    pub(super) fn new(entries: Box<[(K, T)]>) -> Names<K, T> {
-        let mut slots = Slots::of(entries.len());
+    pub(super) fn new(entries: Box<[(K, T)]>) -> NameIndex<K, T> {
+        let mut slots = HashSlots::with_capacity(entries.len());
         for (index, (name, _)) in (0..).zip(&entries) {
-            slots.insert(hash(0, name.key().as_bytes()), index);
+            slots.insert(hash_text(0, name.key().as_bytes()), index);
         }
-        Names { entries, slots }
+        NameIndex { entries, slots }
     }
 
     /// Returns the value of `key`.
     pub(super) fn find(&self, key: &str) -> Option<&T> {
         let same = |index: u32| self.entries[index as usize].0.key() == key;
-        let index = self.slots.find(hash(0, key.as_bytes()), same)?;
+        let index = self.slots.find(hash_text(0, key.as_bytes()), same)?;
         Some(&self.entries[index as usize].1)
     }
 
@@ -56,19 +56,19 @@ impl<K: Key, T> Names<K, T> {
 
 /// Indices by hash; the caller compares keys. At most half full, so that probe sequences are short.
 #[derive(Debug)]
-pub(super) struct Slots(Box<[u32]>);
+pub(super) struct HashSlots(Box<[u32]>);
 
 const FREE: u32 = u32::MAX;
 
-impl Slots {
+impl HashSlots {
     /// Creates slots for this many entries.
-    pub(super) fn of(entries: usize) -> Slots {
+    pub(super) fn with_capacity(entries: usize) -> HashSlots {
         let slots = if entries == 0 {
             0
         } else {
             (entries * 2).next_power_of_two()
         };
-        Slots(vec![FREE; slots].into())
+        HashSlots(vec![FREE; slots].into())
     }
 
     /// Inserts an index for [`find`](Self::find).
@@ -98,7 +98,7 @@ impl Slots {
 
 /// Hashes a text with a seed.
 #[inline]
-pub(super) fn hash(seed: u32, text: &[u8]) -> u64 {
+pub(super) fn hash_text(seed: u32, text: &[u8]) -> u64 {
     const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
     let mix = |hash: u64, word: u64| (hash.rotate_left(23) ^ word).wrapping_mul(FACTOR);
     let (words, tail) = text.as_chunks::<8>();

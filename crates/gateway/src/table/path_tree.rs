@@ -10,9 +10,9 @@
 use std::cmp::Reverse;
 use std::sync::Arc;
 
-use super::compiled_route::{Compiled, Matched};
-use super::name_index::{Slots, hash};
-use super::request_facts::{RequestFacts, predicates_hold, trimmed};
+use super::compiled_route::{CompiledRoute, Matched};
+use super::name_index::{HashSlots, hash_text};
+use super::request_facts::{RequestFacts, matches_predicates, trim_final_slash};
 use crate::model::{Match, PathMatch, Route};
 
 /// A match of a rule, as a candidate at its node.
@@ -29,7 +29,7 @@ pub(super) struct Candidate {
 
 /// A segment below its parent.
 #[derive(Debug)]
-struct Node {
+struct PathNode {
     up: u32,
     /// The start of the segment in [`HostTable::segments`].
     at: u32,
@@ -42,9 +42,9 @@ struct Node {
     end: u32,
 }
 
-impl Node {
-    fn under(up: u32, at: u32, length: u32, bytes: u32) -> Node {
-        Node {
+impl PathNode {
+    fn child_of(up: u32, at: u32, length: u32, bytes: u32) -> PathNode {
+        PathNode {
             up,
             at,
             length,
@@ -56,18 +56,18 @@ impl Node {
     }
 
     /// Returns whether this is the node of that segment below that parent.
-    fn is(&self, up: u32, segment: &[u8], segments: &str) -> bool {
+    fn is_segment(&self, up: u32, segment: &[u8], segments: &str) -> bool {
         self.up == up && &segments.as_bytes()[self.at as usize..][..self.length as usize] == segment
     }
 }
 
 /// The rules of one host.
 #[derive(Debug)]
-pub(super) struct HostTable<P> {
-    pub(super) routes: Box<[Arc<Compiled<P>>]>,
+pub(super) struct PathTree<P> {
+    pub(super) routes: Box<[Arc<CompiledRoute<P>>]>,
     /// The first node is the root.
-    nodes: Box<[Node]>,
-    children: Slots,
+    nodes: Box<[PathNode]>,
+    children: HashSlots,
     segments: Box<str>,
     candidates: Box<[Candidate]>,
     /// Candidates whose path is a regular expression, in order.
@@ -75,12 +75,12 @@ pub(super) struct HostTable<P> {
 }
 
 /// The precedence among candidates of one node: a method, then more headers, then more query parameters, then configuration order.
-type Order = (bool, Reverse<usize>, Reverse<usize>, u32, u16, u16);
+type MatchOrder = (bool, Reverse<usize>, Reverse<usize>, u32, u16, u16);
 
-impl<P> HostTable<P> {
+impl<P> PathTree<P> {
     /// Builds the table of these routes, in their order.
-    pub(super) fn new(routes: Box<[Arc<Compiled<P>>]>) -> HostTable<P> {
-        let mut draft = Draft::new(routes.iter().map(|route| route.route()));
+    pub(super) fn new(routes: Box<[Arc<CompiledRoute<P>>]>) -> PathTree<P> {
+        let mut draft = PathTreeBuilder::new(routes.iter().map(|route| route.route()));
         let every = Match::default();
         for (number, route) in (0..).zip(&routes) {
             for (rule_number, rule) in (0..).zip(&route.route().rules) {
@@ -110,7 +110,7 @@ impl<P> HostTable<P> {
         let node = &self.nodes[deepest];
         if whole {
             let exact = &self.candidates[node.exact as usize..node.prefix as usize];
-            if let Some(hit) = self.first(exact, facts, 0, |_| true) {
+            if let Some(hit) = self.first_match(exact, facts, 0, |_| true) {
                 return Some(hit);
             }
         }
@@ -118,14 +118,14 @@ impl<P> HostTable<P> {
             PathMatch::Pattern(pattern) => pattern.matches(facts.path.as_bytes()),
             PathMatch::Exact(_) | PathMatch::Prefix(_) => true,
         };
-        if let Some(hit) = self.first(&self.patterns, facts, 0, matches) {
+        if let Some(hit) = self.first_match(&self.patterns, facts, 0, matches) {
             return Some(hit);
         }
         let mut index = deepest;
         loop {
             let node = &self.nodes[index];
             let prefixes = &self.candidates[node.prefix as usize..node.end as usize];
-            if let Some(hit) = self.first(prefixes, facts, node.bytes as usize, |_| true) {
+            if let Some(hit) = self.first_match(prefixes, facts, node.bytes as usize, |_| true) {
                 return Some(hit);
             }
             if index == 0 {
@@ -142,8 +142,8 @@ impl<P> HostTable<P> {
         while let [b'/', tail @ ..] = rest {
             let length = tail.iter().position(|&byte| byte == b'/').unwrap_or(tail.len());
             let (segment, behind) = tail.split_at(length);
-            let same = |child: u32| self.nodes[child as usize].is(index, segment, &self.segments);
-            match self.children.find(hash(index, segment), same) {
+            let same = |child: u32| self.nodes[child as usize].is_segment(index, segment, &self.segments);
+            match self.children.find(hash_text(index, segment), same) {
                 Some(child) => index = child,
                 None => return (index as usize, false),
             }
@@ -153,7 +153,7 @@ impl<P> HostTable<P> {
     }
 
     /// Returns the first candidate that matches.
-    fn first(
+    fn first_match(
         &self,
         candidates: &[Candidate],
         facts: &RequestFacts<'_>,
@@ -165,7 +165,7 @@ impl<P> HostTable<P> {
             let rule = &route.route().rules[usize::from(candidate.rule)];
             // A rule without matches has no predicates and no expression.
             let holds = match rule.matches.get(usize::from(candidate.matching)) {
-                Some(found) => path(found) && (!candidate.predicates || predicates_hold(found, facts)),
+                Some(found) => path(found) && (!candidate.predicates || matches_predicates(found, facts)),
                 None => true,
             };
             if holds {
@@ -182,7 +182,7 @@ impl<P> HostTable<P> {
 }
 
 /// Returns the precedence of a match among those with the same path.
-fn order(found: &Match, candidate: &Candidate) -> Order {
+fn match_order(found: &Match, candidate: &Candidate) -> MatchOrder {
     (
         found.method.is_none(),
         Reverse(found.headers.len()),
@@ -194,18 +194,18 @@ fn order(found: &Match, candidate: &Candidate) -> Order {
 }
 
 /// A table while candidates are added.
-struct Draft {
-    nodes: Vec<Node>,
-    children: Slots,
+struct PathTreeBuilder {
+    nodes: Vec<PathNode>,
+    children: HashSlots,
     segments: String,
     /// Candidates with their nodes, exact paths before prefixes.
-    entries: Vec<(u32, bool, Order, Candidate)>,
-    patterns: Vec<(Order, Candidate)>,
+    entries: Vec<(u32, bool, MatchOrder, Candidate)>,
+    patterns: Vec<(MatchOrder, Candidate)>,
 }
 
-impl Draft {
+impl PathTreeBuilder {
     /// Creates a draft with capacity for these routes.
-    fn new<'r>(routes: impl Iterator<Item = &'r Arc<Route>>) -> Draft {
+    fn new<'r>(routes: impl Iterator<Item = &'r Arc<Route>>) -> PathTreeBuilder {
         let matches = routes
             .flat_map(|route| &route.rules)
             .flat_map(|rule| &rule.matches);
@@ -213,9 +213,9 @@ impl Draft {
             PathMatch::Exact(path) | PathMatch::Prefix(path) => path.as_str().matches('/').count(),
             PathMatch::Pattern(_) => 0,
         });
-        Draft {
-            nodes: vec![Node::under(0, 0, 0, 0)],
-            children: Slots::of(segments.sum()),
+        PathTreeBuilder {
+            nodes: vec![PathNode::child_of(0, 0, 0, 0)],
+            children: HashSlots::with_capacity(segments.sum()),
             segments: String::new(),
             entries: Vec::new(),
             patterns: Vec::new(),
@@ -223,28 +223,30 @@ impl Draft {
     }
 
     fn add(&mut self, found: &Match, candidate: Candidate) {
-        let order = order(found, &candidate);
+        let order = match_order(found, &candidate);
         let (node, prefix) = match &found.path {
-            PathMatch::Exact(path) => (self.at(path.as_str()), false),
-            PathMatch::Prefix(path) => (self.at(trimmed(path.as_str())), true),
+            PathMatch::Exact(path) => (self.node_of(path.as_str()), false),
+            PathMatch::Prefix(path) => (self.node_of(trim_final_slash(path.as_str())), true),
             PathMatch::Pattern(_) => return self.patterns.push((order, candidate)),
         };
         self.entries.push((node, prefix, order, candidate));
     }
 
     /// Returns the node of a path; creates it if needed.
-    fn at(&mut self, path: &str) -> u32 {
+    fn node_of(&mut self, path: &str) -> u32 {
         let mut index = 0;
         let mut bytes = 0;
         for segment in path.split('/').skip(1) {
             bytes += 1 + segment.len() as u32;
-            let hash = hash(index, segment.as_bytes());
-            let same = |child: u32| self.nodes[child as usize].is(index, segment.as_bytes(), &self.segments);
+            let hash = hash_text(index, segment.as_bytes());
+            let same =
+                |child: u32| self.nodes[child as usize].is_segment(index, segment.as_bytes(), &self.segments);
             index = match self.children.find(hash, same) {
                 Some(child) => child,
                 None => {
                     let child = self.nodes.len() as u32;
-                    let node = Node::under(index, self.segments.len() as u32, segment.len() as u32, bytes);
+                    let node =
+                        PathNode::child_of(index, self.segments.len() as u32, segment.len() as u32, bytes);
                     self.segments.push_str(segment);
                     self.nodes.push(node);
                     self.children.insert(hash, child);
@@ -255,7 +257,7 @@ impl Draft {
         index
     }
 
-    fn finish<P>(mut self, routes: Box<[Arc<Compiled<P>>]>) -> HostTable<P> {
+    fn finish<P>(mut self, routes: Box<[Arc<CompiledRoute<P>>]>) -> PathTree<P> {
         self.entries
             .sort_unstable_by_key(|(node, prefix, order, _)| (*node, *prefix, *order));
         self.patterns.sort_unstable_by_key(|(order, _)| *order);
@@ -276,7 +278,7 @@ impl Draft {
             node.end = take(true);
             start = node.end;
         }
-        HostTable {
+        PathTree {
             routes,
             nodes: self.nodes.into(),
             children: self.children,

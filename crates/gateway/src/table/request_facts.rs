@@ -53,7 +53,7 @@ impl<'a> Headers<'a> {
 
 /// Returns the host of an authority (`Shop.Example.:8080`) in the form for comparison: lower case, without port and final dot. A host that
 /// is in that form already is returned as it is; else `scratch` is overwritten.
-pub fn host<'a>(authority: &'a str, scratch: &'a mut String) -> &'a str {
+pub fn normalize_host<'a>(authority: &'a str, scratch: &'a mut String) -> &'a str {
     let end = match authority.rfind([':', ']']) {
         Some(at) if authority.as_bytes()[at] == b':' => at,
         _ => authority.len(),
@@ -70,26 +70,29 @@ pub fn host<'a>(authority: &'a str, scratch: &'a mut String) -> &'a str {
 }
 
 /// Returns whether the path and all other conditions match.
-pub(super) fn holds(found: &Match, facts: &RequestFacts<'_>) -> bool {
-    path_holds(&found.path, facts.path) && predicates_hold(found, facts)
+pub(super) fn matches_all(found: &Match, facts: &RequestFacts<'_>) -> bool {
+    matches_path(&found.path, facts.path) && matches_predicates(found, facts)
 }
 
 /// Returns whether method, headers and query match.
-pub(super) fn predicates_hold(found: &Match, facts: &RequestFacts<'_>) -> bool {
+pub(super) fn matches_predicates(found: &Match, facts: &RequestFacts<'_>) -> bool {
     found
         .method
         .as_ref()
         .is_none_or(|method| method.as_str() == facts.method)
-        && found.headers.iter().all(|header| header_holds(header, facts))
-        && found.query.iter().all(|parameter| query_holds(parameter, facts))
+        && found.headers.iter().all(|header| matches_header(header, facts))
+        && found
+            .query
+            .iter()
+            .all(|parameter| matches_query(parameter, facts))
 }
 
 /// Returns whether the path matches.
-pub(super) fn path_holds(found: &PathMatch, path: &str) -> bool {
+pub(super) fn matches_path(found: &PathMatch, path: &str) -> bool {
     match found {
         PathMatch::Exact(exact) => exact.as_str() == path,
         PathMatch::Prefix(prefix) => {
-            let rest = path.strip_prefix(trimmed(prefix.as_str()));
+            let rest = path.strip_prefix(trim_final_slash(prefix.as_str()));
             rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
         }
         PathMatch::Pattern(pattern) => pattern.matches(path.as_bytes()),
@@ -97,12 +100,12 @@ pub(super) fn path_holds(found: &PathMatch, path: &str) -> bool {
 }
 
 /// Returns a prefix without a final slash, which has no meaning.
-pub(super) fn trimmed(prefix: &str) -> &str {
+pub(super) fn trim_final_slash(prefix: &str) -> &str {
     prefix.strip_suffix('/').unwrap_or(prefix)
 }
 
 /// Returns whether a header condition matches.
-pub(super) fn header_holds(found: &HeaderMatch, facts: &RequestFacts<'_>) -> bool {
+pub(super) fn matches_header(found: &HeaderMatch, facts: &RequestFacts<'_>) -> bool {
     facts
         .headers
         .any(found.name.as_str(), |value| match &found.value {
@@ -113,7 +116,7 @@ pub(super) fn header_holds(found: &HeaderMatch, facts: &RequestFacts<'_>) -> boo
 }
 
 /// Returns whether a query condition matches.
-pub(super) fn query_holds(found: &QueryMatch, facts: &RequestFacts<'_>) -> bool {
+pub(super) fn matches_query(found: &QueryMatch, facts: &RequestFacts<'_>) -> bool {
     let pairs = facts.query.as_bytes().split(|&byte| byte == b'&');
     let mut pairs = pairs.filter(|pair| !pair.is_empty()).map(query::halves);
     pairs.any(|(name, value)| {
@@ -121,13 +124,13 @@ pub(super) fn query_holds(found: &QueryMatch, facts: &RequestFacts<'_>) -> bool 
             && match &found.value {
                 ValueMatch::Present => true,
                 ValueMatch::Exact(text) => query::bytes(value).eq(text.bytes()),
-                ValueMatch::Pattern(pattern) => decoded(value, |value| pattern.matches(value)),
+                ValueMatch::Pattern(pattern) => test_decoded(value, |value| pattern.matches(value)),
             }
     })
 }
 
 /// Decodes a parameter without allocating, hence the limit of its length.
-fn decoded(value: &[u8], test: impl FnOnce(&[u8]) -> bool) -> bool {
+fn test_decoded(value: &[u8], test: impl FnOnce(&[u8]) -> bool) -> bool {
     let mut buffer = [0; limits::PATTERN_VALUE_BYTES];
     let mut length = 0;
     for byte in query::bytes(value) {

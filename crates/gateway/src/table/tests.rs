@@ -114,7 +114,7 @@ pub(super) fn facts<'a>(method: &'a str, url: &'a str) -> RequestFacts<'a> {
 fn told(matched: Option<Matched<'_, ()>>) -> String {
     matched.map_or_else(
         || "404".to_owned(),
-        |matched| format!("{} {}", matched.route().route().name, matched.number()),
+        |matched| format!("{} {}", matched.route().route().name, matched.rule_number()),
     )
 }
 
@@ -259,7 +259,7 @@ fn listeners_have_their_own_routes() {
     let listener = |host| {
         table
             .addresses()
-            .admit(id, host)
+            .select_listener(id, host)
             .map(|id| &*table.listener(id).name)
     };
     assert_eq!(listener("one.example"), Some("other"));
@@ -274,7 +274,7 @@ fn listeners_have_their_own_routes() {
 #[test]
 fn hosts_are_compared_in_one_form() {
     let mut scratch = String::new();
-    let mut host = |authority| super::host(authority, &mut scratch).to_owned();
+    let mut host = |authority| super::normalize_host(authority, &mut scratch).to_owned();
     assert_eq!(host("Shop.Example.:8080"), "shop.example");
     assert_eq!(host("shop.example"), "shop.example");
     assert_eq!(host("[::1]:80"), "[::1]");

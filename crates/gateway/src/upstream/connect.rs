@@ -7,7 +7,7 @@ use ringmain_engine::stream::Stream;
 use ringmain_engine::{Addr, Cx};
 use ringmain_tls::{ConnectHandle, FaultKind, PeerName, Tls};
 
-use crate::fault::{Detail, Fault};
+use crate::fault::{Fault, Violation};
 
 /// The parameters of a connection attempt.
 pub(crate) struct ConnectParams<'a> {
@@ -25,7 +25,7 @@ pub(crate) struct ConnectParams<'a> {
 pub(crate) struct ConnectError {
     pub(crate) fault: Fault,
     /// The rule of TLS that the endpoint violated, if any.
-    pub(crate) detail: Option<Box<Detail>>,
+    pub(crate) detail: Option<Box<Violation>>,
 }
 
 impl From<Fault> for ConnectError {
@@ -98,6 +98,6 @@ fn tls_fault(stream: &Stream, error: &io::Error) -> ConnectError {
     };
     ConnectError {
         fault,
-        detail: Some(Detail::tls(&found)),
+        detail: Some(Violation::from_tls(&found)),
     }
 }

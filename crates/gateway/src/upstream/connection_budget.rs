@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::CacheLine;
 use super::wait_queue::WaitQueue;
-use crate::gateway::change_notifier::Changes;
+use crate::gateway::change_notifier::ChangeNotifier;
 use crate::limits;
 
 /// The limit of connections that all upstreams of a gateway share.
@@ -18,7 +18,7 @@ pub(crate) struct ConnectionBudget {
     passed: AtomicU32,
     pub(crate) wait_queue: WaitQueue,
     /// Notified when a request waits, here or at an upstream: each worker checks whether it has idle connections to close.
-    pub(crate) idle_requests: Changes,
+    pub(crate) idle_requests: ChangeNotifier,
 }
 
 impl Default for ConnectionBudget {
@@ -28,7 +28,7 @@ impl Default for ConnectionBudget {
             limit: AtomicU32::new(u32::MAX),
             passed: AtomicU32::new(0),
             wait_queue: WaitQueue::default(),
-            idle_requests: Changes::default(),
+            idle_requests: ChangeNotifier::default(),
         }
     }
 }

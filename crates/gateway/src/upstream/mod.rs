@@ -34,8 +34,8 @@ pub(crate) use self::selection::{AffinityHint, Balancer};
 use self::transport::Transport;
 use self::wait_queue::WaitQueue;
 use crate::balance::Ewma;
-use crate::fault::{Detail, Fault};
-use crate::health::Health;
+use crate::fault::{Fault, Violation};
+use crate::health::EndpointHealth;
 use crate::model::{Name, Upstream};
 
 /// An upstream as all workers share it.
@@ -124,10 +124,10 @@ pub(crate) struct EndpointState {
     /// Requests in flight over all workers.
     active: CacheLine<AtomicU32>,
     /// Rarely written, read by each selection.
-    health: CacheLine<Health>,
+    health: CacheLine<EndpointHealth>,
     latency: CacheLine<Latency>,
     /// The rule that the endpoint violated at the last failed connection, if any.
-    connect_violation: Mutex<Option<(Fault, Box<Detail>)>>,
+    connect_violation: Mutex<Option<(Fault, Box<Violation>)>>,
 }
 
 #[derive(Debug, Default)]
@@ -306,12 +306,12 @@ impl EndpointState {
     }
 
     /// Returns the health of the endpoint.
-    pub(crate) fn health(&self) -> &Health {
+    pub(crate) fn health(&self) -> &EndpointHealth {
         &self.health.0
     }
 
     /// Records the rule that the endpoint violated in a connection attempt.
-    pub(crate) fn record_connect_violation(&self, fault: Fault, detail: Option<Box<Detail>>) {
+    pub(crate) fn record_connect_violation(&self, fault: Fault, detail: Option<Box<Violation>>) {
         if let Some(detail) = detail {
             let mut trouble = self
                 .connect_violation
@@ -322,7 +322,7 @@ impl EndpointState {
     }
 
     /// Returns the rule that the endpoint violated in the last connection attempt, if that led to this fault.
-    pub(crate) fn connect_violation(&self, fault: Fault) -> Option<Detail> {
+    pub(crate) fn connect_violation(&self, fault: Fault) -> Option<Violation> {
         if !matches!(fault, Fault::TlsFailed | Fault::TlsCertificate) {
             return None;
         }
@@ -331,7 +331,7 @@ impl EndpointState {
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
         let (of, detail) = trouble.as_ref()?;
-        (*of == fault).then(|| Detail::clone(detail))
+        (*of == fault).then(|| Violation::clone(detail))
     }
 
     /// Returns the average response time.
@@ -346,7 +346,7 @@ impl EndpointState {
     /// Records a response time.
     pub(crate) fn record_latency(&self, now: u64, span: Duration, half_life: Duration) {
         let span = u64::try_from(span.as_nanos()).unwrap_or(u64::MAX);
-        let next = self.latency().observe(now, span, half_life);
+        let next = self.latency().with_sample(now, span, half_life);
         self.latency.0.value.store(next.value, Ordering::Relaxed);
         self.latency.0.at.store(next.at, Ordering::Relaxed);
     }

@@ -34,9 +34,9 @@ use super::{
     ActiveGuard, ConnectionPermit, Endpoint, EndpointId, ReachedLimit, RequestPermit, UpstreamSnapshot,
     UpstreamState, connect, transport,
 };
-use crate::balance::Turns;
+use crate::balance::RoundRobin;
 use crate::fault::Fault;
-use crate::health::{Meeting, may_eject};
+use crate::health::{RequestOutcome, may_eject};
 use crate::limits;
 use crate::model::{HashKey, UpstreamProtocol};
 
@@ -59,7 +59,7 @@ struct PoolSnapshot {
     tls: TlsHandles,
     endpoints: Vec<Rc<PoolEndpoint>>,
     health: HealthView,
-    round_robin: Turns,
+    round_robin: RoundRobin,
 }
 
 /// An endpoint as one worker sees it.
@@ -112,7 +112,7 @@ impl UpstreamPool {
                 upstream: current,
                 endpoints: ends,
                 health: HealthView::default(),
-                round_robin: Turns::default(),
+                round_robin: RoundRobin::default(),
             }),
             idle_count: Cell::new(0),
             h2: H2Pool::new(),
@@ -271,17 +271,17 @@ impl UpstreamPool {
     }
 
     /// Records the result of a request at an endpoint, which may be ejected for it.
-    pub(crate) fn record_outcome(&self, end: &PoolEndpoint, meeting: Meeting) {
-        if meeting == Meeting::Bad {
-            end.endpoint.state.health().record.failed();
+    pub(crate) fn record_outcome(&self, end: &PoolEndpoint, meeting: RequestOutcome) {
+        if meeting == RequestOutcome::Failure {
+            end.endpoint.state.health().outliers.count_failure();
         }
         let seen = self.refresh_snapshot();
         let Some(rules) = &seen.upstream.config.health.outliers else {
             return;
         };
         let now = self.cx.now().0;
-        let record = &end.endpoint.state.health().record;
-        let Some(why) = record.note(meeting, now, rules) else {
+        let record = &end.endpoint.state.health().outliers;
+        let Some(why) = record.record_outcome(meeting, now, rules) else {
             return;
         };
         let endpoints = &seen.upstream.endpoints;
@@ -291,7 +291,7 @@ impl UpstreamPool {
         if may_eject(out.count(), endpoints.len(), rules) && record.eject(now, self.cx.wall(), rules, why) {
             self.upstream.bump_health_version();
             log::warn!(
-                "upstream `{}`: {} is passed over: {why}",
+                "upstream `{}`: {} is ejected: {why}",
                 self.upstream.name,
                 end.endpoint.addr
             );
@@ -324,7 +324,14 @@ impl UpstreamPool {
     pub(crate) fn record_response(&self, end: &PoolEndpoint, span: Duration, status: u16) {
         self.record_latency(end, span);
         let bad = status >= 500;
-        self.record_outcome(end, if bad { Meeting::Bad } else { Meeting::Good });
+        self.record_outcome(
+            end,
+            if bad {
+                RequestOutcome::Failure
+            } else {
+                RequestOutcome::Success
+            },
+        );
     }
 
     /// Returns the PROXY protocol header that a connection begins with; empty if the upstream does not use it.
@@ -441,7 +448,7 @@ impl UpstreamPool {
             return;
         }
         let health = end.endpoint.state.health();
-        health.shun(self.cx.now(), self.cx.wall());
+        health.mark_unreachable(self.cx.now(), self.cx.wall());
         self.upstream.bump_health_version();
     }
 
@@ -519,7 +526,7 @@ impl UpstreamPool {
                     // A connection that was reserved for this waiter and not used may serve another.
                     if self.upstream.wait_queue.has_uncalled_waiter() || room.wait_queue.has_uncalled_waiter()
                     {
-                        room.idle_requests.tell();
+                        room.idle_requests.notify();
                     }
                     return Poll::Ready(Ok(found));
                 }
@@ -528,7 +535,7 @@ impl UpstreamPool {
             if full == ReachedLimit::Upstream {
                 outer = None;
             }
-            room.idle_requests.tell();
+            room.idle_requests.notify();
             let late = std::future::Future::poll(sleep.as_mut(), context);
             late.map(|()| {
                 Err(match full {

@@ -14,8 +14,8 @@ use super::transport::Transport;
 use super::{Balancer, Endpoint, EndpointState, UpstreamSnapshot, UpstreamState};
 use crate::fault::Fault;
 use crate::model::{self, Config, Hostname, Name, Upstream, Where};
-use crate::rate::counters::Counters;
-use crate::resolve::{Found, NotFound};
+use crate::rate::counters::LimitCounters;
+use crate::resolve::{LookupError, ResolvedName};
 
 /// All upstreams of a gateway. Used when the configuration or the addresses of a name change, never by requests.
 #[derive(Debug, Default)]
@@ -28,7 +28,7 @@ pub(crate) struct UpstreamRegistry {
     endpoints: BTreeMap<(Name, String), Arc<EndpointState>>,
     names: BTreeMap<Hostname, LookupState>,
     connection_budget: Arc<ConnectionBudget>,
-    counters: Counters,
+    counters: LimitCounters,
     /// Upstreams of a configuration that is being compiled, with the state they have after the commit.
     staged: Vec<(Arc<UpstreamState>, Arc<UpstreamSnapshot>)>,
     /// Upstreams that only this configuration has.
@@ -197,7 +197,7 @@ impl UpstreamRegistry {
     }
 
     /// Returns the counters of policies.
-    pub(crate) fn counters(&self) -> &Counters {
+    pub(crate) fn counters(&self) -> &LimitCounters {
         &self.counters
     }
 
@@ -212,7 +212,7 @@ impl UpstreamRegistry {
             shared.remove();
         }
         self.first_free_id = 0;
-        self.counters.sweep();
+        self.counters.remove_unused();
         let names = self.hostnames();
         self.names.retain(|name, _| names.contains(name));
         // States that only this map refers to.
@@ -228,7 +228,11 @@ impl UpstreamRegistry {
     }
 
     /// Records the result of a lookup. A failure keeps the last good addresses. Returns whether anything has changed.
-    pub(crate) fn record_lookup(&mut self, name: &Hostname, found: Result<Found, NotFound>) -> bool {
+    pub(crate) fn record_lookup(
+        &mut self,
+        name: &Hostname,
+        found: Result<ResolvedName, LookupError>,
+    ) -> bool {
         let is_first = !self.names.contains_key(name);
         let first = LookupState::Failed(Fault::DnsFailed);
         let known = self.names.entry(name.clone()).or_insert(first);

@@ -8,7 +8,7 @@ use ringmain_engine::Cx;
 
 use super::pool::PoolEndpoint;
 use super::{Endpoint, UpstreamSnapshot, UpstreamState};
-use crate::balance::{Maglev, Ring, Shares, Turns, hash, hash_with, less_loaded};
+use crate::balance::{HashRing, Maglev, RoundRobin, WeightRanges, less_loaded, seeded_hash, stable_hash};
 use crate::fault::Fault;
 use crate::limits;
 use crate::model::{Balance, HashKey, SlowStart, Upstream};
@@ -16,7 +16,7 @@ use crate::model::{Balance, HashKey, SlowStart, Upstream};
 /// The precomputed part of an upstream's balancing.
 #[derive(Debug)]
 pub(crate) struct Balancer {
-    shares: Shares,
+    shares: WeightRanges,
     kind: Algorithm,
 }
 
@@ -25,7 +25,7 @@ enum Algorithm {
     RoundRobin,
     LeastRequest,
     PeakEwma(Duration),
-    Ring(Ring, HashKey),
+    Ring(HashRing, HashKey),
     Maglev(Maglev, HashKey),
     Random,
 }
@@ -39,7 +39,7 @@ impl Balancer {
             Balance::LeastRequest => Algorithm::LeastRequest,
             Balance::PeakEwma { half_life } => Algorithm::PeakEwma(*half_life),
             Balance::RingHash(key) => {
-                let ring = Ring::new(named(), limits::RING_POINTS, limits::RING_POINTS_MOST);
+                let ring = HashRing::new(named(), limits::RING_POINTS, limits::RING_POINTS_MOST);
                 Algorithm::Ring(ring, key.clone())
             }
             Balance::Maglev(key) => {
@@ -48,7 +48,7 @@ impl Balancer {
             Balance::Random => Algorithm::Random,
         };
         Balancer {
-            shares: Shares::new(endpoints.iter().map(|(_, weight)| u64::from(*weight))),
+            shares: WeightRanges::new(endpoints.iter().map(|(_, weight)| u64::from(*weight))),
             kind,
         }
     }
@@ -100,7 +100,7 @@ impl HealthView {
         let (mut healthy, mut responding) = (0, 0);
         for endpoint in endpoints {
             let health = endpoint.state.health();
-            let (is_well, until) = health.is_well(now);
+            let (is_well, until) = health.is_healthy(now);
             self.until = self.until.min(until);
             let wanted = is_wanted(endpoint);
             self.usable.push(wanted && is_well);
@@ -146,7 +146,7 @@ pub(crate) enum AffinityHint {
 
 /// Returns the name of an endpoint that clients receive.
 pub(crate) fn endpoint_token(upstream: &str, addr: &str) -> u64 {
-    hash_with(hash(upstream.as_bytes()), addr.as_bytes())
+    seeded_hash(stable_hash(upstream.as_bytes()), addr.as_bytes())
 }
 
 /// The inputs of a selection besides the upstream.
@@ -170,7 +170,7 @@ pub(super) fn select_endpoint(
     current: &UpstreamSnapshot,
     ends: &[Rc<PoolEndpoint>],
     wellness: &mut HealthView,
-    turns: &mut Turns,
+    turns: &mut RoundRobin,
     wish: &SelectionContext<'_>,
 ) -> Result<usize, Fault> {
     if ends.is_empty() {
@@ -223,14 +223,14 @@ fn affinity_endpoint(
             let (index, endpoint) = endpoints().find(|(_, endpoint)| endpoint.token == token)?;
             // A draining endpoint still serves clients with affinity to it.
             let finishes =
-                endpoint.draining && wish.tried.is_empty() && endpoint.state.health().is_well(wish.now).0;
+                endpoint.draining && wish.tried.is_empty() && endpoint.state.health().is_healthy(wish.now).0;
             (usable(index) || finishes).then_some(index)
         }
         // Rendezvous hashing: when the endpoint with the highest score is removed, only its own requests move.
         AffinityHint::KeyHash(key) => {
             let score = |endpoint: &Endpoint| {
                 let share =
-                    (hash_with(key, &endpoint.token.to_le_bytes()) >> 11) as f64 / (1_u64 << 53) as f64;
+                    (seeded_hash(key, &endpoint.token.to_le_bytes()) >> 11) as f64 / (1_u64 << 53) as f64;
                 f64::from(endpoint.weight) / -(share.max(f64::MIN_POSITIVE)).ln()
             };
             let usable = endpoints().filter(|(index, _)| usable(*index));
@@ -244,7 +244,7 @@ fn affinity_endpoint(
 
 fn balance(
     current: &UpstreamSnapshot,
-    turns: &mut Turns,
+    turns: &mut RoundRobin,
     wish: &SelectionContext<'_>,
     usable: &dyn Fn(usize) -> bool,
 ) -> Option<usize> {
@@ -331,7 +331,7 @@ fn effective_weight(current: &UpstreamSnapshot, index: usize, now: u64) -> u64 {
 
 /// Returns the fraction of its weight that an endpoint has during slow start, in thousandths.
 fn slow_start_factor(current: &UpstreamSnapshot, index: usize, now: u64, slow: SlowStart) -> u64 {
-    let age = current.endpoints[index].state.health().age(now);
+    let age = current.endpoints[index].state.health().healthy_for(now);
     let window = u64::try_from(slow.window.as_nanos()).unwrap_or(u64::MAX).max(1);
     if age >= window {
         return PERMILLE;

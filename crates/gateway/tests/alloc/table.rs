@@ -46,7 +46,7 @@ fn lookups(table: &Table<()>) {
             query,
             headers: Headers::List(&[("x-user", b"1"), ("accept", b"*/*")]),
         };
-        black_box(table.find(listener, &facts).map(|matched| matched.number()))
+        black_box(table.find(listener, &facts).map(|matched| matched.rule_number()))
     };
     let all = || {
         for (host, path, query) in [

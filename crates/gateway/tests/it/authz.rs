@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ringmain_engine::Config;
-use ringmain_gateway::health::Verdict;
+use ringmain_gateway::health::CheckVerdict;
 use ringmain_gateway::limits;
 use ringmain_gateway::model::{
     ActiveHealth, Answer, Ask, Body, ErrorPage, ExternalAuth, HealthCheck, Policy, StatusRange, Target,
@@ -159,7 +159,7 @@ fn a_refusal_is_its_own(engine: Config) {
         (Some("https://id.example/"), None)
     );
     edge.server.get("/page").expect(403, "our own");
-    let faults = edge.gateway.faults();
+    let faults = edge.gateway.fault_counts();
     let denied = faults.iter().find(|(fault, _)| fault.label() == "authz_denied");
     assert_eq!(denied.map(|(_, count)| *count), Some(3));
     edge.server.shut_down();
@@ -198,11 +198,7 @@ fn a_failure_denies(engine: Config) {
     for (what, authz) in failing() {
         let edge = guarded(engine.clone(), &origin, authz.addr, policy());
         let refused = ask(&edge, "GET", "");
-        assert_eq!(
-            refused.text(),
-            "nobody can tell now whether this is allowed\n",
-            "{what}"
-        );
+        assert_eq!(refused.text(), "authorization service unavailable\n", "{what}");
         assert_eq!(
             (refused.status, refused.field("retry-after")),
             (503, Some("1")),
@@ -238,7 +234,7 @@ fn a_failure_allows_if_configured(engine: Config) {
         assert_eq!(ask(&edge, "GET", "X-Who: root\r\n").status, 200);
         assert_eq!(origin.seen().field("x-who"), None);
     }
-    let faults = edge.gateway.faults();
+    let faults = edge.gateway.fault_counts();
     let failed = faults
         .iter()
         .find(|(fault, _)| fault.label() == "authz_unavailable");
@@ -339,7 +335,7 @@ fn allow_asks_an_endpoint_that_fails_its_health_check(engine: Config) {
         let found = upstreams.iter().find(|upstream| &*upstream.name == "authz");
         found.expect("it is configured").endpoints[0].verdict
     };
-    until("it is checked", || verdict() == Verdict::Ill);
+    until("it is checked", || verdict() == CheckVerdict::Unhealthy);
     assert_eq!(ask(&edge, "GET", "").status, 401);
     assert_eq!(ask(&edge, "GET", "Authorization: Bearer t\r\n").status, 200);
     edge.server.shut_down();

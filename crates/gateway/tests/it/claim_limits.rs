@@ -119,7 +119,7 @@ fn claims_have_requests_at_once_of_their_own(engine: Config) {
         while origin.seen().field("x-held").is_none() {}
         for other in [false, true] {
             let refused = edge.server.ask(request(&ada, other));
-            refused.expect(503, "too many requests are under way here\n");
+            refused.expect(503, "concurrency limit reached\n");
             assert_eq!(edge.server.ask(request(&eva, other)).status, 200);
         }
         go.send(()).expect("the origin waits");
@@ -128,7 +128,7 @@ fn claims_have_requests_at_once_of_their_own(engine: Config) {
         holder.send(request(&ada, body));
         holder.answer().expect(200, "ok");
     }
-    let faults = edge.gateway.faults();
+    let faults = edge.gateway.fault_counts();
     let full = faults.iter().find(|(fault, _)| *fault == Fault::ConcurrencyFull);
     assert_eq!(full.map(|(_, count)| *count), Some(4));
     edge.server.shut_down();
@@ -153,9 +153,8 @@ fn a_claim_without_tokens_is_a_problem(_: Config) {
         let [problem] = &problems[..] else {
             panic!("{problems:?}");
         };
-        let expected = format!(
-            "{part}: expected claims only beside the policy `jwt`, which checks whose they are, found `sub` and no `jwt`"
-        );
+        let expected =
+            format!("{part}: expected claims only together with the policy `jwt`, found `sub` and no `jwt`");
         assert!(problem.contains(&expected), "{problem}");
     }
 }

@@ -68,7 +68,7 @@ fn from(edge: &Edge, address: &str, rest: &str) -> Client {
 }
 
 fn count(edge: &Edge, fault: Fault) -> u64 {
-    let faults = edge.gateway.faults();
+    let faults = edge.gateway.fault_counts();
     faults
         .iter()
         .find(|(found, _)| *found == fault)

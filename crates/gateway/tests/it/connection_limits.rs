@@ -151,12 +151,12 @@ fn waiting_for_room_is_bounded(engine: Config) {
     first.seen();
     // The room is taken for as long as this test likes.
     let answer = edge.server.get("/b");
-    answer.expect(503, "no connection at all became free in time\n");
+    answer.expect(503, "timeout waiting for a connection slot\n");
     go.send(()).expect("the origin waits");
     holder.answer().expect(200, "ok");
     let shown: Vec<_> = edge
         .gateway
-        .faults()
+        .fault_counts()
         .into_iter()
         .filter(|(_, count)| *count > 0)
         .collect();

@@ -330,7 +330,7 @@ fn all_headers_are_exposed_without_credentials(engine: Config) {
 fn answers_of_the_gateways_own(engine: Config) {
     let edge = edge(engine, with(to(&[refusing_addr()], |_, _| {}), cors()));
     let answer = ask(&edge, "GET", "Origin: https://shop.example\r\n");
-    answer.expect(503, "the upstream refuses connections\n");
+    answer.expect(503, "upstream connection refused\n");
     assert_eq!(
         told(&answer),
         "vary: Origin\nac-allow-origin: https://shop.example\nac-expose-headers: X-Three"

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use ringmain_engine::Config;
 use ringmain_gateway::Gateway;
-use ringmain_gateway::health::{Reason, Verdict};
+use ringmain_gateway::health::{CheckVerdict, EjectionReason};
 use ringmain_gateway::model::{
     ActiveHealth, Endpoint, HealthCheck, Hostname, OutlierDetection, Retry, RetryOn, StatusRange, Where,
 };
@@ -110,7 +110,7 @@ fn serve(engine: Config, dns: &Dns, config: ringmain_gateway::model::Config) -> 
 /// `timeout`: seconds for which the server is waited for.
 fn serve_with(engine: Config, dns: &Dns, config: ringmain_gateway::model::Config, timeout: u32) -> Edge {
     let gateway = Gateway::new(Arc::new(config), Duration::ZERO);
-    gateway.look_up_by(
+    gateway.set_resolver_files(
         &format!("nameserver {}\noptions timeout:{timeout} attempts:1\n", dns.addr),
         "127.0.0.1 in-the-file\n",
     );
@@ -176,9 +176,9 @@ fn names_that_lead_nowhere(engine: Config) {
     dns.say("empty.example", Says::Addresses(Vec::new()));
     dns.say("broken.example", Says::Code(2));
     for (name, text) in [
-        ("none.example", "the upstream's name does not exist\n"),
-        ("empty.example", "the upstream's name has no address\n"),
-        ("broken.example", "the upstream's name cannot be resolved\n"),
+        ("none.example", "upstream hostname does not exist\n"),
+        ("empty.example", "upstream hostname has no address\n"),
+        ("broken.example", "upstream hostname cannot be resolved\n"),
     ] {
         let edge = serve(
             engine.clone(),
@@ -240,9 +240,7 @@ fn a_name_that_disappears(engine: Config) {
     until(&edge, "the new address, where nobody listens", |answer| {
         answer.status == 503
     });
-    edge.server
-        .get("/")
-        .expect(503, "the upstream refuses connections\n");
+    edge.server.get("/").expect(503, "upstream connection refused\n");
     edge.server.shut_down();
 }
 
@@ -279,9 +277,7 @@ fn all_endpoints_are_unhealthy(engine: Config) {
     });
     let edge = edge(engine, config.clone());
     until(&edge, "nobody", |answer| answer.status == 503);
-    edge.server
-        .get("/")
-        .expect(503, "no endpoint of the upstream is well\n");
+    edge.server.get("/").expect(503, "no healthy upstream\n");
     let upstream = Arc::make_mut(&mut config.upstreams[0]);
     upstream.health.panic_percent = 50;
     edge.gateway.replace(Arc::new(config.clone()), Duration::ZERO);
@@ -291,9 +287,7 @@ fn all_endpoints_are_unhealthy(engine: Config) {
     upstream.health.active = None;
     edge.gateway.replace(Arc::new(config), Duration::ZERO);
     until(&edge, "nobody who listens", |answer| answer.status == 503);
-    edge.server
-        .get("/")
-        .expect(503, "the upstream refuses connections\n");
+    edge.server.get("/").expect(503, "upstream connection refused\n");
     edge.server.shut_down();
 }
 
@@ -319,7 +313,7 @@ fn an_unhealthy_endpoint_is_skipped(engine: Config) {
             .collect()
     };
     until(&edge, "verdicts", |_| {
-        verdicts(&edge) == [Verdict::Well, Verdict::Ill]
+        verdicts(&edge) == [CheckVerdict::Healthy, CheckVerdict::Unhealthy]
     });
     for _ in 0..50 {
         edge.server.get("/").expect(200, "well");
@@ -329,7 +323,9 @@ fn an_unhealthy_endpoint_is_skipped(engine: Config) {
     let upstream = Arc::make_mut(&mut config.upstreams[0]);
     upstream.health.active = None;
     edge.gateway.replace(Arc::new(config), Duration::ZERO);
-    until(&edge, "no verdicts", |_| verdicts(&edge) == [Verdict::Unknown; 2]);
+    until(&edge, "no verdicts", |_| {
+        verdicts(&edge) == [CheckVerdict::Unknown; 2]
+    });
     until(&edge, "the other one", |answer| answer.text() == "ill");
     edge.server.shut_down();
 }
@@ -367,7 +363,7 @@ fn a_failing_endpoint_is_ejected(engine: Config) {
     assert_eq!(endpoints[0].ejection, None);
     let ejection = endpoints[1].ejection.expect("it is passed over");
     assert!(
-        matches!(ejection.why, Reason::InARow(count) if count >= 3),
+        matches!(ejection.reason, EjectionReason::Consecutive(count) if count >= 3),
         "{ejection:?}"
     );
     assert_eq!(ejection.times, 1);

@@ -315,7 +315,7 @@ fn an_upstream_that_dribbles(engine: Config) {
     let (rest, _) = client.rest();
     assert!(rest.len() < 1_000_000 && rest.iter().all(|byte| *byte == b'x'));
     // The client may see the end before the worker has counted it.
-    until(|| edge.gateway.faults().contains(&(Fault::BodyTooSlow, 1)));
+    until(|| edge.gateway.fault_counts().contains(&(Fault::BodyTooSlow, 1)));
     nothing_left(&edge, 0);
     edge.server.shut_down();
 }

@@ -33,19 +33,27 @@ on_every_backend! {
 fn answers_that_are_none(engine: Config) {
     let long = format!("HTTP/1.1 200 OK\r\nX: {}\r\n\r\n", "x".repeat(60_000));
     for (answer, status, text) in [
-        ("SSH-2.0-OpenSSH\r\n", 502, "the upstream's answer is not HTTP\n"),
+        ("SSH-2.0-OpenSSH\r\n", 502, "invalid upstream response headers\n"),
         (
             "HTTP/1.1 200 OK\r\nContent-Length: x\r\n\r\n",
             502,
-            "the upstream's answer is not HTTP\n",
+            "invalid upstream response headers\n",
         ),
-        (&long, 502, "the upstream's answer has too large a head\n"),
-        ("HTTP/1.1 200", 502, "the upstream closed before it answered\n"),
-        ("", 502, "the upstream closed before it answered\n"),
+        (&long, 502, "upstream response headers too large\n"),
+        (
+            "HTTP/1.1 200",
+            502,
+            "upstream closed the connection before the response headers\n",
+        ),
+        (
+            "",
+            502,
+            "upstream closed the connection before the response headers\n",
+        ),
         (
             "HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n",
             502,
-            "the upstream switches protocols unasked\n",
+            "unexpected protocol switch by the upstream\n",
         ),
     ] {
         let bytes = answer.to_owned();
@@ -64,7 +72,7 @@ fn answers_that_are_none(engine: Config) {
     let edge = edge(engine, to(&[origin.addr], |_, _| {}));
     edge.server
         .get("/")
-        .expect(502, "the upstream broke off before it answered\n");
+        .expect(502, "upstream reset the connection before the response headers\n");
     edge.server.shut_down();
 }
 
@@ -125,23 +133,19 @@ fn no_response_in_time(engine: Config) {
         engine.clone(),
         to(&[origin.addr], |forward, _| forward.timeouts.idle = span),
     );
-    idle.server
-        .get("/")
-        .expect(504, "the upstream does not answer in time\n");
+    idle.server.get("/").expect(504, "upstream response timeout\n");
     idle.server.shut_down();
     let try_ = edge(
         engine.clone(),
         to(&[origin.addr], |forward, _| forward.timeouts.per_try = span),
     );
-    try_.server
-        .get("/")
-        .expect(504, "the upstream does not answer in time\n");
+    try_.server.get("/").expect(504, "upstream response timeout\n");
     try_.server.shut_down();
     let all = edge(
         engine,
         to(&[origin.addr], |forward, _| forward.timeouts.request = span),
     );
-    all.server.get("/").expect(504, "the request took too long\n");
+    all.server.get("/").expect(504, "request timeout\n");
     all.server.shut_down();
 }
 
@@ -175,9 +179,10 @@ fn a_kept_connection_that_closes_on_a_post(engine: Config) {
     client.send(get("/"));
     client.answer().expect(200, "ok");
     client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n");
-    client
-        .answer()
-        .expect(502, "the upstream closed before it answered\n");
+    client.answer().expect(
+        502,
+        "upstream closed the connection before the response headers\n",
+    );
     edge.server.shut_down();
 }
 
@@ -205,9 +210,7 @@ fn another_endpoint(engine: Config) {
 
 fn no_endpoints_and_broken_backends(engine: Config) {
     let none = edge(engine.clone(), to(&[], |_, _| {}));
-    none.server
-        .get("/")
-        .expect(503, "the upstream has no endpoints\n");
+    none.server.get("/").expect(503, "upstream has no endpoints\n");
     none.server.shut_down();
     let weightless = edge(
         engine.clone(),
@@ -216,7 +219,7 @@ fn no_endpoints_and_broken_backends(engine: Config) {
     weightless
         .server
         .get("/")
-        .expect(500, "the rule for this request has no backend\n");
+        .expect(500, "no backend with a weight above zero\n");
     weightless.server.shut_down();
     let broken = edge(
         engine,
@@ -232,7 +235,7 @@ fn no_endpoints_and_broken_backends(engine: Config) {
     broken
         .server
         .get("/")
-        .expect(500, "the backend for this request is broken\n");
+        .expect(500, "invalid backend configuration\n");
     broken.server.shut_down();
 }
 
@@ -246,15 +249,15 @@ fn bodies_that_are_too_large(engine: Config) {
         }),
     );
     let answer = edge.server.ask(post("/", "text/plain", &"x".repeat(101)));
-    answer.expect(413, "the request's body is too large\n");
+    answer.expect(413, "request body too large\n");
     let mut client = edge.server.client();
     client.send("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n41\r\n");
     client.send([b'x'; 0x41]);
     client.send(format!("\r\n41\r\n{}\r\n0\r\n\r\n", "x".repeat(0x41)));
-    client.answer().expect(413, "the request's body is too large\n");
+    client.answer().expect(413, "request body too large\n");
     edge.server
         .get("/")
-        .expect(502, "the upstream's answer is too large\n");
+        .expect(502, "upstream response body too large\n");
     edge.server.shut_down();
 }
 

@@ -85,14 +85,14 @@ fn faults_are_statuses(engine: Config) {
         ("application/grpc-web-text", "application/grpc-web-text"),
     ] {
         let answer = edge.server.ask(call(kind, b""));
-        expect_status(&answer, "14", "the upstream refuses connections");
+        expect_status(&answer, "14", "upstream connection refused");
         assert_eq!(answer.field("content-type"), Some(answered));
         assert_eq!(answer.field("retry-after"), Some("1"));
     }
     // A request that is not gRPC receives a plain HTTP error.
     edge.server
         .ask(call("application/grpcx", b""))
-        .expect(503, "the upstream refuses connections\n");
+        .expect(503, "upstream connection refused\n");
     edge.server.shut_down();
 }
 

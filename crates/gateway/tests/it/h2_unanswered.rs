@@ -103,9 +103,7 @@ fn what_is_always_refused_is_answered(engine: Config) {
         }
     });
     let edge = by_streams(engine, &origin, |_, _| {});
-    edge.server
-        .get("/")
-        .expect(503, "the upstream refuses the request\n");
+    edge.server.get("/").expect(503, "upstream refused the stream\n");
     // Once without being asked to, and no more.
     origin.asked();
     origin.asked();
@@ -191,7 +189,10 @@ fn a_connection_that_is_cut(engine: Config) {
     let answer = edge
         .server
         .ask("POST /stale HTTP/1.1\r\nHost: test\r\nContent-Length: 0\r\n\r\n");
-    answer.expect(502, "the upstream closed before it answered\n");
+    answer.expect(
+        502,
+        "upstream closed the connection before the response headers\n",
+    );
     let mut client = edge.server.client();
     client.send(get("/within"));
     let head = client.head();
@@ -226,13 +227,13 @@ fn streams_that_are_reset(engine: Config) {
         assert_eq!(origin.asked().connection, 0, "others go on");
     }
     let answer = edge.server.get("/before");
-    answer.expect(502, "the upstream broke off before it answered\n");
+    answer.expect(502, "upstream reset the connection before the response headers\n");
     edge.server.get("/").expect(200, "ok");
     edge.server.shut_down();
 }
 
 fn endpoints_that_speak_something_else(engine: Config) {
-    let text = "the upstream does not speak HTTP/2\n";
+    let text = "upstream does not support HTTP/2\n";
     let old = Origin::new(|mut peer| {
         peer.some();
         peer.send("HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
@@ -272,11 +273,11 @@ fn answers_that_break_rules(engine: Config) {
     let edge = by_streams(engine, &origin, |_, _| {});
     for target in ["/case", "/framing", "/line", "/status"] {
         let answer = edge.server.get(target);
-        answer.expect(502, "the upstream's answer is not HTTP\n");
+        answer.expect(502, "invalid upstream response headers\n");
     }
     edge.server
         .get("/large")
-        .expect(502, "the upstream's answer has too large a head\n");
+        .expect(502, "upstream response headers too large\n");
     let mut client = edge.server.client();
     client.send(get("/length"));
     let head = client.head();
@@ -313,7 +314,7 @@ fn an_endpoint_that_does_not_answer(engine: Config) {
     });
     edge.server
         .get("/never")
-        .expect(504, "the upstream does not answer in time\n");
+        .expect(504, "upstream response timeout\n");
     let mut asked = 1;
     // On a busy machine the origin may itself be too late for the head.
     let mut client = find("a response whose head is in time", || {
@@ -369,7 +370,7 @@ fn no_endpoint_accepts(engine: Config) {
     let mut clients: Vec<_> = (0..20).map(|_| edge.server.client()).collect();
     clients.iter_mut().for_each(|client| client.send(get("/")));
     for client in &mut clients {
-        client.answer().expect(503, "the upstream refuses connections\n");
+        client.answer().expect(503, "upstream connection refused\n");
     }
     edge.server.shut_down();
 }

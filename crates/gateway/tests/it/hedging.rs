@@ -118,9 +118,10 @@ fn both_fail(engine: Config) {
     second.seen();
     go.send(None).expect("it waits");
     on.send(None).expect("it waits");
-    client
-        .answer()
-        .expect(502, "the upstream closed before it answered\n");
+    client.answer().expect(
+        502,
+        "upstream closed the connection before the response headers\n",
+    );
     edge.server.shut_down();
 }
 

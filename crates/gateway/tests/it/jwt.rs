@@ -192,7 +192,7 @@ fn tokens_that_are_missing_or_good_after_all(engine: Config) {
     // A request without a token receives no error code.
     for fields in ["", "Authorization: Basic YTpi\r\n", "Authorization: Bearer\r\n"] {
         let answer = ask(&strict, "GET", fields);
-        answer.expect(401, "a token is needed here\n");
+        answer.expect(401, "token required\n");
         assert_eq!(
             answer.field("www-authenticate"),
             Some(&*format!("Bearer realm=\"{ISSUER}\""))
@@ -327,7 +327,7 @@ fn tokens_without_required_claims(engine: Config) {
         json!({ "https://shop.example/level": "3.0" }),
     ] {
         let answer = asked(&token(&signer, changes.clone()));
-        answer.expect(403, "this token does not give access here\n");
+        answer.expect(403, "token claims do not permit access\n");
     }
     edge.server.shut_down();
 }

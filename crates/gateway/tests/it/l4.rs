@@ -11,7 +11,7 @@ use ringmain_gateway::model::{
     Authorities, Balance, Certificate, ListenerTls, Network, Protocol, ProxyProtocol, ProxyProtocolVersion,
     Secret, Trust, UpstreamTls,
 };
-use ringmain_gateway::stats::Ended;
+use ringmain_gateway::stats::ConnectionEnd;
 use ringmain_tls::{Acceptor, PeerName, ServerSettings};
 use ringmain_web::{App, Entrance};
 
@@ -112,10 +112,10 @@ fn routed_by_sni(engine: Config) {
         client.finish();
         client.expect_end();
     }
-    let reports = gates.gateway.streams();
+    let reports = gates.gateway.stream_reports();
     let begun: Vec<_> = reports
         .iter()
-        .map(|report| (&*report.name, report.begun))
+        .map(|report| (&*report.name, report.opened))
         .collect();
     assert_eq!(begun, [("one", 2), ("wild", 2), ("rest", 2)]);
     gates.shut_down();
@@ -179,7 +179,7 @@ fn refused_connections(engine: Config) {
     client.finish();
     assert_eq!(client.rest().0, b"");
     gates.await_fault(Fault::NoHello, 1);
-    gates.await_ended(Ended::Fault, 4);
+    gates.await_ended(ConnectionEnd::Fault, 4);
     gates.shut_down();
 }
 
@@ -199,9 +199,12 @@ fn ends_go_each_way(engine: Config) {
         client.rest(),
         (b"what it said and its end".to_vec(), End::Orderly)
     );
-    gates.await_ended(Ended::Client, 1);
+    gates.await_ended(ConnectionEnd::Client, 1);
     let report = gates.report();
-    assert_eq!((report.received, report.sent, report.open()), (12, 24, 0));
+    assert_eq!(
+        (report.received, report.sent, report.open_connections()),
+        (12, 24, 0)
+    );
     gates.shut_down();
     // The upstream closes first, and receives more bytes after that.
     let (told, heard) = mpsc::channel();
@@ -220,7 +223,7 @@ fn ends_go_each_way(engine: Config) {
     client.send("more");
     client.finish();
     assert_eq!(heard.recv_timeout(PATIENCE).expect("it is told"), b"more");
-    gates.await_ended(Ended::Upstream, 1);
+    gates.await_ended(ConnectionEnd::Upstream, 1);
     gates.shut_down();
 }
 
@@ -234,7 +237,7 @@ fn a_reset_goes_each_way(engine: Config) {
     let mut client = gates.client(0);
     client.send("x");
     assert_eq!(client.rest(), (Vec::new(), End::Reset));
-    gates.await_ended(Ended::UpstreamReset, 1);
+    gates.await_ended(ConnectionEnd::UpstreamReset, 1);
     gates.shut_down();
     let (told, heard) = mpsc::channel();
     let told = Mutex::new(told);
@@ -252,7 +255,7 @@ fn a_reset_goes_each_way(engine: Config) {
     client.reset();
     let ended = heard.recv_timeout(PATIENCE).expect("it is told");
     assert_eq!(ended, Err(std::io::ErrorKind::ConnectionReset));
-    gates.await_ended(Ended::ClientReset, 1);
+    gates.await_ended(ConnectionEnd::ClientReset, 1);
     gates.shut_down();
 }
 
@@ -264,7 +267,13 @@ fn much_both_ways(engine: Config) {
     rustix::net::sockopt::set_socket_recv_buffer_size(&client.stream, 32 * 1024).expect("a socket");
     let sending = client.send_behind(all.clone());
     // A slow reader: nothing at first, so that all in between is full, and then in small pieces.
-    l4_rig::until(|| gates.gateway.streams().iter().any(|report| report.sent > 0));
+    l4_rig::until(|| {
+        gates
+            .gateway
+            .stream_reports()
+            .iter()
+            .any(|report| report.sent > 0)
+    });
     let mut back = Vec::with_capacity(BYTES);
     let mut piece = vec![0; 3000];
     while back.len() < BYTES {
@@ -276,7 +285,7 @@ fn much_both_ways(engine: Config) {
     sending.join().expect("a thread").expect("all is taken");
     client.finish();
     client.expect_end();
-    gates.await_ended(Ended::Client, 1);
+    gates.await_ended(ConnectionEnd::Client, 1);
     let report = gates.report();
     assert_eq!((report.received, report.sent), (BYTES as u64, BYTES as u64));
     gates.shut_down();
@@ -307,10 +316,10 @@ fn an_endpoint_that_is_gone_is_passed_over(engine: Config) {
         client.finish();
         client.expect_end();
     }
-    let faults = gates.gateway.faults();
+    let faults = gates.gateway.fault_counts();
     let refused = faults.iter().find(|(fault, _)| *fault == Fault::ConnectRefused);
     assert!(refused.is_some_and(|(_, count)| *count >= 1), "it was tried");
-    gates.await_ended(Ended::Client, 4);
+    gates.await_ended(ConnectionEnd::Client, 4);
     gates.shut_down();
 }
 
@@ -320,7 +329,7 @@ fn no_endpoint_accepts(engine: Config) {
         to(Protocol::Tcp, &[reserved(), reserved()], |_, _, _| {}),
     );
     assert_eq!(gates.client(0).rest(), (Vec::new(), End::Reset));
-    gates.await_ended(Ended::Fault, 1);
+    gates.await_ended(ConnectionEnd::Fault, 1);
     gates.shut_down();
     let gates = Gates::open(engine, to(Protocol::TlsPassthrough, &[reserved()], |_, _, _| {}));
     let mut client = gates.client(0);
@@ -339,7 +348,7 @@ fn nothing_for_too_long(engine: Config) {
     );
     // The bytes received so far, and then no orderly end, which would make the stream look complete.
     assert_eq!(gates.client(0).rest().1, End::Reset);
-    gates.await_ended(Ended::Idle, 1);
+    gates.await_ended(ConnectionEnd::Idle, 1);
     gates.shut_down();
 }
 
@@ -408,14 +417,14 @@ fn tls_that_ends_here(engine: Config) {
     sending.join().expect("a thread").expect("it is taken");
     client.finish();
     client.expect_end();
-    gates.await_ended(Ended::Client, 1);
-    assert_eq!(gates.gateway.handshakes().finished, 1);
+    gates.await_ended(ConnectionEnd::Client, 1);
+    assert_eq!(gates.gateway.handshake_counts().finished, 1);
     // An end that TLS knows nothing of is passed on as none.
     let mut client = gates.secure(0, "ends.example", &authority).expect("a handshake");
     assert_eq!(client.take(5), b"plain");
     client.stream.shutdown(Shutdown::Write).expect("it is open");
     assert_ne!(client.rest().1, End::Orderly);
-    gates.await_ended(Ended::ClientReset, 1);
+    gates.await_ended(ConnectionEnd::ClientReset, 1);
     assert!(gates.secure(0, "other.example", &authority).is_err());
     gates.await_fault(Fault::NoRoute, 1);
     // A client that trusts none of the authorities aborts the handshake.
@@ -490,7 +499,7 @@ fn one_address_for_bytes_and_for_http(engine: Config) {
     let mut client = gates.secure(0, "web.example", &authority).expect("a handshake");
     // HTTP it is, and no route for it.
     client.send("GET / HTTP/1.1\r\nHost: web.example\r\n\r\n");
-    client.answer().expect(404, "no route matches\n");
+    client.answer().expect(404, "no matching route\n");
     // On a connection for HTTP no host of the others is answered.
     client.send("GET / HTTP/1.1\r\nHost: pass.example\r\n\r\n");
     assert_eq!(client.answer().status, 421);

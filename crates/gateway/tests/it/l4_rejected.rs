@@ -3,7 +3,7 @@
 use ringmain_engine::Config;
 use ringmain_gateway::fault::Fault;
 use ringmain_gateway::model::{self, Protocol, Target, WeightedBackend};
-use ringmain_gateway::stats::Ended;
+use ringmain_gateway::stats::ConnectionEnd;
 
 use crate::l4::{alert, certificate, hello, with};
 use crate::l4_rig::{Gates, echo, hosts, reserved, to};
@@ -23,7 +23,7 @@ fn passthrough_is_refused_without_an_alert(engine: Config) {
         client.send(hello(name));
         assert_eq!(client.rest(), (Vec::new(), End::Reset), "{fault:?}");
         gates.await_fault(fault, 1);
-        gates.await_ended(Ended::Fault, 1);
+        gates.await_ended(ConnectionEnd::Fault, 1);
         gates.shut_down();
     };
     let one = |listener: &[&str], route: &[&str]| {

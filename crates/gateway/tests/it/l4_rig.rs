@@ -8,7 +8,7 @@ use ringmain_engine::{Addr, Config as EngineConfig, Engine, ListenOptions, Runni
 use ringmain_gateway::Gateway;
 use ringmain_gateway::fault::Fault;
 use ringmain_gateway::model::{Config, Hostname, Listener, Protocol, StreamRoute, Upstream, WeightedBackend};
-use ringmain_gateway::stats::{Ended, StreamReport};
+use ringmain_gateway::stats::{ConnectionEnd, StreamReport};
 use ringmain_web::App;
 
 use crate::origin;
@@ -42,12 +42,12 @@ impl Gates {
             Addr::Inet(addr) => addr,
             other => panic!("an internet address was asked for, not {other}"),
         };
-        let addrs = gateway.addrs().iter().map(open).collect();
+        let addrs = gateway.listen_addrs().iter().map(open).collect();
         let running = engine
             .start(move |start| site.server(start))
             .expect("the workers start");
         assert!(
-            !gateway.listen_by(running.listeners(), options),
+            !gateway.manage_listeners(running.listeners(), options),
             "nothing was missed"
         );
         Gates {
@@ -81,27 +81,27 @@ impl Gates {
 
     /// Returns the report of the only route with connections.
     pub(crate) fn report(&self) -> StreamReport {
-        let mut all = self.gateway.streams();
+        let mut all = self.gateway.stream_reports();
         assert_eq!(all.len(), 1, "{all:?}");
         all.remove(0)
     }
 
     /// Waits until so many connections have ended like this.
     #[track_caller]
-    pub(crate) fn await_ended(&self, how: Ended, count: u64) {
+    pub(crate) fn await_ended(&self, how: ConnectionEnd, count: u64) {
         let now = || -> u64 {
-            let all = self.gateway.streams();
+            let all = self.gateway.stream_reports();
             all.iter().map(|report| report.ended[how as usize]).sum()
         };
         until(|| now() >= count);
-        assert_eq!(now(), count, "{how:?}: {:?}", self.gateway.streams());
+        assert_eq!(now(), count, "{how:?}: {:?}", self.gateway.stream_reports());
     }
 
     /// Waits until there were so many faults of this kind.
     #[track_caller]
     pub(crate) fn await_fault(&self, fault: Fault, count: u64) {
         let now = || {
-            let all = self.gateway.faults();
+            let all = self.gateway.fault_counts();
             all.iter()
                 .find(|(found, _)| *found == fault)
                 .map_or(0, |(_, count)| *count)

@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 
 use ringmain_engine::Config;
 use ringmain_gateway::model::{Balance, Protocol};
-use ringmain_gateway::stats::Ended;
+use ringmain_gateway::stats::ConnectionEnd;
 
 use crate::l4_rig::{self, Gates, echo, reserved, to};
 use crate::support::pattern;
@@ -74,6 +74,6 @@ fn every_endpoint_is_tried(engine: Config) {
         client.finish();
         client.expect_end();
     }
-    gates.await_ended(Ended::Client, 8);
+    gates.await_ended(ConnectionEnd::Client, 8);
     gates.shut_down();
 }

@@ -11,7 +11,7 @@ use ringmain_gateway::model::{
     self, Action, Answer, Body, Concurrency, HeaderName, Inject, Policy, RateHeaders, RateKey, RateLimit,
     Retry, RetryOn, Rule, Share, Shed, StatusRange,
 };
-use ringmain_gateway::stats::upstreams::{Counted, CounterStatus, UpstreamLimit};
+use ringmain_gateway::stats::upstreams::{CounterState, CounterStatus, UpstreamLimit};
 use ringmain_testkit::wait;
 use ringmain_web::Limits;
 
@@ -67,7 +67,7 @@ fn statuses(edge: &Edge, fields: &str, times: usize) -> Vec<u16> {
 }
 
 fn faults(edge: &Edge, wanted: Fault) -> u64 {
-    let faults = edge.gateway.faults();
+    let faults = edge.gateway.fault_counts();
     faults
         .iter()
         .filter(|(fault, _)| *fault == wanted)
@@ -87,7 +87,7 @@ fn a_burst_passes_and_then_nothing(engine: Config) {
         assert!(state.starts_with(&format!("\"api\";r={left};t=")), "{state}");
     }
     let refused = asked(&edge, "");
-    refused.expect(429, "too many requests: come back later\n");
+    refused.expect(429, "rate limit exceeded\n");
     let again: u64 = refused
         .field("retry-after")
         .expect("a time")
@@ -218,7 +218,7 @@ fn counts_survive_a_change(engine: Config) {
     assert_eq!(statuses(&edge, "", 3), [200, 200, 429]);
     let counters = edge.gateway.counters();
     assert!(counters.iter().any(|counter| &*counter.name == "another"
-        && matches!(counter.counted, Counted::Keys { forgotten: 0, .. })));
+        && matches!(counter.state, CounterState::RateLimitKeys { forgotten: 0, .. })));
     edge.server.shut_down();
 }
 
@@ -247,7 +247,7 @@ fn so_many_at_once(engine: Config) {
         holder.send(get("/"));
         origin.seen();
         let refused = asked(&edge, "");
-        refused.expect(503, "too many requests are under way here\n");
+        refused.expect(503, "concurrency limit reached\n");
         assert_eq!(refused.field("x-overloaded"), Some("concurrency_full"));
         go.send(()).expect("the origin waits");
         holder.answer().expect(200, "ok");
@@ -257,7 +257,7 @@ fn so_many_at_once(engine: Config) {
         holder.answer().expect(200, "ok");
         origin.seen();
         drop(holder);
-        let runs = |it: &CounterStatus| it.counted == Counted::Requests(1);
+        let runs = |it: &CounterStatus| it.state == CounterState::InFlight(1);
         wait::until("nothing runs", || !edge.gateway.counters().iter().any(runs));
     }
     assert_eq!(faults(&edge, Fault::ConcurrencyFull), 3);
@@ -328,7 +328,7 @@ fn errors_that_were_put_in(engine: Config) {
     let origin = Origin::echo();
     let config = |inject| with(to(&[origin.addr], |_, _| {}), vec![inject]);
     let edge = edge(engine, config(inject(Share::ALL, Some(header("X-Try")))));
-    asked(&edge, "X-Try: 1\r\n").expect(418, "this error was put in to be tried\n");
+    asked(&edge, "X-Try: 1\r\n").expect(418, "injected fault\n");
     assert_eq!(asked(&edge, "").status, 200);
     assert_eq!(faults(&edge, Fault::Injected), 1);
     let none = Share { part: 0, of: 10 };

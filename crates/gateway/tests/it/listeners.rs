@@ -73,7 +73,7 @@ fn new_ones_are_opened_and_old_ones_closed(engine: Config) {
         at("third", Protocol::Tcp, third),
     ];
     assert_eq!(gates.change(all(&next, &origin, bytes)), [""; 0]);
-    assert_eq!(gates.gateway.unheard(), []);
+    assert_eq!(gates.gateway.unbound_addrs(), []);
     // The listeners are open when the change returns.
     let mut new = Client::new(second);
     ask(&mut new, 200);
@@ -190,17 +190,17 @@ fn a_listener_that_cannot_open_is_reported(engine: Config) {
     ];
     let problems = gates.change(all(&next, &origin, bytes));
     assert_eq!(problems.len(), 1, "{problems:?}");
-    for part in ["listener `second`: addresses", "in use", "it is left out"] {
+    for part in ["listener `second`: addresses", "in use", "it is ignored"] {
         assert!(problems[0].contains(part), "{part} in {problems:?}");
     }
-    assert_eq!(gates.gateway.unheard().len(), 1);
+    assert_eq!(gates.gateway.unbound_addrs().len(), 1);
     // All else holds.
     ask(&mut gates.client(0), 200);
     ask(&mut Client::new(third), 200);
     // The next change finds it free.
     drop(other);
     assert_eq!(gates.change(all(&next, &origin, bytes)), [""; 0]);
-    assert_eq!(gates.gateway.unheard(), []);
+    assert_eq!(gates.gateway.unbound_addrs(), []);
     ask(&mut Client::new(addr), 200);
     gates.shut_down();
 }
@@ -219,7 +219,7 @@ fn required_addresses_are_bound_before_anything_changes(engine: Config) {
         let next = Arc::new(all(&next, &origin, bytes));
         gates
             .gateway
-            .replace_bound(next, crate::support::tls::now(), &|name| **name == *required)
+            .replace_after_bind(next, crate::support::tls::now(), &|name| **name == *required)
     };
     let problems = replace("cluster").expect_err("its address is taken");
     assert!(problems[0].to_string().contains("in use"), "{problems:?}");
@@ -229,7 +229,7 @@ fn required_addresses_are_bound_before_anything_changes(engine: Config) {
     assert_eq!(replace("file"), Ok(()));
     ask(&mut Client::new(free), 200);
     expect_nobody(gates.addrs[0]);
-    assert_eq!(gates.gateway.unheard().len(), 1);
+    assert_eq!(gates.gateway.unbound_addrs().len(), 1);
     drop(other);
     gates.shut_down();
 }

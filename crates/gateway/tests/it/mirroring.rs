@@ -31,7 +31,7 @@ fn config(origin: &Origin, mirrors: Vec<Mirror>, others: &[(&str, std::net::Sock
 fn copies(edge: &Edge, name: &str) -> [u64; MirrorOutcome::ALL.len()] {
     let upstreams = edge.gateway.upstreams();
     let upstream = upstreams.iter().find(|upstream| &*upstream.name == name);
-    upstream.expect("it is configured").copies
+    upstream.expect("it is configured").mirrors
 }
 
 fn the_same_request_marked(engine: Config) {
@@ -159,7 +159,11 @@ fn a_slow_mirror_is_not_awaited(engine: Config) {
         "{gone:?}"
     );
     assert_eq!(
-        edge.gateway.faults().iter().map(|(_, count)| count).sum::<u64>(),
+        edge.gateway
+            .fault_counts()
+            .iter()
+            .map(|(_, count)| count)
+            .sum::<u64>(),
         0
     );
     edge.server.shut_down();

@@ -174,7 +174,7 @@ fn clients_that_left_are_logged_with_their_upstream(engine: Config) {
             "{line}"
         );
     }
-    let series = edge.gateway.series();
+    let series = edge.gateway.series_reports();
     let found: Vec<_> = series
         .iter()
         .map(|it| (&*it.route, &*it.upstream, &it.codes[..]))
@@ -211,8 +211,8 @@ fn requests_are_counted_by_upstream_and_status(engine: Config) {
     }
     edge.server
         .get("/down")
-        .expect(503, "the upstream refuses connections\n");
-    let series = edge.gateway.series();
+        .expect(503, "upstream connection refused\n");
+    let series = edge.gateway.series_reports();
     let find = |upstream: &str| {
         series
             .iter()
@@ -222,7 +222,7 @@ fn requests_are_counted_by_upstream_and_status(engine: Config) {
     assert_eq!(find("canary").codes, [(200, 2), (404, 1), (503, 1)]);
     assert_eq!(find("down").codes, [(503, 1)]);
     assert_eq!(find("canary").durations[1].buckets.iter().sum::<u64>(), 2);
-    let routes = edge.gateway.requests();
+    let routes = edge.gateway.route_reports();
     assert_eq!(routes[0].classes, [0, 2, 0, 1, 2]);
     let upstreams = edge.gateway.upstreams();
     let endpoint = |name: &str| {

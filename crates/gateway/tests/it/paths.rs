@@ -89,7 +89,7 @@ fn escaped_slashes_are_rejected_where_a_rule_guards_a_prefix(engine: Config) {
         let edge = serve(engine.clone(), &origin, guard, with(None));
         for path in SPELLINGS {
             let refused = edge.server.get(path);
-            refused.expect(400, "the path has an escaped slash or a backslash\n");
+            refused.expect(400, "path contains an escaped slash or a backslash\n");
         }
         edge.server.shut_down();
     }

@@ -63,7 +63,7 @@ fn statuses(edge: &Edge, times: usize) -> Vec<u16> {
 }
 
 fn down(edge: &Edge) -> u64 {
-    let faults = edge.gateway.faults();
+    let faults = edge.gateway.fault_counts();
     let found = faults.iter().find(|(fault, _)| *fault == Fault::LimiterDown);
     found.map_or(0, |(_, count)| *count)
 }
@@ -126,7 +126,7 @@ fn who_signs_in(engine: Config) {
     right.server.shut_down();
     let wrong = edge(engine, config("sesame"));
     let refused = ask(&wrong, "GET", "");
-    refused.expect(503, "requests cannot be counted now\n");
+    refused.expect(503, "rate limit store unavailable\n");
     wrong.server.shut_down();
 }
 

@@ -177,7 +177,7 @@ fn after_a_reset_in_the_middle_of_a_body(engine: Config) {
     assert!(answer.body == body);
     sent.join().expect("no panic").expect("all was taken");
     // A fault that a retry made up for is counted all the same.
-    let faults = edge.gateway.faults();
+    let faults = edge.gateway.fault_counts();
     assert_eq!(
         faults.iter().map(|(_, count)| count).sum::<u64>(),
         1,

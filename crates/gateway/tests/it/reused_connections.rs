@@ -179,7 +179,7 @@ fn a_client_that_leaves_closes_the_connection(engine: Config) {
     came.recv_timeout(PATIENCE).expect("it was sent on");
     client.reset();
     gone.recv_timeout(PATIENCE).expect("the upstream hears of it");
-    let route = edge.gateway.requests().remove(0);
+    let route = edge.gateway.route_reports().remove(0);
     assert_eq!((route.classes[1], route.classes[3]), (1, 1), "as 499");
     // Pooled connections are used again.
     let mut client = edge.server.client();
@@ -201,7 +201,7 @@ fn endpoints_are_replaced_without_the_table(engine: Config) {
         let endpoint = |addr: &SocketAddr| Endpoint::new(Where::Address(*addr));
         addrs.iter().map(endpoint).collect()
     };
-    let put = |addrs: &[SocketAddr]| assert!(edge.gateway.put_endpoints(&name, endpoints(addrs)));
+    let put = |addrs: &[SocketAddr]| assert!(edge.gateway.set_endpoints(&name, endpoints(addrs)));
     let mut client = edge.server.client();
     ask(&mut client, "GET", "/");
     assert_eq!(first.seen().connection, 0);
@@ -218,7 +218,7 @@ fn endpoints_are_replaced_without_the_table(engine: Config) {
     }
     put(&[]);
     assert_eq!(ask(&mut client, "GET", "/").status, 503);
-    assert!(!edge.gateway.put_endpoints("another", endpoints(&[first.addr])));
+    assert!(!edge.gateway.set_endpoints("another", endpoints(&[first.addr])));
     assert!(Arc::ptr_eq(&edge.gateway.table(), &table), "nothing is compiled");
     assert_eq!(edge.gateway.upstreams().len(), 1);
     assert_eq!(edge.gateway.replace(Arc::new(config), Duration::ZERO), []);

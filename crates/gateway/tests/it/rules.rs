@@ -266,9 +266,7 @@ fn going_round_in_a_circle(engine: Config) {
         )
     };
     assert_eq!(edge.server.ask(via(8)).status, 200);
-    edge.server
-        .ask(via(9))
-        .expect(508, "the request goes round in a circle\n");
+    edge.server.ask(via(9)).expect(508, "proxy loop detected\n");
     edge.server.shut_down();
 }
 
@@ -411,7 +409,7 @@ fn a_switch_to_another_protocol(engine: Config) {
         ));
         let edge = edge(engine.clone(), to(&[origin.addr], |_, _| {}));
         let answer = edge.server.ask(UPGRADE);
-        answer.expect(502, "the upstream switches protocols unasked\n");
+        answer.expect(502, "unexpected protocol switch by the upstream\n");
         edge.server.shut_down();
     }
     let origin = Origin::answering(

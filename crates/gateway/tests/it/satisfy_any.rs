@@ -12,7 +12,7 @@ use ringmain_gateway::model::{
     Addresses, ApiKey, ApiKeys, BasicAuth, ClaimHeader, ClaimPath, ClientCertificate, JwtAlgorithm, KeyPlace,
     Network, PasswordHash, Policy, User,
 };
-use ringmain_gateway::table::steps;
+use ringmain_gateway::table::describe_steps;
 use serde_json::json;
 
 use crate::identity_provider::{ISSUER, Signer, claims, inline, jwt, provider};
@@ -192,26 +192,16 @@ fn a_refusal_by_all_has_every_challenge(engine: Config) {
     let stranger = Signer::new(JwtAlgorithm::EdDsa, "one").sign(&claims(json!({ "scope": "orders" })));
     let poor = signer.sign(&claims(json!({ "scope": "read" })));
     for (fields, status, text, bearer_says) in [
-        (String::new(), 401, "credentials are needed here\n", &plain),
-        (
-            password("ada:wrong"),
-            401,
-            "these credentials are not right\n",
-            &plain,
-        ),
+        (String::new(), 401, "authentication required\n", &plain),
+        (password("ada:wrong"), 401, "invalid credentials\n", &plain),
         (
             "X-API-Key: wrong\r\n".to_owned(),
             401,
-            "these credentials are not right\n",
+            "invalid credentials\n",
             &plain,
         ),
-        (bearer(&stranger), 401, "this token is not valid\n", &invalid),
-        (
-            bearer(&poor),
-            403,
-            "this token has not the scopes that are needed here\n",
-            &scope,
-        ),
+        (bearer(&stranger), 401, "invalid token\n", &invalid),
+        (bearer(&poor), 403, "insufficient scope\n", &scope),
     ] {
         let refused = ask(&edge, "GET", &from(OUTSIDE, &fields));
         refused.expect(status, text);
@@ -251,7 +241,7 @@ fn denied_addresses_and_all_of_all(engine: Config) {
 fn fewer_than_two_are_a_problem(_: Config) {
     let told = |policies: Vec<Policy>| -> (Vec<String>, Vec<String>) {
         let config = with(to(&[refusing_addr()], |_, _| {}), policies);
-        let said = steps(&config.routes[0].rules[0]);
+        let said = describe_steps(&config.routes[0].rules[0]);
         let gateway = Gateway::new(Arc::new(config), Duration::ZERO);
         let problems = gateway.problems().iter().map(ToString::to_string).collect();
         (problems, said)
@@ -277,11 +267,11 @@ fn fewer_than_two_are_a_problem(_: Config) {
     assert_eq!(
         said[..5],
         [
-            "refuse addresses of 1 networks",
-            "let in by one of these, the first that does:",
-            "- let addresses of 1 networks in",
-            "- want the password of one of 1 users of `shop`",
-            "- want a client certificate and send it on",
+            "deny 1 networks",
+            "satisfy any of:",
+            "- allow 1 networks",
+            "- basic auth: 1 users, realm `shop`",
+            "- require a client certificate and forward it",
         ]
     );
 }

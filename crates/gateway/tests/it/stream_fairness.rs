@@ -203,6 +203,6 @@ fn a_shortened_deadline_is_met(engine: Config) {
     client.send(get("/"));
     assert_eq!(client.head().status, 200);
     assert_eq!(client.rest().0, b"1\r\nx\r\n");
-    until(|| edge.gateway.faults().contains(&(Fault::BodyTooSlow, 1)));
+    until(|| edge.gateway.fault_counts().contains(&(Fault::BodyTooSlow, 1)));
     edge.server.shut_down();
 }

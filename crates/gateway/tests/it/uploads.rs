@@ -40,7 +40,7 @@ fn without_grace(engine: Config, config: model::Config) -> Edge {
 
 /// Returns the count of a fault.
 fn count(edge: &Edge, fault: Fault) -> u64 {
-    let faults = edge.gateway.faults();
+    let faults = edge.gateway.fault_counts();
     faults
         .iter()
         .find(|(found, _)| *found == fault)
@@ -412,13 +412,13 @@ fn a_client_that_leaves_within_bodies(engine: Config) {
     client.finish();
     until(|| {
         edge.gateway
-            .requests()
+            .route_reports()
             .iter()
             .flat_map(|report| report.classes)
             .sum::<u64>()
             == 20
     });
-    let classes = edge.gateway.requests()[0].classes;
+    let classes = edge.gateway.route_reports()[0].classes;
     assert_eq!(classes, [0, 0, 0, 20, 0]);
     assert_eq!(edge.server.site.stats().totals().classes[5], 0);
     drop(client);

@@ -81,7 +81,7 @@ fn the_certificate_must_match(engine: Config) {
     }
     right.server.shut_down();
     let other = DevCertificate::new(&[], now()).expect("a certificate").authority;
-    let untrusted = "the upstream's certificate is not trusted\n";
+    let untrusted = "upstream certificate not trusted\n";
     let issuer = edge(engine.clone(), config(origin.addr, &other, |_| {}));
     issuer.server.get("/").expect(502, untrusted);
     issuer.server.shut_down();
@@ -186,7 +186,7 @@ fn names_that_are_none() {
         let problems = Gateway::new(Arc::new(config), now()).problems();
         let told = problems
             .iter()
-            .find(|problem| problem.part == "tls.subject_names");
+            .find(|problem| problem.field == "tls.subject_names");
         let told = told.unwrap_or_else(|| panic!("{name:?}: {problems:?}"));
         assert!(told.expected.starts_with(expected), "{told:?}");
     }
@@ -205,7 +205,7 @@ fn a_peer_without_tls(engine: Config) {
     let edge = edge(engine, config(addr, own, |_| {}));
     edge.server
         .get("/")
-        .expect(502, "no secure connection to the upstream\n");
+        .expect(502, "upstream TLS handshake failed\n");
     answering.join().expect("it was closed");
     // The kernel accepts the connection, and no process responds.
     let silent = listener();
@@ -213,9 +213,7 @@ fn a_peer_without_tls(engine: Config) {
         upstream.connect_timeout = Duration::from_millis(100);
     });
     assert_eq!(edge.gateway.replace(Arc::new(late), now()), []);
-    edge.server
-        .get("/")
-        .expect(503, "the upstream cannot be connected to in time\n");
+    edge.server.get("/").expect(503, "upstream connect timeout\n");
     edge.server.shut_down();
 }
 
@@ -266,8 +264,8 @@ fn certificates_that_are_replaced(engine: Config) {
     // As long as the health check has not failed for the same reason.
     let refused = edge.server.get("/");
     let expected = [
-        (502, "the upstream's certificate is not trusted\n"),
-        (503, "no endpoint of the upstream is well\n"),
+        (502, "upstream certificate not trusted\n"),
+        (503, "no healthy upstream\n"),
     ];
     assert!(
         expected.contains(&(refused.status, refused.text())),
@@ -294,9 +292,9 @@ fn protocols_by_alpn(engine: Config) {
         alpn: Vec::new(),
         ..settings()
     };
-    let unspoken = "the upstream does not speak HTTP/2\n";
+    let unspoken = "upstream does not support HTTP/2\n";
     // A peer without a common protocol ends the handshake (RFC 7301, section 3.2); the log has the reason.
-    let refused = "no secure connection to the upstream\n";
+    let refused = "upstream TLS handshake failed\n";
     for (settings, expected) in [
         (&both, [(200, "Http11"), (200, "Http2"), (200, "Http2")]),
         (&old, [(200, "Http11"), (502, refused), (200, "Http11")]),

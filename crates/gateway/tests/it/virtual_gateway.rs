@@ -141,7 +141,7 @@ impl Scene {
 
     /// Returns the gateway's count of this fault.
     pub(crate) fn count(&self, fault: Fault) -> u64 {
-        let faults = self.gateway.faults();
+        let faults = self.gateway.fault_counts();
         faults
             .iter()
             .find(|(found, _)| *found == fault)
@@ -150,7 +150,7 @@ impl Scene {
 
     /// All that the gateway has counted as faults.
     pub(crate) fn faults(&self) -> u64 {
-        self.gateway.faults().iter().map(|(_, count)| count).sum()
+        self.gateway.fault_counts().iter().map(|(_, count)| count).sum()
     }
 
     /// Stops the gateway, and waits until it has ended.

@@ -8,7 +8,7 @@ use ringmain_gateway::fault::Fault;
 use ringmain_gateway::model::{
     Concurrency, Inject, Policy, RateKey, RateLimit, RetryBudget, Share, Upstream,
 };
-use ringmain_gateway::stats::upstreams::{Counted, UpstreamLimit};
+use ringmain_gateway::stats::upstreams::{CounterState, UpstreamLimit};
 use ringmain_gateway::{Gateway, UpstreamStatus};
 use ringmain_sim::World;
 use ringmain_web::testing::TestReply;
@@ -150,7 +150,7 @@ impl Bounds {
         assert!(upstream.requests <= most(self.requests), "{upstream:?}");
         assert!(upstream.retrying <= most(self.retries), "{upstream:?}");
         for counter in gateway.counters() {
-            if let Counted::Requests(count) = counter.counted {
+            if let CounterState::InFlight(count) = counter.state {
                 assert!(count <= most(self.at_once), "{counter:?}");
             }
         }
@@ -161,13 +161,13 @@ impl Bounds {
         for counter in gateway.counters() {
             assert!(
                 matches!(
-                    counter.counted,
-                    Counted::Requests(0) | Counted::Keys { forgotten: 0, .. }
+                    counter.state,
+                    CounterState::InFlight(0) | CounterState::RateLimitKeys { forgotten: 0, .. }
                 ),
                 "{counter:?}"
             );
         }
-        let faults = gateway.faults();
+        let faults = gateway.fault_counts();
         let count = |wanted| {
             let found = faults.iter().find(|(fault, _)| *fault == wanted);
             found.map_or(0, |(_, count)| *count)
@@ -184,7 +184,7 @@ impl Bounds {
             assert!(self.shared || count(Fault::RateLimited) == 0);
             return;
         };
-        let requests = gateway.requests();
+        let requests = gateway.route_reports();
         let all: u64 = requests.iter().flat_map(|report| report.classes).sum();
         let passed = all - count(Fault::RateLimited);
         let expected = all.min(most.into());

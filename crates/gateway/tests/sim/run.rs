@@ -137,7 +137,7 @@ impl Run {
             .limits(load_limits::limits(calm))
             .build()
             .expect("an application");
-        let gates = gateway.addrs();
+        let gates = gateway.listen_addrs();
         assert_eq!(gates, [front(), gate(KINDS[0]), gate(KINDS[1])]);
         let gates = || (0..).zip(&gates);
         let listeners =
@@ -224,9 +224,9 @@ impl Run {
         self.asks.held(&self.gateway);
         let open = self
             .gateway
-            .streams()
+            .stream_reports()
             .iter()
-            .map(|stream| stream.open())
+            .map(|stream| stream.open_connections())
             .sum::<u64>();
         assert_eq!(open, 0, "connections that are passed on");
         self.end();

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use ringmain_gateway::limits;
 use ringmain_gateway::model::{self, ClaimPath, Name, Policy, RateHeaders, RateKey, RateLimit, Share};
-use ringmain_gateway::table::Place;
+use ringmain_gateway::table::ConfigPart;
 use ringmain_web::limits::CLIENT_IPV6_BITS;
 
 use super::{Builder, list, put, text, value};
@@ -25,11 +25,11 @@ pub(super) type Bounds = (
 
 impl Builder<'_> {
     /// Policies that bound what comes through.
-    pub(super) fn bounds(&mut self, all: &mut Vec<Policy>, bounds: Bounds, place: &Place) {
+    pub(super) fn bounds(&mut self, all: &mut Vec<Policy>, bounds: Bounds, place: &ConfigPart) {
         let (rates, concurrency, shed, inject) = bounds;
         let place = match place {
-            Place::Route(name, Some(rule)) => format!("{name}/{rule}"),
-            Place::Route(name, None) => name.to_string(),
+            ConfigPart::Route(name, Some(rule)) => format!("{name}/{rule}"),
+            ConfigPart::Route(name, None) => name.to_string(),
             other => other.to_string(),
         };
         self.rate_limits(all, rates, &place);

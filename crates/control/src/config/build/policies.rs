@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ringmain_gateway::model::{self, ApiKey, Ask, HeaderName, KeyPlace, PasswordHash, Policy, User};
-use ringmain_gateway::table::Place;
+use ringmain_gateway::table::ConfigPart;
 
 use super::{Builder, list, text, texts, value};
 use crate::config::document::{self, Maybe};
@@ -19,7 +19,7 @@ impl Builder<'_> {
         &mut self,
         part: Maybe<document::Policies>,
         route: &[Policy],
-        place: &Place,
+        place: &ConfigPart,
     ) -> Vec<Policy> {
         let mut all = route.to_vec();
         let Some(part) = value(part) else { return all };
@@ -59,7 +59,7 @@ impl Builder<'_> {
     }
 
     /// Where each kind of policy stands: what compiling finds wrong with one is told there.
-    fn note_places(&mut self, part: &document::Policies, place: &Place) {
+    fn note_places(&mut self, part: &document::Policies, place: &ConfigPart) {
         fn of<T>(at: &Maybe<T>) -> Option<Position> {
             at.as_ref().map(|at| at.position)
         }

@@ -58,10 +58,15 @@ fn config() -> Config {
 
 /// Returns the externally visible state of a gateway.
 fn visible_state(gateway: &Gateway) -> (Vec<String>, String, Vec<String>, Vec<Hostname>) {
-    let addrs = gateway.addrs().iter().map(ToString::to_string).collect();
+    let addrs = gateway.listen_addrs().iter().map(ToString::to_string).collect();
     let upstreams = format!("{:?}", gateway.upstreams());
     let problems = gateway.problems().iter().map(ToString::to_string).collect();
-    (addrs, upstreams, problems, gateway.names().into_iter().collect())
+    (
+        addrs,
+        upstreams,
+        problems,
+        gateway.hostnames().into_iter().collect(),
+    )
 }
 
 /// Returns changes that cannot be served, each next to others that could.
@@ -133,7 +138,7 @@ fn a_configuration_with_a_problem_changes_nothing() {
         let invalid = Arc::new(invalid);
         let checked = gateway.check(Arc::clone(&invalid), Duration::ZERO);
         assert!(!checked.is_empty(), "{name}");
-        let rejected = gateway.replace_whole(Arc::clone(&invalid), Duration::ZERO);
+        let rejected = gateway.replace_atomically(Arc::clone(&invalid), Duration::ZERO);
         assert_eq!(rejected, Err(checked), "{name}");
         assert_eq!(visible_state(&gateway), before, "{name}");
         assert!(Arc::ptr_eq(&gateway.table(), &table), "{name}");
@@ -148,7 +153,7 @@ fn a_configuration_with_a_problem_changes_nothing() {
     let right = Arc::new(right);
     assert_eq!(gateway.check(Arc::clone(&right), Duration::ZERO), []);
     assert_eq!(visible_state(&gateway), before, "checking changes nothing");
-    assert_eq!(gateway.replace_whole(right, Duration::ZERO), Ok(()));
+    assert_eq!(gateway.replace_atomically(right, Duration::ZERO), Ok(()));
     assert_eq!(gateway.upstreams().len(), 2);
     assert_eq!(
         gateway.upstreams()[0].endpoints[0].addr.to_string(),
@@ -240,7 +245,7 @@ fn a_broken_part_keeps_its_requests_in_parts_and_is_rejected_as_a_whole() {
             checked[0].to_string().contains("that "),
             "{name}: the problem has the reason"
         );
-        let rejected = gateway.replace_whole(Arc::clone(&broken), Duration::ZERO);
+        let rejected = gateway.replace_atomically(Arc::clone(&broken), Duration::ZERO);
         assert_eq!(rejected, Err(checked), "{name}");
         assert_eq!(visible_state(&gateway), before, "{name}");
 

@@ -14,14 +14,14 @@ fn user(name: &str, cost: u32) -> User {
     }
 }
 
-fn basic(users: Vec<User>) -> Basic {
+fn basic(users: Vec<User>) -> PasswordAuth {
     let policy = BasicAuth {
         realm: "r".into(),
         users: users.into(),
         user_header: None,
         hide: false,
     };
-    Basic::of(&Arc::new(policy), &mut Names::default(), &Arc::default())
+    PasswordAuth::compile(&Arc::new(policy), &mut UsedHeaders::default(), &Arc::default())
 }
 
 #[test]
@@ -31,11 +31,11 @@ fn unknown_names_cost_what_users_cost() {
     let mut drawn = BTreeSet::new();
     for number in 0..100 {
         let name = format!("nobody{number}");
-        let found = one.decoy(name.as_bytes()).expect("a user");
-        let again = other.decoy(name.as_bytes()).expect("a user");
+        let found = one.decoy_user(name.as_bytes()).expect("a user");
+        let again = other.decoy_user(name.as_bytes()).expect("a user");
         assert_eq!(found.name, again.name, "the same in every process");
         drawn.insert(found.name.clone());
     }
     assert_eq!(drawn.len(), 3, "each cost may be that of an unknown name");
-    assert!(basic(Vec::new()).decoy(b"ada").is_none());
+    assert!(basic(Vec::new()).decoy_user(b"ada").is_none());
 }

@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use super::{Guards, leads_to};
+use super::{ReservedHeaders, targets_any};
 use crate::model::{
     Action, ApiKeys, ClientCertificate, Config, Forward, HeaderName, Mirror, Policy, Route, Rule, Target,
     WeightedBackend,
 };
 
-fn names(guards: &Guards, upstream: &str) -> Vec<String> {
-    let names = guards.names(&Target::Upstream(upstream.into()));
+fn names(guards: &ReservedHeaders, upstream: &str) -> Vec<String> {
+    let names = guards.reserved_for(&Target::Upstream(upstream.into()));
     names
         .iter()
         .map(|name| name.as_str().to_ascii_lowercase())
@@ -61,7 +61,7 @@ fn written_headers_guard_each_upstream_of_a_rule() {
         rule(&["b"], &[], vec![keys("x-user"), certificate, Policy::SatisfyAny]),
         rule(&["c"], &[], vec![]),
     ]);
-    let guards = Guards::of(&all);
+    let guards = ReservedHeaders::from_config(&all);
     assert_eq!(names(&guards, "a"), ["x-user"]);
     assert_eq!(
         names(&guards, "b"),
@@ -81,16 +81,19 @@ fn a_change_affects_only_routes_to_the_upstream() {
         ])
     };
     let (first, second) = (with("X-User"), with("X-Consumer"));
-    let changed = Guards::of(&second).changed(&Guards::of(&first));
+    let changed =
+        ReservedHeaders::from_config(&second).changed_upstreams(&ReservedHeaders::from_config(&first));
     let felt: Vec<bool> = second
         .routes
         .iter()
-        .map(|route| leads_to(route, &changed))
+        .map(|route| targets_any(route, &changed))
         .collect();
     assert_eq!(felt, [true, true, false]);
-    let same = Guards::of(&with("x-user")).changed(&Guards::of(&first));
-    assert!(!second.routes.iter().any(|route| leads_to(route, &same)));
+    let same = ReservedHeaders::from_config(&with("x-user"))
+        .changed_upstreams(&ReservedHeaders::from_config(&first));
+    assert!(!second.routes.iter().any(|route| targets_any(route, &same)));
     // Without a rule that writes the header, it is not guarded.
-    let none = Guards::of(&Config::default()).changed(&Guards::of(&first));
+    let none = ReservedHeaders::from_config(&Config::default())
+        .changed_upstreams(&ReservedHeaders::from_config(&first));
     assert!(none.contains("a"));
 }

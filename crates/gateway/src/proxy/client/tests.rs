@@ -2,7 +2,7 @@
 
 use ringmain_wire::h1::{FieldTable, HeadScanner, Limits, Parsed, parse_request};
 
-use super::find;
+use super::find_address;
 use crate::model::{ClientAddress, ClientHeader, HeaderName, Network};
 
 fn config(header: ClientHeader, hops: Option<u8>) -> ClientAddress {
@@ -30,7 +30,7 @@ fn check(config: &ClientAddress, peer: &str, headers: &str, expected: &str) {
     let Ok(Parsed::Complete { head, .. }) = parsed else {
         panic!("a head: {text}");
     };
-    let found = find(config, peer.parse().expect("an address"), &head.fields);
+    let found = find_address(config, peer.parse().expect("an address"), &head.fields);
     let found = found.map_or_else(|| UNKNOWN.to_owned(), |address| address.to_string());
     assert_eq!(found, expected, "{headers}");
 }
@@ -76,7 +76,7 @@ fn x_forwarded_for() {
         check(&config, "192.0.2.9", &header, "192.0.2.9");
     }
     // The limit of lines that are read, and one more.
-    let lines = "X-Forwarded-For: 10.3.3.3\r\n".repeat(super::LINES);
+    let lines = "X-Forwarded-For: 10.3.3.3\r\n".repeat(super::FIELD_LINES);
     check(&config, "10.0.0.1", &lines, "10.3.3.3");
     let lines = format!("X-Forwarded-For: 6.6.6.6\r\n{lines}");
     check(&config, "10.0.0.1", &lines, UNKNOWN);

@@ -6,7 +6,7 @@ use std::net::Ipv6Addr;
 use ringmain_web::Request;
 use ringmain_wire::h1::Fields;
 
-use super::{backwards, parameter, search};
+use super::{element_parameter, search_fields, visit_backwards};
 use crate::model::{ClientAddress, ClientHeader, Listener};
 
 /// Scheme, host and port of the URL that the client requested.
@@ -26,12 +26,12 @@ pub(in crate::proxy) struct RequestUrl<'r> {
 
 impl<'r> RequestUrl<'r> {
     pub(in crate::proxy) fn new(listener: &Listener, req: &Request<'r>) -> RequestUrl<'r> {
-        let own = RequestUrl::received(req.scheme() == "https", req.host());
-        if !super::super::request::trusts(listener, req) {
+        let own = RequestUrl::from_connection(req.scheme() == "https", req.host());
+        if !super::super::request::is_trusted_peer(listener, req) {
             return own;
         }
         match req.remote() {
-            Some(remote) => own.overridden(
+            Some(remote) => own.with_forwarded(
                 &listener.client_address,
                 remote.ip().to_canonical(),
                 &req.head().fields,
@@ -46,8 +46,8 @@ impl<'r> RequestUrl<'r> {
     }
 
     /// Returns the URL of the connection and of the request itself.
-    pub(super) fn received(https: bool, authority: Option<&'r str>) -> RequestUrl<'r> {
-        let (host, port) = match authority.map(split) {
+    pub(super) fn from_connection(https: bool, authority: Option<&'r str>) -> RequestUrl<'r> {
+        let (host, port) = match authority.map(split_authority) {
             Some((host, port)) => (Some(host), port),
             None => (None, None),
         };
@@ -55,7 +55,7 @@ impl<'r> RequestUrl<'r> {
     }
 
     /// Applies the fields of a trusted peer.
-    pub(super) fn overridden(
+    pub(super) fn with_forwarded(
         self,
         config: &ClientAddress,
         peer: std::net::IpAddr,
@@ -63,22 +63,22 @@ impl<'r> RequestUrl<'r> {
     ) -> RequestUrl<'r> {
         let mut url = self;
         if config.header == ClientHeader::Forwarded {
-            search(config, peer, fields, &mut |element| {
-                if let Some(https) = parameter(element, b"proto=").and_then(scheme) {
+            search_fields(config, peer, fields, &mut |element| {
+                if let Some(https) = element_parameter(element, b"proto=").and_then(is_secure_scheme) {
                     url.https = https;
                 }
-                if let Some(authority) = parameter(element, b"host=").and_then(authority) {
+                if let Some(authority) = element_parameter(element, b"host=").and_then(valid_authority) {
                     url.set_authority(authority);
                 }
             });
             return url;
         }
         let mut place = 0_usize;
-        search(config, peer, fields, &mut |_| place += 1);
+        search_fields(config, peer, fields, &mut |_| place += 1);
         let place = place.max(1);
         let element = |name: &str| {
             let (mut found, mut number) = (None, 0);
-            backwards(fields.all(name), &mut |element| {
+            visit_backwards(fields.all(name), &mut |element| {
                 number += 1;
                 let is_found = number == place || element.is_none();
                 found = element;
@@ -86,13 +86,13 @@ impl<'r> RequestUrl<'r> {
             });
             found
         };
-        if let Some(https) = element("X-Forwarded-Proto").and_then(scheme) {
+        if let Some(https) = element("X-Forwarded-Proto").and_then(is_secure_scheme) {
             url.https = https;
         }
-        if let Some(authority) = element("X-Forwarded-Host").and_then(authority) {
+        if let Some(authority) = element("X-Forwarded-Host").and_then(valid_authority) {
             url.set_authority(authority);
         }
-        let told = element("X-Forwarded-Port").and_then(port);
+        let told = element("X-Forwarded-Port").and_then(parse_port);
         // A default port in `Host` belongs to the scheme between the proxy and this listener.
         let own_default = if self.https { 443 } else { 80 };
         let is_foreign = url.https != self.https && url.port == Some(own_default);
@@ -101,13 +101,13 @@ impl<'r> RequestUrl<'r> {
     }
 
     fn set_authority(&mut self, authority: &'r str) {
-        let (host, port) = split(authority);
+        let (host, port) = split_authority(authority);
         (self.host, self.port) = (Some(host), port);
     }
 }
 
 /// Returns whether a scheme implies TLS. `None`: it is neither HTTP nor WebSocket.
-fn scheme(text: &[u8]) -> Option<bool> {
+fn is_secure_scheme(text: &[u8]) -> Option<bool> {
     let is = |scheme: &[u8]| text.eq_ignore_ascii_case(scheme);
     if is(b"https") || is(b"wss") {
         Some(true)
@@ -118,24 +118,24 @@ fn scheme(text: &[u8]) -> Option<bool> {
     }
 }
 
-fn port(text: &[u8]) -> Option<u16> {
+fn parse_port(text: &[u8]) -> Option<u16> {
     let text = str::from_utf8(text).ok()?;
     let digits = text.bytes().all(|byte| byte.is_ascii_digit());
     text.parse().ok().filter(|port| digits && *port != 0)
 }
 
 /// Returns a text that a trusted peer sent as host, possibly with a port. `None`: it is invalid, and must not become part of a URL.
-fn authority(text: &[u8]) -> Option<&str> {
+fn valid_authority(text: &[u8]) -> Option<&str> {
     let text = str::from_utf8(text).ok()?;
     let host = match text.strip_prefix('[') {
         Some(rest) => {
             let (address, behind) = rest.split_once(']')?;
             address.parse::<Ipv6Addr>().ok()?;
-            return (behind.is_empty() || port(behind.strip_prefix(':')?.as_bytes()).is_some())
+            return (behind.is_empty() || parse_port(behind.strip_prefix(':')?.as_bytes()).is_some())
                 .then_some(text);
         }
         None => match text.split_once(':') {
-            Some((host, digits)) => port(digits.as_bytes()).map(|_| host)?,
+            Some((host, digits)) => parse_port(digits.as_bytes()).map(|_| host)?,
             None => text,
         },
     };
@@ -144,7 +144,7 @@ fn authority(text: &[u8]) -> Option<&str> {
 }
 
 /// Splits a valid authority into host and port.
-fn split(authority: &str) -> (&str, Option<u16>) {
+fn split_authority(authority: &str) -> (&str, Option<u16>) {
     match authority.rfind([':', ']']) {
         Some(at) if authority.as_bytes()[at] == b':' => (&authority[..at], authority[at + 1..].parse().ok()),
         _ => (authority, None),

@@ -4,24 +4,24 @@ use std::rc::Rc;
 
 use ringmain_web::Method;
 
-use super::{Ahead, Started};
+use super::{FastPathState, StartedAttempt};
 use crate::gateway::Worker;
-use crate::policy::http_client::finish_abandoned;
+use crate::policy::http_client::drain_abandoned;
 use crate::upstream::pool::UpstreamConn;
 
-impl Ahead {
+impl FastPathState {
     /// Starts reading the response to its end without a client. No byte was consumed yet.
     pub(super) fn finish_abandoned(&mut self, worker: &Rc<Worker>) {
-        let method = if self.to_head { Method::Head } else { Method::Get };
-        if let Some(Started {
-            local,
-            admitted,
-            chosen,
-            link: Some(UpstreamConn::Http1(sole)),
+        let method = if self.is_head { Method::Head } else { Method::Get };
+        if let Some(StartedAttempt {
+            pool: local,
+            permit: admitted,
+            endpoint: chosen,
+            conn: Some(UpstreamConn::Http1(sole)),
             ..
-        }) = self.started.take()
+        }) = self.attempt.take()
         {
-            finish_abandoned(worker, local, (admitted, chosen), sole, method);
+            drain_abandoned(worker, local, (admitted, chosen), sole, method);
         }
     }
 }

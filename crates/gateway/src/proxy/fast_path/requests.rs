@@ -10,56 +10,56 @@ use std::rc::Rc;
 use ringmain_engine::backend::Time;
 use ringmain_web::TicketId;
 
-use super::{Ahead, Underway};
+use super::{FastPathRequest, FastPathState};
 use crate::gateway::Worker;
 use crate::limits;
 
 /// The requests of one worker that started without a task.
 #[derive(Default)]
-pub(crate) struct Beginnings {
+pub(crate) struct FastPathRequests {
     /// Handed over to tasks that have not started.
-    handed: RefCell<Vec<(TicketId, Rc<Underway>)>>,
+    handed_over: RefCell<Vec<(TicketId, Rc<FastPathRequest>)>>,
     /// Pooled for reuse.
-    idle: RefCell<Vec<Rc<Underway>>>,
+    idle: RefCell<Vec<Rc<FastPathRequest>>>,
     /// Waiting for a stream, each with the start of its wait.
-    waiting: RefCell<Vec<(Time, Rc<Underway>)>>,
+    waiting: RefCell<Vec<(Time, Rc<FastPathRequest>)>>,
     /// Set while a task checks them.
     is_ticking: Cell<bool>,
 }
 
-impl std::fmt::Debug for Beginnings {
+impl std::fmt::Debug for FastPathRequests {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Beginnings")
     }
 }
 
-impl Beginnings {
+impl FastPathRequests {
     /// Returns the state from which a task continues. `None`: its request did not start without a task.
-    pub(in crate::proxy) fn take(&self, id: Option<TicketId>) -> Option<Ahead> {
+    pub(in crate::proxy) fn take_state(&self, id: Option<TicketId>) -> Option<FastPathState> {
         let underway = self.take_handed_over(id?)?;
-        let ahead = underway.take();
-        self.put(underway);
+        let ahead = underway.take_state();
+        self.recycle(underway);
         ahead
     }
 
     /// Hands a request over to a task.
-    pub(super) fn add_handed_over(&self, id: TicketId, underway: Rc<Underway>) {
-        self.handed.borrow_mut().push((id, underway));
+    pub(super) fn add_handed_over(&self, id: TicketId, underway: Rc<FastPathRequest>) {
+        self.handed_over.borrow_mut().push((id, underway));
     }
 
     /// Removes a request from those handed over.
-    pub(super) fn take_handed_over(&self, id: TicketId) -> Option<Rc<Underway>> {
-        let mut handed = self.handed.borrow_mut();
+    pub(super) fn take_handed_over(&self, id: TicketId) -> Option<Rc<FastPathRequest>> {
+        let mut handed = self.handed_over.borrow_mut();
         let found = handed.iter().position(|(whose, _)| *whose == id)?;
         Some(handed.swap_remove(found).1)
     }
 
     /// Returns a pooled one.
-    pub(super) fn idle(&self) -> Option<Rc<Underway>> {
+    pub(super) fn take_idle(&self) -> Option<Rc<FastPathRequest>> {
         self.idle.borrow_mut().pop()
     }
 
-    pub(super) fn put(&self, underway: Rc<Underway>) {
+    pub(super) fn recycle(&self, underway: Rc<FastPathRequest>) {
         let mut idle = self.idle.borrow_mut();
         if idle.len() < limits::IDLE_BEGINNINGS {
             idle.push(underway);
@@ -67,26 +67,26 @@ impl Beginnings {
     }
 
     /// Adds a request that waits for a stream.
-    pub(super) fn wait(&self, now: Time, underway: &Rc<Underway>) {
+    pub(super) fn add_waiting(&self, now: Time, underway: &Rc<FastPathRequest>) {
         let mut waiting = self.waiting.borrow_mut();
-        underway.place.set(Some(waiting.len()));
+        underway.waiting_index.set(Some(waiting.len()));
         waiting.push((now, Rc::clone(underway)));
     }
 
     /// Removes a request that waited for a stream.
-    pub(super) fn leave(&self, underway: &Underway) {
-        let Some(place) = underway.place.take() else {
+    pub(super) fn remove_waiting(&self, underway: &FastPathRequest) {
+        let Some(place) = underway.waiting_index.take() else {
             return;
         };
         let mut waiting = self.waiting.borrow_mut();
         waiting.swap_remove(place);
         if let Some((_, moved)) = waiting.get(place) {
-            moved.place.set(Some(place));
+            moved.waiting_index.set(Some(place));
         }
     }
 
     /// Returns the requests that have waited for a tick or longer.
-    fn overdue(&self, now: Time) -> Vec<Rc<Underway>> {
+    fn overdue(&self, now: Time) -> Vec<Rc<FastPathRequest>> {
         let waiting = self.waiting.borrow();
         let overdue = waiting
             .iter()
@@ -98,23 +98,23 @@ impl Beginnings {
 impl Worker {
     /// Starts checking the requests that wait for streams, as long as there are any. Returns `false` if the worker is at its limit of
     /// tasks.
-    pub(super) fn look_at_waiting(self: &Rc<Self>) -> bool {
-        if self.beginnings.is_ticking.replace(true) {
+    pub(super) fn start_timeout_checks(self: &Rc<Self>) -> bool {
+        if self.fast_path.is_ticking.replace(true) {
             return true;
         }
         let worker = Rc::clone(self);
         let looking = async move {
-            let beginnings = &worker.beginnings;
+            let beginnings = &worker.fast_path;
             while !beginnings.waiting.borrow().is_empty() {
                 worker.cx.sleep(limits::EARLY_TICK).await;
                 for underway in beginnings.overdue(worker.cx.now()) {
-                    underway.hand_over();
+                    underway.hand_over_to_task();
                 }
             }
             beginnings.is_ticking.set(false);
         };
         let looks = self.cx.spawn(looking).is_ok();
-        self.beginnings.is_ticking.set(looks);
+        self.fast_path.is_ticking.set(looks);
         looks
     }
 }

@@ -11,9 +11,9 @@ use ringmain_web::path::ENCODED_SLASH;
 use ringmain_web::{Error, Method, Precondition, Reply, Request, Validators};
 use ringmain_wire::h1::{Framing, Known};
 
-use self::range::Range;
-use super::filter_chain::Chain;
-use super::{Failure, Found, local_response, redirect};
+use self::range::FileRange;
+use super::filter_chain::FilterChain;
+use super::{Failure, RequestRoute, local_response, redirect};
 use crate::compile::plan::Plan;
 use crate::fault::Fault;
 use crate::gateway::{View, Worker};
@@ -21,11 +21,11 @@ use crate::limits;
 use crate::model::Files;
 
 /// Responds with a file.
-pub(super) async fn answer(
+pub(super) async fn serve_file(
     worker: &Rc<Worker>,
     view: &View,
-    found: &Found<'_>,
-    (plan, chain): (&Plan, Option<&Chain>),
+    found: &RequestRoute<'_>,
+    (plan, chain): (&Plan, Option<&FilterChain>),
     files: &Files,
     req: &Request<'_>,
     reply: &mut Reply<'_>,
@@ -34,35 +34,43 @@ pub(super) async fn answer(
         reply.header("Allow", "GET, HEAD")?;
         return Err(Fault::MethodNotAllowed.into());
     }
-    let root = worker.root(&files.root).await.map_err(|error| fault_of(&error))?;
+    let root = worker
+        .open_root(&files.root)
+        .await
+        .map_err(|error| file_fault(&error))?;
     let from = if files.strip_prefix {
         found.matched.prefix()
     } else {
         0
     };
-    let path = &found.path(req)[from..];
-    let served = match find(worker, &root, files, path).await {
+    let path = &found.matched_path(req)[from..];
+    let served = match find_file(worker, &root, files, path).await {
         Ok(Some(served)) => served,
         Ok(None) => {
-            redirect::to_directory(worker, view, found.listener, req, reply)?;
-            local_response::changes(reply, &plan.response)?;
+            redirect::redirect_to_directory(worker, view, found.listener, req, reply)?;
+            local_response::edit_headers(reply, &plan.response)?;
             return Ok(());
         }
-        Err(Fault::NoFile) => fallback(worker, &root, files).await?,
+        Err(Fault::NoFile) => open_fallback(worker, &root, files).await?,
         Err(fault) => return Err(fault.into()),
     };
-    served.send(files, (plan, chain), req, reply).await
+    served.send_file(files, (plan, chain), req, reply).await
 }
 
 /// An open file with its name.
-struct Served {
+struct OpenFile {
     file: File,
     stat: Stat,
     name: String,
 }
 
 /// Opens the file of a path; `None` for a directory whose path has no trailing slash.
-async fn find(worker: &Worker, root: &Root, files: &Files, path: &str) -> Result<Option<Served>, Fault> {
+async fn find_file(
+    worker: &Worker,
+    root: &Root,
+    files: &Files,
+    path: &str,
+) -> Result<Option<OpenFile>, Fault> {
     if path.contains(ENCODED_SLASH) {
         return Err(Fault::NoFile);
     }
@@ -71,7 +79,7 @@ async fn find(worker: &Worker, root: &Root, files: &Files, path: &str) -> Result
     if !files.dot_files && has_dot_name(name) {
         return Err(Fault::NoFile);
     }
-    let opened = open(worker, root, if name.is_empty() { "." } else { name }).await?;
+    let opened = open_file(worker, root, if name.is_empty() { "." } else { name }).await?;
     match opened.stat.kind {
         Kind::Directory if !ends => Ok(None),
         Kind::Directory => {
@@ -81,7 +89,7 @@ async fn find(worker: &Worker, root: &Root, files: &Files, path: &str) -> Result
                 } else {
                     format!("{name}/{index}")
                 };
-                match open(worker, root, &name).await {
+                match open_file(worker, root, &name).await {
                     Ok(found) if found.stat.kind == Kind::File => return Ok(Some(found)),
                     Ok(_) | Err(Fault::NoFile) => {}
                     Err(fault) => return Err(fault),
@@ -100,14 +108,14 @@ fn has_dot_name(path: &str) -> bool {
         .any(|segment| segment.starts_with('.') && segment != ".well-known")
 }
 
-async fn fallback(worker: &Worker, root: &Root, files: &Files) -> Result<Served, Fault> {
+async fn open_fallback(worker: &Worker, root: &Root, files: &Files) -> Result<OpenFile, Fault> {
     let name = files
         .fallback
         .as_ref()
         .ok_or(Fault::NoFile)?
         .as_str()
         .trim_matches('/');
-    let opened = open(worker, root, name).await?;
+    let opened = open_file(worker, root, name).await?;
     if opened.stat.kind == Kind::File {
         Ok(opened)
     } else {
@@ -115,21 +123,21 @@ async fn fallback(worker: &Worker, root: &Root, files: &Files) -> Result<Served,
     }
 }
 
-async fn open(worker: &Worker, root: &Root, name: &str) -> Result<Served, Fault> {
+async fn open_file(worker: &Worker, root: &Root, name: &str) -> Result<OpenFile, Fault> {
     let file = worker
         .cx
         .open_beneath(root, name)
         .await
-        .map_err(|error| fault_of(&error))?;
-    let stat = file.stat().map_err(|error| fault_of(&error))?;
-    Ok(Served {
+        .map_err(|error| file_fault(&error))?;
+    let stat = file.stat().map_err(|error| file_fault(&error))?;
+    Ok(OpenFile {
         file,
         stat,
         name: name.to_owned(),
     })
 }
 
-fn fault_of(error: &io::Error) -> Fault {
+fn file_fault(error: &io::Error) -> Fault {
     // EXDEV (points outside), ELOOP, ENAMETOOLONG, ENXIO (a socket)
     let outside = matches!(error.raw_os_error(), Some(18 | 40 | 36 | 6));
     match error.kind() {
@@ -143,11 +151,11 @@ fn fault_of(error: &io::Error) -> Fault {
     }
 }
 
-impl Served {
-    async fn send(
+impl OpenFile {
+    async fn send_file(
         self,
         files: &Files,
-        (plan, chain): (&Plan, Option<&Chain>),
+        (plan, chain): (&Plan, Option<&FilterChain>),
         req: &Request<'_>,
         reply: &mut Reply<'_>,
     ) -> Result<(), Failure> {
@@ -159,45 +167,48 @@ impl Served {
             reply.header("Cache-Control", format!("max-age={}", age.as_secs()))?;
         }
         let Precondition::Proceed { range } = reply.conditional(&validators)? else {
-            local_response::changes(reply, &plan.response)?;
+            local_response::edit_headers(reply, &plan.response)?;
             return Ok(());
         };
-        reply.header("Content-Type", media_types::of(&self.name, &files.types).as_ref())?;
+        reply.header(
+            "Content-Type",
+            media_types::media_type(&self.name, &files.types).as_ref(),
+        )?;
         reply.header("Accept-Ranges", "bytes")?;
-        let (from, to) = match wanted(req, range, length) {
-            Range::All => (0, length),
-            Range::Part { from, to } => {
+        let (from, to) = match requested_range(req, range, length) {
+            FileRange::All => (0, length),
+            FileRange::Part { from, to } => {
                 reply.status(206);
                 reply.header("Content-Range", format!("bytes {from}-{}/{length}", to - 1))?;
                 (from, to)
             }
-            Range::Outside => {
+            FileRange::Unsatisfiable => {
                 reply.status(416);
                 reply.header("Content-Range", format!("bytes */{length}"))?;
                 reply.remove_header("Content-Type");
-                local_response::changes(reply, &plan.response)?;
+                local_response::edit_headers(reply, &plan.response)?;
                 return Ok(());
             }
         };
-        local_response::changes(reply, &plan.response)?;
+        local_response::edit_headers(reply, &plan.response)?;
         match chain {
             None => reply.put_head(Framing::Length(to - from))?,
-            Some(chain) => Box::pin(chain.head(req, Framing::Length(to - from), reply)).await?,
+            Some(chain) => Box::pin(chain.filter_head(req, Framing::Length(to - from), reply)).await?,
         }
         if req.method() == Method::Head {
             return Ok(());
         }
         if let (Some(chain), true) = (chain, from == to) {
-            return Box::pin(chain.piece(req, Vec::new(), true, reply)).await;
+            return Box::pin(chain.filter_piece(req, Vec::new(), true, reply)).await;
         }
-        self.send_part(from, to, (req, chain), reply).await
+        self.send_range(from, to, (req, chain), reply).await
     }
 
-    async fn send_part(
+    async fn send_range(
         &self,
         mut from: u64,
         to: u64,
-        (req, chain): (&Request<'_>, Option<&Chain>),
+        (req, chain): (&Request<'_>, Option<&FilterChain>),
         reply: &mut Reply<'_>,
     ) -> Result<(), Failure> {
         let piece = usize::try_from(to - from)
@@ -216,7 +227,8 @@ impl Served {
                     match chain {
                         None => reply.put(&buffer[..count])?,
                         Some(chain) => {
-                            Box::pin(chain.piece(req, buffer[..count].to_vec(), from == to, reply)).await?;
+                            Box::pin(chain.filter_piece(req, buffer[..count].to_vec(), from == to, reply))
+                                .await?;
                         }
                     }
                 }
@@ -229,10 +241,12 @@ impl Served {
 }
 
 /// Returns the requested range (RFC 9110 §14.2). `may` is set unless `If-Range` names another version.
-fn wanted(req: &Request<'_>, may: bool, length: u64) -> Range {
+fn requested_range(req: &Request<'_>, may: bool, length: u64) -> FileRange {
     let fields = &req.head().fields;
     match (fields.known(Known::Range), req.method()) {
-        (Some(value), Method::Get) if may && !fields.is_repeated(Known::Range) => Range::of(value, length),
-        _ => Range::All,
+        (Some(value), Method::Get) if may && !fields.is_repeated(Known::Range) => {
+            FileRange::from_field(value, length)
+        }
+        _ => FileRange::All,
     }
 }

@@ -6,47 +6,47 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
 use std::task::{Poll, Waker};
 
-use super::{Chain, Entry};
+use super::{ChainEntry, FilterChain};
 use crate::fault::Fault;
 use crate::filter::{Answer, End, Flow, Hook, Outcome, Running, Waiting};
 use crate::limits;
 use crate::proxy::Failure;
 
 /// The continuation of a request after a call.
-pub(super) enum Verdict {
+pub(super) enum CallResult {
     Continue,
     Hold,
-    Answer(Answer),
+    Respond(Answer),
 }
 
 /// The slot of a filter between its calls: both bodies may need it at the same time.
-pub(super) struct Seat {
+pub(super) struct FilterSlot {
     running: Cell<Option<Box<dyn Running>>>,
     /// Set while a call has taken the filter.
-    lent: Cell<bool>,
+    is_in_use: Cell<bool>,
     waiting: Cell<Option<Waker>>,
 }
 
-impl Seat {
-    pub(super) fn new(running: Box<dyn Running>) -> Seat {
-        Seat {
+impl FilterSlot {
+    pub(super) fn new(running: Box<dyn Running>) -> FilterSlot {
+        FilterSlot {
             running: Cell::new(Some(running)),
-            lent: Cell::new(false),
+            is_in_use: Cell::new(false),
             waiting: Cell::new(None),
         }
     }
 
     /// Takes the filter once no other call has it. `None`: it has panicked.
-    async fn lend(&self) -> Option<Lent<'_>> {
+    async fn acquire(&self) -> Option<FilterGuard<'_>> {
         poll_fn(|context| {
-            if self.lent.get() {
+            if self.is_in_use.get() {
                 self.waiting.set(Some(context.waker().clone()));
                 return Poll::Pending;
             }
             let running = self.running.take();
-            self.lent.set(running.is_some());
-            Poll::Ready(running.map(|running| Lent {
-                seat: self,
+            self.is_in_use.set(running.is_some());
+            Poll::Ready(running.map(|running| FilterGuard {
+                slot: self,
                 running: Some(running),
             }))
         })
@@ -54,7 +54,7 @@ impl Seat {
     }
 
     /// Notifies the filter that the exchange has finished.
-    pub(super) fn over(&self, end: &End) {
+    pub(super) fn finish(&self, end: &End) {
         if let Some(running) = self.running.take() {
             // The process' panic hook reports a panic; the exchange is not affected any more.
             let _ = catch_unwind(AssertUnwindSafe(|| running.over(end)));
@@ -63,59 +63,63 @@ impl Seat {
 }
 
 /// A filter during a call.
-struct Lent<'s> {
-    seat: &'s Seat,
+struct FilterGuard<'s> {
+    slot: &'s FilterSlot,
     running: Option<Box<dyn Running>>,
 }
 
-impl Lent<'_> {
+impl FilterGuard<'_> {
     /// Drops the filter, so that it is not called again.
-    fn forget(&mut self) {
+    fn discard(&mut self) {
         let running = self.running.take();
         let _ = catch_unwind(AssertUnwindSafe(|| drop(running)));
     }
 }
 
-impl Drop for Lent<'_> {
+impl Drop for FilterGuard<'_> {
     fn drop(&mut self) {
-        self.seat.running.set(self.running.take());
-        self.seat.lent.set(false);
-        if let Some(waker) = self.seat.waiting.take() {
+        self.slot.running.set(self.running.take());
+        self.slot.is_in_use.set(false);
+        if let Some(waker) = self.slot.waiting.take() {
             waker.wake();
         }
     }
 }
 
 /// The reason why a call has no verdict.
-enum Broken {
+enum CallError {
     /// The filter's own error.
     Failed(String),
     Panicked,
-    Late,
+    TimedOut,
 }
 
-impl Chain {
+impl FilterChain {
     /// Calls a filter. If it fails, no filter processes the response.
-    pub(super) async fn call(&self, entry: &Entry, hook: Hook<'_, '_>) -> Result<Verdict, Failure> {
-        let Some(mut lent) = entry.seat.lend().await else {
-            return Err(self.failed(Fault::FilterFailed));
+    pub(super) async fn call_filter(
+        &self,
+        entry: &ChainEntry,
+        hook: Hook<'_, '_>,
+    ) -> Result<CallResult, Failure> {
+        let Some(mut lent) = entry.slot.acquire().await else {
+            return Err(self.record_failure(Fault::FilterFailed));
         };
-        let broken = match self.verdict(&mut lent, hook).await {
+        let broken = match self.call_result(&mut lent, hook).await {
             Ok(verdict) => return Ok(verdict),
             Err(broken) => broken,
         };
         let name = &entry.name;
-        Err(self.failed(match broken {
-            Broken::Failed(why) => {
+        Err(self.record_failure(match broken {
+            CallError::Failed(why) => {
                 log::error!("the filter `{name}` failed: {why}");
                 Fault::FilterFailed
             }
-            Broken::Panicked => {
+            CallError::Panicked => {
                 log::error!("the filter `{name}` panicked");
-                lent.forget();
+                lent.discard();
                 Fault::FilterFailed
             }
-            Broken::Late => {
+            CallError::TimedOut => {
                 log::error!(
                     "the filter `{name}` has waited for longer than {:?}",
                     limits::FILTER_WAIT
@@ -125,39 +129,43 @@ impl Chain {
         }))
     }
 
-    async fn verdict(&self, lent: &mut Lent<'_>, hook: Hook<'_, '_>) -> Result<Verdict, Broken> {
-        let running = lent.running.as_mut().ok_or(Broken::Panicked)?;
+    async fn call_result(
+        &self,
+        lent: &mut FilterGuard<'_>,
+        hook: Hook<'_, '_>,
+    ) -> Result<CallResult, CallError> {
+        let running = lent.running.as_mut().ok_or(CallError::Panicked)?;
         let called = catch_unwind(AssertUnwindSafe(|| running.call(hook)));
-        let outcome = match called.map_err(|_| Broken::Panicked)? {
-            Ok(Flow::Wait(future)) => self.wait(future).await?,
+        let outcome = match called.map_err(|_| CallError::Panicked)? {
+            Ok(Flow::Wait(future)) => self.wait_for_filter(future).await?,
             outcome => outcome,
         };
         match outcome {
-            Ok(Flow::Continue) => Ok(Verdict::Continue),
-            Ok(Flow::Hold) => Ok(Verdict::Hold),
-            Ok(Flow::Answer(answer)) => Ok(Verdict::Answer(answer)),
-            Ok(Flow::Wait(_)) => Err(Broken::Failed(
+            Ok(Flow::Continue) => Ok(CallResult::Continue),
+            Ok(Flow::Hold) => Ok(CallResult::Hold),
+            Ok(Flow::Answer(answer)) => Ok(CallResult::Respond(answer)),
+            Ok(Flow::Wait(_)) => Err(CallError::Failed(
                 "its future returned another future to wait for".to_owned(),
             )),
-            Err(why) => Err(Broken::Failed(why.to_string())),
+            Err(why) => Err(CallError::Failed(why.to_string())),
         }
     }
 
-    pub(super) fn failed(&self, fault: Fault) -> Failure {
+    pub(super) fn record_failure(&self, fault: Fault) -> Failure {
         self.reached.set(0);
         fault.into()
     }
 
     /// Waits for a filter, for at most [`limits::FILTER_WAIT`].
-    async fn wait<'a>(&self, mut future: Waiting<'a>) -> Result<Outcome<'a>, Broken> {
+    async fn wait_for_filter<'a>(&self, mut future: Waiting<'a>) -> Result<Outcome<'a>, CallError> {
         let mut late = pin!(self.cx.sleep(limits::FILTER_WAIT));
         poll_fn(|context| {
             match catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(context))) {
                 Ok(Poll::Ready(outcome)) => return Poll::Ready(Ok(outcome)),
                 Ok(Poll::Pending) => {}
-                Err(_) => return Poll::Ready(Err(Broken::Panicked)),
+                Err(_) => return Poll::Ready(Err(CallError::Panicked)),
             }
-            late.as_mut().poll(context).map(|()| Err(Broken::Late))
+            late.as_mut().poll(context).map(|()| Err(CallError::TimedOut))
         })
         .await
     }

@@ -21,8 +21,8 @@ use ringmain_engine::backend::Time;
 use ringmain_web::{Error, Reply, Request};
 use ringmain_wire::h1::allows_content;
 
-use self::call::Seat;
-use super::{Failure, Found, Rest, client, local_response};
+use self::call::FilterSlot;
+use super::{Continuation, Failure, RequestRoute, client, local_response};
 use crate::fault::Fault;
 use crate::filter::{About, Answer, End, Use, Want, Whose};
 use crate::gateway::{View, Worker};
@@ -31,165 +31,168 @@ use crate::model::{Action, Name};
 use crate::policy::Cleared;
 
 /// The filters of one request.
-pub(super) struct Chain {
+pub(super) struct FilterChain {
     cx: Cx,
-    began: Time,
-    whose: Whose,
-    all: Box<[Entry]>,
+    started: Time,
+    request_facts: Whose,
+    entries: Box<[ChainEntry]>,
     /// Number of filters, from the first, that process the response.
     reached: Cell<usize>,
-    up: Upward,
-    down: Downward,
-    end: Cell<Option<End>>,
+    request_state: RequestState,
+    response_state: ResponseState,
+    outcome: Cell<Option<End>>,
 }
 
 /// One filter of the chain.
-struct Entry {
+struct ChainEntry {
     name: Name,
-    seat: Seat,
-    up: Side,
-    down: Side,
+    slot: FilterSlot,
+    request_body: BodyHold,
+    response_body: BodyHold,
 }
 
 /// A filter's access to a body, and the bytes held for it.
 #[derive(Default)]
-struct Side {
+struct BodyHold {
     want: Cell<Want>,
     held: RefCell<Vec<u8>>,
 }
 
 /// The state of the request body.
 #[derive(Default)]
-struct Upward {
+struct RequestState {
     /// Set if filters process it.
-    seen: Cell<bool>,
+    has_body_filter: Cell<bool>,
     /// Set once all of the body was taken from the client.
-    over: Cell<bool>,
+    is_finished: Cell<bool>,
     /// Set while filters process a piece that was taken from the client: a caller that is dropped meanwhile loses it.
-    midway: Cell<bool>,
+    is_partial: Cell<bool>,
     /// The bytes to send next.
     ready: RefCell<Bytes>,
     /// Bytes that the client has sent, and the limit.
-    came: Cell<u64>,
-    most: Option<u64>,
+    received: Cell<u64>,
+    limit: Option<u64>,
 }
 
 /// The state of the response body.
 #[derive(Default)]
-struct Downward {
+struct ResponseState {
     /// Set if filters process it.
-    seen: Cell<bool>,
+    has_body_filter: Cell<bool>,
     /// Names that filters have set or removed in the head.
     dropped: RefCell<Vec<Box<str>>>,
-    over: Cell<bool>,
+    is_finished: Cell<bool>,
     /// The buffer of the body while the head waits for its end.
-    whole: RefCell<Option<Vec<u8>>>,
+    buffered: RefCell<Option<Vec<u8>>>,
 }
 
 /// Passes a request and its response through the filters of its rule. `place` has the filters afterwards, for the rest of the response.
-pub(super) async fn serve(
+pub(super) async fn serve_filtered(
     worker: &Rc<Worker>,
     view: &View,
-    found: &Found<'_>,
-    (cleared, uses, place): (&mut Cleared, &[Use], &mut Option<Box<Chain>>),
+    found: &RequestRoute<'_>,
+    (cleared, uses, place): (&mut Cleared, &[Use], &mut Option<Box<FilterChain>>),
     req: &Request<'_>,
     reply: &mut Reply<'_>,
-) -> Result<Rest, Error> {
-    let outcome = act(worker, view, found, (cleared, uses, place), req, reply).await;
+) -> Result<Continuation, Error> {
+    let outcome = run_action(worker, view, found, (cleared, uses, place), req, reply).await;
     let rest = match outcome {
-        Err(Failure::Instead(answer)) if !reply.is_streaming() => {
-            instead(found, cleared, &answer, reply)?;
-            Rest::Nothing
+        Err(Failure::FilterResponse(answer)) if !reply.is_streaming() => {
+            send_filter_response(found, cleared, &answer, reply)?;
+            Continuation::Done
         }
         outcome => {
             if outcome.is_err() && reply.is_forwarded() && !reply.is_streaming() {
-                afresh(found, cleared, reply);
+                reset_reply(found, cleared, reply);
             }
-            super::answered(worker, found, outcome, req, reply)?
+            super::finish_response(worker, found, outcome, req, reply)?
         }
     };
-    if let (Rest::Nothing, Some(chain), false) = (&rest, place, reply.is_streaming()) {
-        chain.own(worker, found, cleared, req, reply).await?;
+    if let (Continuation::Done, Some(chain), false) = (&rest, place, reply.is_streaming()) {
+        chain.filter_local(worker, found, cleared, req, reply).await?;
     }
     Ok(rest)
 }
 
 /// Creates the error of a filter that responds after a response has started.
 #[cold]
-pub(super) fn too_late() -> Error {
+pub(super) fn late_response_error() -> Error {
     Error::internal("a filter answers when an answer has begun")
 }
 
 /// Passes a request through the filters of its rule, and runs the rule's action.
-async fn act(
+async fn run_action(
     worker: &Rc<Worker>,
     view: &View,
-    found: &Found<'_>,
-    (cleared, uses, place): (&mut Cleared, &[Use], &mut Option<Box<Chain>>),
+    found: &RequestRoute<'_>,
+    (cleared, uses, place): (&mut Cleared, &[Use], &mut Option<Box<FilterChain>>),
     req: &Request<'_>,
     reply: &mut Reply<'_>,
-) -> Result<Rest, Failure> {
-    let chain: &Chain = place.insert(Box::new(Chain::begin(worker, found, cleared, uses, req)?));
-    chain.request(found, cleared, req).await?;
-    let rest = super::act(worker, view, found, (cleared, None, Some(chain)), req, reply).await?;
+) -> Result<Continuation, Failure> {
+    let chain: &FilterChain = place.insert(Box::new(FilterChain::start(worker, found, cleared, uses, req)?));
+    chain.filter_request(found, cleared, req).await?;
+    let rest = super::run_action(worker, view, found, (cleared, None, Some(chain)), req, reply).await?;
     match rest {
         // Here, where the rule handles faults: no byte of the response is sent before it is complete.
-        Rest::Body(download) if chain.down.whole.borrow().is_some() => {
-            download.drive(worker, req, reply, Some(chain)).await?;
-            Ok(Rest::Nothing)
+        Continuation::Body(download) if chain.response_state.buffered.borrow().is_some() => {
+            download.relay_rest(worker, req, reply, Some(chain)).await?;
+            Ok(Continuation::Done)
         }
         rest => Ok(rest),
     }
 }
 
 /// Sends a filter's response in place of any other.
-pub(super) fn instead(
-    found: &Found<'_>,
+pub(super) fn send_filter_response(
+    found: &RequestRoute<'_>,
     cleared: &Cleared,
     answer: &Answer,
     reply: &mut Reply<'_>,
 ) -> Result<(), Error> {
-    afresh(found, cleared, reply);
+    reset_reply(found, cleared, reply);
     reply.status(answer.status);
     reply.add_headers(&answer.fields);
     if allows_content(answer.status) {
         reply.body().extend_from_slice(&answer.body);
     }
     match found.matched.plan() {
-        Ok(plan) => local_response::changes(reply, &plan.response),
+        Ok(plan) => local_response::edit_headers(reply, &plan.response),
         Err(_) => Ok(()),
     }
 }
 
 /// Resets the reply to its state before any response.
-fn afresh(found: &Found<'_>, cleared: &Cleared, reply: &mut Reply<'_>) {
+fn reset_reply(found: &RequestRoute<'_>, cleared: &Cleared, reply: &mut Reply<'_>) {
     reply.forget();
-    if let Some(cross) = &found.cross {
+    if let Some(cross) = &found.cors {
         reply.add_headers(&cross.fields);
     }
-    reply.add_headers(cleared.answer());
+    reply.add_headers(cleared.response_headers());
 }
 
-impl Chain {
-    fn begin(
+impl FilterChain {
+    fn start(
         worker: &Rc<Worker>,
-        found: &Found<'_>,
+        found: &RequestRoute<'_>,
         cleared: &Cleared,
         uses: &[Use],
         req: &Request<'_>,
-    ) -> Result<Chain, Failure> {
+    ) -> Result<FilterChain, Failure> {
         let whose = Whose {
             route: found.matched.route().route().name.clone(),
             client: client::address(&found.listener.client_address, req),
             identity: cleared.identity().cloned(),
-            path: found.decoded.clone(),
+            path: found.decoded_path.clone(),
         };
         let about = About { req, whose: &whose };
         let begin = |wanted: &Use| {
-            let begun = worker.filters.get(wanted, &worker.cx).and_then(|instance| {
-                // The process' panic hook reports a panic.
-                catch_unwind(AssertUnwindSafe(|| instance.begin(&about))).ok()
-            });
+            let begun = worker
+                .filters
+                .get_or_create(wanted, &worker.cx)
+                .and_then(|instance| {
+                    // The process' panic hook reports a panic.
+                    catch_unwind(AssertUnwindSafe(|| instance.begin(&about))).ok()
+                });
             let Some(running) = begun else {
                 log::error!(
                     "{req:?}: the filter `{}` panicked when it was created",
@@ -197,11 +200,11 @@ impl Chain {
                 );
                 return Err(Fault::FilterFailed);
             };
-            Ok(Entry {
+            Ok(ChainEntry {
                 name: wanted.name.clone(),
-                seat: Seat::new(running),
-                up: Side::default(),
-                down: Side::default(),
+                slot: FilterSlot::new(running),
+                request_body: BodyHold::default(),
+                response_body: BodyHold::default(),
             })
         };
         let all = uses.iter().map(begin).collect::<Result<_, Fault>>()?;
@@ -209,61 +212,61 @@ impl Chain {
             Action::Forward(forward) => forward.body.request,
             _ => None,
         };
-        Ok(Chain {
+        Ok(FilterChain {
             cx: worker.cx.clone(),
-            began: worker.cx.now(),
-            whose,
-            all,
+            started: worker.cx.now(),
+            request_facts: whose,
+            entries: all,
             reached: Cell::new(0),
-            up: Upward {
-                most,
-                ..Upward::default()
+            request_state: RequestState {
+                limit: most,
+                ..RequestState::default()
             },
-            down: Downward::default(),
-            end: Cell::new(None),
+            response_state: ResponseState::default(),
+            outcome: Cell::new(None),
         })
     }
 
-    fn about<'h>(&'h self, req: &'h Request<'h>) -> About<'h> {
+    fn request_info<'h>(&'h self, req: &'h Request<'h>) -> About<'h> {
         About {
             req,
-            whose: &self.whose,
+            whose: &self.request_facts,
         }
     }
 
     /// Records the outcome of the exchange. Filters are notified when this is dropped, also without an outcome.
-    pub(super) fn ended(&self, outcome: &Result<(), Error>, reply: &Reply<'_>) {
+    pub(super) fn record_outcome(&self, outcome: &Result<(), Error>, reply: &Reply<'_>) {
         let (status, is_whole) = match outcome {
             Err(error) if error.is_disconnected() => return,
             Err(error) if !reply.is_streaming() => (error.status(), true),
             outcome => (reply.status_now(), outcome.is_ok()),
         };
-        self.end.set(Some(End {
+        self.outcome.set(Some(End {
             status: Some(status),
             is_whole,
-            took: self.cx.now().since(self.began),
+            took: self.cx.now().since(self.started),
         }));
     }
 }
 
-impl Drop for Chain {
+impl Drop for FilterChain {
     fn drop(&mut self) {
-        let end = self.end.take().unwrap_or_else(|| End {
+        let end = self.outcome.take().unwrap_or_else(|| End {
             status: None,
             is_whole: false,
-            took: self.cx.now().since(self.began),
+            took: self.cx.now().since(self.started),
         });
-        for entry in &self.all {
-            entry.seat.over(&end);
+        for entry in &self.entries {
+            entry.slot.finish(&end);
         }
     }
 }
 
-impl Entry {
+impl ChainEntry {
     /// Returns the bytes that a filter must process after more of a body has arrived; `None`: none yet.
-    fn gather(
+    fn gather_bytes(
         &self,
-        side: &Side,
+        side: &BodyHold,
         bytes: Vec<u8>,
         is_end: bool,
         full: Fault,
@@ -285,7 +288,7 @@ impl Entry {
     }
 
     /// Holds bytes that are passed again with the next piece.
-    fn hold(&self, side: &Side, bytes: Vec<u8>, full: Fault) -> Result<(), Fault> {
+    fn hold_bytes(&self, side: &BodyHold, bytes: Vec<u8>, full: Fault) -> Result<(), Fault> {
         if side.want.get() != Want::Change {
             log::error!("the filter `{}` holds a body that it does not change", self.name);
             return Err(Fault::FilterFailed);
@@ -298,7 +301,7 @@ impl Entry {
     }
 
     /// Checks that a filter has not extended bytes beyond the limit.
-    fn check(&self, before: usize, after: usize) -> Result<(), Fault> {
+    fn check_growth(&self, before: usize, after: usize) -> Result<(), Fault> {
         if after > before + limits::FILTER_GROWTH_BYTES {
             log::error!("the filter `{}` extended {before} bytes to {after}", self.name);
             return Err(Fault::FilterFailed);

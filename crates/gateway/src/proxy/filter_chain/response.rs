@@ -4,62 +4,64 @@ use ringmain_web::limits::SEND_SHARE;
 use ringmain_web::{Error, Method, Reply, Request};
 use ringmain_wire::h1::Framing;
 
-use super::call::Verdict;
-use super::{Chain, Entry, Found, afresh, instead};
+use super::call::CallResult;
+use super::{ChainEntry, FilterChain, RequestRoute, reset_reply, send_filter_response};
 use crate::fault::Fault;
 use crate::filter::body::Piece;
 use crate::filter::{Answer, Hook, ResponseBody, ResponseHead, Want};
 use crate::gateway::Worker;
 use crate::policy::Cleared;
-use crate::proxy::response_body::{Down, Unseen};
+use crate::proxy::response_body::{self, UnfilteredParts};
 use crate::proxy::{Failure, local_response, log_fields};
 
 /// The response of a filter that replaces the one passed to it.
-type Instead = Option<Answer>;
+type Replacement = Option<Answer>;
 
-impl Chain {
+impl FilterChain {
     /// Passes the received part of an upstream's response: its head, if that has not passed yet, then the received bytes of its body.
-    pub(in crate::proxy) async fn answer(
+    pub(in crate::proxy) async fn filter_received(
         &self,
         req: &Request<'_>,
-        down: &mut Down,
+        down: &mut response_body::ResponseBody,
         reply: &mut Reply<'_>,
     ) -> Result<(), Failure> {
-        let Unseen {
+        let UnfilteredParts {
             framing,
             bytes,
             trailers,
-        } = down.take();
+        } = down.take_unfiltered();
         if let Some(framing) = framing {
-            self.head(req, framing, reply).await?;
+            self.filter_head(req, framing, reply).await?;
         }
         if let Some(mut trailers) = trailers {
-            let dropped = self.down.dropped.borrow();
+            let dropped = self.response_state.dropped.borrow();
             dropped.iter().for_each(|name| trailers.remove(name));
             reply.put_trailers(trailers);
         }
-        self.piece(req, bytes, down.is_over, reply).await
+        self.filter_piece(req, bytes, down.is_finished, reply).await
     }
 
     /// Passes a response head, and starts the response, unless a filter requires the whole body first.
-    pub(in crate::proxy) async fn head(
+    pub(in crate::proxy) async fn filter_head(
         &self,
         req: &Request<'_>,
         framing: Framing,
         reply: &mut Reply<'_>,
     ) -> Result<(), Failure> {
         let has_body = framing != Framing::None && req.method() != Method::Head;
-        if let Some(answer) = self.heads(req, (false, has_body), reply).await? {
-            return Err(Failure::Instead(Box::new(answer)));
+        if let Some(answer) = self.pass_head(req, (false, has_body), reply).await? {
+            return Err(Failure::FilterResponse(Box::new(answer)));
         }
-        let passing = &self.all[..self.reached.get()];
-        let wants = |want: Want| passing.iter().any(|entry| entry.down.want.get() == want);
+        let passing = &self.entries[..self.reached.get()];
+        let wants = |want: Want| passing.iter().any(|entry| entry.response_body.want.get() == want);
         let changes = wants(Want::Change) || wants(Want::Whole);
-        self.down.seen.set(has_body && (changes || wants(Want::Look)));
+        self.response_state
+            .has_body_filter
+            .set(has_body && (changes || wants(Want::Look)));
         if has_body && wants(Want::Whole) {
             // The length is not known yet, and trailers cannot follow.
             reply.remove_header("Trailer");
-            self.down.whole.replace(Some(Vec::new()));
+            self.response_state.buffered.replace(Some(Vec::new()));
             return Ok(());
         }
         reply.put_head(match framing {
@@ -72,13 +74,13 @@ impl Chain {
     }
 
     /// Passes the reply's head to all filters. `Some`: a filter responds in its place.
-    async fn heads(
+    async fn pass_head(
         &self,
         req: &Request<'_>,
         (is_own, has_body): (bool, bool),
         reply: &mut Reply<'_>,
-    ) -> Result<Instead, Failure> {
-        let about = self.about(req);
+    ) -> Result<Replacement, Failure> {
+        let about = self.request_info(req);
         let mut head = ResponseHead {
             about: &about,
             status: reply.status_now(),
@@ -89,11 +91,11 @@ impl Chain {
             dropped: Vec::new(),
         };
         for number in (0..self.reached.get()).rev() {
-            let entry = &self.all[number];
+            let entry = &self.entries[number];
             head.want = Want::Nothing;
-            let verdict = self.call(entry, Hook::ResponseHead(&mut head)).await?;
-            entry.down.want.set(head.want);
-            if let Verdict::Answer(answer) = verdict {
+            let verdict = self.call_filter(entry, Hook::ResponseHead(&mut head)).await?;
+            entry.response_body.want.set(head.want);
+            if let CallResult::Respond(answer) = verdict {
                 self.reached.set(number);
                 return Ok(Some(answer));
             }
@@ -103,42 +105,42 @@ impl Chain {
         }
         reply.fields_mut().clear();
         reply.add_headers(&head.fields);
-        self.down.dropped.replace(head.dropped);
+        self.response_state.dropped.replace(head.dropped);
         Ok(None)
     }
 
     /// Passes a piece of a response body, and sends the result to the client.
-    pub(in crate::proxy) async fn piece(
+    pub(in crate::proxy) async fn filter_piece(
         &self,
         req: &Request<'_>,
         mut bytes: Vec<u8>,
         is_end: bool,
         reply: &mut Reply<'_>,
     ) -> Result<(), Failure> {
-        if self.down.over.replace(is_end) {
+        if self.response_state.is_finished.replace(is_end) {
             return Ok(());
         }
-        if self.down.seen.get() {
+        if self.response_state.has_body_filter.get() {
             let most = self.reached.get();
             for number in (0..most).rev() {
                 bytes = match self
-                    .show((number, &self.all[number]), bytes, is_end, (req, reply))
+                    .pass_to_filter((number, &self.entries[number]), bytes, is_end, (req, reply))
                     .await?
                 {
                     Ok(bytes) => bytes,
                     Err(answer) => {
                         self.reached.set(number);
-                        return Err(Failure::Instead(Box::new(answer)));
+                        return Err(Failure::FilterResponse(Box::new(answer)));
                     }
                 };
             }
         }
-        if let Some(whole) = &mut *self.down.whole.borrow_mut() {
+        if let Some(whole) = &mut *self.response_state.buffered.borrow_mut() {
             // Bounded: the whole was held within the limit of the filter that requires it.
             whole.extend_from_slice(&bytes);
             bytes.clear();
         }
-        if is_end && let Some(whole) = self.down.whole.take() {
+        if is_end && let Some(whole) = self.response_state.buffered.take() {
             bytes = whole;
             reply.put_head(Framing::Length(bytes.len() as u64))?;
         }
@@ -150,24 +152,24 @@ impl Chain {
     }
 
     /// Passes received bytes to one filter. The inner error is a response that replaces the current one.
-    async fn show(
+    async fn pass_to_filter(
         &self,
-        (number, entry): (usize, &Entry),
+        (number, entry): (usize, &ChainEntry),
         bytes: Vec<u8>,
         is_end: bool,
         (req, reply): (&Request<'_>, &mut Reply<'_>),
     ) -> Result<Result<Vec<u8>, Answer>, Failure> {
-        debug_assert!(number < self.all.len(), "the index of a filter");
-        let want = entry.down.want.get();
+        debug_assert!(number < self.entries.len(), "the index of a filter");
+        let want = entry.response_body.want.get();
         if want == Want::Nothing {
             return Ok(Ok(bytes));
         }
         let full = Fault::ResponseTooLarge;
-        let Some(bytes) = entry.gather(&entry.down, bytes, is_end, full)? else {
+        let Some(bytes) = entry.gather_bytes(&entry.response_body, bytes, is_end, full)? else {
             return Ok(Ok(Vec::new()));
         };
         let came = bytes.len();
-        let about = self.about(req);
+        let about = self.request_info(req);
         let is_own = !reply.is_forwarded();
         let open = !reply.is_streaming();
         let head = open.then(|| ResponseHead {
@@ -188,7 +190,7 @@ impl Chain {
             },
             head,
         };
-        let verdict = self.call(entry, Hook::ResponseBody(&mut body)).await?;
+        let verdict = self.call_filter(entry, Hook::ResponseBody(&mut body)).await?;
         if let Some(head) = body.head.take() {
             if head.status != reply.status_now() {
                 reply.status(head.status);
@@ -198,56 +200,60 @@ impl Chain {
         }
         let bytes = body.piece.bytes;
         match verdict {
-            Verdict::Hold if !is_end => {
+            CallResult::Hold if !is_end => {
                 entry
-                    .hold(&entry.down, bytes, full)
-                    .map_err(|fault| self.failed(fault))?;
+                    .hold_bytes(&entry.response_body, bytes, full)
+                    .map_err(|fault| self.record_failure(fault))?;
                 Ok(Ok(Vec::new()))
             }
-            Verdict::Continue | Verdict::Hold => {
+            CallResult::Continue | CallResult::Hold => {
                 entry
-                    .check(came, bytes.len())
-                    .map_err(|fault| self.failed(fault))?;
+                    .check_growth(came, bytes.len())
+                    .map_err(|fault| self.record_failure(fault))?;
                 Ok(Ok(bytes))
             }
-            Verdict::Answer(answer) => Ok(Err(answer)),
+            CallResult::Respond(answer) => Ok(Err(answer)),
         }
     }
 
     /// Passes a local response, which the reply has completely.
-    pub(in crate::proxy) async fn own(
+    pub(in crate::proxy) async fn filter_local(
         &self,
         worker: &Worker,
-        found: &Found<'_>,
+        found: &RequestRoute<'_>,
         cleared: &Cleared,
         req: &Request<'_>,
         reply: &mut Reply<'_>,
     ) -> Result<(), Error> {
         loop {
-            let answer = match self.own_once(req, reply).await {
+            let answer = match self.filter_local_once(req, reply).await {
                 Ok(answer) => answer,
                 Err(Failure::Fault(fault)) => {
-                    log_fields::fault(worker, req, fault);
-                    afresh(found, cleared, reply);
-                    return local_response::fault(reply, &found.matched, fault);
+                    log_fields::log_fault(worker, req, fault);
+                    reset_reply(found, cleared, reply);
+                    return local_response::send_fault(reply, &found.matched, fault);
                 }
                 Err(Failure::Web(error)) => return Err(error),
-                Err(Failure::Instead(answer)) => Some(*answer),
+                Err(Failure::FilterResponse(answer)) => Some(*answer),
             };
             // Each replacement is processed by fewer filters, so the loop ends.
             match answer {
                 None => return Ok(()),
-                Some(answer) => instead(found, cleared, &answer, reply)?,
+                Some(answer) => send_filter_response(found, cleared, &answer, reply)?,
             }
         }
     }
 
-    async fn own_once(&self, req: &Request<'_>, reply: &mut Reply<'_>) -> Result<Instead, Failure> {
-        for entry in &self.all {
-            entry.down.held.borrow_mut().clear();
+    async fn filter_local_once(
+        &self,
+        req: &Request<'_>,
+        reply: &mut Reply<'_>,
+    ) -> Result<Replacement, Failure> {
+        for entry in &self.entries {
+            entry.response_body.held.borrow_mut().clear();
         }
         let has_body = !reply.body().is_empty();
-        if let Some(answer) = self.heads(req, (true, has_body), reply).await? {
+        if let Some(answer) = self.pass_head(req, (true, has_body), reply).await? {
             return Ok(Some(answer));
         }
         if !has_body {
@@ -256,7 +262,7 @@ impl Chain {
         let mut bytes = std::mem::take(reply.body());
         for number in (0..self.reached.get()).rev() {
             match self
-                .show((number, &self.all[number]), bytes, true, (req, reply))
+                .pass_to_filter((number, &self.entries[number]), bytes, true, (req, reply))
                 .await?
             {
                 Ok(shown) => bytes = shown,

@@ -17,57 +17,57 @@ use ringmain_engine::backend::Time;
 use ringmain_web::Reply;
 use ringmain_wire::h1::Framing;
 
-use super::Job;
-use super::timeouts::Watch;
+use super::ForwardJob;
+use super::timeouts::AttemptTimeouts;
 use crate::proxy::Failure;
-use crate::proxy::filter_chain::Chain;
-use crate::proxy::request_body::{NotSent, Progress, Unsent, Upload};
-use crate::proxy::response::Reading;
-use crate::proxy::response_body::{Clock, Down};
+use crate::proxy::filter_chain::FilterChain;
+use crate::proxy::request_body::{RequestUpload, UnsentRequest, UploadError, UploadProgress};
+use crate::proxy::response::ResponseReader;
+use crate::proxy::response_body::{ExchangeTimeouts, ResponseBody};
 use crate::upstream::pool::{SelectedEndpoint, UpstreamConn};
 
 /// The result of a complete head.
-pub(super) enum Got {
+pub(super) enum AttemptOutcome {
     /// A body, whose first bytes may have been relayed already.
-    Body(Down),
-    Switch,
+    Body(ResponseBody),
+    Upgrade,
     /// A status after which the request is retried.
-    Again(u16),
+    Retry(u16),
     /// A status that the rule has an error page for.
-    Replaced(u16),
+    ErrorPage(u16),
 }
 
-impl Job<'_, '_> {
+impl ForwardJob<'_, '_> {
     /// Sends the request, unless its head was sent already, and reads the response head; then relays both bodies until the request's is
     /// sent.
-    pub(super) async fn converse(
+    pub(super) async fn exchange_messages(
         &self,
         chosen: &SelectedEndpoint,
         (link, is_sent): (&UpstreamConn, bool),
-        clock: &mut Clock,
-        reading: &mut Reading<'_, '_>,
+        clock: &mut ExchangeTimeouts,
+        reading: &mut ResponseReader<'_, '_>,
         reply: &mut Reply<'_>,
-    ) -> Result<Got, Failure> {
+    ) -> Result<AttemptOutcome, Failure> {
         let cx = &self.worker.cx;
         let unsent = self.begin_sending(chosen, link, is_sent)?;
         let begun = cx.now();
-        let progress = Progress::new(begun);
-        let upload = self.upload(link, &progress);
+        let progress = UploadProgress::new(begun);
+        let upload = self.request_upload(link, &progress);
         let mut sending = self.req.head().framing != Framing::None;
         let mut up = pin!(upload.run(unsent));
-        let mut watch = Watch::new(self, link);
+        let mut watch = AttemptTimeouts::new(self, link);
         // While the body is being sent its own watch enforces the timeouts.
-        link.set_deadline(clock.span(begun).filter(|_| !sending));
+        link.set_deadline(clock.wait_limit(begun).filter(|_| !sending));
         let mut got = None;
         loop {
             let step = poll_fn(|context| {
                 let was_sending = sending;
-                if let Err(failure) = poll_up(up.as_mut(), &mut sending, context) {
+                if let Err(failure) = poll_upload(up.as_mut(), &mut sending, context) {
                     return Poll::Ready(Err(failure));
                 }
                 if was_sending && !sending {
-                    clock.exclude(progress.client_time(cx.now()));
-                    link.set_deadline(clock.span(cx.now()));
+                    clock.extend_attempt(progress.client_time(cx.now()));
+                    link.set_deadline(clock.wait_limit(cx.now()));
                 }
                 let polled = self.poll_response(got.as_mut(), link, (clock, reading), reply, context);
                 if sending && polled.is_pending() {
@@ -78,32 +78,32 @@ impl Job<'_, '_> {
                 polled
             });
             match step.await? {
-                Some(got @ (Got::Switch | Got::Again(_))) => return Ok(got),
-                Some(got @ Got::Replaced(status)) => {
-                    self.answered(chosen, self.upstream_time(begun, &progress), status);
+                Some(got @ (AttemptOutcome::Upgrade | AttemptOutcome::Retry(_))) => return Ok(got),
+                Some(got @ AttemptOutcome::ErrorPage(status)) => {
+                    self.record_response(chosen, self.start_without_client(begun, &progress), status);
                     return Ok(got);
                 }
-                Some(Got::Body(mut down)) => {
+                Some(AttemptOutcome::Body(mut down)) => {
                     let status = reply.status_now();
-                    self.answered(chosen, self.upstream_time(begun, &progress), status);
+                    self.record_response(chosen, self.start_without_client(begun, &progress), status);
                     clock.head = None;
-                    down.is_request_cut = sending && stops(link, &down, status);
+                    down.is_request_aborted = sending && aborts_upload(link, &down, status);
                     got = Some(down);
                 }
-                None => progress.advance(cx.now()),
+                None => progress.record_transfer(cx.now()),
             }
             if let (Some(chain), Some(down)) = (self.chain, &mut got) {
-                self.pass((chain, down, link), (up.as_mut(), &mut sending), reply)
+                self.pass_through_filters((chain, down, link), (up.as_mut(), &mut sending), reply)
                     .await?;
             }
-            if let Some(down) = got.take_if(|down| down.is_over || down.is_request_cut || !sending) {
-                return Ok(Got::Body(cut_request(down, sending)));
+            if let Some(down) = got.take_if(|down| down.is_finished || down.is_request_aborted || !sending) {
+                return Ok(AttemptOutcome::Body(mark_request_aborted(down, sending)));
             }
             if got.is_some() {
                 link.set_deadline(None);
-                flush((up.as_mut(), &mut sending), reply).await?;
+                flush_and_upload((up.as_mut(), &mut sending), reply).await?;
             }
-            link.set_deadline(clock.span(cx.now()).filter(|_| !sending));
+            link.set_deadline(clock.wait_limit(cx.now()).filter(|_| !sending));
         }
     }
 
@@ -113,9 +113,9 @@ impl Job<'_, '_> {
         chosen: &SelectedEndpoint,
         link: &UpstreamConn,
         is_sent: bool,
-    ) -> Result<Unsent, Failure> {
+    ) -> Result<UnsentRequest, Failure> {
         match is_sent {
-            true => Ok(Unsent::Nothing),
+            true => Ok(UnsentRequest::Nothing),
             false => Ok(self.send_head(chosen, link)?),
         }
     }
@@ -123,37 +123,37 @@ impl Job<'_, '_> {
     /// Polls for the head of the response, or for more of its body.
     fn poll_response(
         &self,
-        down: Option<&mut Down>,
+        down: Option<&mut ResponseBody>,
         link: &UpstreamConn,
-        (clock, reading): (&mut Clock, &mut Reading<'_, '_>),
+        (clock, reading): (&mut ExchangeTimeouts, &mut ResponseReader<'_, '_>),
         reply: &mut Reply<'_>,
         context: &mut Context<'_>,
-    ) -> Poll<Result<Option<Got>, Failure>> {
+    ) -> Poll<Result<Option<AttemptOutcome>, Failure>> {
         let Some(down) = down else {
             return self.poll_head(link, clock, reading, reply, context);
         };
-        let polled = Down::poll(down, link, clock, reply, context);
+        let polled = ResponseBody::poll_relay(down, link, clock, reply, context);
         reading.detail = down.detail.take();
         polled.map_ok(|()| None)
     }
 
     /// Returns the start of an attempt, shifted by the time spent waiting for the client.
-    fn upstream_time(&self, begun: Time, progress: &Progress) -> Time {
+    fn start_without_client(&self, begun: Time, progress: &UploadProgress) -> Time {
         begun.after(progress.client_time(self.worker.cx.now()))
     }
 
     /// Passes a received part of the response to filters, and continues sending the request body, which a filter may wait for.
-    async fn pass(
+    async fn pass_through_filters(
         &self,
-        (chain, down, link): (&Chain, &mut Down, &UpstreamConn),
-        (mut up, sending): (Pin<&mut impl Future<Output = Result<(), NotSent>>>, &mut bool),
+        (chain, down, link): (&FilterChain, &mut ResponseBody, &UpstreamConn),
+        (mut up, sending): (Pin<&mut impl Future<Output = Result<(), UploadError>>>, &mut bool),
         reply: &mut Reply<'_>,
     ) -> Result<(), Failure> {
         link.set_deadline(None);
         // Boxed, so that the future of requests without filters has no room for it.
-        let mut passing = Box::pin(chain.answer(self.req, down, reply));
+        let mut passing = Box::pin(chain.filter_received(self.req, down, reply));
         poll_fn(|context| {
-            if let Err(failure) = poll_up(up.as_mut(), sending, context) {
+            if let Err(failure) = poll_upload(up.as_mut(), sending, context) {
                 return Poll::Ready(Err(failure));
             }
             passing.as_mut().poll(context)
@@ -162,39 +162,43 @@ impl Job<'_, '_> {
     }
 }
 
-impl<'r> Job<'_, 'r> {
+impl<'r> ForwardJob<'_, 'r> {
     /// Returns the request body as sent by one attempt.
-    pub(super) fn upload<'u>(&'u self, link: &'u UpstreamConn, progress: &'u Progress) -> Upload<'u, 'r> {
-        Upload {
+    pub(super) fn request_upload<'u>(
+        &'u self,
+        link: &'u UpstreamConn,
+        progress: &'u UploadProgress,
+    ) -> RequestUpload<'u, 'r> {
+        RequestUpload {
             worker: self.worker,
             req: self.req,
-            link,
+            conn: link,
             most: self.forward.body.request,
             chain: self.chain,
             changes: &self.backend.request,
-            cleared: self.sending.cleared,
-            kept: &self.kept,
-            web: &self.web,
+            cleared: self.upstream_request.cleared,
+            replay: &self.replay,
+            grpc_web: &self.grpc_web,
             progress,
-            held: &self.worth.held,
+            share: &self.admission.share,
         }
     }
 }
 
 /// Returns whether a response that starts before the request body is sent makes the rest unwanted: an HTTP/1.1 connection could be reused
 /// only after the whole body (RFC 9112 §9.5). Over HTTP/2 the endpoint signals it itself.
-fn stops(link: &UpstreamConn, down: &Down, status: u16) -> bool {
-    matches!(link, UpstreamConn::Http1(_)) && (status >= 400 || down.is_over)
+fn aborts_upload(link: &UpstreamConn, down: &ResponseBody, status: u16) -> bool {
+    matches!(link, UpstreamConn::Http1(_)) && (status >= 400 || down.is_finished)
 }
 
 /// Waits until the client has received enough of the response, and continues sending the request body.
-async fn flush(
-    (mut up, sending): (Pin<&mut impl Future<Output = Result<(), NotSent>>>, &mut bool),
+async fn flush_and_upload(
+    (mut up, sending): (Pin<&mut impl Future<Output = Result<(), UploadError>>>, &mut bool),
     reply: &mut Reply<'_>,
 ) -> Result<(), Failure> {
     let mut flush = pin!(reply.flush());
     poll_fn(|context| {
-        if let Err(failure) = poll_up(up.as_mut(), sending, context) {
+        if let Err(failure) = poll_upload(up.as_mut(), sending, context) {
             return Poll::Ready(Err(failure));
         }
         flush.as_mut().poll(context).map_err(Failure::from)
@@ -203,14 +207,14 @@ async fn flush(
 }
 
 /// Continues sending a body, unless it is finished. An upstream that accepts no more may have responded nevertheless.
-fn poll_up(
-    up: Pin<&mut impl Future<Output = Result<(), NotSent>>>,
+fn poll_upload(
+    up: Pin<&mut impl Future<Output = Result<(), UploadError>>>,
     sending: &mut bool,
     context: &mut Context<'_>,
 ) -> Result<(), Failure> {
     if *sending && let Poll::Ready(sent) = up.poll(context) {
         *sending = false;
-        if let Err(NotSent::Failure(failure)) = sent {
+        if let Err(UploadError::Failure(failure)) = sent {
             return Err(failure);
         }
     }
@@ -218,8 +222,8 @@ fn poll_up(
 }
 
 /// Marks a response that was complete before its request was sent: the rest of the request is not sent, and the connection is closed.
-fn cut_request(mut down: Down, sending: bool) -> Down {
-    down.is_request_cut |= sending;
-    down.keep_alive &= !down.is_request_cut;
+fn mark_request_aborted(mut down: ResponseBody, sending: bool) -> ResponseBody {
+    down.is_request_aborted |= sending;
+    down.keep_alive &= !down.is_request_aborted;
     down
 }

@@ -21,44 +21,47 @@ use std::time::Duration;
 use ringmain_engine::backend::Time;
 use ringmain_engine::{Cx, Sleep};
 
-use super::Job;
+use super::ForwardJob;
 use crate::fault::Fault;
 use crate::limits;
-use crate::proxy::min_rate::Contention;
-use crate::proxy::request_body::Progress;
-use crate::proxy::response_body::Clock;
+use crate::proxy::min_rate::MinRateCheck;
+use crate::proxy::request_body::UploadProgress;
+use crate::proxy::response_body::ExchangeTimeouts;
 use crate::upstream::pool::UpstreamConn;
 
 /// The timeouts of one attempt.
-pub(super) struct Watch<'a> {
+pub(super) struct AttemptTimeouts<'a> {
     cx: &'a Cx,
     link: &'a UpstreamConn,
     /// Bytes that the upstream had accepted at the last check.
     sent: u64,
     /// The timer that wakes the attempt, and its deadline.
     sleep: Option<(Time, Sleep)>,
-    contention: Contention<'a>,
+    min_rate: MinRateCheck<'a>,
     /// Time of the next contention check.
-    check: Time,
+    next_rate_check: Time,
 }
 
-impl<'a> Watch<'a> {
-    pub(super) fn new(job: &Job<'a, '_>, link: &'a UpstreamConn) -> Watch<'a> {
-        Watch {
+impl<'a> AttemptTimeouts<'a> {
+    pub(super) fn new(job: &ForwardJob<'a, '_>, link: &'a UpstreamConn) -> AttemptTimeouts<'a> {
+        AttemptTimeouts {
             cx: &job.worker.cx,
             link,
             sent: 0,
             sleep: None,
-            contention: Contention::new(&job.local.upstream, job.sending.listener.limits.rate_bytes),
-            check: job.worker.cx.now().after(limits::CONTENDED_LOOK),
+            min_rate: MinRateCheck::new(
+                &job.pool.upstream,
+                job.upstream_request.listener.limits.rate_bytes,
+            ),
+            next_rate_check: job.worker.cx.now().after(limits::CONTENDED_LOOK),
         }
     }
 
     /// Completes when a timeout expires. `answered`: the response head was received. Must be polled whenever bytes may have moved.
     pub(super) fn poll(
         &mut self,
-        clock: &Clock,
-        progress: &Progress,
+        clock: &ExchangeTimeouts,
+        progress: &UploadProgress,
         answered: bool,
         context: &mut Context<'_>,
     ) -> Poll<Fault> {
@@ -67,27 +70,27 @@ impl<'a> Watch<'a> {
             let sent = self.link.bytes_sent();
             if sent != self.sent {
                 self.sent = sent;
-                progress.advance(now);
+                progress.record_transfer(now);
             }
-            if now >= self.check {
-                self.check = now.after(limits::CONTENDED_LOOK);
+            if now >= self.next_rate_check {
+                self.next_rate_check = now.after(limits::CONTENDED_LOOK);
                 // With a response it is a conversation, which may have pauses.
-                let slow = self.contention.is_too_slow(progress.received());
-                if slow && !answered && progress.is_waiting() {
+                let slow = self.min_rate.is_too_slow(progress.received());
+                if slow && !answered && progress.is_waiting_for_client() {
                     return Poll::Ready(Fault::RequestTooSlow);
                 }
             }
-            let due = due(clock, progress, answered, now);
+            let due = next_timeout(clock, progress, answered, now);
             if let Some((_, fault)) = due.filter(|(at, _)| now >= *at) {
                 if matches!(fault, Fault::HeadTimeout | Fault::BodyTimeout) {
                     self.link.check_connection();
                 }
                 return Poll::Ready(fault);
             }
-            let mut at = due.map_or(Time::NEVER, |(at, _)| at).min(self.check);
-            if let Some(idle) = clock.idle.filter(|_| !progress.is_waiting()) {
+            let mut at = due.map_or(Time::NEVER, |(at, _)| at).min(self.next_rate_check);
+            if let Some(idle) = clock.idle.filter(|_| !progress.is_waiting_for_client()) {
                 // No event reports how much of a long piece the upstream has accepted.
-                at = at.min(now.after(idle / LOOKS));
+                at = at.min(now.after(idle / IDLE_CHECKS));
             }
             // A timer that fires too early is replaced: pieces move far more often than a timeout expires.
             if self.sleep.as_ref().is_some_and(|(fires, _)| *fires > at) {
@@ -108,11 +111,16 @@ impl<'a> Watch<'a> {
 }
 
 /// Checks, within the idle time, of the bytes that an upstream has accepted while nothing else moves.
-const LOOKS: u32 = 4;
+const IDLE_CHECKS: u32 = 4;
 
 /// Returns the next timeout and its fault.
-fn due(clock: &Clock, progress: &Progress, answered: bool, now: Time) -> Option<(Time, Fault)> {
-    let waits = progress.is_waiting();
+fn next_timeout(
+    clock: &ExchangeTimeouts,
+    progress: &UploadProgress,
+    answered: bool,
+    now: Time,
+) -> Option<(Time, Fault)> {
+    let waits = progress.is_waiting_for_client();
     let total = clock.total.map(|at| (at, Fault::RequestTimeout));
     let head = clock.head.filter(|_| !waits && !answered);
     let head = head.map(|at| (at.after(progress.client_time(now)), Fault::HeadTimeout));
@@ -123,7 +131,7 @@ fn due(clock: &Clock, progress: &Progress, answered: bool, now: Time) -> Option<
     };
     let idle = clock
         .idle
-        .map(|idle: Duration| (progress.moved().after(idle), silent));
+        .map(|idle: Duration| (progress.last_transfer().after(idle), silent));
     [total, head, idle]
         .into_iter()
         .flatten()

@@ -9,7 +9,7 @@ fn check(merge_slashes: bool, decoded: Option<&str>, raw: &str, expected: &str) 
         ..Paths::default()
     };
     assert_eq!(
-        forwarded(paths, decoded, raw, &mut String::new()),
+        forwarded_path(paths, decoded, raw, &mut String::new()),
         expected,
         "{raw}"
     );
@@ -57,6 +57,6 @@ fn rest_of_a_path_after_a_prefix() {
         ("/a/b", "", "/a/b"),
         ("//a", "", "//a"),
     ] {
-        assert_eq!(behind(sent, prefix), rest, "{sent}");
+        assert_eq!(rest_after_prefix(sent, prefix), rest, "{sent}");
     }
 }

@@ -9,34 +9,34 @@ use ringmain_push::{Answering, Application, Event, Question, Unanswered};
 use ringmain_web::Request;
 use ringmain_wire::h1::{FieldBlock, Method};
 
-use super::super::hop_by_hop::{Sort, is_folded, sort};
-use super::super::{Found, client_address, client_scheme, request};
+use super::super::hop_by_hop::{FieldTreatment, eq_folded, treatment};
+use super::super::{RequestRoute, client_address, client_scheme, request};
 use crate::compile::plan::Plan;
 use crate::gateway::Worker;
 use crate::model::{ClientHeader, Config, HeaderName, PushAsk, PushProxy, Target};
-use crate::policy::http_client::{Call, call};
-use crate::policy::{Cleared, Guards};
+use crate::policy::http_client::{ServiceRequest, send_request};
+use crate::policy::{Cleared, ReservedHeaders};
 use crate::upstream::UpstreamState;
 use crate::upstream::registry::UpstreamRegistry;
 
 /// The queries to the application, with their upstreams.
 #[derive(Debug, Default)]
-pub(crate) struct Asks {
+pub(crate) struct PushQueries {
     proxy: PushProxy,
     /// Headers that policies of any rule write for these upstreams: no client may set them.
-    guarded: Vec<HeaderName>,
+    reserved_headers: Vec<HeaderName>,
     /// `Err`: the reason why there is no upstream.
     upstreams: BTreeMap<Event, Result<Arc<UpstreamState>, Arc<str>>>,
 }
 
-impl Asks {
+impl PushQueries {
     /// Compiles the queries of a configuration; one without push leaves them unchanged.
-    pub(crate) fn of(
+    pub(crate) fn compile(
         config: &Config,
         registry: &UpstreamRegistry,
-        guards: &Guards,
-        last: Option<&Arc<Asks>>,
-    ) -> Arc<Asks> {
+        guards: &ReservedHeaders,
+        last: Option<&Arc<PushQueries>>,
+    ) -> Arc<PushQueries> {
         let Some(push) = &config.push else {
             return last.cloned().unwrap_or_default();
         };
@@ -45,16 +45,16 @@ impl Asks {
             let upstream = match &ask.upstream {
                 Target::Upstream(name) => {
                     let found = registry.find(name).cloned();
-                    found.ok_or_else(|| format!("the upstream `{name}` is not there").into())
+                    found.ok_or_else(|| format!("the upstream `{name}` is not configured").into())
                 }
                 Target::Broken { reason } => Err(Arc::clone(reason)),
             };
             (*event, upstream)
         });
         let asked = push.proxy.events.values();
-        Arc::new(Asks {
-            guarded: asked
-                .flat_map(|ask| guards.names(&ask.upstream))
+        Arc::new(PushQueries {
+            reserved_headers: asked
+                .flat_map(|ask| guards.reserved_for(&ask.upstream))
                 .cloned()
                 .collect(),
             upstreams: upstreams.collect(),
@@ -67,42 +67,48 @@ impl Asks {
         self.upstreams.is_empty()
     }
 
-    fn find(&self, event: Event) -> Result<(&PushAsk, &Arc<UpstreamState>), Unanswered> {
+    fn find_upstream(&self, event: Event) -> Result<(&PushAsk, &Arc<UpstreamState>), Unanswered> {
         let ask = self.proxy.events.get(&event);
         match (ask, self.upstreams.get(&event)) {
             (Some(ask), Some(Ok(upstream))) => Ok((ask, upstream)),
             (_, Some(Err(why))) => Err(Unanswered(why.to_string())),
-            _ => Err(Unanswered("nobody is asked about it any more".to_owned())),
+            _ => Err(Unanswered(
+                "no upstream is configured for this event any more".to_owned(),
+            )),
         }
     }
 }
 
 /// The queries of one session, with the headers of its client's request.
-pub(super) struct Asking {
+pub(super) struct PushApplication {
     worker: Rc<Worker>,
     fields: FieldBlock,
     /// Headers that its client may not set in a connect command, either.
-    barred: Box<[HeaderName]>,
+    reserved_headers: Box<[HeaderName]>,
 }
 
-impl Asking {
+impl PushApplication {
     pub(super) fn of(
         worker: &Rc<Worker>,
-        asks: &Asks,
-        (found, plan): (&Found<'_>, &Plan),
+        asks: &PushQueries,
+        (found, plan): (&RequestRoute<'_>, &Plan),
         cleared: &Cleared,
         req: &Request<'_>,
-    ) -> Asking {
-        let drops = plan.policies.drops().iter().chain(&asks.guarded);
+    ) -> PushApplication {
+        let drops = plan
+            .policies
+            .consumed_headers()
+            .iter()
+            .chain(&asks.reserved_headers);
         let is_dropped = |name: &str| {
             drops
                 .clone()
-                .any(|drop| is_folded(name.as_bytes(), drop.as_str()))
+                .any(|drop| eq_folded(name.as_bytes(), drop.as_str()))
         };
-        let mut asking = Asking {
+        let mut asking = PushApplication {
             worker: Rc::clone(worker),
             fields: FieldBlock::new(),
-            barred: drops
+            reserved_headers: drops
                 .clone()
                 .filter(|drop| asks.proxy.emulated_headers.contains(drop))
                 .cloned()
@@ -110,15 +116,15 @@ impl Asking {
         };
         for name in asks.proxy.headers.iter().map(HeaderName::as_str) {
             if !is_dropped(name) {
-                asking.show(name, found, req);
+                asking.copy_header(name, found, req);
             }
         }
-        asking.fields.append(cleared.upstream());
+        asking.fields.append(cleared.upstream_headers());
         asking
     }
 
     /// Copies a header of the client, or the gateway's own value for it.
-    fn show(&mut self, name: &str, found: &Found<'_>, req: &Request<'_>) {
+    fn copy_header(&mut self, name: &str, found: &RequestRoute<'_>, req: &Request<'_>) {
         let own = match &found.listener.client_address.header {
             ClientHeader::Named(own) => Some(own.as_str()),
             ClientHeader::XForwardedFor | ClientHeader::Forwarded => None,
@@ -126,49 +132,49 @@ impl Asking {
         let is = |other: &str| name.eq_ignore_ascii_case(other);
         if is("X-Forwarded-For") || own.is_some_and(is) {
             if let Some(client) = client_address(found.listener, req) {
-                self.tell(name, client.to_string().as_bytes());
+                self.add_header(name, client.to_string().as_bytes());
             }
         } else if is("X-Forwarded-Proto") {
-            self.tell(name, client_scheme(found.listener, req).as_bytes());
+            self.add_header(name, client_scheme(found.listener, req).as_bytes());
         } else if is("X-Forwarded-Host") {
             if let Some(host) = req.host() {
-                self.tell(name, host.as_bytes());
+                self.add_header(name, host.as_bytes());
             }
         } else {
-            let trusted = request::trusts(found.listener, req);
+            let trusted = request::is_trusted_peer(found.listener, req);
             for (known, field) in req.head().fields.iter_known() {
                 let is_named = field.name.eq_ignore_ascii_case(name.as_bytes());
-                let is_told = match sort(known, field.name) {
-                    Sort::EndToEnd => true,
-                    Sort::Claim(_) => trusted,
-                    Sort::HopByHop => false,
+                let is_told = match treatment(known, field.name) {
+                    FieldTreatment::EndToEnd => true,
+                    FieldTreatment::Proxy(_) => trusted,
+                    FieldTreatment::HopByHop => false,
                 };
                 if is_named && is_told {
-                    self.tell(name, field.value);
+                    self.add_header(name, field.value);
                 }
             }
         }
     }
 
-    fn tell(&mut self, name: &str, value: &[u8]) {
+    fn add_header(&mut self, name: &str, value: &[u8]) {
         // Parsed values are valid; a field that frames a message is rejected, as intended.
         let _ = self.fields.push(name, value);
     }
 
     /// Builds the header fields of a query.
-    fn fields(&self, proxy: &PushProxy, question: &Question) -> FieldBlock {
+    fn query_fields(&self, proxy: &PushProxy, question: &Question) -> FieldBlock {
         let mut fields = self.fields.clone();
         let has = |fields: &FieldBlock, name: &str| {
             fields.iter().any(|(found, _)| found.eq_ignore_ascii_case(name))
         };
         for (name, value) in question.emulated.iter() {
-            let is = |other: &HeaderName| is_folded(name.as_bytes(), other.as_str());
+            let is = |other: &HeaderName| eq_folded(name.as_bytes(), other.as_str());
             let is_let = proxy
                 .emulated_headers
                 .iter()
                 .any(|other| name.eq_ignore_ascii_case(other.as_str()));
             // Headers of the request take precedence.
-            if is_let && !has(&fields, name) && !self.barred.iter().any(is) {
+            if is_let && !has(&fields, name) && !self.reserved_headers.iter().any(is) {
                 let _ = fields.push(name, value.as_bytes());
             }
         }
@@ -187,26 +193,26 @@ impl Asking {
     }
 }
 
-impl Application for Asking {
+impl Application for PushApplication {
     fn ask(&self, question: Question) -> Answering {
         let worker = Rc::clone(&self.worker);
-        let asks = Arc::clone(&worker.view().asks);
-        let fields = self.fields(&asks.proxy, &question);
+        let asks = Arc::clone(&worker.view().push_queries);
+        let fields = self.query_fields(&asks.proxy, &question);
         Box::pin(async move {
-            let (ask, upstream) = asks.find(question.event)?;
-            let asked = Call {
+            let (ask, upstream) = asks.find_upstream(question.event)?;
+            let asked = ServiceRequest {
                 method: Method::Post,
                 target: &ask.path,
                 host: ask.host.as_ref().map(|host| host.as_str()),
                 fields: &fields,
                 body: &question.body,
                 // These have side effects: an application that stores publications would store a retried one twice.
-                again: !matches!(question.event, Event::Rpc | Event::Publish),
-                most: ANSWER_BYTES as u64,
+                may_retry: !matches!(question.event, Event::Rpc | Event::Publish),
+                response_limit: ANSWER_BYTES as u64,
                 until: worker.cx.now().after(question.within),
-                insists: false,
+                ignore_health: false,
             };
-            let answered = call(&worker, upstream, &asked).await;
+            let answered = send_request(&worker, upstream, &asked).await;
             let answered = answered.map_err(|fault| Unanswered(fault.to_string()))?;
             match answered.status {
                 200 => Ok(answered.body),

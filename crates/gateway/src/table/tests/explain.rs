@@ -35,35 +35,35 @@ fn the_closest_match_is_first() {
     let explained = table.explain(id, &facts("GET", "a.example/cart/1"));
     assert_eq!(explained.listener.as_deref(), Some("web"));
     assert_eq!(
-        explained.others,
+        explained.other_listeners,
         [(
             "other".into(),
-            "it is for `c.example`, not for `a.example`".to_owned()
+            "matches only `c.example`, not `a.example`".to_owned()
         )]
     );
-    let taken = explained.taken.unwrap();
+    let taken = explained.selected.unwrap();
     assert_eq!(
-        (&*taken.route, taken.rule, &*taken.by),
+        (&*taken.route, taken.rule, &*taken.matched_by),
         ("shop", 5, "prefix `/cart`")
     );
     let rejected: Vec<_> = explained
         .rejected
         .iter()
-        .map(|rejected| format!("{} {}: {}", rejected.route, rejected.rule, rejected.why.text()))
+        .map(|rejected| format!("{} {}: {}", rejected.route, rejected.rule, rejected.reason.text()))
         .collect();
     assert_eq!(
         rejected,
         [
-            "shop 0: prefix `/` holds too, but comes later",
-            "shop 3: query parameter `k` is not of the expression `[0-9]+`",
-            "shop 2: header `x` is not `1`",
-            "shop 1: it is for POST, not for GET",
-            "shop 4: path `/help` is not `/cart/1`",
-            "host 0: it is for `b.example`, not for `a.example`",
-            "elsewhere 0: its listeners are `other`, not `web`",
+            "shop 0: prefix `/` also matches, but has lower precedence",
+            "shop 3: query parameter `k` is not matching `[0-9]+`",
+            "shop 2: header `x` does not match `1`",
+            "shop 1: matches only POST, not GET",
+            "shop 4: path `/help` does not match `/cart/1`",
+            "host 0: matches only `b.example`, not `a.example`",
+            "elsewhere 0: attached to `other`, not `web`",
         ]
     );
-    assert_eq!(explained.more, 0);
+    assert_eq!(explained.omitted, 0);
 }
 
 #[test]
@@ -73,7 +73,7 @@ fn the_list_is_bounded() {
     let (id, ..) = table.addresses().iter().next().unwrap();
     let explained = table.explain(id, &facts("GET", "/y"));
     assert_eq!(
-        (explained.taken, explained.rejected.len(), explained.more),
+        (explained.selected, explained.rejected.len(), explained.omitted),
         (None, limits::EXPLAINED, 80)
     );
 }
@@ -87,8 +87,8 @@ fn a_host_without_a_listener() {
     let explained = table.explain(id, &facts("GET", "b.example/"));
     assert_eq!(explained.listener, None);
     assert_eq!(
-        explained.others[0].1,
-        "it is for `a.example`, not for `b.example`"
+        explained.other_listeners[0].1,
+        "matches only `a.example`, not `b.example`"
     );
 }
 
@@ -134,15 +134,15 @@ fn told(table: &Table<()>, at: usize, sni: Option<&str>) -> (Option<String>, Vec
     let (id, ..) = table.addresses().iter().nth(at).unwrap();
     let explained = table.explain_stream(id, sni);
     let mut lines: Vec<String> = explained
-        .others
+        .other_listeners
         .iter()
         .map(|(name, why)| format!("not {name}: {why}"))
         .collect();
-    if let Some(taken) = explained.taken {
+    if let Some(taken) = explained.selected {
         lines.push(format!(
             "{} by {}: {}",
             taken.route,
-            taken.by,
+            taken.matched_by,
             taken.steps.join(", ")
         ));
     }
@@ -164,26 +164,26 @@ fn connections_are_explained() {
     assert_eq!(
         lines,
         [
-            "not other: it is for `a.test`, not for `a.example`",
-            "one by host `a.example`: send to upstream `up`, end after 60s of silence",
-            "none: every connection holds too, but comes later",
-            "wide: host `*.example` holds too, but comes later",
-            "late: host `a.example` holds too, but comes later",
-            "test: it is for `a.test`, not for `a.example`",
-            "elsewhere: its listeners are `other`, not `mail`",
+            "not other: matches only `a.test`, not `a.example`",
+            "one by host `a.example`: send to upstream `up`, idle timeout 60s",
+            "none: every connection also matches, but has lower precedence",
+            "wide: host `*.example` also matches, but has lower precedence",
+            "late: host `a.example` also matches, but has lower precedence",
+            "test: matches only `a.test`, not `a.example`",
+            "elsewhere: attached to `other`, not `mail`",
         ]
     );
     let (_, lines) = explain(0, Some("c.example"));
     assert_eq!(
         lines[1],
-        "wide by host `*.example`: send 1 of 2 to upstream `up`, send 1 of 2 to upstream `up`, end after 60s of silence"
+        "wide by host `*.example`: forward 1 of 2 to upstream `up`, forward 1 of 2 to upstream `up`, idle timeout 60s"
     );
     let (listener, lines) = explain(0, None);
     assert_eq!(
         (listener, &*lines[0]),
         (
             None,
-            "not mail: it is for `*.example`, not for a client that names none"
+            "not mail: matches only `*.example`, not a client without SNI"
         )
     );
     // On a listener without TLS the SNI is ignored.
@@ -191,12 +191,9 @@ fn connections_are_explained() {
     assert_eq!(listener.as_deref(), Some("bytes"));
     assert_eq!(
         lines[0],
-        "none by every connection: close it: there is nobody to send it to, end after 60s of silence"
+        "none by every connection: close: no backend, idle timeout 60s"
     );
-    assert!(
-        lines[1].ends_with("not for a client that names none"),
-        "{lines:?}"
-    );
+    assert!(lines[1].ends_with("not for a client without SNI"), "{lines:?}");
     assert_eq!(explain(2, None), (Some("web".to_owned()), Vec::new()));
 }
 
@@ -246,17 +243,17 @@ fn paths_are_handled_as_in_requests() {
         );
         let (id, ..) = table.addresses().iter().next().unwrap();
         let explained = table.explain(id, &facts("GET", &target));
-        let found = match explained.refused {
+        let found = match explained.fault {
             Some(fault) => Err(fault),
             None => Ok((
-                &*explained.taken.as_ref().unwrap().route,
+                &*explained.selected.as_ref().unwrap().route,
                 explained.path.as_deref(),
             )),
         };
         assert_eq!(found, expected, "{how:?}");
         if let Ok((_, Some(_))) = expected {
-            let why = explained.rejected[0].why.text();
-            assert_eq!(why, "prefix `/` holds too, but comes later");
+            let why = explained.rejected[0].reason.text();
+            assert_eq!(why, "prefix `/` also matches, but has lower precedence");
         }
     }
 }
@@ -284,7 +281,7 @@ fn a_preflight_is_explained_by_the_announced_request() {
                 ..facts(method, "/x")
             };
             let explained = table.explain(id, &facts);
-            (explained.taken.unwrap().rule, explained.preflight)
+            (explained.selected.unwrap().rule, explained.preflight)
         };
         let expected = if has_cors {
             (0, Some("PUT".to_owned()))

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::{compile, config, facts, found, rule, told};
 use crate::model::{Hostname, Match, PathMatch, Route};
-use crate::table::request_facts::holds;
+use crate::table::request_facts::matches_all;
 use crate::table::{Headers, ListenerId, RequestFacts, Table};
 
 const HOSTS: [&str; 7] = ["a", "*.a", "b.a", "*.b.a", "c.b.a", "*.c.b.a", "x"];
@@ -28,7 +28,7 @@ fn twin(routes: &[Arc<Route>], facts: &RequestFacts<'_>) -> String {
             for (matching, found) in matches
                 .iter()
                 .enumerate()
-                .filter(|(_, found)| holds(found, facts))
+                .filter(|(_, found)| matches_all(found, facts))
             {
                 let path = match &found.path {
                     PathMatch::Exact(_) => (2, 0),
@@ -137,7 +137,7 @@ fn agree(table: &Table<()>, random: &mut fastrand::Rng) {
         };
         let matched = table.find(ListenerId(0), &facts);
         let own = match matched {
-            Some(matched) => format!("{} {}", told(Some(matched)), matched.matching()),
+            Some(matched) => format!("{} {}", told(Some(matched)), matched.match_number()),
             None => told(None),
         };
         let twin = twin(&table.config().routes, &facts);
@@ -148,7 +148,7 @@ fn agree(table: &Table<()>, random: &mut fastrand::Rng) {
         );
         let (id, ..) = table.addresses().iter().next().unwrap();
         let explained = table.explain(id, &facts);
-        assert_eq!(explained.taken.is_some(), matched.is_some());
+        assert_eq!(explained.selected.is_some(), matched.is_some());
     }
 }
 

@@ -24,7 +24,7 @@ pub(crate) use self::stream::{BodyRefused, H2Stream};
 
 use ringmain_wire::h2::{Budgets, FaultKind, Limits, Rate};
 
-use crate::fault::{Detail, Fault};
+use crate::fault::{Fault, Violation};
 use crate::limits;
 
 /// The reason that a stream ended early.
@@ -61,12 +61,12 @@ impl StreamError {
     }
 
     /// Returns the violated rule, if there is one.
-    pub(crate) fn detail(self) -> Option<Box<Detail>> {
+    pub(crate) fn detail(self) -> Option<Box<Violation>> {
         match self {
             StreamError::ProtocolViolation(Some(kind)) | StreamError::TooLarge(kind) => {
-                Some(Detail::http2(kind))
+                Some(Violation::from_http2(kind))
             }
-            StreamError::ProtocolViolation(None) => Some(Detail::interim()),
+            StreamError::ProtocolViolation(None) => Some(Violation::interim()),
             _ => None,
         }
     }

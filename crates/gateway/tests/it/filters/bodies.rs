@@ -281,12 +281,12 @@ fn more_than_may_be_held(engine: Config) {
         client.send(support::get("/"));
         if is_whole {
             let answer = client.answer();
-            answer.expect(502, "the upstream's answer is too large\n");
+            answer.expect(502, "upstream response body too large\n");
         } else {
             assert_eq!(client.head().status, 200);
             client.expect_end();
         }
-        let faults = edge.gateway.faults();
+        let faults = edge.gateway.fault_counts();
         assert!(
             faults
                 .iter()

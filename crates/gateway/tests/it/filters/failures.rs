@@ -14,7 +14,7 @@ on_every_backend! {
 }
 
 const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
-const FAILED: &str = "a filter of this request failed\n";
+const FAILED: &str = "filter failed\n";
 
 fn wanting(want: Want) -> Script {
     match want {
@@ -85,7 +85,7 @@ fn errors_and_panics_are_one_requests(engine: Config) {
             edge.server
                 .ask(support::post("/good", "text/plain", "word"))
                 .expect(200, "ok");
-            let faults = edge.gateway.faults();
+            let faults = edge.gateway.fault_counts();
             let counted = faults.iter().find(|(fault, _)| fault.label() == "filter_failed");
             assert_eq!(counted.map(|(_, count)| *count), Some(1), "hook {hook}");
             edge.server.shut_down();
@@ -258,9 +258,7 @@ fn filters_that_are_not_there(engine: Config) {
             problems[0]
         );
         let server = support::serve(engine.clone(), gateway.app());
-        server
-            .get("/")
-            .expect(500, "the rule for this request is broken\n");
+        server.get("/").expect(500, "invalid route configuration\n");
         server.shut_down();
     }
 }

@@ -341,7 +341,7 @@ impl Asked {
             return;
         };
         let counting = &counting.borrow().trade;
-        let faults = gateway.faults();
+        let faults = gateway.fault_counts();
         let count = |wanted| {
             let found = faults.iter().find(|(fault, _)| *fault == wanted);
             found.map_or(0, |(_, count)| *count)

@@ -22,9 +22,9 @@ fn url(config: &ClientAddress, headers: &str) -> String {
     let Ok(Parsed::Complete { head, .. }) = parsed else {
         panic!("a head: {text}");
     };
-    let received = RequestUrl::received(false, head.authority.map(|authority| authority.as_str()));
+    let received = RequestUrl::from_connection(false, head.authority.map(|authority| authority.as_str()));
     let peer = "10.0.0.1".parse().expect("an address");
-    let RequestUrl { https, host, port } = received.overridden(config, peer, &head.fields);
+    let RequestUrl { https, host, port } = received.with_forwarded(config, peer, &head.fields);
     let scheme = if https { "https" } else { "http" };
     let port = port.map_or_else(String::new, |port| format!(":{port}"));
     format!("{scheme}://{}{port}", host.unwrap_or("-"))
@@ -132,7 +132,7 @@ fn named_header_has_one_element() {
 
 #[test]
 fn default_ports_belong_to_the_scheme_that_they_were_sent_with() {
-    let received = RequestUrl::received(false, Some("shop.example:80"));
+    let received = RequestUrl::from_connection(false, Some("shop.example:80"));
     assert_eq!(received.port, Some(80));
     let config = config(ClientHeader::XForwardedFor);
     assert_eq!(

@@ -12,7 +12,7 @@ const UNKNOWN: &str = "application/octet-stream";
 const EXTENSION_BYTES: usize = 32;
 
 /// Returns the media type of a file.
-pub(super) fn of<'t>(name: &str, added: &'t [(Arc<str>, HeaderValue)]) -> Cow<'t, str> {
+pub(super) fn media_type<'t>(name: &str, added: &'t [(Arc<str>, HeaderValue)]) -> Cow<'t, str> {
     let file = name.rsplit('/').next().unwrap_or_default();
     let extension = file
         .rsplit_once('.')

@@ -1,6 +1,6 @@
 //! Tests of media types by extension.
 
-use super::of;
+use super::media_type;
 use crate::model::HeaderValue;
 
 #[test]
@@ -53,7 +53,7 @@ fn common_files_have_their_types() {
         ("a.html/b", "application/octet-stream"),
         ("a.nosuchextension", "application/octet-stream"),
     ] {
-        assert_eq!(of(name, &[]), kind, "{name}");
+        assert_eq!(media_type(name, &[]), kind, "{name}");
     }
 }
 
@@ -62,7 +62,7 @@ fn added_types_come_first() {
     let kind = HeaderValue::parse("model/vnd.usdz+zip").expect("a value");
     let html = HeaderValue::parse("text/x-own").expect("a value");
     let added = [("usdz".into(), kind), ("html".into(), html)];
-    assert_eq!(of("a.USDZ", &added), "model/vnd.usdz+zip");
-    assert_eq!(of("a.html", &added), "text/x-own");
-    assert_eq!(of("a.css", &added), "text/css; charset=utf-8");
+    assert_eq!(media_type("a.USDZ", &added), "model/vnd.usdz+zip");
+    assert_eq!(media_type("a.html", &added), "text/x-own");
+    assert_eq!(media_type("a.css", &added), "text/css; charset=utf-8");
 }
