@@ -5,10 +5,10 @@
 //! file ────▶ checked alone ─▶ ┐
 //!                             ├─ file's parts, then objects' ─▶ Gateway::replace, replace_bound
 //! objects ──────────────────▶ ┘
-//! endpoints of objects ───────────────────────────────────▶ Gateway::put_endpoints
+//! endpoints of objects ───────────────────────────────────▶ Gateway::set_endpoints
 //! ```
 //!
-//! Without a second source a file is applied by [`Gateway::replace_whole`]. Knows neither formats nor the origin of configurations.
+//! Without a second source a file is applied by [`Gateway::replace_atomically`]. Knows neither formats nor the origin of configurations.
 
 #[cfg(test)]
 mod tests;

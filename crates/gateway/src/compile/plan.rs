@@ -254,7 +254,7 @@ fn compile_mirrors(
     registry: &UpstreamRegistry,
     guards: &ReservedHeaders,
 ) -> Result<Box<[MirrorTarget]>, String> {
-    let told = |fault: crate::model::TextFault| fault.to_string();
+    let told = |fault: crate::model::TextError| fault.to_string();
     let name = HeaderName::parse(MIRROR_HEADER.0).map_err(told)?;
     let mark = HeaderChanges {
         set: vec![(name, HeaderValue::parse(MIRROR_HEADER.1).map_err(told)?)],

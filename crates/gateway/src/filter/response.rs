@@ -8,17 +8,17 @@ use super::head::check_name;
 
 /// A response in place of the upstream's. The gateway writes `Content-Length`.
 #[derive(Clone, Debug)]
-pub struct Answer {
+pub struct FilterResponse {
     pub(crate) status: u16,
     pub(crate) fields: FieldBlock,
     pub(crate) body: Bytes,
 }
 
-impl Answer {
+impl FilterResponse {
     /// Creates a response without a body. A `status` that no final response has (below 200 or above 599) is sent as 500.
     #[must_use]
-    pub fn new(status: u16) -> Answer {
-        Answer {
+    pub fn new(status: u16) -> FilterResponse {
+        FilterResponse {
             status,
             fields: FieldBlock::new(),
             body: Bytes::new(),
@@ -27,8 +27,8 @@ impl Answer {
 
     /// Creates a response with one line of plain text.
     #[must_use]
-    pub fn text(status: u16, text: impl Into<String>) -> Answer {
-        let mut answer = Answer::new(status);
+    pub fn text(status: u16, text: impl Into<String>) -> FilterResponse {
+        let mut answer = FilterResponse::new(status);
         // Name and value are constants, and valid.
         let _ = answer.fields.push("Content-Type", b"text/plain; charset=utf-8");
         let mut text: String = text.into();
@@ -39,7 +39,7 @@ impl Answer {
 
     /// Sets the body, which is not sent with 204 and 304.
     #[must_use]
-    pub fn body(mut self, body: impl Into<Bytes>) -> Answer {
+    pub fn body(mut self, body: impl Into<Bytes>) -> FilterResponse {
         self.body = body.into();
         self
     }
@@ -49,7 +49,7 @@ impl Answer {
     /// # Errors
     /// The name is not a token, or the gateway writes the field itself (`Content-Length`, `Connection` and the like); the value has control
     /// characters.
-    pub fn header(mut self, name: &str, value: impl AsRef<[u8]>) -> Result<Answer, Error> {
+    pub fn header(mut self, name: &str, value: impl AsRef<[u8]>) -> Result<FilterResponse, Error> {
         check_name(name)?;
         self.fields
             .push(name, value.as_ref())

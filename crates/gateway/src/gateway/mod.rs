@@ -38,7 +38,7 @@ use crate::fault::Fault;
 use crate::filter::Filters;
 use crate::gateway::change_notifier::ChangeNotifier;
 use crate::gateway::maintenance::LookupSettings;
-use crate::gateway::scratch::Scratch;
+use crate::gateway::scratch::WorkerScratch;
 use crate::health::HealthTarget;
 use crate::l4::StreamPlan;
 use crate::limits;
@@ -160,7 +160,7 @@ impl Gateway {
         }))
     }
 
-    /// Makes the listeners of a running engine follow the configuration. The engine must have been started with those of [`Gateway::addrs`]
+    /// Makes the listeners of a running engine follow the configuration. The engine must have been started with those of [`Gateway::listen_addrs`]
     /// and no others; `options` are for new ones. Returns whether the configuration was replaced before this call: then it must be replaced
     /// again.
     pub fn manage_listeners(&self, listeners: Listeners, options: ListenOptions) -> bool {
@@ -292,7 +292,7 @@ impl Gateway {
         listeners::connection_limits(self.table().config())
     }
 
-    /// Returns the application that serves requests at [`Gateway::addrs`].
+    /// Returns the application that serves requests at [`Gateway::listen_addrs`].
     #[must_use]
     pub fn app(&self) -> App {
         let gateway = self.clone();
@@ -382,7 +382,7 @@ pub(crate) struct Worker {
     view: RefCell<Rc<View>>,
     /// By upstream number.
     pools: RefCell<Vec<Option<Rc<UpstreamPool>>>>,
-    pub(crate) scratch: RefCell<Scratch>,
+    pub(crate) scratch: RefCell<WorkerScratch>,
     /// Open directories of file rules, with the time since which they are open.
     roots: RefCell<BTreeMap<PathBuf, (Root, Time)>>,
     /// Set while a task sweeps the pools.
@@ -413,7 +413,7 @@ impl Worker {
             view: RefCell::new(Rc::new(view)),
             gateway: gateway.clone(),
             pools: RefCell::default(),
-            scratch: RefCell::new(Scratch::new()),
+            scratch: RefCell::new(WorkerScratch::new()),
             roots: RefCell::default(),
             is_sweeping: Cell::new(false),
             mirrors_in_flight: Cell::new(0),

@@ -29,7 +29,7 @@ impl Gateway {
     /// Replaces the configuration in parts: invalid parts are left out or respond 500, all others are served. Each worker follows at its
     /// next request; requests in flight finish with the old configuration. Returns the problems. `now` is the time since the Unix epoch.
     ///
-    /// Once the engine runs ([`Gateway::listen_by`]) its listeners follow before this returns: new ones are opened, removed ones closed,
+    /// Once the engine runs ([`Gateway::manage_listeners`]) its listeners follow before this returns: new ones are opened, removed ones closed,
     /// and a changed protocol of an address applies to connections accepted from then on. An address that cannot be listened on is a
     /// problem; it is retried at each replacement. Requests that still arrive through a listener that was removed, or whose protocol has
     /// changed, are answered 404. Must not be called on a worker, since it waits for workers.
@@ -48,9 +48,10 @@ impl Gateway {
         let mut doors = self.lock_listeners();
         let (staged, next) = self.prepare(&doors, config, now);
         let problems = blocking_problems(&staged, &next);
-        let bound = match problems.is_empty() {
-            true => doors.bind_new(&next, &|_| true),
-            false => Err(problems),
+        let bound = if problems.is_empty() {
+            doors.bind_new(&next, &|_| true)
+        } else {
+            Err(problems)
         };
         self.commit_bound(&mut doors, staged, next, bound)
     }

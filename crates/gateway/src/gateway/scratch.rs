@@ -10,7 +10,7 @@ use crate::limits;
 
 /// Scratch memory for steps that do not wait.
 #[derive(Debug)]
-pub(crate) struct Scratch {
+pub(crate) struct WorkerScratch {
     pub(crate) limits: Limits,
     pub(crate) table: FieldTable,
     pub(crate) out: Vec<u8>,
@@ -68,14 +68,14 @@ impl DateCache {
     }
 }
 
-impl Scratch {
-    pub(crate) fn new() -> Scratch {
+impl WorkerScratch {
+    pub(crate) fn new() -> WorkerScratch {
         let limits = Limits {
             head_bytes: limits::RESPONSE_HEAD_BYTES,
             fields: limits::RESPONSE_FIELDS,
             ..Limits::INTERNET
         };
-        Scratch {
+        WorkerScratch {
             table: FieldTable::new(&limits),
             limits,
             out: Vec::new(),

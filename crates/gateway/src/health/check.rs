@@ -20,14 +20,14 @@ use crate::upstream::h2::{
     send_request as send_h2_request,
 };
 use crate::upstream::transport::{Transport, proxy_header};
-use crate::upstream::{Endpoint, EndpointId, UpstreamState, connect};
+use crate::upstream::{EndpointId, UpstreamEndpoint, UpstreamState, connect};
 
 /// The subject and the settings of a health check.
 #[derive(Clone, Debug)]
 pub(crate) struct HealthTarget {
     pub(crate) upstream: Arc<UpstreamState>,
     pub(crate) transport: Arc<Transport>,
-    pub(crate) endpoint: Arc<Endpoint>,
+    pub(crate) endpoint: Arc<UpstreamEndpoint>,
     pub(crate) health: ActiveHealth,
 }
 

@@ -24,7 +24,7 @@ use crate::limits;
 /// The health of an endpoint. Instants are nanoseconds of the engine's clock.
 #[derive(Debug, Default)]
 pub(crate) struct EndpointHealth {
-    /// The [`Verdict`] of active health checks.
+    /// The [`CheckVerdict`] of active health checks.
     verdict: AtomicU8,
     /// The last health check received no response at all.
     is_silent: AtomicBool,

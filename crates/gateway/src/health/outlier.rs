@@ -105,7 +105,7 @@ impl OutlierRecord {
         self.failures.load(Ordering::Relaxed)
     }
 
-    /// Records the result of a request. Returns the reason for an ejection if one is due; [`Record::eject`] carries it out.
+    /// Records the result of a request. Returns the reason for an ejection if one is due; [`OutlierRecord::eject`] carries it out.
     pub(crate) fn record_outcome(
         &self,
         meeting: RequestOutcome,
@@ -127,9 +127,10 @@ impl OutlierRecord {
         let percent = rules.failure_percent?;
         self.rotate_interval(now, rules, percent);
         let total = self.total.fetch_add(1, Ordering::Relaxed) + 1;
-        let failed = match bad {
-            true => self.failed.fetch_add(1, Ordering::Relaxed) + 1,
-            false => self.failed.load(Ordering::Relaxed),
+        let failed = if bad {
+            self.failed.fetch_add(1, Ordering::Relaxed) + 1
+        } else {
+            self.failed.load(Ordering::Relaxed)
         };
         let reached = bad
             && total >= rules.least_requests

@@ -83,9 +83,10 @@ async fn connect_upstream(
     passing: &mut ConnectionLog,
 ) -> Result<(L4UpstreamConn, Option<std::time::Duration>), Fault> {
     let number = incoming.listener();
-    let hello = match starts_with_tls(&worker.view(), number)? {
-        true => Some(client_hello::read_client_hello(&incoming.stream).await?),
-        false => None,
+    let hello = if starts_with_tls(&worker.view(), number)? {
+        Some(client_hello::read_client_hello(&incoming.stream).await?)
+    } else {
+        None
     };
     passing.record_hello(hello.as_ref());
     let found = {

@@ -32,7 +32,7 @@ impl ListenerController {
     }
 
     /// Binds new addresses, in their order, before the prepared changes apply. The kernel queues connections there from now on. Addresses of
-    /// listeners whose names `is_required` does not accept are left to [`Doors::turn`].
+    /// listeners whose names `is_required` does not accept are left to [`ListenerController::apply`].
     ///
     /// # Errors
     /// The listeners that cannot be bound. No address is bound or closed in that case.

@@ -17,7 +17,7 @@ use ringmain_web::{Entrances, Limits};
 pub(crate) use self::controller::{Bindings, ListenerController};
 use self::protocol::{AddressProtocol, ProtocolSet, build_protocol};
 use self::tls::{AddressTls, PreparedTls};
-use crate::model::{ClientCertificateMode, Config, Listener, Name, PerAddress, Protocol};
+use crate::model::{ClientCertificateMode, Config, Listener, Name, PerAddressLimit, Protocol};
 use crate::table::{AddressId, Problem, Table};
 
 #[cfg(test)]
@@ -112,7 +112,7 @@ impl NextListeners {
 }
 
 impl ListenAddresses {
-    /// Calls [`Fronts::prepare`], then [`Fronts::apply`].
+    /// Calls [`ListenAddresses::prepare`], then [`ListenAddresses::apply`].
     #[cfg(test)]
     pub(crate) fn follow_table<P>(&mut self, table: &Table<P>, now: Duration) -> AppliedListeners {
         let next = self.prepare(table, now);
@@ -158,7 +158,7 @@ impl ListenAddresses {
     }
 
     /// Applies prepared changes to this state. Does not open or close sockets; the handling of connections changes with
-    /// [`Fronts::enter`].
+    /// [`ListenAddresses::switch_protocol`].
     pub(crate) fn apply(&mut self, next: NextListeners) -> AppliedListeners {
         let mut ids: Vec<Option<AddressId>> = vec![None; self.all.len()];
         let mut followed = AppliedListeners {
@@ -402,10 +402,10 @@ pub fn connection_limits(config: &Config) -> Limits {
     // Behind proxies all clients share a few addresses.
     let proxied = |it: &Arc<Listener>| !it.client_address.trusted.is_empty() || it.proxy_protocol.is_some();
     match config.limits.per_address {
-        PerAddress::Automatic if listeners.iter().any(proxied) => limits.connections_per_address = None,
-        PerAddress::Automatic => {}
-        PerAddress::Off => limits.connections_per_address = None,
-        PerAddress::AtMost(most) => limits.connections_per_address = Some(most),
+        PerAddressLimit::Automatic if listeners.iter().any(proxied) => limits.connections_per_address = None,
+        PerAddressLimit::Automatic => {}
+        PerAddressLimit::Off => limits.connections_per_address = None,
+        PerAddressLimit::AtMost(most) => limits.connections_per_address = Some(most),
     }
     let http: Vec<_> = listeners.iter().filter(|it| it.protocol.is_http()).collect();
     let Some(first) = http.first() else {

@@ -178,17 +178,17 @@ fn the_widest_limit_applies() {
         config.limits.per_address = per_address;
         connection_limits(&config)
     };
-    let one = of(&[&narrow], PerAddress::Automatic);
+    let one = of(&[&narrow], PerAddressLimit::Automatic);
     assert_eq!((one.http1.head_bytes, one.http1.start_line_bytes), (2048, 2048));
     assert_eq!(one.requests_per_connection, Some(10));
     assert_eq!(one.connections_per_address, Some(1024));
     narrow.client_address.trusted = vec![Network::parse("10.0.0.0/8").expect("a network")];
-    assert_eq!(of(&[&wide], PerAddress::Off).connections_per_address, None);
+    assert_eq!(of(&[&wide], PerAddressLimit::Off).connections_per_address, None);
     assert_eq!(
-        of(&[&narrow], PerAddress::AtMost(7)).connections_per_address,
+        of(&[&narrow], PerAddressLimit::AtMost(7)).connections_per_address,
         Some(7)
     );
-    let both = of(&[&narrow, &wide], PerAddress::Automatic);
+    let both = of(&[&narrow, &wide], PerAddressLimit::Automatic);
     assert_eq!(both.http1.head_bytes, HttpLimits::default().head_bytes);
     assert_eq!(both.requests_per_connection, None);
     assert_eq!(both.connections_per_address, None);

@@ -211,9 +211,10 @@ impl AddressTlsInputs {
                 TlsVersion::Tls12 => Version::Tls12,
                 TlsVersion::Tls13 => Version::Tls13,
             },
-            alpn: match self.is_http {
-                true => ringmain_tls::http_protocols(),
-                false => Vec::new(),
+            alpn: if self.is_http {
+                ringmain_tls::http_protocols()
+            } else {
+                Vec::new()
             },
             ..ServerSettings::default()
         }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use ringmain_web::limits::CLIENT_IPV6_BITS;
 
-use super::{ClaimPath, HeaderName, Name, Secret, Share, Target};
+use super::{ClaimPath, Fraction, HeaderName, Name, Secret, Target};
 use crate::limits;
 
 /// A rate limit: a number of requests per period, for each key.
@@ -152,19 +152,19 @@ pub struct Concurrency {
 
 /// Load shedding: requests that are refused first under overload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Shed {
+pub struct LoadShedding {
     /// Largest delay in the worker's queue, at least 1 ms. A request that waited longer is answered 503 before any other processing. From
     /// [`ringmain_web::Limits::patience`] on it has no effect.
-    pub late: Duration,
+    pub max_delay: Duration,
 }
 
 /// Fault injection, to test clients and the services behind them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Inject {
+pub struct FaultInjection {
     /// Delays this share of requests for this time.
-    pub delay: Option<(Duration, Share)>,
+    pub delay: Option<(Duration, Fraction)>,
     /// Answers this share of requests with this status, 400 to 599, in place of their action.
-    pub abort: Option<(u16, Share)>,
+    pub abort: Option<(u16, Fraction)>,
     /// Affects only requests with this header, which is not forwarded. Default: `None`, all requests.
     pub header: Option<HeaderName>,
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Config, KeyPlace, Policy};
+use super::{Config, CredentialSource, Policy};
 
 /// Returns the query parameters from which policies of this configuration read keys and tokens.
 pub(crate) fn secret_params(config: &Config) -> Vec<Arc<str>> {
@@ -23,9 +23,9 @@ pub(crate) fn secret_params(config: &Config) -> Vec<Arc<str>> {
     params
 }
 
-fn param(place: &KeyPlace) -> Option<Arc<str>> {
+fn param(place: &CredentialSource) -> Option<Arc<str>> {
     match place {
-        KeyPlace::Query(name) => Some(Arc::clone(name)),
-        KeyPlace::Header(_) | KeyPlace::Cookie(_) => None,
+        CredentialSource::Query(name) => Some(Arc::clone(name)),
+        CredentialSource::Header(_) | CredentialSource::Cookie(_) => None,
     }
 }

@@ -10,7 +10,7 @@ use super::basic_auth::credentials_after_scheme;
 use super::{Cleared, PolicyInput, Refusal, StepResult, UsedHeaders};
 use crate::fault::Fault;
 use crate::limits;
-use crate::model::{ApiKey, ApiKeys, HeaderName, KeyPlace};
+use crate::model::{ApiKey, ApiKeys, CredentialSource, HeaderName};
 
 /// The API keys of a rule.
 #[derive(Debug)]
@@ -29,8 +29,8 @@ impl ApiKeyAuth {
             names
                 .hidden
                 .extend(policy.from.iter().filter_map(|place| match place {
-                    KeyPlace::Header(name) => Some(name.clone()),
-                    KeyPlace::Query(_) | KeyPlace::Cookie(_) => None,
+                    CredentialSource::Header(name) => Some(name.clone()),
+                    CredentialSource::Query(_) | CredentialSource::Cookie(_) => None,
                 }));
         }
         let mut keys = policy.keys.to_vec();
@@ -72,24 +72,25 @@ impl ApiKeyAuth {
 }
 
 /// Returns a request's value at a place, if it has exactly one there.
-pub(super) fn credential<'r>(place: &KeyPlace, at: &PolicyInput<'_, 'r>) -> Option<Cow<'r, [u8]>> {
+pub(super) fn credential<'r>(place: &CredentialSource, at: &PolicyInput<'_, 'r>) -> Option<Cow<'r, [u8]>> {
     match place {
-        KeyPlace::Header(name) => {
+        CredentialSource::Header(name) => {
             let mut values = at.req.head().fields.all(name.as_str());
             let value = values.next().filter(|_| values.next().is_none())?;
-            let value = match name.as_str().eq_ignore_ascii_case("authorization") {
-                true => credentials_after_scheme(value, b"bearer")?,
-                false => value,
+            let value = if name.as_str().eq_ignore_ascii_case("authorization") {
+                credentials_after_scheme(value, b"bearer")?
+            } else {
+                value
             };
             Some(Cow::Borrowed(value))
         }
-        KeyPlace::Query(name) => {
+        CredentialSource::Query(name) => {
             let query = at.req.query().ok()?;
             let mut values = query.all(name);
             let value = values.next().filter(|_| values.next().is_none())?;
             Some(Cow::Owned(value.into_owned().into_bytes()))
         }
-        KeyPlace::Cookie(name) => at
+        CredentialSource::Cookie(name) => at
             .req
             .cookies()
             .get(name)

@@ -17,7 +17,7 @@ use super::http_client::{ServiceError, ServiceRequest, ServiceResponse, send_req
 use super::{Cleared, ExternalResponse, PolicyInput, Refusal, StepResult, UsedHeaders, body_buffer};
 use crate::fault::{Fault, FaultSide};
 use crate::limits;
-use crate::model::{Ask, ExternalAuth, HeaderName, Target};
+use crate::model::{AuthzRequest, ExternalAuth, HeaderName, Target};
 use crate::proxy::{client_address, client_scheme, eq_folded, forwarded_uri};
 use crate::resolve::with_timeout;
 use crate::upstream::UpstreamState;
@@ -103,8 +103,8 @@ impl ExternalAuthz {
     ) -> Result<ServiceResponse, ServiceError> {
         let uri = forwarded_uri(at.route, at.req);
         let (method, target) = match &self.policy.ask {
-            Ask::Prefix(prefix) => (at.req.method(), format!("{prefix}{uri}")),
-            Ask::Path(path) => (Method::Get, path.to_string()),
+            AuthzRequest::Prefix(prefix) => (at.req.method(), format!("{prefix}{uri}")),
+            AuthzRequest::Path(path) => (Method::Get, path.to_string()),
         };
         let fields = self.request_fields(at, cleared, &uri)?;
         let asked = ServiceRequest {

@@ -76,9 +76,10 @@ pub(super) async fn collect_body(at: &PolicyInput<'_, '_>, cleared: &mut Cleared
     };
     let most = most.min(rule.unwrap_or(u64::MAX));
     if let Some(body) = cleared.body() {
-        return match body.len() as u64 <= most {
-            true => Ok(()),
-            false => Err(Fault::RequestTooLarge.into()),
+        return if body.len() as u64 <= most {
+            Ok(())
+        } else {
+            Err(Fault::RequestTooLarge.into())
         };
     }
     let head = at.req.head();

@@ -9,7 +9,7 @@ use ringmain_wire::h1::FieldBlock;
 
 use super::body_buffer::CollectedBody;
 use super::jwt::TokenClaims;
-use crate::filter::Edits;
+use crate::filter::FilterEdits;
 use crate::gateway::Worker;
 use crate::limits;
 use crate::proxy::eq_folded;
@@ -35,7 +35,7 @@ pub(super) struct PolicyContext {
     /// The concurrency counts that include the request.
     pub(super) permits: RefCell<Vec<CountGuard>>,
     /// Changes of the head by filters.
-    edits: Option<Edits>,
+    edits: Option<FilterEdits>,
     /// Names written by a policy that does not declare them: the client's fields of that name are dropped.
     replaced: Vec<Box<str>>,
     /// The request's body, if a policy has collected it.
@@ -122,12 +122,12 @@ impl Cleared {
     }
 
     /// Sets the changes of the head by filters.
-    pub(crate) fn set_edits(&mut self, edits: Edits) {
+    pub(crate) fn set_edits(&mut self, edits: FilterEdits) {
         self.context_mut().edits = Some(edits);
     }
 
     /// Returns the changes of the head by filters.
-    pub(crate) fn edits(&self) -> Option<&Edits> {
+    pub(crate) fn edits(&self) -> Option<&FilterEdits> {
         self.context.as_ref()?.edits.as_ref()
     }
 

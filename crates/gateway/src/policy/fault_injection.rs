@@ -8,11 +8,11 @@ use ringmain_wire::h1::FieldBlock;
 use super::{PolicyInput, Refusal, StepResult};
 use crate::fault::Fault;
 use crate::limits;
-use crate::model::{self, Share};
+use crate::model::{self, Fraction};
 
 /// Fault injection for a rule.
 #[derive(Debug)]
-pub(super) struct FaultInjector(Arc<model::Inject>);
+pub(super) struct FaultInjector(Arc<model::FaultInjection>);
 
 /// A delayed request, counted by its worker.
 struct DelayGuard<'w>(&'w Cell<u32>);
@@ -34,7 +34,10 @@ impl Drop for DelayGuard<'_> {
 
 impl FaultInjector {
     /// Builds the policy. The header that opts in is not forwarded: it is added to `drops`.
-    pub(super) fn compile(policy: &Arc<model::Inject>, drops: &mut Vec<model::HeaderName>) -> FaultInjector {
+    pub(super) fn compile(
+        policy: &Arc<model::FaultInjection>,
+        drops: &mut Vec<model::HeaderName>,
+    ) -> FaultInjector {
         drops.extend(policy.header.clone());
         FaultInjector(Arc::clone(policy))
     }
@@ -75,6 +78,6 @@ impl FaultInjector {
 }
 
 /// Draws whether a request is in the share.
-fn is_in_share(at: &PolicyInput<'_, '_>, share: Share) -> bool {
+fn is_in_share(at: &PolicyInput<'_, '_>, share: Fraction) -> bool {
     at.worker.cx.random() % u64::from(share.of.max(1)) < u64::from(share.part)
 }

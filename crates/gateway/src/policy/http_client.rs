@@ -262,9 +262,10 @@ fn write_request(call: &ServiceRequest<'_>, authority: &str, out: &mut Vec<u8>) 
     let mut head = RequestEncoder::new(out, call.method, call.target, host).map_err(misuse)?;
     head.block(call.fields);
     // A method that usually has content declares an empty one (RFC 9110 §8.6).
-    let framing = match call.has_content() {
-        true => Framing::Length(call.body.len() as u64),
-        false => Framing::None,
+    let framing = if call.has_content() {
+        Framing::Length(call.body.len() as u64)
+    } else {
+        Framing::None
     };
     let mut body = head.finish(framing, true).map_err(misuse)?;
     if !call.body.is_empty() {

@@ -182,7 +182,7 @@ pub(crate) struct PolicyRegistry {
     reserved_headers: ReservedHeaders,
 }
 
-/// The state of a [`Registry`] before a configuration was compiled.
+/// The state of a [`PolicyRegistry`] before a configuration was compiled.
 #[derive(Debug)]
 pub(crate) struct PolicySnapshot {
     providers: Vec<Arc<KeyProvider>>,
@@ -242,7 +242,7 @@ impl PolicyRegistry {
     /// # Errors
     /// The reason that a filter of the rule cannot be used.
     pub(crate) fn compile_filters(&mut self, rule: &Rule) -> Result<Option<Box<[Use]>>, String> {
-        self.filters.of(rule, &mut self.last_filter)
+        self.filters.compile(rule, &mut self.last_filter)
     }
 
     /// Sets up the provider of push clients' tokens, if one is configured.
@@ -497,7 +497,7 @@ impl Policies {
                 Policy::Concurrency(policy) => {
                     PolicyStep::Concurrency(ConcurrencyLimits::compile(policy, counters))
                 }
-                Policy::Shed(policy) => PolicyStep::Shed(LoadShedder(policy.late)),
+                Policy::Shed(policy) => PolicyStep::Shed(LoadShedder(policy.max_delay)),
                 Policy::Inject(policy) => {
                     PolicyStep::Inject(FaultInjector::compile(policy, &mut names.hidden))
                 }

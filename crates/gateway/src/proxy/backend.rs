@@ -47,9 +47,10 @@ pub(super) fn build_upstream_request<'a>(
 
 /// Returns the error pages that replace error responses of the upstream.
 pub(super) fn replacement_pages<'v>(found: &RequestRoute<'v>, forward: &Forward) -> &'v [ErrorPage] {
-    match forward.replace_errors {
-        true => &found.matched.rule().error_pages,
-        false => &[],
+    if forward.replace_errors {
+        &found.matched.rule().error_pages
+    } else {
+        &[]
     }
 }
 

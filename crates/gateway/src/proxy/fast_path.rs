@@ -32,7 +32,7 @@ use super::request::UpstreamRequest;
 use super::response_body::ExchangeTimeouts;
 use super::{RequestRoute, Routed, client, find_route, log_fields, reject_unforwardable, request, response};
 use crate::compile::plan::{HeaderEdits, Plan, StatusHeaderEdits};
-use crate::gateway::scratch::{DateCache, Scratch};
+use crate::gateway::scratch::{DateCache, WorkerScratch};
 use crate::gateway::{View, Worker};
 use crate::limits;
 use crate::model::{Action, Forward};
@@ -239,7 +239,7 @@ fn start_attempt(
 fn write_head(
     local: &UpstreamPool,
     chosen: &SelectedEndpoint,
-    desk: &mut Scratch,
+    desk: &mut WorkerScratch,
     (req, sending): (&Request<'_>, &UpstreamRequest<'_>),
     span: Option<Duration>,
 ) -> Option<UpstreamConn> {
@@ -263,7 +263,7 @@ fn write_head(
 fn send_head_on_stream(
     local: &UpstreamPool,
     chosen: &SelectedEndpoint,
-    desk: &mut Scratch,
+    desk: &mut WorkerScratch,
     (req, sending): (&Request<'_>, &UpstreamRequest<'_>),
 ) -> Option<H2Stream> {
     let channel = local.try_acquire_stream(&chosen.endpoint)?;
@@ -454,7 +454,7 @@ impl FastPathState {
 
     /// Relays an HTTP/1 response, if these bytes are all of its head and body.
     fn relay_http1(&self, worker: &Rc<Worker>, bytes: &[u8], ticket: Ticket) -> Result<(u16, bool), Ticket> {
-        let Scratch {
+        let WorkerScratch {
             limits,
             table,
             fields,
@@ -472,9 +472,10 @@ impl FastPathState {
             Framing::Length(length) => body.len() as u64 == length,
             Framing::Chunked | Framing::UntilClose => false,
         };
-        match is_whole && !head.switches {
-            true => self.relay_response(worker, (&head, body), (fields, date), ticket),
-            false => Err(ticket),
+        if is_whole && !head.switches {
+            self.relay_response(worker, (&head, body), (fields, date), ticket)
+        } else {
+            Err(ticket)
         }
     }
 
@@ -483,7 +484,7 @@ impl FastPathState {
         let Some(UpstreamConn::H2(channel)) = self.upstream_conn() else {
             return Err(ticket);
         };
-        let Scratch {
+        let WorkerScratch {
             table, fields, date, ..
         } = &mut *worker.scratch.borrow_mut();
         let mut ticket = Some(ticket);

@@ -16,7 +16,7 @@ use ringmain_web::{Reply, Request};
 use ringmain_wire::h1::Framing;
 use ringmain_wire::ws::Challenge;
 
-use self::admission::Admission;
+use self::admission::ShareAdmission;
 use self::attempt::AttemptOutcome;
 use self::retry::{AttemptState, is_idempotent};
 use super::affinity::AffinitySession;
@@ -58,7 +58,7 @@ struct ForwardJob<'a, 'r> {
     session: AffinitySession,
     /// The part of the body that is buffered for another attempt.
     replay: ReplayBuffer,
-    admission: Admission,
+    admission: ShareAdmission,
     grpc_web: RequestTextDecoder,
     /// The CORS fields of the response.
     cors: Option<&'a CorsHeaders>,
@@ -156,7 +156,7 @@ pub(super) async fn forward(
         affinity,
         session,
         affinity_hint: prefer,
-        admission: Admission::default(),
+        admission: ShareAdmission::default(),
         replay: kept,
         grpc_web: RequestTextDecoder::from_content_type(grpc::grpc_web_type(forward, req)),
         cors: found.cors.as_ref(),

@@ -5,18 +5,22 @@ use ringmain_web::{Error, Reply};
 use super::Failure;
 use crate::compile::plan::{Plan, StatusHeaderEdits};
 use crate::fault::Fault;
-use crate::model::{Answer, ErrorPage};
+use crate::model::{DirectResponse, ErrorPage};
 use crate::policy::Refusal;
 use crate::table::Matched;
 
 /// Sends a direct response.
-pub(super) fn send_direct(reply: &mut Reply<'_>, plan: &Plan, answer: &Answer) -> Result<(), Failure> {
+pub(super) fn send_direct(
+    reply: &mut Reply<'_>,
+    plan: &Plan,
+    answer: &DirectResponse,
+) -> Result<(), Failure> {
     write_response(reply, answer.status, answer)?;
     edit_headers(reply, &plan.response)?;
     Ok(())
 }
 
-fn write_response(reply: &mut Reply<'_>, status: u16, answer: &Answer) -> Result<(), Error> {
+fn write_response(reply: &mut Reply<'_>, status: u16, answer: &DirectResponse) -> Result<(), Error> {
     reply.status(status);
     if let Some(kind) = &answer.content_type {
         reply.header("Content-Type", kind.as_str())?;
@@ -33,7 +37,7 @@ pub(super) fn send_error_page(
 ) -> Result<bool, Error> {
     let found = pages.iter().find(|page| page.statuses.contains(status));
     if let Some(page) = found {
-        write_response(reply, status, &page.answer)?;
+        write_response(reply, status, &page.response)?;
     }
     Ok(found.is_some())
 }

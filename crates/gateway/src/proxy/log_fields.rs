@@ -22,7 +22,7 @@ use crate::upstream::pool::PoolEndpoint;
 /// last attempt; `fault` is the kind of the failure, `fault_rule` the rule that the upstream violated (docs/http1-rules.md, HTTP/2,
 /// docs/tls-rules.md), `over_limit` the name of a rate limit that admitted a request over the limit. For relayed connections `upstream_us`
 /// ends when the upstream is connected, `received` counts the bytes of the client and `ended` is the kind of termination
-/// ([`Ended`](crate::stats::Ended)).
+/// ([`ConnectionEnd`](crate::stats::ConnectionEnd)).
 pub const FIELDS: [&str; 12] = [
     "route",
     "rule",

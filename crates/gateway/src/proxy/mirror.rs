@@ -156,9 +156,10 @@ fn prepare_mirror(
         grpc_web: grpc::grpc_web_type(forward, req),
     };
     let body = body.as_deref();
-    let message = match local.can_acquire_now() && !local.may_multiplex() {
-        true => encode_http1(worker, req, &chosen, &sending, body),
-        false => build_parts(worker, req, &chosen, &sending, body),
+    let message = if local.can_acquire_now() && !local.may_multiplex() {
+        encode_http1(worker, req, &chosen, &sending, body)
+    } else {
+        build_parts(worker, req, &chosen, &sending, body)
     }?;
     // Counted if no task is available, which drops it.
     became.outcome.set(MirrorOutcome::Overloaded);

@@ -64,7 +64,7 @@ pub(crate) enum Failure {
     /// An error of the client's connection: it is closed, or its body violated the protocol.
     Web(Error),
     /// A filter's response replaces the expected one.
-    FilterResponse(Box<filter::Answer>),
+    FilterResponse(Box<filter::FilterResponse>),
 }
 
 impl Failure {
@@ -338,9 +338,10 @@ pub(crate) fn client_address(listener: &Listener, req: &Request<'_>) -> Option<I
 
 /// Returns the scheme that the client used, as far as trusted proxies report it.
 pub(crate) fn client_scheme(listener: &Listener, req: &Request<'_>) -> &'static str {
-    match client::RequestUrl::is_https(listener, req) {
-        true => "https",
-        false => "http",
+    if client::RequestUrl::is_https(listener, req) {
+        "https"
+    } else {
+        "http"
     }
 }
 
@@ -386,7 +387,7 @@ async fn run_action(
             )
             .await
         }
-        Action::Answer(answer) => {
+        Action::Respond(answer) => {
             local_response::send_direct(reply, plan, answer).map(|()| Continuation::Done)
         }
         Action::Redirect(how) => {

@@ -6,7 +6,7 @@ use super::client::RequestUrl;
 use super::path::forwarded_path;
 use super::{Failure, RequestRoute};
 use crate::compile::plan::Plan;
-use crate::gateway::scratch::Scratch;
+use crate::gateway::scratch::WorkerScratch;
 use crate::gateway::{View, Worker};
 use crate::model::{HttpsRedirect, Listener, PathRewrite, Paths, Redirect};
 
@@ -88,7 +88,7 @@ fn write_redirect(reply: &mut Reply<'_>, status: u16, location: &str) -> Result<
 }
 
 /// Writes scheme, host and port. The default port of a scheme is not written.
-fn write_origin(desk: &mut Scratch, https: bool, host: Option<&str>, port: Option<u16>) {
+fn write_origin(desk: &mut WorkerScratch, https: bool, host: Option<&str>, port: Option<u16>) {
     let url = &mut desk.host;
     url.clear();
     url.push_str(if https { "https://" } else { "http://" });
@@ -102,13 +102,13 @@ fn write_origin(desk: &mut Scratch, https: bool, host: Option<&str>, port: Optio
 
 /// Writes the path in its normal form: one that begins with two slashes would lead to another host.
 fn write_path(
-    desk: &mut Scratch,
+    desk: &mut WorkerScratch,
     rewrite: Option<&PathRewrite>,
     prefix: &str,
     decoded: Option<&str>,
     req: &Request<'_>,
 ) {
-    let Scratch {
+    let WorkerScratch {
         host: url,
         path: scratch,
         ..

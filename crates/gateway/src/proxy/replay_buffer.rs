@@ -30,9 +30,10 @@ impl ReplayBuffer {
     /// the body was taken (RFC 9113 §8.7).
     pub(super) fn for_request(forward: &Forward, refusable: bool) -> ReplayBuffer {
         let again = forward.retry.as_ref().is_some_and(|retry| retry.attempts > 0);
-        let replayed = match again || refusable || forward.hedge.is_some() {
-            true => limits::REPLAY_BYTES,
-            false => 0,
+        let replayed = if again || refusable || forward.hedge.is_some() {
+            limits::REPLAY_BYTES
+        } else {
+            0
         };
         let mirrors = forward.mirrors.iter().map(|mirror| mirror.body_bytes);
         let mirrored = mirrors.max().unwrap_or(0).min(limits::MIRROR_BODY_BYTES);

@@ -15,11 +15,11 @@ use super::path::{DecodedPath, forwarded_path, rest_after_prefix};
 use super::trailers::TrailerFilter;
 use crate::compile::plan::HeaderEdits;
 use crate::fault::Fault;
-use crate::gateway::scratch::Scratch;
+use crate::gateway::scratch::WorkerScratch;
 use crate::limits;
 use crate::model::{ClientHeader, Hostname, Listener, PathRewrite, Rewrite};
 use crate::policy::Cleared;
-use crate::upstream::Endpoint;
+use crate::upstream::UpstreamEndpoint;
 use crate::upstream::h2::H2Stream;
 
 /// The protocol that HTTP/2 streams can switch to.
@@ -84,13 +84,13 @@ impl HeadWriter<'_> {
 
 /// Appends a request's head to `desk.out`.
 pub(super) fn write_head(
-    desk: &mut Scratch,
+    desk: &mut WorkerScratch,
     req: &Request<'_>,
-    endpoint: &Endpoint,
+    endpoint: &UpstreamEndpoint,
     sending: &UpstreamRequest<'_>,
 ) -> Result<BodyEncoder, Fault> {
     let head = req.head();
-    let Scratch {
+    let WorkerScratch {
         out,
         text,
         path,
@@ -116,9 +116,9 @@ pub(super) fn write_head(
 /// Writes a request's fields into `desk.fields`, and its target into `desk.host` (empty: the original target). Returns the framing of its
 /// body and its authority.
 pub(super) fn compose_head<'a>(
-    desk: &mut Scratch,
+    desk: &mut WorkerScratch,
     req: &'a Request<'_>,
-    endpoint: &'a Endpoint,
+    endpoint: &'a UpstreamEndpoint,
     sending: &UpstreamRequest<'a>,
 ) -> Result<(Framing, &'a str), Fault> {
     write_rewritten_target(req, sending, &mut desk.path, &mut desk.host);
@@ -149,9 +149,9 @@ pub(super) fn uses_extended_connect(
 
 /// Sends a request's head over HTTP/2. Returns whether a body follows.
 pub(super) fn send_head(
-    desk: &mut Scratch,
+    desk: &mut WorkerScratch,
     req: &Request<'_>,
-    endpoint: &Endpoint,
+    endpoint: &UpstreamEndpoint,
     sending: &UpstreamRequest<'_>,
     channel: &H2Stream,
 ) -> Result<bool, Fault> {
@@ -209,7 +209,11 @@ fn write_rewritten_target(
 }
 
 /// Returns the authority of the request.
-fn authority<'a>(req: &'a Request<'_>, endpoint: &'a Endpoint, sending: &UpstreamRequest<'a>) -> &'a str {
+fn authority<'a>(
+    req: &'a Request<'_>,
+    endpoint: &'a UpstreamEndpoint,
+    sending: &UpstreamRequest<'a>,
+) -> &'a str {
     let edits = sending.cleared.edits();
     let told = edits.and_then(|edits| edits.host.as_deref());
     let (backend, rule) = (sending.backend.host.as_ref(), sending.rule.host.as_ref());

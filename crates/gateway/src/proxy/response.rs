@@ -17,7 +17,7 @@ use super::request::WEBSOCKET;
 use super::trailers::TrailerFilter;
 use crate::compile::plan::{HeaderEdits, StatusHeaderEdits};
 use crate::fault::{Fault, Violation};
-use crate::gateway::scratch::{DateCache, Scratch};
+use crate::gateway::scratch::{DateCache, WorkerScratch};
 use crate::limits;
 use crate::model::{ErrorPage, StatusRange};
 
@@ -108,7 +108,7 @@ impl<'m, 'a> ResponseReader<'m, 'a> {
     pub(super) fn read_bytes(
         &mut self,
         bytes: &[u8],
-        desk: &mut Scratch,
+        desk: &mut WorkerScratch,
         changes: &StatusHeaderEdits,
         most: Option<u64>,
         reply: &mut Reply<'_>,
@@ -116,7 +116,7 @@ impl<'m, 'a> ResponseReader<'m, 'a> {
         self.has_started = true;
         let mut consumed = 0;
         loop {
-            let Scratch {
+            let WorkerScratch {
                 limits,
                 table,
                 fields,
@@ -154,13 +154,13 @@ impl<'m, 'a> ResponseReader<'m, 'a> {
     pub(super) fn read_stored(
         &mut self,
         stored: &[u8],
-        desk: &mut Scratch,
+        desk: &mut WorkerScratch,
         changes: &StatusHeaderEdits,
         most: Option<u64>,
         reply: &mut Reply<'_>,
     ) -> Result<Option<ResponseStart>, Failure> {
         self.has_started = true;
-        let Scratch {
+        let WorkerScratch {
             limits,
             table,
             fields,

@@ -7,7 +7,7 @@ use crate::fault::Fault;
 use crate::health::{CheckVerdict, EjectionReason};
 use crate::model::{Addr, Name};
 pub use crate::upstream::circuit_breaker::UpstreamLimit;
-use crate::upstream::{Endpoint, MirrorOutcome, UpstreamState};
+use crate::upstream::{MirrorOutcome, UpstreamEndpoint, UpstreamState};
 
 /// A snapshot of an upstream and its endpoints. Each number is read at its own instant while workers continue.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -120,7 +120,7 @@ impl UpstreamStatus {
 }
 
 impl EndpointStatus {
-    fn read(endpoint: &Endpoint) -> EndpointStatus {
+    fn read(endpoint: &UpstreamEndpoint) -> EndpointStatus {
         let health = endpoint.state.health();
         EndpointStatus {
             addr: endpoint.addr.clone(),

@@ -14,7 +14,7 @@ pub struct ListenerId(pub(super) u32);
 
 /// The addresses of a table.
 #[derive(Debug)]
-pub struct Addresses(Box<[SharedAddress]>);
+pub struct AddressTable(Box<[SharedAddress]>);
 
 /// An address and its listeners.
 #[derive(Debug)]
@@ -27,9 +27,9 @@ struct SharedAddress {
     refused: Vec<Hostname>,
 }
 
-impl Addresses {
+impl AddressTable {
     /// Groups listeners by address. `left_out` are listeners that cannot be served. Each port 0 is an address of its own.
-    pub(super) fn new(listeners: &[&Arc<Listener>], left_out: &[&Arc<Listener>]) -> Addresses {
+    pub(super) fn new(listeners: &[&Arc<Listener>], left_out: &[&Arc<Listener>]) -> AddressTable {
         let mut addresses: Vec<SharedAddress> = Vec::new();
         for (id, listener) in (0..).map(ListenerId).zip(listeners) {
             let datagrams = listener.protocol == crate::model::Protocol::Udp;
@@ -59,7 +59,7 @@ impl Addresses {
                 shared.refused.extend_from_slice(&listener.hostnames);
             }
         }
-        Addresses(addresses.into())
+        AddressTable(addresses.into())
     }
 
     /// Returns every address, and whether it is for datagrams.

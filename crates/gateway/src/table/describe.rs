@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use crate::model::{
-    Action, Affinity, AffinityBy, ExternalAuth, Forward, HeaderChanges, Inject, PathRewrite, Policy, RateKey,
-    RateLimit, Redirect, Rewrite, Rule, Share, StatusHeaders, Target, Upstream, UpstreamProtocol,
-    WeightedBackend,
+    Action, Affinity, AffinityBy, ExternalAuth, FaultInjection, Forward, Fraction, HeaderChanges,
+    PathRewrite, Policy, RateKey, RateLimit, Redirect, Rewrite, Rule, StatusHeaders, Target, Upstream,
+    UpstreamProtocol, WeightedBackend,
 };
 use crate::policy;
 
@@ -20,7 +20,7 @@ pub fn describe_steps(rule: &Rule) -> Vec<String> {
             self::describe_forward(&mut steps, forward);
         }
         Action::Redirect(redirect) => steps.push(self::describe_redirect(redirect)),
-        Action::Answer(answer) => steps.push(format!(
+        Action::Respond(answer) => steps.push(format!(
             "respond {} with {} bytes",
             answer.status,
             answer.body.0.len()
@@ -43,7 +43,7 @@ pub fn describe_steps(rule: &Rule) -> Vec<String> {
         };
         steps.push(format!(
             "error page for {which}: {} bytes",
-            page.answer.body.0.len()
+            page.response.body.0.len()
         ));
     }
     steps
@@ -130,7 +130,7 @@ fn describe_policy(policy: &Policy) -> String {
             };
             format!("limit to {} concurrent requests{by}", policy.requests)
         }
-        Policy::Shed(policy) => format!("shed requests queued for longer than {:?}", policy.late),
+        Policy::Shed(policy) => format!("shed requests queued for longer than {:?}", policy.max_delay),
         Policy::Inject(policy) => describe_injection(policy),
         // Options may be secrets.
         Policy::Filter(policy) => format!("filter `{}`", policy.name),
@@ -154,8 +154,8 @@ fn describe_key(by: &[RateKey]) -> String {
     keys.collect::<Vec<_>>().join(" and ")
 }
 
-fn describe_injection(policy: &Inject) -> String {
-    let share = |share: &Share| format!("{} of {}", share.part, share.of);
+fn describe_injection(policy: &FaultInjection) -> String {
+    let share = |share: &Fraction| format!("{} of {}", share.part, share.of);
     let delay = policy.delay.as_ref();
     let delay = delay.map(|(time, part)| format!("delay {} by {time:?}", share(part)));
     let abort = policy.abort.as_ref();

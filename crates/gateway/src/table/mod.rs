@@ -52,7 +52,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::model::{Action, Config, Listener, Name, Policy, Route, Rule, StreamRoute};
-use address::Addresses;
+use address::AddressTable;
 pub(crate) use address::host_specificity;
 pub use address::{AddressId, ListenerId};
 pub(crate) use check::unresolved_parts;
@@ -79,7 +79,7 @@ pub type Planner<'p, P> = &'p mut dyn FnMut(&Rule, &[Name]) -> Result<P, String>
 pub struct Table<P> {
     config: Arc<Config>,
     listeners: Box<[AttachedListener<P>]>,
-    addresses: Addresses,
+    addresses: AddressTable,
     routes: NameIndex<Name, Arc<CompiledRoute<P>>>,
     problems: Box<[Problem]>,
 }
@@ -135,11 +135,11 @@ impl<P> Table<P> {
                 listener: Arc::clone(listener),
                 hosts,
                 streams,
-                guards_paths: guarding.iter().any(|route| route.is_of(&listener.name)),
+                guards_paths: guarding.iter().any(|route| route.attaches_to(&listener.name)),
             }
         });
         let listeners = listeners.collect();
-        let addresses = Addresses::new(&checked.listeners, &checked.left_out);
+        let addresses = AddressTable::new(&checked.listeners, &checked.left_out);
         let problems = std::mem::take(&mut checked.problems.0).into();
         drop(builder);
         drop(guarding);
@@ -200,7 +200,7 @@ impl<P> Table<P> {
 
     /// Returns the addresses to listen on, each with its listeners.
     #[must_use]
-    pub fn addresses(&self) -> &Addresses {
+    pub fn addresses(&self) -> &AddressTable {
         &self.addresses
     }
 

@@ -18,7 +18,7 @@ use crate::model::{Match, PathMatch, Route};
 /// A match of a rule, as a candidate at its node.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Candidate {
-    /// Index into [`HostTable::routes`].
+    /// Index into [`PathTree::routes`].
     route: u32,
     rule: u16,
     /// The number of the match in the rule; 0 for a rule without matches.
@@ -31,7 +31,7 @@ pub(super) struct Candidate {
 #[derive(Debug)]
 struct PathNode {
     up: u32,
-    /// The start of the segment in [`HostTable::segments`].
+    /// The start of the segment in [`PathTree::segments`].
     at: u32,
     length: u32,
     /// Length of the path up to this node, in bytes.

@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use super::{Headers, ListenerId, Matched, RequestFacts, Table};
 use crate::model::{
-    Action, Answer, Body, Config, HeaderMatch, HeaderName, Hostname, HttpLimits, Listener, Match, MethodName,
-    Path, PathMatch, Pattern, Protocol, QueryMatch, Route, Rule, ValueMatch,
+    Action, Config, DirectResponse, HeaderMatch, HeaderName, Hostname, HttpLimits, Listener, Match,
+    MethodName, Path, PathMatch, Pattern, Protocol, QueryMatch, Route, Rule, StaticBody, ValueMatch,
 };
 
 /// A match as tests write it: `/prefix`, `=/exact` or `~expression`, then `GET`, `h:name=value`, `q:name`, `q:name~expression`.
@@ -52,10 +52,10 @@ fn value(text: &str) -> (&str, ValueMatch) {
 }
 
 pub(super) fn rule(matches: &[&str]) -> Rule {
-    let mut rule = Rule::new(Action::Answer(Answer {
+    let mut rule = Rule::new(Action::Respond(DirectResponse {
         status: 200,
         content_type: None,
-        body: Body::default(),
+        body: StaticBody::default(),
     }));
     rule.matches = matches.iter().map(|text| found(text)).collect();
     rule

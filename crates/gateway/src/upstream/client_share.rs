@@ -91,9 +91,10 @@ impl UpstreamState {
         let held = table.clients.get(&holder).copied().unwrap_or_default();
         if held >= most.per_client || most.total.is_some_and(|all| table.total >= all) {
             // The list includes wakers of finished requests: at the limit all are woken, and those that still wait register again.
-            let over = match table.waiting.len() < limits::SHARE_WAKERS {
-                true => Vec::new(),
-                false => std::mem::take(&mut table.waiting),
+            let over = if table.waiting.len() < limits::SHARE_WAKERS {
+                Vec::new()
+            } else {
+                std::mem::take(&mut table.waiting)
             };
             if !table.waiting.iter().any(|other| other.will_wake(waker)) {
                 table.waiting.push(waker.clone());

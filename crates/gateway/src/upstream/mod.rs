@@ -1,6 +1,6 @@
 //! Upstreams as all workers share them, with their counters.
 //!
-//! An upstream's [`Shared`] part lives while its name is configured; its present state ([`Current`]: configuration, endpoints)
+//! An upstream's [`UpstreamState`] part lives while its name is configured; its present state ([`UpstreamSnapshot`]: configuration, endpoints)
 //! is replaced as a whole, by a new configuration or a new result of DNS. State of an endpoint (requests in flight, health) belongs
 //! to its address and survives both. Knows no requests.
 
@@ -45,7 +45,7 @@ pub(crate) struct UpstreamState {
     pub(crate) id: usize,
     pub(crate) name: Name,
     snapshot: Mutex<Arc<UpstreamSnapshot>>,
-    /// The version of `current`: workers check it first.
+    /// The version of `snapshot`: workers check it first.
     generation: CacheLine<AtomicU64>,
     /// The version of endpoints' health: workers check endpoints only when it has changed.
     health_version: CacheLine<AtomicU64>,
@@ -60,7 +60,7 @@ pub(crate) struct UpstreamState {
     pub(crate) wait_queue: WaitQueue,
     /// Slots of the pool that are held by clients.
     slot_shares: ClientShares,
-    /// Positions in `waiting` that are held by clients.
+    /// Positions in `wait_queue` that are held by clients.
     queue_shares: ClientShares,
     /// The limit that all upstreams share.
     pub(crate) connection_budget: Arc<ConnectionBudget>,
@@ -95,7 +95,7 @@ pub(crate) struct UpstreamSnapshot {
     /// The transport. Pooled connections survive a change of configuration while it remains the same.
     pub(crate) transport: Arc<Transport>,
     pub(crate) balancer: Balancer,
-    pub(crate) endpoints: Box<[Arc<Endpoint>]>,
+    pub(crate) endpoints: Box<[Arc<UpstreamEndpoint>]>,
     /// The fault of requests while there is no endpoint.
     pub(crate) fault_without_endpoints: Fault,
     /// There is no endpoint yet: names are being resolved for the first time.
@@ -104,7 +104,7 @@ pub(crate) struct UpstreamSnapshot {
 
 /// An endpoint: an address with its state.
 #[derive(Debug)]
-pub(crate) struct Endpoint {
+pub(crate) struct UpstreamEndpoint {
     pub(crate) addr: Addr,
     /// The `Host` of requests without one of the client.
     pub(crate) authority: Box<str>,
@@ -286,7 +286,7 @@ impl Drop for ConnectionPermit {
     }
 }
 
-impl Endpoint {
+impl UpstreamEndpoint {
     /// Returns the identity of the endpoint.
     pub(crate) fn endpoint_id(&self) -> EndpointId {
         EndpointId(Arc::as_ptr(&self.state).addr())

@@ -31,8 +31,8 @@ use super::selection::HealthView;
 use super::transport::TlsHandles;
 use super::wait_queue::{WaitQueue, Waiter};
 use super::{
-    ActiveGuard, ConnectionPermit, Endpoint, EndpointId, ReachedLimit, RequestPermit, UpstreamSnapshot,
-    UpstreamState, connect, transport,
+    ActiveGuard, ConnectionPermit, EndpointId, ReachedLimit, RequestPermit, UpstreamEndpoint,
+    UpstreamSnapshot, UpstreamState, connect, transport,
 };
 use crate::balance::RoundRobin;
 use crate::fault::Fault;
@@ -65,7 +65,7 @@ struct PoolSnapshot {
 /// An endpoint as one worker sees it.
 #[derive(Debug)]
 pub(crate) struct PoolEndpoint {
-    pub(crate) endpoint: Arc<Endpoint>,
+    pub(crate) endpoint: Arc<UpstreamEndpoint>,
     idle: RefCell<Vec<IdleConnection>>,
     pub(super) sessions: SessionList,
     /// The endpoint is no longer configured: its connections are closed after use.
@@ -561,9 +561,10 @@ impl UpstreamPool {
     ) -> Result<WaitOutcome, ReachedLimit> {
         if !fresh {
             let end = &self.current_endpoint(end);
-            let kept = match self.is_multiplexed(end) {
-                true => end.sessions.try_acquire_stream(false).map(UpstreamConn::H2),
-                false => self.try_acquire_idle(end).map(UpstreamConn::Http1),
+            let kept = if self.is_multiplexed(end) {
+                end.sessions.try_acquire_stream(false).map(UpstreamConn::H2)
+            } else {
+                self.try_acquire_idle(end).map(UpstreamConn::Http1)
             };
             if let Some(link) = kept {
                 return Ok(WaitOutcome::Connection(link));

@@ -11,9 +11,9 @@ use ringmain_tls::PeerName;
 use super::connection_budget::ConnectionBudget;
 use super::selection;
 use super::transport::Transport;
-use super::{Balancer, Endpoint, EndpointState, UpstreamSnapshot, UpstreamState};
+use super::{Balancer, EndpointState, UpstreamEndpoint, UpstreamSnapshot, UpstreamState};
 use crate::fault::Fault;
-use crate::model::{self, Config, Hostname, Name, Upstream, Where};
+use crate::model::{self, Config, EndpointLocation, Hostname, Name, Upstream};
 use crate::rate::counters::LimitCounters;
 use crate::resolve::{LookupError, ResolvedName};
 
@@ -47,10 +47,10 @@ enum LookupState {
     Failed(Fault),
 }
 
-/// Endpoints of a [`Current`] that is being built.
+/// Endpoints of a [`UpstreamSnapshot`] that is being built.
 #[derive(Default)]
 struct EndpointListBuilder {
-    endpoints: Vec<(Endpoint, Option<Hostname>)>,
+    endpoints: Vec<(UpstreamEndpoint, Option<Hostname>)>,
     addresses: BTreeSet<Addr>,
     absence: Option<Fault>,
     is_pending: bool,
@@ -62,7 +62,7 @@ impl EndpointListBuilder {
         if !self.addresses.insert(addr.clone()) {
             return;
         }
-        let endpoint = Endpoint {
+        let endpoint = UpstreamEndpoint {
             addr,
             authority: authority.into(),
             tls_name: None,
@@ -84,14 +84,17 @@ fn session_name(addr: &Addr) -> String {
 }
 
 fn hostnames_of(config: &Upstream) -> impl Iterator<Item = &Hostname> {
-    config.endpoints.iter().filter_map(|endpoint| match &endpoint.at {
-        Where::Host { name, .. } => Some(name),
-        Where::Address(_) | Where::Unix(_) => None,
-    })
+    config
+        .endpoints
+        .iter()
+        .filter_map(|endpoint| match &endpoint.address {
+            EndpointLocation::Host { name, .. } => Some(name),
+            EndpointLocation::Address(_) | EndpointLocation::Unix(_) => None,
+        })
 }
 
 impl UpstreamRegistry {
-    /// Stages an upstream: it changes at [`Registry::commit`], and remains as it is at [`Registry::discard`].
+    /// Stages an upstream: it changes at [`UpstreamRegistry::commit`], and remains as it is at [`UpstreamRegistry::discard`].
     pub(crate) fn stage(&mut self, config: &Arc<Upstream>, whole: &Config, now: Duration) {
         if let Some(shared) = self.upstreams.get(&config.name) {
             let shared = Arc::clone(shared);
@@ -284,11 +287,11 @@ impl UpstreamRegistry {
     fn build_snapshot(&mut self, config: &Arc<Upstream>, transport: Arc<Transport>) -> UpstreamSnapshot {
         let mut draft = EndpointListBuilder::default();
         for endpoint in config.endpoints.iter().filter(|endpoint| endpoint.weight > 0) {
-            match &endpoint.at {
-                Where::Address(address) => {
+            match &endpoint.address {
+                EndpointLocation::Address(address) => {
                     draft.add(endpoint, Addr::Inet(*address), address.to_string(), None)
                 }
-                Where::Unix(path) => match format!("unix:{}", path.display()).parse() {
+                EndpointLocation::Unix(path) => match format!("unix:{}", path.display()).parse() {
                     Ok(addr) => draft.add(endpoint, addr, "localhost".to_owned(), None),
                     Err(_) => log::error!(
                         "upstream `{}`: `{}` is no path of a socket",
@@ -296,7 +299,7 @@ impl UpstreamRegistry {
                         path.display()
                     ),
                 },
-                Where::Host { name, port } => match self.names.get(name) {
+                EndpointLocation::Host { name, port } => match self.names.get(name) {
                     Some(LookupState::Addresses { addresses, .. }) => {
                         for address in addresses {
                             let addr = Addr::Inet(SocketAddr::new(*address, *port));
@@ -318,7 +321,7 @@ impl UpstreamRegistry {
                 let peer = server.or(host.as_ref()).map(|name| name.as_str().to_owned());
                 // An address is not a valid SNI; the other names identify the peer.
                 let peer = peer.or_else(|| named.then(|| session_name(&endpoint.addr)));
-                Arc::new(Endpoint {
+                Arc::new(UpstreamEndpoint {
                     tls_name: peer.and_then(|name| PeerName::new(&name).ok()),
                     token: selection::endpoint_token(&config.name, &endpoint.addr.to_string()),
                     state: self.endpoint_state(&config.name, &endpoint.addr),
@@ -334,9 +337,10 @@ impl UpstreamRegistry {
             transport,
             balancer: Balancer::new(config, &named.collect::<Vec<_>>()),
             is_resolving: draft.is_pending && endpoints.is_empty(),
-            fault_without_endpoints: match draft.is_pending {
-                true => Fault::DnsFailed,
-                false => draft.absence.unwrap_or(Fault::NoEndpoints),
+            fault_without_endpoints: if draft.is_pending {
+                Fault::DnsFailed
+            } else {
+                draft.absence.unwrap_or(Fault::NoEndpoints)
             },
             endpoints,
         }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use ringmain_engine::Cx;
 
 use super::pool::PoolEndpoint;
-use super::{Endpoint, UpstreamSnapshot, UpstreamState};
+use super::{UpstreamEndpoint, UpstreamSnapshot, UpstreamState};
 use crate::balance::{HashRing, Maglev, RoundRobin, WeightRanges, less_loaded, seeded_hash, stable_hash};
 use crate::fault::Fault;
 use crate::limits;
@@ -95,7 +95,7 @@ impl HealthView {
         self.until = u64::MAX;
         let endpoints = &current.endpoints;
         let lasting = endpoints.iter().any(|endpoint| !endpoint.draining);
-        let is_wanted = |endpoint: &Endpoint| !(endpoint.draining && lasting);
+        let is_wanted = |endpoint: &UpstreamEndpoint| !(endpoint.draining && lasting);
         self.usable.clear();
         let (mut healthy, mut responding) = (0, 0);
         for endpoint in endpoints {
@@ -123,7 +123,11 @@ impl HealthView {
         }
     }
 
-    fn set_usable(&mut self, endpoints: &[Arc<Endpoint>], mut is_usable: impl FnMut(&Endpoint) -> bool) {
+    fn set_usable(
+        &mut self,
+        endpoints: &[Arc<UpstreamEndpoint>],
+        mut is_usable: impl FnMut(&UpstreamEndpoint) -> bool,
+    ) {
         self.count = 0;
         for (usable, endpoint) in self.usable.iter_mut().zip(endpoints) {
             *usable = is_usable(endpoint);
@@ -228,7 +232,7 @@ fn affinity_endpoint(
         }
         // Rendezvous hashing: when the endpoint with the highest score is removed, only its own requests move.
         AffinityHint::KeyHash(key) => {
-            let score = |endpoint: &Endpoint| {
+            let score = |endpoint: &UpstreamEndpoint| {
                 let share =
                     (seeded_hash(key, &endpoint.token.to_le_bytes()) >> 11) as f64 / (1_u64 << 53) as f64;
                 f64::from(endpoint.weight) / -(share.max(f64::MIN_POSITIVE)).ln()

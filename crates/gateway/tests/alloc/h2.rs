@@ -11,7 +11,7 @@ use std::time::Duration;
 use ringmain_engine::{Addr, Choice, Config, Engine, ListenOptions, Running};
 use ringmain_gateway::Gateway;
 use ringmain_gateway::model::{
-    Action, Endpoint, Forward, Listener, Protocol, Route, Rule, Upstream, UpstreamProtocol, Where,
+    Action, Endpoint, EndpointLocation, Forward, Listener, Protocol, Route, Rule, Upstream, UpstreamProtocol,
 };
 use ringmain_web::{App, Site};
 use ringmain_wire::h2::PREFACE;
@@ -77,7 +77,7 @@ fn check(front: Engine, back: Engine) {
         ..Default::default()
     };
     let route = |config: &mut ringmain_gateway::model::Config, protocol| {
-        let mut upstream = Upstream::new("origin", vec![Endpoint::new(Where::Address(origin))]);
+        let mut upstream = Upstream::new("origin", vec![Endpoint::new(EndpointLocation::Address(origin))]);
         upstream.protocol = protocol;
         config.upstreams = vec![upstream.into()];
         let rule = Rule::new(Action::Forward(Box::new(Forward::to("origin"))));

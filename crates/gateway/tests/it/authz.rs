@@ -7,7 +7,8 @@ use ringmain_engine::Config;
 use ringmain_gateway::health::CheckVerdict;
 use ringmain_gateway::limits;
 use ringmain_gateway::model::{
-    ActiveHealth, Answer, Ask, Body, ErrorPage, ExternalAuth, HealthCheck, Policy, StatusRange, Target,
+    ActiveHealth, AuthzRequest, DirectResponse, ErrorPage, ExternalAuth, HealthCheck, Policy, StaticBody,
+    StatusRange, Target,
 };
 use ringmain_testkit::wait::until;
 
@@ -38,7 +39,10 @@ fn policy() -> ExternalAuth {
         client_headers: vec![header("X-Reason")],
         identity: Some(header("X-Who")),
         timeout: PATIENCE,
-        ..ExternalAuth::new(Target::Upstream("authz".into()), Ask::Prefix("/check".into()))
+        ..ExternalAuth::new(
+            Target::Upstream("authz".into()),
+            AuthzRequest::Prefix("/check".into()),
+        )
     }
 }
 
@@ -95,7 +99,7 @@ fn a_fixed_path_is_queried(engine: Config) {
     let origin = Origin::echo();
     let authz = Origin::answering("HTTP/1.1 204 No Content\r\n\r\n");
     let policy = ExternalAuth {
-        ask: Ask::Path("/verify?site=1".into()),
+        ask: AuthzRequest::Path("/verify?site=1".into()),
         ..policy()
     };
     let edge = guarded(engine, &origin, authz.addr, policy);
@@ -134,10 +138,10 @@ fn a_refusal_is_its_own(engine: Config) {
     let rule = &mut Arc::make_mut(&mut config.routes[0]).rules[0];
     rule.error_pages.push(ErrorPage {
         statuses: StatusRange::one(403),
-        answer: Answer {
+        response: DirectResponse {
             status: 403,
             content_type: None,
-            body: Body(b"our own".as_slice().into()),
+            body: StaticBody(b"our own".as_slice().into()),
         },
     });
     let edge = edge(engine, config);

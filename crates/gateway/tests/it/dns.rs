@@ -10,7 +10,8 @@ use ringmain_engine::Config;
 use ringmain_gateway::Gateway;
 use ringmain_gateway::health::{CheckVerdict, EjectionReason};
 use ringmain_gateway::model::{
-    ActiveHealth, Endpoint, HealthCheck, Hostname, OutlierDetection, Retry, RetryOn, StatusRange, Where,
+    ActiveHealth, Endpoint, EndpointLocation, HealthCheck, Hostname, OutlierDetection, Retry, RetryOn,
+    StatusRange,
 };
 use ringmain_testkit::wait;
 
@@ -119,7 +120,7 @@ fn serve_with(engine: Config, dns: &Dns, config: ringmain_gateway::model::Config
 }
 
 fn at(name: &str, port: u16) -> Endpoint {
-    Endpoint::new(Where::Host {
+    Endpoint::new(EndpointLocation::Host {
         name: Hostname::parse(name).expect("a name"),
         port,
     })
@@ -283,7 +284,7 @@ fn all_endpoints_are_unhealthy(engine: Config) {
     edge.gateway.replace(Arc::new(config.clone()), Duration::ZERO);
     until(&edge, "one of the ill", |answer| answer.status == 200);
     let upstream = Arc::make_mut(&mut config.upstreams[0]);
-    upstream.endpoints = vec![Endpoint::new(Where::Address(refusing_addr()))];
+    upstream.endpoints = vec![Endpoint::new(EndpointLocation::Address(refusing_addr()))];
     upstream.health.active = None;
     edge.gateway.replace(Arc::new(config), Duration::ZERO);
     until(&edge, "nobody who listens", |answer| answer.status == 503);

@@ -25,9 +25,10 @@ fn a_websocket_over_http2(engine: Config) {
         let Some(seen) = peer.request() else { return };
         let key = seen.field("sec-websocket-key").expect("the gateway's own key");
         assert_ne!(key, "x", "what a client says of it is not passed on");
-        let accept = match seen.line().contains("/wrong") {
-            true => "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=".to_owned(),
-            false => accept_of(&key),
+        let accept = if seen.line().contains("/wrong") {
+            "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=".to_owned()
+        } else {
+            accept_of(&key)
         };
         peer.send(format!(
             "HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Accept: {accept}\r\n\

@@ -209,7 +209,7 @@ fn panic_uses_endpoints_that_respond(engine: Config) {
     let mut config = to_all(&addrs[..], Some(60), true);
     let other = failing();
     Arc::make_mut(&mut config.upstreams[0]).endpoints[4] =
-        model::Endpoint::new(model::Where::Address(other.addr));
+        model::Endpoint::new(model::EndpointLocation::Address(other.addr));
     let edge = edge(engine, config);
     let ill = [CheckVerdict::Unhealthy; 5];
     wait_for(&edge, &[&ill[..], &[CheckVerdict::Healthy]].concat());

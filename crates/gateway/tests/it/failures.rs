@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use ringmain_engine::Config;
 use ringmain_gateway::model::{
-    Action, Answer, Body, ErrorPage, HeaderValue, Retry, RetryOn, Rule, StatusRange, Target, WeightedBackend,
+    Action, DirectResponse, ErrorPage, HeaderValue, Retry, RetryOn, Rule, StaticBody, StatusRange, Target,
+    WeightedBackend,
 };
 use ringmain_testkit::wait;
 
@@ -305,10 +306,10 @@ fn error_pages(engine: Config) {
             first: 500,
             last: 599,
         },
-        answer: Answer {
+        response: DirectResponse {
             status: 200,
             content_type: Some(HeaderValue::parse("text/html").expect("a value")),
-            body: Body(Arc::from(&b"<p>sorry"[..])),
+            body: StaticBody(Arc::from(&b"<p>sorry"[..])),
         },
     }];
     let edge = edge(engine.clone(), config);
@@ -316,10 +317,10 @@ fn error_pages(engine: Config) {
     answer.expect(503, "<p>sorry");
     assert_eq!(answer.field("content-type"), Some("text/html"));
     edge.server.shut_down();
-    let direct = Rule::new(Action::Answer(Answer {
+    let direct = Rule::new(Action::Respond(DirectResponse {
         status: 418,
         content_type: None,
-        body: Body(Arc::from(&b"teapot"[..])),
+        body: StaticBody(Arc::from(&b"teapot"[..])),
     }));
     let edge = crate::origin::edge(engine, rules(vec![direct], vec![upstream("x", &[])]));
     edge.server.get("/").expect(418, "teapot");
@@ -347,10 +348,10 @@ fn errors_of_the_upstream_are_replaced(engine: Config) {
                 first: 404,
                 last: 404,
             },
-            answer: Answer {
+            response: DirectResponse {
                 status: 200,
                 content_type: None,
-                body: Body(Arc::from(&b"not here"[..])),
+                body: StaticBody(Arc::from(&b"not here"[..])),
             },
         }];
         let edge = edge(engine.clone(), config);

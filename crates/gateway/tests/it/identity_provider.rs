@@ -11,7 +11,7 @@ use aws_lc_rs::{hmac, rsa};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use ringmain_engine::Config;
-use ringmain_gateway::model::{Jwt, JwtAlgorithm, JwtKeys, JwtProvider, KeyPlace, KeySet, Policy};
+use ringmain_gateway::model::{CredentialSource, Jwt, JwtAlgorithm, JwtKeys, JwtProvider, KeySet, Policy};
 use serde_json::{Value, json};
 
 use crate::origin::{Edge, Origin, edge, to};
@@ -165,7 +165,7 @@ pub(crate) fn provider(keys: JwtKeys, algorithms: &[JwtAlgorithm]) -> JwtProvide
         algorithms: algorithms.to_vec(),
         keys,
         leeway: Duration::from_secs(30),
-        from: vec![KeyPlace::Header(header("Authorization"))],
+        from: vec![CredentialSource::Header(header("Authorization"))],
     }
 }
 

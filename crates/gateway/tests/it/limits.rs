@@ -8,8 +8,8 @@ use std::time::Duration;
 use ringmain_engine::Config;
 use ringmain_gateway::fault::Fault;
 use ringmain_gateway::model::{
-    self, Action, Answer, Body, Concurrency, HeaderName, Inject, Policy, RateHeaders, RateKey, RateLimit,
-    Retry, RetryOn, Rule, Share, Shed, StatusRange,
+    self, Action, Concurrency, DirectResponse, FaultInjection, Fraction, HeaderName, LoadShedding, Policy,
+    RateHeaders, RateKey, RateLimit, Retry, RetryOn, Rule, StaticBody, StatusRange,
 };
 use ringmain_gateway::stats::upstreams::{CounterState, CounterStatus, UpstreamLimit};
 use ringmain_testkit::wait;
@@ -46,12 +46,12 @@ fn hourly(name: &str, requests: u32, change: impl FnOnce(&mut RateLimit)) -> Pol
 
 /// Answers 200 itself behind these policies.
 fn own(policies: Vec<Policy>) -> model::Config {
-    let answer = Answer {
+    let answer = DirectResponse {
         status: 200,
         content_type: None,
-        body: Body(b"ok".as_slice().into()),
+        body: StaticBody(b"ok".as_slice().into()),
     };
-    with(rules(vec![Rule::new(Action::Answer(answer))], vec![]), policies)
+    with(rules(vec![Rule::new(Action::Respond(answer))], vec![]), policies)
 }
 
 fn header(name: &str) -> HeaderName {
@@ -272,7 +272,7 @@ fn late_requests_go_first(engine: Config) {
     let (open, gate) = channel::<()>();
     let gate: Mutex<Receiver<()>> = Mutex::new(gate);
     let gateway = ringmain_gateway::Gateway::new(
-        Arc::new(own(vec![Policy::Shed(Shed { late: WORK / 2 })])),
+        Arc::new(own(vec![Policy::Shed(LoadShedding { max_delay: WORK / 2 })])),
         Duration::ZERO,
     );
     let app = gateway.app().limits(Limits {
@@ -319,19 +319,19 @@ fn late_requests_go_first(engine: Config) {
 
 fn errors_that_were_put_in(engine: Config) {
     let inject = |share, header| {
-        Policy::Inject(Arc::new(Inject {
+        Policy::Inject(Arc::new(FaultInjection {
             abort: Some((418, share)),
             header,
-            ..Inject::default()
+            ..FaultInjection::default()
         }))
     };
     let origin = Origin::echo();
     let config = |inject| with(to(&[origin.addr], |_, _| {}), vec![inject]);
-    let edge = edge(engine, config(inject(Share::ALL, Some(header("X-Try")))));
+    let edge = edge(engine, config(inject(Fraction::ALL, Some(header("X-Try")))));
     asked(&edge, "X-Try: 1\r\n").expect(418, "injected fault\n");
     assert_eq!(asked(&edge, "").status, 200);
     assert_eq!(faults(&edge, Fault::Injected), 1);
-    let none = Share { part: 0, of: 10 };
+    let none = Fraction { part: 0, of: 10 };
     let next = config(inject(none, Some(header("X-Try"))));
     assert_eq!(edge.gateway.replace(Arc::new(next), Duration::ZERO), []);
     let passed = asked(&edge, "X-Try: 1\r\nX-Other: 1\r\n");
@@ -339,7 +339,7 @@ fn errors_that_were_put_in(engine: Config) {
     // It is for the gateway alone.
     let seen = passed.text().to_ascii_lowercase();
     assert!(seen.contains("x-other") && !seen.contains("x-try"), "{seen}");
-    let half = Share { part: 1, of: 2 };
+    let half = Fraction { part: 1, of: 2 };
     assert_eq!(
         edge.gateway
             .replace(Arc::new(config(inject(half, None))), Duration::ZERO),
@@ -353,9 +353,9 @@ fn errors_that_were_put_in(engine: Config) {
 }
 
 fn injected_delays(engine: Config) {
-    let inject = Inject {
-        delay: Some((Duration::from_millis(30), Share::ALL)),
-        abort: Some((500, Share::ALL)),
+    let inject = FaultInjection {
+        delay: Some((Duration::from_millis(30), Fraction::ALL)),
+        abort: Some((500, Fraction::ALL)),
         header: Some(header("X-Slow")),
     };
     let edge = edge(engine, own(vec![Policy::Inject(Arc::new(inject))]));
@@ -367,9 +367,9 @@ fn injected_delays(engine: Config) {
 #[test]
 fn an_injected_delay_lasts_as_long_as_configured() {
     let delay = Duration::from_secs(30);
-    let inject = Inject {
-        delay: Some((delay, Share::ALL)),
-        abort: Some((500, Share::ALL)),
+    let inject = FaultInjection {
+        delay: Some((delay, Fraction::ALL)),
+        abort: Some((500, Fraction::ALL)),
         header: Some(header("X-Slow")),
     };
     let mut scene = Scene::new(own(vec![Policy::Inject(Arc::new(inject))]), |_| {});

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use ringmain_engine::Config;
 use ringmain_gateway::MirrorOutcome;
-use ringmain_gateway::model::{self, Mirror, Share, Target};
+use ringmain_gateway::model::{self, Fraction, Mirror, Target};
 
 use crate::l4_rig::until;
 use crate::origin::{Edge, Origin, edge, refusing_addr, to, upstream};
@@ -103,7 +103,7 @@ fn shares(engine: Config) {
     let mirrors = vec![
         Mirror::to("all"),
         Mirror {
-            share: Share { part: 0, of: 10 },
+            share: Fraction { part: 0, of: 10 },
             ..Mirror::to("none")
         },
         Mirror {

@@ -7,8 +7,8 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use ringmain_engine::Config;
 use ringmain_gateway::model::{
-    self, Addresses, Answer, ApiKey, ApiKeys, BasicAuth, Body, Cors, ErrorPage, HeaderName, HeaderValue,
-    KeyPlace, Network, PasswordHash, Policy, StatusRange, User,
+    self, Addresses, ApiKey, ApiKeys, BasicAuth, Cors, CredentialSource, DirectResponse, ErrorPage,
+    HeaderName, HeaderValue, Network, PasswordHash, Policy, StaticBody, StatusRange, User,
 };
 
 use crate::origin::{Edge, Origin, edge, refusing_addr, to};
@@ -125,10 +125,10 @@ fn a_refusal_is_an_error_like_another(engine: Config) {
     let rule = &mut Arc::make_mut(&mut config.routes[0]).rules[0];
     rule.error_pages.push(ErrorPage {
         statuses: StatusRange::one(403),
-        answer: Answer {
+        response: DirectResponse {
             status: 403,
             content_type: None,
-            body: Body(b"go away".as_slice().into()),
+            body: StaticBody(b"go away".as_slice().into()),
         },
     });
     let name = HeaderName::parse("X-Edge").expect("a name");
@@ -212,10 +212,10 @@ fn keys_admit(engine: Config) {
     };
     let policy = ApiKeys {
         from: vec![
-            KeyPlace::Header(header("X-API-Key")),
-            KeyPlace::Header(header("Authorization")),
-            KeyPlace::Query("key".into()),
-            KeyPlace::Cookie("key".into()),
+            CredentialSource::Header(header("X-API-Key")),
+            CredentialSource::Header(header("Authorization")),
+            CredentialSource::Query("key".into()),
+            CredentialSource::Cookie("key".into()),
         ],
         keys: [key("till", "one"), key("phone", "two"), key("phone", "t w+o")].into(),
         consumer_header: Some(header("X-Consumer")),

@@ -116,9 +116,10 @@ impl Follower {
     fn look(&mut self, waits: bool, met: &mut Met) {
         loop {
             let Some(socket) = &mut self.socket else { return };
-            let event = match waits {
-                true => socket.event().map(Some),
-                false => socket.event_now(),
+            let event = if waits {
+                socket.event().map(Some)
+            } else {
+                socket.event_now()
             };
             match event {
                 Ok(Some(TestEvent::Message(message))) => {

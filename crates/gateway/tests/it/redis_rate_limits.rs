@@ -8,8 +8,8 @@ use std::time::Duration;
 use ringmain_engine::Config;
 use ringmain_gateway::fault::Fault;
 use ringmain_gateway::model::{
-    self, Action, Answer, Body, Endpoint, Policy, RateKey, RateLimit, Redis, Rule, Secret, Target, Upstream,
-    Where,
+    self, Action, DirectResponse, Endpoint, EndpointLocation, Policy, RateKey, RateLimit, Redis, Rule,
+    Secret, StaticBody, Target, Upstream,
 };
 use ringmain_testkit::servers;
 use ringmain_testkit::wait::until;
@@ -34,15 +34,18 @@ fn socket(name: &str, engine: &Config) -> PathBuf {
 }
 
 fn at(socket: &Path) -> Upstream {
-    Upstream::new("redis", vec![Endpoint::new(Where::Unix(socket.to_owned()))])
+    Upstream::new(
+        "redis",
+        vec![Endpoint::new(EndpointLocation::Unix(socket.to_owned()))],
+    )
 }
 
 /// Answers 200 itself, so many times a century as the Redis has it.
 fn limited(redis: Upstream, requests: u32, change: impl FnOnce(&mut Redis)) -> model::Config {
-    let answer = Answer {
+    let answer = DirectResponse {
         status: 200,
         content_type: None,
-        body: Body(b"ok".as_slice().into()),
+        body: StaticBody(b"ok".as_slice().into()),
     };
     let mut place = Redis::of(Target::Upstream(redis.name.clone()));
     // Longer than any test waits: a query without a response hangs instead of being slow.
@@ -53,7 +56,7 @@ fn limited(redis: Upstream, requests: u32, change: impl FnOnce(&mut Redis)) -> m
     limit.redis = Some(Arc::new(place));
     let policies = vec![Policy::RateLimit(Arc::new(limit))];
     with(
-        rules(vec![Rule::new(Action::Answer(answer))], vec![redis]),
+        rules(vec![Rule::new(Action::Respond(answer))], vec![redis]),
         policies,
     )
 }

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use ringmain_engine::Config;
-use ringmain_gateway::model::{Balance, Endpoint, Where};
+use ringmain_gateway::model::{Balance, Endpoint, EndpointLocation};
 
 use crate::origin::{Origin, Peer, Seen, edge, to};
 use crate::support::{Answer, Client, PATIENCE, get, pattern};
@@ -198,7 +198,7 @@ fn endpoints_are_replaced_without_the_table(engine: Config) {
     let edge = edge(engine, config.clone());
     let table = edge.gateway.table();
     let endpoints = |addrs: &[SocketAddr]| -> Vec<Endpoint> {
-        let endpoint = |addr: &SocketAddr| Endpoint::new(Where::Address(*addr));
+        let endpoint = |addr: &SocketAddr| Endpoint::new(EndpointLocation::Address(*addr));
         addrs.iter().map(endpoint).collect()
     };
     let put = |addrs: &[SocketAddr]| assert!(edge.gateway.set_endpoints(&name, endpoints(addrs)));

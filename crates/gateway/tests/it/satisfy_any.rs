@@ -9,8 +9,8 @@ use base64::engine::general_purpose::STANDARD;
 use ringmain_engine::Config;
 use ringmain_gateway::Gateway;
 use ringmain_gateway::model::{
-    Addresses, ApiKey, ApiKeys, BasicAuth, ClaimHeader, ClaimPath, ClientCertificate, JwtAlgorithm, KeyPlace,
-    Network, PasswordHash, Policy, User,
+    Addresses, ApiKey, ApiKeys, BasicAuth, ClaimHeader, ClaimPath, ClientCertificate, CredentialSource,
+    JwtAlgorithm, Network, PasswordHash, Policy, User,
 };
 use ringmain_gateway::table::describe_steps;
 use serde_json::json;
@@ -56,7 +56,7 @@ fn api_keys() -> Policy {
     let mut sum = [0; 32];
     sum.copy_from_slice(digest(&SHA256, b"key").as_ref());
     Policy::ApiKeys(Arc::new(ApiKeys {
-        from: vec![KeyPlace::Header(header("X-API-Key"))],
+        from: vec![CredentialSource::Header(header("X-API-Key"))],
         keys: [ApiKey {
             consumer: "till".into(),
             digest: sum,

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use ringmain_engine::Config;
 use ringmain_gateway::fault::Fault;
-use ringmain_gateway::model::{self, Balance, Endpoint, UpstreamProtocol, Where};
+use ringmain_gateway::model::{self, Balance, Endpoint, EndpointLocation, UpstreamProtocol};
 use ringmain_testkit::wait::pause;
 use ringmain_wire::h2::Limits;
 
@@ -104,7 +104,7 @@ fn a_change_blocks_no_waiter(engine: Config) {
             upstream.protocol = UpstreamProtocol::Http2;
             upstream.endpoints = vec![Endpoint {
                 weight,
-                ..Endpoint::new(Where::Address(addr))
+                ..Endpoint::new(EndpointLocation::Address(addr))
             }];
             upstream.pool.connections = 1;
             upstream.pool.streams_per_connection = 2;

@@ -203,9 +203,10 @@ fn an_early_answer_is_relayed(engine: Config) {
         let (origin, go, end) = early(REFUSED);
         let edge = edge(engine.clone(), to(&[origin.addr], |_, _| {}));
         let mut client = edge.server.client();
-        let body = match framing.starts_with('C') {
-            true => pattern(LARGE),
-            false => crate::support::chunked(&pattern(LARGE), 100_000),
+        let body = if framing.starts_with('C') {
+            pattern(LARGE)
+        } else {
+            crate::support::chunked(&pattern(LARGE), 100_000)
         };
         let sent = client.send_behind([large(&framing), body].concat());
         let answer = client.answer();
@@ -278,10 +279,10 @@ fn an_early_answer_with_a_page(engine: Config) {
             first: 400,
             last: 499,
         },
-        answer: model::Answer {
+        response: model::DirectResponse {
             status: 413,
             content_type: None,
-            body: model::Body(b"page".as_slice().into()),
+            body: model::StaticBody(b"page".as_slice().into()),
         },
     }];
     let edge = edge(engine, config);

@@ -9,10 +9,10 @@ use ringmain_engine::backend::Time;
 use ringmain_engine::{Addr, limits};
 use ringmain_gateway::Gateway;
 use ringmain_gateway::filter::{
-    About, Cx, Filter, FilterUse, Filters, Flow, Options, Outcome, RequestHead, ResponseHead,
+    Cx, Filter, FilterUse, Filters, Flow, Options, Outcome, RequestHead, RequestInfo, ResponseHead,
 };
 use ringmain_gateway::model::{
-    Action, Config, Endpoint, Forward, Policy, Protocol, Route, Rule, Upstream, Where,
+    Action, Config, Endpoint, EndpointLocation, Forward, Policy, Protocol, Route, Rule, Upstream,
 };
 use ringmain_sim::{ClusterConfig, Peer, PeerListener, Plan, SimCluster, Step, World};
 use ringmain_web::Server;
@@ -68,7 +68,7 @@ impl Computing {
 impl Filter for Computing {
     type Exchange = ();
 
-    fn begin(&self, _: &About<'_>) {}
+    fn begin(&self, _: &RequestInfo<'_>) {}
 
     fn request_head<'a>(&'a self, (): &'a mut (), _: &'a mut RequestHead<'_>) -> Outcome<'a> {
         self.compute(Phase::Request)
@@ -91,7 +91,10 @@ struct Scene {
 }
 
 fn config() -> Config {
-    let mut upstream = Upstream::new("origin", vec![Endpoint::new(Where::Address(origin(0)))]);
+    let mut upstream = Upstream::new(
+        "origin",
+        vec![Endpoint::new(EndpointLocation::Address(origin(0)))],
+    );
     upstream.pool.connections = CLIENTS as u32;
     let mut rule = Rule::new(Action::Forward(Box::new(Forward::to("origin"))));
     rule.policies = vec![Policy::Filter(Arc::new(FilterUse {

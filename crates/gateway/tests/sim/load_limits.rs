@@ -6,7 +6,7 @@ use std::time::Duration;
 use ringmain_engine::backend::Time;
 use ringmain_gateway::fault::Fault;
 use ringmain_gateway::model::{
-    Concurrency, Inject, Policy, RateKey, RateLimit, RetryBudget, Share, Upstream,
+    Concurrency, FaultInjection, Fraction, Policy, RateKey, RateLimit, RetryBudget, Upstream,
 };
 use ringmain_gateway::stats::upstreams::{CounterState, UpstreamLimit};
 use ringmain_gateway::{Gateway, UpstreamStatus};
@@ -99,9 +99,9 @@ impl Bounds {
             }))
         });
         let delay = self.delay.map(|time| {
-            Policy::Inject(Arc::new(Inject {
-                delay: Some((time, Share { part: 1, of: 3 })),
-                ..Inject::default()
+            Policy::Inject(Arc::new(FaultInjection {
+                delay: Some((time, Fraction { part: 1, of: 3 })),
+                ..FaultInjection::default()
             }))
         });
         let bounds = [rate, at_once, delay].into_iter().flatten();

@@ -12,7 +12,7 @@ use ringmain_gateway::Gateway;
 use ringmain_gateway::filter::Filters;
 use ringmain_gateway::limits::{CHANNEL_BODY_STEP, UPSTREAM_FIRST_WINDOW};
 use ringmain_gateway::model::{
-    Action, Config, Endpoint, Forward, Protocol, Route, Rule, Upstream, UpstreamProtocol, Where,
+    Action, Config, Endpoint, EndpointLocation, Forward, Protocol, Route, Rule, Upstream, UpstreamProtocol,
 };
 use ringmain_sim::{ClusterConfig, Peer, PeerListener, Plan, SimCluster, Step, World};
 use ringmain_web::Server;
@@ -97,7 +97,7 @@ pub(crate) struct Stalled {
 }
 
 fn config(protocol: UpstreamProtocol) -> Config {
-    let endpoint = Endpoint::new(Where::Address(origin(0)));
+    let endpoint = Endpoint::new(EndpointLocation::Address(origin(0)));
     let mut upstream = Upstream::new("origin", vec![endpoint]);
     upstream.protocol = protocol;
     let rule = Rule::new(Action::Forward(Box::new(Forward::to("origin"))));
@@ -117,13 +117,15 @@ fn config(protocol: UpstreamProtocol) -> Config {
 
 /// Runs a scene to its end.
 pub(crate) fn run(seed: u64) {
-    let count = match seed % MANY == MANY / 2 {
-        true => MANY_CLIENTS,
-        false => CLIENTS,
+    let count = if seed % MANY == MANY / 2 {
+        MANY_CLIENTS
+    } else {
+        CLIENTS
     };
-    let protocol = match seed.is_multiple_of(16) {
-        true => UpstreamProtocol::Http1,
-        false => UpstreamProtocol::Http2,
+    let protocol = if seed.is_multiple_of(16) {
+        UpstreamProtocol::Http1
+    } else {
+        UpstreamProtocol::Http2
     };
     let mut scene = Stalled::new(seed, protocol, count);
     // Memory that is pooled from the first exchange on belongs to no client.

@@ -432,8 +432,8 @@ impl Builder<'_> {
         target.connections = positive(errors, limits.connections);
         target.upstream_connections = positive(errors, limits.upstream_connections);
         let per_address = text(limits.connections_per_address).map(|number| match number.0 {
-            Some(most) => model::PerAddress::AtMost(most),
-            None => model::PerAddress::Off,
+            Some(most) => model::PerAddressLimit::AtMost(most),
+            None => model::PerAddressLimit::Off,
         });
         put(&mut target.per_address, per_address);
         put(&mut target.drain, text(limits.drain).map(|time| time.0));

@@ -313,7 +313,7 @@ impl Builder<'_> {
             self.errors.tell(position, expected, "none");
             return None;
         }
-        Some(Action::Push(model::PushAt {
+        Some(Action::Push(model::PushEndpoints {
             below: text(part.below),
         }))
     }

@@ -144,10 +144,10 @@ impl Builder<'_> {
         let matches = list(part.matches.take());
         let matches = matches.into_iter().filter_map(|at| self.matching(at)).collect();
         let unknown = !clean || self.errors.count() > before;
-        let mut rule = model::Rule::new(Action::Answer(model::Answer {
+        let mut rule = model::Rule::new(Action::Respond(model::DirectResponse {
             status: 500,
             content_type: None,
-            body: model::Body::default(),
+            body: model::StaticBody::default(),
         }));
         rule.matches = matches;
         rule.name = value(part.name.take()).map(Into::into);

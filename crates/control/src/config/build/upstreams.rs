@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use ringmain_gateway::model::{
-    self, ActiveHealth, Balance, Endpoint, HashKey, HealthCheck, StatusRange, Target, TlsVersion, Trust,
-    Where,
+    self, ActiveHealth, Balance, Endpoint, EndpointLocation, HashKey, HealthCheck, StatusRange, Target,
+    TlsVersion, Trust,
 };
 use ringmain_gateway::table::ConfigPart;
 
@@ -66,7 +66,7 @@ impl Builder<'_> {
     fn of_url(&self, name: &str, url: Url, position: Position) -> model::Upstream {
         let mut upstream = model::Upstream::new(name, vec![Endpoint::new(url.at.clone())]);
         if url.tls {
-            if !matches!(url.at, Where::Host { .. }) {
+            if !matches!(url.at, EndpointLocation::Host { .. }) {
                 let expected = "a host's name in a URL of https, which its certificate is checked for (for an address write an \
                                 upstream with `tls: {server_name: …}`)";
                 self.errors.tell(position, expected, quoted(&url.text));

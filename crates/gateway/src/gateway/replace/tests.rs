@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use crate::Gateway;
 use crate::model::{
-    Action, Ask, Config, Endpoint, ExternalAuth, Forward, HeaderChanges, HeaderName, HeaderValue, Hostname,
-    HttpLimits, Listener, ListenerTls, Match, Mirror, Path, PathMatch, Policy, Protocol, Route, Rule, Target,
-    Upstream, Where,
+    Action, AuthzRequest, Config, Endpoint, EndpointLocation, ExternalAuth, Forward, HeaderChanges,
+    HeaderName, HeaderValue, Hostname, HttpLimits, Listener, ListenerTls, Match, Mirror, Path, PathMatch,
+    Policy, Protocol, Route, Rule, Target, Upstream,
 };
 
 fn listener(name: &str, address: &str) -> Arc<Listener> {
@@ -38,7 +38,9 @@ fn rule(prefix: &str, upstream: &str) -> Rule {
 fn upstream(name: &str, port: u16) -> Arc<Upstream> {
     Arc::new(Upstream::new(
         name,
-        vec![Endpoint::new(Where::Address(([127, 0, 0, 1], port).into()))],
+        vec![Endpoint::new(EndpointLocation::Address(
+            ([127, 0, 0, 1], port).into(),
+        ))],
     ))
 }
 
@@ -227,7 +229,7 @@ fn broken() -> Vec<(&'static str, Config)> {
             });
         }),
         case("the upstream of a policy", &|rule| {
-            let policy = ExternalAuth::new(target(), Ask::Prefix("/check".into()));
+            let policy = ExternalAuth::new(target(), AuthzRequest::Prefix("/check".into()));
             rule.policies.push(Policy::ExternalAuth(Arc::new(policy)));
         }),
     ]

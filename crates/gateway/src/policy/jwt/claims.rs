@@ -125,8 +125,9 @@ pub(super) fn has_audience(claims: &Said, provider: &JwtProvider) -> Result<(), 
     if claims.issuer() != Some(&*provider.issuer) {
         return Err(TokenError::Invalid("the token is of another issuer"));
     }
-    match claims.has_audience(&provider.audiences) {
-        true => Ok(()),
-        false => Err(TokenError::Invalid("the token is for another audience")),
+    if claims.has_audience(&provider.audiences) {
+        Ok(())
+    } else {
+        Err(TokenError::Invalid("the token is for another audience"))
     }
 }

@@ -27,7 +27,7 @@ use super::api_keys::credential;
 use super::{Cleared, PolicyInput, PolicyRegistry, Refusal, StepResult, UsedHeaders, add_header};
 use crate::fault::Fault;
 use crate::limits;
-use crate::model::{self, HeaderName, JwtKeys, KeyPlace, Target};
+use crate::model::{self, CredentialSource, HeaderName, JwtKeys, Target};
 use crate::upstream::registry::UpstreamRegistry as Upstreams;
 
 /// JWT authentication for a rule.
@@ -331,10 +331,10 @@ fn parse_token(token: &[u8]) -> Result<ParsedToken<'_>, TokenError> {
     }
 }
 
-fn header_of(place: &KeyPlace) -> Option<HeaderName> {
+fn header_of(place: &CredentialSource) -> Option<HeaderName> {
     match place {
-        KeyPlace::Header(name) => Some(name.clone()),
-        KeyPlace::Query(_) | KeyPlace::Cookie(_) => None,
+        CredentialSource::Header(name) => Some(name.clone()),
+        CredentialSource::Query(_) | CredentialSource::Cookie(_) => None,
     }
 }
 

@@ -144,9 +144,10 @@ impl KeyProvider {
         if let Some(keys) = &state.keys
             && (keys.has_candidate(algorithm, key) || matches!(self.config.keys, JwtKeys::Set(_)))
         {
-            return match keys.has_candidate(algorithm, key) {
-                true => KeyLookup::Keys(Arc::clone(keys), self.generation()),
-                false => KeyLookup::Unknown,
+            return if keys.has_candidate(algorithm, key) {
+                KeyLookup::Keys(Arc::clone(keys), self.generation())
+            } else {
+                KeyLookup::Unknown
             };
         }
         let known_to_lack =

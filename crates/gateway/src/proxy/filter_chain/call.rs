@@ -8,7 +8,7 @@ use std::task::{Poll, Waker};
 
 use super::{ChainEntry, FilterChain};
 use crate::fault::Fault;
-use crate::filter::{Answer, End, Flow, Hook, Outcome, Running, Waiting};
+use crate::filter::{ExchangeEnd, FilterFuture, FilterResponse, Flow, Hook, Outcome, RunningFilter};
 use crate::limits;
 use crate::proxy::Failure;
 
@@ -16,19 +16,19 @@ use crate::proxy::Failure;
 pub(super) enum CallResult {
     Continue,
     Hold,
-    Respond(Answer),
+    Respond(FilterResponse),
 }
 
 /// The slot of a filter between its calls: both bodies may need it at the same time.
 pub(super) struct FilterSlot {
-    running: Cell<Option<Box<dyn Running>>>,
+    running: Cell<Option<Box<dyn RunningFilter>>>,
     /// Set while a call has taken the filter.
     is_in_use: Cell<bool>,
     waiting: Cell<Option<Waker>>,
 }
 
 impl FilterSlot {
-    pub(super) fn new(running: Box<dyn Running>) -> FilterSlot {
+    pub(super) fn new(running: Box<dyn RunningFilter>) -> FilterSlot {
         FilterSlot {
             running: Cell::new(Some(running)),
             is_in_use: Cell::new(false),
@@ -54,10 +54,10 @@ impl FilterSlot {
     }
 
     /// Notifies the filter that the exchange has finished.
-    pub(super) fn finish(&self, end: &End) {
+    pub(super) fn finish(&self, end: &ExchangeEnd) {
         if let Some(running) = self.running.take() {
             // The process' panic hook reports a panic; the exchange is not affected any more.
-            let _ = catch_unwind(AssertUnwindSafe(|| running.over(end)));
+            let _ = catch_unwind(AssertUnwindSafe(|| running.finish(end)));
         }
     }
 }
@@ -65,7 +65,7 @@ impl FilterSlot {
 /// A filter during a call.
 struct FilterGuard<'s> {
     slot: &'s FilterSlot,
-    running: Option<Box<dyn Running>>,
+    running: Option<Box<dyn RunningFilter>>,
 }
 
 impl FilterGuard<'_> {
@@ -143,7 +143,7 @@ impl FilterChain {
         match outcome {
             Ok(Flow::Continue) => Ok(CallResult::Continue),
             Ok(Flow::Hold) => Ok(CallResult::Hold),
-            Ok(Flow::Answer(answer)) => Ok(CallResult::Respond(answer)),
+            Ok(Flow::Respond(answer)) => Ok(CallResult::Respond(answer)),
             Ok(Flow::Wait(_)) => Err(CallError::Failed(
                 "its future returned another future to wait for".to_owned(),
             )),
@@ -157,7 +157,7 @@ impl FilterChain {
     }
 
     /// Waits for a filter, for at most [`limits::FILTER_WAIT`].
-    async fn wait_for_filter<'a>(&self, mut future: Waiting<'a>) -> Result<Outcome<'a>, CallError> {
+    async fn wait_for_filter<'a>(&self, mut future: FilterFuture<'a>) -> Result<Outcome<'a>, CallError> {
         let mut late = pin!(self.cx.sleep(limits::FILTER_WAIT));
         poll_fn(|context| {
             match catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(context))) {

@@ -24,7 +24,7 @@ use ringmain_wire::h1::allows_content;
 use self::call::FilterSlot;
 use super::{Continuation, Failure, RequestRoute, client, local_response};
 use crate::fault::Fault;
-use crate::filter::{About, Answer, End, Use, Want, Whose};
+use crate::filter::{BodyAccess, ExchangeEnd, FilterResponse, RequestContext, RequestInfo, Use};
 use crate::gateway::{View, Worker};
 use crate::limits;
 use crate::model::{Action, Name};
@@ -34,13 +34,13 @@ use crate::policy::Cleared;
 pub(super) struct FilterChain {
     cx: Cx,
     started: Time,
-    request_facts: Whose,
+    request_facts: RequestContext,
     entries: Box<[ChainEntry]>,
     /// Number of filters, from the first, that process the response.
     reached: Cell<usize>,
     request_state: RequestState,
     response_state: ResponseState,
-    outcome: Cell<Option<End>>,
+    outcome: Cell<Option<ExchangeEnd>>,
 }
 
 /// One filter of the chain.
@@ -54,7 +54,7 @@ struct ChainEntry {
 /// A filter's access to a body, and the bytes held for it.
 #[derive(Default)]
 struct BodyHold {
-    want: Cell<Want>,
+    want: Cell<BodyAccess>,
     held: RefCell<Vec<u8>>,
 }
 
@@ -146,7 +146,7 @@ async fn run_action(
 pub(super) fn send_filter_response(
     found: &RequestRoute<'_>,
     cleared: &Cleared,
-    answer: &Answer,
+    answer: &FilterResponse,
     reply: &mut Reply<'_>,
 ) -> Result<(), Error> {
     reset_reply(found, cleared, reply);
@@ -178,13 +178,13 @@ impl FilterChain {
         uses: &[Use],
         req: &Request<'_>,
     ) -> Result<FilterChain, Failure> {
-        let whose = Whose {
+        let whose = RequestContext {
             route: found.matched.route().route().name.clone(),
             client: client::address(&found.listener.client_address, req),
             identity: cleared.identity().cloned(),
             path: found.decoded_path.clone(),
         };
-        let about = About { req, whose: &whose };
+        let about = RequestInfo { req, whose: &whose };
         let begin = |wanted: &Use| {
             let begun = worker
                 .filters
@@ -227,8 +227,8 @@ impl FilterChain {
         })
     }
 
-    fn request_info<'h>(&'h self, req: &'h Request<'h>) -> About<'h> {
-        About {
+    fn request_info<'h>(&'h self, req: &'h Request<'h>) -> RequestInfo<'h> {
+        RequestInfo {
             req,
             whose: &self.request_facts,
         }
@@ -241,7 +241,7 @@ impl FilterChain {
             Err(error) if !reply.is_streaming() => (error.status(), true),
             outcome => (reply.status_now(), outcome.is_ok()),
         };
-        self.outcome.set(Some(End {
+        self.outcome.set(Some(ExchangeEnd {
             status: Some(status),
             is_whole,
             took: self.cx.now().since(self.started),
@@ -251,7 +251,7 @@ impl FilterChain {
 
 impl Drop for FilterChain {
     fn drop(&mut self) {
-        let end = self.outcome.take().unwrap_or_else(|| End {
+        let end = self.outcome.take().unwrap_or_else(|| ExchangeEnd {
             status: None,
             is_whole: false,
             took: self.cx.now().since(self.started),
@@ -272,7 +272,7 @@ impl ChainEntry {
         full: Fault,
     ) -> Result<Option<Vec<u8>>, Fault> {
         let held = &mut *side.held.borrow_mut();
-        let waits = side.want.get() == Want::Whole && !is_end;
+        let waits = side.want.get() == BodyAccess::Buffer && !is_end;
         if held.is_empty() && !waits {
             return Ok((is_end || !bytes.is_empty()).then_some(bytes));
         }
@@ -289,7 +289,7 @@ impl ChainEntry {
 
     /// Holds bytes that are passed again with the next piece.
     fn hold_bytes(&self, side: &BodyHold, bytes: Vec<u8>, full: Fault) -> Result<(), Fault> {
-        if side.want.get() != Want::Change {
+        if side.want.get() != BodyAccess::Modify {
             log::error!("the filter `{}` holds a body that it does not change", self.name);
             return Err(Fault::FilterFailed);
         }

@@ -8,8 +8,8 @@ use ringmain_wire::h1::{FieldBlock, Framing};
 use super::call::CallResult;
 use super::{ChainEntry, FilterChain, RequestRoute};
 use crate::fault::Fault;
-use crate::filter::body::Piece;
-use crate::filter::{About, Edits, Hook, RequestBody, RequestHead, Want};
+use crate::filter::body::BodyPiece;
+use crate::filter::{BodyAccess, FilterEdits, Hook, RequestBody, RequestHead, RequestInfo};
 use crate::limits;
 use crate::model::HeaderName;
 use crate::policy::Cleared;
@@ -22,13 +22,13 @@ struct UnfilteredHead<'c> {
 }
 
 impl UnfilteredHead<'_> {
-    fn head<'h>(&'h self, about: &'h About<'h>, edits: &'h mut Edits) -> RequestHead<'h> {
+    fn head<'h>(&'h self, about: &'h RequestInfo<'h>, edits: &'h mut FilterEdits) -> RequestHead<'h> {
         RequestHead {
             about,
             written: self.written,
             hidden: self.hidden,
             edits,
-            want: Want::Nothing,
+            want: BodyAccess::Nothing,
         }
     }
 }
@@ -41,7 +41,7 @@ impl FilterChain {
         cleared: &mut Cleared,
         req: &Request<'_>,
     ) -> Result<(), Failure> {
-        let mut edits = Edits::default();
+        let mut edits = FilterEdits::default();
         let plan = found.matched.plan().map_err(|_why| Fault::BrokenRule)?;
         let sent = UnfilteredHead {
             written: cleared.upstream_headers(),
@@ -58,19 +58,19 @@ impl FilterChain {
             }
             self.reached.set(number + 1);
         }
-        let wants = |want: Want| {
+        let wants = |want: BodyAccess| {
             self.entries
                 .iter()
                 .any(|entry| entry.request_body.want.get() == want)
         };
         if req.head().framing != Framing::None {
-            let whole = wants(Want::Whole);
+            let whole = wants(BodyAccess::Buffer);
             self.request_state
                 .has_body_filter
-                .set(whole || wants(Want::Look) || wants(Want::Change));
+                .set(whole || wants(BodyAccess::Read) || wants(BodyAccess::Modify));
             if whole {
                 self.collect_body(&sent, &mut edits, req).await?;
-            } else if wants(Want::Change) {
+            } else if wants(BodyAccess::Modify) {
                 edits.framing = Some(Framing::Chunked);
             }
         }
@@ -82,7 +82,7 @@ impl FilterChain {
     async fn collect_body(
         &self,
         sent: &UnfilteredHead<'_>,
-        edits: &mut Edits,
+        edits: &mut FilterEdits,
         req: &Request<'_>,
     ) -> Result<(), Failure> {
         let most = limits::FILTER_HELD_BYTES;
@@ -131,7 +131,7 @@ impl FilterChain {
     /// Receives the next piece from the client, and passes it through the filters.
     async fn filter_request_piece(
         &self,
-        mut head: Option<(&UnfilteredHead<'_>, &mut Edits)>,
+        mut head: Option<(&UnfilteredHead<'_>, &mut FilterEdits)>,
         req: &Request<'_>,
     ) -> Result<Vec<u8>, Failure> {
         let chunk = req.chunk().await.map_err(Failure::from_body_error)?;
@@ -153,7 +153,7 @@ impl FilterChain {
             return Ok(bytes);
         }
         for (number, entry) in self.entries.iter().enumerate() {
-            if entry.request_body.want.get() == Want::Nothing {
+            if entry.request_body.want.get() == BodyAccess::Nothing {
                 continue;
             }
             let head = head.as_mut().map(|(sent, edits)| (*sent, &mut **edits));
@@ -167,7 +167,7 @@ impl FilterChain {
     async fn pass_to_request_filter(
         &self,
         (number, entry): (usize, &ChainEntry),
-        head: Option<(&UnfilteredHead<'_>, &mut Edits)>,
+        head: Option<(&UnfilteredHead<'_>, &mut FilterEdits)>,
         bytes: Vec<u8>,
         is_end: bool,
         req: &Request<'_>,
@@ -179,7 +179,7 @@ impl FilterChain {
         let came = bytes.len();
         let about = self.request_info(req);
         let mut body = RequestBody {
-            piece: Piece {
+            piece: BodyPiece {
                 about: &about,
                 bytes,
                 is_end,

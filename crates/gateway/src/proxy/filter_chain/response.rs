@@ -7,15 +7,15 @@ use ringmain_wire::h1::Framing;
 use super::call::CallResult;
 use super::{ChainEntry, FilterChain, RequestRoute, reset_reply, send_filter_response};
 use crate::fault::Fault;
-use crate::filter::body::Piece;
-use crate::filter::{Answer, Hook, ResponseBody, ResponseHead, Want};
+use crate::filter::body::BodyPiece;
+use crate::filter::{BodyAccess, FilterResponse, Hook, ResponseBody, ResponseHead};
 use crate::gateway::Worker;
 use crate::policy::Cleared;
 use crate::proxy::response_body::{self, UnfilteredParts};
 use crate::proxy::{Failure, local_response, log_fields};
 
 /// The response of a filter that replaces the one passed to it.
-type Replacement = Option<Answer>;
+type Replacement = Option<FilterResponse>;
 
 impl FilterChain {
     /// Passes the received part of an upstream's response: its head, if that has not passed yet, then the received bytes of its body.
@@ -53,12 +53,12 @@ impl FilterChain {
             return Err(Failure::FilterResponse(Box::new(answer)));
         }
         let passing = &self.entries[..self.reached.get()];
-        let wants = |want: Want| passing.iter().any(|entry| entry.response_body.want.get() == want);
-        let changes = wants(Want::Change) || wants(Want::Whole);
+        let wants = |want: BodyAccess| passing.iter().any(|entry| entry.response_body.want.get() == want);
+        let changes = wants(BodyAccess::Modify) || wants(BodyAccess::Buffer);
         self.response_state
             .has_body_filter
-            .set(has_body && (changes || wants(Want::Look)));
-        if has_body && wants(Want::Whole) {
+            .set(has_body && (changes || wants(BodyAccess::Read)));
+        if has_body && wants(BodyAccess::Buffer) {
             // The length is not known yet, and trailers cannot follow.
             reply.remove_header("Trailer");
             self.response_state.buffered.replace(Some(Vec::new()));
@@ -87,12 +87,12 @@ impl FilterChain {
             fields: std::mem::take(reply.fields_mut()),
             is_own,
             has_body,
-            want: Want::Nothing,
+            want: BodyAccess::Nothing,
             dropped: Vec::new(),
         };
         for number in (0..self.reached.get()).rev() {
             let entry = &self.entries[number];
-            head.want = Want::Nothing;
+            head.want = BodyAccess::Nothing;
             let verdict = self.call_filter(entry, Hook::ResponseHead(&mut head)).await?;
             entry.response_body.want.set(head.want);
             if let CallResult::Respond(answer) = verdict {
@@ -158,10 +158,10 @@ impl FilterChain {
         bytes: Vec<u8>,
         is_end: bool,
         (req, reply): (&Request<'_>, &mut Reply<'_>),
-    ) -> Result<Result<Vec<u8>, Answer>, Failure> {
+    ) -> Result<Result<Vec<u8>, FilterResponse>, Failure> {
         debug_assert!(number < self.entries.len(), "the index of a filter");
         let want = entry.response_body.want.get();
-        if want == Want::Nothing {
+        if want == BodyAccess::Nothing {
             return Ok(Ok(bytes));
         }
         let full = Fault::ResponseTooLarge;
@@ -178,11 +178,11 @@ impl FilterChain {
             fields: std::mem::take(reply.fields_mut()),
             is_own,
             has_body: true,
-            want: Want::Nothing,
+            want: BodyAccess::Nothing,
             dropped: Vec::new(),
         });
         let mut body = ResponseBody {
-            piece: Piece {
+            piece: BodyPiece {
                 about: &about,
                 bytes,
                 is_end,

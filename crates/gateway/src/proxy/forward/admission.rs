@@ -30,7 +30,7 @@ use crate::upstream::client_share::{ClientKey, ShareGuard, ShareLimits, SharedRe
 
 /// The state of a request before it is entitled to a slot.
 #[derive(Default)]
-pub(super) struct Admission {
+pub(super) struct ShareAdmission {
     /// The account that its slot is charged to.
     pub(super) share: RefCell<Option<ShareGuard>>,
     /// The buffered bytes.

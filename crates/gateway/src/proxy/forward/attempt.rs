@@ -114,9 +114,10 @@ impl ForwardJob<'_, '_> {
         link: &UpstreamConn,
         is_sent: bool,
     ) -> Result<UnsentRequest, Failure> {
-        match is_sent {
-            true => Ok(UnsentRequest::Nothing),
-            false => Ok(self.send_head(chosen, link)?),
+        if is_sent {
+            Ok(UnsentRequest::Nothing)
+        } else {
+            Ok(self.send_head(chosen, link)?)
         }
     }
 

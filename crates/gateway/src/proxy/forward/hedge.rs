@@ -251,9 +251,10 @@ impl ForwardJob<'_, '_> {
     /// # Errors
     /// The request's time limit is reached.
     pub(super) fn check_request_timeout(&self) -> Result<(), Fault> {
-        match self.deadlines.total.is_some_and(|at| self.worker.cx.now() >= at) {
-            true => Err(Fault::RequestTimeout),
-            false => Ok(()),
+        if self.deadlines.total.is_some_and(|at| self.worker.cx.now() >= at) {
+            Err(Fault::RequestTimeout)
+        } else {
+            Ok(())
         }
     }
 

@@ -7,7 +7,7 @@
 //! request                 runs: `request_timeout`    runs: `request_timeout`
 //! ```
 //!
-//! While other requests wait for a slot of the upstream ([`Contention`]), a body without a response yet must reach a rate that rises each
+//! While other requests wait for a slot of the upstream ([`MinRateCheck`]), a body without a response yet must reach a rate that rises each
 //! second.
 //!
 //! Silence of the client is never an endpoint's failure. A body that moves is not idle, in whichever direction and however slowly: the

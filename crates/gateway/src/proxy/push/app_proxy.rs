@@ -13,7 +13,7 @@ use super::super::hop_by_hop::{FieldTreatment, eq_folded, treatment};
 use super::super::{RequestRoute, client_address, client_scheme, request};
 use crate::compile::plan::Plan;
 use crate::gateway::Worker;
-use crate::model::{ClientHeader, Config, HeaderName, PushAsk, PushProxy, Target};
+use crate::model::{ClientHeader, Config, HeaderName, PushProxy, PushQuery, Target};
 use crate::policy::http_client::{ServiceRequest, send_request};
 use crate::policy::{Cleared, ReservedHeaders};
 use crate::upstream::UpstreamState;
@@ -67,7 +67,7 @@ impl PushQueries {
         self.upstreams.is_empty()
     }
 
-    fn find_upstream(&self, event: Event) -> Result<(&PushAsk, &Arc<UpstreamState>), Unanswered> {
+    fn find_upstream(&self, event: Event) -> Result<(&PushQuery, &Arc<UpstreamState>), Unanswered> {
         let ask = self.proxy.events.get(&event);
         match (ask, self.upstreams.get(&event)) {
             (Some(ask), Some(Ok(upstream))) => Ok((ask, upstream)),

@@ -12,7 +12,7 @@ use ringmain_web::{Error, Reply, Request};
 use super::{RequestRoute, local_response};
 use crate::compile::plan::{Plan, StatusHeaderEdits};
 use crate::gateway::{View, Worker};
-use crate::model::{Path, PushAt};
+use crate::model::{Path, PushEndpoints};
 use crate::policy::Cleared;
 use app_proxy::PushApplication;
 pub(crate) use app_proxy::PushQueries;
@@ -34,7 +34,7 @@ impl PushRequest {
         view: &View,
         (found, plan): (&RequestRoute<'_>, &Plan),
         cleared: &Cleared,
-        at: &PushAt,
+        at: &PushEndpoints,
         req: &Request<'_>,
     ) -> PushRequest {
         let asks = (!view.push_queries.is_empty()).then_some(&view.push_queries);

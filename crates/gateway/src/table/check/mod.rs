@@ -23,7 +23,7 @@ pub(super) struct CheckedConfig<'c> {
     pub(super) listeners: Vec<&'c Arc<Listener>>,
     /// Listeners that are left out: no other listener of their addresses receives requests for their hosts.
     pub(super) left_out: Vec<&'c Arc<Listener>>,
-    /// Routes with a listener; [`Checked::rule`] checks their rules.
+    /// Routes with a listener; [`CheckedConfig::rule`] checks their rules.
     pub(super) routes: Vec<CheckedRoute<'c>>,
     pub(super) streams: Vec<Arc<StreamRoute>>,
     upstreams: BTreeSet<&'c str>,
@@ -171,9 +171,10 @@ impl<'c> CheckedConfig<'c> {
         listeners.retain(|listener| listeners::check_listener(listener, &known, &mut problems));
         listeners::remove_conflicting(&mut listeners, &mut problems);
         let served = |it: &&Arc<Listener>| listeners.iter().any(|other| Arc::ptr_eq(it, other));
-        let left_out = match listeners.len() == config.listeners.len() {
-            true => Vec::new(),
-            false => config.listeners.iter().filter(|it| !served(it)).collect(),
+        let left_out = if listeners.len() == config.listeners.len() {
+            Vec::new()
+        } else {
+            config.listeners.iter().filter(|it| !served(it)).collect()
         };
         CheckedConfig {
             routes: check_routes(config, &listeners, &mut problems),
@@ -210,9 +211,10 @@ fn check_routes<'c>(
         if !rules::check_listeners(route, listeners, problems) {
             continue;
         }
-        let refused = match rules::check_counts(route, problems) {
-            false => Some(RouteRejection::TooManyRules),
-            true => again.then_some(RouteRejection::DuplicateName),
+        let refused = if rules::check_counts(route, problems) {
+            again.then_some(RouteRejection::DuplicateName)
+        } else {
+            Some(RouteRejection::TooManyRules)
         };
         listed.push(CheckedRoute {
             route,
@@ -234,9 +236,10 @@ fn check_streams(
     let mut listed = Vec::with_capacity(config.streams.len());
     for (stream, again) in config.streams.iter().zip(again) {
         if rules::check_stream(stream, listeners, upstreams, problems) {
-            listed.push(match again {
-                true => Arc::new(rejected_stream(stream)),
-                false => Arc::clone(stream),
+            listed.push(if again {
+                Arc::new(rejected_stream(stream))
+            } else {
+                Arc::clone(stream)
             });
         }
     }

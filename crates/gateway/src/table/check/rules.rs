@@ -7,9 +7,9 @@ use super::ProblemList;
 use super::listeners::is_redirect;
 use crate::limits;
 use crate::model::{
-    Action, Affinity, AffinityBy, Answer, Ask, Forward, HeaderChanges, HeaderName, Hostname, JwtKeys,
-    Listener, Name, PathMatch, PathRewrite, Policy, RateKey, Rewrite, Route, Rule, Share, StatusHeaders,
-    StatusRange, StreamRoute, Target,
+    Action, Affinity, AffinityBy, AuthzRequest, DirectResponse, Forward, Fraction, HeaderChanges, HeaderName,
+    Hostname, JwtKeys, Listener, Name, PathMatch, PathRewrite, Policy, RateKey, Rewrite, Route, Rule,
+    StatusHeaders, StatusRange, StreamRoute, Target,
 };
 use crate::table::problem::{ConfigPart, Consequence};
 
@@ -196,7 +196,7 @@ fn check_authz(rule: &Rule, tell: &mut impl FnMut(&'static str, &str, String)) {
         }
         let is_filter = |policy: &Policy| matches!(policy, Policy::Filter(_));
         let conflict = match &rule.action {
-            _ if matches!(policy.ask, Ask::Path(_)) => "a fixed `path`, which is queried with GET",
+            _ if matches!(policy.ask, AuthzRequest::Path(_)) => "a fixed `path`, which is queried with GET",
             Action::Push(_) => "push",
             Action::Forward(forward) if forward.grpc_web => "`grpc_web`",
             _ if rule.policies.iter().any(is_filter) => "filters",
@@ -229,7 +229,7 @@ pub(super) fn check_rule(route: &Route, number: usize, problems: &mut ProblemLis
             let found = format!("{} to {}", range.first, range.last);
             tell("error_pages", "statuses from 400 to 599", found);
         }
-        check_response(&page.answer, &mut tell);
+        check_response(&page.response, &mut tell);
     }
     check_claims(rule, &mut tell);
     check_authz(rule, &mut tell);
@@ -295,7 +295,7 @@ fn check_action(rule: &Rule, tell: &mut impl FnMut(&'static str, &str, String)) 
             }
             check_path_rewrite(rule, redirect.path.as_ref(), "redirect.path", tell);
         }
-        Action::Answer(answer) => self::check_response(answer, tell),
+        Action::Respond(answer) => self::check_response(answer, tell),
         Action::Files(files) => {
             if !files.root.is_absolute() {
                 tell(
@@ -339,7 +339,7 @@ fn check_forward(rule: &Rule, forward: &Forward, tell: &mut impl FnMut(&'static 
         }
     }
     for mirror in &forward.mirrors {
-        let Share { part, of } = mirror.share;
+        let Fraction { part, of } = mirror.share;
         if part > of || of == 0 {
             tell(
                 "mirrors.share",
@@ -423,7 +423,7 @@ fn check_path_rewrite(
     }
 }
 
-fn check_response(answer: &Answer, tell: &mut impl FnMut(&'static str, &str, String)) {
+fn check_response(answer: &DirectResponse, tell: &mut impl FnMut(&'static str, &str, String)) {
     if !(200..=599).contains(&answer.status) {
         tell(
             "answer.status",

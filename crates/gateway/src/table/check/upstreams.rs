@@ -3,7 +3,8 @@
 use super::{KnownNames, ProblemList};
 use crate::limits;
 use crate::model::{
-    Balance, HealthCheck, RetryBudget, SubjectName, Trust, Upstream, UpstreamProtocol, UpstreamTls, Where,
+    Balance, EndpointLocation, HealthCheck, RetryBudget, SubjectName, Trust, Upstream, UpstreamProtocol,
+    UpstreamTls,
 };
 use crate::table::problem::{ConfigPart, Consequence};
 
@@ -75,14 +76,14 @@ pub(super) fn check_upstream(
 /// Checks addresses and weights.
 fn check_endpoints(upstream: &Upstream, tell: &mut impl FnMut(&'static str, &str, String)) {
     for endpoint in &upstream.endpoints {
-        match &endpoint.at {
-            Where::Address(address) if address.port() == 0 => {
+        match &endpoint.address {
+            EndpointLocation::Address(address) if address.port() == 0 => {
                 tell("endpoints", "a port", address.to_string())
             }
-            Where::Host { name, port } if name.wildcard_suffix().is_some() || *port == 0 => {
+            EndpointLocation::Host { name, port } if name.wildcard_suffix().is_some() || *port == 0 => {
                 tell("endpoints", "a host and a port", format!("`{name}:{port}`"));
             }
-            Where::Unix(path) if !path.is_absolute() => {
+            EndpointLocation::Unix(path) if !path.is_absolute() => {
                 tell("endpoints", "an absolute path", format!("`{}`", path.display()));
             }
             _ => {}

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use super::{WEB, compile, config, facts, listener, route, rule, takes};
 use crate::model::{
-    Action, Addr, Certificate, Config, Endpoint, Forward, HeaderName, ListenerTls, Path, PathRewrite,
-    Protocol, Retry, Rule, Secret, StreamRoute, Upstream, Where,
+    Action, Addr, Certificate, Config, Endpoint, EndpointLocation, Forward, HeaderName, ListenerTls, Path,
+    PathRewrite, Protocol, Retry, Rule, Secret, StreamRoute, Upstream,
 };
 use crate::table::Table;
 
@@ -21,7 +21,9 @@ fn told(config: Config, expected: &[&str]) -> Table<()> {
 fn upstream(name: &str) -> Arc<Upstream> {
     Arc::new(Upstream::new(
         name,
-        vec![Endpoint::new(Where::Address("127.0.0.1:3000".parse().unwrap()))],
+        vec![Endpoint::new(EndpointLocation::Address(
+            "127.0.0.1:3000".parse().unwrap(),
+        ))],
     ))
 }
 

@@ -108,9 +108,10 @@ impl ReceivedData {
 
     /// Counts the memory of unread bytes as held for a slow reader.
     pub(super) fn update_held_bytes(&mut self, cx: &Cx) {
-        let held = match self.read < self.body.len() {
-            true => self.body.capacity() & !(HELD_UNIT - 1),
-            false => 0,
+        let held = if self.read < self.body.len() {
+            self.body.capacity() & !(HELD_UNIT - 1)
+        } else {
+            0
         };
         if held != self.held_bytes {
             cx.hold(self.held_bytes, held);
@@ -247,9 +248,10 @@ impl H2Session {
                 Ok(step) => step,
                 Err(fault) => {
                     let known = state.connection.is_established();
-                    heard.error = Some(match known {
-                        true => stream_error(fault),
-                        false => StreamError::NotHttp2,
+                    heard.error = Some(if known {
+                        stream_error(fault)
+                    } else {
+                        StreamError::NotHttp2
                     });
                     log::debug!("{self:?}: {fault}");
                     return input.len();

@@ -361,9 +361,10 @@ impl H2Session {
             // An idle session can be closed at once, so any waiter can profit.
             let (worker, is_idle) = (self.cx.worker(), self.is_idle());
             let may_close = is_idle || shared.may_retire_session();
-            let handed = match is_idle {
-                true => shared.wait_queue.assign_connection(worker),
-                false => shared.wait_queue.assign_stream(worker, self.endpoint, may_close),
+            let handed = if is_idle {
+                shared.wait_queue.assign_connection(worker)
+            } else {
+                shared.wait_queue.assign_stream(worker, self.endpoint, may_close)
             };
             let close = match handed {
                 Disposition::Close => true,

@@ -234,9 +234,10 @@ impl H2Stream {
             came.update_held_bytes(cx);
             came.consumed += taken as u64;
             let is_taken = came.consumed >= u64::from(limits::UPSTREAM_FIRST_WINDOW);
-            let window = match is_taken && cx.write_mark() == WRITE_MARK {
-                true => limits::UPSTREAM_STREAM_WINDOW,
-                false => limits::UPSTREAM_FIRST_WINDOW,
+            let window = if is_taken && cx.write_mark() == WRITE_MARK {
+                limits::UPSTREAM_STREAM_WINDOW
+            } else {
+                limits::UPSTREAM_FIRST_WINDOW
             };
             self.session.with_state(|state| {
                 let (connection, out) = (&mut state.connection, &mut state.out);
@@ -347,9 +348,10 @@ impl H2Stream {
         let incoming = self.input.get().ok_or(BodyRefused)?;
         let ended = self.session.with_state(|state| {
             let (connection, out) = (&mut state.connection, &mut state.out);
-            match trailers.is_empty() {
-                true => connection.data(incoming.stream, &[], true, out).map(|_none| ()),
-                false => connection.trailers(incoming.stream, trailers, out),
+            if trailers.is_empty() {
+                connection.data(incoming.stream, &[], true, out).map(|_none| ())
+            } else {
+                connection.trailers(incoming.stream, trailers, out)
             }
         });
         ended.map_err(|_over| BodyRefused)?;

@@ -31,7 +31,7 @@ impl UpstreamConn {
         }
     }
 
-    /// Updates [`Link::sent`].
+    /// Updates [`UpstreamConn::bytes_sent`].
     pub(crate) fn update_bytes_sent(&self) {
         match self {
             UpstreamConn::Http1(sole) if sole.stream.unsent() > 0 => sole.stream.count_sent(),

@@ -6,10 +6,10 @@ use std::sync::Arc;
 
 use super::PoolEndpoint;
 use crate::upstream::h2::SessionList;
-use crate::upstream::{Endpoint, UpstreamSnapshot};
+use crate::upstream::{UpstreamEndpoint, UpstreamSnapshot};
 
 /// Returns whether connections to one endpoint may be used for the other.
-pub(super) fn has_same_connections(one: &Endpoint, other: &Endpoint) -> bool {
+pub(super) fn has_same_connections(one: &UpstreamEndpoint, other: &UpstreamEndpoint) -> bool {
     one.addr == other.addr && one.tls_name == other.tls_name
 }
 
@@ -19,7 +19,7 @@ pub(super) fn build_endpoints(
     old: &[Rc<PoolEndpoint>],
     alike: bool,
 ) -> Vec<Rc<PoolEndpoint>> {
-    let end = |endpoint: &Arc<Endpoint>| {
+    let end = |endpoint: &Arc<UpstreamEndpoint>| {
         let same = |end: &&Rc<PoolEndpoint>| alike && has_same_connections(&end.endpoint, endpoint);
         match old.iter().find(same) {
             // Its weight may have changed.

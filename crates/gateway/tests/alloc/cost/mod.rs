@@ -16,7 +16,7 @@ mod slow_clients;
 use std::sync::Arc;
 
 use ringmain_gateway::model::{
-    Action, Config, Endpoint, Forward, Listener, Protocol, Route, Rule, Upstream, Where,
+    Action, Config, Endpoint, EndpointLocation, Forward, Listener, Protocol, Route, Rule, Upstream,
 };
 
 use crate::cost::attacker::{Cost, Script, Stand, statuses};
@@ -116,7 +116,7 @@ fn rules(rules: Vec<Rule>) -> Config {
         hostnames: Vec::new(),
         rules,
     };
-    let endpoint = Endpoint::new(Where::Address(attacker::origin()));
+    let endpoint = Endpoint::new(EndpointLocation::Address(attacker::origin()));
     Config {
         listeners: vec![listener.into()],
         routes: vec![route.into()],

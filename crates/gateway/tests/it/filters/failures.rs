@@ -1,6 +1,6 @@
 //! Filters that fail, panic, answer too late or make too much: one request feels it, and no other.
 
-use ringmain_gateway::filter::Answer;
+use ringmain_gateway::filter::FilterResponse;
 use ringmain_gateway::limits::FILTER_GROWTH_BYTES;
 
 use super::*;
@@ -16,26 +16,26 @@ on_every_backend! {
 const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
 const FAILED: &str = "filter failed\n";
 
-fn wanting(want: Want) -> Script {
+fn wanting(want: BodyAccess) -> Script {
     match want {
-        Want::Whole => Script {
+        BodyAccess::Buffer => Script {
             request_head: |head| {
-                head.want_body(Want::Whole);
+                head.want_body(BodyAccess::Buffer);
                 Ok(Flow::Continue)
             },
             response_head: |head| {
-                head.want_body(Want::Whole);
+                head.want_body(BodyAccess::Buffer);
                 Ok(Flow::Continue)
             },
             ..Script::default()
         },
         _ => Script {
             request_head: |head| {
-                head.want_body(Want::Change);
+                head.want_body(BodyAccess::Modify);
                 Ok(Flow::Continue)
             },
             response_head: |head| {
-                head.want_body(Want::Change);
+                head.want_body(BodyAccess::Modify);
                 Ok(Flow::Continue)
             },
             ..Script::default()
@@ -44,20 +44,21 @@ fn wanting(want: Want) -> Script {
 }
 
 /// Returns whether a request selects the failure.
-fn is_bad(about: &About<'_>) -> bool {
+fn is_bad(about: &RequestInfo<'_>) -> bool {
     about.path() == "/bad"
 }
 
 /// Fails for a request that asks for trouble.
-fn fail(about: &About<'_>) -> Outcome<'static> {
-    match is_bad(about) {
-        true => Err("meant to".into()),
-        false => Ok(Flow::Continue),
+fn fail(about: &RequestInfo<'_>) -> Outcome<'static> {
+    if is_bad(about) {
+        Err("meant to".into())
+    } else {
+        Ok(Flow::Continue)
     }
 }
 
 /// The same by a panic.
-fn panic(about: &About<'_>) -> Outcome<'static> {
+fn panic(about: &RequestInfo<'_>) -> Outcome<'static> {
     assert!(!is_bad(about), "meant to");
     Ok(Flow::Continue)
 }
@@ -76,7 +77,7 @@ fn errors_and_panics_are_one_requests(engine: Config) {
     for hook in 0..4 {
         for panics in [false, true] {
             let origin = Origin::answering(OK);
-            let mut script = wanting(Want::Whole);
+            let mut script = wanting(BodyAccess::Buffer);
             put(&mut script, hook, panics);
             let (edge, told) = one(engine.clone(), &origin, script);
             edge.server
@@ -98,11 +99,11 @@ fn errors_and_panics_are_one_requests(engine: Config) {
 
 fn answers_from_everywhere(engine: Config) {
     fn no<'a>() -> Outcome<'a> {
-        Ok(Flow::Answer(Answer::text(409, "no")))
+        Ok(Flow::Respond(FilterResponse::text(409, "no")))
     }
     for hook in 0..3 {
         let origin = Origin::answering(OK);
-        let mut script = wanting(Want::Whole);
+        let mut script = wanting(BodyAccess::Buffer);
         match hook {
             0 => script.request_body = |_| no(),
             1 => script.response_head = |_| no(),
@@ -121,7 +122,7 @@ fn answers_from_everywhere(engine: Config) {
     let origin = Origin::new(|mut peer| while peer.request().is_some() {});
     let script = Script {
         request_body: |body| if body.is_end() { no() } else { Ok(Flow::Continue) },
-        ..wanting(Want::Change)
+        ..wanting(BodyAccess::Modify)
     };
     let (edge, _) = one(engine.clone(), &origin, script);
     edge.server
@@ -132,7 +133,7 @@ fn answers_from_everywhere(engine: Config) {
     let origin = Origin::answering(OK);
     let script = Script {
         response_body: |body| if body.is_end() { no() } else { Ok(Flow::Continue) },
-        ..wanting(Want::Change)
+        ..wanting(BodyAccess::Modify)
     };
     let (edge, told) = one(engine, &origin, script);
     let mut client = edge.server.client();
@@ -152,7 +153,7 @@ fn too_much_is_made_of_a_piece(engine: Config) {
             body.bytes_mut()?.resize(came + FILTER_GROWTH_BYTES + count, b'x');
             Ok(Flow::Continue)
         },
-        ..wanting(Want::Whole)
+        ..wanting(BodyAccess::Buffer)
     };
     let (edge, _) = one(engine, &origin, script);
     edge.server.get("/bad").expect(500, FAILED);
@@ -166,7 +167,7 @@ struct Waits;
 impl Filter for Waits {
     type Exchange = u32;
 
-    fn begin(&self, _: &About<'_>) -> u32 {
+    fn begin(&self, _: &RequestInfo<'_>) -> u32 {
         0
     }
 
@@ -179,7 +180,7 @@ impl Filter for Waits {
             head.set("X-Waited", answer.to_string())?;
             match head.about().path() {
                 "/fail" => Err("meant to".into()),
-                "/answer" => Ok(Flow::Answer(Answer::new(299).body("here"))),
+                "/answer" => Ok(Flow::Respond(FilterResponse::new(299).body("here"))),
                 _ => Ok(Flow::Continue),
             }
         })
@@ -191,7 +192,7 @@ impl Filter for Waits {
             cx.sleep(Duration::from_millis(1)).await;
             *waited += 1;
             head.set("X-Waits", waited.to_string())?;
-            head.want_body(Want::Change);
+            head.want_body(BodyAccess::Modify);
             Ok(Flow::Continue)
         })
     }

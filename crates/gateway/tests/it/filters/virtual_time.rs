@@ -1,8 +1,8 @@
 //! In virtual time, without sockets: how long a filter may wait, and bodies that the network cuts as it likes.
 
-use ringmain_gateway::filter::Answer;
+use ringmain_gateway::filter::FilterResponse;
 use ringmain_gateway::limits::FILTER_WAIT;
-use ringmain_gateway::model::{Action, Body};
+use ringmain_gateway::model::{Action, StaticBody};
 use ringmain_web::testing::TestClient;
 
 use super::*;
@@ -10,10 +10,10 @@ use crate::origin::rules;
 
 /// A gateway that answers by itself, behind these filters.
 fn answering(filters: Filters) -> Gateway {
-    let answer = Action::Answer(model::Answer {
+    let answer = Action::Respond(model::DirectResponse {
         status: 200,
         content_type: None,
-        body: Body(b"own".as_slice().into()),
+        body: StaticBody(b"own".as_slice().into()),
     });
     let mut config = rules(vec![Rule::new(answer)], Vec::new());
     name_all(&mut Arc::make_mut(&mut config.routes[0]).rules[0], &filters);
@@ -26,7 +26,7 @@ struct Late(Duration);
 impl Filter for Late {
     type Exchange = ();
 
-    fn begin(&self, _: &About<'_>) {}
+    fn begin(&self, _: &RequestInfo<'_>) {}
 
     fn response_head<'a>(&'a self, (): &'a mut (), head: &'a mut ResponseHead<'_>) -> Outcome<'a> {
         let cx = head.about().cx().clone();
@@ -61,14 +61,14 @@ fn a_filter_is_not_waited_for_for_ever() {
 fn a_body_is_the_same_however_it_arrives() {
     let script = || Script {
         request_head: |head| {
-            head.want_body(Want::Whole);
+            head.want_body(BodyAccess::Buffer);
             Ok(Flow::Continue)
         },
         request_body: |body| {
             assert!(body.is_end());
             let mut bytes = body.bytes().to_vec();
             bytes.reverse();
-            Ok(Flow::Answer(Answer::new(200).body(bytes)))
+            Ok(Flow::Respond(FilterResponse::new(200).body(bytes)))
         },
         ..Script::default()
     };

@@ -125,9 +125,10 @@ impl Caller {
         }
         if self.peer.failed() {
             self.done = true;
-            return match weather.broken {
-                true => Ok(()),
-                false => Err("it was broken off".to_owned()),
+            return if weather.broken {
+                Ok(())
+            } else {
+                Err("it was broken off".to_owned())
             };
         }
         if self.peer.eof() {
@@ -167,9 +168,10 @@ impl Caller {
 
     /// Checks that all bytes received are those of its own connection: a rejected one is reset without a byte.
     fn look(&self) -> Result<(), String> {
-        match self.expected.starts_with(&self.received) {
-            true => Ok(()),
-            false => Err("bytes that are not its own".to_owned()),
+        if self.expected.starts_with(&self.received) {
+            Ok(())
+        } else {
+            Err("bytes that are not its own".to_owned())
         }
     }
 

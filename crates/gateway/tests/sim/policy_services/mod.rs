@@ -23,8 +23,8 @@ use ringmain_gateway::Gateway;
 use ringmain_gateway::fault::Fault;
 use ringmain_gateway::limits;
 use ringmain_gateway::model::{
-    Ask, Endpoint, ExternalAuth, HeaderName, Jwt, JwtAlgorithm, JwtKeys, JwtProvider, KeyPlace, Policy,
-    RateLimit, Redis, RemoteKeys, Target, Upstream, Where,
+    AuthzRequest, CredentialSource, Endpoint, EndpointLocation, ExternalAuth, HeaderName, Jwt, JwtAlgorithm,
+    JwtKeys, JwtProvider, Policy, RateLimit, Redis, RemoteKeys, Target, Upstream,
 };
 use ringmain_sim::{Fault as Broken, World};
 use ringmain_web::testing::TestReply;
@@ -140,7 +140,7 @@ impl Asked {
         let asked = PORTS.iter().zip(there).filter(|(_, there)| *there);
         let upstream = |((name, port), _): (&(&str, u16), bool)| {
             let address = std::net::SocketAddr::from(([127, 0, 0, 1], *port));
-            let mut upstream = Upstream::new(*name, vec![Endpoint::new(Where::Address(address))]);
+            let mut upstream = Upstream::new(*name, vec![Endpoint::new(EndpointLocation::Address(address))]);
             upstream.pool.connections = 1 + world.below(6) as u32;
             upstream.connect_timeout = patience;
             upstream.into()
@@ -470,7 +470,7 @@ fn tokens(world: &World, stale: Duration) -> Jwt {
             stale,
         }),
         leeway: Duration::ZERO,
-        from: vec![KeyPlace::Header(header("Authorization"))],
+        from: vec![CredentialSource::Header(header("Authorization"))],
     };
     Jwt {
         providers: vec![provider.into()],
@@ -485,9 +485,9 @@ fn service(world: &World, seed: u64, calm: bool) -> ExternalAuth {
     // A run with filters has no bodies for it.
     let kinds = if seed % 5 == 2 { 2 } else { 3 };
     let (ask, body) = match world.below(kinds) {
-        0 => (Ask::Path("/verify".into()), 0),
-        1 => (Ask::Prefix("/ask".into()), 0),
-        _ => (Ask::Prefix("/ask".into()), limits::AUTHZ_REQUEST_BYTES),
+        0 => (AuthzRequest::Path("/verify".into()), 0),
+        1 => (AuthzRequest::Prefix("/ask".into()), 0),
+        _ => (AuthzRequest::Prefix("/ask".into()), limits::AUTHZ_REQUEST_BYTES),
     };
     ExternalAuth {
         body,

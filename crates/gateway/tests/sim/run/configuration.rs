@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use ringmain_engine::Addr;
 use ringmain_gateway::model::{
-    Action, ActiveHealth, Balance, Config, Endpoint, Forward, HashKey, HealthCheck, Hostname, Limits,
-    Listener, Mirror, OutlierDetection, Protocol, Retry, RetryOn, Route, Rule, Share, SlowStart, StatusRange,
-    StreamRoute, Upstream, UpstreamProtocol, WeightedBackend, Where,
+    Action, ActiveHealth, Balance, Config, Endpoint, EndpointLocation, Forward, Fraction, HashKey,
+    HealthCheck, Hostname, Listener, Mirror, OutlierDetection, ProcessLimits, Protocol, Retry, RetryOn,
+    Route, Rule, SlowStart, StatusRange, StreamRoute, Upstream, UpstreamProtocol, WeightedBackend,
 };
 use ringmain_sim::World;
 
@@ -21,13 +21,14 @@ use crate::policy_services::{self, Asked};
 pub(super) fn config(world: &World, calm: bool, bounds: &Bounds, asked: &Asked) -> Config {
     let count = 1 + world.below(usize::from(ORIGINS)) as u16;
     let first = world.below(usize::from(ORIGINS)) as u16;
-    let endpoints = (0..count).map(|step| Endpoint::new(Where::Address(origin((first + step) % ORIGINS))));
+    let endpoints =
+        (0..count).map(|step| Endpoint::new(EndpointLocation::Address(origin((first + step) % ORIGINS))));
     let mut endpoints: Vec<_> = endpoints.collect();
     // Up to three times as many as there are origins: in calm worlds every request gets a response of an origin all the same.
     let dead_endpoints = [0, 0, 1, 2 * count, 3 * count][world.below(5)];
     for number in 0..dead_endpoints {
         let place = world.below(endpoints.len() + 1);
-        endpoints.insert(place, Endpoint::new(Where::Address(dead(number))));
+        endpoints.insert(place, Endpoint::new(EndpointLocation::Address(dead(number))));
     }
     let mut upstream = Upstream::new("origin", endpoints);
     upstream.health.panic_percent = [0, 0, 50, 100][world.below(4)];
@@ -71,9 +72,9 @@ pub(super) fn config(world: &World, calm: bool, bounds: &Bounds, asked: &Asked) 
         routes: vec![route.into()],
         streams: streams(calm),
         upstreams,
-        limits: Limits {
+        limits: ProcessLimits {
             upstream_connections: (world.below(3) == 0 && !bounds.live).then(|| 1 + world.below(6) as u32),
-            ..Limits::default()
+            ..ProcessLimits::default()
         },
         ..Config::default()
     }
@@ -159,7 +160,12 @@ fn parrots(world: &World, name: &str, calm: bool) -> Arc<Upstream> {
         .map(|(port, ..)| *port);
     let dead_endpoints = [0, 0, 1 + world.below(5) as u16][world.below(3)];
     let ports = there.chain(9990..9990 + dead_endpoints);
-    let endpoint = |port| Endpoint::new(Where::Address(SocketAddr::from(([127, 0, 0, 1], port))));
+    let endpoint = |port| {
+        Endpoint::new(EndpointLocation::Address(SocketAddr::from((
+            [127, 0, 0, 1],
+            port,
+        ))))
+    };
     let mut upstream = Upstream::new(name, ports.map(endpoint).collect());
     upstream.pool.connections = 1 + world.below(4) as u32;
     upstream.connect_timeout = patience(calm);
@@ -190,9 +196,10 @@ pub(super) fn sizes(world: &World, calm: bool, asked: &Asked) -> (usize, usize) 
     } else {
         1 + world.below(10)
     };
-    match asked.is_crowd() {
-        true => (70 + world.below(40), 60),
-        false => (wanted, most),
+    if asked.is_crowd() {
+        (70 + world.below(40), 60)
+    } else {
+        (wanted, most)
     }
 }
 
@@ -200,9 +207,10 @@ pub(super) fn sizes(world: &World, calm: bool, asked: &Asked) -> (usize, usize) 
 fn forward(world: &World, calm: bool) -> Forward {
     let mut forward = Forward::to("origin");
     forward.backends.push(WeightedBackend::new("origin"));
-    forward.timeouts.idle = Some(match calm && world.below(2) == 0 {
-        true => LONG_IDLE,
-        false => SHORT_IDLE,
+    forward.timeouts.idle = Some(if calm && world.below(2) == 0 {
+        LONG_IDLE
+    } else {
+        SHORT_IDLE
     });
     forward.timeouts.per_try = (world.below(2) == 0).then_some(SHORT_IDLE);
     if !calm && world.below(3) == 0 {
@@ -233,7 +241,7 @@ fn forward(world: &World, calm: bool) -> Forward {
 fn mirrors(world: &World) -> Vec<Mirror> {
     let count = [0, 0, 1, 2][world.below(4)];
     let mirror = |_| Mirror {
-        share: Share {
+        share: Fraction {
             part: 1 + world.below(3) as u32,
             of: 3,
         },

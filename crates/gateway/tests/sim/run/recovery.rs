@@ -64,9 +64,10 @@ impl Run {
 
     /// Checks that a client that may be admitted is in the end: in a calm world as soon as keys can be fetched again.
     fn let_in(&mut self) {
-        let tries = match self.calm && !self.bounds.fill() {
-            true => 2,
-            false => TRIES,
+        let tries = if self.calm && !self.bounds.fill() {
+            2
+        } else {
+            TRIES
         };
         for _ in 0..tries {
             let id = self.send_one(Asked::favour);
