@@ -157,7 +157,7 @@ fn where_a_request_goes() {
         &[
             "listener `secure`\n  not `staff`: matches only `staff.shop.example`, not `shop.example`\n",
             "route `shop`, rule 0 (catalogue), by prefix `/catalogue`\n",
-            "  replace the prefix by `/v1/items`\n  send to upstream `catalogue`\n",
+            "  replace the prefix by `/v1/items`\n  forward to upstream `catalogue`\n",
             "  route `shop`, rule 10: prefix `/` also matches, but has lower precedence\n",
         ],
     );
@@ -205,7 +205,7 @@ fn where_a_connection_goes() {
         &["--sni", "mail.shop.example"],
         0,
         &[
-            "listener `passthrough`\nstream `mail`, by host `mail.shop.example`\n  send to upstream `mail`\n",
+            "listener `passthrough`\nstream `mail`, by host `mail.shop.example`\n  forward to upstream `mail`\n",
             "  idle timeout 600s\nnot taken by, the nearest first:\n",
             "  stream `postgres`: attached to `database`, not `passthrough`\n",
         ],

@@ -247,13 +247,13 @@ fn keys_admit(engine: Config) {
         );
     }
     for (target, fields, text) in [
-        ("/", "", "needed"),
-        ("/?kei=one", "Authorization: Basic b25l\r\n", "needed"),
-        ("/", "X-API-Key: One\r\n", "not right"),
+        ("/", "", "required"),
+        ("/?kei=one", "Authorization: Basic b25l\r\n", "required"),
+        ("/", "X-API-Key: One\r\n", "invalid"),
         // The first place that has a key counts.
-        ("/?key=one", "X-API-Key: three\r\n", "not right"),
-        ("/", "X-API-Key: one\r\nX-API-Key: one\r\n", "needed"),
-        ("/?key=one&key=one", "", "needed"),
+        ("/?key=one", "X-API-Key: three\r\n", "invalid"),
+        ("/", "X-API-Key: one\r\nX-API-Key: one\r\n", "required"),
+        ("/?key=one&key=one", "", "required"),
     ] {
         let refused = asked(target, fields);
         assert_eq!(refused.status, 401, "{target} {fields}");

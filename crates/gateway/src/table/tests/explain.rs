@@ -56,7 +56,7 @@ fn the_closest_match_is_first() {
         [
             "shop 0: prefix `/` also matches, but has lower precedence",
             "shop 3: query parameter `k` is not matching `[0-9]+`",
-            "shop 2: header `x` does not match `1`",
+            "shop 2: header `x` is not `1`",
             "shop 1: matches only POST, not GET",
             "shop 4: path `/help` does not match `/cart/1`",
             "host 0: matches only `b.example`, not `a.example`",
@@ -165,7 +165,7 @@ fn connections_are_explained() {
         lines,
         [
             "not other: matches only `a.test`, not `a.example`",
-            "one by host `a.example`: send to upstream `up`, idle timeout 60s",
+            "one by host `a.example`: forward to upstream `up`, idle timeout 60s",
             "none: every connection also matches, but has lower precedence",
             "wide: host `*.example` also matches, but has lower precedence",
             "late: host `a.example` also matches, but has lower precedence",

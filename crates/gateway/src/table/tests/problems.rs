@@ -59,8 +59,8 @@ fn a_bad_rule_keeps_its_requests() {
             "route `bad`, rule 0: rewrite.path: expected only prefix matches, since the prefix is replaced, found a match \
              of another kind; its requests receive 500",
             "route `bad`, rule 0: retry.attempts: expected at most 10, found 200; its requests receive 500",
-            "route `bad`, rule 0: timeouts.per_try: expected at most the request timeout, 1s, found 2s; its requests are \
-             answered 500",
+            "route `bad`, rule 0: timeouts.per_try: expected at most the request timeout, 1s, found 2s; its requests \
+             receive 500",
         ],
     );
     takes(&table, &facts("GET", "/admin"), "bad 0");
@@ -92,7 +92,7 @@ fn a_missing_upstream_breaks_its_share() {
     assert_eq!(
         first.problems()[0].to_string(),
         "route `r`, rule 0: backends: expected a valid upstream of the configuration, found `up`; its share of \
-         requests is answered 500"
+         requests receives 500"
     );
     // The route is unchanged, but the upstream that it names exists now.
     let second = Table::compile(Arc::new(with.clone()), Some(&first), &mut plan);
@@ -113,7 +113,7 @@ fn a_repeated_name_is_a_problem() {
         "listener `web`: name: expected a unique name, found duplicate `web`: number 2 has the name of number 1; \
          it is ignored",
         "route `r`: name: expected a unique name, found duplicate `r`: number 3 has the name of number 1; its \
-         requests are answered 500",
+         requests receive 500",
     ];
     let check = |table: &Table<()>| {
         let plan = |path| table.find(WEB, &facts("GET", path)).unwrap().plan();
@@ -160,7 +160,7 @@ fn a_stream_whose_name_another_has_keeps_its_connections() {
         config,
         &[
             "stream `s`: name: expected a unique name, found duplicate `s`: number 3 has the name of number 1; its \
-             share of requests is answered 500",
+             share of requests receives 500",
         ],
     );
     let leads = |host: &str| {
@@ -232,12 +232,12 @@ fn listeners_of_an_address_are_distinguishable() {
     let table = told(
         config,
         &[
-            "listener `second`: hostnames: expected hosts that distinguish it from other listeners, found none, as at listener `web` of the \
-             same address; it is ignored",
+            "listener `second`: hostnames: expected hosts that distinguish it from other listeners, found none, as at \
+             listener `web` of the same address; it is ignored",
             "listener `fourth`: hostnames: expected hosts unique among the listeners of the address, found `a.example`, as \
              at listener `third` of the same address; it is ignored",
-            "listener `tls`: protocol: expected protocols that can be told apart: HTTP by host, TLS by SNI, never both nor \
-             others, found TlsPassthrough, as at listener `web` of the same address; it is ignored",
+            "listener `tls`: protocol: expected distinguishable protocols: either HTTP, by host, or TLS, by SNI, found \
+             TlsPassthrough, as at listener `web` of the same address; it is ignored",
         ],
     );
     assert_eq!(table.addresses().iter().count(), 3);
@@ -300,7 +300,7 @@ fn datagrams_are_reported_and_left_out() {
         config,
         &[
             "listener `dns`: protocol: expected a connection protocol: UDP is not supported yet, found Udp; it is \
-             left out",
+             ignored",
         ],
     );
     assert_eq!(table.addresses().iter().count(), 0);
@@ -346,8 +346,8 @@ fn an_invalid_plan_is_reported_each_time() {
         });
         assert_eq!(
             table.problems()[0].to_string(),
-            "route `r`, rule 0: plan: expected a rule that can be carried out, found no such file; its requests are \
-             answered 500"
+            "route `r`, rule 0: plan: expected a rule that can be carried out, found file not found; its requests \
+             receive 500"
         );
         last = Some(table);
     }

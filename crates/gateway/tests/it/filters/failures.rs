@@ -244,7 +244,7 @@ fn filters_that_are_not_there(engine: Config) {
         Filters::new().add("number", number).add("angry", angry)
     };
     for (filters, name, words) in [
-        (Filters::new(), "sign", ["`sign`", "this program has no filters"]),
+        (Filters::new(), "sign", ["`sign`", "no filters are registered"]),
         (some(), "sign", ["`sign`", "`angry`, `number`"]),
         (some(), "number", ["`number`", "invalid type: map, expected u32"]),
         (some(), "angry", ["`angry`", "panicked"]),

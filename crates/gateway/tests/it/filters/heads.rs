@@ -217,7 +217,7 @@ fn answers_of_the_gateways_own(engine: Config) {
     let forward = Action::Forward(Box::new(model::Forward::to("origin")));
     for (action, status, body) in [
         (answer, 203, "OWN"),
-        (forward, 503, "THE UPSTREAM REFUSES CONNECTIONS\n"),
+        (forward, 503, "UPSTREAM CONNECTION REFUSED\n"),
     ] {
         let script = Script {
             response_head: |head| {
