@@ -83,7 +83,7 @@ fn what_is_counted_by() {
     let told = all_wrong(&text(""));
     assert_eq!(told.len(), 2, "{told:?}");
     for (line, part) in told.iter().zip(["rate_limit", "concurrency"]) {
-        let expected = format!("policies.{part}.by: expected claims only beside the policy `jwt`");
+        let expected = format!("policies.{part}.by: expected claims only together with the policy `jwt`");
         assert!(line.contains(&expected), "{line}");
     }
 }
