@@ -1,6 +1,7 @@
 //! The backend of a request and its upstream head, as far as they follow from the request and its rule alone.
 
 use std::net::IpAddr;
+use std::rc::Rc;
 
 use ringmain_engine::Addr;
 use ringmain_web::Request;
@@ -8,17 +9,86 @@ use ringmain_wire::h1::{Framing, Known, Version};
 use ringmain_wire::proxy::Addresses;
 use ringmain_wire::ws::Challenge;
 
+use super::fast_path::StartedAttempt;
 use super::request::UpstreamRequest;
+use super::response_body::ExchangeTimeouts;
 use super::{RequestRoute, client, grpc, trailers};
 use crate::balance::stable_hash;
 use crate::compile::plan::{Plan, PlannedBackend};
 use crate::fault::Fault;
 use crate::gateway::Worker;
-use crate::model::{ErrorPage, Forward, HashKey, Listener};
+use crate::model::{ErrorPage, Forward, HashKey, Listener, Rule};
 use crate::policy::Cleared;
+use crate::upstream::pool::UpstreamPool;
+
+/// The upstream side of a request: the parts that are the same for all its attempts.
+pub(super) struct ForwardTarget<'a> {
+    /// Index of the backend in the rule.
+    pub(super) number: usize,
+    pub(super) backend: &'a PlannedBackend,
+    /// This worker's pool of the upstream.
+    pub(super) pool: Rc<UpstreamPool>,
+    pub(super) timeouts: ExchangeTimeouts,
+    /// The hash of the balancing key.
+    pub(super) key: Option<u64>,
+    pub(super) upstream_request: UpstreamRequest<'a>,
+}
+
+/// A request that has passed the policies of a rule that forwards it.
+#[derive(Clone, Copy)]
+pub(super) struct ClearedRequest<'q, 'a> {
+    pub(super) req: &'q Request<'a>,
+    pub(super) cleared: &'a Cleared,
+    pub(super) rule: &'a Forward,
+    pub(super) plan: &'a Plan,
+}
+
+impl<'a> ForwardTarget<'a> {
+    /// Picks a backend, and starts the time limits of a request. With `started`, continues with the backend and the limits of that attempt.
+    ///
+    /// # Errors
+    /// The rule has no backend, or the backend has no upstream.
+    pub(super) fn new(
+        worker: &Rc<Worker>,
+        route: &RequestRoute<'a>,
+        request: ClearedRequest<'_, 'a>,
+        started: Option<&StartedAttempt>,
+    ) -> Result<ForwardTarget<'a>, Fault> {
+        let ClearedRequest {
+            req,
+            cleared,
+            rule,
+            plan,
+        } = request;
+        let (number, backend) = match started {
+            Some(started) => {
+                let backend = plan.backends.get(started.backend).ok_or(Fault::NoBackend)?;
+                (started.backend, backend)
+            }
+            None => pick_backend(worker, plan)?,
+        };
+        let upstream = backend.upstream.as_ref().ok_or(Fault::BrokenBackend)?;
+        let (pool, timeouts) = match started {
+            Some(started) => (Rc::clone(&started.pool), started.timeouts),
+            None => {
+                let timeouts = ExchangeTimeouts::start(&rule.timeouts, worker.cx.now());
+                (worker.pool(upstream), timeouts)
+            }
+        };
+        let hash = pool.with_hash_key(|key| hash_key(key, route.listener, req));
+        Ok(ForwardTarget {
+            number,
+            backend,
+            pool,
+            timeouts,
+            key: hash.flatten(),
+            upstream_request: build_upstream_request(route, rule, backend, number, (req, cleared)),
+        })
+    }
+}
 
 /// Collects the parts from which the head for a backend is written.
-pub(super) fn build_upstream_request<'a>(
+fn build_upstream_request<'a>(
     found: &RequestRoute<'a>,
     forward: &'a Forward,
     backend: &'a PlannedBackend,
@@ -46,9 +116,9 @@ pub(super) fn build_upstream_request<'a>(
 }
 
 /// Returns the error pages that replace error responses of the upstream.
-pub(super) fn replacement_pages<'v>(found: &RequestRoute<'v>, forward: &Forward) -> &'v [ErrorPage] {
+pub(super) fn replacement_pages<'r>(rule: &'r Rule, forward: &Forward) -> &'r [ErrorPage] {
     if forward.replace_errors {
-        &found.matched.rule().error_pages
+        &rule.error_pages
     } else {
         &[]
     }
@@ -82,10 +152,7 @@ pub(super) fn client_addresses(req: &Request<'_>) -> Option<Addresses> {
 }
 
 /// Picks a backend at random, by weight.
-pub(super) fn pick_backend<'p>(
-    worker: &Worker,
-    plan: &'p Plan,
-) -> Result<(usize, &'p PlannedBackend), Fault> {
+fn pick_backend<'p>(worker: &Worker, plan: &'p Plan) -> Result<(usize, &'p PlannedBackend), Fault> {
     let number = match plan.weight {
         0 => return Err(Fault::NoBackend),
         _ if plan.backends.len() == 1 => 0,

@@ -26,19 +26,20 @@ use ringmain_web::{Early, Method, Request, Ticket, TicketId};
 use ringmain_wire::h1::{FieldBlock, Framing, HeadScanner, Parsed, ResponseHead, parse_response};
 use ringmain_wire::h2::load_response;
 
-use super::backend::{self, hash_key};
-use super::forward::StartedConn;
-use super::request::UpstreamRequest;
+use super::backend::{ClearedRequest, ForwardTarget, replacement_pages};
+use super::evaluation::{Evaluation, PolicyResult, evaluate};
+use super::forward::{StartedConn, has_retries};
+use super::response::ResponseRules;
 use super::response_body::ExchangeTimeouts;
-use super::{RequestRoute, Routed, client, find_route, log_fields, reject_unforwardable, request, response};
-use crate::compile::plan::{HeaderEdits, Plan, StatusHeaderEdits};
+use super::{RequestRoute, client, log_fields, request, response};
+use crate::compile::plan::{Plan, StatusHeaderEdits};
 use crate::gateway::scratch::{DateCache, WorkerScratch};
 use crate::gateway::{View, Worker};
 use crate::limits;
 use crate::model::{Action, Forward};
-use crate::policy::{self, Cleared, PolicyOutcome, Refusal};
+use crate::policy::Cleared;
 use crate::table::CompiledRoute;
-use crate::upstream::h2::{H2Stream, StreamObserver};
+use crate::upstream::h2::StreamObserver;
 use crate::upstream::pool::{SelectedEndpoint, UpstreamConn, UpstreamPool};
 use crate::upstream::{AffinityHint, RequestPermit};
 
@@ -56,7 +57,7 @@ pub(crate) struct FastPathState {
     /// The configuration that it started with.
     pub(super) view: Rc<View>,
     /// The result of its rule's policies, which are not evaluated again.
-    pub(super) policy_result: Result<Cleared, Box<Refusal>>,
+    pub(super) policy_result: PolicyResult,
     /// Its first attempt; `None`: the task starts with that.
     pub(super) attempt: Option<StartedAttempt>,
     /// Its arrival.
@@ -76,7 +77,7 @@ pub(crate) struct FastPathState {
 
 /// A first attempt that was started.
 pub(crate) struct StartedAttempt {
-    pool: Rc<UpstreamPool>,
+    pub(super) pool: Rc<UpstreamPool>,
     permit: RequestPermit,
     /// The index of its backend in the rule.
     pub(super) backend: usize,
@@ -85,7 +86,8 @@ pub(crate) struct StartedAttempt {
     conn: Option<UpstreamConn>,
     /// The time when its head was sent.
     sent: Time,
-    timeouts: ExchangeTimeouts,
+    /// The time limits of the request.
+    pub(super) timeouts: ExchangeTimeouts,
 }
 
 /// Starts a request without a body, unless it has to wait or is not forwarded.
@@ -94,10 +96,10 @@ pub(crate) fn try_fast_path(
     req: &Request<'_>,
     ticket: Ticket,
 ) -> Result<Rc<dyn Early>, Ticket> {
-    let Some(mut ahead) = start_request(worker, req, ticket.id()) else {
+    let Some(mut state) = start_request(worker, req, ticket.id()) else {
         return Err(ticket);
     };
-    let underway = worker.fast_path.take_idle().unwrap_or_else(|| {
+    let request = worker.fast_path.take_idle().unwrap_or_else(|| {
         Rc::new_cyclic(|me| FastPathRequest {
             worker: Rc::downgrade(worker),
             me: Weak::clone(me),
@@ -105,25 +107,25 @@ pub(crate) fn try_fast_path(
             waiting_index: Cell::new(None),
         })
     });
-    ahead.ticket = Some(ticket);
-    match ahead.upstream_conn() {
+    state.ticket = Some(ticket);
+    match state.upstream_conn() {
         Some(UpstreamConn::Http1(sole)) => {
-            let receiver: Rc<dyn Receiver> = underway.clone();
+            let receiver: Rc<dyn Receiver> = request.clone();
             sole.stream.attend(Some(receiver));
-            underway.state.replace(Some(ahead));
+            request.state.replace(Some(state));
         }
         Some(UpstreamConn::H2(channel)) => {
-            let reader: Rc<dyn StreamObserver> = underway.clone();
+            let reader: Rc<dyn StreamObserver> = request.clone();
             channel.set_observer(Some(reader));
-            worker.fast_path.add_waiting(worker.cx.now(), &underway);
-            underway.state.replace(Some(ahead));
+            worker.fast_path.add_waiting(worker.cx.now(), &request);
+            request.state.replace(Some(state));
         }
         None => {
-            underway.state.replace(Some(ahead));
-            underway.hand_over_to_task();
+            request.state.replace(Some(state));
+            request.hand_over_to_task();
         }
     }
-    Ok(underway)
+    Ok(request)
 }
 
 /// Evaluates the policies and forwards a request's head, if nothing has to be waited for. `None`: nothing was changed.
@@ -132,32 +134,23 @@ fn start_request(worker: &Rc<Worker>, req: &Request<'_>, id: TicketId) -> Option
         return None;
     }
     let view = worker.view();
-    let Ok(Routed::Rule(mut found)) = find_route(worker, &view, req) else {
+    let evaluation = evaluate(worker, &view, req, None, |route| needs_no_task(route));
+    let Evaluation::Matched(mut found, Some(policy_result)) = evaluation else {
         return None;
     };
     let plan = found.matched.plan().ok()?;
     let Action::Forward(rule) = &found.matched.rule().action else {
         return None;
     };
-    if plan.filters.is_some() || reject_unforwardable(&found, req).is_err() {
-        return None;
-    }
-    // Preflight responses are local.
-    if found.cors.as_ref().is_some_and(|cross| cross.is_preflight) {
-        return None;
-    }
-    if rule.has_affinity() || rule.hedge.is_some() || rule.grpc_web || !plan.mirrors.is_empty() {
-        return None;
-    }
-    let walked = match policy::evaluate_sync(worker, &found, req) {
-        PolicyOutcome::Cleared(cleared) => Ok(cleared),
-        PolicyOutcome::Refused(refusal) => Err(refusal),
-        PolicyOutcome::Pending => return None,
-    };
-    let started = walked
-        .as_ref()
-        .ok()
-        .and_then(|cleared| start_attempt(worker, &found, rule, plan, (req, cleared)));
+    let started = policy_result.as_ref().ok().and_then(|cleared| {
+        let request = ClearedRequest {
+            req,
+            cleared,
+            rule,
+            plan,
+        };
+        start_attempt(worker, &found, request)
+    });
     let logged = req.is_logged();
     let route = found.matched.route();
     let changes = started
@@ -171,7 +164,7 @@ fn start_request(worker: &Rc<Worker>, req: &Request<'_>, id: TicketId) -> Option
     let counted = series.get().copied();
     let client = logged.then(|| client::address(&found.listener.client_address, req));
     Some(FastPathState {
-        policy_result: walked,
+        policy_result,
         arrived: worker.cx.now(),
         ticket: None,
         id,
@@ -185,91 +178,69 @@ fn start_request(worker: &Rc<Worker>, req: &Request<'_>, id: TicketId) -> Option
     })
 }
 
+/// Returns whether the rule can serve a request without a task: it forwards the request as it is, to one endpoint. Preflight responses are
+/// local.
+fn needs_no_task(route: &RequestRoute<'_>) -> bool {
+    let (Ok(plan), Action::Forward(rule)) = (route.matched.plan(), &route.matched.rule().action) else {
+        return false;
+    };
+    let is_preflight = route.cors.as_ref().is_some_and(|cors| cors.is_preflight);
+    let is_plain = plan.filters.is_none() && plan.mirrors.is_empty() && !is_preflight;
+    is_plain && !rule.has_affinity() && rule.hedge.is_none() && !rule.grpc_web
+}
+
 /// Starts a request's first attempt. `None`: a task must start it, and reports errors.
-fn start_attempt(
+fn start_attempt<'a>(
     worker: &Rc<Worker>,
-    found: &RequestRoute<'_>,
-    rule: &Forward,
-    plan: &Plan,
-    (req, cleared): (&Request<'_>, &Cleared),
+    route: &RequestRoute<'a>,
+    request: ClearedRequest<'_, 'a>,
 ) -> Option<StartedAttempt> {
-    let (number, backend) = backend::pick_backend(worker, plan).ok()?;
-    let local = worker.pool(backend.upstream.as_ref()?);
-    if !local.can_acquire_now() {
+    let target = ForwardTarget::new(worker, route, request, None).ok()?;
+    if !target.pool.can_acquire_now() {
         return None;
     }
-    let admitted = local.try_admit_request()?;
-    let key = local
-        .with_hash_key(|key| hash_key(key, found.listener, req))
-        .flatten();
-    let chosen = local.select(&[], key, AffinityHint::None).ok()?;
-    let sending = backend::build_upstream_request(found, rule, backend, number, (req, cleared));
-    let now = worker.cx.now();
-    let mut clock = ExchangeTimeouts::start(&rule.timeouts, now);
-    let tried = ExchangeTimeouts {
-        head: rule.timeouts.per_try.map(|span| now.after(span)),
-        ..clock
-    };
-    let desk = &mut *worker.scratch.borrow_mut();
-    let link = match local.is_multiplexed(&chosen.endpoint) {
-        true if has_long_timeout(worker, tried.wait_limit(now)) => {
-            send_head_on_stream(&local, &chosen, desk, (req, &sending)).map(UpstreamConn::H2)
-        }
-        true => None,
-        false => write_head(&local, &chosen, desk, (req, &sending), tried.wait_limit(now)),
-    };
-    if link.is_some() {
-        clock = tried;
-    }
-    if rule.retry.as_ref().is_some_and(|retry| retry.attempts > 0) {
-        local.deposit_retry_budget();
+    let permit = target.pool.try_admit_request()?;
+    let endpoint = target.pool.select(&[], target.key, AffinityHint::None).ok()?;
+    let conn = send_on_open_conn(worker, request, &target, &endpoint);
+    if has_retries(request.rule) {
+        target.pool.deposit_retry_budget();
     }
     Some(StartedAttempt {
-        pool: local,
-        permit: admitted,
-        backend: number,
-        endpoint: chosen,
-        conn: link,
-        sent: now,
-        timeouts: clock,
+        pool: target.pool,
+        permit,
+        backend: target.number,
+        endpoint,
+        conn,
+        sent: worker.cx.now(),
+        timeouts: target.timeouts,
     })
 }
 
-/// Writes a request's head to a pooled connection.
-fn write_head(
-    local: &UpstreamPool,
-    chosen: &SelectedEndpoint,
-    desk: &mut WorkerScratch,
-    (req, sending): (&Request<'_>, &UpstreamRequest<'_>),
-    span: Option<Duration>,
+/// Sends a request's head on a pooled connection, or on a stream of an open one. `None`: none has room, and nothing was sent.
+fn send_on_open_conn(
+    worker: &Rc<Worker>,
+    request: ClearedRequest<'_, '_>,
+    target: &ForwardTarget<'_>,
+    endpoint: &SelectedEndpoint,
 ) -> Option<UpstreamConn> {
-    desk.out.clear();
-    // The head declares no body.
-    let written = request::write_head(desk, req, &chosen.endpoint.endpoint, sending);
-    let sole = written
-        .is_ok()
-        .then(|| local.try_acquire_idle(&chosen.endpoint))
-        .flatten();
-    if let Some(sole) = &sole {
-        // Fails if the connection has just closed, which its receiver is notified about.
-        let _ = sole.stream.write_now(&desk.out);
-        sole.stream.set_deadline(span);
-    }
-    desk.out.clear();
-    sole.map(UpstreamConn::Http1)
-}
-
-/// Sends a request's head on a stream of a connection that has room for it.
-fn send_head_on_stream(
-    local: &UpstreamPool,
-    chosen: &SelectedEndpoint,
-    desk: &mut WorkerScratch,
-    (req, sending): (&Request<'_>, &UpstreamRequest<'_>),
-) -> Option<H2Stream> {
-    let channel = local.try_acquire_stream(&chosen.endpoint)?;
+    let (pool, now) = (&target.pool, worker.cx.now());
+    let timeouts = target.timeouts.for_attempt(&request.rule.timeouts, now);
+    let limit = timeouts.wait_limit(now);
+    let conn = if !pool.is_multiplexed(&endpoint.endpoint) {
+        pool.try_acquire_idle(&endpoint.endpoint).map(UpstreamConn::Http1)
+    } else if has_long_timeout(worker, limit) {
+        pool.try_acquire_stream(&endpoint.endpoint).map(UpstreamConn::H2)
+    } else {
+        None
+    }?;
+    let scratch = &mut *worker.scratch.borrow_mut();
+    let address = &endpoint.endpoint.endpoint;
     // A task would report the error.
-    let asked = request::send_head(desk, req, &chosen.endpoint.endpoint, sending, &channel);
-    asked.is_ok().then_some(channel)
+    request::send_head(scratch, request.req, address, &target.upstream_request, &conn).ok()?;
+    if let UpstreamConn::Http1(conn) = &conn {
+        conn.stream.set_deadline(limit);
+    }
+    Some(conn)
 }
 
 /// Returns whether the timeout of a response on a stream is long enough for periodic checks.
@@ -291,12 +262,12 @@ impl Receiver for FastPathRequest {
         let (Some(worker), Some(me)) = (self.worker.upgrade(), self.me.upgrade()) else {
             return bytes.len();
         };
-        let Some(mut ahead) = self.state.take() else {
+        let Some(mut state) = self.state.take() else {
             return 0;
         };
-        if !ahead.try_respond(&worker, |ahead, ticket| ahead.relay_http1(&worker, bytes, ticket)) {
+        if !state.try_respond(&worker, |state, ticket| state.relay_http1(&worker, bytes, ticket)) {
             // The connection notifies again later.
-            self.state.replace(Some(ahead));
+            self.state.replace(Some(state));
             return 0;
         }
         worker.fast_path.recycle(me);
@@ -308,7 +279,7 @@ impl Receiver for FastPathRequest {
             .state
             .borrow()
             .as_ref()
-            .is_some_and(|ahead| ahead.ticket.is_some())
+            .is_some_and(|state| state.ticket.is_some())
         {
             self.hand_over_to_task();
         }
@@ -321,13 +292,13 @@ impl StreamObserver for FastPathRequest {
             return;
         };
         worker.fast_path.remove_waiting(self);
-        let Some(mut ahead) = self.state.take() else {
+        let Some(mut state) = self.state.take() else {
             return;
         };
-        if ahead.try_respond(&worker, |ahead, ticket| ahead.relay_h2(&worker, ticket)) {
+        if state.try_respond(&worker, |state, ticket| state.relay_h2(&worker, ticket)) {
             return worker.fast_path.recycle(me);
         }
-        self.state.replace(Some(ahead));
+        self.state.replace(Some(state));
         self.hand_over_to_task();
     }
 }
@@ -345,9 +316,9 @@ impl FastPathRequest {
         };
         worker.fast_path.remove_waiting(self);
         let (ticket, id) = match &mut *self.state.borrow_mut() {
-            Some(ahead) => {
-                ahead.detach_observer();
-                (ahead.ticket.take(), ahead.id)
+            Some(state) => {
+                state.detach_observer();
+                (state.ticket.take(), state.id)
             }
             None => return,
         };
@@ -360,29 +331,29 @@ impl FastPathRequest {
 
     /// Finishes a request whose client expects no more response.
     fn finish_without_response(&self, status: u16) {
-        let (Some(worker), Some(mut ahead)) = (self.worker.upgrade(), self.state.take()) else {
+        let (Some(worker), Some(mut state)) = (self.worker.upgrade(), self.state.take()) else {
             return;
         };
-        let span = worker.cx.now().since(ahead.arrived);
-        worker.counters.count_response(ahead.series, status, span);
+        let span = worker.cx.now().since(state.arrived);
+        worker.counters.count_response(state.series, status, span);
         // Its task would have logged the refusal.
-        if let Err(refusal) = &ahead.policy_result {
+        if let Err(refusal) = &state.policy_result {
             worker.counters.count_fault(refusal.fault);
         }
-        let handed = worker.fast_path.take_handed_over(ahead.id);
+        let handed = worker.fast_path.take_handed_over(state.id);
         worker.fast_path.remove_waiting(self);
-        ahead.detach_observer();
-        ahead.finish_abandoned(&worker);
-        drop(ahead);
-        if let Some(underway) = handed.or_else(|| self.me.upgrade()) {
-            worker.fast_path.recycle(underway);
+        state.detach_observer();
+        state.finish_abandoned(&worker);
+        drop(state);
+        if let Some(request) = handed.or_else(|| self.me.upgrade()) {
+            worker.fast_path.recycle(request);
         }
     }
 }
 
 impl std::fmt::Debug for FastPathRequest {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Underway")
+        f.write_str("FastPathRequest")
     }
 }
 
@@ -392,27 +363,19 @@ impl Early for FastPathRequest {
     }
 
     fn note(&self, req: &Request<'_>) {
-        let ahead = self.state.borrow();
-        if let (Some(worker), Some(ahead)) = (self.worker.upgrade(), &*ahead)
-            && let Some(started) = &ahead.attempt
+        let state = self.state.borrow();
+        if let (Some(worker), Some(state)) = (self.worker.upgrade(), &*state)
+            && let Some(started) = &state.attempt
         {
-            ahead.log_attempt(&worker, started, req);
+            state.log_attempt(&worker, started, req);
         }
     }
 }
 
 impl StartedAttempt {
     /// Returns the parts that a task needs.
-    pub(super) fn into_parts(
-        self,
-    ) -> (
-        Rc<UpstreamPool>,
-        RequestPermit,
-        ExchangeTimeouts,
-        Option<StartedConn>,
-    ) {
-        let begun = (self.endpoint, self.conn, self.sent);
-        (self.pool, self.permit, self.timeouts, Some(begun))
+    pub(super) fn into_parts(self) -> (RequestPermit, StartedConn) {
+        (self.permit, (self.endpoint, self.conn, self.sent))
     }
 }
 
@@ -504,6 +467,8 @@ impl FastPathState {
         }
     }
 
+    /// Relays a whole response, if the client receives it as it is but for the edits of its head. Returns its status, and whether its
+    /// connection can be reused.
     fn relay_response(
         &self,
         worker: &Rc<Worker>,
@@ -511,66 +476,48 @@ impl FastPathState {
         (fields, date): (&mut FieldBlock, &mut DateCache),
         ticket: Ticket,
     ) -> Result<(u16, bool), Ticket> {
-        let (Ok(cleared), Some(started)) = (&self.policy_result, &self.attempt) else {
+        let Some((attempt, rules)) = self.response_rules().filter(|_| !head.is_interim()) else {
             return Err(ticket);
         };
-        let changes = match self.response_edits(started.backend, head.status, body) {
-            Some(changes) if !head.is_interim() => changes,
-            _ => return Err(ticket),
-        };
+        let is_too_long = rules.body_limit.is_some_and(|limit| body.len() as u64 > limit);
+        if is_too_long || rules.special(head.status).is_some() {
+            return Err(ticket);
+        }
         fields.clear();
-        let cross = self.cors.is_some();
-        let copied = match changes {
-            Some(changes) => response::copy_fields(&head.fields, changes, cross, fields),
-            None => response::copy_fields(&head.fields, &HeaderEdits::default(), cross, fields),
-        };
-        match copied {
-            Ok(true) => {}
-            Ok(false) => date.add_date(worker.cx.wall(), fields),
-            Err(_) => return Err(ticket),
+        if rules.write_fields(head, fields, date, worker.cx.wall()).is_err() {
+            return Err(ticket);
         }
-        if let Some(cross) = &self.cors {
-            fields.append(cross);
-        }
-        fields.append(cleared.response_headers());
         let framing = response::client_framing(head, self.is_head);
         ticket.forward(head.status, fields, framing, body, |req| {
-            self.log_attempt(worker, started, req)
+            self.log_attempt(worker, attempt, req)
         })?;
         Ok((head.status, head.keep_alive))
     }
 
-    /// Returns the edits of a response's head. `None`: the rule requires more for this response than relaying.
-    fn response_edits(&self, backend: usize, status: u16, body: &[u8]) -> Option<Option<&HeaderEdits>> {
-        let Some((route, number)) = &self.rule else {
-            return Some(None);
-        };
-        let rule = &route.route().rules[*number];
-        let Action::Forward(forward) = &rule.action else {
+    /// Returns the attempt, and the rule's treatment of its response. `None`: no attempt was started.
+    fn response_rules(&self) -> Option<(&StartedAttempt, ResponseRules<'_>)> {
+        let (Ok(cleared), Some(attempt)) = (&self.policy_result, &self.attempt) else {
             return None;
         };
-        let again = forward.retry.iter().flat_map(|retry| &retry.on.statuses);
-        let pages = rule.error_pages.iter().filter(|_| forward.replace_errors);
-        let mut special = again.chain(pages.map(|page| &page.statuses));
-        let fits = forward.body.response.is_none_or(|most| body.len() as u64 <= most);
-        if !fits || special.any(|range| range.contains(status)) {
-            return None;
+        let mut rules = ResponseRules::new(self.cors.as_ref(), cleared.response_headers());
+        if let Some((route, number)) = &self.rule {
+            let rule = &route.route().rules[*number];
+            let Action::Forward(forward) = &rule.action else {
+                return None;
+            };
+            let plan = route.plan(*number).ok()?;
+            rules.retry = forward.retry.as_ref().map_or(&[], |retry| &retry.on.statuses);
+            rules.pages = replacement_pages(rule, forward);
+            rules.body_limit = forward.body.response;
+            rules.edits = Some(&plan.backends.get(attempt.backend)?.response);
         }
-        let plan = route.plan(*number).ok()?;
-        Some(
-            plan.backends
-                .get(backend)
-                .map(|backend| backend.response.edits_for(status)),
-        )
+        Some((attempt, rules))
     }
 
     /// Adds the access log fields of the request.
     fn log_attempt(&self, worker: &Worker, started: &StartedAttempt, req: &Request<'_>) {
         if let Some((route, number)) = &self.rule {
-            log_fields::log_rule(route.route(), *number, req);
-        }
-        if let Some(client) = self.client {
-            req.note_client(client);
+            log_fields::log_rule(route.route(), *number, self.client, req);
         }
         if let Some(identity) = self.policy_result.as_ref().ok().and_then(Cleared::identity) {
             log_fields::log_identity(identity, req);
@@ -598,12 +545,8 @@ impl FastPathState {
         }) = self.attempt.take()
         {
             local.record_response(&chosen.endpoint, now.since(sent), status);
-            match link {
-                Some(UpstreamConn::Http1(sole)) if keep_alive => {
-                    local.release(&chosen.endpoint, sole);
-                    worker.start_sweeping();
-                }
-                _ => {}
+            if let Some(conn) = link {
+                worker.pool_conn(&local, &chosen.endpoint, conn, keep_alive);
             }
         }
         worker

@@ -8,7 +8,6 @@ mod retry;
 mod timeouts;
 
 use std::rc::Rc;
-use std::sync::Arc;
 use std::time::Duration;
 
 use ringmain_engine::backend::Time;
@@ -20,7 +19,7 @@ use self::admission::ShareAdmission;
 use self::attempt::AttemptOutcome;
 use self::retry::{AttemptState, is_idempotent};
 use super::affinity::AffinitySession;
-use super::backend::{build_upstream_request, client_addresses, hash_key, pick_backend, replacement_pages};
+use super::backend::{ClearedRequest, ForwardTarget, client_addresses, hash_key, replacement_pages};
 use super::cors::CorsHeaders;
 use super::fast_path::StartedAttempt;
 use super::filter_chain::FilterChain;
@@ -29,7 +28,7 @@ use super::mirror;
 use super::replay_buffer::ReplayBuffer;
 use super::request::{self, UpstreamRequest};
 use super::request_body::UnsentRequest;
-use super::response::ResponseReader;
+use super::response::{ResponseReader, ResponseRules};
 use super::response_body::{ExchangeTimeouts, ResponseRelay};
 use super::tunnel::Tunnel;
 use super::{Continuation, Failure, RequestRoute, client_scheme, local_response, log_fields};
@@ -39,8 +38,8 @@ use crate::gateway::Worker;
 use crate::health::RequestOutcome;
 use crate::model::{Affinity, AffinityBy, ErrorPage, Forward, HashKey};
 use crate::policy::Cleared;
+use crate::upstream::AffinityHint;
 use crate::upstream::pool::{PoolEndpoint, SelectedEndpoint, UpstreamConn, UpstreamPool};
-use crate::upstream::{AffinityHint, RequestPermit, UpstreamState};
 
 /// The parts of a request that are the same for all attempts.
 struct ForwardJob<'a, 'r> {
@@ -118,11 +117,23 @@ pub(super) async fn forward(
     req: &Request<'_>,
     reply: &mut Reply<'_>,
 ) -> Result<Continuation, Failure> {
-    let (number, backend) = select_backend(worker, plan, started.as_ref())?;
+    let request = ClearedRequest {
+        req,
+        cleared,
+        rule: forward,
+        plan,
+    };
+    let ForwardTarget {
+        number,
+        backend,
+        pool,
+        timeouts,
+        key,
+        upstream_request,
+    } = ForwardTarget::new(worker, found, request, started.as_ref())?;
     if let (Some(count), Some(series)) = (found.counter, backend.series.get()) {
         count.series(*series);
     }
-    let shared = backend.upstream.as_ref().ok_or(Fault::BrokenBackend)?;
     if is_too_large(forward, req) {
         return Err(Fault::RequestTooLarge.into());
     }
@@ -130,37 +141,35 @@ pub(super) async fn forward(
         req.wait_patiently();
     }
     let is_new = started.is_none();
-    let (local, admitted, clock, first) = prepare_forward(worker, shared, started, forward);
+    let (permit, first) = started.map(StartedAttempt::into_parts).unzip();
     let affinity = forward.affinity_of(number);
     let session = match affinity {
         Some(affinity) => AffinitySession::from_request(affinity, req, worker.cx.wall().as_secs()),
         None => AffinitySession::default(),
     };
     let prefer = affinity_hint(found, affinity, &session, req);
-    let kept = ReplayBuffer::for_request(forward, local.may_multiplex());
+    let replay = ReplayBuffer::for_request(forward, pool.may_multiplex());
     // The body was received completely, including its end.
     if let Some(body) = cleared.body() {
-        kept.buffer_unsent(body);
+        replay.buffer_unsent(body);
     }
     let job = ForwardJob {
         worker,
-        pool: &local,
+        pool: &pool,
         forward,
         backend,
-        upstream_request: build_upstream_request(found, forward, backend, number, (req, cleared)),
+        upstream_request,
         req,
-        deadlines: clock,
-        key: local
-            .with_hash_key(|key| hash_key(key, found.listener, req))
-            .flatten(),
+        deadlines: timeouts,
+        key,
         affinity,
         session,
         affinity_hint: prefer,
         admission: ShareAdmission::default(),
-        replay: kept,
+        replay,
         grpc_web: RequestTextDecoder::from_content_type(grpc::grpc_web_type(forward, req)),
         cors: found.cors.as_ref(),
-        pages: replacement_pages(found, forward),
+        pages: replacement_pages(found.matched.rule(), forward),
         chain,
         attempts: AttemptState::default(),
     };
@@ -168,56 +177,21 @@ pub(super) async fn forward(
         job.wait_for_admission().await?;
     }
     // A request that is not entitled to a slot yet is not counted.
-    let admitted = admitted.map_or_else(|| local.admit_request(), Ok)?;
-    let again = forward.retry.as_ref().is_some_and(|retry| retry.attempts > 0);
-    if is_new && (again || forward.hedge.is_some()) {
-        local.deposit_retry_budget();
+    let permit = permit.map_or_else(|| pool.admit_request(), Ok)?;
+    if is_new && (forward.hedge.is_some() || has_retries(forward)) {
+        pool.deposit_retry_budget();
     }
     let rest = job.run_attempts(first, reply).await;
-    drop(admitted);
+    drop(permit);
     if !plan.mirrors.is_empty() && !matches!(rest, Err(Failure::Web(_))) {
         mirror::send_mirrors(worker, found, cleared, plan, forward, req, &job.replay);
     }
     rest
 }
 
-/// The start of a request: this worker's pool of its upstream, its slot there if it has one, its clock, and its first attempt if that was
-/// started before.
-type PreparedForward = (
-    Rc<UpstreamPool>,
-    Option<RequestPermit>,
-    ExchangeTimeouts,
-    Option<StartedConn>,
-);
-
-fn prepare_forward(
-    worker: &Rc<Worker>,
-    shared: &Arc<UpstreamState>,
-    started: Option<StartedAttempt>,
-    forward: &Forward,
-) -> PreparedForward {
-    match started.map(StartedAttempt::into_parts) {
-        Some((local, admitted, clock, first)) => (local, Some(admitted), clock, first),
-        None => {
-            let clock = ExchangeTimeouts::start(&forward.timeouts, worker.cx.now());
-            (worker.pool(shared), None, clock, None)
-        }
-    }
-}
-
-/// Returns the backend of a request and its index: that of the attempt that was started before, or a random one.
-fn select_backend<'p>(
-    worker: &Worker,
-    plan: &'p Plan,
-    started: Option<&StartedAttempt>,
-) -> Result<(usize, &'p PlannedBackend), Failure> {
-    match started {
-        Some(started) => {
-            let backend = plan.backends.get(started.backend).ok_or(Fault::NoBackend)?;
-            Ok((started.backend, backend))
-        }
-        None => Ok(pick_backend(worker, plan)?),
-    }
+/// Returns whether the rule retries requests: each deposits a share in the upstream's retry budget.
+pub(super) fn has_retries(forward: &Forward) -> bool {
+    forward.retry.as_ref().is_some_and(|retry| retry.attempts > 0)
 }
 
 /// Returns whether the declared length of the request body exceeds the rule's limit.
@@ -396,8 +370,7 @@ impl ForwardJob<'_, '_> {
                 (self.upgradable_conn(link, &chosen).await?, cx.now())
             }
         };
-        let mut clock = self.deadlines;
-        clock.head = self.forward.timeouts.per_try.map(|span| begun.after(span));
+        let mut clock = self.deadlines.for_attempt(&self.forward.timeouts, begun);
         let mut reading = self.response_reader(&chosen)?;
         if let UpstreamConn::H2(channel) = &link {
             reading.is_extended_connect =
@@ -457,11 +430,11 @@ impl ForwardJob<'_, '_> {
 
     /// Prepares reading the response head, with the fields to add to it.
     fn response_reader(&self, chosen: &SelectedEndpoint) -> Result<ResponseReader<'_, '_>, Fault> {
-        let mut reading = ResponseReader::new(
-            self.req.method(),
-            (self.upstream_request.upgrade, self.upstream_request.challenge),
-            self.upstream_request.trailers,
-        );
+        let cors = self.cors.map(|cors| &cors.fields);
+        let mut rules = ResponseRules::new(cors, self.upstream_request.cleared.response_headers());
+        rules.edits = Some(&self.backend.response);
+        rules.body_limit = self.forward.body.response;
+        rules.pages = self.pages;
         if let Some(affinity) = self.affinity {
             let secure = client_scheme(self.upstream_request.listener, self.req) == "https";
             let token = chosen.endpoint.endpoint.token;
@@ -469,23 +442,21 @@ impl ForwardJob<'_, '_> {
                 self.session
                     .response_field(affinity, token, secure, self.worker.cx.wall().as_secs())
             {
-                let pushed = reading.extra.push(name, value.as_bytes());
+                let pushed = rules.cookie.push(name, value.as_bytes());
                 pushed.map_err(|_misuse| Fault::BrokenRule)?;
             }
-        }
-        if let Some(cross) = self.cors {
-            reading.extra.append(&cross.fields);
-            reading.has_cors = true;
         }
         if let Some(retry) = self.remaining_policy()
             && is_idempotent(self.req.method())
         {
-            reading.retry_statuses = &retry.on.statuses;
+            rules.retry = &retry.on.statuses;
         }
-        reading
-            .extra
-            .append(self.upstream_request.cleared.response_headers());
-        reading.pages = self.pages;
+        let mut reading = ResponseReader::new(
+            self.req.method(),
+            (self.upstream_request.upgrade, self.upstream_request.challenge),
+            self.upstream_request.trailers,
+            rules,
+        );
         reading.filtered = self.chain.is_some();
         reading.grpc_web = self.upstream_request.grpc_web.map(|kind| kind.dialect);
         Ok(reading)
@@ -500,26 +471,9 @@ impl ForwardJob<'_, '_> {
 
     /// Sends the head. Returns the unsent part of the request.
     fn send_head(&self, chosen: &SelectedEndpoint, link: &UpstreamConn) -> Result<UnsentRequest, Fault> {
-        let desk = &mut *self.worker.scratch.borrow_mut();
+        let scratch = &mut *self.worker.scratch.borrow_mut();
         let endpoint = &chosen.endpoint.endpoint;
-        match link {
-            UpstreamConn::Http1(sole) => {
-                desk.out.clear();
-                let encoder = request::write_head(desk, self.req, endpoint, &self.upstream_request)?;
-                // Fails if the connection has just closed; reading reports the precise fault.
-                let _ = sole.stream.write_now(&desk.out);
-                desk.out.clear();
-                Ok(UnsentRequest::Http1(encoder))
-            }
-            UpstreamConn::H2(channel) => {
-                let follows = request::send_head(desk, self.req, endpoint, &self.upstream_request, channel)?;
-                Ok(if follows {
-                    UnsentRequest::H2
-                } else {
-                    UnsentRequest::Nothing
-                })
-            }
-        }
+        request::send_head(scratch, self.req, endpoint, &self.upstream_request, link)
     }
 
     /// Records the response of an endpoint.

@@ -1,6 +1,7 @@
 //! The counters of a request, and its access log fields besides the general ones.
 
 use std::cell::RefCell;
+use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -54,20 +55,21 @@ pub(super) fn log_route(
     if !req.is_logged() {
         return;
     }
-    log_rule(route, found.matched.rule_number(), req);
-    if let Some(client) = client::address(&found.listener.client_address, req) {
-        req.note_client(client);
-    }
+    let client = client::address(&found.listener.client_address, req);
+    log_rule(route, found.matched.rule_number(), client, req);
 }
 
-/// Logs the route and rule of a request.
-pub(super) fn log_rule(route: &Route, number: usize, req: &Request<'_>) {
+/// Logs the route and rule of a request, and its client's address.
+pub(super) fn log_rule(route: &Route, number: usize, client: Option<IpAddr>, req: &Request<'_>) {
     let rule = match &route.rules[number].name {
         Some(name) => Note::Text(Arc::clone(name)),
         None => Note::Number(number as u64),
     };
     req.note("route", Note::Text(Arc::clone(&route.name)));
     req.note("rule", rule);
+    if let Some(client) = client {
+        req.note_client(client);
+    }
 }
 
 /// Logs the client's identity.

@@ -12,6 +12,7 @@ mod backend;
 mod body_decoder;
 mod client;
 mod cors;
+mod evaluation;
 mod expect_continue;
 pub(crate) mod fast_path;
 mod files;
@@ -44,6 +45,7 @@ use ringmain_tls::Tls;
 use ringmain_web::{Error, Method, Reply, Request};
 use ringmain_wire::h1::Known;
 
+use self::evaluation::{Evaluation, evaluate};
 use self::fast_path::{FastPathState, StartedAttempt};
 use self::filter_chain::FilterChain;
 use self::hop_by_hop::ConnectionOptions;
@@ -53,7 +55,7 @@ use crate::filter;
 use crate::gateway::{View, Worker};
 use crate::listeners::rejects_certificate;
 use crate::model::{Action, HttpsRedirect, Listener};
-use crate::policy::{self, Cleared, PolicyOutcome};
+use crate::policy::{self, Cleared};
 use crate::stats::RequestCounter;
 use crate::table::{Headers, Matched, RequestFacts, cors_policy, normalize_host};
 
@@ -126,12 +128,12 @@ pub(crate) async fn serve_request(
     req: &Request<'_>,
     reply: &mut Reply<'_>,
 ) -> Result<(), Error> {
-    let ahead = worker.fast_path.take_state(req.ticket());
-    let began = ahead.as_ref().map_or(worker.cx.now(), |ahead| ahead.arrived);
+    let state = worker.fast_path.take_state(req.ticket());
+    let began = state.as_ref().map_or(worker.cx.now(), |state| state.arrived);
     let count = RequestCounter::start(&worker.counters, &worker.cx, began);
     // Set if the rule has filters.
     let mut chain = None;
-    let outcome = match run_request(worker, &count, ahead, &mut chain, req, reply).await {
+    let outcome = match run_request(worker, &count, state, &mut chain, req, reply).await {
         // Long bodies and tunnels hold no configuration.
         Ok(Continuation::Done) => {
             grpc::convert_local_response(req, reply);
@@ -156,48 +158,45 @@ pub(crate) async fn serve_request(
 async fn run_request(
     worker: &Rc<Worker>,
     count: &RequestCounter<'_>,
-    ahead: Option<FastPathState>,
+    state: Option<FastPathState>,
     chain: &mut Option<Box<FilterChain>>,
     req: &Request<'_>,
     reply: &mut Reply<'_>,
 ) -> Result<Continuation, Error> {
-    let (view, walked, started) = match ahead {
-        Some(ahead) => (ahead.view, Some(ahead.policy_result), ahead.attempt),
+    let (view, known, started) = match state {
+        Some(state) => (state.view, Some(state.policy_result), state.attempt),
         None => (worker.view(), None, None),
     };
-    let found = match find_route(worker, &view, req) {
-        Ok(Routed::Rule(mut found)) => {
-            found.counter = Some(count);
-            found
+    let evaluation = evaluate(worker, &view, req, known, |route| {
+        route.counter = Some(count);
+        log_fields::log_route(worker, count, route, req);
+        req.set_minimum_rate(route.listener.limits.rate_bytes);
+        true
+    });
+    let (found, policy_result) = match evaluation {
+        Evaluation::Matched(route, Some(result)) => (route, result),
+        Evaluation::Matched(route, None) => {
+            let result = policy::evaluate(worker, &route, req).await;
+            (route, result)
         }
-        Ok(Routed::ToHttps(listener, how)) => {
-            return redirect::redirect_to_https(worker, listener, how, req, reply)
+        Evaluation::Unforwardable(route, fault) => {
+            log_fields::log_fault(worker, req, fault);
+            return local_response::send_fault(reply, &route.matched, fault).map(|()| Continuation::Done);
+        }
+        Evaluation::ToHttps(listener, redirect) => {
+            return redirect::redirect_to_https(worker, listener, redirect, req, reply)
                 .map(|()| Continuation::Done);
         }
-        Err(Failure::Fault(fault)) => {
+        Evaluation::Unmatched(Failure::Fault(fault)) => {
             log_fields::log_fault(worker, req, fault);
             return local_response::send_plain_fault(reply, fault).map(|()| Continuation::Done);
         }
-        Err(Failure::Web(error)) => return Err(error),
-        Err(Failure::FilterResponse(_)) => return Err(filter_chain::late_response_error()),
-    };
-    log_fields::log_route(worker, count, &found, req);
-    req.set_minimum_rate(found.listener.limits.rate_bytes);
-    if let Err(fault) = reject_unforwardable(&found, req) {
-        log_fields::log_fault(worker, req, fault);
-        return local_response::send_fault(reply, &found.matched, fault).map(|()| Continuation::Done);
-    }
-    let walked = match walked {
-        Some(walked) => walked,
-        None => match policy::evaluate_sync(worker, &found, req) {
-            PolicyOutcome::Cleared(cleared) => Ok(cleared),
-            PolicyOutcome::Refused(refusal) => Err(refusal),
-            PolicyOutcome::Pending => policy::evaluate(worker, &found, req).await,
-        },
+        Evaluation::Unmatched(Failure::Web(error)) => return Err(error),
+        Evaluation::Unmatched(Failure::FilterResponse(_)) => return Err(filter_chain::late_response_error()),
     };
     if let Some(cross) = &found.cors {
         reply.add_headers(&cross.fields);
-        if cross.is_preflight && walked.is_ok() {
+        if cross.is_preflight && policy_result.is_ok() {
             reply.no_content()?;
             if let Ok(plan) = found.matched.plan() {
                 local_response::edit_headers(reply, &plan.response)?;
@@ -205,7 +204,7 @@ async fn run_request(
             return Ok(Continuation::Done);
         }
     }
-    let mut cleared = match walked {
+    let mut cleared = match policy_result {
         Ok(cleared) => cleared,
         Err(refusal) => {
             log_fields::log_fault(worker, req, refusal.fault);

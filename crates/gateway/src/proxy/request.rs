@@ -12,6 +12,7 @@ use ringmain_wire::ws::Challenge;
 use super::grpc;
 use super::hop_by_hop::{ConnectionOptions, FieldTreatment, ProxyField, eq_folded, treatment};
 use super::path::{DecodedPath, forwarded_path, rest_after_prefix};
+use super::request_body::UnsentRequest;
 use super::trailers::TrailerFilter;
 use crate::compile::plan::HeaderEdits;
 use crate::fault::Fault;
@@ -21,6 +22,7 @@ use crate::model::{ClientHeader, Hostname, Listener, PathRewrite, Rewrite};
 use crate::policy::Cleared;
 use crate::upstream::UpstreamEndpoint;
 use crate::upstream::h2::H2Stream;
+use crate::upstream::pool::UpstreamConn;
 
 /// The protocol that HTTP/2 streams can switch to.
 pub(super) const WEBSOCKET: &str = "websocket";
@@ -147,8 +149,40 @@ pub(super) fn uses_extended_connect(
         && (req.version() == Version::Http2 || Challenge::of(req.head()).is_some())
 }
 
-/// Sends a request's head over HTTP/2. Returns whether a body follows.
+/// Sends a request's head on a connection. Returns the unsent part of the request. A connection that has just been closed is no error:
+/// reading its response reports the precise fault.
+///
+/// # Errors
+/// [`Fault::BrokenRule`] if the head cannot be written; nothing was sent. [`Fault::StreamRefused`] if the endpoint has lowered its limit of
+/// streams.
 pub(super) fn send_head(
+    scratch: &mut WorkerScratch,
+    req: &Request<'_>,
+    endpoint: &UpstreamEndpoint,
+    upstream_request: &UpstreamRequest<'_>,
+    conn: &UpstreamConn,
+) -> Result<UnsentRequest, Fault> {
+    match conn {
+        UpstreamConn::Http1(conn) => {
+            scratch.out.clear();
+            let encoder = write_head(scratch, req, endpoint, upstream_request)?;
+            let _ = conn.stream.write_now(&scratch.out);
+            scratch.out.clear();
+            Ok(UnsentRequest::Http1(encoder))
+        }
+        UpstreamConn::H2(stream) => {
+            let has_body = send_head_on_stream(scratch, req, endpoint, upstream_request, stream)?;
+            Ok(if has_body {
+                UnsentRequest::H2
+            } else {
+                UnsentRequest::Nothing
+            })
+        }
+    }
+}
+
+/// Sends a request's head over HTTP/2. Returns whether a body follows.
+fn send_head_on_stream(
     desk: &mut WorkerScratch,
     req: &Request<'_>,
     endpoint: &UpstreamEndpoint,

@@ -1,5 +1,7 @@
 //! The head of an upstream's response, and its form for the client.
 
+use std::time::Duration;
+
 use ringmain_web::{Reply, Request};
 use ringmain_wire::grpc::Dialect;
 use ringmain_wire::h1::{
@@ -21,6 +23,104 @@ use crate::gateway::scratch::{DateCache, WorkerScratch};
 use crate::limits;
 use crate::model::{ErrorPage, StatusRange};
 
+/// The treatment of an upstream's response head, by the rule of its request.
+pub(super) struct ResponseRules<'a> {
+    /// Statuses after which the request is retried.
+    pub(super) retry: &'a [StatusRange],
+    /// Error pages that replace the upstream's responses.
+    pub(super) pages: &'a [ErrorPage],
+    /// The edits of the head; `None`: there are none.
+    pub(super) edits: Option<&'a StatusHeaderEdits>,
+    /// Length of the body in bytes, at most; `None`: unlimited.
+    pub(super) body_limit: Option<u64>,
+    /// The session cookie of affinity; often empty.
+    pub(super) cookie: FieldBlock,
+    /// The CORS fields, which replace the upstream's, if the rule has a CORS policy.
+    cors: Option<&'a FieldBlock>,
+    /// The fields of policies.
+    policy_fields: &'a FieldBlock,
+}
+
+/// The treatment of a response that the client does not receive.
+pub(super) enum SpecialTreatment {
+    /// The request is retried.
+    Retry,
+    /// An error page replaces the response.
+    Replace,
+}
+
+impl<'a> ResponseRules<'a> {
+    /// Creates the treatment of a rule without retries, error pages, edits or a limit.
+    pub(super) fn new(cors: Option<&'a FieldBlock>, policy_fields: &'a FieldBlock) -> ResponseRules<'a> {
+        ResponseRules {
+            retry: &[],
+            pages: &[],
+            edits: None,
+            body_limit: None,
+            cookie: FieldBlock::new(),
+            cors,
+            policy_fields,
+        }
+    }
+
+    /// Returns the treatment of a response with this status, if the client does not receive it.
+    pub(super) fn special(&self, status: u16) -> Option<SpecialTreatment> {
+        if self.retry.iter().any(|range| range.contains(status)) {
+            return Some(SpecialTreatment::Retry);
+        }
+        let replaced = self.pages.iter().any(|page| page.statuses.contains(status));
+        replaced.then_some(SpecialTreatment::Replace)
+    }
+
+    /// Writes the fields of a response for the client: the upstream's with their edits, `Date`, and those that the gateway adds. `wall` is
+    /// the time since the Unix epoch.
+    ///
+    /// # Errors
+    /// [`Fault::GarbageHead`] if `Connection` has too many options, or a field does not fit.
+    pub(super) fn write_fields(
+        &self,
+        head: &ResponseHead<'_>,
+        fields: &mut FieldBlock,
+        date: &mut DateCache,
+        wall: Duration,
+    ) -> Result<(), Failure> {
+        let is_dated = self.copy_fields(head, fields)?;
+        if !is_dated {
+            date.add_date(wall, fields);
+        }
+        self.append_added(fields);
+        Ok(())
+    }
+
+    /// Copies the upstream's fields with their edits. Returns whether `Date` needs no further treatment.
+    fn copy_fields(&self, head: &ResponseHead<'_>, fields: &mut FieldBlock) -> Result<bool, Failure> {
+        self.with_edits(head.status, |edits| {
+            copy_fields(&head.fields, edits, self.cors.is_some(), fields)
+        })
+    }
+
+    /// Calls `apply` with the edits of a response with this status.
+    fn with_edits<T>(&self, status: u16, apply: impl FnOnce(&HeaderEdits) -> T) -> T {
+        match self.edits {
+            Some(edits) => apply(edits.edits_for(status)),
+            None => apply(&HeaderEdits::default()),
+        }
+    }
+
+    /// Appends the fields that the gateway adds.
+    fn append_added(&self, fields: &mut FieldBlock) {
+        for added in self.added() {
+            fields.append(added);
+        }
+    }
+
+    fn added(&self) -> impl Iterator<Item = &FieldBlock> {
+        [Some(&self.cookie), self.cors, Some(self.policy_fields)]
+            .into_iter()
+            .flatten()
+    }
+}
+
 /// A response head that is being read.
 pub(super) struct ResponseReader<'m, 'a> {
     scanner: HeadScanner,
@@ -35,19 +135,12 @@ pub(super) struct ResponseReader<'m, 'a> {
     pub(super) key: Option<Challenge>,
     interim: u32,
     /// The upstream has sent `100 Continue` for a request that expects it.
-    expects_continue: bool,
+    was_continued: bool,
     /// Set once a byte of a response has arrived.
     pub(super) has_started: bool,
     /// Set if the client accepts trailers.
     trailers: bool,
-    /// Fields that the gateway adds.
-    pub(super) extra: FieldBlock,
-    /// Set if the rule has a CORS policy, which replaces the upstream's CORS fields.
-    pub(super) has_cors: bool,
-    /// Statuses after which the request is retried.
-    pub(super) retry_statuses: &'a [StatusRange],
-    /// Error pages that replace the upstream's.
-    pub(super) pages: &'a [ErrorPage],
+    pub(super) rules: ResponseRules<'a>,
     /// Set if filters process the head before it is put.
     pub(super) filtered: bool,
     /// The dialect of a gRPC-Web client whose upstream speaks gRPC.
@@ -82,6 +175,7 @@ impl<'m, 'a> ResponseReader<'m, 'a> {
         method: Method<'m>,
         (upgrade, challenge): (Option<&'m [u8]>, Option<Challenge>),
         trailers: bool,
+        rules: ResponseRules<'a>,
     ) -> ResponseReader<'m, 'a> {
         ResponseReader {
             scanner: HeadScanner::new(),
@@ -91,13 +185,10 @@ impl<'m, 'a> ResponseReader<'m, 'a> {
             is_extended_connect: false,
             key: None,
             interim: 0,
-            expects_continue: false,
+            was_continued: false,
             has_started: false,
             trailers,
-            extra: FieldBlock::new(),
-            has_cors: false,
-            retry_statuses: &[],
-            pages: &[],
+            rules,
             filtered: false,
             grpc_web: None,
             detail: None,
@@ -109,8 +200,6 @@ impl<'m, 'a> ResponseReader<'m, 'a> {
         &mut self,
         bytes: &[u8],
         desk: &mut WorkerScratch,
-        changes: &StatusHeaderEdits,
-        most: Option<u64>,
         reply: &mut Reply<'_>,
     ) -> (usize, Result<Option<ResponseStart>, Failure>) {
         self.has_started = true;
@@ -143,7 +232,7 @@ impl<'m, 'a> ResponseReader<'m, 'a> {
                 return (consumed, Ok(Some(special)));
             }
             consumed += length;
-            match self.process_head(&head, (limits, text, fields, date), changes, most, reply) {
+            match self.process_head(&head, (limits, text, fields, date), reply) {
                 Ok(None) => {}
                 looked => return (consumed, looked),
             }
@@ -155,8 +244,6 @@ impl<'m, 'a> ResponseReader<'m, 'a> {
         &mut self,
         stored: &[u8],
         desk: &mut WorkerScratch,
-        changes: &StatusHeaderEdits,
-        most: Option<u64>,
         reply: &mut Reply<'_>,
     ) -> Result<Option<ResponseStart>, Failure> {
         self.has_started = true;
@@ -171,17 +258,16 @@ impl<'m, 'a> ResponseReader<'m, 'a> {
         let head = load_response(stored, table).ok_or(Fault::GarbageHead)?;
         match self.special_treatment(head.status) {
             Some(special) => Ok(Some(special)),
-            None => self.process_head(&head, (limits, text, fields, date), changes, most, reply),
+            None => self.process_head(&head, (limits, text, fields, date), reply),
         }
     }
 
-    /// Returns the treatment of a response with this status, if the client does not receive it.
+    /// Returns the result for a response with this status, if the client does not receive it.
     fn special_treatment(&self, status: u16) -> Option<ResponseStart> {
-        if self.retry_statuses.iter().any(|range| range.contains(status)) {
-            return Some(ResponseStart::Retry(status));
-        }
-        let replaced = self.pages.iter().any(|page| page.statuses.contains(status));
-        replaced.then_some(ResponseStart::ErrorPage(status))
+        Some(match self.rules.special(status)? {
+            SpecialTreatment::Retry => ResponseStart::Retry(status),
+            SpecialTreatment::Replace => ResponseStart::ErrorPage(status),
+        })
     }
 
     /// Copies a final head to the reply, or relays an interim response.
@@ -189,21 +275,17 @@ impl<'m, 'a> ResponseReader<'m, 'a> {
         &mut self,
         head: &ResponseHead<'_>,
         (limits, text, fields, date): (&Limits, &mut Vec<u8>, &mut FieldBlock, &mut DateCache),
-        changes: &StatusHeaderEdits,
-        most: Option<u64>,
         reply: &mut Reply<'_>,
     ) -> Result<Option<ResponseStart>, Failure> {
         if !head.is_interim() {
-            return self
-                .copy_head(head, limits, (text, date), changes, most, reply)
-                .map(Some);
+            return self.copy_head(head, limits, (text, date), reply).map(Some);
         }
         self.interim += 1;
         if self.interim > limits::INTERIM_ANSWERS {
             self.detail = Some(Violation::interim());
             return Err(Fault::GarbageHead.into());
         }
-        self.expects_continue |= head.status == 100;
+        self.was_continued |= head.status == 100;
         // A client that does not expect 100 received it when its body was requested.
         if head.status != 100 || reply.request().expects_continue() {
             fields.clear();
@@ -217,7 +299,7 @@ impl<'m, 'a> ResponseReader<'m, 'a> {
     /// a final response without `100 Continue`, but the client may send the body nevertheless (RFC 9110 §10.1.1).
     fn may_leave_unread_body(&self, request: &Request<'_>) -> bool {
         let head = request.head();
-        head.expect_continue && head.framing != Framing::None && !self.expects_continue
+        head.expect_continue && head.framing != Framing::None && !self.was_continued
     }
 
     fn copy_head(
@@ -225,47 +307,45 @@ impl<'m, 'a> ResponseReader<'m, 'a> {
         head: &ResponseHead<'_>,
         limits: &Limits,
         (text, date): (&mut Vec<u8>, &mut DateCache),
-        changes: &StatusHeaderEdits,
-        most: Option<u64>,
         reply: &mut Reply<'_>,
     ) -> Result<ResponseStart, Failure> {
-        let changes = changes.edits_for(head.status);
         if head.switches {
-            return self.switch_protocols(head, changes, reply);
+            return self.switch_protocols(head, reply);
         }
         if self.is_extended_connect && (200..300).contains(&head.status) {
-            return self.switch_client(head, WEBSOCKET.as_bytes(), changes, reply);
+            return self.switch_client(head, WEBSOCKET.as_bytes(), reply);
         }
+        let body_limit = self.rules.body_limit;
         let limits = Limits {
-            body_bytes: most,
+            body_bytes: body_limit,
             ..*limits
         };
         let decoding = match head.version {
-            Version::Http2 => ResponseDecoder::from_framing(head.framing, most)?,
+            Version::Http2 => ResponseDecoder::from_framing(head.framing, body_limit)?,
             _ => ResponseDecoder::Http1(
                 BodyDecoder::new(head.framing, &limits).map_err(|_| Fault::ResponseTooLarge)?,
             ),
         };
         let wall = reply.request().cx().wall();
         let fields = reply.forward(head.status)?;
-        let copied = copy_fields(&head.fields, changes, self.has_cors, fields);
-        if copied.is_err() {
+        let written = self.rules.write_fields(head, fields, date, wall);
+        if written.is_err() {
             let text = format!(
                 "expected at most {} options of `Connection`",
                 limits::CONNECTION_OPTIONS
             );
             self.detail = Some(Violation::new("ConnectionOptions", text));
         }
-        let is_dated = copied?;
-        if !is_dated {
-            date.add_date(wall, fields);
-        }
-        fields.append(&self.extra);
+        written?;
         let web = self
             .grpc_web
             .and_then(|dialect| grpc_web_encoder(dialect, head, fields));
         let behind = self.trailers && head.framing == Framing::Chunked;
-        let sieve = (behind || web.is_some()).then(|| TrailerFilter::for_head(&head.fields, changes));
+        let sieve = behind || web.is_some();
+        let sieve = sieve.then(|| {
+            self.rules
+                .with_edits(head.status, |edits| TrailerFilter::for_head(&head.fields, edits))
+        });
         if let Some(sieve) = sieve.as_ref().filter(|_| web.is_none()) {
             sieve.write_announcement(&head.fields, text);
             if !text.is_empty() {
@@ -293,7 +373,6 @@ impl<'m, 'a> ResponseReader<'m, 'a> {
     fn switch_protocols(
         &mut self,
         head: &ResponseHead<'_>,
-        changes: &HeaderEdits,
         reply: &mut Reply<'_>,
     ) -> Result<ResponseStart, Failure> {
         let offered = self.upgrade.filter(|_| head.status == 101);
@@ -311,7 +390,7 @@ impl<'m, 'a> ResponseReader<'m, 'a> {
             let text = "expected the `Sec-WebSocket-Accept` that belongs to the request's key";
             return Err(self.protocol_violation("WebSocketAccept", text));
         }
-        self.switch_client(head, protocol, changes, reply)
+        self.switch_client(head, protocol, reply)
     }
 
     #[cold]
@@ -325,19 +404,18 @@ impl<'m, 'a> ResponseReader<'m, 'a> {
         &self,
         head: &ResponseHead<'_>,
         protocol: &[u8],
-        changes: &HeaderEdits,
         reply: &mut Reply<'_>,
     ) -> Result<ResponseStart, Failure> {
         let mut fields = FieldBlock::new();
-        copy_fields(&head.fields, changes, self.has_cors, &mut fields)?;
+        self.rules.copy_fields(head, &mut fields)?;
         if let Some(key) = self.key {
             key.answer(&mut fields).map_err(|_| Fault::BrokenRule)?;
         }
         // The reply has them already, since it could have had another outcome.
-        for (name, _) in self.extra.iter() {
+        for (name, _) in self.rules.added().flat_map(FieldBlock::iter) {
             reply.remove_header(name);
         }
-        fields.append(&self.extra);
+        self.rules.append_added(&mut fields);
         reply.add_headers(&fields).begin_tunnel(protocol)?;
         Ok(ResponseStart::Upgrade)
     }
@@ -382,7 +460,7 @@ fn is_offered(protocol: &[u8], offered: &[u8]) -> bool {
 }
 
 /// Copies the fields to forward. Returns whether `Date` needs no further treatment: it is present, or the rule changes it.
-pub(super) fn copy_fields(
+fn copy_fields(
     from: &Fields<'_>,
     changes: &HeaderEdits,
     cross: bool,

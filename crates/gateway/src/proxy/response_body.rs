@@ -24,7 +24,7 @@ use crate::gateway::Worker;
 use crate::limits;
 use crate::model::Timeouts;
 use crate::upstream::h2::H2Stream;
-use crate::upstream::pool::{SelectedEndpoint, UpstreamConn, UpstreamPool};
+use crate::upstream::pool::{PoolEndpoint, SelectedEndpoint, UpstreamConn, UpstreamPool};
 
 /// The remaining time of an exchange.
 #[derive(Clone, Copy, Debug)]
@@ -73,6 +73,14 @@ impl ExchangeTimeouts {
             head: None,
             idle: timeouts.idle,
             rate: timeouts.minimum_rate,
+        }
+    }
+
+    /// Returns the time limits of an attempt that starts at `now`.
+    pub(super) fn for_attempt(&self, timeouts: &Timeouts, now: Time) -> ExchangeTimeouts {
+        ExchangeTimeouts {
+            head: timeouts.per_try.map(|span| now.after(span)),
+            ..*self
         }
     }
 
@@ -482,12 +490,32 @@ impl ResponseRelay {
 
     /// Finishes a response. Its connection is pooled if the whole request was sent.
     pub(super) fn finish(self, worker: &Rc<Worker>) {
-        match self.conn {
-            UpstreamConn::Http1(sole) if self.body.keep_alive && sole.stream.unsent() == 0 => {
-                self.pool.release(&self.endpoint.endpoint, sole);
-                worker.start_sweeping();
+        if self.body.is_request_aborted {
+            return self.conn.discard();
+        }
+        worker.pool_conn(
+            &self.pool,
+            &self.endpoint.endpoint,
+            self.conn,
+            self.body.keep_alive,
+        );
+    }
+}
+
+impl Worker {
+    /// Finishes the use of a connection after a whole response. It is pooled if the response allows that and the whole request was sent.
+    pub(super) fn pool_conn(
+        self: &Rc<Self>,
+        pool: &UpstreamPool,
+        endpoint: &Rc<PoolEndpoint>,
+        conn: UpstreamConn,
+        keep_alive: bool,
+    ) {
+        match conn {
+            UpstreamConn::Http1(conn) if keep_alive && conn.stream.unsent() == 0 => {
+                pool.release(endpoint, conn);
+                self.start_sweeping();
             }
-            link if self.body.is_request_aborted => link.discard(),
             _ => {}
         }
     }

@@ -304,8 +304,7 @@ impl ForwardJob<'_, '_> {
     /// Waits for the first byte of a response, and consumes none.
     async fn wait_for_response(&self, link: &UpstreamConn, begun: Time) -> Result<(), Fault> {
         let cx = &self.worker.cx;
-        let mut clock = self.deadlines;
-        clock.head = self.forward.timeouts.per_try.map(|span| begun.after(span));
+        let clock = self.deadlines.for_attempt(&self.forward.timeouts, begun);
         link.set_deadline(clock.wait_limit(cx.now()));
         let late = || clock.expiry_fault(cx.now(), Fault::HeadTimeout);
         let link = match link {

@@ -48,14 +48,13 @@ impl ForwardJob<'_, '_> {
                 return Poll::Ready(Err(lost.fault_before_head(late).into()));
             }
         };
-        let (changes, most) = (&self.backend.response, self.forward.body.response);
         let head = {
             let desk = &mut *self.worker.scratch.borrow_mut();
-            let mut head = reading.read_stored(&stored, desk, changes, most, reply)?;
+            let mut head = reading.read_stored(&stored, desk, reply)?;
             if matches!(head, Some(ResponseStart::Retry(_))) && !self.should_retry_status() {
                 // Without a retry it is relayed.
-                reading.retry_statuses = &[];
-                head = reading.read_stored(&stored, desk, changes, most, reply)?;
+                reading.rules.retry = &[];
+                head = reading.read_stored(&stored, desk, reply)?;
             }
             head
         };
@@ -95,16 +94,14 @@ impl ForwardJob<'_, '_> {
         reply: &mut Reply<'_>,
         context: &mut Context<'_>,
     ) -> Poll<Result<Option<AttemptOutcome>, Failure>> {
-        let most = self.forward.body.response;
         let mut looked = Ok(None);
         let received = stream.poll_received(context, |bytes| {
             let desk = &mut *self.worker.scratch.borrow_mut();
-            let changes = &self.backend.response;
-            let (mut consumed, mut head) = reading.read_bytes(bytes, desk, changes, most, reply);
+            let (mut consumed, mut head) = reading.read_bytes(bytes, desk, reply);
             if matches!(head, Ok(Some(ResponseStart::Retry(_)))) && !self.should_retry_status() {
                 // Without a retry it is relayed.
-                reading.retry_statuses = &[];
-                let (more, looked) = reading.read_bytes(&bytes[consumed..], desk, changes, most, reply);
+                reading.rules.retry = &[];
+                let (more, looked) = reading.read_bytes(&bytes[consumed..], desk, reply);
                 (consumed, head) = (consumed + more, looked);
             }
             let (fed, outcome) = match head {
