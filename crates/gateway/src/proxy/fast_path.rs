@@ -1,15 +1,17 @@
-//! The fast path: requests that need no task. A pooled connection, or a stream of a shared one, takes them at once, and a response that
-//! arrives in one piece completes them.
+//! The fast path: a request runs without a task until one of its steps must wait. A pooled connection, or a stream of a shared one, takes
+//! it at once, and a response that arrives in one piece completes it.
 //!
 //! ```text
-//! look ─┬─ something to wait for ───────────────────────────────────────────▶ task
-//!       └─ head written to a connection ──────┬─ whole response in one piece ─▶ Ticket::forward, back to the pool
-//!                                             ├─ anything else ─▶ handed over to a task, which continues
-//!                                             └─ client disconnects ─▶ abandoned
+//! evaluate ─▶ ForwardTarget ─▶ send_head ─▶ response arrives ─▶ ResponseRules ─▶ Ticket::forward ─▶ pool_conn
+//!    │              │              │               │                  │
+//!    └──────────────┴── must wait ─┴───────────────┴─ not in one piece, or not to be relayed as it is
+//!                          ▼
+//!            task: continues with FastPathState at the same step
 //! ```
 //!
-//! No byte of a response is consumed before all have arrived, so a task that takes over finds the connection untouched. Makes no decision
-//! differently from the task path; a request that it cannot serve in the same way it leaves to a task.
+//! Each step is the same function with and without a task. Owns the events between the steps: data of the connection, a client that
+//! disconnects, the hand-over to a task. No byte of a response is consumed before all have arrived, so a task that takes over finds the
+//! connection untouched.
 
 mod abandoned;
 pub(crate) mod requests;
