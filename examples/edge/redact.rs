@@ -3,8 +3,8 @@
 use std::cell::Cell;
 
 use ringmain_control::filter::{
-    About, Answer, Cx, End, Error, Filter, Flow, Options, Outcome, RequestHead, ResponseBody, ResponseHead,
-    Want,
+    BodyAccess, Cx, Error, ExchangeEnd, Filter, FilterResponse, Flow, Options, Outcome, RequestHead,
+    RequestInfo, ResponseBody, ResponseHead,
 };
 use serde::Deserialize;
 use serde_json::Value;
@@ -71,7 +71,7 @@ fn redacted(body: &[u8], settings: &Settings) -> Option<(Vec<u8>, u64)> {
 fn put(into: &mut ResponseBody<'_>, redacted: Option<(Vec<u8>, u64)>, sum: &mut u64) -> Outcome<'static> {
     let Some((bytes, count)) = redacted else {
         let text = "the upstream's answer says that it is JSON, and is not";
-        return Ok(Flow::Answer(Answer::text(502, text)));
+        return Ok(Flow::Respond(FilterResponse::text(502, text)));
     };
     *sum += count;
     *into.bytes_mut()? = bytes;
@@ -82,7 +82,7 @@ impl Filter for Redact {
     /// How many values were replaced.
     type Exchange = u64;
 
-    fn begin(&self, _: &About<'_>) -> u64 {
+    fn begin(&self, _: &RequestInfo<'_>) -> u64 {
         0
     }
 
@@ -102,7 +102,7 @@ impl Filter for Redact {
             for name in ["ETag", "Accept-Ranges", "Content-Digest"] {
                 head.remove(name);
             }
-            head.want_body(Want::Whole);
+            head.want_body(BodyAccess::Buffer);
         }
         Ok(Flow::Continue)
     }
@@ -120,7 +120,7 @@ impl Filter for Redact {
         })
     }
 
-    fn over(&self, sum: u64, end: &End) {
+    fn over(&self, sum: u64, end: &ExchangeEnd) {
         if sum > 0 && end.is_whole {
             self.redacted.set(self.redacted.get() + sum);
             let all = self.redacted.get();

@@ -3,7 +3,7 @@
 
 use aws_lc_rs::hmac;
 use ringmain_control::filter::{
-    About, Cx, Error, Filter, Flow, Options, Outcome, RequestBody, RequestHead, Want,
+    BodyAccess, Cx, Error, Filter, Flow, Options, Outcome, RequestBody, RequestHead, RequestInfo,
 };
 use serde::Deserialize;
 
@@ -56,11 +56,11 @@ impl Sign {
 impl Filter for Sign {
     type Exchange = ();
 
-    fn begin(&self, _: &About<'_>) {}
+    fn begin(&self, _: &RequestInfo<'_>) {}
 
     fn request_head<'a>(&'a self, (): &'a mut (), head: &'a mut RequestHead<'_>) -> Outcome<'a> {
         if head.has_body() {
-            head.want_body(Want::Whole);
+            head.want_body(BodyAccess::Buffer);
         } else {
             self.sign(head, b"")?;
         }

@@ -50,14 +50,14 @@ pub fn run(input: &[u8]) {
                 headers: Headers::List(&[("x-a", b"1")]),
             };
             let explained = table.explain(address, &facts);
-            let Some(listener) = table.addresses().admit(address, host) else {
+            let Some(listener) = table.addresses().select_listener(address, host) else {
                 assert_eq!(explained.listener, None);
                 continue;
             };
-            let _ = table.stream(listener, Some(host));
-            let found = table.find(listener, &facts).map(|matched| matched.number());
+            let _ = table.find_stream(listener, Some(host));
+            let found = table.find(listener, &facts).map(|matched| matched.rule_number());
             if !explained.to_https {
-                assert_eq!(explained.taken.map(|taken| taken.rule), found);
+                assert_eq!(explained.selected.map(|taken| taken.rule), found);
             }
         }
     }

@@ -55,7 +55,7 @@ async fn own(host: &str, port: u16, subjects: &str, meter: &mut Meter) -> Result
     };
     let access = Access::new(&NatsAccess {
         servers: vec![server.clone()],
-        login: NatsLogin::Nobody,
+        login: NatsLogin::Anonymous,
         tls: None,
     })?;
     let mut connection = Connection::open(&access, &server).await?;

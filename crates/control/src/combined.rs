@@ -5,10 +5,10 @@
 //! file ────▶ checked alone ─▶ ┐
 //!                             ├─ file's parts, then objects' ─▶ Gateway::replace, replace_bound
 //! objects ──────────────────▶ ┘
-//! endpoints of objects ───────────────────────────────────▶ Gateway::put_endpoints
+//! endpoints of objects ───────────────────────────────────▶ Gateway::set_endpoints
 //! ```
 //!
-//! Without a second source a file is applied by [`Gateway::replace_whole`]. Knows neither formats nor the origin of configurations.
+//! Without a second source a file is applied by [`Gateway::replace_atomically`]. Knows neither formats nor the origin of configurations.
 
 #[cfg(test)]
 mod tests;
@@ -61,7 +61,7 @@ impl Combined {
     pub fn replace_file(&self, config: Arc<Config>, now: Duration) -> Result<Arc<Config>, Vec<Problem>> {
         let mut sources = self.sources();
         let Some(objects) = &sources.objects else {
-            self.gateway.replace_whole(config, now)?;
+            self.gateway.replace_atomically(config, now)?;
             // The table's own, which has the parts of the last one that are alike: none is held twice.
             return Ok(Arc::clone(self.gateway.table().config()));
         };
@@ -71,7 +71,7 @@ impl Combined {
         }
         let is_ours = |name: &Name| config.listeners.iter().any(|listener| listener.name == *name);
         self.gateway
-            .replace_bound(Arc::new(join(&config, objects)), now, &is_ours)?;
+            .replace_after_bind(Arc::new(join(&config, objects)), now, &is_ours)?;
         sources.file = Arc::clone(&config);
         Ok(config)
     }
@@ -84,7 +84,7 @@ impl Combined {
             .as_ref()
             .is_some_and(|last| have_same_parts(last, &objects));
         // An address that could not be listened at may be free now.
-        if is_same && self.gateway.unheard().is_empty() {
+        if is_same && self.gateway.unbound_addrs().is_empty() {
             return self.gateway.problems();
         }
         let joined = join(&sources.file, &objects);
@@ -106,7 +106,7 @@ impl Combined {
             Arc::make_mut(upstream).endpoints.clone_from(&endpoints);
             // Of two with one name the file's counts.
             if file.upstreams.iter().all(|other| other.name != upstream.name) {
-                self.gateway.put_endpoints(&upstream.name, endpoints);
+                self.gateway.set_endpoints(&upstream.name, endpoints);
             }
             if put.is_empty() {
                 break;

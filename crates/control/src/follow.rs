@@ -1,7 +1,7 @@
 //! The control thread: it notices that the configuration has changed, and has the gateway follow.
 //!
 //! ```text
-//! change of a file ─┬▶ read ─▶ the same for the settling time? ─▶ something new? ─▶ verify ─┬▶ Gateway::replace_whole
+//! change of a file ─┬▶ read ─▶ the same for the settling time? ─▶ something new? ─▶ verify ─┬▶ Gateway::replace_atomically
 //! SIGHUP ───────────┘   ▲────── no, or a file is being written ◀┘                          └▶ wrong: nothing changes
 //! ```
 //!

@@ -79,7 +79,7 @@ pub(crate) fn reload(
     if let Some(config) = right.flatten() {
         let config = Arc::new(config);
         // An address that could not be listened at may be free now.
-        if config == *last && gateway.unheard().is_empty() {
+        if config == *last && gateway.unbound_addrs().is_empty() {
             return Ok(Arc::clone(last));
         }
         let replaced = combined.replace_file(config, now);

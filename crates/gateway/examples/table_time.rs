@@ -11,8 +11,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ringmain_gateway::model::{
-    Action, Config, Endpoint, Forward, Hostname, HttpLimits, Listener, Match, Path, PathMatch, Protocol,
-    Route, Rule, Upstream, Where,
+    Action, Config, Endpoint, EndpointLocation, Forward, Hostname, HttpLimits, Listener, Match, Path,
+    PathMatch, Protocol, Route, Rule, Upstream,
 };
 use ringmain_gateway::table::{Headers, RequestFacts, Table};
 
@@ -76,7 +76,12 @@ fn lookup(table: &Table<()>, routes: usize, hosts: usize) -> Duration {
             query: "",
             headers: Headers::List(&[]),
         };
-        black_box(table.find(listener, black_box(&facts)).expect("a route").number());
+        black_box(
+            table
+                .find(listener, black_box(&facts))
+                .expect("a route")
+                .rule_number(),
+        );
     }
     start.elapsed() / u32::try_from(LOOKUPS).expect("few")
 }
@@ -86,7 +91,7 @@ fn compile(config: Config, last: Option<&Table<()>>) -> Table<()> {
 }
 
 fn config(routes: usize, hosts: usize, version: usize) -> Config {
-    let address = Where::Address("127.0.0.1:3000".parse().expect("an address"));
+    let address = EndpointLocation::Address("127.0.0.1:3000".parse().expect("an address"));
     let version = |number| if number == routes / 2 { version } else { 0 };
     Config {
         listeners: vec![Arc::new(Listener {

@@ -3,7 +3,7 @@
 use crate::rate::resp;
 
 /// The most bytes of a Redis reply that are buffered before the reply is complete.
-pub const REDIS_REPLY_BYTES: usize = resp::MOST;
+pub const REDIS_REPLY_BYTES: usize = resp::REPLY_BYTES;
 
 /// A Redis reply.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,13 +24,13 @@ pub enum RedisReply {
 /// The bytes are not a reply of a kind that the gateway accepts.
 #[expect(clippy::result_unit_err, reason = "nothing more is known of garbage")]
 pub fn redis_reply(bytes: &[u8]) -> Result<Option<(RedisReply, usize)>, ()> {
-    let parsed = resp::parse(bytes).map_err(|resp::Garbage| ())?;
+    let parsed = resp::parse_reply(bytes).map_err(|resp::InvalidReply| ())?;
     Ok(parsed.map(|(reply, used)| {
         let reply = match reply {
-            resp::Reply::Text => RedisReply::Text,
-            resp::Reply::Error(word) => RedisReply::Error(word),
-            resp::Reply::Number(number) => RedisReply::Number(number),
-            resp::Reply::Numbers(numbers) => RedisReply::Numbers(numbers),
+            resp::RespReply::Text => RedisReply::Text,
+            resp::RespReply::Error(word) => RedisReply::Error(word),
+            resp::RespReply::Number(number) => RedisReply::Number(number),
+            resp::RespReply::Numbers(numbers) => RedisReply::Numbers(numbers),
         };
         (reply, used)
     }))

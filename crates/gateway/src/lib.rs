@@ -5,34 +5,29 @@
 #![forbid(unsafe_code)]
 
 mod balance;
-mod care;
-mod changes;
-mod compiling;
-mod desk;
-mod exchange;
+mod compile;
 pub mod fault;
 pub mod filter;
-mod front;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub mod fuzzing;
 pub mod gateway;
 pub mod health;
+mod l4;
 pub mod limits;
-pub mod metrics;
+mod listeners;
 pub mod model;
-mod passage;
-mod plan;
 mod policy;
+mod proxy;
 mod rate;
 mod resolve;
-pub mod status;
+pub mod stats;
 pub mod table;
 mod upstream;
 
-pub use exchange::note::FIELDS as LOG_FIELDS;
-pub use front::limits as connection_limits;
+pub use compile::plan::Plan;
 pub use gateway::Gateway;
-pub use plan::Plan;
-pub use status::UpstreamStatus;
-pub use upstream::Copied;
+pub use listeners::connection_limits;
+pub use proxy::log_fields::FIELDS as LOG_FIELDS;
+pub use stats::upstreams::UpstreamStatus;
+pub use upstream::MirrorOutcome;

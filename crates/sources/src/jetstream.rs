@@ -25,7 +25,7 @@ use async_nats::jetstream::stream::{Info, Stream};
 use async_nats::jetstream::{self, Message};
 use async_nats::{Client, Event};
 use futures_util::{FutureExt, StreamExt};
-use ringmain_gateway::model::{JetStream, RecordFormat, Start, SubjectPattern};
+use ringmain_gateway::model::{JetStream, RecordFormat, StartPosition, SubjectPattern};
 use ringmain_push::{LogEvent, LogId};
 use ringmain_sys::clock;
 use tokio::sync::{mpsc, watch};
@@ -255,10 +255,10 @@ impl Reader {
         let policy = match (is_resumed, settings.start) {
             (true, _) => from(feed.jetstream.newest + 1),
             // Another life: all messages are new.
-            (false, Start::Back(_) | Start::Latest) if has_ended => DeliverPolicy::All,
-            (false, Start::Earliest) => DeliverPolicy::All,
-            (false, Start::Latest) => from(info.state.last_sequence + 1),
-            (false, Start::Back(time)) => since(time),
+            (false, StartPosition::Back(_) | StartPosition::Latest) if has_ended => DeliverPolicy::All,
+            (false, StartPosition::Earliest) => DeliverPolicy::All,
+            (false, StartPosition::Latest) => from(info.state.last_sequence + 1),
+            (false, StartPosition::Back(time)) => since(time),
         };
         let is_live = is_resumed || has_ended;
         let live = (!is_live).then_some(info.state.last_sequence);
@@ -281,8 +281,8 @@ impl Reader {
             ack_policy: AckPolicy::Explicit,
             max_ack_pending: i64::try_from(feed.mapping.in_flight).unwrap_or(i64::MAX),
             deliver_policy: match settings.start {
-                Start::Earliest => DeliverPolicy::All,
-                Start::Latest | Start::Back(_) => DeliverPolicy::New,
+                StartPosition::Earliest => DeliverPolicy::All,
+                StartPosition::Latest | StartPosition::Back(_) => DeliverPolicy::New,
             },
             filter_subjects: subjects(settings),
             ..pull::Config::default()
@@ -296,7 +296,7 @@ impl Reader {
         let is_first = !is_resumed && self.partition.log().is_some() && floor > 0;
         let start = if is_resumed { feed.jetstream.newest } else { floor };
         let policy = match (is_first, settings.start) {
-            (true, Start::Back(time)) => since_or(time, stream, floor).await,
+            (true, StartPosition::Back(time)) => since_or(time, stream, floor).await,
             _ => from(start + 1),
         };
         if is_first || delivered > start {

@@ -23,7 +23,7 @@ use krafka::consumer::{
     AutoOffsetReset, Consumer, ConsumerRecord, GroupProtocol, IsolationLevel, PartitionAssignmentStrategy,
     TopicPartition,
 };
-use ringmain_gateway::model::{Kafka, RecordFormat, Start};
+use ringmain_gateway::model::{Kafka, RecordFormat, StartPosition};
 use ringmain_push::{Epoch, LogEvent};
 use ringmain_sys::clock;
 use tokio::sync::watch;
@@ -95,9 +95,9 @@ async fn read(kafka: &Kafka, feed: &mut Feed, stopped: &mut watch::Receiver<()>)
         None => client.consumer_without_group(),
     };
     let reset = match kafka.start {
-        Start::Earliest => AutoOffsetReset::Earliest,
-        Start::Latest => AutoOffsetReset::Latest,
-        Start::Back(time) => AutoOffsetReset::ByDuration(time),
+        StartPosition::Earliest => AutoOffsetReset::Earliest,
+        StartPosition::Latest => AutoOffsetReset::Latest,
+        StartPosition::Back(time) => AutoOffsetReset::ByDuration(time),
     };
     let isolation = if kafka.read_committed {
         IsolationLevel::ReadCommitted
@@ -353,7 +353,7 @@ impl Reader<'_> {
             is_moved = true;
         } else if let (Some(_), Some(assigned)) = (&self.kafka.group, self.assigned.get(key)) {
             // Records before the committed offset fill the history: clients of a process that was killed may lack them.
-            if let (Start::Back(time), Some(_)) = (self.kafka.start, assigned.partition.log()) {
+            if let (StartPosition::Back(time), Some(_)) = (self.kafka.start, assigned.partition.log()) {
                 let since = clock::realtime().saturating_sub(time).as_millis() as i64;
                 let mut found = self
                     .consumer

@@ -6,7 +6,7 @@ use std::fmt::Display;
 use std::io::{self, Write};
 
 use ringmain_gateway::model::{Addr, HeaderName, HeaderValue, MethodName};
-use ringmain_gateway::table::{AddressId, Explanation, Headers, RequestFacts, Table, host};
+use ringmain_gateway::table::{AddressId, Explanation, Headers, RequestFacts, Table, normalize_host};
 use ringmain_web::path;
 use ringmain_wire::h1::{FieldTable, HeadScanner, Parsed, parse_request};
 use serde_json::{Value, json};
@@ -53,7 +53,7 @@ pub(crate) fn explain(args: &Explain) -> Result<(), Failure> {
     let (mut host_scratch, mut path_scratch) = (String::new(), String::new());
     let authority = head.authority.map(|authority| authority.as_str());
     let facts = RequestFacts {
-        host: host(authority.unwrap_or_default(), &mut host_scratch),
+        host: normalize_host(authority.unwrap_or_default(), &mut host_scratch),
         path: path::normalise(head.target.path(), &mut path_scratch).map_err(|fault| refused(&fault))?,
         method: head.method.as_str(),
         query: head.target.query().unwrap_or_default(),
@@ -68,10 +68,10 @@ pub(crate) fn explain(args: &Explain) -> Result<(), Failure> {
             told(&explanation, &facts, out)
         }
     })?;
-    if explanation.taken.is_some() || explanation.to_https {
+    if explanation.selected.is_some() || explanation.to_https {
         return Ok(());
     }
-    if let Some(fault) = explanation.refused {
+    if let Some(fault) = explanation.fault {
         return Err(Failure::Other(format!("{}: {}", fault.status(), fault.text())));
     }
     let status = match explanation.listener {
@@ -156,7 +156,7 @@ fn address(table: &Table<()>, url: &Url<'_>, host: &str) -> Result<AddressId, Fa
         .collect();
     let wanted = url.port.unwrap_or(if url.https { 443 } else { 80 });
     let has_port = |address: &Addr| matches!(address, Addr::Inet(address) if address.port() == wanted);
-    let admits = |id: AddressId| table.addresses().admit(id, host).is_some();
+    let admits = |id: AddressId| table.addresses().select_listener(id, host).is_some();
     let with_port = || all.iter().find(|(_, address, _)| has_port(address));
     let with_host = || {
         all.iter()
@@ -184,13 +184,13 @@ fn told(explanation: &Explanation, facts: &RequestFacts<'_>, out: &mut dyn Write
         Some(name) => writeln!(out, "listener `{name}`")?,
         None => writeln!(out, "no listener for `{}`", facts.host)?,
     }
-    for (name, why) in &explanation.others {
+    for (name, why) in &explanation.other_listeners {
         writeln!(out, "  not `{name}`: {why}")?;
     }
     if explanation.to_https {
         return writeln!(out, "  redirects to https; no route is looked at");
     }
-    if let Some(fault) = explanation.refused {
+    if let Some(fault) = explanation.fault {
         return writeln!(out, "  refuses it: {}; no route is looked at", fault.text());
     }
     if let Some(path) = &explanation.path {
@@ -202,7 +202,7 @@ fn told(explanation: &Explanation, facts: &RequestFacts<'_>, out: &mut dyn Write
             "  a preflight for {method}: it is answered by CORS of the rule for {method}"
         )?;
     }
-    if let Some(taken) = &explanation.taken {
+    if let Some(taken) = &explanation.selected {
         let name = taken
             .name
             .as_ref()
@@ -211,10 +211,10 @@ fn told(explanation: &Explanation, facts: &RequestFacts<'_>, out: &mut dyn Write
         writeln!(
             out,
             "route `{}`, rule {}{name}, by {}",
-            taken.route, taken.rule, taken.by
+            taken.route, taken.rule, taken.matched_by
         )?;
         if let Some(broken) = &taken.broken {
-            writeln!(out, "  answer 500: {broken}")?;
+            writeln!(out, "  respond 500: {broken}")?;
         }
         for step in &taken.steps {
             writeln!(out, "  {step}")?;
@@ -231,10 +231,10 @@ fn told(explanation: &Explanation, facts: &RequestFacts<'_>, out: &mut dyn Write
             "  route `{}`, rule {}: {}",
             rejected.route,
             rejected.rule,
-            rejected.why.text()
+            rejected.reason.text()
         )?;
     }
-    match explanation.more {
+    match explanation.omitted {
         0 => Ok(()),
         more => writeln!(out, "  and {more} more"),
     }
@@ -242,7 +242,7 @@ fn told(explanation: &Explanation, facts: &RequestFacts<'_>, out: &mut dyn Write
 
 fn as_json(explanation: &Explanation) -> Value {
     let others = explanation
-        .others
+        .other_listeners
         .iter()
         .map(|(name, why)| json!({ "listener": &**name, "why": why }));
     let rejected = explanation.rejected.iter().map(|rejected| {
@@ -250,15 +250,15 @@ fn as_json(explanation: &Explanation) -> Value {
             "route": &*rejected.route,
             "rule": rejected.rule,
             "match": rejected.matching,
-            "why": rejected.why.text(),
+            "why": rejected.reason.text(),
         })
     });
-    let taken = explanation.taken.as_ref().map(|taken| {
+    let taken = explanation.selected.as_ref().map(|taken| {
         json!({
             "route": &*taken.route,
             "rule": taken.rule,
             "name": taken.name.as_deref(),
-            "by": taken.by,
+            "by": taken.matched_by,
             "steps": taken.steps,
             "broken": taken.broken,
         })
@@ -266,12 +266,12 @@ fn as_json(explanation: &Explanation) -> Value {
     json!({
         "listener": explanation.listener.as_deref(),
         "to_https": explanation.to_https,
-        "refused": explanation.refused.map(|fault| json!({ "status": fault.status(), "fault": fault.label() })),
+        "refused": explanation.fault.map(|fault| json!({ "status": fault.status(), "fault": fault.label() })),
         "path": explanation.path,
         "preflight": explanation.preflight,
         "other_listeners": others.collect::<Vec<_>>(),
         "taken": taken,
         "rejected": rejected.collect::<Vec<_>>(),
-        "more": explanation.more,
+        "more": explanation.omitted,
     })
 }

@@ -100,7 +100,7 @@ fn access(rest: &str, tls: bool, receiver: &Receiving) -> Result<NatsAccess, Fai
         std::fs::read(path).map_err(|error| Failure::Other(format!("{}: {error}", path.display())))
     };
     let login = match (login, &receiver.credentials) {
-        (None, None) => NatsLogin::Nobody,
+        (None, None) => NatsLogin::Anonymous,
         (None, Some(path)) => NatsLogin::Credentials(Secret::new(read(path)?)),
         (Some(_), Some(_)) => {
             let what = "either a user in the URL, or --credentials";

@@ -122,10 +122,7 @@ fn filters_of_other_programs() {
     assert!(words.iter().all(|word| told.contains(word)), "{told}");
     let output = run(&["explain", &path, "GET", "http://a/"]);
     assert_eq!(output.status.code(), Some(0), "{output:?}");
-    assert!(
-        text(&output.stdout).contains("  pass the filter `sign`\n"),
-        "{output:?}"
-    );
+    assert!(text(&output.stdout).contains("  filter `sign`\n"), "{output:?}");
 }
 
 #[test]
@@ -158,10 +155,10 @@ fn where_a_request_goes() {
         &["GET", "https://shop.example:8443/catalogue//x?id=1"],
         0,
         &[
-            "listener `secure`\n  not `staff`: it is for `staff.shop.example`, not for `shop.example`\n",
+            "listener `secure`\n  not `staff`: matches only `staff.shop.example`, not `shop.example`\n",
             "route `shop`, rule 0 (catalogue), by prefix `/catalogue`\n",
-            "  put `/v1/items` in place of the prefix\n  send to upstream `catalogue`\n",
-            "  route `shop`, rule 10: prefix `/` holds too, but comes later\n",
+            "  replace the prefix by `/v1/items`\n  forward to upstream `catalogue`\n",
+            "  route `shop`, rule 10: prefix `/` also matches, but has lower precedence\n",
         ],
     );
     let bulk = "content-type: application/ndjson";
@@ -208,9 +205,9 @@ fn where_a_connection_goes() {
         &["--sni", "mail.shop.example"],
         0,
         &[
-            "listener `passthrough`\nstream `mail`, by host `mail.shop.example`\n  send to upstream `mail`\n",
-            "  end after 600s of silence\nnot taken by, the nearest first:\n",
-            "  stream `postgres`: its listeners are `database`, not `passthrough`\n",
+            "listener `passthrough`\nstream `mail`, by host `mail.shop.example`\n  forward to upstream `mail`\n",
+            "  idle timeout 600s\nnot taken by, the nearest first:\n",
+            "  stream `postgres`: attached to `database`, not `passthrough`\n",
         ],
     );
     for listener in ["database", ":5433", "5433", "127.0.0.1:5433"] {

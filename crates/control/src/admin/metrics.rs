@@ -13,10 +13,10 @@ mod sources;
 use std::fmt::{Display, Write};
 
 use ringmain_engine::WorkerReport;
-use ringmain_gateway::health::Verdict;
-use ringmain_gateway::metrics::Ended;
-use ringmain_gateway::status::Counted;
-use ringmain_gateway::{Copied, UpstreamStatus};
+use ringmain_gateway::health::CheckVerdict;
+use ringmain_gateway::stats::ConnectionEnd;
+use ringmain_gateway::stats::upstreams::CounterState;
+use ringmain_gateway::{MirrorOutcome, UpstreamStatus};
 use ringmain_sys::{clock, process};
 
 use super::Inner;
@@ -32,7 +32,7 @@ pub(super) fn text(inner: &Inner) -> String {
     handshakes(&mut page, inner);
     certificates(&mut page, inner);
     streams(&mut page, inner);
-    if let Some(report) = inner.gateway.push() {
+    if let Some(report) = inner.gateway.push_report() {
         super::pushed::counts(&mut page, &report);
     }
     upstreams(&mut page, inner);
@@ -209,7 +209,7 @@ fn workers(page: &mut Page, inner: &Inner) {
 }
 
 fn handshakes(page: &mut Page, inner: &Inner) {
-    let handshakes = inner.gateway.handshakes();
+    let handshakes = inner.gateway.handshake_counts();
     let name = "ringmain_tls_handshakes_total";
     page.metric(name, "counter", "TLS handshakes of clients.");
     let full = handshakes.finished.saturating_sub(handshakes.resumed);
@@ -236,11 +236,11 @@ fn certificates(page: &mut Page, inner: &Inner) {
 }
 
 fn streams(page: &mut Page, inner: &Inner) {
-    let streams = inner.gateway.streams();
+    let streams = inner.gateway.stream_reports();
     let name = "ringmain_streams_open";
     page.metric(name, "gauge", "Connections that are passed on, by stream route.");
     for stream in &streams {
-        page.sample(name, &[("route", &stream.name)], stream.open());
+        page.sample(name, &[("route", &stream.name)], stream.open_connections());
     }
     let name = "ringmain_streams_total";
     page.metric(
@@ -249,7 +249,7 @@ fn streams(page: &mut Page, inner: &Inner) {
         "Connections that were passed on or not, by stream route and how they ended.",
     );
     for stream in &streams {
-        for (ended, count) in Ended::ALL
+        for (ended, count) in ConnectionEnd::ALL
             .iter()
             .zip(stream.ended)
             .filter(|(_, count)| *count > 0)
@@ -328,7 +328,11 @@ fn endpoints_by_health(page: &mut Page, upstreams: &[UpstreamStatus]) {
         "Endpoints of an upstream, by what active health checks have shown.",
     );
     for upstream in upstreams {
-        for health in [Verdict::Unknown, Verdict::Well, Verdict::Ill] {
+        for health in [
+            CheckVerdict::Unknown,
+            CheckVerdict::Healthy,
+            CheckVerdict::Unhealthy,
+        ] {
             let count = upstream
                 .endpoints
                 .iter()
@@ -369,7 +373,7 @@ fn counters(page: &mut Page, inner: &Inner) {
         "Requests under way that a cap of rules counts.",
     );
     for counter in &counters {
-        if let Counted::Requests(count) = counter.counted {
+        if let CounterState::InFlight(count) = counter.state {
             page.sample(requests, &[("name", &counter.name)], count);
         }
     }
@@ -377,7 +381,7 @@ fn counters(page: &mut Page, inner: &Inner) {
     let help = "Keys that a rate limit has forgotten for want of room while they owed something.";
     page.metric(forgotten, "counter", help);
     for counter in &counters {
-        if let Counted::Keys { forgotten: count, .. } = counter.counted {
+        if let CounterState::RateLimitKeys { forgotten: count, .. } = counter.state {
             page.sample(forgotten, &[("name", &counter.name)], count);
         }
     }
@@ -403,9 +407,9 @@ fn tries(page: &mut Page, upstreams: &[UpstreamStatus]) {
     );
     for upstream in upstreams
         .iter()
-        .filter(|it| it.copies.iter().any(|count| *count > 0))
+        .filter(|it| it.mirrors.iter().any(|count| *count > 0))
     {
-        for (copied, count) in Copied::ALL.iter().zip(upstream.copies) {
+        for (copied, count) in MirrorOutcome::ALL.iter().zip(upstream.mirrors) {
             page.sample(
                 name,
                 &[("upstream", &upstream.name), ("outcome", copied.label())],

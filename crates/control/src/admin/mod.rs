@@ -199,7 +199,7 @@ fn host_is_ours(hosts: &[Hostname], req: &Request<'_>) -> Result<Flow> {
         return Ok(Flow::Continue);
     };
     let mut scratch = String::new();
-    let name = ringmain_gateway::table::host(host, &mut scratch);
+    let name = ringmain_gateway::table::normalize_host(host, &mut scratch);
     let is_address = name.trim_matches(['[', ']']).parse::<IpAddr>().is_ok();
     if is_address || name == "localhost" || hosts.iter().any(|ours| ours.matches(name)) {
         return Ok(Flow::Continue);

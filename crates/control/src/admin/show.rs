@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use ringmain_gateway::health::Verdict;
-use ringmain_gateway::status::EndpointStatus;
-use ringmain_gateway::{Copied, Gateway, table};
+use ringmain_gateway::health::CheckVerdict;
+use ringmain_gateway::stats::upstreams::EndpointStatus;
+use ringmain_gateway::{Gateway, MirrorOutcome, table};
 use serde_json::{Value, json};
 
 /// What is served, in its order.
@@ -29,7 +29,7 @@ pub(super) fn routes(gateway: &Gateway) -> Value {
             let rules = (0..).zip(&route.rules).map(|(number, rule)| {
                 json!({
                     "name": rule.name.as_deref(),
-                    "steps": table::steps(rule),
+                    "steps": table::describe_steps(rule),
                     "broken": compiled.plan(number).err(),
                 })
             });
@@ -74,7 +74,7 @@ pub(super) fn upstreams(gateway: &Gateway, wall: Duration) -> Value {
             });
             let refused = upstream.refused.iter();
             let refused = refused.map(|(cap, count)| (cap.label().to_owned(), json!(count)));
-            let copies = Copied::ALL.iter().zip(upstream.copies);
+            let copies = MirrorOutcome::ALL.iter().zip(upstream.mirrors);
             let copies = copies.map(|(copied, count)| (copied.label().to_owned(), count.into()));
             json!({
                 "name": *upstream.name,
@@ -97,7 +97,7 @@ pub(super) fn upstreams(gateway: &Gateway, wall: Duration) -> Value {
 fn ejected(endpoint: &EndpointStatus, wall: Duration) -> Option<Value> {
     let ejection = endpoint.ejection?;
     let mut shown = span_to(ejection.until, wall)?;
-    shown["why"] = ejection.why.to_string().into();
+    shown["why"] = ejection.reason.to_string().into();
     shown["times"] = ejection.times.into();
     Some(shown)
 }
@@ -109,10 +109,10 @@ fn span_to(until: Duration, wall: Duration) -> Option<Value> {
 }
 
 /// What active health checks have shown, in a word.
-pub(super) fn label(health: Verdict) -> &'static str {
+pub(super) fn label(health: CheckVerdict) -> &'static str {
     match health {
-        Verdict::Unknown => "unknown",
-        Verdict::Well => "healthy",
-        Verdict::Ill => "unhealthy",
+        CheckVerdict::Unknown => "unknown",
+        CheckVerdict::Healthy => "healthy",
+        CheckVerdict::Unhealthy => "unhealthy",
     }
 }

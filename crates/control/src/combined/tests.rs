@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ringmain_gateway::Gateway;
-use ringmain_gateway::model::{Config, Endpoint, Upstream, Where};
+use ringmain_gateway::model::{Config, Endpoint, EndpointLocation, Upstream};
 
 use super::Combined;
 use crate::config::{self, Sources};
@@ -113,7 +113,11 @@ fn endpoints_of_objects_alone_change_neither_the_table_nor_the_file() {
     let combined = combined(true);
     assert_eq!(combined.replace_objects(objects(), NOW), []);
     let table = combined.gateway().table();
-    let to = |port: u16| vec![Endpoint::new(Where::Address(([127, 0, 0, 1], port).into()))];
+    let to = |port: u16| {
+        vec![Endpoint::new(EndpointLocation::Address(
+            ([127, 0, 0, 1], port).into(),
+        ))]
+    };
     let put = |name: &str, port| combined.put_endpoints(vec![(name.into(), to(port))]);
     put("service", 3);
     // Upstreams of the file are not of the objects.

@@ -31,7 +31,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use ringmain_gateway::model::{Config, Network};
-use ringmain_gateway::table::{Place, Problem};
+use ringmain_gateway::table::{ConfigPart, Problem};
 use serde::Deserialize;
 
 use crate::limits;
@@ -80,10 +80,10 @@ pub struct Loaded {
     pub warnings: Vec<Warning>,
     file: String,
     log: Position,
-    places: BTreeMap<Place, Position>,
-    policies: BTreeMap<(Place, &'static str), Position>,
+    places: BTreeMap<ConfigPart, Position>,
+    policies: BTreeMap<(ConfigPart, &'static str), Position>,
     left_out: BTreeSet<String>,
-    incomplete: BTreeSet<Place>,
+    incomplete: BTreeSet<ConfigPart>,
     unexpanded: Vec<String>,
 }
 
@@ -93,18 +93,18 @@ impl Loaded {
     pub fn located(&self, problems: &[Problem]) -> Vec<ConfigError> {
         let follows = |problem: &&Problem| {
             let name = problem.found.trim_matches('`');
-            let is_named = |place: &Place| match place {
-                Place::Listener(named) => problem.part == "listeners" && **named == *name,
-                Place::Upstream(named) => problem.part != "listeners" && **named == *name,
+            let is_named = |place: &ConfigPart| match place {
+                ConfigPart::Listener(named) => problem.field == "listeners" && **named == *name,
+                ConfigPart::Upstream(named) => problem.field != "listeners" && **named == *name,
                 _ => false,
             };
             // A certificate that cannot be used is reported itself.
             let is_of_certificate = |other: &Problem| {
-                matches!(other.place, Place::Certificate(_)) && problem.found.contains(&other.found)
+                matches!(other.part, ConfigPart::Certificate(_)) && problem.found.contains(&other.found)
             };
             self.left_out.contains(name)
-                || problem.part.starts_with("tls")
-                    && (self.incomplete.contains(&problem.place) || problems.iter().any(is_of_certificate))
+                || problem.field.starts_with("tls")
+                    && (self.incomplete.contains(&problem.part) || problems.iter().any(is_of_certificate))
                 || self.incomplete.iter().any(is_named)
                 || self.unexpanded.iter().any(|text| problem.found.contains(text))
         };
@@ -116,13 +116,13 @@ impl Loaded {
             .filter_map(|problem| {
                 let policy = self.policy(problem);
                 let (place, position) =
-                    policy.unwrap_or_else(|| (problem.place.clone(), self.position(&problem.place)));
+                    policy.unwrap_or_else(|| (problem.part.clone(), self.position(&problem.part)));
                 let again =
-                    place != problem.place && !told.insert((position, problem.part, problem.found.as_str()));
+                    place != problem.part && !told.insert((position, problem.field, problem.found.as_str()));
                 let error = || ConfigError {
                     file: self.file.clone(),
                     position,
-                    what: format!("{place}: {}", problem.part),
+                    what: format!("{place}: {}", problem.field),
                     expected: problem.expected.clone(),
                     found: problem.found.clone(),
                     advice: String::new(),
@@ -133,13 +133,13 @@ impl Loaded {
     }
 
     /// Whose policy a problem is about, the rule's own or its route's, and where that stands.
-    fn policy(&self, problem: &Problem) -> Option<(Place, Position)> {
-        let rest = problem.part.strip_prefix("policies.")?;
+    fn policy(&self, problem: &Problem) -> Option<(ConfigPart, Position)> {
+        let rest = problem.field.strip_prefix("policies.")?;
         let kind = rest.split_once('.').map_or(rest, |(kind, _)| kind);
-        let Place::Route(name, Some(_)) = &problem.place else {
+        let ConfigPart::Route(name, Some(_)) = &problem.part else {
             return None;
         };
-        let places = [problem.place.clone(), Place::Route(name.clone(), None)];
+        let places = [problem.part.clone(), ConfigPart::Route(name.clone(), None)];
         places.into_iter().find_map(|place| {
             let key = (place, kind);
             let position = self.policies.get(&key).copied()?;
@@ -172,7 +172,7 @@ impl Loaded {
     pub(crate) fn wrong_state_dir(&self, why: String) -> ConfigError {
         ConfigError {
             file: self.file.clone(),
-            position: self.position(&Place::Push),
+            position: self.position(&ConfigPart::Push),
             what: "push.state_dir".to_owned(),
             expected: "a folder that this user may write, or make".to_owned(),
             found: why,
@@ -196,12 +196,12 @@ impl Loaded {
         self.warnings.sort_by_key(|warning| warning.position);
     }
 
-    fn position(&self, place: &Place) -> Position {
+    fn position(&self, place: &ConfigPart) -> Position {
         let whole = match place {
-            Place::Route(name, Some(_)) => Some(Place::Route(name.clone(), None)),
+            ConfigPart::Route(name, Some(_)) => Some(ConfigPart::Route(name.clone(), None)),
             _ => None,
         };
-        let known = |place: &Place| self.places.get(place).copied();
+        let known = |place: &ConfigPart| self.places.get(place).copied();
         known(place)
             .or_else(|| whole.as_ref().and_then(known))
             .unwrap_or(Position { line: 1, column: 1 })

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use ringmain_gateway::model::{
-    Addr, HeaderName, HeaderValue, Hostname, JwtAlgorithm, LogDestination, MethodName, Network, Origin,
-    PasswordHash, Path, Pattern, StatusRange, SubjectName, TlsVersion, Where,
+    Addr, EndpointLocation, HeaderName, HeaderValue, Hostname, JwtAlgorithm, LogDestination, MethodName,
+    Network, Origin, PasswordHash, Path, Pattern, StatusRange, SubjectName, TlsVersion,
 };
 
 use super::error::{quoted, suggestion};
@@ -339,26 +339,28 @@ impl Parse for SubjectName {
     }
 }
 
-impl Parse for Where {
+impl Parse for EndpointLocation {
     const NAME: &'static str = "endpoint address";
     const ABOUT: &'static str =
         "`10.0.0.1:3000`, `[::1]:3000`, `cart.internal:3000`, or `unix:/run/cart.sock`.";
 
-    fn parse(text: &str) -> Result<Where, String> {
+    fn parse(text: &str) -> Result<EndpointLocation, String> {
         const EXPECTED: &str = "an address and port, a host and port, or unix:/path";
         if let Some(path) = text.strip_prefix("unix:") {
             return if path.starts_with('/') {
-                Ok(Where::Unix(path.into()))
+                Ok(EndpointLocation::Unix(path.into()))
             } else {
                 wrong(EXPECTED, text)
             };
         }
         if let Ok(address) = text.parse::<SocketAddr>() {
-            return Ok(Where::Address(address));
+            return Ok(EndpointLocation::Address(address));
         }
         let (host, port) = text.rsplit_once(':').unwrap_or((text, ""));
         match (Hostname::parse(host), port.parse()) {
-            (Ok(name), Ok(port)) if name.wildcard_suffix().is_none() => Ok(Where::Host { name, port }),
+            (Ok(name), Ok(port)) if name.wildcard_suffix().is_none() => {
+                Ok(EndpointLocation::Host { name, port })
+            }
             _ => wrong(EXPECTED, text),
         }
     }
@@ -377,7 +379,7 @@ pub(super) struct Url {
     pub(super) tls: bool,
     /// By prior knowledge.
     pub(super) http2: bool,
-    pub(super) at: Where,
+    pub(super) at: EndpointLocation,
     pub(super) text: String,
 }
 
@@ -389,7 +391,7 @@ impl Parse for To {
         if text.starts_with("unix:") || text.contains("://") {
             return Url::parse(text).map(To::Url);
         }
-        if Where::parse(text).is_ok() {
+        if EndpointLocation::parse(text).is_ok() {
             return wrong(
                 &format!("the name of an upstream or a URL (write http://{text})"),
                 text,
@@ -411,7 +413,7 @@ impl Parse for Url {
             text: text.to_owned(),
         };
         if text.starts_with("unix:") {
-            return Where::parse(text).map(|at| url((false, false), at));
+            return EndpointLocation::parse(text).map(|at| url((false, false), at));
         }
         let ((tls, http2), rest) = if let Some(rest) = text.strip_prefix("http://") {
             ((false, false), rest)
@@ -435,7 +437,7 @@ impl Parse for Url {
         } else {
             format!("{authority}:{port}")
         };
-        match Where::parse(&full) {
+        match EndpointLocation::parse(&full) {
             Ok(at) => Ok(url((tls, http2), at)),
             Err(_) => wrong("a URL such as http://127.0.0.1:3000 or https://api.example", text),
         }
@@ -516,7 +518,7 @@ impl Parse for LogDestination {
 
 /// So many out of so many: `1%`, `0.5%`, `1/1000`.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Share(pub(super) ringmain_gateway::model::Share);
+pub(super) struct Share(pub(super) ringmain_gateway::model::Fraction);
 
 impl Parse for Share {
     const NAME: &'static str = "share";
@@ -524,7 +526,7 @@ impl Parse for Share {
     const SHAPE: &'static str = "^([0-9]+(\\.[0-9]{1,4})?%|[0-9]+/[0-9]+)$";
 
     fn parse(text: &str) -> Result<Share, String> {
-        let share = |part: u32, of: u32| ringmain_gateway::model::Share { part, of };
+        let share = |part: u32, of: u32| ringmain_gateway::model::Fraction { part, of };
         let found = match (text.strip_suffix('%'), text.split_once('/')) {
             (Some(percent), _) => {
                 let (whole, parts) = percent.split_once('.').unwrap_or((percent, "0"));

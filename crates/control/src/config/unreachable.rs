@@ -6,13 +6,13 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use ringmain_gateway::model::{Config, Hostname, Listener, Match, PathMatch, Route};
-use ringmain_gateway::table::Place;
+use ringmain_gateway::table::ConfigPart;
 
 /// Where authorities fetch what proves that a host is one's own (RFC 8555 §8.3), over HTTP without TLS.
 const ACME: &str = "/.well-known/acme-challenge";
 
 /// The parts that no request reaches, each with the reason.
-pub(super) fn unreachable(config: &Config) -> Vec<(Place, String)> {
+pub(super) fn unreachable(config: &Config) -> Vec<(ConfigPart, String)> {
     let mut all = Vec::new();
     let no_streams = config.streams.is_empty() && config.push.is_none();
     for route in &config.routes {
@@ -30,7 +30,7 @@ pub(super) fn unreachable(config: &Config) -> Vec<(Place, String)> {
         if let Some(name) = first.filter(|_| !config.listeners.iter().all(redirects)) {
             let text =
                 "there are no routes: every request is answered 404; the keys `routes` and `to` add some";
-            all.push((Place::Listener(name), text.to_owned()));
+            all.push((ConfigPart::Listener(name), text.to_owned()));
         }
     }
     all
@@ -48,7 +48,7 @@ fn listeners<'c>(config: &'c Config, route: &Route) -> Vec<&'c Listener> {
 }
 
 /// A listener that sends every request to https leaves none for routes.
-fn redirected(route: &Route, listeners: &[&Listener], all: &mut Vec<(Place, String)>) {
+fn redirected(route: &Route, listeners: &[&Listener], all: &mut Vec<(ConfigPart, String)>) {
     let redirecting: Vec<&&Listener> = listeners
         .iter()
         .filter(|listener| listener.redirect_to_https.is_some())
@@ -60,7 +60,7 @@ fn redirected(route: &Route, listeners: &[&Listener], all: &mut Vec<(Place, Stri
             "no request reaches it: listener `{name}` sends every request to https (`redirect_to_https`); a route with \
              `redirect: {{scheme: https}}` in place of that key leaves paths to others"
         );
-        return all.push((Place::Route(Arc::clone(&route.name), None), text));
+        return all.push((ConfigPart::Route(Arc::clone(&route.name), None), text));
     }
     let is_acme = |found: &Match| match &found.path {
         PathMatch::Exact(path) | PathMatch::Prefix(path) => path.as_str().starts_with(ACME),
@@ -75,12 +75,12 @@ fn redirected(route: &Route, listeners: &[&Listener], all: &mut Vec<(Place, Stri
             "no request for `{ACME}` over HTTP reaches it, which authorities ask by: listener `{name}` sends every request to \
              https (`redirect_to_https`)"
         );
-        all.push((Place::Route(Arc::clone(&route.name), Some(number)), text));
+        all.push((ConfigPart::Route(Arc::clone(&route.name), Some(number)), text));
     }
 }
 
 /// Hosts of a route that none of its listeners is for.
-fn hosts(route: &Route, listeners: &[&Listener], all: &mut Vec<(Place, String)>) {
+fn hosts(route: &Route, listeners: &[&Listener], all: &mut Vec<(ConfigPart, String)>) {
     let is_served = |host: &Hostname| {
         let serves = |listener: &&Listener| {
             let hosts = &listener.hostnames;
@@ -104,7 +104,7 @@ fn hosts(route: &Route, listeners: &[&Listener], all: &mut Vec<(Place, String)>)
         if lost.len() == 1 { "it is" } else { "they are" },
         names.join(", ")
     );
-    all.push((Place::Route(Arc::clone(&route.name), None), text));
+    all.push((ConfigPart::Route(Arc::clone(&route.name), None), text));
 }
 
 /// Whether any host is meant by both.
@@ -117,7 +117,7 @@ fn overlap(one: &Hostname, other: &Hostname) -> bool {
 }
 
 /// Rules of a route each match of which an earlier rule has already.
-fn repeated(route: &Route, all: &mut Vec<(Place, String)>) {
+fn repeated(route: &Route, all: &mut Vec<(ConfigPart, String)>) {
     let mut seen: BTreeSet<(u8, String, String)> = BTreeSet::new();
     for (number, rule) in route.rules.iter().enumerate() {
         let any = [Match::default()];
@@ -131,7 +131,7 @@ fn repeated(route: &Route, all: &mut Vec<(Place, String)>) {
             .all(|key| key.as_ref().is_some_and(|key| seen.contains(key)))
         {
             let text = "no request reaches it: an earlier rule of the route has the same match".to_owned();
-            all.push((Place::Route(Arc::clone(&route.name), Some(number)), text));
+            all.push((ConfigPart::Route(Arc::clone(&route.name), Some(number)), text));
         }
         seen.extend(keys.into_iter().flatten());
     }

@@ -216,11 +216,11 @@ impl Edge {
         let mut engine = self.engine(&config, begun.kubernetes.is_some())?;
         watch.begin(&engine);
         let may_wait = !inherited.is_empty();
-        let addrs = addresses::open(settings, &mut engine, &mut inherited, &gateway.addrs())?;
+        let addrs = addresses::open(settings, &mut engine, &mut inherited, &gateway.listen_addrs())?;
         let for_admin = admin_listeners(&config, &mut inherited);
         addresses::say_unused(&inherited);
         // Behind what can fail: a file of state is used once.
-        state::begin(&gateway.pushing(), config.push.as_deref()).map_err(other)?;
+        state::begin(&gateway.push_server(), config.push.as_deref()).map_err(other)?;
         let mut app = gateway.app().limits(self.limits(gateway.limits()));
         if let Some(wanted) = &config.access_log {
             app = app.access_log(logs::open(wanted)?);
@@ -343,7 +343,7 @@ struct Serving<'e> {
 impl Serving<'_> {
     fn look<M: Send + 'static>(&mut self, running: &Running<M>) -> Report {
         if let Some(gateway) = self.listening.take() {
-            let (push, control) = (gateway.pushing(), Arc::clone(&self.control));
+            let (push, control) = (gateway.push_server(), Arc::clone(&self.control));
             running.before_drain(move |successor| state::save(&push, &control, successor));
             self.follow(&gateway, running.listeners());
         }
@@ -364,7 +364,7 @@ impl Serving<'_> {
 
     /// Has listeners follow the configuration from now on.
     fn follow(&self, gateway: &Gateway, listeners: Listeners) {
-        let missed = gateway.listen_by(listeners, self.settings.listen.clone());
+        let missed = gateway.manage_listeners(listeners, self.settings.listen.clone());
         if missed {
             self.control.reload();
         }

@@ -118,7 +118,7 @@ fn open(access: &NatsAccess, server: impl FnOnce() + Send) -> Result<Connection,
 #[test]
 fn it_signs_in_as_it_is_told_to() {
     for (login, greeting, said) in [
-        (NatsLogin::Nobody, "INFO {}\r\n", vec![]),
+        (NatsLogin::Anonymous, "INFO {}\r\n", vec![]),
         (
             NatsLogin::User {
                 user: "ada".into(),
@@ -160,43 +160,43 @@ fn what_keeps_it_out_is_told() {
     let seed = || NatsLogin::Credentials(Secret::new(SEED.as_bytes()));
     for (login, tls, said, expect) in [
         (
-            NatsLogin::Nobody,
+            NatsLogin::Anonymous,
             None,
             "INFO {}\r\n-ERR 'Authorization Violation'\r\n",
             "the server says \"Authorization Violation\"",
         ),
         (
-            NatsLogin::Nobody,
+            NatsLogin::Anonymous,
             None,
             "INFO {\r\n",
             "expected JSON in the server's greeting; found none",
         ),
         (
-            NatsLogin::Nobody,
+            NatsLogin::Anonymous,
             None,
             "HTTP/1.1 400 Bad Request\r\n",
             "expected INFO, MSG, PING, PONG, +OK or -ERR, found something else",
         ),
         (
-            NatsLogin::Nobody,
+            NatsLogin::Anonymous,
             None,
             "PING\r\n",
             "expected INFO, MSG, PING, PONG, +OK or -ERR, found something else",
         ),
         (
-            NatsLogin::Nobody,
+            NatsLogin::Anonymous,
             None,
             "",
             "the server has closed the connection",
         ),
         (
-            NatsLogin::Nobody,
+            NatsLogin::Anonymous,
             tls(),
             "INFO {}\r\n",
             "expected a server with TLS; it offers none",
         ),
         (
-            NatsLogin::Nobody,
+            NatsLogin::Anonymous,
             tls(),
             "INFO {\"tls_available\":true}\r\nPING\r\n",
             "expected nothing between greeting and TLS; found something",
@@ -226,14 +226,14 @@ fn what_keeps_it_out_is_told() {
 fn a_server_that_cannot_be_reached_is_a_failure() {
     let (server, addr) = Server::new();
     drop(server);
-    let outcome = open(&access(addr, NatsLogin::Nobody, None), || {});
+    let outcome = open(&access(addr, NatsLogin::Anonymous, None), || {});
     assert!(matches!(outcome, Err(Failure::Io(_))), "{outcome:?}");
 }
 
 #[test]
 fn more_than_a_server_takes_is_not_sent() {
     let (server, addr) = Server::new();
-    let mut connection = open(&access(addr, NatsLogin::Nobody, None), || {
+    let mut connection = open(&access(addr, NatsLogin::Anonymous, None), || {
         let mut stream = server.take("INFO {\"max_payload\":4}\r\nPONG\r\n");
         line(&mut stream);
     })
@@ -248,7 +248,7 @@ fn more_than_a_server_takes_is_not_sent() {
 #[test]
 fn a_publication_has_arrived_once_the_server_answers_what_came_behind_it() {
     let (server, addr) = Server::new();
-    let access = access(addr, NatsLogin::Nobody, None);
+    let access = access(addr, NatsLogin::Anonymous, None);
     std::thread::scope(|scope| {
         let other = scope.spawn(|| {
             let mut stream = server.take("INFO {\"max_payload\":1024}\r\nPONG\r\n");

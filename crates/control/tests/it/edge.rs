@@ -130,10 +130,7 @@ fn wrong_names_and_options_are_told() {
     let line = program.wait_for("`kye`");
     assert!(line.contains("`key`"), "{line}");
     let line = program.wait_for("`redcat`");
-    assert!(
-        line.contains("the filters of this program are `redact`, `sign`"),
-        "{line}"
-    );
+    assert!(line.contains("registered filters: `redact`, `sign`"), "{line}");
     program.wait_for("configuration rejected: keeping the previous configuration");
     for path in ["/api/me", "/pictures/1"] {
         assert_eq!(ask(&addr, "GET", path, "").first, "HTTP/1.1 200 OK");

@@ -55,7 +55,7 @@ impl Edge {
         };
         let mut engine = Engine::new(settings).expect("an engine");
         let addr = engine
-            .listen(&gateway.addrs()[0], &ListenOptions::default())
+            .listen(&gateway.listen_addrs()[0], &ListenOptions::default())
             .expect("a port");
         let site = gateway.app().build().expect("an application");
         let running = engine.start(move |start| site.server(start)).expect("workers");

@@ -13,9 +13,9 @@ use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use ringmain_gateway::model::{
     Action, Addresses, ApiKey, ApiKeys, BasicAuth, ClaimHeader, ClaimPath, ClaimRule, ClientCertificate,
-    Concurrency, Config, Cors, Endpoint, Forward, HeaderChanges, HeaderName, HeaderValue, Jwt, JwtAlgorithm,
-    JwtKeys, JwtProvider, KeyPlace, Listener, Network, Origin, PasswordHash, Policy, Protocol, RateKey,
-    RateLimit, RemoteKeys, Route, Rule, Target, Upstream, User, Where,
+    Concurrency, Config, Cors, CredentialSource, Endpoint, EndpointLocation, Forward, HeaderChanges,
+    HeaderName, HeaderValue, Jwt, JwtAlgorithm, JwtKeys, JwtProvider, Listener, Network, Origin,
+    PasswordHash, Policy, Protocol, RateKey, RateLimit, RemoteKeys, Route, Rule, Target, Upstream, User,
 };
 use serde_json::{Value, json};
 
@@ -207,7 +207,7 @@ fn api_keys() -> Policy {
         .collect();
     keys.push(key("phone", "7c3b1a"));
     Policy::ApiKeys(Arc::new(ApiKeys {
-        from: vec![KeyPlace::Header(name("X-API-Key"))],
+        from: vec![CredentialSource::Header(name("X-API-Key"))],
         keys: keys.into(),
         consumer_header: Some(name("X-Consumer")),
         hide: false,
@@ -269,7 +269,7 @@ fn jwt(signer: &Signer, served: bool) -> Policy {
             algorithms: vec![JwtAlgorithm::Rs256, JwtAlgorithm::Es256, JwtAlgorithm::EdDsa],
             keys,
             leeway: Duration::from_secs(30),
-            from: vec![KeyPlace::Header(name("Authorization"))],
+            from: vec![CredentialSource::Header(name("Authorization"))],
         })],
         scopes: vec!["orders".into()],
         claims: vec![ClaimRule {
@@ -337,7 +337,9 @@ pub(crate) fn config(rules: Vec<Rule>, origin: SocketAddr) -> Config {
     Config {
         listeners: vec![listener.into()],
         routes: vec![route.into()],
-        upstreams: vec![Upstream::new("origin", vec![Endpoint::new(Where::Address(origin))]).into()],
+        upstreams: vec![
+            Upstream::new("origin", vec![Endpoint::new(EndpointLocation::Address(origin))]).into(),
+        ],
         ..Config::default()
     }
 }

@@ -1,11 +1,11 @@
 //! Maglev hashing: a table with a prime number of slots, which endpoints fill in turn by weight, each in an order of its own.
 
-use super::hash_with;
+use super::seeded_hash;
 
 /// A lookup table for Maglev hashing.
 #[derive(Debug)]
 pub(crate) struct Maglev {
-    places: Box<[u32]>,
+    slots: Box<[u32]>,
 }
 
 impl Maglev {
@@ -24,8 +24,8 @@ impl Maglev {
         let mut fillers: Vec<Filler> = endpoints
             .map(|(index, (name, weight))| Filler {
                 index,
-                offset: hash_with(1, name.as_bytes()) % size,
-                skip: hash_with(2, name.as_bytes()) % (size - 1) + 1,
+                offset: seeded_hash(1, name.as_bytes()) % size,
+                skip: seeded_hash(2, name.as_bytes()) % (size - 1) + 1,
                 next: 0,
                 share: f64::from(weight),
                 filled: 0.0,
@@ -56,13 +56,13 @@ impl Maglev {
                 }
             }
         }
-        Maglev { places: table.into() }
+        Maglev { slots: table.into() }
     }
 
     /// Returns the endpoint of a hash: that of the first slot from there on which `usable` accepts.
     pub(crate) fn find(&self, hash: u64, usable: impl Fn(usize) -> bool) -> Option<usize> {
-        let start = (hash % self.places.len().max(1) as u64) as usize;
-        let (before, behind) = self.places.split_at(start.min(self.places.len()));
+        let start = (hash % self.slots.len().max(1) as u64) as usize;
+        let (before, behind) = self.slots.split_at(start.min(self.slots.len()));
         let mut places = behind.iter().chain(before).map(|index| *index as usize);
         places.find(|index| *index != u32::MAX as usize && usable(*index))
     }

@@ -10,26 +10,26 @@ mod ring;
 mod tests;
 
 pub(crate) use maglev::Maglev;
-pub(crate) use ring::Ring;
+pub(crate) use ring::HashRing;
 
 use std::time::Duration;
 
 /// Cumulative weights of endpoints: a draw takes logarithmic time.
 #[derive(Debug)]
-pub(crate) struct Shares {
+pub(crate) struct WeightRanges {
     /// The end of each endpoint's range, in order.
     ends: Box<[u64]>,
 }
 
-impl Shares {
+impl WeightRanges {
     /// Builds the ranges from weights, in the order of the endpoints.
-    pub(crate) fn new(weights: impl IntoIterator<Item = u64>) -> Shares {
+    pub(crate) fn new(weights: impl IntoIterator<Item = u64>) -> WeightRanges {
         let mut end = 0;
         let ends = weights.into_iter().map(|weight| {
             end += weight;
             end
         });
-        Shares { ends: ends.collect() }
+        WeightRanges { ends: ends.collect() }
     }
 
     /// Returns the index that a random number falls to; `None` if the sum of the weights is 0.
@@ -43,11 +43,11 @@ impl Shares {
 /// Smooth weighted round robin: on each turn every endpoint is credited its weight, and the one with the most credit is
 /// selected and pays the sum of the weights.
 #[derive(Debug, Default)]
-pub(crate) struct Turns {
+pub(crate) struct RoundRobin {
     credit: Vec<i64>,
 }
 
-impl Turns {
+impl RoundRobin {
     /// Returns the index of the next endpoint; `None` if no weight is above zero.
     pub(crate) fn next(&mut self, weights: impl Iterator<Item = u64>) -> Option<usize> {
         let mut total = 0;
@@ -107,7 +107,7 @@ impl Ewma {
     }
 
     /// Returns the average after a response that took `took` nanoseconds.
-    pub(crate) fn observe(self, now: u64, took: u64, half_life: Duration) -> Ewma {
+    pub(crate) fn with_sample(self, now: u64, took: u64, half_life: Duration) -> Ewma {
         let decayed = self.decayed(now, half_life);
         let value = if took > decayed {
             took
@@ -121,12 +121,12 @@ impl Ewma {
 }
 
 /// Returns a hash of a key that is the same in every process, so that keys keep their endpoints over restarts.
-pub(crate) fn hash(key: &[u8]) -> u64 {
-    hash_with(0, key)
+pub(crate) fn stable_hash(key: &[u8]) -> u64 {
+    seeded_hash(0, key)
 }
 
 /// Returns a hash of a key with a seed, for several independent hashes of one key.
-pub(crate) fn hash_with(seed: u64, key: &[u8]) -> u64 {
+pub(crate) fn seeded_hash(seed: u64, key: &[u8]) -> u64 {
     let mix = |mut word: u64| {
         word ^= word >> 32;
         word = word.wrapping_mul(0xd6e8_feb8_6659_fd93);

@@ -1,22 +1,22 @@
 //! Ketama-style hash ring: a key belongs to the endpoint of the first point at or after its hash.
 
-use super::hash_with;
+use super::seeded_hash;
 
 /// A hash ring.
 #[derive(Debug)]
-pub(crate) struct Ring {
+pub(crate) struct HashRing {
     /// Points and their endpoints, in ascending order.
     pub(super) points: Box<[(u64, u32)]>,
 }
 
-impl Ring {
+impl HashRing {
     /// Builds a ring with `points` points for the lightest endpoint, and at most about `most` points in all. Points depend on names
     /// only, so that rings of similar lists of endpoints are similar.
     pub(crate) fn new<'n>(
         endpoints: impl IntoIterator<Item = (&'n str, u32)>,
         points: u32,
         most: usize,
-    ) -> Ring {
+    ) -> HashRing {
         let endpoints: Vec<_> = endpoints.into_iter().collect();
         let total: u64 = endpoints.iter().map(|(_, weight)| u64::from(*weight)).sum();
         let least = endpoints
@@ -33,11 +33,11 @@ impl Ring {
             let count = u128::from(points) * u128::from(*weight) / u128::from(least) / shrink;
             let count = if *weight == 0 { 0 } else { count.max(1) };
             for point in 0..count as u64 {
-                all.push((hash_with(point, name.as_bytes()), index));
+                all.push((seeded_hash(point, name.as_bytes()), index));
             }
         }
         all.sort_unstable();
-        Ring { points: all.into() }
+        HashRing { points: all.into() }
     }
 
     /// Returns the endpoint of a hash: that of the first point from there on which `usable` accepts.

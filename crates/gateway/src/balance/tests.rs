@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Ewma, Maglev, Ring, Shares, Turns, hash, less_loaded};
+use super::{Ewma, HashRing, Maglev, RoundRobin, WeightRanges, less_loaded, stable_hash};
 
 fn numbers(seed: u64) -> impl Iterator<Item = u64> {
     let mut random = fastrand::Rng::with_seed(seed);
@@ -28,23 +28,23 @@ const WEIGHTS: &[&[u32]] = &[&[1], &[1, 1, 1], &[1, 2, 5], &[100, 1], &[0, 3, 0,
 #[test]
 fn random_follows_weights() {
     for weights in WEIGHTS {
-        let shares = Shares::new(weights.iter().map(|weight| u64::from(*weight)));
+        let shares = WeightRanges::new(weights.iter().map(|weight| u64::from(*weight)));
         let mut counts = vec![0; weights.len()];
         for random in numbers(1).take(100_000) {
             counts[shares.draw(random).expect("somebody weighs")] += 1;
         }
         check_shares(&counts, weights, 0.1);
     }
-    assert_eq!(Shares::new([0, 0]).draw(7), None);
-    assert_eq!(Shares::new([]).draw(7), None);
-    let shares = Shares::new([1, 1]);
+    assert_eq!(WeightRanges::new([0, 0]).draw(7), None);
+    assert_eq!(WeightRanges::new([]).draw(7), None);
+    let shares = WeightRanges::new([1, 1]);
     assert_eq!((shares.draw(0), shares.draw(u64::MAX)), (Some(0), Some(1)));
 }
 
 #[test]
 fn round_robin_is_smooth() {
     for weights in WEIGHTS {
-        let mut turns = Turns::default();
+        let mut turns = RoundRobin::default();
         let mut counts = vec![0; weights.len()];
         for _ in 0..10 * weights.iter().sum::<u32>() {
             counts[turns
@@ -53,7 +53,7 @@ fn round_robin_is_smooth() {
         }
         check_shares(&counts, weights, 0.0);
     }
-    let mut turns = Turns::default();
+    let mut turns = RoundRobin::default();
     let order: Vec<_> = (0..8).filter_map(|_| turns.next([1, 2, 1].into_iter())).collect();
     assert_eq!(order, [1, 0, 2, 1, 1, 0, 2, 1], "spread, not in a row");
     assert_eq!(turns.next([0, 0].into_iter()), None);
@@ -75,8 +75,8 @@ fn names(count: usize) -> Vec<String> {
     (0..count).map(|index| format!("10.0.0.{index}:80")).collect()
 }
 
-fn ring(names: &[String], weights: &[u32]) -> Ring {
-    Ring::new(
+fn ring(names: &[String], weights: &[u32]) -> HashRing {
+    HashRing::new(
         names.iter().map(String::as_str).zip(weights.iter().copied()),
         160,
         1 << 20,
@@ -97,7 +97,7 @@ fn hashes_spread_by_weight() {
         let (ring, maglev) = (ring(&names, weights), maglev(&names, weights));
         let (mut on_ring, mut in_table) = (vec![0; names.len()], vec![0; names.len()]);
         for key in 0..50_000_u32 {
-            let hash = hash(&key.to_le_bytes());
+            let hash = stable_hash(&key.to_le_bytes());
             on_ring[ring.find(hash, |_| true).expect("somebody")] += 1;
             in_table[maglev.find(hash, |_| true).expect("somebody")] += 1;
         }
@@ -109,7 +109,7 @@ fn hashes_spread_by_weight() {
 /// Returns the number of keys, of 20,000, that move to another endpoint.
 fn moved(before: impl Fn(u64) -> String, after: impl Fn(u64) -> String) -> u32 {
     (0..20_000_u32)
-        .map(|key| hash(&key.to_le_bytes()))
+        .map(|key| stable_hash(&key.to_le_bytes()))
         .filter(|hash| before(*hash) != after(*hash))
         .count() as u32
 }
@@ -125,7 +125,7 @@ fn few_keys_move() {
     let share = 2_000;
     let (one, two) = (ring(&ten, &weights), ring(&nine, &weights[1..]));
     let of =
-        |ring: &Ring, names: &[String], hash| names[ring.find(hash, |_| true).expect("somebody")].clone();
+        |ring: &HashRing, names: &[String], hash| names[ring.find(hash, |_| true).expect("somebody")].clone();
     let gone = moved(|hash| of(&one, &ten, hash), |hash| of(&two, &nine, hash));
     assert!(
         gone < share * 3 / 2,
@@ -146,7 +146,7 @@ fn only_keys_of_the_unusable_move() {
     let (names, weights) = (names(7), [1; 7]);
     let (ring, maglev) = (ring(&names, &weights), maglev(&names, &weights));
     for key in 0..5_000_u32 {
-        let hash = hash(&key.to_le_bytes());
+        let hash = stable_hash(&key.to_le_bytes());
         for find in [
             &|usable: &dyn Fn(usize) -> bool| ring.find(hash, usable),
             &|usable: &dyn Fn(usize) -> bool| maglev.find(hash, usable),
@@ -170,7 +170,7 @@ fn an_empty_ring_selects_none() {
 #[test]
 fn a_heavy_ring_is_limited() {
     let names = names(3);
-    let ring = Ring::new(
+    let ring = HashRing::new(
         names.iter().map(String::as_str).zip([1, 1_000_000, 1]),
         160,
         10_000,
@@ -182,10 +182,10 @@ fn a_heavy_ring_is_limited() {
 fn slow_responses_count_at_once_and_decay() {
     let half_life = Duration::from_secs(5);
     let second = 1_000_000_000;
-    let slow = Ewma::default().observe(second, 80_000, half_life);
+    let slow = Ewma::default().with_sample(second, 80_000, half_life);
     assert_eq!(slow.value, 80_000);
     assert_eq!(slow.decayed(6 * second, half_life), 40_000);
-    let next = slow.observe(6 * second, 10_000, half_life);
+    let next = slow.with_sample(6 * second, 10_000, half_life);
     assert_eq!(next.value, 45_000);
-    assert_eq!(next.observe(6 * second, 90_000, half_life).value, 90_000);
+    assert_eq!(next.with_sample(6 * second, 90_000, half_life).value, 90_000);
 }

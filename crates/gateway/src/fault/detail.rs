@@ -6,24 +6,24 @@ use crate::limits;
 
 /// A violated protocol rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Detail {
+pub(crate) struct Violation {
     /// The rule's name: from docs/http1-rules.md, from HTTP/2 or from docs/tls-rules.md.
     pub(crate) rule: String,
     /// The expectation and the finding, for operators.
     pub(crate) text: String,
 }
 
-impl Detail {
+impl Violation {
     /// Describes a violation of HTTP/1.1.
     #[cold]
-    pub(crate) fn http1(fault: &h1::PeerFault) -> Box<Detail> {
+    pub(crate) fn from_http1(fault: &h1::PeerFault) -> Box<Violation> {
         let text = fault.to_string();
         // The status that a server would respond with does not apply to an upstream.
         let text = match text.rsplit_once("; answer ") {
             Some((text, _)) => format!("{text})"),
             None => text,
         };
-        Box::new(Detail {
+        Box::new(Violation {
             rule: format!("{:?}", fault.kind),
             text,
         })
@@ -31,9 +31,9 @@ impl Detail {
 
     /// Describes a violation of HTTP/2.
     #[cold]
-    pub(crate) fn http2(kind: h2::FaultKind) -> Box<Detail> {
+    pub(crate) fn from_http2(kind: h2::FaultKind) -> Box<Violation> {
         let (expected, section) = (kind.expected(), kind.section());
-        Detail::new(
+        Violation::new(
             &format!("{kind:?}"),
             format!("expected {expected}; found {kind:?} ({section})"),
         )
@@ -41,15 +41,15 @@ impl Detail {
 
     /// Describes a violation of TLS.
     #[cold]
-    pub(crate) fn tls(fault: &ringmain_tls::Fault) -> Box<Detail> {
-        Detail::new(&format!("{:?}", fault.kind), fault.to_string())
+    pub(crate) fn from_tls(fault: &ringmain_tls::Fault) -> Box<Violation> {
+        Violation::new(&format!("{:?}", fault.kind), fault.to_string())
     }
 
     /// Describes more interim responses than are forwarded.
     #[cold]
-    pub(crate) fn interim() -> Box<Detail> {
+    pub(crate) fn interim() -> Box<Violation> {
         let most = limits::INTERIM_ANSWERS;
-        Detail::new(
+        Violation::new(
             "InterimResponses",
             format!("expected at most {most} interim responses; found more"),
         )
@@ -57,8 +57,8 @@ impl Detail {
 
     /// Describes a violation of a rule by its name.
     #[cold]
-    pub(crate) fn new(rule: &str, text: String) -> Box<Detail> {
-        Box::new(Detail {
+    pub(crate) fn new(rule: &str, text: String) -> Box<Violation> {
+        Box::new(Violation {
             rule: rule.to_owned(),
             text,
         })

@@ -1,21 +1,21 @@
 //! Pieces of bodies, as filters receive them.
 
-use super::head::{About, RequestHead, ResponseHead};
-use super::{Error, Want};
+use super::head::{RequestHead, RequestInfo, ResponseHead};
+use super::{BodyAccess, Error};
 
 /// A piece of a body, for one filter.
-pub(crate) struct Piece<'h> {
-    pub(crate) about: &'h About<'h>,
+pub(crate) struct BodyPiece<'h> {
+    pub(crate) about: &'h RequestInfo<'h>,
     pub(crate) bytes: Vec<u8>,
     pub(crate) is_end: bool,
-    pub(crate) want: Want,
+    pub(crate) want: BodyAccess,
 }
 
-impl Piece<'_> {
+impl BodyPiece<'_> {
     fn bytes_mut(&mut self) -> Result<&mut Vec<u8>, Error> {
         match self.want {
-            Want::Change | Want::Whole => Ok(&mut self.bytes),
-            Want::Look | Want::Nothing => {
+            BodyAccess::Modify | BodyAccess::Buffer => Ok(&mut self.bytes),
+            BodyAccess::Read | BodyAccess::Nothing => {
                 Err("expected a body that was wanted by Want::Change or Want::Whole, found Want::Look".into())
             }
         }
@@ -26,14 +26,14 @@ macro_rules! body {
     ($(#[doc = $doc:literal])+ $name:ident, $head:ident, $whose:literal) => {
         $(#[doc = $doc])+
         pub struct $name<'h> {
-            pub(crate) piece: Piece<'h>,
+            pub(crate) piece: BodyPiece<'h>,
             pub(crate) head: Option<$head<'h>>,
         }
 
         impl<'h> $name<'h> {
             /// Returns the request that it belongs to.
             #[must_use]
-            pub fn about(&self) -> &About<'h> {
+            pub fn about(&self) -> &RequestInfo<'h> {
                 self.piece.about
             }
 
@@ -66,7 +66,7 @@ macro_rules! body {
 
         impl std::fmt::Debug for $name<'_> {
             fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                let Piece { bytes, is_end, .. } = &self.piece;
+                let BodyPiece { bytes, is_end, .. } = &self.piece;
                 f.debug_struct(stringify!($name)).field("bytes", &bytes.len()).field("is_end", is_end).finish()
             }
         }

@@ -8,9 +8,9 @@ use ringmain_engine::Cx;
 use ringmain_web::{LogField, Request};
 use ringmain_wire::h1::{FieldBlock, Framing, allows_content};
 
-use super::{Error, Want};
-use crate::exchange::is_folded;
+use super::{BodyAccess, Error};
 use crate::model::{HeaderName, Name};
+use crate::proxy::eq_folded;
 
 /// Names that frame a message or belong to a connection, besides those that a [`FieldBlock`] rejects.
 const CONNECTION: [&str; 7] = [
@@ -25,7 +25,7 @@ const CONNECTION: [&str; 7] = [
 
 /// Rejects names of fields that the gateway writes itself.
 pub(super) fn check_name(name: &str) -> Result<(), Error> {
-    if CONNECTION.iter().any(|own| is_folded(name.as_bytes(), own)) {
+    if CONNECTION.iter().any(|own| eq_folded(name.as_bytes(), own)) {
         let why = "it frames the message or belongs to the connection: the gateway writes it";
         return Err(format!("the header `{name}` cannot be changed by a filter: {why}").into());
     }
@@ -40,7 +40,7 @@ fn push(block: &mut FieldBlock, name: &str, value: &[u8]) -> Result<(), Error> {
 
 /// Facts about a request that its head does not contain.
 #[derive(Debug)]
-pub(crate) struct Whose {
+pub(crate) struct RequestContext {
     pub(crate) route: Name,
     pub(crate) client: Option<IpAddr>,
     pub(crate) identity: Option<Arc<str>>,
@@ -49,12 +49,12 @@ pub(crate) struct Whose {
 }
 
 /// A request and its context.
-pub struct About<'h> {
+pub struct RequestInfo<'h> {
     pub(crate) req: &'h Request<'h>,
-    pub(crate) whose: &'h Whose,
+    pub(crate) whose: &'h RequestContext,
 }
 
-impl<'h> About<'h> {
+impl<'h> RequestInfo<'h> {
     /// Returns the worker's context: time, random numbers, sleeping, connecting, files, blocking work.
     #[must_use]
     pub fn cx(&self) -> &'h Cx {
@@ -115,7 +115,7 @@ impl<'h> About<'h> {
     }
 }
 
-impl std::fmt::Debug for About<'_> {
+impl std::fmt::Debug for RequestInfo<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{:?} by route `{}`", self.req, self.whose.route)
     }
@@ -123,7 +123,7 @@ impl std::fmt::Debug for About<'_> {
 
 /// The changes of filters to a request head. They apply after those of the configuration.
 #[derive(Debug, Default)]
-pub(crate) struct Edits {
+pub(crate) struct FilterEdits {
     dropped: Vec<Box<str>>,
     added: FieldBlock,
     /// Path and query.
@@ -133,11 +133,11 @@ pub(crate) struct Edits {
     pub(crate) framing: Option<Framing>,
 }
 
-impl Edits {
+impl FilterEdits {
     /// Returns whether a field from elsewhere is dropped. A name with `_` in place of `-` counts as the same, since some programs treat
     /// both alike.
     pub(crate) fn drops(&self, name: &[u8]) -> bool {
-        self.dropped.iter().any(|dropped| is_folded(name, dropped))
+        self.dropped.iter().any(|dropped| eq_folded(name, dropped))
     }
 
     /// Returns the fields that filters add.
@@ -165,19 +165,19 @@ impl Edits {
 
 /// The head of a request, before it is forwarded.
 pub struct RequestHead<'h> {
-    pub(crate) about: &'h About<'h>,
+    pub(crate) about: &'h RequestInfo<'h>,
     /// Fields that policies have written.
     pub(crate) written: &'h FieldBlock,
     /// Fields of the client that policies remove.
     pub(crate) hidden: &'h [HeaderName],
-    pub(crate) edits: &'h mut Edits,
-    pub(crate) want: Want,
+    pub(crate) edits: &'h mut FilterEdits,
+    pub(crate) want: BodyAccess,
 }
 
 impl<'h> RequestHead<'h> {
     /// Returns the request that it belongs to.
     #[must_use]
-    pub fn about(&self) -> &'h About<'h> {
+    pub fn about(&self) -> &'h RequestInfo<'h> {
         self.about
     }
 
@@ -187,7 +187,7 @@ impl<'h> RequestHead<'h> {
         let hidden = |name: &str| {
             self.hidden
                 .iter()
-                .any(|own| is_folded(name.as_bytes(), own.as_str()))
+                .any(|own| eq_folded(name.as_bytes(), own.as_str()))
         };
         let sent = self.about.req.headers().filter_map(|field| {
             // Names are tokens, and so UTF-8.
@@ -270,7 +270,7 @@ impl<'h> RequestHead<'h> {
 
     /// Requests that the body be passed to [`request_body`](super::Filter::request_body), if there is one and it is read: if it is
     /// forwarded to an upstream, or in any case with [`Want::Whole`].
-    pub fn want_body(&mut self, want: Want) {
+    pub fn want_body(&mut self, want: BodyAccess) {
         self.want = want;
     }
 }
@@ -283,13 +283,13 @@ impl std::fmt::Debug for RequestHead<'_> {
 
 /// The head of a response, before it is sent to the client.
 pub struct ResponseHead<'h> {
-    pub(crate) about: &'h About<'h>,
+    pub(crate) about: &'h RequestInfo<'h>,
     pub(crate) status: u16,
     pub(crate) fields: FieldBlock,
     pub(crate) is_own: bool,
     /// Set if it has, or could have, a body.
     pub(crate) has_body: bool,
-    pub(crate) want: Want,
+    pub(crate) want: BodyAccess,
     /// Names that were set or removed, which trailers must not contain.
     pub(crate) dropped: Vec<Box<str>>,
 }
@@ -297,7 +297,7 @@ pub struct ResponseHead<'h> {
 impl<'h> ResponseHead<'h> {
     /// Returns the request that it responds to.
     #[must_use]
-    pub fn about(&self) -> &'h About<'h> {
+    pub fn about(&self) -> &'h RequestInfo<'h> {
         self.about
     }
 
@@ -376,7 +376,7 @@ impl<'h> ResponseHead<'h> {
     /// Requests that the body be passed to [`response_body`](super::Filter::response_body), if there is one. A filter that changes it
     /// removes the fields that describe the original bytes (`ETag`, `Content-Digest`, `Accept-Ranges`); the gateway handles
     /// `Content-Length`.
-    pub fn want_body(&mut self, want: Want) {
+    pub fn want_body(&mut self, want: BodyAccess) {
         self.want = want;
     }
 }

@@ -20,11 +20,11 @@
 //!
 //! Owns the interface of filters. Knows nothing of forwarding, which belongs to the exchange.
 
-mod answer;
 pub(crate) mod body;
 mod head;
 mod options;
 mod registry;
+mod response;
 #[cfg(test)]
 mod tests;
 
@@ -32,12 +32,12 @@ use std::future::Future;
 use std::pin::Pin;
 use std::time::Duration;
 
-pub use self::answer::Answer;
 pub use self::body::{RequestBody, ResponseBody};
-pub use self::head::{About, RequestHead, ResponseHead};
-pub(crate) use self::head::{Edits, Whose};
+pub(crate) use self::head::{FilterEdits, RequestContext};
+pub use self::head::{RequestHead, RequestInfo, ResponseHead};
 pub use self::registry::Filters;
-pub(crate) use self::registry::{Hook, Instance, Running, Use};
+pub(crate) use self::registry::{Hook, Instance, RunningFilter, Use};
+pub use self::response::FilterResponse;
 pub use crate::model::{FilterUse, Options};
 pub use ringmain_engine::Cx;
 
@@ -64,7 +64,7 @@ pub trait Filter: 'static {
     type Exchange: 'static;
 
     /// Creates the state for a new request.
-    fn begin(&self, about: &About<'_>) -> Self::Exchange;
+    fn begin(&self, about: &RequestInfo<'_>) -> Self::Exchange;
 
     /// Processes the request head before anything is forwarded: the filter may change it, or respond. The body is not read while this
     /// waits, unless an earlier filter requested that. Changes of filters apply after those of the configuration.
@@ -124,7 +124,7 @@ pub trait Filter: 'static {
     }
 
     /// Receives the outcome of an exchange, however it ended, including when the client disconnected.
-    fn over(&self, exchange: Self::Exchange, end: &End) {
+    fn over(&self, exchange: Self::Exchange, end: &ExchangeEnd) {
         let _ = (exchange, end);
     }
 }
@@ -138,13 +138,13 @@ pub enum Flow<'a> {
     Hold,
     /// Sends this response in place of any other. Earlier filters process it like every response; a started response of an upstream is
     /// abandoned. If a part of the response was already sent to the client, it is aborted instead.
-    Answer(Answer),
+    Respond(FilterResponse),
     /// Continues when this future, made by [`Flow::wait`], completes.
-    Wait(Waiting<'a>),
+    Wait(FilterFuture<'a>),
 }
 
 /// A future that a request waits for.
-pub type Waiting<'a> = Pin<Box<dyn Future<Output = Outcome<'static>> + 'a>>;
+pub type FilterFuture<'a> = Pin<Box<dyn Future<Output = Outcome<'static>> + 'a>>;
 
 impl<'a> Flow<'a> {
     /// Makes the request wait for a future, which may use the arguments of the hook. Nothing else on the worker waits. The future is
@@ -162,7 +162,7 @@ impl std::fmt::Debug for Flow<'_> {
         f.write_str(match self {
             Flow::Continue => "Continue",
             Flow::Hold => "Hold",
-            Flow::Answer(_) => "Answer",
+            Flow::Respond(_) => "Answer",
             Flow::Wait(_) => "Wait",
         })
     }
@@ -170,22 +170,22 @@ impl std::fmt::Debug for Flow<'_> {
 
 /// The access of a filter to a body.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Want {
+pub enum BodyAccess {
     /// None: the body bypasses the filter.
     #[default]
     Nothing,
     /// Receives the pieces as they pass, unchanged; the declared length stays valid.
-    Look,
+    Read,
     /// Receives the pieces, and may change, retain or drop them. The body is sent chunked, since its length is unknown.
-    Change,
+    Modify,
     /// Receives the whole body at once, before the head is forwarded, which may be changed together with it. A body longer than
     /// [`FILTER_HELD_BYTES`](crate::limits::FILTER_HELD_BYTES) is answered 413; for a response 502.
-    Whole,
+    Buffer,
 }
 
 /// The outcome of an exchange.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct End {
+pub struct ExchangeEnd {
     /// The status of the response. `None`: the client disconnected before.
     pub status: Option<u16>,
     /// Set if the whole response was handed over. `false`: it was aborted, or the client disconnected.

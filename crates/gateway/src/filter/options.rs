@@ -23,7 +23,7 @@ impl Options {
             Options::Nothing => &nothing,
             told => told,
         };
-        serde_path_to_error::deserialize(Reader(options)).map_err(|error| {
+        serde_path_to_error::deserialize(OptionsReader(options)).map_err(|error| {
             let (path, why) = (error.path().to_string(), error.inner());
             match path.as_str() {
                 "." => why.to_string().into(),
@@ -33,20 +33,20 @@ impl Options {
     }
 }
 
-type Fault = serde::de::value::Error;
+type OptionsError = serde::de::value::Error;
 
 #[derive(Clone, Copy)]
-struct Reader<'o>(&'o Options);
+struct OptionsReader<'o>(&'o Options);
 
-impl<'o> IntoDeserializer<'o, Fault> for Reader<'o> {
-    type Deserializer = Reader<'o>;
+impl<'o> IntoDeserializer<'o, OptionsError> for OptionsReader<'o> {
+    type Deserializer = OptionsReader<'o>;
 
-    fn into_deserializer(self) -> Reader<'o> {
+    fn into_deserializer(self) -> OptionsReader<'o> {
         self
     }
 }
 
-impl<'o> Reader<'o> {
+impl<'o> OptionsReader<'o> {
     /// Returns the number that is written here, if it fits the type.
     fn number<T: std::str::FromStr>(self) -> Option<T> {
         match self.0 {
@@ -58,7 +58,7 @@ impl<'o> Reader<'o> {
 
 macro_rules! numbers {
     ($($method:ident $visit:ident $kind:ty,)*) => {
-        $(fn $method<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
+        $(fn $method<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, OptionsError> {
             match self.number::<$kind>() {
                 Some(number) => visitor.$visit(number),
                 None => self.deserialize_any(visitor),
@@ -67,10 +67,10 @@ macro_rules! numbers {
     };
 }
 
-impl<'de> Deserializer<'de> for Reader<'de> {
-    type Error = Fault;
+impl<'de> Deserializer<'de> for OptionsReader<'de> {
+    type Error = OptionsError;
 
-    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, OptionsError> {
         match self.0 {
             Options::Nothing => visitor.visit_unit(),
             Options::Bool(value) => visitor.visit_bool(*value),
@@ -86,9 +86,9 @@ impl<'de> Deserializer<'de> for Reader<'de> {
                     visitor.visit_borrowed_str(text)
                 }
             }
-            Options::List(list) => visitor.visit_seq(SeqDeserializer::new(list.iter().map(Reader))),
+            Options::List(list) => visitor.visit_seq(SeqDeserializer::new(list.iter().map(OptionsReader))),
             Options::Map(pairs) => {
-                let pairs = pairs.iter().map(|(name, value)| (&**name, Reader(value)));
+                let pairs = pairs.iter().map(|(name, value)| (&**name, OptionsReader(value)));
                 visitor.visit_map(MapDeserializer::new(pairs))
             }
         }
@@ -107,18 +107,18 @@ impl<'de> Deserializer<'de> for Reader<'de> {
         deserialize_f64 visit_f64 f64,
     }
 
-    fn deserialize_str<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
+    fn deserialize_str<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, OptionsError> {
         match self.0 {
             Options::Number(text) => visitor.visit_borrowed_str(text),
             _ => self.deserialize_any(visitor),
         }
     }
 
-    fn deserialize_string<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
+    fn deserialize_string<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, OptionsError> {
         self.deserialize_str(visitor)
     }
 
-    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
+    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, OptionsError> {
         match self.0 {
             Options::Nothing => visitor.visit_none(),
             _ => visitor.visit_some(self),
@@ -129,7 +129,7 @@ impl<'de> Deserializer<'de> for Reader<'de> {
         self,
         _: &'static str,
         visitor: V,
-    ) -> Result<V::Value, Fault> {
+    ) -> Result<V::Value, OptionsError> {
         visitor.visit_newtype_struct(self)
     }
 
@@ -138,21 +138,21 @@ impl<'de> Deserializer<'de> for Reader<'de> {
         _: &'static str,
         _: &'static [&'static str],
         visitor: V,
-    ) -> Result<V::Value, Fault> {
+    ) -> Result<V::Value, OptionsError> {
         match self.0 {
             Options::Text(text) | Options::Number(text) => visitor.visit_enum((&**text).into_deserializer()),
             Options::Map(pairs) => match &pairs[..] {
                 [(name, value)] => {
-                    let one = std::iter::once((&**name, Reader(value)));
+                    let one = std::iter::once((&**name, OptionsReader(value)));
                     visitor.visit_enum(serde::de::value::MapAccessDeserializer::new(
                         MapDeserializer::new(one),
                     ))
                 }
-                _ => Err(Fault::custom(
+                _ => Err(OptionsError::custom(
                     "expected one name, alone or with a value behind it",
                 )),
             },
-            _ => Err(Fault::custom(
+            _ => Err(OptionsError::custom(
                 "expected one name, alone or with a value behind it",
             )),
         }

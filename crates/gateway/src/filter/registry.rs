@@ -8,19 +8,21 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::sync::Arc;
 
-use super::{About, End, Error, Filter, Outcome, RequestBody, RequestHead, ResponseBody, ResponseHead};
+use super::{
+    Error, ExchangeEnd, Filter, Outcome, RequestBody, RequestHead, RequestInfo, ResponseBody, ResponseHead,
+};
 use crate::model::{FilterUse, Name, Options, Policy, Rule};
 use ringmain_engine::Cx;
 
 /// Creates the filter of a use for each worker.
 type Factory = dyn Fn(&Cx) -> Rc<dyn Instance> + Send + Sync;
 /// Creates such a constructor from the options of a use.
-type Kind = dyn Fn(&Options) -> Result<Arc<Factory>, Error> + Send + Sync;
+type FilterKind = dyn Fn(&Options) -> Result<Arc<Factory>, Error> + Send + Sync;
 
 /// The filters that configurations may name. Cheap to clone.
 #[derive(Clone, Default)]
 pub struct Filters {
-    all: BTreeMap<Name, Arc<Kind>>,
+    all: BTreeMap<Name, Arc<FilterKind>>,
 }
 
 impl Filters {
@@ -69,7 +71,7 @@ impl Filters {
     {
         let kind = move |options: &Options| -> Result<Arc<Factory>, Error> {
             let make = configure(options)?;
-            let factory = move |cx: &Cx| -> Rc<dyn Instance> { Rc::new(Made(Rc::new(make(cx)))) };
+            let factory = move |cx: &Cx| -> Rc<dyn Instance> { Rc::new(SharedFilter(Rc::new(make(cx)))) };
             Ok(Arc::new(factory))
         };
         self.all.insert(name.into(), Arc::new(kind));
@@ -90,7 +92,7 @@ impl Filters {
     }
 
     /// Returns the filters of a rule; `None`: it has none. `last_id` is the last number that was assigned.
-    pub(crate) fn of(&self, rule: &Rule, last_id: &mut u64) -> Result<Option<Box<[Use]>>, String> {
+    pub(crate) fn compile(&self, rule: &Rule, last_id: &mut u64) -> Result<Option<Box<[Use]>>, String> {
         let all = uses(rule).map(|wanted| {
             *last_id += 1;
             Ok(Use {
@@ -108,10 +110,8 @@ impl Filters {
         let kind = self.all.get(name).ok_or_else(|| self.missing(name))?;
         match catch_unwind(AssertUnwindSafe(|| kind(&wanted.options))) {
             Ok(Ok(factory)) => Ok(factory),
-            Ok(Err(why)) => Err(format!("the filter `{name}` with options that it refuses: {why}")),
-            Err(_) => Err(format!(
-                "the filter `{name}` panicked when it was told its options"
-            )),
+            Ok(Err(why)) => Err(format!("the filter `{name}` with invalid options: {why}")),
+            Err(_) => Err(format!("the filter `{name}` panicked while reading its options")),
         }
     }
 
@@ -119,13 +119,10 @@ impl Filters {
         let there: Vec<_> = self.names().map(|name| format!("`{name}`")).collect();
         match there.is_empty() {
             true => format!(
-                "the filter `{name}`, and this program has no filters: who wants some builds a program that embeds the gateway \
-                 with them (docs/filters.md)"
+                "the filter `{name}`, but no filters are registered: embed the gateway in a program that \
+                 registers them (docs/filters.md)"
             ),
-            false => format!(
-                "the filter `{name}`; the filters of this program are {}",
-                there.join(", ")
-            ),
+            false => format!("the filter `{name}`; registered filters: {}", there.join(", ")),
         }
     }
 }
@@ -170,14 +167,14 @@ impl fmt::Debug for Use {
 /// A filter of a worker.
 pub(crate) trait Instance {
     /// Starts processing a request.
-    fn begin(&self, about: &About<'_>) -> Box<dyn Running>;
+    fn begin(&self, about: &RequestInfo<'_>) -> Box<dyn RunningFilter>;
 }
 
-struct Made<F>(Rc<F>);
+struct SharedFilter<F>(Rc<F>);
 
-impl<F: Filter> Instance for Made<F> {
-    fn begin(&self, about: &About<'_>) -> Box<dyn Running> {
-        Box::new(Begun {
+impl<F: Filter> Instance for SharedFilter<F> {
+    fn begin(&self, about: &RequestInfo<'_>) -> Box<dyn RunningFilter> {
+        Box::new(StartedFilter {
             exchange: self.0.begin(about),
             filter: Rc::clone(&self.0),
         })
@@ -193,20 +190,20 @@ pub(crate) enum Hook<'a, 'h> {
 }
 
 /// A filter with its state for one request.
-pub(crate) trait Running {
+pub(crate) trait RunningFilter {
     fn call<'a>(&'a mut self, hook: Hook<'a, '_>) -> Outcome<'a>;
-    fn over(self: Box<Self>, end: &End);
+    fn finish(self: Box<Self>, end: &ExchangeEnd);
 }
 
-struct Begun<F: Filter> {
+struct StartedFilter<F: Filter> {
     exchange: F::Exchange,
     // Declared after `exchange`, and so dropped after it.
     filter: Rc<F>,
 }
 
-impl<F: Filter> Running for Begun<F> {
+impl<F: Filter> RunningFilter for StartedFilter<F> {
     fn call<'a>(&'a mut self, hook: Hook<'a, '_>) -> Outcome<'a> {
-        let Begun { exchange, filter } = self;
+        let StartedFilter { exchange, filter } = self;
         match hook {
             Hook::RequestHead(head) => filter.request_head(exchange, head),
             Hook::RequestBody(body) => filter.request_body(exchange, body),
@@ -215,8 +212,8 @@ impl<F: Filter> Running for Begun<F> {
         }
     }
 
-    fn over(self: Box<Self>, end: &End) {
-        let Begun { exchange, filter } = *self;
+    fn finish(self: Box<Self>, end: &ExchangeEnd) {
+        let StartedFilter { exchange, filter } = *self;
         filter.over(exchange, end);
     }
 }

@@ -16,25 +16,25 @@ use std::time::Duration;
 
 use ringmain_push::{KeySource, Options, Push};
 
-use super::{Gateway, Published, State};
-use crate::compiling::Staged;
-use crate::exchange::push::Asks;
-use crate::front::{Bindings, Doors, NextFronts};
+use super::{Gateway, GatewayState, PublishedConfig};
+use crate::compile::StagedConfig;
+use crate::l4::StreamPlan;
+use crate::listeners::{Bindings, ListenerController, NextListeners};
 use crate::model::{Config, Endpoint, Name, secret_params};
-use crate::passage::StreamPlan;
 use crate::policy;
+use crate::proxy::push::PushQueries;
 use crate::table::{Problem, unresolved_parts};
 
 impl Gateway {
     /// Replaces the configuration in parts: invalid parts are left out or respond 500, all others are served. Each worker follows at its
     /// next request; requests in flight finish with the old configuration. Returns the problems. `now` is the time since the Unix epoch.
     ///
-    /// Once the engine runs ([`Gateway::listen_by`]) its listeners follow before this returns: new ones are opened, removed ones closed,
+    /// Once the engine runs ([`Gateway::manage_listeners`]) its listeners follow before this returns: new ones are opened, removed ones closed,
     /// and a changed protocol of an address applies to connections accepted from then on. An address that cannot be listened on is a
     /// problem; it is retried at each replacement. Requests that still arrive through a listener that was removed, or whose protocol has
     /// changed, are answered 404. Must not be called on a worker, since it waits for workers.
     pub fn replace(&self, config: Arc<Config>, now: Duration) -> Vec<Problem> {
-        let mut doors = self.doors();
+        let mut doors = self.lock_listeners();
         let (staged, next) = self.prepare(&doors, config, now);
         self.commit(&mut doors, staged, next, Vec::new());
         self.problems()
@@ -44,13 +44,14 @@ impl Gateway {
     ///
     /// # Errors
     /// The problems of the configuration, including addresses that cannot be listened on. The current configuration stays in place.
-    pub fn replace_whole(&self, config: Arc<Config>, now: Duration) -> Result<(), Vec<Problem>> {
-        let mut doors = self.doors();
+    pub fn replace_atomically(&self, config: Arc<Config>, now: Duration) -> Result<(), Vec<Problem>> {
+        let mut doors = self.lock_listeners();
         let (staged, next) = self.prepare(&doors, config, now);
-        let problems = problems(&staged, &next);
-        let bound = match problems.is_empty() {
-            true => doors.bind(&next, &|_| true),
-            false => Err(problems),
+        let problems = blocking_problems(&staged, &next);
+        let bound = if problems.is_empty() {
+            doors.bind_new(&next, &|_| true)
+        } else {
+            Err(problems)
         };
         self.commit_bound(&mut doors, staged, next, bound)
     }
@@ -60,30 +61,30 @@ impl Gateway {
     ///
     /// # Errors
     /// The addresses of these listeners that cannot be listened on. The current configuration stays in place.
-    pub fn replace_bound(
+    pub fn replace_after_bind(
         &self,
         config: Arc<Config>,
         now: Duration,
         is_required: &dyn Fn(&Name) -> bool,
     ) -> Result<(), Vec<Problem>> {
-        let mut doors = self.doors();
+        let mut doors = self.lock_listeners();
         let (staged, next) = self.prepare(&doors, config, now);
-        let bound = doors.bind(&next, is_required);
+        let bound = doors.bind_new(&next, is_required);
         self.commit_bound(&mut doors, staged, next, bound)
     }
 
     /// Replaces the endpoints of an upstream, and nothing else: no rule is compiled. Each worker follows at its next request to it;
     /// connections to remaining endpoints stay pooled. The next [`Gateway::replace`] sets the endpoints again. Returns `false` without a
     /// change if the upstream does not exist. Must not be called on a worker, like [`Gateway::replace`].
-    pub fn put_endpoints(&self, upstream: &str, endpoints: Vec<Endpoint>) -> bool {
+    pub fn set_endpoints(&self, upstream: &str, endpoints: Vec<Endpoint>) -> bool {
         // A configuration that is being prepared would restore the former endpoints.
-        let doors = self.doors();
+        let doors = self.lock_listeners();
         let is_known = self
-            .state()
+            .lock_state()
             .registries
             .upstreams
             .set_endpoints(upstream, endpoints);
-        self.0.changes.tell();
+        self.0.changes.notify();
         drop(doors);
         is_known
     }
@@ -91,31 +92,36 @@ impl Gateway {
     /// Returns the problems of a configuration that would replace this one. Changes nothing and opens no address.
     #[must_use]
     pub fn check(&self, config: Arc<Config>, now: Duration) -> Vec<Problem> {
-        let doors = self.doors();
+        let doors = self.lock_listeners();
         let (staged, next) = self.prepare(&doors, config, now);
-        let problems = problems(&staged, &next);
-        self.state().registries.discard(staged);
+        let problems = blocking_problems(&staged, &next);
+        self.lock_state().registries.discard(staged);
         problems
     }
 
     /// Compiles a configuration. The lock of `doors` prevents concurrent preparations. The lock of the state is released in between:
     /// workers acquire it, and are waited for while listeners open and close.
-    fn prepare(&self, doors: &Doors, config: Arc<Config>, now: Duration) -> (Staged, NextFronts) {
-        let mut state = self.state();
-        let State {
+    fn prepare(
+        &self,
+        doors: &ListenerController,
+        config: Arc<Config>,
+        now: Duration,
+    ) -> (StagedConfig, NextListeners) {
+        let mut state = self.lock_state();
+        let GatewayState {
             registries, table, ..
         } = &mut *state;
         let staged = registries.stage(config, Some(table), now);
-        let next = doors.fronts.prepare(&staged.table, now);
+        let next = doors.addresses.prepare(&staged.table, now);
         (staged, next)
     }
 
     /// Serves a prepared configuration, or discards it because addresses could not be bound.
     fn commit_bound(
         &self,
-        doors: &mut Doors,
-        staged: Staged,
-        next: NextFronts,
+        doors: &mut ListenerController,
+        staged: StagedConfig,
+        next: NextListeners,
         bound: Result<Bindings, Vec<Problem>>,
     ) -> Result<(), Vec<Problem>> {
         match bound {
@@ -124,54 +130,73 @@ impl Gateway {
                 Ok(())
             }
             Err(problems) => {
-                self.state().registries.discard(staged);
+                self.lock_state().registries.discard(staged);
                 Err(problems)
             }
         }
     }
 
     /// Puts a prepared configuration into service.
-    fn commit(&self, doors: &mut Doors, staged: Staged, next: NextFronts, bound: Bindings) {
-        let mut guard = self.state();
+    fn commit(
+        &self,
+        doors: &mut ListenerController,
+        staged: StagedConfig,
+        next: NextListeners,
+        bound: Bindings,
+    ) {
+        let mut guard = self.lock_state();
         let state = &mut *guard;
-        let provider = staged.provider_before().cloned();
+        let provider = staged.previous_push_provider().cloned();
         let (table, problems) = state.registries.commit(staged, &self.0.metrics);
         // Before a worker serves requests with these parameters.
         self.0.redacted.add(secret_params(table.config()));
-        let mut followed = doors.fronts.apply(next);
+        let mut followed = doors.addresses.apply(next);
         state.problems = problems;
         state.problems.append(&mut followed.problems);
         let (upstreams, policies) = (&state.registries.upstreams, &state.registries.policies);
-        let last = Arc::clone(&self.published().asks);
-        let next = Published {
+        let last = Arc::clone(&self.lock_published().push_queries);
+        let next = PublishedConfig {
             table: Arc::clone(&table),
-            streams: Arc::new(StreamPlan::all(table.config(), upstreams, &self.0.metrics)),
-            asks: Asks::of(table.config(), upstreams, policies.guards(), Some(&last)),
-            ids: Arc::clone(&followed.ids),
+            streams: Arc::new(StreamPlan::compile_all(
+                table.config(),
+                upstreams,
+                &self.0.metrics,
+            )),
+            push_queries: PushQueries::compile(
+                table.config(),
+                upstreams,
+                policies.reserved_headers(),
+                Some(&last),
+            ),
+            address_ids: Arc::clone(&followed.ids),
         };
-        let last = std::mem::replace(&mut *self.published(), next);
+        let last = std::mem::replace(&mut *self.lock_published(), next);
         // Dropped outside the lock, so that workers need not wait.
         drop(last);
         let last = (&**state.table.config(), provider.as_ref());
-        follow_push(&self.0.push, Some(last), (table.config(), policies.push()));
+        follow_push(
+            &self.0.push,
+            Some(last),
+            (table.config(), policies.push_provider()),
+        );
         let old = std::mem::replace(&mut state.table, table);
         self.0.generation.fetch_add(1, Ordering::Release);
         state.replaced.push(old);
         state.replaced.retain(|table| Arc::strong_count(table) > 1);
-        self.0.changes.tell();
+        self.0.changes.notify();
         drop(guard);
-        let unopened = doors.turn(&followed, bound);
-        self.state().problems.extend(unopened);
+        let unopened = doors.apply(&followed, bound);
+        self.lock_state().problems.extend(unopened);
     }
 }
 
 /// Returns the problems that keep a configuration from being applied as a whole.
-fn problems(staged: &Staged, next: &NextFronts) -> Vec<Problem> {
+fn blocking_problems(staged: &StagedConfig, next: &NextListeners) -> Vec<Problem> {
     let mut problems = staged.problems.clone();
     problems.extend_from_slice(&next.problems);
     for unresolved in unresolved_parts(staged.table.config()) {
         // A plan that could not be compiled without it has been reported.
-        if problems.iter().all(|problem| problem.place != unresolved.place) {
+        if problems.iter().all(|problem| problem.part != unresolved.part) {
             problems.push(unresolved);
         }
     }
@@ -179,13 +204,13 @@ fn problems(staged: &Staged, next: &NextFronts) -> Vec<Problem> {
 }
 
 /// The sources of the push settings: a configuration, and the provider that signs clients' tokens.
-type Followable<'a> = (&'a Config, Option<&'a Arc<policy::jwt::Provider>>);
+type PushConfig<'a> = (&'a Config, Option<&'a Arc<policy::jwt::KeyProvider>>);
 
 /// Applies the push settings of a configuration. One without them leaves push unchanged: no rule leads to it any more, and connected
 /// clients stay connected.
-pub(super) fn follow_push(push: &Push, last: Option<Followable<'_>>, (config, provider): Followable<'_>) {
+pub(super) fn follow_push(push: &Push, last: Option<PushConfig<'_>>, (config, provider): PushConfig<'_>) {
     let Some(settings) = &config.push else { return };
-    let is_same = |(last, before): Followable<'_>| {
+    let is_same = |(last, before): PushConfig<'_>| {
         last.push.as_ref() == Some(settings) && before.map(Arc::as_ptr) == provider.map(Arc::as_ptr)
     };
     if last.is_some_and(is_same) {

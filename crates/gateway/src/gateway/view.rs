@@ -6,12 +6,12 @@ use std::sync::atomic::Ordering;
 
 use ringmain_engine::Addr;
 
-use super::{Gateway, Published};
-use crate::exchange::push::Asks;
-use crate::front::Ids;
+use super::{Gateway, PublishedConfig};
+use crate::compile::plan::Plan;
+use crate::l4::StreamPlan;
+use crate::listeners::AddressIds;
 use crate::model::Name;
-use crate::passage::StreamPlan;
-use crate::plan::Plan;
+use crate::proxy::push::PushQueries;
 use crate::table::{AddressId, Table};
 
 /// A worker's view of the configuration. Requests hold it until their response starts.
@@ -22,26 +22,26 @@ pub(crate) struct View {
     /// By the names of stream routes.
     pub(crate) streams: Arc<BTreeMap<Name, StreamPlan>>,
     /// The calls of push to its application.
-    pub(crate) asks: Arc<Asks>,
+    pub(crate) push_queries: Arc<PushQueries>,
     /// By the index of the engine's listener.
-    addresses: Ids,
+    addresses: AddressIds,
 }
 
 impl View {
     pub(super) fn new(gateway: &Gateway) -> View {
         // Read before the table: a table newer than its generation is reloaded once more; an older one would be kept.
         let generation = gateway.0.generation.load(Ordering::Acquire);
-        let Published {
+        let PublishedConfig {
             table,
             streams,
-            asks,
-            ids,
-        } = gateway.published().clone();
+            push_queries: asks,
+            address_ids: ids,
+        } = gateway.lock_published().clone();
         View {
             generation,
             table,
             streams,
-            asks,
+            push_queries: asks,
             addresses: ids,
         }
     }

@@ -11,72 +11,80 @@ use ringmain_wire::h1::{
     FieldBlock, FieldTable, Framing, HeadScanner, Limits, Method, Parsed, RequestEncoder, parse_response,
 };
 
-use super::Verdict;
+use super::CheckVerdict;
 use crate::limits;
 use crate::model::{ActiveHealth, HealthCheck, UpstreamProtocol};
-use crate::resolve::within;
-use crate::upstream::h2::{Asked, Beginning, Channel, Common, Heard, Session, ask as ask_stream, is_agreed};
-use crate::upstream::transport::{Transport, greeting};
-use crate::upstream::{Endpoint, Shared, Toward, connect};
+use crate::resolve::with_timeout;
+use crate::upstream::h2::{
+    H2Pool, H2Request, H2ResponsePart, H2Session, H2Stream, SessionParams, negotiated_h2,
+    send_request as send_h2_request,
+};
+use crate::upstream::transport::{Transport, proxy_header};
+use crate::upstream::{EndpointId, UpstreamEndpoint, UpstreamState, connect};
 
 /// The subject and the settings of a health check.
 #[derive(Clone, Debug)]
-pub(crate) struct Target {
-    pub(crate) shared: Arc<Shared>,
+pub(crate) struct HealthTarget {
+    pub(crate) upstream: Arc<UpstreamState>,
     pub(crate) transport: Arc<Transport>,
-    pub(crate) endpoint: Arc<Endpoint>,
+    pub(crate) endpoint: Arc<UpstreamEndpoint>,
     pub(crate) health: ActiveHealth,
 }
 
-impl Target {
+impl HealthTarget {
     /// Returns whether a check of the other target would be the same.
-    pub(crate) fn is(&self, other: &Target) -> bool {
+    pub(crate) fn is_same(&self, other: &HealthTarget) -> bool {
         Arc::ptr_eq(&self.transport, &other.transport)
             && Arc::ptr_eq(&self.endpoint.state, &other.endpoint.state)
-            && self.endpoint.peer == other.endpoint.peer
+            && self.endpoint.tls_name == other.endpoint.tls_name
             && self.health == other.health
     }
 }
 
 /// Checks an endpoint periodically until the task is cancelled.
-pub(crate) async fn watch(cx: Cx, target: Target) {
+pub(crate) async fn run_checks(cx: Cx, target: HealthTarget) {
     let tls = target
         .transport
         .connector
         .as_ref()
         .and_then(|connector| connector.as_ref().ok());
     let tls = tls.map(|connector| Rc::new(connector.handle()));
-    let mut streak = Streak::default();
+    let mut streak = ResultStreak::default();
     loop {
-        let answer = within(&cx, target.health.timeout, ask(&cx, &target, tls.as_deref())).await;
+        let answer = with_timeout(
+            &cx,
+            target.health.timeout,
+            check_once(&cx, &target, tls.as_deref()),
+        )
+        .await;
         let checked = answer.unwrap_or_else(|| {
             let why = format!("no response within {:?}", target.health.timeout);
-            Err(CheckError::no_response(why))
+            Err(HealthCheckError::no_response(why))
         });
         let health = &target.endpoint.state.health();
-        let error = checked.as_ref().err().map(|error| error.why.as_str());
+        let error = checked.as_ref().err().map(|error| error.reason.as_str());
         health.record_check(error);
         let before = health.verdict();
         let verdict = streak.add(checked.is_ok(), before, &target.health);
         let responds = checked.as_ref().map_or_else(|error| error.responds, |()| true);
         let is_new = health.record_response(responds);
         if verdict != before {
-            health.tell(verdict);
+            health.set_verdict(verdict);
         }
         if verdict != before || is_new {
-            target.shared.health_changed();
+            target.upstream.bump_health_version();
         }
         if verdict != before {
-            let (name, addr) = (&target.shared.name, &target.endpoint.addr);
+            let (name, addr) = (&target.upstream.name, &target.endpoint.addr);
             match verdict {
-                Verdict::Ill => log::warn!(
+                CheckVerdict::Unhealthy => log::warn!(
                     "upstream `{name}`: {addr} is unhealthy: {}",
                     error.unwrap_or_default()
                 ),
-                Verdict::Well | Verdict::Unknown if before == Verdict::Ill => {
+                CheckVerdict::Healthy | CheckVerdict::Unknown if before == CheckVerdict::Unhealthy => {
                     log::info!("upstream `{name}`: {addr} is healthy again");
                 }
-                Verdict::Well | Verdict::Unknown => {}
+                CheckVerdict::Healthy | CheckVerdict::Unknown => {}
             }
         }
         // Jitter, so that endpoints and gateways do not check at the same time.
@@ -87,13 +95,13 @@ pub(crate) async fn watch(cx: Cx, target: Target) {
 
 /// Consecutive results of one kind.
 #[derive(Debug, Default)]
-struct Streak {
+struct ResultStreak {
     good: bool,
     length: u8,
 }
 
-impl Streak {
-    fn add(&mut self, good: bool, before: Verdict, rules: &ActiveHealth) -> Verdict {
+impl ResultStreak {
+    fn add(&mut self, good: bool, before: CheckVerdict, rules: &ActiveHealth) -> CheckVerdict {
         self.length = if self.good == good {
             self.length.saturating_add(1)
         } else {
@@ -102,10 +110,10 @@ impl Streak {
         self.good = good;
         match (before, good) {
             // The very first result counts at once.
-            (Verdict::Unknown, true) => Verdict::Well,
-            (Verdict::Unknown, false) => Verdict::Ill,
-            (Verdict::Ill, true) if self.length >= rules.healthy_after => Verdict::Well,
-            (Verdict::Well, false) if self.length >= rules.unhealthy_after => Verdict::Ill,
+            (CheckVerdict::Unknown, true) => CheckVerdict::Healthy,
+            (CheckVerdict::Unknown, false) => CheckVerdict::Unhealthy,
+            (CheckVerdict::Unhealthy, true) if self.length >= rules.healthy_after => CheckVerdict::Healthy,
+            (CheckVerdict::Healthy, false) if self.length >= rules.unhealthy_after => CheckVerdict::Unhealthy,
             _ => before,
         }
     }
@@ -113,20 +121,26 @@ impl Streak {
 
 /// The reason for a failed health check.
 #[derive(Debug)]
-struct CheckError {
+struct HealthCheckError {
     /// The message for operators.
-    why: String,
+    reason: String,
     /// There was a response, though not an accepted one.
     responds: bool,
 }
 
-impl CheckError {
-    fn no_response(why: String) -> CheckError {
-        CheckError { why, responds: false }
+impl HealthCheckError {
+    fn no_response(why: String) -> HealthCheckError {
+        HealthCheckError {
+            reason: why,
+            responds: false,
+        }
     }
 
-    fn bad_response(why: String) -> CheckError {
-        CheckError { why, responds: true }
+    fn bad_response(why: String) -> HealthCheckError {
+        HealthCheckError {
+            reason: why,
+            responds: true,
+        }
     }
 }
 
@@ -134,9 +148,13 @@ impl CheckError {
 ///
 /// # Errors
 /// The endpoint did not pass.
-async fn ask(cx: &Cx, target: &Target, tls: Option<&ConnectHandle>) -> Result<(), CheckError> {
+async fn check_once(
+    cx: &Cx,
+    target: &HealthTarget,
+    tls: Option<&ConnectHandle>,
+) -> Result<(), HealthCheckError> {
     if let Some(Err(why)) = &target.transport.connector {
-        return Err(CheckError::no_response(format!("no TLS: {why}")));
+        return Err(HealthCheckError::no_response(format!("no TLS: {why}")));
     }
     let endpoint = &*target.endpoint;
     let addr = match (&endpoint.addr, target.health.port) {
@@ -148,16 +166,18 @@ async fn ask(cx: &Cx, target: &Target, tls: Option<&ConnectHandle>) -> Result<()
         (addr, _) => addr.clone(),
     };
     let version = target.transport.proxy_protocol();
-    let greeting = version.map(|version| greeting(version, None)).unwrap_or_default();
-    let way = connect::Way {
+    let greeting = version
+        .map(|version| proxy_header(version, None))
+        .unwrap_or_default();
+    let way = connect::ConnectParams {
         addr: &addr,
-        peer: endpoint.peer.as_ref(),
+        peer: endpoint.tls_name.as_ref(),
         tls,
-        first: &greeting,
+        preamble: &greeting,
     };
     let connected = connect::connect(cx, &way, target.health.timeout).await;
     let stream = connected.map_err(|error| {
-        CheckError::no_response(match error.detail {
+        HealthCheckError::no_response(match error.detail {
             Some(detail) => format!("{}: {}", detail.rule, detail.text),
             None => error.fault.text().to_owned(),
         })
@@ -165,12 +185,12 @@ async fn ask(cx: &Cx, target: &Target, tls: Option<&ConnectHandle>) -> Result<()
     let by_streams = match target.transport.protocol() {
         UpstreamProtocol::Http1 => false,
         UpstreamProtocol::Http2 if tls.is_none() => true,
-        UpstreamProtocol::Http2 if !is_agreed(&stream) => {
-            return Err(CheckError::bad_response(
+        UpstreamProtocol::Http2 if !negotiated_h2(&stream) => {
+            return Err(HealthCheckError::bad_response(
                 "the endpoint does not speak HTTP/2".to_owned(),
             ));
         }
-        UpstreamProtocol::Http2 | UpstreamProtocol::Auto => is_agreed(&stream),
+        UpstreamProtocol::Http2 | UpstreamProtocol::Auto => negotiated_h2(&stream),
     };
     match &target.health.check {
         HealthCheck::Connect => Ok(()),
@@ -181,19 +201,19 @@ async fn ask(cx: &Cx, target: &Target, tls: Option<&ConnectHandle>) -> Result<()
         } => {
             let host = host.as_ref().map_or(&*endpoint.authority, |host| host.as_str());
             let status = if by_streams {
-                let channel = alone(cx, stream, tls.is_some());
-                status_by_stream(&channel, path, host).await
+                let channel = open_h2_stream(cx, stream, tls.is_some());
+                h2_status(&channel, path, host).await
             } else {
                 stream.set_deadline(Some(target.health.timeout));
-                status(&stream, path, host).await
+                http1_status(&stream, path, host).await
             };
             match status {
                 Some(status) if statuses.contains(status) => Ok(()),
-                Some(status) => Err(CheckError::bad_response(format!(
+                Some(status) => Err(HealthCheckError::bad_response(format!(
                     "expected a status from {} to {}, found {status}",
                     statuses.first, statuses.last
                 ))),
-                None => Err(CheckError::no_response(
+                None => Err(HealthCheckError::no_response(
                     "no valid response to the health check".to_owned(),
                 )),
             }
@@ -202,23 +222,23 @@ async fn ask(cx: &Cx, target: &Target, tls: Option<&ConnectHandle>) -> Result<()
 }
 
 /// Opens a stream of an HTTP/2 session that serves this check alone.
-fn alone(cx: &Cx, stream: Stream, secure: bool) -> Channel {
-    let beginning = Beginning {
+fn open_h2_stream(cx: &Cx, stream: Stream, secure: bool) -> H2Stream {
+    let beginning = SessionParams {
         stream,
         permit: None,
-        toward: Toward::default(),
+        toward: EndpointId::default(),
         secure,
         streams: 1,
         lifetime: Some(1),
     };
-    Session::new(cx, &Common::new(), beginning).reserve()
+    H2Session::new(cx, &H2Pool::new(), beginning).reserve_stream()
 }
 
 /// Returns the status of a GET over HTTP/2.
-async fn status_by_stream(channel: &Channel, target: &str, host: &str) -> Option<u16> {
+async fn h2_status(channel: &H2Stream, target: &str, host: &str) -> Option<u16> {
     let mut fields = FieldBlock::new();
     fields.push("user-agent", b"ringmain-health").ok()?;
-    let asked = Asked {
+    let asked = H2Request {
         method: Method::Get,
         target,
         authority: host,
@@ -230,8 +250,8 @@ async fn status_by_stream(channel: &Channel, target: &str, host: &str) -> Option
         ..Limits::INTERNET
     });
     let mut status = None;
-    let heard = ask_stream(channel, &asked, &mut table, |heard| {
-        if let Heard::Head(head) = heard {
+    let heard = send_h2_request(channel, &asked, &mut table, |heard| {
+        if let H2ResponsePart::Head(head) = heard {
             status = Some(head.status);
         }
         false
@@ -241,7 +261,7 @@ async fn status_by_stream(channel: &Channel, target: &str, host: &str) -> Option
 }
 
 /// Returns the status of a GET over HTTP/1.1.
-async fn status(stream: &Stream, target: &str, host: &str) -> Option<u16> {
+async fn http1_status(stream: &Stream, target: &str, host: &str) -> Option<u16> {
     let mut out = Vec::new();
     let mut head = RequestEncoder::new(&mut out, Method::Get, target, host).ok()?;
     head.field("User-Agent", b"ringmain-health").ok()?;

@@ -9,9 +9,9 @@ mod outlier;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use check::{Target, watch};
-pub use outlier::Reason;
-pub(crate) use outlier::{Meeting, Record, may_eject};
+pub(crate) use check::{HealthTarget, run_checks};
+pub use outlier::EjectionReason;
+pub(crate) use outlier::{OutlierRecord, RequestOutcome, may_eject};
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -23,42 +23,42 @@ use crate::limits;
 
 /// The health of an endpoint. Instants are nanoseconds of the engine's clock.
 #[derive(Debug, Default)]
-pub(crate) struct Health {
-    /// The [`Verdict`] of active health checks.
-    asked: AtomicU8,
+pub(crate) struct EndpointHealth {
+    /// The [`CheckVerdict`] of active health checks.
+    verdict: AtomicU8,
     /// The last health check received no response at all.
-    silent: AtomicBool,
+    is_silent: AtomicBool,
     /// The end of the period in which the endpoint is skipped because it could not be connected to.
-    shunned_until: AtomicU64,
+    unreachable_until: AtomicU64,
     /// The same for display: milliseconds since the Unix epoch.
-    shunned_until_wall_ms: AtomicU64,
+    unreachable_until_wall_ms: AtomicU64,
     /// The error of the last health check, if it failed.
     check_error: Mutex<Option<Arc<str>>>,
     /// Results of requests.
-    pub(crate) record: Record,
+    pub(crate) outliers: OutlierRecord,
     /// The instant since which the endpoint is known and healthy; 0: its health was not queried yet.
-    since: AtomicU64,
+    healthy_since: AtomicU64,
 }
 
 /// The result of active health checks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub enum Verdict {
+pub enum CheckVerdict {
     /// No health check has finished yet, or none is configured.
     Unknown,
     /// The endpoint is healthy.
-    Well,
+    Healthy,
     /// The endpoint is unhealthy.
-    Ill,
+    Unhealthy,
 }
 
-impl Health {
+impl EndpointHealth {
     /// Returns the verdict of active health checks.
-    pub(crate) fn verdict(&self) -> Verdict {
-        match self.asked.load(Ordering::Relaxed) {
-            1 => Verdict::Well,
-            2 => Verdict::Ill,
-            _ => Verdict::Unknown,
+    pub(crate) fn verdict(&self) -> CheckVerdict {
+        match self.verdict.load(Ordering::Relaxed) {
+            1 => CheckVerdict::Healthy,
+            2 => CheckVerdict::Unhealthy,
+            _ => CheckVerdict::Unknown,
         }
     }
 
@@ -79,42 +79,42 @@ impl Health {
     }
 
     /// Sets the verdict of active health checks.
-    pub(crate) fn tell(&self, verdict: Verdict) {
+    pub(crate) fn set_verdict(&self, verdict: CheckVerdict) {
         let last = self.verdict();
-        self.asked.store(verdict as u8, Ordering::Relaxed);
-        if last == Verdict::Ill && verdict == Verdict::Well {
-            self.since.store(0, Ordering::Relaxed);
+        self.verdict.store(verdict as u8, Ordering::Relaxed);
+        if last == CheckVerdict::Unhealthy && verdict == CheckVerdict::Healthy {
+            self.healthy_since.store(0, Ordering::Relaxed);
         }
     }
 
     /// Records whether the last health check received any response. Returns whether that is a change.
     pub(crate) fn record_response(&self, responds: bool) -> bool {
-        self.silent.swap(!responds, Ordering::Relaxed) == responds
+        self.is_silent.swap(!responds, Ordering::Relaxed) == responds
     }
 
     /// Returns whether the endpoint responds at all, as far as is known: an endpoint that fails its health check or is ejected may
     /// respond, one that accepts no connections does not.
     pub(crate) fn responds(&self, now: u64) -> bool {
-        let is_silent = self.verdict() == Verdict::Ill && self.silent.load(Ordering::Relaxed);
-        !is_silent && self.shunned_until.load(Ordering::Relaxed) <= now
+        let is_silent = self.verdict() == CheckVerdict::Unhealthy && self.is_silent.load(Ordering::Relaxed);
+        !is_silent && self.unreachable_until.load(Ordering::Relaxed) <= now
     }
 
     /// Returns whether the endpoint is usable except for a recent connection failure.
     pub(crate) fn is_last_resort(&self, now: u64) -> bool {
-        self.verdict() != Verdict::Ill && self.record.ejected_until() <= now
+        self.verdict() != CheckVerdict::Unhealthy && self.outliers.ejected_until() <= now
     }
 
     /// Skips the endpoint for [`limits::PASSED_OVER`]. `now` is the engine's time, `wall` the time since the Unix epoch.
-    pub(crate) fn shun(&self, now: Time, wall: Duration) {
+    pub(crate) fn mark_unreachable(&self, now: Time, wall: Duration) {
         let span = limits::PASSED_OVER;
         let until = u64::try_from((wall + span).as_millis()).unwrap_or(u64::MAX);
-        self.shunned_until.store(now.after(span).0, Ordering::Relaxed);
-        self.shunned_until_wall_ms.store(until, Ordering::Relaxed);
+        self.unreachable_until.store(now.after(span).0, Ordering::Relaxed);
+        self.unreachable_until_wall_ms.store(until, Ordering::Relaxed);
     }
 
     /// Returns the end of the last period without connections to the endpoint, since the Unix epoch.
     pub(crate) fn unreachable_until(&self) -> Option<Duration> {
-        match self.shunned_until_wall_ms.load(Ordering::Relaxed) {
+        match self.unreachable_until_wall_ms.load(Ordering::Relaxed) {
             0 => None,
             until => Some(Duration::from_millis(until)),
         }
@@ -122,16 +122,16 @@ impl Health {
 
     /// Returns the end of the ejection, in nanoseconds; 0: the endpoint was never ejected.
     pub(crate) fn ejected_until(&self) -> u64 {
-        self.record.ejected_until()
+        self.outliers.ejected_until()
     }
 
     /// Returns whether the endpoint is healthy, and the instant until which that holds unless an event changes it.
-    pub(crate) fn is_well(&self, now: u64) -> (bool, u64) {
+    pub(crate) fn is_healthy(&self, now: u64) -> (bool, u64) {
         let passed = self
-            .shunned_until
+            .unreachable_until
             .load(Ordering::Relaxed)
-            .max(self.record.ejected_until());
-        if self.verdict() == Verdict::Ill {
+            .max(self.outliers.ejected_until());
+        if self.verdict() == CheckVerdict::Unhealthy {
             (false, u64::MAX)
         } else if passed > now {
             (false, passed)
@@ -141,14 +141,14 @@ impl Health {
     }
 
     /// Returns the time since the endpoint became healthy, in nanoseconds.
-    pub(crate) fn age(&self, now: u64) -> u64 {
+    pub(crate) fn healthy_for(&self, now: u64) -> u64 {
         // From the end of its last ejection at the earliest.
-        let back = self.record.ejected_until();
-        let since = match self.since.load(Ordering::Relaxed) {
+        let back = self.outliers.ejected_until();
+        let since = match self.healthy_since.load(Ordering::Relaxed) {
             0 => {
                 let now = now.max(1);
                 let set = self
-                    .since
+                    .healthy_since
                     .compare_exchange(0, now, Ordering::Relaxed, Ordering::Relaxed);
                 set.map_or_else(|since| since, |_| now)
             }

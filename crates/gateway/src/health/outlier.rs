@@ -5,24 +5,24 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::model::OutlierDetection;
-use crate::status::Ejection;
+use crate::stats::upstreams::Ejection;
 
 /// The result of a request, as evidence of the endpoint's health.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Meeting {
+pub(crate) enum RequestOutcome {
     /// A response below 500.
-    Good,
+    Success,
     /// No connection, a reset, a timeout, or a status from 500 on.
-    Bad,
+    Failure,
 }
 
 /// The reason for an ejection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reason {
+pub enum EjectionReason {
     /// The number of consecutive failures.
-    InARow(u32),
+    Consecutive(u32),
     /// The share of an interval's requests that failed.
-    Share {
+    FailureRate {
         /// Failed requests.
         failed: u32,
         /// Requests of the interval.
@@ -30,46 +30,46 @@ pub enum Reason {
     },
 }
 
-impl fmt::Display for Reason {
+impl fmt::Display for EjectionReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Reason::InARow(1) => f.write_str("a failure"),
-            Reason::InARow(count) => write!(f, "{count} failures in a row"),
-            Reason::Share { failed, of } => write!(f, "{failed} of {of} requests failed"),
+            EjectionReason::Consecutive(1) => f.write_str("a failure"),
+            EjectionReason::Consecutive(count) => write!(f, "{count} consecutive failures"),
+            EjectionReason::FailureRate { failed, of } => write!(f, "{failed} of {of} requests failed"),
         }
     }
 }
 
-impl Reason {
+impl EjectionReason {
     /// Encodes the reason as one number, so that it is written atomically.
     fn packed(self) -> u64 {
         match self {
-            Reason::InARow(count) => u64::from(count),
-            Reason::Share { failed, of } => u64::from(of) << 32 | u64::from(failed),
+            EjectionReason::Consecutive(count) => u64::from(count),
+            EjectionReason::FailureRate { failed, of } => u64::from(of) << 32 | u64::from(failed),
         }
     }
 
-    fn unpacked(packed: u64) -> Reason {
+    fn unpacked(packed: u64) -> EjectionReason {
         // The lower half.
         let failed = packed as u32;
         match (packed >> 32) as u32 {
-            0 => Reason::InARow(failed),
-            of => Reason::Share { failed, of },
+            0 => EjectionReason::Consecutive(failed),
+            of => EjectionReason::FailureRate { failed, of },
         }
     }
 }
 
 /// The results so far, summed over all workers. Concurrent updates may make counts slightly inexact.
 #[derive(Debug, Default)]
-pub(crate) struct Record {
+pub(crate) struct OutlierRecord {
     /// Failures since the endpoint is configured.
     failures: AtomicU64,
     /// Consecutive failures.
-    row: AtomicU32,
+    consecutive: AtomicU32,
     /// The start of the interval, in nanoseconds.
-    began: AtomicU64,
+    interval_started: AtomicU64,
     total: AtomicU32,
-    bad: AtomicU32,
+    failed: AtomicU32,
     ejected_until: AtomicU64,
     /// Ejections, less one for each interval without one.
     ejections: AtomicU32,
@@ -79,7 +79,7 @@ pub(crate) struct Record {
     reason: AtomicU64,
 }
 
-impl Record {
+impl OutlierRecord {
     /// Returns the end of the last ejection, in nanoseconds; 0: the endpoint was never ejected.
     pub(crate) fn ejected_until(&self) -> u64 {
         self.ejected_until.load(Ordering::Relaxed)
@@ -90,13 +90,13 @@ impl Record {
         let until = self.until_wall_ms.load(Ordering::Relaxed);
         (until != 0).then(|| Ejection {
             until: Duration::from_millis(until),
-            why: Reason::unpacked(self.reason.load(Ordering::Relaxed)),
+            reason: EjectionReason::unpacked(self.reason.load(Ordering::Relaxed)),
             times: self.ejections.load(Ordering::Relaxed),
         })
     }
 
     /// Counts a failure, whether or not outlier detection is configured.
-    pub(crate) fn failed(&self) {
+    pub(crate) fn count_failure(&self) {
         self.failures.fetch_add(1, Ordering::Relaxed);
     }
 
@@ -105,52 +105,58 @@ impl Record {
         self.failures.load(Ordering::Relaxed)
     }
 
-    /// Records the result of a request. Returns the reason for an ejection if one is due; [`Record::eject`] carries it out.
-    pub(crate) fn note(&self, meeting: Meeting, now: u64, rules: &OutlierDetection) -> Option<Reason> {
-        let bad = meeting == Meeting::Bad;
+    /// Records the result of a request. Returns the reason for an ejection if one is due; [`OutlierRecord::eject`] carries it out.
+    pub(crate) fn record_outcome(
+        &self,
+        meeting: RequestOutcome,
+        now: u64,
+        rules: &OutlierDetection,
+    ) -> Option<EjectionReason> {
+        let bad = meeting == RequestOutcome::Failure;
         let row = if bad {
-            self.row.fetch_add(1, Ordering::Relaxed) + 1
+            self.consecutive.fetch_add(1, Ordering::Relaxed) + 1
         } else {
-            if self.row.load(Ordering::Relaxed) != 0 {
-                self.row.store(0, Ordering::Relaxed);
+            if self.consecutive.load(Ordering::Relaxed) != 0 {
+                self.consecutive.store(0, Ordering::Relaxed);
             }
             0
         };
         if bad && rules.consecutive > 0 && row >= rules.consecutive {
-            return Some(Reason::InARow(row));
+            return Some(EjectionReason::Consecutive(row));
         }
         let percent = rules.failure_percent?;
-        self.follow_interval(now, rules, percent);
+        self.rotate_interval(now, rules, percent);
         let total = self.total.fetch_add(1, Ordering::Relaxed) + 1;
-        let failed = match bad {
-            true => self.bad.fetch_add(1, Ordering::Relaxed) + 1,
-            false => self.bad.load(Ordering::Relaxed),
+        let failed = if bad {
+            self.failed.fetch_add(1, Ordering::Relaxed) + 1
+        } else {
+            self.failed.load(Ordering::Relaxed)
         };
         let reached = bad
             && total >= rules.least_requests
             && u64::from(failed) * 100 >= u64::from(percent) * u64::from(total);
-        reached.then_some(Reason::Share { failed, of: total })
+        reached.then_some(EjectionReason::FailureRate { failed, of: total })
     }
 
-    fn follow_interval(&self, now: u64, rules: &OutlierDetection, percent: u8) {
-        let began = self.began.load(Ordering::Relaxed);
+    fn rotate_interval(&self, now: u64, rules: &OutlierDetection, percent: u8) {
+        let began = self.interval_started.load(Ordering::Relaxed);
         let length = u64::try_from(rules.interval.as_nanos()).unwrap_or(u64::MAX);
         if now.saturating_sub(began) < length && began != 0 {
             return;
         }
-        let ours = self
-            .began
-            .compare_exchange(began, now.max(1), Ordering::Relaxed, Ordering::Relaxed);
+        let ours =
+            self.interval_started
+                .compare_exchange(began, now.max(1), Ordering::Relaxed, Ordering::Relaxed);
         if ours.is_ok() {
             let total = self.total.swap(0, Ordering::Relaxed);
-            let bad = self.bad.swap(0, Ordering::Relaxed);
+            let bad = self.failed.swap(0, Ordering::Relaxed);
             if u64::from(bad) * 100 < u64::from(percent) * u64::from(total) {
-                self.forgive();
+                self.reset();
             }
         }
     }
 
-    fn forgive(&self) {
+    fn reset(&self) {
         let less = |count: u32| count.checked_sub(1);
         let _ = self
             .ejections
@@ -159,7 +165,13 @@ impl Record {
 
     /// Ejects the endpoint, each time for twice as long as the last time. Returns whether this call did so, and not that of another
     /// worker. `wall` is the time since the Unix epoch.
-    pub(crate) fn eject(&self, now: u64, wall: Duration, rules: &OutlierDetection, why: Reason) -> bool {
+    pub(crate) fn eject(
+        &self,
+        now: u64,
+        wall: Duration,
+        rules: &OutlierDetection,
+        why: EjectionReason,
+    ) -> bool {
         let until = self.ejected_until.load(Ordering::Relaxed);
         if until > now {
             return false;
@@ -175,9 +187,9 @@ impl Record {
             let until = u64::try_from((wall + span).as_millis()).unwrap_or(u64::MAX);
             self.reason.store(why.packed(), Ordering::Relaxed);
             self.until_wall_ms.store(until, Ordering::Relaxed);
-            self.row.store(0, Ordering::Relaxed);
+            self.consecutive.store(0, Ordering::Relaxed);
             self.total.store(0, Ordering::Relaxed);
-            self.bad.store(0, Ordering::Relaxed);
+            self.failed.store(0, Ordering::Relaxed);
         }
         ours.is_ok()
     }

@@ -5,17 +5,17 @@ use std::time::Duration;
 use ringmain_engine::backend::Time;
 
 use super::outlier::may_eject;
-use super::{Health, Meeting, Reason, Verdict};
+use super::{CheckVerdict, EjectionReason, EndpointHealth, RequestOutcome};
 use crate::limits;
 use crate::model::OutlierDetection;
-use crate::status::Ejection;
+use crate::stats::upstreams::Ejection;
 
 const SECOND: u64 = 1_000_000_000;
 
 /// The time since the Unix epoch.
 const WALL: Duration = Duration::from_secs(1_000);
 
-const ROW: Reason = Reason::InARow(3);
+const ROW: EjectionReason = EjectionReason::Consecutive(3);
 
 fn rules() -> OutlierDetection {
     OutlierDetection {
@@ -28,37 +28,46 @@ fn rules() -> OutlierDetection {
 
 #[test]
 fn consecutive_failures_eject() {
-    let (health, rules) = (Health::default(), rules());
-    let note = |meeting| health.record.note(meeting, SECOND, &rules);
-    let none = |meetings: &[Meeting]| meetings.iter().all(|meeting| note(*meeting).is_none());
-    assert!(none(&[Meeting::Bad, Meeting::Bad, Meeting::Good]));
-    assert!(none(&[Meeting::Bad, Meeting::Bad]));
-    assert_eq!(note(Meeting::Bad), Some(ROW));
-    assert_eq!(health.record.ejection(), None);
-    assert!(health.record.eject(SECOND, WALL, &rules, ROW));
+    let (health, rules) = (EndpointHealth::default(), rules());
+    let note = |meeting| health.outliers.record_outcome(meeting, SECOND, &rules);
+    let none = |meetings: &[RequestOutcome]| meetings.iter().all(|meeting| note(*meeting).is_none());
+    assert!(none(&[
+        RequestOutcome::Failure,
+        RequestOutcome::Failure,
+        RequestOutcome::Success
+    ]));
+    assert!(none(&[RequestOutcome::Failure, RequestOutcome::Failure]));
+    assert_eq!(note(RequestOutcome::Failure), Some(ROW));
+    assert_eq!(health.outliers.ejection(), None);
+    assert!(health.outliers.eject(SECOND, WALL, &rules, ROW));
     assert!(
-        !health.record.eject(SECOND, WALL, &rules, Reason::InARow(9)),
+        !health
+            .outliers
+            .eject(SECOND, WALL, &rules, EjectionReason::Consecutive(9)),
         "another worker's call is too late"
     );
     let ejection = Ejection {
         until: WALL + Duration::from_secs(10),
-        why: ROW,
+        reason: ROW,
         times: 1,
     };
-    assert_eq!(health.record.ejection(), Some(ejection));
-    assert_eq!(ROW.to_string(), "3 failures in a row");
-    assert_eq!(health.is_well(2 * SECOND), (false, 11 * SECOND));
-    assert_eq!(health.is_well(11 * SECOND), (true, u64::MAX));
+    assert_eq!(health.outliers.ejection(), Some(ejection));
+    assert_eq!(ROW.to_string(), "3 consecutive failures");
+    assert_eq!(health.is_healthy(2 * SECOND), (false, 11 * SECOND));
+    assert_eq!(health.is_healthy(11 * SECOND), (true, u64::MAX));
 }
 
 #[test]
 fn ejections_double() {
-    let (health, rules) = (Health::default(), rules());
+    let (health, rules) = (EndpointHealth::default(), rules());
     let mut now = SECOND;
     for seconds in [10, 20, 30, 30] {
-        assert!(health.record.eject(now, WALL, &rules, ROW));
+        assert!(health.outliers.eject(now, WALL, &rules, ROW));
         now += seconds * SECOND;
-        assert!(!health.is_well(now - 1).0 && health.is_well(now).0, "{seconds}");
+        assert!(
+            !health.is_healthy(now - 1).0 && health.is_healthy(now).0,
+            "{seconds}"
+        );
     }
 }
 
@@ -70,23 +79,33 @@ fn a_share_of_failures_ejects() {
         least_requests: 10,
         ..rules()
     };
-    let health = Health::default();
+    let health = EndpointHealth::default();
     for turn in 0..9 {
         let meeting = if turn % 2 == 0 {
-            Meeting::Bad
+            RequestOutcome::Failure
         } else {
-            Meeting::Good
+            RequestOutcome::Success
         };
-        let noted = health.record.note(meeting, SECOND, &rules);
+        let noted = health.outliers.record_outcome(meeting, SECOND, &rules);
         assert_eq!(noted, None, "too few say nothing");
     }
-    let why = Reason::Share { failed: 6, of: 10 };
-    assert_eq!(health.record.note(Meeting::Bad, SECOND, &rules), Some(why));
-    assert!(health.record.eject(SECOND, WALL, &rules, why));
-    assert_eq!(health.record.ejection().map(|it| it.why), Some(why));
+    let why = EjectionReason::FailureRate { failed: 6, of: 10 };
+    assert_eq!(
+        health
+            .outliers
+            .record_outcome(RequestOutcome::Failure, SECOND, &rules),
+        Some(why)
+    );
+    assert!(health.outliers.eject(SECOND, WALL, &rules, why));
+    assert_eq!(health.outliers.ejection().map(|it| it.reason), Some(why));
     assert_eq!(why.to_string(), "6 of 10 requests failed");
     // Counts are reset with each interval.
-    assert_eq!(health.record.note(Meeting::Bad, 100 * SECOND, &rules), None);
+    assert_eq!(
+        health
+            .outliers
+            .record_outcome(RequestOutcome::Failure, 100 * SECOND, &rules),
+        None
+    );
 }
 
 #[test]
@@ -104,23 +123,23 @@ fn ejections_are_limited() {
 
 #[test]
 fn active_checks_set_the_verdict() {
-    let health = Health::default();
+    let health = EndpointHealth::default();
     assert_eq!(
-        (health.verdict(), health.is_well(0)),
-        (Verdict::Unknown, (true, u64::MAX))
+        (health.verdict(), health.is_healthy(0)),
+        (CheckVerdict::Unknown, (true, u64::MAX))
     );
-    assert_eq!(health.age(5 * SECOND), 0);
-    assert_eq!(health.age(7 * SECOND), 2 * SECOND);
-    health.tell(Verdict::Ill);
-    assert_eq!(health.is_well(0), (false, u64::MAX));
-    health.tell(Verdict::Well);
-    assert!(health.is_well(0).0);
-    assert_eq!(health.age(9 * SECOND), 0, "well again is new again");
+    assert_eq!(health.healthy_for(5 * SECOND), 0);
+    assert_eq!(health.healthy_for(7 * SECOND), 2 * SECOND);
+    health.set_verdict(CheckVerdict::Unhealthy);
+    assert_eq!(health.is_healthy(0), (false, u64::MAX));
+    health.set_verdict(CheckVerdict::Healthy);
+    assert!(health.is_healthy(0).0);
+    assert_eq!(health.healthy_for(9 * SECOND), 0, "well again is new again");
     assert_eq!(health.unreachable_until(), None);
-    health.shun(Time(5), WALL);
+    health.mark_unreachable(Time(5), WALL);
     let end = Time(5).after(limits::PASSED_OVER).0;
     assert_eq!(
-        (health.is_well(end - 1), health.is_well(end).0),
+        (health.is_healthy(end - 1), health.is_healthy(end).0),
         ((false, end), true)
     );
     assert_eq!(health.unreachable_until(), Some(WALL + limits::PASSED_OVER));

@@ -4,7 +4,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Affinity, BodyLimits, HeaderName, HeaderValue, Hostname, Name, Path, PushAt, Retry, Timeouts};
+use super::{
+    Affinity, BodyLimits, HeaderName, HeaderValue, Hostname, Name, Path, PushEndpoints, Retry, Timeouts,
+};
 
 /// The action of a rule for its requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -14,11 +16,11 @@ pub enum Action {
     /// Redirects them to another URL.
     Redirect(Redirect),
     /// Answers them with a fixed response.
-    Answer(Answer),
+    Respond(DirectResponse),
     /// Serves files of a directory.
     Files(Files),
     /// Accepts them as an endpoint for push clients.
-    Push(PushAt),
+    Push(PushEndpoints),
     /// Answers 500: the configured action does not exist, is not allowed or was not understood. The rule keeps its requests, so that none
     /// falls through to a wider rule that was not meant for it.
     Broken {
@@ -221,18 +223,18 @@ impl Default for Redirect {
 
 /// A response without an upstream.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Answer {
+pub struct DirectResponse {
     /// 200 to 599.
     pub status: u16,
     /// `Content-Type`; `None`: not sent.
     pub content_type: Option<HeaderValue>,
     /// At most [`crate::limits::ANSWER_BYTES`] bytes; not sent with 204 and 304.
-    pub body: Body,
+    pub body: StaticBody,
 }
 
 /// The bytes of a response body.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Body(pub Arc<[u8]>);
+pub struct StaticBody(pub Arc<[u8]>);
 
 /// The files of a directory, served for GET and HEAD. No file outside it is served, not even through a link that points outside.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -279,7 +281,7 @@ pub struct Mirror {
     /// The upstream that receives them.
     pub target: Target,
     /// The share of requests that are mirrored. Default: all.
-    pub share: Share,
+    pub share: Fraction,
     /// Limit of a mirrored body, bytes; a request with a longer one is not mirrored. Default: 1 MiB, at most
     /// [`crate::limits::MIRROR_BODY_BYTES`].
     pub body_bytes: u64,
@@ -291,7 +293,7 @@ impl Mirror {
     pub fn to(upstream: impl Into<Name>) -> Mirror {
         Mirror {
             target: Target::Upstream(upstream.into()),
-            share: Share::ALL,
+            share: Fraction::ALL,
             body_bytes: 1 << 20,
         }
     }
@@ -299,16 +301,16 @@ impl Mirror {
 
 /// A fraction: `part` out of `of`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Share {
+pub struct Fraction {
     /// At most [`of`](Self::of).
     pub part: u32,
     /// At least 1.
     pub of: u32,
 }
 
-impl Share {
+impl Fraction {
     /// All requests.
-    pub const ALL: Share = Share { part: 1, of: 1 };
+    pub const ALL: Fraction = Fraction { part: 1, of: 1 };
 }
 
 /// A response body that replaces those of errors.
@@ -317,7 +319,7 @@ pub struct ErrorPage {
     /// The statuses whose responses are replaced.
     pub statuses: StatusRange,
     /// The replacement. The original status is retained, whatever status is set here.
-    pub answer: Answer,
+    pub response: DirectResponse,
 }
 
 /// A range of statuses, both ends included.

@@ -203,9 +203,10 @@ impl Part {
         let is_number = digits.bytes().all(|byte| byte.is_ascii_digit());
         let number: usize = digits.parse().ok().filter(|_| is_number)?;
         let index = number.checked_sub(1)?;
-        Some(match is_open {
-            true => Part::From(index),
-            false => Part::Word(index),
+        Some(if is_open {
+            Part::From(index)
+        } else {
+            Part::Word(index)
         })
     }
 }

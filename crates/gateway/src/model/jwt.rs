@@ -5,7 +5,7 @@ use std::time::Duration;
 
 pub use ringmain_jwt::Algorithm as JwtAlgorithm;
 
-use super::{HeaderName, Hostname, KeyPlace, Name, Secret, Target};
+use super::{CredentialSource, HeaderName, Hostname, Name, Secret, Target};
 
 /// The requirements of a rule: an unexpired token of one of these providers that has all of these scopes and claims.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,7 +38,7 @@ pub struct JwtProvider {
     /// Tolerated clock skew. Default: 30 s.
     pub leeway: Duration,
     /// The locations of a token in a request, at least one; the first that has a token applies.
-    pub from: Vec<KeyPlace>,
+    pub from: Vec<CredentialSource>,
 }
 
 /// The key set that verifies signatures (RFC 7517).
@@ -61,7 +61,7 @@ impl KeySet {
     /// It is longer than [`KEY_SET_BYTES`](crate::limits::KEY_SET_BYTES), is not a key set, or has no usable key. The message is `expected
     /// …, found …`.
     pub fn parse(json: &[u8]) -> Result<KeySet, String> {
-        crate::policy::jwt::check_keys(json)?;
+        crate::policy::jwt::check_key_set(json)?;
         Ok(KeySet(Secret::new(json)))
     }
 

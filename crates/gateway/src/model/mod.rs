@@ -50,10 +50,10 @@
 //! | status: the invalid rule, the parts that were left out | problems of [`crate::table`], by route and rule |
 
 mod action;
-mod bounds;
 mod channel;
 mod filter;
 mod jwt;
+mod limits;
 mod listener;
 mod matching;
 mod nats;
@@ -63,7 +63,7 @@ mod policy;
 mod process;
 mod push;
 mod route;
-mod secret;
+mod secret_params;
 mod sources;
 mod text;
 mod tls;
@@ -75,15 +75,15 @@ mod tests;
 use std::sync::Arc;
 
 pub use action::{
-    Action, Answer, Body, ErrorPage, Files, Forward, HeaderChanges, Mirror, PathRewrite, Redirect, Rewrite,
-    Share, StatusHeaders, StatusRange, Target, WeightedBackend,
+    Action, DirectResponse, ErrorPage, Files, Forward, Fraction, HeaderChanges, Mirror, PathRewrite,
+    Redirect, Rewrite, StaticBody, StatusHeaders, StatusRange, Target, WeightedBackend,
 };
-pub use bounds::{Concurrency, Inject, RateHeaders, RateKey, RateLimit, Redis, Shed};
 pub use channel::{CHANNEL_BOUNDS, ChannelBound, ChannelTemplate, RecordParts, Subject, SubjectPattern};
 pub use filter::{FilterUse, Options};
 pub use jwt::{
     ClaimHeader, ClaimPath, ClaimRule, Jwt, JwtAlgorithm, JwtKeys, JwtProvider, KeySet, RemoteKeys,
 };
+pub use limits::{Concurrency, FaultInjection, LoadShedding, RateHeaders, RateKey, RateLimit, Redis};
 pub use listener::{
     ClientAddress, ClientHeader, EscapedSlashes, HttpLimits, HttpsRedirect, Listener, Paths, Protocol,
     ProxyProtocol,
@@ -94,32 +94,33 @@ pub(crate) use origin::SerializedOrigin;
 pub use origin::{Origin, OriginPort};
 pub use password::PasswordHash;
 pub use policy::{
-    Addresses, ApiKey, ApiKeys, Ask, BasicAuth, ClientCertificate, Cors, ExternalAuth, KeyPlace, Policy, User,
+    Addresses, ApiKey, ApiKeys, AuthzRequest, BasicAuth, ClientCertificate, Cors, CredentialSource,
+    ExternalAuth, Policy, User,
 };
-pub use process::{AccessLog, AccessLogFormat, Admin, Limits, LogDestination, PerAddress};
+pub use process::{AccessLog, AccessLogFormat, Admin, LogDestination, PerAddressLimit, ProcessLimits};
 pub use push::{
-    Push, PushAsk, PushAt, PushDataFormat, PushEvent, PushKeys, PushListen, PushNamespace, PushProxy,
-    PushTokens,
+    Push, PushDataFormat, PushEndpoints, PushEvent, PushKeys, PushListen, PushNamespace, PushProxy,
+    PushQuery, PushTokens,
 };
 pub use ringmain_sys::addr::{Addr, AddrError};
 pub use route::{
     Affinity, AffinityBy, BodyLimits, Cookie, Retry, RetryOn, Route, Rule, StreamRoute, Timeouts,
 };
-pub(crate) use secret::secret_params;
+pub(crate) use secret_params::secret_params;
 pub use sources::{
     BrokerLogin, BrokerTls, JetStream, Kafka, KafkaSasl, Mapping, Postgres, RecordFormat, RedisAccess,
-    RedisDeployment, RedisPubSub, RedisStreams, SaslMechanism, Source, SourceKind, Start,
+    RedisDeployment, RedisPubSub, RedisStreams, SaslMechanism, Source, SourceKind, StartPosition,
 };
 pub use text::{
-    HeaderName, HeaderValue, Hostname, MethodName, Name, Network, Path, Pattern, Secret, TextFault,
+    HeaderName, HeaderValue, Hostname, MethodName, Name, Network, Path, Pattern, Secret, TextError,
 };
 pub use tls::{
     Authorities, Certificate, ClientCertificateMode, ClientCertificates, ListenerTls, SubjectName,
     TlsVersion, Trust, UpstreamTls,
 };
 pub use upstream::{
-    ActiveHealth, Balance, Endpoint, HashKey, Health, HealthCheck, OutlierDetection, Pool,
-    ProxyProtocolVersion, RetryBudget, SlowStart, Upstream, UpstreamProtocol, Where,
+    ActiveHealth, Balance, Endpoint, EndpointLocation, HashKey, Health, HealthCheck, OutlierDetection, Pool,
+    ProxyProtocolVersion, RetryBudget, SlowStart, Upstream, UpstreamProtocol,
 };
 
 /// The complete configuration of a gateway.
@@ -147,5 +148,5 @@ pub struct Config {
     /// One log line per request; `None`: disabled.
     pub access_log: Option<AccessLog>,
     /// Limits of the whole process.
-    pub limits: Limits,
+    pub limits: ProcessLimits,
 }

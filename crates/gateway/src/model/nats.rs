@@ -55,7 +55,7 @@ pub struct NatsServer {
 pub enum NatsLogin {
     /// No login.
     #[default]
-    Nobody,
+    Anonymous,
     /// A user with a password.
     User {
         /// The name of the user.

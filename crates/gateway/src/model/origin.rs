@@ -5,7 +5,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use super::text::{Hostname, TextFault};
+use super::text::{Hostname, TextError};
 
 /// The origins of scripts that a policy applies to.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,12 +41,12 @@ impl Origin {
     ///
     /// # Errors
     /// Another form, such as an origin with a path; a host that is not a [`Hostname`]; port 0.
-    pub fn parse(text: &str) -> Result<Origin, TextFault> {
+    pub fn parse(text: &str) -> Result<Origin, TextError> {
         if text == "*" {
             return Ok(Origin::Any);
         }
         Origin::parse_pattern(text).ok_or_else(|| {
-            TextFault::new(
+            TextError::new(
                 "`*`, or an origin without a path such as https://shop.example or http://localhost:*",
                 text,
             )

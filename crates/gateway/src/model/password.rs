@@ -8,7 +8,7 @@ use argon2::password_hash::PasswordVerifier;
 use argon2::password_hash::phc;
 use sha_crypt::{PasswordHashRef, ShaCrypt};
 
-use super::TextFault;
+use super::TextError;
 use crate::limits;
 
 /// A password hash: bcrypt (`$2y$`), Argon2 (`$argon2id$`) or SHA-crypt (`$5$`, `$6$`). No log and no dump shows it.
@@ -16,22 +16,22 @@ use crate::limits;
 pub struct PasswordHash(Arc<str>);
 
 /// The algorithm of a hash.
-enum Kind {
+enum HashAlgorithm {
     Bcrypt,
     Argon2,
     ShaCrypt,
 }
 
-impl Kind {
-    fn of(text: &str) -> Option<Kind> {
+impl HashAlgorithm {
+    fn of(text: &str) -> Option<HashAlgorithm> {
         let begins = |prefixes: &[&str]| prefixes.iter().any(|prefix| text.starts_with(prefix));
         if begins(&["$2a$", "$2b$", "$2x$", "$2y$"]) {
-            return Some(Kind::Bcrypt);
+            return Some(HashAlgorithm::Bcrypt);
         }
         if begins(&["$argon2id$", "$argon2i$", "$argon2d$"]) {
-            return Some(Kind::Argon2);
+            return Some(HashAlgorithm::Argon2);
         }
-        begins(&["$5$", "$6$"]).then_some(Kind::ShaCrypt)
+        begins(&["$5$", "$6$"]).then_some(HashAlgorithm::ShaCrypt)
     }
 }
 
@@ -41,20 +41,20 @@ impl PasswordHash {
     /// # Errors
     /// It uses another algorithm (MD5, SHA-1 and DES-crypt hashes are guessed quickly), is malformed, or exceeds one of the [`limits`]:
     /// bcrypt's cost, Argon2's memory and passes, SHA-crypt's rounds.
-    pub fn parse(text: &str) -> Result<PasswordHash, TextFault> {
+    pub fn parse(text: &str) -> Result<PasswordHash, TextError> {
         // The error omits the text, which may be a password.
-        let fault = |expected: String| TextFault {
+        let fault = |expected: String| TextError {
             expected,
             found: "something else".to_owned(),
         };
         let kinds = "a hash by bcrypt, argon2 or SHA-crypt, such as `htpasswd -B` makes";
-        let kind = Kind::of(text).ok_or_else(|| fault(kinds.to_owned()))?;
+        let kind = HashAlgorithm::of(text).ok_or_else(|| fault(kinds.to_owned()))?;
         let fits = match kind {
-            Kind::Bcrypt => {
+            HashAlgorithm::Bcrypt => {
                 let parts: bcrypt::HashParts = text.parse().map_err(|_| fault(kinds.to_owned()))?;
                 parts.get_cost() <= limits::BCRYPT_COST
             }
-            Kind::Argon2 => {
+            HashAlgorithm::Argon2 => {
                 let hash = phc::PasswordHash::new(text).map_err(|_| fault(kinds.to_owned()))?;
                 let cost = argon2::Params::try_from(&hash).map_err(|_| fault(kinds.to_owned()))?;
                 if hash.salt.is_none() || hash.hash.is_none() {
@@ -62,7 +62,7 @@ impl PasswordHash {
                 }
                 cost.m_cost() <= limits::ARGON2_KIB && cost.t_cost() <= limits::ARGON2_PASSES
             }
-            Kind::ShaCrypt => {
+            HashAlgorithm::ShaCrypt => {
                 PasswordHashRef::new(text).map_err(|_| fault(kinds.to_owned()))?;
                 if !has_whole_digest(text) {
                     return Err(fault(WHOLE.to_owned()));
@@ -90,8 +90,8 @@ impl PasswordHash {
 
     /// Returns the bytes of memory that a check takes.
     pub(crate) fn memory(&self) -> u64 {
-        let blocks = match Kind::of(&self.0) {
-            Some(Kind::Argon2) => phc::PasswordHash::new(&self.0)
+        let blocks = match HashAlgorithm::of(&self.0) {
+            Some(HashAlgorithm::Argon2) => phc::PasswordHash::new(&self.0)
                 .ok()
                 .and_then(|hash| argon2::Params::try_from(&hash).ok())
                 .map_or(limits::ARGON2_KIB, |params| params.m_cost()),
@@ -104,11 +104,11 @@ impl PasswordHash {
     /// Returns whether the hash is that of `password`. Takes about 10 to 1000 ms of CPU time: never call it on a worker.
     #[must_use]
     pub fn verify(&self, password: &[u8]) -> bool {
-        match Kind::of(&self.0) {
-            Some(Kind::Bcrypt) => bcrypt::verify(password, &self.0).unwrap_or(false),
-            Some(Kind::Argon2) => phc::PasswordHash::new(&self.0)
+        match HashAlgorithm::of(&self.0) {
+            Some(HashAlgorithm::Bcrypt) => bcrypt::verify(password, &self.0).unwrap_or(false),
+            Some(HashAlgorithm::Argon2) => phc::PasswordHash::new(&self.0)
                 .is_ok_and(|hash| Argon2::default().verify_password(password, &hash).is_ok()),
-            Some(Kind::ShaCrypt) => PasswordHashRef::new(&self.0)
+            Some(HashAlgorithm::ShaCrypt) => PasswordHashRef::new(&self.0)
                 .is_ok_and(|hash| ShaCrypt::default().verify_password(password, hash).is_ok()),
             None => false,
         }

@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::jwt::Jwt;
-use super::{Concurrency, FilterUse, HeaderName, Inject, MethodName, Network, Origin, RateLimit, Shed};
+use super::{
+    Concurrency, FaultInjection, FilterUse, HeaderName, LoadShedding, MethodName, Network, Origin, RateLimit,
+};
 use super::{Hostname, PasswordHash, StatusRange, Target};
 
 /// A requirement of requests, or processing around them. Each kind of policy is a variant here and a file in the data plane.
@@ -34,9 +36,9 @@ pub enum Policy {
     /// Limits concurrent requests.
     Concurrency(Arc<Concurrency>),
     /// Refuses requests first under overload.
-    Shed(Shed),
+    Shed(LoadShedding),
     /// Injects faults.
-    Inject(Arc<Inject>),
+    Inject(Arc<FaultInjection>),
     /// Passes requests and responses through a custom filter. Several filters apply in their order.
     Filter(Arc<FilterUse>),
 }
@@ -96,7 +98,7 @@ pub struct User {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ApiKeys {
     /// The locations, at least one. The first key of a request applies.
-    pub from: Vec<KeyPlace>,
+    pub from: Vec<CredentialSource>,
     /// The keys, by SHA-256, each once.
     pub keys: Arc<[ApiKey]>,
     /// A header that forwards the name of the consumer to the upstream. Default: `None`.
@@ -107,7 +109,7 @@ pub struct ApiKeys {
 
 /// The location of a key in a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum KeyPlace {
+pub enum CredentialSource {
     /// The whole value of a header; for `Authorization` the part after `Bearer`.
     Header(HeaderName),
     /// A query parameter. Logs redact its value.
@@ -148,7 +150,7 @@ pub struct ExternalAuth {
     /// Sends the client's `Host` if [`host`](Self::host) is not set. Default: `false`.
     pub client_host: bool,
     /// The form of the query.
-    pub ask: Ask,
+    pub ask: AuthzRequest,
     /// Bytes of the request body that the service receives, at most [`AUTHZ_REQUEST_BYTES`](crate::limits::AUTHZ_REQUEST_BYTES). A request
     /// with a longer body is refused (413). Not with [`Ask::Path`], filters, gRPC-Web or push. Default: 0, the body is not sent.
     pub body: u64,
@@ -179,7 +181,7 @@ pub struct ExternalAuth {
 impl ExternalAuth {
     /// Creates a policy for this service and form of query, with defaults otherwise.
     #[must_use]
-    pub fn new(upstream: Target, ask: Ask) -> ExternalAuth {
+    pub fn new(upstream: Target, ask: AuthzRequest) -> ExternalAuth {
         ExternalAuth {
             upstream,
             host: None,
@@ -204,7 +206,7 @@ impl ExternalAuth {
 
 /// The form of a query to an authorization service. `X-Forwarded-Method`, `-Proto`, `-Host`, `-Uri` and `-For` are always sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Ask {
+pub enum AuthzRequest {
     /// The request's method, with this prefix before its path and query. The prefix is empty, or begins with `/` and does not end with it.
     Prefix(Arc<str>),
     /// GET of this path and query.

@@ -55,7 +55,7 @@ pub enum AccessLogFormat {
 
 /// The limit of concurrent connections from one client address. Further ones are closed when they are accepted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum PerAddress {
+pub enum PerAddressLimit {
     /// 1024; unlimited where a listener trusts proxies, behind which many clients share an address.
     #[default]
     Automatic,
@@ -67,7 +67,7 @@ pub enum PerAddress {
 
 /// Limits of the whole process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
+pub struct ProcessLimits {
     /// Client connections. At the limit accepting pauses and clients wait in the backlog. Default: `None`, as many as the descriptor limit
     /// allows.
     pub connections: Option<u32>,
@@ -75,17 +75,17 @@ pub struct Limits {
     /// limits of the upstreams apply.
     pub upstream_connections: Option<u32>,
     /// Connections from one client address. Default: [`PerAddress::Automatic`].
-    pub per_address: PerAddress,
+    pub per_address: PerAddressLimit,
     /// Time for requests to finish in a graceful shutdown. Default: 30 s; then they are aborted.
     pub drain: Duration,
 }
 
-impl Default for Limits {
-    fn default() -> Limits {
-        Limits {
+impl Default for ProcessLimits {
+    fn default() -> ProcessLimits {
+        ProcessLimits {
             connections: limits::CONNECTIONS,
             upstream_connections: None,
-            per_address: PerAddress::default(),
+            per_address: PerAddressLimit::default(),
             drain: Duration::from_secs(30),
         }
     }

@@ -20,7 +20,7 @@ pub use ringmain_push::{
 
 /// The endpoints for push clients at a rule: [`Action::Push`](super::Action::Push).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct PushAt {
+pub struct PushEndpoints {
     /// The path prefix of the endpoints: with `/live`, `/connection/websocket` is at `/live/connection/websocket`. Default: `None`, no
     /// prefix.
     pub below: Option<Path>,
@@ -78,7 +78,7 @@ pub struct Push {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PushProxy {
     /// The query for each kind of event.
-    pub events: BTreeMap<PushEvent, PushAsk>,
+    pub events: BTreeMap<PushEvent, PushQuery>,
     /// Headers of the client's connect request that the application receives, besides those that the rule's policies write. A client cannot
     /// set headers that policies write or remove, or that are accepted from trusted proxies only; `X-Forwarded-For`, `-Proto` and `-Host`
     /// are the gateway's own.
@@ -93,7 +93,7 @@ pub struct PushProxy {
 
 /// A query to the application about one kind of event.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PushAsk {
+pub struct PushQuery {
     /// The upstream of the application.
     pub upstream: Target,
     /// The `Host`. `None`: the endpoint's own.
@@ -105,7 +105,7 @@ pub struct PushAsk {
 }
 
 /// Headers that frame a message or belong to a connection (RFC 9110 §7.6.1), and those that each query sets itself.
-const NEVER_TOLD: [&str; 14] = [
+const NEVER_SENT: [&str; 14] = [
     "Connection",
     "Content-Encoding",
     "Content-Length",
@@ -125,9 +125,9 @@ const NEVER_TOLD: [&str; 14] = [
 impl PushProxy {
     /// Returns whether a query may have this header: it neither frames the message nor belongs to the connection.
     #[must_use]
-    pub fn may_tell(name: &HeaderName) -> bool {
+    pub fn may_send(name: &HeaderName) -> bool {
         let is = |other: &&str| name.as_str().eq_ignore_ascii_case(other);
-        !NEVER_TOLD.iter().any(is)
+        !NEVER_SENT.iter().any(is)
     }
 
     fn proxy(&self) -> Proxy {
@@ -169,9 +169,9 @@ pub enum PushKeys {
 
 /// A source for the keys of a provider that is not available.
 #[derive(Debug)]
-struct Nowhere;
+struct NoKeySource;
 
-impl KeySource for Nowhere {
+impl KeySource for NoKeySource {
     fn find_keys(&self, _: JwtAlgorithm, _: Option<&str>, _: Time) -> KeyLookup {
         KeyLookup::Unavailable
     }
@@ -193,7 +193,7 @@ impl PushTokens {
     fn tokens(&self, keys: Option<Arc<dyn KeySource>>) -> Result<Tokens, String> {
         let (mut tokens, [issuer, audiences], leeway) = match &self.keys {
             PushKeys::Provider(provider) => {
-                let keys = keys.unwrap_or_else(|| Arc::new(Nowhere));
+                let keys = keys.unwrap_or_else(|| Arc::new(NoKeySource));
                 let tokens = Tokens::from_source(keys, provider.algorithms.clone());
                 let issuer = std::slice::from_ref(&provider.issuer);
                 (tokens, [issuer, &provider.audiences], provider.leeway)

@@ -45,7 +45,7 @@ pub struct Rule {
 
 impl Route {
     /// Returns whether the route applies to a listener, by its name.
-    pub(crate) fn is_of(&self, listener: &Name) -> bool {
+    pub(crate) fn attaches_to(&self, listener: &Name) -> bool {
         self.listeners.is_empty() || self.listeners.contains(listener)
     }
 }
@@ -85,7 +85,7 @@ impl Rule {
             )
         };
         let refuses = match &self.action {
-            Action::Answer(answer) => answer.status >= 400,
+            Action::Respond(answer) => answer.status >= 400,
             Action::Broken { .. } => true,
             _ => false,
         };

@@ -133,7 +133,7 @@ pub struct Kafka {
     /// The consumer group, whose members share the partitions. `None`: this node reads all partitions, and commits nothing.
     pub group: Option<Arc<str>>,
     /// The start without a committed offset.
-    pub start: Start,
+    pub start: StartPosition,
     /// Reads records of committed transactions only.
     pub read_committed: bool,
     /// SASL. `None`: not used.
@@ -144,7 +144,7 @@ pub struct Kafka {
 
 /// The position at which reading starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Start {
+pub enum StartPosition {
     /// At the oldest record that is retained.
     Earliest,
     /// At the next record.
@@ -185,7 +185,7 @@ pub struct JetStream {
     /// The durable consumer. `None`: an ordered consumer of this node, which acknowledges nothing.
     pub durable: Option<Arc<str>>,
     /// The start without a durable consumer.
-    pub start: Start,
+    pub start: StartPosition,
 }
 
 /// The servers of a Redis deployment, with the login.
@@ -230,7 +230,7 @@ pub struct RedisStreams {
     /// Time after which entries that another consumer has not acknowledged are claimed.
     pub claim_after: Duration,
     /// The start of a new group.
-    pub start: Start,
+    pub start: StartPosition,
 }
 
 /// Redis pub/sub.

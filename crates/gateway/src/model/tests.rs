@@ -6,7 +6,7 @@ use super::{
 };
 
 #[track_caller]
-fn assert_error<T: std::fmt::Debug>(outcome: Result<T, super::TextFault>, expected: &str) {
+fn assert_error<T: std::fmt::Debug>(outcome: Result<T, super::TextError>, expected: &str) {
     assert_eq!(outcome.expect_err("refused").to_string(), expected);
 }
 

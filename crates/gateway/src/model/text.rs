@@ -14,21 +14,21 @@ use crate::limits;
 /// A syntax error of a text.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("expected {expected}, found {found}")]
-pub struct TextFault {
+pub struct TextError {
     /// The expected form.
     pub expected: String,
     /// The actual text, shortened to 80 bytes.
     pub found: String,
 }
 
-impl TextFault {
-    pub(super) fn new(expected: impl Into<String>, found: &str) -> TextFault {
+impl TextError {
+    pub(super) fn new(expected: impl Into<String>, found: &str) -> TextError {
         let mut end = found.len().min(80);
         while !found.is_char_boundary(end) {
             end -= 1;
         }
         let dots = if end < found.len() { "…" } else { "" };
-        TextFault {
+        TextError {
             expected: expected.into(),
             found: format!("`{}{dots}`", found[..end].escape_debug()),
         }
@@ -51,9 +51,9 @@ impl Hostname {
     /// # Errors
     /// It is longer than [`limits::HOSTNAME_BYTES`], has characters other than letters, digits, `-`, `_` and dots between labels, or a `*`
     /// that is not the whole first label.
-    pub fn parse(text: &str) -> Result<Hostname, TextFault> {
+    pub fn parse(text: &str) -> Result<Hostname, TextError> {
         let expected = "a hostname such as shop.example, or *.shop.example";
-        let fault = || TextFault::new(expected, text);
+        let fault = || TextError::new(expected, text);
         if let Some(address) = text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
             let address: std::net::Ipv6Addr = address.parse().map_err(|_| fault())?;
             return Ok(Hostname(format!("[{address}]").into()));
@@ -111,13 +111,13 @@ impl Path {
     ///
     /// # Errors
     /// It does not begin with `/`, has a query, is longer than [`limits::PATH_BYTES`] or has no normal form.
-    pub fn parse(text: &str) -> Result<Path, TextFault> {
+    pub fn parse(text: &str) -> Result<Path, TextError> {
         if text.len() > limits::PATH_BYTES {
             let expected = format!("a path of at most {} bytes", limits::PATH_BYTES);
-            return Err(TextFault::new(expected, text));
+            return Err(TextError::new(expected, text));
         }
         if !text.starts_with('/') || text.contains(['?', '#']) {
-            return Err(TextFault::new(
+            return Err(TextError::new(
                 "a path that begins with `/`, without `?` and `#`",
                 text,
             ));
@@ -125,7 +125,7 @@ impl Path {
         let mut scratch = String::new();
         match path::normalise(text, &mut scratch) {
             Ok(path) => Ok(Path(path.into())),
-            Err(fault) => Err(TextFault::new(format!("a path ({fault})"), text)),
+            Err(fault) => Err(TextError::new(format!("a path ({fault})"), text)),
         }
     }
 
@@ -151,9 +151,9 @@ impl HeaderName {
     ///
     /// # Errors
     /// It is empty, longer than [`limits::HEADER_NAME_BYTES`], or not a token (RFC 9110 §5.6.2).
-    pub fn parse(text: &str) -> Result<HeaderName, TextFault> {
+    pub fn parse(text: &str) -> Result<HeaderName, TextError> {
         if text.is_empty() || text.len() > limits::HEADER_NAME_BYTES || !text.bytes().all(is_token_byte) {
-            return Err(TextFault::new(
+            return Err(TextError::new(
                 "a header's name: letters, digits and hyphens",
                 text,
             ));
@@ -185,12 +185,12 @@ impl HeaderValue {
     ///
     /// # Errors
     /// It is longer than [`limits::HEADER_VALUE_BYTES`], or has control characters or a space at either end (RFC 9110 §5.5).
-    pub fn parse(text: &str) -> Result<HeaderValue, TextFault> {
+    pub fn parse(text: &str) -> Result<HeaderValue, TextError> {
         let control = |byte: u8| byte != b'\t' && (byte < b' ' || byte == 0x7f);
         let trimmed = text.trim_matches([' ', '\t']);
         if text.len() > limits::HEADER_VALUE_BYTES || text.bytes().any(control) || trimmed != text {
             let expected = "a header's value: no control characters, no space at either end";
-            return Err(TextFault::new(expected, text));
+            return Err(TextError::new(expected, text));
         }
         Ok(HeaderValue(text.into()))
     }
@@ -211,10 +211,10 @@ impl MethodName {
     ///
     /// # Errors
     /// It is empty, longer than 32 bytes, not a token, or has lower-case letters, which no method in use has.
-    pub fn parse(text: &str) -> Result<MethodName, TextFault> {
+    pub fn parse(text: &str) -> Result<MethodName, TextError> {
         let well = |byte: u8| is_token_byte(byte) && !byte.is_ascii_lowercase();
         if text.is_empty() || text.len() > 32 || !text.bytes().all(well) {
-            return Err(TextFault::new("a method in capital letters, such as GET", text));
+            return Err(TextError::new("a method in capital letters, such as GET", text));
         }
         Ok(MethodName(text.into()))
     }
@@ -244,10 +244,10 @@ impl Pattern {
     ///
     /// # Errors
     /// It is malformed, or its text or its compiled form exceeds the [`limits`].
-    pub fn parse(text: &str) -> Result<Pattern, TextFault> {
+    pub fn parse(text: &str) -> Result<Pattern, TextError> {
         if text.len() > limits::PATTERN_BYTES {
             let expected = format!("an expression of at most {} bytes", limits::PATTERN_BYTES);
-            return Err(TextFault::new(expected, text));
+            return Err(TextError::new(expected, text));
         }
         // Compiles the text alone first, so that no parenthesis in it can close the group around it.
         let build = |text: &str| {
@@ -263,11 +263,11 @@ impl Pattern {
                     "an expression of at most {most} KiB once compiled (repeat less, and smaller classes: `[0-9]` for `\\d`, \
                      `[0-9A-Za-z_]` for `\\w`)"
                 );
-                return TextFault::new(expected, text);
+                return TextError::new(expected, text);
             }
             let why = error.to_string();
             let why = why.trim_end().lines().last().unwrap_or_default();
-            TextFault::new(
+            TextError::new(
                 format!("an expression ({})", why.trim_start_matches("error: ")),
                 text,
             )
@@ -319,8 +319,8 @@ impl Network {
     ///
     /// # Errors
     /// It is none of these, or has bits set after the prefix: `10.0.0.1/8` is usually a mistake.
-    pub fn parse(text: &str) -> Result<Network, TextFault> {
-        let fault = || TextFault::new("a network such as 10.0.0.0/8 or fd00::/8, or one address", text);
+    pub fn parse(text: &str) -> Result<Network, TextError> {
+        let fault = || TextError::new("a network such as 10.0.0.0/8 or fd00::/8, or one address", text);
         let (address, bits) = match text.split_once('/') {
             Some((address, bits)) => (address, Some(bits)),
             None => (text, None),
@@ -337,7 +337,7 @@ impl Network {
         let network = Network { address, bits };
         let spare = u32::from(width.checked_sub(bits).ok_or_else(fault)?);
         if number(address) & !mask(spare) != 0 {
-            return Err(TextFault::new("a network whose other bits are zero", text));
+            return Err(TextError::new("a network whose other bits are zero", text));
         }
         Ok(network)
     }

@@ -72,7 +72,7 @@ pub enum UpstreamProtocol {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Endpoint {
     /// Its address.
-    pub at: Where,
+    pub address: EndpointLocation,
     /// Its weight among the endpoints, at most [`limits::WEIGHT`]; 0: it gets no requests. Applies to each address of a hostname. Default:
     /// 1.
     pub weight: u32,
@@ -85,9 +85,9 @@ pub struct Endpoint {
 impl Endpoint {
     /// Creates an endpoint with weight 1.
     #[must_use]
-    pub fn new(at: Where) -> Endpoint {
+    pub fn new(at: EndpointLocation) -> Endpoint {
         Endpoint {
-            at,
+            address: at,
             weight: 1,
             zone: None,
             draining: false,
@@ -97,7 +97,7 @@ impl Endpoint {
 
 /// The address of an endpoint.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Where {
+pub enum EndpointLocation {
     /// An IP address and port.
     Address(SocketAddr),
     /// The addresses of a hostname. The name is resolved again when the TTL of a response expires (clamped to [`limits::DNS_TTL_LEAST`] and

@@ -13,45 +13,45 @@ use std::time::Duration;
 
 use ringmain_wire::h1::{FieldBlock, Method};
 
-use super::call::{Answered, Call, CallError, call};
-use super::{At, Cleared, ExternalResponse, Names, Outcome, Refusal, body};
-use crate::exchange::{client_address, client_scheme, forwarded_uri, is_folded};
-use crate::fault::{Fault, Side};
+use super::http_client::{ServiceError, ServiceRequest, ServiceResponse, send_request};
+use super::{Cleared, ExternalResponse, PolicyInput, Refusal, StepResult, UsedHeaders, body_buffer};
+use crate::fault::{Fault, FaultSide};
 use crate::limits;
-use crate::model::{Ask, ExternalAuth, HeaderName, Target};
-use crate::resolve::within;
-use crate::upstream::Shared;
-use crate::upstream::registry::Registry;
+use crate::model::{AuthzRequest, ExternalAuth, HeaderName, Target};
+use crate::proxy::{client_address, client_scheme, eq_folded, forwarded_uri};
+use crate::resolve::with_timeout;
+use crate::upstream::UpstreamState;
+use crate::upstream::registry::UpstreamRegistry;
 
 /// External authorization for a rule.
 #[derive(Debug)]
-pub(super) struct Authz {
+pub(super) struct ExternalAuthz {
     policy: Arc<ExternalAuth>,
-    upstream: Arc<Shared>,
+    upstream: Arc<UpstreamState>,
     /// Headers that earlier policies write: the client's values of these are not sent to the service.
     written: Box<[HeaderName]>,
 }
 
 /// Request headers that are always sent to the service.
-const SEEN: [&str; 2] = ["Authorization", "Cookie"];
+const DEFAULT_REQUEST_HEADERS: [&str; 2] = ["Authorization", "Cookie"];
 
 /// Headers of refusals that are always returned to the client.
-const TOLD: [&str; 4] = ["Content-Type", "Location", "Set-Cookie", "WWW-Authenticate"];
+const DEFAULT_CLIENT_HEADERS: [&str; 4] = ["Content-Type", "Location", "Set-Cookie", "WWW-Authenticate"];
 
-impl Authz {
-    pub(super) fn of(
+impl ExternalAuthz {
+    pub(super) fn compile(
         policy: &Arc<ExternalAuth>,
-        names: &mut Names,
-        upstreams: &Registry,
-    ) -> Result<Authz, String> {
+        names: &mut UsedHeaders,
+        upstreams: &UpstreamRegistry,
+    ) -> Result<ExternalAuthz, String> {
         let upstream = match &policy.upstream {
-            Target::Upstream(name) => upstreams.get(name).cloned().ok_or_else(|| {
-                format!("the upstream `{name}`, which says whether requests may pass, is not there")
+            Target::Upstream(name) => upstreams.find(name).cloned().ok_or_else(|| {
+                format!("the authorization service's upstream `{name}`, which is not configured")
             })?,
             Target::Broken { reason } => return Err(reason.to_string()),
         };
-        names.written.extend(Authz::written(policy));
-        Ok(Authz {
+        names.written.extend(ExternalAuthz::written_headers(policy));
+        Ok(ExternalAuthz {
             policy: Arc::clone(policy),
             upstream,
             written: names.written.clone().into(),
@@ -59,52 +59,55 @@ impl Authz {
     }
 
     /// Returns the headers that it writes for upstreams.
-    pub(super) fn written(policy: &ExternalAuth) -> impl Iterator<Item = HeaderName> {
+    pub(super) fn written_headers(policy: &ExternalAuth) -> impl Iterator<Item = HeaderName> {
         policy.upstream_headers.iter().cloned()
     }
 
-    pub(super) async fn pass_waiting(&self, at: &At<'_, '_>, cleared: &mut Cleared) -> Outcome {
+    pub(super) async fn check_async(&self, at: &PolicyInput<'_, '_>, cleared: &mut Cleared) -> StepResult {
         // The call ends by itself in time; this is a safeguard.
         let guard = self.policy.timeout + GRACE;
         if self.policy.body > 0 {
-            body::collect(at, cleared, self.policy.body).await?;
+            body_buffer::collect_body(at, cleared, self.policy.body).await?;
         }
-        let called = within(&at.worker.cx, guard, self.query(at, cleared)).await;
+        let called = with_timeout(&at.worker.cx, guard, self.query_service(at, cleared)).await;
         match called.unwrap_or_else(|| Err(Fault::HeadTimeout.into())) {
-            Ok(response) if self.policy.allowed.contains(response.status) => self.clear(&response, cleared),
+            Ok(response) if self.policy.allowed.contains(response.status) => self.admit(&response, cleared),
             // With its status the client would take the refusal for a success.
             Ok(response) if response.status < 300 => Err(Fault::AuthzDenied.into()),
-            Ok(response) if response.status < 500 => Err(self.refuse(response)),
+            Ok(response) if response.status < 500 => Err(self.refusal(response)),
             Ok(response) => {
                 log::debug!(
                     "`{}` failed a request: its status is {}",
                     self.upstream.name,
                     response.status
                 );
-                self.failed(at, true)
+                self.handle_failure(at, true)
             }
             // Its head has refused the request, so no state of its body can allow it.
-            Err(CallError { head: Some(head), .. }) if (300..500).contains(&head.status) => {
-                Err(self.refuse(Answered {
+            Err(ServiceError { head: Some(head), .. }) if (300..500).contains(&head.status) => Err(self
+                .refusal(ServiceResponse {
                     body: Vec::new(),
                     ..head
-                }))
-            }
-            Err(CallError { fault, .. }) => {
+                })),
+            Err(ServiceError { fault, .. }) => {
                 log::debug!("`{}` failed a request: {fault}", self.upstream.name);
-                self.failed(at, fault.side() == Side::Upstream)
+                self.handle_failure(at, fault.side() == FaultSide::Upstream)
             }
         }
     }
 
-    async fn query(&self, at: &At<'_, '_>, cleared: &Cleared) -> Result<Answered, CallError> {
-        let uri = forwarded_uri(at.found, at.req);
+    async fn query_service(
+        &self,
+        at: &PolicyInput<'_, '_>,
+        cleared: &Cleared,
+    ) -> Result<ServiceResponse, ServiceError> {
+        let uri = forwarded_uri(at.route, at.req);
         let (method, target) = match &self.policy.ask {
-            Ask::Prefix(prefix) => (at.req.method(), format!("{prefix}{uri}")),
-            Ask::Path(path) => (Method::Get, path.to_string()),
+            AuthzRequest::Prefix(prefix) => (at.req.method(), format!("{prefix}{uri}")),
+            AuthzRequest::Path(path) => (Method::Get, path.to_string()),
         };
-        let fields = self.fields(at, cleared, &uri)?;
-        let asked = Call {
+        let fields = self.request_fields(at, cleared, &uri)?;
+        let asked = ServiceRequest {
             method,
             target: &target,
             host: match &self.policy.host {
@@ -116,16 +119,21 @@ impl Authz {
                 .body()
                 .filter(|_| self.policy.body > 0)
                 .unwrap_or_default(),
-            again: true,
-            most: limits::AUTHZ_BODY_BYTES,
+            may_retry: true,
+            response_limit: limits::AUTHZ_BODY_BYTES,
             until: at.worker.cx.now().after(self.policy.timeout),
-            insists: self.policy.fail_open,
+            ignore_health: self.policy.fail_open,
         };
-        call(at.worker, &self.upstream, &asked).await
+        send_request(at.worker, &self.upstream, &asked).await
     }
 
     /// Returns the headers of the request to the service.
-    fn fields(&self, at: &At<'_, '_>, cleared: &Cleared, uri: &str) -> Result<FieldBlock, Fault> {
+    fn request_fields(
+        &self,
+        at: &PolicyInput<'_, '_>,
+        cleared: &Cleared,
+        uri: &str,
+    ) -> Result<FieldBlock, Fault> {
         let mut fields = FieldBlock::new();
         let mut tell = |name: &str, value: &[u8]| {
             fields.push(name, value).map_err(|misuse| {
@@ -136,26 +144,26 @@ impl Authz {
         tell("X-Forwarded-Method", at.req.method().as_str().as_bytes())?;
         tell(
             "X-Forwarded-Proto",
-            client_scheme(at.found.listener, at.req).as_bytes(),
+            client_scheme(at.route.listener, at.req).as_bytes(),
         )?;
         tell("X-Forwarded-Uri", uri.as_bytes())?;
         if let Some(host) = at.req.host() {
             tell("X-Forwarded-Host", host.as_bytes())?;
         }
-        if let Some(client) = client_address(at.found.listener, at.req) {
+        if let Some(client) = client_address(at.route.listener, at.req) {
             tell("X-Forwarded-For", client.to_string().as_bytes())?;
         }
         let wanted = self.policy.request_headers.iter().map(HeaderName::as_str);
         let mut seen: Vec<&str> = Vec::new();
-        let always = SEEN
+        let always = DEFAULT_REQUEST_HEADERS
             .iter()
             .filter(|name| self.policy.cookies || **name != "Cookie");
         for name in always.copied().chain(wanted) {
             let again = |other: &&str| other.eq_ignore_ascii_case(name);
-            let ours = |written: &HeaderName| is_folded(name.as_bytes(), written.as_str());
+            let ours = |written: &HeaderName| eq_folded(name.as_bytes(), written.as_str());
             let forged = name
                 .get(..12)
-                .is_some_and(|start| is_folded(start.as_bytes(), "x-forwarded-"));
+                .is_some_and(|start| eq_folded(start.as_bytes(), "x-forwarded-"));
             if forged || seen.iter().any(again) || self.written.iter().any(ours) {
                 continue;
             }
@@ -164,37 +172,52 @@ impl Authz {
                 tell(name, value)?;
             }
         }
-        fields.append(cleared.upstream());
+        fields.append(cleared.upstream_headers());
         Ok(fields)
     }
 
     /// Admits the request, and adds the headers of the service's response.
-    fn clear(&self, answered: &Answered, cleared: &mut Cleared) -> Outcome {
+    fn admit(&self, answered: &ServiceResponse, cleared: &mut Cleared) -> StepResult {
         for (name, value) in answered.fields.iter() {
-            if self.policy.upstream_headers.iter().any(|wanted| is(wanted, name)) {
-                cleared.tell_upstream(name, value);
-            } else if self.policy.all_upstream_headers && !is_of_response(name) {
-                cleared.replace_upstream(name, value);
+            if self
+                .policy
+                .upstream_headers
+                .iter()
+                .any(|wanted| eq_ignore_case(wanted, name))
+            {
+                cleared.add_upstream_header(name, value);
+            } else if self.policy.all_upstream_headers && !belongs_to_response(name) {
+                cleared.set_upstream_header(name, value);
             }
-            let who = self.policy.identity.as_ref().filter(|wanted| is(wanted, name));
+            let who = self
+                .policy
+                .identity
+                .as_ref()
+                .filter(|wanted| eq_ignore_case(wanted, name));
             if let Some(Ok(who)) = who.map(|_| str::from_utf8(value)) {
-                cleared.identify(&who.into());
+                cleared.set_identity(&who.into());
             }
         }
         Ok(())
     }
 
     /// Builds the refusal from the response of the service.
-    fn refuse(&self, answered: Answered) -> Box<Refusal> {
+    fn refusal(&self, answered: ServiceResponse) -> Box<Refusal> {
         let mut refusal: Box<Refusal> = Fault::AuthzDenied.into();
         for (name, value) in answered.fields.iter() {
-            let told = TOLD.iter().any(|told| told.eq_ignore_ascii_case(name))
-                || self.policy.client_headers.iter().any(|wanted| is(wanted, name));
+            let told = DEFAULT_CLIENT_HEADERS
+                .iter()
+                .any(|told| told.eq_ignore_ascii_case(name))
+                || self
+                    .policy
+                    .client_headers
+                    .iter()
+                    .any(|wanted| eq_ignore_case(wanted, name));
             if told && let Err(misuse) = refusal.fields.push(name, value) {
                 log::debug!("the header `{name}` of the authorization service cannot be sent: {misuse}");
             }
         }
-        refusal.answer = Some(ExternalResponse {
+        refusal.response = Some(ExternalResponse {
             status: answered.status,
             body: answered.body,
         });
@@ -202,9 +225,9 @@ impl Authz {
     }
 
     /// Handles a failed query. `by_service`: the fault is of the service, not of a limit of the gateway.
-    fn failed(&self, at: &At<'_, '_>, by_service: bool) -> Outcome {
+    fn handle_failure(&self, at: &PolicyInput<'_, '_>, by_service: bool) -> StepResult {
         if self.policy.fail_open && by_service {
-            at.worker.counting.fault(Fault::AuthzUnavailable);
+            at.worker.counters.count_fault(Fault::AuthzUnavailable);
             return Ok(());
         }
         Err(Fault::AuthzUnavailable.into())
@@ -238,17 +261,17 @@ const OF_RESPONSE: [&str; 19] = [
     "Via",
 ];
 
-fn is_of_response(name: &str) -> bool {
+fn belongs_to_response(name: &str) -> bool {
     let starts = |prefix: &str| {
         let start = name.as_bytes().get(..prefix.len());
-        start.is_some_and(|start| is_folded(start, prefix))
+        start.is_some_and(|start| eq_folded(start, prefix))
     };
     starts("content-")
         || starts("x-forwarded-")
         || starts("client-cert")
-        || OF_RESPONSE.iter().any(|own| is_folded(name.as_bytes(), own))
+        || OF_RESPONSE.iter().any(|own| eq_folded(name.as_bytes(), own))
 }
 
-fn is(name: &HeaderName, other: &str) -> bool {
+fn eq_ignore_case(name: &HeaderName, other: &str) -> bool {
     name.as_str().eq_ignore_ascii_case(other)
 }

@@ -2,61 +2,65 @@
 
 use std::sync::Arc;
 
-use super::{At, Cleared, Outcome, key};
+use super::{Cleared, PolicyInput, StepResult, limit_key};
 use crate::fault::Fault;
 use crate::model::{self, RateKey};
-use crate::rate::counters::{Counters, Crowd, Running};
+use crate::rate::counters::{KeyedRequestCounts, LimitCounters, RequestCount};
 
 /// The concurrency limits of a rule, evaluated together.
 #[derive(Debug)]
-pub(super) struct Concurrency(Vec<Cap>);
+pub(super) struct ConcurrencyLimits(Vec<ConcurrencyLimit>);
 
 #[derive(Debug)]
-struct Cap {
-    counted: Counted,
+struct ConcurrencyLimit {
+    counter: ConcurrencyCounter,
     most: u32,
 }
 
 #[derive(Debug)]
-enum Counted {
+enum ConcurrencyCounter {
     /// All requests together.
-    All(Arc<Running>),
+    All(Arc<RequestCount>),
     /// The requests of each key.
-    By(Arc<Crowd>, Box<[RateKey]>),
+    By(Arc<KeyedRequestCounts>, Box<[RateKey]>),
 }
 
-impl Concurrency {
+impl ConcurrencyLimits {
     /// Builds the limits with a first one.
-    pub(super) fn of(policy: &model::Concurrency, counters: &Counters) -> Concurrency {
-        let mut caps = Concurrency(Vec::new());
-        caps.add(policy, counters);
+    pub(super) fn compile(policy: &model::Concurrency, counters: &LimitCounters) -> ConcurrencyLimits {
+        let mut caps = ConcurrencyLimits(Vec::new());
+        caps.add_limit(policy, counters);
         caps
     }
 
     /// Adds a limit.
-    pub(super) fn add(&mut self, policy: &model::Concurrency, counters: &Counters) {
+    pub(super) fn add_limit(&mut self, policy: &model::Concurrency, counters: &LimitCounters) {
         let counted = match &policy.by[..] {
-            [] => Counted::All(counters.running(&policy.name)),
-            by => Counted::By(counters.crowd(&policy.name), by.into()),
+            [] => ConcurrencyCounter::All(counters.request_count(&policy.name)),
+            by => ConcurrencyCounter::By(counters.keyed_counts(&policy.name), by.into()),
         };
-        self.0.push(Cap {
-            counted,
+        self.0.push(ConcurrencyLimit {
+            counter: counted,
             most: policy.requests,
         });
     }
 
-    pub(super) fn pass(&self, at: &At<'_, '_>, cleared: &mut Cleared) -> Outcome {
-        for Cap { counted, most } in &self.0 {
+    pub(super) fn check(&self, at: &PolicyInput<'_, '_>, cleared: &mut Cleared) -> StepResult {
+        for ConcurrencyLimit {
+            counter: counted,
+            most,
+        } in &self.0
+        {
             let runs = match counted {
-                Counted::All(running) => running.begin(*most),
-                Counted::By(crowd, by) => {
+                ConcurrencyCounter::All(running) => running.try_count(*most),
+                ConcurrencyCounter::By(crowd, by) => {
                     let secret = crowd.secret(|| at.worker.cx.random());
-                    crowd.begin(key::hash(by, secret, at, cleared), *most)
+                    crowd.try_count(limit_key::hash_key(by, secret, at, cleared), *most)
                 }
             };
             // If a later limit refuses, the counts of the earlier ones are released with `cleared`.
             let runs = runs.ok_or(Fault::ConcurrencyFull)?;
-            cleared.findings().runs.get_mut().push(runs);
+            cleared.context_mut().permits.get_mut().push(runs);
         }
         Ok(())
     }

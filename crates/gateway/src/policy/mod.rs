@@ -10,25 +10,25 @@
 //! No request reaches a rule's action without a [`Cleared`], and only the walk creates one. Each kind of policy has a file; this
 //! one knows their order and not their meaning.
 
-mod addresses;
-mod any;
+mod api_keys;
 mod authz;
-mod basic;
-mod body;
-pub(crate) mod call;
-mod certificate;
-mod cleared;
+mod basic_auth;
+mod body_buffer;
+mod client_certificate;
 mod concurrency;
-mod guards;
-mod inject;
+mod context;
+mod credential_cache;
+mod fault_injection;
+pub(crate) mod http_client;
+mod ip_access;
 pub(crate) mod jwt;
-mod key;
-mod keys;
-mod limit;
-mod local;
+mod limit_key;
+mod load_shedding;
 pub(crate) mod passwords;
+mod rate_limit;
 mod redis;
-mod shed;
+mod reserved_headers;
+mod satisfy_any;
 
 use std::fmt;
 use std::rc::Rc;
@@ -37,28 +37,28 @@ use std::sync::Arc;
 use ringmain_web::Request;
 use ringmain_wire::h1::FieldBlock;
 
-use crate::exchange::{Found, note};
 use crate::fault::Fault;
 use crate::filter::{Filters, Use};
 use crate::gateway::Worker;
 use crate::model::{HeaderChanges, HeaderName, Name, Policy, Push, PushTokens, Rule};
-use crate::upstream::registry::Registry as Upstreams;
-use addresses::Addresses;
-use any::Any;
-use authz::Authz;
-use basic::Basic;
-use certificate::Certificate;
-pub(crate) use cleared::Cleared;
-use cleared::{Findings, Spare, tell};
-use concurrency::Concurrency;
-pub(crate) use guards::{Guards, leads_to};
-use inject::Inject;
-use jwt::{Jwt, Provider};
-use keys::Keys;
-use limit::Limits;
-pub(crate) use local::Local;
-pub(crate) use redis::Standings;
-use shed::Shed;
+use crate::proxy::{RequestRoute, log_fields};
+use crate::upstream::registry::UpstreamRegistry as Upstreams;
+use api_keys::ApiKeyAuth;
+use authz::ExternalAuthz;
+use basic_auth::PasswordAuth;
+use client_certificate::CertificateAuth;
+use concurrency::ConcurrencyLimits;
+pub(crate) use context::Cleared;
+use context::{ContextPool, PolicyContext, add_header};
+pub(crate) use credential_cache::CredentialCache;
+use fault_injection::FaultInjector;
+use ip_access::IpAccess;
+use jwt::{JwtAuth, KeyProvider};
+use load_shedding::LoadShedder;
+use rate_limit::RateLimits;
+pub(crate) use redis::RedisBreakers;
+pub(crate) use reserved_headers::{ReservedHeaders, targets_any};
+use satisfy_any::SatisfyAny;
 
 /// A position in the order of policies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -112,7 +112,7 @@ impl Phase {
             | Policy::Jwt(_)
             | Policy::SatisfyAny => Phase::Authentication,
             Policy::ExternalAuth(_) => Phase::Authorization,
-            Policy::RateLimit(policy) if key::needs_identity(&policy.by) => Phase::IdentityRate,
+            Policy::RateLimit(policy) if limit_key::needs_identity(&policy.by) => Phase::IdentityRate,
             Policy::RateLimit(_) => Phase::Rate,
             Policy::Concurrency(_) => Phase::Concurrency,
             Policy::Shed(_) => Phase::Shed,
@@ -121,7 +121,7 @@ impl Phase {
         }
     }
 
-    fn place(self) -> usize {
+    fn position(self) -> usize {
         let place = PHASES.iter().position(|phase| *phase == self);
         place.unwrap_or(PHASES.len())
     }
@@ -131,20 +131,20 @@ impl Phase {
 pub(crate) fn in_order(policies: &[Policy]) -> Vec<&Policy> {
     let mut ordered: Vec<&Policy> = policies.iter().collect();
     // The mode that joins policies precedes them.
-    ordered.sort_by_key(|policy| (Phase::of(policy).place(), **policy != Policy::SatisfyAny));
+    ordered.sort_by_key(|policy| (Phase::of(policy).position(), **policy != Policy::SatisfyAny));
     ordered
 }
 
 /// A rule's compiled policies.
 #[derive(Debug, Default)]
 pub(crate) struct Policies {
-    steps: Box<[Step]>,
+    steps: Box<[PolicyStep]>,
     /// The number of policies that apply to preflights.
     before_cors: usize,
     /// Request headers that policies write or consume: those of clients are not forwarded.
-    drops: Box<[HeaderName]>,
+    consumed_headers: Box<[HeaderName]>,
     /// The number of `drops`, from the start, that policies write.
-    written: usize,
+    written_count: usize,
 }
 
 /// A compiled policy. Each kind has a file of its own.
@@ -153,113 +153,113 @@ pub(crate) struct Policies {
     clippy::large_enum_variant,
     reason = "one for each policy of a rule, compiled once and walked by each request: a box would be a step more"
 )]
-enum Step {
-    Addresses(Addresses),
-    Certificate(Certificate),
-    Basic(Basic),
-    Keys(Keys),
-    Jwt(Jwt),
+enum PolicyStep {
+    Addresses(IpAccess),
+    Certificate(CertificateAuth),
+    Basic(PasswordAuth),
+    Keys(ApiKeyAuth),
+    Jwt(JwtAuth),
     /// Several policies of which one is sufficient.
-    Any(Any),
-    Authz(Authz),
+    Any(SatisfyAny),
+    Authz(ExternalAuthz),
     /// All rate limits of a phase.
-    Limits(Limits),
+    Limits(RateLimits),
     /// All concurrency limits of a rule.
-    Concurrency(Concurrency),
-    Shed(Shed),
-    Inject(Inject),
+    Concurrency(ConcurrencyLimits),
+    Shed(LoadShedder),
+    Inject(FaultInjector),
 }
 
 /// State of policies for the whole process, by stable names: it survives a change of configuration.
 #[derive(Debug, Default)]
-pub(crate) struct Registry {
-    providers: Vec<Arc<Provider>>,
+pub(crate) struct PolicyRegistry {
+    providers: Vec<Arc<KeyProvider>>,
     /// The provider of push clients' tokens.
-    push: Option<Arc<Provider>>,
+    push_provider: Option<Arc<KeyProvider>>,
     last_id: u64,
     filters: Filters,
     last_filter: u64,
-    guards: Guards,
+    reserved_headers: ReservedHeaders,
 }
 
-/// The state of a [`Registry`] before a configuration was compiled.
+/// The state of a [`PolicyRegistry`] before a configuration was compiled.
 #[derive(Debug)]
-pub(crate) struct Before {
-    providers: Vec<Arc<Provider>>,
-    push: Option<Arc<Provider>>,
-    guards: Guards,
+pub(crate) struct PolicySnapshot {
+    providers: Vec<Arc<KeyProvider>>,
+    push_provider: Option<Arc<KeyProvider>>,
+    reserved_headers: ReservedHeaders,
 }
 
-impl Before {
+impl PolicySnapshot {
     /// Returns the headers that clients were not allowed to send to upstreams.
-    pub(crate) fn guards(&self) -> &Guards {
-        &self.guards
+    pub(crate) fn reserved_headers(&self) -> &ReservedHeaders {
+        &self.reserved_headers
     }
 
     /// Returns the provider of push clients' tokens.
-    pub(crate) fn push(&self) -> Option<&Arc<Provider>> {
-        self.push.as_ref()
+    pub(crate) fn push_provider(&self) -> Option<&Arc<KeyProvider>> {
+        self.push_provider.as_ref()
     }
 }
 
-impl Registry {
+impl PolicyRegistry {
     /// Returns the current state, to be restored if the next compiled configuration is discarded.
-    pub(crate) fn before(&self) -> Before {
-        Before {
+    pub(crate) fn before(&self) -> PolicySnapshot {
+        PolicySnapshot {
             providers: self.providers.clone(),
-            push: self.push.clone(),
-            guards: self.guards.clone(),
+            push_provider: self.push_provider.clone(),
+            reserved_headers: self.reserved_headers.clone(),
         }
     }
 
     /// Restores a former state.
-    pub(crate) fn restore(&mut self, before: Before) {
+    pub(crate) fn restore(&mut self, before: PolicySnapshot) {
         self.providers = before.providers;
-        self.push = before.push;
-        self.guards = before.guards;
+        self.push_provider = before.push_provider;
+        self.reserved_headers = before.reserved_headers;
     }
 
     /// Creates the state with the program's filters.
-    pub(crate) fn new(filters: Filters) -> Registry {
-        Registry {
+    pub(crate) fn new(filters: Filters) -> PolicyRegistry {
+        PolicyRegistry {
             filters,
-            ..Registry::default()
+            ..PolicyRegistry::default()
         }
     }
 
     /// Sets the headers that clients must not send to upstreams in the next compiled configuration.
-    pub(crate) fn guard(&mut self, guards: Guards) {
-        self.guards = guards;
+    pub(crate) fn set_reserved_headers(&mut self, guards: ReservedHeaders) {
+        self.reserved_headers = guards;
     }
 
     /// Returns the headers that clients must not send to upstreams.
-    pub(crate) fn guards(&self) -> &Guards {
-        &self.guards
+    pub(crate) fn reserved_headers(&self) -> &ReservedHeaders {
+        &self.reserved_headers
     }
 
     /// Returns the filters of a rule.
     ///
     /// # Errors
     /// The reason that a filter of the rule cannot be used.
-    pub(crate) fn filters(&mut self, rule: &Rule) -> Result<Option<Box<[Use]>>, String> {
-        self.filters.of(rule, &mut self.last_filter)
+    pub(crate) fn compile_filters(&mut self, rule: &Rule) -> Result<Option<Box<[Use]>>, String> {
+        self.filters.compile(rule, &mut self.last_filter)
     }
 
     /// Sets up the provider of push clients' tokens, if one is configured.
     ///
     /// # Errors
     /// The upstream of its keys does not exist: then there is no provider.
-    pub(crate) fn follow_push(&mut self, push: &Push, upstreams: &Upstreams) -> Result<(), String> {
-        self.push = None;
+    pub(crate) fn set_push_provider(&mut self, push: &Push, upstreams: &Upstreams) -> Result<(), String> {
+        self.push_provider = None;
         if let Some(config) = push.tokens.as_ref().and_then(PushTokens::provider) {
-            self.push = Some(self.provider(config, upstreams)?);
+            self.push_provider = Some(self.provider(config, upstreams)?);
         }
         Ok(())
     }
 
     /// Returns the provider of push clients' tokens.
-    pub(crate) fn push(&self) -> Option<&Arc<Provider>> {
-        self.push.as_ref()
+    pub(crate) fn push_provider(&self) -> Option<&Arc<KeyProvider>> {
+        self.push_provider.as_ref()
     }
 
     /// Removes providers that neither a rule nor push uses.
@@ -268,20 +268,20 @@ impl Registry {
         if self.providers.is_empty() {
             return;
         }
-        let used: Vec<*const Provider> = used
+        let used: Vec<*const KeyProvider> = used
             .flat_map(|policies| &policies.steps)
             .flat_map(|step| match step {
-                Step::Any(any) => any.steps(),
+                PolicyStep::Any(any) => any.steps(),
                 step => std::slice::from_ref(step),
             })
             .filter_map(|step| match step {
-                Step::Jwt(jwt) => Some(jwt.providers()),
+                PolicyStep::Jwt(jwt) => Some(jwt.providers()),
                 _ => None,
             })
             .flatten()
             .map(Arc::as_ptr)
             .collect();
-        let push = self.push.as_ref().map(Arc::as_ptr);
+        let push = self.push_provider.as_ref().map(Arc::as_ptr);
         self.providers.retain(|provider| {
             let provider = Arc::as_ptr(provider);
             used.contains(&provider) || push == Some(provider)
@@ -289,14 +289,14 @@ impl Registry {
     }
 
     /// Returns the providers of keys for tokens.
-    pub(crate) fn providers(&self) -> &[Arc<Provider>] {
+    pub(crate) fn providers(&self) -> &[Arc<KeyProvider>] {
         &self.providers
     }
 }
 
 /// Request headers that a rule's policies use.
 #[derive(Debug, Default)]
-struct Names {
+struct UsedHeaders {
     /// Written by policies: clients cannot send these.
     written: Vec<HeaderName>,
     /// Consumed by policies.
@@ -305,9 +305,9 @@ struct Names {
 
 /// A request and its route, as policies see them.
 #[derive(Clone, Copy)]
-pub(crate) struct At<'a, 'r> {
+pub(crate) struct PolicyInput<'a, 'r> {
     pub(crate) worker: &'a Rc<Worker>,
-    pub(crate) found: &'a Found<'a>,
+    pub(crate) route: &'a RequestRoute<'a>,
     pub(crate) req: &'a Request<'r>,
 }
 
@@ -320,7 +320,7 @@ pub(crate) struct Refusal {
     /// Headers of the response: a challenge (RFC 9110 §11.6.1), or the time to retry after.
     pub(crate) fields: FieldBlock,
     /// The response of an external service, in place of the fault's status and text.
-    pub(crate) answer: Option<ExternalResponse>,
+    pub(crate) response: Option<ExternalResponse>,
 }
 
 /// The response of an external service.
@@ -336,23 +336,23 @@ impl From<Fault> for Box<Refusal> {
             fault,
             status: None,
             fields: FieldBlock::new(),
-            answer: None,
+            response: None,
         })
     }
 }
 
 /// The result of a walk that does not wait.
 #[derive(Debug)]
-pub(crate) enum Walk {
+pub(crate) enum PolicyOutcome {
     Cleared(Cleared),
     Refused(Box<Refusal>),
     /// A policy has to wait. Nothing was changed: [`walk`] starts over.
-    Waits,
+    Pending,
 }
 
 impl Refusal {
     /// Creates a refusal with a challenge (RFC 9110 §11.6.1).
-    fn challenge(fault: Fault, challenge: &str) -> Box<Refusal> {
+    fn with_challenge(fault: Fault, challenge: &str) -> Box<Refusal> {
         let mut refusal: Box<Refusal> = fault.into();
         if let Err(misuse) = refusal.fields.push("WWW-Authenticate", challenge.as_bytes()) {
             log::error!("a challenge cannot be sent: {misuse}");
@@ -361,65 +361,77 @@ impl Refusal {
     }
 }
 
-type Outcome = Result<(), Box<Refusal>>;
+type StepResult = Result<(), Box<Refusal>>;
 
 /// Evaluates a rule's policies without waiting. Nothing is counted, acquired or recorded when it returns [`Walk::Waits`].
-pub(crate) fn walk_now(worker: &Rc<Worker>, found: &Found<'_>, req: &Request<'_>) -> Walk {
-    let steps = match steps_of(found) {
-        Ok([]) => return Walk::Cleared(Cleared::new(worker)),
+pub(crate) fn evaluate_sync(
+    worker: &Rc<Worker>,
+    found: &RequestRoute<'_>,
+    req: &Request<'_>,
+) -> PolicyOutcome {
+    let steps = match rule_steps(found) {
+        Ok([]) => return PolicyOutcome::Cleared(Cleared::new(worker)),
         Ok(steps) => steps,
-        Err(refusal) => return Walk::Refused(refusal),
+        Err(refusal) => return PolicyOutcome::Refused(refusal),
     };
-    let at = At { worker, found, req };
-    if steps.iter().any(|step| step.waits(&at)) {
-        return Walk::Waits;
+    let at = PolicyInput {
+        worker,
+        route: found,
+        req,
+    };
+    if steps.iter().any(|step| step.must_wait(&at)) {
+        return PolicyOutcome::Pending;
     }
     let mut cleared = Cleared::new(worker);
     for step in steps {
-        if let Err(refusal) = step.pass(&at, &mut cleared) {
-            return Walk::Refused(refusal);
+        if let Err(refusal) = step.check(&at, &mut cleared) {
+            return PolicyOutcome::Refused(refusal);
         }
     }
-    note(&at, &cleared);
-    Walk::Cleared(cleared)
+    log_identity(&at, &cleared);
+    PolicyOutcome::Cleared(cleared)
 }
 
 /// Evaluates a rule's policies, waiting where needed.
 ///
 /// # Errors
 /// The refusal of the first policy that refuses the request, or that of a broken rule.
-pub(crate) async fn walk(
+pub(crate) async fn evaluate(
     worker: &Rc<Worker>,
-    found: &Found<'_>,
+    found: &RequestRoute<'_>,
     req: &Request<'_>,
 ) -> Result<Cleared, Box<Refusal>> {
-    let at = At { worker, found, req };
+    let at = PolicyInput {
+        worker,
+        route: found,
+        req,
+    };
     let mut cleared = Cleared::new(worker);
-    for step in steps_of(found)? {
-        if step.waits(&at) {
+    for step in rule_steps(found)? {
+        if step.must_wait(&at) {
             // Boxed, so that requests that do not wait reserve no space for it.
-            Box::pin(step.pass_waiting(&at, &mut cleared)).await?;
+            Box::pin(step.check_async(&at, &mut cleared)).await?;
         } else {
-            step.pass(&at, &mut cleared)?;
+            step.check(&at, &mut cleared)?;
         }
     }
-    note(&at, &cleared);
+    log_identity(&at, &cleared);
     Ok(cleared)
 }
 
 /// Returns the policies of a request's rule. A rule that is broken passes no request.
-fn steps_of<'f>(found: &'f Found<'_>) -> Result<&'f [Step], Box<Refusal>> {
+fn rule_steps<'f>(found: &'f RequestRoute<'_>) -> Result<&'f [PolicyStep], Box<Refusal>> {
     let plan = found.matched.plan().map_err(|_why| Fault::BrokenRule)?;
     let policies = &plan.policies;
-    match &found.cross {
+    match &found.cors {
         Some(cross) if cross.is_preflight => Ok(&policies.steps[..policies.before_cors]),
         _ => Ok(&policies.steps),
     }
 }
 
-fn note(at: &At<'_, '_>, cleared: &Cleared) {
+fn log_identity(at: &PolicyInput<'_, '_>, cleared: &Cleared) {
     if let Some(identity) = cleared.identity() {
-        note::identity(identity, at.req);
+        log_fields::log_identity(identity, at.req);
     }
 }
 
@@ -431,14 +443,14 @@ impl Policies {
     pub(crate) fn of(
         rule: &Rule,
         missing: &[Name],
-        known: &mut Registry,
+        known: &mut PolicyRegistry,
         upstreams: &Upstreams,
     ) -> Result<Policies, String> {
         let counters = upstreams.counters();
         let mut policies = Policies::default();
-        let mut steps: Vec<Step> = Vec::new();
+        let mut steps: Vec<PolicyStep> = Vec::new();
         let mut last = None;
-        let mut names = Names::default();
+        let mut names = UsedHeaders::default();
         let any = rule.policies.contains(&Policy::SatisfyAny);
         let (mut alternatives, mut place) = (Vec::new(), 0);
         for policy in in_order(&rule.policies) {
@@ -446,123 +458,139 @@ impl Policies {
             let same = last.replace(phase) == Some(phase);
             // Limits that are evaluated together with the previous one.
             match (policy, steps.last_mut()) {
-                (Policy::RateLimit(policy), Some(Step::Limits(limits))) if same => {
-                    limits.add(policy, missing, upstreams)?;
+                (Policy::RateLimit(policy), Some(PolicyStep::Limits(limits))) if same => {
+                    limits.add_limit(policy, missing, upstreams)?;
                     continue;
                 }
-                (Policy::Concurrency(policy), Some(Step::Concurrency(caps))) if same => {
-                    caps.add(policy, counters);
+                (Policy::Concurrency(policy), Some(PolicyStep::Concurrency(caps))) if same => {
+                    caps.add_limit(policy, counters);
                     continue;
                 }
                 _ => {}
             }
             let step = match policy {
                 Policy::Addresses(policy) if any => {
-                    alternatives.extend(Addresses::alone_allowed(policy).map(Step::Addresses));
-                    Step::Addresses(Addresses::alone_denied(policy))
+                    alternatives.extend(IpAccess::allow_list_only(policy).map(PolicyStep::Addresses));
+                    PolicyStep::Addresses(IpAccess::deny_list_only(policy))
                 }
-                Policy::Addresses(policy) => Step::Addresses(Addresses::of(policy)),
+                Policy::Addresses(policy) => PolicyStep::Addresses(IpAccess::compile(policy)),
                 // The exchange applies these around the rule's action.
                 Policy::Cors(_) | Policy::Filter(_) | Policy::SatisfyAny => continue,
                 Policy::ClientCertificate(policy) => {
-                    Step::Certificate(Certificate::of(policy, any, &mut names))
+                    PolicyStep::Certificate(CertificateAuth::compile(policy, any, &mut names))
                 }
-                Policy::Basic(policy) => Step::Basic(Basic::of(policy, &mut names, counters.passwords())),
-                Policy::ApiKeys(policy) => Step::Keys(Keys::of(policy, &mut names)),
-                Policy::Jwt(policy) => Step::Jwt(Jwt::of(policy, &mut names, known, upstreams)?),
-                Policy::ExternalAuth(policy) => Step::Authz(Authz::of(policy, &mut names, upstreams)?),
-                Policy::RateLimit(policy) => Step::Limits(Limits::of(policy, missing, upstreams)?),
-                Policy::Concurrency(policy) => Step::Concurrency(Concurrency::of(policy, counters)),
-                Policy::Shed(policy) => Step::Shed(Shed(policy.late)),
-                Policy::Inject(policy) => Step::Inject(Inject::of(policy, &mut names.hidden)),
+                Policy::Basic(policy) => PolicyStep::Basic(PasswordAuth::compile(
+                    policy,
+                    &mut names,
+                    counters.password_checks(),
+                )),
+                Policy::ApiKeys(policy) => PolicyStep::Keys(ApiKeyAuth::compile(policy, &mut names)),
+                Policy::Jwt(policy) => {
+                    PolicyStep::Jwt(JwtAuth::compile(policy, &mut names, known, upstreams)?)
+                }
+                Policy::ExternalAuth(policy) => {
+                    PolicyStep::Authz(ExternalAuthz::compile(policy, &mut names, upstreams)?)
+                }
+                Policy::RateLimit(policy) => {
+                    PolicyStep::Limits(RateLimits::compile(policy, missing, upstreams)?)
+                }
+                Policy::Concurrency(policy) => {
+                    PolicyStep::Concurrency(ConcurrencyLimits::compile(policy, counters))
+                }
+                Policy::Shed(policy) => PolicyStep::Shed(LoadShedder(policy.max_delay)),
+                Policy::Inject(policy) => {
+                    PolicyStep::Inject(FaultInjector::compile(policy, &mut names.hidden))
+                }
             };
             if any && phase == Phase::Authentication {
                 alternatives.push(step);
                 continue;
             }
             steps.push(step);
-            if phase.place() < Phase::Cors.place() {
+            if phase.position() < Phase::Cors.position() {
                 policies.before_cors = steps.len();
             }
-            if phase.place() < Phase::Authentication.place() {
+            if phase.position() < Phase::Authentication.position() {
                 place = steps.len();
             }
         }
         if any {
-            steps.insert(place, Step::Any(Any::of(alternatives)?));
+            steps.insert(place, PolicyStep::Any(SatisfyAny::compile(alternatives)?));
         }
         policies.steps = steps.into();
-        policies.written = names.written.len();
-        policies.drops = [names.written, names.hidden].concat().into();
+        policies.written_count = names.written.len();
+        policies.consumed_headers = [names.written, names.hidden].concat().into();
         Ok(policies)
     }
 
     /// Returns the request headers that are not forwarded: policies write or consume them.
-    pub(crate) fn drops(&self) -> &[HeaderName] {
-        &self.drops
+    pub(crate) fn consumed_headers(&self) -> &[HeaderName] {
+        &self.consumed_headers
     }
 
     /// Returns the first header that both policies write and the rule changes: one of the values would be lost.
-    pub(crate) fn conflict(&self, changes: &HeaderChanges) -> Option<&HeaderName> {
+    pub(crate) fn conflicting_header(&self, changes: &HeaderChanges) -> Option<&HeaderName> {
         let changed = |name: &HeaderName| {
             let set = changes.set.iter().chain(&changes.add).map(|(name, _)| name);
             set.chain(&changes.remove).any(|changed| changed == name)
         };
-        self.drops[..self.written].iter().find(|name| changed(name))
+        self.consumed_headers[..self.written_count]
+            .iter()
+            .find(|name| changed(name))
     }
 }
 
-impl Step {
+impl PolicyStep {
     /// Returns whether evaluating it now would have to wait. Changes no state that another request or step could observe.
-    fn waits(&self, at: &At<'_, '_>) -> bool {
+    fn must_wait(&self, at: &PolicyInput<'_, '_>) -> bool {
         match self {
-            Step::Addresses(_)
-            | Step::Certificate(_)
-            | Step::Keys(_)
-            | Step::Concurrency(_)
-            | Step::Shed(_) => false,
-            Step::Basic(policy) => policy.waits(at),
-            Step::Any(any) => any.waits(at),
-            Step::Jwt(policy) => policy.waits(at),
-            Step::Authz(_) => true,
-            Step::Inject(policy) => policy.waits(at),
-            Step::Limits(limits) => limits.wait(),
+            PolicyStep::Addresses(_)
+            | PolicyStep::Certificate(_)
+            | PolicyStep::Keys(_)
+            | PolicyStep::Concurrency(_)
+            | PolicyStep::Shed(_) => false,
+            PolicyStep::Basic(policy) => policy.must_wait(at),
+            PolicyStep::Any(any) => any.must_wait(at),
+            PolicyStep::Jwt(policy) => policy.must_wait(at),
+            PolicyStep::Authz(_) => true,
+            PolicyStep::Inject(policy) => policy.must_wait(at),
+            PolicyStep::Limits(limits) => limits.needs_redis(),
         }
     }
 
     /// Evaluates it; it must not have to wait.
-    fn pass(&self, at: &At<'_, '_>, cleared: &mut Cleared) -> Outcome {
+    fn check(&self, at: &PolicyInput<'_, '_>, cleared: &mut Cleared) -> StepResult {
         match self {
-            Step::Addresses(policy) => policy.pass(at),
-            Step::Certificate(policy) => policy.pass(at, cleared),
-            Step::Basic(policy) => policy.pass(at, cleared),
-            Step::Keys(policy) => policy.pass(at, cleared),
-            Step::Jwt(policy) => policy.pass(at, cleared),
-            Step::Any(any) => any.pass(at, cleared),
+            PolicyStep::Addresses(policy) => policy.check(at),
+            PolicyStep::Certificate(policy) => policy.check(at, cleared),
+            PolicyStep::Basic(policy) => policy.check(at, cleared),
+            PolicyStep::Keys(policy) => policy.check(at, cleared),
+            PolicyStep::Jwt(policy) => policy.check(at, cleared),
+            PolicyStep::Any(any) => any.check(at, cleared),
             // External authorization always has to wait.
-            Step::Authz(_) => Err(Fault::AuthzUnavailable.into()),
-            Step::Limits(limits) => limits.pass(at, cleared),
-            Step::Concurrency(caps) => caps.pass(at, cleared),
-            Step::Shed(policy) => policy.pass(at),
-            Step::Inject(policy) => policy.pass(at),
+            PolicyStep::Authz(_) => Err(Fault::AuthzUnavailable.into()),
+            PolicyStep::Limits(limits) => limits.check(at, cleared),
+            PolicyStep::Concurrency(caps) => caps.check(at, cleared),
+            PolicyStep::Shed(policy) => policy.check(at),
+            PolicyStep::Inject(policy) => policy.check(at),
         }
     }
 
     /// Evaluates it, waiting where needed.
-    async fn pass_waiting(&self, at: &At<'_, '_>, cleared: &mut Cleared) -> Outcome {
+    async fn check_async(&self, at: &PolicyInput<'_, '_>, cleared: &mut Cleared) -> StepResult {
         match self {
-            Step::Basic(policy) => policy.pass_waiting(at, cleared).await,
-            Step::Jwt(policy) => policy.pass_waiting(at, cleared).await,
-            Step::Any(any) => any.pass_waiting(at, cleared).await,
-            Step::Authz(policy) => policy.pass_waiting(at, cleared).await,
-            Step::Inject(policy) => policy.pass_waiting(at).await,
-            Step::Limits(limits) => limits.pass_waiting(at, cleared).await,
-            _ => self.pass(at, cleared),
+            PolicyStep::Basic(policy) => policy.check_async(at, cleared).await,
+            PolicyStep::Jwt(policy) => policy.check_async(at, cleared).await,
+            PolicyStep::Any(any) => any.check_async(at, cleared).await,
+            PolicyStep::Authz(policy) => policy.check_async(at, cleared).await,
+            PolicyStep::Inject(policy) => policy.check_async(at).await,
+            PolicyStep::Limits(limits) => limits.check_async(at, cleared).await,
+            _ => self.check(at, cleared),
         }
     }
 }
 
-impl fmt::Debug for At<'_, '_> {
+impl fmt::Debug for PolicyInput<'_, '_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("At")
             .field("req", self.req)

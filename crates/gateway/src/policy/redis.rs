@@ -4,7 +4,7 @@
 //! query, and pools the connection. No request waits for longer than the limit's timeout; after a failure of the Redis it is not
 //! queried for a while, and then by one request. A cap of the gateway that is reached is no failure of the Redis: it fails that query
 //! alone, since clients could otherwise disable a limit by reaching the cap. A limit that does not deny is counted by this process
-//! meanwhile ([`super::limit`]), so it never fails open.
+//! meanwhile ([`super::rate_limit`]), so it never fails open.
 //!
 //! ```text
 //! Up ── failure ─▶ Down until now + back-off ── expired: one probe ─┬─ response ─▶ Up
@@ -24,35 +24,35 @@ use std::time::Duration;
 use aws_lc_rs::digest::{SHA1_FOR_LEGACY_USE_ONLY, digest};
 use ringmain_engine::backend::Time;
 
-use crate::fault::{Fault, Side};
+use crate::fault::{Fault, FaultSide};
 use crate::gateway::Worker;
 use crate::limits;
 use crate::model::{self, Name, Secret};
-use crate::rate::resp::{self, Reply};
-use crate::rate::{Rate, Verdict};
-use crate::upstream::local::Sole;
-use crate::upstream::{Prefer, Shared};
+use crate::rate::resp::{self, RespReply};
+use crate::rate::{Rate, RateVerdict};
+use crate::upstream::pool::PooledConnection;
+use crate::upstream::{AffinityHint, UpstreamState};
 
 /// The script that decides in the Redis.
 const SCRIPT: &str = include_str!("../rate/script.lua");
 
 /// The Redis of a limit.
 #[derive(Debug)]
-pub(super) struct Redis {
-    shared: Arc<Shared>,
+pub(super) struct RedisLimiter {
+    upstream: Arc<UpstreamState>,
     prefix: String,
     user: Option<Arc<str>>,
     password: Option<Secret>,
     timeout: Duration,
     /// Requests are refused while the Redis does not respond; else this process counts them alone.
-    pub(super) denies: bool,
+    pub(super) fail_closed: bool,
     /// The SHA-1 by which the Redis caches the script.
     sha: String,
 }
 
 /// A worker's view of a Redis.
 #[derive(Clone, Copy, Debug, Default)]
-struct Standing {
+struct RedisBreaker {
     /// No queries are sent until this instant.
     until: Time,
     /// Failures in a row.
@@ -61,26 +61,26 @@ struct Standing {
 
 /// A worker's view of each Redis, by upstream.
 #[derive(Debug, Default)]
-pub(crate) struct Standings(std::cell::RefCell<BTreeMap<Name, Rc<Cell<Standing>>>>);
+pub(crate) struct RedisBreakers(std::cell::RefCell<BTreeMap<Name, Rc<Cell<RedisBreaker>>>>);
 
-impl Standings {
-    fn of(&self, name: &Name) -> Rc<Cell<Standing>> {
+impl RedisBreakers {
+    fn breaker_of(&self, name: &Name) -> Rc<Cell<RedisBreaker>> {
         let mut all = self.0.borrow_mut();
         Rc::clone(all.entry(name.clone()).or_default())
     }
 }
 
-impl Redis {
+impl RedisLimiter {
     /// Returns the Redis for a limit of that name.
-    pub(super) fn of(limit: &Name, redis: &model::Redis, shared: Arc<Shared>) -> Redis {
+    pub(super) fn of(limit: &Name, redis: &model::Redis, shared: Arc<UpstreamState>) -> RedisLimiter {
         let hash = digest(&SHA1_FOR_LEGACY_USE_ONLY, SCRIPT.as_bytes());
-        Redis {
-            shared,
+        RedisLimiter {
+            upstream: shared,
             prefix: format!("{}{limit}:", redis.prefix),
             user: redis.user.clone(),
             password: redis.password.clone(),
             timeout: redis.timeout,
-            denies: redis.denies,
+            fail_closed: redis.denies,
             sha: hash.as_ref().iter().map(|byte| format!("{byte:02x}")).collect(),
         }
     }
@@ -89,8 +89,13 @@ impl Redis {
     ///
     /// # Errors
     /// The Redis could not be queried, or did not respond in time.
-    pub(super) async fn take(&self, worker: &Rc<Worker>, key: &[u8], rate: Rate) -> Result<Verdict, Fault> {
-        let standing = worker.standings.of(&self.shared.name);
+    pub(super) async fn count_request(
+        &self,
+        worker: &Rc<Worker>,
+        key: &[u8],
+        rate: Rate,
+    ) -> Result<RateVerdict, Fault> {
+        let standing = worker.redis_breakers.breaker_of(&self.upstream.name);
         let now = worker.cx.now();
         let before = standing.get();
         if now < before.until {
@@ -98,18 +103,18 @@ impl Redis {
         }
         if before.failures > 0 {
             // Concurrent requests do not query meanwhile: this one probes.
-            standing.set(Standing {
+            standing.set(RedisBreaker {
                 until: now.after(self.timeout),
                 ..before
             });
         }
-        match self.ask(worker, key, rate, now.after(self.timeout)).await {
+        match self.query_redis(worker, key, rate, now.after(self.timeout)).await {
             Ok(verdict) => {
-                standing.set(Standing::default());
+                standing.set(RedisBreaker::default());
                 Ok(verdict)
             }
             // The fault is the gateway's own and no evidence about the Redis.
-            Err(fault) if fault.side() == Side::Gateway => {
+            Err(fault) if fault.side() == FaultSide::Gateway => {
                 standing.set(before);
                 Err(Fault::LimiterDown)
             }
@@ -118,45 +123,53 @@ impl Redis {
                 let span = limits::REDIS_BACKOFF.saturating_mul(1 << before.failures.min(16));
                 let until = worker.cx.now().after(span.min(limits::REDIS_BACKOFF_MOST));
                 if before.failures == 0 {
-                    let name = &self.shared.name;
+                    let name = &self.upstream.name;
                     log::warn!("the Redis `{name}` does not count requests: {fault}");
                 }
-                standing.set(Standing { until, failures });
+                standing.set(RedisBreaker { until, failures });
                 Err(Fault::LimiterDown)
             }
         }
     }
 
-    async fn ask(&self, worker: &Rc<Worker>, key: &[u8], rate: Rate, until: Time) -> Result<Verdict, Fault> {
-        let local = worker.local(&self.shared);
+    async fn query_redis(
+        &self,
+        worker: &Rc<Worker>,
+        key: &[u8],
+        rate: Rate,
+        until: Time,
+    ) -> Result<RateVerdict, Fault> {
+        let local = worker.pool(&self.upstream);
         let left = || until.since(worker.cx.now());
-        local.settle(local.connect_timeout().min(left())).await;
-        let _admitted = local.admit()?;
+        local
+            .wait_until_resolved(local.connect_timeout().min(left()))
+            .await;
+        let _admitted = local.admit_request()?;
         let mut tried = Vec::new();
-        let mut chosen = local.choose(&tried, None, Prefer::Any)?;
+        let mut chosen = local.select(&tried, None, AffinityHint::None)?;
         let mut fresh = false;
         loop {
             let span = local.connect_timeout().min(left());
             if span.is_zero() {
                 return Err(Fault::HeadTimeout);
             }
-            let link = match local.link_alone(&chosen.end, fresh, span).await {
+            let link = match local.acquire_exclusive(&chosen.endpoint, fresh, span).await {
                 Ok(link) => link,
                 Err(fault) if fault.is_connect_failure() => {
-                    tried.push(Rc::clone(&chosen.end));
-                    if !local.has_untried(&tried) {
+                    tried.push(Rc::clone(&chosen.endpoint));
+                    if !local.has_untried_endpoint(&tried) {
                         return Err(fault);
                     }
-                    chosen = local.choose(&tried, None, Prefer::Any)?;
+                    chosen = local.select(&tried, None, AffinityHint::None)?;
                     continue;
                 }
                 Err(fault) => return Err(fault),
             };
             let kept = link.requests > 0;
-            match self.converse(worker, &link, key, rate, until).await {
+            match self.run_script(worker, &link, key, rate, until).await {
                 Ok(verdict) => {
-                    local.keep(&chosen.end, link);
-                    worker.sweep_later();
+                    local.release(&chosen.endpoint, link);
+                    worker.start_sweeping();
                     return Ok(verdict);
                 }
                 // The connection was closed while it was idle.
@@ -166,20 +179,20 @@ impl Redis {
         }
     }
 
-    async fn converse(
+    async fn run_script(
         &self,
         worker: &Rc<Worker>,
-        link: &Sole,
+        link: &PooledConnection,
         key: &[u8],
         rate: Rate,
         until: Time,
-    ) -> Result<Verdict, Fault> {
+    ) -> Result<RateVerdict, Fault> {
         let mut out = Vec::new();
         let signs_in = link.requests == 0 && self.password.is_some();
         if signs_in && let Some(password) = &self.password {
             match &self.user {
-                Some(user) => resp::command(&mut out, &[b"AUTH", user.as_bytes(), password.expose()]),
-                None => resp::command(&mut out, &[b"AUTH", password.expose()]),
+                Some(user) => resp::write_command(&mut out, &[b"AUTH", user.as_bytes(), password.expose()]),
+                None => resp::write_command(&mut out, &[b"AUTH", password.expose()]),
             }
         }
         let (share, most) = rate.in_micros();
@@ -194,7 +207,7 @@ impl Redis {
                 share.as_bytes(),
                 most.as_bytes(),
             ];
-            resp::command(out, &words);
+            resp::write_command(out, &words);
         };
         eval(&mut out, b"EVALSHA", &self.sha);
         let send = |out: &[u8]| {
@@ -205,37 +218,42 @@ impl Redis {
                 .map_err(|_closed| Fault::ResetBeforeHead)
         };
         send(&out)?;
-        if signs_in && let Reply::Error(why) = read(link).await? {
-            log::warn!("the Redis `{}` rejects the credentials: {why}", self.shared.name);
+        if signs_in && let RespReply::Error(why) = read_reply(link).await? {
+            log::warn!(
+                "the Redis `{}` rejects the credentials: {why}",
+                self.upstream.name
+            );
             return Err(Fault::GarbageHead);
         }
-        let mut reply = read(link).await?;
-        if matches!(&reply, Reply::Error(why) if why == "NOSCRIPT") {
+        let mut reply = read_reply(link).await?;
+        if matches!(&reply, RespReply::Error(why) if why == "NOSCRIPT") {
             out.clear();
             eval(&mut out, b"EVAL", SCRIPT);
             send(&out)?;
-            reply = read(link).await?;
+            reply = read_reply(link).await?;
         }
         match reply {
-            Reply::Numbers(numbers) => match numbers[..] {
-                [passes @ (0 | 1), owed] if owed >= 0 => Ok(rate.of_micros(passes == 1, owed.unsigned_abs())),
+            RespReply::Numbers(numbers) => match numbers[..] {
+                [passes @ (0 | 1), owed] if owed >= 0 => {
+                    Ok(rate.verdict_of_micros(passes == 1, owed.unsigned_abs()))
+                }
                 _ => Err(Fault::GarbageHead),
             },
-            Reply::Error(why) => {
-                log::warn!("the Redis `{}` does not count: {why}", self.shared.name);
+            RespReply::Error(why) => {
+                log::warn!("the Redis `{}` does not count: {why}", self.upstream.name);
                 Err(Fault::GarbageHead)
             }
-            Reply::Text | Reply::Number(_) => Err(Fault::GarbageHead),
+            RespReply::Text | RespReply::Number(_) => Err(Fault::GarbageHead),
         }
     }
 }
 
 /// Reads the next reply.
-async fn read(link: &Sole) -> Result<Reply, Fault> {
+async fn read_reply(link: &PooledConnection) -> Result<RespReply, Fault> {
     let mut parsed = Ok(None);
     let received = poll_fn(|context| {
         let polled = link.stream.poll_received(context, |bytes| {
-            parsed = resp::parse(bytes);
+            parsed = resp::parse_reply(bytes);
             match &parsed {
                 Ok(Some((_, used))) => *used,
                 _ => 0,

@@ -6,39 +6,39 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use super::cells::Cells;
+use super::key_table::KeyTable;
 use crate::limits;
 use crate::model::Name;
 use crate::policy::passwords::PasswordChecks;
-use crate::status::{Counted, CounterStatus};
-use crate::upstream::Line;
+use crate::stats::upstreams::{CounterState, CounterStatus};
+use crate::upstream::CacheLine;
 
 /// The registry of counters.
 #[derive(Debug, Default)]
-pub(crate) struct Counters {
-    cells: Mutex<BTreeMap<Name, Arc<Cells>>>,
-    running: Mutex<BTreeMap<Name, Arc<Running>>>,
-    crowds: Mutex<BTreeMap<Name, Arc<Crowd>>>,
+pub(crate) struct LimitCounters {
+    key_tables: Mutex<BTreeMap<Name, Arc<KeyTable>>>,
+    running: Mutex<BTreeMap<Name, Arc<RequestCount>>>,
+    keyed: Mutex<BTreeMap<Name, Arc<KeyedRequestCounts>>>,
     /// Shared by all rules.
     passwords: Arc<PasswordChecks>,
 }
 
 /// A count of requests in flight.
 #[derive(Debug, Default)]
-pub(crate) struct Running(Line<AtomicU32>);
+pub(crate) struct RequestCount(CacheLine<AtomicU32>);
 
 /// Counts of requests in flight by key: only keys with such requests occupy an entry, at most [`limits::RUNNING_KEYS`].
 ///
 /// A request locks its key's part of the table while it searches that part.
 #[derive(Debug)]
-pub(crate) struct Crowd {
-    parts: Box<[Line<Mutex<Vec<Member>>>]>,
+pub(crate) struct KeyedRequestCounts {
+    parts: Box<[CacheLine<Mutex<Vec<KeyCount>>>]>,
     secret: OnceLock<u64>,
 }
 
 /// A key and its number of requests in flight.
 #[derive(Debug)]
-struct Member {
+struct KeyCount {
     key: u64,
     count: u32,
 }
@@ -51,67 +51,67 @@ const PART_KEYS: usize = limits::RUNNING_KEYS / PARTS;
 
 /// A request in flight, counted until this is dropped.
 #[derive(Debug)]
-pub(crate) struct Runs(Which);
+pub(crate) struct CountGuard(CountedAt);
 
 #[derive(Debug)]
-enum Which {
-    Of(Arc<Running>),
-    Key(Arc<Crowd>, u64),
+enum CountedAt {
+    All(Arc<RequestCount>),
+    Key(Arc<KeyedRequestCounts>, u64),
 }
 
-impl Counters {
+impl LimitCounters {
     /// Returns the cells of a name; creates them with room for `keys` on first use.
-    pub(crate) fn cells(&self, name: &Name, keys: u32) -> Arc<Cells> {
-        of(&self.cells, name, || Cells::new(keys as usize))
+    pub(crate) fn key_table(&self, name: &Name, keys: u32) -> Arc<KeyTable> {
+        get_or_insert(&self.key_tables, name, || KeyTable::new(keys as usize))
     }
 
     /// Returns the count of a name.
-    pub(crate) fn running(&self, name: &Name) -> Arc<Running> {
-        of(&self.running, name, Running::default)
+    pub(crate) fn request_count(&self, name: &Name) -> Arc<RequestCount> {
+        get_or_insert(&self.running, name, RequestCount::default)
     }
 
     /// Returns the counts by key of a name.
-    pub(crate) fn crowd(&self, name: &Name) -> Arc<Crowd> {
-        of(&self.crowds, name, Crowd::default)
+    pub(crate) fn keyed_counts(&self, name: &Name) -> Arc<KeyedRequestCounts> {
+        get_or_insert(&self.keyed, name, KeyedRequestCounts::default)
     }
 
     /// Returns the slots for password checks.
-    pub(crate) fn passwords(&self) -> &Arc<PasswordChecks> {
+    pub(crate) fn password_checks(&self) -> &Arc<PasswordChecks> {
         &self.passwords
     }
 
     /// Returns the current state of every counter, by name.
     pub(crate) fn status(&self) -> Vec<CounterStatus> {
-        let cells = lock(&self.cells);
+        let cells = lock(&self.key_tables);
         let keys = cells.iter().map(|(name, cells)| CounterStatus {
             name: name.clone(),
-            counted: Counted::Keys {
-                room: cells.room(),
-                forgotten: cells.forgotten(),
+            state: CounterState::RateLimitKeys {
+                room: cells.capacity(),
+                forgotten: cells.evicted(),
             },
         });
         let running = lock(&self.running);
         let running = running.iter().map(|(name, running)| CounterStatus {
             name: name.clone(),
-            counted: Counted::Requests(running.count()),
+            state: CounterState::InFlight(running.count()),
         });
-        let crowds = lock(&self.crowds);
+        let crowds = lock(&self.keyed);
         let crowds = crowds.iter().map(|(name, crowd)| CounterStatus {
             name: name.clone(),
-            counted: Counted::Requests(crowd.count()),
+            state: CounterState::InFlight(crowd.count()),
         });
         keys.chain(running).chain(crowds).collect()
     }
 
     /// Removes counters that no plan holds.
-    pub(crate) fn sweep(&self) {
-        lock(&self.cells).retain(|_, cells| Arc::strong_count(cells) > 1);
+    pub(crate) fn remove_unused(&self) {
+        lock(&self.key_tables).retain(|_, cells| Arc::strong_count(cells) > 1);
         lock(&self.running).retain(|_, running| Arc::strong_count(running) > 1);
-        lock(&self.crowds).retain(|_, crowd| Arc::strong_count(crowd) > 1);
+        lock(&self.keyed).retain(|_, crowd| Arc::strong_count(crowd) > 1);
     }
 }
 
-fn of<T>(map: &Mutex<BTreeMap<Name, Arc<T>>>, name: &Name, new: impl FnOnce() -> T) -> Arc<T> {
+fn get_or_insert<T>(map: &Mutex<BTreeMap<Name, Arc<T>>>, name: &Name, new: impl FnOnce() -> T) -> Arc<T> {
     let mut map = lock(map);
     Arc::clone(map.entry(name.clone()).or_insert_with(|| Arc::new(new())))
 }
@@ -120,12 +120,14 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Running {
+impl RequestCount {
     /// Counts a request, unless the limit is reached.
-    pub(crate) fn begin(self: &Arc<Running>, most: u32) -> Option<Runs> {
+    pub(crate) fn try_count(self: &Arc<RequestCount>, most: u32) -> Option<CountGuard> {
         let next = |count: u32| (count < most).then(|| count + 1);
         let taken = self.0.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next);
-        taken.is_ok().then(|| Runs(Which::Of(Arc::clone(self))))
+        taken
+            .is_ok()
+            .then(|| CountGuard(CountedAt::All(Arc::clone(self))))
     }
 
     /// Returns the number of requests in flight.
@@ -134,32 +136,32 @@ impl Running {
     }
 }
 
-impl Default for Crowd {
-    fn default() -> Crowd {
-        Crowd {
-            parts: (0..PARTS).map(|_| Line::default()).collect(),
+impl Default for KeyedRequestCounts {
+    fn default() -> KeyedRequestCounts {
+        KeyedRequestCounts {
+            parts: (0..PARTS).map(|_| CacheLine::default()).collect(),
             secret: OnceLock::new(),
         }
     }
 }
 
-impl Crowd {
+impl KeyedRequestCounts {
     /// Returns the secret of the key hashes, so that clients cannot construct collisions: drawn on first use.
     pub(crate) fn secret(&self, draw: impl FnOnce() -> u64) -> u64 {
         *self.secret.get_or_init(draw)
     }
 
     /// Counts a request of a key, unless its limit is reached or the table is full.
-    pub(crate) fn begin(self: &Arc<Crowd>, key: u64, most: u32) -> Option<Runs> {
-        let mut members = self.part(key);
+    pub(crate) fn try_count(self: &Arc<KeyedRequestCounts>, key: u64, most: u32) -> Option<CountGuard> {
+        let mut members = self.part_of(key);
         let has_room = members.len() < PART_KEYS;
         match members.iter_mut().find(|member| member.key == key) {
             Some(member) if member.count >= most => return None,
             Some(member) => member.count += 1,
-            None if has_room => members.push(Member { key, count: 1 }),
+            None if has_room => members.push(KeyCount { key, count: 1 }),
             None => return None,
         }
-        Some(Runs(Which::Key(Arc::clone(self), key)))
+        Some(CountGuard(CountedAt::Key(Arc::clone(self), key)))
     }
 
     /// Returns the number of requests in flight over all keys.
@@ -170,8 +172,8 @@ impl Crowd {
             .sum()
     }
 
-    fn end(&self, key: u64) {
-        let mut members = self.part(key);
+    fn release_key(&self, key: u64) {
+        let mut members = self.part_of(key);
         let Some(at) = members.iter().position(|member| member.key == key) else {
             return;
         };
@@ -181,18 +183,18 @@ impl Crowd {
         }
     }
 
-    fn part(&self, key: u64) -> MutexGuard<'_, Vec<Member>> {
+    fn part_of(&self, key: u64) -> MutexGuard<'_, Vec<KeyCount>> {
         lock(&self.parts[(key >> 32) as usize % PARTS].0)
     }
 }
 
-impl Drop for Runs {
+impl Drop for CountGuard {
     fn drop(&mut self) {
         match &self.0 {
-            Which::Of(running) => {
+            CountedAt::All(running) => {
                 running.0.0.fetch_sub(1, Ordering::Relaxed);
             }
-            Which::Key(crowd, key) => crowd.end(*key),
+            CountedAt::Key(crowd, key) => crowd.release_key(*key),
         }
     }
 }

@@ -11,8 +11,8 @@
 //!
 //! Pure: time is an argument, in nanoseconds of the engine's clock. [`cells`] stores the numbers.
 
-pub(crate) mod cells;
 pub(crate) mod counters;
+pub(crate) mod key_table;
 pub(crate) mod resp;
 
 #[cfg(test)]
@@ -31,13 +31,13 @@ pub(crate) struct Rate {
 
 /// The decision on a request, and the state of its key afterwards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Verdict {
+pub(crate) struct RateVerdict {
     /// The request passes and was counted.
     pub(crate) passes: bool,
     /// Requests that could follow at once.
-    pub(crate) left: u64,
+    pub(crate) remaining: u64,
     /// The time until one more request passes; zero if one would now.
-    pub(crate) again: Duration,
+    pub(crate) retry_after: Duration,
     /// The time until the debt is zero: then a whole burst passes.
     pub(crate) clear: Duration,
 }
@@ -55,8 +55,8 @@ impl Rate {
 
     /// Returns the key's clear instant after a request at `now`, and the verdict. A refused request leaves the instant unchanged,
     /// unless it lies further ahead than this rate allows.
-    pub(crate) fn take(self, clear: u64, now: u64) -> (u64, Verdict) {
-        let owed = self.owed(clear, now);
+    pub(crate) fn count_request(self, clear: u64, now: u64) -> (u64, RateVerdict) {
+        let owed = self.debt_at(clear, now);
         let with = owed + self.share;
         if with <= self.most {
             (now + with, self.verdict(true, with))
@@ -72,7 +72,7 @@ impl Rate {
     }
 
     /// Returns the verdict for a debt that was counted in these units.
-    pub(crate) fn of_micros(self, passes: bool, owed: u64) -> Verdict {
+    pub(crate) fn verdict_of_micros(self, passes: bool, owed: u64) -> RateVerdict {
         let (share, most) = self.in_micros();
         let rate = Rate {
             share: share.saturating_mul(1000),
@@ -82,22 +82,22 @@ impl Rate {
     }
 
     /// Returns the clear instant without a request that was counted but then refused elsewhere.
-    pub(crate) fn give_back(self, clear: u64) -> u64 {
+    pub(crate) fn revert_request(self, clear: u64) -> u64 {
         clear.saturating_sub(self.share)
     }
 
     /// Returns a key's debt at `now`. Capped at the maximum: debt that was counted under another rate does not weigh more than this
     /// rate allows.
-    fn owed(self, clear: u64, now: u64) -> u64 {
+    fn debt_at(self, clear: u64, now: u64) -> u64 {
         clear.saturating_sub(now).min(self.most)
     }
 
-    fn verdict(self, passes: bool, owed: u64) -> Verdict {
+    fn verdict(self, passes: bool, owed: u64) -> RateVerdict {
         let room = self.most - owed;
-        Verdict {
+        RateVerdict {
             passes,
-            left: room / self.share,
-            again: Duration::from_nanos(self.share.saturating_sub(room)),
+            remaining: room / self.share,
+            retry_after: Duration::from_nanos(self.share.saturating_sub(room)),
             clear: Duration::from_nanos(owed),
         }
     }

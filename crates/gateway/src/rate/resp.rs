@@ -2,7 +2,7 @@
 
 /// A reply.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Reply {
+pub(crate) enum RespReply {
     /// `+OK`, or a bulk string.
     Text,
     /// `-ERR …`, by its first word.
@@ -15,7 +15,7 @@ pub(crate) enum Reply {
 
 /// The bytes are not a reply of an accepted kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Garbage;
+pub(crate) struct InvalidReply;
 
 /// The most bytes of a line and of a bulk string. More is an error.
 const LINE: usize = 1024;
@@ -25,10 +25,10 @@ const ELEMENTS: usize = 4;
 
 /// The most bytes of a reply: a reply is never incomplete with that many.
 #[cfg(feature = "fuzzing")]
-pub(crate) const MOST: usize = (ELEMENTS + 1) * LINE;
+pub(crate) const REPLY_BYTES: usize = (ELEMENTS + 1) * LINE;
 
 /// Appends a command.
-pub(crate) fn command(out: &mut Vec<u8>, words: &[&[u8]]) {
+pub(crate) fn write_command(out: &mut Vec<u8>, words: &[&[u8]]) {
     out.extend_from_slice(format!("*{}\r\n", words.len()).as_bytes());
     for word in words {
         out.extend_from_slice(format!("${}\r\n", word.len()).as_bytes());
@@ -41,70 +41,74 @@ pub(crate) fn command(out: &mut Vec<u8>, words: &[&[u8]]) {
 ///
 /// # Errors
 /// The bytes are not such a reply, or exceed a limit of this module.
-pub(crate) fn parse(bytes: &[u8]) -> Result<Option<(Reply, usize)>, Garbage> {
-    let Some((kind, rest, used)) = line(bytes)? else {
+pub(crate) fn parse_reply(bytes: &[u8]) -> Result<Option<(RespReply, usize)>, InvalidReply> {
+    let Some((kind, rest, used)) = parse_line(bytes)? else {
         return Ok(None);
     };
     match kind {
-        b'+' => Ok(Some((Reply::Text, used))),
+        b'+' => Ok(Some((RespReply::Text, used))),
         b'-' => {
             let word = rest.split(' ').next().unwrap_or_default();
-            Ok(Some((Reply::Error(word.to_owned()), used)))
+            Ok(Some((RespReply::Error(word.to_owned()), used)))
         }
-        b':' => Ok(Some((Reply::Number(number(rest)?), used))),
+        b':' => Ok(Some((RespReply::Number(parse_number(rest)?), used))),
         b'$' => {
-            let length = usize::try_from(number(rest)?).map_err(|_| Garbage)?;
+            let length = usize::try_from(parse_number(rest)?).map_err(|_| InvalidReply)?;
             if length > LINE {
-                return Err(Garbage);
+                return Err(InvalidReply);
             }
             let end = used + length + 2;
             match bytes.get(used + length..end) {
                 None => Ok(None),
-                Some(b"\r\n") => Ok(Some((Reply::Text, end))),
-                Some(_) => Err(Garbage),
+                Some(b"\r\n") => Ok(Some((RespReply::Text, end))),
+                Some(_) => Err(InvalidReply),
             }
         }
-        b'*' => numbers(bytes, number(rest)?, used),
-        _ => Err(Garbage),
+        b'*' => parse_numbers(bytes, parse_number(rest)?, used),
+        _ => Err(InvalidReply),
     }
 }
 
-fn numbers(bytes: &[u8], count: i64, mut used: usize) -> Result<Option<(Reply, usize)>, Garbage> {
-    let count = usize::try_from(count).map_err(|_| Garbage)?;
+fn parse_numbers(
+    bytes: &[u8],
+    count: i64,
+    mut used: usize,
+) -> Result<Option<(RespReply, usize)>, InvalidReply> {
+    let count = usize::try_from(count).map_err(|_| InvalidReply)?;
     if count > ELEMENTS {
-        return Err(Garbage);
+        return Err(InvalidReply);
     }
     let mut numbers = Vec::with_capacity(count);
     for _ in 0..count {
-        let Some((kind, rest, more)) = line(&bytes[used..])? else {
+        let Some((kind, rest, more)) = parse_line(&bytes[used..])? else {
             return Ok(None);
         };
         if kind != b':' {
-            return Err(Garbage);
+            return Err(InvalidReply);
         }
-        numbers.push(self::number(rest)?);
+        numbers.push(self::parse_number(rest)?);
         used += more;
     }
-    Ok(Some((Reply::Numbers(numbers), used)))
+    Ok(Some((RespReply::Numbers(numbers), used)))
 }
 
 /// Parses a line. Returns its kind, the text after that, and its length including the line end.
-fn line(bytes: &[u8]) -> Result<Option<(u8, &str, usize)>, Garbage> {
+fn parse_line(bytes: &[u8]) -> Result<Option<(u8, &str, usize)>, InvalidReply> {
     let within = &bytes[..bytes.len().min(LINE)];
     let Some(end) = within.windows(2).position(|pair| pair == b"\r\n") else {
         return if bytes.len() >= LINE {
-            Err(Garbage)
+            Err(InvalidReply)
         } else {
             Ok(None)
         };
     };
-    let (kind, rest) = within[..end].split_first().ok_or(Garbage)?;
-    let rest = str::from_utf8(rest).map_err(|_| Garbage)?;
+    let (kind, rest) = within[..end].split_first().ok_or(InvalidReply)?;
+    let rest = str::from_utf8(rest).map_err(|_| InvalidReply)?;
     Ok(Some((*kind, rest, end + 2)))
 }
 
-fn number(text: &str) -> Result<i64, Garbage> {
-    text.parse().map_err(|_| Garbage)
+fn parse_number(text: &str) -> Result<i64, InvalidReply> {
+    text.parse().map_err(|_| InvalidReply)
 }
 
 #[cfg(test)]
@@ -112,39 +116,43 @@ mod tests {
     use super::*;
 
     #[test]
-    fn commands() {
+    fn commands_are_encoded() {
         let mut out = Vec::new();
-        command(&mut out, &[b"AUTH", b"", b"a\r\nb"]);
+        write_command(&mut out, &[b"AUTH", b"", b"a\r\nb"]);
         assert_eq!(out, b"*3\r\n$4\r\nAUTH\r\n$0\r\n\r\n$4\r\na\r\nb\r\n");
     }
 
     /// A reply is parsed the same wherever it is cut, and the bytes after it are not consumed.
     #[test]
-    fn answers() {
+    fn replies_are_parsed_wherever_cut() {
         for (text, expected) in [
-            ("+OK\r\n", Reply::Text),
-            ("$3\r\nabc\r\n", Reply::Text),
+            ("+OK\r\n", RespReply::Text),
+            ("$3\r\nabc\r\n", RespReply::Text),
             (
                 "-NOSCRIPT No matching script.\r\n",
-                Reply::Error("NOSCRIPT".to_owned()),
+                RespReply::Error("NOSCRIPT".to_owned()),
             ),
-            (":-5\r\n", Reply::Number(-5)),
+            (":-5\r\n", RespReply::Number(-5)),
             (
                 "*2\r\n:1\r\n:1700000000000000\r\n",
-                Reply::Numbers(vec![1, 1_700_000_000_000_000]),
+                RespReply::Numbers(vec![1, 1_700_000_000_000_000]),
             ),
-            ("*0\r\n", Reply::Numbers(vec![])),
+            ("*0\r\n", RespReply::Numbers(vec![])),
         ] {
             for end in 0..text.len() {
-                assert_eq!(parse(&text.as_bytes()[..end]), Ok(None), "{text:?} to {end}");
+                assert_eq!(
+                    parse_reply(&text.as_bytes()[..end]),
+                    Ok(None),
+                    "{text:?} to {end}"
+                );
             }
             let followed = format!("{text}+more");
-            assert_eq!(parse(followed.as_bytes()), Ok(Some((expected, text.len()))));
+            assert_eq!(parse_reply(followed.as_bytes()), Ok(Some((expected, text.len()))));
         }
     }
 
     #[test]
-    fn garbage() {
+    fn invalid_replies_are_rejected() {
         for text in [
             "\r\n",
             "HTTP/1.1 400 Bad Request\r\n",
@@ -157,15 +165,15 @@ mod tests {
             "*1\r\n+OK\r\n",
             &"x".repeat(LINE),
         ] {
-            let parsed = parse(text.as_bytes());
-            assert_eq!(parsed, Err(Garbage), "{text:?}");
+            let parsed = parse_reply(text.as_bytes());
+            assert_eq!(parsed, Err(InvalidReply), "{text:?}");
         }
         let mut random = fastrand::Rng::with_seed(3);
         for _ in 0..20_000 {
             let bytes: Vec<u8> = (0..random.usize(0..40))
                 .map(|_| *random.choice(b"+-:$*0123456789\r\nab \xff").unwrap_or(&b'x'))
                 .collect();
-            if let Ok(Some((_, used))) = parse(&bytes) {
+            if let Ok(Some((_, used))) = parse_reply(&bytes) {
                 assert!(used <= bytes.len());
             }
         }

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use super::cells::{Cells, KeyHasher};
-use super::{Rate, Verdict};
+use super::key_table::{KeyHasher, KeyTable};
+use super::{Rate, RateVerdict};
 
 const SECOND: u64 = 1_000_000_000;
 
@@ -13,24 +13,24 @@ fn rate(requests: u32, burst: u32) -> Rate {
     Rate::new(requests, Duration::from_secs(1), burst)
 }
 
-fn passes(cells: &Cells, key: u64, rate: Rate, now: u64) -> bool {
-    cells.take(key, rate, now).passes
+fn passes(cells: &KeyTable, key: u64, rate: Rate, now: u64) -> bool {
+    cells.count_request(key, rate, now).passes
 }
 
 #[test]
 fn a_burst_then_single_requests() {
-    let (cells, rate, start) = (Cells::new(1), rate(10, 3), 7 * SECOND);
+    let (cells, rate, start) = (KeyTable::new(1), rate(10, 3), 7 * SECOND);
     for left in [2, 1, 0] {
-        let verdict = cells.take(1, rate, start);
-        assert!(verdict.passes && verdict.left == left, "{verdict:?}");
+        let verdict = cells.count_request(1, rate, start);
+        assert!(verdict.passes && verdict.remaining == left, "{verdict:?}");
     }
-    let refused = Verdict {
+    let refused = RateVerdict {
         passes: false,
-        left: 0,
-        again: Duration::from_millis(100),
+        remaining: 0,
+        retry_after: Duration::from_millis(100),
         clear: Duration::from_millis(300),
     };
-    assert_eq!(cells.take(1, rate, start), refused);
+    assert_eq!(cells.count_request(1, rate, start), refused);
     assert!(
         !passes(&cells, 1, rate, start + SECOND / 10 - 1),
         "refused ones are not counted"
@@ -48,7 +48,7 @@ fn the_rate_is_exact() {
         let mut random = fastrand::Rng::with_seed(seed);
         let (requests, burst) = (random.u32(1..1000), random.u32(1..50));
         let per = Duration::from_millis(random.u64(1..100_000));
-        let (rate, cells) = (Rate::new(requests, per, burst), Cells::new(1));
+        let (rate, cells) = (Rate::new(requests, per, burst), KeyTable::new(1));
         let share = (per.as_nanos() as u64).div_ceil(u64::from(requests));
         // The naive version: a bucket of shares that refills with time.
         let most = u128::from(share) * u128::from(burst);
@@ -59,9 +59,13 @@ fn the_rate_is_exact() {
             full = (full + u128::from(step)).min(most);
             let expected = full >= u128::from(share);
             full -= if expected { u128::from(share) } else { 0 };
-            let verdict = cells.take(9, rate, now);
+            let verdict = cells.count_request(9, rate, now);
             assert_eq!(verdict.passes, expected, "seed {seed}");
-            assert_eq!(u128::from(verdict.left), full / u128::from(share), "seed {seed}");
+            assert_eq!(
+                u128::from(verdict.remaining),
+                full / u128::from(share),
+                "seed {seed}"
+            );
         }
     }
 }
@@ -74,7 +78,7 @@ fn extremes_do_not_overflow() {
         (1, Duration::MAX, u32::MAX),
     ] {
         let rate = Rate::new(requests, per, burst);
-        let cells = Cells::new(0);
+        let cells = KeyTable::new(0);
         for now in [0, 1, SECOND, u64::MAX / 2] {
             assert!(passes(&cells, 5, rate, now) || now > 0);
         }
@@ -84,7 +88,7 @@ fn extremes_do_not_overflow() {
 /// Debt that was counted under another rate neither admits a flood nor blocks a key for longer than the new rate would.
 #[test]
 fn another_rate_on_the_same_cell() {
-    let (cells, now) = (Cells::new(1), SECOND);
+    let (cells, now) = (KeyTable::new(1), SECOND);
     let hourly = Rate::new(10, Duration::from_hours(1), 10);
     assert_eq!((0..20).filter(|_| passes(&cells, 1, hourly, now)).count(), 10);
     let quick = rate(10, 5);
@@ -95,11 +99,11 @@ fn another_rate_on_the_same_cell() {
 
 #[test]
 fn a_reverted_request_frees_its_share() {
-    let (cells, rate) = (Cells::new(1), rate(1, 2));
+    let (cells, rate) = (KeyTable::new(1), rate(1, 2));
     assert!(passes(&cells, 1, rate, SECOND) && passes(&cells, 1, rate, SECOND));
     assert!(!passes(&cells, 1, rate, SECOND));
-    cells.give_back(1, rate);
-    cells.give_back(2, rate);
+    cells.revert_request(1, rate);
+    cells.revert_request(2, rate);
     assert!(passes(&cells, 1, rate, SECOND) && !passes(&cells, 1, rate, SECOND));
 }
 
@@ -108,7 +112,7 @@ fn a_reverted_request_frees_its_share() {
 fn a_table_is_a_map() {
     for seed in 0..50 {
         let mut random = fastrand::Rng::with_seed(seed);
-        let cells = Cells::new(4096);
+        let cells = KeyTable::new(4096);
         let rate = rate(random.u32(1..20), random.u32(1..5));
         let mut twin: BTreeMap<u64, u64> = BTreeMap::new();
         let keys: Vec<u64> = (0..300).map(|_| random.u64(..)).collect();
@@ -117,19 +121,19 @@ fn a_table_is_a_map() {
             now += random.u64(0..SECOND / 50);
             let key = keys[random.usize(0..keys.len())];
             let clear = twin.entry(key).or_default();
-            let (moment, expected) = rate.take(*clear, now);
+            let (moment, expected) = rate.count_request(*clear, now);
             *clear = moment;
-            assert_eq!(cells.take(key, rate, now), expected, "seed {seed}");
+            assert_eq!(cells.count_request(key, rate, now), expected, "seed {seed}");
         }
-        assert_eq!(cells.forgotten(), 0);
+        assert_eq!(cells.evicted(), 0);
     }
 }
 
 /// At the limit the key with the least debt is evicted: keys at the maximum debt are not admitted again.
 #[test]
 fn a_full_table_evicts_the_least_debt() {
-    let (cells, rate) = (Cells::new(8), rate(1, 10));
-    assert_eq!(cells.room(), 8);
+    let (cells, rate) = (KeyTable::new(8), rate(1, 10));
+    assert_eq!(cells.capacity(), 8);
     let greedy = 3_u64 << 32;
     assert_eq!(
         (0..20).filter(|_| passes(&cells, greedy, rate, SECOND)).count(),
@@ -139,14 +143,14 @@ fn a_full_table_evicts_the_least_debt() {
         assert!(passes(&cells, key << 32, rate, SECOND));
     }
     assert!(!passes(&cells, greedy, rate, SECOND));
-    assert_eq!(cells.forgotten(), 900 - 7);
+    assert_eq!(cells.evicted(), 900 - 7);
 }
 
 #[test]
 fn similar_keys_are_distinct() {
     let hash = |parts: &[Option<&[u8]>]| {
         let mut hasher = KeyHasher::new(7);
-        parts.iter().for_each(|part| hasher.part(*part));
+        parts.iter().for_each(|part| hasher.add_part(*part));
         hasher.finish()
     };
     let all = [
@@ -168,7 +172,7 @@ fn similar_keys_are_distinct() {
 #[test]
 fn exact_across_threads() {
     const KEYS: u64 = 8;
-    let (cells, rate) = (Cells::new(8), rate(1, 100));
+    let (cells, rate) = (KeyTable::new(8), rate(1, 100));
     let passed: Vec<AtomicU64> = (0..KEYS).map(|_| AtomicU64::new(0)).collect();
     std::thread::scope(|scope| {
         for seed in 0..4 {
@@ -177,7 +181,7 @@ fn exact_across_threads() {
                 let mut random = fastrand::Rng::with_seed(seed);
                 for _ in 0..20_000 {
                     let key = random.u64(0..KEYS);
-                    let verdict = cells.take((key + 1) << 32, rate, SECOND);
+                    let verdict = cells.count_request((key + 1) << 32, rate, SECOND);
                     passed[key as usize].fetch_add(u64::from(verdict.passes), Ordering::Relaxed);
                 }
             });
@@ -185,5 +189,5 @@ fn exact_across_threads() {
     });
     let passed: Vec<u64> = passed.iter().map(|count| count.load(Ordering::Relaxed)).collect();
     assert_eq!(passed, [100; KEYS as usize]);
-    assert_eq!(cells.forgotten(), 0);
+    assert_eq!(cells.evicted(), 0);
 }

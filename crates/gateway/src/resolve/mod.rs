@@ -18,36 +18,36 @@ use std::time::Duration;
 use ringmain_engine::{Addr, Cx};
 use ringmain_wire::dns::{Answer, AnswerFault, Kind, Outcome, Question, parse};
 
-pub(crate) use self::settings::Settings;
+pub(crate) use self::settings::ResolverSettings;
 use crate::fault::Fault;
 use crate::limits;
 
 /// The addresses of a name.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Found {
+pub(crate) struct ResolvedName {
     /// Sorted, so that equal sets compare equal.
     pub(crate) addresses: Vec<IpAddr>,
     /// The TTL, within [`limits::DNS_TTL_LEAST`] and [`limits::DNS_TTL_MOST`].
-    pub(crate) holds: Duration,
+    pub(crate) ttl: Duration,
 }
 
 /// A failed lookup: the reason, and the delay before the next attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct NotFound {
+pub(crate) struct LookupError {
     /// [`Fault::DnsNotFound`], [`Fault::DnsEmpty`] or [`Fault::DnsFailed`].
     pub(crate) fault: Fault,
-    pub(crate) again: Duration,
+    pub(crate) retry_after: Duration,
 }
 
 /// Resolves a name by the host's current settings.
 ///
 /// # Errors
 /// The name has no address, or no server gave a valid response.
-pub(crate) async fn resolve(cx: &Cx, name: &str) -> Result<Found, NotFound> {
-    let settings = cx.blocking(Settings::read).await;
+pub(crate) async fn resolve_name(cx: &Cx, name: &str) -> Result<ResolvedName, LookupError> {
+    let settings = cx.blocking(ResolverSettings::read_host_files).await;
     match settings {
-        Ok(settings) => by(cx, &settings, name).await,
-        Err(_full) => Err(failed()),
+        Ok(settings) => resolve_with(cx, &settings, name).await,
+        Err(_full) => Err(lookup_failure()),
     }
 }
 
@@ -55,52 +55,61 @@ pub(crate) async fn resolve(cx: &Cx, name: &str) -> Result<Found, NotFound> {
 ///
 /// # Errors
 /// The name has no address, or no server gave a valid response.
-pub(crate) async fn by(cx: &Cx, settings: &Settings, name: &str) -> Result<Found, NotFound> {
-    if let Some(found) = settings.known(name) {
+pub(crate) async fn resolve_with(
+    cx: &Cx,
+    settings: &ResolverSettings,
+    name: &str,
+) -> Result<ResolvedName, LookupError> {
+    if let Some(found) = settings.known_addresses(name) {
         return Ok(found);
     }
     let mut worst = None;
     for candidate in settings.candidates(name) {
         let mut none = None;
         for kind in [Kind::V4, Kind::V6] {
-            let answer = ask(cx, settings, &candidate, kind).await.ok_or_else(failed)?;
+            let answer = query_servers(cx, settings, &candidate, kind)
+                .await
+                .ok_or_else(lookup_failure)?;
             let holds = Duration::from_secs(u64::from(answer.ttl));
             let fault = match answer.outcome {
                 Outcome::Addresses(mut addresses) => {
                     addresses.sort_unstable();
                     addresses.dedup();
-                    return Ok(Found {
+                    return Ok(ResolvedName {
                         addresses,
-                        holds: holds.clamp(limits::DNS_TTL_LEAST, limits::DNS_TTL_MOST),
+                        ttl: holds.clamp(limits::DNS_TTL_LEAST, limits::DNS_TTL_MOST),
                     });
                 }
                 Outcome::Empty => Fault::DnsEmpty,
                 Outcome::NotFound => Fault::DnsNotFound,
             };
             let again = holds.clamp(limits::DNS_AGAIN, limits::DNS_TTL_MOST);
-            none = Some(NotFound { fault, again });
+            none = Some(LookupError {
+                fault,
+                retry_after: again,
+            });
             // The name has no records of any type.
             if fault == Fault::DnsNotFound {
                 break;
             }
         }
         // A name that exists without an address is a more specific result than one that does not exist.
-        if worst.is_none_or(|worst: NotFound| worst.fault == Fault::DnsNotFound) {
+        if worst.is_none_or(|worst: LookupError| worst.fault == Fault::DnsNotFound) {
             worst = none;
         }
     }
-    Err(worst.unwrap_or_else(failed))
+    Err(worst.unwrap_or_else(lookup_failure))
 }
 
-fn failed() -> NotFound {
-    NotFound {
+fn lookup_failure() -> LookupError {
+    LookupError {
         fault: Fault::DnsFailed,
-        again: limits::DNS_AGAIN,
+        retry_after: limits::DNS_AGAIN,
     }
 }
 
 /// Queries one server after the other, `attempts` times; `None`: no server gave a valid response.
-async fn ask(cx: &Cx, settings: &Settings, name: &str, kind: Kind) -> Option<Answer> {
+async fn query_servers(cx: &Cx, settings: &ResolverSettings, name: &str, kind: Kind) -> Option<Answer> {
     for _ in 0..settings.attempts {
         for server in &settings.servers {
             let question = Question {
@@ -108,8 +117,8 @@ async fn ask(cx: &Cx, settings: &Settings, name: &str, kind: Kind) -> Option<Ans
                 name,
                 kind,
             };
-            let asked = ask_one(cx, *server, &question);
-            match within(cx, settings.timeout, asked).await {
+            let asked = query_udp(cx, *server, &question);
+            match with_timeout(cx, settings.timeout, asked).await {
                 Some(Ok(answer)) => return Some(answer),
                 Some(Err(why)) => log::debug!("DNS server {server}: {name}: {why}"),
                 None => log::debug!("DNS server {server}: {name}: no answer in {:?}", settings.timeout),
@@ -119,7 +128,7 @@ async fn ask(cx: &Cx, settings: &Settings, name: &str, kind: Kind) -> Option<Ans
     None
 }
 
-async fn ask_one(cx: &Cx, server: SocketAddr, question: &Question<'_>) -> io::Result<Answer> {
+async fn query_udp(cx: &Cx, server: SocketAddr, question: &Question<'_>) -> io::Result<Answer> {
     let mut message = Vec::new();
     question.write(&mut message).map_err(io::Error::other)?;
     let local: IpAddr = match server {
@@ -137,14 +146,14 @@ async fn ask_one(cx: &Cx, server: SocketAddr, question: &Question<'_>) -> io::Re
         }
         match parse(&datagram, question) {
             Err(AnswerFault::Other) => {}
-            Err(AnswerFault::Truncated) => return ask_by_tcp(cx, server, question, &message).await,
+            Err(AnswerFault::Truncated) => return query_tcp(cx, server, question, &message).await,
             answer => return answer.map_err(io::Error::other),
         }
     }
 }
 
 /// Repeats a question over TCP, with a length before each message (RFC 1035 §4.2.2).
-async fn ask_by_tcp(
+async fn query_tcp(
     cx: &Cx,
     server: SocketAddr,
     question: &Question<'_>,
@@ -162,7 +171,7 @@ async fn ask_by_tcp(
 }
 
 /// Runs `work` for at most `span`; `None`: it took longer.
-pub(crate) async fn within<T>(cx: &Cx, span: Duration, work: impl Future<Output = T>) -> Option<T> {
+pub(crate) async fn with_timeout<T>(cx: &Cx, span: Duration, work: impl Future<Output = T>) -> Option<T> {
     let mut work = pin!(work);
     let mut sleep = pin!(cx.sleep(span));
     poll_fn(|context| match work.as_mut().poll(context) {

@@ -3,12 +3,12 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
-use super::Found;
+use super::ResolvedName;
 use crate::limits;
 
 /// Settings for name resolution.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Settings {
+pub(crate) struct ResolverSettings {
     pub(crate) servers: Vec<SocketAddr>,
     /// Domains that are appended to relative names: tried before the name itself if it has fewer than `dots` dots, else after it.
     search: Vec<String>,
@@ -20,22 +20,22 @@ pub(crate) struct Settings {
     hosts: Vec<(IpAddr, Vec<String>)>,
 }
 
-impl Settings {
+impl ResolverSettings {
     /// Reads the host's current settings. Blocks: not to be called on a worker.
-    pub(crate) fn read() -> Settings {
+    pub(crate) fn read_host_files() -> ResolverSettings {
         let text = |path| std::fs::read_to_string(path).unwrap_or_default();
-        Settings::of(&text("/etc/resolv.conf"), &text("/etc/hosts"))
+        ResolverSettings::parse(&text("/etc/resolv.conf"), &text("/etc/hosts"))
     }
 
     /// Parses the contents of the two files. Lines that it does not understand are ignored, as the system's resolver does.
-    pub(crate) fn of(resolv: &str, hosts: &str) -> Settings {
-        let mut settings = Settings {
+    pub(crate) fn parse(resolv: &str, hosts: &str) -> ResolverSettings {
+        let mut settings = ResolverSettings {
             servers: Vec::new(),
             search: Vec::new(),
             dots: 1,
             timeout: limits::DNS_TIMEOUT,
             attempts: 2,
-            hosts: hosts.lines().filter_map(host).collect(),
+            hosts: hosts.lines().filter_map(parse_host_line).collect(),
         };
         for line in resolv.lines() {
             let mut words = line
@@ -45,7 +45,7 @@ impl Settings {
                 .split_whitespace();
             match words.next() {
                 Some("nameserver") if settings.servers.len() < SERVERS => {
-                    settings.servers.extend(words.next().and_then(server));
+                    settings.servers.extend(words.next().and_then(parse_server));
                 }
                 Some("search" | "domain") => {
                     settings.search = words
@@ -53,7 +53,7 @@ impl Settings {
                         .map(|word| word.trim_end_matches('.').to_owned())
                         .collect();
                 }
-                Some("options") => words.for_each(|word| settings.option(word)),
+                Some("options") => words.for_each(|word| settings.parse_option(word)),
                 _ => {}
             }
         }
@@ -65,7 +65,7 @@ impl Settings {
         settings
     }
 
-    fn option(&mut self, word: &str) {
+    fn parse_option(&mut self, word: &str) {
         let Some((name, value)) = word.split_once(':') else {
             return;
         };
@@ -81,7 +81,7 @@ impl Settings {
     }
 
     /// Returns the addresses that need no query: `name` is an address or is in `/etc/hosts`.
-    pub(super) fn known(&self, name: &str) -> Option<Found> {
+    pub(super) fn known_addresses(&self, name: &str) -> Option<ResolvedName> {
         let bare = name.trim_start_matches('[').trim_end_matches(']');
         let mut addresses: Vec<IpAddr> = match bare.parse() {
             Ok(address) => vec![address],
@@ -97,9 +97,9 @@ impl Settings {
         }
         addresses.sort_unstable();
         addresses.dedup();
-        (!addresses.is_empty()).then_some(Found {
+        (!addresses.is_empty()).then_some(ResolvedName {
             addresses,
-            holds: limits::DNS_AGAIN,
+            ttl: limits::DNS_AGAIN,
         })
     }
 
@@ -127,14 +127,14 @@ const SERVERS: usize = 3;
 /// The most search domains. Kubernetes writes up to 32.
 const SEARCHED: usize = 32;
 
-fn server(text: &str) -> Option<SocketAddr> {
+fn parse_server(text: &str) -> Option<SocketAddr> {
     // The zone of a link-local address follows a percent sign.
     let bare = || text.split('%').next()?.parse().ok();
     let with_port = text.parse().ok();
     with_port.or_else(|| Some(SocketAddr::new(bare()?, PORT)))
 }
 
-fn host(line: &str) -> Option<(IpAddr, Vec<String>)> {
+fn parse_host_line(line: &str) -> Option<(IpAddr, Vec<String>)> {
     let mut words = line.split('#').next()?.split_whitespace();
     let address = words.next()?.split('%').next()?.parse().ok()?;
     Some((address, words.map(str::to_owned).collect()))

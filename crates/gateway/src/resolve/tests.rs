@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::Settings;
+use super::ResolverSettings;
 
 const RESOLV: &str = "# by hand\nnameserver 192.0.2.53 # first\nnameserver fe80::1%eth0\nnameserver x\nnameserver 10.0.0.1\n\
                       nameserver 10.0.0.2\nsearch shop.svc.cluster.local. svc.cluster.local\noptions ndots:5 timeout:1 attempts:3 edns0\n";
@@ -11,12 +11,12 @@ const HOSTS: &str =
 
 #[test]
 fn files_are_read() {
-    let settings = Settings::of(RESOLV, HOSTS);
+    let settings = ResolverSettings::parse(RESOLV, HOSTS);
     let servers: Vec<_> = settings.servers.iter().map(ToString::to_string).collect();
     assert_eq!(servers, ["192.0.2.53:53", "[fe80::1]:53", "10.0.0.1:53"]);
     assert_eq!((settings.timeout, settings.attempts), (Duration::from_secs(1), 3));
     let found = |name: &str| {
-        settings.known(name).map(|found| {
+        settings.known_addresses(name).map(|found| {
             found
                 .addresses
                 .iter()
@@ -34,14 +34,14 @@ fn files_are_read() {
 
 #[test]
 fn few_dots_are_searched() {
-    let settings = Settings::of(RESOLV, "");
+    let settings = ResolverSettings::parse(RESOLV, "");
     assert_eq!(
         settings.candidates("cart"),
         ["cart.shop.svc.cluster.local", "cart.svc.cluster.local", "cart"]
     );
     assert_eq!(settings.candidates("cart."), ["cart"]);
     assert_eq!(settings.candidates("a.b.c.d.e.f")[0], "a.b.c.d.e.f");
-    let plain = Settings::of("", "");
+    let plain = ResolverSettings::parse("", "");
     assert_eq!(plain.candidates("cart"), ["cart"]);
     assert_eq!(plain.servers[0].to_string(), "127.0.0.1:53");
 }

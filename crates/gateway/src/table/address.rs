@@ -14,7 +14,7 @@ pub struct ListenerId(pub(super) u32);
 
 /// The addresses of a table.
 #[derive(Debug)]
-pub struct Addresses(Box<[SharedAddress]>);
+pub struct AddressTable(Box<[SharedAddress]>);
 
 /// An address and its listeners.
 #[derive(Debug)]
@@ -27,9 +27,9 @@ struct SharedAddress {
     refused: Vec<Hostname>,
 }
 
-impl Addresses {
+impl AddressTable {
     /// Groups listeners by address. `left_out` are listeners that cannot be served. Each port 0 is an address of its own.
-    pub(super) fn new(listeners: &[&Arc<Listener>], left_out: &[&Arc<Listener>]) -> Addresses {
+    pub(super) fn new(listeners: &[&Arc<Listener>], left_out: &[&Arc<Listener>]) -> AddressTable {
         let mut addresses: Vec<SharedAddress> = Vec::new();
         for (id, listener) in (0..).map(ListenerId).zip(listeners) {
             let datagrams = listener.protocol == crate::model::Protocol::Udp;
@@ -59,7 +59,7 @@ impl Addresses {
                 shared.refused.extend_from_slice(&listener.hostnames);
             }
         }
-        Addresses(addresses.into())
+        AddressTable(addresses.into())
     }
 
     /// Returns every address, and whether it is for datagrams.
@@ -88,22 +88,23 @@ impl Addresses {
     /// # Panics
     /// `id` is of another table and beyond this one's addresses.
     #[must_use]
-    pub fn admit(&self, id: AddressId, host: &str) -> Option<ListenerId> {
+    pub fn select_listener(&self, id: AddressId, host: &str) -> Option<ListenerId> {
         let SharedAddress {
             listeners, refused, ..
         } = &self.0[id.0 as usize];
         let ranked = listeners
             .iter()
-            .filter_map(|(id, listener)| Some((rank(&listener.hostnames, host)?, *id)));
+            .filter_map(|(id, listener)| Some((host_specificity(&listener.hostnames, host)?, *id)));
         // The first of equals; listeners of one address are never equal.
         let (most, id) = ranked.max_by_key(|(rank, id)| (*rank, std::cmp::Reverse(*id)))?;
-        let is_refused = !refused.is_empty() && rank(refused, host).is_some_and(|rank| rank > most);
+        let is_refused =
+            !refused.is_empty() && host_specificity(refused, host).is_some_and(|rank| rank > most);
         (!is_refused).then_some(id)
     }
 }
 
 /// Returns the specificity of a listener with these hosts for a host; higher is more specific. `None`: the host is not one of these.
-pub(crate) fn rank(hostnames: &[Hostname], host: &str) -> Option<usize> {
+pub(crate) fn host_specificity(hostnames: &[Hostname], host: &str) -> Option<usize> {
     if hostnames.is_empty() {
         return Some(0);
     }

@@ -2,9 +2,9 @@
 //!
 //! Checks every match of every rule, one after the other: for operators, never on the path of a request.
 
-use super::facts::{RequestFacts, header_holds, holds, path_holds, query_holds};
-use super::steps;
-use super::{AddressId, ListenerId, Matched, Table, cors};
+use super::describe;
+use super::request_facts::{RequestFacts, matches_all, matches_header, matches_path, matches_query};
+use super::{AddressId, ListenerId, Matched, Table, cors_policy};
 use crate::fault::Fault;
 use crate::limits;
 use crate::model::{Action, Config, Hostname, Match, Name, PathMatch, Route, ValueMatch};
@@ -17,24 +17,24 @@ pub struct Explanation {
     /// The listener redirects the request to HTTPS; routes are not checked.
     pub to_https: bool,
     /// The listener refuses the request; routes are not checked.
-    pub refused: Option<Fault>,
+    pub fault: Option<Fault>,
     /// The path that is matched, if `escaped_slashes` of the listener changes it.
     pub path: Option<String>,
     /// The method of the request that a preflight announces; the CORS policy of that request's rule answers.
     pub preflight: Option<String>,
     /// Other listeners of the address, each with the reason that the request is not theirs.
-    pub others: Vec<(Name, String)>,
+    pub other_listeners: Vec<(Name, String)>,
     /// The rule that takes the request; `None`: 404.
-    pub taken: Option<Taken>,
+    pub selected: Option<SelectedRule>,
     /// Matches that did not take the request, the closest first: at most [`limits::EXPLAINED`].
-    pub rejected: Vec<Rejected>,
+    pub rejected: Vec<RejectedMatch>,
     /// The number of further matches.
-    pub more: usize,
+    pub omitted: usize,
 }
 
 /// The rule that takes a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Taken {
+pub struct SelectedRule {
     /// The route.
     pub route: Name,
     /// The rule's number, from 0.
@@ -42,7 +42,7 @@ pub struct Taken {
     /// The name of the rule, if it has one.
     pub name: Option<Name>,
     /// The match, in words.
-    pub by: String,
+    pub matched_by: String,
     /// The steps of the rule, in order.
     pub steps: Vec<String>,
     /// The reason that the response is 500 all the same; `None`: it is not.
@@ -51,7 +51,7 @@ pub struct Taken {
 
 /// A match that did not take a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Rejected {
+pub struct RejectedMatch {
     /// The route.
     pub route: Name,
     /// The rule's number, from 0.
@@ -59,12 +59,12 @@ pub struct Rejected {
     /// The match's number, from 0.
     pub matching: usize,
     /// The reason.
-    pub why: Why,
+    pub reason: RejectionReason,
 }
 
 /// The reason that a match does not take a request; later variants are closer to a match.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Why {
+pub enum RejectionReason {
     /// The route is not attached to this listener.
     Listener(String),
     /// The match is for other hosts.
@@ -81,30 +81,30 @@ pub enum Why {
     Later(String),
 }
 
-impl Why {
+impl RejectionReason {
     /// Returns the reason in words.
     #[must_use]
     pub fn text(&self) -> &str {
-        let (Why::Listener(text)
-        | Why::Host(text)
-        | Why::Path(text)
-        | Why::Method(text)
-        | Why::Header(text)
-        | Why::Query(text)
-        | Why::Later(text)) = self;
+        let (RejectionReason::Listener(text)
+        | RejectionReason::Host(text)
+        | RejectionReason::Path(text)
+        | RejectionReason::Method(text)
+        | RejectionReason::Header(text)
+        | RejectionReason::Query(text)
+        | RejectionReason::Later(text)) = self;
         text
     }
 
     /// Returns how close to a match it is; higher is closer.
-    pub(super) fn stage(&self) -> u8 {
+    pub(super) fn closeness(&self) -> u8 {
         match self {
-            Why::Listener(_) => 0,
-            Why::Host(_) => 1,
-            Why::Path(_) => 2,
-            Why::Method(_) => 3,
-            Why::Header(_) => 4,
-            Why::Query(_) => 5,
-            Why::Later(_) => 6,
+            RejectionReason::Listener(_) => 0,
+            RejectionReason::Host(_) => 1,
+            RejectionReason::Path(_) => 2,
+            RejectionReason::Method(_) => 3,
+            RejectionReason::Header(_) => 4,
+            RejectionReason::Query(_) => 5,
+            RejectionReason::Later(_) => 6,
         }
     }
 }
@@ -116,37 +116,37 @@ impl<P> Table<P> {
     /// `address` is of another table and beyond this one's addresses.
     #[must_use]
     pub fn explain(&self, address: AddressId, facts: &RequestFacts<'_>) -> Explanation {
-        let listener = self.addresses().admit(address, facts.host);
+        let listener = self.addresses().select_listener(address, facts.host);
         let all = self.addresses().listeners(address);
         let others = all.filter(|(id, _)| Some(*id) != listener).map(|(_, other)| {
-            let hosts = listed(&other.hostnames);
+            let hosts = list_hosts(&other.hostnames);
             (
                 other.name.clone(),
-                format!("it is for {hosts}, not for `{}`", facts.host),
+                format!("matches only {hosts}, not `{}`", facts.host),
             )
         });
         let mut explanation = Explanation {
             listener: listener.map(|listener| self.listener(listener).name.clone()),
             to_https: listener.is_some_and(|listener| self.listener(listener).redirect_to_https.is_some()),
-            refused: None,
+            fault: None,
             path: None,
             preflight: None,
-            others: others.collect(),
-            taken: None,
+            other_listeners: others.collect(),
+            selected: None,
             rejected: Vec::new(),
-            more: 0,
+            omitted: 0,
         };
         if let Some(listener) = listener.filter(|_| !explanation.to_https) {
-            self.explain_rules(listener, facts, &mut explanation);
+            self.explain_routing(listener, facts, &mut explanation);
         }
         explanation
     }
 
-    fn explain_rules(&self, listener: ListenerId, facts: &RequestFacts<'_>, to: &mut Explanation) {
+    fn explain_routing(&self, listener: ListenerId, facts: &RequestFacts<'_>, to: &mut Explanation) {
         let decoded = match self.decode_path(listener, facts.path) {
             Ok(decoded) => decoded,
             Err(fault) => {
-                to.refused = Some(fault);
+                to.fault = Some(fault);
                 return;
             }
         };
@@ -155,26 +155,26 @@ impl<P> Table<P> {
             ..*facts
         };
         let matched = self.find_request(listener, &facts);
-        let is_cors = |matched: &Matched<'_, P>| cors(self.listener(listener), matched).is_some();
-        if let Some(asked) = facts.asked_by_preflight()
+        let is_cors = |matched: &Matched<'_, P>| cors_policy(self.listener(listener), matched).is_some();
+        if let Some(asked) = facts.announced_request()
             && matched.as_ref().is_some_and(is_cors)
         {
             to.preflight = Some(asked.method.to_owned());
             facts = asked;
         }
-        to.taken = matched.map(|matched| taken(self.config(), matched));
-        to.rejected = self.rejected(listener, matched, &facts);
-        to.more = to.rejected.len().saturating_sub(limits::EXPLAINED);
+        to.selected = matched.map(|matched| selected_rule(self.config(), matched));
+        to.rejected = self.rejected_matches(listener, matched, &facts);
+        to.omitted = to.rejected.len().saturating_sub(limits::EXPLAINED);
         to.rejected.truncate(limits::EXPLAINED);
         to.path = decoded.map(|path| path.to_string());
     }
 
-    fn rejected(
+    fn rejected_matches(
         &self,
         listener: ListenerId,
         matched: Option<Matched<'_, P>>,
         facts: &RequestFacts<'_>,
-    ) -> Vec<Rejected> {
+    ) -> Vec<RejectedMatch> {
         let every = Match::default();
         let mut rejected = Vec::new();
         // In the order of the configuration, which the sort below keeps for equal stages.
@@ -183,7 +183,7 @@ impl<P> Table<P> {
             compiled.is_some_and(|compiled| compiled.route() == *route)
         });
         for route in routes {
-            let outside = self.outside(listener, route, facts);
+            let outside = self.route_rejection(listener, route, facts);
             for (number, rule) in route.rules.iter().enumerate() {
                 let matches = if rule.matches.is_empty() {
                     std::slice::from_ref(&every)
@@ -193,80 +193,85 @@ impl<P> Table<P> {
                 for (matching, found) in matches.iter().enumerate() {
                     let it = matched.is_some_and(|matched| {
                         matched.route().route().name == route.name
-                            && (matched.number(), matched.matching()) == (number, matching)
+                            && (matched.rule_number(), matched.match_number()) == (number, matching)
                     });
                     if it {
                         continue;
                     }
-                    rejected.push(Rejected {
+                    rejected.push(RejectedMatch {
                         route: route.name.clone(),
                         rule: number,
                         matching,
-                        why: outside.clone().unwrap_or_else(|| why(found, facts)),
+                        reason: outside.clone().unwrap_or_else(|| match_rejection(found, facts)),
                     });
                 }
             }
         }
-        rejected.sort_by_key(|rejected| std::cmp::Reverse(rejected.why.stage()));
+        rejected.sort_by_key(|rejected| std::cmp::Reverse(rejected.reason.closeness()));
         rejected
     }
 
     /// Returns the reason that no rule of a route can take a request, if there is one.
-    fn outside(&self, listener: ListenerId, route: &Route, facts: &RequestFacts<'_>) -> Option<Why> {
+    fn route_rejection(
+        &self,
+        listener: ListenerId,
+        route: &Route,
+        facts: &RequestFacts<'_>,
+    ) -> Option<RejectionReason> {
         let name = &self.listener(listener).name;
         if !route.listeners.is_empty() && !route.listeners.contains(name) {
             let listeners: Vec<_> = route.listeners.iter().map(|name| format!("`{name}`")).collect();
-            return Some(Why::Listener(format!(
-                "its listeners are {}, not `{name}`",
+            return Some(RejectionReason::Listener(format!(
+                "attached to {}, not `{name}`",
                 listeners.join(", ")
             )));
         }
         let host = facts.host;
         if !route.hostnames.is_empty() && !route.hostnames.iter().any(|name| name.matches(host)) {
-            return Some(Why::Host(format!(
-                "it is for {}, not for `{host}`",
-                listed(&route.hostnames)
+            return Some(RejectionReason::Host(format!(
+                "matches only {}, not `{host}`",
+                list_hosts(&route.hostnames)
             )));
         }
         None
     }
 }
 
-fn taken<P>(config: &Config, matched: Matched<'_, P>) -> Taken {
+fn selected_rule<P>(config: &Config, matched: Matched<'_, P>) -> SelectedRule {
     let rule = matched.rule();
-    let mut steps = steps::steps(rule);
+    let mut steps = describe::describe_steps(rule);
     if let Action::Forward(forward) = &rule.action {
-        steps::protocols(&mut steps, forward, &config.upstreams);
+        describe::describe_protocols(&mut steps, forward, &config.upstreams);
     }
-    Taken {
+    SelectedRule {
         route: matched.route().route().name.clone(),
-        rule: matched.number(),
+        rule: matched.rule_number(),
         name: rule.name.clone(),
         steps,
-        by: rule
+        matched_by: rule
             .matches
-            .get(matched.matching())
+            .get(matched.match_number())
             .map_or_else(|| "every request".to_owned(), describe_match),
         broken: matched.plan().err().map(str::to_owned),
     }
 }
 
 /// Returns the reason that a match does not take a request.
-fn why(found: &Match, facts: &RequestFacts<'_>) -> Why {
+fn match_rejection(found: &Match, facts: &RequestFacts<'_>) -> RejectionReason {
     let path = facts.path.replace(ringmain_web::path::ENCODED_SLASH, "%2F");
-    if !path_holds(&found.path, facts.path) {
-        return Why::Path(format!("{} is not `{path}`", describe_path(&found.path)));
+    if !matches_path(&found.path, facts.path) {
+        return RejectionReason::Path(format!("{} does not match `{path}`", describe_path(&found.path)));
     }
     if let Some(method) = found
         .method
         .as_ref()
         .filter(|method| method.as_str() != facts.method)
     {
-        return Why::Method(format!("it is for {}, not for {}", method.as_str(), facts.method));
+        return RejectionReason::Method(format!("matches only {}, not {}", method.as_str(), facts.method));
     }
-    if let Some(header) = found.headers.iter().find(|header| !header_holds(header, facts)) {
+    if let Some(header) = found.headers.iter().find(|header| !matches_header(header, facts)) {
         let name = header.name.as_str();
-        return Why::Header(format!(
+        return RejectionReason::Header(format!(
             "header `{name}` is not {}",
             describe_value(&header.value)
         ));
@@ -274,13 +279,16 @@ fn why(found: &Match, facts: &RequestFacts<'_>) -> Why {
     if let Some(parameter) = found
         .query
         .iter()
-        .find(|parameter| !query_holds(parameter, facts))
+        .find(|parameter| !matches_query(parameter, facts))
     {
         let (name, value) = (&parameter.name, describe_value(&parameter.value));
-        return Why::Query(format!("query parameter `{name}` is not {value}"));
+        return RejectionReason::Query(format!("query parameter `{name}` is not {value}"));
     }
-    debug_assert!(holds(found, facts), "all parts were looked at");
-    Why::Later(format!("{} holds too, but comes later", describe_match(found)))
+    debug_assert!(matches_all(found, facts), "all parts were checked");
+    RejectionReason::Later(format!(
+        "{} also matches, but has lower precedence",
+        describe_match(found)
+    ))
 }
 
 /// Describes a match in words.
@@ -316,16 +324,16 @@ fn describe_path(path: &PathMatch) -> String {
 
 fn describe_value(value: &ValueMatch) -> String {
     match value {
-        ValueMatch::Present => "there".to_owned(),
+        ValueMatch::Present => "present".to_owned(),
         ValueMatch::Exact(text) => format!("`{text}`"),
-        ValueMatch::Pattern(pattern) => format!("of the expression `{}`", pattern.as_str()),
+        ValueMatch::Pattern(pattern) => format!("matching `{}`", pattern.as_str()),
     }
 }
 
-pub(super) fn listed(hosts: &[Hostname]) -> String {
+pub(super) fn list_hosts(hosts: &[Hostname]) -> String {
     let hosts: Vec<_> = hosts.iter().map(|host| format!("`{host}`")).collect();
     if hosts.is_empty() {
-        "hosts that no other has".to_owned()
+        "hosts of no other listener or route".to_owned()
     } else {
         hosts.join(", ")
     }

@@ -2,8 +2,8 @@
 //!
 //! For operators, never on the path of a connection.
 
-use super::explain::{Why, listed};
-use super::steps;
+use super::describe;
+use super::explain::{RejectionReason, list_hosts};
 use super::{AddressId, ListenerId, Table};
 use crate::limits;
 use crate::model::{Name, Protocol, StreamRoute};
@@ -16,22 +16,22 @@ pub struct StreamExplanation {
     /// The protocol of the listener. With HTTP, requests have routes of their own, and stream routes are not checked.
     pub protocol: Option<Protocol>,
     /// Other listeners of the address, each with the reason that the connection is not theirs.
-    pub others: Vec<(Name, String)>,
+    pub other_listeners: Vec<(Name, String)>,
     /// The route that takes the connection; `None`: it is reset, or closed with the alert `unrecognized_name` where TLS is terminated.
-    pub taken: Option<StreamTaken>,
+    pub selected: Option<SelectedStream>,
     /// Routes that did not take the connection, the closest first: at most [`limits::EXPLAINED`].
-    pub rejected: Vec<(Name, Why)>,
+    pub rejected: Vec<(Name, RejectionReason)>,
     /// The number of further routes.
-    pub more: usize,
+    pub omitted: usize,
 }
 
 /// The route that takes a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct StreamTaken {
+pub struct SelectedStream {
     /// The route.
     pub route: Name,
     /// The matching host.
-    pub by: String,
+    pub matched_by: String,
     /// The steps of the route, in order.
     pub steps: Vec<String>,
 }
@@ -44,64 +44,73 @@ impl<P> Table<P> {
     /// `address` is of another table and beyond this one's addresses.
     #[must_use]
     pub fn explain_stream(&self, address: AddressId, sni: Option<&str>) -> StreamExplanation {
-        let asked = asked(sni);
-        let listener = self.addresses().admit(address, sni.unwrap_or_default());
+        let asked = describe_sni(sni);
+        let listener = self.addresses().select_listener(address, sni.unwrap_or_default());
         let all = self.addresses().listeners(address);
         let others = all.filter(|(id, _)| Some(*id) != listener).map(|(_, other)| {
-            let hosts = listed(&other.hostnames);
-            (other.name.clone(), format!("it is for {hosts}, not for {asked}"))
+            let hosts = list_hosts(&other.hostnames);
+            (other.name.clone(), format!("matches only {hosts}, not {asked}"))
         });
         let mut explanation = StreamExplanation {
             listener: listener.map(|id| self.listener(id).name.clone()),
             protocol: listener.map(|id| self.listener(id).protocol),
-            others: others.collect(),
-            taken: None,
+            other_listeners: others.collect(),
+            selected: None,
             rejected: Vec::new(),
-            more: 0,
+            omitted: 0,
         };
         let Some(id) = listener.filter(|id| !self.listener(*id).protocol.is_http()) else {
             return explanation;
         };
         // Without TLS there is no SNI to match.
         let sni = sni.filter(|_| self.listener(id).protocol.has_sni());
-        let found = self.stream(id, sni);
-        explanation.taken = found.map(|route| taken(route, sni));
+        let found = self.find_stream(id, sni);
+        explanation.selected = found.map(|route| selected_stream(route, sni));
         let streams = self.config().streams.iter();
         let others = streams.filter(|stream| found.is_none_or(|found| found.name != stream.name));
         explanation.rejected = others
-            .map(|stream| (stream.name.clone(), self.stream_why(id, stream, sni)))
+            .map(|stream| (stream.name.clone(), self.stream_rejection(id, stream, sni)))
             .collect();
         let rejected = &mut explanation.rejected;
-        rejected.sort_by_key(|(_, why)| std::cmp::Reverse(why.stage()));
-        explanation.more = rejected.len().saturating_sub(limits::EXPLAINED);
+        rejected.sort_by_key(|(_, why)| std::cmp::Reverse(why.closeness()));
+        explanation.omitted = rejected.len().saturating_sub(limits::EXPLAINED);
         rejected.truncate(limits::EXPLAINED);
         explanation
     }
 
     /// Returns the reason that a route does not take a connection.
-    fn stream_why(&self, listener: ListenerId, stream: &StreamRoute, sni: Option<&str>) -> Why {
+    fn stream_rejection(
+        &self,
+        listener: ListenerId,
+        stream: &StreamRoute,
+        sni: Option<&str>,
+    ) -> RejectionReason {
         let name = &self.listener(listener).name;
         if !stream.listeners.is_empty() && !stream.listeners.contains(name) {
             let listeners: Vec<_> = stream.listeners.iter().map(|name| format!("`{name}`")).collect();
             let listeners = listeners.join(", ");
-            return Why::Listener(format!("its listeners are {listeners}, not `{name}`"));
+            return RejectionReason::Listener(format!("attached to {listeners}, not `{name}`"));
         }
         let hosts = &stream.hostnames;
         let holds = |sni: &str| hosts.iter().any(|host| host.matches(sni));
         if !hosts.is_empty() && !sni.is_some_and(holds) {
-            return Why::Host(format!("it is for {}, not for {}", listed(hosts), asked(sni)));
+            return RejectionReason::Host(format!(
+                "matches only {}, not {}",
+                list_hosts(hosts),
+                describe_sni(sni)
+            ));
         }
-        let by = by(stream, sni);
-        Why::Later(format!("{by} holds too, but comes later"))
+        let by = most_specific_host(stream, sni);
+        RejectionReason::Later(format!("{by} also matches, but has lower precedence"))
     }
 }
 
-fn asked(sni: Option<&str>) -> String {
-    sni.map_or_else(|| "a client that names none".to_owned(), |sni| format!("`{sni}`"))
+fn describe_sni(sni: Option<&str>) -> String {
+    sni.map_or_else(|| "a client without SNI".to_owned(), |sni| format!("`{sni}`"))
 }
 
 /// Returns the most specific of a route's hosts that matches a connection.
-fn by(stream: &StreamRoute, sni: Option<&str>) -> String {
+fn most_specific_host(stream: &StreamRoute, sni: Option<&str>) -> String {
     let holding = stream
         .hostnames
         .iter()
@@ -110,18 +119,18 @@ fn by(stream: &StreamRoute, sni: Option<&str>) -> String {
     nearest.map_or_else(|| "every connection".to_owned(), |host| format!("host `{host}`"))
 }
 
-fn taken(stream: &StreamRoute, sni: Option<&str>) -> StreamTaken {
+fn selected_stream(stream: &StreamRoute, sni: Option<&str>) -> SelectedStream {
     let mut steps = Vec::new();
-    steps::shares(&mut steps, &stream.backends, |_, _| {});
+    describe::describe_backends(&mut steps, &stream.backends, |_, _| {});
     if steps.is_empty() {
-        steps.push("close it: there is nobody to send it to".to_owned());
+        steps.push("close: no backend".to_owned());
     }
     if let Some(idle) = stream.idle {
-        steps.push(format!("end after {idle:?} of silence"));
+        steps.push(format!("idle timeout {idle:?}"));
     }
-    StreamTaken {
+    SelectedStream {
         route: stream.name.clone(),
-        by: by(stream, sni),
+        matched_by: most_specific_host(stream, sni),
         steps,
     }
 }

@@ -34,16 +34,16 @@
 
 mod address;
 mod check;
-mod compiled;
+mod compiled_route;
+mod describe;
 mod explain;
 mod explain_stream;
-mod facts;
-mod host;
-mod hosts;
-mod names;
+mod host_map;
+mod name_index;
+mod path_tree;
 mod problem;
 mod request;
-mod steps;
+mod request_facts;
 
 #[cfg(test)]
 mod tests;
@@ -52,20 +52,20 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::model::{Action, Config, Listener, Name, Policy, Route, Rule, StreamRoute};
-use address::Addresses;
-pub(crate) use address::rank;
+use address::AddressTable;
+pub(crate) use address::host_specificity;
 pub use address::{AddressId, ListenerId};
 pub(crate) use check::unresolved_parts;
-use check::{Checked, Listed};
-pub use compiled::{Compiled, Matched};
-pub use explain::{Explanation, Rejected, Taken, Why};
-pub use explain_stream::{StreamExplanation, StreamTaken};
-pub use facts::{Headers, RequestFacts, host};
-use hosts::{Hosts, Streams};
-use names::Names;
-pub use problem::{Outcome, Place, Problem};
-pub(crate) use request::{cors, is_token, preflight};
-pub use steps::steps;
+use check::{CheckedConfig, CheckedRoute};
+pub use compiled_route::{CompiledRoute, Matched};
+pub use describe::describe_steps;
+pub use explain::{Explanation, RejectedMatch, RejectionReason, SelectedRule};
+pub use explain_stream::{SelectedStream, StreamExplanation};
+use host_map::{HostMap, StreamMap};
+use name_index::NameIndex;
+pub use problem::{ConfigPart, Consequence, Problem};
+pub(crate) use request::{announced_method, cors_policy, is_token};
+pub use request_facts::{Headers, RequestFacts, normalize_host};
 
 /// Builds the data plane's plan of a rule, once for each version of its route.
 ///
@@ -78,18 +78,18 @@ pub type Planner<'p, P> = &'p mut dyn FnMut(&Rule, &[Name]) -> Result<P, String>
 #[derive(Debug)]
 pub struct Table<P> {
     config: Arc<Config>,
-    listeners: Box<[Attached<P>]>,
-    addresses: Addresses,
-    routes: Names<Name, Arc<Compiled<P>>>,
+    listeners: Box<[AttachedListener<P>]>,
+    addresses: AddressTable,
+    routes: NameIndex<Name, Arc<CompiledRoute<P>>>,
     problems: Box<[Problem]>,
 }
 
 /// A listener with its routes.
 #[derive(Debug)]
-struct Attached<P> {
+struct AttachedListener<P> {
     listener: Arc<Listener>,
-    hosts: Arc<Hosts<P>>,
-    streams: Arc<Streams>,
+    hosts: Arc<HostMap<P>>,
+    streams: Arc<StreamMap>,
     guards_paths: bool,
 }
 
@@ -97,17 +97,17 @@ impl<P> Table<P> {
     /// Compiles a configuration. Parts that equal those in `last` are shared with it.
     #[must_use]
     pub fn compile(config: Arc<Config>, last: Option<&Table<P>>, plan: Planner<'_, P>) -> Table<P> {
-        Table::compile_but(config, last, &|_| false, plan)
+        Table::compile_with_stale(config, last, &|_| false, plan)
     }
 
     /// Does the same, but shares no routes of `last` that are `stale`: their plans depend on more than the routes themselves.
-    pub(crate) fn compile_but(
+    pub(crate) fn compile_with_stale(
         config: Arc<Config>,
         last: Option<&Table<P>>,
         stale: &dyn Fn(&Route) -> bool,
         plan: Planner<'_, P>,
     ) -> Table<P> {
-        let mut checked = Checked::new(&config);
+        let mut checked = CheckedConfig::new(&config);
         let mut compiled = Vec::with_capacity(checked.routes.len());
         let mut alike = BTreeMap::new();
         for listed in std::mem::take(&mut checked.routes) {
@@ -115,7 +115,7 @@ impl<P> Table<P> {
             let last = last.and_then(|last| last.routes.find(&route.name));
             let last = last.filter(|_| !stale(route));
             let shared = compile_route(listed, last, &mut checked, plan);
-            if !Arc::ptr_eq(shared.route(), route) && listed.refused.is_none() {
+            if !Arc::ptr_eq(shared.route(), route) && listed.rejection.is_none() {
                 alike.insert(Arc::as_ptr(route), Arc::clone(shared.route()));
             }
             compiled.push(shared);
@@ -124,34 +124,34 @@ impl<P> Table<P> {
         let guarding: Vec<&Route> = guarding
             .filter(|route| route.rules.iter().any(Rule::guards_path))
             .collect();
-        let mut builder = hosts::Builder::new(&compiled, &checked.streams);
+        let mut builder = host_map::HostMapBuilder::new(&compiled, &checked.streams);
         let listeners = checked.listeners.iter().map(|listener| {
             let last = last.and_then(|last| {
                 let mut attached = last.listeners.iter();
                 attached.find(|attached| attached.listener.name == listener.name)
             });
-            let (hosts, streams) = builder.attach(listener, last.map(|last| &*last.hosts));
-            Attached {
+            let (hosts, streams) = builder.attach_listener(listener, last.map(|last| &*last.hosts));
+            AttachedListener {
                 listener: Arc::clone(listener),
                 hosts,
                 streams,
-                guards_paths: guarding.iter().any(|route| route.is_of(&listener.name)),
+                guards_paths: guarding.iter().any(|route| route.attaches_to(&listener.name)),
             }
         });
         let listeners = listeners.collect();
-        let addresses = Addresses::new(&checked.listeners, &checked.left_out);
+        let addresses = AddressTable::new(&checked.listeners, &checked.left_out);
         let problems = std::mem::take(&mut checked.problems.0).into();
         drop(builder);
         drop(guarding);
         drop(checked);
-        let config = shared(config, &alike);
+        let config = reuse_routes(config, &alike);
         let routes = compiled
             .into_iter()
             .map(|route| (route.route().name.clone(), route));
         Table {
             listeners,
             addresses,
-            routes: Names::new(routes.collect()),
+            routes: NameIndex::new(routes.collect()),
             problems,
             config,
         }
@@ -170,7 +170,7 @@ impl<P> Table<P> {
     }
 
     /// Returns the routes that are served, in their order.
-    pub fn routes(&self) -> impl ExactSizeIterator<Item = &Arc<Compiled<P>>> {
+    pub fn routes(&self) -> impl ExactSizeIterator<Item = &Arc<CompiledRoute<P>>> {
         self.routes.values()
     }
 
@@ -200,7 +200,7 @@ impl<P> Table<P> {
 
     /// Returns the addresses to listen on, each with its listeners.
     #[must_use]
-    pub fn addresses(&self) -> &Addresses {
+    pub fn addresses(&self) -> &AddressTable {
         &self.addresses
     }
 
@@ -220,7 +220,7 @@ impl<P> Table<P> {
     /// # Panics
     /// `listener` is of another table and beyond this one's listeners.
     #[must_use]
-    pub fn stream(&self, listener: ListenerId, sni: Option<&str>) -> Option<&Arc<StreamRoute>> {
+    pub fn find_stream(&self, listener: ListenerId, sni: Option<&str>) -> Option<&Arc<StreamRoute>> {
         self.listeners[listener.0 as usize]
             .streams
             .find(sni.unwrap_or_default())
@@ -230,13 +230,13 @@ impl<P> Table<P> {
     #[cfg(test)]
     fn shares_host(&self, other: &Table<P>, listener: usize, host: &str) -> bool {
         let host = crate::model::Hostname::parse(host).expect("a hostname");
-        let of = |table: &Table<P>| table.listeners[listener].hosts.exact(Some(&host)).cloned();
+        let of = |table: &Table<P>| table.listeners[listener].hosts.find_exact(Some(&host)).cloned();
         matches!((of(self), of(other)), (Some(own), Some(other)) if Arc::ptr_eq(&own, &other))
     }
 }
 
 /// Replaces routes that equal the last configuration's by those, so that none is held twice.
-fn shared(mut config: Arc<Config>, alike: &BTreeMap<*const Route, Arc<Route>>) -> Arc<Config> {
+fn reuse_routes(mut config: Arc<Config>, alike: &BTreeMap<*const Route, Arc<Route>>) -> Arc<Config> {
     if !alike.is_empty() {
         for route in &mut Arc::make_mut(&mut config).routes {
             if let Some(last) = alike.get(&Arc::as_ptr(route)) {
@@ -249,28 +249,28 @@ fn shared(mut config: Arc<Config>, alike: &BTreeMap<*const Route, Arc<Route>>) -
 
 /// Compiles a route; returns the last table's if it is unchanged.
 fn compile_route<P>(
-    listed: Listed<'_>,
-    last: Option<&Arc<Compiled<P>>>,
-    checked: &mut Checked<'_>,
+    listed: CheckedRoute<'_>,
+    last: Option<&Arc<CompiledRoute<P>>>,
+    checked: &mut CheckedConfig<'_>,
     plan: Planner<'_, P>,
-) -> Arc<Compiled<P>> {
-    let substitute = listed.substitute();
+) -> Arc<CompiledRoute<P>> {
+    let substitute = listed.replacement();
     let route = substitute.as_ref().unwrap_or(listed.route);
-    let missing = checked.missing(route);
+    let missing = checked.missing_upstreams(route);
     if let Some(last) = last.filter(|last| last.is_current(route, &missing)) {
         return Arc::clone(last);
     }
     let faults: Vec<_> = (0..route.rules.len())
-        .map(|number| checked.rule(route, number))
+        .map(|number| checked.check_rule(route, number))
         .collect();
     let mut plans = Vec::with_capacity(faults.len());
     for (number, (rule, fault)) in route.rules.iter().zip(faults).enumerate() {
         let was_told = fault.is_some() || matches!(rule.action, Action::Broken { .. });
         let mut tell = |part, expected: &str, found: &str| {
-            let place = Place::Route(route.name.clone(), Some(number));
+            let place = ConfigPart::Route(route.name.clone(), Some(number));
             checked
                 .problems
-                .tell(place, part, expected, found, Outcome::Answers500);
+                .report(place, part, expected, found, Consequence::Responds500);
         };
         let planned = match (fault, &rule.action) {
             (Some(fault), _) => Err(Arc::from(fault)),
@@ -278,7 +278,7 @@ fn compile_route<P>(
             (None, _) => plan(rule, &missing).map_err(Arc::from),
         };
         if let Err(fault) = &planned {
-            let unknown = filters(rule, plan);
+            let unknown = filter_errors(rule, plan);
             for found in &unknown {
                 tell("policies.filters", "a filter of this program", found);
             }
@@ -289,11 +289,15 @@ fn compile_route<P>(
         }
         plans.push(planned);
     }
-    Arc::new(Compiled::new(Arc::clone(route), plans.into(), missing.into()))
+    Arc::new(CompiledRoute::new(
+        Arc::clone(route),
+        plans.into(),
+        missing.into(),
+    ))
 }
 
 /// Returns the errors of each filter of a rule that cannot be served: each is planned alone.
-fn filters<P>(rule: &Rule, plan: Planner<'_, P>) -> Vec<String> {
+fn filter_errors<P>(rule: &Rule, plan: Planner<'_, P>) -> Vec<String> {
     let wanted = rule
         .policies
         .iter()

@@ -8,20 +8,20 @@ use crate::model::Name;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
     /// The part.
-    pub place: Place,
+    pub part: ConfigPart,
     /// The name of the model's field.
-    pub part: &'static str,
+    pub field: &'static str,
     /// The expected value.
     pub expected: String,
     /// The value found.
     pub found: String,
     /// The consequence.
-    pub outcome: Outcome,
+    pub consequence: Consequence,
 }
 
 /// A part of a configuration, by name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Place {
+pub enum ConfigPart {
     /// A listener.
     Listener(Name),
     /// A route, or one of its rules, from 0.
@@ -40,39 +40,39 @@ pub enum Place {
 
 /// The consequence of a problem for its part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub enum Consequence {
     /// The part is treated as absent.
-    LeftOut,
+    Omitted,
     /// The previous configuration of the part stays in effect.
-    AsBefore,
+    Unchanged,
     /// The part keeps its requests and answers with 500.
-    Answers500,
+    Responds500,
     /// Its share of requests is answered with 500; mirrored requests are not sent.
-    ShareAnswers500,
+    ShareResponds500,
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for ConfigPart {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Place::Listener(name) => write!(f, "listener `{name}`"),
-            Place::Route(name, None) => write!(f, "route `{name}`"),
-            Place::Route(name, Some(rule)) => write!(f, "route `{name}`, rule {rule}"),
-            Place::Stream(name) => write!(f, "stream `{name}`"),
-            Place::Upstream(name) => write!(f, "upstream `{name}`"),
-            Place::Certificate(name) => write!(f, "certificate `{name}`"),
-            Place::Authorities(name) => write!(f, "authorities `{name}`"),
-            Place::Push => f.write_str("push"),
+            ConfigPart::Listener(name) => write!(f, "listener `{name}`"),
+            ConfigPart::Route(name, None) => write!(f, "route `{name}`"),
+            ConfigPart::Route(name, Some(rule)) => write!(f, "route `{name}`, rule {rule}"),
+            ConfigPart::Stream(name) => write!(f, "stream `{name}`"),
+            ConfigPart::Upstream(name) => write!(f, "upstream `{name}`"),
+            ConfigPart::Certificate(name) => write!(f, "certificate `{name}`"),
+            ConfigPart::Authorities(name) => write!(f, "authorities `{name}`"),
+            ConfigPart::Push => f.write_str("push"),
         }
     }
 }
 
-impl fmt::Display for Outcome {
+impl fmt::Display for Consequence {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Outcome::LeftOut => "it is left out",
-            Outcome::AsBefore => "it goes on as it was",
-            Outcome::Answers500 => "its requests are answered 500",
-            Outcome::ShareAnswers500 => "its share of requests is answered 500",
+            Consequence::Omitted => "it is ignored",
+            Consequence::Unchanged => "the previous version stays active",
+            Consequence::Responds500 => "its requests receive 500",
+            Consequence::ShareResponds500 => "its share of requests receives 500",
         })
     }
 }
@@ -80,11 +80,11 @@ impl fmt::Display for Outcome {
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Problem {
-            place,
-            part,
+            part: place,
+            field: part,
             expected,
             found,
-            outcome,
+            consequence: outcome,
         } = self;
         write!(
             f,

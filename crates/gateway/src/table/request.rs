@@ -7,7 +7,7 @@ use std::rc::Rc;
 
 use ringmain_web::path;
 
-use super::facts::{Headers, RequestFacts};
+use super::request_facts::{Headers, RequestFacts};
 use super::{ListenerId, Matched, Table};
 use crate::fault::Fault;
 use crate::model::{Cors, EscapedSlashes, Listener, Policy};
@@ -44,23 +44,23 @@ impl<P> Table<P> {
     #[must_use]
     pub fn find_request(&self, listener: ListenerId, facts: &RequestFacts<'_>) -> Option<Matched<'_, P>> {
         let asked = facts
-            .asked_by_preflight()
+            .announced_request()
             .and_then(|asked| self.find(listener, &asked))
-            .filter(|matched| cors(self.listener(listener), matched).is_some());
+            .filter(|matched| cors_policy(self.listener(listener), matched).is_some());
         asked.or_else(|| self.find(listener, facts))
     }
 }
 
 impl<'a> RequestFacts<'a> {
     /// Returns the request that a preflight announces; `None`: it is not a preflight.
-    pub(super) fn asked_by_preflight(&self) -> Option<RequestFacts<'a>> {
-        let method = preflight(self.method, &self.headers)?;
+    pub(super) fn announced_request(&self) -> Option<RequestFacts<'a>> {
+        let method = announced_method(self.method, &self.headers)?;
         Some(RequestFacts { method, ..*self })
     }
 }
 
 /// Returns the method that a preflight announces; `None`: it is not a preflight.
-pub(crate) fn preflight<'a>(method: &str, headers: &Headers<'a>) -> Option<&'a str> {
+pub(crate) fn announced_method<'a>(method: &str, headers: &Headers<'a>) -> Option<&'a str> {
     if method != "OPTIONS" {
         return None;
     }
@@ -70,7 +70,7 @@ pub(crate) fn preflight<'a>(method: &str, headers: &Headers<'a>) -> Option<&'a s
 }
 
 /// Returns the CORS policy of a rule, or else of its listener.
-pub(crate) fn cors<'v, P>(listener: &'v Listener, matched: &Matched<'v, P>) -> Option<&'v Cors> {
+pub(crate) fn cors_policy<'v, P>(listener: &'v Listener, matched: &Matched<'v, P>) -> Option<&'v Cors> {
     let mut policies = matched.rule().policies.iter().chain(&listener.policies);
     policies.find_map(|policy| match policy {
         Policy::Cors(cors) => Some(&**cors),

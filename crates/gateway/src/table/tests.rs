@@ -1,15 +1,15 @@
 //! Tests of precedence, of sharing between tables, and of problems.
 
-mod explaining;
+mod explain;
 mod problems;
-mod twin;
+mod reference;
 
 use std::sync::Arc;
 
 use super::{Headers, ListenerId, Matched, RequestFacts, Table};
 use crate::model::{
-    Action, Answer, Body, Config, HeaderMatch, HeaderName, Hostname, HttpLimits, Listener, Match, MethodName,
-    Path, PathMatch, Pattern, Protocol, QueryMatch, Route, Rule, ValueMatch,
+    Action, Config, DirectResponse, HeaderMatch, HeaderName, Hostname, HttpLimits, Listener, Match,
+    MethodName, Path, PathMatch, Pattern, Protocol, QueryMatch, Route, Rule, StaticBody, ValueMatch,
 };
 
 /// A match as tests write it: `/prefix`, `=/exact` or `~expression`, then `GET`, `h:name=value`, `q:name`, `q:name~expression`.
@@ -52,10 +52,10 @@ fn value(text: &str) -> (&str, ValueMatch) {
 }
 
 pub(super) fn rule(matches: &[&str]) -> Rule {
-    let mut rule = Rule::new(Action::Answer(Answer {
+    let mut rule = Rule::new(Action::Respond(DirectResponse {
         status: 200,
         content_type: None,
-        body: Body::default(),
+        body: StaticBody::default(),
     }));
     rule.matches = matches.iter().map(|text| found(text)).collect();
     rule
@@ -114,7 +114,7 @@ pub(super) fn facts<'a>(method: &'a str, url: &'a str) -> RequestFacts<'a> {
 fn told(matched: Option<Matched<'_, ()>>) -> String {
     matched.map_or_else(
         || "404".to_owned(),
-        |matched| format!("{} {}", matched.route().route().name, matched.number()),
+        |matched| format!("{} {}", matched.route().route().name, matched.rule_number()),
     )
 }
 
@@ -259,7 +259,7 @@ fn listeners_have_their_own_routes() {
     let listener = |host| {
         table
             .addresses()
-            .admit(id, host)
+            .select_listener(id, host)
             .map(|id| &*table.listener(id).name)
     };
     assert_eq!(listener("one.example"), Some("other"));
@@ -274,7 +274,7 @@ fn listeners_have_their_own_routes() {
 #[test]
 fn hosts_are_compared_in_one_form() {
     let mut scratch = String::new();
-    let mut host = |authority| super::host(authority, &mut scratch).to_owned();
+    let mut host = |authority| super::normalize_host(authority, &mut scratch).to_owned();
     assert_eq!(host("Shop.Example.:8080"), "shop.example");
     assert_eq!(host("shop.example"), "shop.example");
     assert_eq!(host("[::1]:80"), "[::1]");

@@ -7,17 +7,17 @@ use ringmain_engine::stream::Stream;
 use ringmain_engine::{Addr, Cx};
 use ringmain_tls::{ConnectHandle, FaultKind, PeerName, Tls};
 
-use crate::fault::{Detail, Fault};
+use crate::fault::{Fault, Violation};
 
 /// The parameters of a connection attempt.
-pub(crate) struct Way<'a> {
+pub(crate) struct ConnectParams<'a> {
     pub(crate) addr: &'a Addr,
     /// The name that the certificate has to match.
     pub(crate) peer: Option<&'a PeerName>,
     /// `None`: no TLS.
     pub(crate) tls: Option<&'a ConnectHandle>,
     /// Bytes to send before all others.
-    pub(crate) first: &'a [u8],
+    pub(crate) preamble: &'a [u8],
 }
 
 /// A failed connection attempt.
@@ -25,7 +25,7 @@ pub(crate) struct Way<'a> {
 pub(crate) struct ConnectError {
     pub(crate) fault: Fault,
     /// The rule of TLS that the endpoint violated, if any.
-    pub(crate) detail: Option<Box<Detail>>,
+    pub(crate) detail: Option<Box<Violation>>,
 }
 
 impl From<Fault> for ConnectError {
@@ -38,13 +38,17 @@ impl From<Fault> for ConnectError {
 ///
 /// # Errors
 /// The fault of the attempt, with the violated rule of TLS if there is one.
-pub(crate) async fn connect(cx: &Cx, way: &Way<'_>, span: Duration) -> Result<Stream, ConnectError> {
+pub(crate) async fn connect(
+    cx: &Cx,
+    way: &ConnectParams<'_>,
+    span: Duration,
+) -> Result<Stream, ConnectError> {
     let begun = cx.now();
     let connected = cx.connect_within(way.addr, None, span).await;
-    let stream = connected.map_err(|error| fault_of(&error))?;
-    if !way.first.is_empty() {
+    let stream = connected.map_err(|error| connect_fault(&error))?;
+    if !way.preamble.is_empty() {
         stream
-            .write_now(way.first)
+            .write_now(way.preamble)
             .map_err(|_closed| Fault::ConnectFailed)?;
     }
     let Some(handle) = way.tls else {
@@ -60,7 +64,7 @@ pub(crate) async fn connect(cx: &Cx, way: &Way<'_>, span: Duration) -> Result<St
     }
 }
 
-fn fault_of(error: &io::Error) -> Fault {
+fn connect_fault(error: &io::Error) -> Fault {
     match error.kind() {
         io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound => Fault::ConnectRefused,
         io::ErrorKind::TimedOut => Fault::ConnectTimeout,
@@ -94,6 +98,6 @@ fn tls_fault(stream: &Stream, error: &io::Error) -> ConnectError {
     };
     ConnectError {
         fault,
-        detail: Some(Detail::tls(&found)),
+        detail: Some(Violation::from_tls(&found)),
     }
 }

@@ -1,21 +1,21 @@
 //! Upstreams as all workers share them, with their counters.
 //!
-//! An upstream's [`Shared`] part lives while its name is configured; its present state ([`Current`]: configuration, endpoints)
+//! An upstream's [`UpstreamState`] part lives while its name is configured; its present state ([`UpstreamSnapshot`]: configuration, endpoints)
 //! is replaced as a whole, by a new configuration or a new result of DNS. State of an endpoint (requests in flight, health) belongs
 //! to its address and survives both. Knows no requests.
 
-pub(crate) mod breaker;
-pub(crate) mod budget;
-mod choose;
+pub(crate) mod circuit_breaker;
+pub(crate) mod client_share;
 pub(crate) mod connect;
-mod counts;
+pub(crate) mod connection_budget;
+mod counters;
 pub(crate) mod h2;
-pub(crate) mod local;
+pub(crate) mod pool;
 pub(crate) mod registry;
-pub(crate) mod room;
-pub(crate) mod share;
+pub(crate) mod retry_budget;
+mod selection;
 pub(crate) mod transport;
-pub(crate) mod waiting;
+pub(crate) mod wait_queue;
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -24,59 +24,59 @@ use std::time::Duration;
 use ringmain_engine::Addr;
 use ringmain_tls::PeerName;
 
-use self::breaker::Breaker;
-use self::budget::Budget;
-pub(crate) use self::choose::{Picker, Prefer};
-pub use self::counts::Copied;
-use self::counts::Counts;
-use self::room::Room;
-use self::share::Shares;
+use self::circuit_breaker::CircuitBreaker;
+use self::client_share::ClientShares;
+use self::connection_budget::ConnectionBudget;
+pub use self::counters::MirrorOutcome;
+use self::counters::UpstreamCounters;
+use self::retry_budget::RetryBudgetState;
+pub(crate) use self::selection::{AffinityHint, Balancer};
 use self::transport::Transport;
-use self::waiting::Waiting;
+use self::wait_queue::WaitQueue;
 use crate::balance::Ewma;
-use crate::fault::{Detail, Fault};
-use crate::health::Health;
+use crate::fault::{Fault, Violation};
+use crate::health::EndpointHealth;
 use crate::model::{Name, Upstream};
 
 /// An upstream as all workers share it.
 #[derive(Debug)]
-pub(crate) struct Shared {
+pub(crate) struct UpstreamState {
     /// Index in each worker's list.
     pub(crate) id: usize,
     pub(crate) name: Name,
-    current: Mutex<Arc<Current>>,
-    /// The version of `current`: workers check it first.
-    generation: Line<AtomicU64>,
+    snapshot: Mutex<Arc<UpstreamSnapshot>>,
+    /// The version of `snapshot`: workers check it first.
+    generation: CacheLine<AtomicU64>,
     /// The version of endpoints' health: workers check endpoints only when it has changed.
-    health: Line<AtomicU64>,
+    health_version: CacheLine<AtomicU64>,
     /// Connections, process-wide.
-    connections: Line<AtomicU32>,
+    connections: CacheLine<AtomicU32>,
     /// Requests in flight, process-wide.
-    requests: Line<AtomicU32>,
+    requests: CacheLine<AtomicU32>,
     /// A shared connection is retiring in favor of requests that wait for another one.
-    leaving: AtomicBool,
+    retiring_session: AtomicBool,
     /// The upstream is no longer configured.
     removed: AtomicBool,
-    pub(crate) waiting: Waiting,
+    pub(crate) wait_queue: WaitQueue,
     /// Slots of the pool that are held by clients.
-    shares: Shares,
-    /// Positions in `waiting` that are held by clients.
-    turns: Shares,
+    slot_shares: ClientShares,
+    /// Positions in `wait_queue` that are held by clients.
+    queue_shares: ClientShares,
     /// The limit that all upstreams share.
-    pub(crate) room: Arc<Room>,
+    pub(crate) connection_budget: Arc<ConnectionBudget>,
     /// The budget for retries.
-    pub(crate) budget: Budget,
-    pub(crate) breaker: Breaker,
-    pub(crate) counts: Line<Counts>,
+    pub(crate) retry_budget: RetryBudgetState,
+    pub(crate) circuit_breaker: CircuitBreaker,
+    pub(crate) counters: CacheLine<UpstreamCounters>,
 }
 
 /// The identity of an endpoint that a request waits for or a connection leads to: the same for all workers and configurations.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Toward(usize);
+pub(crate) struct EndpointId(usize);
 
 /// The cap that prevents a new connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Full {
+pub(crate) enum ReachedLimit {
     /// The upstream's cap is reached.
     Upstream,
     /// The cap for all upstreams together is reached.
@@ -86,30 +86,30 @@ pub(crate) enum Full {
 /// A value that several workers write, on cache lines of its own.
 #[derive(Debug, Default)]
 #[repr(align(128))]
-pub(crate) struct Line<T>(pub(crate) T);
+pub(crate) struct CacheLine<T>(pub(crate) T);
 
 /// The present state of an upstream.
 #[derive(Debug)]
-pub(crate) struct Current {
+pub(crate) struct UpstreamSnapshot {
     pub(crate) config: Arc<Upstream>,
     /// The transport. Pooled connections survive a change of configuration while it remains the same.
     pub(crate) transport: Arc<Transport>,
-    pub(crate) picker: Picker,
-    pub(crate) endpoints: Box<[Arc<Endpoint>]>,
+    pub(crate) balancer: Balancer,
+    pub(crate) endpoints: Box<[Arc<UpstreamEndpoint>]>,
     /// The fault of requests while there is no endpoint.
-    pub(crate) absence: Fault,
+    pub(crate) fault_without_endpoints: Fault,
     /// There is no endpoint yet: names are being resolved for the first time.
-    pub(crate) is_pending: bool,
+    pub(crate) is_resolving: bool,
 }
 
 /// An endpoint: an address with its state.
 #[derive(Debug)]
-pub(crate) struct Endpoint {
+pub(crate) struct UpstreamEndpoint {
     pub(crate) addr: Addr,
     /// The `Host` of requests without one of the client.
     pub(crate) authority: Box<str>,
     /// The name that the certificate has to match. Without it no TLS connection is made: the peer could not be identified.
-    pub(crate) peer: Option<PeerName>,
+    pub(crate) tls_name: Option<PeerName>,
     /// The name that clients receive for affinity.
     pub(crate) token: u64,
     pub(crate) weight: u32,
@@ -122,12 +122,12 @@ pub(crate) struct Endpoint {
 #[derive(Debug, Default)]
 pub(crate) struct EndpointState {
     /// Requests in flight over all workers.
-    active: Line<AtomicU32>,
+    active: CacheLine<AtomicU32>,
     /// Rarely written, read by each selection.
-    health: Line<Health>,
-    latency: Line<Latency>,
+    health: CacheLine<EndpointHealth>,
+    latency: CacheLine<Latency>,
     /// The rule that the endpoint violated at the last failed connection, if any.
-    trouble: Mutex<Option<(Fault, Box<Detail>)>>,
+    connect_violation: Mutex<Option<(Fault, Box<Violation>)>>,
 }
 
 #[derive(Debug, Default)]
@@ -136,31 +136,36 @@ struct Latency {
     at: AtomicU64,
 }
 
-impl Shared {
-    pub(crate) fn new(id: usize, name: Name, current: Arc<Current>, room: Arc<Room>) -> Shared {
-        Shared {
+impl UpstreamState {
+    pub(crate) fn new(
+        id: usize,
+        name: Name,
+        current: Arc<UpstreamSnapshot>,
+        room: Arc<ConnectionBudget>,
+    ) -> UpstreamState {
+        UpstreamState {
             id,
             name,
-            current: Mutex::new(current),
-            generation: Line::default(),
-            health: Line(AtomicU64::new(1)),
-            connections: Line::default(),
-            requests: Line::default(),
-            leaving: AtomicBool::new(false),
+            snapshot: Mutex::new(current),
+            generation: CacheLine::default(),
+            health_version: CacheLine(AtomicU64::new(1)),
+            connections: CacheLine::default(),
+            requests: CacheLine::default(),
+            retiring_session: AtomicBool::new(false),
             removed: AtomicBool::new(false),
-            waiting: Waiting::default(),
-            shares: Shares::default(),
-            turns: Shares::default(),
-            room,
-            budget: Budget::default(),
-            breaker: Breaker::default(),
-            counts: Line::default(),
+            wait_queue: WaitQueue::default(),
+            slot_shares: ClientShares::default(),
+            queue_shares: ClientShares::default(),
+            connection_budget: room,
+            retry_budget: RetryBudgetState::default(),
+            circuit_breaker: CircuitBreaker::default(),
+            counters: CacheLine::default(),
         }
     }
 
     /// Replaces the present state.
-    pub(crate) fn publish(&self, current: Arc<Current>) {
-        let mut place = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+    pub(crate) fn publish(&self, current: Arc<UpstreamSnapshot>) {
+        let mut place = self.snapshot.lock().unwrap_or_else(PoisonError::into_inner);
         let old = std::mem::replace(&mut *place, current);
         self.generation.0.fetch_add(1, Ordering::Release);
         drop(place);
@@ -180,72 +185,72 @@ impl Shared {
         self.generation.0.load(Ordering::Acquire)
     }
 
-    pub(crate) fn current(&self) -> Arc<Current> {
-        Arc::clone(&self.current.lock().unwrap_or_else(PoisonError::into_inner))
+    pub(crate) fn snapshot(&self) -> Arc<UpstreamSnapshot> {
+        Arc::clone(&self.snapshot.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Returns the version of endpoints' health.
-    pub(crate) fn health_generation(&self) -> u64 {
-        self.health.0.load(Ordering::Acquire)
+    pub(crate) fn health_version(&self) -> u64 {
+        self.health_version.0.load(Ordering::Acquire)
     }
 
     /// Makes workers check endpoints' health again.
-    pub(crate) fn health_changed(&self) {
-        self.health.0.fetch_add(1, Ordering::Release);
+    pub(crate) fn bump_health_version(&self) {
+        self.health_version.0.fetch_add(1, Ordering::Release);
     }
 
     /// Counts a request, unless the limit is reached.
-    pub(crate) fn begin_request(self: &Arc<Self>, most: u32) -> Option<Admitted> {
-        take(&self.requests.0, most).then(|| Admitted(Arc::clone(self)))
+    pub(crate) fn acquire_request(self: &Arc<Self>, most: u32) -> Option<RequestPermit> {
+        increment_below(&self.requests.0, most).then(|| RequestPermit(Arc::clone(self)))
     }
 
     /// Counts a connection, unless a limit is reached: `most` for this upstream, or that for all upstreams.
     ///
     /// # Errors
     /// The limit that is reached.
-    pub(crate) fn begin_connection(self: &Arc<Self>, most: u32) -> Result<Permit, Full> {
+    pub(crate) fn acquire_connection(self: &Arc<Self>, most: u32) -> Result<ConnectionPermit, ReachedLimit> {
         // Checked first, so that a request for this upstream does not touch the shared count in vain.
-        if self.connections() >= most {
-            return Err(Full::Upstream);
+        if self.open_connections() >= most {
+            return Err(ReachedLimit::Upstream);
         }
-        if !self.room.take() {
-            return Err(Full::Process);
+        if !self.connection_budget.try_acquire() {
+            return Err(ReachedLimit::Process);
         }
-        if !take(&self.connections.0, most) {
-            self.room.give_back();
-            return Err(Full::Upstream);
+        if !increment_below(&self.connections.0, most) {
+            self.connection_budget.release();
+            return Err(ReachedLimit::Upstream);
         }
-        Ok(Permit(Arc::clone(self)))
+        Ok(ConnectionPermit(Arc::clone(self)))
     }
 
     /// Returns whether no shared connection is retiring in favor of waiters: one at a time, since its longest request delays it.
-    pub(crate) fn may_leave(&self) -> bool {
-        !self.leaving.load(Ordering::SeqCst)
+    pub(crate) fn may_retire_session(&self) -> bool {
+        !self.retiring_session.load(Ordering::SeqCst)
     }
 
     /// Marks a shared connection as retiring; `false`: another one is.
-    pub(crate) fn begin_leaving(&self) -> bool {
-        !self.leaving.swap(true, Ordering::SeqCst)
+    pub(crate) fn begin_session_retirement(&self) -> bool {
+        !self.retiring_session.swap(true, Ordering::SeqCst)
     }
 
     /// Marks it as closed.
-    pub(crate) fn left(&self) {
-        self.leaving.store(false, Ordering::SeqCst);
+    pub(crate) fn end_session_retirement(&self) {
+        self.retiring_session.store(false, Ordering::SeqCst);
     }
 
     /// Returns the number of requests in flight.
-    pub(crate) fn requests(&self) -> u32 {
+    pub(crate) fn requests_in_flight(&self) -> u32 {
         self.requests.0.load(Ordering::Relaxed)
     }
 
     /// Returns the number of connections and connection attempts.
-    pub(crate) fn connections(&self) -> u32 {
+    pub(crate) fn open_connections(&self) -> u32 {
         self.connections.0.load(Ordering::SeqCst)
     }
 }
 
 /// Increments a count unless it has reached `most`. Never exceeds it, even briefly: a concurrent caller would be refused in vain.
-fn take(count: &AtomicU32, most: u32) -> bool {
+fn increment_below(count: &AtomicU32, most: u32) -> bool {
     let next = |count: u32| (count < most).then(|| count + 1);
     count
         .fetch_update(Ordering::SeqCst, Ordering::SeqCst, next)
@@ -254,9 +259,9 @@ fn take(count: &AtomicU32, most: u32) -> bool {
 
 /// A request that is counted at its upstream.
 #[derive(Debug)]
-pub(crate) struct Admitted(Arc<Shared>);
+pub(crate) struct RequestPermit(Arc<UpstreamState>);
 
-impl Drop for Admitted {
+impl Drop for RequestPermit {
     fn drop(&mut self) {
         self.0.requests.0.fetch_sub(1, Ordering::Relaxed);
     }
@@ -264,63 +269,69 @@ impl Drop for Admitted {
 
 /// A connection that is counted at its upstream.
 #[derive(Debug)]
-pub(crate) struct Permit(Arc<Shared>);
+pub(crate) struct ConnectionPermit(Arc<UpstreamState>);
 
-impl Permit {
+impl ConnectionPermit {
     /// Returns the upstream of the connection.
-    pub(crate) fn shared(&self) -> Arc<Shared> {
+    pub(crate) fn upstream(&self) -> Arc<UpstreamState> {
         Arc::clone(&self.0)
     }
 }
 
-impl Drop for Permit {
+impl Drop for ConnectionPermit {
     fn drop(&mut self) {
         self.0.connections.0.fetch_sub(1, Ordering::SeqCst);
-        self.0.waiting.wake_one();
-        self.0.room.give_back();
+        self.0.wait_queue.wake_one();
+        self.0.connection_budget.release();
     }
 }
 
-impl Endpoint {
+impl UpstreamEndpoint {
     /// Returns the identity of the endpoint.
-    pub(crate) fn toward(&self) -> Toward {
-        Toward(Arc::as_ptr(&self.state).addr())
+    pub(crate) fn endpoint_id(&self) -> EndpointId {
+        EndpointId(Arc::as_ptr(&self.state).addr())
     }
 }
 
 impl EndpointState {
     /// Counts a request.
-    pub(crate) fn begin(self: &Arc<Self>) -> Active {
+    pub(crate) fn count_request(self: &Arc<Self>) -> ActiveGuard {
         self.active.0.fetch_add(1, Ordering::Relaxed);
-        Active(Arc::clone(self))
+        ActiveGuard(Arc::clone(self))
     }
 
     /// Returns the number of requests in flight.
-    pub(crate) fn active(&self) -> u32 {
+    pub(crate) fn requests_in_flight(&self) -> u32 {
         self.active.0.load(Ordering::Relaxed)
     }
 
     /// Returns the health of the endpoint.
-    pub(crate) fn health(&self) -> &Health {
+    pub(crate) fn health(&self) -> &EndpointHealth {
         &self.health.0
     }
 
     /// Records the rule that the endpoint violated in a connection attempt.
-    pub(crate) fn note_trouble(&self, fault: Fault, detail: Option<Box<Detail>>) {
+    pub(crate) fn record_connect_violation(&self, fault: Fault, detail: Option<Box<Violation>>) {
         if let Some(detail) = detail {
-            let mut trouble = self.trouble.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut trouble = self
+                .connect_violation
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner);
             *trouble = Some((fault, detail));
         }
     }
 
     /// Returns the rule that the endpoint violated in the last connection attempt, if that led to this fault.
-    pub(crate) fn trouble(&self, fault: Fault) -> Option<Detail> {
+    pub(crate) fn connect_violation(&self, fault: Fault) -> Option<Violation> {
         if !matches!(fault, Fault::TlsFailed | Fault::TlsCertificate) {
             return None;
         }
-        let trouble = self.trouble.lock().unwrap_or_else(PoisonError::into_inner);
+        let trouble = self
+            .connect_violation
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         let (of, detail) = trouble.as_ref()?;
-        (*of == fault).then(|| Detail::clone(detail))
+        (*of == fault).then(|| Violation::clone(detail))
     }
 
     /// Returns the average response time.
@@ -333,9 +344,9 @@ impl EndpointState {
     }
 
     /// Records a response time.
-    pub(crate) fn took(&self, now: u64, span: Duration, half_life: Duration) {
+    pub(crate) fn record_latency(&self, now: u64, span: Duration, half_life: Duration) {
         let span = u64::try_from(span.as_nanos()).unwrap_or(u64::MAX);
-        let next = self.latency().observe(now, span, half_life);
+        let next = self.latency().with_sample(now, span, half_life);
         self.latency.0.value.store(next.value, Ordering::Relaxed);
         self.latency.0.at.store(next.at, Ordering::Relaxed);
     }
@@ -343,9 +354,9 @@ impl EndpointState {
 
 /// A request that is counted at its endpoint.
 #[derive(Debug)]
-pub(crate) struct Active(Arc<EndpointState>);
+pub(crate) struct ActiveGuard(Arc<EndpointState>);
 
-impl Drop for Active {
+impl Drop for ActiveGuard {
     fn drop(&mut self) {
         self.0.active.0.fetch_sub(1, Ordering::Relaxed);
     }

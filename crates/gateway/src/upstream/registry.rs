@@ -8,36 +8,36 @@ use std::time::Duration;
 use ringmain_engine::Addr;
 use ringmain_tls::PeerName;
 
-use super::choose;
-use super::room::Room;
+use super::connection_budget::ConnectionBudget;
+use super::selection;
 use super::transport::Transport;
-use super::{Current, Endpoint, EndpointState, Picker, Shared};
+use super::{Balancer, EndpointState, UpstreamEndpoint, UpstreamSnapshot, UpstreamState};
 use crate::fault::Fault;
-use crate::model::{self, Config, Hostname, Name, Upstream, Where};
-use crate::rate::counters::Counters;
-use crate::resolve::{Found, NotFound};
+use crate::model::{self, Config, EndpointLocation, Hostname, Name, Upstream};
+use crate::rate::counters::LimitCounters;
+use crate::resolve::{LookupError, ResolvedName};
 
 /// All upstreams of a gateway. Used when the configuration or the addresses of a name change, never by requests.
 #[derive(Debug, Default)]
-pub(crate) struct Registry {
-    upstreams: BTreeMap<Name, Arc<Shared>>,
+pub(crate) struct UpstreamRegistry {
+    upstreams: BTreeMap<Name, Arc<UpstreamState>>,
     /// Upstreams by number; the number of one that was released is reused.
-    numbers: Vec<Weak<Shared>>,
+    by_id: Vec<Weak<UpstreamState>>,
     /// No number below it is free.
-    first_free: usize,
+    first_free_id: usize,
     endpoints: BTreeMap<(Name, String), Arc<EndpointState>>,
-    names: BTreeMap<Hostname, Known>,
-    room: Arc<Room>,
-    counters: Counters,
+    names: BTreeMap<Hostname, LookupState>,
+    connection_budget: Arc<ConnectionBudget>,
+    counters: LimitCounters,
     /// Upstreams of a configuration that is being compiled, with the state they have after the commit.
-    staged: Vec<(Arc<Shared>, Arc<Current>)>,
+    staged: Vec<(Arc<UpstreamState>, Arc<UpstreamSnapshot>)>,
     /// Upstreams that only this configuration has.
     added: Vec<Name>,
 }
 
 /// The result of resolving a name.
 #[derive(Debug)]
-enum Known {
+enum LookupState {
     Addresses {
         addresses: Vec<IpAddr>,
         /// A later lookup has failed.
@@ -47,25 +47,25 @@ enum Known {
     Failed(Fault),
 }
 
-/// Endpoints of a [`Current`] that is being built.
+/// Endpoints of a [`UpstreamSnapshot`] that is being built.
 #[derive(Default)]
-struct Draft {
-    endpoints: Vec<(Endpoint, Option<Hostname>)>,
+struct EndpointListBuilder {
+    endpoints: Vec<(UpstreamEndpoint, Option<Hostname>)>,
     addresses: BTreeSet<Addr>,
     absence: Option<Fault>,
     is_pending: bool,
 }
 
-impl Draft {
+impl EndpointListBuilder {
     fn add(&mut self, config: &model::Endpoint, addr: Addr, authority: String, host: Option<&Hostname>) {
         // Two names may have the same address.
         if !self.addresses.insert(addr.clone()) {
             return;
         }
-        let endpoint = Endpoint {
+        let endpoint = UpstreamEndpoint {
             addr,
             authority: authority.into(),
-            peer: None,
+            tls_name: None,
             token: 0,
             weight: config.weight,
             draining: config.draining,
@@ -76,55 +76,58 @@ impl Draft {
 }
 
 /// Returns the name of a TLS session without SNI.
-fn unnamed(addr: &Addr) -> String {
+fn session_name(addr: &Addr) -> String {
     match addr {
         Addr::Inet(address) => address.ip().to_string(),
         _ => Ipv4Addr::LOCALHOST.to_string(),
     }
 }
 
-fn names_of(config: &Upstream) -> impl Iterator<Item = &Hostname> {
-    config.endpoints.iter().filter_map(|endpoint| match &endpoint.at {
-        Where::Host { name, .. } => Some(name),
-        Where::Address(_) | Where::Unix(_) => None,
-    })
+fn hostnames_of(config: &Upstream) -> impl Iterator<Item = &Hostname> {
+    config
+        .endpoints
+        .iter()
+        .filter_map(|endpoint| match &endpoint.address {
+            EndpointLocation::Host { name, .. } => Some(name),
+            EndpointLocation::Address(_) | EndpointLocation::Unix(_) => None,
+        })
 }
 
-impl Registry {
-    /// Stages an upstream: it changes at [`Registry::commit`], and remains as it is at [`Registry::discard`].
+impl UpstreamRegistry {
+    /// Stages an upstream: it changes at [`UpstreamRegistry::commit`], and remains as it is at [`UpstreamRegistry::discard`].
     pub(crate) fn stage(&mut self, config: &Arc<Upstream>, whole: &Config, now: Duration) {
         if let Some(shared) = self.upstreams.get(&config.name) {
             let shared = Arc::clone(shared);
-            let last = shared.current();
+            let last = shared.snapshot();
             let transport = Transport::of(config, whole, Some(&last.transport), now);
             if *last.config != **config || !Arc::ptr_eq(&last.transport, &transport) {
-                let current = Arc::new(self.current(config, transport));
+                let current = Arc::new(self.build_snapshot(config, transport));
                 self.staged.push((shared, current));
             }
             return;
         }
         let transport = Transport::of(config, whole, None, now);
-        let current = Arc::new(self.current(config, transport));
-        let id = self.free_number();
-        let shared = Arc::new(Shared::new(
+        let current = Arc::new(self.build_snapshot(config, transport));
+        let id = self.allocate_id();
+        let shared = Arc::new(UpstreamState::new(
             id,
             config.name.clone(),
             current,
-            Arc::clone(&self.room),
+            Arc::clone(&self.connection_budget),
         ));
-        match self.numbers.get_mut(id) {
+        match self.by_id.get_mut(id) {
             Some(number) => *number = Arc::downgrade(&shared),
-            None => self.numbers.push(Arc::downgrade(&shared)),
+            None => self.by_id.push(Arc::downgrade(&shared)),
         }
         self.upstreams.insert(config.name.clone(), shared);
         self.added.push(config.name.clone());
     }
 
-    fn free_number(&mut self) -> usize {
-        let mut others = self.numbers[self.first_free..].iter();
+    fn allocate_id(&mut self) -> usize {
+        let mut others = self.by_id[self.first_free_id..].iter();
         let free = others.position(|number| number.strong_count() == 0);
-        let id = free.map_or(self.numbers.len(), |at| self.first_free + at);
-        self.first_free = id + 1;
+        let id = free.map_or(self.by_id.len(), |at| self.first_free_id + at);
+        self.first_free_id = id + 1;
         id
     }
 
@@ -134,7 +137,7 @@ impl Registry {
         let Some(shared) = self.upstreams.get(name).cloned() else {
             return false;
         };
-        let last = shared.current();
+        let last = shared.snapshot();
         if last.config.endpoints == endpoints {
             return true;
         }
@@ -142,7 +145,7 @@ impl Registry {
             endpoints,
             ..Upstream::clone(&last.config)
         });
-        let current = self.current(&config, Arc::clone(&last.transport));
+        let current = self.build_snapshot(&config, Arc::clone(&last.transport));
         drop(last);
         shared.publish(Arc::new(current));
         let name = &shared.name;
@@ -162,7 +165,7 @@ impl Registry {
             shared.publish(current);
         }
         self.added.clear();
-        self.retain(keep);
+        self.remove_unlisted(keep);
     }
 
     /// Discards the staged upstreams.
@@ -171,49 +174,49 @@ impl Registry {
         for name in std::mem::take(&mut self.added) {
             self.upstreams.remove(&name);
         }
-        self.first_free = 0;
+        self.first_free_id = 0;
         let names: BTreeSet<Name> = self.upstreams.keys().cloned().collect();
-        self.retain(|name| names.contains(name));
+        self.remove_unlisted(|name| names.contains(name));
     }
 
     /// Returns the upstreams, staged or current, whose TLS settings are invalid, with the reason.
-    pub(crate) fn unconnectable(&self) -> impl Iterator<Item = (&Name, String)> {
+    pub(crate) fn invalid_tls(&self) -> impl Iterator<Item = (&Name, String)> {
         self.upstreams.values().filter_map(|shared| {
             let staged = self.staged.iter().find(|(staged, _)| Arc::ptr_eq(staged, shared));
-            let current = staged.map_or_else(|| shared.current(), |(_, current)| Arc::clone(current));
+            let current = staged.map_or_else(|| shared.snapshot(), |(_, current)| Arc::clone(current));
             let why = current.transport.connector.as_ref()?.as_ref().err()?;
             Some((&shared.name, why.clone()))
         })
     }
 
     /// Returns the upstream of that name.
-    pub(crate) fn get(&self, name: &str) -> Option<&Arc<Shared>> {
+    pub(crate) fn find(&self, name: &str) -> Option<&Arc<UpstreamState>> {
         self.upstreams.get(name)
     }
 
     /// Returns the limit of connections that all upstreams share.
-    pub(crate) fn room(&self) -> &Arc<Room> {
-        &self.room
+    pub(crate) fn connection_budget(&self) -> &Arc<ConnectionBudget> {
+        &self.connection_budget
     }
 
     /// Returns the counters of policies.
-    pub(crate) fn counters(&self) -> &Counters {
+    pub(crate) fn counters(&self) -> &LimitCounters {
         &self.counters
     }
 
     /// Returns every upstream.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &Arc<Shared>> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Arc<UpstreamState>> {
         self.upstreams.values()
     }
 
     /// Removes upstreams that `keep` does not accept.
-    fn retain(&mut self, keep: impl Fn(&str) -> bool) {
+    fn remove_unlisted(&mut self, keep: impl Fn(&str) -> bool) {
         for (_, shared) in self.upstreams.extract_if(.., |name, _| !keep(name)) {
             shared.remove();
         }
-        self.first_free = 0;
-        self.counters.sweep();
-        let names = self.names();
+        self.first_free_id = 0;
+        self.counters.remove_unused();
+        let names = self.hostnames();
         self.names.retain(|name, _| names.contains(name));
         // States that only this map refers to.
         self.endpoints
@@ -221,55 +224,59 @@ impl Registry {
     }
 
     /// Returns the names to resolve.
-    pub(crate) fn names(&self) -> BTreeSet<Hostname> {
-        let configs = self.upstreams.values().map(|shared| shared.current());
-        let names = configs.flat_map(|current| names_of(&current.config).cloned().collect::<Vec<_>>());
+    pub(crate) fn hostnames(&self) -> BTreeSet<Hostname> {
+        let configs = self.upstreams.values().map(|shared| shared.snapshot());
+        let names = configs.flat_map(|current| hostnames_of(&current.config).cloned().collect::<Vec<_>>());
         names.collect()
     }
 
     /// Records the result of a lookup. A failure keeps the last good addresses. Returns whether anything has changed.
-    pub(crate) fn found(&mut self, name: &Hostname, found: Result<Found, NotFound>) -> bool {
+    pub(crate) fn record_lookup(
+        &mut self,
+        name: &Hostname,
+        found: Result<ResolvedName, LookupError>,
+    ) -> bool {
         let is_first = !self.names.contains_key(name);
-        let first = Known::Failed(Fault::DnsFailed);
+        let first = LookupState::Failed(Fault::DnsFailed);
         let known = self.names.entry(name.clone()).or_insert(first);
         match (&mut *known, found) {
-            (Known::Addresses { addresses, stale }, Err(none)) => {
+            (LookupState::Addresses { addresses, stale }, Err(none)) => {
                 if !std::mem::replace(stale, true) {
                     let (text, label, count) = (none.fault.text(), none.fault.label(), addresses.len());
                     log::warn!("DNS: `{name}`: {text} ({label}); its last {count} addresses are kept");
                 }
                 return false;
             }
-            (Known::Addresses { addresses, stale }, Ok(found)) if *addresses == found.addresses => {
+            (LookupState::Addresses { addresses, stale }, Ok(found)) if *addresses == found.addresses => {
                 *stale = false;
                 return false;
             }
             (known, Ok(found)) => {
-                *known = Known::Addresses {
+                *known = LookupState::Addresses {
                     addresses: found.addresses,
                     stale: false,
                 };
             }
-            (Known::Failed(fault), Err(none)) if *fault == none.fault && !is_first => return false,
+            (LookupState::Failed(fault), Err(none)) if *fault == none.fault && !is_first => return false,
             (known, Err(none)) => {
                 log::warn!("DNS: `{name}`: {} ({})", none.fault.text(), none.fault.label());
-                *known = Known::Failed(none.fault);
+                *known = LookupState::Failed(none.fault);
             }
         }
         let shared: Vec<_> = self.upstreams.values().cloned().collect();
         for shared in shared {
-            let current = shared.current();
-            if names_of(&current.config).any(|own| own == name) {
+            let current = shared.snapshot();
+            if hostnames_of(&current.config).any(|own| own == name) {
                 shared.publish(Arc::new(
-                    self.current(&current.config, Arc::clone(&current.transport)),
+                    self.build_snapshot(&current.config, Arc::clone(&current.transport)),
                 ));
             }
         }
         // A configuration staged meanwhile must not restore the previous addresses.
         for at in 0..self.staged.len() {
             let current = Arc::clone(&self.staged[at].1);
-            if names_of(&current.config).any(|own| own == name) {
-                let current = self.current(&current.config, Arc::clone(&current.transport));
+            if hostnames_of(&current.config).any(|own| own == name) {
+                let current = self.build_snapshot(&current.config, Arc::clone(&current.transport));
                 self.staged[at].1 = Arc::new(current);
             }
         }
@@ -277,14 +284,14 @@ impl Registry {
     }
 
     /// Builds the state of an upstream from its configuration and the addresses of its names.
-    fn current(&mut self, config: &Arc<Upstream>, transport: Arc<Transport>) -> Current {
-        let mut draft = Draft::default();
+    fn build_snapshot(&mut self, config: &Arc<Upstream>, transport: Arc<Transport>) -> UpstreamSnapshot {
+        let mut draft = EndpointListBuilder::default();
         for endpoint in config.endpoints.iter().filter(|endpoint| endpoint.weight > 0) {
-            match &endpoint.at {
-                Where::Address(address) => {
+            match &endpoint.address {
+                EndpointLocation::Address(address) => {
                     draft.add(endpoint, Addr::Inet(*address), address.to_string(), None)
                 }
-                Where::Unix(path) => match format!("unix:{}", path.display()).parse() {
+                EndpointLocation::Unix(path) => match format!("unix:{}", path.display()).parse() {
                     Ok(addr) => draft.add(endpoint, addr, "localhost".to_owned(), None),
                     Err(_) => log::error!(
                         "upstream `{}`: `{}` is no path of a socket",
@@ -292,14 +299,14 @@ impl Registry {
                         path.display()
                     ),
                 },
-                Where::Host { name, port } => match self.names.get(name) {
-                    Some(Known::Addresses { addresses, .. }) => {
+                EndpointLocation::Host { name, port } => match self.names.get(name) {
+                    Some(LookupState::Addresses { addresses, .. }) => {
                         for address in addresses {
                             let addr = Addr::Inet(SocketAddr::new(*address, *port));
                             draft.add(endpoint, addr, format!("{name}:{port}"), Some(name));
                         }
                     }
-                    Some(Known::Failed(fault)) => draft.absence = Some(*fault),
+                    Some(LookupState::Failed(fault)) => draft.absence = Some(*fault),
                     None => draft.is_pending = true,
                 },
             }
@@ -313,11 +320,11 @@ impl Registry {
             .map(|(endpoint, host)| {
                 let peer = server.or(host.as_ref()).map(|name| name.as_str().to_owned());
                 // An address is not a valid SNI; the other names identify the peer.
-                let peer = peer.or_else(|| named.then(|| unnamed(&endpoint.addr)));
-                Arc::new(Endpoint {
-                    peer: peer.and_then(|name| PeerName::new(&name).ok()),
-                    token: choose::token(&config.name, &endpoint.addr.to_string()),
-                    state: self.state(&config.name, &endpoint.addr),
+                let peer = peer.or_else(|| named.then(|| session_name(&endpoint.addr)));
+                Arc::new(UpstreamEndpoint {
+                    tls_name: peer.and_then(|name| PeerName::new(&name).ok()),
+                    token: selection::endpoint_token(&config.name, &endpoint.addr.to_string()),
+                    state: self.endpoint_state(&config.name, &endpoint.addr),
                     ..endpoint
                 })
             })
@@ -325,20 +332,21 @@ impl Registry {
         let named = endpoints
             .iter()
             .map(|endpoint| (endpoint.addr.to_string(), endpoint.weight));
-        Current {
+        UpstreamSnapshot {
             config: Arc::clone(config),
             transport,
-            picker: Picker::new(config, &named.collect::<Vec<_>>()),
-            is_pending: draft.is_pending && endpoints.is_empty(),
-            absence: match draft.is_pending {
-                true => Fault::DnsFailed,
-                false => draft.absence.unwrap_or(Fault::NoEndpoints),
+            balancer: Balancer::new(config, &named.collect::<Vec<_>>()),
+            is_resolving: draft.is_pending && endpoints.is_empty(),
+            fault_without_endpoints: if draft.is_pending {
+                Fault::DnsFailed
+            } else {
+                draft.absence.unwrap_or(Fault::NoEndpoints)
             },
             endpoints,
         }
     }
 
-    fn state(&mut self, name: &Name, addr: &Addr) -> Arc<EndpointState> {
+    fn endpoint_state(&mut self, name: &Name, addr: &Addr) -> Arc<EndpointState> {
         let key = (name.clone(), addr.to_string());
         Arc::clone(self.endpoints.entry(key).or_default())
     }

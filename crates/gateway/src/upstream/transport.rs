@@ -17,40 +17,40 @@ use crate::model::{
 /// The transport to an upstream.
 #[derive(Debug)]
 pub(crate) struct Transport {
-    made_of: MadeOf,
+    inputs: TransportInputs,
     /// `None`: no TLS. An error: the reason that there is no connection.
     pub(crate) connector: Option<Result<Connector, String>>,
     /// The same for protocols other than HTTP, without ALPN; only if a stream route leads here.
-    pub(crate) for_bytes: Option<Result<Connector, String>>,
+    pub(crate) byte_connector: Option<Result<Connector, String>>,
     /// The same for requests that HTTP/2 cannot carry, with HTTP/1.1 alone in ALPN; only where the endpoint selects the protocol.
-    pub(crate) for_switches: Option<Result<Connector, String>>,
+    pub(crate) upgrade_connector: Option<Result<Connector, String>>,
 }
 
 /// A worker's handles that TLS sessions are created from; `None`: there is no TLS, or it is invalid.
 #[derive(Debug)]
-pub(super) struct Handles {
+pub(super) struct TlsHandles {
     pub(super) http: Option<Rc<ConnectHandle>>,
     pub(super) bytes: Option<Rc<ConnectHandle>>,
-    pub(super) switches: Option<Rc<ConnectHandle>>,
+    pub(super) upgrades: Option<Rc<ConnectHandle>>,
 }
 
-impl Handles {
-    pub(super) fn of(transport: &Transport) -> Handles {
+impl TlsHandles {
+    pub(super) fn from_transport(transport: &Transport) -> TlsHandles {
         let handle = |connector: &Option<Result<Connector, String>>| {
             let connector = connector.as_ref()?.as_ref().ok()?;
             Some(Rc::new(connector.handle()))
         };
-        Handles {
+        TlsHandles {
             http: handle(&transport.connector),
-            bytes: handle(&transport.for_bytes),
-            switches: handle(&transport.for_switches),
+            bytes: handle(&transport.byte_connector),
+            upgrades: handle(&transport.upgrade_connector),
         }
     }
 }
 
 /// The inputs of a transport: equal inputs give equal transports.
 #[derive(Debug, PartialEq, Eq)]
-struct MadeOf {
+struct TransportInputs {
     protocol: UpstreamProtocol,
     tls: Option<UpstreamTls>,
     proxy_protocol: Option<ProxyProtocolVersion>,
@@ -59,8 +59,8 @@ struct MadeOf {
     for_bytes: bool,
 }
 
-impl MadeOf {
-    fn new(upstream: &Upstream, config: &Config) -> MadeOf {
+impl TransportInputs {
+    fn new(upstream: &Upstream, config: &Config) -> TransportInputs {
         let tls = upstream.tls.as_ref();
         let wanted = match tls.map(|tls| &tls.trust) {
             Some(model::Trust::Authorities(names)) => &names[..],
@@ -73,13 +73,13 @@ impl MadeOf {
         let name = tls.and_then(|tls| tls.certificate.as_ref());
         let mut certificates = config.certificates.iter();
         let certificate = certificates.find(|found| name == Some(&found.name));
-        MadeOf {
+        TransportInputs {
             protocol: upstream.protocol,
             tls: upstream.tls.clone(),
             proxy_protocol: upstream.proxy_protocol,
             authorities: authorities.map(|found| Arc::clone(&found.pem)).collect(),
             certificate: certificate.map(|found| (Arc::clone(&found.chain), found.key.clone())),
-            for_bytes: tls.is_some() && config.streams.iter().any(|stream| leads_to(stream, upstream)),
+            for_bytes: tls.is_some() && config.streams.iter().any(|stream| routes_to(stream, upstream)),
         }
     }
 }
@@ -92,12 +92,12 @@ impl Transport {
         last: Option<&Arc<Transport>>,
         now: Duration,
     ) -> Arc<Transport> {
-        let made_of = MadeOf::new(upstream, config);
-        if let Some(last) = last.filter(|last| last.made_of == made_of) {
+        let made_of = TransportInputs::new(upstream, config);
+        if let Some(last) = last.filter(|last| last.inputs == made_of) {
             return Arc::clone(last);
         }
         let tls = made_of.tls.as_ref();
-        let make = |tls, alpn| connector(tls, &made_of, upstream, alpn, now);
+        let make = |tls, alpn| build_connector(tls, &made_of, upstream, alpn, now);
         let offered: &[&[u8]] = match upstream.protocol {
             UpstreamProtocol::Http1 => &[b"http/1.1"],
             UpstreamProtocol::Http2 => &[b"h2"],
@@ -111,49 +111,49 @@ impl Transport {
             .filter(|_| chooses)
             .map(|tls| make(tls, vec![b"http/1.1".to_vec()]));
         Arc::new(Transport {
-            made_of,
+            inputs: made_of,
             connector,
-            for_bytes,
-            for_switches,
+            byte_connector: for_bytes,
+            upgrade_connector: for_switches,
         })
     }
 
     /// Returns the protocol.
     pub(crate) fn protocol(&self) -> UpstreamProtocol {
-        self.made_of.protocol
+        self.inputs.protocol
     }
 
     /// Returns the version of the PROXY protocol, if it is used.
     pub(crate) fn proxy_protocol(&self) -> Option<ProxyProtocolVersion> {
-        self.made_of.proxy_protocol
+        self.inputs.proxy_protocol
     }
 }
 
 /// Returns whether connections of a route may go to an upstream.
-fn leads_to(stream: &StreamRoute, upstream: &Upstream) -> bool {
+fn routes_to(stream: &StreamRoute, upstream: &Upstream) -> bool {
     let names = |target: &Target| matches!(target, Target::Upstream(name) if *name == upstream.name);
     stream.backends.iter().any(|backend| names(&backend.target))
 }
 
-fn connector(
+fn build_connector(
     tls: &UpstreamTls,
-    made_of: &MadeOf,
+    made_of: &TransportInputs,
     upstream: &Upstream,
     alpn: Vec<Vec<u8>>,
     now: Duration,
 ) -> Result<Connector, String> {
-    let identities = tls.subject_names.iter().map(identity);
+    let identities = tls.subject_names.iter().map(peer_identity);
     let identities = identities.collect::<Result<Vec<_>, _>>()?;
     let trust = match &tls.trust {
         model::Trust::System => system_roots().map_err(|finding| finding.text)?,
         model::Trust::Authorities(_) => {
-            Trust::Authorities(pem("authorities", upstream, &made_of.authorities.concat()))
+            Trust::Authorities(parse_pem("authorities", upstream, &made_of.authorities.concat()))
         }
     };
     let settings = ClientSettings {
         certificate: made_of.certificate.as_ref().map(|(chain, key)| KeyPair {
-            chain: pem("certificate", upstream, chain),
-            key: pem("key", upstream, key.expose()),
+            chain: parse_pem("certificate", upstream, chain),
+            key: parse_pem("key", upstream, key.expose()),
         }),
         minimum_version: match tls.minimum {
             TlsVersion::Tls12 => Version::Tls12,
@@ -167,7 +167,7 @@ fn connector(
 }
 
 /// Returns a name in the form for certificate checks.
-fn identity(name: &SubjectName) -> Result<Identity, String> {
+fn peer_identity(name: &SubjectName) -> Result<Identity, String> {
     match name {
         SubjectName::Host(host) => PeerName::new(host.as_str())
             .map(Identity::Host)
@@ -176,7 +176,7 @@ fn identity(name: &SubjectName) -> Result<Identity, String> {
     }
 }
 
-fn pem(what: &str, upstream: &Upstream, bytes: &[u8]) -> Pem {
+fn parse_pem(what: &str, upstream: &Upstream, bytes: &[u8]) -> Pem {
     Pem {
         source: format!("{what} of upstream `{}`", upstream.name),
         bytes: bytes.to_vec(),
@@ -184,7 +184,7 @@ fn pem(what: &str, upstream: &Upstream, bytes: &[u8]) -> Pem {
 }
 
 /// Returns the header of the PROXY protocol; without addresses it marks a connection of the gateway's own.
-pub(crate) fn greeting(version: ProxyProtocolVersion, addresses: Option<Addresses>) -> Vec<u8> {
+pub(crate) fn proxy_header(version: ProxyProtocolVersion, addresses: Option<Addresses>) -> Vec<u8> {
     let mut out = Vec::new();
     let header = Header { addresses };
     match version {

@@ -4,7 +4,7 @@
 
 mod cost;
 mod forward;
-mod framed;
+mod h2;
 mod table;
 
 use std::alloc::System;
@@ -19,7 +19,7 @@ fn main() -> ExitCode {
     ringmain_testkit::cases::main(&[
         ("cost", cost::main),
         ("forward", forward::main),
-        ("framed", framed::main),
+        ("framed", h2::main),
         ("table", table::main),
     ])
 }

@@ -5,8 +5,8 @@ use std::hint::black_box;
 use std::sync::Arc;
 
 use ringmain_gateway::model::{
-    Action, Config, Endpoint, Forward, HeaderMatch, HeaderName, Hostname, HttpLimits, Listener, Match, Path,
-    PathMatch, Pattern, Protocol, QueryMatch, Route, Rule, Upstream, ValueMatch, Where,
+    Action, Config, Endpoint, EndpointLocation, Forward, HeaderMatch, HeaderName, Hostname, HttpLimits,
+    Listener, Match, Path, PathMatch, Pattern, Protocol, QueryMatch, Route, Rule, Upstream, ValueMatch,
 };
 use ringmain_gateway::table::{Headers, RequestFacts, Table};
 use stats_alloc::Region;
@@ -46,7 +46,7 @@ fn lookups(table: &Table<()>) {
             query,
             headers: Headers::List(&[("x-user", b"1"), ("accept", b"*/*")]),
         };
-        black_box(table.find(listener, &facts).map(|matched| matched.number()))
+        black_box(table.find(listener, &facts).map(|matched| matched.rule_number()))
     };
     let all = || {
         for (host, path, query) in [
@@ -76,7 +76,7 @@ fn config(hosts: usize) -> Config {
     expression.hostnames.clear();
     expression.rules[0].matches[0].path = PathMatch::Pattern(Pattern::parse("/expression/[0-9]+").unwrap());
     routes.push(Arc::new(expression));
-    let address = Where::Address("127.0.0.1:3000".parse().unwrap());
+    let address = EndpointLocation::Address("127.0.0.1:3000".parse().unwrap());
     Config {
         listeners: vec![Arc::new(Listener {
             name: "web".into(),

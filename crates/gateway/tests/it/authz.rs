@@ -4,10 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ringmain_engine::Config;
-use ringmain_gateway::health::Verdict;
+use ringmain_gateway::health::CheckVerdict;
 use ringmain_gateway::limits;
 use ringmain_gateway::model::{
-    ActiveHealth, Answer, Ask, Body, ErrorPage, ExternalAuth, HealthCheck, Policy, StatusRange, Target,
+    ActiveHealth, AuthzRequest, DirectResponse, ErrorPage, ExternalAuth, HealthCheck, Policy, StaticBody,
+    StatusRange, Target,
 };
 use ringmain_testkit::wait::until;
 
@@ -38,7 +39,10 @@ fn policy() -> ExternalAuth {
         client_headers: vec![header("X-Reason")],
         identity: Some(header("X-Who")),
         timeout: PATIENCE,
-        ..ExternalAuth::new(Target::Upstream("authz".into()), Ask::Prefix("/check".into()))
+        ..ExternalAuth::new(
+            Target::Upstream("authz".into()),
+            AuthzRequest::Prefix("/check".into()),
+        )
     }
 }
 
@@ -95,7 +99,7 @@ fn a_fixed_path_is_queried(engine: Config) {
     let origin = Origin::echo();
     let authz = Origin::answering("HTTP/1.1 204 No Content\r\n\r\n");
     let policy = ExternalAuth {
-        ask: Ask::Path("/verify?site=1".into()),
+        ask: AuthzRequest::Path("/verify?site=1".into()),
         ..policy()
     };
     let edge = guarded(engine, &origin, authz.addr, policy);
@@ -134,10 +138,10 @@ fn a_refusal_is_its_own(engine: Config) {
     let rule = &mut Arc::make_mut(&mut config.routes[0]).rules[0];
     rule.error_pages.push(ErrorPage {
         statuses: StatusRange::one(403),
-        answer: Answer {
+        response: DirectResponse {
             status: 403,
             content_type: None,
-            body: Body(b"our own".as_slice().into()),
+            body: StaticBody(b"our own".as_slice().into()),
         },
     });
     let edge = edge(engine, config);
@@ -159,7 +163,7 @@ fn a_refusal_is_its_own(engine: Config) {
         (Some("https://id.example/"), None)
     );
     edge.server.get("/page").expect(403, "our own");
-    let faults = edge.gateway.faults();
+    let faults = edge.gateway.fault_counts();
     let denied = faults.iter().find(|(fault, _)| fault.label() == "authz_denied");
     assert_eq!(denied.map(|(_, count)| *count), Some(3));
     edge.server.shut_down();
@@ -198,11 +202,7 @@ fn a_failure_denies(engine: Config) {
     for (what, authz) in failing() {
         let edge = guarded(engine.clone(), &origin, authz.addr, policy());
         let refused = ask(&edge, "GET", "");
-        assert_eq!(
-            refused.text(),
-            "nobody can tell now whether this is allowed\n",
-            "{what}"
-        );
+        assert_eq!(refused.text(), "authorization service unavailable\n", "{what}");
         assert_eq!(
             (refused.status, refused.field("retry-after")),
             (503, Some("1")),
@@ -238,7 +238,7 @@ fn a_failure_allows_if_configured(engine: Config) {
         assert_eq!(ask(&edge, "GET", "X-Who: root\r\n").status, 200);
         assert_eq!(origin.seen().field("x-who"), None);
     }
-    let faults = edge.gateway.faults();
+    let faults = edge.gateway.fault_counts();
     let failed = faults
         .iter()
         .find(|(fault, _)| fault.label() == "authz_unavailable");
@@ -339,7 +339,7 @@ fn allow_asks_an_endpoint_that_fails_its_health_check(engine: Config) {
         let found = upstreams.iter().find(|upstream| &*upstream.name == "authz");
         found.expect("it is configured").endpoints[0].verdict
     };
-    until("it is checked", || verdict() == Verdict::Ill);
+    until("it is checked", || verdict() == CheckVerdict::Unhealthy);
     assert_eq!(ask(&edge, "GET", "").status, 401);
     assert_eq!(ask(&edge, "GET", "Authorization: Bearer t\r\n").status, 200);
     edge.server.shut_down();

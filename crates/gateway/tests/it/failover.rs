@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ringmain_engine::Config;
-use ringmain_gateway::health::Verdict;
+use ringmain_gateway::health::CheckVerdict;
 use ringmain_gateway::limits;
 use ringmain_gateway::model::{
     self, ActiveHealth, Balance, HealthCheck, Mirror, Retry, StatusRange, UpstreamProtocol,
@@ -14,7 +14,7 @@ use ringmain_gateway::model::{
 use ringmain_testkit::PATIENCE;
 use ringmain_testkit::wait::until;
 
-use crate::framed::Framed;
+use crate::h2_origin::Framed;
 use crate::origin::{Edge, Origin, edge, refusing_addr, to};
 use crate::support::{chunked, pattern};
 
@@ -62,7 +62,7 @@ fn to_all(addrs: &[SocketAddr], panic_percent: Option<u8>, is_checked: bool) -> 
     })
 }
 
-fn wait_for(edge: &Edge, expected: &[Verdict]) {
+fn wait_for(edge: &Edge, expected: &[CheckVerdict]) {
     until("health checks", || {
         let upstreams = edge.gateway.upstreams();
         let endpoints = upstreams[0].endpoints.iter();
@@ -81,11 +81,18 @@ fn the_dead_get_nothing_after_a_health_check(engine: Config) {
             true,
         );
         let edge = edge(engine.clone(), config);
-        wait_for(&edge, &[Verdict::Ill, Verdict::Ill, Verdict::Well]);
+        wait_for(
+            &edge,
+            &[
+                CheckVerdict::Unhealthy,
+                CheckVerdict::Unhealthy,
+                CheckVerdict::Healthy,
+            ],
+        );
         for _ in 0..30 {
             edge.server.get("/").expect(200, "alive");
         }
-        let attempts: u64 = edge.gateway.faults().iter().map(|(_, count)| count).sum();
+        let attempts: u64 = edge.gateway.fault_counts().iter().map(|(_, count)| count).sum();
         assert_eq!(attempts, 0, "no request was sent to the dead");
         edge.server.shut_down();
     }
@@ -183,9 +190,7 @@ fn all_dead_is_the_failure_of_the_last(engine: Config) {
     let dead = [refusing_addr(), refusing_addr(), refusing_addr()];
     let edge = edge(engine, to_all(&dead, None, false));
     for _ in 0..3 {
-        edge.server
-            .get("/")
-            .expect(503, "the upstream refuses connections\n");
+        edge.server.get("/").expect(503, "upstream connection refused\n");
     }
     edge.server.shut_down();
 }
@@ -204,10 +209,10 @@ fn panic_uses_endpoints_that_respond(engine: Config) {
     let mut config = to_all(&addrs[..], Some(60), true);
     let other = failing();
     Arc::make_mut(&mut config.upstreams[0]).endpoints[4] =
-        model::Endpoint::new(model::Where::Address(other.addr));
+        model::Endpoint::new(model::EndpointLocation::Address(other.addr));
     let edge = edge(engine, config);
-    let ill = [Verdict::Ill; 5];
-    wait_for(&edge, &[&ill[..], &[Verdict::Well]].concat());
+    let ill = [CheckVerdict::Unhealthy; 5];
+    wait_for(&edge, &[&ill[..], &[CheckVerdict::Healthy]].concat());
     let mut texts: Vec<String> = (0..30).map(|_| edge.server.get("/").text().to_string()).collect();
     texts.sort();
     texts.dedup();
@@ -218,9 +223,7 @@ fn panic_uses_endpoints_that_respond(engine: Config) {
 fn a_dead_endpoint_that_is_back_is_used(engine: Config) {
     let addr = refusing_addr();
     let edge = edge(engine, to_all(&[addr], None, false));
-    edge.server
-        .get("/")
-        .expect(503, "the upstream refuses connections\n");
+    edge.server.get("/").expect(503, "upstream connection refused\n");
     let listener = std::net::TcpListener::bind(addr).expect("its port is free");
     let serving = std::thread::spawn(move || {
         use std::io::{Read, Write};

@@ -86,7 +86,7 @@ fn files_and_directories(engine: Config) {
         "/static/deep%2Fer/",
         "/static/index.html/x",
     ] {
-        edge.server.get(target).expect(404, "no such file\n");
+        edge.server.get(target).expect(404, "file not found\n");
     }
     let head = edge.server.ask("HEAD /static/ HTTP/1.1\r\nHost: a\r\n\r\n");
     assert_eq!(
@@ -121,10 +121,10 @@ fn nothing_outside(engine: Config) {
         "/static/%2e%2e%5csecret",
         "/static//etc/passwd",
     ] {
-        edge.server.get(target).expect(404, "no such file\n");
+        edge.server.get(target).expect(404, "file not found\n");
     }
     for target in ["/static/../secret", "/static/%2e%2e/secret"] {
-        edge.server.get(target).expect(404, "no route matches\n");
+        edge.server.get(target).expect(404, "no matching route\n");
     }
     edge.server.shut_down();
 }
@@ -229,7 +229,7 @@ fn names_with_a_dot(engine: Config) {
     let edge = serve(engine.clone(), Files::of(place.0.join("root")));
     for path in hidden {
         let answer = edge.server.get(&format!("/static{path}"));
-        answer.expect(404, "no such file\n");
+        answer.expect(404, "file not found\n");
     }
     edge.server
         .get("/static/.well-known/security.txt")

@@ -1,10 +1,10 @@
 //! Custom filters of a program: the parts that they see, change and hold, and the outcome of failing ones.
 
 mod bodies;
-mod failing;
+mod failures;
 mod heads;
-mod living;
-mod timeless;
+mod lifetimes;
+mod virtual_time;
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -12,8 +12,8 @@ use std::time::Duration;
 use ringmain_engine::Config;
 use ringmain_gateway::Gateway;
 use ringmain_gateway::filter::{
-    About, Cx, End, Filter, FilterUse, Filters, Flow, Options, Outcome, RequestBody, RequestHead,
-    ResponseBody, ResponseHead, Want,
+    BodyAccess, Cx, ExchangeEnd, Filter, FilterUse, Filters, Flow, Options, Outcome, RequestBody,
+    RequestHead, RequestInfo, ResponseBody, ResponseHead,
 };
 use ringmain_gateway::model::{self, Policy, Rule};
 
@@ -73,7 +73,7 @@ impl Drop for Scripted {
 impl Filter for Scripted {
     type Exchange = ();
 
-    fn begin(&self, _: &About<'_>) {}
+    fn begin(&self, _: &RequestInfo<'_>) {}
 
     fn request_head<'a>(&'a self, (): &'a mut (), head: &'a mut RequestHead<'_>) -> Outcome<'a> {
         self.tell("request head");
@@ -99,7 +99,7 @@ impl Filter for Scripted {
         (self.script.response_body)(body)
     }
 
-    fn over(&self, (): (), end: &End) {
+    fn over(&self, (): (), end: &ExchangeEnd) {
         let how = if end.is_whole { "whole" } else { "cut" };
         self.tell(&format!("over {:?} {how}", end.status));
     }

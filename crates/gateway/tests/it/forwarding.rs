@@ -182,7 +182,7 @@ fn connections_are_kept(engine: Config) {
 fn no_listener_at_the_endpoint(engine: Config) {
     let edge = edge(engine, to(&[refusing_addr()], |_, _| {}));
     let answer = edge.server.get("/");
-    answer.expect(503, "the upstream refuses connections\n");
+    answer.expect(503, "upstream connection refused\n");
     assert_eq!(answer.field("retry-after"), Some("1"));
     edge.server.shut_down();
 }

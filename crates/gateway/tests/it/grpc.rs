@@ -6,9 +6,9 @@ use ringmain_engine::Config;
 use ringmain_gateway::model::{Retry, UpstreamProtocol};
 use ringmain_wire::grpc::{TextDecoder, encode_text};
 
-use crate::framed::Framed;
+use crate::h2_origin::Framed;
+use crate::h2_upstreams::by_streams;
 use crate::origin::{Origin, edge, refusing_addr, to};
-use crate::shared::by_streams;
 use crate::support::{Answer, chunked};
 
 on_every_backend! {
@@ -85,14 +85,14 @@ fn faults_are_statuses(engine: Config) {
         ("application/grpc-web-text", "application/grpc-web-text"),
     ] {
         let answer = edge.server.ask(call(kind, b""));
-        expect_status(&answer, "14", "the upstream refuses connections");
+        expect_status(&answer, "14", "upstream connection refused");
         assert_eq!(answer.field("content-type"), Some(answered));
         assert_eq!(answer.field("retry-after"), Some("1"));
     }
     // A request that is not gRPC receives a plain HTTP error.
     edge.server
         .ask(call("application/grpcx", b""))
-        .expect(503, "the upstream refuses connections\n");
+        .expect(503, "upstream connection refused\n");
     edge.server.shut_down();
 }
 

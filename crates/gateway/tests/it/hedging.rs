@@ -8,7 +8,7 @@ use std::time::Duration;
 use ringmain_engine::Config;
 use ringmain_gateway::limits;
 use ringmain_gateway::model::{self, Balance, RetryBudget};
-use ringmain_gateway::status::Cap;
+use ringmain_gateway::stats::upstreams::UpstreamLimit;
 use ringmain_testkit::wait::{pause, until};
 
 use crate::origin::{Edge, Origin, edge, refusing_addr, to};
@@ -118,9 +118,10 @@ fn both_fail(engine: Config) {
     second.seen();
     go.send(None).expect("it waits");
     on.send(None).expect("it waits");
-    client
-        .answer()
-        .expect(502, "the upstream closed before it answered\n");
+    client.answer().expect(
+        502,
+        "upstream closed the connection before the response headers\n",
+    );
     edge.server.shut_down();
 }
 
@@ -224,7 +225,7 @@ fn without_budget_there_is_none(engine: Config) {
     client.send(get("/"));
     first.seen();
     until("it is refused", || {
-        edge.gateway.upstreams()[0].refused[Cap::Budget as usize].1 > 0
+        edge.gateway.upstreams()[0].refused[UpstreamLimit::Budget as usize].1 > 0
     });
     go.send(Some("first")).expect("it waits");
     client.answer().expect(200, "first");

@@ -8,7 +8,7 @@ use std::time::Duration;
 use ringmain_engine::Config as EngineConfig;
 use ringmain_gateway::Gateway;
 use ringmain_gateway::model::{
-    Action, Config, Endpoint, Forward, Listener, Protocol, Route, Rule, Upstream, Where,
+    Action, Config, Endpoint, EndpointLocation, Forward, Listener, Protocol, Route, Rule, Upstream,
 };
 
 use crate::support::{self, PATIENCE, Server};
@@ -191,7 +191,7 @@ impl Origin {
 /// Returns an address without a listener.
 pub(crate) fn refusing_addr() -> SocketAddr {
     // Of a host of its own: the port of another would be given to the next test that listens.
-    crate::gates::reserved()
+    crate::l4_rig::reserved()
 }
 
 /// One HTTP listener.
@@ -231,7 +231,9 @@ pub(crate) fn rules(rules: Vec<Rule>, upstreams: Vec<Upstream>) -> Config {
 
 /// An upstream of that name at these addresses.
 pub(crate) fn upstream(name: &str, addrs: &[SocketAddr]) -> Upstream {
-    let endpoints = addrs.iter().map(|addr| Endpoint::new(Where::Address(*addr)));
+    let endpoints = addrs
+        .iter()
+        .map(|addr| Endpoint::new(EndpointLocation::Address(*addr)));
     Upstream::new(name, endpoints.collect())
 }
 

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use ringmain_engine::Config;
 use ringmain_gateway::model::{
-    self, Action, Answer, Body, EscapedSlashes, Forward, Match, Path, PathMatch, PathRewrite, Policy, Rule,
+    self, Action, DirectResponse, EscapedSlashes, Forward, Match, Path, PathMatch, PathRewrite, Policy, Rule,
+    StaticBody,
 };
 
 use crate::origin::{Edge, Origin, edge, rules, upstream};
@@ -56,10 +57,10 @@ fn closed(path: &str, policy: Policy) -> Rule {
 fn refusing(path: &str) -> Rule {
     below(
         path,
-        Action::Answer(Answer {
+        Action::Respond(DirectResponse {
             status: 403,
             content_type: None,
-            body: Body::default(),
+            body: StaticBody::default(),
         }),
     )
 }
@@ -89,7 +90,7 @@ fn escaped_slashes_are_rejected_where_a_rule_guards_a_prefix(engine: Config) {
         let edge = serve(engine.clone(), &origin, guard, with(None));
         for path in SPELLINGS {
             let refused = edge.server.get(path);
-            refused.expect(400, "the path has an escaped slash or a backslash\n");
+            refused.expect(400, "path contains an escaped slash or a backslash\n");
         }
         edge.server.shut_down();
     }

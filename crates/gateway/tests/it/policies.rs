@@ -7,8 +7,8 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use ringmain_engine::Config;
 use ringmain_gateway::model::{
-    self, Addresses, Answer, ApiKey, ApiKeys, BasicAuth, Body, Cors, ErrorPage, HeaderName, HeaderValue,
-    KeyPlace, Network, PasswordHash, Policy, StatusRange, User,
+    self, Addresses, ApiKey, ApiKeys, BasicAuth, Cors, CredentialSource, DirectResponse, ErrorPage,
+    HeaderName, HeaderValue, Network, PasswordHash, Policy, StaticBody, StatusRange, User,
 };
 
 use crate::origin::{Edge, Origin, edge, refusing_addr, to};
@@ -74,7 +74,7 @@ fn addresses_are_allowed_or_denied(engine: Config) {
     ] {
         assert_eq!(ask(&edge, "GET", &from(address)).status, status, "{address}");
     }
-    let faults = edge.gateway.faults();
+    let faults = edge.gateway.fault_counts();
     let denied = faults.iter().find(|(fault, _)| fault.label() == "address_denied");
     assert_eq!(denied.map(|(_, count)| *count), Some(7));
     edge.server.shut_down();
@@ -111,7 +111,7 @@ fn a_preflight_meets_addresses_and_no_more(engine: Config) {
     assert_eq!(asked("OPTIONS", "10.1.2.3").status, 204);
     assert_eq!(asked("OPTIONS", "192.0.2.1").status, 403);
     let refused = asked("GET", "10.1.2.3");
-    refused.expect(403, "a client certificate is needed here\n");
+    refused.expect(403, "client certificate required\n");
     // Scripts may read why.
     assert_eq!(refused.field("access-control-allow-origin"), Some("*"));
     edge.server.shut_down();
@@ -125,10 +125,10 @@ fn a_refusal_is_an_error_like_another(engine: Config) {
     let rule = &mut Arc::make_mut(&mut config.routes[0]).rules[0];
     rule.error_pages.push(ErrorPage {
         statuses: StatusRange::one(403),
-        answer: Answer {
+        response: DirectResponse {
             status: 403,
             content_type: None,
-            body: Body(b"go away".as_slice().into()),
+            body: StaticBody(b"go away".as_slice().into()),
         },
     });
     let name = HeaderName::parse("X-Edge").expect("a name");
@@ -178,10 +178,7 @@ fn passwords_admit(engine: Config) {
             assert_eq!(seen.field("x-user").as_deref(), Some(name));
             assert_eq!((seen.field("x_user"), seen.field("authorization")), (None, None));
         }
-        let (missing, wrong) = (
-            "credentials are needed here\n",
-            "these credentials are not right\n",
-        );
+        let (missing, wrong) = ("authentication required\n", "invalid credentials\n");
         for (fields, text) in [
             (String::new(), missing),
             ("Authorization: Bearer abc\r\n".to_owned(), missing),
@@ -215,10 +212,10 @@ fn keys_admit(engine: Config) {
     };
     let policy = ApiKeys {
         from: vec![
-            KeyPlace::Header(header("X-API-Key")),
-            KeyPlace::Header(header("Authorization")),
-            KeyPlace::Query("key".into()),
-            KeyPlace::Cookie("key".into()),
+            CredentialSource::Header(header("X-API-Key")),
+            CredentialSource::Header(header("Authorization")),
+            CredentialSource::Query("key".into()),
+            CredentialSource::Cookie("key".into()),
         ],
         keys: [key("till", "one"), key("phone", "two"), key("phone", "t w+o")].into(),
         consumer_header: Some(header("X-Consumer")),
@@ -250,13 +247,13 @@ fn keys_admit(engine: Config) {
         );
     }
     for (target, fields, text) in [
-        ("/", "", "needed"),
-        ("/?kei=one", "Authorization: Basic b25l\r\n", "needed"),
-        ("/", "X-API-Key: One\r\n", "not right"),
+        ("/", "", "required"),
+        ("/?kei=one", "Authorization: Basic b25l\r\n", "required"),
+        ("/", "X-API-Key: One\r\n", "invalid"),
         // The first place that has a key counts.
-        ("/?key=one", "X-API-Key: three\r\n", "not right"),
-        ("/", "X-API-Key: one\r\nX-API-Key: one\r\n", "needed"),
-        ("/?key=one&key=one", "", "needed"),
+        ("/?key=one", "X-API-Key: three\r\n", "invalid"),
+        ("/", "X-API-Key: one\r\nX-API-Key: one\r\n", "required"),
+        ("/?key=one&key=one", "", "required"),
     ] {
         let refused = asked(target, fields);
         assert_eq!(refused.status, 401, "{target} {fields}");

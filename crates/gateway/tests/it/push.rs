@@ -5,17 +5,17 @@ use std::time::Duration;
 
 use ringmain_engine::Config;
 use ringmain_gateway::model::{
-    self, Action, Ask, Cors, ExternalAuth, Forward, HeaderName, HeaderValue, JwtAlgorithm, JwtKeys, Match,
-    Path, PathMatch, Policy, Push, PushAsk, PushAt, PushEvent, PushKeys, PushNamespace, PushProxy,
-    PushTokens, RemoteKeys, Rule, Secret, Target,
+    self, Action, AuthzRequest, Cors, ExternalAuth, Forward, HeaderName, HeaderValue, JwtAlgorithm, JwtKeys,
+    Match, Path, PathMatch, Policy, Push, PushEndpoints, PushEvent, PushKeys, PushNamespace, PushProxy,
+    PushQuery, PushTokens, RemoteKeys, Rule, Secret, Target,
 };
 use ringmain_testkit::wait;
 use serde_json::{Value, json};
 
-use crate::keys::Gate;
+use crate::identity_provider::{Signer, claims, provider, set};
+use crate::jwks::Gate;
 use crate::origin::{Edge, Origin, Seen, edge, refusing_addr, rules, upstream};
 use crate::policies::{addresses, header, with};
-use crate::signer::{Signer, claims, provider, set};
 use crate::support::{Client, get};
 
 on_every_backend! {
@@ -40,7 +40,7 @@ pub(crate) fn push() -> Push {
 
 /// Below `/live`.
 pub(crate) fn config(push: Option<Push>) -> model::Config {
-    let mut rule = Rule::new(Action::Push(PushAt {
+    let mut rule = Rule::new(Action::Push(PushEndpoints {
         below: Some(Path::parse("/live").expect("a path")),
     }));
     rule.matches = vec![Match {
@@ -253,7 +253,7 @@ fn without_push_the_response_is_404(engine: Config) {
 
 /// Push whose application is asked about everything, at `address`.
 fn asked(address: std::net::SocketAddr) -> model::Config {
-    let ask = |event: PushEvent| PushAsk {
+    let ask = |event: PushEvent| PushQuery {
         upstream: Target::Upstream("app".into()),
         host: None,
         path: format!("/centrifugo/{}?by=edge", event.name()).into(),
@@ -285,7 +285,7 @@ fn asked(address: std::net::SocketAddr) -> model::Config {
         upstream_headers: vec![header("X-Who")],
         client_headers: Vec::new(),
         timeout: Duration::from_secs(5),
-        ..ExternalAuth::new(Target::Upstream("app".into()), Ask::Path("/who".into()))
+        ..ExternalAuth::new(Target::Upstream("app".into()), AuthzRequest::Path("/who".into()))
     }))];
     Arc::make_mut(&mut config.routes[0]).rules.push(told);
     config

@@ -5,15 +5,15 @@ use std::sync::{Arc, mpsc};
 
 use ringmain_engine::Config;
 use ringmain_gateway::model::{
-    self, Action, Answer as Respond, Body, HeaderName, HeaderValue, Hostname, HttpsRedirect, Match, Network,
-    Path, PathMatch, PathRewrite, Redirect, Rule, StatusHeaders, StatusRange,
+    self, Action, DirectResponse as Respond, HeaderName, HeaderValue, Hostname, HttpsRedirect, Match,
+    Network, Path, PathMatch, PathRewrite, Redirect, Rule, StaticBody, StatusHeaders, StatusRange,
 };
 use ringmain_wire::h2::Limits;
 
-use crate::framed::{Framed, Happened};
+use crate::h2_origin::{Framed, Happened};
+use crate::h2_upstreams::by_streams;
 use crate::http2::{Http2, fields};
 use crate::origin::{Edge, Origin, edge, refusing_addr, rules, to, upstream};
-use crate::shared::by_streams;
 use crate::support::{Answer, PATIENCE};
 
 on_every_backend! {
@@ -165,10 +165,10 @@ fn redirects_name_the_url_that_the_client_requested(engine: Config) {
 }
 
 fn redirects_to_https_end(engine: Config) {
-    let respond = Action::Answer(Respond {
+    let respond = Action::Respond(Respond {
         status: 204,
         content_type: None,
-        body: Body::default(),
+        body: StaticBody::default(),
     });
     let mut config = trusting(rules(vec![Rule::new(respond)], Vec::new()));
     Arc::make_mut(&mut config.listeners[0]).redirect_to_https = Some(HttpsRedirect::default());
@@ -195,10 +195,10 @@ fn all<'a>(answer: &'a Answer, name: &str) -> Vec<&'a str> {
 
 fn own_responses_are_changed(engine: Config) {
     let respond = |status| {
-        Action::Answer(Respond {
+        Action::Respond(Respond {
             status,
             content_type: None,
-            body: Body(b"own".as_slice().into()),
+            body: StaticBody(b"own".as_slice().into()),
         })
     };
     let moved = Redirect {
@@ -317,13 +317,15 @@ fn fields_are_set_for_some_statuses(engine: Config) {
 fn dates_are_added_once(engine: Config) {
     let origin = Origin::new(|mut peer| {
         while let Some(seen) = peer.request() {
-            let date = match seen.line().contains("/dated") {
-                true => "date: Sun, 06 Nov 1994 08:49:37 GMT\r\n",
-                false => "",
+            let date = if seen.line().contains("/dated") {
+                "date: Sun, 06 Nov 1994 08:49:37 GMT\r\n"
+            } else {
+                ""
             };
-            let body = match seen.line().contains("/long") {
-                true => "Transfer-Encoding: chunked\r\n\r\n1\r\nx\r\n0\r\n\r\n",
-                false => "Content-Length: 0\r\n\r\n",
+            let body = if seen.line().contains("/long") {
+                "Transfer-Encoding: chunked\r\n\r\n1\r\nx\r\n0\r\n\r\n"
+            } else {
+                "Content-Length: 0\r\n\r\n"
             };
             peer.send(format!("HTTP/1.1 404 x\r\n{date}{body}"));
         }

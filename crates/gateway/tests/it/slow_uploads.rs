@@ -7,8 +7,8 @@ use ringmain_gateway::model::{self, Hostname, OutlierDetection};
 use ringmain_sim::Peer;
 
 use crate::origin::{listener, to};
-use crate::scene::{ORIGIN, Scene, write};
 use crate::support::pattern;
+use crate::virtual_gateway::{ORIGIN, Scene, write};
 
 const SECOND: Duration = Duration::from_secs(1);
 

@@ -11,11 +11,11 @@ use ringmain_testkit::wait::pause;
 use ringmain_wire::h1::FieldBlock;
 use ringmain_wire::h2::Limits;
 
-use crate::framed::Framed;
-use crate::gates::until;
+use crate::h2_origin::Framed;
+use crate::h2_upstreams::by_streams;
 use crate::http2::{Http2, fields};
+use crate::l4_rig::until;
 use crate::origin::{Edge, Origin, edge, edge_within, listener, to};
-use crate::shared::by_streams;
 use crate::support::{Client, End, PATIENCE, pattern};
 
 on_every_backend! {
@@ -40,7 +40,7 @@ fn without_grace(engine: Config, config: model::Config) -> Edge {
 
 /// Returns the count of a fault.
 fn count(edge: &Edge, fault: Fault) -> u64 {
-    let faults = edge.gateway.faults();
+    let faults = edge.gateway.fault_counts();
     faults
         .iter()
         .find(|(found, _)| *found == fault)
@@ -203,9 +203,10 @@ fn an_early_answer_is_relayed(engine: Config) {
         let (origin, go, end) = early(REFUSED);
         let edge = edge(engine.clone(), to(&[origin.addr], |_, _| {}));
         let mut client = edge.server.client();
-        let body = match framing.starts_with('C') {
-            true => pattern(LARGE),
-            false => crate::support::chunked(&pattern(LARGE), 100_000),
+        let body = if framing.starts_with('C') {
+            pattern(LARGE)
+        } else {
+            crate::support::chunked(&pattern(LARGE), 100_000)
         };
         let sent = client.send_behind([large(&framing), body].concat());
         let answer = client.answer();
@@ -278,10 +279,10 @@ fn an_early_answer_with_a_page(engine: Config) {
             first: 400,
             last: 499,
         },
-        answer: model::Answer {
+        response: model::DirectResponse {
             status: 413,
             content_type: None,
-            body: model::Body(b"page".as_slice().into()),
+            body: model::StaticBody(b"page".as_slice().into()),
         },
     }];
     let edge = edge(engine, config);
@@ -412,13 +413,13 @@ fn a_client_that_leaves_within_bodies(engine: Config) {
     client.finish();
     until(|| {
         edge.gateway
-            .requests()
+            .route_reports()
             .iter()
             .flat_map(|report| report.classes)
             .sum::<u64>()
             == 20
     });
-    let classes = edge.gateway.requests()[0].classes;
+    let classes = edge.gateway.route_reports()[0].classes;
     assert_eq!(classes, [0, 0, 0, 20, 0]);
     assert_eq!(edge.server.app.stats().totals().classes[5], 0);
     drop(client);

@@ -6,10 +6,10 @@ use ringmain_engine::backend::Time;
 use ringmain_sim::{Peer, World};
 use ringmain_web::testing::ReplyReader;
 
-use crate::ask::{self, Ask, Timeouts};
-use crate::asked::Asked;
-use crate::bounds::Bounds;
-use crate::framed_clients::FramedClient;
+use crate::h2_clients::FramedClient;
+use crate::load_limits::Bounds;
+use crate::policy_services::Asked;
+use crate::request::{self, Ask, Timeouts};
 
 /// The most pauses of a client within a request, and their longest duration: in total longer than attempts may take.
 const PAUSES: u32 = 3;
@@ -408,7 +408,7 @@ impl LineClient {
                 .check(&reply, weather, &self.asked, waited)
                 .map_err(|error| format!("{} {}: {error}", ask.method, ask.id))?;
             self.right += usize::from(right);
-            ask::count(&reply, &mut self.timeouts);
+            request::count(&reply, &mut self.timeouts);
             self.closed = reply.closes();
             self.answered += 1;
             self.moved = now;

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use ringmain_gateway::Gateway;
 use ringmain_gateway::filter::{
-    About, Cx, Filter, FilterUse, Filters, Flow, Options, Outcome, RequestBody, RequestHead, ResponseBody,
-    ResponseHead, Want,
+    BodyAccess, Cx, Filter, FilterUse, Filters, Flow, Options, Outcome, RequestBody, RequestHead,
+    RequestInfo, ResponseBody, ResponseHead,
 };
 use ringmain_gateway::model::{Config, Policy};
 
@@ -37,8 +37,13 @@ impl Shaky {
         self.cx.random() % bound
     }
 
-    fn want(&self) -> Want {
-        [Want::Nothing, Want::Look, Want::Change, Want::Whole][self.below(4) as usize]
+    fn want(&self) -> BodyAccess {
+        [
+            BodyAccess::Nothing,
+            BodyAccess::Read,
+            BodyAccess::Modify,
+            BodyAccess::Buffer,
+        ][self.below(4) as usize]
     }
 
     /// Goes on, now or after a while.
@@ -64,31 +69,43 @@ impl Shaky {
 
 impl Filter for Shaky {
     /// The expected bodies of the request and of the response.
-    type Exchange = (Want, Want);
+    type Exchange = (BodyAccess, BodyAccess);
 
-    fn begin(&self, _: &About<'_>) -> (Want, Want) {
+    fn begin(&self, _: &RequestInfo<'_>) -> (BodyAccess, BodyAccess) {
         (self.want(), self.want())
     }
 
-    fn request_head<'a>(&'a self, wants: &'a mut (Want, Want), head: &'a mut RequestHead<'_>) -> Outcome<'a> {
+    fn request_head<'a>(
+        &'a self,
+        wants: &'a mut (BodyAccess, BodyAccess),
+        head: &'a mut RequestHead<'_>,
+    ) -> Outcome<'a> {
         head.want_body(wants.0);
         self.go_on()
     }
 
-    fn request_body<'a>(&'a self, wants: &'a mut (Want, Want), _: &'a mut RequestBody<'_>) -> Outcome<'a> {
-        self.pass(wants.0 == Want::Change)
+    fn request_body<'a>(
+        &'a self,
+        wants: &'a mut (BodyAccess, BodyAccess),
+        _: &'a mut RequestBody<'_>,
+    ) -> Outcome<'a> {
+        self.pass(wants.0 == BodyAccess::Modify)
     }
 
     fn response_head<'a>(
         &'a self,
-        wants: &'a mut (Want, Want),
+        wants: &'a mut (BodyAccess, BodyAccess),
         head: &'a mut ResponseHead<'_>,
     ) -> Outcome<'a> {
         head.want_body(wants.1);
         self.go_on()
     }
 
-    fn response_body<'a>(&'a self, wants: &'a mut (Want, Want), _: &'a mut ResponseBody<'_>) -> Outcome<'a> {
-        self.pass(wants.1 == Want::Change)
+    fn response_body<'a>(
+        &'a self,
+        wants: &'a mut (BodyAccess, BodyAccess),
+        _: &'a mut ResponseBody<'_>,
+    ) -> Outcome<'a> {
+        self.pass(wants.1 == BodyAccess::Modify)
     }
 }

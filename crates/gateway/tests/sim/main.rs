@@ -15,19 +15,19 @@
 )]
 #![expect(clippy::print_stdout, reason = "without a harness this is its report")]
 
-mod ask;
-mod asked;
-mod bounds;
-mod bytes;
+mod busy_filters;
 mod clients;
 mod filters;
-mod framed;
-mod framed_clients;
+mod fingerprint;
+mod h2_clients;
+mod h2_origin;
+mod l4;
+mod load_limits;
 mod origins;
-mod proof;
+mod policy_services;
+mod request;
 mod run;
-mod stalled;
-mod turns;
+mod stalled_clients;
 
 use std::alloc::System;
 use std::process::ExitCode;
@@ -74,8 +74,8 @@ fn seeds_hold() {
         assert_eq!(bytes, 0, "seed {seed}: bytes that were not freed");
         if seed.is_multiple_of(SCENES) {
             let region = Region::new(ALLOCATOR);
-            stalled::run(seed);
-            turns::run(seed);
+            stalled_clients::run(seed);
+            busy_filters::run(seed);
             assert_eq!(
                 held(&region),
                 0,

@@ -10,9 +10,9 @@ use ringmain_wire::h1::{
     BodyDecoder, BodyEvent, FieldTable, Framing, HeadScanner, Limits, Method, Parsed, parse_request,
 };
 
-use crate::asked::Asked as Policies;
-use crate::framed::{Framed, is_framed};
-use crate::proof;
+use crate::fingerprint;
+use crate::h2_origin::{Framed, is_framed};
+use crate::policy_services::Asked as Policies;
 
 /// The behavior of an origin on one connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -334,7 +334,7 @@ impl Guest {
             let value = head.fields.get(name)?;
             Some(String::from_utf8_lossy(value).into_owned())
         });
-        let body = proof::refusal(id);
+        let body = fingerprint::refusal(id);
         let mut at = now.after(Duration::from_micros(random.u64(10..40)));
         let is_chunked = random.bool();
         let framing = match is_chunked {
@@ -420,7 +420,7 @@ impl Guest {
     }
 
     fn answer(&mut self, asked: &Asked, now: Time, random: &mut fastrand::Rng) {
-        let body = proof::answer(asked.id, &asked.body, asked.length);
+        let body = fingerprint::answer(asked.id, &asked.body, asked.length);
         let length = body.len();
         let head =
             |framing: &str| format!("HTTP/1.1 200 OK\r\nX-Proof: {}\r\n{framing}\r\n", asked.id).into_bytes();

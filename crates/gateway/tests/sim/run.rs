@@ -1,7 +1,7 @@
 //! A whole run: workers with the gateway, clients, origins, faults, changes of configuration, the end.
 
+mod configuration;
 mod recovery;
-mod setting;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -14,14 +14,14 @@ use ringmain_sim::{ClusterConfig, Fault, Plan, SimCluster, Step, World};
 use ringmain_web::testing::ServerInternals;
 use ringmain_web::{CompiledApp, Server};
 
-pub(crate) use self::setting::listener;
-use self::setting::{PARROTS, config, longest_idle, quiet, sizes};
-use crate::asked::Asked;
-use crate::bounds::{self, Bounds};
-use crate::bytes::{Caller, KINDS, Kind, Ledger, Parrot};
+pub(crate) use self::configuration::listener;
+use self::configuration::{PARROTS, config, longest_idle, quiet, sizes};
 use crate::clients::{Client, Habits, Weather};
 use crate::filters;
+use crate::l4::{Caller, KINDS, Kind, Ledger, Parrot};
+use crate::load_limits::{self, Bounds};
 use crate::origins::Origin;
+use crate::policy_services::Asked;
 use ringmain_sim::seeds::Named;
 
 /// Steps after which a run counts as stuck.
@@ -134,10 +134,10 @@ impl Run {
         let gateway = filters::gateway(config(&world, calm, &bounds, &asks));
         let site = gateway
             .app()
-            .limits(bounds::limits(calm))
+            .limits(load_limits::limits(calm))
             .build()
             .expect("an application");
-        let gates = gateway.addrs();
+        let gates = gateway.listen_addrs();
         assert_eq!(gates, [front(), gate(KINDS[0]), gate(KINDS[1])]);
         let gates = || (0..).zip(&gates);
         let listeners =
@@ -224,9 +224,9 @@ impl Run {
         self.asks.held(&self.gateway);
         let open = self
             .gateway
-            .streams()
+            .stream_reports()
             .iter()
-            .map(|stream| stream.open())
+            .map(|stream| stream.open_connections())
             .sum::<u64>();
         assert_eq!(open, 0, "connections that are passed on");
         self.end();

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use ringmain_gateway::model::Name;
-use ringmain_gateway::table::{Outcome, Place, Problem};
+use ringmain_gateway::table::{ConfigPart, Consequence, Problem};
 
 use crate::objects::Key;
 use crate::translate::{Condition, Findings, GatewayFinding, ListenerFinding, Parent};
@@ -13,20 +13,20 @@ use crate::translate::{Condition, Findings, GatewayFinding, ListenerFinding, Par
 /// programmed, a certificate that is not valid is not resolved, and a route is invalid as a whole or in part. Problems that
 /// the translation knows already change nothing, and those of upstreams concern no single object.
 pub fn apply_problems(findings: &mut Findings, problems: &[Problem]) {
-    let has_route = |problem: &Problem| matches!(problem.place, Place::Route(..) | Place::Stream(_));
+    let has_route = |problem: &Problem| matches!(problem.part, ConfigPart::Route(..) | ConfigPart::Stream(_));
     let of_part = if problems.iter().any(has_route) {
         routes_of_parts(findings)
     } else {
         BTreeMap::new()
     };
     for problem in problems {
-        match &problem.place {
-            Place::Listener(name) => each_listener(findings, |listener| {
+        match &problem.part {
+            ConfigPart::Listener(name) => each_listener(findings, |listener| {
                 if listener.part == *name {
                     fail(&mut listener.conditions, "Programmed", "Invalid", problem);
                 }
             }),
-            Place::Certificate(name) => each_listener(findings, |listener| {
+            ConfigPart::Certificate(name) => each_listener(findings, |listener| {
                 if listener.certificates.contains(name) {
                     fail(
                         &mut listener.conditions,
@@ -36,17 +36,17 @@ pub fn apply_problems(findings: &mut Findings, problems: &[Problem]) {
                     );
                 }
             }),
-            Place::Route(name, rule) => {
+            ConfigPart::Route(name, rule) => {
                 add_to_parents(findings, &of_part, name, |parent| {
                     add_to_route(parent, problem, rule.is_some());
                 });
             }
-            Place::Stream(name) => {
+            ConfigPart::Stream(name) => {
                 add_to_parents(findings, &of_part, name, |parent| {
                     add_to_route(parent, problem, false)
                 });
             }
-            Place::Upstream(_) | Place::Authorities(_) | Place::Push => {}
+            ConfigPart::Upstream(_) | ConfigPart::Authorities(_) | ConfigPart::Push => {}
         }
     }
     for gateway in findings.gateways.values_mut() {
@@ -103,7 +103,7 @@ fn fail(conditions: &mut [Condition], kind: &'static str, reason: &'static str, 
 
 fn add_to_route(parent: &mut Parent, problem: &Problem, is_rule: bool) {
     // Listeners that are left out have their own condition, and shares of backends are references that are not resolved.
-    if problem.part == "listeners" || problem.outcome == Outcome::ShareAnswers500 {
+    if problem.field == "listeners" || problem.consequence == Consequence::ShareResponds500 {
         return;
     }
     if !is_rule {

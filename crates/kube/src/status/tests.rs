@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use ringmain_gateway::model::Addr;
-use ringmain_gateway::table::{Outcome, Place, Problem};
+use ringmain_gateway::table::{ConfigPart, Consequence, Problem};
 use serde_json::{Value, json};
 
 use super::{apply_problems, documents};
@@ -161,16 +161,19 @@ fn entries_of_other_controllers_stay() {
 fn problems_become_conditions() {
     let store = store(&Value::Null);
     let problem = |place, part, outcome| Problem {
-        place,
-        part,
+        part: place,
+        field: part,
         expected: "x".to_owned(),
         found: "y".to_owned(),
-        outcome,
+        consequence: outcome,
     };
     let now = "2026-01-01T00:00:00Z";
     let mut of_rule = findings(&store);
-    let place = Place::Route("HTTPRoute/n/r".into(), Some(0));
-    apply_problems(&mut of_rule, &[problem(place, "rewrite", Outcome::Answers500)]);
+    let place = ConfigPart::Route("HTTPRoute/n/r".into(), Some(0));
+    apply_problems(
+        &mut of_rule,
+        &[problem(place, "rewrite", Consequence::Responds500)],
+    );
     let status = status_of(&store, &of_rule, Kind::HttpRoute, now).unwrap();
     let conditions = &status["parents"][0]["conditions"];
     assert_eq!(condition(conditions, "Accepted")["status"], "True");
@@ -180,8 +183,11 @@ fn problems_become_conditions() {
     );
 
     let mut of_listener = findings(&store);
-    let place = Place::Listener("Gateway/n/g/l".into());
-    apply_problems(&mut of_listener, &[problem(place, "addresses", Outcome::LeftOut)]);
+    let place = ConfigPart::Listener("Gateway/n/g/l".into());
+    apply_problems(
+        &mut of_listener,
+        &[problem(place, "addresses", Consequence::Omitted)],
+    );
     let status = status_of(&store, &of_listener, Kind::Gateway, now).unwrap();
     assert_eq!(
         condition(&status["listeners"][0]["conditions"], "Programmed")["status"],
@@ -193,10 +199,10 @@ fn problems_become_conditions() {
     );
 
     let mut shares = findings(&store);
-    let place = Place::Route("HTTPRoute/n/r".into(), Some(0));
+    let place = ConfigPart::Route("HTTPRoute/n/r".into(), Some(0));
     apply_problems(
         &mut shares,
-        &[problem(place, "backends", Outcome::ShareAnswers500)],
+        &[problem(place, "backends", Consequence::ShareResponds500)],
     );
     assert_eq!(shares, findings(&store));
 }

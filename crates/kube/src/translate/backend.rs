@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use ringmain_gateway::model::{
-    Affinity, Endpoint, Name, RetryBudget, Target, Upstream, UpstreamProtocol, Where,
+    Affinity, Endpoint, EndpointLocation, Name, RetryBudget, Target, Upstream, UpstreamProtocol,
 };
 
 use super::condition::Fault;
@@ -206,7 +206,7 @@ fn translate_endpoint(endpoint: &EndpointAddress, port: u16) -> Option<(SocketAd
         return None;
     }
     let address = SocketAddr::new(address, port);
-    let mut found = Endpoint::new(Where::Address(address));
+    let mut found = Endpoint::new(EndpointLocation::Address(address));
     found.zone.clone_from(&endpoint.zone);
     found.draining = !is_ready;
     Some((address, found))

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use ringmain_gateway::limits::AUTHZ_REQUEST_BYTES;
-use ringmain_gateway::model::{self, Ask, HeaderName, Path, Policy, StatusRange};
+use ringmain_gateway::model::{self, AuthzRequest, HeaderName, Path, Policy, StatusRange};
 
 use super::Context;
 use super::backend::Usage;
@@ -39,7 +39,7 @@ impl Filters {
         let Some(prefix) = prefix(&http.path, &mut self.faults) else {
             return;
         };
-        let mut policy = model::ExternalAuth::new(backend.target, Ask::Prefix(prefix.into()));
+        let mut policy = model::ExternalAuth::new(backend.target, AuthzRequest::Prefix(prefix.into()));
         policy.client_host = true;
         policy.cookies = false;
         policy.allowed = StatusRange::one(200);

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ringmain_gateway::model::{
-    Cors, HeaderChanges, HeaderName, HeaderValue, Hostname, MethodName, Mirror, Origin, Path, PathRewrite,
-    Policy, Redirect, Rewrite, Share,
+    Cors, Fraction, HeaderChanges, HeaderName, HeaderValue, Hostname, MethodName, Mirror, Origin, Path,
+    PathRewrite, Policy, Redirect, Rewrite,
 };
 
 use super::Context;
@@ -126,15 +126,15 @@ impl Filters {
             self.unresolved.get_or_insert(fault);
         }
         let share = match (spec.percent, spec.fraction) {
-            (Some(percent), _) => Share {
+            (Some(percent), _) => Fraction {
                 part: percent,
                 of: 100,
             },
-            (None, Some(fraction)) => Share {
+            (None, Some(fraction)) => Fraction {
                 part: fraction.numerator,
                 of: fraction.denominator.unwrap_or(100),
             },
-            (None, None) => Share::ALL,
+            (None, None) => Fraction::ALL,
         };
         if share.of == 0 || share.part > share.of {
             return self

@@ -3,7 +3,7 @@
 //! A condition that cannot be read is widened, so that the rule, which then responds 500, keeps at least its own requests.
 
 use ringmain_gateway::model::{
-    HeaderMatch, HeaderName, Match, MethodName, Path, PathMatch, Pattern, QueryMatch, TextFault, ValueMatch,
+    HeaderMatch, HeaderName, Match, MethodName, Path, PathMatch, Pattern, QueryMatch, TextError, ValueMatch,
 };
 
 use super::condition::Fault;
@@ -19,7 +19,7 @@ impl Faults {
             .get_or_insert_with(|| Fault::new("UnsupportedValue", message));
     }
 
-    pub(super) fn read<T>(&mut self, value: Result<T, TextFault>) -> Option<T> {
+    pub(super) fn read<T>(&mut self, value: Result<T, TextError>) -> Option<T> {
         value.map_err(|error| self.add(error.to_string())).ok()
     }
 }

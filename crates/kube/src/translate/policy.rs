@@ -130,7 +130,7 @@ pub(super) fn resolve(context: &mut Context<'_>, policy: &BackendTlsPolicy) -> R
         _ => Err(Fault::new("NoValidCACertificate", "no caCertificateRef is valid")),
     };
     let tls = trust.and_then(|trust| {
-        let invalid = |error: ringmain_gateway::model::TextFault| Fault::new("Invalid", error.to_string());
+        let invalid = |error: ringmain_gateway::model::TextError| Fault::new("Invalid", error.to_string());
         let names = validation.subject_alt_names.iter().map(subject_name);
         Ok(UpstreamTls {
             server_name: Some(Hostname::parse(&validation.hostname).map_err(invalid)?),

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use ringmain_gateway::model::Addr;
-use ringmain_gateway::table::{Place, Problem};
+use ringmain_gateway::table::{ConfigPart, Problem};
 use ringmain_kube::objects::{Gateway, Id, Kind, Object, Resource as _};
 use ringmain_kube::store::Store;
 use ringmain_kube::translate::{
@@ -267,12 +267,18 @@ pub(crate) fn render_problems(translation: &Translation) -> Vec<String> {
         ringmain_gateway::Gateway::new(Arc::new(translation.parts.clone()), Duration::from_hours(500_000))
             .problems();
     let is_real = |problem: &&Problem| {
-        let is_material = matches!(problem.place, Place::Certificate(_) | Place::Authorities(_));
-        !is_material && problem.part != "tls"
+        let is_material = matches!(
+            problem.part,
+            ConfigPart::Certificate(_) | ConfigPart::Authorities(_)
+        );
+        !is_material && problem.field != "tls"
     };
     let render = |problem: &Problem| {
         let Problem {
-            place, part, outcome, ..
+            part: place,
+            field: part,
+            consequence: outcome,
+            ..
         } = problem;
         format!("problem: {place}: {part}; {outcome}")
     };

@@ -31,7 +31,7 @@ pub(super) async fn connect(access: &NatsAccess, events: mpsc::Sender<Event>) ->
         });
     let text = |secret: &[u8]| String::from_utf8_lossy(secret).into_owned();
     options = match &access.login {
-        NatsLogin::Nobody => options,
+        NatsLogin::Anonymous => options,
         NatsLogin::User { user, password } => {
             options.user_and_password(user.to_string(), text(password.expose()))
         }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use redis::{Value, cmd};
-use ringmain_gateway::model::{RedisStreams, Start};
+use ringmain_gateway::model::{RedisStreams, StartPosition};
 use ringmain_sys::clock;
 
 use super::StreamMemory;
@@ -19,9 +19,9 @@ impl Reader<'_> {
         let memory = self.memory();
         let start = match (memory.newest, start) {
             // Nothing of a stream that was created again was read.
-            (Some(_), _) | (None, Start::Earliest) => "0".to_owned(),
-            (None, Start::Latest) => "$".to_owned(),
-            (None, Start::Back(time)) => {
+            (Some(_), _) | (None, StartPosition::Earliest) => "0".to_owned(),
+            (None, StartPosition::Latest) => "$".to_owned(),
+            (None, StartPosition::Back(time)) => {
                 let since = clock::realtime().saturating_sub(*time).as_millis();
                 since.saturating_sub(1).to_string()
             }

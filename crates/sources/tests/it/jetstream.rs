@@ -4,7 +4,9 @@ use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
 use std::sync::Arc;
 
-use ringmain_gateway::model::{JetStream, NatsAccess, NatsLogin, NatsServer, Source, SourceKind, Start};
+use ringmain_gateway::model::{
+    JetStream, NatsAccess, NatsLogin, NatsServer, Source, SourceKind, StartPosition,
+};
 use ringmain_testkit::PATIENCE;
 use ringmain_testkit::folder::Folder;
 use ringmain_testkit::port::Reserved;
@@ -75,13 +77,13 @@ impl Server {
                     port: self.port.port(),
                     tls: false,
                 }],
-                login: NatsLogin::Nobody,
+                login: NatsLogin::Anonymous,
                 tls: None,
             },
             stream: STREAM.into(),
             subjects: Vec::new(),
             durable: durable.map(Arc::from),
-            start: Start::Latest,
+            start: StartPosition::Latest,
         };
         source(SourceKind::JetStream(kind), "{2}")
     }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
 use ringmain_gateway::model::{
     BrokerLogin, BrokerTls, Certificate, ChannelTemplate, RedisAccess, RedisDeployment, RedisPubSub,
-    RedisStreams, Secret, Source, SourceKind, Start,
+    RedisStreams, Secret, Source, SourceKind, StartPosition,
 };
 use ringmain_testkit::folder::Folder;
 use ringmain_testkit::port::Reserved;
@@ -41,7 +41,7 @@ fn streams_at(access: RedisAccess, streams: &[&str], channel: &str) -> Source {
         consumer: "node".into(),
         field: "data".into(),
         claim_after: Duration::from_secs(60),
-        start: Start::Earliest,
+        start: StartPosition::Earliest,
     };
     source(SourceKind::RedisStreams(kind), channel)
 }

@@ -23,10 +23,10 @@ pub(super) fn explain(args: &Explain, table: &Table<()>) -> Result<(), Failure> 
             told(&explanation, sni, out)
         }
     })?;
-    if explanation.taken.is_some() {
+    if explanation.selected.is_some() {
         return Ok(());
     }
-    let asked = sni.map_or_else(|| "a client that names none".to_owned(), |sni| format!("`{sni}`"));
+    let asked = sni.map_or_else(|| "a client without SNI".to_owned(), |sni| format!("`{sni}`"));
     Err(Failure::Other(match explanation.protocol {
         None => format!("closed: no listener of that address is for {asked}"),
         Some(protocol) if protocol.is_http() => {
@@ -73,7 +73,7 @@ fn address(table: &Table<()>, wanted: Option<&str>, sni: Option<&str>) -> Result
         by_name || (sni.is_none() && listener.protocol == Protocol::Tcp)
     };
     let takes = |id: AddressId| {
-        let listener = addresses.admit(id, sni.unwrap_or_default());
+        let listener = addresses.select_listener(id, sni.unwrap_or_default());
         listener.is_some_and(|listener| passes(table.listener(listener)))
     };
     let found = addresses.iter().find(|(id, ..)| takes(*id));
@@ -99,7 +99,7 @@ fn told(explanation: &StreamExplanation, sni: Option<&str>, out: &mut dyn Write)
     match (&explanation.listener, sni) {
         (Some(name), _) => writeln!(out, "listener `{name}`")?,
         (None, Some(sni)) => writeln!(out, "no listener for `{sni}`")?,
-        (None, None) => writeln!(out, "no listener for a client that names none")?,
+        (None, None) => writeln!(out, "no listener for a client without SNI")?,
     }
     if sni.is_some() && explanation.protocol == Some(Protocol::Tcp) {
         writeln!(
@@ -107,11 +107,11 @@ fn told(explanation: &StreamExplanation, sni: Option<&str>, out: &mut dyn Write)
             "  it is of TCP: what its clients ask for by TLS is not looked at"
         )?;
     }
-    for (name, why) in &explanation.others {
+    for (name, why) in &explanation.other_listeners {
         writeln!(out, "  not `{name}`: {why}")?;
     }
-    if let Some(taken) = &explanation.taken {
-        writeln!(out, "stream `{}`, by {}", taken.route, taken.by)?;
+    if let Some(taken) = &explanation.selected {
+        writeln!(out, "stream `{}`, by {}", taken.route, taken.matched_by)?;
         for step in &taken.steps {
             writeln!(out, "  {step}")?;
         }
@@ -124,7 +124,7 @@ fn told(explanation: &StreamExplanation, sni: Option<&str>, out: &mut dyn Write)
     for (name, why) in &explanation.rejected {
         writeln!(out, "  stream `{name}`: {}", why.text())?;
     }
-    match explanation.more {
+    match explanation.omitted {
         0 => Ok(()),
         more => writeln!(out, "  and {more} more"),
     }
@@ -132,17 +132,17 @@ fn told(explanation: &StreamExplanation, sni: Option<&str>, out: &mut dyn Write)
 
 fn as_json(explanation: &StreamExplanation) -> Value {
     let others = explanation
-        .others
+        .other_listeners
         .iter()
         .map(|(name, why)| json!({ "listener": &**name, "why": why }));
     let rejected = explanation
         .rejected
         .iter()
         .map(|(name, why)| json!({ "stream": &**name, "why": why.text() }));
-    let taken = explanation.taken.as_ref().map(|taken| {
+    let taken = explanation.selected.as_ref().map(|taken| {
         json!({
             "stream": &*taken.route,
-            "by": taken.by,
+            "by": taken.matched_by,
             "steps": taken.steps,
         })
     });
@@ -151,6 +151,6 @@ fn as_json(explanation: &StreamExplanation) -> Value {
         "other_listeners": others.collect::<Vec<_>>(),
         "taken": taken,
         "rejected": rejected.collect::<Vec<_>>(),
-        "more": explanation.more,
+        "more": explanation.omitted,
     })
 }

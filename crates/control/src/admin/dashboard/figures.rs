@@ -5,11 +5,11 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use ringmain_gateway::health::Verdict;
-use ringmain_gateway::metrics::{RouteReport, Spans, StreamReport};
+use ringmain_gateway::health::CheckVerdict;
 use ringmain_gateway::model::Name;
-use ringmain_gateway::status::EndpointStatus;
-use ringmain_gateway::{Copied, UpstreamStatus, fault::Fault};
+use ringmain_gateway::stats::upstreams::EndpointStatus;
+use ringmain_gateway::stats::{LatencyHistogram, RouteReport, StreamReport};
+use ringmain_gateway::{MirrorOutcome, UpstreamStatus, fault::Fault};
 use serde::Serialize;
 
 use crate::admin::followed::Followed;
@@ -87,7 +87,7 @@ pub(super) struct Figures {
 #[derive(Debug, Default)]
 struct Window {
     at: Duration,
-    spans: BTreeMap<Name, Spans>,
+    spans: BTreeMap<Name, LatencyHistogram>,
 }
 
 #[derive(Serialize)]
@@ -242,7 +242,7 @@ impl Figures {
             let spans = now
                 .routes
                 .iter()
-                .map(|route| (route.name.clone(), route.spans.clone()));
+                .map(|route| (route.name.clone(), route.latencies.clone()));
             let next = Window {
                 at: now.at,
                 spans: spans.collect(),
@@ -252,18 +252,18 @@ impl Figures {
     }
 
     /// What took how long since the older window.
-    fn since(&self, route: &RouteReport) -> Spans {
+    fn since(&self, route: &RouteReport) -> LatencyHistogram {
         let [older, newer] = &self.windows;
         // The first one has nothing before it: what was before the page was looked at is not of the last seconds.
         let window = if older.at.is_zero() { newer } else { older };
         match window.spans.get(&route.name) {
-            Some(before) => route.spans.since(before),
-            None => route.spans.clone(),
+            Some(before) => route.latencies.since(before),
+            None => route.latencies.clone(),
         }
     }
 
     fn all(&self, now: &Moment) -> Option<Latency> {
-        let mut all = Spans::default();
+        let mut all = LatencyHistogram::default();
         now.routes.iter().for_each(|route| all.add(&self.since(route)));
         Latency::of(&all)
     }
@@ -299,12 +299,12 @@ impl Figures {
     fn streams<'a>(&self, now: &'a Moment, per_s: impl Fn(u64, u64) -> f64) -> Vec<Stream<'a>> {
         let stream = |stream: &'a StreamReport| {
             let before = self.last.streams.iter().find(|before| before.name == stream.name);
-            let (begun, moved) = before.map_or((0, 0), |it| (it.begun, it.received + it.sent));
+            let (begun, moved) = before.map_or((0, 0), |it| (it.opened, it.received + it.sent));
             Stream {
                 name: &stream.name,
-                open: stream.open(),
-                total: stream.begun,
-                per_s: per_s(stream.begun, begun),
+                open: stream.open_connections(),
+                total: stream.opened,
+                per_s: per_s(stream.opened, begun),
                 bytes_per_s: per_s(stream.received + stream.sent, moved),
             }
         };
@@ -349,7 +349,7 @@ impl Figures {
 }
 
 impl Latency {
-    fn of(spans: &Spans) -> Option<Latency> {
+    fn of(spans: &LatencyHistogram) -> Option<Latency> {
         let micros = |share| Some(u64::try_from(spans.quantile(share)?.as_micros()).unwrap_or(u64::MAX));
         Some(Latency {
             p50: micros(0.5)?,
@@ -361,7 +361,7 @@ impl Latency {
 
 impl<'a> Upstream<'a> {
     fn of(status: &'a UpstreamStatus, wall: Duration) -> Upstream<'a> {
-        let sent = status.copies[Copied::Sent as usize];
+        let sent = status.mirrors[MirrorOutcome::Sent as usize];
         Upstream {
             name: &status.name,
             requests: status.requests,
@@ -370,7 +370,7 @@ impl<'a> Upstream<'a> {
             retries: status.retries,
             retries_refused: status.retries_refused,
             copies: sent,
-            copies_lost: status.copies.iter().sum::<u64>() - sent,
+            copies_lost: status.mirrors.iter().sum::<u64>() - sent,
             endpoints: ends(&status.endpoints, wall),
             more_endpoints: status.endpoints.len().saturating_sub(DASHBOARD_ENDPOINTS),
         }
@@ -388,10 +388,12 @@ fn ends(endpoints: &[EndpointStatus], wall: Duration) -> Vec<End> {
 impl End {
     fn of(endpoint: &EndpointStatus, wall: Duration) -> End {
         let left = |until: Duration| until.checked_sub(wall).filter(|left| !left.is_zero());
-        let ejected = endpoint.ejection.and_then(|it| Some((it.why, left(it.until)?)));
+        let ejected = endpoint
+            .ejection
+            .and_then(|it| Some((it.reason, left(it.until)?)));
         let unreachable = endpoint.unreachable_until.and_then(left);
         let (state, why, until) = match (endpoint.verdict, ejected, unreachable) {
-            (Verdict::Ill, ..) => {
+            (CheckVerdict::Unhealthy, ..) => {
                 let reason = endpoint
                     .check_error
                     .as_deref()
@@ -401,8 +403,8 @@ impl End {
             (_, Some((why, until)), _) => ("ejected", Some(why.to_string()), Some(until)),
             (.., Some(until)) => ("unreachable", Some("connecting failed".to_owned()), Some(until)),
             _ if endpoint.draining => ("draining", None, None),
-            (Verdict::Well, ..) => ("healthy", None, None),
-            (Verdict::Unknown, ..) => ("unknown", None, None),
+            (CheckVerdict::Healthy, ..) => ("healthy", None, None),
+            (CheckVerdict::Unknown, ..) => ("unknown", None, None),
         };
         End {
             address: endpoint.addr.to_string(),

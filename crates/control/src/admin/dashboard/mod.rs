@@ -172,10 +172,10 @@ fn moment(inner: &Inner, at: Duration) -> Moment {
             first: state.wrong.first().map(ToString::to_string),
         },
         refused: inner.site.stats().totals().refused,
-        routes: inner.gateway.requests(),
-        streams: inner.gateway.streams(),
+        routes: inner.gateway.route_reports(),
+        streams: inner.gateway.stream_reports(),
         upstreams: inner.gateway.upstreams(),
-        faults: inner.gateway.faults(),
+        faults: inner.gateway.fault_counts(),
         brokers: brokers(inner),
         kubernetes: followed(inner).map(|mut followed| {
             followed.truncate(DASHBOARD_PROBLEMS);

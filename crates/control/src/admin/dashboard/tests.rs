@@ -4,7 +4,7 @@ use std::io::Write;
 use std::process::{Command, Stdio};
 
 use ringmain_gateway::fault::Fault;
-use ringmain_gateway::metrics::{RouteReport, Spans};
+use ringmain_gateway::stats::{LatencyHistogram, RouteReport};
 use serde_json::{Value, json};
 
 use super::*;
@@ -14,7 +14,7 @@ fn route(name: &str, classes: [u64; 5]) -> RouteReport {
     RouteReport {
         name: name.into(),
         classes,
-        spans: Spans::default(),
+        latencies: LatencyHistogram::default(),
     }
 }
 

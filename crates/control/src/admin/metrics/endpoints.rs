@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use ringmain_gateway::UpstreamStatus;
-use ringmain_gateway::health::Verdict;
-use ringmain_gateway::status::EndpointStatus;
+use ringmain_gateway::health::CheckVerdict;
+use ringmain_gateway::stats::upstreams::EndpointStatus;
 use ringmain_sys::clock;
 
 use super::Page;
@@ -42,7 +42,7 @@ const COLUMNS: [Column; 3] = [
 fn is_healthy(endpoint: &EndpointStatus, wall: Duration) -> bool {
     let ejected = endpoint.ejection.is_some_and(|it| it.until > wall);
     let unreachable = endpoint.unreachable_until.is_some_and(|until| until > wall);
-    endpoint.verdict != Verdict::Ill && !ejected && !unreachable
+    endpoint.verdict != CheckVerdict::Unhealthy && !ejected && !unreachable
 }
 
 pub(super) fn endpoints(page: &mut Page, upstreams: &[UpstreamStatus]) {

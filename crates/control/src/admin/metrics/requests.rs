@@ -1,6 +1,6 @@
 //! Requests by route, upstream and status, responses, and faults.
 
-use ringmain_gateway::metrics::{BUCKETS, SeriesReport};
+use ringmain_gateway::stats::{BUCKETS, SeriesReport};
 
 use super::Page;
 use crate::admin::Inner;
@@ -24,10 +24,10 @@ pub(super) fn requests(page: &mut Page, inner: &Inner) {
         "Requests that broke a rule of HTTP.",
         totals.refused,
     );
-    series(page, &inner.gateway.series());
+    series(page, &inner.gateway.series_reports());
     let name = "ringmain_faults_total";
     page.metric(name, "counter", "Faults by kind: docs/faults.md.");
-    for (fault, count) in inner.gateway.faults() {
+    for (fault, count) in inner.gateway.fault_counts() {
         page.sample(
             name,
             &[("fault", fault.label()), ("side", fault.side().label())],

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use ringmain_gateway::limits;
 use ringmain_gateway::model::{
-    self, Action, Affinity, AffinityBy, Answer, Body, Cors, ErrorPage, Forward, HeaderValue, Mirror,
-    PathRewrite, Policy, Retry, RetryOn, StatusRange, WeightedBackend,
+    self, Action, Affinity, AffinityBy, Cors, DirectResponse, ErrorPage, Forward, HeaderValue, Mirror,
+    PathRewrite, Policy, Retry, RetryOn, StaticBody, StatusRange, WeightedBackend,
 };
 
 use super::routes::Backends;
@@ -76,7 +76,7 @@ impl Builder<'_> {
                 }
                 None => return,
             };
-            rule.action = Action::Answer(answer);
+            rule.action = Action::Respond(answer);
         } else if let Some(at) = part.files.take() {
             if let Some(files) = self.files(at) {
                 rule.action = Action::Files(files);
@@ -344,14 +344,14 @@ impl Builder<'_> {
         file: &Maybe<String>,
         body: Option<String>,
         default: &str,
-    ) -> Answer {
+    ) -> DirectResponse {
         let body = self.file(file).or_else(|| body.map(String::into_bytes));
         let content_type =
             content_type.or_else(|| body.as_ref().and_then(|_| HeaderValue::parse(default).ok()));
-        Answer {
+        DirectResponse {
             status: status.unwrap_or(200),
             content_type,
-            body: Body(body.unwrap_or_default().into()),
+            body: StaticBody(body.unwrap_or_default().into()),
         }
     }
 
@@ -375,7 +375,7 @@ impl Builder<'_> {
         }
         pages.extend(statuses.into_iter().map(|statuses| ErrorPage {
             statuses,
-            answer: answer.clone(),
+            response: answer.clone(),
         }));
     }
 

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ringmain_gateway::limits;
-use ringmain_gateway::model::{self, ClaimPath, Name, Policy, RateHeaders, RateKey, RateLimit, Share};
-use ringmain_gateway::table::Place;
+use ringmain_gateway::model::{self, ClaimPath, Fraction, Name, Policy, RateHeaders, RateKey, RateLimit};
+use ringmain_gateway::table::ConfigPart;
 use ringmain_web::limits::CLIENT_IPV6_BITS;
 
 use super::{Builder, list, put, text, value};
@@ -25,11 +25,11 @@ pub(super) type Bounds = (
 
 impl Builder<'_> {
     /// Policies that bound what comes through.
-    pub(super) fn bounds(&mut self, all: &mut Vec<Policy>, bounds: Bounds, place: &Place) {
+    pub(super) fn bounds(&mut self, all: &mut Vec<Policy>, bounds: Bounds, place: &ConfigPart) {
         let (rates, concurrency, shed, inject) = bounds;
         let place = match place {
-            Place::Route(name, Some(rule)) => format!("{name}/{rule}"),
-            Place::Route(name, None) => name.to_string(),
+            ConfigPart::Route(name, Some(rule)) => format!("{name}/{rule}"),
+            ConfigPart::Route(name, None) => name.to_string(),
             other => other.to_string(),
         };
         self.rate_limits(all, rates, &place);
@@ -223,7 +223,7 @@ impl Builder<'_> {
             None => Duration::from_millis(50),
             given => self.ranged_time("late", given, Duration::from_millis(1), Duration::MAX)?,
         };
-        Some(Policy::Shed(model::Shed { late }))
+        Some(Policy::Shed(model::LoadShedding { max_delay: late }))
     }
 
     fn inject(&mut self, part: document::Inject, position: Position) -> Option<Policy> {
@@ -235,7 +235,7 @@ impl Builder<'_> {
             );
         }
         let share = |share: Maybe<Text<_>>| {
-            text(share).map_or(Share::ALL, |crate::config::texts::Share(share)| share)
+            text(share).map_or(Fraction::ALL, |crate::config::texts::Share(share)| share)
         };
         let delay = part.delay.and_then(|at| {
             let part = at.value?;
@@ -253,7 +253,7 @@ impl Builder<'_> {
             };
             Some((status, share(part.share)))
         });
-        Some(Policy::Inject(Arc::new(model::Inject {
+        Some(Policy::Inject(Arc::new(model::FaultInjection {
             delay,
             abort,
             header: text(part.header),

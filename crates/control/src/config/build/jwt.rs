@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use ringmain_gateway::limits as gateway_limits;
 use ringmain_gateway::model::{
-    self, ClaimHeader, ClaimPath, ClaimRule, HeaderName, JwtAlgorithm, JwtKeys, KeyPlace, KeySet, Policy,
-    RemoteKeys, Target,
+    self, ClaimHeader, ClaimPath, ClaimRule, CredentialSource, HeaderName, JwtAlgorithm, JwtKeys, KeySet,
+    Policy, RemoteKeys, Target,
 };
 
 use super::{Builder, list, text, texts, value};
@@ -66,11 +66,14 @@ impl Builder<'_> {
                 return None;
             }
         };
-        let mut from: Vec<KeyPlace> = texts(part.header).into_iter().map(KeyPlace::Header).collect();
-        from.extend(arcs(part.query).into_iter().map(KeyPlace::Query));
-        from.extend(arcs(part.cookie).into_iter().map(KeyPlace::Cookie));
+        let mut from: Vec<CredentialSource> = texts(part.header)
+            .into_iter()
+            .map(CredentialSource::Header)
+            .collect();
+        from.extend(arcs(part.query).into_iter().map(CredentialSource::Query));
+        from.extend(arcs(part.cookie).into_iter().map(CredentialSource::Cookie));
         if from.is_empty() {
-            from.extend(HeaderName::parse("Authorization").map(KeyPlace::Header));
+            from.extend(HeaderName::parse("Authorization").map(CredentialSource::Header));
         }
         Some(model::JwtProvider {
             name: name.into(),

@@ -6,7 +6,7 @@ use ringmain_gateway::model::{
     self, Addr, ClientAddress, ClientCertificateMode, ClientHeader, EscapedSlashes, HttpLimits, ListenerTls,
     Paths, Protocol, TlsVersion,
 };
-use ringmain_gateway::table::Place;
+use ringmain_gateway::table::ConfigPart;
 
 use super::{Builder, put, text, texts, value};
 use crate::config::document;
@@ -40,60 +40,64 @@ impl Builder<'_> {
         if !addresses.is_empty() {
             self.built
                 .places
-                .insert(Place::Listener("default".into()), position);
+                .insert(ConfigPart::Listener("default".into()), position);
             let listener = plain("default", addresses, Protocol::Http);
             self.built.config.listeners.push(Arc::new(listener));
         }
     }
 
     pub(super) fn listeners(&mut self, listeners: Pairs<document::Listener>) {
-        self.each(listeners, Place::Listener, |builder, name, part, position| {
-            let addresses = texts(part.address);
-            if addresses.is_empty() {
-                builder.errors.tell(position, "the key `address`", "none");
-            }
-            let protocol = match value(part.protocol) {
-                Some(document::Protocol::Http) => Protocol::Http,
-                Some(document::Protocol::H2c) => Protocol::H2c,
-                Some(document::Protocol::Https) => Protocol::Https,
-                Some(document::Protocol::Tcp) => Protocol::Tcp,
-                Some(document::Protocol::Tls) => Protocol::Tls,
-                Some(document::Protocol::TlsPassthrough) => Protocol::TlsPassthrough,
-                None if part.tls.is_some() => Protocol::Https,
-                None => Protocol::Http,
-            };
-            let mut listener = plain(&name, addresses, protocol);
-            listener.hostnames = texts(part.hosts);
-            listener.tls = value(part.tls).map(|tls| builder.listener_tls(tls));
-            listener.proxy_protocol = value(part.proxy_protocol).map(|part| {
-                let mut proxy = model::ProxyProtocol {
-                    from: texts(part.from),
-                    ..model::ProxyProtocol::default()
+        self.each(
+            listeners,
+            ConfigPart::Listener,
+            |builder, name, part, position| {
+                let addresses = texts(part.address);
+                if addresses.is_empty() {
+                    builder.errors.tell(position, "the key `address`", "none");
+                }
+                let protocol = match value(part.protocol) {
+                    Some(document::Protocol::Http) => Protocol::Http,
+                    Some(document::Protocol::H2c) => Protocol::H2c,
+                    Some(document::Protocol::Https) => Protocol::Https,
+                    Some(document::Protocol::Tcp) => Protocol::Tcp,
+                    Some(document::Protocol::Tls) => Protocol::Tls,
+                    Some(document::Protocol::TlsPassthrough) => Protocol::TlsPassthrough,
+                    None if part.tls.is_some() => Protocol::Https,
+                    None => Protocol::Http,
                 };
-                put(&mut proxy.timeout, text(part.timeout).map(|time| time.0));
-                proxy
-            });
-            let redirect = value(part.redirect_to_https).and_then(Switch::settings);
-            listener.redirect_to_https = redirect.map(|part| {
-                let mut redirect = model::HttpsRedirect::default();
-                put(&mut redirect.port, value(part.port));
-                put(&mut redirect.status, value(part.status));
-                redirect
-            });
-            if let Some(part) = value(part.client_address) {
-                listener.client_address = client_address(part);
-            }
-            put(&mut listener.paths.merge_slashes, value(part.merge_slashes));
-            listener.paths.escaped_slashes = value(part.escaped_slashes).map(|slashes| match slashes {
-                document::EscapedSlashes::Keep => EscapedSlashes::Keep,
-                document::EscapedSlashes::Decode => EscapedSlashes::Decode,
-                document::EscapedSlashes::Reject => EscapedSlashes::Reject,
-            });
-            if let Some(part) = value(part.limits) {
-                builder.http_limits(&mut listener.limits, part);
-            }
-            builder.built.config.listeners.push(Arc::new(listener));
-        });
+                let mut listener = plain(&name, addresses, protocol);
+                listener.hostnames = texts(part.hosts);
+                listener.tls = value(part.tls).map(|tls| builder.listener_tls(tls));
+                listener.proxy_protocol = value(part.proxy_protocol).map(|part| {
+                    let mut proxy = model::ProxyProtocol {
+                        from: texts(part.from),
+                        ..model::ProxyProtocol::default()
+                    };
+                    put(&mut proxy.timeout, text(part.timeout).map(|time| time.0));
+                    proxy
+                });
+                let redirect = value(part.redirect_to_https).and_then(Switch::settings);
+                listener.redirect_to_https = redirect.map(|part| {
+                    let mut redirect = model::HttpsRedirect::default();
+                    put(&mut redirect.port, value(part.port));
+                    put(&mut redirect.status, value(part.status));
+                    redirect
+                });
+                if let Some(part) = value(part.client_address) {
+                    listener.client_address = client_address(part);
+                }
+                put(&mut listener.paths.merge_slashes, value(part.merge_slashes));
+                listener.paths.escaped_slashes = value(part.escaped_slashes).map(|slashes| match slashes {
+                    document::EscapedSlashes::Keep => EscapedSlashes::Keep,
+                    document::EscapedSlashes::Decode => EscapedSlashes::Decode,
+                    document::EscapedSlashes::Reject => EscapedSlashes::Reject,
+                });
+                if let Some(part) = value(part.limits) {
+                    builder.http_limits(&mut listener.limits, part);
+                }
+                builder.built.config.listeners.push(Arc::new(listener));
+            },
+        );
     }
 
     fn listener_tls(&self, part: document::ListenerTls) -> ListenerTls {

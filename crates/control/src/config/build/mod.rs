@@ -20,7 +20,7 @@ use std::sync::Arc;
 
 use ringmain_gateway::LOG_FIELDS;
 use ringmain_gateway::model::{self, Config, Name};
-use ringmain_gateway::table::Place;
+use ringmain_gateway::table::ConfigPart;
 use ringmain_web::access_log::Template;
 
 use super::document::{Document, Maybe, Some1};
@@ -34,15 +34,15 @@ use super::{Kubernetes, Sources};
 pub(super) struct Built {
     pub(super) config: Config,
     pub(super) kubernetes: Option<Arc<Kubernetes>>,
-    pub(super) places: BTreeMap<Place, Position>,
+    pub(super) places: BTreeMap<ConfigPart, Position>,
     /// Where `access_log` is.
     pub(super) log: Position,
     /// Where policies stand, by whose they are and by their kind.
-    pub(super) policies: BTreeMap<(Place, &'static str), Position>,
+    pub(super) policies: BTreeMap<(ConfigPart, &'static str), Position>,
     /// Names of parts that are there in the file and not in the configuration.
     pub(super) left_out: BTreeSet<String>,
     /// Listeners and upstreams whose TLS settings name a part that was left out.
-    pub(super) incomplete: BTreeSet<Place>,
+    pub(super) incomplete: BTreeSet<ConfigPart>,
 }
 
 struct Builder<'b> {
@@ -171,26 +171,26 @@ fn put<T>(target: &mut T, value: Option<T>) {
 
 impl Builder<'_> {
     /// A part is wrong, and nothing of it is used.
-    fn leave_out(&mut self, place: &Place) {
+    fn leave_out(&mut self, place: &ConfigPart) {
         let config = &mut self.built.config;
         let name = match place {
-            Place::Listener(name) => {
+            ConfigPart::Listener(name) => {
                 config.listeners.retain(|it| it.name != *name);
                 name
             }
-            Place::Upstream(name) => {
+            ConfigPart::Upstream(name) => {
                 config.upstreams.retain(|it| it.name != *name);
                 name
             }
-            Place::Certificate(name) => {
+            ConfigPart::Certificate(name) => {
                 config.certificates.retain(|it| it.name != *name);
                 name
             }
-            Place::Authorities(name) => {
+            ConfigPart::Authorities(name) => {
                 config.authorities.retain(|it| it.name != *name);
                 name
             }
-            Place::Route(..) | Place::Stream(_) | Place::Push => return,
+            ConfigPart::Route(..) | ConfigPart::Stream(_) | ConfigPart::Push => return,
         };
         self.built.left_out.insert(name.to_string());
     }
@@ -208,7 +208,7 @@ impl Builder<'_> {
             let Some(tls) = &listener.tls else { continue };
             let authorities = tls.clients.iter().flat_map(|clients| &clients.authorities);
             if tls.certificates.iter().chain(authorities).any(is_left_out) {
-                incomplete.insert(Place::Listener(listener.name.clone()));
+                incomplete.insert(ConfigPart::Listener(listener.name.clone()));
             }
         }
         for upstream in &config.upstreams {
@@ -218,7 +218,7 @@ impl Builder<'_> {
                 model::Trust::System => &[],
             };
             if tls.certificate.iter().chain(authorities).any(is_left_out) {
-                incomplete.insert(Place::Upstream(upstream.name.clone()));
+                incomplete.insert(ConfigPart::Upstream(upstream.name.clone()));
             }
         }
     }
@@ -227,7 +227,7 @@ impl Builder<'_> {
     fn each<V>(
         &mut self,
         pairs: Pairs<V>,
-        place: impl Fn(Name) -> Place,
+        place: impl Fn(Name) -> ConfigPart,
         mut build: impl FnMut(&mut Self, Name, V, Position),
     ) {
         for (key, at) in pairs.0 {
@@ -292,7 +292,7 @@ impl Builder<'_> {
     fn certificates(&mut self, certificates: Pairs<super::document::Certificate>) {
         self.each(
             certificates,
-            Place::Certificate,
+            ConfigPart::Certificate,
             |builder, name, part, position| {
                 if part.chain.is_none() || part.key.is_none() {
                     builder
@@ -319,7 +319,7 @@ impl Builder<'_> {
     fn authorities(&mut self, authorities: Pairs<String>) {
         self.each(
             authorities,
-            Place::Authorities,
+            ConfigPart::Authorities,
             |builder, name, path, position| {
                 let Some(pem) = secrets::read(&path, position, builder.sources, builder.errors) else {
                     return;
@@ -432,8 +432,8 @@ impl Builder<'_> {
         target.connections = positive(errors, limits.connections);
         target.upstream_connections = positive(errors, limits.upstream_connections);
         let per_address = text(limits.connections_per_address).map(|number| match number.0 {
-            Some(most) => model::PerAddress::AtMost(most),
-            None => model::PerAddress::Off,
+            Some(most) => model::PerAddressLimit::AtMost(most),
+            None => model::PerAddressLimit::Off,
         });
         put(&mut target.per_address, per_address);
         put(&mut target.drain, text(limits.drain).map(|time| time.0));

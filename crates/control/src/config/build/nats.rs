@@ -77,7 +77,7 @@ impl Builder<'_> {
     ) -> Option<NatsLogin> {
         let secret = |text: String| Secret::new(text.into_bytes());
         match (user, password, token, credentials) {
-            (None, None, None, None) => Some(NatsLogin::Nobody),
+            (None, None, None, None) => Some(NatsLogin::Anonymous),
             (Some(user), Some(password), None, None) => Some(NatsLogin::User {
                 user: user.value?.into(),
                 password: secret(password.value?),

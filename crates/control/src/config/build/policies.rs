@@ -3,8 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ringmain_gateway::model::{self, ApiKey, Ask, HeaderName, KeyPlace, PasswordHash, Policy, User};
-use ringmain_gateway::table::Place;
+use ringmain_gateway::model::{
+    self, ApiKey, AuthzRequest, CredentialSource, HeaderName, PasswordHash, Policy, User,
+};
+use ringmain_gateway::table::ConfigPart;
 
 use super::{Builder, list, text, texts, value};
 use crate::config::document::{self, Maybe};
@@ -19,7 +21,7 @@ impl Builder<'_> {
         &mut self,
         part: Maybe<document::Policies>,
         route: &[Policy],
-        place: &Place,
+        place: &ConfigPart,
     ) -> Vec<Policy> {
         let mut all = route.to_vec();
         let Some(part) = value(part) else { return all };
@@ -59,7 +61,7 @@ impl Builder<'_> {
     }
 
     /// Where each kind of policy stands: what compiling finds wrong with one is told there.
-    fn note_places(&mut self, part: &document::Policies, place: &Place) {
+    fn note_places(&mut self, part: &document::Policies, place: &ConfigPart) {
         fn of<T>(at: &Maybe<T>) -> Option<Position> {
             at.as_ref().map(|at| at.position)
         }
@@ -180,16 +182,16 @@ impl Builder<'_> {
                 self.errors.tell(position, "either `path` or `prefix`", "both");
                 return None;
             }
-            (fixed @ Some(_), None) => Ask::Path(path(fixed)?.into()),
+            (fixed @ Some(_), None) => AuthzRequest::Path(path(fixed)?.into()),
             (None, prefix @ Some(_)) => {
                 let prefix = path(prefix)?;
                 if prefix.contains('?') {
                     let expected = "a `prefix` without a query, since the request's path stands behind it";
                     self.errors.tell(position, expected, quoted(&prefix));
                 }
-                Ask::Prefix(prefix.trim_end_matches('/').into())
+                AuthzRequest::Prefix(prefix.trim_end_matches('/').into())
             }
-            (None, None) => Ask::Prefix("".into()),
+            (None, None) => AuthzRequest::Prefix("".into()),
         };
         let Some(to) = part.to else {
             self.errors.tell(position, "the key `to`: who is asked", "none");
@@ -229,12 +231,15 @@ impl Builder<'_> {
     }
 
     fn api_keys(&mut self, part: document::ApiKeys, position: Position) -> Option<Policy> {
-        let mut from: Vec<KeyPlace> = texts(part.header).into_iter().map(KeyPlace::Header).collect();
+        let mut from: Vec<CredentialSource> = texts(part.header)
+            .into_iter()
+            .map(CredentialSource::Header)
+            .collect();
         let named = |names| list(names).into_iter().filter_map(|at: At<String>| at.value);
-        from.extend(named(part.query).map(|name| KeyPlace::Query(name.into())));
-        from.extend(named(part.cookie).map(|name| KeyPlace::Cookie(name.into())));
+        from.extend(named(part.query).map(|name| CredentialSource::Query(name.into())));
+        from.extend(named(part.cookie).map(|name| CredentialSource::Cookie(name.into())));
         if from.is_empty() {
-            from.extend(HeaderName::parse("X-API-Key").map(KeyPlace::Header));
+            from.extend(HeaderName::parse("X-API-Key").map(CredentialSource::Header));
         }
         let mut keys = Vec::new();
         let errors = self.errors.count();

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ringmain_gateway::model::{HeaderName, PushAsk, PushEvent, PushNamespace, PushProxy};
+use ringmain_gateway::model::{HeaderName, PushEvent, PushNamespace, PushProxy, PushQuery};
 use ringmain_push::limits::PROXY_TIMEOUT_MAX;
 
 use super::{Builder, list, put, text, value};
@@ -38,7 +38,7 @@ impl Builder<'_> {
         for (key, at) in part.own_headers.0 {
             let position = key.position;
             if let (Some(name), Some(value)) = (self.header_name(&key), at.value) {
-                if !PushProxy::may_tell(&name) {
+                if !PushProxy::may_send(&name) {
                     self.errors.tell(position, TOLD, quoted(name.as_str()));
                 }
                 proxy.own_headers.push((name, value.0));
@@ -79,7 +79,7 @@ impl Builder<'_> {
         &mut self,
         at: At<Either<Text<PageUrl>, document::PushAsk>>,
         within: Duration,
-    ) -> Option<PushAsk> {
+    ) -> Option<PushQuery> {
         let position = at.position;
         let part = match at.value? {
             Either::Short(url) => document::PushAsk {
@@ -94,7 +94,7 @@ impl Builder<'_> {
         };
         let timeout = self.answer_within(part.timeout, within);
         let (upstream, path) = self.page((part.url, part.to, part.path), position)?;
-        Some(PushAsk {
+        Some(PushQuery {
             upstream,
             host: text(part.host),
             path,
@@ -117,7 +117,7 @@ impl Builder<'_> {
         for at in list(names) {
             let position = at.position;
             let Some(Text(name)) = at.value else { continue };
-            if !PushProxy::may_tell(&name) {
+            if !PushProxy::may_send(&name) {
                 self.errors.tell(position, TOLD, quoted(name.as_str()));
             }
             told.push(name);

@@ -7,7 +7,7 @@ use std::time::Duration;
 use ringmain_gateway::model::{
     self, Action, KeySet, PushDataFormat, PushKeys, PushListen, PushNamespace, PushProxy, PushTokens, Secret,
 };
-use ringmain_gateway::table::Place;
+use ringmain_gateway::table::ConfigPart;
 use ringmain_push::{HistoryOptions, Options, SlowConsumerPolicy};
 
 use super::{Builder, list, names, put, text, texts, value};
@@ -57,7 +57,7 @@ impl Builder<'_> {
         else {
             return;
         };
-        self.built.places.insert(Place::Push, position);
+        self.built.places.insert(ConfigPart::Push, position);
         let before = self.errors.count();
         let mut push = model::Push::default();
         put(&mut push.anonymous, value(part.anonymous));
@@ -313,7 +313,7 @@ impl Builder<'_> {
             self.errors.tell(position, expected, "none");
             return None;
         }
-        Some(Action::Push(model::PushAt {
+        Some(Action::Push(model::PushEndpoints {
             below: text(part.below),
         }))
     }

@@ -7,7 +7,7 @@ use ringmain_gateway::model::{
     self, Action, Forward, HeaderMatch, HeaderName, Name, PathMatch, Policy, QueryMatch, StreamRoute,
     ValueMatch,
 };
-use ringmain_gateway::table::Place;
+use ringmain_gateway::table::ConfigPart;
 use serde::Deserialize;
 
 use super::{Builder, list, text, texts, value};
@@ -61,7 +61,7 @@ impl Builder<'_> {
     }
 
     fn route(&mut self, name: Name, position: Position, at: At<document::Route>) {
-        let place = Place::Route(name.clone(), None);
+        let place = ConfigPart::Route(name.clone(), None);
         self.built.places.insert(place.clone(), position);
         let Some(part) = at.value else {
             return;
@@ -108,7 +108,7 @@ impl Builder<'_> {
         let mut unreadable = None;
         for rule in rules {
             let number = route.rules.len();
-            let rule_place = Place::Route(name.clone(), Some(number));
+            let rule_place = ConfigPart::Route(name.clone(), Some(number));
             self.built.places.insert(rule_place.clone(), rule.position);
             let line = rule.position.line;
             let built = self.rule(rule, &policies, &rule_place, strange);
@@ -134,7 +134,7 @@ impl Builder<'_> {
         &mut self,
         at: At<document::Rule>,
         policies: &[Policy],
-        place: &Place,
+        place: &ConfigPart,
         strange: bool,
     ) -> Option<model::Rule> {
         let before = self.errors.count();
@@ -144,10 +144,10 @@ impl Builder<'_> {
         let matches = list(part.matches.take());
         let matches = matches.into_iter().filter_map(|at| self.matching(at)).collect();
         let unknown = !clean || self.errors.count() > before;
-        let mut rule = model::Rule::new(Action::Answer(model::Answer {
+        let mut rule = model::Rule::new(Action::Respond(model::DirectResponse {
             status: 500,
             content_type: None,
-            body: model::Body::default(),
+            body: model::StaticBody::default(),
         }));
         rule.matches = matches;
         rule.name = value(part.name.take()).map(Into::into);
@@ -246,7 +246,7 @@ impl Builder<'_> {
     }
 
     pub(super) fn streams(&mut self, streams: Pairs<document::Stream>) {
-        self.each(streams, Place::Stream, |builder, name, part, position| {
+        self.each(streams, ConfigPart::Stream, |builder, name, part, position| {
             let mut forward = Forward::default();
             builder.backends(&mut forward, part.to);
             if forward.backends.is_empty() {

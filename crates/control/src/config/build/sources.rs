@@ -7,7 +7,7 @@ use std::time::Duration;
 use ringmain_gateway::limits::NAME_BYTES;
 use ringmain_gateway::model::{
     self, BrokerLogin, ChannelTemplate, Mapping, NatsAccess, RecordFormat, RedisAccess, RedisDeployment,
-    SaslMechanism, Secret, Source, SourceKind, Start, SubjectPattern,
+    SaslMechanism, Secret, Source, SourceKind, StartPosition, SubjectPattern,
 };
 use ringmain_sources::limits::{IN_FLIGHT, IN_FLIGHT_MOST};
 
@@ -18,7 +18,7 @@ use crate::config::values::{Pairs, Text};
 use crate::limits::SOURCES;
 
 /// The default distance from which a log is read back: as much as clients that reconnect may have missed.
-const START: Start = Start::Back(Duration::from_secs(60));
+const START: StartPosition = StartPosition::Back(Duration::from_secs(60));
 
 fn servers(servers: Some1<Text<BrokerServer>>) -> Vec<Arc<str>> {
     let servers = texts(servers).into_iter();
@@ -375,7 +375,7 @@ impl Builder<'_> {
             consumer: or(part.consumer, &host),
             field: or(part.field, "data"),
             claim_after: text(part.claim_after).map_or(Duration::from_secs(30), |time| time.0),
-            start: text(part.start).unwrap_or(Start::Latest),
+            start: text(part.start).unwrap_or(StartPosition::Latest),
         };
         self.source(
             (mapping, ChannelTemplate::header("channel")),

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use ringmain_gateway::model::{
-    self, ActiveHealth, Balance, Endpoint, HashKey, HealthCheck, StatusRange, Target, TlsVersion, Trust,
-    Where,
+    self, ActiveHealth, Balance, Endpoint, EndpointLocation, HashKey, HealthCheck, StatusRange, Target,
+    TlsVersion, Trust,
 };
-use ringmain_gateway::table::Place;
+use ringmain_gateway::table::ConfigPart;
 
 use super::{Builder, list, put, text, texts, value};
 use crate::config::document;
@@ -16,13 +16,17 @@ use crate::config::values::{At, Either, Pairs, Switch, Text};
 
 impl Builder<'_> {
     pub(super) fn upstreams(&mut self, upstreams: Pairs<Either<Text<Url>, document::Upstream>>) {
-        self.each(upstreams, Place::Upstream, |builder, name, part, position| {
-            let upstream = match part {
-                Either::Short(Text(url)) => builder.of_url(&name, url, position),
-                Either::Full(part) => builder.upstream(&name, part, position),
-            };
-            builder.built.config.upstreams.push(Arc::new(upstream));
-        });
+        self.each(
+            upstreams,
+            ConfigPart::Upstream,
+            |builder, name, part, position| {
+                let upstream = match part {
+                    Either::Short(Text(url)) => builder.of_url(&name, url, position),
+                    Either::Full(part) => builder.upstream(&name, part, position),
+                };
+                builder.built.config.upstreams.push(Arc::new(upstream));
+            },
+        );
     }
 
     /// Who a target is.
@@ -50,7 +54,7 @@ impl Builder<'_> {
                     let upstream = self.of_url(&name, url, at.position);
                     self.built
                         .places
-                        .insert(Place::Upstream(name.as_str().into()), at.position);
+                        .insert(ConfigPart::Upstream(name.as_str().into()), at.position);
                     self.built.config.upstreams.push(Arc::new(upstream));
                 }
                 Target::Upstream(name.into())
@@ -62,7 +66,7 @@ impl Builder<'_> {
     fn of_url(&self, name: &str, url: Url, position: Position) -> model::Upstream {
         let mut upstream = model::Upstream::new(name, vec![Endpoint::new(url.at.clone())]);
         if url.tls {
-            if !matches!(url.at, Where::Host { .. }) {
+            if !matches!(url.at, EndpointLocation::Host { .. }) {
                 let expected = "a host's name in a URL of https, which its certificate is checked for (for an address write an \
                                 upstream with `tls: {server_name: …}`)";
                 self.errors.tell(position, expected, quoted(&url.text));

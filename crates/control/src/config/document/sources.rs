@@ -1,6 +1,6 @@
 //! Keys of sources: brokers whose records are published in channels.
 
-use ringmain_gateway::model::{ChannelTemplate, Hostname, NatsServer, SaslMechanism, Start};
+use ringmain_gateway::model::{ChannelTemplate, Hostname, NatsServer, SaslMechanism, StartPosition};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -133,7 +133,7 @@ source_keys! {
         /// The start without a committed offset: a time (so far back), `earliest` or `latest`. Records before the start of the
         /// process fill the history of channels and are sent to no subscriber; a time also applies behind a committed offset.
         /// Default: `1m`.
-        start: Maybe<Text<Start>>,
+        start: Maybe<Text<StartPosition>>,
         /// Reads records of committed transactions only. Default: `true`.
         read_committed: Maybe<bool>,
         /// SASL authentication. Default: none.
@@ -206,7 +206,7 @@ source_keys! {
         durable: Maybe<String>,
         /// The start without a durable consumer: a time (so far back), `earliest` or `latest`. Messages before the start of the
         /// process fill the history of channels and are sent to no subscriber. Default: `1m`.
-        start: Maybe<Text<Start>>,
+        start: Maybe<Text<StartPosition>>,
         /// The user name; requires `password`.
         user: Maybe<String>,
         /// The password of `user`; best as `${env:…}` or `${file:…}`.
@@ -251,7 +251,7 @@ redis_keys! {
         /// The time after which entries that another consumer has not acknowledged are claimed. Default: `30s`.
         claim_after: Maybe<Text<Time>>,
         /// The start of a new group: a time (so far back), `earliest` or `latest`. Default: `latest`.
-        start: Maybe<Text<Start>>,
+        start: Maybe<Text<StartPosition>>,
     }
     mapping {
         /// The channel that an entry is published in. `{key}` is replaced by its field `key`, `{stream}` by the stream, `{header:NAME}` by
@@ -377,18 +377,18 @@ impl Parse for SaslMechanism {
     }
 }
 
-impl Parse for Start {
+impl Parse for StartPosition {
     const NAME: &'static str = "start";
     const ABOUT: &'static str =
         "Where reading starts: a time with its unit, so far back, such as `1m`; `earliest` or `latest`.";
     const SHAPE: &'static str = "^([0-9]+ ?(us|ms|s|m|h|d)|earliest|latest)$";
 
-    fn parse(text: &str) -> Result<Start, String> {
+    fn parse(text: &str) -> Result<StartPosition, String> {
         match text {
-            "earliest" => Ok(Start::Earliest),
-            "latest" => Ok(Start::Latest),
+            "earliest" => Ok(StartPosition::Earliest),
+            "latest" => Ok(StartPosition::Latest),
             _ => match Time::parse(text) {
-                Ok(Time(time)) => Ok(Start::Back(time)),
+                Ok(Time(time)) => Ok(StartPosition::Back(time)),
                 Err(message) => Err(message.replacen(
                     "a time with its unit",
                     "`earliest`, `latest`, or a time with its unit",

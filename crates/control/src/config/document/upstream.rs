@@ -1,6 +1,6 @@
 //! Keys of upstreams.
 
-use ringmain_gateway::model::{HeaderName, Hostname, StatusRange, SubjectName, TlsVersion, Where};
+use ringmain_gateway::model::{EndpointLocation, HeaderName, Hostname, StatusRange, SubjectName, TlsVersion};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -13,7 +13,7 @@ use crate::config::values::{Either, Switch, Text};
 #[serde(default, deny_unknown_fields)]
 pub(in crate::config) struct Upstream {
     /// The endpoints, at least one.
-    pub(in crate::config) endpoints: Some1<Either<Text<Where>, Endpoint>>,
+    pub(in crate::config) endpoints: Some1<Either<Text<EndpointLocation>, Endpoint>>,
     /// The protocol. Default: `http1`.
     pub(in crate::config) protocol: Maybe<UpstreamProtocol>,
     /// TLS; `true` uses the system's trusted authorities. Default: none.
@@ -54,7 +54,7 @@ pub(in crate::config) struct RetryBudget {
 #[serde(default, deny_unknown_fields)]
 pub(in crate::config) struct Endpoint {
     /// The address. Required.
-    pub(in crate::config) at: Maybe<Text<Where>>,
+    pub(in crate::config) at: Maybe<Text<EndpointLocation>>,
     /// The weight relative to the other endpoints. Default: 1.
     pub(in crate::config) weight: Maybe<u32>,
     /// The zone, for balancing that prefers nearby endpoints.

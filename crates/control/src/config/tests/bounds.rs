@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ringmain_gateway::model::{ClaimPath, Policy, RateHeaders, RateKey, Share, Target};
+use ringmain_gateway::model::{ClaimPath, Fraction, Policy, RateHeaders, RateKey, Target};
 
 use super::{all_wrong, right};
 
@@ -83,7 +83,7 @@ fn what_is_counted_by() {
     let told = all_wrong(&text(""));
     assert_eq!(told.len(), 2, "{told:?}");
     for (line, part) in told.iter().zip(["rate_limit", "concurrency"]) {
-        let expected = format!("policies.{part}.by: expected claims only beside the policy `jwt`");
+        let expected = format!("policies.{part}.by: expected claims only together with the policy `jwt`");
         assert!(line.contains(&expected), "{line}");
     }
 }
@@ -120,18 +120,18 @@ fn what_goes_first_and_what_is_put_in() {
     let [Policy::Shed(shed), Policy::Inject(inject)] = &all[..] else {
         panic!("{all:?}");
     };
-    assert_eq!(shed.late, Duration::from_millis(20));
-    let tenth = Share {
+    assert_eq!(shed.max_delay, Duration::from_millis(20));
+    let tenth = Fraction {
         part: 100_000,
         of: 1_000_000,
     };
     assert_eq!(inject.delay, Some((Duration::from_secs(1), tenth)));
-    assert_eq!(inject.abort, Some((500, Share::ALL)));
+    assert_eq!(inject.abort, Some((500, Fraction::ALL)));
     assert!(inject.header.is_some());
     let [Policy::Shed(shed)] = policies("{}", "{shed: true}")[..] else {
         panic!("{all:?}");
     };
-    assert_eq!(shed.late, Duration::from_millis(50));
+    assert_eq!(shed.max_delay, Duration::from_millis(50));
 }
 
 /// Each with what is told of it.

@@ -112,7 +112,7 @@ fn addresses_that_are_taken_twice_are_refused() {
     for (text, expected) in [
         (
             "listen: [127.0.0.1:80, 127.0.0.1:80]\nto: http://a:1\n",
-            "expected addresses that are all different, found `127.0.0.1:80` twice",
+            "expected distinct addresses, found `127.0.0.1:80` twice",
         ),
         (
             "listen: 127.0.0.1:80\nto: http://a:1\nadmin: {address: 127.0.0.1:80}\n",

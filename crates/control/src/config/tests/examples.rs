@@ -21,8 +21,8 @@ fn five_lines_are_a_reverse_proxy() {
     let config = right(PROXY);
     assert_eq!(config.listeners[0].addresses[0].to_string(), "0.0.0.0:8080");
     assert_eq!(
-        config.upstreams[0].endpoints[0].at,
-        ringmain_gateway::model::Where::Address("127.0.0.1:3000".parse().unwrap())
+        config.upstreams[0].endpoints[0].address,
+        ringmain_gateway::model::EndpointLocation::Address("127.0.0.1:3000".parse().unwrap())
     );
     let two = right("listen: 0.0.0.0:8080\nto: http://127.0.0.1:3000\n");
     assert_eq!(two.routes, config.routes);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use ringmain_gateway::filter::Filters;
 use ringmain_gateway::model::{Config, FilterUse, Options, Policy};
-use ringmain_gateway::table::{Table, steps};
+use ringmain_gateway::table::{Table, describe_steps};
 
 use super::{all_wrong, loaded, right};
 
@@ -36,11 +36,8 @@ fn a_rule_has_its_own_or_its_routes_filters() {
         .map(|filters| filters.into_iter().map(|wanted| &*wanted.name).collect())
         .collect();
     assert_eq!(names, [vec!["one", "two"], vec!["three"], vec![], vec!["four"]]);
-    let steps = steps(&config.routes[0].rules[3]);
-    assert_eq!(
-        steps[1], "pass the filter `four`",
-        "behind what may refuse: {steps:?}"
-    );
+    let steps = describe_steps(&config.routes[0].rules[3]);
+    assert_eq!(steps[1], "filter `four`", "behind what may refuse: {steps:?}");
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Errors that only follow from another error are not reported.
 
-use ringmain_gateway::table::{Outcome, Place, Problem};
+use ringmain_gateway::table::{ConfigPart, Consequence, Problem};
 
 use super::loaded;
 use super::wrong::wrong;
@@ -51,14 +51,18 @@ routes:
 #[test]
 fn a_listener_whose_certificate_has_an_error_is_no_error_of_its_own() {
     let problem = |place, part, found: &str| Problem {
-        place,
-        part,
+        part: place,
+        field: part,
         expected: "a certificate".to_owned(),
         found: found.to_owned(),
-        outcome: Outcome::LeftOut,
+        consequence: Consequence::Omitted,
     };
-    let listener = |found| problem(Place::Listener("web".into()), "tls", found);
-    let certificate = problem(Place::Certificate("c".into()), "chain", "chain of `c`: broken");
+    let listener = |found| problem(ConfigPart::Listener("web".into()), "tls", found);
+    let certificate = problem(
+        ConfigPart::Certificate("c".into()),
+        "chain",
+        "chain of `c`: broken",
+    );
     let located = |problems: &[Problem]| loaded("listen: 127.0.0.1:1\n").located(problems).len();
     assert_eq!(
         located(&[listener("chain of `c`: broken"), certificate.clone()]),

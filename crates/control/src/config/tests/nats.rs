@@ -34,7 +34,7 @@ fn consumers_are_read_with_their_defaults() {
     assert_eq!(plain.access.servers, [server("queue", 4222, false)]);
     assert_eq!(
         (&plain.access.login, &plain.access.tls),
-        (&NatsLogin::Nobody, &None)
+        (&NatsLogin::Anonymous, &None)
     );
     assert_eq!(
         plain.channel.channel_of(&Subject("news")).as_deref(),

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use ringmain_gateway::model::{
-    RecordFormat, RedisDeployment, SaslMechanism, Secret, Source, SourceKind, Start,
+    RecordFormat, RedisDeployment, SaslMechanism, Secret, Source, SourceKind, StartPosition,
 };
 
 use super::{all_wrong, right};
@@ -50,7 +50,7 @@ fn kafka_is_read_with_its_defaults() {
     assert_eq!((&*kafka.servers[0], &*kafka.topics[0]), ("b:9092", "t"));
     assert_eq!(
         (&kafka.group, kafka.start, kafka.read_committed),
-        (&None, Start::Back(Duration::from_secs(60)), true)
+        (&None, StartPosition::Back(Duration::from_secs(60)), true)
     );
     let full = source(
         "  kafka:
@@ -88,7 +88,7 @@ fn kafka_is_read_with_its_defaults() {
     assert!(tls.authorities.is_some() && tls.certificate.is_some());
     assert_eq!(
         (kafka.pattern.as_deref(), kafka.start),
-        (Some("^prices"), Start::Earliest)
+        (Some("^prices"), StartPosition::Earliest)
     );
 }
 
@@ -104,7 +104,7 @@ fn the_other_sources_are_read_with_their_defaults() {
         panic!("no stream");
     };
     assert_eq!((&*stream.stream, stream.durable.as_deref()), ("S", Some("d")));
-    assert_eq!(stream.start, Start::Latest);
+    assert_eq!(stream.start, StartPosition::Latest);
     let SourceKind::RedisStreams(streams) = source(push, "r").kind else {
         panic!("no streams");
     };

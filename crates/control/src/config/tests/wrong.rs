@@ -179,7 +179,7 @@ fn what_only_compiling_finds_has_a_place_too() {
     wrong(
         "listen: :80\nlisteners:\n  b: {address: ':80'}\nto: http://a:1\n",
         &[
-            "3:3: listener `b`: hostnames: expected hosts that tell it from others, found none, as at listener `default` of \
+            "3:3: listener `b`: hostnames: expected hosts that distinguish it from other listeners, found none, as at listener `default` of \
            the same address",
         ],
     );
@@ -187,7 +187,7 @@ fn what_only_compiling_finds_has_a_place_too() {
         "listen: :80\nroutes:\n  r:\n    rules:\n      - {match: /, to: http://a:1}\n      - {match: {path: {exact: /x}}, to: \
          http://a:1, rewrite: {prefix: /}}\n",
         &[
-            "6:9: route `r`, rule 1: rewrite.path: expected matches by prefix only, since the prefix is replaced, found a \
+            "6:9: route `r`, rule 1: rewrite.path: expected only prefix matches, since the prefix is replaced, found a \
              match of another kind",
         ],
     );

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use crate::Gateway;
 use crate::model::{
-    Action, Ask, Config, Endpoint, ExternalAuth, Forward, HeaderChanges, HeaderName, HeaderValue, Hostname,
-    HttpLimits, Listener, ListenerTls, Match, Mirror, Path, PathMatch, Policy, Protocol, Route, Rule, Target,
-    Upstream, Where,
+    Action, AuthzRequest, Config, Endpoint, EndpointLocation, ExternalAuth, Forward, HeaderChanges,
+    HeaderName, HeaderValue, Hostname, HttpLimits, Listener, ListenerTls, Match, Mirror, Path, PathMatch,
+    Policy, Protocol, Route, Rule, Target, Upstream,
 };
 
 fn listener(name: &str, address: &str) -> Arc<Listener> {
@@ -38,7 +38,9 @@ fn rule(prefix: &str, upstream: &str) -> Rule {
 fn upstream(name: &str, port: u16) -> Arc<Upstream> {
     Arc::new(Upstream::new(
         name,
-        vec![Endpoint::new(Where::Address(([127, 0, 0, 1], port).into()))],
+        vec![Endpoint::new(EndpointLocation::Address(
+            ([127, 0, 0, 1], port).into(),
+        ))],
     ))
 }
 
@@ -58,10 +60,15 @@ fn config() -> Config {
 
 /// Returns the externally visible state of a gateway.
 fn visible_state(gateway: &Gateway) -> (Vec<String>, String, Vec<String>, Vec<Hostname>) {
-    let addrs = gateway.addrs().iter().map(ToString::to_string).collect();
+    let addrs = gateway.listen_addrs().iter().map(ToString::to_string).collect();
     let upstreams = format!("{:?}", gateway.upstreams());
     let problems = gateway.problems().iter().map(ToString::to_string).collect();
-    (addrs, upstreams, problems, gateway.names().into_iter().collect())
+    (
+        addrs,
+        upstreams,
+        problems,
+        gateway.hostnames().into_iter().collect(),
+    )
 }
 
 /// Returns changes that cannot be served, each next to others that could.
@@ -133,7 +140,7 @@ fn a_configuration_with_a_problem_changes_nothing() {
         let invalid = Arc::new(invalid);
         let checked = gateway.check(Arc::clone(&invalid), Duration::ZERO);
         assert!(!checked.is_empty(), "{name}");
-        let rejected = gateway.replace_whole(Arc::clone(&invalid), Duration::ZERO);
+        let rejected = gateway.replace_atomically(Arc::clone(&invalid), Duration::ZERO);
         assert_eq!(rejected, Err(checked), "{name}");
         assert_eq!(visible_state(&gateway), before, "{name}");
         assert!(Arc::ptr_eq(&gateway.table(), &table), "{name}");
@@ -148,7 +155,7 @@ fn a_configuration_with_a_problem_changes_nothing() {
     let right = Arc::new(right);
     assert_eq!(gateway.check(Arc::clone(&right), Duration::ZERO), []);
     assert_eq!(visible_state(&gateway), before, "checking changes nothing");
-    assert_eq!(gateway.replace_whole(right, Duration::ZERO), Ok(()));
+    assert_eq!(gateway.replace_atomically(right, Duration::ZERO), Ok(()));
     assert_eq!(gateway.upstreams().len(), 2);
     assert_eq!(
         gateway.upstreams()[0].endpoints[0].addr.to_string(),
@@ -222,7 +229,7 @@ fn broken() -> Vec<(&'static str, Config)> {
             });
         }),
         case("the upstream of a policy", &|rule| {
-            let policy = ExternalAuth::new(target(), Ask::Prefix("/check".into()));
+            let policy = ExternalAuth::new(target(), AuthzRequest::Prefix("/check".into()));
             rule.policies.push(Policy::ExternalAuth(Arc::new(policy)));
         }),
     ]
@@ -240,7 +247,7 @@ fn a_broken_part_keeps_its_requests_in_parts_and_is_rejected_as_a_whole() {
             checked[0].to_string().contains("that "),
             "{name}: the problem has the reason"
         );
-        let rejected = gateway.replace_whole(Arc::clone(&broken), Duration::ZERO);
+        let rejected = gateway.replace_atomically(Arc::clone(&broken), Duration::ZERO);
         assert_eq!(rejected, Err(checked), "{name}");
         assert_eq!(visible_state(&gateway), before, "{name}");
 

@@ -10,9 +10,9 @@ use crate::model::{ClaimPath, ClaimRule, JwtProvider};
 
 /// The claims of a token.
 #[derive(Debug)]
-pub(in crate::policy) struct Claims(Said);
+pub(in crate::policy) struct TokenClaims(Said);
 
-impl Deref for Claims {
+impl Deref for TokenClaims {
     type Target = Said;
 
     fn deref(&self) -> &Said {
@@ -20,10 +20,10 @@ impl Deref for Claims {
     }
 }
 
-impl Claims {
+impl TokenClaims {
     /// Wraps the claims of a parsed token.
-    pub(super) fn of(said: Said) -> Claims {
-        Claims(said)
+    pub(super) fn from_parsed(said: Said) -> TokenClaims {
+        TokenClaims(said)
     }
 
     /// Returns whether a scope is in `scope` or `scp`: strings with scopes separated by spaces, or arrays of such strings.
@@ -38,9 +38,9 @@ impl Claims {
             })
     }
 
-    pub(super) fn satisfy(&self, rule: &ClaimRule) -> bool {
+    pub(super) fn satisfies(&self, rule: &ClaimRule) -> bool {
         let is = |value: &Value| rule.any_of.iter().any(|wanted| is_text(value, wanted));
-        match self.find(&rule.claim) {
+        match self.find_claim(&rule.claim) {
             Some(Value::Array(list)) => list.iter().any(is),
             Some(value) => is(value),
             None => false,
@@ -49,13 +49,13 @@ impl Claims {
 
     /// Returns a claim as a header value, in `scratch` unless it can be borrowed. An object, and an array with commas in its elements,
     /// cannot be one.
-    pub(in crate::policy) fn header<'a>(
+    pub(in crate::policy) fn header_value<'a>(
         &'a self,
         path: &ClaimPath,
         scratch: &'a mut String,
     ) -> Option<&'a str> {
         scratch.clear();
-        match self.find(path)? {
+        match self.find_claim(path)? {
             Value::Array(list) => {
                 for (index, value) in list.iter().enumerate() {
                     scratch.push_str(if index > 0 { "," } else { "" });
@@ -75,7 +75,7 @@ impl Claims {
         }
     }
 
-    fn find(&self, path: &ClaimPath) -> Option<&Value> {
+    fn find_claim(&self, path: &ClaimPath) -> Option<&Value> {
         if let Some(value) = self.get(&path.0) {
             return Some(value);
         }
@@ -103,7 +103,7 @@ fn is_text(value: &Value, wanted: &str) -> bool {
         Value::String(text) => text == wanted,
         Value::Bool(truth) => wanted == if *truth { "true" } else { "false" },
         Value::Number(number) => {
-            let mut left = Left(wanted);
+            let mut left = ExpectedRest(wanted);
             write!(left, "{number}").is_ok() && left.0.is_empty()
         }
         _ => false,
@@ -111,9 +111,9 @@ fn is_text(value: &Value, wanted: &str) -> bool {
 }
 
 /// The rest of an expected text; writing a different text is an error.
-struct Left<'t>(&'t str);
+struct ExpectedRest<'t>(&'t str);
 
-impl std::fmt::Write for Left<'_> {
+impl std::fmt::Write for ExpectedRest<'_> {
     fn write_str(&mut self, text: &str) -> std::fmt::Result {
         self.0 = self.0.strip_prefix(text).ok_or(std::fmt::Error)?;
         Ok(())
@@ -125,8 +125,9 @@ pub(super) fn has_audience(claims: &Said, provider: &JwtProvider) -> Result<(), 
     if claims.issuer() != Some(&*provider.issuer) {
         return Err(TokenError::Invalid("the token is of another issuer"));
     }
-    match claims.has_audience(&provider.audiences) {
-        true => Ok(()),
-        false => Err(TokenError::Invalid("the token is for another audience")),
+    if claims.has_audience(&provider.audiences) {
+        Ok(())
+    } else {
+        Err(TokenError::Invalid("the token is for another audience"))
     }
 }

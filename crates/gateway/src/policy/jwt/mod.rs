@@ -4,7 +4,7 @@
 //! its times, and the requirements of the rule, are checked for each request.
 
 mod claims;
-pub(crate) mod fetch;
+pub(crate) mod jwks_fetch;
 mod provider;
 
 #[cfg(test)]
@@ -19,45 +19,45 @@ use std::sync::Arc;
 use ringmain_jwt::{KeySet, ParsedToken, TokenError};
 use ringmain_wire::h1::FieldBlock;
 
-pub(super) use self::claims::Claims;
+pub(super) use self::claims::TokenClaims;
 use self::claims::has_audience;
-pub(crate) use self::provider::Provider;
-use self::provider::{Look, Patience};
-use super::keys::shown;
-use super::{At, Cleared, Names, Outcome, Refusal, Registry, tell};
+pub(crate) use self::provider::KeyProvider;
+use self::provider::{KeyLookup, WaitPermission};
+use super::api_keys::credential;
+use super::{Cleared, PolicyInput, PolicyRegistry, Refusal, StepResult, UsedHeaders, add_header};
 use crate::fault::Fault;
 use crate::limits;
-use crate::model::{self, HeaderName, JwtKeys, KeyPlace, Target};
-use crate::upstream::registry::Registry as Upstreams;
+use crate::model::{self, CredentialSource, HeaderName, JwtKeys, Target};
+use crate::upstream::registry::UpstreamRegistry as Upstreams;
 
 /// JWT authentication for a rule.
 #[derive(Debug)]
-pub(super) struct Jwt {
+pub(super) struct JwtAuth {
     /// Unique over the life of the process.
     id: u64,
     policy: Arc<model::Jwt>,
-    providers: Box<[Arc<Provider>]>,
+    providers: Box<[Arc<KeyProvider>]>,
     realm: Box<str>,
 }
 
 /// A verified token in a worker's cache. Its times are checked for each use.
 #[derive(Debug)]
-pub(super) struct Good {
+pub(super) struct VerifiedToken {
     provider: u64,
     generation: u64,
-    claims: Rc<Claims>,
-    grants: RefCell<Vec<Grant>>,
+    claims: Rc<TokenClaims>,
+    grants: RefCell<Vec<CachedGrant>>,
 }
 
 /// A cached decision that a token satisfies a policy, with the resulting headers: both depend on the token and the policy alone.
 #[derive(Debug)]
-struct Grant {
+struct CachedGrant {
     policy: u64,
     upstream: FieldBlock,
 }
 
-impl Good {
-    fn remember(&self, policy: u64, upstream: FieldBlock) {
+impl VerifiedToken {
+    fn cache_grant(&self, policy: u64, upstream: FieldBlock) {
         let grants = &mut *self.grants.borrow_mut();
         if upstream.capacity() > limits::TOKEN_GRANT_BYTES {
             return;
@@ -65,20 +65,20 @@ impl Good {
         if grants.len() == limits::TOKEN_GRANTS {
             grants.remove(0);
         }
-        grants.push(Grant { policy, upstream });
+        grants.push(CachedGrant { policy, upstream });
     }
 }
 
 /// The reason that a token is not verified.
-enum Not {
+enum TokenRejection {
     Refused(Box<Refusal>),
     /// Not yet: a provider's keys must be fetched first.
-    Yet(Arc<Provider>),
+    KeysMissing(Arc<KeyProvider>),
 }
 
-impl From<Box<Refusal>> for Not {
-    fn from(refusal: Box<Refusal>) -> Not {
-        Not::Refused(refusal)
+impl From<Box<Refusal>> for TokenRejection {
+    fn from(refusal: Box<Refusal>) -> TokenRejection {
+        TokenRejection::Refused(refusal)
     }
 }
 
@@ -86,18 +86,18 @@ impl From<Box<Refusal>> for Not {
 ///
 /// # Errors
 /// The expected and the actual content.
-pub(crate) fn check_keys(json: &[u8]) -> Result<(), String> {
+pub(crate) fn check_key_set(json: &[u8]) -> Result<(), String> {
     KeySet::parse(json).map(|_| ())
 }
 
-impl Jwt {
-    pub(super) fn of(
+impl JwtAuth {
+    pub(super) fn compile(
         policy: &Arc<model::Jwt>,
-        names: &mut Names,
-        registry: &mut Registry,
+        names: &mut UsedHeaders,
+        registry: &mut PolicyRegistry,
         upstreams: &Upstreams,
-    ) -> Result<Jwt, String> {
-        names.written.extend(Jwt::written(policy));
+    ) -> Result<JwtAuth, String> {
+        names.written.extend(JwtAuth::written_headers(policy));
         let providers = policy
             .providers
             .iter()
@@ -105,11 +105,11 @@ impl Jwt {
         let providers: Box<[_]> = providers.collect::<Result<_, _>>()?;
         if policy.hide {
             let places = policy.providers.iter().flat_map(|provider| &provider.from);
-            names.hidden.extend(places.filter_map(header));
+            names.hidden.extend(places.filter_map(header_of));
         }
         let first = policy.providers.first().ok_or("no provider of tokens")?;
         registry.last_id += 1;
-        Ok(Jwt {
+        Ok(JwtAuth {
             id: registry.last_id,
             realm: first.issuer.replace(['"', '\\'], "").into(),
             policy: Arc::clone(policy),
@@ -118,74 +118,85 @@ impl Jwt {
     }
 
     /// Returns the headers that it writes for upstreams.
-    pub(super) fn written(policy: &model::Jwt) -> impl Iterator<Item = HeaderName> {
+    pub(super) fn written_headers(policy: &model::Jwt) -> impl Iterator<Item = HeaderName> {
         policy.headers.iter().map(|header| header.name.clone())
     }
 
-    pub(super) fn providers(&self) -> &[Arc<Provider>] {
+    pub(super) fn providers(&self) -> &[Arc<KeyProvider>] {
         &self.providers
     }
 
-    pub(super) fn waits(&self, at: &At<'_, '_>) -> bool {
-        let remote = |provider: &Arc<Provider>| matches!(provider.config.keys, JwtKeys::Remote(_));
+    pub(super) fn must_wait(&self, at: &PolicyInput<'_, '_>) -> bool {
+        let remote = |provider: &Arc<KeyProvider>| matches!(provider.config.keys, JwtKeys::Remote(_));
         if !self.providers.iter().any(remote) {
             return false;
         }
-        let Some(token) = self.shown(at) else {
+        let Some(token) = self.presented_token(at) else {
             return false;
         };
-        if self.known(at, &token).is_some() {
+        if self.cached_token(at, &token).is_some() {
             return false;
         }
-        let Ok(parsed) = parse(&token) else {
+        let Ok(parsed) = parse_token(&token) else {
             return false;
         };
-        let Ok(provider) = self.provider(&parsed) else {
+        let Ok(provider) = self.provider_of(&parsed) else {
             return false;
         };
-        let look = provider.look(
+        let look = provider.find_keys(
             parsed.algorithm,
             parsed.key_id.as_deref(),
             at.worker.cx.now(),
-            Patience::May,
+            WaitPermission::Allowed,
         );
-        matches!(look, Look::Wait)
+        matches!(look, KeyLookup::Wait)
     }
 
-    pub(super) fn pass(&self, at: &At<'_, '_>, cleared: &mut Cleared) -> Outcome {
-        self.decide(at, Patience::MayNot, cleared)
+    pub(super) fn check(&self, at: &PolicyInput<'_, '_>, cleared: &mut Cleared) -> StepResult {
+        self.authenticate(at, WaitPermission::Denied, cleared)
     }
 
-    pub(super) async fn pass_waiting(&self, at: &At<'_, '_>, cleared: &mut Cleared) -> Outcome {
-        let token = self.shown(at).ok_or_else(|| self.missing())?;
-        let Err(Not::Yet(provider)) = self.examine(at, &token, Patience::May) else {
-            return self.decide(at, Patience::MayNot, cleared);
+    pub(super) async fn check_async(&self, at: &PolicyInput<'_, '_>, cleared: &mut Cleared) -> StepResult {
+        let token = self.presented_token(at).ok_or_else(|| self.missing_token())?;
+        let Err(TokenRejection::KeysMissing(provider)) =
+            self.verify_token(at, &token, WaitPermission::Allowed)
+        else {
+            return self.authenticate(at, WaitPermission::Denied, cleared);
         };
-        if !provider.wait(&at.worker.cx).await {
+        if !provider.wait_for_attempt(&at.worker.cx).await {
             return Err(Fault::KeysUnavailable.into());
         }
-        self.decide(at, Patience::Has, cleared)
+        self.authenticate(at, WaitPermission::Waited, cleared)
     }
 
-    fn decide(&self, at: &At<'_, '_>, patience: Patience, cleared: &mut Cleared) -> Outcome {
-        let token = self.shown(at).ok_or_else(|| self.missing())?;
-        match self.examine(at, &token, patience) {
-            Ok(good) => self.grant(&good, cleared),
-            Err(Not::Refused(refusal)) => Err(refusal),
-            Err(Not::Yet(_)) => Err(Fault::KeysUnavailable.into()),
+    fn authenticate(
+        &self,
+        at: &PolicyInput<'_, '_>,
+        patience: WaitPermission,
+        cleared: &mut Cleared,
+    ) -> StepResult {
+        let token = self.presented_token(at).ok_or_else(|| self.missing_token())?;
+        match self.verify_token(at, &token, patience) {
+            Ok(good) => self.admit(&good, cleared),
+            Err(TokenRejection::Refused(refusal)) => Err(refusal),
+            Err(TokenRejection::KeysMissing(_)) => Err(Fault::KeysUnavailable.into()),
         }
     }
 
     /// Returns a request's token, from the first place that has one.
-    fn shown<'r>(&self, at: &At<'_, 'r>) -> Option<Cow<'r, [u8]>> {
+    fn presented_token<'r>(&self, at: &PolicyInput<'_, 'r>) -> Option<Cow<'r, [u8]>> {
         let places = self.providers.iter().flat_map(|provider| &provider.config.from);
-        let mut tokens = places.filter_map(|place| shown(place, at));
+        let mut tokens = places.filter_map(|place| credential(place, at));
         tokens.next()
     }
 
     /// Returns the worker's cached result for a token.
-    fn known(&self, at: &At<'_, '_>, token: &[u8]) -> Option<(&Arc<Provider>, Rc<Good>)> {
-        let good = at.worker.policies.token(token)?;
+    fn cached_token(
+        &self,
+        at: &PolicyInput<'_, '_>,
+        token: &[u8],
+    ) -> Option<(&Arc<KeyProvider>, Rc<VerifiedToken>)> {
+        let good = at.worker.credentials.find_token(token)?;
         let provider = self
             .providers
             .iter()
@@ -194,9 +205,9 @@ impl Jwt {
     }
 
     /// Returns the provider that a token claims as its issuer.
-    fn provider(&self, parsed: &ParsedToken<'_>) -> Result<&Arc<Provider>, TokenError> {
+    fn provider_of(&self, parsed: &ParsedToken<'_>) -> Result<&Arc<KeyProvider>, TokenError> {
         let issuer = parsed.claims.issuer();
-        let of = |provider: &&Arc<Provider>| issuer == Some(&*provider.config.issuer);
+        let of = |provider: &&Arc<KeyProvider>| issuer == Some(&*provider.config.issuer);
         let provider = self.providers.iter().find(of);
         let provider = provider.ok_or(TokenError::Invalid("the token is of another issuer"))?;
         if !provider.config.algorithms.contains(&parsed.algorithm) {
@@ -206,87 +217,94 @@ impl Jwt {
     }
 
     /// Verifies a token and its times.
-    fn examine(&self, at: &At<'_, '_>, token: &[u8], patience: Patience) -> Result<Rc<Good>, Not> {
+    fn verify_token(
+        &self,
+        at: &PolicyInput<'_, '_>,
+        token: &[u8],
+        patience: WaitPermission,
+    ) -> Result<Rc<VerifiedToken>, TokenRejection> {
         let wall = at.worker.cx.wall();
-        let refuse = |wrong| self.invalid(wrong);
-        if let Some((provider, good)) = self.known(at, token) {
+        let refuse = |wrong| self.invalid_token(wrong);
+        if let Some((provider, good)) = self.cached_token(at, token) {
             good.claims
                 .check_validity(wall, provider.config.leeway)
                 .map_err(refuse)?;
             return Ok(good);
         }
-        let parsed = parse(token).map_err(refuse)?;
-        let provider = self.provider(&parsed).map_err(refuse)?;
+        let parsed = parse_token(token).map_err(refuse)?;
+        let provider = self.provider_of(&parsed).map_err(refuse)?;
         has_audience(&parsed.claims, &provider.config).map_err(refuse)?;
         parsed
             .claims
             .check_validity(wall, provider.config.leeway)
             .map_err(refuse)?;
         let (algorithm, key) = (parsed.algorithm, parsed.key_id.as_deref());
-        let (keys, generation) = match provider.look(algorithm, key, at.worker.cx.now(), patience) {
-            Look::Keys(keys, generation) => (keys, generation),
-            Look::Wait => return Err(Not::Yet(Arc::clone(provider))),
-            Look::Unknown => return Err(refuse(TokenError::Invalid("the token's key is not known")).into()),
-            Look::Unavailable => return Err(Not::Refused(Fault::KeysUnavailable.into())),
+        let (keys, generation) = match provider.find_keys(algorithm, key, at.worker.cx.now(), patience) {
+            KeyLookup::Keys(keys, generation) => (keys, generation),
+            KeyLookup::Wait => return Err(TokenRejection::KeysMissing(Arc::clone(provider))),
+            KeyLookup::Unknown => {
+                return Err(refuse(TokenError::Invalid("the token's key is not known")).into());
+            }
+            KeyLookup::Unavailable => return Err(TokenRejection::Refused(Fault::KeysUnavailable.into())),
         };
         if !keys.verify(algorithm, key, parsed.signing_input, &parsed.signature) {
             return Err(refuse(TokenError::Invalid("the token's signature is wrong")).into());
         }
-        let good = Rc::new(Good {
+        let good = Rc::new(VerifiedToken {
             provider: provider.id,
             generation,
-            claims: Rc::new(Claims::of(parsed.claims)),
+            claims: Rc::new(TokenClaims::from_parsed(parsed.claims)),
             grants: RefCell::default(),
         });
-        at.worker.policies.learn_token(token, Rc::clone(&good));
+        at.worker.credentials.add_token(token, Rc::clone(&good));
         Ok(good)
     }
 
     /// Checks the rule's requirements on a verified token, and writes the resulting headers.
-    fn grant(&self, good: &Good, cleared: &mut Cleared) -> Outcome {
-        let findings = cleared.findings();
-        let known = |grant: &&Grant| grant.policy == self.id;
+    fn admit(&self, good: &VerifiedToken, cleared: &mut Cleared) -> StepResult {
+        let findings = cleared.context_mut();
+        let known = |grant: &&CachedGrant| grant.policy == self.id;
         if let Some(grant) = good.grants.borrow().iter().find(known) {
             findings.upstream.append(&grant.upstream);
         } else {
-            let upstream = self.judge(&good.claims)?;
+            let upstream = self.check_claims(&good.claims)?;
             findings.upstream.append(&upstream);
-            good.remember(self.id, upstream);
+            good.cache_grant(self.id, upstream);
         }
         findings.claims.get_or_insert_with(|| Rc::clone(&good.claims));
         if let Some(subject) = good.claims.subject() {
-            cleared.identify(subject);
+            cleared.set_identity(subject);
         }
         Ok(())
     }
 
     /// Checks the rule's requirements. Returns the headers for the upstream.
-    fn judge(&self, claims: &Claims) -> Result<FieldBlock, Box<Refusal>> {
+    fn check_claims(&self, claims: &TokenClaims) -> Result<FieldBlock, Box<Refusal>> {
         if !self.policy.scopes.iter().all(|scope| claims.has_scope(scope)) {
             let scopes = self.policy.scopes.join(" ");
             let more = format!(", error=\"insufficient_scope\", scope=\"{scopes}\"");
             return Err(self.challenge(Fault::ScopeMissing, &more));
         }
-        if let Some(rule) = self.policy.claims.iter().find(|rule| !claims.satisfy(rule)) {
+        if let Some(rule) = self.policy.claims.iter().find(|rule| !claims.satisfies(rule)) {
             log::debug!("a token's claim `{}` does not satisfy the rule", rule.claim.0);
             let more = ", error=\"insufficient_scope\", error_description=\"a claim of the token does not give access\"";
             return Err(self.challenge(Fault::ClaimRefused, more));
         }
         let (mut upstream, mut text) = (FieldBlock::new(), String::new());
         for header in &self.policy.headers {
-            if let Some(value) = claims.header(&header.claim, &mut text) {
-                tell(&mut upstream, header.name.as_str(), value.as_bytes());
+            if let Some(value) = claims.header_value(&header.claim, &mut text) {
+                add_header(&mut upstream, header.name.as_str(), value.as_bytes());
             }
         }
         Ok(upstream)
     }
 
     /// Returns the refusal of a request without a token, which has no error code (RFC 6750 §3.1).
-    fn missing(&self) -> Box<Refusal> {
+    fn missing_token(&self) -> Box<Refusal> {
         self.challenge(Fault::TokenMissing, "")
     }
 
-    fn invalid(&self, wrong: TokenError) -> Box<Refusal> {
+    fn invalid_token(&self, wrong: TokenError) -> Box<Refusal> {
         let (fault, why) = match wrong {
             TokenError::Invalid(why) => (Fault::TokenInvalid, why),
             TokenError::Expired => (Fault::TokenExpired, "the token has expired"),
@@ -300,12 +318,12 @@ impl Jwt {
         let mut challenge = String::new();
         // Writing to memory does not fail.
         let _ = write!(challenge, "Bearer realm=\"{}\"{more}", self.realm);
-        Refusal::challenge(fault, &challenge)
+        Refusal::with_challenge(fault, &challenge)
     }
 }
 
 /// Parses a token, which must have an expiry time.
-fn parse(token: &[u8]) -> Result<ParsedToken<'_>, TokenError> {
+fn parse_token(token: &[u8]) -> Result<ParsedToken<'_>, TokenError> {
     let parsed = ParsedToken::parse(token)?;
     match parsed.claims.expires_at() {
         Some(_) => Ok(parsed),
@@ -313,26 +331,26 @@ fn parse(token: &[u8]) -> Result<ParsedToken<'_>, TokenError> {
     }
 }
 
-fn header(place: &KeyPlace) -> Option<HeaderName> {
+fn header_of(place: &CredentialSource) -> Option<HeaderName> {
     match place {
-        KeyPlace::Header(name) => Some(name.clone()),
-        KeyPlace::Query(_) | KeyPlace::Cookie(_) => None,
+        CredentialSource::Header(name) => Some(name.clone()),
+        CredentialSource::Query(_) | CredentialSource::Cookie(_) => None,
     }
 }
 
-impl Registry {
+impl PolicyRegistry {
     /// Returns the provider of this configuration, with its keys if it existed before.
     pub(super) fn provider(
         &mut self,
         config: &Arc<model::JwtProvider>,
         upstreams: &Upstreams,
-    ) -> Result<Arc<Provider>, String> {
+    ) -> Result<Arc<KeyProvider>, String> {
         let upstream = match &config.keys {
             JwtKeys::Set(_) => None,
             JwtKeys::Remote(remote) => Some(match &remote.upstream {
-                Target::Upstream(name) => upstreams.get(name).cloned().ok_or_else(|| {
+                Target::Upstream(name) => upstreams.find(name).cloned().ok_or_else(|| {
                     format!(
-                        "keys of `{}` by the upstream `{name}`, which is not there",
+                        "keys of `{}` from the upstream `{name}`, which is not configured",
                         config.name
                     )
                 })?,
@@ -340,14 +358,14 @@ impl Registry {
             }),
         };
         let mut same = self.providers.iter();
-        if let Some(found) = same.find(|provider| provider.is(config, upstream.as_ref())) {
+        if let Some(found) = same.find(|provider| provider.has_same_config(config, upstream.as_ref())) {
             return Ok(Arc::clone(found));
         }
         self.last_id += 1;
         let mut named = self.providers.iter().rev();
         let last = named.find(|provider| provider.config.name == config.name);
         let last = last.map(|provider| &**provider);
-        let provider = Arc::new(Provider::new(self.last_id, config, upstream, last)?);
+        let provider = Arc::new(KeyProvider::new(self.last_id, config, upstream, last)?);
         self.providers.push(Arc::clone(&provider));
         Ok(provider)
     }

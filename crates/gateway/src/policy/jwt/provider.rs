@@ -18,40 +18,40 @@ use ringmain_engine::backend::Time;
 use ringmain_jwt::KeySet;
 use ringmain_push::KeySource;
 
-use crate::changes::Changes;
+use crate::gateway::change_notifier::ChangeNotifier;
 use crate::limits;
 use crate::model::{JwtAlgorithm, JwtKeys, JwtProvider};
-use crate::resolve::within;
-use crate::upstream::Shared;
+use crate::resolve::with_timeout;
+use crate::upstream::UpstreamState;
 
 /// A provider and its keys.
 #[derive(Debug)]
-pub(crate) struct Provider {
+pub(crate) struct KeyProvider {
     /// Unique over the life of the process.
     pub(super) id: u64,
     pub(super) config: Arc<JwtProvider>,
     /// The upstream that serves its keys.
-    pub(super) upstream: Option<Arc<Shared>>,
+    pub(super) upstream: Option<Arc<UpstreamState>>,
     /// The version of the set.
     generation: AtomicU64,
-    state: Mutex<State>,
+    state: Mutex<KeyState>,
     /// The number of waiting requests.
-    parked: AtomicU32,
+    waiting: AtomicU32,
     /// Notified when a request needs a fetch.
-    pub(super) wanted: Changes,
+    pub(super) demand: ChangeNotifier,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct KeyState {
     keys: Option<Arc<KeySet>>,
     /// The set as it was fetched.
     json: Vec<u8>,
     /// An attempt is in progress, or about to begin.
-    is_busy: bool,
+    is_fetching: bool,
     /// The last attempt has failed.
     has_failed: bool,
     /// The start of the last attempt.
-    begun: Option<Time>,
+    last_attempt: Option<Time>,
     /// The number of finished attempts.
     attempts: u64,
     /// Wakers of waiting requests, by ticket; at most [`limits::KEYS_PARKED`].
@@ -59,12 +59,12 @@ struct State {
     /// The number of tickets issued.
     tickets: u64,
     /// Names of keys that the set lacks, each with the instant until which that is assumed.
-    unknown: BTreeMap<String, Time>,
+    unknown_keys: BTreeMap<String, Time>,
 }
 
 /// The result of a key lookup.
 #[derive(Debug)]
-pub(super) enum Look {
+pub(super) enum KeyLookup {
     Keys(Arc<KeySet>, u64),
     /// An attempt to fetch keys may bring the needed one.
     Wait,
@@ -76,30 +76,30 @@ pub(super) enum Look {
 
 /// The permission of a lookup to wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Patience {
-    May,
-    MayNot,
+pub(super) enum WaitPermission {
+    Allowed,
+    Denied,
     /// It has waited: an attempt has ended since. A key that is missing then does not exist.
-    Has,
+    Waited,
 }
 
-impl Provider {
+impl KeyProvider {
     /// Creates a provider. `last` is the previous one of the same name.
     pub(super) fn new(
         id: u64,
         config: &Arc<JwtProvider>,
-        upstream: Option<Arc<Shared>>,
-        last: Option<&Provider>,
-    ) -> Result<Provider, String> {
-        let mut state = State {
-            is_busy: matches!(config.keys, JwtKeys::Remote(_)),
-            ..State::default()
+        upstream: Option<Arc<UpstreamState>>,
+        last: Option<&KeyProvider>,
+    ) -> Result<KeyProvider, String> {
+        let mut state = KeyState {
+            is_fetching: matches!(config.keys, JwtKeys::Remote(_)),
+            ..KeyState::default()
         };
         match &config.keys {
             JwtKeys::Set(set) => state.keys = Some(Arc::new(KeySet::parse(set.expose())?)),
             // Keys that were fetched from the same source remain valid.
             JwtKeys::Remote(_) => {
-                let same = |last: &&Provider| {
+                let same = |last: &&KeyProvider| {
                     last.config.keys == config.keys && upstream_is(last, upstream.as_ref())
                 };
                 if let Some(last) = last.filter(same) {
@@ -109,18 +109,22 @@ impl Provider {
                 }
             }
         }
-        Ok(Provider {
+        Ok(KeyProvider {
             id,
             config: Arc::clone(config),
             upstream,
             generation: AtomicU64::new(0),
             state: Mutex::new(state),
-            parked: AtomicU32::new(0),
-            wanted: Changes::default(),
+            waiting: AtomicU32::new(0),
+            demand: ChangeNotifier::default(),
         })
     }
 
-    pub(super) fn is(&self, config: &JwtProvider, upstream: Option<&Arc<Shared>>) -> bool {
+    pub(super) fn has_same_config(
+        &self,
+        config: &JwtProvider,
+        upstream: Option<&Arc<UpstreamState>>,
+    ) -> bool {
         *self.config == *config && upstream_is(self, upstream)
     }
 
@@ -129,67 +133,69 @@ impl Provider {
     }
 
     /// Looks up the keys that can verify a signature.
-    pub(super) fn look(
+    pub(super) fn find_keys(
         &self,
         algorithm: JwtAlgorithm,
         key: Option<&str>,
         now: Time,
-        patience: Patience,
-    ) -> Look {
+        patience: WaitPermission,
+    ) -> KeyLookup {
         let mut state = self.state();
         if let Some(keys) = &state.keys
             && (keys.has_candidate(algorithm, key) || matches!(self.config.keys, JwtKeys::Set(_)))
         {
-            return match keys.has_candidate(algorithm, key) {
-                true => Look::Keys(Arc::clone(keys), self.generation()),
-                false => Look::Unknown,
+            return if keys.has_candidate(algorithm, key) {
+                KeyLookup::Keys(Arc::clone(keys), self.generation())
+            } else {
+                KeyLookup::Unknown
             };
         }
-        let known_to_lack = key.is_some_and(|key| state.unknown.get(key).is_some_and(|until| now < *until));
+        let known_to_lack =
+            key.is_some_and(|key| state.unknown_keys.get(key).is_some_and(|until| now < *until));
         if state.keys.is_some() && known_to_lack {
-            return Look::Unknown;
+            return KeyLookup::Unknown;
         }
         let recent = state
-            .begun
+            .last_attempt
             .is_some_and(|begun| now.since(begun) < limits::KEYS_LEAST);
         let may_wait = match state.keys {
             // The fetching task retries on its own.
-            None => state.is_busy,
-            Some(_) => state.is_busy || !recent,
+            None => state.is_fetching,
+            Some(_) => state.is_fetching || !recent,
         };
-        if may_wait && patience == Patience::May {
-            return Look::Wait;
+        if may_wait && patience == WaitPermission::Allowed {
+            return KeyLookup::Wait;
         }
         if state.keys.is_none() || state.has_failed || may_wait {
-            return Look::Unavailable;
+            return KeyLookup::Unavailable;
         }
-        if patience == Patience::Has
+        if patience == WaitPermission::Waited
             && let Some(key) = key
         {
-            if state.unknown.len() >= limits::KEYS_UNKNOWN {
-                state.unknown.retain(|_, until| now < *until);
+            if state.unknown_keys.len() >= limits::KEYS_UNKNOWN {
+                state.unknown_keys.retain(|_, until| now < *until);
             }
-            if state.unknown.len() < limits::KEYS_UNKNOWN {
+            if state.unknown_keys.len() < limits::KEYS_UNKNOWN {
                 let until = now.after(limits::KEY_UNKNOWN);
-                state.unknown.insert(key.to_owned(), until);
+                state.unknown_keys.insert(key.to_owned(), until);
             }
         }
-        Look::Unknown
+        KeyLookup::Unknown
     }
 
     /// Waits for the end of an attempt; starts one if none is in progress. Returns whether it ended in time and the limit of waiters allowed it.
-    pub(super) async fn wait(&self, cx: &Cx) -> bool {
-        let Some(mut parked) = Parked::new(self) else {
+    pub(super) async fn wait_for_attempt(&self, cx: &Cx) -> bool {
+        let Some(mut parked) = WaitGuard::new(self) else {
             return false;
         };
         let (seen, asks) = {
             let mut state = self.state();
             state.tickets += 1;
             parked.ticket = state.tickets;
-            (state.attempts, !state.is_busy)
+            (state.attempts, !state.is_fetching)
         };
         if asks {
-            self.wanted.tell();
+            self.demand.notify();
         }
         let ended = poll_fn(|context| {
             let mut state = self.state();
@@ -199,33 +205,33 @@ impl Provider {
             state.wakers.insert(parked.ticket, context.waker().clone());
             Poll::Pending
         });
-        within(cx, limits::KEYS_WAIT, ended).await.is_some()
+        with_timeout(cx, limits::KEYS_WAIT, ended).await.is_some()
     }
 
     /// Records the start of an attempt.
-    pub(super) fn begin(&self, now: Time) {
+    pub(super) fn start_attempt(&self, now: Time) {
         let mut state = self.state();
-        state.is_busy = true;
-        state.begun = Some(now);
+        state.is_fetching = true;
+        state.last_attempt = Some(now);
     }
 
     /// Stores a fetched set.
-    pub(super) fn fetched(&self, json: Vec<u8>) -> Result<(), String> {
+    pub(super) fn store_keys(&self, json: Vec<u8>) -> Result<(), String> {
         let mut state = self.state();
         if state.keys.is_none() || state.json != json {
             let keys = KeySet::parse(&json)?;
             state.keys = Some(Arc::new(keys));
             state.json = json;
-            state.unknown.clear();
+            state.unknown_keys.clear();
             self.generation.fetch_add(1, Ordering::Release);
         }
         Ok(())
     }
 
     /// Records the end of an attempt.
-    pub(super) fn end(&self, failed: bool) {
+    pub(super) fn finish_attempt(&self, failed: bool) {
         let mut state = self.state();
-        state.is_busy = false;
+        state.is_fetching = false;
         state.has_failed = failed;
         state.attempts += 1;
         let woken = std::mem::take(&mut state.wakers);
@@ -234,7 +240,7 @@ impl Provider {
     }
 
     /// Discards the set, which is too old.
-    pub(super) fn forget(&self) {
+    pub(super) fn discard_keys(&self) {
         let mut state = self.state();
         state.keys = None;
         state.json.clear();
@@ -245,21 +251,21 @@ impl Provider {
         self.state().keys.is_some()
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, KeyState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// A lookup for push clients never waits within a connection: the client is asked to reconnect later.
-impl KeySource for Provider {
+impl KeySource for KeyProvider {
     fn find_keys(&self, algorithm: JwtAlgorithm, key: Option<&str>, now: Time) -> ringmain_push::KeyLookup {
-        match Provider::look(self, algorithm, key, now, Patience::May) {
-            Look::Keys(keys, _) => ringmain_push::KeyLookup::Keys(keys),
-            Look::Unknown => ringmain_push::KeyLookup::Unknown,
-            Look::Unavailable => ringmain_push::KeyLookup::Unavailable,
-            Look::Wait => {
-                if !self.state().is_busy {
-                    self.wanted.tell();
+        match KeyProvider::find_keys(self, algorithm, key, now, WaitPermission::Allowed) {
+            KeyLookup::Keys(keys, _) => ringmain_push::KeyLookup::Keys(keys),
+            KeyLookup::Unknown => ringmain_push::KeyLookup::Unknown,
+            KeyLookup::Unavailable => ringmain_push::KeyLookup::Unavailable,
+            KeyLookup::Wait => {
+                if !self.state().is_fetching {
+                    self.demand.notify();
                 }
                 ringmain_push::KeyLookup::Unavailable
             }
@@ -267,7 +273,7 @@ impl KeySource for Provider {
     }
 }
 
-fn upstream_is(provider: &Provider, upstream: Option<&Arc<Shared>>) -> bool {
+fn upstream_is(provider: &KeyProvider, upstream: Option<&Arc<UpstreamState>>) -> bool {
     match (&provider.upstream, upstream) {
         (Some(own), Some(other)) => Arc::ptr_eq(own, other),
         (None, None) => true,
@@ -276,29 +282,29 @@ fn upstream_is(provider: &Provider, upstream: Option<&Arc<Shared>>) -> bool {
 }
 
 /// A waiting request.
-struct Parked<'p> {
-    provider: &'p Provider,
+struct WaitGuard<'p> {
+    provider: &'p KeyProvider,
     ticket: u64,
 }
 
-impl<'p> Parked<'p> {
-    fn new(provider: &'p Provider) -> Option<Parked<'p>> {
-        let before = provider.parked.fetch_add(1, Ordering::Relaxed);
-        let parked = Parked { provider, ticket: 0 };
+impl<'p> WaitGuard<'p> {
+    fn new(provider: &'p KeyProvider) -> Option<WaitGuard<'p>> {
+        let before = provider.waiting.fetch_add(1, Ordering::Relaxed);
+        let parked = WaitGuard { provider, ticket: 0 };
         (before < limits::KEYS_PARKED).then_some(parked)
     }
 }
 
-impl Drop for Parked<'_> {
+impl Drop for WaitGuard<'_> {
     fn drop(&mut self) {
         // Its waker is removed, so that the list stays small however many requests leave during one attempt.
         self.provider.state().wakers.remove(&self.ticket);
-        self.provider.parked.fetch_sub(1, Ordering::Relaxed);
+        self.provider.waiting.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
 /// Returns the delay before the next attempt after consecutive failures, when there are no keys.
-pub(super) fn again(failures: u32) -> Duration {
+pub(super) fn retry_delay(failures: u32) -> Duration {
     let doubled = limits::KEYS_AGAIN.saturating_mul(1 << failures.saturating_sub(1).min(16));
     doubled.min(limits::KEYS_LEAST)
 }

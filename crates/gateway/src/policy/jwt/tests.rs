@@ -6,7 +6,7 @@ use std::time::Duration;
 use ringmain_engine::backend::Time;
 use serde_json::{Value, json};
 
-use super::provider::{Look, Patience, Provider};
+use super::provider::{KeyLookup, KeyProvider, WaitPermission};
 use crate::limits;
 use crate::model::{JwtAlgorithm, JwtKeys, JwtProvider, KeySet as Written, RemoteKeys, Target};
 
@@ -30,7 +30,7 @@ fn written_keys_are_redacted() {
 }
 
 /// Builds a provider whose keys the test supplies.
-fn remote() -> Provider {
+fn remote() -> KeyProvider {
     let remote = RemoteKeys {
         upstream: Target::Upstream("id".into()),
         host: None,
@@ -47,7 +47,7 @@ fn remote() -> Provider {
         leeway: Duration::ZERO,
         from: Vec::new(),
     };
-    Provider::new(1, &Arc::new(config), None, None).expect("no keys yet")
+    KeyProvider::new(1, &Arc::new(config), None, None).expect("no keys yet")
 }
 
 fn at(seconds: u64) -> Time {
@@ -55,27 +55,27 @@ fn at(seconds: u64) -> Time {
 }
 
 /// Returns the result of a lookup for a token with this key, before or after a wait.
-fn look(provider: &Provider, id: &str, seconds: u64, patience: Patience) -> &'static str {
-    match provider.look(JwtAlgorithm::EdDsa, Some(id), at(seconds), patience) {
-        Look::Keys(..) => "keys",
-        Look::Wait => "wait",
-        Look::Unknown => "unknown",
-        Look::Unavailable => "unavailable",
+fn look(provider: &KeyProvider, id: &str, seconds: u64, patience: WaitPermission) -> &'static str {
+    match provider.find_keys(JwtAlgorithm::EdDsa, Some(id), at(seconds), patience) {
+        KeyLookup::Keys(..) => "keys",
+        KeyLookup::Wait => "wait",
+        KeyLookup::Unknown => "unknown",
+        KeyLookup::Unavailable => "unavailable",
     }
 }
 
-fn first(provider: &Provider, id: &str, seconds: u64) -> &'static str {
-    look(provider, id, seconds, Patience::May)
+fn first(provider: &KeyProvider, id: &str, seconds: u64) -> &'static str {
+    look(provider, id, seconds, WaitPermission::Allowed)
 }
 
-fn waited(provider: &Provider, id: &str, seconds: u64) -> &'static str {
-    look(provider, id, seconds, Patience::Has)
+fn waited(provider: &KeyProvider, id: &str, seconds: u64) -> &'static str {
+    look(provider, id, seconds, WaitPermission::Waited)
 }
 
-fn fetch(provider: &Provider, seconds: u64, keys: Option<&[&str]>) {
-    provider.begin(at(seconds));
-    let fetched = keys.map(|ids| provider.fetched(set(ids.iter().map(|id| edwards(id)).collect())));
-    provider.end(!matches!(fetched, Some(Ok(()))));
+fn fetch(provider: &KeyProvider, seconds: u64, keys: Option<&[&str]>) {
+    provider.start_attempt(at(seconds));
+    let fetched = keys.map(|ids| provider.store_keys(set(ids.iter().map(|id| edwards(id)).collect())));
+    provider.finish_attempt(!matches!(fetched, Some(Ok(()))));
 }
 
 #[test]
@@ -90,7 +90,7 @@ fn without_keys_tokens_are_refused() {
     assert_eq!(waited(&provider, "one", 1), "unavailable");
     assert_eq!(first(&provider, "one", 1000), "unavailable");
     assert_eq!(waited(&provider, "one", 1000), "unavailable");
-    provider.begin(at(1001));
+    provider.start_attempt(at(1001));
     assert_eq!(first(&provider, "one", 1001), "wait");
     assert_eq!(waited(&provider, "one", 1001), "unavailable");
     fetch(&provider, 1001, Some(&["one"]));
@@ -107,7 +107,10 @@ fn an_unknown_key_causes_a_fetch_within_limits() {
     // Soon after a fetch an unknown key is an invalid key.
     assert_eq!(first(&provider, "two", least - 1), "unknown");
     // That is not cached beyond the next possible fetch: the provider may have just created the key.
-    assert_eq!(look(&provider, "two", least - 1, Patience::MayNot), "unknown");
+    assert_eq!(
+        look(&provider, "two", least - 1, WaitPermission::Denied),
+        "unknown"
+    );
     assert_eq!(first(&provider, "two", least), "wait");
     // A known key never waits.
     assert_eq!(first(&provider, "one", least), "keys");
@@ -136,9 +139,9 @@ fn old_keys_are_used_while_there_are_no_new_ones() {
     fetch(&provider, 0, Some(&["one"]));
     let generation = provider.generation();
     fetch(&provider, 600, None);
-    provider.begin(at(610));
-    assert!(provider.fetched(b"<html>".to_vec()).is_err());
-    provider.end(true);
+    provider.start_attempt(at(610));
+    assert!(provider.store_keys(b"<html>".to_vec()).is_err());
+    provider.finish_attempt(true);
     assert_eq!(provider.generation(), generation);
     assert_eq!(first(&provider, "one", 611), "keys");
     assert_eq!(waited(&provider, "one", 611), "keys");
@@ -146,7 +149,7 @@ fn old_keys_are_used_while_there_are_no_new_ones() {
     assert_eq!(first(&provider, "two", 611), "unavailable");
     assert_eq!(waited(&provider, "two", 611), "unavailable");
     assert_eq!(first(&provider, "two", 620), "wait");
-    provider.forget();
+    provider.discard_keys();
     assert_ne!(provider.generation(), generation);
     assert_eq!(first(&provider, "one", 630), "unavailable");
     assert_eq!(waited(&provider, "one", 630), "unavailable");

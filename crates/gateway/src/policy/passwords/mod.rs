@@ -16,26 +16,26 @@ use std::task::{Poll, Waker};
 
 use ringmain_engine::Cx;
 
-use self::queue::{Joined, Queue};
+use self::queue::{CheckQueue, SlotRequest};
 use crate::limits;
-use crate::resolve::within;
+use crate::resolve::with_timeout;
 
 /// The client that a turn belongs to: an address, for IPv6 a network. `None`: all clients without a known address.
-pub(super) type Client = Option<IpAddr>;
+pub(super) type ClientAddr = Option<IpAddr>;
 
 /// The slots for password checks of the process.
 #[derive(Debug, Default)]
-pub(crate) struct PasswordChecks(Mutex<State>);
+pub(crate) struct PasswordChecks(Mutex<CheckState>);
 
 #[derive(Debug, Default)]
-struct State {
-    queue: Queue,
+struct CheckState {
+    queue: CheckQueue,
     /// Entries of the queue, and those that were granted or evicted and have not been polled since.
-    waiters: BTreeMap<u64, Waiter>,
+    waiters: BTreeMap<u64, CheckWaiter>,
 }
 
 #[derive(Debug)]
-enum Waiter {
+enum CheckWaiter {
     Waiting(Option<Waker>),
     Granted,
     Evicted,
@@ -53,17 +53,17 @@ impl PasswordChecks {
     pub(super) async fn acquire(
         self: &Arc<Self>,
         cx: &Cx,
-        client: Client,
+        client: ClientAddr,
         bytes: u64,
     ) -> Option<CheckPermit> {
         let permit = || CheckPermit {
             checks: Arc::clone(self),
             bytes,
         };
-        let entry = match self.join(client, bytes) {
-            Joined::Granted => return Some(permit()),
-            Joined::Refused => return None,
-            Joined::Queued { ticket, .. } => Entry {
+        let entry = match self.request_slot(client, bytes) {
+            SlotRequest::Granted => return Some(permit()),
+            SlotRequest::Refused => return None,
+            SlotRequest::Queued { ticket, .. } => CheckEntry {
                 checks: self,
                 client,
                 bytes,
@@ -73,55 +73,55 @@ impl PasswordChecks {
         let turn = poll_fn(|context| {
             let mut state = self.state();
             match state.waiters.get_mut(&entry.ticket) {
-                Some(Waiter::Waiting(waker)) => {
+                Some(CheckWaiter::Waiting(waker)) => {
                     *waker = Some(context.waker().clone());
                     Poll::Pending
                 }
-                Some(Waiter::Granted) => {
+                Some(CheckWaiter::Granted) => {
                     state.waiters.remove(&entry.ticket);
                     Poll::Ready(true)
                 }
-                Some(Waiter::Evicted) | None => Poll::Ready(false),
+                Some(CheckWaiter::Evicted) | None => Poll::Ready(false),
             }
         });
-        let granted = within(cx, limits::PASSWORD_WAIT, turn).await;
+        let granted = with_timeout(cx, limits::PASSWORD_WAIT, turn).await;
         granted.unwrap_or(false).then(permit)
     }
 
-    fn join(&self, client: Client, bytes: u64) -> Joined {
+    fn request_slot(&self, client: ClientAddr, bytes: u64) -> SlotRequest {
         let mut state = self.state();
-        let joined = state.queue.join(client, bytes);
-        let Joined::Queued { ticket, evicted } = joined else {
+        let joined = state.queue.request_slot(client, bytes);
+        let SlotRequest::Queued { ticket, evicted } = joined else {
             return joined;
         };
-        state.waiters.insert(ticket, Waiter::Waiting(None));
-        let woken = evicted.and_then(|evicted| state.end(evicted, Waiter::Evicted));
+        state.waiters.insert(ticket, CheckWaiter::Waiting(None));
+        let woken = evicted.and_then(|evicted| state.resolve_entry(evicted, CheckWaiter::Evicted));
         drop(state);
         woken.into_iter().for_each(Waker::wake);
         joined
     }
 
-    fn change(&self, change: impl FnOnce(&mut State) -> Vec<u64>) {
+    fn change_queue(&self, change: impl FnOnce(&mut CheckState) -> Vec<u64>) {
         let mut state = self.state();
         let granted = change(&mut state);
         let woken: Vec<Waker> = granted
             .into_iter()
-            .filter_map(|ticket| state.end(ticket, Waiter::Granted))
+            .filter_map(|ticket| state.resolve_entry(ticket, CheckWaiter::Granted))
             .collect();
         drop(state);
         woken.into_iter().for_each(Waker::wake);
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, CheckState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl State {
+impl CheckState {
     /// Records the outcome of an entry that has left the queue. Returns the waker of its request.
-    fn end(&mut self, ticket: u64, outcome: Waiter) -> Option<Waker> {
+    fn resolve_entry(&mut self, ticket: u64, outcome: CheckWaiter) -> Option<Waker> {
         match self.waiters.insert(ticket, outcome) {
-            Some(Waiter::Waiting(waker)) => waker,
+            Some(CheckWaiter::Waiting(waker)) => waker,
             _ => None,
         }
     }
@@ -129,26 +129,26 @@ impl State {
 
 impl Drop for CheckPermit {
     fn drop(&mut self) {
-        self.checks.change(|state| state.queue.release(self.bytes));
+        self.checks.change_queue(|state| state.queue.release(self.bytes));
     }
 }
 
 /// A request's entry in the queue while it waits.
-struct Entry<'c> {
+struct CheckEntry<'c> {
     checks: &'c PasswordChecks,
-    client: Client,
+    client: ClientAddr,
     bytes: u64,
     ticket: u64,
 }
 
-impl Drop for Entry<'_> {
+impl Drop for CheckEntry<'_> {
     fn drop(&mut self) {
         self.checks
-            .change(|state| match state.waiters.remove(&self.ticket) {
-                Some(Waiter::Waiting(_)) => state.queue.leave(self.client, self.ticket),
+            .change_queue(|state| match state.waiters.remove(&self.ticket) {
+                Some(CheckWaiter::Waiting(_)) => state.queue.remove_entry(self.client, self.ticket),
                 // Granted at the instant at which the request was dropped.
-                Some(Waiter::Granted) => state.queue.release(self.bytes),
-                Some(Waiter::Evicted) | None => Vec::new(),
+                Some(CheckWaiter::Granted) => state.queue.release(self.bytes),
+                Some(CheckWaiter::Evicted) | None => Vec::new(),
             });
     }
 }

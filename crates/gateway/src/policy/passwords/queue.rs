@@ -8,30 +8,30 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use super::Client;
+use super::ClientAddr;
 use crate::limits;
 
 /// The queue of password checks.
 #[derive(Debug, Default)]
-pub(super) struct Queue {
+pub(super) struct CheckQueue {
     checks: u32,
     bytes: u64,
     waiting: usize,
-    clients: BTreeMap<Client, VecDeque<Entry>>,
+    clients: BTreeMap<ClientAddr, VecDeque<QueuedCheck>>,
     /// Clients with entries, the next one first.
-    turns: VecDeque<Client>,
+    turns: VecDeque<ClientAddr>,
     last_ticket: u64,
 }
 
 #[derive(Debug)]
-struct Entry {
+struct QueuedCheck {
     ticket: u64,
     bytes: u64,
 }
 
 /// The result of a request for a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Joined {
+pub(super) enum SlotRequest {
     Granted,
     Queued {
         ticket: u64,
@@ -41,21 +41,21 @@ pub(super) enum Joined {
     Refused,
 }
 
-impl Queue {
+impl CheckQueue {
     /// Requests a slot for a check that takes `bytes`.
-    pub(super) fn join(&mut self, client: Client, bytes: u64) -> Joined {
+    pub(super) fn request_slot(&mut self, client: ClientAddr, bytes: u64) -> SlotRequest {
         if self.waiting == 0 && self.fits(bytes) {
-            self.take(bytes);
-            return Joined::Granted;
+            self.add_running(bytes);
+            return SlotRequest::Granted;
         }
         let own = self.clients.get(&client).map_or(0, VecDeque::len);
         if own >= limits::PASSWORDS_WAITING_CLIENT {
-            return Joined::Refused;
+            return SlotRequest::Refused;
         }
         let evicted = match self.waiting >= limits::PASSWORDS_WAITING {
             false => None,
-            true => match self.evict(own) {
-                None => return Joined::Refused,
+            true => match self.evict_longest(own) {
+                None => return SlotRequest::Refused,
                 evicted => evicted,
             },
         };
@@ -65,20 +65,20 @@ impl Queue {
         if entries.is_empty() {
             self.turns.push_back(client);
         }
-        entries.push_back(Entry { ticket, bytes });
+        entries.push_back(QueuedCheck { ticket, bytes });
         self.waiting += 1;
-        Joined::Queued { ticket, evicted }
+        SlotRequest::Queued { ticket, evicted }
     }
 
     /// Ends a check. Returns the tickets whose turn it is now.
     pub(super) fn release(&mut self, bytes: u64) -> Vec<u64> {
         self.checks -= 1;
         self.bytes -= bytes;
-        self.grant()
+        self.grant_next()
     }
 
     /// Removes a waiting entry. Returns the tickets whose turn it is now.
-    pub(super) fn leave(&mut self, client: Client, ticket: u64) -> Vec<u64> {
+    pub(super) fn remove_entry(&mut self, client: ClientAddr, ticket: u64) -> Vec<u64> {
         let Some(entries) = self.clients.get_mut(&client) else {
             return Vec::new();
         };
@@ -86,8 +86,8 @@ impl Queue {
             entries.remove(at);
             self.waiting -= 1;
         }
-        self.forget_if_empty(client);
-        self.grant()
+        self.remove_if_empty(client);
+        self.grant_next()
     }
 
     /// Returns the number of running checks, and their bytes.
@@ -102,7 +102,7 @@ impl Queue {
     }
 
     /// A large check is not overtaken: small ones could delay it without limit.
-    fn grant(&mut self) -> Vec<u64> {
+    fn grant_next(&mut self) -> Vec<u64> {
         let mut granted = Vec::new();
         while let Some(&client) = self.turns.front() {
             let first = self.clients.get(&client).and_then(VecDeque::front);
@@ -113,12 +113,12 @@ impl Queue {
             if !self.fits(bytes) {
                 break;
             }
-            self.take(bytes);
+            self.add_running(bytes);
             self.waiting -= 1;
             let entry = self.clients.get_mut(&client).and_then(VecDeque::pop_front);
             granted.extend(entry.map(|entry| entry.ticket));
             self.turns.rotate_left(1);
-            self.forget_if_empty(client);
+            self.remove_if_empty(client);
         }
         granted
     }
@@ -129,24 +129,24 @@ impl Queue {
             || (self.checks < limits::PASSWORD_CHECKS && self.bytes + bytes <= limits::PASSWORD_BYTES)
     }
 
-    fn take(&mut self, bytes: u64) {
+    fn add_running(&mut self, bytes: u64) {
         self.checks += 1;
         self.bytes += bytes;
     }
 
     /// Evicts the last entry of the client with the most entries, if it has more than one in excess of `own`.
-    fn evict(&mut self, own: usize) -> Option<u64> {
+    fn evict_longest(&mut self, own: usize) -> Option<u64> {
         let (&client, entries) = self.clients.iter_mut().max_by_key(|(_, entries)| entries.len())?;
         if entries.len() <= own + 1 {
             return None;
         }
         let evicted = entries.pop_back()?;
         self.waiting -= 1;
-        self.forget_if_empty(client);
+        self.remove_if_empty(client);
         Some(evicted.ticket)
     }
 
-    fn forget_if_empty(&mut self, client: Client) {
+    fn remove_if_empty(&mut self, client: ClientAddr) {
         if self.clients.get(&client).is_some_and(VecDeque::is_empty) {
             self.clients.remove(&client);
             self.turns.retain(|other| *other != client);

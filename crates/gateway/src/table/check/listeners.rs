@@ -3,23 +3,27 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::{Known, Problems};
+use super::{KnownNames, ProblemList};
 use crate::limits;
 use crate::model::{Addr, Listener, Policy, Protocol};
-use crate::table::problem::{Outcome, Place};
+use crate::table::problem::{ConfigPart, Consequence};
 
 /// Checks a listener. Returns whether it can be served.
-pub(super) fn check(listener: &Listener, known: &Known<'_>, problems: &mut Problems) -> bool {
+pub(super) fn check_listener(
+    listener: &Listener,
+    known: &KnownNames<'_>,
+    problems: &mut ProblemList,
+) -> bool {
     let before = problems.0.len();
     let mut tell = |part, expected: &str, found: String| {
-        let place = Place::Listener(listener.name.clone());
-        problems.tell(place, part, expected, found, Outcome::LeftOut);
+        let place = ConfigPart::Listener(listener.name.clone());
+        problems.report(place, part, expected, found, Consequence::Omitted);
     };
     if listener.addresses.is_empty() {
         tell("addresses", "at least one address", "none".to_owned());
     }
     if listener.protocol == Protocol::Udp {
-        let expected = "a protocol of connections: datagrams are not served yet";
+        let expected = "a connection protocol: UDP is not supported yet";
         tell("protocol", expected, "Udp".to_owned());
     }
     let inet = |addr: &&Addr| !matches!(addr, Addr::Inet(addr) if addr.port() == 0);
@@ -27,9 +31,9 @@ pub(super) fn check(listener: &Listener, known: &Known<'_>, problems: &mut Probl
     let twice = addresses().find(|addr| addresses().filter(|other| other == addr).count() > 1);
     if let Some(addr) = twice {
         let found = format!("`{addr}` twice");
-        tell("addresses", "addresses that are all different", found);
+        tell("addresses", "distinct addresses", found);
     }
-    tls(listener, known, &mut tell);
+    check_tls(listener, known, &mut tell);
     if let Some(redirect) = &listener.redirect_to_https {
         if listener.protocol != Protocol::Http {
             let found = format!("{:?}", listener.protocol);
@@ -45,14 +49,14 @@ pub(super) fn check(listener: &Listener, known: &Known<'_>, problems: &mut Probl
     }
     if let Some(proxy) = &listener.proxy_protocol {
         if proxy.from.is_empty() {
-            let expected = "at least one network that may send it";
+            let expected = "at least one trusted network";
             tell("proxy_protocol.from", expected, "none".to_owned());
         }
         if proxy.timeout.is_zero() {
             tell("proxy_protocol.timeout", "a time above 0", "0".to_owned());
         }
     }
-    limits(listener, &mut tell);
+    check_limits(listener, &mut tell);
     let hops = listener.client_address.hops;
     if hops.is_some_and(|hops| !(1..=limits::HOPS).contains(&hops)) {
         let expected = format!("a number from 1 to {}", limits::HOPS);
@@ -68,14 +72,14 @@ pub(super) fn check(listener: &Listener, known: &Known<'_>, problems: &mut Probl
         .iter()
         .any(|policy| !matches!(policy, Policy::Cors(_)))
     {
-        let expected = "no policies of a listener but CORS: others belong to rules";
+        let expected = "only the CORS policy: other policies belong to rules";
         tell("policies", expected, "another one".to_owned());
     }
     problems.0.len() == before
 }
 
 /// Checks limits of connections and heads, which must not be 0: no request would pass.
-fn limits(listener: &Listener, tell: &mut impl FnMut(&'static str, &str, String)) {
+fn check_limits(listener: &Listener, tell: &mut impl FnMut(&'static str, &str, String)) {
     let limits = &listener.limits;
     let most = ringmain_web::limits::MAX_HEAD_BYTES;
     let head = limits.head_bytes;
@@ -98,10 +102,10 @@ fn limits(listener: &Listener, tell: &mut impl FnMut(&'static str, &str, String)
     }
 }
 
-fn tls(listener: &Listener, known: &Known<'_>, tell: &mut impl FnMut(&'static str, &str, String)) {
+fn check_tls(listener: &Listener, known: &KnownNames<'_>, tell: &mut impl FnMut(&'static str, &str, String)) {
     let ends_tls = matches!(listener.protocol, Protocol::Https | Protocol::Tls);
     match &listener.tls {
-        None if ends_tls => tell("tls", "certificates, since TLS ends here", "none".to_owned()),
+        None if ends_tls => tell("tls", "certificates for TLS termination", "none".to_owned()),
         Some(_) if !ends_tls => {
             let found = format!("TLS at a listener of {:?}", listener.protocol);
             tell("tls", "TLS only with the protocols Https and Tls", found);
@@ -122,7 +126,7 @@ fn tls(listener: &Listener, known: &Known<'_>, tell: &mut impl FnMut(&'static st
                 );
             }
             if let Some(clients) = &tls.clients {
-                known.vouch(&clients.authorities, |expected, found| {
+                known.check_authorities(&clients.authorities, |expected, found| {
                     tell("tls.clients", expected, found)
                 });
             }
@@ -137,7 +141,7 @@ pub(super) fn is_redirect(status: u16) -> bool {
 }
 
 /// Removes listeners that are in conflict with an earlier one of their address.
-pub(super) fn compatible(listeners: &mut Vec<&Arc<Listener>>, problems: &mut Problems) {
+pub(super) fn remove_conflicting(listeners: &mut Vec<&Arc<Listener>>, problems: &mut ProblemList) {
     let mut taken: BTreeMap<String, Vec<&Arc<Listener>>> = BTreeMap::new();
     listeners.retain(|listener| {
         let addresses = listener.addresses.iter().map(|address| {
@@ -152,10 +156,10 @@ pub(super) fn compatible(listeners: &mut Vec<&Arc<Listener>>, problems: &mut Pro
             .filter_map(|address| taken.get(address))
             .flatten();
         for other in others {
-            if let Some((part, expected, found)) = conflict(listener, other) {
-                let place = Place::Listener(listener.name.clone());
+            if let Some((part, expected, found)) = find_conflict(listener, other) {
+                let place = ConfigPart::Listener(listener.name.clone());
                 let found = format!("{found}, as at listener `{}` of the same address", other.name);
-                problems.tell(place, part, expected, found, Outcome::LeftOut);
+                problems.report(place, part, expected, found, Consequence::Omitted);
                 return false;
             }
         }
@@ -167,10 +171,10 @@ pub(super) fn compatible(listeners: &mut Vec<&Arc<Listener>>, problems: &mut Pro
 }
 
 /// Returns the conflict between two listeners of one address, if there is one.
-fn conflict(new: &Listener, old: &Listener) -> Option<(&'static str, &'static str, String)> {
+fn find_conflict(new: &Listener, old: &Listener) -> Option<(&'static str, &'static str, String)> {
     let (has_sni, http) = (new.protocol.has_sni(), new.protocol.is_http());
     if has_sni != old.protocol.has_sni() || (!has_sni && (!http || new.protocol != old.protocol)) {
-        let expected = "protocols that can be told apart: HTTP by host, TLS by SNI, never both nor others";
+        let expected = "distinguishable protocols: either HTTP, by host, or TLS, by SNI";
         return Some(("protocol", expected, format!("{:?}", new.protocol)));
     }
     if new.proxy_protocol != old.proxy_protocol {
@@ -178,12 +182,16 @@ fn conflict(new: &Listener, old: &Listener) -> Option<(&'static str, &'static st
         return Some(("proxy_protocol", expected, "another one".to_owned()));
     }
     if new.hostnames.is_empty() && old.hostnames.is_empty() {
-        return Some(("hostnames", "hosts that tell it from others", "none".to_owned()));
+        return Some((
+            "hostnames",
+            "hosts that distinguish it from other listeners",
+            "none".to_owned(),
+        ));
     }
     let twice = new.hostnames.iter().find(|host| old.hostnames.contains(host))?;
     Some((
         "hostnames",
-        "hosts that no other listener of the address has",
+        "hosts unique among the listeners of the address",
         format!("`{twice}`"),
     ))
 }

@@ -9,8 +9,8 @@ mod upstreams;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::names::{Slots, hash};
-use super::problem::{Outcome, Place, Problem};
+use super::name_index::{HashSlots, hash_text};
+use super::problem::{ConfigPart, Consequence, Problem};
 use crate::model::{
     Action, Authorities, Certificate, Config, Listener, Name, Route, Rule, StreamRoute, Target, Upstream,
     WeightedBackend,
@@ -19,47 +19,47 @@ use crate::model::{
 pub(crate) use unresolved::unresolved_parts;
 
 /// The valid parts of a configuration, and the errors of the others.
-pub(super) struct Checked<'c> {
+pub(super) struct CheckedConfig<'c> {
     pub(super) listeners: Vec<&'c Arc<Listener>>,
     /// Listeners that are left out: no other listener of their addresses receives requests for their hosts.
     pub(super) left_out: Vec<&'c Arc<Listener>>,
-    /// Routes with a listener; [`Checked::rule`] checks their rules.
-    pub(super) routes: Vec<Listed<'c>>,
+    /// Routes with a listener; [`CheckedConfig::rule`] checks their rules.
+    pub(super) routes: Vec<CheckedRoute<'c>>,
     pub(super) streams: Vec<Arc<StreamRoute>>,
     upstreams: BTreeSet<&'c str>,
-    pub(super) problems: Problems,
+    pub(super) problems: ProblemList,
 }
 
 /// A route, and the reason that it cannot be served as a whole, if there is one.
 #[derive(Clone, Copy)]
-pub(super) struct Listed<'c> {
+pub(super) struct CheckedRoute<'c> {
     pub(super) route: &'c Arc<Route>,
-    pub(super) refused: Option<Refused>,
+    pub(super) rejection: Option<RouteRejection>,
 }
 
 /// The reason that all requests of a route receive 500 instead of matching wider routes.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Refused {
+pub(super) enum RouteRejection {
     /// The route exceeds the limit of rules or matches.
-    Oversized,
+    TooManyRules,
     /// An earlier route has the same name.
-    Again,
+    DuplicateName,
 }
 
-impl Listed<'_> {
+impl CheckedRoute<'_> {
     /// Returns the route that keeps the requests of one that is refused.
-    pub(super) fn substitute(&self) -> Option<Arc<Route>> {
+    pub(super) fn replacement(&self) -> Option<Arc<Route>> {
         let broken = |reason: &str| {
             Rule::new(Action::Broken {
                 reason: reason.into(),
             })
         };
-        let rules = match self.refused? {
-            Refused::Oversized => vec![broken("its route has more rules or matches than it may")],
-            Refused::Again => {
+        let rules = match self.rejection? {
+            RouteRejection::TooManyRules => vec![broken("its route exceeds the limit of rules or matches")],
+            RouteRejection::DuplicateName => {
                 let rules = self.route.rules.iter().map(|rule| Rule {
                     matches: rule.matches.clone(),
-                    ..broken(AGAIN)
+                    ..broken(DUPLICATE_NAME)
                 });
                 rules.collect()
             }
@@ -71,105 +71,114 @@ impl Listed<'_> {
     }
 }
 
-const AGAIN: &str = "another route has its name";
+const DUPLICATE_NAME: &str = "duplicate route name";
 
 /// The errors found so far.
 #[derive(Default)]
-pub(super) struct Problems(pub(super) Vec<Problem>);
+pub(super) struct ProblemList(pub(super) Vec<Problem>);
 
-impl Problems {
-    pub(super) fn tell(
+impl ProblemList {
+    pub(super) fn report(
         &mut self,
-        place: Place,
+        place: ConfigPart,
         part: &'static str,
         expected: impl Into<String>,
         found: impl Into<String>,
-        outcome: Outcome,
+        outcome: Consequence,
     ) {
         self.0.push(Problem {
-            place,
-            part,
+            part: place,
+            field: part,
             expected: expected.into(),
             found: found.into(),
-            outcome,
+            consequence: outcome,
         });
     }
 
     /// Returns the first part of each name; later ones are left out.
-    fn unique<'c, T>(
+    fn keep_unique<'c, T>(
         &mut self,
         parts: &'c [Arc<T>],
         name_of: impl Fn(&T) -> &Name,
-        place: impl Fn(Name) -> Place,
+        place: impl Fn(Name) -> ConfigPart,
     ) -> Vec<&'c Arc<T>> {
-        let again = self.again(parts, name_of, place, Outcome::LeftOut);
+        let again = self.report_duplicates(parts, name_of, place, Consequence::Omitted);
         let first = parts.iter().zip(again).filter(|(_, again)| !again);
         first.map(|(part, _)| part).collect()
     }
 
     /// Returns for each part whether an earlier one has its name, which is a problem with this outcome.
-    fn again<T>(
+    fn report_duplicates<T>(
         &mut self,
         parts: &[Arc<T>],
         name_of: impl Fn(&T) -> &Name,
-        place: impl Fn(Name) -> Place,
-        outcome: Outcome,
+        place: impl Fn(Name) -> ConfigPart,
+        outcome: Consequence,
     ) -> Vec<bool> {
-        let mut names = Slots::of(parts.len());
+        let mut names = HashSlots::with_capacity(parts.len());
         let is_again = (0..).zip(parts).map(|(index, part)| {
             let name = name_of(part);
-            let hash = hash(0, name.as_bytes());
+            let hash = hash_text(0, name.as_bytes());
             let Some(first) = names.find(hash, |index| name_of(&parts[index as usize]) == name) else {
                 names.insert(hash, index);
                 return false;
             };
             let found = format!(
-                "`{name}` again: number {} has the name of number {}",
+                "duplicate `{name}`: number {} has the name of number {}",
                 index + 1,
                 first + 1
             );
-            let expected = "a name that none before it has";
-            self.tell(place(name.clone()), "name", expected, found, outcome);
+            let expected = "a unique name";
+            self.report(place(name.clone()), "name", expected, found, outcome);
             true
         });
         is_again.collect()
     }
 }
 
-impl<'c> Checked<'c> {
+impl<'c> CheckedConfig<'c> {
     /// Checks all parts except the rules of routes.
-    pub(super) fn new(config: &'c Config) -> Checked<'c> {
-        let mut problems = Problems::default();
-        let certificates = problems.unique(
+    pub(super) fn new(config: &'c Config) -> CheckedConfig<'c> {
+        let mut problems = ProblemList::default();
+        let certificates = problems.keep_unique(
             &config.certificates,
             |part: &Certificate| &part.name,
-            Place::Certificate,
+            ConfigPart::Certificate,
         );
         let certificates: BTreeSet<&str> = certificates.iter().map(|part| &*part.name).collect();
-        let authorities = problems.unique(
+        let authorities = problems.keep_unique(
             &config.authorities,
             |part: &Authorities| &part.name,
-            Place::Authorities,
+            ConfigPart::Authorities,
         );
         let authorities: BTreeSet<&str> = authorities.iter().map(|part| &*part.name).collect();
-        let known = Known {
+        let known = KnownNames {
             certificates,
             authorities,
         };
-        let mut upstreams = problems.unique(&config.upstreams, |part: &Upstream| &part.name, Place::Upstream);
-        upstreams.retain(|upstream| upstreams::check(upstream, &known, &mut problems));
+        let mut upstreams = problems.keep_unique(
+            &config.upstreams,
+            |part: &Upstream| &part.name,
+            ConfigPart::Upstream,
+        );
+        upstreams.retain(|upstream| upstreams::check_upstream(upstream, &known, &mut problems));
         let upstreams: BTreeSet<&str> = upstreams.iter().map(|part| &*part.name).collect();
-        let mut listeners = problems.unique(&config.listeners, |part: &Listener| &part.name, Place::Listener);
-        listeners.retain(|listener| listeners::check(listener, &known, &mut problems));
-        listeners::compatible(&mut listeners, &mut problems);
+        let mut listeners = problems.keep_unique(
+            &config.listeners,
+            |part: &Listener| &part.name,
+            ConfigPart::Listener,
+        );
+        listeners.retain(|listener| listeners::check_listener(listener, &known, &mut problems));
+        listeners::remove_conflicting(&mut listeners, &mut problems);
         let served = |it: &&Arc<Listener>| listeners.iter().any(|other| Arc::ptr_eq(it, other));
-        let left_out = match listeners.len() == config.listeners.len() {
-            true => Vec::new(),
-            false => config.listeners.iter().filter(|it| !served(it)).collect(),
+        let left_out = if listeners.len() == config.listeners.len() {
+            Vec::new()
+        } else {
+            config.listeners.iter().filter(|it| !served(it)).collect()
         };
-        Checked {
-            routes: routes(config, &listeners, &mut problems),
-            streams: streams(config, &listeners, &upstreams, &mut problems),
+        CheckedConfig {
+            routes: check_routes(config, &listeners, &mut problems),
+            streams: check_streams(config, &listeners, &upstreams, &mut problems),
             listeners,
             left_out,
             upstreams,
@@ -178,49 +187,59 @@ impl<'c> Checked<'c> {
     }
 
     /// Returns the upstreams that a route names and that do not exist.
-    pub(super) fn missing(&mut self, route: &Route) -> Vec<Name> {
-        rules::missing(route, &self.upstreams, &mut self.problems)
+    pub(super) fn missing_upstreams(&mut self, route: &Route) -> Vec<Name> {
+        rules::missing_upstreams(route, &self.upstreams, &mut self.problems)
     }
 
     /// Checks a rule of a route. Returns the reason that it cannot be served.
-    pub(super) fn rule(&mut self, route: &Route, number: usize) -> Option<String> {
-        rules::check(route, number, &mut self.problems)
+    pub(super) fn check_rule(&mut self, route: &Route, number: usize) -> Option<String> {
+        rules::check_rule(route, number, &mut self.problems)
     }
 }
 
 /// Returns the routes with a listener. One that is too large, or has the name of an earlier route, keeps its requests.
-fn routes<'c>(config: &'c Config, listeners: &[&Arc<Listener>], problems: &mut Problems) -> Vec<Listed<'c>> {
-    let place = |name| Place::Route(name, None);
-    let again = problems.again(&config.routes, |part| &part.name, place, Outcome::Answers500);
+fn check_routes<'c>(
+    config: &'c Config,
+    listeners: &[&Arc<Listener>],
+    problems: &mut ProblemList,
+) -> Vec<CheckedRoute<'c>> {
+    let place = |name| ConfigPart::Route(name, None);
+    let again =
+        problems.report_duplicates(&config.routes, |part| &part.name, place, Consequence::Responds500);
     let mut listed = Vec::with_capacity(config.routes.len());
     for (route, again) in config.routes.iter().zip(again) {
-        if !rules::attached(route, listeners, problems) {
+        if !rules::check_listeners(route, listeners, problems) {
             continue;
         }
-        let refused = match rules::counted(route, problems) {
-            false => Some(Refused::Oversized),
-            true => again.then_some(Refused::Again),
+        let refused = if rules::check_counts(route, problems) {
+            again.then_some(RouteRejection::DuplicateName)
+        } else {
+            Some(RouteRejection::TooManyRules)
         };
-        listed.push(Listed { route, refused });
+        listed.push(CheckedRoute {
+            route,
+            rejection: refused,
+        });
     }
     listed
 }
 
 /// Does the same for stream routes.
-fn streams(
+fn check_streams(
     config: &Config,
     listeners: &[&Arc<Listener>],
     upstreams: &BTreeSet<&str>,
-    problems: &mut Problems,
+    problems: &mut ProblemList,
 ) -> Vec<Arc<StreamRoute>> {
-    let outcome = Outcome::ShareAnswers500;
-    let again = problems.again(&config.streams, |part| &part.name, Place::Stream, outcome);
+    let outcome = Consequence::ShareResponds500;
+    let again = problems.report_duplicates(&config.streams, |part| &part.name, ConfigPart::Stream, outcome);
     let mut listed = Vec::with_capacity(config.streams.len());
     for (stream, again) in config.streams.iter().zip(again) {
-        if rules::stream(stream, listeners, upstreams, problems) {
-            listed.push(match again {
-                true => Arc::new(refused(stream)),
-                false => Arc::clone(stream),
+        if rules::check_stream(stream, listeners, upstreams, problems) {
+            listed.push(if again {
+                Arc::new(rejected_stream(stream))
+            } else {
+                Arc::clone(stream)
             });
         }
     }
@@ -228,9 +247,11 @@ fn streams(
 }
 
 /// Returns a stream route that takes connections without a backend, so that they do not fall to wider routes.
-fn refused(stream: &StreamRoute) -> StreamRoute {
+fn rejected_stream(stream: &StreamRoute) -> StreamRoute {
     let nowhere = WeightedBackend {
-        target: Target::Broken { reason: AGAIN.into() },
+        target: Target::Broken {
+            reason: DUPLICATE_NAME.into(),
+        },
         ..WeightedBackend::new("")
     };
     StreamRoute {
@@ -240,14 +261,14 @@ fn refused(stream: &StreamRoute) -> StreamRoute {
 }
 
 /// The names of certificates and authorities.
-struct Known<'c> {
+struct KnownNames<'c> {
     certificates: BTreeSet<&'c str>,
     authorities: BTreeSet<&'c str>,
 }
 
-impl Known<'_> {
+impl KnownNames<'_> {
     /// Checks that every named set of authorities exists and that there is at least one.
-    fn vouch(&self, names: &[Name], mut tell: impl FnMut(&str, String)) -> bool {
+    fn check_authorities(&self, names: &[Name], mut tell: impl FnMut(&str, String)) -> bool {
         if names.is_empty() {
             tell("at least one set of authorities", "none".to_owned());
         }

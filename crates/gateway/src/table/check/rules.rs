@@ -3,15 +3,15 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::Problems;
+use super::ProblemList;
 use super::listeners::is_redirect;
 use crate::limits;
 use crate::model::{
-    Action, Affinity, AffinityBy, Answer, Ask, Forward, HeaderChanges, HeaderName, Hostname, JwtKeys,
-    Listener, Name, PathMatch, PathRewrite, Policy, RateKey, Rewrite, Route, Rule, Share, StatusHeaders,
-    StatusRange, StreamRoute, Target,
+    Action, Affinity, AffinityBy, AuthzRequest, DirectResponse, Forward, Fraction, HeaderChanges, HeaderName,
+    Hostname, JwtKeys, Listener, Name, PathMatch, PathRewrite, Policy, RateKey, Rewrite, Route, Rule,
+    StatusHeaders, StatusRange, StreamRoute, Target,
 };
-use crate::table::problem::{Outcome, Place};
+use crate::table::problem::{ConfigPart, Consequence};
 
 /// Names that frame a message or belong to one connection: a change would break the framing of the message.
 const FRAMING: [&str; 9] = [
@@ -27,18 +27,22 @@ const FRAMING: [&str; 9] = [
 ];
 
 /// Checks that a route has a listener, and that every listener it names exists and is of HTTP.
-pub(super) fn attached(route: &Route, listeners: &[&Arc<Listener>], problems: &mut Problems) -> bool {
-    let place = || Place::Route(route.name.clone(), None);
-    on_listeners(&route.listeners, listeners, true, place, problems)
+pub(super) fn check_listeners(
+    route: &Route,
+    listeners: &[&Arc<Listener>],
+    problems: &mut ProblemList,
+) -> bool {
+    let place = || ConfigPart::Route(route.name.clone(), None);
+    check_listener_names(&route.listeners, listeners, true, place, problems)
 }
 
 /// Reports unknown listeners; a route that names listeners of which none exists is left out.
-fn on_listeners(
+fn check_listener_names(
     names: &[Name],
     listeners: &[&Arc<Listener>],
     http: bool,
-    place: impl Fn() -> Place,
-    problems: &mut Problems,
+    place: impl Fn() -> ConfigPart,
+    problems: &mut ProblemList,
 ) -> bool {
     let mut found = names.is_empty();
     for name in names {
@@ -48,23 +52,23 @@ fn on_listeners(
             continue;
         }
         let expected = if http {
-            "a listener of HTTP that is served"
+            "a valid HTTP listener"
         } else {
-            "a listener of other than HTTP that is served"
+            "a valid listener of another protocol than HTTP"
         };
-        problems.tell(
+        problems.report(
             place(),
             "listeners",
             expected,
             format!("`{name}`"),
-            Outcome::LeftOut,
+            Consequence::Omitted,
         );
     }
     found
 }
 
 /// Checks that a route is within the limits of rules and matches.
-pub(super) fn counted(route: &Route, problems: &mut Problems) -> bool {
+pub(super) fn check_counts(route: &Route, problems: &mut ProblemList) -> bool {
     let matches = route
         .rules
         .iter()
@@ -77,13 +81,13 @@ pub(super) fn counted(route: &Route, problems: &mut Problems) -> bool {
         ("matches", matches, limits::MATCHES),
     ] {
         if found > most {
-            let place = Place::Route(route.name.clone(), None);
-            problems.tell(
+            let place = ConfigPart::Route(route.name.clone(), None);
+            problems.report(
                 place,
                 part,
                 format!("at most {most}"),
                 found.to_string(),
-                Outcome::Answers500,
+                Consequence::Responds500,
             );
             fits = false;
         }
@@ -92,25 +96,25 @@ pub(super) fn counted(route: &Route, problems: &mut Problems) -> bool {
 }
 
 /// Checks a stream route. Returns whether it can be served.
-pub(super) fn stream(
+pub(super) fn check_stream(
     stream: &StreamRoute,
     listeners: &[&Arc<Listener>],
     upstreams: &BTreeSet<&str>,
-    problems: &mut Problems,
+    problems: &mut ProblemList,
 ) -> bool {
-    let place = || Place::Stream(stream.name.clone());
-    let attached = on_listeners(&stream.listeners, listeners, false, place, problems);
+    let place = || ConfigPart::Stream(stream.name.clone());
+    let attached = check_listener_names(&stream.listeners, listeners, false, place, problems);
     for backend in &stream.backends {
         if let Target::Upstream(name) = &backend.target
             && !upstreams.contains(&**name)
         {
             let expected = "an upstream of the configuration";
-            problems.tell(
+            problems.report(
                 place(),
                 "backends",
                 expected,
                 format!("`{name}`"),
-                Outcome::ShareAnswers500,
+                Consequence::ShareResponds500,
             );
         }
     }
@@ -118,7 +122,11 @@ pub(super) fn stream(
 }
 
 /// Returns the upstreams that a route names and that do not exist.
-pub(super) fn missing(route: &Route, upstreams: &BTreeSet<&str>, problems: &mut Problems) -> Vec<Name> {
+pub(super) fn missing_upstreams(
+    route: &Route,
+    upstreams: &BTreeSet<&str>,
+    problems: &mut ProblemList,
+) -> Vec<Name> {
     let mut missing = Vec::new();
     for (number, rule) in route.rules.iter().enumerate() {
         let (mirrors, backends) = match &rule.action {
@@ -132,14 +140,14 @@ pub(super) fn missing(route: &Route, upstreams: &BTreeSet<&str>, problems: &mut 
             if let Target::Upstream(name) = target
                 && !upstreams.contains(&**name)
             {
-                let place = Place::Route(route.name.clone(), Some(number));
-                let expected = "an upstream of the configuration that can be used";
-                problems.tell(
+                let place = ConfigPart::Route(route.name.clone(), Some(number));
+                let expected = "a valid upstream of the configuration";
+                problems.report(
                     place,
                     part,
                     expected,
                     format!("`{name}`"),
-                    Outcome::ShareAnswers500,
+                    Consequence::ShareResponds500,
                 );
                 missing.push(name.clone());
             }
@@ -168,7 +176,7 @@ pub(super) fn policy_targets(policy: &Policy) -> Vec<(&'static str, &Target)> {
     }
 }
 
-fn external_auth(rule: &Rule, tell: &mut impl FnMut(&'static str, &str, String)) {
+fn check_authz(rule: &Rule, tell: &mut impl FnMut(&'static str, &str, String)) {
     let policies = rule.policies.iter().filter_map(|policy| match policy {
         Policy::ExternalAuth(policy) => Some(policy),
         _ => None,
@@ -188,7 +196,7 @@ fn external_auth(rule: &Rule, tell: &mut impl FnMut(&'static str, &str, String))
         }
         let is_filter = |policy: &Policy| matches!(policy, Policy::Filter(_));
         let conflict = match &rule.action {
-            _ if matches!(policy.ask, Ask::Path(_)) => "a fixed `path`, which is queried with GET",
+            _ if matches!(policy.ask, AuthzRequest::Path(_)) => "a fixed `path`, which is queried with GET",
             Action::Push(_) => "push",
             Action::Forward(forward) if forward.grpc_web => "`grpc_web`",
             _ if rule.policies.iter().any(is_filter) => "filters",
@@ -200,38 +208,38 @@ fn external_auth(rule: &Rule, tell: &mut impl FnMut(&'static str, &str, String))
 }
 
 /// Checks a rule. Returns the first error; every error is reported.
-pub(super) fn check(route: &Route, number: usize, problems: &mut Problems) -> Option<String> {
+pub(super) fn check_rule(route: &Route, number: usize, problems: &mut ProblemList) -> Option<String> {
     let rule = &route.rules[number];
     let mut broken = None;
     let mut tell = |part: &'static str, expected: &str, found: String| {
         broken.get_or_insert_with(|| format!("{part}: expected {expected}, found {found}"));
-        let place = Place::Route(route.name.clone(), Some(number));
-        problems.tell(place, part, expected, found, Outcome::Answers500);
+        let place = ConfigPart::Route(route.name.clone(), Some(number));
+        problems.report(place, part, expected, found, Consequence::Responds500);
     };
     let rewrite = match &rule.action {
         Action::Forward(forward) => Some(&forward.rewrite),
         _ => None,
     };
-    request_headers(&rule.request_headers, rewrite, &mut tell);
-    headers(&rule.response_headers, &mut tell);
-    status_headers(&rule.status_headers, &mut tell);
+    check_request_headers(&rule.request_headers, rewrite, &mut tell);
+    check_headers(&rule.response_headers, &mut tell);
+    check_status_headers(&rule.status_headers, &mut tell);
     for page in &rule.error_pages {
         let range = page.statuses;
         if !(400..=599).contains(&range.first) || !(range.first..=599).contains(&range.last) {
             let found = format!("{} to {}", range.first, range.last);
             tell("error_pages", "statuses from 400 to 599", found);
         }
-        answer(&page.answer, &mut tell);
+        check_response(&page.response, &mut tell);
     }
-    claims(rule, &mut tell);
-    external_auth(rule, &mut tell);
-    satisfy(rule, &mut tell);
-    action(rule, &mut tell);
+    check_claims(rule, &mut tell);
+    check_authz(rule, &mut tell);
+    check_satisfy_any(rule, &mut tell);
+    check_action(rule, &mut tell);
     broken
 }
 
 /// Checks that `satisfy: any` has more than one policy.
-fn satisfy(rule: &Rule, tell: &mut impl FnMut(&'static str, &str, String)) {
+fn check_satisfy_any(rule: &Rule, tell: &mut impl FnMut(&'static str, &str, String)) {
     let is_one = |policy: &&Policy| match policy {
         Policy::Addresses(addresses) => !addresses.allow.is_empty(),
         Policy::ClientCertificate(_) | Policy::Basic(_) | Policy::ApiKeys(_) | Policy::Jwt(_) => true,
@@ -246,7 +254,7 @@ fn satisfy(rule: &Rule, tell: &mut impl FnMut(&'static str, &str, String)) {
 }
 
 /// Checks that limits by claim have a policy that validates tokens.
-fn claims(rule: &Rule, tell: &mut impl FnMut(&'static str, &str, String)) {
+fn check_claims(rule: &Rule, tell: &mut impl FnMut(&'static str, &str, String)) {
     if rule
         .policies
         .iter()
@@ -261,15 +269,15 @@ fn claims(rule: &Rule, tell: &mut impl FnMut(&'static str, &str, String)) {
             _ => continue,
         };
         if let Some(RateKey::Claim(path)) = by.iter().find(|key| matches!(key, RateKey::Claim(_))) {
-            let expected = "claims only beside the policy `jwt`, which checks whose they are";
+            let expected = "claims only together with the policy `jwt`";
             tell(part, expected, format!("`{}` and no `jwt`", path.0));
         }
     }
 }
 
-fn action(rule: &Rule, tell: &mut impl FnMut(&'static str, &str, String)) {
+fn check_action(rule: &Rule, tell: &mut impl FnMut(&'static str, &str, String)) {
     match &rule.action {
-        Action::Forward(forward) => self::forward(rule, forward, tell),
+        Action::Forward(forward) => self::check_forward(rule, forward, tell),
         Action::Redirect(redirect) => {
             if !is_redirect(redirect.status) {
                 tell(
@@ -285,9 +293,9 @@ fn action(rule: &Rule, tell: &mut impl FnMut(&'static str, &str, String)) {
             {
                 tell("redirect.host", "one host", format!("`{host}`"));
             }
-            path_rewrite(rule, redirect.path.as_ref(), "redirect.path", tell);
+            check_path_rewrite(rule, redirect.path.as_ref(), "redirect.path", tell);
         }
-        Action::Answer(answer) => self::answer(answer, tell),
+        Action::Respond(answer) => self::check_response(answer, tell),
         Action::Files(files) => {
             if !files.root.is_absolute() {
                 tell(
@@ -310,7 +318,7 @@ fn action(rule: &Rule, tell: &mut impl FnMut(&'static str, &str, String)) {
                 _ => None,
             });
             if let Some(used) = filters {
-                let expected = "no filters on a rule that leads to push, whose messages they would not see";
+                let expected = "no filters on a push rule: they do not process its messages";
                 tell("filters", expected, format!("`{}`", used.name));
             }
         }
@@ -318,24 +326,24 @@ fn action(rule: &Rule, tell: &mut impl FnMut(&'static str, &str, String)) {
     }
 }
 
-fn forward(rule: &Rule, forward: &Forward, tell: &mut impl FnMut(&'static str, &str, String)) {
-    rewrite(rule, &forward.rewrite, tell);
+fn check_forward(rule: &Rule, forward: &Forward, tell: &mut impl FnMut(&'static str, &str, String)) {
+    check_rewrite(rule, &forward.rewrite, tell);
     for backend in &forward.backends {
-        rewrite(rule, &backend.rewrite, tell);
-        request_headers(&backend.request_headers, Some(&backend.rewrite), tell);
-        headers(&backend.response_headers, tell);
-        status_headers(&backend.status_headers, tell);
+        check_rewrite(rule, &backend.rewrite, tell);
+        check_request_headers(&backend.request_headers, Some(&backend.rewrite), tell);
+        check_headers(&backend.response_headers, tell);
+        check_status_headers(&backend.status_headers, tell);
         if backend.weight > limits::WEIGHT {
             let expected = format!("a weight of at most {}", limits::WEIGHT);
             tell("backends.weight", &expected, backend.weight.to_string());
         }
     }
     for mirror in &forward.mirrors {
-        let Share { part, of } = mirror.share;
+        let Fraction { part, of } = mirror.share;
         if part > of || of == 0 {
             tell(
                 "mirrors.share",
-                "a part of at most the whole",
+                "a fraction of at most 1",
                 format!("{part} of {of}"),
             );
         }
@@ -355,14 +363,14 @@ fn forward(rule: &Rule, forward: &Forward, tell: &mut impl FnMut(&'static str, &
         }
         if retry.backoff > retry.backoff_most {
             let found = format!("{:?}, then at most {:?}", retry.backoff, retry.backoff_most);
-            tell("retry.backoff", "a time that grows", found);
+            tell("retry.backoff", "at most the maximum backoff", found);
         }
     }
     let timeouts = &forward.timeouts;
     if let (Some(request), Some(per_try)) = (timeouts.request, timeouts.per_try)
         && per_try > request
     {
-        let expected = format!("at most the whole request's {request:?}");
+        let expected = format!("at most the request timeout, {request:?}");
         tell("timeouts.per_try", &expected, format!("{per_try:?}"));
     }
     if [timeouts.request, timeouts.per_try, timeouts.idle].contains(&Some(std::time::Duration::ZERO)) {
@@ -389,7 +397,7 @@ fn check_affinity(affinity: &Affinity, tell: &mut impl FnMut(&'static str, &str,
     }
 }
 
-fn rewrite(rule: &Rule, rewrite: &Rewrite, tell: &mut impl FnMut(&'static str, &str, String)) {
+fn check_rewrite(rule: &Rule, rewrite: &Rewrite, tell: &mut impl FnMut(&'static str, &str, String)) {
     if let Some(host) = rewrite
         .host
         .as_ref()
@@ -397,11 +405,11 @@ fn rewrite(rule: &Rule, rewrite: &Rewrite, tell: &mut impl FnMut(&'static str, &
     {
         tell("rewrite.host", "one host", format!("`{host}`"));
     }
-    path_rewrite(rule, rewrite.path.as_ref(), "rewrite.path", tell);
+    check_path_rewrite(rule, rewrite.path.as_ref(), "rewrite.path", tell);
 }
 
 /// Checks that a prefix is only replaced where the match is a prefix.
-fn path_rewrite(
+fn check_path_rewrite(
     rule: &Rule,
     path: Option<&PathRewrite>,
     part: &'static str,
@@ -411,15 +419,11 @@ fn path_rewrite(
     if matches!(path, Some(PathRewrite::Prefix(_))) && !rule.matches.iter().all(|found| prefixes(&found.path))
     {
         let found = "a match of another kind".to_owned();
-        tell(
-            part,
-            "matches by prefix only, since the prefix is replaced",
-            found,
-        );
+        tell(part, "only prefix matches, since the prefix is replaced", found);
     }
 }
 
-fn answer(answer: &Answer, tell: &mut impl FnMut(&'static str, &str, String)) {
+fn check_response(answer: &DirectResponse, tell: &mut impl FnMut(&'static str, &str, String)) {
     if !(200..=599).contains(&answer.status) {
         tell(
             "answer.status",
@@ -433,9 +437,9 @@ fn answer(answer: &Answer, tell: &mut impl FnMut(&'static str, &str, String)) {
     }
 }
 
-fn status_headers(all: &[StatusHeaders], tell: &mut impl FnMut(&'static str, &str, String)) {
+fn check_status_headers(all: &[StatusHeaders], tell: &mut impl FnMut(&'static str, &str, String)) {
     for StatusHeaders { statuses, changes } in all {
-        headers(changes, tell);
+        check_headers(changes, tell);
         if statuses.is_empty() {
             tell(
                 "response_headers.by_status",
@@ -452,14 +456,14 @@ fn status_headers(all: &[StatusHeaders], tell: &mut impl FnMut(&'static str, &st
     }
 }
 
-fn headers(changes: &HeaderChanges, tell: &mut impl FnMut(&'static str, &str, String)) {
+fn check_headers(changes: &HeaderChanges, tell: &mut impl FnMut(&'static str, &str, String)) {
     let written = changes.set.iter().chain(&changes.add).map(|(name, _)| name);
     for name in changes.remove.iter().chain(written) {
         if FRAMING
             .iter()
             .any(|framing| framing.eq_ignore_ascii_case(name.as_str()))
         {
-            let expected = "headers that neither frame a message nor belong to a connection";
+            let expected = "no framing or hop-by-hop headers";
             tell("headers", expected, format!("`{}`", name.as_str()));
         }
     }
@@ -471,20 +475,24 @@ fn is_host(name: &HeaderName) -> bool {
 
 /// Checks changes of request headers. `Host` may be set, which is what `rewrite.host` does, but neither added nor removed: a request has
 /// exactly one (RFC 9112 §3.2).
-fn request_headers(
+fn check_request_headers(
     changes: &HeaderChanges,
     rewrite: Option<&Rewrite>,
     tell: &mut impl FnMut(&'static str, &str, String),
 ) {
-    headers(changes, tell);
+    check_headers(changes, tell);
     let added = changes.add.iter().map(|(name, _)| name);
     if changes.remove.iter().chain(added).any(is_host) {
         let expected = "`Host` only in `set`: a request has exactly one";
-        tell("request_headers", expected, "it in `remove` or `add`".to_owned());
+        tell(
+            "request_headers",
+            expected,
+            "`Host` in `remove` or `add`".to_owned(),
+        );
     }
     for (_, value) in changes.set.iter().filter(|(name, _)| is_host(name)) {
         if !is_authority(value.as_str()) {
-            let expected = "a host, perhaps with a port, as the value of `Host`";
+            let expected = "a host with an optional port as the value of `Host`";
             tell("request_headers", expected, "another value".to_owned());
         }
         if rewrite.is_some_and(|rewrite| rewrite.host.is_some()) {

@@ -1,29 +1,30 @@
 //! Checks of upstreams.
 
-use super::{Known, Problems};
+use super::{KnownNames, ProblemList};
 use crate::limits;
 use crate::model::{
-    Balance, HealthCheck, RetryBudget, SubjectName, Trust, Upstream, UpstreamProtocol, UpstreamTls, Where,
+    Balance, EndpointLocation, HealthCheck, RetryBudget, SubjectName, Trust, Upstream, UpstreamProtocol,
+    UpstreamTls,
 };
-use crate::table::problem::{Outcome, Place};
+use crate::table::problem::{ConfigPart, Consequence};
 
 /// Checks an upstream. Returns whether it can be used.
-pub(super) fn check(upstream: &Upstream, known: &Known<'_>, problems: &mut Problems) -> bool {
+pub(super) fn check_upstream(
+    upstream: &Upstream,
+    known: &KnownNames<'_>,
+    problems: &mut ProblemList,
+) -> bool {
     let before = problems.0.len();
     let mut tell = |part, expected: &str, found: String| {
-        let place = Place::Upstream(upstream.name.clone());
-        problems.tell(place, part, expected, found, Outcome::LeftOut);
+        let place = ConfigPart::Upstream(upstream.name.clone());
+        problems.report(place, part, expected, found, Consequence::Omitted);
     };
-    endpoints(upstream, &mut tell);
+    check_endpoints(upstream, &mut tell);
     if let Some(found) = &upstream.tls {
-        tls(found, known, &mut tell);
+        check_tls(found, known, &mut tell);
     }
     if upstream.pool.connections == 0 || upstream.pool.requests == 0 {
-        tell(
-            "pool",
-            "room for at least one connection and request",
-            "0".to_owned(),
-        );
+        tell("pool", "at least one connection and one request", "0".to_owned());
     }
     if upstream.pool.requests_per_connection == Some(0) {
         let expected = "at least 1 request";
@@ -43,7 +44,7 @@ pub(super) fn check(upstream: &Upstream, known: &Known<'_>, problems: &mut Probl
         );
     }
     if upstream.protocol == UpstreamProtocol::Auto && upstream.tls.is_none() {
-        let expected = "`tls`, in whose handshake the protocol is chosen, or `http1` or `http2`";
+        let expected = "`tls` for protocol negotiation, or `http1` or `http2`";
         tell("protocol", expected, "`auto` without it".to_owned());
     }
     if upstream.connect_timeout.is_zero() {
@@ -59,7 +60,7 @@ pub(super) fn check(upstream: &Upstream, known: &Known<'_>, problems: &mut Probl
             start.from_percent.to_string(),
         );
     }
-    retry_budget(&upstream.retry_budget, &mut tell);
+    check_retry_budget(&upstream.retry_budget, &mut tell);
     if upstream.slow_start.is_some_and(|start| start.window.is_zero()) {
         tell("slow_start.window", "a time above 0", "0".to_owned());
     }
@@ -68,21 +69,21 @@ pub(super) fn check(upstream: &Upstream, known: &Known<'_>, problems: &mut Probl
     {
         tell("balance.peak_ewma", "a time above 0", "0".to_owned());
     }
-    health(upstream, &mut tell);
+    check_health(upstream, &mut tell);
     problems.0.len() == before
 }
 
 /// Checks addresses and weights.
-fn endpoints(upstream: &Upstream, tell: &mut impl FnMut(&'static str, &str, String)) {
+fn check_endpoints(upstream: &Upstream, tell: &mut impl FnMut(&'static str, &str, String)) {
     for endpoint in &upstream.endpoints {
-        match &endpoint.at {
-            Where::Address(address) if address.port() == 0 => {
+        match &endpoint.address {
+            EndpointLocation::Address(address) if address.port() == 0 => {
                 tell("endpoints", "a port", address.to_string())
             }
-            Where::Host { name, port } if name.wildcard_suffix().is_some() || *port == 0 => {
+            EndpointLocation::Host { name, port } if name.wildcard_suffix().is_some() || *port == 0 => {
                 tell("endpoints", "a host and a port", format!("`{name}:{port}`"));
             }
-            Where::Unix(path) if !path.is_absolute() => {
+            EndpointLocation::Unix(path) if !path.is_absolute() => {
                 tell("endpoints", "an absolute path", format!("`{}`", path.display()));
             }
             _ => {}
@@ -95,7 +96,7 @@ fn endpoints(upstream: &Upstream, tell: &mut impl FnMut(&'static str, &str, Stri
 }
 
 /// Checks the TLS settings towards an upstream.
-fn tls(tls: &UpstreamTls, known: &Known<'_>, tell: &mut impl FnMut(&'static str, &str, String)) {
+fn check_tls(tls: &UpstreamTls, known: &KnownNames<'_>, tell: &mut impl FnMut(&'static str, &str, String)) {
     if let Some(name) = tls
         .certificate
         .as_ref()
@@ -108,7 +109,7 @@ fn tls(tls: &UpstreamTls, known: &Known<'_>, tell: &mut impl FnMut(&'static str,
         );
     }
     if let Trust::Authorities(names) = &tls.trust {
-        known.vouch(names, |expected, found| tell("tls.trust", expected, found));
+        known.check_authorities(names, |expected, found| tell("tls.trust", expected, found));
     }
     let wildcard = tls
         .server_name
@@ -120,7 +121,7 @@ fn tls(tls: &UpstreamTls, known: &Known<'_>, tell: &mut impl FnMut(&'static str,
     for name in &tls.subject_names {
         match name {
             SubjectName::Host(host) if host.wildcard_suffix().is_some() => {
-                let expected = "hosts without `*` (a certificate for `*.` of one passes anyway) and URIs";
+                let expected = "hosts without `*` (wildcard certificates match anyway) and URIs";
                 tell("tls.subject_names", expected, format!("`{host}`"));
             }
             SubjectName::Uri(uri) if !is_uri(uri) => {
@@ -143,7 +144,7 @@ fn is_uri(text: &str) -> bool {
     })
 }
 
-fn retry_budget(budget: &RetryBudget, tell: &mut impl FnMut(&'static str, &str, String)) {
+fn check_retry_budget(budget: &RetryBudget, tell: &mut impl FnMut(&'static str, &str, String)) {
     if budget.percent > 100 {
         let found = budget.percent.to_string();
         tell("retry_budget.percent", "at most 100 percent", found);
@@ -156,7 +157,7 @@ fn retry_budget(budget: &RetryBudget, tell: &mut impl FnMut(&'static str, &str, 
     }
 }
 
-fn health(upstream: &Upstream, tell: &mut impl FnMut(&'static str, &str, String)) {
+fn check_health(upstream: &Upstream, tell: &mut impl FnMut(&'static str, &str, String)) {
     let mut percent = |part, value: u8| {
         if value > 100 {
             tell(part, "at most 100 percent", value.to_string());
@@ -183,7 +184,7 @@ fn health(upstream: &Upstream, tell: &mut impl FnMut(&'static str, &str, String)
         tell("health.active.port", "a port from 1 to 65535", "0".to_owned());
     }
     if active.healthy_after == 0 || active.unhealthy_after == 0 {
-        tell("health.active", "at least 1 answer", "0".to_owned());
+        tell("health.active", "at least 1 response", "0".to_owned());
     }
     if let HealthCheck::Http { target, .. } = &active.check
         && !(target.starts_with('/') && target.bytes().all(|byte| byte.is_ascii_graphic()))

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use super::{WEB, compile, config, facts, listener, route, rule, takes};
 use crate::model::{
-    Action, Addr, Certificate, Config, Endpoint, Forward, HeaderName, ListenerTls, Path, PathRewrite,
-    Protocol, Retry, Rule, Secret, StreamRoute, Upstream, Where,
+    Action, Addr, Certificate, Config, Endpoint, EndpointLocation, Forward, HeaderName, ListenerTls, Path,
+    PathRewrite, Protocol, Retry, Rule, Secret, StreamRoute, Upstream,
 };
 use crate::table::Table;
 
@@ -21,7 +21,9 @@ fn told(config: Config, expected: &[&str]) -> Table<()> {
 fn upstream(name: &str) -> Arc<Upstream> {
     Arc::new(Upstream::new(
         name,
-        vec![Endpoint::new(Where::Address("127.0.0.1:3000".parse().unwrap()))],
+        vec![Endpoint::new(EndpointLocation::Address(
+            "127.0.0.1:3000".parse().unwrap(),
+        ))],
     ))
 }
 
@@ -54,11 +56,11 @@ fn a_bad_rule_keeps_its_requests() {
     let table = told(
         config,
         &[
-            "route `bad`, rule 0: rewrite.path: expected matches by prefix only, since the prefix is replaced, found a match \
-             of another kind; its requests are answered 500",
-            "route `bad`, rule 0: retry.attempts: expected at most 10, found 200; its requests are answered 500",
-            "route `bad`, rule 0: timeouts.per_try: expected at most the whole request's 1s, found 2s; its requests are \
-             answered 500",
+            "route `bad`, rule 0: rewrite.path: expected only prefix matches, since the prefix is replaced, found a match \
+             of another kind; its requests receive 500",
+            "route `bad`, rule 0: retry.attempts: expected at most 10, found 200; its requests receive 500",
+            "route `bad`, rule 0: timeouts.per_try: expected at most the request timeout, 1s, found 2s; its requests \
+             receive 500",
         ],
     );
     takes(&table, &facts("GET", "/admin"), "bad 0");
@@ -68,7 +70,7 @@ fn a_bad_rule_keeps_its_requests() {
     assert_eq!(
         plan("/admin"),
         Err(
-            "rewrite.path: expected matches by prefix only, since the prefix is replaced, found a match of another kind"
+            "rewrite.path: expected only prefix matches, since the prefix is replaced, found a match of another kind"
         )
     );
     assert_eq!(plan("/good"), Ok(&()));
@@ -89,8 +91,8 @@ fn a_missing_upstream_breaks_its_share() {
     let first = Table::compile(Arc::new(without), None, &mut plan);
     assert_eq!(
         first.problems()[0].to_string(),
-        "route `r`, rule 0: backends: expected an upstream of the configuration that can be used, found `up`; its share of \
-         requests is answered 500"
+        "route `r`, rule 0: backends: expected a valid upstream of the configuration, found `up`; its share of \
+         requests receives 500"
     );
     // The route is unchanged, but the upstream that it names exists now.
     let second = Table::compile(Arc::new(with.clone()), Some(&first), &mut plan);
@@ -108,10 +110,10 @@ fn a_repeated_name_is_a_problem() {
     ]);
     config.listeners.push(Arc::new(listener("web", 81, &[])));
     let problems = [
-        "listener `web`: name: expected a name that none before it has, found `web` again: number 2 has the name of number 1; \
-         it is left out",
-        "route `r`: name: expected a name that none before it has, found `r` again: number 3 has the name of number 1; its \
-         requests are answered 500",
+        "listener `web`: name: expected a unique name, found duplicate `web`: number 2 has the name of number 1; \
+         it is ignored",
+        "route `r`: name: expected a unique name, found duplicate `r`: number 3 has the name of number 1; its \
+         requests receive 500",
     ];
     let check = |table: &Table<()>| {
         let plan = |path| table.find(WEB, &facts("GET", path)).unwrap().plan();
@@ -122,7 +124,7 @@ fn a_repeated_name_is_a_problem() {
         takes(table, &facts("GET", "/b"), "r 0");
         takes(table, &facts("GET", "/c/x"), "r 1");
         for path in ["/b", "/c/x"] {
-            assert_eq!(plan(path), Err("another route has its name"), "{path}");
+            assert_eq!(plan(path), Err("duplicate route name"), "{path}");
         }
     };
     let table = told(config.clone(), &problems);
@@ -157,12 +159,12 @@ fn a_stream_whose_name_another_has_keeps_its_connections() {
     let table = told(
         config,
         &[
-            "stream `s`: name: expected a name that none before it has, found `s` again: number 3 has the name of number 1; its \
-             share of requests is answered 500",
+            "stream `s`: name: expected a unique name, found duplicate `s`: number 3 has the name of number 1; its \
+             share of requests receives 500",
         ],
     );
     let leads = |host: &str| {
-        let found = table.stream(WEB, Some(host)).unwrap();
+        let found = table.find_stream(WEB, Some(host)).unwrap();
         (found.name.to_string(), found.backends[0].target.clone())
     };
     let up = crate::model::Target::Upstream("up".into());
@@ -193,7 +195,7 @@ fn hosts_of_a_listener_that_is_left_out_fall_to_no_other() {
     assert_eq!(table.problems().len(), 2);
     let (address, ..) = table.addresses().iter().next().unwrap();
     let admitted = |host| {
-        let id = table.addresses().admit(address, host)?;
+        let id = table.addresses().select_listener(address, host)?;
         Some(table.listener(id).name.to_string())
     };
     for (host, expected) in [
@@ -230,12 +232,12 @@ fn listeners_of_an_address_are_distinguishable() {
     let table = told(
         config,
         &[
-            "listener `second`: hostnames: expected hosts that tell it from others, found none, as at listener `web` of the \
-             same address; it is left out",
-            "listener `fourth`: hostnames: expected hosts that no other listener of the address has, found `a.example`, as \
-             at listener `third` of the same address; it is left out",
-            "listener `tls`: protocol: expected protocols that can be told apart: HTTP by host, TLS by SNI, never both nor \
-             others, found TlsPassthrough, as at listener `web` of the same address; it is left out",
+            "listener `second`: hostnames: expected hosts that distinguish it from other listeners, found none, as at \
+             listener `web` of the same address; it is ignored",
+            "listener `fourth`: hostnames: expected hosts unique among the listeners of the address, found `a.example`, as \
+             at listener `third` of the same address; it is ignored",
+            "listener `tls`: protocol: expected distinguishable protocols: either HTTP, by host, or TLS, by SNI, found \
+             TlsPassthrough, as at listener `web` of the same address; it is ignored",
         ],
     );
     assert_eq!(table.addresses().iter().count(), 3);
@@ -268,8 +270,8 @@ fn tls_needs_existing_certificates() {
     let table = told(
         config,
         &[
-            "listener `bad`: tls.certificates: expected a certificate of the configuration, found `shoop`; it is left out",
-            "listener `without`: tls: expected certificates, since TLS ends here, found none; it is left out",
+            "listener `bad`: tls.certificates: expected a certificate of the configuration, found `shoop`; it is ignored",
+            "listener `without`: tls: expected certificates for TLS termination, found none; it is ignored",
         ],
     );
     assert_eq!(table.listeners().count(), 1);
@@ -282,8 +284,8 @@ fn headers_that_frame_messages_are_not_changed() {
     told(
         config([route]),
         &[
-            "route `r`, rule 0: headers: expected headers that neither frame a message nor belong to a connection, found \
-           `Transfer-Encoding`; its requests are answered 500",
+            "route `r`, rule 0: headers: expected no framing or hop-by-hop headers, found \
+           `Transfer-Encoding`; its requests receive 500",
         ],
     );
 }
@@ -297,8 +299,8 @@ fn datagrams_are_reported_and_left_out() {
     let table = told(
         config,
         &[
-            "listener `dns`: protocol: expected a protocol of connections: datagrams are not served yet, found Udp; it is \
-             left out",
+            "listener `dns`: protocol: expected a connection protocol: UDP is not supported yet, found Udp; it is \
+             ignored",
         ],
     );
     assert_eq!(table.addresses().iter().count(), 0);
@@ -327,7 +329,7 @@ fn streams_go_by_sni() {
         stream("late", &["a.example"]),
     ];
     let table = told(config, &[]);
-    let name = |sni| table.stream(WEB, sni).map(|stream| &*stream.name);
+    let name = |sni| table.find_stream(WEB, sni).map(|stream| &*stream.name);
     assert_eq!(name(Some("a.example")), Some("one"));
     assert_eq!(name(Some("b.example")), Some("wide"));
     assert_eq!(name(Some("example")), Some("all"));
@@ -340,12 +342,12 @@ fn an_invalid_plan_is_reported_each_time() {
     let mut last: Option<Table<()>> = None;
     for _ in 0..2 {
         let table = Table::compile(Arc::clone(&config), last.as_ref(), &mut |_, _| {
-            Err("no such file".to_owned())
+            Err("file not found".to_owned())
         });
         assert_eq!(
             table.problems()[0].to_string(),
-            "route `r`, rule 0: plan: expected a rule that can be carried out, found no such file; its requests are \
-             answered 500"
+            "route `r`, rule 0: plan: expected a rule that can be carried out, found file not found; its requests \
+             receive 500"
         );
         last = Some(table);
     }

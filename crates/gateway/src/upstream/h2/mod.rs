@@ -9,27 +9,27 @@
 //! Received data is buffered per stream, up to its window: a slow client blocks its own stream and no other. Knows no rules and does
 //! not interpret requests.
 
-mod ask;
-mod channel;
-mod opening;
+mod acquire;
 mod receive;
+mod request;
 mod session;
+mod stream;
 
-pub(crate) use self::ask::{Asked, Heard, ask};
-pub(crate) use self::channel::{Channel, Refused};
-pub(super) use self::opening::Sessions;
-pub(crate) use self::opening::is_agreed;
-pub(crate) use self::receive::Reader;
-pub(crate) use self::session::{Beginning, Common, Session};
+pub(super) use self::acquire::SessionList;
+pub(crate) use self::acquire::negotiated_h2;
+pub(crate) use self::receive::StreamObserver;
+pub(crate) use self::request::{H2Request, H2ResponsePart, send_request};
+pub(crate) use self::session::{H2Pool, H2Session, SessionParams};
+pub(crate) use self::stream::{BodyRefused, H2Stream};
 
 use ringmain_wire::h2::{Budgets, FaultKind, Limits, Rate};
 
-use crate::fault::{Detail, Fault};
+use crate::fault::{Fault, Violation};
 use crate::limits;
 
 /// The reason that a stream ended early.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Lost {
+pub(crate) enum StreamError {
     /// The endpoint refused the stream and did not process it.
     Refused,
     /// The endpoint, or an intermediary, reset the stream or the connection.
@@ -37,50 +37,54 @@ pub(crate) enum Lost {
     /// The endpoint closed the connection.
     Closed,
     /// The endpoint violated this rule of HTTP/2. `None`: it sent more interim responses than are forwarded.
-    Garbage(Option<FaultKind>),
+    ProtocolViolation(Option<FaultKind>),
     /// A head or trailers exceed this limit.
     TooLarge(FaultKind),
     /// The endpoint does not speak HTTP/2.
     NotHttp2,
     /// The channel's deadline has passed.
-    Late,
+    TimedOut,
 }
 
-impl Lost {
+impl StreamError {
     /// Returns the fault if this occurs before the head of the response; `late` supplies that of a passed deadline.
-    pub(crate) fn before_head(self, late: impl FnOnce() -> Fault) -> Fault {
+    pub(crate) fn fault_before_head(self, late: impl FnOnce() -> Fault) -> Fault {
         match self {
-            Lost::Refused => Fault::StreamRefused,
-            Lost::Reset => Fault::ResetBeforeHead,
-            Lost::Closed => Fault::ClosedBeforeHead,
-            Lost::Garbage(_) => Fault::GarbageHead,
-            Lost::TooLarge(_) => Fault::HeadTooLarge,
-            Lost::NotHttp2 => Fault::NoHttp2,
-            Lost::Late => late(),
+            StreamError::Refused => Fault::StreamRefused,
+            StreamError::Reset => Fault::ResetBeforeHead,
+            StreamError::Closed => Fault::ClosedBeforeHead,
+            StreamError::ProtocolViolation(_) => Fault::GarbageHead,
+            StreamError::TooLarge(_) => Fault::HeadTooLarge,
+            StreamError::NotHttp2 => Fault::NoHttp2,
+            StreamError::TimedOut => late(),
         }
     }
 
     /// Returns the violated rule, if there is one.
-    pub(crate) fn detail(self) -> Option<Box<Detail>> {
+    pub(crate) fn detail(self) -> Option<Box<Violation>> {
         match self {
-            Lost::Garbage(Some(kind)) | Lost::TooLarge(kind) => Some(Detail::http2(kind)),
-            Lost::Garbage(None) => Some(Detail::interim()),
+            StreamError::ProtocolViolation(Some(kind)) | StreamError::TooLarge(kind) => {
+                Some(Violation::from_http2(kind))
+            }
+            StreamError::ProtocolViolation(None) => Some(Violation::interim()),
             _ => None,
         }
     }
 
     /// Returns the fault if this occurs within the body.
-    pub(crate) fn within_body(self, late: impl FnOnce() -> Fault) -> Fault {
+    pub(crate) fn fault_in_body(self, late: impl FnOnce() -> Fault) -> Fault {
         match self {
-            Lost::Late => late(),
-            Lost::Garbage(_) | Lost::TooLarge(_) | Lost::NotHttp2 => Fault::GarbageBody,
-            Lost::Refused | Lost::Reset | Lost::Closed => Fault::BodyCut,
+            StreamError::TimedOut => late(),
+            StreamError::ProtocolViolation(_) | StreamError::TooLarge(_) | StreamError::NotHttp2 => {
+                Fault::GarbageBody
+            }
+            StreamError::Refused | StreamError::Reset | StreamError::Closed => Fault::BodyCut,
         }
     }
 }
 
 /// Returns the limits for an endpoint's frames on a connection with this many streams.
-pub(crate) fn limits_for(streams: u32) -> Limits {
+pub(crate) fn h2_limits(streams: u32) -> Limits {
     let budgets = Limits::INTERNET.budgets;
     // gRPC sends streams of small messages, and the configuration trusts the endpoint more than an unknown client.
     let wider = |rate: Rate| Rate {

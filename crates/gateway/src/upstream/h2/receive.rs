@@ -11,27 +11,27 @@ use ringmain_engine::stream::Receiver;
 use ringmain_wire::h1::{FieldBlock, Fields, ResponseHead};
 use ringmain_wire::h2::{ErrorCode, Event, FaultKind, PeerFault, Stream, store_response};
 
-use super::Lost;
-use super::session::{Common, Gone, Session, State};
+use super::StreamError;
+use super::session::{H2Pool, H2Session, SessionState, WeakSession};
 use crate::limits;
 
 /// A reader of a response without a task.
-pub(crate) trait Reader: std::fmt::Debug {
+pub(crate) trait StreamObserver: std::fmt::Debug {
     /// Called once when part of the response has arrived, or when no more will.
-    fn came(&self);
+    fn on_ready(&self);
 }
 
 /// The received and unread part of a stream.
 #[derive(Debug)]
-pub(super) struct Incoming {
+pub(super) struct StreamInput {
     pub(super) stream: Stream,
-    pub(super) came: RefCell<Came>,
+    pub(super) received: RefCell<ReceivedData>,
     /// The reader without a task, if any.
-    pub(super) attendant: RefCell<Option<Rc<dyn Reader>>>,
+    pub(super) observer: RefCell<Option<Rc<dyn StreamObserver>>>,
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Came {
+pub(super) struct ReceivedData {
     /// Heads as stored: interim ones, then that of the response.
     pub(super) heads: VecDeque<Vec<u8>>,
     /// Unread bytes of the body, at most the stream's window.
@@ -39,36 +39,36 @@ pub(super) struct Came {
     /// Bytes at the start of `body` that were read.
     pub(super) read: usize,
     /// All bytes that were read, including those no longer in memory.
-    pub(super) taken: u64,
+    pub(super) consumed: u64,
     pub(super) trailers: Option<FieldBlock>,
     /// The stream has ended.
     pub(super) ended: bool,
     /// The reason that the stream ended early. Parts received before remain readable.
-    pub(super) lost: Option<Lost>,
+    pub(super) error: Option<StreamError>,
     pub(super) reader: Option<Waker>,
     /// Waits for the stream's window.
     pub(super) writer: Option<Waker>,
     /// Memory for the next head.
     spare: Vec<u8>,
     /// Bytes of the body's memory that are counted as held for a slow reader.
-    counted: usize,
+    held_bytes: usize,
 }
 
 /// The unit in which this memory is counted, in bytes.
-const COUNTED_UNIT: usize = 8 * 1024;
+const HELD_UNIT: usize = 8 * 1024;
 
-impl Incoming {
-    pub(super) fn new(stream: Stream) -> Rc<Incoming> {
-        Rc::new(Incoming {
+impl StreamInput {
+    pub(super) fn new(stream: Stream) -> Rc<StreamInput> {
+        Rc::new(StreamInput {
             stream,
-            came: RefCell::default(),
-            attendant: RefCell::default(),
+            received: RefCell::default(),
+            observer: RefCell::default(),
         })
     }
 
     /// Clears the state for another stream; memory is retained.
-    fn clear(&mut self) {
-        let came = self.came.get_mut();
+    fn reset_for_reuse(&mut self) {
+        let came = self.received.get_mut();
         if let Some(head) = came.heads.pop_back() {
             came.spare = head;
         }
@@ -77,99 +77,100 @@ impl Incoming {
         came.heads.clear();
         came.body.clear();
         came.body.shrink_to(limits::INCOMING_BODY_KEPT);
-        *came = Came {
+        *came = ReceivedData {
             heads: std::mem::take(&mut came.heads),
             body: std::mem::take(&mut came.body),
             spare: std::mem::take(&mut came.spare),
-            ..Came::default()
+            ..ReceivedData::default()
         };
-        *self.attendant.get_mut() = None;
+        *self.observer.get_mut() = None;
     }
 
     /// Ends the stream in both directions.
-    pub(super) fn lose(&self, why: Lost) {
-        let came = &mut *self.came.borrow_mut();
-        came.lost.get_or_insert(why);
-        came.wake();
+    pub(super) fn fail(&self, why: StreamError) {
+        let came = &mut *self.received.borrow_mut();
+        came.error.get_or_insert(why);
+        came.wake_both();
     }
 }
 
-impl Came {
+impl ReceivedData {
     /// Appends part of a body: beyond the first window memory grows in steps instead of doubling.
-    fn append(&mut self, data: &[u8], cx: &Cx) {
+    fn append_body(&mut self, data: &[u8], cx: &Cx) {
         let length = self.body.len() + data.len();
         if length > self.body.capacity() && length > limits::UPSTREAM_FIRST_WINDOW as usize {
             let whole = length.next_multiple_of(limits::CHANNEL_BODY_STEP);
             self.body.reserve_exact(whole - self.body.len());
         }
         self.body.extend_from_slice(data);
-        self.count(cx);
+        self.update_held_bytes(cx);
     }
 
     /// Counts the memory of unread bytes as held for a slow reader.
-    pub(super) fn count(&mut self, cx: &Cx) {
-        let held = match self.read < self.body.len() {
-            true => self.body.capacity() & !(COUNTED_UNIT - 1),
-            false => 0,
+    pub(super) fn update_held_bytes(&mut self, cx: &Cx) {
+        let held = if self.read < self.body.len() {
+            self.body.capacity() & !(HELD_UNIT - 1)
+        } else {
+            0
         };
-        if held != self.counted {
-            cx.hold(self.counted, held);
-            self.counted = held;
+        if held != self.held_bytes {
+            cx.hold(self.held_bytes, held);
+            self.held_bytes = held;
         }
     }
 
     /// Discards the body: it has no reader any more.
-    pub(super) fn discard(&mut self, cx: &Cx) {
+    pub(super) fn discard_body(&mut self, cx: &Cx) {
         self.body.clear();
         self.read = 0;
-        cx.freed(self.counted);
-        self.count(cx);
+        cx.freed(self.held_bytes);
+        self.update_held_bytes(cx);
     }
 
-    fn wake(&mut self) {
+    fn wake_both(&mut self) {
         self.reader.take().into_iter().for_each(Waker::wake);
         self.writer.take().into_iter().for_each(Waker::wake);
     }
 }
 
 /// The receiver of the engine's events on a session's connection.
-pub(super) struct Ear(pub(super) Gone);
+pub(super) struct SessionReceiver(pub(super) WeakSession);
 
-impl Receiver for Ear {
+impl Receiver for SessionReceiver {
     fn data(&self, bytes: &[u8]) -> usize {
         if let Some(session) = self.0.upgrade() {
-            session.hear(bytes);
+            session.on_data(bytes);
         }
         bytes.len()
     }
 
     fn news(&self) {
         if let Some(session) = self.0.upgrade() {
-            session.listen();
+            session.read_available();
         }
     }
 }
 
-impl Common {
+impl H2Pool {
     /// Creates the state of a stream, from pooled memory if there is any.
-    pub(super) fn incoming(&self, stream: Stream) -> Rc<Incoming> {
-        let Some(mut spare) = self.spare.borrow_mut().pop() else {
-            return Incoming::new(stream);
+    pub(super) fn stream_input(&self, stream: Stream) -> Rc<StreamInput> {
+        let Some(mut spare) = self.spare_inputs.borrow_mut().pop() else {
+            return StreamInput::new(stream);
         };
         match Rc::get_mut(&mut spare) {
             Some(own) => own.stream = stream,
-            None => return Incoming::new(stream),
+            None => return StreamInput::new(stream),
         }
         spare
     }
 
     /// Returns the state of a stream to the pool.
-    pub(super) fn put(&self, mut incoming: Rc<Incoming>) {
-        let mut spare = self.spare.borrow_mut();
+    pub(super) fn recycle(&self, mut incoming: Rc<StreamInput>) {
+        let mut spare = self.spare_inputs.borrow_mut();
         if spare.len() < limits::INCOMING_KEPT
             && let Some(own) = Rc::get_mut(&mut incoming)
         {
-            own.clear();
+            own.reset_for_reuse();
             spare.push(incoming);
         }
     }
@@ -177,37 +178,37 @@ impl Common {
 
 /// The effects of a block of received bytes on the session as a whole.
 #[derive(Default)]
-struct Turn {
-    broken: Option<Lost>,
+struct ReceiveEffects {
+    error: Option<StreamError>,
     /// The endpoint accepts no more streams.
-    retired: bool,
-    settings: bool,
+    goaway: bool,
+    settings_changed: bool,
     /// Readers to notify.
-    readers: Vec<Rc<dyn Reader>>,
+    observers: Vec<Rc<dyn StreamObserver>>,
 }
 
-impl Turn {
+impl ReceiveEffects {
     /// Registers a stream's reader for notification.
-    fn note(&mut self, incoming: &Incoming) {
-        self.readers.extend(incoming.attendant.take());
+    fn notify_later(&mut self, incoming: &StreamInput) {
+        self.observers.extend(incoming.observer.take());
     }
 }
 
-impl Session {
+impl H2Session {
     /// Processes received bytes. An incomplete frame is buffered.
-    pub(super) fn hear(&self, bytes: &[u8]) {
-        self.lives();
-        let mut heard = Turn {
-            readers: std::mem::take(&mut *self.common.readers.borrow_mut()),
-            ..Turn::default()
+    pub(super) fn on_data(&self, bytes: &[u8]) {
+        self.record_activity();
+        let mut heard = ReceiveEffects {
+            observers: std::mem::take(&mut *self.pool.observers.borrow_mut()),
+            ..ReceiveEffects::default()
         };
-        self.with(|state| {
+        self.with_state(|state| {
             let mut kept = std::mem::take(&mut state.partial);
             let consumed = if kept.is_empty() {
-                self.events(state, bytes, &mut heard)
+                self.process_events(state, bytes, &mut heard)
             } else {
                 kept.extend_from_slice(bytes);
-                self.events(state, &kept, &mut heard)
+                self.process_events(state, &kept, &mut heard)
             };
             if kept.is_empty() {
                 kept.extend_from_slice(&bytes[consumed..]);
@@ -217,26 +218,26 @@ impl Session {
             kept.shrink_to(limits::SESSION_PARTIAL_KEPT);
             state.partial = kept;
         });
-        heard.readers.drain(..).for_each(|reader| reader.came());
-        *self.common.readers.borrow_mut() = heard.readers;
-        if heard.settings {
-            self.has_begun();
+        heard.observers.drain(..).for_each(|reader| reader.on_ready());
+        *self.pool.observers.borrow_mut() = heard.observers;
+        if heard.settings_changed {
+            self.notify_settings();
         }
-        if let Some(why) = heard.broken {
-            drop(self.end(why));
-        } else if heard.retired {
+        if let Some(why) = heard.error {
+            drop(self.fail(why));
+        } else if heard.goaway {
             self.retire();
-        } else if heard.settings {
+        } else if heard.settings_changed {
             // The endpoint may accept more streams than before.
-            self.offer(self.room());
+            self.offer_streams(self.stream_capacity());
         } else {
-            self.breathe();
+            self.resume_offers();
         }
     }
 
     /// Processes all events in order. Returns the number of bytes consumed.
-    fn events(&self, state: &mut State, input: &[u8], heard: &mut Turn) -> usize {
-        let heads = &mut *self.common.heads.borrow_mut();
+    fn process_events(&self, state: &mut SessionState, input: &[u8], heard: &mut ReceiveEffects) -> usize {
+        let heads = &mut *self.pool.heads.borrow_mut();
         let now = Duration::from_nanos(self.cx.now().0);
         let mut consumed = 0;
         loop {
@@ -247,9 +248,10 @@ impl Session {
                 Ok(step) => step,
                 Err(fault) => {
                     let known = state.connection.is_established();
-                    heard.broken = Some(match known {
-                        true => lost(fault),
-                        false => Lost::NotHttp2,
+                    heard.error = Some(if known {
+                        stream_error(fault)
+                    } else {
+                        StreamError::NotHttp2
                     });
                     log::debug!("{self:?}: {fault}");
                     return input.len();
@@ -260,58 +262,61 @@ impl Session {
                 Event::NeedMore => return consumed,
                 Event::GoAway { last, code } => {
                     log::debug!("{self:?}: GOAWAY, {code}, streams above {last} are not answered");
-                    heard.retired = true;
+                    heard.goaway = true;
                     for incoming in state.streams.iter().flatten() {
-                        if incoming.stream.id() > last && !incoming.came.borrow().ended {
-                            incoming.lose(Lost::Refused);
-                            heard.note(incoming);
+                        if incoming.stream.id() > last && !incoming.received.borrow().ended {
+                            incoming.fail(StreamError::Refused);
+                            heard.notify_later(incoming);
                         }
                     }
                 }
                 event => {
-                    heard.settings |= matches!(event, Event::Settings);
-                    self.event(state, event, heard);
+                    heard.settings_changed |= matches!(event, Event::Settings);
+                    self.process_event(state, event, heard);
                 }
             }
         }
     }
 
-    fn event(&self, state: &mut State, event: Event<'_>, heard: &mut Turn) {
+    fn process_event(&self, state: &mut SessionState, event: Event<'_>, heard: &mut ReceiveEffects) {
         match event {
-            Event::Response { stream, head, end } => self.response(state, stream, (&head, end), heard),
-            Event::Data { stream, data, end } => data_came(state, stream, (data, end), heard, &self.cx),
+            Event::Response { stream, head, end } => {
+                self.store_response_head(state, stream, (&head, end), heard)
+            }
+            Event::Data { stream, data, end } => store_body(state, stream, (data, end), heard, &self.cx),
             Event::Trailers { stream, fields } => {
-                if let Some(incoming) = state.find(stream) {
-                    heard.note(&incoming);
-                    let came = &mut *incoming.came.borrow_mut();
-                    came.trailers = Some(block(&fields));
+                if let Some(incoming) = state.stream_input(stream) {
+                    heard.notify_later(&incoming);
+                    let came = &mut *incoming.received.borrow_mut();
+                    came.trailers = Some(copy_fields(&fields));
                     came.ended = true;
                     came.reader.take().into_iter().for_each(Waker::wake);
                 }
             }
             Event::Reset { stream, code } => {
                 let why = match code {
-                    ErrorCode::REFUSED_STREAM => Lost::Refused,
-                    _ => Lost::Reset,
+                    ErrorCode::REFUSED_STREAM => StreamError::Refused,
+                    _ => StreamError::Reset,
                 };
-                self.refuses.set(self.refuses.get() || why == Lost::Refused);
+                self.is_refusing
+                    .set(self.is_refusing.get() || why == StreamError::Refused);
                 state.lose(stream, why, heard);
             }
             Event::Broken { stream, fault } => {
                 log::debug!("{self:?}: {fault}");
                 if let Some(stream) = stream {
-                    state.lose(stream, lost(fault), heard);
+                    state.lose(stream, stream_error(fault), heard);
                 }
             }
             Event::Window { stream: Some(stream) } => {
-                if let Some(incoming) = state.find(stream) {
-                    let writer = incoming.came.borrow_mut().writer.take();
+                if let Some(incoming) = state.stream_input(stream) {
+                    let writer = incoming.received.borrow_mut().writer.take();
                     writer.into_iter().for_each(Waker::wake);
                 }
             }
             Event::Window { stream: None } | Event::Settings => {
                 for incoming in state.streams.iter().flatten() {
-                    let writer = incoming.came.borrow_mut().writer.take();
+                    let writer = incoming.received.borrow_mut().writer.take();
                     writer.into_iter().for_each(Waker::wake);
                 }
             }
@@ -324,21 +329,21 @@ impl Session {
         }
     }
 
-    fn response(
+    fn store_response_head(
         &self,
-        state: &mut State,
+        state: &mut SessionState,
         stream: Stream,
         (head, end): (&ResponseHead<'_>, bool),
-        heard: &mut Turn,
+        heard: &mut ReceiveEffects,
     ) {
-        let Some(incoming) = state.find(stream) else {
+        let Some(incoming) = state.stream_input(stream) else {
             return;
         };
-        heard.note(&incoming);
-        let came = &mut *incoming.came.borrow_mut();
+        heard.notify_later(&incoming);
+        let came = &mut *incoming.received.borrow_mut();
         // More interim responses than are forwarded.
         if came.heads.len() > limits::INTERIM_ANSWERS as usize {
-            came.lost.get_or_insert(Lost::Garbage(None));
+            came.error.get_or_insert(StreamError::ProtocolViolation(None));
             state
                 .connection
                 .reset(stream, ErrorCode::ENHANCE_YOUR_CALM, &mut state.out);
@@ -347,23 +352,29 @@ impl Session {
             store_response(head, &mut stored);
             came.heads.push_back(stored);
             came.ended |= end;
-            self.refuses.set(false);
+            self.is_refusing.set(false);
         }
         came.reader.take().into_iter().for_each(Waker::wake);
     }
 }
 
 /// Stores part of a body.
-fn data_came(state: &mut State, stream: Stream, (data, end): (&[u8], bool), heard: &mut Turn, cx: &Cx) {
-    if let Some(incoming) = state.find(stream) {
-        heard.note(&incoming);
-        let came = &mut *incoming.came.borrow_mut();
-        came.append(data, cx);
+fn store_body(
+    state: &mut SessionState,
+    stream: Stream,
+    (data, end): (&[u8], bool),
+    heard: &mut ReceiveEffects,
+    cx: &Cx,
+) {
+    if let Some(incoming) = state.stream_input(stream) {
+        heard.notify_later(&incoming);
+        let came = &mut *incoming.received.borrow_mut();
+        came.append_body(data, cx);
         came.ended |= end;
         came.reader.take().into_iter().for_each(Waker::wake);
         return;
     }
-    let State { connection, out, .. } = state;
+    let SessionState { connection, out, .. } = state;
     connection.consume(stream, data.len(), out);
     if !data.is_empty() {
         // The stream has no reader.
@@ -371,22 +382,22 @@ fn data_came(state: &mut State, stream: Stream, (data, end): (&[u8], bool), hear
     }
 }
 
-impl State {
+impl SessionState {
     /// Returns the state of a stream.
-    fn find(&self, stream: Stream) -> Option<Rc<Incoming>> {
+    fn stream_input(&self, stream: Stream) -> Option<Rc<StreamInput>> {
         let place = self.streams.get(stream.slot())?.as_ref()?;
         (place.stream == stream).then(|| Rc::clone(place))
     }
 
-    fn lose(&mut self, stream: Stream, why: Lost, heard: &mut Turn) {
-        if let Some(incoming) = self.find(stream) {
-            incoming.lose(why);
-            heard.note(&incoming);
+    fn lose(&mut self, stream: Stream, why: StreamError, heard: &mut ReceiveEffects) {
+        if let Some(incoming) = self.stream_input(stream) {
+            incoming.fail(why);
+            heard.notify_later(&incoming);
         }
     }
 
     /// Registers the state of a stream.
-    pub(super) fn put(&mut self, incoming: &Rc<Incoming>) {
+    pub(super) fn put(&mut self, incoming: &Rc<StreamInput>) {
         let slot = incoming.stream.slot();
         if self.streams.len() <= slot {
             self.streams.resize(slot + 1, None);
@@ -395,7 +406,7 @@ impl State {
     }
 
     /// Removes the state of a stream.
-    pub(super) fn forget(&mut self, stream: Stream) {
+    pub(super) fn remove_stream(&mut self, stream: Stream) {
         if let Some(place) = self.streams.get_mut(stream.slot())
             && place.as_ref().is_some_and(|incoming| incoming.stream == stream)
         {
@@ -404,15 +415,15 @@ impl State {
     }
 }
 
-fn lost(fault: PeerFault) -> Lost {
+fn stream_error(fault: PeerFault) -> StreamError {
     match fault.kind {
-        kind @ (FaultKind::HeadTooLarge | FaultKind::TooManyFields) => Lost::TooLarge(kind),
-        kind => Lost::Garbage(Some(kind)),
+        kind @ (FaultKind::HeadTooLarge | FaultKind::TooManyFields) => StreamError::TooLarge(kind),
+        kind => StreamError::ProtocolViolation(Some(kind)),
     }
 }
 
 /// Copies fields, so that they outlive the buffer that they were received in.
-fn block(fields: &Fields<'_>) -> FieldBlock {
+fn copy_fields(fields: &Fields<'_>) -> FieldBlock {
     let mut block = FieldBlock::new();
     for field in fields.iter() {
         // Names are tokens. Fields that frame a message are refused, as intended.

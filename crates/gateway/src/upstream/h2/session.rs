@@ -19,85 +19,85 @@ use ringmain_engine::limits::WRITE_MARK;
 use ringmain_engine::stream::Stream;
 use ringmain_wire::h2::{Connection, ErrorCode, HeadBuffer, Role};
 
-use super::Lost;
-use super::channel::Channel;
-use super::receive::{Ear, Incoming, Reader};
+use super::StreamError;
+use super::receive::{SessionReceiver, StreamInput, StreamObserver};
+use super::stream::H2Stream;
 use crate::limits;
-use crate::upstream::waiting::Handover;
-use crate::upstream::{Permit, Toward};
+use crate::upstream::wait_queue::Disposition;
+use crate::upstream::{ConnectionPermit, EndpointId};
 
 /// State that a worker's sessions with an upstream share.
 #[derive(Debug)]
-pub(crate) struct Common {
+pub(crate) struct H2Pool {
     pub(super) heads: RefCell<HeadBuffer>,
     /// Memory for lists of readers to notify.
-    pub(super) readers: RefCell<Vec<Rc<dyn Reader>>>,
+    pub(super) observers: RefCell<Vec<Rc<dyn StreamObserver>>>,
     /// Memory for received parts of streams.
-    pub(super) spare: RefCell<Vec<Rc<Incoming>>>,
+    pub(super) spare_inputs: RefCell<Vec<Rc<StreamInput>>>,
     /// The number of open connections.
-    pub(super) open: Cell<usize>,
+    pub(super) open_sessions: Cell<usize>,
     /// Requests that may be about to open a connection.
-    linking: Cell<usize>,
+    acquiring: Cell<usize>,
 }
 
 /// A request that may be about to open a connection, which may stay unused if another becomes free first.
-pub(super) struct Linking<'c>(&'c Common);
+pub(super) struct AcquireGuard<'c>(&'c H2Pool);
 
-impl Drop for Linking<'_> {
+impl Drop for AcquireGuard<'_> {
     fn drop(&mut self) {
-        self.0.linking.set(self.0.linking.get() - 1);
+        self.0.acquiring.set(self.0.acquiring.get() - 1);
     }
 }
 
-impl Common {
-    pub(crate) fn new() -> Rc<Common> {
-        Rc::new(Common {
-            heads: RefCell::new(HeadBuffer::new(&super::limits_for(1))),
-            readers: RefCell::default(),
-            spare: RefCell::default(),
-            open: Cell::new(0),
-            linking: Cell::new(0),
+impl H2Pool {
+    pub(crate) fn new() -> Rc<H2Pool> {
+        Rc::new(H2Pool {
+            heads: RefCell::new(HeadBuffer::new(&super::h2_limits(1))),
+            observers: RefCell::default(),
+            spare_inputs: RefCell::default(),
+            open_sessions: Cell::new(0),
+            acquiring: Cell::new(0),
         })
     }
 
     /// Returns the number of open connections.
-    pub(crate) fn open(&self) -> usize {
-        self.open.get()
+    pub(crate) fn open_sessions(&self) -> usize {
+        self.open_sessions.get()
     }
 
     /// Returns whether there is a connection, or may be soon.
-    pub(crate) fn is_any(&self) -> bool {
-        self.open.get() + self.linking.get() > 0
+    pub(crate) fn has_sessions(&self) -> bool {
+        self.open_sessions.get() + self.acquiring.get() > 0
     }
 
-    pub(super) fn linking(&self) -> Linking<'_> {
-        self.linking.set(self.linking.get() + 1);
-        Linking(self)
+    pub(super) fn start_acquire(&self) -> AcquireGuard<'_> {
+        self.acquiring.set(self.acquiring.get() + 1);
+        AcquireGuard(self)
     }
 }
 
 /// An HTTP/2 connection.
-pub(crate) struct Session {
+pub(crate) struct H2Session {
     pub(super) cx: Cx,
-    pub(super) common: Rc<Common>,
+    pub(super) pool: Rc<H2Pool>,
     /// `None`: closed.
-    wire: RefCell<Option<Stream>>,
-    pub(super) state: RefCell<State>,
+    transport: RefCell<Option<Stream>>,
+    pub(super) state: RefCell<SessionState>,
     /// `None`: closed, or not counted.
-    permit: RefCell<Option<Permit>>,
-    toward: Toward,
+    permit: RefCell<Option<ConnectionPermit>>,
+    endpoint: EndpointId,
     /// No more streams are opened.
-    retired: Cell<bool>,
+    is_retired: Cell<bool>,
     /// It was retired in favor of requests that wait for another connection.
-    leaves: Cell<bool>,
+    is_yielding: Cell<bool>,
     /// A request was turned away because the output is full.
-    is_choked: Cell<bool>,
+    is_output_full: Cell<bool>,
     /// The endpoint has refused a stream, and accepted none since.
-    pub(super) refuses: Cell<bool>,
+    pub(super) is_refusing: Cell<bool>,
     /// The limit of concurrent streams.
-    most: u32,
+    max_streams: u32,
     /// The limit of streams over the connection's life; `None`: no limit.
-    lifetime: Option<u32>,
+    max_requests: Option<u32>,
     /// Channels that have not opened a stream yet.
     pub(super) reserved: Cell<u32>,
     /// Streams opened so far.
@@ -105,42 +105,42 @@ pub(crate) struct Session {
     /// The instant at which the last stream ended.
     idle_since: Cell<Time>,
     /// The instant of the last received bytes.
-    pub(super) heard: Cell<Time>,
+    pub(super) last_received: Cell<Time>,
     /// A PING is outstanding.
     pub(super) is_pinged: Cell<bool>,
-    writers: RefCell<Writers>,
+    writers: RefCell<WriterQueue>,
     /// The request that waits until the endpoint has sent its limit of streams.
-    beginner: RefCell<Option<Waker>>,
+    settings_waiter: RefCell<Option<Waker>>,
     /// The reason that the connection was closed.
-    ended: Cell<Option<Lost>>,
+    error: Cell<Option<StreamError>>,
     /// `:scheme` of its requests.
     pub(super) scheme: &'static str,
 }
 
 /// The codec and its buffers.
-pub(super) struct State {
+pub(super) struct SessionState {
     pub(super) connection: Connection,
     /// Output that was not handed to the engine yet.
     pub(super) out: Vec<u8>,
     /// Bytes of an incomplete frame.
     pub(super) partial: Vec<u8>,
     /// By the codec's slots; `None` for streams without a reader.
-    pub(super) streams: Vec<Option<Rc<Incoming>>>,
+    pub(super) streams: Vec<Option<Rc<StreamInput>>>,
 }
 
 /// The queue for room in the connection's output: first in, first out.
 #[derive(Default)]
-struct Writers {
+struct WriterQueue {
     tickets: u64,
     queue: VecDeque<(u64, Waker)>,
 }
 
 /// The parameters of a new session.
-pub(crate) struct Beginning {
+pub(crate) struct SessionParams {
     pub(crate) stream: Stream,
-    pub(crate) permit: Option<Permit>,
+    pub(crate) permit: Option<ConnectionPermit>,
     /// The endpoint.
-    pub(crate) toward: Toward,
+    pub(crate) toward: EndpointId,
     /// The connection uses TLS.
     pub(crate) secure: bool,
     /// The limit of concurrent streams.
@@ -149,62 +149,62 @@ pub(crate) struct Beginning {
     pub(crate) lifetime: Option<u32>,
 }
 
-impl std::fmt::Debug for Session {
+impl std::fmt::Debug for H2Session {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Session({:?}, {} served)", self.wire, self.served.get())
+        write!(f, "Session({:?}, {} served)", self.transport, self.served.get())
     }
 }
 
-impl Session {
+impl H2Session {
     /// Starts a session: sends the connection preface.
-    pub(crate) fn new(cx: &Cx, common: &Rc<Common>, beginning: Beginning) -> Rc<Session> {
+    pub(crate) fn new(cx: &Cx, common: &Rc<H2Pool>, beginning: SessionParams) -> Rc<H2Session> {
         let mut out = Vec::new();
-        let limits = super::limits_for(beginning.streams);
+        let limits = super::h2_limits(beginning.streams);
         let now = cx.now();
         let connection = Connection::new(Role::Client, &limits, Duration::from_nanos(now.0), &mut out);
-        let session = Rc::new(Session {
+        let session = Rc::new(H2Session {
             cx: cx.clone(),
-            common: Rc::clone(common),
-            wire: RefCell::new(Some(beginning.stream)),
-            state: RefCell::new(State {
+            pool: Rc::clone(common),
+            transport: RefCell::new(Some(beginning.stream)),
+            state: RefCell::new(SessionState {
                 connection,
                 out,
                 partial: Vec::new(),
                 streams: Vec::new(),
             }),
             permit: RefCell::new(beginning.permit),
-            toward: beginning.toward,
-            retired: Cell::new(false),
-            leaves: Cell::new(false),
-            is_choked: Cell::new(false),
-            refuses: Cell::new(false),
-            most: beginning.streams,
-            lifetime: beginning.lifetime,
+            endpoint: beginning.toward,
+            is_retired: Cell::new(false),
+            is_yielding: Cell::new(false),
+            is_output_full: Cell::new(false),
+            is_refusing: Cell::new(false),
+            max_streams: beginning.streams,
+            max_requests: beginning.lifetime,
             reserved: Cell::new(0),
             served: Cell::new(0),
             idle_since: Cell::new(now),
-            heard: Cell::new(now),
+            last_received: Cell::new(now),
             is_pinged: Cell::new(false),
             writers: RefCell::default(),
-            beginner: RefCell::default(),
-            ended: Cell::new(None),
+            settings_waiter: RefCell::default(),
+            error: Cell::new(None),
             scheme: if beginning.secure { "https" } else { "http" },
         });
-        common.open.set(common.open.get() + 1);
-        let ear = Ear(Rc::downgrade(&session));
-        if let Some(stream) = &*session.wire.borrow() {
+        common.open_sessions.set(common.open_sessions.get() + 1);
+        let ear = SessionReceiver(Rc::downgrade(&session));
+        if let Some(stream) = &*session.transport.borrow() {
             stream.set_deadline(None);
             stream.attend(Some(Rc::new(ear)));
         }
-        session.flush(&mut session.state.borrow_mut());
+        session.flush_output(&mut session.state.borrow_mut());
         // Bytes received before the receiver was set cause no event.
-        session.listen();
+        session.read_available();
         session
     }
 
     /// Returns whether the connection is closed.
     pub(crate) fn is_closed(&self) -> bool {
-        self.wire.borrow().is_none()
+        self.transport.borrow().is_none()
     }
 
     /// Returns whether no request is in flight.
@@ -218,14 +218,14 @@ impl Session {
     }
 
     /// Returns the number of requests that can be started now.
-    pub(super) fn room(&self) -> usize {
-        if self.retired.get() {
+    pub(super) fn stream_capacity(&self) -> usize {
+        if self.is_retired.get() {
             return 0;
         }
         // More requests would only add to output that the endpoint does not read.
         let is_choked = |stream: &Stream| stream.unsent() >= WRITE_MARK;
-        if self.wire.borrow().as_ref().is_none_or(is_choked) {
-            self.is_choked.set(true);
+        if self.transport.borrow().as_ref().is_none_or(is_choked) {
+            self.is_output_full.set(true);
             return 0;
         }
         let connection = &self.state.borrow().connection;
@@ -234,164 +234,167 @@ impl Session {
         }
         let reserved = self.reserved.get();
         let begun = self.served.get().saturating_add(reserved);
-        let left = self.lifetime.map_or(u32::MAX, |most| most.saturating_sub(begun));
-        let room = (self.most as usize).saturating_sub(connection.open_streams());
+        let left = self
+            .max_requests
+            .map_or(u32::MAX, |most| most.saturating_sub(begun));
+        let room = (self.max_streams as usize).saturating_sub(connection.open_streams());
         let room = room.min(connection.openable()).saturating_sub(reserved as usize);
         room.min(left as usize)
     }
 
     /// Returns whether the endpoint has sent its limit of streams.
-    pub(super) fn is_begun(&self) -> bool {
+    pub(super) fn has_settings(&self) -> bool {
         self.state.borrow().connection.is_established()
     }
 
     /// Returns whether each channel without a stream can open one.
-    pub(super) fn has_room_for_reserved(&self) -> bool {
+    pub(super) fn can_open_reserved(&self) -> bool {
         let openable = self.state.borrow().connection.openable();
         !self.is_closed() && openable >= self.reserved.get() as usize
     }
 
     /// Reserves a stream for a request, which opens it. Requires [`room`](Self::room).
-    pub(crate) fn reserve(self: &Rc<Self>) -> Channel {
+    pub(crate) fn reserve_stream(self: &Rc<Self>) -> H2Stream {
         self.reserved.set(self.reserved.get() + 1);
-        Channel::new(Rc::clone(self))
+        H2Stream::new(Rc::clone(self))
     }
 
     /// Waits until the endpoint has sent its limit of streams.
-    pub(super) fn poll_begun(&self, context: &mut Context<'_>) -> Poll<Result<(), Lost>> {
-        if let Some(why) = self.ended.get() {
+    pub(super) fn poll_settings(&self, context: &mut Context<'_>) -> Poll<Result<(), StreamError>> {
+        if let Some(why) = self.error.get() {
             return Poll::Ready(Err(why));
         }
         if self.state.borrow().connection.is_established() {
             return Poll::Ready(Ok(()));
         }
-        *self.beginner.borrow_mut() = Some(context.waker().clone());
+        *self.settings_waiter.borrow_mut() = Some(context.waker().clone());
         Poll::Pending
     }
 
     /// Wakes the request that waits for the limit: it was received, or will not be.
-    pub(super) fn has_begun(&self) {
-        let beginner = self.beginner.borrow_mut().take();
+    pub(super) fn notify_settings(&self) {
+        let beginner = self.settings_waiter.borrow_mut().take();
         beginner.into_iter().for_each(Waker::wake);
     }
 
     /// Retires the session: no more streams are opened, and it is closed when the last has ended.
     pub(crate) fn retire(&self) {
-        self.retired.set(true);
+        self.is_retired.set(true);
         if self.is_idle() {
             drop(self.close());
         }
     }
 
     /// Closes the session with a GOAWAY. Returns the permit to open another connection in its place.
-    pub(crate) fn close(&self) -> Option<Permit> {
+    pub(crate) fn close(&self) -> Option<ConnectionPermit> {
         {
             let state = &mut *self.state.borrow_mut();
             if state.connection.fault().is_none() {
                 state.connection.abandon(ErrorCode::NO_ERROR, &mut state.out);
             }
-            self.flush(state);
+            self.flush_output(state);
         }
-        self.end(Lost::Closed)
+        self.fail(StreamError::Closed)
     }
 
     /// Ends the session after its connection has ended.
-    pub(super) fn end(&self, why: Lost) -> Option<Permit> {
-        self.retired.set(true);
-        let wire = self.wire.borrow_mut().take()?;
-        self.ended.set(Some(why));
-        self.has_begun();
-        let open = self.common.open.get() - 1;
-        self.common.open.set(open);
+    pub(super) fn fail(&self, why: StreamError) -> Option<ConnectionPermit> {
+        self.is_retired.set(true);
+        let wire = self.transport.borrow_mut().take()?;
+        self.error.set(Some(why));
+        self.notify_settings();
+        let open = self.pool.open_sessions.get() - 1;
+        self.pool.open_sessions.set(open);
         if open == 0 {
-            self.common.spare.borrow_mut().clear();
+            self.pool.spare_inputs.borrow_mut().clear();
         }
         let permit = self.permit.borrow_mut().take();
-        if self.leaves.get()
+        if self.is_yielding.get()
             && let Some(permit) = &permit
         {
-            permit.shared().left();
+            permit.upstream().end_session_retirement();
         }
         let streams = std::mem::take(&mut self.state.borrow_mut().streams);
         let mut readers = Vec::new();
         for incoming in streams.iter().flatten() {
-            incoming.lose(why);
-            readers.extend(incoming.attendant.take());
+            incoming.fail(why);
+            readers.extend(incoming.observer.take());
         }
         let writers = std::mem::take(&mut self.writers.borrow_mut().queue);
         writers.into_iter().for_each(|(_, waker)| waker.wake());
         drop(wire);
-        readers.into_iter().for_each(|reader| reader.came());
+        readers.into_iter().for_each(|reader| reader.on_ready());
         permit
     }
 
     /// Changes the codec's state, writes the resulting output, and offers streams that became free.
-    pub(super) fn with<R>(&self, change: impl FnOnce(&mut State) -> R) -> R {
+    pub(super) fn with_state<R>(&self, change: impl FnOnce(&mut SessionState) -> R) -> R {
         let mut state = self.state.borrow_mut();
         let before = state.connection.open_streams();
         let outcome = change(&mut state);
-        self.flush(&mut state);
+        self.flush_output(&mut state);
         let freed = before.saturating_sub(state.connection.open_streams());
         drop(state);
         if freed > 0 {
-            self.freed(freed);
+            self.on_streams_closed(freed);
         }
         outcome
     }
 
     /// Handles that `count` streams have ended.
-    pub(super) fn freed(&self, count: usize) {
-        let is_worn = self.lifetime.is_some_and(|most| self.served.get() >= most);
+    pub(super) fn on_streams_closed(&self, count: usize) {
+        let is_worn = self.max_requests.is_some_and(|most| self.served.get() >= most);
         if is_worn {
-            self.retired.set(true);
+            self.is_retired.set(true);
         }
         if self.is_idle() {
             self.idle_since.set(self.cx.now());
         }
-        self.offer(count);
+        self.offer_streams(count);
     }
 
     /// Offers `count` free streams to requests that wait for a connection; closes the session if they need its place.
-    pub(super) fn offer(&self, count: usize) {
-        let shared = self.permit.borrow().as_ref().map(Permit::shared);
-        for _ in 0..count.min(self.room()) {
+    pub(super) fn offer_streams(&self, count: usize) {
+        let shared = self.permit.borrow().as_ref().map(ConnectionPermit::upstream);
+        for _ in 0..count.min(self.stream_capacity()) {
             let Some(shared) = &shared else { break };
             // An idle session can be closed at once, so any waiter can profit.
             let (worker, is_idle) = (self.cx.worker(), self.is_idle());
-            let may_close = is_idle || shared.may_leave();
-            let handed = match is_idle {
-                true => shared.waiting.hand_over(worker),
-                false => shared.waiting.hand_over_stream(worker, self.toward, may_close),
+            let may_close = is_idle || shared.may_retire_session();
+            let handed = if is_idle {
+                shared.wait_queue.assign_connection(worker)
+            } else {
+                shared.wait_queue.assign_stream(worker, self.endpoint, may_close)
             };
             let close = match handed {
-                Handover::Close => true,
-                Handover::Handed => may_close && shared.room.wants_handed(),
-                Handover::Keep => is_idle && shared.room.wants_idle(),
+                Disposition::Close => true,
+                Disposition::Reserved => may_close && shared.connection_budget.must_close_reserved(),
+                Disposition::Pool => is_idle && shared.connection_budget.must_close_idle(),
             };
-            if close && (is_idle || shared.begin_leaving()) {
-                self.leaves.set(!is_idle);
-                self.retired.set(true);
+            if close && (is_idle || shared.begin_session_retirement()) {
+                self.is_yielding.set(!is_idle);
+                self.is_retired.set(true);
                 break;
             }
         }
-        if self.is_idle() && (self.retired.get() || self.cx.is_draining()) {
+        if self.is_idle() && (self.is_retired.get() || self.cx.is_draining()) {
             drop(self.close());
         }
     }
 
     /// Offers streams again after the output was too full.
-    pub(super) fn breathe(&self) {
-        if self.is_choked.replace(false) {
-            self.offer(self.room());
+    pub(super) fn resume_offers(&self) {
+        if self.is_output_full.replace(false) {
+            self.offer_streams(self.stream_capacity());
         }
     }
 
     /// Hands the output to the engine.
-    pub(super) fn flush(&self, state: &mut State) {
+    pub(super) fn flush_output(&self, state: &mut SessionState) {
         if state.out.is_empty() {
             return;
         }
-        if let Some(stream) = &*self.wire.borrow() {
+        if let Some(stream) = &*self.transport.borrow() {
             // Fails if the connection has just ended, which the receiver observes.
             let _ = stream.write_now(&state.out);
         }
@@ -400,11 +403,11 @@ impl Session {
     }
 
     /// Reads all received bytes.
-    pub(super) fn listen(&self) {
+    pub(super) fn read_available(&self) {
         let mut context = Context::from_waker(Waker::noop());
         loop {
             let mut bytes = Vec::new();
-            let polled = match &*self.wire.borrow() {
+            let polled = match &*self.transport.borrow() {
                 None => return,
                 Some(stream) => stream.poll_received(&mut context, |received| {
                     bytes.extend_from_slice(received);
@@ -413,42 +416,42 @@ impl Session {
             };
             let why = match polled {
                 Poll::Pending => return,
-                Poll::Ready(Ok(0)) => Lost::Closed,
+                Poll::Ready(Ok(0)) => StreamError::Closed,
                 Poll::Ready(Ok(_)) => {
-                    self.hear(&bytes);
+                    self.on_data(&bytes);
                     continue;
                 }
-                Poll::Ready(Err(_)) => Lost::Reset,
+                Poll::Ready(Err(_)) => StreamError::Reset,
             };
-            drop(self.end(why));
+            drop(self.fail(why));
             return;
         }
     }
 
     /// Sends a PING unless one is outstanding: without a response the connection is closed.
-    pub(super) fn ping(&self) {
+    pub(super) fn send_ping(&self) {
         if self.is_pinged.replace(true) {
             return;
         }
-        if let Some(stream) = &*self.wire.borrow() {
+        if let Some(stream) = &*self.transport.borrow() {
             stream.set_deadline(Some(limits::UPSTREAM_PING_WAIT));
         }
-        self.with(|state| state.connection.ping(*b"ringmain", &mut state.out));
+        self.with_state(|state| state.connection.ping(*b"ringmain", &mut state.out));
     }
 
     /// Records received bytes: the connection is alive.
-    pub(super) fn lives(&self) {
-        self.heard.set(self.cx.now());
+    pub(super) fn record_activity(&self) {
+        self.last_received.set(self.cx.now());
         if self.is_pinged.replace(false)
-            && let Some(stream) = &*self.wire.borrow()
+            && let Some(stream) = &*self.transport.borrow()
         {
             stream.set_deadline(None);
         }
     }
 
     /// Waits until the connection accepts more output, in turn. `ticket` is the caller's position in the queue, 0 for none.
-    pub(super) fn poll_room(&self, ticket: &Cell<u64>, context: &mut Context<'_>) -> Poll<()> {
-        let wire = self.wire.borrow();
+    pub(super) fn poll_output(&self, ticket: &Cell<u64>, context: &mut Context<'_>) -> Poll<()> {
+        let wire = self.transport.borrow();
         let Some(stream) = &*wire else {
             return Poll::Ready(());
         };
@@ -463,14 +466,14 @@ impl Session {
     }
 
     /// Leaves the queue of writers.
-    pub(super) fn leave(&self, ticket: &Cell<u64>) {
+    pub(super) fn leave_writer_queue(&self, ticket: &Cell<u64>) {
         if ticket.get() != 0 {
             self.writers.borrow_mut().leave(ticket);
         }
     }
 }
 
-impl Writers {
+impl WriterQueue {
     fn join(&mut self, ticket: &Cell<u64>, waker: &Waker) {
         if ticket.get() != 0
             && let Some((_, own)) = self.queue.iter_mut().find(|(other, _)| *other == ticket.get())
@@ -492,11 +495,11 @@ impl Writers {
     }
 }
 
-impl Drop for Session {
+impl Drop for H2Session {
     fn drop(&mut self) {
         drop(self.close());
     }
 }
 
 /// A weak reference to a session.
-pub(super) type Gone = Weak<Session>;
+pub(super) type WeakSession = Weak<H2Session>;

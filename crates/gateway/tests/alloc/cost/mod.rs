@@ -9,17 +9,17 @@ mod corpus;
 #[path = "../../it/attacks/message.rs"]
 mod message;
 
-mod growing;
-mod slow;
-mod stand;
+mod attacker;
+mod growth;
+mod slow_clients;
 
 use std::sync::Arc;
 
 use ringmain_gateway::model::{
-    Action, Config, Endpoint, Forward, Listener, Protocol, Route, Rule, Upstream, Where,
+    Action, Config, Endpoint, EndpointLocation, Forward, Listener, Protocol, Route, Rule, Upstream,
 };
 
-use crate::cost::stand::{Cost, Script, Stand, statuses};
+use crate::cost::attacker::{Cost, Script, Stand, statuses};
 
 const OK: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
 
@@ -116,7 +116,7 @@ fn rules(rules: Vec<Rule>) -> Config {
         hostnames: Vec::new(),
         rules,
     };
-    let endpoint = Endpoint::new(Where::Address(stand::origin()));
+    let endpoint = Endpoint::new(EndpointLocation::Address(attacker::origin()));
     Config {
         listeners: vec![listener.into()],
         routes: vec![route.into()],
@@ -180,8 +180,8 @@ fn lies() {
 pub(crate) fn main() {
     payloads();
     lies();
-    slow::all();
-    growing::all();
+    slow_clients::all();
+    growth::all();
     println!(
         "{} payloads and {} lies, slow clients and growing requests: each within its bounds",
         corpus::ALL.len(),

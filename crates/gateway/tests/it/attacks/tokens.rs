@@ -12,9 +12,9 @@ use ringmain_gateway::model::{ClaimHeader, ClaimPath, Jwt, JwtAlgorithm};
 use serde_json::{Value, json};
 
 use super::{Wiretap, answers, compare};
+use crate::identity_provider::{Secret, Signer, claims, encode, from_now, inline, jwt, provider, set};
 use crate::origin::{edge, to};
 use crate::policies::{header, with};
-use crate::signer::{Secret, Signer, claims, encode, from_now, inline, jwt, provider, set};
 
 on_every_backend! {
     each_token_has_its_expected_outcome,

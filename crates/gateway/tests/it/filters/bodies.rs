@@ -34,7 +34,7 @@ fn posted(body: &[u8], size: usize) -> Vec<u8> {
 fn changed_in_pieces_however_they_are_cut(engine: Config) {
     let script = || Script {
         request_head: |head| {
-            head.want_body(Want::Change);
+            head.want_body(BodyAccess::Modify);
             Ok(Flow::Continue)
         },
         request_body: |body| {
@@ -46,7 +46,7 @@ fn changed_in_pieces_however_they_are_cut(engine: Config) {
             Ok(Flow::Continue)
         },
         response_head: |head| {
-            head.want_body(Want::Change);
+            head.want_body(BodyAccess::Modify);
             Ok(Flow::Continue)
         },
         response_body: |body| {
@@ -89,7 +89,7 @@ fn changed_in_pieces_however_they_are_cut(engine: Config) {
 fn lines_held_until_they_are_whole(engine: Config) {
     let script = || Script {
         response_head: |head| {
-            head.want_body(Want::Change);
+            head.want_body(BodyAccess::Modify);
             Ok(Flow::Continue)
         },
         response_body: |body| {
@@ -115,7 +115,7 @@ fn lines_held_until_they_are_whole(engine: Config) {
 fn whole_before_the_head(engine: Config) {
     let script = || Script {
         request_head: |head| {
-            head.want_body(Want::Whole);
+            head.want_body(BodyAccess::Buffer);
             Ok(Flow::Continue)
         },
         request_body: |body| {
@@ -129,7 +129,7 @@ fn whole_before_the_head(engine: Config) {
             Ok(Flow::Continue)
         },
         response_head: |head| {
-            head.want_body(Want::Whole);
+            head.want_body(BodyAccess::Buffer);
             Ok(Flow::Continue)
         },
         response_body: |body| {
@@ -175,7 +175,7 @@ fn whole_before_the_head(engine: Config) {
 fn looked_at_and_left_alone(engine: Config) {
     let script = Script {
         request_head: |head| {
-            head.want_body(Want::Look);
+            head.want_body(BodyAccess::Read);
             Ok(Flow::Continue)
         },
         request_body: |body| {
@@ -183,7 +183,7 @@ fn looked_at_and_left_alone(engine: Config) {
             Ok(Flow::Continue)
         },
         response_head: |head| {
-            head.want_body(Want::Look);
+            head.want_body(BodyAccess::Read);
             Ok(Flow::Continue)
         },
         response_body: |body| {
@@ -206,7 +206,7 @@ fn long_ones_pass_in_pieces(engine: Config) {
     // Each byte is inverted: a body over the limit of held bytes passes all the same.
     let script = Script {
         request_head: |head| {
-            head.want_body(Want::Change);
+            head.want_body(BodyAccess::Modify);
             Ok(Flow::Continue)
         },
         request_body: |body| {
@@ -214,7 +214,7 @@ fn long_ones_pass_in_pieces(engine: Config) {
             Ok(Flow::Continue)
         },
         response_head: |head| {
-            head.want_body(Want::Change);
+            head.want_body(BodyAccess::Modify);
             Ok(Flow::Continue)
         },
         response_body: |body| {
@@ -238,23 +238,23 @@ fn long_ones_pass_in_pieces(engine: Config) {
 fn more_than_may_be_held(engine: Config) {
     let whole = Script {
         request_head: |head| {
-            head.want_body(Want::Whole);
+            head.want_body(BodyAccess::Buffer);
             Ok(Flow::Continue)
         },
         response_head: |head| {
-            head.want_body(Want::Whole);
+            head.want_body(BodyAccess::Buffer);
             Ok(Flow::Continue)
         },
         ..Script::default()
     };
     let holds = Script {
         request_head: |head| {
-            head.want_body(Want::Change);
+            head.want_body(BodyAccess::Modify);
             Ok(Flow::Continue)
         },
         request_body: |_| Ok(Flow::Hold),
         response_head: |head| {
-            head.want_body(Want::Change);
+            head.want_body(BodyAccess::Modify);
             Ok(Flow::Continue)
         },
         response_body: |_| Ok(Flow::Hold),
@@ -281,12 +281,12 @@ fn more_than_may_be_held(engine: Config) {
         client.send(support::get("/"));
         if is_whole {
             let answer = client.answer();
-            answer.expect(502, "the upstream's answer is too large\n");
+            answer.expect(502, "upstream response body too large\n");
         } else {
             assert_eq!(client.head().status, 200);
             client.expect_end();
         }
-        let faults = edge.gateway.faults();
+        let faults = edge.gateway.fault_counts();
         assert!(
             faults
                 .iter()
@@ -300,7 +300,7 @@ fn more_than_may_be_held(engine: Config) {
 fn other_tries_and_copies_get_what_filters_left(engine: Config) {
     let script = Script {
         request_head: |head| {
-            head.want_body(Want::Change);
+            head.want_body(BodyAccess::Modify);
             head.set("X-Stamp", "1")?;
             Ok(Flow::Continue)
         },
@@ -356,7 +356,7 @@ fn a_slow_client_holds_the_upstream_back(engine: Config) {
     const BYTES: usize = 64 << 20;
     let script = Script {
         response_head: |head| {
-            head.want_body(Want::Change);
+            head.want_body(BodyAccess::Modify);
             Ok(Flow::Continue)
         },
         ..Script::default()
@@ -407,15 +407,15 @@ fn files_pass_them(engine: Config) {
     let long = pattern(300_000);
     std::fs::write(root.join("long"), &long).expect("a file");
     std::fs::write(root.join("empty"), b"").expect("a file");
-    for want in [Want::Change, Want::Whole] {
+    for want in [BodyAccess::Modify, BodyAccess::Buffer] {
         let script = Script {
             response_head: match want {
-                Want::Whole => |head| {
-                    head.want_body(Want::Whole);
+                BodyAccess::Buffer => |head| {
+                    head.want_body(BodyAccess::Buffer);
                     Ok(Flow::Continue)
                 },
                 _ => |head| {
-                    head.want_body(Want::Change);
+                    head.want_body(BodyAccess::Modify);
                     Ok(Flow::Continue)
                 },
             },
@@ -440,7 +440,10 @@ fn files_pass_them(engine: Config) {
         let answer = edge.server.get("/long");
         let turned: Vec<u8> = long.iter().map(|byte| !byte).chain([7]).collect();
         assert!(answer.status == 200 && answer.body == turned);
-        assert_eq!(answer.field("content-length").is_some(), want == Want::Whole);
+        assert_eq!(
+            answer.field("content-length").is_some(),
+            want == BodyAccess::Buffer
+        );
         assert_eq!(edge.server.get("/empty").body, [7]);
         let head = edge.server.ask("HEAD /long HTTP/1.1\r\nHost: a\r\n\r\n");
         assert_eq!((head.status, head.field("content-length")), (200, None));
@@ -459,7 +462,7 @@ fn what_follows_a_body(engine: Config) {
         (
             Script {
                 response_head: |head| {
-                    head.want_body(Want::Change);
+                    head.want_body(BodyAccess::Modify);
                     Ok(Flow::Continue)
                 },
                 ..Script::default()
@@ -470,7 +473,7 @@ fn what_follows_a_body(engine: Config) {
         (
             Script {
                 response_head: |head| {
-                    head.want_body(Want::Whole);
+                    head.want_body(BodyAccess::Buffer);
                     Ok(Flow::Continue)
                 },
                 ..Script::default()
@@ -543,7 +546,7 @@ fn a_switch_of_protocols(engine: Config) {
     });
     let script = Script {
         request_head: |head| {
-            head.want_body(Want::Whole);
+            head.want_body(BodyAccess::Buffer);
             head.set("X-Stamp", "1")?;
             Ok(Flow::Continue)
         },

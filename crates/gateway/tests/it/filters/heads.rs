@@ -1,6 +1,6 @@
 //! Heads: the fields that filters see and change, their order, and responses by filters.
 
-use ringmain_gateway::filter::Answer;
+use ringmain_gateway::filter::FilterResponse;
 use ringmain_gateway::model::{Action, HeaderName, HeaderValue, Rule};
 
 use super::*;
@@ -167,8 +167,8 @@ fn there_in_order_and_back_the_other_way(engine: Config) {
 fn a_filters_response_passes_earlier_filters(engine: Config) {
     let answers = Script {
         request_head: |_| {
-            let answer = Answer::text(418, "no coffee").header("X-From", "b")?;
-            Ok(Flow::Answer(answer))
+            let answer = FilterResponse::text(418, "no coffee").header("X-From", "b")?;
+            Ok(Flow::Respond(answer))
         },
         ..Script::default()
     };
@@ -176,7 +176,7 @@ fn a_filters_response_passes_earlier_filters(engine: Config) {
         response_head: |head| {
             assert!(head.is_own());
             head.set("X-Front", "1")?;
-            head.want_body(Want::Change);
+            head.want_body(BodyAccess::Modify);
             Ok(Flow::Continue)
         },
         response_body: |body| {
@@ -209,21 +209,21 @@ fn a_filters_response_passes_earlier_filters(engine: Config) {
 }
 
 fn answers_of_the_gateways_own(engine: Config) {
-    let answer = Action::Answer(model::Answer {
+    let answer = Action::Respond(model::DirectResponse {
         status: 203,
         content_type: None,
-        body: model::Body(b"own".as_slice().into()),
+        body: model::StaticBody(b"own".as_slice().into()),
     });
     let forward = Action::Forward(Box::new(model::Forward::to("origin")));
     for (action, status, body) in [
         (answer, 203, "OWN"),
-        (forward, 503, "THE UPSTREAM REFUSES CONNECTIONS\n"),
+        (forward, 503, "UPSTREAM CONNECTION REFUSED\n"),
     ] {
         let script = Script {
             response_head: |head| {
                 assert!(head.is_own());
                 head.set("X-Seen", "1")?;
-                head.want_body(Want::Whole);
+                head.want_body(BodyAccess::Buffer);
                 Ok(Flow::Continue)
             },
             response_body: |body| {
@@ -266,7 +266,7 @@ fn without_a_body(engine: Config) {
     // Fields about a body that is not sent cannot be right for a body that would be changed.
     let script = || Script {
         response_head: |head| {
-            head.want_body(Want::Whole);
+            head.want_body(BodyAccess::Buffer);
             Ok(Flow::Continue)
         },
         response_body: |_| Err("there is none".into()),

@@ -5,8 +5,8 @@ use std::time::Duration;
 use ringmain_gateway::limits;
 
 use super::{Run, front};
-use crate::asked::Asked;
 use crate::clients::{Client, Habits};
+use crate::policy_services::Asked;
 
 /// The time after which keys can be fetched again in any case: an unknown key may be known then, and no client is refused for good.
 const AGAIN: Duration = Duration::from_secs(75);
@@ -64,9 +64,10 @@ impl Run {
 
     /// Checks that a client that may be admitted is in the end: in a calm world as soon as keys can be fetched again.
     fn let_in(&mut self) {
-        let tries = match self.calm && !self.bounds.fill() {
-            true => 2,
-            false => TRIES,
+        let tries = if self.calm && !self.bounds.fill() {
+            2
+        } else {
+            TRIES
         };
         for _ in 0..tries {
             let id = self.send_one(Asked::favour);

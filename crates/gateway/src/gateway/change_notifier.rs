@@ -1,0 +1,40 @@
+//! A counter of configuration changes that wakes waiting workers.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::task::Waker;
+
+/// A counter of changes and the wakers of those that wait for the next.
+#[derive(Debug, Default)]
+pub(crate) struct ChangeNotifier {
+    count: AtomicU64,
+    /// Wakers by worker.
+    wakers: Mutex<Vec<Option<Waker>>>,
+}
+
+impl ChangeNotifier {
+    /// Returns the number of changes so far.
+    pub(crate) fn count(&self) -> u64 {
+        self.count.load(Ordering::SeqCst)
+    }
+
+    /// Counts a change and wakes every registered task.
+    pub(crate) fn notify(&self) {
+        self.count.fetch_add(1, Ordering::SeqCst);
+        let woken = std::mem::take(&mut *self.lock());
+        woken.into_iter().flatten().for_each(Waker::wake);
+    }
+
+    /// Registers the task of a worker to be woken by the next change.
+    pub(crate) fn register(&self, worker: usize, waker: &Waker) {
+        let mut watching = self.lock();
+        if watching.len() <= worker {
+            watching.resize(worker + 1, None);
+        }
+        watching[worker] = Some(waker.clone());
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Option<Waker>>> {
+        self.wakers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,51 @@
+//! The filter instances of a worker, one for each use in the configuration.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+
+use ringmain_engine::Cx;
+
+use crate::compile::plan::Plan;
+use crate::filter::{Instance, Use};
+use crate::table::Table;
+
+/// Filter instances by the number of their use.
+#[derive(Default)]
+pub(crate) struct FilterInstances(RefCell<BTreeMap<u64, Rc<dyn Instance>>>);
+
+impl FilterInstances {
+    /// Returns the instance for a use, creating it if necessary. `None`: its constructor panicked.
+    pub(crate) fn get_or_create(&self, wanted: &Use, cx: &Cx) -> Option<Rc<dyn Instance>> {
+        if let Some(found) = self.0.borrow().get(&wanted.id) {
+            return Some(Rc::clone(found));
+        }
+        let made = wanted.instance(cx)?;
+        self.0.borrow_mut().insert(wanted.id, Rc::clone(&made));
+        Some(made)
+    }
+
+    /// Drops the instances whose uses no longer exist; requests in flight keep theirs.
+    pub(super) fn drop_unused(&self, table: &Table<Plan>) {
+        if self.0.borrow().is_empty() {
+            return;
+        }
+        let routes = table.routes();
+        let plans =
+            routes.flat_map(|route| (0..route.route().rules.len()).filter_map(|rule| route.plan(rule).ok()));
+        let uses = plans.filter_map(|plan| plan.filters.as_deref()).flatten();
+        let there: BTreeSet<u64> = uses.map(|wanted| wanted.id).collect();
+        let gone: Vec<_> = {
+            let mut all = self.0.borrow_mut();
+            all.extract_if(.., |id, _| !there.contains(id)).collect()
+        };
+        // The destructor of a filter must not find the table borrowed.
+        drop(gone);
+    }
+}
+
+impl std::fmt::Debug for FilterInstances {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_set().entries(self.0.borrow().keys()).finish()
+    }
+}

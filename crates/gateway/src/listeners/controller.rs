@@ -1,0 +1,158 @@
+//! Opens and closes the engine's listeners when the configuration changes.
+
+use ringmain_engine::{Addr, BoundListener, EngineError, ListenOptions, Listeners};
+
+use super::{AppliedListeners, ListenAddresses, NextListeners};
+use crate::model::Name;
+use crate::table::{ConfigPart, Consequence, Problem};
+
+/// Addresses that were bound for a change, in its order; `None`: not bound yet.
+pub(crate) type Bindings = Vec<Option<BoundListener>>;
+
+/// All listeners, with the engine's handle to open and close them.
+#[derive(Debug, Default)]
+pub(crate) struct ListenerController {
+    pub(crate) addresses: ListenAddresses,
+    /// `None`: the engine does not run yet; it opens the first configuration's listeners when it starts.
+    engine: Option<(Listeners, ListenOptions)>,
+    /// No configuration was applied so far.
+    has_started: bool,
+    /// Listeners that changes before the engine's start removed: it opens them, and they must be closed again.
+    failed: Vec<u32>,
+    /// A change was made before the engine's start.
+    has_failed: bool,
+}
+
+impl ListenerController {
+    /// Sets the engine's handle. Returns whether a change was made before, which must be applied now.
+    pub(crate) fn attach_engine(&mut self, listeners: Listeners, options: ListenOptions) -> bool {
+        self.failed.drain(..).for_each(|number| listeners.close(number));
+        self.engine = Some((listeners, options));
+        std::mem::take(&mut self.has_failed)
+    }
+
+    /// Binds new addresses, in their order, before the prepared changes apply. The kernel queues connections there from now on. Addresses of
+    /// listeners whose names `is_required` does not accept are left to [`ListenerController::apply`].
+    ///
+    /// # Errors
+    /// The listeners that cannot be bound. No address is bound or closed in that case.
+    pub(crate) fn bind_new(
+        &self,
+        next: &NextListeners,
+        is_required: &dyn Fn(&Name) -> bool,
+    ) -> Result<Bindings, Vec<Problem>> {
+        let Some((engine, options)) = &self.engine else {
+            return Ok(Vec::new());
+        };
+        let mut bound = Vec::new();
+        let mut closed = Vec::new();
+        let mut problems = Vec::new();
+        for (addr, listener) in next.opened() {
+            if !is_required(listener) {
+                bound.push(None);
+                continue;
+            }
+            let mut binding = engine.bind(addr, options);
+            if binding.is_err() {
+                // Listeners that this change closes may block it: `0.0.0.0:80` blocks a new `127.0.0.1:80`.
+                let in_the_way = self.addresses.closing(next).into_iter();
+                let in_the_way =
+                    in_the_way.filter(|(_, gone)| overlaps(gone, addr) && !closed.contains(gone));
+                let in_the_way: Vec<_> = in_the_way.collect();
+                if !in_the_way.is_empty() {
+                    in_the_way.iter().for_each(|(number, _)| engine.close(*number));
+                    binding = engine.bind(addr, options);
+                    closed.extend(in_the_way.into_iter().map(|(_, addr)| addr));
+                }
+            }
+            match binding {
+                Ok(binding) => bound.push(Some(binding)),
+                Err(error) => problems.push(open_problem(listener, &error)),
+            }
+        }
+        if problems.is_empty() {
+            return Ok(bound);
+        }
+        drop(bound);
+        for (number, addr) in self.addresses.closing(next) {
+            if closed.contains(&addr)
+                && let Err(error) = engine.open(number, &addr, options)
+            {
+                log::error!(
+                    "{addr} was closed for a change that was refused, and cannot be opened again: {error}"
+                );
+            }
+        }
+        Err(problems)
+    }
+
+    /// Closes removed listeners, switches the handling of connections, and opens new listeners or starts bound ones. Returns the listeners
+    /// that could not be opened.
+    pub(crate) fn apply(&mut self, followed: &AppliedListeners, bound: Bindings) -> Vec<Problem> {
+        let Some((engine, options)) = &self.engine else {
+            followed
+                .changed
+                .iter()
+                .for_each(|number| self.addresses.switch_protocol(*number));
+            if std::mem::replace(&mut self.has_started, true) {
+                self.has_failed = true;
+                self.failed.extend(&followed.closed);
+                followed
+                    .opened
+                    .iter()
+                    .for_each(|(number, ..)| self.addresses.release_number(*number));
+            }
+            return Vec::new();
+        };
+        // First: a removed listener may block the address of a new one.
+        for number in &followed.closed {
+            engine.close(*number);
+        }
+        followed
+            .changed
+            .iter()
+            .for_each(|number| self.addresses.switch_protocol(*number));
+        let mut problems = Vec::new();
+        let mut bound = bound.into_iter();
+        for (number, addr, listener) in &followed.opened {
+            let opened = match bound.next().flatten() {
+                Some(bound) => engine.start(*number, bound),
+                None => engine.open(*number, addr, options),
+            };
+            match opened {
+                Ok(opened) => log::info!("listening on {opened}"),
+                Err(error) => {
+                    self.addresses.release_number(*number);
+                    problems.push(open_problem(listener, &error));
+                }
+            }
+        }
+        problems
+    }
+
+    /// Returns the addresses to listen on when the engine starts, in the order of their numbers.
+    pub(crate) fn listen_addrs(&self) -> Vec<Addr> {
+        self.addresses.listen_addrs()
+    }
+}
+
+fn open_problem(listener: &Name, error: &EngineError) -> Problem {
+    Problem {
+        part: ConfigPart::Listener(listener.clone()),
+        field: "addresses",
+        expected: "an address that can be listened at".to_owned(),
+        found: error.to_string(),
+        consequence: Consequence::Omitted,
+    }
+}
+
+/// Returns whether a listener at one address may block another.
+fn overlaps(one: &Addr, other: &Addr) -> bool {
+    match (one, other) {
+        (Addr::Inet(one), Addr::Inet(other)) => {
+            let any = one.ip().is_unspecified() || other.ip().is_unspecified();
+            one.port() == other.port() && (any || one.ip() == other.ip())
+        }
+        _ => one == other,
+    }
+}

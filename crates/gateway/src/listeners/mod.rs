@@ -1,0 +1,435 @@
+//! The engine's listeners by number, each with its address, its TLS, and the handling of its connections.
+//!
+//! Listeners are added and removed with configurations. The number of a listener that clients may have connected to is never
+//! reused: such a connection must not be taken for one of another listener. Knows no requests.
+
+mod controller;
+mod protocol;
+mod tls;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ringmain_engine::Addr;
+use ringmain_tls::{Facts, HandshakeCounts};
+use ringmain_web::{Limits, ListenerProtocols};
+
+pub(crate) use self::controller::{Bindings, ListenerController};
+use self::protocol::{AddressProtocol, ProtocolSet, build_protocol};
+use self::tls::{AddressTls, PreparedTls};
+use crate::model::{ClientCertificateMode, Config, Listener, Name, PerAddressLimit, Protocol};
+use crate::table::{AddressId, Problem, Table};
+
+#[cfg(test)]
+mod tests;
+
+/// The engine's listeners, by number; `None`: closed.
+#[derive(Debug, Default)]
+pub(crate) struct ListenAddresses {
+    all: Vec<Option<ListenAddress>>,
+    /// Numbers of listeners that were never opened: no client can have connected there.
+    unused: Vec<u32>,
+    /// The application's handling of connections, by listener.
+    protocols: ListenerProtocols,
+    /// Handshake counts of closed listeners.
+    closed_handshakes: HandshakeCounts,
+}
+
+/// One of the engine's listeners.
+#[derive(Debug)]
+struct ListenAddress {
+    addr: Addr,
+    protocols: ProtocolSet,
+    /// The TLS of HTTP listeners.
+    https: Option<AddressTls>,
+    /// The TLS of listeners that terminate TLS and forward bytes.
+    tls: Option<AddressTls>,
+}
+
+/// The table's address of each listener, by number. `None`: the table has no such address.
+pub(crate) type AddressIds = Arc<[Option<AddressId>]>;
+
+/// The changes to the listeners that a new table requires.
+#[derive(Debug)]
+pub(crate) struct AppliedListeners {
+    pub(crate) ids: AddressIds,
+    pub(crate) problems: Vec<Problem>,
+    /// Listeners whose handling of connections changes, new ones included.
+    pub(crate) changed: Vec<u32>,
+    /// Listeners to open, each with its address and the name of one of the table's listeners there.
+    pub(crate) opened: Vec<(u32, Addr, Name)>,
+    /// Listeners to close.
+    pub(crate) closed: Vec<u32>,
+}
+
+/// An address of a table and its listeners.
+struct WantedAddress<'t> {
+    id: AddressId,
+    addr: &'t Addr,
+    listeners: Vec<&'t Arc<Listener>>,
+    wanted: ProtocolSet,
+}
+
+/// The listeners that a table requires: built and checked, but not yet applied.
+#[derive(Debug)]
+pub(crate) struct NextListeners {
+    retained: Vec<RetainedListener>,
+    opened: Vec<NewListener>,
+    pub(crate) problems: Vec<Problem>,
+}
+
+/// An open listener that the table still has.
+#[derive(Debug)]
+struct RetainedListener {
+    number: usize,
+    id: AddressId,
+    protocols: ProtocolSet,
+    https: TlsChange,
+    tls: TlsChange,
+}
+
+/// A new listener.
+#[derive(Debug)]
+struct NewListener {
+    address: ListenAddress,
+    id: AddressId,
+    listener: Name,
+}
+
+/// The change of a listener's TLS.
+#[derive(Debug)]
+enum TlsChange {
+    None,
+    Open(AddressTls),
+    Reload(PreparedTls),
+}
+
+impl NextListeners {
+    /// Returns the new addresses, each with the name of one of its listeners.
+    pub(crate) fn opened(&self) -> impl Iterator<Item = (&Addr, &Name)> {
+        self.opened.iter().map(|it| (&it.address.addr, &it.listener))
+    }
+}
+
+impl ListenAddresses {
+    /// Calls [`ListenAddresses::prepare`], then [`ListenAddresses::apply`].
+    #[cfg(test)]
+    pub(crate) fn follow_table<P>(&mut self, table: &Table<P>, now: Duration) -> AppliedListeners {
+        let next = self.prepare(table, now);
+        self.apply(next)
+    }
+
+    /// Builds the listeners that a table requires; a part that cannot be built is reported as a problem and stays as it was. Changes
+    /// nothing. `now` is the time since the Unix epoch.
+    pub(crate) fn prepare<P>(&self, table: &Table<P>, now: Duration) -> NextListeners {
+        let mut places = wanted_addresses(table);
+        let mut taken = vec![false; self.all.len()];
+        let mut next = NextListeners {
+            retained: Vec::new(),
+            opened: Vec::new(),
+            problems: Vec::new(),
+        };
+        // Port 0 may occur several times: each is an address of its own, matched in order, those of the same kind first.
+        for same_kind in [true, false] {
+            for (number, front) in self.all.iter().enumerate() {
+                let Some(front) = front.as_ref().filter(|_| !taken[number]) else {
+                    continue;
+                };
+                let found = places.iter().position(|place| {
+                    *place.addr == front.addr && (!same_kind || place.wanted.kind == front.protocols.kind)
+                });
+                if let Some(place) = found.map(|found| places.remove(found)) {
+                    taken[number] = true;
+                    let kept = front.prepare(number, table.config(), &place, now, &mut next.problems);
+                    next.retained.push(kept);
+                }
+            }
+        }
+        for place in places {
+            if let Some(front) = ListenAddress::open(table.config(), &place, now, &mut next.problems) {
+                next.opened.push(NewListener {
+                    address: front,
+                    id: place.id,
+                    listener: Arc::clone(&place.listeners[0].name),
+                });
+            }
+        }
+        next
+    }
+
+    /// Applies prepared changes to this state. Does not open or close sockets; the handling of connections changes with
+    /// [`ListenAddresses::switch_protocol`].
+    pub(crate) fn apply(&mut self, next: NextListeners) -> AppliedListeners {
+        let mut ids: Vec<Option<AddressId>> = vec![None; self.all.len()];
+        let mut followed = AppliedListeners {
+            ids: Arc::default(),
+            problems: next.problems,
+            changed: Vec::new(),
+            opened: Vec::new(),
+            closed: Vec::new(),
+        };
+        for kept in next.retained {
+            let number = kept.number;
+            ids[number] = Some(kept.id);
+            if self.all[number].as_mut().is_some_and(|front| front.apply(kept)) {
+                followed.changed.push(number as u32);
+            }
+        }
+        followed.changed.sort_unstable();
+        for number in (0..ids.len()).filter(|number| ids[*number].is_none()) {
+            if let Some(front) = self.all[number].take() {
+                front.add_handshakes(&mut self.closed_handshakes);
+                followed.closed.push(number as u32);
+            }
+        }
+        for NewListener {
+            address: front,
+            id,
+            listener,
+        } in next.opened
+        {
+            let addr = front.addr.clone();
+            front.log_warnings();
+            let number = self.insert(front);
+            ids.resize(self.all.len(), None);
+            ids[number as usize] = Some(id);
+            followed.changed.push(number);
+            followed.opened.push((number, addr, listener));
+        }
+        followed.ids = ids.into();
+        followed
+    }
+
+    /// Returns the listeners that prepared changes close.
+    pub(crate) fn closing(&self, next: &NextListeners) -> Vec<(u32, Addr)> {
+        let all = self.all.iter().enumerate();
+        let gone = all.filter(|(number, _)| next.retained.iter().all(|kept| kept.number != *number));
+        gone.filter_map(|(number, front)| Some((number as u32, front.as_ref()?.addr.clone())))
+            .collect()
+    }
+
+    fn insert(&mut self, front: ListenAddress) -> u32 {
+        let number = self.unused.pop().unwrap_or(self.all.len() as u32);
+        let index = number as usize;
+        if index == self.all.len() {
+            self.all.push(None);
+        }
+        self.all[index] = Some(front);
+        number
+    }
+
+    /// Switches new connections to the handling that the last table requires.
+    pub(crate) fn switch_protocol(&self, number: u32) {
+        if let Some(Some(front)) = self.all.get(number as usize) {
+            self.protocols.set(number, build_protocol(front));
+        }
+    }
+
+    /// Records that a listener could not be opened: its number is free again.
+    pub(crate) fn release_number(&mut self, number: u32) {
+        if self.all[number as usize].take().is_some() {
+            self.unused.push(number);
+        }
+    }
+
+    /// Returns the addresses of a table that are not listened on. `ids` must be those of that table.
+    pub(crate) fn unbound_addrs<P>(&self, table: &Table<P>, ids: &AddressIds) -> Vec<Addr> {
+        let heard = |id: AddressId| {
+            let mut all = self.all.iter().zip(ids.iter());
+            all.any(|(front, found)| front.is_some() && *found == Some(id))
+        };
+        let unheard = wanted_addresses(table)
+            .into_iter()
+            .filter(|place| !heard(place.id));
+        unheard.map(|place| place.addr.clone()).collect()
+    }
+
+    /// Returns the addresses that are listened on, in the order of their numbers.
+    pub(crate) fn listen_addrs(&self) -> Vec<Addr> {
+        self.all
+            .iter()
+            .flatten()
+            .map(|front| front.addr.clone())
+            .collect()
+    }
+
+    /// Returns the handling of connections.
+    pub(crate) fn protocols(&self) -> &ListenerProtocols {
+        &self.protocols
+    }
+
+    /// Returns the handshake counts of every listener, closed ones included.
+    pub(crate) fn handshake_counts(&self) -> HandshakeCounts {
+        let mut sum = self.closed_handshakes;
+        for front in self.all.iter().flatten() {
+            front.add_handshakes(&mut sum);
+        }
+        sum
+    }
+}
+
+impl ListenAddress {
+    /// Builds a listener, as far as its TLS can be built.
+    fn open(
+        config: &Config,
+        place: &WantedAddress<'_>,
+        now: Duration,
+        problems: &mut Vec<Problem>,
+    ) -> Option<ListenAddress> {
+        let mut open = |protocol| AddressTls::open(config, &listeners_with(place, protocol), now, problems);
+        let front = ListenAddress {
+            addr: place.addr.clone(),
+            protocols: place.wanted.clone(),
+            https: open(Protocol::Https),
+            tls: open(Protocol::Tls),
+        };
+        (front.protocols.kind != AddressProtocol::Https || front.https.is_some()).then_some(front)
+    }
+
+    fn prepare(
+        &self,
+        number: usize,
+        config: &Config,
+        place: &WantedAddress<'_>,
+        now: Duration,
+        problems: &mut Vec<Problem>,
+    ) -> RetainedListener {
+        let mut change = |protocol, tls: &Option<AddressTls>| {
+            let listeners = listeners_with(place, protocol);
+            let (opened, reload) = match tls {
+                // The TLS stays for a later configuration that may need it again.
+                Some(_) if listeners.is_empty() => (None, None),
+                Some(tls) => (None, tls.prepare(config, &listeners, now, problems)),
+                None => (AddressTls::open(config, &listeners, now, problems), None),
+            };
+            let opened = opened.map(TlsChange::Open);
+            opened
+                .or(reload.map(TlsChange::Reload))
+                .unwrap_or(TlsChange::None)
+        };
+        RetainedListener {
+            number,
+            id: place.id,
+            protocols: place.wanted.clone(),
+            https: change(Protocol::Https, &self.https),
+            tls: change(Protocol::Tls, &self.tls),
+        }
+    }
+
+    /// Applies a prepared change. Returns whether the handling of connections changes.
+    fn apply(&mut self, kept: RetainedListener) -> bool {
+        let mut changed = self.protocols != kept.protocols;
+        for (change, tls) in [(kept.https, &mut self.https), (kept.tls, &mut self.tls)] {
+            match (change, tls) {
+                (TlsChange::Open(opened), tls) => {
+                    opened.log_warnings();
+                    *tls = Some(opened);
+                    changed = true;
+                }
+                (TlsChange::Reload(next), Some(tls)) => tls.apply(&self.addr, next),
+                (TlsChange::Reload(_) | TlsChange::None, _) => {}
+            }
+        }
+        self.protocols = kept.protocols;
+        changed
+    }
+
+    fn log_warnings(&self) {
+        for tls in [&self.https, &self.tls].into_iter().flatten() {
+            tls.log_warnings();
+        }
+    }
+
+    fn add_handshakes(&self, sum: &mut HandshakeCounts) {
+        for tls in [&self.https, &self.tls].into_iter().flatten() {
+            let counts = tls.acceptor.counts();
+            sum.started += counts.started;
+            sum.finished += counts.finished;
+            sum.resumed += counts.resumed;
+            sum.failed += counts.failed;
+        }
+    }
+}
+
+/// Returns the listeners of an address with this protocol.
+fn listeners_with<'t>(place: &WantedAddress<'t>, protocol: Protocol) -> Vec<&'t Arc<Listener>> {
+    let listeners = place.listeners.iter().filter(|it| it.protocol == protocol);
+    listeners.copied().collect()
+}
+
+/// Returns the addresses with connections, not those of datagrams.
+fn wanted_addresses<P>(table: &Table<P>) -> Vec<WantedAddress<'_>> {
+    let all = table.addresses().iter();
+    let places = all.filter_map(|(id, addr, _)| {
+        let listeners = table.addresses().listeners(id).map(|(_, it)| it);
+        let listeners: Vec<_> = listeners.collect();
+        Some(WantedAddress {
+            wanted: ProtocolSet::from_listeners(&listeners)?,
+            id,
+            addr,
+            listeners,
+        })
+    });
+    places.collect()
+}
+
+/// Returns whether a listener refuses a client because of its certificate, or because it has none. The handshake demands less where
+/// listeners of an address differ.
+pub(crate) fn rejects_certificate(listener: &Listener, facts: impl FnOnce() -> Option<Arc<Facts>>) -> bool {
+    let clients = listener.tls.as_ref().and_then(|tls| tls.clients.as_ref());
+    match clients.map(|clients| clients.mode) {
+        Some(ClientCertificateMode::Required) => {
+            facts().is_none_or(|facts| facts.peer_certificates.is_empty())
+        }
+        Some(ClientCertificateMode::Optional) => {
+            facts().is_none_or(|facts| !facts.unverified_certificates.is_empty())
+        }
+        Some(ClientCertificateMode::Unchecked) | None => false,
+    }
+}
+
+/// Returns the limits of connections: for each the widest of any listener, since the process has one set of limits.
+#[must_use]
+pub fn connection_limits(config: &Config) -> Limits {
+    let listeners = &config.listeners;
+    let mut limits = Limits {
+        // The body's limit depends on the rule.
+        streamed_body_bytes: None,
+        // An upstream may respond before it has read a body; its client may send the whole body before it reads the response.
+        linger_bytes: crate::limits::LINGER_BYTES,
+        ..Limits::default()
+    };
+    // Behind proxies all clients share a few addresses.
+    let proxied = |it: &Arc<Listener>| !it.client_address.trusted.is_empty() || it.proxy_protocol.is_some();
+    match config.limits.per_address {
+        PerAddressLimit::Automatic if listeners.iter().any(proxied) => limits.connections_per_address = None,
+        PerAddressLimit::Automatic => {}
+        PerAddressLimit::Off => limits.connections_per_address = None,
+        PerAddressLimit::AtMost(most) => limits.connections_per_address = Some(most),
+    }
+    let http: Vec<_> = listeners.iter().filter(|it| it.protocol.is_http()).collect();
+    let Some(first) = http.first() else {
+        return limits;
+    };
+    let mut widest = first.limits;
+    for other in http.iter().map(|it| &it.limits) {
+        widest.head_bytes = widest.head_bytes.max(other.head_bytes);
+        widest.headers = widest.headers.max(other.headers);
+        widest.head_timeout = widest.head_timeout.max(other.head_timeout);
+        widest.keep_alive = widest.keep_alive.max(other.keep_alive);
+        widest.rate_bytes = widest.rate_bytes.min(other.rate_bytes);
+        widest.requests_per_connection = match (widest.requests_per_connection, other.requests_per_connection)
+        {
+            (Some(one), Some(two)) => Some(one.max(two)),
+            _ => None,
+        };
+    }
+    limits.http1.head_bytes = widest.head_bytes;
+    limits.http1.start_line_bytes = limits.http1.start_line_bytes.min(widest.head_bytes);
+    limits.http1.fields = widest.headers;
+    limits.header_timeout = widest.head_timeout;
+    limits.idle_timeout = widest.keep_alive;
+    limits.rate_bytes = widest.rate_bytes;
+    limits.requests_per_connection = widest.requests_per_connection;
+    limits
+}

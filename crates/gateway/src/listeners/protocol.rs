@@ -1,0 +1,100 @@
+//! The handling of connections at an address, from the protocols of its listeners.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use ringmain_web::{ListenerProtocol, StreamConnection};
+
+use super::ListenAddress;
+use crate::l4;
+use crate::model::{Hostname, Listener, Network, Protocol, ProxyProtocol};
+use crate::table::host_specificity;
+
+/// The inputs of an entrance except TLS, which is reloaded by itself: equal inputs give equal entrances.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct ProtocolSet {
+    pub(super) kind: AddressProtocol,
+    proxy_protocol: Option<ProxyProtocol>,
+    /// For [`Kind::Either`]: the hosts by protocol.
+    hosts: Arc<[(Protocol, Vec<Hostname>)]>,
+}
+
+/// The protocol of an address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum AddressProtocol {
+    Http,
+    H2c,
+    Https,
+    Passthrough,
+    /// TLS, where the SNI selects HTTP or bytes.
+    HttpsOrPassthrough,
+}
+
+impl ProtocolSet {
+    /// Returns the inputs for the listeners of an address. `None`: they have no connections.
+    pub(super) fn from_listeners(listeners: &[&Arc<Listener>]) -> Option<ProtocolSet> {
+        let first = listeners.first()?;
+        let has = |protocol| listeners.iter().any(|it| it.protocol == protocol);
+        let kind = match first.protocol {
+            Protocol::Udp => return None,
+            Protocol::Http => AddressProtocol::Http,
+            Protocol::H2c => AddressProtocol::H2c,
+            Protocol::Tcp => AddressProtocol::Passthrough,
+            _ if !has(Protocol::Https) => AddressProtocol::Passthrough,
+            _ if has(Protocol::Tls) || has(Protocol::TlsPassthrough) => AddressProtocol::HttpsOrPassthrough,
+            _ => AddressProtocol::Https,
+        };
+        let hosts = listeners
+            .iter()
+            .filter(|_| kind == AddressProtocol::HttpsOrPassthrough);
+        Some(ProtocolSet {
+            kind,
+            proxy_protocol: first.proxy_protocol.clone(),
+            hosts: hosts.map(|it| (it.protocol, it.hostnames.clone())).collect(),
+        })
+    }
+}
+
+/// Builds the entrance of an address.
+pub(super) fn build_protocol(front: &ListenAddress) -> ListenerProtocol {
+    let pass = async |incoming: StreamConnection| l4::serve_connection(incoming).await;
+    let https = front.https.as_ref().map(|tls| &tls.acceptor);
+    let mut entrance = match (front.protocols.kind, https) {
+        (AddressProtocol::Https, Some(acceptor)) => ListenerProtocol::https(acceptor),
+        (AddressProtocol::HttpsOrPassthrough, Some(acceptor)) => {
+            let hosts = Arc::clone(&front.protocols.hosts);
+            ListenerProtocol::https_or_stream(
+                acceptor,
+                move |name| is_http_host(&hosts, name.unwrap_or_default()),
+                pass,
+            )
+        }
+        (AddressProtocol::Http, _) => ListenerProtocol::http(),
+        (AddressProtocol::H2c, _) => ListenerProtocol::h2c(),
+        // A client must not be admitted without the required TLS.
+        (AddressProtocol::Passthrough | AddressProtocol::Https | AddressProtocol::HttpsOrPassthrough, _) => {
+            ListenerProtocol::stream(pass)
+        }
+    };
+    if let Some(tls) = &front.tls {
+        entrance = entrance.stream_tls(&tls.acceptor);
+    }
+    if let Some(proxied) = &front.protocols.proxy_protocol {
+        let from: Arc<[Network]> = proxied.from.clone().into();
+        // Access to a Unix socket is controlled by its permissions.
+        let trusts = move |peer: Option<IpAddr>| {
+            peer.is_none_or(|peer| from.iter().any(|network| network.contains(peer)))
+        };
+        entrance = entrance.proxy_protocol(trusts, proxied.timeout);
+    }
+    entrance
+}
+
+/// Returns whether the host belongs to a listener of HTTP.
+fn is_http_host(hosts: &[(Protocol, Vec<Hostname>)], name: &str) -> bool {
+    let ranked = hosts
+        .iter()
+        .filter_map(|(protocol, hosts)| Some((host_specificity(hosts, name)?, *protocol)));
+    let most = ranked.max_by_key(|(rank, _)| *rank);
+    most.is_some_and(|(_, protocol)| protocol == Protocol::Https)
+}

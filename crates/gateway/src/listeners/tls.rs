@@ -1,0 +1,268 @@
+//! The TLS of an address: certificates from all its listeners of one kind, and the demands on client certificates.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use ringmain_engine::Addr;
+use ringmain_tls::{
+    Acceptor, ClientCertificates, ConfigError, KeyPair, Pem, PreparedSettings, ServerSettings, Version,
+};
+
+use crate::model::{Authorities, Certificate, ClientCertificateMode, Config, Listener, Name, TlsVersion};
+use crate::table::{ConfigPart, Consequence, Problem};
+
+/// The TLS of an address.
+#[derive(Debug)]
+pub(super) struct AddressTls {
+    pub(super) acceptor: Acceptor,
+    inputs: Mutex<AddressTlsInputs>,
+}
+
+/// The inputs of the TLS settings: equal inputs give equal settings.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct AddressTlsInputs {
+    /// The first is for clients that send no SNI.
+    certificates: Vec<Arc<Certificate>>,
+    clients: Option<ClientDemands>,
+    minimum: TlsVersion,
+    /// HTTP is spoken over this TLS.
+    is_http: bool,
+}
+
+impl AddressTls {
+    /// Builds TLS with the usable certificates; `None` without any.
+    pub(super) fn open(
+        config: &Config,
+        listeners: &[&Arc<Listener>],
+        now: Duration,
+        problems: &mut Vec<Problem>,
+    ) -> Option<AddressTls> {
+        let first = listeners.first()?;
+        let mut made_of = AddressTlsInputs::collect(config, listeners)
+            .map_err(|problem| problems.push(problem))
+            .ok()?;
+        let mut made = Acceptor::new(&made_of.server_settings(), now);
+        if made.is_err() {
+            // An expired certificate must not disable the others.
+            made_of.certificates.retain(|certificate| {
+                let alone = AddressTlsInputs {
+                    certificates: vec![Arc::clone(certificate)],
+                    clients: None,
+                    minimum: TlsVersion::Tls12,
+                    is_http: made_of.is_http,
+                };
+                let refused = Acceptor::new(&alone.server_settings(), now).err();
+                problems.extend(
+                    refused
+                        .iter()
+                        .map(|refused| certificate_problem(certificate, refused)),
+                );
+                refused.is_none()
+            });
+            if !made_of.certificates.is_empty() {
+                made = Acceptor::new(&made_of.server_settings(), now);
+            }
+        }
+        match made {
+            Ok(acceptor) => Some(AddressTls {
+                acceptor,
+                inputs: Mutex::new(made_of),
+            }),
+            Err(refused) => {
+                problems.push(tls_problem(&first.name, &refused, Consequence::Omitted));
+                None
+            }
+        }
+    }
+
+    /// Builds the TLS of another configuration. `None`: it is unchanged, or its errors are among the problems.
+    pub(super) fn prepare(
+        &self,
+        config: &Config,
+        listeners: &[&Arc<Listener>],
+        now: Duration,
+        problems: &mut Vec<Problem>,
+    ) -> Option<PreparedTls> {
+        let made_of = AddressTlsInputs::collect(config, listeners).map_err(|problem| {
+            problems.push(Problem {
+                consequence: Consequence::Unchanged,
+                ..problem
+            });
+        });
+        let made_of = made_of.ok()?;
+        if *self.lock_inputs() == made_of {
+            return None;
+        }
+        let prepared = self.acceptor.prepare(&made_of.server_settings(), now);
+        let prepared = prepared.map_err(|refused| {
+            problems.push(tls_problem(&listeners[0].name, &refused, Consequence::Unchanged))
+        });
+        Some(PreparedTls {
+            inputs: made_of,
+            prepared: prepared.ok()?,
+        })
+    }
+
+    /// Switches new sessions to prepared settings.
+    pub(super) fn apply(&self, addr: &Addr, next: PreparedTls) {
+        let reload = self.acceptor.apply(next.prepared);
+        for line in reload.to_string().lines() {
+            log::info!("certificates of {addr}: {line}");
+        }
+        *self.lock_inputs() = next.inputs;
+    }
+
+    /// Logs probable mistakes in the configuration.
+    pub(super) fn log_warnings(&self) {
+        for warning in self.acceptor.warnings() {
+            log::warn!("{warning}");
+        }
+    }
+
+    fn lock_inputs(&self) -> std::sync::MutexGuard<'_, AddressTlsInputs> {
+        self.inputs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// TLS settings that were built and checked, and that no session uses yet.
+#[derive(Debug)]
+pub(super) struct PreparedTls {
+    inputs: AddressTlsInputs,
+    prepared: PreparedSettings,
+}
+
+fn certificate_problem(certificate: &Certificate, refused: &ConfigError) -> Problem {
+    Problem {
+        part: ConfigPart::Certificate(certificate.name.clone()),
+        field: "chain",
+        expected: "a certificate that can be shown, with its key".to_owned(),
+        found: join_diagnostics(refused),
+        consequence: Consequence::Omitted,
+    }
+}
+
+fn tls_problem(listener: &Name, refused: &ConfigError, outcome: Consequence) -> Problem {
+    Problem {
+        part: ConfigPart::Listener(listener.clone()),
+        field: "tls",
+        expected: "what TLS can be spoken with".to_owned(),
+        found: join_diagnostics(refused),
+        consequence: outcome,
+    }
+}
+
+fn join_diagnostics(refused: &ConfigError) -> String {
+    let all: Vec<String> = refused.0.iter().map(ToString::to_string).collect();
+    all.join("; ")
+}
+
+impl AddressTlsInputs {
+    /// Collects the inputs from all listeners of an address, which share a handshake: the SNI that selects one is part of that handshake. Of
+    /// several minimum versions the newest applies.
+    fn collect(config: &Config, listeners: &[&Arc<Listener>]) -> Result<AddressTlsInputs, Problem> {
+        // A client without SNI receives the certificate of the listener for all names.
+        let any = listeners.iter().filter(|it| it.hostnames.is_empty());
+        let named = listeners.iter().filter(|it| !it.hostnames.is_empty());
+        let mut certificates: Vec<Arc<Certificate>> = Vec::new();
+        for tls in any.chain(named).filter_map(|it| it.tls.as_ref()) {
+            for name in &tls.certificates {
+                let found = config.certificates.iter().find(|it| it.name == *name);
+                let new = found.filter(|it| certificates.iter().all(|other| other.name != it.name));
+                certificates.extend(new.cloned());
+            }
+        }
+        let minimum = listeners.iter().filter_map(|it| Some(it.tls.as_ref()?.minimum));
+        Ok(AddressTlsInputs {
+            certificates,
+            clients: client_demands(config, listeners)?,
+            minimum: minimum.max().unwrap_or_default(),
+            is_http: listeners.iter().any(|it| it.protocol.is_http()),
+        })
+    }
+
+    fn server_settings(&self) -> ServerSettings {
+        let pair = |certificate: &Arc<Certificate>| KeyPair {
+            chain: parse_pem(&certificate.name, "chain", &certificate.chain),
+            key: parse_pem(&certificate.name, "key", certificate.key.expose()),
+        };
+        let client_certificates = match &self.clients {
+            None => ClientCertificates::Off,
+            Some((authorities, mode)) => {
+                let names: Vec<&str> = authorities.iter().map(|it| &*it.name).collect();
+                let together = Pem {
+                    source: format!("authorities `{}`", names.join("`, `")),
+                    bytes: authorities
+                        .iter()
+                        .map(|it| &*it.pem)
+                        .collect::<Vec<_>>()
+                        .join(&b'\n'),
+                };
+                match mode {
+                    ClientCertificateMode::Required => ClientCertificates::Required(together),
+                    ClientCertificateMode::Optional => ClientCertificates::Optional(together),
+                    ClientCertificateMode::Unchecked => ClientCertificates::Unchecked(together),
+                }
+            }
+        };
+        ServerSettings {
+            certificates: self.certificates.iter().map(pair).collect(),
+            client_certificates,
+            minimum_version: match self.minimum {
+                TlsVersion::Tls12 => Version::Tls12,
+                TlsVersion::Tls13 => Version::Tls13,
+            },
+            alpn: if self.is_http {
+                ringmain_tls::http_protocols()
+            } else {
+                Vec::new()
+            },
+            ..ServerSettings::default()
+        }
+    }
+}
+
+/// Authorities for client certificates, and the mode for clients without a certificate of one of these.
+type ClientDemands = (Vec<Arc<Authorities>>, ClientCertificateMode);
+
+/// Returns the demands of the handshake. Where listeners of an address differ, the handshake has their common demands, and the others are
+/// checked for each request ([`refuses_certificate`](super::refuses_certificate)).
+fn client_demands(config: &Config, listeners: &[&Arc<Listener>]) -> Result<Option<ClientDemands>, Problem> {
+    let asking = |it: &&Arc<Listener>| Some((it.name.clone(), it.tls.as_ref()?.clients.clone()?));
+    let asking: Vec<_> = listeners.iter().filter_map(asking).collect();
+    let Some((_, first)) = asking.first() else {
+        return Ok(None);
+    };
+    if let Some((name, _)) = asking
+        .iter()
+        .find(|(_, clients)| clients.authorities != first.authorities)
+    {
+        return Err(Problem {
+            part: ConfigPart::Listener(name.clone()),
+            field: "tls.clients",
+            expected: "the same authorities at all listeners of an address that ask for certificates"
+                .to_owned(),
+            found: "others".to_owned(),
+            consequence: Consequence::Omitted,
+        });
+    }
+    let any = |mode| asking.iter().any(|(_, clients)| clients.mode == mode);
+    let mode = if any(ClientCertificateMode::Unchecked) {
+        ClientCertificateMode::Unchecked
+    } else if any(ClientCertificateMode::Optional) || asking.len() < listeners.len() {
+        ClientCertificateMode::Optional
+    } else {
+        ClientCertificateMode::Required
+    };
+    let wanted = config
+        .authorities
+        .iter()
+        .filter(|it| first.authorities.contains(&it.name));
+    Ok(Some((wanted.cloned().collect(), mode)))
+}
+
+fn parse_pem(name: &str, part: &str, bytes: &[u8]) -> Pem {
+    Pem {
+        source: format!("{part} of certificate `{name}`"),
+        bytes: bytes.to_vec(),
+    }
+}

@@ -1,0 +1,31 @@
+//! Query parameters that a configuration declares to hold secrets.
+
+use std::sync::Arc;
+
+use super::{Config, CredentialSource, Policy};
+
+/// Returns the query parameters from which policies of this configuration read keys and tokens.
+pub(crate) fn secret_params(config: &Config) -> Vec<Arc<str>> {
+    let listeners = config.listeners.iter().flat_map(|listener| &listener.policies);
+    let rules = config.routes.iter().flat_map(|route| &route.rules);
+    let policies = listeners.chain(rules.flat_map(|rule| &rule.policies));
+    let mut params = Vec::new();
+    for policy in policies {
+        match policy {
+            Policy::ApiKeys(keys) => params.extend(keys.from.iter().filter_map(param)),
+            Policy::Jwt(jwt) => {
+                let places = jwt.providers.iter().flat_map(|provider| &provider.from);
+                params.extend(places.filter_map(param));
+            }
+            _ => {}
+        }
+    }
+    params
+}
+
+fn param(place: &CredentialSource) -> Option<Arc<str>> {
+    match place {
+        CredentialSource::Query(name) => Some(Arc::clone(name)),
+        CredentialSource::Header(_) | CredentialSource::Cookie(_) => None,
+    }
+}

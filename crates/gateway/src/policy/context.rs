@@ -1,0 +1,204 @@
+//! The results of a request's policies, and the proof that it has passed them; their memory is reused.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use ringmain_web::Request;
+use ringmain_wire::h1::FieldBlock;
+
+use super::body_buffer::CollectedBody;
+use super::jwt::TokenClaims;
+use crate::filter::FilterEdits;
+use crate::gateway::Worker;
+use crate::limits;
+use crate::proxy::eq_folded;
+use crate::rate::counters::CountGuard;
+
+/// The proof that a request has passed its rule's policies, with their results.
+#[derive(Debug)]
+#[must_use]
+pub(crate) struct Cleared {
+    context: Option<Box<PolicyContext>>,
+    /// The pool of memory for results.
+    pool: Rc<ContextPool>,
+}
+
+/// The results of policies.
+#[derive(Debug, Default)]
+pub(super) struct PolicyContext {
+    pub(super) upstream: FieldBlock,
+    pub(super) response: FieldBlock,
+    identity: Option<Arc<str>>,
+    /// The claims of the token that admitted the request.
+    pub(super) claims: Option<Rc<TokenClaims>>,
+    /// The concurrency counts that include the request.
+    pub(super) permits: RefCell<Vec<CountGuard>>,
+    /// Changes of the head by filters.
+    edits: Option<FilterEdits>,
+    /// Names written by a policy that does not declare them: the client's fields of that name are dropped.
+    replaced: Vec<Box<str>>,
+    /// The request's body, if a policy has collected it.
+    body: Option<CollectedBody>,
+    /// Memory for composed values.
+    pub(super) text: String,
+}
+
+static NO_FIELDS: FieldBlock = FieldBlock::new();
+
+impl Cleared {
+    /// Creates empty results. Only the walk over policies may call it.
+    pub(super) fn new(worker: &Worker) -> Cleared {
+        Cleared {
+            context: None,
+            pool: worker.credentials.context_pool(),
+        }
+    }
+
+    /// Adds a header for the upstream, unless the value is invalid. The name must be one of [`Policies::drops`](super::Policies::drops).
+    pub(super) fn add_upstream_header(&mut self, name: &str, value: &[u8]) {
+        add_header(&mut self.context_mut().upstream, name, value);
+    }
+
+    /// Sets a header for the upstream; replaces fields of clients and of other policies with this name in any spelling.
+    pub(super) fn set_upstream_header(&mut self, name: &str, value: &[u8]) {
+        let findings = self.context_mut();
+        if !findings
+            .replaced
+            .iter()
+            .any(|own| eq_folded(name.as_bytes(), own))
+        {
+            findings.upstream.remove(name);
+            findings.replaced.push(name.into());
+        }
+        add_header(&mut findings.upstream, name, value);
+    }
+
+    /// Returns whether a policy has replaced the client's fields of a name.
+    pub(crate) fn has_replaced(&self, name: &[u8]) -> bool {
+        let found = self.context.as_ref();
+        found.is_some_and(|found| found.replaced.iter().any(|own| eq_folded(name, own)))
+    }
+
+    /// Removes from trailers the names that policies have replaced and filters have changed in the head.
+    pub(crate) fn filter_trailers(&self, trailers: &mut FieldBlock) {
+        let Some(found) = &self.context else { return };
+        if !found.replaced.is_empty() {
+            let replaced = trailers.iter().map(|(name, _)| name);
+            let replaced = replaced.filter(|name| self.has_replaced(name.as_bytes()));
+            let replaced: Vec<String> = replaced.map(str::to_owned).collect();
+            replaced.iter().for_each(|name| trailers.remove(name));
+        }
+        if let Some(edits) = &found.edits {
+            edits.sift(trailers);
+        }
+    }
+
+    /// Returns the request's body if a policy has collected it: complete, and consumed from the client.
+    pub(crate) fn body(&self) -> Option<&[u8]> {
+        Some(self.context.as_ref()?.body.as_ref()?.bytes())
+    }
+
+    pub(super) fn set_body(&mut self, body: CollectedBody) {
+        self.context_mut().body = Some(body);
+    }
+
+    /// Sets the identity of the client, unless one is set already.
+    pub(super) fn set_identity(&mut self, identity: &Arc<str>) {
+        let known = &mut self.context_mut().identity;
+        known.get_or_insert_with(|| Arc::clone(identity));
+    }
+
+    pub(super) fn context_mut(&mut self) -> &mut PolicyContext {
+        self.context.get_or_insert_with(|| self.pool.take())
+    }
+
+    /// Extends the concurrency counts until the last byte of the response.
+    pub(crate) fn hold_permits(&self, req: &Request<'_>) {
+        let runs = self.context.as_ref().map(|found| found.permits.take());
+        if let Some(runs) = runs.filter(|runs| !runs.is_empty()) {
+            req.extend(Rc::new(runs));
+        }
+    }
+
+    /// Sets the changes of the head by filters.
+    pub(crate) fn set_edits(&mut self, edits: FilterEdits) {
+        self.context_mut().edits = Some(edits);
+    }
+
+    /// Returns the changes of the head by filters.
+    pub(crate) fn edits(&self) -> Option<&FilterEdits> {
+        self.context.as_ref()?.edits.as_ref()
+    }
+
+    /// Returns the headers for the upstream, which clients cannot have sent.
+    pub(crate) fn upstream_headers(&self) -> &FieldBlock {
+        self.context.as_ref().map_or(&NO_FIELDS, |found| &found.upstream)
+    }
+
+    /// Returns the headers for the client, whatever the source of the response.
+    pub(crate) fn response_headers(&self) -> &FieldBlock {
+        self.context.as_ref().map_or(&NO_FIELDS, |found| &found.response)
+    }
+
+    /// Returns the identity of the client, as far as a policy has established it.
+    pub(crate) fn identity(&self) -> Option<&Arc<str>> {
+        self.context.as_ref()?.identity.as_ref()
+    }
+
+    /// Returns the claims of the token that admitted the request; of several tokens the first.
+    pub(super) fn claims(&self) -> Option<&Rc<TokenClaims>> {
+        self.context.as_ref()?.claims.as_ref()
+    }
+}
+
+impl Drop for Cleared {
+    fn drop(&mut self) {
+        if let Some(found) = self.context.take() {
+            self.pool.put(found);
+        }
+    }
+}
+
+/// Adds a header, unless its value is invalid.
+pub(super) fn add_header(fields: &mut FieldBlock, name: &str, value: &[u8]) {
+    if let Err(misuse) = fields.push(name, value) {
+        log::debug!("a policy's header `{name}` cannot be sent: {misuse}");
+    }
+}
+
+impl PolicyContext {
+    /// Clears the results and retains the memory. Returns its size in bytes.
+    fn reset(&mut self) -> usize {
+        self.upstream.clear();
+        self.response.clear();
+        self.identity = None;
+        self.claims = None;
+        self.permits.get_mut().clear();
+        self.edits = None;
+        self.replaced.clear();
+        self.body = None;
+        self.text.clear();
+        self.upstream.capacity() + self.response.capacity() + self.text.capacity()
+    }
+}
+
+/// A pool of memory for results: at most [`limits::FINDINGS_IDLE`] per worker, none larger than
+/// [`limits::FINDINGS_BYTES`].
+#[derive(Debug, Default)]
+#[expect(clippy::vec_box, reason = "the box itself is passed on")]
+pub(super) struct ContextPool(RefCell<Vec<Box<PolicyContext>>>);
+
+impl ContextPool {
+    fn take(&self) -> Box<PolicyContext> {
+        self.0.borrow_mut().pop().unwrap_or_default()
+    }
+
+    fn put(&self, mut findings: Box<PolicyContext>) {
+        let bytes = findings.reset();
+        let mut idle = self.0.borrow_mut();
+        if bytes <= limits::FINDINGS_BYTES && idle.len() < limits::FINDINGS_IDLE {
+            idle.push(findings);
+        }
+    }
+}

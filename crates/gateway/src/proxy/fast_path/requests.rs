@@ -1,0 +1,120 @@
+//! A worker's requests that started without a task: those pooled for reuse, those that tasks continue, and those whose time is checked
+//! here.
+//!
+//! A whole connection has a deadline that the engine enforces. A stream of a shared one has none: a request that waits for it is checked
+//! every [`EARLY_TICK`](limits::EARLY_TICK), and continues in a task, which enforces its timeouts, once it has waited that long.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+use ringmain_engine::backend::Time;
+use ringmain_web::ResponderId;
+
+use super::{FastPathRequest, FastPathState};
+use crate::gateway::Worker;
+use crate::limits;
+
+/// The requests of one worker that started without a task.
+#[derive(Default)]
+pub(crate) struct FastPathRequests {
+    /// Handed over to tasks that have not started.
+    handed_over: RefCell<Vec<(ResponderId, Rc<FastPathRequest>)>>,
+    /// Pooled for reuse.
+    idle: RefCell<Vec<Rc<FastPathRequest>>>,
+    /// Waiting for a stream, each with the start of its wait.
+    waiting: RefCell<Vec<(Time, Rc<FastPathRequest>)>>,
+    /// Set while a task checks them.
+    is_ticking: Cell<bool>,
+}
+
+impl std::fmt::Debug for FastPathRequests {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Beginnings")
+    }
+}
+
+impl FastPathRequests {
+    /// Returns the state from which a task continues. `None`: its request did not start without a task.
+    pub(in crate::proxy) fn take_state(&self, id: Option<ResponderId>) -> Option<FastPathState> {
+        let underway = self.take_handed_over(id?)?;
+        let ahead = underway.take_state();
+        self.recycle(underway);
+        ahead
+    }
+
+    /// Hands a request over to a task.
+    pub(super) fn add_handed_over(&self, id: ResponderId, underway: Rc<FastPathRequest>) {
+        self.handed_over.borrow_mut().push((id, underway));
+    }
+
+    /// Removes a request from those handed over.
+    pub(super) fn take_handed_over(&self, id: ResponderId) -> Option<Rc<FastPathRequest>> {
+        let mut handed = self.handed_over.borrow_mut();
+        let found = handed.iter().position(|(whose, _)| *whose == id)?;
+        Some(handed.swap_remove(found).1)
+    }
+
+    /// Returns a pooled one.
+    pub(super) fn take_idle(&self) -> Option<Rc<FastPathRequest>> {
+        self.idle.borrow_mut().pop()
+    }
+
+    pub(super) fn recycle(&self, underway: Rc<FastPathRequest>) {
+        let mut idle = self.idle.borrow_mut();
+        if idle.len() < limits::IDLE_BEGINNINGS {
+            idle.push(underway);
+        }
+    }
+
+    /// Adds a request that waits for a stream.
+    pub(super) fn add_waiting(&self, now: Time, underway: &Rc<FastPathRequest>) {
+        let mut waiting = self.waiting.borrow_mut();
+        underway.waiting_index.set(Some(waiting.len()));
+        waiting.push((now, Rc::clone(underway)));
+    }
+
+    /// Removes a request that waited for a stream.
+    pub(super) fn remove_waiting(&self, underway: &FastPathRequest) {
+        let Some(place) = underway.waiting_index.take() else {
+            return;
+        };
+        let mut waiting = self.waiting.borrow_mut();
+        waiting.swap_remove(place);
+        if let Some((_, moved)) = waiting.get(place) {
+            moved.waiting_index.set(Some(place));
+        }
+    }
+
+    /// Returns the requests that have waited for a tick or longer.
+    fn overdue(&self, now: Time) -> Vec<Rc<FastPathRequest>> {
+        let waiting = self.waiting.borrow();
+        let overdue = waiting
+            .iter()
+            .filter(|(since, _)| now.since(*since) >= limits::EARLY_TICK);
+        overdue.map(|(_, underway)| Rc::clone(underway)).collect()
+    }
+}
+
+impl Worker {
+    /// Starts checking the requests that wait for streams, as long as there are any. Returns `false` if the worker is at its limit of
+    /// tasks.
+    pub(super) fn start_timeout_checks(self: &Rc<Self>) -> bool {
+        if self.fast_path.is_ticking.replace(true) {
+            return true;
+        }
+        let worker = Rc::clone(self);
+        let looking = async move {
+            let beginnings = &worker.fast_path;
+            while !beginnings.waiting.borrow().is_empty() {
+                worker.cx.sleep(limits::EARLY_TICK).await;
+                for underway in beginnings.overdue(worker.cx.now()) {
+                    underway.hand_over_to_task();
+                }
+            }
+            beginnings.is_ticking.set(false);
+        };
+        let looks = self.cx.spawn(looking).is_ok();
+        self.fast_path.is_ticking.set(looks);
+        looks
+    }
+}

@@ -1,0 +1,492 @@
+//! Forwarding of a request to an upstream: its attempts, one after the other.
+
+mod admission;
+mod attempt;
+mod hedge;
+mod response_head;
+mod retry;
+mod timeouts;
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use ringmain_engine::backend::Time;
+use ringmain_web::{Reply, Request};
+use ringmain_wire::h1::Framing;
+use ringmain_wire::ws::Challenge;
+
+use self::admission::ShareAdmission;
+use self::attempt::AttemptOutcome;
+use self::retry::{AttemptState, is_idempotent};
+use super::affinity::AffinitySession;
+use super::backend::{ClearedRequest, ForwardTarget, client_addresses, hash_key, replacement_pages};
+use super::cors::CorsHeaders;
+use super::fast_path::StartedAttempt;
+use super::filter_chain::FilterChain;
+use super::grpc::{self, RequestTextDecoder};
+use super::mirror;
+use super::replay_buffer::ReplayBuffer;
+use super::request::{self, UpstreamRequest};
+use super::request_body::UnsentRequest;
+use super::response::{ResponseReader, ResponseRules};
+use super::response_body::{ExchangeTimeouts, ResponseRelay};
+use super::tunnel::Tunnel;
+use super::{Continuation, Failure, RequestRoute, client_scheme, local_response, log_fields};
+use crate::compile::plan::{Plan, PlannedBackend};
+use crate::fault::{Fault, FaultSide, Violation};
+use crate::gateway::Worker;
+use crate::health::RequestOutcome;
+use crate::model::{Affinity, AffinityBy, ErrorPage, Forward, HashKey};
+use crate::policy::Cleared;
+use crate::upstream::AffinityHint;
+use crate::upstream::pool::{PoolEndpoint, SelectedEndpoint, UpstreamConn, UpstreamPool};
+
+/// The parts of a request that are the same for all attempts.
+struct ForwardJob<'a, 'r> {
+    worker: &'a Rc<Worker>,
+    pool: &'a Rc<UpstreamPool>,
+    forward: &'a Forward,
+    backend: &'a PlannedBackend,
+    upstream_request: UpstreamRequest<'a>,
+    req: &'a Request<'r>,
+    deadlines: ExchangeTimeouts,
+    /// The hash of its balancing key.
+    key: Option<u64>,
+    affinity_hint: AffinityHint,
+    affinity: Option<&'a Affinity>,
+    session: AffinitySession,
+    /// The part of the body that is buffered for another attempt.
+    replay: ReplayBuffer,
+    admission: ShareAdmission,
+    grpc_web: RequestTextDecoder,
+    /// The CORS fields of the response.
+    cors: Option<&'a CorsHeaders>,
+    /// Error pages that replace the upstream's error responses.
+    pages: &'a [ErrorPage],
+    /// The filters of bodies and response.
+    chain: Option<&'a FilterChain>,
+    attempts: AttemptState,
+}
+
+/// A started attempt: its endpoint, the connection that carries its head, and its start.
+pub(super) type StartedConn = (SelectedEndpoint, Option<UpstreamConn>, Time);
+
+/// A failed attempt.
+struct AttemptError {
+    kind: AttemptErrorKind,
+    /// It was sent on a pooled connection, and no byte of a response arrived: the upstream may have closed the connection just then.
+    is_stale: bool,
+    /// The endpoint has reported that it did not process the request.
+    is_unprocessed: bool,
+    /// The rule that the endpoint violated, if any.
+    detail: Option<Box<Violation>>,
+}
+
+impl AttemptError {
+    /// Creates one from a failure; `before`: the connection has served other requests.
+    fn from_failure(failure: Failure, before: bool) -> AttemptError {
+        AttemptError {
+            is_stale: before && is_stale_connection(&failure),
+            is_unprocessed: matches!(failure, Failure::Fault(Fault::StreamRefused)),
+            detail: None,
+            kind: AttemptErrorKind::Failure(failure),
+        }
+    }
+}
+
+/// The cause of a failed attempt.
+enum AttemptErrorKind {
+    Failure(Failure),
+    /// The response has a status after which the request is retried.
+    Status(u16),
+}
+
+impl<F: Into<Failure>> From<F> for AttemptError {
+    fn from(failure: F) -> AttemptError {
+        AttemptError::from_failure(failure.into(), false)
+    }
+}
+
+/// Forwards a request, and retries it if that is allowed. `started`: its first attempt, if the fast path has started it.
+pub(super) async fn forward(
+    worker: &Rc<Worker>,
+    found: &RequestRoute<'_>,
+    (cleared, started, chain): (&Cleared, Option<StartedAttempt>, Option<&FilterChain>),
+    plan: &Plan,
+    forward: &Forward,
+    req: &Request<'_>,
+    reply: &mut Reply<'_>,
+) -> Result<Continuation, Failure> {
+    let request = ClearedRequest {
+        req,
+        cleared,
+        rule: forward,
+        plan,
+    };
+    let ForwardTarget {
+        number,
+        backend,
+        pool,
+        timeouts,
+        key,
+        upstream_request,
+    } = ForwardTarget::new(worker, found, request, started.as_ref())?;
+    if let (Some(count), Some(series)) = (found.counter, backend.series.get()) {
+        count.series(*series);
+    }
+    if is_too_large(forward, req) {
+        return Err(Fault::RequestTooLarge.into());
+    }
+    if is_live_stream(req) {
+        req.disable_body_rate();
+    }
+    let is_new = started.is_none();
+    let (permit, first) = started.map(StartedAttempt::into_parts).unzip();
+    let affinity = forward.affinity_of(number);
+    let session = match affinity {
+        Some(affinity) => AffinitySession::from_request(affinity, req, worker.cx.wall().as_secs()),
+        None => AffinitySession::default(),
+    };
+    let prefer = affinity_hint(found, affinity, &session, req);
+    let replay = ReplayBuffer::for_request(forward, pool.may_multiplex());
+    // The body was received completely, including its end.
+    if let Some(body) = cleared.body() {
+        replay.buffer_unsent(body);
+    }
+    let job = ForwardJob {
+        worker,
+        pool: &pool,
+        forward,
+        backend,
+        upstream_request,
+        req,
+        deadlines: timeouts,
+        key,
+        affinity,
+        session,
+        affinity_hint: prefer,
+        admission: ShareAdmission::default(),
+        replay,
+        grpc_web: RequestTextDecoder::from_content_type(grpc::grpc_web_type(forward, req)),
+        cors: found.cors.as_ref(),
+        pages: replacement_pages(found.matched.rule(), forward),
+        chain,
+        attempts: AttemptState::default(),
+    };
+    if is_new {
+        job.wait_for_admission().await?;
+    }
+    // A request that is not entitled to a slot yet is not counted.
+    let permit = permit.map_or_else(|| pool.admit_request(), Ok)?;
+    if is_new && (forward.hedge.is_some() || has_retries(forward)) {
+        pool.deposit_retry_budget();
+    }
+    let rest = job.run_attempts(first, reply).await;
+    drop(permit);
+    if !plan.mirrors.is_empty() && !matches!(rest, Err(Failure::Web(_))) {
+        mirror::send_mirrors(worker, found, cleared, plan, forward, req, &job.replay);
+    }
+    rest
+}
+
+/// Returns whether the rule retries requests: each deposits a share in the upstream's retry budget.
+pub(super) fn has_retries(forward: &Forward) -> bool {
+    forward.retry.as_ref().is_some_and(|retry| retry.attempts > 0)
+}
+
+/// Returns whether the declared length of the request body exceeds the rule's limit.
+fn is_too_large(forward: &Forward, req: &Request<'_>) -> bool {
+    match (req.head().framing, forward.body.request) {
+        (Framing::Length(length), Some(most)) => length > most,
+        _ => false,
+    }
+}
+
+/// Returns whether a request body is a live stream rather than an upload: its length is not declared (RFC 9112 §6.3, RFC 9113 §8.1.1).
+///
+/// A client that declares a length has the whole body: only the network, or malice, makes it slow, and its listener's minimum rate applies.
+/// A client that does not produces the body as it sends it (gRPC calls, message streams, logs) and may have nothing to send for a while:
+/// only silence in both directions ends the exchange, after `timeouts.idle`.
+fn is_live_stream(req: &Request<'_>) -> bool {
+    req.head().framing == Framing::Chunked
+}
+
+/// Returns the endpoint that affinity prefers for the client.
+fn affinity_hint(
+    found: &RequestRoute<'_>,
+    affinity: Option<&Affinity>,
+    session: &AffinitySession,
+    req: &Request<'_>,
+) -> AffinityHint {
+    match affinity {
+        Some(affinity) if affinity.by == AffinityBy::Source => {
+            hash_key(&HashKey::Source, found.listener, req).map_or(AffinityHint::None, AffinityHint::KeyHash)
+        }
+        _ => session.hint(),
+    }
+}
+
+impl ForwardJob<'_, '_> {
+    /// Runs the attempts. `first`: the first one, if it was started before.
+    async fn run_attempts(
+        &self,
+        mut first: Option<StartedConn>,
+        reply: &mut Reply<'_>,
+    ) -> Result<Continuation, Failure> {
+        let mut tried: Vec<Rc<PoolEndpoint>> = Vec::new();
+        let mut fresh = false;
+        let hedge = self.hedge_delay().await?;
+        if first.is_none() {
+            self.pool.wait_until_resolved(self.connect_time_left()).await;
+            self.check_request_timeout()?;
+        }
+        let pending = log_fields::PendingAttempt::new(self.worker, self.req, &self.pool.upstream.name);
+        loop {
+            self.attempts.retries.set(tried.len());
+            let (chosen, link, begun) = match first.take() {
+                Some(begun) => begun,
+                None => {
+                    let unreachable = self.attempts.unreachable.borrow();
+                    let avoided = (&*tried, &**unreachable);
+                    let chosen = self
+                        .pool
+                        .select_for_retry(avoided, self.key, self.affinity_hint)?;
+                    (chosen, None, self.worker.cx.now())
+                }
+            };
+            pending.start(&chosen.endpoint, begun, tried.len());
+            let (attempted, end, begun) = self
+                .run_next((chosen, link, begun), hedge, (&mut tried, fresh), reply)
+                .await;
+            pending.finish();
+            self.log_attempt(&end, begun, tried.len());
+            let broken = match attempted {
+                Ok(rest) => return Ok(rest),
+                Err(broken) => broken,
+            };
+            let fault = match broken.kind {
+                AttemptErrorKind::Failure(Failure::Fault(fault)) => Some(fault),
+                AttemptErrorKind::Failure(failure) => return Err(failure),
+                AttemptErrorKind::Status(_) => None,
+            };
+            if let Some(fault) = fault.filter(|fault| fault.side() != FaultSide::Client) {
+                self.count_fault(fault, &broken, &end);
+            }
+            let can = !reply.is_streaming() && self.can_replay();
+            // RFC 9112 §9.3.1: once, without a retry policy, on a new connection. RFC 9113 §8.7: whatever the method.
+            let stale = broken.is_stale && is_idempotent(self.req.method());
+            if can && !fresh && (stale || broken.is_unprocessed) {
+                fresh = true;
+                continue;
+            }
+            if fault.is_none_or(|fault| fault.side() == FaultSide::Upstream) {
+                let bad = !matches!(broken.kind, AttemptErrorKind::Status(..500));
+                self.pool.record_outcome(
+                    &end,
+                    if bad {
+                        RequestOutcome::Failure
+                    } else {
+                        RequestOutcome::Success
+                    },
+                );
+            }
+            fresh = false;
+            let fails_over = can && fault.is_some_and(|fault| self.should_fail_over(fault, begun, &end));
+            tried.push(end);
+            // After a status the decision was made when the head was read.
+            if let Some(fault) = fault {
+                if !(fails_over || can && self.should_retry(fault)) {
+                    return Err(fault.into());
+                }
+                self.worker.counters.count_fault(fault);
+            }
+            if !fails_over {
+                self.wait_backoff(tried.len()).await;
+            }
+            self.check_request_timeout()?;
+        }
+    }
+
+    fn log_attempt(&self, end: &PoolEndpoint, begun: Time, before: usize) {
+        let upstream = &self.pool.upstream.name;
+        log_fields::log_attempt(self.worker, self.req, upstream, end, begun, before);
+    }
+
+    /// Counts a fault that is not the client's, and records the violated rule if it is known.
+    fn count_fault(&self, fault: Fault, broken: &AttemptError, end: &PoolEndpoint) {
+        self.pool.upstream.counters.0.count_fault(fault);
+        let trouble = || end.endpoint.state.connect_violation(fault);
+        if let Some(detail) = broken.detail.as_deref().cloned().or_else(trouble) {
+            let whose = (&self.pool.upstream.name, &end.endpoint.addr);
+            log_fields::log_violation(self.worker, self.req, whose, &detail);
+        }
+    }
+
+    /// Runs one attempt, or the first one with a hedge. Returns its result, its endpoint and its start.
+    async fn run_next(
+        &self,
+        (chosen, link, begun): StartedConn,
+        hedge: Option<Duration>,
+        (tried, fresh): (&mut Vec<Rc<PoolEndpoint>>, bool),
+        reply: &mut Reply<'_>,
+    ) -> (Result<Continuation, AttemptError>, Rc<PoolEndpoint>, Time) {
+        let (mut end, mut begun) = (Rc::clone(&chosen.endpoint), begun);
+        let mut try_of = (chosen, link);
+        if let Some(after) = hedge.filter(|_| tried.is_empty() && !fresh) {
+            // Boxed, so that the future of requests without a hedge has no room for it.
+            match Box::pin(self.race_attempts((try_of.0, try_of.1, begun), after)).await {
+                Ok(won) => {
+                    tried.extend(won.other);
+                    self.attempts.retries.set(tried.len());
+                    (try_of, begun) = ((won.conn.0, won.conn.1), won.conn.2);
+                    end = Rc::clone(&try_of.0.endpoint);
+                }
+                Err((broken, mut asked)) => {
+                    let last = asked.pop().unwrap_or(end);
+                    tried.extend(asked);
+                    self.attempts.retries.set(tried.len());
+                    return (Err(broken), last, begun);
+                }
+            }
+        }
+        let attempted = self.run_attempt(try_of.0, (try_of.1, begun), fresh, reply).await;
+        (attempted, end, begun)
+    }
+
+    /// Runs one attempt. `sent`: the connection that already carries the request's head, if there is one, and the time when it was sent.
+    async fn run_attempt(
+        &self,
+        chosen: SelectedEndpoint,
+        sent: (Option<UpstreamConn>, Time),
+        fresh: bool,
+        reply: &mut Reply<'_>,
+    ) -> Result<Continuation, AttemptError> {
+        let cx = &self.worker.cx;
+        let is_sent = sent.0.is_some();
+        let (link, begun) = match sent {
+            (Some(link), begun) => (link, begun),
+            (None, _) => {
+                let link = self.open_conn(&chosen, fresh).await?;
+                (self.upgradable_conn(link, &chosen).await?, cx.now())
+            }
+        };
+        let mut clock = self.deadlines.for_attempt(&self.forward.timeouts, begun);
+        let mut reading = self.response_reader(&chosen)?;
+        if let UpstreamConn::H2(channel) = &link {
+            reading.is_extended_connect =
+                request::uses_extended_connect(self.req, &self.upstream_request, channel);
+            // A client on a stream has no key.
+            reading.key = reading
+                .is_extended_connect
+                .then(|| Challenge::of(self.req.head()))
+                .flatten();
+        }
+        let got = self
+            .exchange_messages(&chosen, (&link, is_sent), &mut clock, &mut reading, reply)
+            .await;
+        let got = got.map_err(|failure| AttemptError {
+            detail: reading.detail.take(),
+            ..AttemptError::from_failure(failure, link.requests_before() > 0 && !reading.has_started)
+        })?;
+        let download = match got {
+            AttemptOutcome::Upgrade => {
+                return Ok(Continuation::Tunnel(Tunnel {
+                    conn: link,
+                    _share: self.admission.share.take(),
+                    _endpoint: chosen,
+                    idle: clock.idle,
+                }));
+            }
+            // The rest of the response is not read, so the connection is closed.
+            AttemptOutcome::Retry(status) => {
+                link.discard();
+                return Err(AttemptError {
+                    kind: AttemptErrorKind::Status(status),
+                    is_stale: false,
+                    is_unprocessed: false,
+                    detail: None,
+                });
+            }
+            // The same for a replaced response.
+            AttemptOutcome::ErrorPage(status) => {
+                link.discard();
+                return Ok(self.send_error_page(status, reply)?);
+            }
+            AttemptOutcome::Body(down) => ResponseRelay {
+                pool: Rc::clone(self.pool),
+                endpoint: chosen,
+                conn: link,
+                body: down,
+                timeouts: clock,
+                client_rate: self.upstream_request.listener.limits.rate_bytes,
+            },
+        };
+        if download.body.is_finished {
+            download.finish(self.worker);
+            return Ok(Continuation::Done);
+        }
+        Ok(Continuation::Body(download))
+    }
+
+    /// Prepares reading the response head, with the fields to add to it.
+    fn response_reader(&self, chosen: &SelectedEndpoint) -> Result<ResponseReader<'_, '_>, Fault> {
+        let cors = self.cors.map(|cors| &cors.fields);
+        let mut rules = ResponseRules::new(cors, self.upstream_request.cleared.response_headers());
+        rules.edits = Some(&self.backend.response);
+        rules.body_limit = self.forward.body.response;
+        rules.pages = self.pages;
+        if let Some(affinity) = self.affinity {
+            let secure = client_scheme(self.upstream_request.listener, self.req) == "https";
+            let token = chosen.endpoint.endpoint.token;
+            if let Some((name, value)) =
+                self.session
+                    .response_field(affinity, token, secure, self.worker.cx.wall().as_secs())
+            {
+                let pushed = rules.cookie.push(name, value.as_bytes());
+                pushed.map_err(|_misuse| Fault::BrokenRule)?;
+            }
+        }
+        if let Some(retry) = self.remaining_policy()
+            && is_idempotent(self.req.method())
+        {
+            rules.retry = &retry.on.statuses;
+        }
+        let mut reading = ResponseReader::new(
+            self.req.method(),
+            (self.upstream_request.upgrade, self.upstream_request.challenge),
+            self.upstream_request.trailers,
+            rules,
+        );
+        reading.filtered = self.chain.is_some();
+        reading.grpc_web = self.upstream_request.grpc_web.map(|kind| kind.dialect);
+        Ok(reading)
+    }
+
+    /// Sends the rule's error page in place of the upstream's response.
+    fn send_error_page(&self, status: u16, reply: &mut Reply<'_>) -> Result<Continuation, Failure> {
+        local_response::send_error_page(reply, self.pages, status)?;
+        local_response::edit_headers(reply, &self.backend.response)?;
+        Ok(Continuation::Done)
+    }
+
+    /// Sends the head. Returns the unsent part of the request.
+    fn send_head(&self, chosen: &SelectedEndpoint, link: &UpstreamConn) -> Result<UnsentRequest, Fault> {
+        let scratch = &mut *self.worker.scratch.borrow_mut();
+        let endpoint = &chosen.endpoint.endpoint;
+        request::send_head(scratch, self.req, endpoint, &self.upstream_request, link)
+    }
+
+    /// Records the response of an endpoint.
+    fn record_response(&self, chosen: &SelectedEndpoint, begun: Time, status: u16) {
+        let span = self.worker.cx.now().since(begun);
+        self.pool.record_response(&chosen.endpoint, span, status);
+    }
+}
+
+/// Returns whether a failure is that of a pooled connection that was closed in the meantime.
+fn is_stale_connection(failure: &Failure) -> bool {
+    matches!(
+        failure,
+        Failure::Fault(Fault::ClosedBeforeHead | Fault::ResetBeforeHead)
+    )
+}

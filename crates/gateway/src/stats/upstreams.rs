@@ -1,0 +1,137 @@
+//! Snapshots of upstreams, endpoints and limits for operators.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::fault::Fault;
+use crate::health::{CheckVerdict, EjectionReason};
+use crate::model::{Addr, Name};
+pub use crate::upstream::circuit_breaker::UpstreamLimit;
+use crate::upstream::{MirrorOutcome, UpstreamEndpoint, UpstreamState};
+
+/// A snapshot of an upstream and its endpoints. Each number is read at its own instant while workers continue.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UpstreamStatus {
+    /// The name of the upstream.
+    pub name: Name,
+    /// Requests in flight.
+    pub requests: u32,
+    /// Open connections, idle ones included, and connection attempts.
+    pub connections: u32,
+    /// Requests that wait for a connection.
+    pub waiting: u32,
+    /// Retries in flight.
+    pub retrying: u32,
+    /// Requests that were hedged to a second endpoint, since the upstream is configured.
+    pub hedged: u64,
+    /// The number of refusals by each cap, since the upstream is configured.
+    pub refused: [(UpstreamLimit, u64); UpstreamLimit::ALL.len()],
+    /// Retries that the budget has granted, since the name is configured.
+    pub retries: u64,
+    /// Retries that the budget has refused.
+    pub retries_refused: u64,
+    /// Mirrored requests to the upstream, in the order of [`Copied::ALL`].
+    pub mirrors: [u64; MirrorOutcome::ALL.len()],
+    /// Failed attempts by fault, since the name is configured; faults that have not occurred are left out.
+    pub faults: Vec<(Fault, u64)>,
+    /// The current endpoints.
+    pub endpoints: Vec<EndpointStatus>,
+}
+
+/// A policy's counter, by name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CounterStatus {
+    /// The name of the limit.
+    pub name: Name,
+    /// The counter's state.
+    pub state: CounterState,
+}
+
+/// State of a policy's counter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CounterState {
+    /// A rate limit's keys.
+    RateLimitKeys {
+        /// The most keys that are tracked at once.
+        room: usize,
+        /// Keys that were evicted for lack of room before their debt had expired: each may have exceeded its rate since.
+        forgotten: u64,
+    },
+    /// Requests in flight of the rules with a concurrency cap of this name.
+    InFlight(u32),
+}
+
+/// A snapshot of an endpoint.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EndpointStatus {
+    /// The address.
+    pub addr: Addr,
+    /// The weight in load balancing.
+    pub weight: u32,
+    /// The endpoint is draining: it receives no new requests.
+    pub draining: bool,
+    /// Requests in flight.
+    pub requests: u32,
+    /// Failed attempts since the endpoint is configured: no connection, no response, or a status from 500 on.
+    pub failures: u64,
+    /// The result of active health checks.
+    pub verdict: CheckVerdict,
+    /// The error of the last health check; `None`: it succeeded, or there was none.
+    pub check_error: Option<Arc<str>>,
+    /// The last ejection, which may have ended.
+    pub ejection: Option<Ejection>,
+    /// The end of the last period in which the endpoint counted as unreachable, since the Unix epoch; it may have passed. `None`: never.
+    pub unreachable_until: Option<Duration>,
+}
+
+/// An ejection of an endpoint by outlier detection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ejection {
+    /// The end, since the Unix epoch.
+    pub until: Duration,
+    /// The reason.
+    pub reason: EjectionReason,
+    /// The number of ejections, less one for each interval without one: the duration of the next is doubled accordingly.
+    pub times: u32,
+}
+
+impl UpstreamStatus {
+    pub(crate) fn read(shared: &UpstreamState) -> UpstreamStatus {
+        let current = shared.snapshot();
+        UpstreamStatus {
+            name: shared.name.clone(),
+            requests: shared.requests_in_flight(),
+            connections: shared.open_connections(),
+            waiting: shared.wait_queue.len(),
+            retrying: shared.circuit_breaker.retries_in_flight(),
+            hedged: shared.circuit_breaker.hedge_count(),
+            refused: shared.circuit_breaker.refusals(),
+            retries: shared.counters.0.granted_retries(),
+            retries_refused: shared.counters.0.refused_retries(),
+            mirrors: shared.counters.0.mirror_counts(),
+            faults: shared.counters.0.fault_counts(),
+            endpoints: current
+                .endpoints
+                .iter()
+                .map(|endpoint| EndpointStatus::read(endpoint))
+                .collect(),
+        }
+    }
+}
+
+impl EndpointStatus {
+    fn read(endpoint: &UpstreamEndpoint) -> EndpointStatus {
+        let health = endpoint.state.health();
+        EndpointStatus {
+            addr: endpoint.addr.clone(),
+            weight: endpoint.weight,
+            draining: endpoint.draining,
+            requests: endpoint.state.requests_in_flight(),
+            failures: health.outliers.failures(),
+            verdict: health.verdict(),
+            check_error: health.check_error(),
+            ejection: health.outliers.ejection(),
+            unreachable_until: health.unreachable_until(),
+        }
+    }
+}

@@ -1,0 +1,216 @@
+//! The hosts of a listener, each with its rules. Knows which routes are attached where; nothing of paths.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::compiled_route::{CompiledRoute, Matched};
+use super::name_index::{HashSlots, IndexKey, NameIndex, hash_text};
+use super::path_tree::PathTree;
+use super::request_facts::RequestFacts;
+use crate::model::{Hostname, Listener, Name, StreamRoute};
+
+/// Values by host.
+#[derive(Debug)]
+struct ByHost<T> {
+    /// Exact hosts and wildcards.
+    named: NameIndex<Hostname, T>,
+    wildcards: bool,
+    /// The value for every host.
+    any: Option<T>,
+}
+
+impl<T> ByHost<T> {
+    fn new(named: Vec<(Hostname, T)>, any: Option<T>) -> ByHost<T> {
+        ByHost {
+            wildcards: named.iter().any(|(host, _)| host.wildcard_suffix().is_some()),
+            named: NameIndex::new(named.into()),
+            any,
+        }
+    }
+
+    /// Calls `found` with the values for `host`, the most specific first, until it returns a result.
+    fn find_first<'t, R>(&'t self, host: &str, mut found: impl FnMut(&'t T) -> Option<R>) -> Option<R> {
+        if !host.starts_with('.')
+            && let Some(result) = self.named.find(host).and_then(&mut found)
+        {
+            return Some(result);
+        }
+        if self.wildcards {
+            // A wildcard has at least one label before its suffix: a leading dot is skipped.
+            let dots = host.bytes().enumerate().skip(1).filter(|(_, byte)| *byte == b'.');
+            for (at, _) in dots {
+                if let Some(result) = self.named.find(&host[at..]).and_then(&mut found) {
+                    return Some(result);
+                }
+            }
+        }
+        self.any.as_ref().and_then(found)
+    }
+}
+
+/// The hosts of an HTTP listener.
+#[derive(Debug)]
+pub(super) struct HostMap<P>(ByHost<Arc<PathTree<P>>>);
+
+impl<P> HostMap<P> {
+    /// Returns the rule that takes a request.
+    pub(super) fn find(&self, facts: &RequestFacts<'_>) -> Option<Matched<'_, P>> {
+        if !facts.path.starts_with('/') {
+            return None;
+        }
+        self.0.find_first(facts.host, |table| table.find(facts))
+    }
+
+    /// Returns the table of exactly this host; `None`: that for every host.
+    pub(super) fn find_exact(&self, host: Option<&Hostname>) -> Option<&Arc<PathTree<P>>> {
+        match host {
+            Some(host) => self.0.named.find(host.key()),
+            None => self.0.any.as_ref(),
+        }
+    }
+}
+
+/// The hosts of a listener of another protocol than HTTP.
+#[derive(Debug)]
+pub(super) struct StreamMap(ByHost<Arc<StreamRoute>>);
+
+impl StreamMap {
+    /// Returns the route that takes a connection; `sni` is empty if there was none.
+    pub(super) fn find(&self, sni: &str) -> Option<&Arc<StreamRoute>> {
+        self.0.find_first(sni, Some)
+    }
+}
+
+/// Attaches routes to listeners; listeners with the same routes share their hosts.
+pub(super) struct HostMapBuilder<'b, P> {
+    routes: &'b [Arc<CompiledRoute<P>>],
+    streams: &'b [Arc<StreamRoute>],
+    hosts: BTreeMap<Vec<u32>, Arc<HostMap<P>>>,
+    none: Arc<HostMap<P>>,
+}
+
+impl<'b, P> HostMapBuilder<'b, P> {
+    pub(super) fn new(
+        routes: &'b [Arc<CompiledRoute<P>>],
+        streams: &'b [Arc<StreamRoute>],
+    ) -> HostMapBuilder<'b, P> {
+        HostMapBuilder {
+            routes,
+            streams,
+            hosts: BTreeMap::new(),
+            none: Arc::new(HostMap(ByHost::new(Vec::new(), None))),
+        }
+    }
+
+    /// Returns the hosts of a listener. `last` are its hosts in the last table.
+    pub(super) fn attach_listener(
+        &mut self,
+        listener: &Listener,
+        last: Option<&HostMap<P>>,
+    ) -> (Arc<HostMap<P>>, Arc<StreamMap>) {
+        let here = |listeners: &[Name]| listeners.is_empty() || listeners.contains(&listener.name);
+        if !listener.protocol.is_http() {
+            let streams = self.streams.iter().filter(|stream| here(&stream.listeners));
+            return (Arc::clone(&self.none), Arc::new(map_streams(streams)));
+        }
+        let routes = (0..)
+            .zip(self.routes)
+            .filter(|(_, route)| here(&route.route().listeners));
+        let routes: Vec<u32> = routes.map(|(number, _)| number).collect();
+        let none = Arc::new(StreamMap(ByHost::new(Vec::new(), None)));
+        if let Some(hosts) = self.hosts.get(&routes) {
+            return (Arc::clone(hosts), none);
+        }
+        let hosts = Arc::new(self.build_hosts(&routes, last));
+        self.hosts.insert(routes, Arc::clone(&hosts));
+        (hosts, none)
+    }
+
+    fn build_hosts(&self, routes: &[u32], last: Option<&HostMap<P>>) -> HostMap<P> {
+        let mut groups = HostGroups::new(self.routes, routes);
+        let mut named = Vec::with_capacity(groups.0.len());
+        let mut any = None;
+        // Hosts with the same list of routes share a table.
+        let mut tables: BTreeMap<Vec<u32>, Arc<PathTree<P>>> = BTreeMap::new();
+        for (host, list) in groups.0.drain(..) {
+            let last = last.and_then(|last| last.find_exact(host));
+            let table = match last.filter(|last| self.is_current(last, &list)) {
+                Some(last) => Arc::clone(last),
+                None => Arc::clone(tables.entry(list).or_insert_with_key(|list| {
+                    let routes = list
+                        .iter()
+                        .map(|number| Arc::clone(&self.routes[*number as usize]));
+                    Arc::new(PathTree::new(routes.collect()))
+                })),
+            };
+            match host {
+                Some(host) => named.push((host.clone(), table)),
+                None => any = Some(table),
+            }
+        }
+        HostMap(ByHost::new(named, any))
+    }
+
+    fn is_current(&self, last: &PathTree<P>, list: &[u32]) -> bool {
+        let same = |(last, number): (&Arc<CompiledRoute<P>>, &u32)| {
+            Arc::ptr_eq(last, &self.routes[*number as usize])
+        };
+        last.routes.len() == list.len() && last.routes.iter().zip(list).all(same)
+    }
+}
+
+/// Hosts, `None` for every host, each with its routes in order.
+struct HostGroups<'b>(Vec<(Option<&'b Hostname>, Vec<u32>)>);
+
+impl<'b> HostGroups<'b> {
+    fn new<P>(all: &'b [Arc<CompiledRoute<P>>], routes: &[u32]) -> HostGroups<'b> {
+        let of = |number: &u32| &*all[*number as usize].route().hostnames;
+        let mut slots = HashSlots::with_capacity(routes.iter().map(|number| of(number).len().max(1)).sum());
+        let mut groups = HostGroups(Vec::new());
+        for &number in routes {
+            let hostnames = of(&number);
+            if hostnames.is_empty() {
+                groups.add(&mut slots, None, number);
+            }
+            for host in hostnames {
+                groups.add(&mut slots, Some(host), number);
+            }
+        }
+        groups
+    }
+
+    fn add(&mut self, slots: &mut HashSlots, host: Option<&'b Hostname>, number: u32) {
+        let hash = hash_text(0, host.map_or("", IndexKey::key).as_bytes());
+        match slots.find(hash, |group| self.0[group as usize].0 == host) {
+            Some(group) => {
+                let list = &mut self.0[group as usize].1;
+                // A route may name a host twice.
+                if list.last() != Some(&number) {
+                    list.push(number);
+                }
+            }
+            None => {
+                slots.insert(hash, u32::try_from(self.0.len()).expect("fewer hosts than that"));
+                self.0.push((host, vec![number]));
+            }
+        }
+    }
+}
+
+/// Maps hosts to stream routes; the first route of a host counts.
+fn map_streams<'s>(streams: impl Iterator<Item = &'s Arc<StreamRoute>>) -> StreamMap {
+    let mut named: BTreeMap<&Hostname, &Arc<StreamRoute>> = BTreeMap::new();
+    let mut any = None;
+    for stream in streams {
+        if stream.hostnames.is_empty() {
+            any.get_or_insert(stream);
+        }
+        for host in &stream.hostnames {
+            named.entry(host).or_insert(stream);
+        }
+    }
+    let named = named
+        .into_iter()
+        .map(|(host, stream)| (host.clone(), Arc::clone(stream)));
+    StreamMap(ByHost::new(named.collect(), any.cloned()))
+}

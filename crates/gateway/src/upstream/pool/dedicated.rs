@@ -1,0 +1,54 @@
+//! Connections for one client from start to end: for protocols other than HTTP, and for protocol upgrades.
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use super::{PoolEndpoint, PooledConnection, UpstreamPool, WaitOutcome};
+use crate::fault::Fault;
+use crate::model::UpstreamProtocol;
+
+/// The purpose of such a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum DedicatedUse {
+    Bytes,
+    /// An HTTP/1.1 upgrade request, at an upstream whose endpoints select their protocol.
+    Upgrade,
+}
+
+impl UpstreamPool {
+    /// Returns whether endpoints select HTTP/2 or HTTP/1.1.
+    pub(crate) fn negotiates_protocol(&self) -> bool {
+        self.protocol() == UpstreamProtocol::Auto
+    }
+
+    /// Opens a new connection to an endpoint for one client, within `span`. It is never pooled.
+    ///
+    /// # Errors
+    /// The fault of the attempt, or of a limit that was reached for as long as `span`.
+    pub(crate) async fn open_dedicated(
+        &self,
+        end: &Rc<PoolEndpoint>,
+        purpose: DedicatedUse,
+        greeting: &[u8],
+        span: Duration,
+    ) -> Result<PooledConnection, Fault> {
+        let most = self.refresh_snapshot().upstream.config.pool.connections;
+        let permit = match self.upstream.acquire_connection(most) {
+            Ok(permit) => permit,
+            Err(_) => match self.wait_for_connection(end, true, most, span).await? {
+                WaitOutcome::Permit(permit) => permit,
+                // With `fresh`, no pooled connection is returned.
+                WaitOutcome::Connection(_) => return Err(Fault::PendingTimeout),
+            },
+        };
+        let tls = match (purpose, &self.refresh_snapshot().tls) {
+            (DedicatedUse::Bytes, handles) => handles.bytes.clone(),
+            (DedicatedUse::Upgrade, handles) => handles.upgrades.clone(),
+        };
+        let dialled = self.open_connection(end, permit, greeting, tls, span).await;
+        dialled.map(|sole| PooledConnection {
+            has_client_preamble: true,
+            ..sole
+        })
+    }
+}

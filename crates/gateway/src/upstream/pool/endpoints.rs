@@ -1,0 +1,42 @@
+//! A worker's endpoints and their connections after a change of configuration.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::sync::Arc;
+
+use super::PoolEndpoint;
+use crate::upstream::h2::SessionList;
+use crate::upstream::{UpstreamEndpoint, UpstreamSnapshot};
+
+/// Returns whether connections to one endpoint may be used for the other.
+pub(super) fn has_same_connections(one: &UpstreamEndpoint, other: &UpstreamEndpoint) -> bool {
+    one.addr == other.addr && one.tls_name == other.tls_name
+}
+
+/// Builds the list of endpoints. Those that remain retain their connections if these are made in the same way.
+pub(super) fn build_endpoints(
+    current: &UpstreamSnapshot,
+    old: &[Rc<PoolEndpoint>],
+    alike: bool,
+) -> Vec<Rc<PoolEndpoint>> {
+    let end = |endpoint: &Arc<UpstreamEndpoint>| {
+        let same = |end: &&Rc<PoolEndpoint>| alike && has_same_connections(&end.endpoint, endpoint);
+        match old.iter().find(same) {
+            // Its weight may have changed.
+            Some(end) if Arc::ptr_eq(&end.endpoint, endpoint) => Rc::clone(end),
+            Some(end) => Rc::new(PoolEndpoint {
+                endpoint: Arc::clone(endpoint),
+                idle: RefCell::new(std::mem::take(&mut *end.idle.borrow_mut())),
+                sessions: end.sessions.move_to_successor(),
+                is_removed: Cell::new(false),
+            }),
+            None => Rc::new(PoolEndpoint {
+                endpoint: Arc::clone(endpoint),
+                idle: RefCell::default(),
+                sessions: SessionList::default(),
+                is_removed: Cell::new(false),
+            }),
+        }
+    };
+    current.endpoints.iter().map(end).collect()
+}

@@ -1,0 +1,99 @@
+//! The selection of an endpoint by one worker.
+
+use std::rc::Rc;
+
+use super::{PoolEndpoint, PoolSnapshot, SelectedEndpoint, UpstreamPool};
+use crate::fault::Fault;
+use crate::upstream::AffinityHint;
+use crate::upstream::selection::{self, SelectionContext};
+
+impl UpstreamPool {
+    /// Selects an endpoint, not from `tried` if there are others; `key` is the hash of the request's key.
+    ///
+    /// # Errors
+    /// There is no endpoint, or all are unhealthy.
+    pub(crate) fn select(
+        &self,
+        tried: &[Rc<PoolEndpoint>],
+        key: Option<u64>,
+        prefer: AffinityHint,
+    ) -> Result<SelectedEndpoint, Fault> {
+        self.select_with(&self.selection_context(tried, key, prefer))
+    }
+
+    /// Does the same for a request that may retry at an endpoint of `tried`, in preference to one of `unreachable`.
+    ///
+    /// # Errors
+    /// There is no endpoint, or all are unhealthy.
+    pub(crate) fn select_for_retry(
+        &self,
+        (tried, unreachable): (&[Rc<PoolEndpoint>], &[Rc<PoolEndpoint>]),
+        key: Option<u64>,
+        prefer: AffinityHint,
+    ) -> Result<SelectedEndpoint, Fault> {
+        self.select_with(&SelectionContext {
+            unreachable,
+            ..self.selection_context(tried, key, prefer)
+        })
+    }
+
+    /// Selects an endpoint even if none is healthy, not from `tried` if there are others.
+    ///
+    /// # Errors
+    /// There is no endpoint.
+    pub(crate) fn select_ignoring_health(
+        &self,
+        tried: &[Rc<PoolEndpoint>],
+    ) -> Result<SelectedEndpoint, Fault> {
+        self.select_with(&SelectionContext {
+            ignore_health: true,
+            ..self.selection_context(tried, None, AffinityHint::None)
+        })
+    }
+
+    /// Returns whether an endpoint that is not in `tried` can be selected.
+    pub(crate) fn has_untried_endpoint(&self, tried: &[Rc<PoolEndpoint>]) -> bool {
+        let seen = &mut *self.refresh_snapshot();
+        let now = self.cx.now().0;
+        selection::has_untried_endpoint(
+            &self.upstream,
+            &seen.upstream,
+            &seen.endpoints,
+            &mut seen.health,
+            (tried, now),
+        )
+    }
+
+    fn selection_context<'a>(
+        &'a self,
+        tried: &'a [Rc<PoolEndpoint>],
+        key: Option<u64>,
+        prefer: AffinityHint,
+    ) -> SelectionContext<'a> {
+        SelectionContext {
+            tried,
+            unreachable: &[],
+            key,
+            affinity: prefer,
+            ignore_health: false,
+            now: self.cx.now().0,
+            cx: &self.cx,
+        }
+    }
+
+    fn select_with(&self, wish: &SelectionContext<'_>) -> Result<SelectedEndpoint, Fault> {
+        let PoolSnapshot {
+            upstream: current,
+            endpoints: ends,
+            health: wellness,
+            round_robin: turns,
+            ..
+        } = &mut *self.refresh_snapshot();
+        let index = selection::select_endpoint(&self.upstream, current, ends, wellness, turns, wish)?;
+        let end = &ends[index];
+        Ok(SelectedEndpoint {
+            endpoint: Rc::clone(end),
+            _guard: end.endpoint.state.count_request(),
+        })
+    }
+}
