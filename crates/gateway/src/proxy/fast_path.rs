@@ -27,7 +27,6 @@ use ringmain_wire::h1::{FieldBlock, Framing, HeadScanner, Parsed, ResponseHead, 
 use ringmain_wire::h2::load_response;
 
 use super::backend::{self, hash_key};
-use super::forward::StartedConn;
 use super::request::UpstreamRequest;
 use super::response_body::ExchangeTimeouts;
 use super::{RequestRoute, Routed, client, find_route, log_fields, reject_unforwardable, request, response};
@@ -380,12 +379,6 @@ impl FastPathRequest {
     }
 }
 
-impl std::fmt::Debug for FastPathRequest {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Underway")
-    }
-}
-
 impl Early for FastPathRequest {
     fn abandon(&self) {
         self.finish_without_response(499);
@@ -398,21 +391,6 @@ impl Early for FastPathRequest {
         {
             ahead.log_attempt(&worker, started, req);
         }
-    }
-}
-
-impl StartedAttempt {
-    /// Returns the parts that a task needs.
-    pub(super) fn into_parts(
-        self,
-    ) -> (
-        Rc<UpstreamPool>,
-        RequestPermit,
-        ExchangeTimeouts,
-        Option<StartedConn>,
-    ) {
-        let begun = (self.endpoint, self.conn, self.sent);
-        (self.pool, self.permit, self.timeouts, Some(begun))
     }
 }
 

@@ -53,7 +53,7 @@ use crate::filter;
 use crate::gateway::{View, Worker};
 use crate::listeners::rejects_certificate;
 use crate::model::{Action, HttpsRedirect, Listener};
-use crate::policy::{self, Cleared, PolicyOutcome};
+use crate::policy::{self, Cleared, PolicyOutcome, Refusal};
 use crate::stats::RequestCounter;
 use crate::table::{Headers, Matched, RequestFacts, cors_policy, normalize_host};
 
@@ -189,11 +189,7 @@ async fn run_request(
     }
     let walked = match walked {
         Some(walked) => walked,
-        None => match policy::evaluate_sync(worker, &found, req) {
-            PolicyOutcome::Cleared(cleared) => Ok(cleared),
-            PolicyOutcome::Refused(refusal) => Err(refusal),
-            PolicyOutcome::Pending => policy::evaluate(worker, &found, req).await,
-        },
+        None => evaluate_policies(worker, &found, req).await,
     };
     if let Some(cross) = &found.cors {
         reply.add_headers(&cross.fields);
@@ -226,6 +222,19 @@ async fn run_request(
     }
     let outcome = run_action(worker, &view, &found, (&cleared, started, None), req, reply).await;
     finish_response(worker, &found, outcome, req, reply)
+}
+
+/// Evaluates the policies of a request's rule, without a suspension if none has to wait.
+async fn evaluate_policies(
+    worker: &Rc<Worker>,
+    found: &RequestRoute<'_>,
+    req: &Request<'_>,
+) -> Result<Cleared, Box<Refusal>> {
+    match policy::evaluate_sync(worker, found, req) {
+        PolicyOutcome::Cleared(cleared) => Ok(cleared),
+        PolicyOutcome::Refused(refusal) => Err(refusal),
+        PolicyOutcome::Pending => policy::evaluate(worker, found, req).await,
+    }
 }
 
 /// Finalizes the response of a request after its rule's action: a fault becomes the response, if none has started.
