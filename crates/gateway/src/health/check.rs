@@ -166,9 +166,7 @@ async fn check_once(
         (addr, _) => addr.clone(),
     };
     let version = target.transport.proxy_protocol();
-    let greeting = version
-        .map(|version| proxy_header(version, None))
-        .unwrap_or_default();
+    let greeting = version.map_or_else(Vec::new, |version| proxy_header(version, None));
     let way = connect::ConnectParams {
         addr: &addr,
         peer: endpoint.tls_name.as_ref(),

@@ -16,6 +16,17 @@ pub(crate) enum RequestOutcome {
     Failure,
 }
 
+impl RequestOutcome {
+    /// Returns the outcome of a request that has failed or not.
+    pub(crate) fn from_failed(failed: bool) -> RequestOutcome {
+        if failed {
+            RequestOutcome::Failure
+        } else {
+            RequestOutcome::Success
+        }
+    }
+}
+
 /// The reason for an ejection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EjectionReason {

@@ -15,6 +15,7 @@ mod authz;
 mod basic_auth;
 mod body_buffer;
 mod client_certificate;
+mod compile_step;
 mod concurrency;
 mod context;
 mod credential_cache;
@@ -47,6 +48,7 @@ use api_keys::ApiKeyAuth;
 use authz::ExternalAuthz;
 use basic_auth::PasswordAuth;
 use client_certificate::CertificateAuth;
+use compile_step::compile_step;
 use concurrency::ConcurrencyLimits;
 pub(crate) use context::Cleared;
 use context::{ContextPool, PolicyContext, add_header};
@@ -473,34 +475,13 @@ impl Policies {
                     alternatives.extend(IpAccess::allow_list_only(policy).map(PolicyStep::Addresses));
                     PolicyStep::Addresses(IpAccess::deny_list_only(policy))
                 }
-                Policy::Addresses(policy) => PolicyStep::Addresses(IpAccess::compile(policy)),
-                // The exchange applies these around the rule's action.
-                Policy::Cors(_) | Policy::Filter(_) | Policy::SatisfyAny => continue,
                 Policy::ClientCertificate(policy) => {
                     PolicyStep::Certificate(CertificateAuth::compile(policy, any, &mut names))
                 }
-                Policy::Basic(policy) => PolicyStep::Basic(PasswordAuth::compile(
-                    policy,
-                    &mut names,
-                    counters.password_checks(),
-                )),
-                Policy::ApiKeys(policy) => PolicyStep::Keys(ApiKeyAuth::compile(policy, &mut names)),
-                Policy::Jwt(policy) => {
-                    PolicyStep::Jwt(JwtAuth::compile(policy, &mut names, known, upstreams)?)
-                }
-                Policy::ExternalAuth(policy) => {
-                    PolicyStep::Authz(ExternalAuthz::compile(policy, &mut names, upstreams)?)
-                }
-                Policy::RateLimit(policy) => {
-                    PolicyStep::Limits(RateLimits::compile(policy, missing, upstreams)?)
-                }
-                Policy::Concurrency(policy) => {
-                    PolicyStep::Concurrency(ConcurrencyLimits::compile(policy, counters))
-                }
-                Policy::Shed(policy) => PolicyStep::Shed(LoadShedder(policy.max_delay)),
-                Policy::Inject(policy) => {
-                    PolicyStep::Inject(FaultInjector::compile(policy, &mut names.hidden))
-                }
+                policy => match compile_step(policy, missing, known, upstreams, &mut names)? {
+                    Some(step) => step,
+                    None => continue,
+                },
             };
             if any && phase == Phase::Authentication {
                 alternatives.push(step);

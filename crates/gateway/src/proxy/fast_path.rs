@@ -30,7 +30,7 @@ use ringmain_wire::h2::load_response;
 
 use super::backend::{ClearedRequest, ForwardTarget, replacement_pages};
 use super::evaluation::{Evaluation, PolicyResult, evaluate};
-use super::forward::{StartedConn, has_retries};
+use super::forward::has_retries;
 use super::response::ResponseRules;
 use super::response_body::ExchangeTimeouts;
 use super::{RequestRoute, client, log_fields, request, response};
@@ -353,12 +353,6 @@ impl FastPathRequest {
     }
 }
 
-impl std::fmt::Debug for FastPathRequest {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("FastPathRequest")
-    }
-}
-
 impl AbortHandle for FastPathRequest {
     fn abandon(&self) {
         self.finish_without_response(499);
@@ -371,13 +365,6 @@ impl AbortHandle for FastPathRequest {
         {
             state.log_attempt(&worker, started, req);
         }
-    }
-}
-
-impl StartedAttempt {
-    /// Returns the parts that a task needs.
-    pub(super) fn into_parts(self) -> (RequestPermit, StartedConn) {
-        (self.permit, (self.endpoint, self.conn, self.sent))
     }
 }
 

@@ -92,6 +92,16 @@ impl AttemptError {
             kind: AttemptErrorKind::Failure(failure),
         }
     }
+
+    /// Creates one from the status of a response that is not relayed.
+    fn from_status(status: u16) -> AttemptError {
+        AttemptError {
+            kind: AttemptErrorKind::Status(status),
+            is_stale: false,
+            is_unprocessed: false,
+            detail: None,
+        }
+    }
 }
 
 /// The cause of a failed attempt.
@@ -143,11 +153,9 @@ pub(super) async fn forward(
     let is_new = started.is_none();
     let (permit, first) = started.map(StartedAttempt::into_parts).unzip();
     let affinity = forward.affinity_of(number);
-    let session = match affinity {
-        Some(affinity) => AffinitySession::from_request(affinity, req, worker.cx.wall().as_secs()),
-        None => AffinitySession::default(),
-    };
-    let prefer = affinity_hint(found, affinity, &session, req);
+    let wall = worker.cx.wall().as_secs();
+    let session = affinity.map(|affinity| AffinitySession::from_request(affinity, req, wall));
+    let session = session.unwrap_or_default();
     let replay = ReplayBuffer::for_request(forward, pool.may_multiplex());
     // The body was received completely, including its end.
     if let Some(body) = cleared.body() {
@@ -163,8 +171,8 @@ pub(super) async fn forward(
         deadlines: timeouts,
         key,
         affinity,
+        affinity_hint: affinity_hint(found, affinity, &session, req),
         session,
-        affinity_hint: prefer,
         admission: ShareAdmission::default(),
         replay,
         grpc_web: RequestTextDecoder::from_content_type(grpc::grpc_web_type(forward, req)),
@@ -248,9 +256,8 @@ impl ForwardJob<'_, '_> {
                 None => {
                     let unreachable = self.attempts.unreachable.borrow();
                     let avoided = (&*tried, &**unreachable);
-                    let chosen = self
-                        .pool
-                        .select_for_retry(avoided, self.key, self.affinity_hint)?;
+                    let hint = self.affinity_hint;
+                    let chosen = self.pool.select_for_retry(avoided, self.key, hint)?;
                     (chosen, None, self.worker.cx.now())
                 }
             };
@@ -281,14 +288,7 @@ impl ForwardJob<'_, '_> {
             }
             if fault.is_none_or(|fault| fault.side() == FaultSide::Upstream) {
                 let bad = !matches!(broken.kind, AttemptErrorKind::Status(..500));
-                self.pool.record_outcome(
-                    &end,
-                    if bad {
-                        RequestOutcome::Failure
-                    } else {
-                        RequestOutcome::Success
-                    },
-                );
+                self.pool.record_outcome(&end, RequestOutcome::from_failed(bad));
             }
             fresh = false;
             let fails_over = can && fault.is_some_and(|fault| self.should_fail_over(fault, begun, &end));
@@ -373,13 +373,10 @@ impl ForwardJob<'_, '_> {
         let mut clock = self.deadlines.for_attempt(&self.forward.timeouts, begun);
         let mut reading = self.response_reader(&chosen)?;
         if let UpstreamConn::H2(channel) = &link {
-            reading.is_extended_connect =
-                request::uses_extended_connect(self.req, &self.upstream_request, channel);
+            let extended = request::uses_extended_connect(self.req, &self.upstream_request, channel);
+            reading.is_extended_connect = extended;
             // A client on a stream has no key.
-            reading.key = reading
-                .is_extended_connect
-                .then(|| Challenge::of(self.req.head()))
-                .flatten();
+            reading.key = extended.then(|| Challenge::of(self.req.head())).flatten();
         }
         let got = self
             .exchange_messages(&chosen, (&link, is_sent), &mut clock, &mut reading, reply)
@@ -400,12 +397,7 @@ impl ForwardJob<'_, '_> {
             // The rest of the response is not read, so the connection is closed.
             AttemptOutcome::Retry(status) => {
                 link.discard();
-                return Err(AttemptError {
-                    kind: AttemptErrorKind::Status(status),
-                    is_stale: false,
-                    is_unprocessed: false,
-                    detail: None,
-                });
+                return Err(AttemptError::from_status(status));
             }
             // The same for a replaced response.
             AttemptOutcome::ErrorPage(status) => {

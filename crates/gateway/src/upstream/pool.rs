@@ -13,7 +13,7 @@ use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::task::{Poll, Waker};
+use std::task::Poll;
 use std::time::Duration;
 
 use ringmain_engine::Cx;
@@ -29,10 +29,10 @@ use super::connect::ConnectError;
 use super::h2::{H2Pool, H2Stream, SessionList};
 use super::selection::HealthView;
 use super::transport::TlsHandles;
-use super::wait_queue::{WaitQueue, Waiter};
+use super::wait_queue::{Waiter, poll_queue};
 use super::{
-    ActiveGuard, ConnectionPermit, EndpointId, ReachedLimit, RequestPermit, UpstreamEndpoint,
-    UpstreamSnapshot, UpstreamState, connect, transport,
+    ActiveGuard, ConnectionPermit, ReachedLimit, RequestPermit, UpstreamEndpoint, UpstreamSnapshot,
+    UpstreamState, connect, transport,
 };
 use crate::balance::RoundRobin;
 use crate::fault::Fault;
@@ -323,15 +323,7 @@ impl UpstreamPool {
     /// Records the status and the response time of an endpoint.
     pub(crate) fn record_response(&self, end: &PoolEndpoint, span: Duration, status: u16) {
         self.record_latency(end, span);
-        let bad = status >= 500;
-        self.record_outcome(
-            end,
-            if bad {
-                RequestOutcome::Failure
-            } else {
-                RequestOutcome::Success
-            },
-        );
+        self.record_outcome(end, RequestOutcome::from_failed(status >= 500));
     }
 
     /// Returns the PROXY protocol header that a connection begins with; empty if the upstream does not use it.
@@ -588,21 +580,6 @@ impl PooledConnection {
     pub(super) fn into_parts(self) -> (Stream, ConnectionPermit) {
         (self.stream, self.permit)
     }
-}
-
-/// Joins a queue, or waits there for the next call. Returns whether there was room.
-fn poll_queue<'w>(
-    waiting: &'w WaitQueue,
-    place: &mut Option<Waiter<'w>>,
-    who: (usize, EndpointId),
-    most: u32,
-    waker: &Waker,
-) -> bool {
-    match place {
-        Some(place) => place.rejoin(waker),
-        None => *place = waiting.enqueue(who, most, waker),
-    }
-    place.is_some()
 }
 
 /// The result of waiting for a connection.

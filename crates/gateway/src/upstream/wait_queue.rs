@@ -224,3 +224,18 @@ impl Drop for Waiter<'_> {
         }
     }
 }
+
+/// Joins a queue, or waits there for the next call. Returns whether there was room.
+pub(super) fn poll_queue<'w>(
+    waiting: &'w WaitQueue,
+    place: &mut Option<Waiter<'w>>,
+    who: (usize, EndpointId),
+    most: u32,
+    waker: &Waker,
+) -> bool {
+    match place {
+        Some(place) => place.rejoin(waker),
+        None => *place = waiting.enqueue(who, most, waker),
+    }
+    place.is_some()
+}

@@ -10,9 +10,11 @@ use std::rc::Rc;
 use ringmain_engine::backend::Time;
 use ringmain_web::ResponderId;
 
-use super::{FastPathRequest, FastPathState};
+use super::{FastPathRequest, FastPathState, StartedAttempt};
 use crate::gateway::Worker;
 use crate::limits;
+use crate::proxy::forward::StartedConn;
+use crate::upstream::RequestPermit;
 
 /// The requests of one worker that started without a task.
 #[derive(Default)]
@@ -116,5 +118,18 @@ impl Worker {
         let looks = self.cx.spawn(looking).is_ok();
         self.fast_path.is_ticking.set(looks);
         looks
+    }
+}
+
+impl std::fmt::Debug for FastPathRequest {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("FastPathRequest")
+    }
+}
+
+impl StartedAttempt {
+    /// Returns the parts that a task needs.
+    pub(in crate::proxy) fn into_parts(self) -> (RequestPermit, StartedConn) {
+        (self.permit, (self.endpoint, self.conn, self.sent))
     }
 }

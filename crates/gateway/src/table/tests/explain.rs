@@ -193,7 +193,7 @@ fn connections_are_explained() {
         lines[0],
         "none by every connection: close: no backend, idle timeout 60s"
     );
-    assert!(lines[1].ends_with("not for a client without SNI"), "{lines:?}");
+    assert!(lines[1].ends_with("not a client without SNI"), "{lines:?}");
     assert_eq!(explain(2, None), (Some("web".to_owned()), Vec::new()));
 }
 
