@@ -8,7 +8,7 @@ mod args;
 mod bench;
 mod configuration;
 mod echo;
-mod failure;
+mod error;
 mod feed;
 mod limits;
 mod logging;
@@ -31,7 +31,7 @@ use std::process::ExitCode;
 use ringmain_sys::inherit::{self, Inherited};
 
 use crate::args::{Cli, Command, Serve};
-use crate::failure::Failure;
+use crate::error::Failure;
 
 /// Publications and snapshots are made by one worker and freed by another: that must not take a lock (decision 0021).
 #[global_allocator]

@@ -15,7 +15,7 @@ use ringmain_tune::profile::{self, Options, Target, difference, limits};
 use crate::args::bench::values::File;
 use crate::args::profile::{Diff, Profile as Args, ProfileCommand};
 use crate::bench::output::{Sink, to_standard_error, to_standard_output};
-use crate::failure::Failure;
+use crate::error::Failure;
 
 /// Does what the command line says.
 pub(crate) fn run(args: Args) -> Result<(), Failure> {

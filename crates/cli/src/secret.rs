@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 
-use crate::failure::Failure;
+use crate::error::Failure;
 use crate::limits::SECRET_BYTES;
 
 /// Returns the secret: the first line of `file` if one is named, else the given value.

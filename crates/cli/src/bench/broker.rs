@@ -5,7 +5,7 @@ use ringmain_load::push::BrokerPlan;
 use crate::args::bench::push::Publications;
 #[cfg(feature = "brokers")]
 use crate::args::bench::push::RecordFormat;
-use crate::failure::Failure;
+use crate::error::Failure;
 
 /// Returns the broker of the command line, if there is one.
 #[cfg(feature = "brokers")]

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use ringmain_sys::signal::{Signal, Signals};
 
-use crate::failure::Failure;
+use crate::error::Failure;
 
 /// Whether the user wants an end.
 #[derive(Clone, Debug)]

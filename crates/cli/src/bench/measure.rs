@@ -15,7 +15,7 @@ use super::interrupt::Interrupt;
 use super::live::Live;
 use super::output::Histograms;
 use crate::args::bench::Started;
-use crate::failure::Failure;
+use crate::error::Failure;
 
 /// What was measured.
 #[derive(Debug)]

@@ -8,7 +8,7 @@ use ringmain_load::record::{self, Head, Recorded, Writer};
 use ringmain_load::report::{json, text};
 
 use super::output;
-use crate::failure::Failure;
+use crate::error::Failure;
 
 /// Reads them all, shows their sum, and writes it if it is to.
 pub(super) fn run(files: &[PathBuf], output: Option<&Path>, json: bool) -> Result<(), Failure> {

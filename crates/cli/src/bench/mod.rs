@@ -3,28 +3,28 @@
 //! Exit codes: 0 done and every threshold kept, 1 failed or a threshold missed, 2 used wrongly. Knows nothing of how a
 //! request is sent or timed.
 
-mod bed;
 mod broker;
+mod client_tls;
 mod compare;
 pub(crate) mod interrupt;
 mod live;
 mod measure;
 mod merge;
 pub(crate) mod output;
-pub(crate) mod place;
 mod push;
-mod scene;
-mod secure;
+mod request;
+pub(crate) mod resolve_target;
+mod scenario_file;
+mod session;
 mod single;
-mod task;
 
 use ringmain_load::scenario;
 
-pub(crate) use self::bed::Bed;
 pub(crate) use self::interrupt::Interrupt;
 pub(crate) use self::output::{Sink, style, to_standard_error};
+pub(crate) use self::session::Bed;
 use crate::args::bench::{Bench, BenchCommand};
-use crate::failure::Failure;
+use crate::error::Failure;
 use crate::logging;
 
 /// Does what the command line says.
@@ -34,7 +34,7 @@ pub(crate) fn bench(mut args: Bench) -> Result<(), Failure> {
         Some(BenchCommand::Compare(args)) => compare::run(*args),
         Some(BenchCommand::Push(args)) => push::run(&args),
         Some(BenchCommand::Merge { files, output, json }) => merge::run(&files, output.as_deref(), json),
-        Some(BenchCommand::Check { scenario }) => scene::check(&scenario),
+        Some(BenchCommand::Check { scenario }) => scenario_file::check(&scenario),
         Some(BenchCommand::Schema { results: false }) => {
             output::to_standard_output(&format!("{:#}", scenario::schema()))
         }

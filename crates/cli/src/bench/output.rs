@@ -13,7 +13,7 @@ use ringmain_load::run::Session;
 
 use crate::args::bench::Results;
 use crate::args::bench::values::File;
-use crate::failure::Failure;
+use crate::error::Failure;
 
 /// A place for one result.
 #[derive(Debug)]

@@ -19,15 +19,15 @@ use ringmain_load::target::{Scheme, Target};
 use ringmain_sys::{clock, cpu};
 
 use super::broker;
+use super::client_tls::{ALPN_HTTP1, check_used, secured};
 use super::interrupt::Interrupt;
 use super::output;
 use super::output::Sinks;
-use super::place::{Watched, addresses, open};
-use super::secure::{ALPN_HTTP1, check_used, secured};
-use super::task::{check_sources, cpus};
+use super::request::{check_sources, cpus};
+use super::resolve_target::{Watched, addresses, open};
 use crate::args::EngineName;
 use crate::args::bench::push::{PublishAs, Push};
-use crate::failure::Failure;
+use crate::error::Failure;
 use crate::limits::LIVE_LINE;
 use crate::secret::secret;
 

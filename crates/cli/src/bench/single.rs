@@ -10,17 +10,17 @@ use ringmain_load::report::json::{self, Judged};
 use ringmain_load::report::{Round, amount, page, text};
 use ringmain_load::server::Server;
 
+use super::client_tls::check_used;
 use super::interrupt::Interrupt;
 use super::live::Live;
 use super::measure::{Around, Measured, Verdict, check_results, rounds};
 use super::output;
 use super::output::{Histograms, Sinks};
-use super::place::{Watched, addresses, open};
-use super::scene::{Scene, is_scenario};
-use super::secure::check_used;
-use super::task::{Task, plan, session, threads};
+use super::request::{Task, plan, session, threads};
+use super::resolve_target::{Watched, addresses, open};
+use super::scenario_file::{Scene, is_scenario};
 use crate::args::bench::Bench;
-use crate::failure::Failure;
+use crate::error::Failure;
 
 /// A step of the search measures for so long, if nobody says how long.
 const STEP: Duration = Duration::from_secs(5);

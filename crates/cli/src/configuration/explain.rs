@@ -12,7 +12,7 @@ use ringmain_wire::h1::{FieldTable, HeadScanner, Parsed, parse_request};
 use serde_json::{Value, json};
 
 use crate::args::configuration::Explain;
-use crate::failure::Failure;
+use crate::error::Failure;
 use crate::print;
 
 /// A request's URL, in parts.

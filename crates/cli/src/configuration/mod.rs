@@ -18,7 +18,7 @@ use serde_json::json;
 
 pub(crate) use self::explain::explain;
 use crate::args::configuration::Check;
-use crate::failure::Failure;
+use crate::error::Failure;
 use crate::print;
 
 /// A file, read and compiled for an explanation.

@@ -5,9 +5,9 @@
 //!            └─ due for too long ─▶ left out, and counted
 //! ```
 
+mod connection;
 mod http;
-mod line;
-mod pace;
+mod schedule;
 mod sink;
 mod trades;
 
@@ -21,13 +21,13 @@ use std::time::Duration;
 use ringmain_load::report::amount;
 use ringmain_sys::clock;
 
-use self::line::Line;
-use self::pace::Pace;
+use self::connection::Line;
+use self::schedule::Pace;
 use self::sink::{Sink, Target, Trouble};
 use self::trades::Trades;
 use crate::args::feed::Feed as Args;
 use crate::bench::interrupt::Interrupt;
-use crate::failure::Failure;
+use crate::error::Failure;
 use crate::limits::{FEED_LOOK, FEED_STEP, FEED_WAITING};
 
 /// Does what the command line says.

@@ -13,8 +13,8 @@ use ringmain_load::target::{Scheme, Target as Url};
 
 use super::http::Http;
 use crate::args::feed::{Feed, Receiver as Receiving};
-use crate::bench::place::addresses;
-use crate::failure::Failure;
+use crate::bench::resolve_target::addresses;
+use crate::error::Failure;
 use crate::secret::secret;
 
 /// What the command line says of it.

@@ -9,7 +9,7 @@ use ringmain_sys::signal::Signals;
 
 use super::{Monitor, counts, introduce};
 use crate::args::Run;
-use crate::failure::Failure;
+use crate::error::Failure;
 use crate::stats::Ticker;
 
 impl From<EdgeError> for Failure {

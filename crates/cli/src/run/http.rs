@@ -14,10 +14,10 @@ use ringmain_web::{AccessLog, Limits, Site};
 
 use super::{Entrances, Monitor, counts};
 use crate::args::{AccessLogFormat, Destination, Http, Run};
-use crate::failure::Failure;
+use crate::error::Failure;
 use crate::limits::{FIGURES_EVERY, LATENCY_SECONDS};
 use crate::stats::Ticker;
-use crate::welcome::figures::{Facts, Figures, Latency, Sample};
+use crate::welcome::metrics::{Facts, Figures, Latency, Sample};
 use crate::welcome::{self, Board};
 
 /// Serves until a signal; returns the last counts.

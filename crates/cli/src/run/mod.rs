@@ -17,7 +17,7 @@ use ringmain_web::{App, Entrance};
 use self::tls::Certificates;
 use crate::args::{Run, Serve};
 use crate::echo::{Echo, Messages};
-use crate::failure::Failure;
+use crate::error::Failure;
 use crate::logging;
 use crate::stats::{Counts, Ticker};
 use crate::version::list;

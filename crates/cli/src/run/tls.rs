@@ -9,7 +9,7 @@ use ringmain_tls::{
 };
 
 use crate::args::{Tls, TlsMin};
-use crate::failure::Failure;
+use crate::error::Failure;
 
 /// What the listeners' TLS is made of, and what it became.
 pub(super) struct Certificates {

@@ -3,7 +3,7 @@
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 
-use crate::failure::Failure;
+use crate::error::Failure;
 use crate::limits::{ADMIN_BYTES, ADMIN_PATIENCE};
 
 /// Connections accepted by each worker, in the order of the workers.

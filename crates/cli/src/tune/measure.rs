@@ -21,7 +21,7 @@ use ringmain_tune::root::Root;
 use super::{asked, journal, open, output, read_wish, style};
 use crate::args::tune::Measure;
 use crate::bench::{Bed, Sink};
-use crate::failure::Failure;
+use crate::error::Failure;
 
 /// How often a step must help beyond noise before it is kept.
 const PROOFS: usize = 2;

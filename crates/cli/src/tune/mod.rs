@@ -22,7 +22,7 @@ use ringmain_tune::{locality, snapshot};
 
 use crate::args::tune::{self as args, Apply, Exported, Form, HostAt, Kept, Of, Tune, TuneCommand};
 use crate::bench::Interrupt;
-use crate::failure::Failure;
+use crate::error::Failure;
 
 /// How often it is seen whether what is held is to be taken back.
 const HOLD_LOOK: Duration = Duration::from_millis(100);

@@ -2,7 +2,7 @@
 //!
 //! Knows what is shown and how it gets there. What is counted comes from the engine and the application.
 
-pub(crate) mod figures;
+pub(crate) mod metrics;
 
 #[cfg(test)]
 pub(crate) mod tests;
@@ -14,7 +14,7 @@ use ringmain_web::ws::Message;
 use ringmain_web::{App, Event, Reply, Request, Result, Socket, Ws};
 use serde::Serialize;
 
-use self::figures::Facts;
+use self::metrics::Facts;
 use crate::args::PATHS;
 use crate::limits::{RETRY, VIEWER_LOOK};
 use crate::ticker;

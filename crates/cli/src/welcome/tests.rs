@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::figures::{Facts, Figures, Latency, Sample};
+use super::metrics::{Facts, Figures, Latency, Sample};
 use super::*;
 use crate::limits::RATES;
 

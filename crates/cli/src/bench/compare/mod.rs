@@ -8,17 +8,17 @@ use ringmain_load::run::Session;
 use ringmain_load::server::Server;
 use ringmain_load::stats;
 
+use super::client_tls::check_used;
 use super::interrupt::Interrupt;
 use super::live::Live;
 use super::measure::{Around, Verdict, check_results, empty, one};
 use super::output::{Histograms, Sinks, style};
-use super::place::{Watched, addresses, open};
-use super::scene::Scene;
-use super::secure::check_used;
-use super::task::{Task, plan, session, threads};
+use super::request::{Task, plan, session, threads};
+use super::resolve_target::{Watched, addresses, open};
+use super::scenario_file::Scene;
 use crate::args::bench::Compare;
 use crate::args::bench::values::Named;
-use crate::failure::Failure;
+use crate::error::Failure;
 use crate::limits::COMPARED_ROUNDS;
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use ringmain_gateway::table::{AddressId, StreamExplanation, Table};
 use serde_json::{Value, json};
 
 use crate::args::configuration::Explain;
-use crate::failure::Failure;
+use crate::error::Failure;
 use crate::print;
 
 /// Says where a connection goes.

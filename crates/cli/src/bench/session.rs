@@ -5,17 +5,17 @@ use ringmain_load::report::{Round, Run};
 use ringmain_load::run::Session;
 use ringmain_load::server::Server;
 
+use super::client_tls::check_used;
 use super::interrupt::Interrupt;
 use super::live::Live;
 use super::measure::{empty, one};
 use super::output::Histograms;
-use super::place::{Watched, addresses, open};
-use super::scene::Scene;
-use super::secure::check_used;
-use super::task::{Task, plan, session, threads};
+use super::request::{Task, plan, session, threads};
+use super::resolve_target::{Watched, addresses, open};
+use super::scenario_file::Scene;
 use crate::args::Time;
 use crate::args::tune::Measure;
-use crate::failure::Failure;
+use crate::error::Failure;
 use crate::limits::{COMPARED_ROUNDS, MEASURE_INTERVAL};
 
 /// A load that is ready.

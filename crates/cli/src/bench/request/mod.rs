@@ -9,12 +9,12 @@ use ringmain_load::run::{RunError, Session};
 use ringmain_load::target::{Place, Scheme, Target};
 use ringmain_load::traffic::{self, Traffic};
 
-use super::scene::Scene;
-use super::secure::{ALPN_HTTP1, ALPN_HTTP2, secured};
+use super::client_tls::{ALPN_HTTP1, ALPN_HTTP2, secured};
+use super::scenario_file::Scene;
 use crate::args::EngineName;
 use crate::args::bench::values::Header;
 use crate::args::bench::{self as args, Client, Load, Request, Started};
-use crate::failure::Failure;
+use crate::error::Failure;
 use crate::limits::{CONNECTIONS, ROUNDS};
 
 mod grpc;

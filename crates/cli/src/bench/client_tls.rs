@@ -7,7 +7,7 @@ use ringmain_load::plan;
 use ringmain_tls::{ClientSettings, KeyPair, PeerName, Pem, Trust, Version, pem_file, system_roots};
 
 use crate::args::bench::{Tls, TlsVersion};
-use crate::failure::Failure;
+use crate::error::Failure;
 
 /// What is offered (ALPN): what is spoken over it, and nothing else.
 pub(super) const ALPN_HTTP1: &[u8] = b"http/1.1";

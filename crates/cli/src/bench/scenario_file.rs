@@ -11,7 +11,7 @@ use ringmain_load::threshold::Threshold;
 use ringmain_load::traffic::Traffic;
 
 use super::output;
-use crate::failure::Failure;
+use crate::error::Failure;
 
 /// A scenario that is right.
 #[derive(Debug)]

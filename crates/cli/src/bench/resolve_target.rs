@@ -8,7 +8,7 @@ use ringmain_load::target::Place;
 
 use super::interrupt::Interrupt;
 use crate::args::bench::Started;
-use crate::failure::Failure;
+use crate::error::Failure;
 
 /// The addresses of a place, in the order in which they are tried.
 pub(crate) fn addresses(place: &Place) -> Result<Vec<Addr>, Failure> {

@@ -10,7 +10,7 @@ use ringmain_wire::grpc::{PREFIX_BYTES, Slot, write_timeout};
 
 use super::{Task, requested};
 use crate::args::bench::{Grpc, Load, Request};
-use crate::failure::Failure;
+use crate::error::Failure;
 
 /// What is called, and with what.
 pub(super) fn task(target: &Target, has_scene: bool, load: &Load, args: &Request) -> Result<Task, Failure> {
