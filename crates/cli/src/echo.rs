@@ -16,13 +16,13 @@ struct Count(AtomicU64);
 
 impl Messages {
     /// All so far. A message is what one receive brought.
-    pub(crate) fn total(&self) -> u64 {
+    pub(crate) fn total_messages(&self) -> u64 {
         let counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         counts.iter().map(|count| count.0.load(Ordering::Relaxed)).sum()
     }
 
     /// The count of one more worker; called once by each.
-    fn add(&self) -> Arc<Count> {
+    fn register_worker(&self) -> Arc<Count> {
         let count = Arc::<Count>::default();
         let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         counts.push(Arc::clone(&count));
@@ -39,7 +39,7 @@ impl Echo {
     /// Counts into `messages`.
     pub(crate) fn new(messages: &Messages) -> Echo {
         Echo {
-            count: messages.add(),
+            count: messages.register_worker(),
         }
     }
 }

@@ -18,47 +18,47 @@ const USAGE: u8 = 2;
 
 /// Why the program ends early.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Failure {
+pub(crate) enum CliError {
     /// The command line is wrong.
     Usage(String),
     /// Everything else.
     Other(String),
 }
 
-impl Failure {
+impl CliError {
     /// The message.
-    pub(crate) fn text(&self) -> &str {
+    pub(crate) fn message(&self) -> &str {
         match self {
-            Failure::Usage(text) | Failure::Other(text) => text,
+            CliError::Usage(text) | CliError::Other(text) => text,
         }
     }
 
     /// Anything that is not the fault of the command line.
-    pub(crate) fn other(error: impl Display) -> Failure {
-        Failure::Other(error.to_string())
+    pub(crate) fn other(error: impl Display) -> CliError {
+        CliError::Other(error.to_string())
     }
 
     /// What clap found, in one line instead of its paragraphs. `words` are those after the program's name.
-    pub(crate) fn from_clap(error: &clap::Error, words: &[OsString]) -> Failure {
-        let place = Place::of(words);
+    pub(crate) fn from_clap(error: &clap::Error, words: &[OsString]) -> CliError {
+        let context = CommandContext::from_words(words);
         let line = match error.get(ContextKind::InvalidSubcommand) {
             Some(ContextValue::String(word)) if error.kind() == ErrorKind::ArgumentConflict => {
-                place.late_command(word, words)
+                context.misplaced_command(word, words)
             }
-            _ if error.kind() == ErrorKind::UnknownArgument && place.written == "ringmain profile" => {
-                let line = one_line(&error.render().to_string());
+            _ if error.kind() == ErrorKind::UnknownArgument && context.written == "ringmain profile" => {
+                let line = join_lines(&error.render().to_string());
                 format!("{line}; a command to profile stands behind --: `ringmain profile -- COMMAND`")
             }
-            _ => one_line(&error.render().to_string()),
+            _ => join_lines(&error.render().to_string()),
         };
-        Failure::Usage(format!("{line}; see `{} --help`", place.written))
+        CliError::Usage(format!("{line}; see `{} --help`", context.written))
     }
 
     /// Says it on standard error.
-    pub(crate) fn report(&self) -> ExitCode {
+    pub(crate) fn print(&self) -> ExitCode {
         let (line, code) = match self {
-            Failure::Usage(line) => (line, ExitCode::from(USAGE)),
-            Failure::Other(line) => (line, ExitCode::FAILURE),
+            CliError::Usage(line) => (line, ExitCode::from(USAGE)),
+            CliError::Other(line) => (line, ExitCode::FAILURE),
         };
         // Nobody is left to hear of a broken standard error.
         let _ = writeln!(std::io::stderr(), "error: {line}");
@@ -67,13 +67,13 @@ impl Failure {
 }
 
 /// The command that a line is for, as far as it has commands and help of its own.
-struct Place {
+struct CommandContext {
     written: &'static str,
     definition: Command,
 }
 
-impl Place {
-    fn of(words: &[OsString]) -> Place {
+impl CommandContext {
+    fn from_words(words: &[OsString]) -> CommandContext {
         let definition = Cli::command();
         let first = words.first().and_then(|word| word.to_str()).unwrap_or_default();
         let written = match first {
@@ -86,14 +86,14 @@ impl Place {
         let own = definition
             .find_subcommand(first)
             .filter(|_| written != "ringmain");
-        Place {
+        CommandContext {
             written,
             definition: own.cloned().unwrap_or(definition),
         }
     }
 
     /// A word after options: a command in the wrong place, what follows one there, or nothing that was expected.
-    fn late_command(&self, word: &str, words: &[OsString]) -> String {
+    fn misplaced_command(&self, word: &str, words: &[OsString]) -> String {
         let mut commands = words
             .iter()
             .filter_map(|word| self.definition.find_subcommand(word));
@@ -108,7 +108,7 @@ impl Place {
 }
 
 /// Joins clap's paragraphs: what is wrong, the possible values and the tips; without the usage line.
-fn one_line(text: &str) -> String {
+fn join_lines(text: &str) -> String {
     let text = text.strip_prefix("error: ").unwrap_or(text);
     let mut out = String::new();
     for line in text.lines().map(str::trim).filter(|line| !line.is_empty()) {

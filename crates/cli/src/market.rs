@@ -62,7 +62,7 @@ pub(crate) fn listings(count: usize, random: &mut Rng) -> Vec<Listing> {
 
 /// Of a step's moves, how large they are at most (a share of the price), and how strongly prices are drawn back to where they opened.
 const MOVE: f64 = 0.002;
-const DRAWN_BACK: f64 = 0.002;
+const MEAN_REVERSION: f64 = 0.002;
 
 /// What is traded, and for how much.
 pub(crate) struct Market {
@@ -97,7 +97,7 @@ impl Market {
     }
 
     /// Perhaps there is a trade. Returns what it says, as JSON.
-    pub(crate) fn perhaps(&mut self, index: usize) -> Option<String> {
+    pub(crate) fn maybe_trade(&mut self, index: usize) -> Option<String> {
         if self.random.u8(0..10) < 4 {
             return None;
         }
@@ -105,19 +105,19 @@ impl Market {
             price,
             change,
             volume,
-        } = self.trade(index);
+        } = self.trade_share(index);
         Some(format!(
             r#"{{"price":{price:.2},"change":{change:.2},"volume":{volume}}}"#
         ))
     }
 
     /// A trade.
-    pub(crate) fn trade(&mut self, index: usize) -> Quote {
+    pub(crate) fn trade_share(&mut self, index: usize) -> Quote {
         let (opens_at, quote) = (self.listings[index].opens_at, &mut self.quotes[index]);
         // A sum of three is nearer to how prices move than one: small moves often, large ones seldom.
         let sum: f64 = (0..3).map(|_| self.random.f64() * 2.0 - 1.0).sum();
         let away = quote.price / opens_at - 1.0;
-        quote.price *= 1.0 + MOVE * sum / 3.0 - DRAWN_BACK * away;
+        quote.price *= 1.0 + MOVE * sum / 3.0 - MEAN_REVERSION * away;
         quote.volume += self.random.u64(1..400);
         quote.change = 100.0 * (quote.price / opens_at - 1.0);
         *quote

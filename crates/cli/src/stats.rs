@@ -6,23 +6,23 @@ use std::time::{Duration, Instant};
 use ringmain_engine::Report;
 
 /// Says the counters at a steady interval.
-pub(crate) struct Ticker {
+pub(crate) struct IntervalTimer {
     every: Duration,
     next: Instant,
 }
 
-impl Ticker {
+impl IntervalTimer {
     /// The first line is due after one interval.
-    pub(crate) fn new(every: Duration) -> Ticker {
-        Ticker {
+    pub(crate) fn new(every: Duration) -> IntervalTimer {
+        IntervalTimer {
             every,
-            next: now() + every,
+            next: monotonic_now() + every,
         }
     }
 
     /// Whether a line is due now. Missed ones are not made up for.
-    pub(crate) fn due(&mut self) -> bool {
-        let now = now();
+    pub(crate) fn is_due(&mut self) -> bool {
+        let now = monotonic_now();
         if now < self.next {
             return false;
         }
@@ -38,7 +38,7 @@ impl Ticker {
     clippy::disallowed_methods,
     reason = "the interval of a line on standard error: no simulation runs a command line"
 )]
-fn now() -> Instant {
+fn monotonic_now() -> Instant {
     Instant::now()
 }
 

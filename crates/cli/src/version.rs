@@ -6,19 +6,19 @@ use ringmain_engine::probe;
 use ringmain_sys::sysctl;
 
 /// Version, engine and kernel, a line each. Tries the engines out, which takes some milliseconds.
-pub(crate) fn long() -> String {
+pub(crate) fn long_version() -> String {
     format!(
         "{}\nengine: {}\nkernel: Linux {} on {}",
         env!("CARGO_PKG_VERSION"),
-        engine(),
+        engine_text(),
         sysctl::read("kernel.osrelease").unwrap_or_else(|| "of unknown version".into()),
         std::env::consts::ARCH,
     )
 }
 
-fn engine() -> String {
+fn engine_text() -> String {
     match probe::probe(&Config::default()) {
-        Ok(found) if found.uring => format!("uring with {}", list(found.features)),
+        Ok(found) if found.uring => format!("uring with {}", feature_list(found.features)),
         Ok(found) => match found.why_not {
             Some(why_not) => format!("epoll; {why_not}"),
             None => "epoll".into(),
@@ -28,7 +28,7 @@ fn engine() -> String {
 }
 
 /// Names as a person reads them; without spaces no terminal breaks the line well.
-pub(crate) fn list(features: Features) -> String {
+pub(crate) fn feature_list(features: Features) -> String {
     match features.to_string() {
         none if none.is_empty() => "no feature".into(),
         names => names.replace(',', ", "),

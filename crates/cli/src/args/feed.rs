@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 
-use super::bench::values::rate;
-use super::values::{Time, size_32, time, whole};
+use super::bench::values::parse_request_rate;
+use super::values::{Time, number_in_range, size32_in_range, time_in_range};
 use crate::limits::{FEED_BYTES, FEED_SYMBOLS, TIME_MAX};
 
 /// Publish a made-up market: shares whose prices wander, at a rate, for tests and shows of what pushes them on.
@@ -17,21 +17,21 @@ pub(crate) struct Feed {
     #[arg(value_name = "TO", default_value = "-")]
     pub(crate) to: String,
     #[command(flatten)]
-    pub(crate) market: Market,
+    pub(crate) market: MarketArgs,
     #[command(flatten)]
-    pub(crate) receiver: Receiver,
+    pub(crate) receiver: ReceiverArgs,
 }
 
 /// What is traded.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Market")]
-pub(crate) struct Market {
+pub(crate) struct MarketArgs {
     /// Shares
-    #[arg(long, value_name = "N", default_value_t = 20, value_parser = whole(1..=FEED_SYMBOLS))]
+    #[arg(long, value_name = "N", default_value_t = 20, value_parser = number_in_range(1..=FEED_SYMBOLS))]
     pub(crate) symbols: usize,
 
     /// Trades a second, all shares together
-    #[arg(long, short, value_name = "RATE", default_value = "1k", value_parser = per_second)]
+    #[arg(long, short, value_name = "RATE", default_value = "1k", value_parser = parse_rate)]
     pub(crate) rate: f64,
 
     /// Which share is traded next
@@ -39,7 +39,7 @@ pub(crate) struct Market {
     pub(crate) distribution: Distribution,
 
     /// Bytes of a trade at least: what it says is filled up [default: as long as it is, about 75]
-    #[arg(long, short, value_name = "SIZE", value_parser = size_32(1..=FEED_BYTES))]
+    #[arg(long, short, value_name = "SIZE", value_parser = size32_in_range(1..=FEED_BYTES))]
     pub(crate) size: Option<u32>,
 
     /// What trades are drawn by: the same are made of the same number [default: another one each time, which is said]
@@ -47,7 +47,7 @@ pub(crate) struct Market {
     pub(crate) seed: Option<u64>,
 
     /// For how long [default: until Ctrl-C]
-    #[arg(long, short, value_name = "TIME", value_parser = time(Duration::from_millis(1)..=TIME_MAX))]
+    #[arg(long, short, value_name = "TIME", value_parser = time_in_range(Duration::from_millis(1)..=TIME_MAX))]
     pub(crate) duration: Option<Time>,
 }
 
@@ -63,7 +63,7 @@ pub(crate) enum Distribution {
 /// Whom it is published to.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Receiver")]
-pub(crate) struct Receiver {
+pub(crate) struct ReceiverArgs {
     /// A NATS: the subject of a trade; {symbol} is its share
     #[arg(long, value_name = "TEXT", default_value = "market.{symbol}")]
     pub(crate) subject: String,
@@ -94,6 +94,7 @@ pub(crate) struct Receiver {
     pub(crate) quiet: bool,
 }
 
-fn per_second(text: &str) -> Result<f64, String> {
-    rate(text).map_err(|_| "expected trades a second, more than 0, such as 200, 2.5k or 1m".to_owned())
+fn parse_rate(text: &str) -> Result<f64, String> {
+    parse_request_rate(text)
+        .map_err(|_| "expected trades a second, more than 0, such as 200, 2.5k or 1m".to_owned())
 }

@@ -65,7 +65,7 @@ Read it at once, or install it:
   ringmain man > ~/.local/share/man/man1/ringmain.1";
 
 /// All of them, in their order.
-pub(crate) fn sections() -> &'static [Section] {
+pub(crate) fn run_sections() -> &'static [Section] {
     &[
         Section {
             title: "Paths served",
@@ -372,8 +372,8 @@ static TUNE: LazyLock<Vec<Section>> = LazyLock::new(|| {
 });
 
 /// What follows the short help of `tune`.
-pub(super) fn tune_short() -> String {
-    let (on, off) = style();
+pub(super) fn tune_short_help() -> String {
+    let (on, off) = header_style();
     format!(
         "{on}Examples:{off}\n  ringmain tune --port 8080     what this host costs the service there\n  \
          ringmain tune plan            every write that would be done\n  \
@@ -383,13 +383,13 @@ pub(super) fn tune_short() -> String {
 }
 
 /// What follows the long help of `tune`.
-pub(super) fn tune_long() -> String {
-    written(tune_sections())
+pub(super) fn tune_long_help() -> String {
+    render_sections(tune_sections())
 }
 
 /// What follows the short help of `bench`.
-pub(super) fn bench_short() -> String {
-    let (on, off) = style();
+pub(super) fn bench_short_help() -> String {
+    let (on, off) = header_style();
     format!(
         "{on}Examples:{off}\n  ringmain bench :8080/json             how much it answers (closed loop)\n  \
          ringmain bench -r 5k -c 256 :8080/    how long users wait at 5,000/s (open loop)\n\n\
@@ -398,13 +398,13 @@ pub(super) fn bench_short() -> String {
 }
 
 /// What follows the long help of `bench`.
-pub(super) fn bench_long() -> String {
-    written(bench_sections())
+pub(super) fn bench_long_help() -> String {
+    render_sections(bench_sections())
 }
 
 /// What follows the short help.
-pub(super) fn short() -> String {
-    let (on, off) = style();
+pub(super) fn run_short_help() -> String {
+    let (on, off) = header_style();
     format!(
         "{on}Examples:{off}\n  ringmain                      serve on 127.0.0.1:8080\n  \
          ringmain run proxy.yaml       a gateway as the file says\n  \
@@ -414,12 +414,12 @@ pub(super) fn short() -> String {
 }
 
 /// What follows the long help.
-pub(super) fn long() -> String {
-    written(sections())
+pub(super) fn run_long_help() -> String {
+    render_sections(run_sections())
 }
 
-fn written(sections: &[Section]) -> String {
-    let (on, off) = style();
+fn render_sections(sections: &[Section]) -> String {
+    let (on, off) = header_style();
     let mut out = String::new();
     for section in sections {
         if !out.is_empty() {
@@ -446,7 +446,7 @@ fn written(sections: &[Section]) -> String {
 }
 
 /// Headings look as clap's own; it takes the colours away where nobody can see them.
-fn style() -> (String, String) {
+fn header_style() -> (String, String) {
     let header = STYLES.get_header();
     (header.render().to_string(), header.render_reset().to_string())
 }

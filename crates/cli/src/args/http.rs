@@ -17,19 +17,19 @@ pub(crate) struct Http {
     /// Connections that one client address may hold at once [default: 1024]
     ///
     /// One more gets 503 and is closed. Those from this host and from Unix sockets do not count
-    #[arg(long, value_name = "N", hide_short_help = true, value_parser = values::whole(1..=u32::MAX))]
+    #[arg(long, value_name = "N", hide_short_help = true, value_parser = values::number_in_range(1..=u32::MAX))]
     pub(crate) per_address: Option<u32>,
 
     /// How long a client may take for a request's head [default: 10s]
     ///
     /// Longer: 408 if part of it is there, and the connection closes
     #[arg(long, value_name = "TIME", hide_short_help = true,
-          value_parser = values::time(Duration::from_millis(1)..=TIME_MAX))]
+          value_parser = values::time_in_range(Duration::from_millis(1)..=TIME_MAX))]
     pub(crate) header_timeout: Option<Time>,
 
     /// How long a connection may wait for its next request [default: 75s]
     #[arg(long, value_name = "TIME", hide_short_help = true,
-          value_parser = values::time(Duration::from_millis(1)..=TIME_MAX))]
+          value_parser = values::time_in_range(Duration::from_millis(1)..=TIME_MAX))]
     pub(crate) idle_timeout: Option<Time>,
 
     /// How long a request may wait in a busy worker before it is begun [default: 250ms]
@@ -37,13 +37,13 @@ pub(crate) struct Http {
     /// Longer: 503, so that under overload the others are answered in time. With 1h every request is answered,
     /// however late
     #[arg(long, value_name = "TIME", hide_short_help = true,
-          value_parser = values::time(Duration::from_millis(1)..=TIME_MAX))]
+          value_parser = values::time_in_range(Duration::from_millis(1)..=TIME_MAX))]
     pub(crate) patience: Option<Time>,
 
     /// The largest request body that is taken [default: 1MiB]
     ///
     /// A larger one gets 413
-    #[arg(long, value_name = "SIZE", hide_short_help = true, value_parser = values::size(0..=BODY_LIMIT_MAX))]
+    #[arg(long, value_name = "SIZE", hide_short_help = true, value_parser = values::size_in_range(0..=BODY_LIMIT_MAX))]
     pub(crate) body_limit: Option<Size>,
 
     /// Log requests to a file or to standard output (-) [default: off]
@@ -70,7 +70,7 @@ pub(crate) enum AccessLogFormat {
 
 impl Http {
     /// Options given that only HTTP knows.
-    pub(super) fn given(&self) -> Vec<&'static str> {
+    pub(super) fn given_options(&self) -> Vec<&'static str> {
         let given = [
             ("--per-address", self.per_address.is_some()),
             ("--header-timeout", self.header_timeout.is_some()),

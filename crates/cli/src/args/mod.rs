@@ -23,7 +23,7 @@ use ringmain_engine::features::Features;
 use ringmain_engine::{Addr, Choice, Config, ListenOptions};
 use ringmain_sys::listen;
 
-pub(crate) use self::help::{Lines, PATHS, Section, bench_sections, sections, tune_sections};
+pub(crate) use self::help::{Lines, PATHS, Section, bench_sections, run_sections, tune_sections};
 pub(crate) use self::http::{AccessLogFormat, Http};
 pub(crate) use self::tls::{Tls, TlsMin};
 pub(crate) use self::values::{Destination, Time};
@@ -50,20 +50,20 @@ const MILLISECOND: Duration = Duration::from_millis(1);
 #[command(name = "ringmain", version, styles = STYLES, max_term_width = 100)]
 #[command(args_conflicts_with_subcommands = true, disable_help_subcommand = true)]
 #[command(disable_help_flag = true, disable_version_flag = true)]
-#[command(after_help = help::short(), after_long_help = help::long())]
+#[command(after_help = help::run_short_help(), after_long_help = help::run_long_help())]
 pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) command: Option<Command>,
     #[command(flatten)]
     pub(crate) run: Box<Run>,
     #[command(flatten)]
-    about: About,
+    help_flags: HelpFlags,
 }
 
 /// What only prints; clap ends the program's work for both.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Help")]
-struct About {
+struct HelpFlags {
     /// Print help: -h the short one, --help all of it
     #[arg(long, short, action = ArgAction::Help, global = true)]
     help: Option<bool>,
@@ -76,10 +76,10 @@ struct About {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Serve what a configuration file says; without one, a page that shows it at work
-    #[command(after_help = help::short(), after_long_help = help::long())]
+    #[command(after_help = help::run_short_help(), after_long_help = help::run_long_help())]
     Run(Box<Serve>),
     /// Put a load on a server, and measure what comes of it
-    #[command(after_help = help::bench_short(), after_long_help = help::bench_long())]
+    #[command(after_help = help::bench_short_help(), after_long_help = help::bench_long_help())]
     Bench(Box<bench::Bench>),
     /// Publish a made-up market: to standard output, to a NATS, or to a push server
     #[command(after_help = help::FEED)]
@@ -88,7 +88,7 @@ pub(crate) enum Command {
     #[command(after_help = help::PROFILE)]
     Profile(Box<profile::Profile>),
     /// Find what this host costs a service: audit, change, take back, measure
-    #[command(after_help = help::tune_short(), after_long_help = help::tune_long())]
+    #[command(after_help = help::tune_short_help(), after_long_help = help::tune_long_help())]
     Tune(Box<tune::Tune>),
     /// Say whether a configuration file is right, else all that is wrong and where
     #[command(after_help = help::CHECK)]
@@ -111,10 +111,10 @@ pub(crate) enum Command {
 
 impl Cli {
     /// Reads a command line, the program's name first.
-    pub(crate) fn read(args: Vec<OsString>) -> Result<Cli, clap::Error> {
+    pub(crate) fn parse_args(args: Vec<OsString>) -> Result<Cli, clap::Error> {
         // Finding out which engine works here takes a moment, which only those wait for who ask.
         let definition = if args.iter().any(|arg| arg == "--version") {
-            Cli::command().long_version(version::long())
+            Cli::command().long_version(version::long_version())
         } else {
             Cli::command()
         };
@@ -167,7 +167,7 @@ pub(crate) struct Listen {
     ///
     /// The kernel clamps it by the sysctl net.core.somaxconn
     #[arg(long, value_name = "N", default_value_t = ListenOptions::default().backlog, hide_short_help = true,
-          value_parser = values::whole(1..=BACKLOG_MAX))]
+          value_parser = values::number_in_range(1..=BACKLOG_MAX))]
     pub(crate) backlog: u32,
 
     /// IPv6 addresses take no IPv4 connections
@@ -175,7 +175,7 @@ pub(crate) struct Listen {
     pub(crate) ipv6_only: bool,
 
     /// Permission bits of Unix sockets, such as 660 [default: by the umask]
-    #[arg(long, value_name = "OCTAL", hide_short_help = true, value_parser = values::mode)]
+    #[arg(long, value_name = "OCTAL", hide_short_help = true, value_parser = values::parse_unix_mode)]
     pub(crate) unix_mode: Option<u32>,
 
     /// Owner of Unix sockets, by name or number [default: this user]
@@ -191,23 +191,23 @@ pub(crate) struct Engine {
     pub(crate) engine: EngineName,
 
     /// Worker threads [default: one a CPU, more if connections need them]
-    #[arg(long, short, value_name = "N", value_parser = values::whole(1..=ringmain_engine::limits::WORKERS))]
+    #[arg(long, short, value_name = "N", value_parser = values::number_in_range(1..=ringmain_engine::limits::WORKERS))]
     pub(crate) workers: Option<usize>,
 
     /// Connections at once of all workers [default: by the descriptor limit]
     ///
     /// Beyond it accepting pauses and clients wait in the backlog
-    #[arg(long, value_name = "N", value_parser = values::whole(1..=u32::MAX))]
+    #[arg(long, value_name = "N", value_parser = values::number_in_range(1..=u32::MAX))]
     pub(crate) max_connections: Option<u32>,
 
     /// How long open connections may take to finish at shutdown [default: 30s]
     #[arg(long, value_name = "TIME", hide_short_help = true,
-          value_parser = values::time(Duration::ZERO..=TIME_MAX))]
+          value_parser = values::time_in_range(Duration::ZERO..=TIME_MAX))]
     pub(crate) grace: Option<Time>,
 
     /// Name a handler in the log that holds its worker for so long
     #[arg(long, value_name = "TIME", default_value_t = Time(Config::default().stall), hide_short_help = true,
-          value_parser = values::time(MILLISECOND..=TIME_MAX))]
+          value_parser = values::time_in_range(MILLISECOND..=TIME_MAX))]
     pub(crate) stall: Time,
 
     /// Do not pin workers to CPUs (done only if there is one for each and no CPU quota)
@@ -240,23 +240,23 @@ pub(crate) struct Uring {
     ///
     /// Costs a CPU a worker
     #[arg(long, value_name = "TIME", num_args = 0..=1, require_equals = true, default_missing_value = "1s",
-          hide_short_help = true, value_parser = values::time(MILLISECOND..=TIME_MAX))]
+          hide_short_help = true, value_parser = values::time_in_range(MILLISECOND..=TIME_MAX))]
     pub(crate) sqpoll: Option<Time>,
 
     /// Poll the network device (NAPI) for so long before sleeping, such as 50us
     #[arg(long, value_name = "TIME", hide_short_help = true,
-          value_parser = values::time(Duration::from_micros(1)..=Duration::from_secs(1)))]
+          value_parser = values::time_in_range(Duration::from_micros(1)..=Duration::from_secs(1)))]
     pub(crate) busy_poll: Option<Time>,
 
     /// Send without copying from so many bytes on
     ///
     /// Pays from 8k to 16k on real devices and never on loopback
-    #[arg(long, value_name = "SIZE", hide_short_help = true, value_parser = values::size_32(1..=u32::MAX))]
+    #[arg(long, value_name = "SIZE", hide_short_help = true, value_parser = values::size32_in_range(1..=u32::MAX))]
     pub(crate) zero_copy: Option<u32>,
 
     /// Receive buffers of 16 KiB a worker: a power of two up to 32768
     #[arg(long, value_name = "N", default_value_t = Config::default().receive_buffers, hide_short_help = true,
-          value_parser = values::buffers)]
+          value_parser = values::parse_receive_buffers)]
     pub(crate) receive_buffers: u16,
 }
 
@@ -265,7 +265,7 @@ pub(crate) struct Uring {
 pub(crate) struct Output {
     /// Say the counters at this interval, such as 1s
     #[arg(long, value_name = "TIME", conflicts_with = "quiet",
-          value_parser = values::time(Duration::from_millis(100)..=TIME_MAX))]
+          value_parser = values::time_in_range(Duration::from_millis(100)..=TIME_MAX))]
     pub(crate) stats: Option<Time>,
 
     /// Say more; twice: everything
@@ -321,7 +321,7 @@ impl Serve {
         }
         // What a file has no word for goes with it.
         let beside = ["--per-address", "--patience"];
-        let mut given = http.given().into_iter().chain(tls.given());
+        let mut given = http.given_options().into_iter().chain(tls.given_options());
         match given.find(|option| !beside.contains(option)) {
             Some(option) => Some(format!(
                 "{option} is for what is served without a configuration FILE, which has keys of its own for that \
@@ -335,10 +335,10 @@ impl Serve {
 impl Run {
     /// What is wrong with options that are right one by one, if anything.
     pub(crate) fn contradiction(&self) -> Option<String> {
-        if let (true, Some(option)) = (self.http.echo, self.http.given().first()) {
+        if let (true, Some(option)) = (self.http.echo, self.http.given_options().first()) {
             return Some(format!("{option} is for HTTP: drop it, or drop --echo"));
         }
-        if let (true, Some(option)) = (self.http.echo, self.tls.given().first()) {
+        if let (true, Some(option)) = (self.http.echo, self.tls.given_options().first()) {
             return Some(format!("{option} is for HTTP: drop it, or drop --echo"));
         }
         if let Some(contradiction) = self.tls.contradiction(&self.listen.listen) {
@@ -398,7 +398,7 @@ impl Run {
     }
 
     /// The engine's settings.
-    pub(crate) fn config(&self) -> Config {
+    pub(crate) fn engine_config(&self) -> Config {
         let (engine, uring) = (&self.engine, &self.uring);
         Config {
             engine: match engine.engine {
@@ -435,7 +435,7 @@ impl Run {
 
 impl Output {
     /// How much is said.
-    pub(crate) fn level(&self) -> log::LevelFilter {
+    pub(crate) fn log_level(&self) -> log::LevelFilter {
         match (self.quiet, self.verbose) {
             (0, 0) => log::LevelFilter::Info,
             (0, 1) => log::LevelFilter::Debug,

@@ -10,7 +10,7 @@ use ringmain_tune::profile::{Stacks, limits};
 
 use super::bench::values::File;
 use super::help;
-use super::values::{Time, size_32, time, whole};
+use super::values::{Time, number_in_range, size32_in_range, time_in_range};
 use crate::limits::TIME_MAX;
 
 /// Sample where the CPU time of a process goes, in its own code and in the kernel, and draw it as a flame graph.
@@ -20,7 +20,7 @@ use crate::limits::TIME_MAX;
 #[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct Profile {
     /// The process: all of its threads, and the processes that descend from it
-    #[arg(long, short, value_name = "PID", value_parser = whole(1..=i32::MAX as u32))]
+    #[arg(long, short, value_name = "PID", value_parser = number_in_range(1..=i32::MAX as u32))]
     pub(crate) pid: Option<u32>,
     /// A command to start and to sample until it ends: a program, and what it is to be called with
     #[arg(value_name = "COMMAND", last = true)]
@@ -47,12 +47,12 @@ pub(crate) struct Sampling {
     /// For how long [default: 10s; with a COMMAND until it ends]
     ///
     /// A COMMAND that runs for longer is ended by SIGTERM
-    #[arg(long, short, value_name = "TIME", value_parser = time(Duration::from_millis(10)..=TIME_MAX))]
+    #[arg(long, short, value_name = "TIME", value_parser = time_in_range(Duration::from_millis(10)..=TIME_MAX))]
     pub(crate) duration: Option<Time>,
 
     /// Samples a second of CPU time, each thread
     #[arg(long, short = 'F', value_name = "N", default_value_t = limits::FREQUENCY_DEFAULT,
-          value_parser = whole(1..=limits::FREQUENCY))]
+          value_parser = number_in_range(1..=limits::FREQUENCY))]
     pub(crate) frequency: u32,
 
     /// How the program's part of stacks is had
@@ -62,7 +62,7 @@ pub(crate) struct Sampling {
     /// Bytes of a stack that are copied for each sample [default: 16k]
     ///
     /// More shows deeper stacks and costs more; only where stacks are copied
-    #[arg(long, value_name = "SIZE", value_parser = size_32(1024..=COPIED_STACK_BYTES))]
+    #[arg(long, value_name = "SIZE", value_parser = size32_in_range(1024..=COPIED_STACK_BYTES))]
     pub(crate) stack_bytes: Option<u32>,
 }
 

@@ -9,7 +9,7 @@ use super::values::{Destination, Size};
 use super::*;
 
 fn read(args: &[&str]) -> Result<Cli, clap::Error> {
-    Cli::read(["ringmain"].iter().chain(args).map(OsString::from).collect())
+    Cli::parse_args(["ringmain"].iter().chain(args).map(OsString::from).collect())
 }
 
 /// The same with and without the word `run`.
@@ -91,10 +91,13 @@ fn the_definition_is_sound() {
 #[test]
 fn without_options_everything_is_the_engines_default() {
     let run = parse(&[]);
-    assert_eq!(format!("{:?}", run.config()), format!("{:?}", Config::default()));
+    assert_eq!(
+        format!("{:?}", run.engine_config()),
+        format!("{:?}", Config::default())
+    );
     assert_eq!(run.listen_options(), ListenOptions::default());
     assert!(run.listen.listen.is_empty());
-    assert_eq!(run.output.level(), log::LevelFilter::Info);
+    assert_eq!(run.output.log_level(), log::LevelFilter::Info);
     assert_eq!(run.contradiction(), None);
 }
 
@@ -123,7 +126,7 @@ fn options_reach_the_engine() {
         "--receive-buffers",
         "256",
     ]);
-    let config = run.config();
+    let config = run.engine_config();
     assert_eq!(config.engine, Choice::Uring);
     assert_eq!((config.workers, config.max_connections), (Some(3), Some(80_000)));
     assert_eq!(
@@ -139,7 +142,7 @@ fn options_reach_the_engine() {
 
 #[test]
 fn sqpoll_needs_no_value() {
-    let config = parse(&["--sqpoll", "--echo"]).config();
+    let config = parse(&["--sqpoll", "--echo"]).engine_config();
     assert_eq!(config.sqpoll, Some(Duration::from_secs(1)));
 }
 
@@ -227,7 +230,7 @@ fn options_of_http_are_read() {
         Some(Destination::File(Path::new("/tmp/log").into()))
     );
     assert_eq!(http.access_log_format, Some(AccessLogFormat::Json));
-    assert_eq!(http.given().len(), 7);
+    assert_eq!(http.given_options().len(), 7);
 }
 
 #[test]
@@ -336,9 +339,9 @@ fn the_short_help_fits_a_screen_and_the_long_one_has_all() {
 
 #[test]
 fn a_section_for_each_thing_to_know() {
-    let titles: Vec<&str> = sections().iter().map(|section| section.title).collect();
+    let titles: Vec<&str> = run_sections().iter().map(|section| section.title).collect();
     assert_eq!(titles, ["Paths served", "Signals", "Exit codes", "Examples"]);
-    for section in sections() {
+    for section in run_sections() {
         if let Lines::Commands(lines) = section.lines {
             for (line, _) in lines {
                 // What stands before a pipe is a command line of this program.

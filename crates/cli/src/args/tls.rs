@@ -61,12 +61,12 @@ pub(crate) enum TlsMin {
 
 impl Tls {
     /// Whether the listeners speak TLS.
-    pub(crate) fn is_on(&self) -> bool {
+    pub(crate) fn is_enabled(&self) -> bool {
         self.tls_dev || !self.cert.is_empty() || !self.key.is_empty()
     }
 
     /// Options given.
-    pub(super) fn given(&self) -> Vec<&'static str> {
+    pub(super) fn given_options(&self) -> Vec<&'static str> {
         let given = [
             ("--cert", !self.cert.is_empty()),
             ("--key", !self.key.is_empty()),
@@ -88,7 +88,7 @@ impl Tls {
                 "expected a --key for each --cert, found {certs} --cert and {keys} --key"
             ));
         }
-        if let (false, Some(option)) = (self.is_on(), self.given().first()) {
+        if let (false, Some(option)) = (self.is_enabled(), self.given_options().first()) {
             return Some(format!(
                 "{option} is for TLS: add --cert and --key or --tls-dev, or drop it"
             ));

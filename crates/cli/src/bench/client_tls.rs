@@ -7,19 +7,19 @@ use ringmain_load::plan;
 use ringmain_tls::{ClientSettings, KeyPair, PeerName, Pem, Trust, Version, pem_file, system_roots};
 
 use crate::args::bench::{Tls, TlsVersion};
-use crate::error::Failure;
+use crate::error::CliError;
 
 /// What is offered (ALPN): what is spoken over it, and nothing else.
 pub(super) const ALPN_HTTP1: &[u8] = b"http/1.1";
 pub(super) const ALPN_HTTP2: &[u8] = b"h2";
 
 /// The TLS of a target whose certificate has to be for `name`, over which the protocol `alpn` is spoken.
-pub(super) fn secured(name: String, alpn: &[u8], args: &Tls) -> Result<plan::Tls, Failure> {
+pub(super) fn client_tls(name: String, alpn: &[u8], args: &Tls) -> Result<plan::Tls, CliError> {
     let trust = match (&args.ca, args.insecure) {
-        (Some(path), _) => Trust::Authorities(read("--ca", path)?),
+        (Some(path), _) => Trust::Authorities(read_pem("--ca", path)?),
         (None, true) => Trust::AnybodyInsecure,
         (None, false) => system_roots().map_err(|finding| {
-            Failure::Other(format!(
+            CliError::Other(format!(
                 "{}; name a file by --ca, or check nothing (--insecure)",
                 finding.text
             ))
@@ -30,8 +30,8 @@ pub(super) fn secured(name: String, alpn: &[u8], args: &Tls) -> Result<plan::Tls
     settings.resume = !args.no_resume;
     if let Some(path) = &args.cert {
         settings.certificate = Some(KeyPair {
-            chain: read("--cert", path)?,
-            key: read("--key", args.key.as_ref().unwrap_or(path))?,
+            chain: read_pem("--cert", path)?,
+            key: read_pem("--key", args.key.as_ref().unwrap_or(path))?,
         });
     }
     match args.tls {
@@ -42,7 +42,7 @@ pub(super) fn secured(name: String, alpn: &[u8], args: &Tls) -> Result<plan::Tls
     let name = match &args.sni {
         None => name,
         Some(name) => {
-            PeerName::new(name).map_err(|error| Failure::Usage(format!("--sni: {error}")))?;
+            PeerName::new(name).map_err(|error| CliError::Usage(format!("--sni: {error}")))?;
             name.clone()
         }
     };
@@ -53,16 +53,16 @@ pub(super) fn secured(name: String, alpn: &[u8], args: &Tls) -> Result<plan::Tls
 }
 
 /// Options of TLS are of no use where nothing is spoken over it.
-pub(super) fn check_used(args: &Tls, is_spoken: bool) -> Result<(), Failure> {
-    match args.given() {
-        Some(option) if !is_spoken => Err(Failure::Usage(format!(
+pub(super) fn check_tls_used(args: &Tls, is_spoken: bool) -> Result<(), CliError> {
+    match args.first_given_option() {
+        Some(option) if !is_spoken => Err(CliError::Usage(format!(
             "{option} is for https:// and wss:// targets: drop it, or write one of these"
         ))),
         _ => Ok(()),
     }
 }
 
-fn read(option: &str, path: &Path) -> Result<Pem, Failure> {
+fn read_pem(option: &str, path: &Path) -> Result<Pem, CliError> {
     pem_file(path)
-        .map_err(|finding| Failure::Usage(format!("{option}: {}: {}", finding.source, finding.text)))
+        .map_err(|finding| CliError::Usage(format!("{option}: {}: {}", finding.source, finding.text)))
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use ringmain_sys::signal::{Signal, Signals};
 
-use crate::error::Failure;
+use crate::error::CliError;
 
 /// Whether the user wants an end.
 #[derive(Clone, Debug)]
@@ -19,9 +19,9 @@ pub(crate) struct Interrupt {
 
 impl Interrupt {
     /// Signals end no more the process but what it does. Before the first thread.
-    pub(crate) fn listen() -> Result<Interrupt, Failure> {
+    pub(crate) fn install() -> Result<Interrupt, CliError> {
         let watched = [Signal::Interrupt, Signal::Terminate, Signal::Hangup, Signal::Quit];
-        let signals = Signals::block(&watched).map_err(failed)?;
+        let signals = Signals::block(&watched).map_err(signal_error)?;
         let interrupt = Interrupt {
             came: Arc::default(),
             told: Arc::default(),
@@ -32,11 +32,13 @@ impl Interrupt {
             clippy::disallowed_methods,
             reason = "a command line's signals: no simulation has them"
         )]
-        builder.spawn(move || teller.tell(&signals)).map_err(failed)?;
+        builder
+            .spawn(move || teller.forward_signals(&signals))
+            .map_err(signal_error)?;
         Ok(interrupt)
     }
 
-    fn tell(&self, signals: &Signals) {
+    fn forward_signals(&self, signals: &Signals) {
         while let Ok(Some(_)) = signals.wait(None) {
             self.came.store(true, Ordering::Relaxed);
             for flag in self.told.lock().unwrap_or_else(PoisonError::into_inner).iter() {
@@ -46,16 +48,16 @@ impl Interrupt {
     }
 
     /// Sets this too, at once if it has come already.
-    pub(crate) fn tells(&self, flag: Arc<AtomicBool>) {
+    pub(crate) fn set_on_interrupt(&self, flag: Arc<AtomicBool>) {
         let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
-        if self.came() {
+        if self.is_interrupted() {
             flag.store(true, Ordering::Relaxed);
         }
         told.push(flag);
     }
 
     /// Whether it has come.
-    pub(crate) fn came(&self) -> bool {
+    pub(crate) fn is_interrupted(&self) -> bool {
         self.came.load(Ordering::Relaxed)
     }
 
@@ -66,10 +68,10 @@ impl Interrupt {
     )]
     pub(crate) fn pause(&self, time: Duration) -> bool {
         std::thread::sleep(time);
-        !self.came()
+        !self.is_interrupted()
     }
 }
 
-fn failed(error: io::Error) -> Failure {
-    Failure::Other(format!("cannot watch for signals: {error}"))
+fn signal_error(error: io::Error) -> CliError {
+    CliError::Other(format!("cannot watch for signals: {error}"))
 }

@@ -21,20 +21,20 @@ mod single;
 use ringmain_load::scenario;
 
 pub(crate) use self::interrupt::Interrupt;
-pub(crate) use self::output::{Sink, style, to_standard_error};
-pub(crate) use self::session::Bed;
+pub(crate) use self::output::{Sink, terminal_style, to_standard_error};
+pub(crate) use self::session::BenchSession;
 use crate::args::bench::{Bench, BenchCommand};
-use crate::error::Failure;
+use crate::error::CliError;
 use crate::logging;
 
 /// Does what the command line says.
-pub(crate) fn bench(mut args: Bench) -> Result<(), Failure> {
+pub(crate) fn run_bench(mut args: Bench) -> Result<(), CliError> {
     match args.command.take() {
         None => single::run(args),
         Some(BenchCommand::Compare(args)) => compare::run(*args),
         Some(BenchCommand::Push(args)) => push::run(&args),
         Some(BenchCommand::Merge { files, output, json }) => merge::run(&files, output.as_deref(), json),
-        Some(BenchCommand::Check { scenario }) => scenario_file::check(&scenario),
+        Some(BenchCommand::Check { scenario }) => scenario_file::check_scenario(&scenario),
         Some(BenchCommand::Schema { results: false }) => {
             output::to_standard_output(&format!("{:#}", scenario::schema()))
         }
@@ -46,14 +46,14 @@ pub(crate) fn bench(mut args: Bench) -> Result<(), Failure> {
 }
 
 /// Before the first thread: signals and the log.
-pub(crate) fn prepare(quiet: bool) -> Result<Interrupt, Failure> {
-    let interrupt = Interrupt::listen()?;
+pub(crate) fn init_process(quiet: bool) -> Result<Interrupt, CliError> {
+    let interrupt = Interrupt::install()?;
     let level = if quiet {
         log::LevelFilter::Error
     } else {
         log::LevelFilter::Warn
     };
-    logging::start(level)
-        .map_err(|error| Failure::Other(format!("cannot start the log's thread: {error}")))?;
+    logging::start_log(level)
+        .map_err(|error| CliError::Other(format!("cannot start the log's thread: {error}")))?;
     Ok(interrupt)
 }

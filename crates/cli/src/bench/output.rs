@@ -13,7 +13,7 @@ use ringmain_load::run::Session;
 
 use crate::args::bench::Results;
 use crate::args::bench::values::File;
-use crate::error::Failure;
+use crate::error::CliError;
 
 /// A place for one result.
 #[derive(Debug)]
@@ -24,7 +24,7 @@ pub(crate) enum Sink {
 
 impl Sink {
     /// Opens it; an existing file is emptied when the result is there.
-    pub(crate) fn open(option: &str, file: &File) -> Result<Sink, Failure> {
+    pub(crate) fn open(option: &str, file: &File) -> Result<Sink, CliError> {
         let File::Path(path) = file else {
             return Ok(Sink::StandardOutput);
         };
@@ -35,7 +35,7 @@ impl Sink {
             .open(path);
         match opened {
             Ok(opened) => Ok(Sink::File(path.clone(), opened)),
-            Err(error) => Err(Failure::Usage(format!(
+            Err(error) => Err(CliError::Usage(format!(
                 "{option}: cannot write {}: {error}",
                 path.display()
             ))),
@@ -43,18 +43,18 @@ impl Sink {
     }
 
     /// Writes the result.
-    pub(crate) fn write(self, text: &str) -> Result<(), Failure> {
+    pub(crate) fn write(self, text: &str) -> Result<(), CliError> {
         let Sink::File(path, mut file) = self else {
             return to_standard_output(text);
         };
-        empty(&file)
+        truncate_file(&file)
             .and_then(|()| file.write_all(text.as_bytes()))
-            .map_err(|error| Failure::Other(format!("cannot write {}: {error}", path.display())))
+            .map_err(|error| CliError::Other(format!("cannot write {}: {error}", path.display())))
     }
 }
 
 /// Forgets what a file held; a device or pipe holds nothing.
-fn empty(file: &fs::File) -> io::Result<()> {
+fn truncate_file(file: &fs::File) -> io::Result<()> {
     if file.metadata()?.is_file() {
         file.set_len(0)?;
     }
@@ -73,7 +73,7 @@ pub(super) struct Sinks {
 
 impl Sinks {
     /// Opens the files.
-    pub(super) fn open(results: &Results, histograms: Option<&File>) -> Result<Sinks, Failure> {
+    pub(super) fn open(results: &Results, histograms: Option<&File>) -> Result<Sinks, CliError> {
         let open = |option: &str, file: &Option<File>| {
             file.as_ref().map(|file| Sink::open(option, file)).transpose()
         };
@@ -87,7 +87,7 @@ impl Sinks {
     }
 
     /// Opens the file of a result that has neither page nor histograms.
-    pub(super) fn json(json: Option<&File>, quiet: bool) -> Result<Sinks, Failure> {
+    pub(super) fn json(json: Option<&File>, quiet: bool) -> Result<Sinks, CliError> {
         Ok(Sinks {
             json: json.map(|file| Sink::open("--json", file)).transpose()?,
             html: None,
@@ -97,7 +97,7 @@ impl Sinks {
     }
 
     /// Writes the document alone: of a run that has no summary.
-    pub(super) fn write_json(self, json: impl FnOnce() -> String) -> Result<(), Failure> {
+    pub(super) fn write_json(self, json: impl FnOnce() -> String) -> Result<(), CliError> {
         self.json.map_or(Ok(()), |sink| sink.write(&json()))
     }
 
@@ -108,7 +108,7 @@ impl Sinks {
         summary: impl FnOnce() -> String,
         json: impl FnOnce() -> String,
         html: impl FnOnce() -> String,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), CliError> {
         if self.summary {
             to_standard_output(&summary())?;
         } else if !self.quiet {
@@ -138,16 +138,16 @@ pub(super) struct Histograms {
 
 impl Histograms {
     /// Opens it, if there is to be one.
-    pub(super) fn open(file: Option<&File>) -> Result<Histograms, Failure> {
+    pub(super) fn open(file: Option<&File>) -> Result<Histograms, CliError> {
         let sink = file.map(|file| Sink::open("--hlog", file)).transpose()?;
         Ok(Histograms {
             sink,
-            ..Histograms::none()
+            ..Histograms::without_file()
         })
     }
 
     /// For nobody.
-    pub(super) fn none() -> Histograms {
+    pub(super) fn without_file() -> Histograms {
         Histograms {
             sink: None,
             writer: None,
@@ -158,7 +158,7 @@ impl Histograms {
     }
 
     /// Writes the head, before the first round.
-    pub(super) fn begin(&mut self, session: &Session) -> Result<(), Failure> {
+    pub(super) fn write_head(&mut self, session: &Session) -> Result<(), CliError> {
         let Some(sink) = self.sink.take() else {
             return Ok(());
         };
@@ -173,30 +173,31 @@ impl Histograms {
             Sink::StandardOutput => ("standard output".into(), Box::new(io::stdout())),
             Sink::File(path, file) => {
                 let path = path.display().to_string();
-                empty(&file).map_err(|error| Failure::Other(format!("cannot write {path}: {error}")))?;
+                truncate_file(&file)
+                    .map_err(|error| CliError::Other(format!("cannot write {path}: {error}")))?;
                 (path, Box::new(file))
             }
         };
         self.failed = format!("cannot write {path}");
         let writer = Writer::new(output, &head);
-        self.writer = Some(writer.map_err(|error| Failure::Other(format!("{}: {error}", self.failed)))?);
+        self.writer = Some(writer.map_err(|error| CliError::Other(format!("{}: {error}", self.failed)))?);
         Ok(())
     }
 
     /// Measuring begins.
-    pub(super) fn measuring(&mut self) {
+    pub(super) fn mark_round_start(&mut self) {
         self.round = ringmain_sys::clock::realtime().saturating_sub(self.began);
     }
 
     /// Writes one interval.
-    pub(super) fn interval(&mut self, interval: &Interval, figures: &Figures) -> Result<(), Failure> {
+    pub(super) fn write_interval(&mut self, interval: &Interval, figures: &Figures) -> Result<(), CliError> {
         let Some(writer) = &mut self.writer else {
             return Ok(());
         };
         let start = self.round + interval.until.saturating_sub(interval.length);
         writer
             .interval(start, interval.length, figures)
-            .map_err(|error| Failure::Other(format!("{}: {error}", self.failed)))
+            .map_err(|error| CliError::Other(format!("{}: {error}", self.failed)))
     }
 }
 
@@ -207,8 +208,8 @@ pub(crate) fn to_standard_error(text: &str) {
 }
 
 /// As [`crate::print`], with a line's end.
-pub(crate) fn to_standard_output(text: &str) -> Result<(), Failure> {
-    crate::print(|out| {
+pub(crate) fn to_standard_output(text: &str) -> Result<(), CliError> {
+    crate::print_output(|out| {
         out.write_all(text.as_bytes())?;
         if text.ends_with('\n') {
             Ok(())
@@ -219,7 +220,7 @@ pub(crate) fn to_standard_output(text: &str) -> Result<(), Failure> {
 }
 
 /// How text on standard output is dressed.
-pub(crate) fn style() -> Style {
+pub(crate) fn terminal_style() -> Style {
     let colour = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
     if colour && io::stdout().is_terminal() {
         Style::Terminal

@@ -8,42 +8,42 @@ use ringmain_load::target::Place;
 
 use super::interrupt::Interrupt;
 use crate::args::bench::Started;
-use crate::error::Failure;
+use crate::error::CliError;
 
 /// The addresses of a place, in the order in which they are tried.
-pub(crate) fn addresses(place: &Place) -> Result<Vec<Addr>, Failure> {
+pub(crate) fn resolve_addresses(place: &Place) -> Result<Vec<Addr>, CliError> {
     let (host, port) = match place {
         Place::Addrs(addrs) => return Ok(addrs.clone()),
         Place::Name { host, port } => (host.as_str(), *port),
     };
     let found = (host, port).to_socket_addrs();
     let mut addrs: Vec<Addr> = found
-        .map_err(|error| Failure::Other(format!("cannot find the address of the host {host}: {error}")))?
+        .map_err(|error| CliError::Other(format!("cannot find the address of the host {host}: {error}")))?
         .map(Addr::from)
         .collect();
     addrs.dedup();
     if addrs.is_empty() {
-        return Err(Failure::Other(format!("the host {host} has no address")));
+        return Err(CliError::Other(format!("the host {host} has no address")));
     }
     Ok(addrs)
 }
 
 /// The server to be watched, if any.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Watched<'a> {
+pub(super) enum ServerSource<'a> {
     Nothing,
     Process(u32),
     Command(&'a str),
 }
 
 /// Returns the addresses that accept connections, at least one, and the server there, which is started if the command line has one.
-pub(super) fn open(
+pub(super) fn reach_target(
     addrs: &[Addr],
-    watched: Watched<'_>,
+    watched: ServerSource<'_>,
     started: &Started,
     interrupt: &Interrupt,
-) -> Result<(Option<Server>, Vec<Addr>), Failure> {
-    if let Watched::Command(command) = watched {
+) -> Result<(Option<Server>, Vec<Addr>), CliError> {
+    if let ServerSource::Command(command) = watched {
         let start = Start {
             command,
             cpus: started.server_cpus.as_deref().unwrap_or_default(),
@@ -51,13 +51,13 @@ pub(super) fn open(
             patience: started.server_wait.0,
         };
         let (server, addr) =
-            Server::start(&start, &mut |time| interrupt.pause(time)).map_err(Failure::other)?;
+            Server::start(&start, &mut |time| interrupt.pause(time)).map_err(CliError::other)?;
         return Ok((Some(server), vec![addr]));
     }
     let server = match watched {
-        Watched::Process(pid) => Some(Server::watch(pid).map_err(Failure::other)?),
+        ServerSource::Process(pid) => Some(Server::watch(pid).map_err(CliError::other)?),
         _ => None,
     };
-    let addrs = reach_all(addrs).map_err(Failure::other)?;
+    let addrs = reach_all(addrs).map_err(CliError::other)?;
     Ok((server, addrs))
 }

@@ -11,39 +11,39 @@ use ringmain_load::threshold::Threshold;
 use ringmain_load::traffic::Traffic;
 
 use super::output;
-use crate::error::Failure;
+use crate::error::CliError;
 
 /// A scenario that is right.
 #[derive(Debug)]
-pub(super) struct Scene {
+pub(super) struct ScenarioFile {
     scenario: Scenario,
     /// What its figures must keep.
     pub(super) thresholds: Vec<Threshold>,
 }
 
-impl Scene {
+impl ScenarioFile {
     /// Reads the file, and those of bodies, which are found from its folder.
-    pub(super) fn read(path: &Path) -> Result<Scene, Failure> {
+    pub(super) fn read(path: &Path) -> Result<ScenarioFile, CliError> {
         let name = path.display().to_string();
         let text = fs::read_to_string(path)
-            .map_err(|error| Failure::Usage(format!("cannot read the scenario {name}: {error}")))?;
+            .map_err(|error| CliError::Usage(format!("cannot read the scenario {name}: {error}")))?;
         let folder = path.parent().unwrap_or(Path::new(""));
-        let mut read = |body: &str| bounded(&folder.join(body));
-        let scenario = scenario::load(&name, &text, &mut read).map_err(wrong)?;
+        let mut read = |body: &str| read_bounded(&folder.join(body));
+        let scenario = scenario::load(&name, &text, &mut read).map_err(usage_error)?;
         let mut thresholds = Vec::new();
         for written in &scenario.settings.thresholds {
             let threshold = written.value.parse::<Threshold>().map_err(|error| {
                 let expected = format!("{} at character {}", error.expected, error.position);
-                wrong(scenario.wrong(written, "threshold", &expected, &error.found))
+                usage_error(scenario.wrong(written, "threshold", &expected, &error.found))
             });
             thresholds.push(threshold?);
         }
-        let scene = Scene { scenario, thresholds };
-        if let Some(target) = &scene.settings().target {
+        let file = ScenarioFile { scenario, thresholds };
+        if let Some(target) = &file.settings().target {
             let http = Target::parse(&target.value).is_ok_and(|target| target.scheme == Scheme::Http);
             if !http {
                 let expected = "a target such as http://127.0.0.1:8080";
-                return Err(wrong(scene.scenario.wrong(
+                return Err(usage_error(file.scenario.wrong(
                     target,
                     "target",
                     expected,
@@ -51,7 +51,7 @@ impl Scene {
                 )));
             }
         }
-        Ok(scene)
+        Ok(file)
     }
 
     /// What it says of the load.
@@ -68,17 +68,17 @@ impl Scene {
     }
 
     /// What is sent.
-    pub(super) fn traffic(&self, host: &str) -> Result<Traffic, Failure> {
-        self.scenario.traffic(host).map_err(wrong)
+    pub(super) fn traffic(&self, host: &str) -> Result<Traffic, CliError> {
+        self.scenario.traffic(host).map_err(usage_error)
     }
 }
 
-fn wrong(error: impl ToString) -> Failure {
-    Failure::Usage(error.to_string())
+fn usage_error(error: impl ToString) -> CliError {
+    CliError::Usage(error.to_string())
 }
 
 /// A body's file, as much of it as tells whether it is too long.
-fn bounded(path: &Path) -> io::Result<Vec<u8>> {
+fn read_bounded(path: &Path) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     File::open(path)?
         .take(limits::REQUEST_BODY_BYTES as u64 + 1)
@@ -93,9 +93,9 @@ pub(super) fn is_scenario(target: &str) -> bool {
 }
 
 /// `ringmain bench check`.
-pub(super) fn check(path: &Path) -> Result<(), Failure> {
-    let scene = Scene::read(path)?;
-    let traffic = scene.traffic("localhost")?;
+pub(super) fn check_scenario(path: &Path) -> Result<(), CliError> {
+    let file = ScenarioFile::read(path)?;
+    let traffic = file.traffic("localhost")?;
     let flows = traffic.flows();
     let steps: usize = flows.iter().map(|flow| flow.steps.len()).sum();
     output::to_standard_output(&format!(

@@ -5,56 +5,68 @@ use ringmain_load::report::{Round, Run};
 use ringmain_load::run::Session;
 use ringmain_load::server::Server;
 
-use super::client_tls::check_used;
+use super::client_tls::check_tls_used;
 use super::interrupt::Interrupt;
 use super::live::Live;
-use super::measure::{empty, one};
+use super::measure::{empty_run, run_round};
 use super::output::Histograms;
-use super::request::{Task, plan, session, threads};
-use super::resolve_target::{Watched, addresses, open};
-use super::scenario_file::Scene;
+use super::request::{Workload, build_plan, client_threads, open_session};
+use super::resolve_target::{ServerSource, reach_target, resolve_addresses};
+use super::scenario_file::ScenarioFile;
 use crate::args::Time;
 use crate::args::tune::Measure;
-use crate::error::Failure;
-use crate::limits::{COMPARED_ROUNDS, MEASURE_INTERVAL};
+use crate::error::CliError;
+use crate::limits::{COMPARE_ROUNDS, MEASURE_INTERVAL};
 
 /// A load that is ready.
-pub(crate) struct Bed {
+pub(crate) struct BenchSession {
     session: Session,
     server: Option<Server>,
     interrupt: Interrupt,
     live: Live,
 }
 
-impl Bed {
+impl BenchSession {
     /// Starts or finds the server, and makes the load's plan.
-    pub(crate) fn open(args: &Measure) -> Result<Bed, Failure> {
+    pub(crate) fn open(args: &Measure) -> Result<BenchSession, CliError> {
         if let Some(what) = args.load.contradiction(false, args.request.grpc.grpc) {
-            return Err(Failure::Usage(what));
+            return Err(CliError::Usage(what));
         }
-        let scene = args.request.scenario.as_deref().map(Scene::read).transpose()?;
-        let task = Task::read(&args.target, scene.as_ref(), &args.load, &args.request, &args.tls)?;
-        check_used(&args.tls, task.tls.is_some())?;
+        let scenario = args
+            .request
+            .scenario
+            .as_deref()
+            .map(ScenarioFile::read)
+            .transpose()?;
+        let workload = Workload::read(
+            &args.target,
+            scenario.as_ref(),
+            &args.load,
+            &args.request,
+            &args.tls,
+        )?;
+        check_tls_used(&args.tls, workload.tls.is_some())?;
         let started = &args.server.started;
         let allowed = ringmain_sys::cpu::allowed();
-        let threads = threads(&args.load, &args.client, started, &allowed)?;
-        let interrupt = super::prepare(args.quiet)?;
+        let threads = client_threads(&args.load, &args.client, started, &allowed)?;
+        let interrupt = super::init_process(args.quiet)?;
         let watched = match (&args.server.server, args.server.server_pid) {
-            (Some(command), _) => Watched::Command(command),
-            (None, Some(pid)) => Watched::Process(pid),
-            (None, None) => Watched::Nothing,
+            (Some(command), _) => ServerSource::Command(command),
+            (None, Some(pid)) => ServerSource::Process(pid),
+            (None, None) => ServerSource::Nothing,
         };
-        let (server, reached) = open(&addresses(&task.place)?, watched, started, &interrupt)?;
+        let (server, reached) =
+            reach_target(&resolve_addresses(&workload.place)?, watched, started, &interrupt)?;
         let interval = Time(MEASURE_INTERVAL).0;
-        let plan = plan(&task, reached, &threads, (&args.load, &args.client), interval)?;
+        let plan = build_plan(&workload, reached, &threads, (&args.load, &args.client), interval)?;
         let plan = Plan {
             seed: args.client.seed.unwrap_or_else(ringmain_sys::clock::random),
-            rounds: args.load.rounds.unwrap_or(COMPARED_ROUNDS),
+            rounds: args.load.rounds.unwrap_or(COMPARE_ROUNDS),
             ..plan
         };
-        let session = session(plan, &task)?;
-        interrupt.tells(session.stop());
-        Ok(Bed {
+        let session = open_session(plan, &workload)?;
+        interrupt.set_on_interrupt(session.stop());
+        Ok(BenchSession {
             session,
             server,
             interrupt,
@@ -63,7 +75,7 @@ impl Bed {
     }
 
     /// Rounds of each side.
-    pub(crate) fn rounds(&self) -> u32 {
+    pub(crate) fn rounds_per_side(&self) -> u32 {
         self.session.plan().rounds
     }
 
@@ -83,28 +95,28 @@ impl Bed {
     }
 
     /// A run without rounds yet.
-    pub(crate) fn empty(&self, name: &str) -> Run {
-        empty(name, &self.session)
+    pub(crate) fn empty_run(&self, name: &str) -> Run {
+        empty_run(name, &self.session)
     }
 
     /// Says a line between rounds.
-    pub(crate) fn say(&mut self, text: &str) {
-        self.live.line(text);
+    pub(crate) fn print_line(&mut self, text: &str) {
+        self.live.print_line(text);
     }
 
     /// One round.
-    pub(crate) fn round(&mut self, name: &str, number: u32) -> Result<Round, Failure> {
-        self.live.begin(Some(name), number, self.session.plan());
-        let mut histograms = Histograms::none();
-        let round = one(
+    pub(crate) fn run_round(&mut self, name: &str, number: u32) -> Result<Round, CliError> {
+        self.live.begin_round(Some(name), number, self.session.plan());
+        let mut histograms = Histograms::without_file();
+        let round = run_round(
             &self.session,
             number,
             self.server.as_mut(),
             &mut self.live,
             &mut histograms,
         )?;
-        round.filter(|_| !self.interrupt.came()).ok_or_else(|| {
-            Failure::Other("interrupted: what was kept so far stays, the rest is taken back".into())
+        round.filter(|_| !self.interrupt.is_interrupted()).ok_or_else(|| {
+            CliError::Other("interrupted: what was kept so far stays, the rest is taken back".into())
         })
     }
 }

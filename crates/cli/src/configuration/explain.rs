@@ -12,8 +12,8 @@ use ringmain_wire::h1::{FieldTable, HeadScanner, Parsed, parse_request};
 use serde_json::{Value, json};
 
 use crate::args::configuration::Explain;
-use crate::error::Failure;
-use crate::print;
+use crate::error::CliError;
+use crate::print_output;
 
 /// A request's URL, in parts.
 struct Url<'u> {
@@ -26,24 +26,24 @@ struct Url<'u> {
 }
 
 /// Says where a request goes.
-pub(crate) fn explain(args: &Explain) -> Result<(), Failure> {
+pub(crate) fn explain(args: &Explain) -> Result<(), CliError> {
     // Whether this program has the filters of a file is for whoever serves it.
-    let checked = super::read(&args.file, &|_| Ok(()))?;
+    let checked = super::compile_file(&args.file, &|_| Ok(()))?;
     let name = args.file.display();
     let Some(table) = checked.table.filter(|_| checked.wrong.is_empty()) else {
-        return Err(Failure::Other(format!(
+        return Err(CliError::Other(format!(
             "{name}: it is wrong; `ringmain check {name}` says what"
         )));
     };
     let (Some(method), Some(url)) = (&args.method, &args.url) else {
-        return stream::explain(args, &table);
+        return stream::explain_stream(args, &table);
     };
-    MethodName::parse(method).map_err(|fault| Failure::Usage(fault.to_string()))?;
+    MethodName::parse(method).map_err(|fault| CliError::Usage(fault.to_string()))?;
     let url = Url::parse(url)?;
-    let head = url.head(method, &args.headers)?;
+    let head = url.request_head(method, &args.headers)?;
     let limits = ringmain_gateway::connection_limits(table.config()).http1;
     let mut fields = FieldTable::new(&limits);
-    let refused = |why: &dyn Display| Failure::Other(format!("400 Bad Request: {why}"));
+    let refused = |why: &dyn Display| CliError::Other(format!("400 Bad Request: {why}"));
     // The gateway's own parser, so that the same requests are rejected.
     let head = match parse_request(head.as_bytes(), &limits, &mut HeadScanner::new(), &mut fields) {
         Ok(Parsed::Complete { head, .. }) => head,
@@ -59,33 +59,33 @@ pub(crate) fn explain(args: &Explain) -> Result<(), Failure> {
         query: head.target.query().unwrap_or_default(),
         headers: Headers::Fields(head.fields),
     };
-    let address = address(&table, &url, facts.host)?;
+    let address = find_address(&table, &url, facts.host)?;
     let explanation = table.explain(address, &facts);
-    print(|out| {
+    print_output(|out| {
         if args.json {
-            writeln!(out, "{:#}", as_json(&explanation))
+            writeln!(out, "{:#}", explanation_json(&explanation))
         } else {
-            told(&explanation, &facts, out)
+            print_explanation(&explanation, &facts, out)
         }
     })?;
     if explanation.taken.is_some() || explanation.to_https {
         return Ok(());
     }
     if let Some(fault) = explanation.refused {
-        return Err(Failure::Other(format!("{}: {}", fault.status(), fault.text())));
+        return Err(CliError::Other(format!("{}: {}", fault.status(), fault.text())));
     }
     let status = match explanation.listener {
         None if url.https => "421: no listener of that address is for its host",
         None => "404: no listener of that address is for its host",
         Some(_) => "404: no rule takes it",
     };
-    Err(Failure::Other(status.to_owned()))
+    Err(CliError::Other(status.to_owned()))
 }
 
 impl Url<'_> {
-    fn parse(text: &str) -> Result<Url<'_>, Failure> {
+    fn parse(text: &str) -> Result<Url<'_>, CliError> {
         let wrong = || {
-            Failure::Usage(format!(
+            CliError::Usage(format!(
                 "expected a URL such as http://shop.example/cart, found `{text}`"
             ))
         };
@@ -113,12 +113,12 @@ impl Url<'_> {
     }
 
     /// The head that a client of this URL sends. A `Host` among the headers has precedence over the URL's.
-    fn head(&self, method: &str, headers: &[String]) -> Result<String, Failure> {
+    fn request_head(&self, method: &str, headers: &[String]) -> Result<String, CliError> {
         let slash = if self.target.starts_with('/') { "" } else { "/" };
         let mut head = format!("{method} {slash}{} HTTP/1.1\r\n", self.target);
         let headers: Vec<(&str, &str)> = headers
             .iter()
-            .map(|text| header(text))
+            .map(|text| parse_header(text))
             .collect::<Result<_, _>>()?;
         let own = ("Host", self.authority);
         let has_host = headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("host"));
@@ -129,9 +129,9 @@ impl Url<'_> {
     }
 }
 
-fn header(text: &str) -> Result<(&str, &str), Failure> {
+fn parse_header(text: &str) -> Result<(&str, &str), CliError> {
     let wrong = || {
-        Failure::Usage(format!(
+        CliError::Usage(format!(
             "expected a header such as 'accept: text/html', found `{text}`"
         ))
     };
@@ -144,7 +144,7 @@ fn header(text: &str) -> Result<(&str, &str), Failure> {
 
 /// The address that a client of this URL connects to: the one with its port; if it tells none and there is none with the
 /// scheme's own, the first of the scheme that is for its host.
-fn address(table: &Table<()>, url: &Url<'_>, host: &str) -> Result<AddressId, Failure> {
+fn find_address(table: &Table<()>, url: &Url<'_>, host: &str) -> Result<AddressId, CliError> {
     let spoken = |id: AddressId| {
         let mut listeners = table.addresses().listeners(id);
         listeners.any(|(_, listener)| listener.protocol.is_http() && listener.protocol.has_sni() == url.https)
@@ -174,12 +174,16 @@ fn address(table: &Table<()>, url: &Url<'_>, host: &str) -> Result<AddressId, Fa
     } else {
         there.join(", ")
     };
-    Err(Failure::Other(format!(
+    Err(CliError::Other(format!(
         "no listener of {scheme} has port {wanted}; its addresses are: {there}"
     )))
 }
 
-fn told(explanation: &Explanation, facts: &RequestFacts<'_>, out: &mut dyn Write) -> io::Result<()> {
+fn print_explanation(
+    explanation: &Explanation,
+    facts: &RequestFacts<'_>,
+    out: &mut dyn Write,
+) -> io::Result<()> {
     match &explanation.listener {
         Some(name) => writeln!(out, "listener `{name}`")?,
         None => writeln!(out, "no listener for `{}`", facts.host)?,
@@ -240,7 +244,7 @@ fn told(explanation: &Explanation, facts: &RequestFacts<'_>, out: &mut dyn Write
     }
 }
 
-fn as_json(explanation: &Explanation) -> Value {
+fn explanation_json(explanation: &Explanation) -> Value {
     let others = explanation
         .others
         .iter()

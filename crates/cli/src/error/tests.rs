@@ -6,8 +6,8 @@ use super::*;
 
 fn check(args: &[&str], expect: &str) {
     let error = Cli::try_parse_from([&["ringmain"], args].concat()).unwrap_err();
-    let Failure::Usage(line) =
-        Failure::from_clap(&error, &args.iter().map(OsString::from).collect::<Vec<_>>())
+    let CliError::Usage(line) =
+        CliError::from_clap(&error, &args.iter().map(OsString::from).collect::<Vec<_>>())
     else {
         panic!("expected a usage error");
     };

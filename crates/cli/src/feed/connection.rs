@@ -11,20 +11,20 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::time::Duration;
 
-use super::sink::{Sink, Target, Trouble};
-use crate::limits::FEED_AGAIN;
+use super::sink::{Sink, SinkError, Target};
+use crate::limits::FEED_RECONNECT;
 
 /// See the module.
-pub(super) enum Line {
-    Opening(Receiver<Result<Sink, Trouble>>),
+pub(super) enum SinkConnection {
+    Opening(Receiver<Result<Sink, SinkError>>),
     Open(Sink),
     /// Until so much time has passed.
     Waiting(Duration),
 }
 
-impl Line {
+impl SinkConnection {
     /// Has one opened.
-    pub(super) fn open(target: &Arc<Target>) -> io::Result<Line> {
+    pub(super) fn open(target: &Arc<Target>) -> io::Result<SinkConnection> {
         let (sender, receiver) = sync_channel(1);
         let target = Arc::clone(target);
         let builder = std::thread::Builder::new().name("ringmain-connect".into());
@@ -34,14 +34,14 @@ impl Line {
         )]
         builder.spawn(move || {
             // Nobody waits for it any more once the feed has ended.
-            let _ = sender.send(target.open());
+            let _ = sender.send(target.connect());
         })?;
-        Ok(Line::Opening(receiver))
+        Ok(SinkConnection::Opening(receiver))
     }
 
     /// Waits up to so long for what comes of opening. `None`: nothing yet, or it is not being opened.
-    pub(super) fn opened(&self, within: Duration) -> Option<Result<Sink, Trouble>> {
-        let Line::Opening(receiver) = self else {
+    pub(super) fn poll_opened(&self, within: Duration) -> Option<Result<Sink, SinkError>> {
+        let SinkConnection::Opening(receiver) = self else {
             return None;
         };
         match receiver.recv_timeout(within) {
@@ -49,24 +49,24 @@ impl Line {
             Err(RecvTimeoutError::Timeout) => None,
             Err(RecvTimeoutError::Disconnected) => {
                 let why = "the thread that connects has ended".to_owned();
-                Some(Err(Trouble::Refused(why)))
+                Some(Err(SinkError::Refused(why)))
             }
         }
     }
 
     /// For a while there is none.
-    pub(super) fn wait(passed: Duration) -> Line {
-        Line::Waiting(passed + FEED_AGAIN)
+    pub(super) fn back_off(passed: Duration) -> SinkConnection {
+        SinkConnection::Waiting(passed + FEED_RECONNECT)
     }
 
     pub(super) fn is_open(&self) -> bool {
-        matches!(self, Line::Open(_))
+        matches!(self, SinkConnection::Open(_))
     }
 
     /// Trades that are on their way.
-    pub(super) fn pending(&self) -> u64 {
+    pub(super) fn unconfirmed(&self) -> u64 {
         match self {
-            Line::Open(sink) => sink.pending(),
+            SinkConnection::Open(sink) => sink.unconfirmed(),
             _ => 0,
         }
     }

@@ -44,13 +44,13 @@ impl Trades {
     }
 
     /// The next trade: its share, and what it says.
-    pub(super) fn next(&mut self, number: u64) -> (&str, &str) {
+    pub(super) fn next_trade(&mut self, number: u64) -> (&str, &str) {
         const PAD: &str = r#","pad":"""#;
         let all = self.weights.last().copied().unwrap_or_default();
         let drawn = self.random.f64() * all;
         let index = self.weights.partition_point(|weight| *weight <= drawn);
         let index = index.min(self.listings.len() - 1);
-        let quote = self.market.trade(index);
+        let quote = self.market.trade_share(index);
         let symbol = &self.listings[index].symbol;
         self.json.clear();
         // Writing to a string cannot fail.

@@ -25,7 +25,7 @@ static LOG: OnceLock<Arc<Queue>> = OnceLock::new();
 ///
 /// # Errors
 /// The writer's thread could not be started.
-pub(crate) fn start(level: LevelFilter) -> io::Result<()> {
+pub(crate) fn start_log(level: LevelFilter) -> io::Result<()> {
     let colour = io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty());
     let queue = LOG.get_or_init(|| Arc::new(Queue::new(limits::LOG_LINES, colour)));
     let writer = Arc::clone(queue);
@@ -34,7 +34,7 @@ pub(crate) fn start(level: LevelFilter) -> io::Result<()> {
         clippy::disallowed_methods,
         reason = "the log's writer waits for standard error so that no worker has to"
     )]
-    builder.spawn(move || writer.write_to(&mut io::stderr()))?;
+    builder.spawn(move || writer.write_loop(&mut io::stderr()))?;
     // Another logger cannot be there: this is the only place that sets one.
     if log::set_logger(&Facade).is_ok() {
         log::set_max_level(level);
@@ -43,14 +43,14 @@ pub(crate) fn start(level: LevelFilter) -> io::Result<()> {
 }
 
 /// Says something at once, in the log if it is started, else on standard error: for what must be said in any case.
-pub(crate) fn say(level: Level, message: fmt::Arguments<'_>) {
+pub(crate) fn log_or_print(level: Level, message: fmt::Arguments<'_>) {
     match LOG.get() {
-        Some(queue) => queue.push(wall(), level, message),
+        Some(queue) => queue.push_line(wall_clock(), level, message),
         // Nobody is left to hear of a broken standard error.
         None => drop(writeln!(
             io::stderr(),
             "{}: {message}",
-            name(level).to_lowercase()
+            level_name(level).to_lowercase()
         )),
     }
 }
@@ -66,7 +66,7 @@ pub(crate) fn flush() {
     clippy::disallowed_methods,
     reason = "the time in a log line is for people; no simulation runs a command line"
 )]
-fn wall() -> SystemTime {
+fn wall_clock() -> SystemTime {
     SystemTime::now()
 }
 
@@ -80,7 +80,7 @@ impl Log for Facade {
 
     fn log(&self, record: &Record<'_>) {
         if self.enabled(record.metadata()) {
-            say(record.level(), *record.args());
+            log_or_print(record.level(), *record.args());
         }
     }
 
@@ -97,7 +97,7 @@ fn is_written(level: Level, target: &str, most: LevelFilter) -> bool {
 
 /// Lines on their way to the writer.
 struct Queue {
-    lines: Mutex<Lines>,
+    lines: Mutex<QueuedLines>,
     /// There is something to write.
     filled: Condvar,
     /// Everything is written.
@@ -107,7 +107,7 @@ struct Queue {
 }
 
 #[derive(Default)]
-struct Lines {
+struct QueuedLines {
     waiting: VecDeque<String>,
     dropped: u64,
     writing: bool,
@@ -125,10 +125,10 @@ impl Queue {
     }
 
     /// Takes a line or counts it as dropped; never waits for the writer to write.
-    fn push(&self, at: SystemTime, level: Level, message: fmt::Arguments<'_>) {
+    fn push_line(&self, at: SystemTime, level: Level, message: fmt::Arguments<'_>) {
         // Formatted outside the lock: others must not wait for somebody's Display.
-        let line = line(at, level, message, self.colour);
-        let mut lines = self.lock();
+        let line = format_line(at, level, message, self.colour);
+        let mut lines = self.lock_lines();
         if lines.waiting.len() < self.limit {
             lines.waiting.push_back(line);
         } else {
@@ -139,8 +139,8 @@ impl Queue {
     }
 
     /// Writes for ever; what cannot be written is lost, for there is nowhere else to say it.
-    fn write_to(&self, out: &mut dyn Write) -> ! {
-        let mut lines = self.lock();
+    fn write_loop(&self, out: &mut dyn Write) -> ! {
+        let mut lines = self.lock_lines();
         loop {
             if lines.waiting.is_empty() && lines.dropped == 0 {
                 lines.writing = false;
@@ -157,37 +157,37 @@ impl Queue {
                 let message = format_args!(
                     "{dropped} log lines were dropped: standard error takes them slower than they come"
                 );
-                text.push_str(&line(wall(), Level::Warn, message, self.colour));
+                text.push_str(&format_line(wall_clock(), Level::Warn, message, self.colour));
             }
             let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
-            lines = self.lock();
+            lines = self.lock_lines();
         }
     }
 
     /// Waits until all is written, at most `patience`; returns whether it is.
     fn flush(&self, patience: Duration) -> bool {
-        let busy = |lines: &mut Lines| lines.writing || !lines.waiting.is_empty() || lines.dropped > 0;
+        let busy = |lines: &mut QueuedLines| lines.writing || !lines.waiting.is_empty() || lines.dropped > 0;
         let (_lines, outcome) = self
             .idle
-            .wait_timeout_while(self.lock(), patience, busy)
+            .wait_timeout_while(self.lock_lines(), patience, busy)
             .unwrap_or_else(PoisonError::into_inner);
         !outcome.timed_out()
     }
 
-    fn lock(&self) -> MutexGuard<'_, Lines> {
+    fn lock_lines(&self) -> MutexGuard<'_, QueuedLines> {
         self.lines.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// `2026-01-31T12:00:00.123Z INFO  message`: always one line, whatever the message holds.
-fn line(at: SystemTime, level: Level, message: fmt::Arguments<'_>, colour: bool) -> String {
+fn format_line(at: SystemTime, level: Level, message: fmt::Arguments<'_>, colour: bool) -> String {
     let (on, off) = if colour {
-        (paint(level), "\x1b[0m")
+        (level_color(level), "\x1b[0m")
     } else {
         ("", "")
     };
     let mut out = OneLine(String::with_capacity(128));
-    let name = name(level);
+    let name = level_name(level);
     // Writing to a string fails only where a Display fails: then what it gave so far is shown.
     let _ = write!(out.0, "{} {on}{name:5}{off} ", time::Rfc3339(at));
     let _ = out.write_fmt(message);
@@ -195,7 +195,7 @@ fn line(at: SystemTime, level: Level, message: fmt::Arguments<'_>, colour: bool)
     out.0
 }
 
-fn name(level: Level) -> &'static str {
+fn level_name(level: Level) -> &'static str {
     match level {
         Level::Error => "ERROR",
         Level::Warn => "WARN",
@@ -205,7 +205,7 @@ fn name(level: Level) -> &'static str {
     }
 }
 
-fn paint(level: Level) -> &'static str {
+fn level_color(level: Level) -> &'static str {
     match level {
         Level::Error => "\x1b[1;31m",
         Level::Warn => "\x1b[33m",

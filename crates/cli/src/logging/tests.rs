@@ -24,13 +24,13 @@ fn times_are_those_of_the_calendar() {
 
 #[test]
 fn a_line_is_one_line_and_steers_no_terminal() {
-    let text = line(UNIX_EPOCH, Level::Warn, format_args!("a\nb\x1b[2Jc"), false);
+    let text = format_line(UNIX_EPOCH, Level::Warn, format_args!("a\nb\x1b[2Jc"), false);
     assert_eq!(text, "1970-01-01T00:00:00.000Z WARN  a\\nb\\u{1b}[2Jc\n");
 }
 
 #[test]
 fn a_long_line_is_cut() {
-    let text = line(
+    let text = format_line(
         UNIX_EPOCH,
         Level::Info,
         format_args!("{}", "x".repeat(100_000)),
@@ -74,8 +74,8 @@ fn a_full_queue_drops_counts_and_says_so() {
         written,
     };
     #[expect(clippy::disallowed_methods, reason = "the writer's thread, as in the product")]
-    let _writer = std::thread::spawn(move || writer.write_to(&mut gate));
-    let say = |text: &str| queue.push(UNIX_EPOCH, Level::Info, format_args!("{text}"));
+    let _writer = std::thread::spawn(move || writer.write_loop(&mut gate));
+    let say = |text: &str| queue.push_line(UNIX_EPOCH, Level::Info, format_args!("{text}"));
     say("first");
     at_gate.recv().unwrap();
     // The writer hangs: two wait, three are dropped, and nobody who logs has waited.

@@ -15,7 +15,7 @@ impl fmt::Display for Rfc3339 {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let since = self.0.duration_since(UNIX_EPOCH).unwrap_or_default();
         let seconds = since.as_secs();
-        let (year, month, day) = date(seconds / 86_400);
+        let (year, month, day) = civil_date(seconds / 86_400);
         let (hour, minute, second) = (seconds / 3600 % 24, seconds / 60 % 60, seconds % 60);
         let millis = since.subsec_millis();
         write!(
@@ -26,7 +26,7 @@ impl fmt::Display for Rfc3339 {
 }
 
 /// Year, month and day of the proleptic Gregorian calendar, so many days after 1970-01-01.
-fn date(days: u64) -> (u64, u64, u64) {
+fn civil_date(days: u64) -> (u64, u64, u64) {
     let days = days + EPOCH_DAY;
     let (era, day) = (days / ERA_DAYS, days % ERA_DAYS);
     // Leap days so far in the era: every 4th year, not every 100th, but the 400th.

@@ -7,18 +7,18 @@ use ringmain_engine::{Addr, Engine, Report};
 use ringmain_sys::inherit::Inherited;
 use ringmain_sys::signal::Signals;
 
-use super::{Monitor, counts, introduce};
+use super::{StatusLog, format_counts, log_startup};
 use crate::args::Run;
-use crate::error::Failure;
-use crate::stats::Ticker;
+use crate::error::CliError;
+use crate::stats::IntervalTimer;
 
-impl From<EdgeError> for Failure {
-    fn from(error: EdgeError) -> Failure {
+impl From<EdgeError> for CliError {
+    fn from(error: EdgeError) -> CliError {
         match error {
-            EdgeError::Unreadable(why) => Failure::Usage(why.to_string()),
+            EdgeError::Unreadable(why) => CliError::Usage(why.to_string()),
             // The same code as for a command line that cannot be carried out: starting it again changes nothing.
-            EdgeError::Rejected(why) => Failure::Usage(why),
-            EdgeError::Other(why) => Failure::Other(why),
+            EdgeError::Rejected(why) => CliError::Usage(why),
+            EdgeError::Other(why) => CliError::Other(why),
         }
     }
 }
@@ -29,45 +29,45 @@ pub(super) fn serve(
     path: &Path,
     inherited: Vec<Inherited>,
     signals: &Signals,
-) -> Result<String, Failure> {
+) -> Result<String, CliError> {
     let settings = Settings {
-        engine: args.config(),
+        engine: args.engine_config(),
         listen: args.listen_options(),
         connections_per_address: args.http.per_address,
         patience: args.http.patience.map(|time| time.0),
         version: env!("CARGO_PKG_VERSION"),
     };
-    let mut watching = Watching {
+    let mut watching = GatewayWatch {
         args,
         is_first: true,
-        monitor: Monitor {
-            unsaid: None,
+        status_log: StatusLog {
+            unreported: None,
             page: None,
             redirect: None,
-            ticker: args.output.stats.map(|every| Ticker::new(every.0)),
+            timer: args.output.stats.map(|every| IntervalTimer::new(every.0)),
         },
     };
     let edge = Edge::of(path).settings(settings);
     let served = edge.serve(inherited, signals, &mut watching)?;
-    Ok(counts(&served.report, ("requests", served.requests)))
+    Ok(format_counts(&served.report, ("requests", served.requests)))
 }
 
 /// Says what is to be said while it serves.
-struct Watching<'a> {
+struct GatewayWatch<'a> {
     args: &'a Run,
     is_first: bool,
-    monitor: Monitor,
+    status_log: StatusLog,
 }
 
-impl Watch for Watching<'_> {
+impl Watch for GatewayWatch<'_> {
     fn begin(&mut self, engine: &Engine) {
-        introduce(self.args, engine);
+        log_startup(self.args, engine);
     }
 
     fn look(&mut self, report: &Report, addrs: &[Addr], requests: u64) {
         if std::mem::replace(&mut self.is_first, false) {
-            self.monitor.unsaid = Some(addrs.to_vec());
+            self.status_log.unreported = Some(addrs.to_vec());
         }
-        self.monitor.look(report, || ("requests", requests));
+        self.status_log.report(report, || ("requests", requests));
     }
 }

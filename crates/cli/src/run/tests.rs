@@ -5,7 +5,10 @@ use super::*;
 fn check(wanted: &[&str], inherited: &[&str], expect: &[&str]) {
     let parse = |texts: &[&str]| -> Vec<Addr> { texts.iter().map(|t| t.parse().unwrap()).collect() };
     let wanted = parse(wanted);
-    let missing: Vec<Addr> = missing(&wanted, &parse(inherited)).into_iter().cloned().collect();
+    let missing: Vec<Addr> = missing_addresses(&wanted, &parse(inherited))
+        .into_iter()
+        .cloned()
+        .collect();
     assert_eq!(missing, parse(expect));
 }
 
@@ -42,7 +45,7 @@ fn a_browser_reaches_any_address_by_loopback() {
         ("[::]:80", "[::1]:80"),
         ("192.0.2.1:80", "192.0.2.1:80"),
     ] {
-        assert_eq!(here(listen.parse().unwrap()).to_string(), expect);
+        assert_eq!(reachable_address(listen.parse().unwrap()).to_string(), expect);
     }
 }
 
@@ -60,7 +63,7 @@ fn a_target_keeps_its_place() {
         ("*", "/"),
         ("a.example:443", "/"),
     ] {
-        let (slash, place) = redirect::place(target);
+        let (slash, place) = redirect::path_and_query(target);
         assert_eq!(format!("{slash}{place}"), expect, "{target}");
     }
 }
@@ -75,6 +78,6 @@ fn a_host_loses_its_port() {
         ("[::1]:8080", "[::1]"),
         ("", ""),
     ] {
-        assert_eq!(redirect::without_port(host), expect, "{host}");
+        assert_eq!(redirect::strip_port(host), expect, "{host}");
     }
 }

@@ -9,7 +9,7 @@ use ringmain_tls::{
 };
 
 use crate::args::{Tls, TlsMin};
-use crate::error::Failure;
+use crate::error::CliError;
 
 /// What the listeners' TLS is made of, and what it became.
 pub(super) struct Certificates {
@@ -30,14 +30,14 @@ struct Source {
 
 impl Certificates {
     /// Reads them; says what they are. `None` if nothing of it was asked for.
-    pub(super) fn open(args: &Tls) -> Result<Option<Certificates>, Failure> {
-        if !args.is_on() {
+    pub(super) fn open(args: &Tls) -> Result<Option<Certificates>, CliError> {
+        if !args.is_enabled() {
             return Ok(None);
         }
         let mut wrong = Vec::new();
-        let source = Source::of(args, &mut wrong)?;
-        let settings = source.settings(wrong).map_err(Failure::other)?;
-        let acceptor = Acceptor::new(&settings, clock::realtime()).map_err(Failure::other)?;
+        let source = Source::from_args(args, &mut wrong)?;
+        let settings = source.read_settings(wrong).map_err(CliError::other)?;
+        let acceptor = Acceptor::new(&settings, clock::realtime()).map_err(CliError::other)?;
         for warning in acceptor.warnings() {
             log::warn!("{warning}");
         }
@@ -59,11 +59,11 @@ impl Certificates {
     }
 
     /// Reads them anew if there was a SIGHUP since. What is wrong is said, and what served goes on serving.
-    pub(super) fn follow(&mut self, hangups: u64) {
+    pub(super) fn reload_on_hangup(&mut self, hangups: u64) {
         if std::mem::replace(&mut self.hangups, hangups) == hangups {
             return;
         }
-        let settings = self.source.settings(Vec::new());
+        let settings = self.source.read_settings(Vec::new());
         let reload = settings.and_then(|settings| self.acceptor.reload(&settings, clock::realtime()));
         match reload {
             Ok(reload) => reload
@@ -77,9 +77,9 @@ impl Certificates {
 
 impl Source {
     /// What can be found out at the start alone; what is wrong with it is added to `wrong`.
-    fn of(args: &Tls, wrong: &mut Vec<Finding>) -> Result<Source, Failure> {
+    fn from_args(args: &Tls, wrong: &mut Vec<Finding>) -> Result<Source, CliError> {
         let development = if args.tls_dev {
-            let made = DevCertificate::new(&[], clock::realtime()).map_err(Failure::other)?;
+            let made = DevCertificate::new(&[], clock::realtime()).map_err(CliError::other)?;
             Some(made.pair)
         } else {
             None
@@ -103,7 +103,7 @@ impl Source {
     }
 
     /// Reads all files; all that is wrong with them is told at once, behind what was found `wrong` before.
-    fn settings(&self, mut wrong: Vec<Finding>) -> Result<ServerSettings, ConfigError> {
+    fn read_settings(&self, mut wrong: Vec<Finding>) -> Result<ServerSettings, ConfigError> {
         let mut read = |path: &PathBuf| pem_file(path).map_err(|finding| wrong.push(finding)).ok();
         let mut certificates: Vec<KeyPair> = self.development.iter().cloned().collect();
         for (chain, key) in &self.pairs {

@@ -17,7 +17,7 @@ use ringmain_hub::history::HistoryOptions;
 use ringmain_push::{Namespace, Options, Publisher};
 use ringmain_web::{App, Reply, Request, Result};
 
-use crate::limits::{TICKER_EVERY, TICKER_LOOK, TICKER_STEP};
+use crate::limits::{TICKER_IDLE_POLL, TICKER_INTERVAL, TICKER_STEP};
 use crate::market::{LISTINGS, Market};
 
 /// The page: no file beside it, nothing from elsewhere.
@@ -32,7 +32,7 @@ const POLICY: &str = "default-src 'none'; style-src 'sha256-vbU6GFr0uBiBNJgJwGZo
 const NAMESPACE: &str = "ticker";
 
 /// Adds the page and its channels.
-pub(crate) fn serve(app: App) -> App {
+pub(crate) fn add_ticker(app: App) -> App {
     let mut prices = Namespace::default();
     // The last one, for whoever comes.
     prices.rules.history = Some(HistoryOptions {
@@ -41,16 +41,16 @@ pub(crate) fn serve(app: App) -> App {
         ttl: Duration::from_hours(1),
     });
     prices.rules.cache_recovery = true;
-    prices.rules.conflation_interval = Some(TICKER_EVERY);
+    prices.rules.conflation_interval = Some(TICKER_INTERVAL);
     let options = Options {
         namespaces: [(NAMESPACE.to_owned(), prices)].into(),
         anonymous: true,
         ..Options::default()
     };
-    ringmain_push::serve_with(app.get("/ticker", page), options, feed)
+    ringmain_push::serve_with(app.get("/ticker", serve_page), options, publish_trades)
 }
 
-fn page(_: &Request<'_>, reply: &mut Reply<'_>) -> Result {
+fn serve_page(_: &Request<'_>, reply: &mut Reply<'_>) -> Result {
     reply
         .header("Cache-Control", "no-cache")?
         .header("Content-Security-Policy", POLICY)?
@@ -60,7 +60,7 @@ fn page(_: &Request<'_>, reply: &mut Reply<'_>) -> Result {
 }
 
 /// Publishes what is traded, from the first worker.
-fn feed(cx: &Cx, publisher: Publisher) {
+fn publish_trades(cx: &Cx, publisher: Publisher) {
     if cx.worker() != 0 {
         return;
     }
@@ -72,10 +72,10 @@ fn feed(cx: &Cx, publisher: Publisher) {
             .map(|listing| Arc::from(format!("{NAMESPACE}:{}", listing.symbol)));
         loop {
             if publisher.clients() == 0 {
-                own.sleep(TICKER_LOOK).await;
+                own.sleep(TICKER_IDLE_POLL).await;
                 continue;
             }
-            step(&mut market, &channels, &publisher);
+            publish_step(&mut market, &channels, &publisher);
             own.sleep(TICKER_STEP).await;
         }
     });
@@ -84,9 +84,9 @@ fn feed(cx: &Cx, publisher: Publisher) {
     }
 }
 
-fn step(market: &mut Market, channels: &[Arc<str>], publisher: &Publisher) {
+fn publish_step(market: &mut Market, channels: &[Arc<str>], publisher: &Publisher) {
     for (index, channel) in channels.iter().enumerate() {
-        let Some(trade) = market.perhaps(index) else {
+        let Some(trade) = market.maybe_trade(index) else {
             continue;
         };
         // It is JSON, in a namespace that is there; where there is no room for it the next one comes soon.

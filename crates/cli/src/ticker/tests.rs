@@ -35,7 +35,7 @@ fn prices_wander_but_not_away() {
         let mut trades = 0;
         for step in 0..36_000 {
             let index = step % LISTINGS.len();
-            let Some(trade) = market.perhaps(index) else {
+            let Some(trade) = market.maybe_trade(index) else {
                 continue;
             };
             let trade: Value = serde_json::from_str(&trade).expect("JSON");

@@ -11,7 +11,7 @@ use crate::limits::RATES;
 
 /// What does not change while the program runs.
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct Facts {
+pub(crate) struct ServerInfo {
     pub(crate) version: &'static str,
     /// `uring` or `epoll`.
     pub(crate) engine: &'static str,
@@ -50,7 +50,7 @@ pub(crate) struct Latency<T> {
 }
 
 impl<T> Latency<T> {
-    pub(crate) fn map<U>(self, change: impl Fn(T) -> U) -> Latency<U> {
+    pub(crate) fn map_values<U>(self, change: impl Fn(T) -> U) -> Latency<U> {
         Latency {
             p50: change(self.p50),
             p90: change(self.p90),
@@ -61,8 +61,8 @@ impl<T> Latency<T> {
 }
 
 /// Turns samples into documents.
-pub(crate) struct Figures {
-    facts: Facts,
+pub(crate) struct MetricsBuilder {
+    server_info: ServerInfo,
     first: Sample,
     last: Sample,
     /// Requests per second, the newest last.
@@ -72,7 +72,7 @@ pub(crate) struct Figures {
 #[derive(Serialize)]
 struct Document<'a> {
     #[serde(flatten)]
-    facts: &'a Facts,
+    server_info: &'a ServerInfo,
     uptime_s: u64,
     requests: u64,
     rate: u64,
@@ -84,11 +84,11 @@ struct Document<'a> {
     memory_bytes: Option<u64>,
 }
 
-impl Figures {
+impl MetricsBuilder {
     /// Begins at `first`.
-    pub(crate) fn new(facts: Facts, first: Sample) -> Figures {
-        Figures {
-            facts,
+    pub(crate) fn new(server_info: ServerInfo, first: Sample) -> MetricsBuilder {
+        MetricsBuilder {
+            server_info,
             first,
             last: first,
             rates: VecDeque::with_capacity(RATES),
@@ -96,7 +96,7 @@ impl Figures {
     }
 
     /// The document at `now`, on one line; rates are those since the last call.
-    pub(crate) fn document(&mut self, now: Sample) -> String {
+    pub(crate) fn next_document(&mut self, now: Sample) -> String {
         let span = now.at.saturating_sub(self.last.at).as_secs_f64();
         let per_second = |amount: f64| if span > 0.0 { amount / span } else { 0.0 };
         let rate = per_second(now.requests.saturating_sub(self.last.requests) as f64).round() as u64;
@@ -107,17 +107,17 @@ impl Figures {
         self.rates.push_back(rate);
         self.last = now;
         let document = Document {
-            facts: &self.facts,
+            server_info: &self.server_info,
             uptime_s: now.at.saturating_sub(self.first.at).as_secs(),
             requests: now.requests,
             rate,
             rates: &self.rates,
             latency_us: now
                 .latency
-                .map(|latency| latency.map(|span| tenth(span.as_nanos() as f64 / 1000.0))),
+                .map(|latency| latency.map_values(|span| round_to_tenth(span.as_nanos() as f64 / 1000.0))),
             connections: now.connections,
             accepted: now.accepted,
-            cpu_percent: tenth(100.0 * cpu),
+            cpu_percent: round_to_tenth(100.0 * cpu),
             memory_bytes: now.memory_bytes,
         };
         serde_json::to_string(&document).expect("text and finite numbers under text names")
@@ -125,6 +125,6 @@ impl Figures {
 }
 
 /// Rounded to what is worth being read.
-fn tenth(number: f64) -> f64 {
+fn round_to_tenth(number: f64) -> f64 {
     (number * 10.0).round() / 10.0
 }

@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::metrics::{Facts, Figures, Latency, Sample};
+use super::metrics::{Latency, MetricsBuilder, Sample, ServerInfo};
 use super::*;
 use crate::limits::RATES;
 
-fn facts() -> Facts {
-    Facts {
+fn server_info() -> ServerInfo {
+    ServerInfo {
         version: "1.2.3",
         engine: "uring",
         features: vec!["message-ring".into()],
@@ -38,8 +38,8 @@ fn parsed(document: &str) -> Value {
 
 #[test]
 fn counts_become_rates() {
-    let mut figures = Figures::new(facts(), sample(0, 0, 0));
-    let found = parsed(&figures.document(Sample {
+    let mut metrics = MetricsBuilder::new(server_info(), sample(0, 0, 0));
+    let found = parsed(&metrics.next_document(Sample {
         connections: 7,
         accepted: 9,
         memory_bytes: Some(1 << 20),
@@ -58,7 +58,7 @@ fn counts_become_rates() {
         "connections": 7, "accepted": 9, "cpu_percent": 25.0, "memory_bytes": 1_048_576,
     });
     assert_eq!(found, expect);
-    let next = parsed(&figures.document(sample(3, 1000, 2500)));
+    let next = parsed(&metrics.next_document(sample(3, 1000, 2500)));
     assert_eq!((&next["rate"], &next["rates"]), (&json!(0), &json!([500, 0])));
     assert_eq!(
         (&next["cpu_percent"], &next["latency_us"]),
@@ -68,17 +68,17 @@ fn counts_become_rates() {
 
 #[test]
 fn the_first_moment_has_no_rate() {
-    let mut figures = Figures::new(facts(), sample(0, 5, 100));
-    let found = parsed(&figures.document(sample(0, 5, 100)));
+    let mut metrics = MetricsBuilder::new(server_info(), sample(0, 5, 100));
+    let found = parsed(&metrics.next_document(sample(0, 5, 100)));
     assert_eq!((&found["rate"], &found["cpu_percent"]), (&json!(0), &json!(0.0)));
 }
 
 #[test]
 fn rates_are_kept_for_a_minute() {
-    let mut figures = Figures::new(facts(), sample(0, 0, 0));
+    let mut metrics = MetricsBuilder::new(server_info(), sample(0, 0, 0));
     let mut last = Value::Null;
     for second in 1..=100 {
-        last = parsed(&figures.document(sample(second, second * second, 0)));
+        last = parsed(&metrics.next_document(sample(second, second * second, 0)));
     }
     let rates = last["rates"].as_array().unwrap();
     assert_eq!(rates.len(), RATES);
@@ -134,7 +134,7 @@ fn the_page_needs_nothing_from_elsewhere() {
 
 #[test]
 fn every_path_of_the_help_is_in_the_text_for_curl() {
-    let text = text(&facts());
+    let text = plain_text(&server_info());
     for path in [
         "/json",
         "/plaintext",

@@ -48,16 +48,16 @@ impl Compare {
     pub(crate) fn contradiction(&self) -> Option<String> {
         self.load
             .contradiction(false, self.request.grpc.grpc)
-            .or_else(|| self.names())
+            .or_else(|| self.check_names())
             .or_else(|| self.request.contradiction())
             .or_else(|| self.client.contradiction(&self.load))
             .or_else(|| self.server.started.contradiction(!self.server.server.is_empty()))
             .or_else(|| self.results.contradiction(None::<&File>))
     }
 
-    fn names(&self) -> Option<String> {
+    fn check_names(&self) -> Option<String> {
         let names: Vec<&str> = self.targets.iter().map(|Named(name, _)| name.as_str()).collect();
-        if let Some(name) = twice(&names) {
+        if let Some(name) = first_duplicate(&names) {
             return Some(format!("two targets have the name `{name}`: give each its own"));
         }
         let of = |list: &[Named]| list.iter().map(|Named(name, _)| name.clone()).collect::<Vec<_>>();
@@ -69,12 +69,12 @@ impl Compare {
                 "--server and --server-pid name a target: expected one of {names}, found `{name}`"
             ));
         }
-        twice(&servers)
+        first_duplicate(&servers)
             .map(|name| format!("the target `{name}` has two servers: give it one --server or --server-pid"))
     }
 }
 
-fn twice<'a>(names: &[&'a str]) -> Option<&'a str> {
+fn first_duplicate<'a>(names: &[&'a str]) -> Option<&'a str> {
     let mut rest = names;
     while let Some((name, others)) = rest.split_first() {
         if others.contains(name) {

@@ -22,7 +22,7 @@ pub(crate) use self::grpc::Grpc;
 use self::push::Push;
 pub(crate) use self::tls::{Tls, TlsVersion};
 use self::values::{File, Header, Statuses};
-use super::values::{Time, size_32, time, whole};
+use super::values::{Time, number_in_range, size32_in_range, time};
 use super::{EngineName, help};
 use crate::limits::{CONNECTIONS, ECHO_MAX, TIME_MAX};
 
@@ -101,26 +101,26 @@ pub(crate) enum BenchCommand {
 #[command(next_help_heading = "Load")]
 pub(crate) struct Load {
     /// Connections, all threads together [default: 64]
-    #[arg(long, short, value_name = "N", value_parser = whole(1..=limits::CONNECTIONS))]
+    #[arg(long, short, value_name = "N", value_parser = number_in_range(1..=limits::CONNECTIONS))]
     pub(crate) connections: Option<u32>,
 
     /// How long each round measures [default: 10s]
-    #[arg(long, short, value_name = "TIME", value_parser = time(MILLISECOND * 10..=TIME_MAX))]
+    #[arg(long, short, value_name = "TIME", value_parser = time_in_range(MILLISECOND * 10..=TIME_MAX))]
     pub(crate) duration: Option<Time>,
 
     /// Measure until so many requests are answered or have failed; with --duration, until whichever is first
-    #[arg(long, short = 'n', value_name = "N", value_parser = whole(1..=u64::MAX))]
+    #[arg(long, short = 'n', value_name = "N", value_parser = number_in_range(1..=u64::MAX))]
     pub(crate) requests: Option<u64>,
 
     /// Load before each round that is not counted [default: 2s]
-    #[arg(long, short, value_name = "TIME", value_parser = time(Duration::ZERO..=TIME_MAX))]
+    #[arg(long, short, value_name = "TIME", value_parser = time_in_range(Duration::ZERO..=TIME_MAX))]
     pub(crate) warmup: Option<Time>,
 
     /// Open loop: so many requests a second, all connections together, whether or not answers come; 50k, 1.5m
     ///
     /// Without it the loop is closed: each connection sends as soon as it has its answer, so that a slow server is asked
     /// less
-    #[arg(long, short, value_name = "RATE", value_parser = values::rate)]
+    #[arg(long, short, value_name = "RATE", value_parser = values::parse_request_rate)]
     pub(crate) rate: Option<f64>,
 
     /// With --rate: at independent moments (a Poisson process) instead of evenly spaced
@@ -128,7 +128,7 @@ pub(crate) struct Load {
     pub(crate) poisson: bool,
 
     /// How often it is all done; the result is the median with its spread [default: 3, of comparisons 5]
-    #[arg(long, value_name = "N", value_parser = whole(1..=limits::ROUNDS))]
+    #[arg(long, value_name = "N", value_parser = number_in_range(1..=limits::ROUNDS))]
     pub(crate) rounds: Option<u32>,
 
     /// Speak HTTP/2: known beforehand to be spoken on http://, agreed on over TLS (ALPN) on https://
@@ -138,29 +138,29 @@ pub(crate) struct Load {
     /// With --http2 or --grpc: requests in flight on a connection at most, each on a stream of its own [default: 1]
     ///
     /// Never more than the server lets be open at once, which the report says
-    #[arg(long, value_name = "N", value_parser = whole(1..=limits::PIPELINE))]
+    #[arg(long, value_name = "N", value_parser = number_in_range(1..=limits::PIPELINE))]
     pub(crate) streams: Option<u32>,
 
     /// With HTTP/1.1 and echo servers: requests in flight on a connection at most [default: 1]
-    #[arg(long, short, value_name = "N", hide_short_help = true, value_parser = whole(1..=limits::PIPELINE))]
+    #[arg(long, short, value_name = "N", hide_short_help = true, value_parser = number_in_range(1..=limits::PIPELINE))]
     pub(crate) pipeline: Option<u32>,
 
     /// Close each connection after so many answers and open another one
-    #[arg(long, value_name = "N", hide_short_help = true, value_parser = whole(1..=u64::MAX))]
+    #[arg(long, value_name = "N", hide_short_help = true, value_parser = number_in_range(1..=u64::MAX))]
     pub(crate) reconnect_every: Option<u64>,
 
     /// After so long without an answer a request has timed out, and its connection is closed [default: 5s]
     #[arg(long, value_name = "TIME", hide_short_help = true,
-          value_parser = time(MILLISECOND..=Duration::from_hours(1)))]
+          value_parser = time_in_range(MILLISECOND..=Duration::from_hours(1)))]
     pub(crate) timeout: Option<Time>,
 
     /// How long all connections may take to stand
     #[arg(long, value_name = "TIME", default_value_t = Time(Duration::from_secs(10)), hide_short_help = true,
-          value_parser = time(MILLISECOND..=Duration::from_hours(1)))]
+          value_parser = time_in_range(MILLISECOND..=Duration::from_hours(1)))]
     pub(crate) connect_timeout: Time,
 
     /// With tcp://, ws:// and wss:// targets: bytes of a message, which must come back as they were [default: 64]
-    #[arg(long, value_name = "SIZE", hide_short_help = true, value_parser = size_32(1..=ECHO_MAX))]
+    #[arg(long, value_name = "SIZE", hide_short_help = true, value_parser = size32_in_range(1..=ECHO_MAX))]
     pub(crate) echo: Option<u32>,
 }
 
@@ -227,16 +227,16 @@ pub(crate) struct Request {
 #[command(next_help_heading = "Client")]
 pub(crate) struct Client {
     /// Threads [default: one a CPU of --cpus, or that the server is not pinned to; never more than connections]
-    #[arg(long, short, value_name = "N", value_parser = whole(1..=ringmain_engine::limits::WORKERS))]
+    #[arg(long, short, value_name = "N", value_parser = number_in_range(1..=ringmain_engine::limits::WORKERS))]
     pub(crate) threads: Option<usize>,
 
     /// CPUs that the threads are pinned to, in turn, such as 0-3,8 [default: those that --server-cpus leaves]
-    #[arg(long, value_name = "LIST", value_parser = values::cpus)]
+    #[arg(long, value_name = "LIST", value_parser = values::parse_cpus)]
     pub(crate) cpus: Option<std::vec::Vec<usize>>,
 
     /// Addresses of this host to connect from, in turn, such as 127.0.0.1-127.0.0.9: each has ports of its own
     #[arg(long, value_name = "ADDR[-ADDR]", hide_short_help = true, action = ArgAction::Append,
-          value_parser = values::sources)]
+          value_parser = values::parse_sources)]
     pub(crate) source: Vec<std::vec::Vec<Addr>>,
 
     /// How to talk to the kernel
@@ -257,7 +257,7 @@ pub(crate) struct UnderTest {
     pub(crate) server: Option<String>,
 
     /// Measure the CPU time and memory of this process and all that descend from it
-    #[arg(long, value_name = "PID", value_parser = whole(1..=u32::MAX))]
+    #[arg(long, value_name = "PID", value_parser = number_in_range(1..=u32::MAX))]
     pub(crate) server_pid: Option<u32>,
 
     #[command(flatten)]
@@ -269,12 +269,12 @@ pub(crate) struct UnderTest {
 #[command(next_help_heading = "Server under test (on this host)")]
 pub(crate) struct Started {
     /// The CPUs that --server may use, such as 0-3
-    #[arg(long, value_name = "LIST", value_parser = values::cpus)]
+    #[arg(long, value_name = "LIST", value_parser = values::parse_cpus)]
     pub(crate) server_cpus: Option<std::vec::Vec<usize>>,
 
     /// How long --server may take until it takes connections
     #[arg(long, value_name = "TIME", default_value_t = Time(Duration::from_secs(30)), hide_short_help = true,
-          value_parser = time(MILLISECOND..=Duration::from_hours(1)))]
+          value_parser = time_in_range(MILLISECOND..=Duration::from_hours(1)))]
     pub(crate) server_wait: Time,
 }
 
@@ -296,7 +296,7 @@ pub(crate) struct Results {
 
     /// The time between two points of the series and of the live view
     #[arg(long, value_name = "TIME", default_value_t = Time(Duration::from_secs(1)), hide_short_help = true,
-          value_parser = time(limits::INTERVAL..=Duration::from_hours(1)))]
+          value_parser = time_in_range(limits::INTERVAL..=Duration::from_hours(1)))]
     pub(crate) interval: Time,
 
     /// Say nothing while it runs, and no doubts on standard error
@@ -315,7 +315,7 @@ pub(crate) struct HistogramFile {
 
 impl Load {
     /// Takes what a scenario says where no option does.
-    pub(crate) fn fill(&mut self, settings: &Settings) {
+    pub(crate) fn apply_scenario(&mut self, settings: &Settings) {
         let time = |time: Option<Duration>| time.map(Time);
         self.connections = self.connections.or(settings.connections);
         // Either of both says how much is measured.
@@ -361,7 +361,7 @@ impl Load {
 
 impl Client {
     /// Takes what a scenario says where no option does.
-    pub(crate) fn fill(&mut self, settings: &Settings) {
+    pub(crate) fn apply_scenario(&mut self, settings: &Settings) {
         self.threads = self.threads.or(settings.threads);
         self.seed = self.seed.or(settings.seed);
     }
@@ -413,7 +413,7 @@ impl Results {
 
 impl Request {
     fn contradiction(&self) -> Option<String> {
-        let (path, option) = (self.scenario.as_ref()?, self.given()?);
+        let (path, option) = (self.scenario.as_ref()?, self.first_given_option()?);
         Some(format!(
             "{option} says what one request is, and a scenario says what is sent: write it in {}",
             path.display()
@@ -421,7 +421,7 @@ impl Request {
     }
 
     /// The first option given that says what one request is.
-    pub(crate) fn given(&self) -> Option<&'static str> {
+    pub(crate) fn first_given_option(&self) -> Option<&'static str> {
         let given = [
             ("--method", self.method.is_some()),
             ("--header", !self.header.is_empty()),

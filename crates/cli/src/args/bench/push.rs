@@ -8,7 +8,7 @@ use ringmain_load::limits;
 
 use super::values::{self, File, KillAt};
 use super::{EngineName, MILLISECOND, Search, Tls, UnderTest};
-use crate::args::values::{Time, size_32, time, whole};
+use crate::args::values::{Time, number_in_range, size32_in_range, time_in_range};
 use crate::limits::TIME_MAX;
 
 /// Have very many clients listen, publish to them, and measure how long it takes and what is lost.
@@ -22,13 +22,13 @@ pub(crate) struct Push {
     #[arg(value_name = "URL", required = true, num_args = 1..=limits::NODES)]
     pub(crate) targets: Vec<String>,
     #[command(flatten)]
-    pub(crate) audience: Audience,
+    pub(crate) subscribers: Subscribers,
     #[command(flatten)]
     pub(crate) publications: Publications,
     #[command(flatten)]
     pub(crate) search: Search,
     #[command(flatten)]
-    pub(crate) time: Span,
+    pub(crate) time: Timing,
     #[command(flatten)]
     pub(crate) tls: Tls,
     #[command(flatten)]
@@ -42,17 +42,17 @@ pub(crate) struct Push {
 /// Who listens, and to what.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Clients")]
-pub(crate) struct Audience {
+pub(crate) struct Subscribers {
     /// Clients, all threads together
-    #[arg(long, short, value_name = "N", default_value_t = 1000, value_parser = whole(1..=limits::CONNECTIONS))]
+    #[arg(long, short, value_name = "N", default_value_t = 1000, value_parser = number_in_range(1..=limits::CONNECTIONS))]
     pub(crate) clients: u32,
 
     /// Channels: PREFIX0, PREFIX1, …
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = whole(1..=limits::PUSH_CHANNELS))]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = number_in_range(1..=limits::PUSH_CHANNELS))]
     pub(crate) channels: u32,
 
     /// Of those, to how many each client subscribes; evenly spread
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = whole(1..=limits::PUSH_SUBSCRIPTIONS))]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = number_in_range(1..=limits::PUSH_SUBSCRIPTIONS))]
     pub(crate) each: u32,
 
     /// What the names of channels begin with, such as a namespace (market:)
@@ -68,45 +68,45 @@ pub(crate) struct Audience {
     pub(crate) token: Option<String>,
 
     /// The share of clients that read slowly, such as 5%: their figures stand apart
-    #[arg(long, value_name = "SHARE", default_value = "0", value_parser = share)]
+    #[arg(long, value_name = "SHARE", default_value = "0", value_parser = parse_share)]
     pub(crate) slow: f64,
 
     /// What share of what they are sent slow clients read
-    #[arg(long, value_name = "SHARE", default_value = "25%", hide_short_help = true, value_parser = share)]
+    #[arg(long, value_name = "SHARE", default_value = "25%", hide_short_help = true, value_parser = parse_share)]
     pub(crate) slow_pace: f64,
 
     /// Clients that begin to connect in a second [default: as fast as it goes]
-    #[arg(long, value_name = "RATE", value_parser = per_second)]
+    #[arg(long, value_name = "RATE", value_parser = parse_rate)]
     pub(crate) connect_rate: Option<f64>,
 
     /// Cut off all clients so long after publications begin to count, without a word, as a network that fails or a proxy that is
     /// started anew does: they come back at once (or by --connect-rate), ask for what they missed, and it is told how long that
     /// took and what was recovered
-    #[arg(long, value_name = "TIME", value_parser = time(Duration::ZERO..=TIME_MAX))]
+    #[arg(long, value_name = "TIME", value_parser = time_in_range(Duration::ZERO..=TIME_MAX))]
     pub(crate) kill: Option<Time>,
 
     /// Do that again so long after each time [default: once]
-    #[arg(long, value_name = "TIME", requires = "kill", value_parser = time(MILLISECOND..=TIME_MAX))]
+    #[arg(long, value_name = "TIME", requires = "kill", value_parser = time_in_range(MILLISECOND..=TIME_MAX))]
     pub(crate) kill_every: Option<Time>,
 
     /// Send SIGKILL to the process PID so long after publications begin to count, such as 4711@3s, and report the time until all
     /// clients that lost their sessions are connected and subscribed again, at another URL if there are several
-    #[arg(long, value_name = "PID@TIME", value_parser = values::kill_at, conflicts_with_all = ["kill", "find_max"])]
+    #[arg(long, value_name = "PID@TIME", value_parser = values::parse_kill_at, conflicts_with_all = ["kill", "find_max"])]
     pub(crate) kill_server: Option<KillAt>,
 
     /// The time after which a client whose session or attempt has ended connects again
     #[arg(long, value_name = "TIME", default_value_t = Time(limits::RECONNECT), hide_short_help = true,
-          value_parser = time(MILLISECOND..=Duration::from_hours(1)))]
+          value_parser = time_in_range(MILLISECOND..=Duration::from_hours(1)))]
     pub(crate) reconnect: Time,
 
     /// How long one client may take to connect and subscribe; also how long answers to publications are waited for
     #[arg(long, value_name = "TIME", default_value_t = Time(Duration::from_secs(10)), hide_short_help = true,
-          value_parser = time(MILLISECOND..=Duration::from_hours(1)))]
+          value_parser = time_in_range(MILLISECOND..=Duration::from_hours(1)))]
     pub(crate) timeout: Time,
 
     /// How long all clients may take
     #[arg(long, value_name = "TIME", default_value_t = Time(Duration::from_mins(1)), hide_short_help = true,
-          value_parser = time(MILLISECOND..=Duration::from_hours(1)))]
+          value_parser = time_in_range(MILLISECOND..=Duration::from_hours(1)))]
     pub(crate) connect_timeout: Time,
 }
 
@@ -115,20 +115,20 @@ pub(crate) struct Audience {
 #[command(next_help_heading = "Publications")]
 pub(crate) struct Publications {
     /// Publications a second, to the channels in turn, all together, whether or not answers come [default: 10; with --common 0]
-    #[arg(long, short, value_name = "RATE", value_parser = per_second)]
+    #[arg(long, short, value_name = "RATE", value_parser = parse_rate)]
     pub(crate) rate: Option<f64>,
 
     /// Have all clients subscribe to one more channel, and publish so many a second there
-    #[arg(long, value_name = "RATE", value_parser = per_second)]
+    #[arg(long, value_name = "RATE", value_parser = parse_rate)]
     pub(crate) common: Option<f64>,
 
     /// Bytes of a publication's data
-    #[arg(long, short, value_name = "SIZE", default_value_t = 200, value_parser = size_32(48..=limits::PUBLICATION_BYTES))]
+    #[arg(long, short, value_name = "SIZE", default_value_t = 200, value_parser = size32_in_range(48..=limits::PUBLICATION_BYTES))]
     pub(crate) size: u32,
 
     /// The server sends the newest value of a channel only, so far apart: what is left out is not lost, and how far clients'
     /// values are behind is told
-    #[arg(long, value_name = "TIME", value_parser = time(MILLISECOND..=Duration::from_hours(1)))]
+    #[arg(long, value_name = "TIME", value_parser = time_in_range(MILLISECOND..=Duration::from_hours(1)))]
     pub(crate) conflated: Option<Time>,
 
     /// Publish nothing: what clients cost that only stand there
@@ -144,7 +144,7 @@ pub(crate) struct Publications {
     /// in its channel, from any number but 0 on and without gaps, T: its time on the host's monotonic clock in nanoseconds, or 0; x pads
     /// it. All publications from a subscription's first one on count; --warmup does not apply.
     #[arg(long, value_name = "RUN", num_args = 0..=1, require_equals = true, default_missing_value = "00000000",
-          value_parser = values::run_number,
+          value_parser = values::parse_run_number,
           conflicts_with_all = ["idle", "rate", "conflated", "publish", "publish_as", "publishers", "batch", "find_max", "publish_to"])]
     pub(crate) listen_only: Option<u32>,
 
@@ -185,11 +185,11 @@ pub(crate) struct Publications {
     /// Publications of one request at most: those that are due in the same millisecond leave together, as a batch to /api/batch or as
     /// several lines
     #[arg(long, value_name = "N", default_value_t = 1, hide_short_help = true,
-          value_parser = whole(1..=limits::PUBLISHES_IN_REQUEST as u16))]
+          value_parser = number_in_range(1..=limits::PUBLISHES_IN_REQUEST as u16))]
     pub(crate) batch: u16,
 
     /// Connections to publish on; each channel has one of them
-    #[arg(long, value_name = "N", default_value_t = 4, hide_short_help = true, value_parser = whole(1..=1024_u32))]
+    #[arg(long, value_name = "N", default_value_t = 4, hide_short_help = true, value_parser = number_in_range(1..=1024_u32))]
     pub(crate) publishers: u32,
 }
 
@@ -214,20 +214,20 @@ pub(crate) enum RecordFormat {
 /// For how long.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Time")]
-pub(crate) struct Span {
+pub(crate) struct Timing {
     /// How long publications count
     #[arg(long, short, value_name = "TIME", default_value_t = Time(Duration::from_secs(10)),
-          value_parser = time(MILLISECOND * 10..=TIME_MAX))]
+          value_parser = time_in_range(MILLISECOND * 10..=TIME_MAX))]
     pub(crate) duration: Time,
 
     /// Publications before that do not count
     #[arg(long, short, value_name = "TIME", default_value_t = Time(Duration::from_secs(2)),
-          value_parser = time(Duration::ZERO..=TIME_MAX))]
+          value_parser = time_in_range(Duration::ZERO..=TIME_MAX))]
     pub(crate) warmup: Time,
 
     /// How long it is waited afterwards for what is on its way; not longer than needed
     #[arg(long, value_name = "TIME", default_value_t = Time(Duration::from_secs(2)), hide_short_help = true,
-          value_parser = time(Duration::ZERO..=Duration::from_hours(1)))]
+          value_parser = time_in_range(Duration::ZERO..=Duration::from_hours(1)))]
     pub(crate) settle: Time,
 }
 
@@ -237,15 +237,15 @@ pub(crate) struct Span {
 pub(crate) struct Threads {
     /// Threads for clients; one more publishes [default: one a CPU of --cpus or that the server is not pinned to, and as many
     /// more as clients need tables of descriptors]
-    #[arg(long, short, value_name = "N", value_parser = whole(1..=ringmain_engine::limits::WORKERS - 1))]
+    #[arg(long, short, value_name = "N", value_parser = number_in_range(1..=ringmain_engine::limits::WORKERS - 1))]
     pub(crate) threads: Option<usize>,
 
     /// CPUs that the threads are pinned to, in turn, such as 0-3,8 [default: those that --server-cpus leaves]
-    #[arg(long, value_name = "LIST", value_parser = values::cpus)]
+    #[arg(long, value_name = "LIST", value_parser = values::parse_cpus)]
     pub(crate) cpus: Option<std::vec::Vec<usize>>,
 
     /// Addresses of this host to connect from, in turn, such as 127.0.0.1-127.0.0.9: each has 28,000 ports
-    #[arg(long, value_name = "ADDR[-ADDR]", action = ArgAction::Append, value_parser = values::sources)]
+    #[arg(long, value_name = "ADDR[-ADDR]", action = ArgAction::Append, value_parser = values::parse_sources)]
     pub(crate) source: Vec<std::vec::Vec<Addr>>,
 
     /// How to talk to the kernel
@@ -266,8 +266,8 @@ pub(crate) struct Output {
     pub(crate) quiet: bool,
 }
 
-fn per_second(text: &str) -> Result<f64, String> {
-    values::rate(text).map_err(|_| {
+fn parse_rate(text: &str) -> Result<f64, String> {
+    values::parse_request_rate(text).map_err(|_| {
         format!(
             "expected a number a second, more than 0 and at most {}m, such as 200, 2.5k or 1m",
             limits::RATE / 1e6
@@ -276,7 +276,7 @@ fn per_second(text: &str) -> Result<f64, String> {
 }
 
 /// A part of a whole: `5%`, `0.05`.
-fn share(text: &str) -> Result<f64, String> {
+fn parse_share(text: &str) -> Result<f64, String> {
     let (number, whole) = text
         .strip_suffix('%')
         .map_or((text, 1.0), |number| (number, 100.0));
@@ -293,10 +293,10 @@ fn share(text: &str) -> Result<f64, String> {
 
 impl Push {
     /// An option that is of no use in a search for the highest rate.
-    fn beside_search(&self) -> Option<&'static str> {
+    fn search_conflict(&self) -> Option<&'static str> {
         let given = [
             ("--idle", self.publications.idle),
-            ("--kill", self.audience.kill.is_some()),
+            ("--kill", self.subscribers.kill.is_some()),
         ];
         given
             .into_iter()
@@ -306,14 +306,14 @@ impl Push {
 
     /// What is wrong with options that are right one by one, if anything.
     pub(crate) fn contradiction(&self) -> Option<String> {
-        let audience = &self.audience;
-        if audience.each > audience.channels {
+        let subscribers = &self.subscribers;
+        if subscribers.each > subscribers.channels {
             return Some(format!(
                 "--each {} is more than the {} channels: raise --channels, or lower it",
-                audience.each, audience.channels
+                subscribers.each, subscribers.channels
             ));
         }
-        if let Some(option) = self.beside_search() {
+        if let Some(option) = self.search_conflict() {
             return Some(format!("{option} does not go with --find-max: drop one of them"));
         }
         if !self.search.slo.is_empty() && !self.search.find_max {
@@ -325,12 +325,12 @@ impl Push {
             );
         }
         let duration = self.time.duration;
-        if let Some(kill) = audience.kill.filter(|kill| kill.0 >= duration.0) {
+        if let Some(kill) = subscribers.kill.filter(|kill| kill.0 >= duration.0) {
             return Some(format!(
                 "--kill {kill} is not before the end of the {duration} that count: lower it, or raise --duration"
             ));
         }
-        let kill = audience.kill_server;
+        let kill = subscribers.kill_server;
         if let Some(kill) = kill.filter(|kill| kill.after.0 >= duration.0) {
             return Some(format!(
                 "--kill-server {kill} is not before the end of the {duration} that count: lower it, or raise --duration"
@@ -352,10 +352,10 @@ impl Push {
         let threads = self
             .client
             .threads
-            .filter(|threads| *threads > audience.clients as usize)?;
+            .filter(|threads| *threads > subscribers.clients as usize)?;
         Some(format!(
             "--threads {threads} is more than the {} clients: each thread needs one; lower it",
-            audience.clients
+            subscribers.clients
         ))
     }
 }

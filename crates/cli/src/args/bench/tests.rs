@@ -7,7 +7,7 @@ use crate::args::{Cli, Command};
 
 fn read(args: &[&str]) -> Bench {
     let words = ["ringmain", "bench"].iter().chain(args).map(Into::into).collect();
-    let cli = Cli::read(words).unwrap_or_else(|error| panic!("{error}"));
+    let cli = Cli::parse_args(words).unwrap_or_else(|error| panic!("{error}"));
     let Some(Command::Bench(bench)) = cli.command else {
         panic!("expected the command bench");
     };
@@ -184,8 +184,8 @@ fn an_option_counts_more_than_the_scenario() {
         ..Settings::default()
     };
     let mut bench = read(&["-c", "9", "-d", "2s", "a.yaml"]);
-    bench.load.fill(&settings);
-    bench.client.fill(&settings);
+    bench.load.apply_scenario(&settings);
+    bench.client.apply_scenario(&settings);
     assert_eq!(bench.load.connections, Some(9));
     // A time takes the place of a count.
     assert_eq!(
@@ -198,7 +198,7 @@ fn an_option_counts_more_than_the_scenario() {
     assert_eq!(bench.contradiction(), None);
 
     let mut bench = read(&["a.yaml"]);
-    bench.load.fill(&settings);
+    bench.load.apply_scenario(&settings);
     assert_eq!(
         (bench.load.connections, bench.load.requests),
         (Some(5), Some(1000))

@@ -48,7 +48,7 @@ pub(crate) enum TlsVersion {
 
 impl Tls {
     /// The first option given.
-    pub(crate) fn given(&self) -> Option<&'static str> {
+    pub(crate) fn first_given_option(&self) -> Option<&'static str> {
         let given = [
             ("--ca", self.ca.is_some()),
             ("--insecure", self.insecure),

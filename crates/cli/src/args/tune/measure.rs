@@ -2,7 +2,7 @@
 
 use clap::Args;
 
-use super::{Kept, Of, Wish};
+use super::{Goals, JournalArgs, ServiceArgs};
 use crate::args::bench::values::File;
 use crate::args::bench::{Client, Load, Request, Tls, UnderTest};
 
@@ -13,11 +13,11 @@ pub(crate) struct Measure {
     #[arg(value_name = "URL")]
     pub(crate) target: String,
     #[command(flatten)]
-    pub(crate) of: Of,
+    pub(crate) service: ServiceArgs,
     #[command(flatten)]
-    pub(crate) wish: Wish,
+    pub(crate) goals: Goals,
     #[command(flatten)]
-    pub(crate) kept: Kept,
+    pub(crate) journal_args: JournalArgs,
     #[command(flatten)]
     pub(crate) load: Load,
     #[command(flatten)]

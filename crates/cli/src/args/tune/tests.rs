@@ -9,7 +9,7 @@ use crate::args::{Cli, Command};
 
 fn read(line: &str) -> Result<Tune, String> {
     let words = line.split(' ').map(OsString::from).collect();
-    match Cli::read(words).map_err(|error| error.to_string())?.command {
+    match Cli::parse_args(words).map_err(|error| error.to_string())?.command {
         Some(Command::Tune(tune)) => Ok(*tune),
         other => panic!("{other:?}"),
     }
@@ -19,9 +19,9 @@ fn read(line: &str) -> Result<Tune, String> {
 fn steps_and_what_is_accepted_are_named() {
     let tune =
         read("ringmain tune --step xps --step irq-affinity --accept noqueue --profile latency").unwrap();
-    assert_eq!(tune.wish.step, [Id::Xps, Id::IrqAffinity]);
-    assert_eq!(tune.wish.accept, [Accept::Noqueue]);
-    assert_eq!(tune.wish.profile, ProfileName::Latency);
+    assert_eq!(tune.goals.step, [Id::Xps, Id::IrqAffinity]);
+    assert_eq!(tune.goals.accept, [Accept::Noqueue]);
+    assert_eq!(tune.goals.profile, ProfileName::Latency);
 }
 
 #[test]
@@ -43,7 +43,7 @@ fn the_commands_are_read() {
     let Some(TuneCommand::Apply(apply)) = tune.command else {
         panic!("{tune:?}");
     };
-    assert!(apply.hold && apply.of.port == Some(80) && apply.kept.state.ends_with("x"));
+    assert!(apply.hold && apply.service.port == Some(80) && apply.journal_args.state.ends_with("x"));
     for line in [
         "plan --json",
         "revert",

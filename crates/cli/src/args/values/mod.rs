@@ -23,7 +23,7 @@ const TIMES: [(&str, u64); 5] = [
 const SIZES: [(&str, u64); 4] = [("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10), ("", 1)];
 
 /// A parser of whole numbers in this range.
-pub(super) fn whole<T>(
+pub(super) fn number_in_range<T>(
     range: RangeInclusive<T>,
 ) -> impl Fn(&str) -> Result<T, String> + Clone + Send + Sync + 'static
 where
@@ -42,11 +42,11 @@ where
 }
 
 /// A parser of times such as `10s` in this range.
-pub(super) fn time(
+pub(super) fn time_in_range(
     range: RangeInclusive<Duration>,
 ) -> impl Fn(&str) -> Result<Time, String> + Clone + Send + Sync + 'static {
     move |text| {
-        let found = scaled(text, |unit| {
+        let found = parse_scaled(text, |unit| {
             TIMES
                 .iter()
                 .find(|(name, _)| *name == unit)
@@ -68,11 +68,11 @@ pub(super) fn time(
 }
 
 /// A parser of sizes such as `64k` in this range of bytes.
-pub(super) fn size(
+pub(super) fn size_in_range(
     range: RangeInclusive<u64>,
 ) -> impl Fn(&str) -> Result<Size, String> + Clone + Send + Sync + 'static {
     move |text| {
-        let found = scaled(text, |unit| match unit.to_ascii_lowercase().as_str() {
+        let found = parse_scaled(text, |unit| match unit.to_ascii_lowercase().as_str() {
             "" | "b" => Some(1),
             "k" | "kib" => Some(1 << 10),
             "m" | "mib" => Some(1 << 20),
@@ -88,21 +88,21 @@ pub(super) fn size(
 }
 
 /// As [`size`], for what the engine counts in 32 bits.
-pub(super) fn size_32(
+pub(super) fn size32_in_range(
     range: RangeInclusive<u32>,
 ) -> impl Fn(&str) -> Result<u32, String> + Clone + Send + Sync + 'static {
-    let parse = size(u64::from(*range.start())..=u64::from(*range.end()));
+    let parse = size_in_range(u64::from(*range.start())..=u64::from(*range.end()));
     move |text| parse(text).map(|bytes| u32::try_from(bytes.0).unwrap_or(u32::MAX))
 }
 
 /// Permission bits in octal.
-pub(super) fn mode(text: &str) -> Result<u32, String> {
+pub(super) fn parse_unix_mode(text: &str) -> Result<u32, String> {
     let mode = u32::from_str_radix(text, 8).ok().filter(|mode| *mode <= 0o777);
     mode.ok_or_else(|| "expected octal permission bits from 0 to 777, such as 660".into())
 }
 
 /// A count of receive buffers.
-pub(super) fn buffers(text: &str) -> Result<u16, String> {
+pub(super) fn parse_receive_buffers(text: &str) -> Result<u16, String> {
     let count = text
         .parse()
         .ok()
@@ -163,7 +163,7 @@ impl std::fmt::Display for Size {
 }
 
 /// A number and its unit as one number; `None` if one of both is not there, unknown, or too large.
-fn scaled(text: &str, factor: impl Fn(&str) -> Option<u64>) -> Option<u64> {
+fn parse_scaled(text: &str, factor: impl Fn(&str) -> Option<u64>) -> Option<u64> {
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
     let (number, unit) = text.split_at(digits);
     number.parse::<u64>().ok()?.checked_mul(factor(unit)?)

@@ -8,7 +8,7 @@ fn second(count: u64) -> Duration {
 
 #[test]
 fn times_have_a_unit() {
-    let parse = time(Duration::ZERO..=second(86_400));
+    let parse = time_in_range(Duration::ZERO..=second(86_400));
     for (text, expect) in [
         ("10s", second(10)),
         ("500ms", Duration::from_millis(500)),
@@ -43,7 +43,7 @@ fn times_have_a_unit() {
 
 #[test]
 fn sizes_count_by_1024() {
-    let parse = size(1..=1 << 30);
+    let parse = size_in_range(1..=1 << 30);
     for (text, expect) in [
         ("1", 1),
         ("4096", 4096),
@@ -81,7 +81,7 @@ fn what_is_printed_is_what_is_read() {
     for text in [
         "0s", "1us", "40us", "1500us", "500ms", "10s", "90s", "2m", "25m", "24h",
     ] {
-        let parsed = time(Duration::ZERO..=second(86_400))(text).unwrap();
+        let parsed = time_in_range(Duration::ZERO..=second(86_400))(text).unwrap();
         assert_eq!(parsed.to_string(), text);
     }
     for (bytes, text) in [
@@ -93,13 +93,13 @@ fn what_is_printed_is_what_is_read() {
         (3 << 19, "1536KiB"),
     ] {
         assert_eq!(Size(bytes).to_string(), text);
-        assert_eq!(size(0..=u64::MAX)(text), Ok(Size(bytes)));
+        assert_eq!(size_in_range(0..=u64::MAX)(text), Ok(Size(bytes)));
     }
 }
 
 #[test]
 fn whole_numbers_keep_their_range() {
-    let parse = whole(1u16..=1024);
+    let parse = number_in_range(1u16..=1024);
     assert_eq!((parse("1"), parse("1024")), (Ok(1), Ok(1024)));
     for text in ["", "0", "1025", "99999", "-1", "two", "1.0"] {
         assert_eq!(

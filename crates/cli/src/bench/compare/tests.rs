@@ -17,7 +17,7 @@ fn check(metric: Metric, ratio: f64, verdict: compare::Verdict, expect: &str, to
         },
         verdict,
     };
-    let found = against(&ratio);
+    let found = describe_ratio(&ratio);
     assert_eq!((found.verdict.as_str(), found.tone), (expect, tone));
 }
 

@@ -21,12 +21,12 @@ use ringmain_sys::{clock, terminal};
 
 use self::screen::Screen;
 use self::state::{Phase, State};
-use crate::limits::{LIVE_DRAW, LIVE_LINE};
+use crate::limits::{LIVE_LINE_INTERVAL, LIVE_REDRAW};
 
 /// The view, or the lines in its place.
 #[derive(Debug)]
 pub(super) struct Live {
-    how: How,
+    mode: OutputMode,
     state: State,
     screen: Screen<Stderr>,
     /// When something was last drawn or said, by a clock that does not jump.
@@ -37,7 +37,7 @@ pub(super) struct Live {
 
 /// How it is said.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum How {
+enum OutputMode {
     Silent,
     Lines,
     View { colour: bool },
@@ -48,15 +48,15 @@ impl Live {
     pub(super) fn new(quiet: bool) -> Live {
         let set = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
         let dumb = std::env::var_os("TERM").is_none_or(|term| term == "dumb");
-        let how = match quiet {
-            true => How::Silent,
-            false if dumb || !io::stdout().is_terminal() || !io::stderr().is_terminal() => How::Lines,
-            false => How::View {
+        let mode = match quiet {
+            true => OutputMode::Silent,
+            false if dumb || !io::stdout().is_terminal() || !io::stderr().is_terminal() => OutputMode::Lines,
+            false => OutputMode::View {
                 colour: !set("NO_COLOR"),
             },
         };
         Live {
-            how,
+            mode,
             state: State::default(),
             screen: Screen::new(io::stderr()),
             said: Duration::ZERO,
@@ -65,51 +65,51 @@ impl Live {
     }
 
     /// A round begins: of which target, if there are several, and which round, from 0.
-    pub(super) fn begin(&mut self, name: Option<&str>, number: u32, plan: &Plan) {
-        self.state.begin(name, number, plan, clock::monotonic());
-        self.draw();
+    pub(super) fn begin_round(&mut self, name: Option<&str>, number: u32, plan: &Plan) {
+        self.state.begin_round(name, number, plan, clock::monotonic());
+        self.redraw();
     }
 
     /// What goes on in it.
-    pub(super) fn show(&mut self, progress: &Progress<'_>) {
+    pub(super) fn show_progress(&mut self, progress: &Progress<'_>) {
         let now = clock::monotonic();
         match progress {
-            Progress::Connecting => self.state.enter(Phase::Connecting, now),
-            Progress::Warming => self.state.enter(Phase::Warming, now),
+            Progress::Connecting => self.state.enter_phase(Phase::Connecting, now),
+            Progress::Warming => self.state.enter_phase(Phase::Warming, now),
             Progress::Measuring => {
                 self.cpu = clock::process_cpu();
                 self.said = now;
-                self.state.enter(Phase::Measuring, now);
+                self.state.enter_phase(Phase::Measuring, now);
             }
             Progress::Interval { interval, .. } => {
                 let cpu = clock::process_cpu();
-                self.state.interval(interval, cpu.saturating_sub(self.cpu));
+                self.state.record_interval(interval, cpu.saturating_sub(self.cpu));
                 self.cpu = cpu;
-                if self.how == How::Lines && now.saturating_sub(self.said) >= LIVE_LINE {
+                if self.mode == OutputMode::Lines && now.saturating_sub(self.said) >= LIVE_LINE_INTERVAL {
                     self.said = now;
-                    self.screen.line(&view::line(&self.state));
+                    self.screen.print_line(&view::status_line(&self.state));
                 }
             }
-            Progress::Waiting if now.saturating_sub(self.said) < LIVE_DRAW => return,
+            Progress::Waiting if now.saturating_sub(self.said) < LIVE_REDRAW => return,
             Progress::Waiting => {}
         }
-        self.draw();
+        self.redraw();
     }
 
     /// A round is over.
-    pub(super) fn end(&mut self, round: &Round) {
-        self.line(&view::over(&self.state, round));
+    pub(super) fn end_round(&mut self, round: &Round) {
+        self.print_line(&view::round_summary(&self.state, round));
     }
 
     /// Says something that stays to be read; the view comes back below it.
-    pub(super) fn line(&mut self, text: &str) {
-        if self.how != How::Silent {
-            self.screen.line(text);
+    pub(super) fn print_line(&mut self, text: &str) {
+        if self.mode != OutputMode::Silent {
+            self.screen.print_line(text);
         }
     }
 
-    fn draw(&mut self) {
-        let How::View { colour } = self.how else {
+    fn redraw(&mut self) {
+        let OutputMode::View { colour } = self.mode else {
             return;
         };
         // A terminal that does not say how large it is may be small.
@@ -121,9 +121,9 @@ impl Live {
         self.said = now;
         // The last column stays free: writing to it makes some terminals wrap.
         let width = usize::from(size.columns).saturating_sub(1);
-        let mut lines = view::render(&self.state, now, width, colour);
+        let mut lines = view::render_view(&self.state, now, width, colour);
         // One line stays free above the view, one below.
         lines.truncate(usize::from(size.rows).saturating_sub(2));
-        self.screen.draw(&lines);
+        self.screen.draw_lines(&lines);
     }
 }

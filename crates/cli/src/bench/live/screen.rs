@@ -29,7 +29,7 @@ impl<W: Write> Screen<W> {
 
     /// Draws `lines` in place of those of the last time. None may be wider than the terminal, and there must be at
     /// least two fewer than it has rows.
-    pub(super) fn draw(&mut self, lines: &[String]) {
+    pub(super) fn draw_lines(&mut self, lines: &[String]) {
         let (begin, end) = TOGETHER;
         let mut text = format!("{begin}\r{REST}");
         for line in lines {
@@ -37,18 +37,18 @@ impl<W: Write> Screen<W> {
         }
         // Lines of the last time that are more than those of now.
         text.push_str(&format!("\r\n\x1b[J\x1b[{}A{end}", lines.len() + 1));
-        self.write(&text);
+        self.write_text(&text);
         self.drawn = true;
     }
 
     /// Writes a line that stays, in place of what is drawn.
-    pub(super) fn line(&mut self, text: &str) {
+    pub(super) fn print_line(&mut self, text: &str) {
         let erase = if self.drawn { ERASE } else { "" };
         self.drawn = false;
-        self.write(&format!("{erase}{text}\n"));
+        self.write_text(&format!("{erase}{text}\n"));
     }
 
-    fn write(&mut self, text: &str) {
+    fn write_text(&mut self, text: &str) {
         // In one piece, and nobody is left to hear of a broken terminal.
         let _ = self
             .out
@@ -61,7 +61,7 @@ impl<W: Write> Drop for Screen<W> {
     /// Takes off what is drawn, also where an error or a panic ends the run.
     fn drop(&mut self) {
         if self.drawn {
-            self.write(ERASE);
+            self.write_text(ERASE);
         }
     }
 }

@@ -30,12 +30,12 @@ pub(super) struct State {
     /// Answers a second, of this round and those before it, the newest last.
     pub(super) rates: VecDeque<f64>,
     /// The interval before now.
-    pub(super) last: Option<Last>,
+    pub(super) last: Option<LastInterval>,
 }
 
 /// The last interval in short.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Last {
+pub(super) struct LastInterval {
     pub(super) length: Duration,
     pub(super) rate: f64,
     /// Response times in an open loop, else service times.
@@ -80,7 +80,7 @@ impl Default for State {
 
 impl State {
     /// A round begins, at `now`.
-    pub(super) fn begin(&mut self, name: Option<&str>, number: u32, plan: &Plan, now: Duration) {
+    pub(super) fn begin_round(&mut self, name: Option<&str>, number: u32, plan: &Plan, now: Duration) {
         self.name = name.map(String::from);
         self.number = number;
         self.rounds = plan.rounds;
@@ -91,17 +91,17 @@ impl State {
         self.threads = plan.threads;
         self.counts = Counts::default();
         self.last = None;
-        self.enter(Phase::Connecting, now);
+        self.enter_phase(Phase::Connecting, now);
     }
 
     /// A phase begins, at `now`.
-    pub(super) fn enter(&mut self, phase: Phase, now: Duration) {
+    pub(super) fn enter_phase(&mut self, phase: Phase, now: Duration) {
         self.phase = phase;
         self.since = now;
     }
 
     /// An interval is over, in which this process computed for `cpu`.
-    pub(super) fn interval(&mut self, interval: &Interval, cpu: Duration) {
+    pub(super) fn record_interval(&mut self, interval: &Interval, cpu: Duration) {
         self.counts.merge(&interval.counts);
         let rate = per_second(interval.counts.answered, interval.length);
         if self.rates.len() == LIVE_RATES {
@@ -109,7 +109,7 @@ impl State {
         }
         self.rates.push_back(rate);
         let length = interval.length.as_secs_f64();
-        self.last = Some(Last {
+        self.last = Some(LastInterval {
             length: interval.length,
             rate,
             latency: if self.pace.rate().is_some() {
@@ -126,7 +126,7 @@ impl State {
     }
 
     /// How much of the round is done, 0 to 1, warm-up and measured time together.
-    pub(super) fn done(&self, now: Duration) -> f64 {
+    pub(super) fn completed_share(&self, now: Duration) -> f64 {
         let passed = now.saturating_sub(self.since);
         let by_count = self.extent.count().map_or(0.0, |count| {
             let ended = (self.counts.answered + self.counts.failed()) as f64;
@@ -154,9 +154,9 @@ impl State {
     }
 
     /// How long it will still take: this round and those after it, if that can be told.
-    pub(super) fn left(&self, now: Duration) -> Option<Duration> {
+    pub(super) fn remaining_time(&self, now: Duration) -> Option<Duration> {
         let round = self.warmup + self.extent.time()?;
-        let left = round.mul_f64(1.0 - self.done(now).clamp(0.0, 1.0));
+        let left = round.mul_f64(1.0 - self.completed_share(now).clamp(0.0, 1.0));
         let after = self.rounds.saturating_sub(self.number + 1);
         // With several targets their rounds alternate, and only who runs them knows how many.
         self.name.is_none().then(|| left + round * after)

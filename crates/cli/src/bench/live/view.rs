@@ -6,7 +6,7 @@ use std::time::Duration;
 use ringmain_load::figures::{Counts, Percentiles};
 use ringmain_load::report::{Round, amount};
 
-use super::state::{Last, Phase, State};
+use super::state::{LastInterval, Phase, State};
 
 /// Columns before what a line is about.
 const LABEL: usize = 12;
@@ -19,7 +19,7 @@ const LEVELS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█
 
 /// How a piece of a line looks (ANSI).
 #[derive(Clone, Copy)]
-enum Look {
+enum TextStyle {
     Plain,
     Bold,
     Quiet,
@@ -29,26 +29,29 @@ enum Look {
 }
 
 /// A line in pieces.
-struct Line(Vec<(Look, String)>);
+struct StyledLine(Vec<(TextStyle, String)>);
 
 /// The view, no line wider than `width` columns.
-pub(super) fn render(state: &State, now: Duration, width: usize, colour: bool) -> Vec<String> {
-    let mut lines = vec![progress(state, now, width)];
+pub(super) fn render_view(state: &State, now: Duration, width: usize, colour: bool) -> Vec<String> {
+    let mut lines = vec![progress_line(state, now, width)];
     if let Some(last) = &state.last {
-        lines.push(rate(state, last, width));
-        lines.push(latency(state, last));
-        lines.push(trouble(state));
-        lines.push(client(state, last));
+        lines.push(rate_line(state, last, width));
+        lines.push(latency_line(state, last));
+        lines.push(problems_line(state));
+        lines.push(client_line(state, last));
     }
-    lines.into_iter().map(|line| line.finish(width, colour)).collect()
+    lines
+        .into_iter()
+        .map(|line| line.paint_line(width, colour))
+        .collect()
 }
 
 /// All of the moment in one line, for a file or a pipe.
-pub(super) fn line(state: &State) -> String {
+pub(super) fn status_line(state: &State) -> String {
     let Some(last) = &state.last else {
-        return label(state);
+        return round_label(state);
     };
-    let errors = match problems(&state.counts) {
+    let errors = match list_problems(&state.counts) {
         problems if problems.is_empty() => String::new(),
         problems => format!(", {}", problems.join(", ")),
     };
@@ -64,19 +67,19 @@ pub(super) fn line(state: &State) -> String {
     };
     format!(
         "{}: {} requests/s, {latency}{errors}",
-        label(state),
+        round_label(state),
         amount::number(last.rate),
     )
 }
 
 /// What came of a round.
-pub(super) fn over(state: &State, round: &Round) -> String {
+pub(super) fn round_summary(state: &State, round: &Round) -> String {
     let figures = &round.figures;
     let (kind, latency) = match state.pace.rate() {
         None => ("service", &figures.service),
         Some(_) => ("response", &figures.response),
     };
-    let errors = match problems(&figures.counts) {
+    let errors = match list_problems(&figures.counts) {
         problems if problems.is_empty() => String::new(),
         problems => format!(", {}", problems.join(", ")),
     };
@@ -90,61 +93,61 @@ pub(super) fn over(state: &State, round: &Round) -> String {
     };
     format!(
         "{}: {} requests/s, {times}{errors}",
-        label(state),
+        round_label(state),
         amount::number(round.throughput()),
     )
 }
 
-fn label(state: &State) -> String {
+fn round_label(state: &State) -> String {
     let round = format!("round {} of {}", state.number + 1, state.rounds);
     match &state.name {
-        Some(name) => format!("{}, {round}", printable(name)),
+        Some(name) => format!("{}, {round}", replace_controls(name)),
         None => round,
     }
 }
 
-fn progress(state: &State, now: Duration, width: usize) -> Line {
+fn progress_line(state: &State, now: Duration, width: usize) -> StyledLine {
     let passed = now.saturating_sub(state.since);
-    let (look, phase) = match state.phase {
+    let (style, phase) = match state.phase {
         Phase::Connecting => {
             let many = amount::count(u64::from(state.connections));
-            return Line(vec![
-                (Look::Bold, label(state)),
+            return StyledLine(vec![
+                (TextStyle::Bold, round_label(state)),
                 (
-                    Look::Plain,
+                    TextStyle::Plain,
                     format!("  connecting {many}, {} s", passed.as_secs()),
                 ),
             ]);
         }
         Phase::Warming => (
-            Look::Busy,
+            TextStyle::Busy,
             format!(
                 "warming up, {} s of {}",
                 passed.as_secs(),
                 amount::span(state.warmup)
             ),
         ),
-        Phase::Measuring => (Look::Good, measured(state, passed)),
+        Phase::Measuring => (TextStyle::Good, measured_text(state, passed)),
     };
-    let left = state.left(now).map_or(String::new(), |left| {
+    let left = state.remaining_time(now).map_or(String::new(), |left| {
         let seconds = left.as_secs_f64().ceil() as u64;
         format!("  {} left", amount::span(Duration::from_secs(seconds)))
     });
-    let label = label(state);
+    let label = round_label(state);
     let taken = label.chars().count() + phase.chars().count() + left.chars().count() + 4;
     let columns = width.saturating_sub(taken).min(BAR);
-    let full = (state.done(now) * columns as f64).round() as usize;
+    let full = (state.completed_share(now) * columns as f64).round() as usize;
     let full = full.min(columns);
-    Line(vec![
-        (Look::Bold, format!("{label}  ")),
-        (look, "━".repeat(full)),
-        (Look::Quiet, "─".repeat(columns - full)),
-        (Look::Plain, format!("  {phase}")),
-        (Look::Quiet, left),
+    StyledLine(vec![
+        (TextStyle::Bold, format!("{label}  ")),
+        (style, "━".repeat(full)),
+        (TextStyle::Quiet, "─".repeat(columns - full)),
+        (TextStyle::Plain, format!("  {phase}")),
+        (TextStyle::Quiet, left),
     ])
 }
 
-fn measured(state: &State, passed: Duration) -> String {
+fn measured_text(state: &State, passed: Duration) -> String {
     let time = state.extent.time().map(|time| {
         let passed = passed.min(time).as_secs();
         format!("{passed} s of {}", amount::span(time))
@@ -157,71 +160,74 @@ fn measured(state: &State, passed: Duration) -> String {
     format!("measuring, {}", parts.join(" or "))
 }
 
-fn rate(state: &State, last: &Last, width: usize) -> Line {
+fn rate_line(state: &State, last: &LastInterval, width: usize) -> StyledLine {
     let asked = state.pace.rate().map_or(String::new(), |rate| {
         format!("  asked for {}", amount::number(rate))
     });
     let taken = LABEL + FIGURE + 2 + asked.chars().count();
     let columns = width.saturating_sub(taken).min(crate::limits::LIVE_RATES);
-    Line(vec![
-        (Look::Quiet, format!("{:<LABEL$}", "requests/s")),
-        (Look::Bold, format!("{:<FIGURE$}  ", amount::number(last.rate))),
-        (Look::Good, sparkline(&state.rates, columns)),
-        (Look::Quiet, asked),
+    StyledLine(vec![
+        (TextStyle::Quiet, format!("{:<LABEL$}", "requests/s")),
+        (
+            TextStyle::Bold,
+            format!("{:<FIGURE$}  ", amount::number(last.rate)),
+        ),
+        (TextStyle::Good, sparkline(&state.rates, columns)),
+        (TextStyle::Quiet, asked),
     ])
 }
 
-fn latency(state: &State, last: &Last) -> Line {
+fn latency_line(state: &State, last: &LastInterval) -> StyledLine {
     let kind = if state.pace.rate().is_some() {
         "response"
     } else {
         "service"
     };
     let latency = &last.latency;
-    let mut line = Line(vec![(Look::Quiet, format!("{kind:<LABEL$}"))]);
+    let mut line = StyledLine(vec![(TextStyle::Quiet, format!("{kind:<LABEL$}"))]);
     for (name, time) in [
         ("p50", latency.p50),
         ("p99", latency.p99),
         ("longest", latency.max),
     ] {
-        line.0.push((Look::Quiet, format!("{name} ")));
+        line.0.push((TextStyle::Quiet, format!("{name} ")));
         let shown = match *latency == Percentiles::default() {
             true => amount::NONE.to_owned(),
             false => amount::time(time),
         };
-        line.0.push((Look::Plain, format!("{shown:<FIGURE$}")));
+        line.0.push((TextStyle::Plain, format!("{shown:<FIGURE$}")));
     }
     line.0.push((
-        Look::Quiet,
-        format!("in the last {}", amount::span(tidy(last.length))),
+        TextStyle::Quiet,
+        format!("in the last {}", amount::span(round_to_tenths(last.length))),
     ));
     line
 }
 
-fn trouble(state: &State) -> Line {
-    let problems = problems(&state.counts);
-    let (look, text) = if problems.is_empty() {
-        (Look::Plain, "none".to_owned())
+fn problems_line(state: &State) -> StyledLine {
+    let problems = list_problems(&state.counts);
+    let (style, text) = if problems.is_empty() {
+        (TextStyle::Plain, "none".to_owned())
     } else {
-        (Look::Bad, problems.join(", "))
+        (TextStyle::Bad, problems.join(", "))
     };
-    Line(vec![
-        (Look::Quiet, format!("{:<LABEL$}", "problems")),
-        (look, text),
+    StyledLine(vec![
+        (TextStyle::Quiet, format!("{:<LABEL$}", "problems")),
+        (style, text),
     ])
 }
 
-fn client(state: &State, last: &Last) -> Line {
+fn client_line(state: &State, last: &LastInterval) -> StyledLine {
     let plural = |count: u64, noun: &str| {
         let plural = if count == 1 { "" } else { "s" };
         format!("{} {noun}{plural}", amount::count(count))
     };
     let threads = state.threads as f64;
     // Workers that compute all the time are the limit themselves.
-    let look = if last.cpus > 0.9 * threads {
-        Look::Bad
+    let style = if last.cpus > 0.9 * threads {
+        TextStyle::Bad
     } else {
-        Look::Plain
+        TextStyle::Plain
     };
     let mut connections = plural(u64::from(state.connections), "connection");
     // The first ones are counted too.
@@ -229,19 +235,19 @@ fn client(state: &State, last: &Last) -> Line {
     if anew > 0 {
         connections.push_str(&format!(", {} opened anew", amount::count(anew)));
     }
-    Line(vec![
-        (Look::Quiet, format!("{:<LABEL$}", "client")),
-        (Look::Plain, format!("{connections}; ")),
-        (look, format!("{:.2} CPUs", last.cpus)),
+    StyledLine(vec![
+        (TextStyle::Quiet, format!("{:<LABEL$}", "client")),
+        (TextStyle::Plain, format!("{connections}; ")),
+        (style, format!("{:.2} CPUs", last.cpus)),
         (
-            Look::Plain,
+            TextStyle::Plain,
             format!(" for {}", plural(state.threads as u64, "thread")),
         ),
     ])
 }
 
 /// What went wrong in the round so far.
-fn problems(counts: &Counts) -> Vec<String> {
+fn list_problems(counts: &Counts) -> Vec<String> {
     let kinds = [
         ("HTTP errors", counts.http_errors()),
         ("wrong answers", counts.unexpected),
@@ -268,7 +274,7 @@ fn sparkline(values: &VecDeque<f64>, columns: usize) -> String {
 }
 
 /// An interval is never exactly as long as was wanted.
-fn tidy(length: Duration) -> Duration {
+fn round_to_tenths(length: Duration) -> Duration {
     const TENTH: u64 = 100;
     let tenths = (length.as_millis() as u64 + TENTH / 2) / TENTH;
     if tenths == 0 {
@@ -279,7 +285,7 @@ fn tidy(length: Duration) -> Duration {
 }
 
 /// Without what would move the cursor.
-fn printable(text: &str) -> String {
+fn replace_controls(text: &str) -> String {
     text.chars()
         .map(|c| {
             if c.is_control() {
@@ -291,15 +297,15 @@ fn printable(text: &str) -> String {
         .collect()
 }
 
-impl Line {
+impl StyledLine {
     /// Cut to `width` columns, and painted.
-    fn finish(self, width: usize, colour: bool) -> String {
+    fn paint_line(self, width: usize, colour: bool) -> String {
         let mut out = String::new();
         let mut left = width;
-        for (look, text) in self.0 {
+        for (style, text) in self.0 {
             let cut: String = text.chars().take(left).collect();
             left -= cut.chars().count();
-            let code = look.code();
+            let code = style.ansi_code();
             if colour && !code.is_empty() && !cut.is_empty() {
                 out.push_str(&format!("\x1b[{code}m{cut}\x1b[0m"));
             } else {
@@ -310,15 +316,15 @@ impl Line {
     }
 }
 
-impl Look {
-    fn code(self) -> &'static str {
+impl TextStyle {
+    fn ansi_code(self) -> &'static str {
         match self {
-            Look::Plain => "",
-            Look::Bold => "1",
-            Look::Quiet => "2",
-            Look::Good => "32",
-            Look::Bad => "31",
-            Look::Busy => "33",
+            TextStyle::Plain => "",
+            TextStyle::Bold => "1",
+            TextStyle::Quiet => "2",
+            TextStyle::Good => "32",
+            TextStyle::Bad => "31",
+            TextStyle::Busy => "33",
         }
     }
 }

@@ -9,12 +9,12 @@ use ringmain_load::run::{RunError, Session};
 use ringmain_load::target::{Place, Scheme, Target};
 use ringmain_load::traffic::{self, Traffic};
 
-use super::client_tls::{ALPN_HTTP1, ALPN_HTTP2, secured};
-use super::scenario_file::Scene;
+use super::client_tls::{ALPN_HTTP1, ALPN_HTTP2, client_tls};
+use super::scenario_file::ScenarioFile;
 use crate::args::EngineName;
 use crate::args::bench::values::Header;
 use crate::args::bench::{self as args, Client, Load, Request, Started};
-use crate::error::Failure;
+use crate::error::CliError;
 use crate::limits::{CONNECTIONS, ROUNDS};
 
 mod grpc;
@@ -32,7 +32,7 @@ const ECHO_BYTES: u32 = 64;
 
 /// What is done to one target.
 #[derive(Debug)]
-pub(super) struct Task {
+pub(super) struct Workload {
     /// Where it is.
     pub(super) place: Place,
     /// What is spoken.
@@ -43,83 +43,88 @@ pub(super) struct Task {
     pub(super) traffic: Traffic,
 }
 
-impl Task {
+impl Workload {
     /// Of a target as it is written, with what is sent there.
     pub(super) fn read(
         target: &str,
-        scene: Option<&Scene>,
+        scenario: Option<&ScenarioFile>,
         load: &Load,
         request: &Request,
         tls: &args::Tls,
-    ) -> Result<Task, Failure> {
-        let target = Target::parse(target).map_err(|error| Failure::Usage(error.to_string()))?;
+    ) -> Result<Workload, CliError> {
+        let target = Target::parse(target).map_err(|error| CliError::Usage(error.to_string()))?;
         let name = target.secured_as.clone();
-        let task = Task::of(target, scene, load, request)?;
+        let workload = Workload::from_target(target, scenario, load, request)?;
         // Files are read when all else is right.
-        let alpn = match task.protocol.is_http2() {
+        let alpn = match workload.protocol.is_http2() {
             true => ALPN_HTTP2,
             // WebSockets are opened by it, too.
             false => ALPN_HTTP1,
         };
-        let tls = name.map(|name| secured(name, alpn, tls)).transpose()?;
-        Ok(Task { tls, ..task })
+        let tls = name.map(|name| client_tls(name, alpn, tls)).transpose()?;
+        Ok(Workload { tls, ..workload })
     }
 
-    fn of(target: Target, scene: Option<&Scene>, load: &Load, request: &Request) -> Result<Task, Failure> {
+    fn from_target(
+        target: Target,
+        scenario: Option<&ScenarioFile>,
+        load: &Load,
+        request: &Request,
+    ) -> Result<Workload, CliError> {
         if request.deflate && target.scheme != Scheme::WebSocket {
-            return Err(Failure::Usage(
+            return Err(CliError::Usage(
                 "--deflate is for ws:// targets: drop it, or write ws://".into(),
             ));
         }
         if load.http2 && target.scheme != Scheme::Http {
-            return Err(Failure::Usage(
+            return Err(CliError::Usage(
                 "--http2 is for http:// and https:// targets: drop it, or write one of these".into(),
             ));
         }
         if request.grpc.grpc {
-            return grpc::task(&target, scene.is_some(), load, request);
+            return grpc::call_workload(&target, scenario.is_some(), load, request);
         }
-        match (scene, target.scheme) {
-            (Some(scene), Scheme::Http) => Task::scenario(target, scene, load),
-            (Some(_), Scheme::Tcp) => Err(Failure::Usage(
+        match (scenario, target.scheme) {
+            (Some(scenario), Scheme::Http) => Workload::from_scenario(target, scenario, load),
+            (Some(_), Scheme::Tcp) => Err(CliError::Usage(
                 "a scenario is for HTTP, and an echo server is asked: write http://".into(),
             )),
-            (Some(_), Scheme::WebSocket) => Err(Failure::Usage(
+            (Some(_), Scheme::WebSocket) => Err(CliError::Usage(
                 "a scenario is for HTTP, and a WebSocket is asked for: write http://, or say by options what is sent".into(),
             )),
-            (None, Scheme::Http) => Task::http(target, load, request),
-            (None, Scheme::WebSocket) => Task::web_socket(target, load, request),
-            (None, Scheme::Tcp) => Task::echo(target, load, request),
+            (None, Scheme::Http) => Workload::http_workload(target, load, request),
+            (None, Scheme::WebSocket) => Workload::websocket_workload(target, load, request),
+            (None, Scheme::Tcp) => Workload::echo_workload(target, load, request),
         }
     }
 
-    fn scenario(target: Target, scene: &Scene, load: &Load) -> Result<Task, Failure> {
+    fn from_scenario(target: Target, scenario: &ScenarioFile, load: &Load) -> Result<Workload, CliError> {
         if load.echo.is_some() {
-            return Err(Failure::Usage(
+            return Err(CliError::Usage(
                 "--echo is for tcp:// and ws:// targets, and a scenario is for HTTP: drop it".into(),
             ));
         }
         if target.path != "/" {
-            return Err(Failure::Usage(format!(
+            return Err(CliError::Usage(format!(
                 "the path {} has no meaning with a scenario, which says what is asked for: drop it",
                 target.path
             )));
         }
-        Ok(Task {
-            traffic: scene.traffic(&target.host)?,
+        Ok(Workload {
+            traffic: scenario.traffic(&target.host)?,
             place: target.place,
-            protocol: http(load),
+            protocol: http_protocol(load),
             tls: None,
         })
     }
 
-    fn http(target: Target, load: &Load, args: &Request) -> Result<Task, Failure> {
+    fn http_workload(target: Target, load: &Load, args: &Request) -> Result<Workload, CliError> {
         if load.echo.is_some() {
-            return Err(Failure::Usage(
+            return Err(CliError::Usage(
                 "--echo is for tcp:// and ws:// targets: drop it, or write one of these".into(),
             ));
         }
-        let mut request = requested(&target, args)?;
+        let mut request = build_request(&target, args)?;
         request.method = match (&args.method, &request.body) {
             (Some(method), _) => method.clone(),
             (None, traffic::Body::None) => "GET".into(),
@@ -132,23 +137,23 @@ impl Task {
             let check = traffic::Check::Body(traffic::Test::Contains(text.clone()));
             request.expect.checks.push(check);
         }
-        Ok(Task {
+        Ok(Workload {
             place: target.place,
-            protocol: http(load),
+            protocol: http_protocol(load),
             tls: None,
-            traffic: Traffic::single(request).map_err(|error| Failure::Usage(error.to_string()))?,
+            traffic: Traffic::single(request).map_err(|error| CliError::Usage(error.to_string()))?,
         })
     }
 
     /// A body is the message; without one it is bytes that tell messages apart.
-    fn web_socket(target: Target, load: &Load, args: &Request) -> Result<Task, Failure> {
+    fn websocket_workload(target: Target, load: &Load, args: &Request) -> Result<Workload, CliError> {
         let given = [
             ("--method", args.method.is_some()),
             ("--expect-status", args.expect_status.is_some()),
             ("--expect-body", args.expect_body.is_some()),
         ];
         if let Some((option, _)) = given.into_iter().find(|(_, given)| *given) {
-            return Err(Failure::Usage(format!(
+            return Err(CliError::Usage(format!(
                 "{option} is for HTTP, and a WebSocket is asked for, whose messages must come back as they were: drop it"
             )));
         }
@@ -157,15 +162,15 @@ impl Task {
             ("--body-file", args.body_file.is_some()),
         ];
         if let (Some((option, _)), true) = (body.into_iter().find(|(_, given)| *given), load.echo.is_some()) {
-            return Err(Failure::Usage(format!(
+            return Err(CliError::Usage(format!(
                 "--echo and {option} both say what a message is: drop one of them"
             )));
         }
-        let request = requested(&target, args)?;
+        let request = build_request(&target, args)?;
         let bytes = load.echo.unwrap_or(ECHO_BYTES);
         let traffic = Traffic::messages(request, bytes, args.deflate);
-        let traffic = traffic.map_err(|error| Failure::Usage(error.to_string()))?;
-        Ok(Task {
+        let traffic = traffic.map_err(|error| CliError::Usage(error.to_string()))?;
+        Ok(Workload {
             place: target.place,
             tls: None,
             protocol: traffic.socket().expect("it was made of messages").protocol(),
@@ -173,26 +178,26 @@ impl Task {
         })
     }
 
-    fn echo(target: Target, load: &Load, request: &Request) -> Result<Task, Failure> {
-        if let Some(option) = request.given() {
-            return Err(Failure::Usage(format!(
+    fn echo_workload(target: Target, load: &Load, request: &Request) -> Result<Workload, CliError> {
+        if let Some(option) = request.first_given_option() {
+            return Err(CliError::Usage(format!(
                 "{option} is for HTTP, and an echo server is asked: drop it"
             )));
         }
-        Ok(Task {
+        Ok(Workload {
             place: target.place,
             tls: None,
             protocol: Protocol::Echo {
                 bytes: load.echo.unwrap_or(ECHO_BYTES),
             },
             // Of an echo server's traffic only its length counts.
-            traffic: Traffic::single(traffic::Request::get("/", "echo")).map_err(Failure::other)?,
+            traffic: Traffic::single(traffic::Request::get("/", "echo")).map_err(CliError::other)?,
         })
     }
 }
 
 /// The HTTP that is spoken.
-fn http(load: &Load) -> Protocol {
+fn http_protocol(load: &Load) -> Protocol {
     match load.http2 {
         true => Protocol::Http2,
         false => Protocol::Http1,
@@ -200,18 +205,18 @@ fn http(load: &Load) -> Protocol {
 }
 
 /// What the options say of a request, as far as it is the same for all who make one of it.
-fn requested(target: &Target, args: &Request) -> Result<traffic::Request, Failure> {
+fn build_request(target: &Target, args: &Request) -> Result<traffic::Request, CliError> {
     let host = args.host.as_ref().unwrap_or(&target.host);
     let headers = args.header.iter();
     let headers = headers.map(|Header(name, value)| (name.clone(), value.clone()));
     Ok(traffic::Request {
         headers: headers.collect(),
-        body: body(args)?,
+        body: read_body(args)?,
         ..traffic::Request::get(&target.path, host)
     })
 }
 
-fn body(args: &Request) -> Result<traffic::Body, Failure> {
+fn read_body(args: &Request) -> Result<traffic::Body, CliError> {
     if let Some(text) = &args.body {
         return Ok(traffic::Body::Text(text.clone()));
     }
@@ -220,7 +225,7 @@ fn body(args: &Request) -> Result<traffic::Body, Failure> {
     };
     match fs::read(path) {
         Ok(bytes) => Ok(traffic::Body::Bytes(bytes.into())),
-        Err(error) => Err(Failure::Usage(format!(
+        Err(error) => Err(CliError::Usage(format!(
             "--body-file: cannot read {}: {error}",
             path.display()
         ))),
@@ -236,13 +241,13 @@ pub(super) struct Threads {
 }
 
 /// Which CPUs the client takes of those `allowed`, and how many threads it has.
-pub(super) fn threads(
+pub(super) fn client_threads(
     load: &Load,
     client: &Client,
     started: &Started,
     allowed: &[usize],
-) -> Result<Threads, Failure> {
-    let cpus = cpus(client.cpus.as_ref(), started, allowed)?;
+) -> Result<Threads, CliError> {
+    let cpus = client_cpus(client.cpus.as_ref(), started, allowed)?;
     let default = if cpus.is_empty() {
         allowed.len()
     } else {
@@ -257,18 +262,18 @@ pub(super) fn threads(
 }
 
 /// Which CPUs the client takes of those `allowed`; none named: all of them.
-pub(super) fn cpus(
+pub(super) fn client_cpus(
     wanted: Option<&Vec<usize>>,
     started: &Started,
     allowed: &[usize],
-) -> Result<Vec<usize>, Failure> {
+) -> Result<Vec<usize>, CliError> {
     let servers = started.server_cpus.as_ref();
     for (option, cpus) in [("--cpus", wanted), ("--server-cpus", servers)] {
         let missing = cpus.into_iter().flatten().find(|cpu| !allowed.contains(cpu));
         if let Some(cpu) = missing {
-            return Err(Failure::Usage(format!(
+            return Err(CliError::Usage(format!(
                 "{option}: CPU {cpu} may not be used by this process; it may use {}",
-                listed(allowed)
+                format_cpus(allowed)
             )));
         }
     }
@@ -285,7 +290,7 @@ pub(super) fn cpus(
 }
 
 /// As the kernel lists CPUs: `0-3,8`.
-pub(super) fn listed(cpus: &[usize]) -> String {
+pub(super) fn format_cpus(cpus: &[usize]) -> String {
     let mut ranges: Vec<(usize, usize)> = Vec::new();
     for &cpu in cpus {
         match ranges.last_mut() {
@@ -301,13 +306,13 @@ pub(super) fn listed(cpus: &[usize]) -> String {
 }
 
 /// The plan of a target at these addresses, of which there is at least one.
-pub(super) fn plan(
-    task: &Task,
+pub(super) fn build_plan(
+    workload: &Workload,
     mut targets: Vec<Addr>,
     threads: &Threads,
     (load, client): (&Load, &Client),
     interval: Duration,
-) -> Result<Plan, Failure> {
+) -> Result<Plan, CliError> {
     let sources: Vec<Addr> = client.source.iter().flatten().cloned().collect();
     let target = targets.remove(0);
     check_sources(&sources, &target)?;
@@ -315,10 +320,10 @@ pub(super) fn plan(
         target,
         others: targets,
         sources,
-        protocol: task.protocol,
-        tls: task.tls.clone(),
+        protocol: workload.protocol,
+        tls: workload.tls.clone(),
         connections: load.connections.unwrap_or(CONNECTIONS),
-        pipeline: match task.protocol.is_http2() {
+        pipeline: match workload.protocol.is_http2() {
             true => load.streams.unwrap_or(1),
             false => load.pipeline.unwrap_or(1),
         },
@@ -350,27 +355,27 @@ pub(super) fn plan(
 }
 
 /// Ready to be carried out.
-pub(super) fn session(plan: Plan, task: &Task) -> Result<Session, Failure> {
-    Session::new(plan, task.traffic.clone()).map_err(|error| match error {
+pub(super) fn open_session(plan: Plan, workload: &Workload) -> Result<Session, CliError> {
+    Session::new(plan, workload.traffic.clone()).map_err(|error| match error {
         // What flags and scenario say together makes no sense.
-        RunError::Plan { .. } | RunError::Tls(_) => Failure::Usage(error.to_string()),
-        _ => Failure::other(error),
+        RunError::Plan { .. } | RunError::Tls(_) => CliError::Usage(error.to_string()),
+        _ => CliError::other(error),
     })
 }
 
 /// A connection has both ends in one family.
-pub(super) fn check_sources(sources: &[Addr], target: &Addr) -> Result<(), Failure> {
+pub(super) fn check_sources(sources: &[Addr], target: &Addr) -> Result<(), CliError> {
     let fits = |source: &&Addr| match (source, target) {
         (Addr::Inet(source), Addr::Inet(target)) => source.is_ipv4() == target.is_ipv4(),
         _ => false,
     };
     match sources.iter().find(|source| !fits(source)) {
         None => Ok(()),
-        Some(Addr::Inet(source)) => Err(Failure::Usage(format!(
+        Some(Addr::Inet(source)) => Err(CliError::Usage(format!(
             "--source: nothing can connect from {} to {target}: expected an address of its family",
             source.ip()
         ))),
-        Some(other) => Err(Failure::Usage(format!(
+        Some(other) => Err(CliError::Usage(format!(
             "--source: expected an IP address, found {other}"
         ))),
     }

@@ -12,25 +12,25 @@ use crate::args::{Cli, Command};
 
 fn read(args: &[&str]) -> Bench {
     let words = ["ringmain", "bench"].iter().chain(args).map(Into::into).collect();
-    let Some(Command::Bench(bench)) = Cli::read(words).unwrap().command else {
+    let Some(Command::Bench(bench)) = Cli::parse_args(words).unwrap().command else {
         panic!("expected the command bench");
     };
     *bench
 }
 
-fn task(args: &[&str]) -> Result<Task, String> {
+fn workload(args: &[&str]) -> Result<Workload, String> {
     let bench = read(args);
     let target = bench.target.as_deref().unwrap();
-    Task::read(target, None, &bench.load, &bench.request, &bench.tls).map_err(|failure| match failure {
-        Failure::Usage(line) => line,
-        Failure::Other(line) => panic!("not the command line's fault: {line}"),
+    Workload::read(target, None, &bench.load, &bench.request, &bench.tls).map_err(|failure| match failure {
+        CliError::Usage(line) => line,
+        CliError::Other(line) => panic!("not the command line's fault: {line}"),
     })
 }
 
 /// The request as it is sent.
 fn request(args: &[&str]) -> String {
-    let task = task(args).unwrap();
-    let bytes = task.traffic.flows()[0].steps[0]
+    let workload = workload(args).unwrap();
+    let bytes = workload.traffic.flows()[0].steps[0]
         .constant()
         .expect("it has no tokens");
     String::from_utf8(bytes.to_vec()).unwrap()
@@ -55,7 +55,7 @@ fn requests_are_sent_as_they_are_written() {
 }
 
 fn check_refused(args: &[&str], expect: &str) {
-    let found = task(args).unwrap_err();
+    let found = workload(args).unwrap_err();
     assert!(found.contains(expect), "expected `{expect}` in: {found}");
 }
 
@@ -85,7 +85,7 @@ fn what_does_not_fit_the_target_is_refused() {
 }
 
 fn messages(args: &[&str]) -> Messages {
-    match task(args).unwrap().protocol {
+    match workload(args).unwrap().protocol {
         Protocol::WebSocket(messages) => messages,
         other => panic!("{other:?}"),
     }
@@ -125,7 +125,7 @@ fn options_say_what_messages_are() {
 }
 
 fn secured(args: &[&str]) -> Tls {
-    task(args).unwrap().tls.expect("it is over TLS")
+    workload(args).unwrap().tls.expect("it is over TLS")
 }
 
 #[test]
@@ -162,12 +162,12 @@ fn options_say_how_connections_are_secured() {
         "--cert: /nonexistent/key: expected",
     );
     // Whether anything is secured at all is looked at when all targets are known.
-    assert!(task(&["--insecure", "http://a/"]).unwrap().tls.is_none());
+    assert!(workload(&["--insecure", "http://a/"]).unwrap().tls.is_none());
 }
 
-fn threads_of(args: &[&str], allowed: &[usize]) -> Result<Threads, Failure> {
+fn threads_of(args: &[&str], allowed: &[usize]) -> Result<Threads, CliError> {
     let bench = read(&[args, &["http://a/"]].concat());
-    threads(&bench.load, &bench.client, &bench.server.started, allowed)
+    client_threads(&bench.load, &bench.client, &bench.server.started, allowed)
 }
 
 fn check_threads(args: &[&str], count: usize, cpus: &[usize]) {
@@ -190,7 +190,7 @@ fn the_client_takes_the_cpus_that_the_server_leaves() {
     // None is left: both share.
     check_threads(&["--server", "x", "--server-cpus", "0-3,6"], 5, &[]);
     for option in ["--cpus", "--server-cpus"] {
-        let Err(Failure::Usage(line)) = threads_of(&[option, "4"], &[0, 1, 2, 6]) else {
+        let Err(CliError::Usage(line)) = threads_of(&[option, "4"], &[0, 1, 2, 6]) else {
             panic!("expected a usage error");
         };
         assert_eq!(
@@ -200,9 +200,9 @@ fn the_client_takes_the_cpus_that_the_server_leaves() {
     }
 }
 
-fn plan_of(args: &[&str]) -> Result<Plan, Failure> {
+fn plan_of(args: &[&str]) -> Result<Plan, CliError> {
     let bench = read(&[args, &["http://a/"]].concat());
-    let task = Task::read(
+    let workload = Workload::read(
         "http://127.0.0.1:80/",
         None,
         &bench.load,
@@ -210,10 +210,10 @@ fn plan_of(args: &[&str]) -> Result<Plan, Failure> {
         &bench.tls,
     )
     .unwrap();
-    let threads = threads(&bench.load, &bench.client, &bench.server.started, &[0]).unwrap();
+    let threads = client_threads(&bench.load, &bench.client, &bench.server.started, &[0]).unwrap();
     let addr = vec!["127.0.0.1:80".parse().unwrap()];
-    plan(
-        &task,
+    build_plan(
+        &workload,
         addr,
         &threads,
         (&bench.load, &bench.client),
@@ -291,7 +291,7 @@ fn options_reach_the_plan() {
 
 #[test]
 fn a_source_of_another_family_is_refused() {
-    let Err(Failure::Usage(line)) = plan_of(&["--source", "::1"]) else {
+    let Err(CliError::Usage(line)) = plan_of(&["--source", "::1"]) else {
         panic!("expected a usage error");
     };
     assert_eq!(
@@ -311,7 +311,7 @@ fn http2_is_spoken_where_it_is_asked_for() {
         (&["https://a/", "--insecure", "--http2"], "h2"),
         (&["https://a/b.C/D", "--insecure", "--grpc"], "h2"),
     ] {
-        let tls = task(args).unwrap().tls.expect("TLS");
+        let tls = workload(args).unwrap().tls.expect("TLS");
         assert_eq!(tls.settings.alpn, [alpn.as_bytes()], "{args:?}");
     }
     check_refused(
@@ -339,7 +339,7 @@ fn calls_are_requests_with_a_message() {
         (&["-H", own], &[], "Content-Type: application/grpc+proto\r\n"),
     ] {
         let args = [&["--grpc", target], args].concat();
-        let sent = task(&args).unwrap();
+        let sent = workload(&args).unwrap();
         assert_eq!(sent.protocol, Protocol::Grpc(kinds::Grpc::Unary));
         let bytes = sent.traffic.flows()[0].steps[0].constant().unwrap().clone();
         let head = bytes.windows(4).position(|four| four == b"\r\n\r\n").unwrap() + 4;
@@ -351,7 +351,7 @@ fn calls_are_requests_with_a_message() {
         assert_eq!(bytes[head..], framed);
     }
     std::fs::remove_file(file).unwrap();
-    let streaming = task(&["--grpc", "--server-streaming", target]).unwrap();
+    let streaming = workload(&["--grpc", "--server-streaming", target]).unwrap();
     assert_eq!(streaming.protocol, Protocol::Grpc(kinds::Grpc::ServerStreaming));
 }
 

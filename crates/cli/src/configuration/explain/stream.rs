@@ -7,27 +7,27 @@ use ringmain_gateway::table::{AddressId, StreamExplanation, Table};
 use serde_json::{Value, json};
 
 use crate::args::configuration::Explain;
-use crate::error::Failure;
-use crate::print;
+use crate::error::CliError;
+use crate::print_output;
 
 /// Says where a connection goes.
-pub(super) fn explain(args: &Explain, table: &Table<()>) -> Result<(), Failure> {
-    let sni = args.sni.as_deref().map(name).transpose()?;
+pub(super) fn explain_stream(args: &Explain, table: &Table<()>) -> Result<(), CliError> {
+    let sni = args.sni.as_deref().map(parse_server_name).transpose()?;
     let sni = sni.as_ref().map(Hostname::as_str);
-    let address = address(table, args.listener.as_deref(), sni)?;
+    let address = find_address(table, args.listener.as_deref(), sni)?;
     let explanation = table.explain_stream(address, sni);
-    print(|out| {
+    print_output(|out| {
         if args.json {
-            writeln!(out, "{:#}", as_json(&explanation))
+            writeln!(out, "{:#}", explanation_json(&explanation))
         } else {
-            told(&explanation, sni, out)
+            print_explanation(&explanation, sni, out)
         }
     })?;
     if explanation.taken.is_some() {
         return Ok(());
     }
     let asked = sni.map_or_else(|| "a client that names none".to_owned(), |sni| format!("`{sni}`"));
-    Err(Failure::Other(match explanation.protocol {
+    Err(CliError::Other(match explanation.protocol {
         None => format!("closed: no listener of that address is for {asked}"),
         Some(protocol) if protocol.is_http() => {
             "requests come in there: ringmain explain FILE METHOD URL says where one goes".to_owned()
@@ -37,11 +37,11 @@ pub(super) fn explain(args: &Explain, table: &Table<()>) -> Result<(), Failure> 
 }
 
 /// The name of a client's TLS, which is never a wildcard.
-fn name(text: &str) -> Result<Hostname, Failure> {
+fn parse_server_name(text: &str) -> Result<Hostname, CliError> {
     let hostname = Hostname::parse(text).ok();
     let hostname = hostname.filter(|name| name.wildcard_suffix().is_none());
     hostname.ok_or_else(|| {
-        Failure::Usage(format!(
+        CliError::Usage(format!(
             "--sni: expected a host such as mail.shop.example, found `{text}`"
         ))
     })
@@ -49,7 +49,7 @@ fn name(text: &str) -> Result<Hostname, Failure> {
 
 /// The address that the connection comes to: one that was named, else the first that takes such connections and, if there is
 /// one, is for their name.
-fn address(table: &Table<()>, wanted: Option<&str>, sni: Option<&str>) -> Result<AddressId, Failure> {
+fn find_address(table: &Table<()>, wanted: Option<&str>, sni: Option<&str>) -> Result<AddressId, CliError> {
     let addresses = table.addresses();
     let some = |id: AddressId, fits: &dyn Fn(&Listener) -> bool| {
         let mut listeners = addresses.listeners(id);
@@ -58,14 +58,14 @@ fn address(table: &Table<()>, wanted: Option<&str>, sni: Option<&str>) -> Result
     if let Some(wanted) = wanted {
         let named = |id: AddressId| some(id, &|listener| *listener.name == *wanted);
         let mut all = addresses.iter();
-        let found = all.find(|(id, address, _)| named(*id) || is_at(address, wanted));
+        let found = all.find(|(id, address, _)| named(*id) || matches_address(address, wanted));
         return found.map(|(id, ..)| id).ok_or_else(|| {
             let there = addresses.iter().flat_map(|(id, address, _)| {
                 let listeners = addresses.listeners(id);
                 listeners.map(move |(_, listener)| format!("{} ({address})", listener.name))
             });
             let there: Vec<_> = there.collect();
-            Failure::Other(format!("no listener `{wanted}`; there are: {}", there.join(", ")))
+            CliError::Other(format!("no listener `{wanted}`; there are: {}", there.join(", ")))
         });
     }
     let passes = |listener: &Listener| {
@@ -79,7 +79,7 @@ fn address(table: &Table<()>, wanted: Option<&str>, sni: Option<&str>) -> Result
     let found = addresses.iter().find(|(id, ..)| takes(*id));
     let found = found.or_else(|| addresses.iter().find(|(id, ..)| some(*id, &passes)));
     found.map(|(id, ..)| id).ok_or_else(|| {
-        Failure::Other(
+        CliError::Other(
             "no listener passes connections on: there is none of `tcp`, `tls` or `tls_passthrough`"
                 .to_owned(),
         )
@@ -87,7 +87,7 @@ fn address(table: &Table<()>, wanted: Option<&str>, sni: Option<&str>) -> Result
 }
 
 /// Whether an address is written like that: as it is, or by its port alone.
-fn is_at(address: &Addr, wanted: &str) -> bool {
+fn matches_address(address: &Addr, wanted: &str) -> bool {
     let port = wanted.strip_prefix(':').unwrap_or(wanted).parse();
     match address {
         Addr::Inet(address) if port == Ok(address.port()) => true,
@@ -95,7 +95,11 @@ fn is_at(address: &Addr, wanted: &str) -> bool {
     }
 }
 
-fn told(explanation: &StreamExplanation, sni: Option<&str>, out: &mut dyn Write) -> io::Result<()> {
+fn print_explanation(
+    explanation: &StreamExplanation,
+    sni: Option<&str>,
+    out: &mut dyn Write,
+) -> io::Result<()> {
     match (&explanation.listener, sni) {
         (Some(name), _) => writeln!(out, "listener `{name}`")?,
         (None, Some(sni)) => writeln!(out, "no listener for `{sni}`")?,
@@ -130,7 +134,7 @@ fn told(explanation: &StreamExplanation, sni: Option<&str>, out: &mut dyn Write)
     }
 }
 
-fn as_json(explanation: &StreamExplanation) -> Value {
+fn explanation_json(explanation: &StreamExplanation) -> Value {
     let others = explanation
         .others
         .iter()

@@ -10,7 +10,7 @@ use std::time::Duration;
 use ringmain_testkit::wait::{Patience, pause};
 
 use super::*;
-use crate::limits::FEED_STEP;
+use crate::limits::FEED_POLL;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -25,12 +25,12 @@ fn pair(key: Option<&str>) -> (Http, TcpStream) {
 }
 
 /// Goes on until it is as wanted, or fails.
-fn until(http: &mut Http, wanted: impl Fn(&Http) -> bool) -> Result<(), Trouble> {
+fn until(http: &mut Http, wanted: impl Fn(&Http) -> bool) -> Result<(), SinkError> {
     let patience = Patience::new();
     while !wanted(http) {
-        http.carry_on()?;
-        assert!(!patience.is_over(), "{} are on their way", http.pending());
-        pause(FEED_STEP);
+        http.drive()?;
+        assert!(!patience.is_over(), "{} are on their way", http.unconfirmed());
+        pause(FEED_POLL);
     }
     Ok(())
 }
@@ -40,10 +40,10 @@ const GOOD: &str = "HTTP/1.1 200 OK\r\nContent-Length: 13\r\n\r\n{\"result\":{}}
 #[test]
 fn a_trade_is_a_post() {
     let (mut http, mut server) = pair(Some("k e\"y"));
-    http.put("market:\"A", "{\"n\":1}").expect("a request");
-    assert_eq!(http.pending(), 1);
-    until(&mut http, |http| http.waiting() == 0).expect("it is sent");
-    assert_eq!(http.pending(), 1, "it has no answer");
+    http.queue_trade("market:\"A", "{\"n\":1}").expect("a request");
+    assert_eq!(http.unconfirmed(), 1);
+    until(&mut http, |http| http.queued_bytes() == 0).expect("it is sent");
+    assert_eq!(http.unconfirmed(), 1, "it has no answer");
     let expected = "POST /api/publish HTTP/1.1\r\nHost: push.test\r\nX-API-Key: k e\"y\r\nContent-Type: application/json\r\n\
                     Content-Length: 39\r\n\r\n{\"channel\":\"market:\\\"A\",\"data\":{\"n\":1}}";
     let mut said = vec![0; expected.len()];
@@ -51,8 +51,8 @@ fn a_trade_is_a_post() {
     let said = String::from_utf8(said).expect("text");
     assert_eq!(said.to_lowercase(), expected.to_lowercase());
     server.write_all(GOOD.as_bytes()).expect("it is read");
-    until(&mut http, |http| http.pending() == 0).expect("an answer");
-    assert_eq!(http.refusals(), None);
+    until(&mut http, |http| http.unconfirmed() == 0).expect("an answer");
+    assert_eq!(http.take_refusals(), None);
 }
 
 #[test]
@@ -69,33 +69,33 @@ fn answers_are_heard_wherever_they_are_cut() {
     for cut in 0..all.len() {
         let (mut http, mut server) = pair(None);
         for _ in 0..5 {
-            http.put("a", "1").expect("a request");
+            http.queue_trade("a", "1").expect("a request");
         }
-        until(&mut http, |http| http.waiting() == 0).expect("they are sent");
+        until(&mut http, |http| http.queued_bytes() == 0).expect("they are sent");
         server.write_all(&all.as_bytes()[..cut]).expect("it is read");
-        http.carry_on().expect("nothing is wrong");
+        http.drive().expect("nothing is wrong");
         server.write_all(&all.as_bytes()[cut..]).expect("it is read");
-        until(&mut http, |http| http.pending() == 0).expect("all answers");
-        let (count, what) = http.refusals().expect("two are refused");
+        until(&mut http, |http| http.unconfirmed() == 0).expect("all answers");
+        let (count, what) = http.take_refusals().expect("two are refused");
         assert_eq!((count, &*what), (2, "503, later"), "at {cut}");
-        assert_eq!(http.refusals(), None);
+        assert_eq!(http.take_refusals(), None);
     }
 }
 
 #[test]
 fn so_many_wait_for_answers_and_no_more() {
     let (mut http, mut server) = pair(None);
-    let (many, more) = (FEED_REQUESTS as u64, 10);
+    let (many, more) = (FEED_IN_FLIGHT as u64, 10);
     for _ in 0..many + more {
-        http.put("a", "1").expect("a request");
+        http.queue_trade("a", "1").expect("a request");
     }
-    until(&mut http, |http| http.asked == FEED_REQUESTS).expect("they are sent");
-    http.carry_on().expect("nothing is wrong");
-    assert_eq!((http.asked as u64, http.pending()), (many, many + more));
-    assert!(http.waiting() > 0);
+    until(&mut http, |http| http.in_flight == FEED_IN_FLIGHT).expect("they are sent");
+    http.drive().expect("nothing is wrong");
+    assert_eq!((http.in_flight as u64, http.unconfirmed()), (many, many + more));
+    assert!(http.queued_bytes() > 0);
     server.write_all(GOOD.as_bytes()).expect("it is read");
-    until(&mut http, |http| http.pending() == many + more - 1).expect("an answer");
-    until(&mut http, |http| http.asked == FEED_REQUESTS).expect("another is sent");
+    until(&mut http, |http| http.unconfirmed() == many + more - 1).expect("an answer");
+    until(&mut http, |http| http.in_flight == FEED_IN_FLIGHT).expect("another is sent");
 }
 
 #[test]
@@ -125,13 +125,13 @@ fn what_nothing_mends_ends_it_and_the_rest_is_a_lost_connection() {
         ("", false, "the server has closed the connection"),
     ] {
         let (mut http, mut server) = pair(None);
-        http.put("a", "1").expect("a request");
-        until(&mut http, |http| http.waiting() == 0).expect("it is sent");
+        http.queue_trade("a", "1").expect("a request");
+        until(&mut http, |http| http.queued_bytes() == 0).expect("it is sent");
         server.write_all(said.as_bytes()).expect("it is read");
         server.shutdown(std::net::Shutdown::Write).expect("an end");
-        let found = match until(&mut http, |http| http.pending() == 0) {
-            Err(Trouble::Refused(why)) if is_final => why,
-            Err(Trouble::Lost(why)) if !is_final => why,
+        let found = match until(&mut http, |http| http.unconfirmed() == 0) {
+            Err(SinkError::Refused(why)) if is_final => why,
+            Err(SinkError::Lost(why)) if !is_final => why,
             other => panic!("{said:?}: {other:?}"),
         };
         assert!(found.contains(expect), "{said:?}: {found}");
@@ -141,7 +141,7 @@ fn what_nothing_mends_ends_it_and_the_rest_is_a_lost_connection() {
     server.write_all(GOOD.as_bytes()).expect("it is read");
     let unasked = until(&mut http, |_| false);
     assert!(
-        matches!(&unasked, Err(Trouble::Lost(why)) if why.contains("not asked")),
+        matches!(&unasked, Err(SinkError::Lost(why)) if why.contains("not asked")),
         "{unasked:?}"
     );
 }
@@ -149,5 +149,5 @@ fn what_nothing_mends_ends_it_and_the_rest_is_a_lost_connection() {
 #[test]
 fn what_cannot_stand_in_a_request_is_refused_before_it_is_sent() {
     let (mut http, _server) = pair(Some("a\r\nX: b"));
-    assert!(matches!(http.put("a", "1"), Err(Trouble::Refused(_))));
+    assert!(matches!(http.queue_trade("a", "1"), Err(SinkError::Refused(_))));
 }

@@ -14,14 +14,14 @@ use base64::engine::general_purpose::STANDARD;
 use ringmain_engine::Addr;
 use ringmain_load::limits;
 
-use crate::args::values::{Time, time, whole};
+use crate::args::values::{Time, number_in_range, time_in_range};
 use crate::limits::{CPU_MAX, SOURCES_MAX, TIME_MAX};
 
 #[cfg(test)]
 mod tests;
 
 /// Requests a second: `200`, `2.5k`, `1m`.
-pub(crate) fn rate(text: &str) -> Result<f64, String> {
+pub(crate) fn parse_request_rate(text: &str) -> Result<f64, String> {
     let (number, factor) = match text.char_indices().last() {
         Some((end, 'k' | 'K')) => (&text[..end], 1e3),
         Some((end, 'm' | 'M')) => (&text[..end], 1e6),
@@ -48,7 +48,7 @@ pub(crate) fn rate(text: &str) -> Result<f64, String> {
 pub(crate) struct Bytes(pub(crate) Vec<u8>);
 
 /// Bytes by two hexadecimal digits each: `0a05`.
-pub(crate) fn hex(text: &str) -> Result<Bytes, String> {
+pub(crate) fn parse_hex(text: &str) -> Result<Bytes, String> {
     let digits = text.bytes().map(|digit| char::from(digit).to_digit(16));
     let digits: Option<Vec<u32>> = digits.collect();
     let digits = digits.filter(|digits| digits.len().is_multiple_of(2));
@@ -58,7 +58,7 @@ pub(crate) fn hex(text: &str) -> Result<Bytes, String> {
 }
 
 /// Bytes in base64, padded (RFC 4648 §4).
-pub(crate) fn base64(text: &str) -> Result<Bytes, String> {
+pub(crate) fn parse_base64(text: &str) -> Result<Bytes, String> {
     let decoded = STANDARD.decode(text);
     decoded
         .map(Bytes)
@@ -79,26 +79,26 @@ impl fmt::Display for KillAt {
 }
 
 /// Parses a process and a time: `4711@3s`.
-pub(crate) fn kill_at(text: &str) -> Result<KillAt, String> {
+pub(crate) fn parse_kill_at(text: &str) -> Result<KillAt, String> {
     let expected = || "expected the number of a process, @ and a time, such as 4711@3s".to_owned();
     let (pid, after) = text.split_once('@').ok_or_else(expected)?;
-    let pid = whole(1..=u32::MAX)(pid).map_err(|_| expected())?;
-    let after = time(Duration::ZERO..=TIME_MAX)(after)?;
+    let pid = number_in_range(1..=u32::MAX)(pid).map_err(|_| expected())?;
+    let after = time_in_range(Duration::ZERO..=TIME_MAX)(after)?;
     Ok(KillAt { pid, after })
 }
 
 /// Parses the number of a run: 8 hexadecimal digits.
-pub(crate) fn run_number(text: &str) -> Result<u32, String> {
+pub(crate) fn parse_run_number(text: &str) -> Result<u32, String> {
     let is_hex = text.len() == 8 && text.bytes().all(|digit| digit.is_ascii_hexdigit());
     let number = is_hex.then(|| u32::from_str_radix(text, 16).ok()).flatten();
     number.ok_or_else(|| "expected 8 hexadecimal digits, such as 0000002a".to_owned())
 }
 
 /// CPUs as the kernel lists them: `0-3,8`.
-pub(crate) fn cpus(text: &str) -> Result<Vec<usize>, String> {
+pub(crate) fn parse_cpus(text: &str) -> Result<Vec<usize>, String> {
     let part = |part: &str| {
         let (first, last) = part.split_once('-').unwrap_or((part, part));
-        let (first, last) = (digits(first)?, digits(last)?);
+        let (first, last) = (parse_digits(first)?, parse_digits(last)?);
         (first <= last && last <= CPU_MAX).then_some(first..=last)
     };
     let ranges: Option<Vec<RangeInclusive<usize>>> = text.split(',').map(part).collect();
@@ -116,23 +116,25 @@ pub(crate) fn cpus(text: &str) -> Result<Vec<usize>, String> {
     Ok(cpus)
 }
 
-fn digits(text: &str) -> Option<usize> {
+fn parse_digits(text: &str) -> Option<usize> {
     let all = text.bytes().all(|byte| byte.is_ascii_digit());
     all.then(|| text.parse().ok()).flatten()
 }
 
 /// Addresses to connect from: one, or the first and the last of a range.
-pub(crate) fn sources(text: &str) -> Result<Vec<Addr>, String> {
+pub(crate) fn parse_sources(text: &str) -> Result<Vec<Addr>, String> {
     let expected =
         || "expected an IP address of this host, or a range such as 127.0.0.1-127.0.0.9".to_owned();
     let (first, last) = text.split_once('-').unwrap_or((text, text));
     let first: IpAddr = first.parse().map_err(|_| expected())?;
     let last: IpAddr = last.parse().map_err(|_| expected())?;
     let addrs: Vec<IpAddr> = match (first, last) {
-        (IpAddr::V4(first), IpAddr::V4(last)) => range(u32::from(first).into(), u32::from(last).into())?
-            .map(|bits| Ipv4Addr::from(bits as u32).into())
-            .collect(),
-        (IpAddr::V6(first), IpAddr::V6(last)) => range(first.into(), last.into())?
+        (IpAddr::V4(first), IpAddr::V4(last)) => {
+            address_range(u32::from(first).into(), u32::from(last).into())?
+                .map(|bits| Ipv4Addr::from(bits as u32).into())
+                .collect()
+        }
+        (IpAddr::V6(first), IpAddr::V6(last)) => address_range(first.into(), last.into())?
             .map(|bits| Ipv6Addr::from(bits).into())
             .collect(),
         _ => return Err("expected a range of one family, both IPv4 or both IPv6".into()),
@@ -143,7 +145,7 @@ pub(crate) fn sources(text: &str) -> Result<Vec<Addr>, String> {
         .collect())
 }
 
-fn range(first: u128, last: u128) -> Result<RangeInclusive<u128>, String> {
+fn address_range(first: u128, last: u128) -> Result<RangeInclusive<u128>, String> {
     if first > last || last - first >= SOURCES_MAX {
         return Err(format!(
             "expected a range of at most {SOURCES_MAX} addresses, the lowest first"
@@ -176,7 +178,7 @@ impl FromStr for Statuses {
 
     fn from_str(text: &str) -> Result<Statuses, String> {
         let status = |text: &str| {
-            digits(text)
+            parse_digits(text)
                 .and_then(|n| u16::try_from(n).ok())
                 .filter(|n| (100..=599).contains(n))
         };
