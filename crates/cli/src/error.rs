@@ -1,4 +1,4 @@
-//! Why the program ends early, in one line, and with which exit code.
+//! The errors of commands: a message of one line, and the exit code.
 
 use std::ffi::OsString;
 use std::fmt::Display;
@@ -13,32 +13,32 @@ use crate::args::Cli;
 #[cfg(test)]
 mod tests;
 
-/// The exit code of a command line that cannot be carried out as written.
+/// The exit code of a wrong command line.
 const USAGE: u8 = 2;
 
-/// Why the program ends early.
+/// An error that ends the program.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum CliError {
-    /// The command line is wrong.
+    /// The command line, or a file that it names, is wrong.
     Usage(String),
-    /// Everything else.
+    /// Any other error.
     Other(String),
 }
 
 impl CliError {
-    /// The message.
+    /// Returns the message.
     pub(crate) fn message(&self) -> &str {
         match self {
             CliError::Usage(text) | CliError::Other(text) => text,
         }
     }
 
-    /// Anything that is not the fault of the command line.
+    /// Wraps an error that the command line has not caused.
     pub(crate) fn other(error: impl Display) -> CliError {
         CliError::Other(error.to_string())
     }
 
-    /// What clap found, in one line instead of its paragraphs. `words` are those after the program's name.
+    /// Converts an error of clap to one line. `words` are the arguments after the program's name.
     pub(crate) fn from_clap(error: &clap::Error, words: &[OsString]) -> CliError {
         let context = CommandContext::from_words(words);
         let line = match error.get(ContextKind::InvalidSubcommand) {
@@ -47,26 +47,26 @@ impl CliError {
             }
             _ if error.kind() == ErrorKind::UnknownArgument && context.written == "ringmain profile" => {
                 let line = join_lines(&error.render().to_string());
-                format!("{line}; a command to profile stands behind --: `ringmain profile -- COMMAND`")
+                format!("{line}; write a command to profile after --: `ringmain profile -- COMMAND`")
             }
             _ => join_lines(&error.render().to_string()),
         };
         CliError::Usage(format!("{line}; see `{} --help`", context.written))
     }
 
-    /// Says it on standard error.
+    /// Prints the message to standard error, and returns the exit code.
     pub(crate) fn print(&self) -> ExitCode {
         let (line, code) = match self {
             CliError::Usage(line) => (line, ExitCode::from(USAGE)),
             CliError::Other(line) => (line, ExitCode::FAILURE),
         };
-        // Nobody is left to hear of a broken standard error.
+        // A broken standard error cannot be reported.
         let _ = writeln!(std::io::stderr(), "error: {line}");
         code
     }
 }
 
-/// The command that a line is for, as far as it has commands and help of its own.
+/// The command with its own subcommands or help that a command line selects.
 struct CommandContext {
     written: &'static str,
     definition: Command,
@@ -92,7 +92,7 @@ impl CommandContext {
         }
     }
 
-    /// A word after options: a command in the wrong place, what follows one there, or nothing that was expected.
+    /// Describes an unexpected word after options: a command there, or another word.
     fn misplaced_command(&self, word: &str, words: &[OsString]) -> String {
         let mut commands = words
             .iter()
@@ -100,14 +100,14 @@ impl CommandContext {
         match commands.next() {
             Some(command) => {
                 let (written, command) = (self.written, command.get_name());
-                format!("options belong after the command: write `{written} {command}`, then the options")
+                format!("expected options after the command: write `{written} {command}`, then the options")
             }
             None => format!("unexpected argument '{word}' found: expected options only"),
         }
     }
 }
 
-/// Joins clap's paragraphs: what is wrong, the possible values and the tips; without the usage line.
+/// Joins the paragraphs of clap (error, possible values, tips), without the usage line.
 fn join_lines(text: &str) -> String {
     let text = text.strip_prefix("error: ").unwrap_or(text);
     let mut out = String::new();

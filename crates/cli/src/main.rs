@@ -1,7 +1,7 @@
-//! The one binary `ringmain`: reads the command line, runs the command, and ends with an exit code that means
-//! something: 0 done, 1 failed, 2 used wrongly.
+//! The binary `ringmain`: parses the command line, runs the command, and returns its exit code: 0 done, 1 failed, 2 wrong
+//! command line.
 //!
-//! Data goes to standard output, talk to standard error. Knows nothing of how bytes move.
+//! Data goes to standard output, messages to standard error. Knows nothing of protocols.
 #![forbid(unsafe_code)]
 
 mod args;
@@ -33,12 +33,12 @@ use ringmain_sys::inherit::{self, Inherited};
 use crate::args::{Cli, Command, Serve};
 use crate::error::CliError;
 
-/// Publications and snapshots are made by one worker and freed by another: that must not take a lock (decision 0021).
+/// Publications and snapshots are allocated by one worker and freed by another: that must not take a lock (decision 0021).
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
-    // First of all: inherited listeners are recognised by the number of their descriptor.
+    // Before any descriptor is opened: inherited listeners are recognised by their number.
     let inherited = inherit::take();
     std::panic::set_hook(Box::new(report_panic));
     let outcome = std::panic::catch_unwind(AssertUnwindSafe(|| run_command(inherited)));
@@ -46,7 +46,7 @@ fn main() -> ExitCode {
     match outcome {
         Ok(Ok(())) => ExitCode::SUCCESS,
         Ok(Err(failure)) => failure.print(),
-        // The hook has said it.
+        // The hook has reported it.
         Err(_) => ExitCode::FAILURE,
     }
 }
@@ -79,7 +79,7 @@ fn run_command(inherited: Result<Vec<Inherited>, inherit::InheritError>) -> Resu
     }
 }
 
-/// Writes to standard output. A reader that has left has seen enough; anything else has failed.
+/// Writes to standard output. Fails on every error but a closed pipe: its reader needs no more.
 fn print_output(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<(), CliError> {
     let mut out = io::stdout().lock();
     match write(&mut out).and_then(|()| out.flush()) {
@@ -90,7 +90,7 @@ fn print_output(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<
     }
 }
 
-/// One line for a panic, wherever it happens: a backtrace helps nobody who did not write the program.
+/// Logs a panic in one line: a backtrace is of no use to operators.
 fn report_panic(info: &PanicHookInfo<'_>) {
     let message = info.payload_as_str().unwrap_or("no message");
     let place = info.location().map_or_else(String::new, |l| format!(" at {l}"));

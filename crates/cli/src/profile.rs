@@ -1,6 +1,6 @@
-//! `ringmain profile`: takes a profile as the command line says it, and writes what came of it.
+//! `ringmain profile`: records a profile, and writes the results.
 //!
-//! Exit codes: 0 done, 1 failed, 2 used wrongly. Knows nothing of how samples are taken or drawn.
+//! Exit codes: 0 done, 1 failed, 2 wrong command line. Knows nothing of sampling and drawing.
 
 use std::fs::File as Opened;
 use std::io::Read;
@@ -17,7 +17,7 @@ use crate::args::profile::{Diff, Profile as Args, ProfileCommand};
 use crate::bench::output::{Sink, to_standard_error, to_standard_output};
 use crate::error::CliError;
 
-/// Does what the command line says.
+/// Runs the command.
 pub(crate) fn run(args: Args) -> Result<(), CliError> {
     match &args.command {
         Some(ProfileCommand::Diff(args)) => compare_profiles(args),
@@ -53,7 +53,7 @@ fn take_profile(args: Args) -> Result<(), CliError> {
     };
     if !results.quiet {
         to_standard_error(&format!(
-            "sampling {}; Ctrl-C ends it early",
+            "sampling {}; press Ctrl-C to stop",
             describe_target(&options)
         ));
     }
@@ -72,7 +72,7 @@ fn take_profile(args: Args) -> Result<(), CliError> {
     if summary {
         to_standard_output(&summary::profile_text(&figures, Some(&profile.facts)))?;
         if nothing {
-            to_standard_error("the same as a flame graph: add --svg profile.svg");
+            to_standard_error("to write a flame graph, add --svg profile.svg");
         }
     }
     Ok(())
@@ -85,9 +85,9 @@ fn describe_target(options: &Options) -> String {
             format!("process {pid} for {} s", duration.as_secs_f64())
         }
         (Target::Command(_), Some(duration)) => {
-            format!("the command for {} s at most", duration.as_secs_f64())
+            format!("the command for at most {} s", duration.as_secs_f64())
         }
-        (Target::Command(_), None) => "the command until it ends".into(),
+        (Target::Command(_), None) => "the command until it exits".into(),
     }
 }
 
@@ -119,7 +119,7 @@ fn read_folded(path: &Path) -> Result<Folded, CliError> {
     let failed = |error: &dyn std::fmt::Display| CliError::Usage(format!("{}: {error}", path.display()));
     let file = Opened::open(path).map_err(|error| failed(&error))?;
     let mut text = String::new();
-    // One byte more than may be, so that a longer file is seen to be longer.
+    // One byte more than the limit, to detect a longer file.
     file.take(limits::FOLDED_BYTES + 1)
         .read_to_string(&mut text)
         .map_err(|error| failed(&error))?;

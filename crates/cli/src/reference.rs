@@ -1,4 +1,4 @@
-//! The command line as shells and `man` want it: completion scripts and the manual page, from its one definition.
+//! Completion scripts and the manual page, generated from the definition of the command line.
 
 use std::io::{self, Write};
 
@@ -11,7 +11,7 @@ use crate::args::{Cli, Lines, Section, bench_sections, run_sections, tune_sectio
 /// Writes the completion script for a shell.
 ///
 /// # Errors
-/// Those of `out`.
+/// Returns the errors of `out`.
 pub(crate) fn write_completions(shell: Shell, out: &mut dyn Write) -> io::Result<()> {
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut Cli::command(), "ringmain", &mut script);
@@ -21,7 +21,7 @@ pub(crate) fn write_completions(shell: Shell, out: &mut dyn Write) -> io::Result
 /// Writes the manual page.
 ///
 /// # Errors
-/// Those of `out`.
+/// Returns the errors of `out`.
 pub(crate) fn write_manual(out: &mut dyn Write) -> io::Result<()> {
     let mut definition = Cli::command();
     definition.build();
@@ -36,7 +36,7 @@ pub(crate) fn write_manual(out: &mut dyn Write) -> io::Result<()> {
             (format!("{}{operands}", command.get_name()), about)
         })
         .collect();
-    // What the short help leaves out is not left out here; the derived synopsis names every option.
+    // The page has the options that the short help hides; the derived synopsis would list every option.
     let definition = definition
         .mut_args(|option| option.hide_short_help(false))
         .override_usage("ringmain [OPTIONS]\nringmain <COMMAND>");
@@ -68,7 +68,7 @@ pub(crate) fn write_manual(out: &mut dyn Write) -> io::Result<()> {
     write_with_commands(out, "tune", tune_sections())
 }
 
-/// Of a command whose options are its own.
+/// Returns the definition of a command.
 fn command_definition(name: &str) -> Command {
     let mut definition = Cli::command();
     definition.build();
@@ -76,7 +76,7 @@ fn command_definition(name: &str) -> Command {
     command.expect("it is among the commands").clone()
 }
 
-/// The sections of a command and of its own commands, whose options are their own.
+/// Writes the options and sections of a command, and those of its subcommands.
 fn write_with_commands(out: &mut dyn Write, name: &str, sections: &[Section]) -> io::Result<()> {
     let definition = command_definition(name);
     write_heading(out, &format!("ringmain {name}"))?;
@@ -92,7 +92,7 @@ fn write_with_commands(out: &mut dyn Write, name: &str, sections: &[Section]) ->
     Ok(())
 }
 
-/// What a command does, its operands, and its options under their headings.
+/// Writes the description of a command, its operands, and its options under their headings.
 fn write_options(out: &mut dyn Write, command: &Command) -> io::Result<()> {
     let about = command.get_long_about().or(command.get_about());
     writeln!(
@@ -100,7 +100,9 @@ fn write_options(out: &mut dyn Write, command: &Command) -> io::Result<()> {
         "{}",
         escape_roff(&about.map(ToString::to_string).unwrap_or_default())
     )?;
-    let own = |option: &&Arg| !matches!(option.get_action(), ArgAction::Help | ArgAction::Version);
+    let own = |option: &&Arg| {
+        !option.is_hide_set() && !matches!(option.get_action(), ArgAction::Help | ArgAction::Version)
+    };
     let mut headings: Vec<&str> = Vec::new();
     for option in command.get_arguments().filter(own) {
         let heading = option.get_help_heading().unwrap_or("Operands and options");
@@ -110,8 +112,9 @@ fn write_options(out: &mut dyn Write, command: &Command) -> io::Result<()> {
     }
     for heading in headings {
         write_subheading(out, heading)?;
-        let of_it = |option: &&Arg| option.get_help_heading().unwrap_or("Operands and options") == heading;
-        for option in command.get_arguments().filter(own).filter(of_it) {
+        let is_in_section =
+            |option: &&Arg| option.get_help_heading().unwrap_or("Operands and options") == heading;
+        for option in command.get_arguments().filter(own).filter(is_in_section) {
             writeln!(out, ".TP\n{}", option_forms(option))?;
             let help = option.get_long_help().or(option.get_help());
             let help = help.map(ToString::to_string).unwrap_or_default();
@@ -126,7 +129,7 @@ fn write_options(out: &mut dyn Write, command: &Command) -> io::Result<()> {
     Ok(())
 }
 
-/// An option in all its forms.
+/// Returns the forms of an option, short and long.
 fn option_forms(option: &Arg) -> String {
     let mut forms = Vec::new();
     forms.extend(option.get_short().map(|short| format!("\\fB\\-{short}\\fR")));
@@ -181,7 +184,7 @@ fn write_term(out: &mut dyn Write, name: &str, meaning: &str) -> io::Result<()> 
     )
 }
 
-/// As `roff` prints it: a hyphen stays one that can be copied, no line begins with a control character.
+/// Escapes text for `roff`: hyphens remain ASCII hyphens, and no line begins with a control character.
 fn escape_roff(text: &str) -> String {
     let text = text.replace('\\', "\\e").replace('-', "\\-");
     if text.starts_with(['.', '\'']) {

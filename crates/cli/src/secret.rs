@@ -1,4 +1,4 @@
-//! Secrets that a command needs: given as an argument, by an environment variable, or in a file.
+//! Secrets of commands: an argument, an environment variable, or a file.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
@@ -10,7 +10,7 @@ use crate::limits::SECRET_BYTES;
 /// Returns the secret: the first line of `file` if one is named, else the given value.
 ///
 /// # Errors
-/// Where the file cannot be read, or its first line is empty or longer than [`SECRET_BYTES`].
+/// Fails if the file cannot be read, or its first line is empty or longer than [`SECRET_BYTES`].
 pub(crate) fn read_secret(value: Option<&str>, file: Option<&Path>) -> Result<Option<String>, CliError> {
     let Some(path) = file else {
         return Ok(value.map(str::to_owned));

@@ -1,18 +1,18 @@
-//! The counter line of `--stats`: one definition of what it shows and how.
+//! The counter line of `--stats`.
 
 use std::fmt;
 use std::time::{Duration, Instant};
 
 use ringmain_engine::Report;
 
-/// Says the counters at a steady interval.
+/// A timer with a fixed interval.
 pub(crate) struct IntervalTimer {
     every: Duration,
     next: Instant,
 }
 
 impl IntervalTimer {
-    /// The first line is due after one interval.
+    /// Returns a timer that is due after one interval.
     pub(crate) fn new(every: Duration) -> IntervalTimer {
         IntervalTimer {
             every,
@@ -20,7 +20,7 @@ impl IntervalTimer {
         }
     }
 
-    /// Whether a line is due now. Missed ones are not made up for.
+    /// Returns whether the interval has elapsed, and starts the next one. Missed intervals are skipped.
     pub(crate) fn is_due(&mut self) -> bool {
         let now = monotonic_now();
         if now < self.next {
@@ -42,10 +42,10 @@ fn monotonic_now() -> Instant {
     Instant::now()
 }
 
-/// All workers' counters since the start, as `name=value` pairs.
+/// The counters since startup, summed over the workers, displayed as `name=value` pairs.
 pub(crate) struct Counts<'a> {
     pub(crate) report: &'a Report,
-    /// What was served, and how many of it.
+    /// Name and number of the served messages or requests.
     pub(crate) served: (&'static str, u64),
 }
 

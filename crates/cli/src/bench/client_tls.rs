@@ -1,4 +1,4 @@
-//! From options to the TLS of a target: reads certificates and keys.
+//! The TLS settings of a target: reads certificates and keys.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -9,18 +9,18 @@ use ringmain_tls::{ClientSettings, KeyPair, PeerName, Pem, Trust, Version, pem_f
 use crate::args::bench::{Tls, TlsVersion};
 use crate::error::CliError;
 
-/// What is offered (ALPN): what is spoken over it, and nothing else.
+/// The protocols offered with ALPN.
 pub(super) const ALPN_HTTP1: &[u8] = b"http/1.1";
 pub(super) const ALPN_HTTP2: &[u8] = b"h2";
 
-/// The TLS of a target whose certificate has to be for `name`, over which the protocol `alpn` is spoken.
+/// Returns the TLS settings of a target: its certificate must match `name`, and `alpn` is the only protocol offered.
 pub(super) fn client_tls(name: String, alpn: &[u8], args: &Tls) -> Result<plan::Tls, CliError> {
     let trust = match (&args.ca, args.insecure) {
         (Some(path), _) => Trust::Authorities(read_pem("--ca", path)?),
         (None, true) => Trust::AnybodyInsecure,
         (None, false) => system_roots().map_err(|finding| {
             CliError::Other(format!(
-                "{}; name a file by --ca, or check nothing (--insecure)",
+                "{}; pass a file with --ca, or disable verification with --insecure",
                 finding.text
             ))
         })?,
@@ -52,11 +52,11 @@ pub(super) fn client_tls(name: String, alpn: &[u8], args: &Tls) -> Result<plan::
     })
 }
 
-/// Options of TLS are of no use where nothing is spoken over it.
+/// Fails if TLS options are given, but no target uses TLS.
 pub(super) fn check_tls_used(args: &Tls, is_spoken: bool) -> Result<(), CliError> {
     match args.first_given_option() {
         Some(option) if !is_spoken => Err(CliError::Usage(format!(
-            "{option} is for https:// and wss:// targets: drop it, or write one of these"
+            "{option} is for https:// and wss:// targets: drop it, or use such a target"
         ))),
         _ => Ok(()),
     }

@@ -1,4 +1,4 @@
-//! The rounds of one session, shown and recorded while they run; and the thresholds that its figures must keep.
+//! The rounds of one session, shown and recorded while they run, and the check of thresholds.
 
 use std::collections::BTreeMap;
 
@@ -17,18 +17,18 @@ use super::output::Histograms;
 use crate::args::bench::Started;
 use crate::error::CliError;
 
-/// What was measured.
+/// A run with its measured rounds.
 #[derive(Debug)]
 pub(super) struct MeasuredRun {
     pub(super) run: Run,
-    /// The user wanted an end before all was done.
+    /// A signal ended the run early.
     pub(super) interrupted: bool,
-    /// The error that ended the run after some rounds were measured: their figures are shown, and the command fails.
+    /// The error that ended the run after the first measured rounds: these are reported, and the command fails.
     pub(super) failed: Option<CliError>,
 }
 
 impl MeasuredRun {
-    /// Returns why not all rounds were measured, if that is so.
+    /// Returns the reason for missing rounds, if any.
     pub(super) fn incomplete_error(self) -> Option<CliError> {
         let (rounds, asked) = (self.run.rounds.len(), self.run.plan.rounds);
         if let Some(failed) = self.failed {
@@ -43,7 +43,7 @@ impl MeasuredRun {
     }
 }
 
-/// All rounds of one target.
+/// Runs the rounds of one target.
 pub(super) fn run_rounds(
     name: &str,
     session: &Session,
@@ -78,7 +78,7 @@ pub(super) fn run_rounds(
     })
 }
 
-/// A run without rounds yet.
+/// Returns a run without rounds.
 pub(super) fn empty_run(name: &str, session: &Session) -> Run {
     Run {
         name: name.to_owned(),
@@ -88,7 +88,7 @@ pub(super) fn empty_run(name: &str, session: &Session) -> Run {
     }
 }
 
-/// One round; nothing if the user wanted an end before anything was measured.
+/// Runs one round. Returns `None` if a signal ended it before the measurement.
 pub(super) fn run_round(
     session: &Session,
     number: u32,
@@ -119,12 +119,12 @@ pub(super) fn run_round(
     }
 }
 
-/// What a run does not show itself.
+/// The CPUs of client and server.
 #[derive(Clone, Debug)]
 pub(super) struct CpuPlacement(Context);
 
 impl CpuPlacement {
-    /// `allowed` are the CPUs of this process, which a server that was started may use too if nobody pins it.
+    /// Detects the CPUs. `allowed`: the CPUs of this process, and of a started server that is not pinned.
     pub(super) fn of(
         server: Option<&Server>,
         started: &Started,
@@ -144,7 +144,7 @@ impl CpuPlacement {
     }
 }
 
-/// A run with all that is to be said about it.
+/// A run with its warnings and thresholds.
 #[derive(Debug)]
 pub(super) struct Verdict {
     pub(super) run: Run,
@@ -161,12 +161,12 @@ impl Verdict {
         }
     }
 
-    /// What is to be doubted, in words.
+    /// Returns the warnings as texts.
     pub(super) fn remarks(&self) -> Vec<Remark> {
         self.doubts.iter().map(to_remark).collect()
     }
 
-    /// As a JSON document has it.
+    /// Returns the parts of a JSON document.
     pub(super) fn judged(&self) -> Judged<'_> {
         Judged {
             run: &self.run,
@@ -186,7 +186,7 @@ fn to_remark(doubt: &Doubt) -> Remark {
     }
 }
 
-/// Returns the errors of a run with their numbers, in parentheses; empty if there were none.
+/// Returns the errors of a run with their numbers, in parentheses; empty without errors.
 fn error_counts(verdict: &Verdict) -> String {
     let mut all = BTreeMap::new();
     for round in &verdict.run.rounds {
@@ -199,9 +199,10 @@ fn error_counts(verdict: &Verdict) -> String {
         .iter()
         .map(|(reason, count)| format!("{reason}: {count}"))
         .collect();
-    match all.is_empty() {
-        true => String::new(),
-        false => format!(" ({})", all.join(", ")),
+    if all.is_empty() {
+        String::new()
+    } else {
+        format!(" ({})", all.join(", "))
     }
 }
 

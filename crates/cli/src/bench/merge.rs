@@ -1,4 +1,4 @@
-//! `ringmain bench merge`: the histograms of several runs, put together without loss.
+//! `ringmain bench merge`: merges the histograms of several runs without loss.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use ringmain_load::report::{json, text};
 use super::output;
 use crate::error::CliError;
 
-/// Reads them all, shows their sum, and writes it if it is to.
+/// Reads the files, prints the merged histogram, and writes it to `output` if there is one.
 pub(super) fn run(files: &[PathBuf], output: Option<&Path>, json: bool) -> Result<(), CliError> {
     let names: Vec<String> = files.iter().map(|path| path.display().to_string()).collect();
     let mut all = Vec::new();
@@ -36,7 +36,7 @@ pub(super) fn run(files: &[PathBuf], output: Option<&Path>, json: bool) -> Resul
     output::to_standard_output(&text::merged(&names, &columns, output::terminal_style()))
 }
 
-/// What stands above the figures of lines without a tag.
+/// Returns the column heading of a tag.
 fn tag_label(tag: &str) -> &str {
     if tag.is_empty() { "untagged" } else { tag }
 }

@@ -1,7 +1,7 @@
-//! `ringmain bench`: carries out a load as the command line says it, shows it while it runs, writes what came of it.
+//! `ringmain bench`: runs a load, shows its progress, and writes the results.
 //!
-//! Exit codes: 0 done and every threshold kept, 1 failed or a threshold missed, 2 used wrongly. Knows nothing of how a
-//! request is sent or timed.
+//! Exit codes: 0 done and all thresholds met, 1 failed or a threshold missed, 2 wrong command line. Knows nothing of sending
+//! and timing requests.
 
 mod broker;
 mod client_tls;
@@ -27,7 +27,7 @@ use crate::args::bench::{Bench, BenchCommand};
 use crate::error::CliError;
 use crate::logging;
 
-/// Does what the command line says.
+/// Runs the command.
 pub(crate) fn run_bench(mut args: Bench) -> Result<(), CliError> {
     match args.command.take() {
         None => single::run(args),
@@ -45,7 +45,7 @@ pub(crate) fn run_bench(mut args: Bench) -> Result<(), CliError> {
     }
 }
 
-/// Before the first thread: signals and the log.
+/// Blocks signals and starts the log; called before the first thread.
 pub(crate) fn init_process(quiet: bool) -> Result<Interrupt, CliError> {
     let interrupt = Interrupt::install()?;
     let level = if quiet {
@@ -54,6 +54,6 @@ pub(crate) fn init_process(quiet: bool) -> Result<Interrupt, CliError> {
         log::LevelFilter::Warn
     };
     logging::start_log(level)
-        .map_err(|error| CliError::Other(format!("cannot start the log's thread: {error}")))?;
+        .map_err(|error| CliError::Other(format!("cannot start the log thread: {error}")))?;
     Ok(interrupt)
 }

@@ -1,4 +1,4 @@
-//! Where results go: standard output, or files, which are opened before the load so that a wrong path costs no run.
+//! The outputs of results: standard output, or files, which are opened before the load so that an invalid path wastes no run.
 
 use std::fs;
 use std::io::{self, IsTerminal, Write};
@@ -15,7 +15,7 @@ use crate::args::bench::Results;
 use crate::args::bench::values::File;
 use crate::error::CliError;
 
-/// A place for one result.
+/// The destination of a result.
 #[derive(Debug)]
 pub(crate) enum Sink {
     StandardOutput,
@@ -23,7 +23,10 @@ pub(crate) enum Sink {
 }
 
 impl Sink {
-    /// Opens it; an existing file is emptied when the result is there.
+    /// Opens the file; an existing one is truncated when the result is written.
+    ///
+    /// # Errors
+    /// Fails if the file cannot be created or opened.
     pub(crate) fn open(option: &str, file: &File) -> Result<Sink, CliError> {
         let File::Path(path) = file else {
             return Ok(Sink::StandardOutput);
@@ -43,6 +46,9 @@ impl Sink {
     }
 
     /// Writes the result.
+    ///
+    /// # Errors
+    /// Fails if the file cannot be written.
     pub(crate) fn write(self, text: &str) -> Result<(), CliError> {
         let Sink::File(path, mut file) = self else {
             return to_standard_output(text);
@@ -53,7 +59,7 @@ impl Sink {
     }
 }
 
-/// Forgets what a file held; a device or pipe holds nothing.
+/// Truncates a regular file.
 fn truncate_file(file: &fs::File) -> io::Result<()> {
     if file.metadata()?.is_file() {
         file.set_len(0)?;
@@ -61,12 +67,12 @@ fn truncate_file(file: &fs::File) -> io::Result<()> {
     Ok(())
 }
 
-/// Where the results of a run go.
+/// The destinations of the results of a run.
 #[derive(Debug)]
 pub(super) struct Sinks {
     json: Option<Sink>,
     html: Option<Sink>,
-    /// The summary; not where other data goes to standard output.
+    /// Print the summary: no other result goes to standard output.
     summary: bool,
     quiet: bool,
 }
@@ -86,7 +92,7 @@ impl Sinks {
         })
     }
 
-    /// Opens the file of a result that has neither page nor histograms.
+    /// Opens the JSON file of a result without page and histograms.
     pub(super) fn json(json: Option<&File>, quiet: bool) -> Result<Sinks, CliError> {
         Ok(Sinks {
             json: json.map(|file| Sink::open("--json", file)).transpose()?,
@@ -96,12 +102,12 @@ impl Sinks {
         })
     }
 
-    /// Writes the document alone: of a run that has no summary.
+    /// Writes only the JSON document, of a run without a summary.
     pub(super) fn write_json(self, json: impl FnOnce() -> String) -> Result<(), CliError> {
         self.json.map_or(Ok(()), |sink| sink.write(&json()))
     }
 
-    /// Writes all of one result. Where its summary is not shown, what is to be doubted is said on standard error.
+    /// Writes the outputs of one result. Without a summary the warnings are printed to standard error.
     pub(super) fn write(
         self,
         remarks: &[Remark],
@@ -126,18 +132,18 @@ impl Sinks {
     }
 }
 
-/// A file of histograms that grows while it is measured.
+/// A histogram log, written during the measurement.
 pub(super) struct Histograms {
     sink: Option<Sink>,
     writer: Option<Writer<Box<dyn Write>>>,
-    /// When the file and the round began, since the Unix epoch.
+    /// Start of the file, since the Unix epoch, and of the round, since the start of the file.
     began: Duration,
     round: Duration,
     failed: String,
 }
 
 impl Histograms {
-    /// Opens it, if there is to be one.
+    /// Opens the file, if there is one.
     pub(super) fn open(file: Option<&File>) -> Result<Histograms, CliError> {
         let sink = file.map(|file| Sink::open("--hlog", file)).transpose()?;
         Ok(Histograms {
@@ -146,7 +152,7 @@ impl Histograms {
         })
     }
 
-    /// For nobody.
+    /// Returns a log without a file.
     pub(super) fn without_file() -> Histograms {
         Histograms {
             sink: None,
@@ -184,7 +190,7 @@ impl Histograms {
         Ok(())
     }
 
-    /// Measuring begins.
+    /// Records the start of the measurement.
     pub(super) fn mark_round_start(&mut self) {
         self.round = ringmain_sys::clock::realtime().saturating_sub(self.began);
     }
@@ -201,13 +207,13 @@ impl Histograms {
     }
 }
 
-/// Says something that is no data.
+/// Prints a message.
 pub(crate) fn to_standard_error(text: &str) {
-    // Nobody is left to hear of a broken standard error.
+    // A broken standard error cannot be reported.
     let _ = writeln!(io::stderr(), "{text}");
 }
 
-/// As [`crate::print`], with a line's end.
+/// As [`crate::print_output`], with a final line feed.
 pub(crate) fn to_standard_output(text: &str) -> Result<(), CliError> {
     crate::print_output(|out| {
         out.write_all(text.as_bytes())?;
@@ -219,7 +225,7 @@ pub(crate) fn to_standard_output(text: &str) -> Result<(), CliError> {
     })
 }
 
-/// How text on standard output is dressed.
+/// Returns the style of text on standard output.
 pub(crate) fn terminal_style() -> Style {
     let colour = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
     if colour && io::stdout().is_terminal() {

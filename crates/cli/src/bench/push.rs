@@ -1,4 +1,4 @@
-//! `ringmain bench push`: clients that listen, publications to them, and what came of both.
+//! `ringmain bench push`: subscribers, publications, and the results of both.
 
 use std::cell::RefCell;
 use std::time::Duration;
@@ -31,21 +31,21 @@ use crate::error::CliError;
 use crate::limits::LIVE_LINE_INTERVAL;
 use crate::secret::read_secret;
 
-/// Where servers of the protocol have it, unless the URL says otherwise.
+/// Default paths of the protocol's endpoints.
 const WEBSOCKET: &str = "/connection/websocket";
 const SSE: &str = "/connection/uni_sse";
 const PUBLISH: &str = "/api/publish";
 
-/// The same for several at once.
+/// The default path for batches.
 const BATCH: &str = "/api/batch";
 
-/// Descriptors that a thread of clients needs besides theirs.
+/// Descriptors of a client thread, besides those of its clients.
 const SPARE: u64 = 256;
 
-/// Publications a second if nobody says how many.
+/// Default number of publications per second.
 const RATE: f64 = 10.0;
 
-/// Carries it out.
+/// Runs the command.
 pub(super) fn run(args: &Push) -> Result<(), CliError> {
     if let Some(what) = args.contradiction() {
         return Err(CliError::Usage(what));
@@ -75,27 +75,12 @@ pub(super) fn run(args: &Push) -> Result<(), CliError> {
     };
     let (mut server, mut reached) =
         reach_target(&resolve_addresses(&target.place)?, watched, started, &interrupt)?;
-    // Clients of push go to one address: what they receive is accounted for as one server's.
+    // Clients connect to one address: their results are those of one server.
     let addr = reached.remove(0);
     let nodes = reach_nodes(args, targets.iter().zip(tls), &addr, &interrupt)?;
-    let publishing = match publishing {
-        Some((to, form)) => Some(Publishing {
-            target: match to.place == target.place {
-                true => addr.clone(),
-                false => reach(&resolve_addresses(&to.place)?).map_err(CliError::other)?,
-            },
-            tls: publishing_tls(args, target, &to)?,
-            host: to.host,
-            path: to.path,
-            api_key: read_secret(
-                args.publications.api_key.as_deref(),
-                args.publications.api_key_file.as_deref(),
-            )?,
-            form,
-            connections: args.publications.publishers,
-        }),
-        None => None,
-    };
+    let publishing = publishing
+        .map(|(to, form)| connect_publishing(args, target, &addr, to, form))
+        .transpose()?;
     let plan = build_plan(args, target.scheme, nodes, (publishing, broker), cpus, &allowed)?;
     let shared = shared_cpus(server.as_ref(), args, &plan, &allowed);
     let session = Session::new(plan).map_err(push_error)?;
@@ -119,6 +104,33 @@ pub(super) fn run(args: &Push) -> Result<(), CliError> {
         Some(failure) => Err(CliError::Other(format!("{name}: {failure}"))),
         None => Ok(()),
     }
+}
+
+/// Returns the settings of publish requests to `to`. Clients connect to `target` at `addr`.
+fn connect_publishing(
+    args: &Push,
+    target: &Target,
+    addr: &Addr,
+    to: Target,
+    form: Form,
+) -> Result<Publishing, CliError> {
+    let publications = &args.publications;
+    Ok(Publishing {
+        target: if to.place == target.place {
+            addr.clone()
+        } else {
+            reach(&resolve_addresses(&to.place)?).map_err(CliError::other)?
+        },
+        tls: publishing_tls(args, target, &to)?,
+        host: to.host,
+        path: to.path,
+        api_key: read_secret(
+            publications.api_key.as_deref(),
+            publications.api_key_file.as_deref(),
+        )?,
+        form,
+        connections: publications.publishers,
+    })
 }
 
 /// Searches the highest rate.
@@ -165,7 +177,7 @@ fn run_name(args: &Push) -> String {
     args.targets.join(" ")
 }
 
-/// Reads the URLs of all nodes, which clients speak the same to.
+/// Parses the URLs of the nodes, which must have the same transport.
 fn parse_targets(texts: &[String]) -> Result<Vec<Target>, CliError> {
     let targets = texts
         .iter()
@@ -181,8 +193,8 @@ fn parse_targets(texts: &[String]) -> Result<Vec<Target>, CliError> {
     }
 }
 
-/// Returns the nodes, each of which accepts connections. The first one has been reached at `first`; where this program has started the
-/// servers, the others may take a while.
+/// Returns the nodes, each of which accepts connections. The first one is reachable at `first`; if this program has started
+/// the servers, the others may need some time.
 fn reach_nodes<'a>(
     args: &Push,
     targets: impl Iterator<Item = (&'a Target, Option<Tls>)>,
@@ -224,7 +236,7 @@ fn reach_node(args: &Push, target: &Target, interrupt: &Interrupt) -> Result<Add
     }
 }
 
-/// Where clients connect to.
+/// Parses the URL of a node.
 fn parse_target(text: &str) -> Result<Target, CliError> {
     let mut target = Target::parse(text).map_err(|error| CliError::Usage(error.to_string()))?;
     let usual = match target.scheme {
@@ -242,7 +254,7 @@ fn parse_target(text: &str) -> Result<Target, CliError> {
     Ok(target)
 }
 
-/// Where publications are posted to, and in what form.
+/// Returns the URL of the publish endpoint, and the format of requests.
 fn publish_target(args: &Push, clients: &Target) -> Result<Option<(Target, Form)>, CliError> {
     let publications = &args.publications;
     let is_external = publications.listen_only.is_some() || publications.publish_to.is_some();
@@ -278,7 +290,7 @@ fn api_prefix(path: &str) -> &str {
     path.find("/connection/").map_or("", |at| &path[..at])
 }
 
-/// How publishing is secured. The name of `--sni` is that of the host that clients connect to.
+/// Returns the TLS settings of publish requests. `--sni` applies to the host that clients connect to.
 fn publishing_tls(args: &Push, clients: &Target, to: &Target) -> Result<Option<Tls>, CliError> {
     let Some(name) = to.secured_as.clone() else {
         return Ok(None);
@@ -357,7 +369,7 @@ fn build_plan(
     })
 }
 
-/// Returns what clients speak.
+/// Returns the transport of clients.
 fn select_transport(scheme: Scheme, protobuf: bool) -> Result<Transport, CliError> {
     Ok(match (scheme, protobuf) {
         (Scheme::WebSocket, false) => Transport::WebSocket(Format::Json),
@@ -365,14 +377,14 @@ fn select_transport(scheme: Scheme, protobuf: bool) -> Result<Transport, CliErro
         (_, false) => Transport::Sse,
         (_, true) => {
             return Err(CliError::Usage(
-                "--protobuf is for ws:// targets: events are text; drop it".into(),
+                "--protobuf is for ws:// targets, since server-sent events are text: drop it".into(),
             ));
         }
     })
 }
 
-/// Threads of clients: one a CPU, and as many more as there must be tables of descriptors, none of which holds more than the
-/// process may open.
+/// Returns the number of client threads: one per CPU, and more if the clients need more descriptor tables than that; a table
+/// has at most the descriptors that the process may open.
 fn thread_count(args: &Push, cpus: usize) -> usize {
     let clients = args.subscribers.clients as usize;
     let files =
@@ -384,7 +396,7 @@ fn thread_count(args: &Push, cpus: usize) -> usize {
     args.client.threads.unwrap_or(default).min(clients).max(1)
 }
 
-/// The CPUs that both sides may run on.
+/// Returns the CPUs that client and server share.
 fn shared_cpus(server: Option<&Server>, args: &Push, plan: &Plan, allowed: &[usize]) -> Vec<usize> {
     let pinned = args.server.started.server_cpus.clone();
     let servers = server.and_then(|server| pinned.or_else(|| cpu::allowed_of(server.pid()).ok()));
@@ -394,10 +406,10 @@ fn shared_cpus(server: Option<&Server>, args: &Push, plan: &Plan, allowed: &[usi
     shared
 }
 
-/// A line now and then, on standard error.
+/// Progress lines on standard error.
 struct ProgressLines {
     quiet: bool,
-    said: Duration,
+    last_output: Duration,
     delivered: u64,
     step: u8,
 }
@@ -406,25 +418,25 @@ impl ProgressLines {
     fn new(quiet: bool) -> ProgressLines {
         ProgressLines {
             quiet,
-            said: clock::monotonic(),
+            last_output: clock::monotonic(),
             delivered: 0,
             step: 0,
         }
     }
 
-    /// How a step of a search went.
+    /// Prints the result of a search step.
     fn print_step(&self, step: &Step, outcome: &Outcome<Break>) {
         if self.quiet {
             return;
         }
         let phase = match step.phase {
-            Phase::Ramp => "looking for the range",
-            Phase::Bisect => "closing in",
+            Phase::Ramp => "ramping up",
+            Phase::Bisect => "bisecting",
             Phase::Confirm(_) => "confirming",
         };
         let broke: Vec<String> = outcome.broke.iter().map(ToString::to_string).collect();
         let how = if broke.is_empty() {
-            "kept".to_owned()
+            "met".to_owned()
         } else {
             broke.join("; ")
         };
@@ -436,7 +448,7 @@ impl ProgressLines {
 
     fn show_progress(&mut self, progress: Progress) {
         let now = clock::monotonic();
-        let passed = now.saturating_sub(self.said);
+        let passed = now.saturating_sub(self.last_output);
         let step = match progress {
             Progress::Joining(_) => 0,
             Progress::Warming => 1,
@@ -447,13 +459,13 @@ impl ProgressLines {
         if self.quiet || (!is_new && passed < LIVE_LINE_INTERVAL) {
             return;
         }
-        self.said = now;
+        self.last_output = now;
         output::to_standard_error(&match progress {
-            Progress::Joining(standing) => format!("{} clients stand", amount::count(standing.into())),
-            Progress::Warming => "all clients stand; warming up".into(),
+            Progress::Joining(connected) => format!("{} clients connected", amount::count(connected.into())),
+            Progress::Warming => "all clients connected; warming up".into(),
             Progress::Counting(_) if is_new => {
                 self.delivered = 0;
-                "counting".into()
+                "measuring".into()
             }
             Progress::Counting(delivered) => {
                 let since = delivered.saturating_sub(std::mem::replace(&mut self.delivered, delivered));
@@ -464,7 +476,7 @@ impl ProgressLines {
                     amount::number(pace)
                 )
             }
-            Progress::Settling => "all is published; waiting for what is on its way".into(),
+            Progress::Settling => "publishing finished; waiting for deliveries in flight".into(),
         });
     }
 }

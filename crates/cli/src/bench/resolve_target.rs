@@ -1,4 +1,4 @@
-//! From a target's place to addresses: looks names up, and says all that was tried.
+//! From a target to addresses: resolves names, connects, and starts servers.
 
 use std::net::ToSocketAddrs;
 
@@ -10,7 +10,10 @@ use super::interrupt::Interrupt;
 use crate::args::bench::Started;
 use crate::error::CliError;
 
-/// The addresses of a place, in the order in which they are tried.
+/// Returns the addresses of a target, in the order of attempts.
+///
+/// # Errors
+/// Fails if the name cannot be resolved.
 pub(crate) fn resolve_addresses(place: &Place) -> Result<Vec<Addr>, CliError> {
     let (host, port) = match place {
         Place::Addrs(addrs) => return Ok(addrs.clone()),
@@ -18,7 +21,7 @@ pub(crate) fn resolve_addresses(place: &Place) -> Result<Vec<Addr>, CliError> {
     };
     let found = (host, port).to_socket_addrs();
     let mut addrs: Vec<Addr> = found
-        .map_err(|error| CliError::Other(format!("cannot find the address of the host {host}: {error}")))?
+        .map_err(|error| CliError::Other(format!("cannot resolve the host {host}: {error}")))?
         .map(Addr::from)
         .collect();
     addrs.dedup();
@@ -28,7 +31,7 @@ pub(crate) fn resolve_addresses(place: &Place) -> Result<Vec<Addr>, CliError> {
     Ok(addrs)
 }
 
-/// The server to be watched, if any.
+/// The server whose CPU time and memory are measured, if any.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum ServerSource<'a> {
     Nothing,
@@ -36,7 +39,7 @@ pub(super) enum ServerSource<'a> {
     Command(&'a str),
 }
 
-/// Returns the addresses that accept connections, at least one, and the server there, which is started if the command line has one.
+/// Returns the addresses that accept connections, at least one, and the server, which is started if it is a command.
 pub(super) fn reach_target(
     addrs: &[Addr],
     watched: ServerSource<'_>,

@@ -1,4 +1,4 @@
-//! A scenario's file: read with what it refers to, and its settings that only the command line understands.
+//! Scenario files: reads a file with the files it names, and parses the settings that belong to the command line.
 
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -13,16 +13,19 @@ use ringmain_load::traffic::Traffic;
 use super::output;
 use crate::error::CliError;
 
-/// A scenario that is right.
+/// A valid scenario.
 #[derive(Debug)]
 pub(super) struct ScenarioFile {
     scenario: Scenario,
-    /// What its figures must keep.
+    /// The thresholds of its results.
     pub(super) thresholds: Vec<Threshold>,
 }
 
 impl ScenarioFile {
-    /// Reads the file, and those of bodies, which are found from its folder.
+    /// Reads the file and the files of bodies, relative to its folder.
+    ///
+    /// # Errors
+    /// Fails if a file cannot be read or is invalid.
     pub(super) fn read(path: &Path) -> Result<ScenarioFile, CliError> {
         let name = path.display().to_string();
         let text = fs::read_to_string(path)
@@ -54,12 +57,12 @@ impl ScenarioFile {
         Ok(file)
     }
 
-    /// What it says of the load.
+    /// Returns the settings of the load.
     pub(super) fn settings(&self) -> &Settings {
         &self.scenario.settings
     }
 
-    /// Where it says that the load goes.
+    /// Returns the target, if the file names one.
     pub(super) fn target(&self) -> Option<&str> {
         self.settings()
             .target
@@ -67,7 +70,7 @@ impl ScenarioFile {
             .map(|target| target.value.as_str())
     }
 
-    /// What is sent.
+    /// Returns the requests.
     pub(super) fn traffic(&self, host: &str) -> Result<Traffic, CliError> {
         self.scenario.traffic(host).map_err(usage_error)
     }
@@ -77,7 +80,7 @@ fn usage_error(error: impl ToString) -> CliError {
     CliError::Usage(error.to_string())
 }
 
-/// A body's file, as much of it as tells whether it is too long.
+/// Reads the file of a body, up to one byte more than the limit.
 fn read_bounded(path: &Path) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     File::open(path)?
@@ -86,7 +89,7 @@ fn read_bounded(path: &Path) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// A name that ends as those of scenarios do; that of a URL may end so too.
+/// Returns whether the target is the name of a scenario file, not a URL that ends alike.
 pub(super) fn is_scenario(target: &str) -> bool {
     let extension = Path::new(target).extension();
     extension.is_some_and(|extension| extension == "yaml" || extension == "yml") && !target.contains(':')
@@ -99,7 +102,7 @@ pub(super) fn check_scenario(path: &Path) -> Result<(), CliError> {
     let flows = traffic.flows();
     let steps: usize = flows.iter().map(|flow| flow.steps.len()).sum();
     output::to_standard_output(&format!(
-        "{}: right, {} flow{} with {steps} request{} in all",
+        "{}: valid, {} flow{} with {steps} request{} in total",
         path.display(),
         flows.len(),
         if flows.len() == 1 { "" } else { "s" },

@@ -1,4 +1,4 @@
-//! A target under load that others ask for one round at a time: `ringmain tune measure`.
+//! A load that runs one round at a time, for `ringmain tune measure`.
 
 use ringmain_load::plan::{Pace, Plan};
 use ringmain_load::report::{Round, Run};
@@ -18,7 +18,7 @@ use crate::args::tune::Measure;
 use crate::error::CliError;
 use crate::limits::{COMPARE_ROUNDS, MEASURE_INTERVAL};
 
-/// A load that is ready.
+/// A prepared load.
 pub(crate) struct BenchSession {
     session: Session,
     server: Option<Server>,
@@ -27,7 +27,10 @@ pub(crate) struct BenchSession {
 }
 
 impl BenchSession {
-    /// Starts or finds the server, and makes the load's plan.
+    /// Starts or finds the server, and plans the load.
+    ///
+    /// # Errors
+    /// Fails on conflicting options, and if the server cannot be started or reached.
     pub(crate) fn open(args: &Measure) -> Result<BenchSession, CliError> {
         if let Some(what) = args.load.contradiction(false, args.request.grpc.grpc) {
             return Err(CliError::Usage(what));
@@ -74,37 +77,37 @@ impl BenchSession {
         })
     }
 
-    /// Rounds of each side.
+    /// Returns the number of rounds of each side.
     pub(crate) fn rounds_per_side(&self) -> u32 {
         self.session.plan().rounds
     }
 
-    /// What random choices follow from.
+    /// Returns the random seed.
     pub(crate) fn seed(&self) -> u64 {
         self.session.plan().seed
     }
 
-    /// Whether requests are sent by a schedule.
+    /// Returns whether requests are sent on schedule.
     pub(crate) fn is_open_loop(&self) -> bool {
         !matches!(self.session.plan().pace, Pace::Closed)
     }
 
-    /// Whether the server's CPU time is measured.
+    /// Returns whether the server's CPU time is measured.
     pub(crate) fn has_server(&self) -> bool {
         self.server.is_some()
     }
 
-    /// A run without rounds yet.
+    /// Returns a run without rounds.
     pub(crate) fn empty_run(&self, name: &str) -> Run {
         empty_run(name, &self.session)
     }
 
-    /// Says a line between rounds.
+    /// Prints a line between rounds.
     pub(crate) fn print_line(&mut self, text: &str) {
         self.live.print_line(text);
     }
 
-    /// One round.
+    /// Runs one round.
     pub(crate) fn run_round(&mut self, name: &str, number: u32) -> Result<Round, CliError> {
         self.live.begin_round(Some(name), number, self.session.plan());
         let mut histograms = Histograms::without_file();
@@ -116,7 +119,7 @@ impl BenchSession {
             &mut histograms,
         )?;
         round.filter(|_| !self.interrupt.is_interrupted()).ok_or_else(|| {
-            CliError::Other("interrupted: what was kept so far stays, the rest is taken back".into())
+            CliError::Other("interrupted: the kept steps remain, the others are reverted".into())
         })
     }
 }

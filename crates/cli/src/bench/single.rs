@@ -1,4 +1,4 @@
-//! One target: its rounds, or the search for the highest rate that it keeps.
+//! One target: its rounds, or the search for the highest rate.
 
 use std::path::Path;
 use std::time::Duration;
@@ -22,15 +22,15 @@ use super::scenario_file::{ScenarioFile, is_scenario};
 use crate::args::bench::Bench;
 use crate::error::CliError;
 
-/// A step of the search measures for so long, if nobody says how long.
+/// Default duration of a step of the search.
 const STEP: Duration = Duration::from_secs(5);
 
-/// Carries it out.
+/// Runs the command.
 pub(super) fn run(mut args: Bench) -> Result<(), CliError> {
     let name = args
         .target
         .clone()
-        .expect("clap asks for a target where there is no command");
+        .expect("clap requires a target without a subcommand");
     let scenario = read_scenario(&args, &name)?;
     if let Some(scenario) = &scenario {
         args.load.apply_scenario(scenario.settings());
@@ -44,7 +44,7 @@ pub(super) fn run(mut args: Bench) -> Result<(), CliError> {
         let target = scenario.as_ref().and_then(ScenarioFile::target);
         target.map(str::to_owned).ok_or_else(|| {
             CliError::Usage(format!(
-                "{name} does not say where the load goes: add `target: http://…` to it, or write --scenario {name} URL"
+                "{name} has no target: add `target: http://…` to it, or write --scenario {name} URL"
             ))
         })?
     } else {
@@ -55,12 +55,12 @@ pub(super) fn run(mut args: Bench) -> Result<(), CliError> {
     run_target(&args, &name, &workload)
 }
 
-/// What the command line names as a scenario, in either way.
+/// Reads the scenario of the command line, given as target or as option.
 fn read_scenario(args: &Bench, name: &str) -> Result<Option<ScenarioFile>, CliError> {
     let path = match (&args.request.scenario, is_scenario(name)) {
         (Some(path), true) => {
             return Err(CliError::Usage(format!(
-                "{name} and --scenario {} are two scenarios: drop one, or write a URL",
+                "{name} and --scenario {} are two scenarios: drop one, or use a URL as target",
                 path.display()
             )));
         }
@@ -70,7 +70,7 @@ fn read_scenario(args: &Bench, name: &str) -> Result<Option<ScenarioFile>, CliEr
     };
     if let Some(option) = args.request.first_given_option() {
         return Err(CliError::Usage(format!(
-            "{option} says what one request is, and a scenario says what is sent: write it in {}",
+            "{option} describes a single request, and cannot be used with a scenario: set it in {}",
             path.display()
         )));
     }
@@ -122,7 +122,7 @@ fn run_target(args: &Bench, name: &str, workload: &Workload) -> Result<(), CliEr
     }
 }
 
-/// One target and what is around it.
+/// A target with its plan and server.
 struct TargetBench<'a> {
     name: &'a str,
     workload: &'a Workload,
@@ -152,7 +152,7 @@ impl TargetBench<'_> {
         )
     }
 
-    /// As fast as the target answers in a closed loop is where the search begins: somewhat above what it keeps.
+    /// Searches the highest rate, starting with the throughput of a closed loop, which is slightly above it.
     fn search_highest_rate(
         mut self,
         args: &Bench,
@@ -162,7 +162,7 @@ impl TargetBench<'_> {
         self.plan.rounds = 1;
         self.plan.extent = Extent::Time(args.load.duration.map_or(STEP, |duration| duration.0));
         self.live
-            .print_line("how much it answers in a closed loop, to begin near it");
+            .print_line("measuring the closed loop, for the start of the search");
         let closed = self.measure_rounds()?;
         let start = closed.run.rounds.first().map_or(1.0, Round::throughput);
         let mut knee = Knee::new(start, limits::RATE);
@@ -195,27 +195,27 @@ impl TargetBench<'_> {
             last = Some(measured);
         }
         drop(self);
-        let found = knee.found().expect("a search without a next step has ended");
-        let told = describe_result(&found);
+        let found = knee.found().expect("a search without a next step is finished");
+        let summary = describe_result(&found);
         let Some(held) = found.held.and(last) else {
             sinks.write_json(|| json::search(&found, None))?;
-            return Err(CliError::Other(told));
+            return Err(CliError::Other(summary));
         };
-        output::to_standard_error(&told);
+        output::to_standard_error(&summary);
         let verdict = Verdict::of(held.run, placement, &args.search.slo);
         write_results(&verdict, sinks, |judged| json::search(&found, Some(judged)))
     }
 }
 
-/// How a step of the search went, in a line.
+/// Describes the result of a search step in one line.
 fn describe_step(step: &Step, outcome: &Outcome) -> String {
     let phase = match step.phase {
-        Phase::Ramp => "looking for the range",
-        Phase::Bisect => "closing in",
+        Phase::Ramp => "ramping up",
+        Phase::Bisect => "bisecting",
         Phase::Confirm(_) => "confirming",
     };
     let how = match &outcome.broke[..] {
-        [] => "kept".to_owned(),
+        [] => "met".to_owned(),
         broke => join_list(broke),
     };
     format!("{} requests/s ({phase}): {how}", amount::number(step.rate))
@@ -228,19 +228,19 @@ fn join_list(list: &[impl ToString]) -> String {
         .join("; ")
 }
 
-/// What the search has found, in a line.
+/// Describes the result of the search in one line.
 fn describe_result(found: &Found) -> String {
     let above = match &found.broke {
         Some((rate, broke)) => format!(
-            "{} requests/s are not: {}",
+            "missed at {} requests/s: {}",
             amount::number(*rate),
             join_list(broke)
         ),
-        None => "more was not tried".into(),
+        None => "higher rates not measured".into(),
     };
     match found.held {
-        Some(rate) => format!("highest rate kept: {} requests/s; {above}", amount::number(rate)),
-        None => format!("no rate is kept; {above}"),
+        Some(rate) => format!("highest rate: {} requests/s; {above}", amount::number(rate)),
+        None => format!("no rate meets the objective; {above}"),
     }
 }
 

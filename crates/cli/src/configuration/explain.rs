@@ -1,4 +1,4 @@
-//! `ringmain explain`: a request in words, and what becomes of it. Connections that are not looked into are in `stream`.
+//! `ringmain explain`: the route of a request, as text or JSON. Passthrough connections are in `stream`.
 
 mod stream;
 
@@ -15,24 +15,27 @@ use crate::args::configuration::Explain;
 use crate::error::CliError;
 use crate::print_output;
 
-/// A request's URL, in parts.
+/// The URL of a request, in parts.
 struct Url<'u> {
     https: bool,
     authority: &'u str,
-    /// `None`: the scheme's own.
+    /// `None`: the default port of the scheme.
     port: Option<u16>,
-    /// Path and query, as a request line has them; empty: `/`.
+    /// Path and query in the form of a request line; empty: `/`.
     target: &'u str,
 }
 
-/// Says where a request goes.
+/// Explains the route of a request.
+///
+/// # Errors
+/// Fails if the file or the request is invalid, or no rule matches.
 pub(crate) fn explain(args: &Explain) -> Result<(), CliError> {
-    // Whether this program has the filters of a file is for whoever serves it.
+    // The program that serves the file may have custom filters.
     let checked = super::compile_file(&args.file, &|_| Ok(()))?;
     let name = args.file.display();
     let Some(table) = checked.table.filter(|_| checked.wrong.is_empty()) else {
         return Err(CliError::Other(format!(
-            "{name}: it is wrong; `ringmain check {name}` says what"
+            "{name}: invalid configuration; `ringmain check {name}` lists the errors"
         )));
     };
     let (Some(method), Some(url)) = (&args.method, &args.url) else {
@@ -44,10 +47,10 @@ pub(crate) fn explain(args: &Explain) -> Result<(), CliError> {
     let limits = ringmain_gateway::connection_limits(table.config()).http1;
     let mut fields = FieldTable::new(&limits);
     let refused = |why: &dyn Display| CliError::Other(format!("400 Bad Request: {why}"));
-    // The gateway's own parser, so that the same requests are rejected.
+    // The gateway's parser, so that the same requests are rejected.
     let head = match parse_request(head.as_bytes(), &limits, &mut HeadScanner::new(), &mut fields) {
         Ok(Parsed::Complete { head, .. }) => head,
-        Ok(Parsed::Partial) => return Err(refused(&"the head has no end")),
+        Ok(Parsed::Partial) => return Err(refused(&"incomplete request head")),
         Err(fault) => return Err(refused(&fault)),
     };
     let (mut host_scratch, mut path_scratch) = (String::new(), String::new());
@@ -75,9 +78,9 @@ pub(crate) fn explain(args: &Explain) -> Result<(), CliError> {
         return Err(CliError::Other(format!("{}: {}", fault.status(), fault.text())));
     }
     let status = match explanation.listener {
-        None if url.https => "421: no listener of that address is for its host",
-        None => "404: no listener of that address is for its host",
-        Some(_) => "404: no rule takes it",
+        None if url.https => "421: no listener of that address matches its host",
+        None => "404: no listener of that address matches its host",
+        Some(_) => "404: no rule matches",
     };
     Err(CliError::Other(status.to_owned()))
 }
@@ -98,7 +101,7 @@ impl Url<'_> {
         let rest = rest.split_once('#').map_or(rest, |(rest, _)| rest);
         let end = rest.find(['/', '?']).unwrap_or(rest.len());
         let (authority, target) = rest.split_at(end);
-        // Clients send names and passwords elsewhere, if at all.
+        // Clients do not send the user information in the request line.
         let authority = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
         let port = match authority.rsplit_once(':') {
             Some((_, port)) if !port.contains(']') => Some(port.parse().map_err(|_| wrong())?),
@@ -112,7 +115,7 @@ impl Url<'_> {
         })
     }
 
-    /// The head that a client of this URL sends. A `Host` among the headers has precedence over the URL's.
+    /// Returns the request head for this URL. A `Host` in `headers` takes precedence over that of the URL.
     fn request_head(&self, method: &str, headers: &[String]) -> Result<String, CliError> {
         let slash = if self.target.starts_with('/') { "" } else { "/" };
         let mut head = format!("{method} {slash}{} HTTP/1.1\r\n", self.target);
@@ -142,8 +145,8 @@ fn parse_header(text: &str) -> Result<(&str, &str), CliError> {
     Ok((name, value))
 }
 
-/// The address that a client of this URL connects to: the one with its port; if it tells none and there is none with the
-/// scheme's own, the first of the scheme that is for its host.
+/// Returns the address that a client of this URL connects to: that with its port; without a port and a listener on the
+/// default port, the first one of the scheme that matches the host.
 fn find_address(table: &Table<()>, url: &Url<'_>, host: &str) -> Result<AddressId, CliError> {
     let spoken = |id: AddressId| {
         let mut listeners = table.addresses().listeners(id);
@@ -175,7 +178,7 @@ fn find_address(table: &Table<()>, url: &Url<'_>, host: &str) -> Result<AddressI
         there.join(", ")
     };
     Err(CliError::Other(format!(
-        "no listener of {scheme} has port {wanted}; its addresses are: {there}"
+        "no {scheme} listener on port {wanted}; {scheme} listeners: {there}"
     )))
 }
 
@@ -192,18 +195,18 @@ fn print_explanation(
         writeln!(out, "  not `{name}`: {why}")?;
     }
     if explanation.to_https {
-        return writeln!(out, "  redirects to https; no route is looked at");
+        return writeln!(out, "  redirects to HTTPS; routes are not evaluated");
     }
     if let Some(fault) = explanation.refused {
-        return writeln!(out, "  refuses it: {}; no route is looked at", fault.text());
+        return writeln!(out, "  rejects it: {}; routes are not evaluated", fault.text());
     }
     if let Some(path) = &explanation.path {
-        writeln!(out, "  its path is matched as `{path}`")?;
+        writeln!(out, "  normalized path: `{path}`")?;
     }
     if let Some(method) = &explanation.preflight {
         writeln!(
             out,
-            "  a preflight for {method}: it is answered by CORS of the rule for {method}"
+            "  CORS preflight for {method}: answered by the rule for {method}"
         )?;
     }
     if let Some(taken) = &explanation.taken {
@@ -218,16 +221,16 @@ fn print_explanation(
             taken.route, taken.rule, taken.by
         )?;
         if let Some(broken) = &taken.broken {
-            writeln!(out, "  answer 500: {broken}")?;
+            writeln!(out, "  responds 500: {broken}")?;
         }
         for step in &taken.steps {
             writeln!(out, "  {step}")?;
         }
     } else if explanation.listener.is_some() {
-        writeln!(out, "no rule: 404")?;
+        writeln!(out, "no matching rule: 404")?;
     }
     if !explanation.rejected.is_empty() {
-        writeln!(out, "not taken by, the nearest first:")?;
+        writeln!(out, "rejected rules, the closest first:")?;
     }
     for rejected in &explanation.rejected {
         writeln!(

@@ -1,6 +1,6 @@
-//! `ringmain check`, `explain` and `schema`: what a configuration file says, without serving it.
+//! `ringmain check`, `explain` and `schema`: configuration files, without serving them.
 //!
-//! Knows how findings are printed; not what keys mean.
+//! Owns the output of findings; knows nothing of the keys.
 
 mod explain;
 
@@ -21,16 +21,19 @@ use crate::args::configuration::Check;
 use crate::error::CliError;
 use crate::print_output;
 
-/// A file, read and compiled for an explanation.
+/// A configuration file, compiled for an explanation.
 struct CompiledFile {
-    /// `None`: the file is wrong as a whole.
+    /// `None` if the file cannot be compiled at all.
     table: Option<Table<()>>,
     wrong: Vec<ConfigError>,
 }
 
-/// Validates a file as a start and a reload do.
+/// `ringmain check`: validates a file in the same way as startup and reload.
+///
+/// # Errors
+/// Fails if the file is invalid or cannot be read.
 pub(crate) fn check_file(args: &Check) -> Result<(), CliError> {
-    // This program has no filters of its own; those that embed the gateway have.
+    // Custom filters exist only in programs that embed the gateway.
     let Checked { outcome, warnings } = Edge::of(&args.file).check()?;
     let name = args.file.display();
     print_output(|out| {
@@ -41,7 +44,7 @@ pub(crate) fn check_file(args: &Check) -> Result<(), CliError> {
             writeln!(out, "{warning}")?;
         }
         match &outcome {
-            Ok(config) => writeln!(out, "{name}: right: {}", summarize(config)),
+            Ok(config) => writeln!(out, "{name}: valid: {}", summarize(config)),
             Err(rejected) => rejected
                 .errors
                 .iter()
@@ -53,7 +56,7 @@ pub(crate) fn check_file(args: &Check) -> Result<(), CliError> {
         .map_err(|rejected| CliError::Other(format!("{name}: {}", rejected.summary())))
 }
 
-/// The JSON Schema of configuration files.
+/// Prints the JSON Schema of configuration files.
 pub(crate) fn print_schema(out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "{:#}", config::schema())
 }
@@ -98,7 +101,7 @@ fn check_json(outcome: &Result<Arc<Config>, Rejected>, warnings: &[Warning]) -> 
     })
 }
 
-/// Reads a file. `fits`: whether this program has what a rule wants of it.
+/// Reads and compiles a file. `fits` returns an error for a rule that this program does not support.
 fn compile_file(path: &Path, fits: &dyn Fn(&Rule) -> Result<(), String>) -> Result<CompiledFile, CliError> {
     let Reading { mut loaded, .. } = file::read(path).map_err(|error| CliError::Usage(error.to_string()))?;
     let table = loaded.config.take();

@@ -1,9 +1,9 @@
-//! The way to the receiver: made, lost, made again. Opening one may take long (a name, a host that does not answer), so a thread does
-//! it, and the feed looks at its clock and at Ctrl-C meanwhile.
+//! The connection to the receiver, which is opened again if it is lost. Opening may block (DNS, an unresponsive host), so a
+//! thread does it while the feed checks the time and Ctrl-C.
 //!
 //! ```text
 //! Opening ── opened ─▶ Open ── lost ─▶ Waiting ── FEED_AGAIN ─▶ Opening
-//!    └── failed ─▶ the first one: the end; a later one ─▶ Waiting
+//!    └── failed ─▶ first attempt: exit; later ones ─▶ Waiting
 //! ```
 
 use std::io;
@@ -14,16 +14,19 @@ use std::time::Duration;
 use super::sink::{Sink, SinkError, Target};
 use crate::limits::FEED_RECONNECT;
 
-/// See the module.
+/// The state of the connection (diagram in the module).
 pub(super) enum SinkConnection {
     Opening(Receiver<Result<Sink, SinkError>>),
     Open(Sink),
-    /// Until so much time has passed.
+    /// Until this time since the start.
     Waiting(Duration),
 }
 
 impl SinkConnection {
-    /// Has one opened.
+    /// Starts to open a connection.
+    ///
+    /// # Errors
+    /// Fails if the thread cannot be started.
     pub(super) fn open(target: &Arc<Target>) -> io::Result<SinkConnection> {
         let (sender, receiver) = sync_channel(1);
         let target = Arc::clone(target);
@@ -33,13 +36,13 @@ impl SinkConnection {
             reason = "connecting may block, which no simulation has"
         )]
         builder.spawn(move || {
-            // Nobody waits for it any more once the feed has ended.
+            // The feed may have finished already.
             let _ = sender.send(target.connect());
         })?;
         Ok(SinkConnection::Opening(receiver))
     }
 
-    /// Waits up to so long for what comes of opening. `None`: nothing yet, or it is not being opened.
+    /// Waits at most `within` for the result of opening. `None`: still pending, or not opening.
     pub(super) fn poll_opened(&self, within: Duration) -> Option<Result<Sink, SinkError>> {
         let SinkConnection::Opening(receiver) = self else {
             return None;
@@ -48,13 +51,13 @@ impl SinkConnection {
             Ok(outcome) => Some(outcome),
             Err(RecvTimeoutError::Timeout) => None,
             Err(RecvTimeoutError::Disconnected) => {
-                let why = "the thread that connects has ended".to_owned();
+                let why = "the connecting thread has panicked".to_owned();
                 Some(Err(SinkError::Refused(why)))
             }
         }
     }
 
-    /// For a while there is none.
+    /// Returns the state between two attempts.
     pub(super) fn back_off(passed: Duration) -> SinkConnection {
         SinkConnection::Waiting(passed + FEED_RECONNECT)
     }
@@ -63,7 +66,7 @@ impl SinkConnection {
         matches!(self, SinkConnection::Open(_))
     }
 
-    /// Trades that are on their way.
+    /// Returns the number of trades in flight.
     pub(super) fn unconfirmed(&self) -> u64 {
         match self {
             SinkConnection::Open(sink) => sink.unconfirmed(),

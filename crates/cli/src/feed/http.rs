@@ -1,5 +1,5 @@
-//! `POST /api/publish` of a push server, one connection, requests behind one another without waiting for answers. What is written and
-//! read is as in `ringmain bench push` (`ringmain_load::push::exchange`); here are the socket and what is on its way.
+//! `POST /api/publish` of a push server over one connection, with pipelined requests. The encoding is that of `ringmain bench push`
+//! (`ringmain_load::push::exchange`); this module owns the socket and the requests in flight.
 
 use std::collections::VecDeque;
 use std::io::{self, Read, Write};
@@ -15,21 +15,21 @@ use serde_json::Value;
 use super::sink::SinkError;
 use crate::limits::{FEED_CONNECT, FEED_IN_FLIGHT};
 
-/// A connection.
+/// A connection to a push server.
 pub(super) struct Http {
     stream: Stream,
     publishing: Publishing,
     out: Vec<u8>,
-    /// Where requests that are not sent yet end, counted from the first byte of the connection.
+    /// End offsets of the queued requests, from the first byte of the connection.
     ends: VecDeque<u64>,
-    /// Bytes that were sent.
+    /// Bytes sent.
     sent: u64,
     table: FieldTable,
     reading: Reading,
     received: Vec<u8>,
-    /// Requests that were sent and have no answer.
+    /// Requests sent without a response.
     in_flight: usize,
-    /// How many were refused since it was last looked, and what was said of the last.
+    /// Refused requests since the last call of [`Http::take_refusals`], and the error of the last one.
     refused: Option<(u64, String)>,
 }
 
@@ -61,7 +61,7 @@ impl Stream {
         Ok(Stream::Unix(stream))
     }
 
-    /// `None`: not now.
+    /// Returns `None` if the socket is not writable.
     fn write(&mut self, bytes: &[u8]) -> io::Result<Option<usize>> {
         nonblocking_result(match self {
             Stream::Tcp(stream) => stream.write(bytes),
@@ -93,7 +93,7 @@ fn nonblocking_result(outcome: io::Result<usize>) -> io::Result<Option<usize>> {
 }
 
 impl Http {
-    /// Connects to the first of the addresses that takes it.
+    /// Connects to the first address that accepts the connection.
     pub(super) fn connect(addrs: &[Addr], host: &str, path: &str, key: Option<&str>) -> io::Result<Http> {
         let mut outcome = Err(io::Error::other("the host has no address"));
         for addr in addrs {
@@ -134,12 +134,12 @@ impl Http {
         Ok(())
     }
 
-    /// Bytes that are not sent yet.
+    /// Returns the number of bytes that are not sent yet.
     pub(super) fn queued_bytes(&self) -> usize {
         self.out.len()
     }
 
-    /// Requests that have no answer yet.
+    /// Returns the number of requests without a response.
     pub(super) fn unconfirmed(&self) -> u64 {
         (self.ends.len() + self.in_flight) as u64
     }
@@ -148,7 +148,7 @@ impl Http {
         self.refused.take()
     }
 
-    /// Sends as many as may wait for an answer, and hears those answers that are there. Waits for nothing.
+    /// Sends requests up to the limit in flight, and reads the available responses. Does not block.
     pub(super) fn drive(&mut self) -> Result<(), SinkError> {
         let failed = |error: io::Error| SinkError::Lost(error.to_string());
         let may = FEED_IN_FLIGHT.saturating_sub(self.in_flight).min(self.ends.len());
@@ -176,7 +176,7 @@ impl Http {
         let mut at = 0;
         while at < self.received.len() {
             if self.in_flight == 0 {
-                let what = "the server says something that it was not asked";
+                let what = "the server sent a response without a request";
                 return Err(SinkError::Lost(what.to_owned()));
             }
             let taken = self.reading.take(&mut self.table, &self.received[at..]);
@@ -192,7 +192,7 @@ impl Http {
         Ok(())
     }
 
-    /// A whole answer has come.
+    /// Handles a complete response.
     fn on_response(&mut self, status: u16) -> Result<(), SinkError> {
         let what = fault(Form::Api, status, &self.reading.kept);
         self.reading.kept.clear();
@@ -210,13 +210,11 @@ impl Http {
     }
 }
 
-/// What to do about a refusal that the next trade would meet as well.
+/// Returns advice for a status that every request would receive.
 fn refusal_hint(status: u16) -> Option<&'static str> {
     match status {
-        401 | 403 => Some("give the server's key by --api-key"),
-        404 | 405 => {
-            Some("no such endpoint: does the server have its interface for programs, and is it at this path?")
-        }
+        401 | 403 => Some("pass the API key with --api-key"),
+        404 | 405 => Some("no such endpoint: check that the server API is enabled, and the path"),
         _ => None,
     }
 }

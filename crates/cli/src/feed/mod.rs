@@ -1,8 +1,8 @@
-//! `ringmain feed`: a made-up market, published at a rate, whether or not the receiver keeps up (an open loop).
+//! `ringmain feed`: a simulated market, published at a rate that is independent of the receiver (an open loop).
 //!
 //! ```text
-//! clock ─▶ pace: so many are due ─▶ trades of the market ─▶ line: a sink (standard output, NATS, push server), made again if lost
-//!            └─ due for too long ─▶ left out, and counted
+//! clock ─▶ schedule: due trades ─▶ trades of the market ─▶ connection: a sink (standard output, NATS, push server)
+//!            └─ overdue ─▶ skipped, and counted
 //! ```
 
 mod connection;
@@ -30,7 +30,10 @@ use crate::bench::interrupt::Interrupt;
 use crate::error::CliError;
 use crate::limits::{FEED_IDLE_POLL, FEED_POLL, FEED_QUEUED_BYTES};
 
-/// Does what the command line says.
+/// Runs the command.
+///
+/// # Errors
+/// Fails on a wrong command line, if the receiver cannot be reached, or if no trade is delivered.
 pub(crate) fn run(args: &Args) -> Result<(), CliError> {
     let target = Arc::new(sink::parse_target(args)?);
     let interrupt = crate::bench::init_process(args.receiver.quiet)?;
@@ -43,12 +46,12 @@ pub(crate) fn run(args: &Args) -> Result<(), CliError> {
         .unwrap_or_else(|| clock::realtime().as_nanos() as u64 & 0xffff_ffff);
     let say = |text: &str| {
         if !args.receiver.quiet {
-            // Nobody is left to hear of a broken standard error.
+            // A broken standard error cannot be reported.
             let _ = writeln!(std::io::stderr(), "{text}");
         }
     };
     say(&format!(
-        "{} trades a second of {} shares to {}, seed {seed}",
+        "{} trades per second of {} shares to {}, seed {seed}",
         amount::number(market.rate),
         market.symbols,
         target.display_name()
@@ -57,16 +60,16 @@ pub(crate) fn run(args: &Args) -> Result<(), CliError> {
     let mut feed = Feed {
         trades: Trades::new(seed, market.symbols, market.distribution, market.size),
         schedule: Schedule::new(market.rate, market.duration.map(|time| time.0)),
-        line: SinkConnection::Open(sink),
+        connection: SinkConnection::Open(sink),
         last_error: String::new(),
         target,
         interrupt,
     };
     let ended = feed.run_loop(&|| clock::monotonic() - began);
-    feed.schedule.record_unconfirmed(feed.line.unconfirmed());
+    feed.schedule.record_unconfirmed(feed.connection.unconfirmed());
     say(&feed.schedule.summary(clock::monotonic() - began));
     let failure = ended.err().or_else(|| match *feed.target {
-        // A reader may take as little as it likes.
+        // A reader may close the pipe at any time.
         Target::Lines => None,
         Target::Nats { .. } | Target::Push { .. } => feed.schedule.failure_reason(),
     });
@@ -76,16 +79,16 @@ pub(crate) fn run(args: &Args) -> Result<(), CliError> {
     }
 }
 
-/// Connects. `None`: Ctrl-C came first.
+/// Connects. Returns `None` after Ctrl-C.
 fn connect_first(target: &Arc<Target>, interrupt: &Interrupt) -> Result<Option<Sink>, CliError> {
-    let line = SinkConnection::open(target).map_err(thread_error)?;
+    let connection = SinkConnection::open(target).map_err(thread_error)?;
     while !interrupt.is_interrupted() {
-        match line.poll_opened(FEED_IDLE_POLL) {
+        match connection.poll_opened(FEED_IDLE_POLL) {
             Some(Ok(sink)) => return Ok(Some(sink)),
             Some(Err(SinkError::Lost(why) | SinkError::Refused(why))) => {
                 return Err(CliError::Other(format!("{}: {why}", target.display_name())));
             }
-            Some(Err(SinkError::Over)) => return Ok(None),
+            Some(Err(SinkError::Closed)) => return Ok(None),
             None => {}
         }
     }
@@ -93,39 +96,39 @@ fn connect_first(target: &Arc<Target>, interrupt: &Interrupt) -> Result<Option<S
 }
 
 fn thread_error(error: std::io::Error) -> CliError {
-    CliError::Other(format!("no thread to connect: {error}"))
+    CliError::Other(format!("cannot start the connecting thread: {error}"))
 }
 
-/// While it runs.
+/// The state of a running feed.
 struct Feed {
     trades: Trades,
     schedule: Schedule,
-    line: SinkConnection,
-    /// Why there is no connection, as it was said last.
+    connection: SinkConnection,
+    /// The last reported connection error.
     last_error: String,
     target: Arc<Target>,
     interrupt: Interrupt,
 }
 
 impl Feed {
-    /// Goes on to the end; `clock` says how much time has passed.
+    /// Runs until the feed is finished; `clock` returns the time since its start.
     ///
     /// # Errors
-    /// Why it cannot.
+    /// Returns the reason if the receiver refuses trades permanently.
     fn run_loop(&mut self, clock: &dyn Fn() -> Duration) -> Result<(), String> {
         loop {
             let passed = clock();
-            self.schedule.skip_overdue(passed, self.line.is_open());
+            self.schedule.skip_overdue(passed, self.connection.is_open());
             let interrupted = self.interrupt.is_interrupted();
             if self
                 .schedule
-                .is_finished(passed, interrupted, self.line.unconfirmed())
+                .is_finished(passed, interrupted, self.connection.unconfirmed())
             {
                 return Ok(());
             }
             match self.run_once(passed, interrupted) {
                 Ok(()) => {}
-                Err(SinkError::Over) => return Ok(()),
+                Err(SinkError::Closed) => return Ok(()),
                 Err(SinkError::Refused(why)) => return Err(why),
                 Err(SinkError::Lost(why)) => self.on_connection_lost(passed, why),
             }
@@ -133,7 +136,7 @@ impl Feed {
     }
 
     fn run_once(&mut self, passed: Duration, interrupted: bool) -> Result<(), SinkError> {
-        match &mut self.line {
+        match &mut self.connection {
             SinkConnection::Open(sink) => {
                 while self.schedule.is_due(passed) && !interrupted && sink.queued_bytes() < FEED_QUEUED_BYTES
                 {
@@ -145,10 +148,7 @@ impl Feed {
                 if let Some((count, why)) = sink.take_refusals()
                     && let Some(why) = self.schedule.record_refusal(count, why)
                 {
-                    log::warn!(
-                        "{} does not accept publications: {why}",
-                        self.target.display_name()
-                    );
+                    log::warn!("{} refuses publications: {why}", self.target.display_name());
                 }
                 let rest = match sink.unconfirmed() {
                     0 => self.schedule.time_to_next(passed),
@@ -157,14 +157,14 @@ impl Feed {
                 self.interrupt.pause(rest);
             }
             SinkConnection::Opening(_) => {
-                if let Some(outcome) = self.line.poll_opened(FEED_IDLE_POLL) {
-                    self.line = SinkConnection::Open(outcome?);
-                    log::warn!("{}: connected again", self.target.display_name());
+                if let Some(outcome) = self.connection.poll_opened(FEED_IDLE_POLL) {
+                    self.connection = SinkConnection::Open(outcome?);
+                    log::warn!("{}: reconnected", self.target.display_name());
                     self.last_error.clear();
                 }
             }
             SinkConnection::Waiting(until) if passed >= *until => {
-                self.line =
+                self.connection =
                     SinkConnection::open(&self.target).map_err(|error| SinkError::Lost(error.to_string()))?;
             }
             SinkConnection::Waiting(_) => {
@@ -174,15 +174,15 @@ impl Feed {
         Ok(())
     }
 
-    /// The connection is gone, or could not be had again.
+    /// Handles a lost connection, or a failed attempt to reconnect.
     fn on_connection_lost(&mut self, passed: Duration, why: String) {
-        if self.line.is_open() {
-            self.schedule.record_loss(self.line.unconfirmed());
+        if self.connection.is_open() {
+            self.schedule.record_loss(self.connection.unconfirmed());
         }
         if self.last_error != why {
-            log::warn!("{}: {why}; it is tried again", self.target.display_name());
+            log::warn!("{}: {why}; reconnecting", self.target.display_name());
             self.last_error = why;
         }
-        self.line = SinkConnection::back_off(passed);
+        self.connection = SinkConnection::back_off(passed);
     }
 }

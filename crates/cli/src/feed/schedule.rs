@@ -1,28 +1,28 @@
-//! What is due, what became of it, and when there is nothing more to do. Knows the time that has passed, and no clock.
+//! The schedule of trades, their outcomes, and the end of the feed. Time is a parameter.
 
 use std::fmt::Write as _;
 use std::time::Duration;
 
 use crate::limits::{FEED_IDLE_POLL, FEED_LAG_MAX, FEED_POLL};
 
-/// How many trades are due, were made and were not.
+/// The number of trades that are due, made, and skipped.
 #[derive(Debug)]
 pub(super) struct Schedule {
     rate: f64,
     duration: Option<Duration>,
     pub(super) made: u64,
-    /// Due for too long while the receiver took too few.
+    /// Overdue while the receiver was too slow.
     skipped: u64,
-    /// Due for too long while there was no connection.
+    /// Overdue while disconnected.
     missed: u64,
-    /// Times that the connection was lost.
+    /// Number of lost connections.
     lost: u64,
-    /// Of those made, the ones of which nothing says that they arrived.
+    /// Made, but without confirmation.
     uncertain: u64,
     refused: u64,
-    /// What was said of the last one.
+    /// The error of the last refused trade.
     refusal: String,
-    /// When it was to end for the first time it was looked at.
+    /// The time of the first check after the duration or an interrupt.
     ends: Option<Duration>,
 }
 
@@ -42,7 +42,7 @@ impl Schedule {
         }
     }
 
-    /// Of the next trade.
+    /// Returns the number of the next trade.
     pub(super) fn next_number(&self) -> u64 {
         self.made + self.skipped + self.missed
     }
@@ -56,24 +56,25 @@ impl Schedule {
         self.next_number() < self.due_count(passed)
     }
 
-    /// Passes over those that are due for too long.
+    /// Skips overdue trades.
     pub(super) fn skip_overdue(&mut self, passed: Duration, is_connected: bool) {
         let late = self.due_count(passed.saturating_sub(FEED_LAG_MAX));
         let late = late.saturating_sub(self.next_number());
-        match is_connected {
-            true => self.skipped += late,
-            false => self.missed += late,
+        if is_connected {
+            self.skipped += late;
+        } else {
+            self.missed += late;
         }
     }
 
-    /// How long to wait before it is looked again, if nothing is on its way.
+    /// Returns the time to the next poll, with no trade in flight.
     pub(super) fn time_to_next(&self, passed: Duration) -> Duration {
         let next = (self.next_number() + 1) as f64 / self.rate;
         let left = next.min(FEED_IDLE_POLL.as_secs_f64() + passed.as_secs_f64()) - passed.as_secs_f64();
         Duration::from_secs_f64(left.max(0.0)).clamp(FEED_POLL, FEED_IDLE_POLL)
     }
 
-    /// Whether nothing more is to be done. What is on its way at the end is given as long as it is good for.
+    /// Returns whether the feed is finished. Trades in flight at the end have [`FEED_LAG_MAX`] to be confirmed.
     pub(super) fn is_finished(&mut self, passed: Duration, interrupted: bool, pending: u64) -> bool {
         if !interrupted && self.duration.is_none_or(|duration| passed < duration) {
             return false;
@@ -90,18 +91,18 @@ impl Schedule {
         over
     }
 
-    /// The connection is gone, and with it perhaps so many.
+    /// Records a lost connection with `pending` trades in flight.
     pub(super) fn record_loss(&mut self, pending: u64) {
         self.lost += 1;
         self.uncertain += pending;
     }
 
-    /// So many were on their way at the end.
+    /// Records `pending` trades in flight at the end.
     pub(super) fn record_unconfirmed(&mut self, pending: u64) {
         self.uncertain += pending;
     }
 
-    /// So many were refused. Returns what is to be said at once: of the first, and where it is for another reason.
+    /// Records refused trades. Returns the reason if it differs from the last one, to report it.
     pub(super) fn record_refusal(&mut self, count: u64, why: String) -> Option<String> {
         self.refused += count;
         let is_new = self.refusal != why;
@@ -109,16 +110,19 @@ impl Schedule {
         is_new.then(|| self.refusal.clone())
     }
 
-    /// Why it counts as failed, if nothing has arrived although it was to.
+    /// Returns the reason of failure if no trade was delivered although some were due.
     pub(super) fn failure_reason(&self) -> Option<String> {
         if self.refused > 0 && self.refused + self.uncertain >= self.made {
-            return Some(format!("all were refused, the last one with {}", self.refusal));
+            return Some(format!(
+                "all trades were refused, the last one with {}",
+                self.refusal
+            ));
         }
         let nothing = self.made <= self.uncertain && self.next_number() > 0;
-        nothing.then(|| "nothing is known to have arrived".to_owned())
+        nothing.then(|| "no delivery was confirmed".to_owned())
     }
 
-    /// All of it, in a line.
+    /// Returns the summary, in one line.
     pub(super) fn summary(&self, took: Duration) -> String {
         // Writing to a string cannot fail.
         let mut text = format!("{} trades in {:.1} s", self.made, took.as_secs_f64());
@@ -128,31 +132,27 @@ impl Schedule {
             let (part, share) = (self.skipped, percent(self.skipped));
             let _ = write!(
                 text,
-                "; {part} of {all} that were due ({share:.1} %) were left out: the receiver, or this machine, is too slow for the rate"
+                "; {part} of {all} due trades ({share:.1} %) skipped: the receiver, or this host, is too slow for the rate"
             );
         }
         if self.lost > 0 {
             let times = if self.lost == 1 { "time" } else { "times" };
-            let _ = write!(text, "; the connection was lost {} {times}", self.lost);
+            let _ = write!(text, "; connection lost {} {times}", self.lost);
         }
         if self.missed > 0 {
             let (part, share) = (self.missed, percent(self.missed));
             let _ = write!(
                 text,
-                "; {part} of {all} that were due ({share:.1} %) fell into the time without one"
+                "; {part} of {all} due trades ({share:.1} %) skipped while disconnected"
             );
         }
         if self.uncertain > 0 {
-            let _ = write!(
-                text,
-                "; of {} it is not known whether they arrived",
-                self.uncertain
-            );
+            let _ = write!(text, "; {} without confirmation", self.uncertain);
         }
         if self.refused > 0 {
             let _ = write!(
                 text,
-                "; {} were refused, the last one with {}",
+                "; {} refused, the last one with {}",
                 self.refused, self.refusal
             );
         }

@@ -1,4 +1,4 @@
-//! Where trades go.
+//! The receivers of trades: standard output, NATS, a push server.
 
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -17,7 +17,7 @@ use crate::bench::resolve_target::resolve_addresses;
 use crate::error::CliError;
 use crate::secret::read_secret;
 
-/// What the command line says of it.
+/// The receiver of the command line.
 pub(super) enum Target {
     Lines,
     Nats {
@@ -31,7 +31,7 @@ pub(super) enum Target {
     },
 }
 
-/// One that takes trades.
+/// An open receiver.
 pub(super) enum Sink {
     Lines(Lines),
     Nats {
@@ -44,21 +44,21 @@ pub(super) enum Sink {
     },
 }
 
-/// Why it takes none any more.
+/// The reason why a receiver accepts no more trades.
 #[derive(Debug)]
 pub(super) enum SinkError {
-    /// Nobody wants more: there is nothing wrong with that.
-    Over,
-    /// The connection is gone, or cannot be had; another may be better.
+    /// The reader has closed the pipe, which is no error.
+    Closed,
+    /// The connection was lost, or cannot be opened; a later attempt may succeed.
     Lost(String),
-    /// Another would be of no use.
+    /// The receiver refuses trades permanently.
     Refused(String),
 }
 
-/// What stands for a share in subjects and channels.
+/// The placeholder of the share in subjects and channels.
 const SYMBOL: &str = "{symbol}";
 
-/// Reads the command line.
+/// Parses the receiver of the command line.
 pub(super) fn parse_target(args: &Feed) -> Result<Target, CliError> {
     let (to, receiver) = (&args.to, &args.receiver);
     if to == "-" {
@@ -74,7 +74,7 @@ pub(super) fn parse_target(args: &Feed) -> Result<Target, CliError> {
         .map_err(|error| CliError::Usage(format!("{error}; or write -, or nats://HOST[:PORT]")))?;
     if url.scheme != Scheme::Http || url.secured_as.is_some() {
         return Err(CliError::Usage(format!(
-            "{to}: expected -, nats://HOST, tls://HOST or http://HOST: nothing else is spoken here"
+            "{to}: expected -, nats://HOST, tls://HOST or http://HOST"
         )));
     }
     if url.path == "/" {
@@ -87,7 +87,7 @@ pub(super) fn parse_target(args: &Feed) -> Result<Target, CliError> {
     })
 }
 
-/// What stands behind `nats://` or `tls://`, and who signs in there.
+/// Parses the part after `nats://` or `tls://`: login and server.
 fn parse_nats_access(rest: &str, tls: bool, receiver: &ReceiverArgs) -> Result<NatsAccess, CliError> {
     let (login, place) = match rest.rsplit_once('@') {
         Some((login, place)) => (Some(login), place),
@@ -103,7 +103,7 @@ fn parse_nats_access(rest: &str, tls: bool, receiver: &ReceiverArgs) -> Result<N
         (None, None) => NatsLogin::Nobody,
         (None, Some(path)) => NatsLogin::Credentials(Secret::new(read(path)?)),
         (Some(_), Some(_)) => {
-            let what = "either a user in the URL, or --credentials";
+            let what = "the URL has a login, and --credentials is given: drop one";
             return Err(CliError::Usage(what.to_owned()));
         }
         (Some(login), None) => match login.split_once(':') {
@@ -125,7 +125,7 @@ fn parse_nats_access(rest: &str, tls: bool, receiver: &ReceiverArgs) -> Result<N
     })
 }
 
-/// A host, perhaps with a port.
+/// Parses HOST[:PORT].
 fn parse_nats_server(place: &str, tls: bool) -> Option<NatsServer> {
     let place = place.strip_suffix('/').unwrap_or(place);
     let (host, port) = match place.rsplit_once(':') {
@@ -142,7 +142,7 @@ fn parse_nats_server(place: &str, tls: bool) -> Option<NatsServer> {
 }
 
 impl Target {
-    /// For messages: without what is secret.
+    /// Returns the name for messages, without secrets.
     pub(super) fn display_name(&self) -> String {
         match self {
             Target::Lines => "standard output".to_owned(),
@@ -154,7 +154,7 @@ impl Target {
         }
     }
 
-    /// Connects, however long that takes.
+    /// Connects; may block.
     pub(super) fn connect(&self) -> Result<Sink, SinkError> {
         Ok(match self {
             Target::Lines => Sink::Lines(Lines::start().map_err(io_error)?),
@@ -184,16 +184,17 @@ fn io_error(error: io::Error) -> SinkError {
     SinkError::Lost(error.to_string())
 }
 
-/// What a NATS makes of it.
+/// Converts an error of NATS.
 fn nats_error(failure: NatsFailure) -> SinkError {
-    match failure.is_final() {
-        true => SinkError::Refused(failure.to_string()),
-        false => SinkError::Lost(failure.to_string()),
+    if failure.is_final() {
+        SinkError::Refused(failure.to_string())
+    } else {
+        SinkError::Lost(failure.to_string())
     }
 }
 
 impl Sink {
-    /// Takes a trade, to be sent by [`Sink::carry_on`].
+    /// Queues a trade, to be sent by [`Sink::drive`].
     pub(super) fn queue_trade(&mut self, symbol: &str, json: &str) -> Result<(), SinkError> {
         match self {
             Sink::Lines(lines) => {
@@ -210,7 +211,7 @@ impl Sink {
         }
     }
 
-    /// Bytes that were taken and not sent.
+    /// Returns the number of queued bytes.
     pub(super) fn queued_bytes(&self) -> usize {
         match self {
             Sink::Lines(lines) => lines.next.len(),
@@ -219,7 +220,7 @@ impl Sink {
         }
     }
 
-    /// Trades of which it is not known whether they have arrived.
+    /// Returns the number of trades without confirmation.
     pub(super) fn unconfirmed(&self) -> u64 {
         match self {
             Sink::Lines(lines) => lines.trades + lines.written.load(Ordering::Acquire),
@@ -228,7 +229,7 @@ impl Sink {
         }
     }
 
-    /// Sends, for about so long at most, and hears what is said.
+    /// Sends queued trades and reads responses, for about `within` at most.
     pub(super) fn drive(&mut self, within: Duration) -> Result<(), SinkError> {
         match self {
             Sink::Lines(lines) => lines.drive(),
@@ -237,7 +238,7 @@ impl Sink {
         }
     }
 
-    /// How many were refused since it was last asked, and what was said of the last.
+    /// Returns the number of refused trades since the last call, and the error of the last one.
     pub(super) fn take_refusals(&mut self) -> Option<(u64, String)> {
         match self {
             Sink::Push { http, .. } => http.take_refusals(),
@@ -246,13 +247,13 @@ impl Sink {
     }
 }
 
-/// Standard output, written by a thread: a reader that takes nothing does not hold up the clock.
+/// Standard output, written by a thread: a slow reader does not delay the schedule.
 pub(super) struct Lines {
     next: Vec<u8>,
-    /// Lines in it.
+    /// Lines in `next`.
     trades: u64,
     sender: SyncSender<(Vec<u8>, u64)>,
-    /// Lines that the thread has, or that are on their way there.
+    /// Lines passed to the thread.
     written: Arc<AtomicU64>,
 }
 
@@ -293,8 +294,8 @@ impl Lines {
                 self.next = next;
                 Ok(())
             }
-            // A reader that has left has seen enough; what else it was the thread has said.
-            Err(TrySendError::Disconnected(_)) => Err(SinkError::Over),
+            // The thread has reported any other error than a closed pipe.
+            Err(TrySendError::Disconnected(_)) => Err(SinkError::Closed),
         }
     }
 }

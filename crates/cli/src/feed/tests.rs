@@ -1,4 +1,4 @@
-//! What is due and what is said of it, what trades say, where they go.
+//! The schedule and its summary, the trades and their distribution.
 
 use std::collections::BTreeMap;
 
@@ -12,17 +12,17 @@ use crate::market;
 const SECOND: Duration = Duration::from_secs(1);
 
 #[test]
-fn what_is_due_follows_the_clock_and_not_the_receiver() {
+fn the_schedule_is_independent_of_the_receiver() {
     let mut schedule = Schedule::new(100.0, Some(10 * SECOND));
     assert!(!schedule.is_due(Duration::ZERO) && schedule.is_due(SECOND / 100));
     schedule.skip_overdue(SECOND, true);
-    assert_eq!(schedule.next_number(), 0, "a second is waited for");
+    assert_eq!(schedule.next_number(), 0, "one second of lag is allowed");
     schedule.skip_overdue(3 * SECOND, true);
     assert_eq!(schedule.next_number(), 200);
     schedule.made = 100;
     schedule.skip_overdue(3 * SECOND, true);
     assert!(!schedule.is_due(3 * SECOND));
-    // What was made is not left out later.
+    // Made trades are not skipped later.
     schedule.skip_overdue(4 * SECOND, false);
     assert_eq!(schedule.next_number(), 300);
     schedule.skip_overdue(6 * SECOND, false);
@@ -32,14 +32,13 @@ fn what_is_due_follows_the_clock_and_not_the_receiver() {
     schedule.record_loss(7);
     assert_eq!(
         schedule.summary(10 * SECOND),
-        "100 trades in 10.0 s; 700 of 1000 that were due (70.0 %) were left out: the receiver, or this machine, is too slow for \
-         the rate; the connection was lost 1 time; 200 of 1000 that were due (20.0 %) fell into the time without one; of 7 it is not \
-         known whether they arrived"
+        "100 trades in 10.0 s; 700 of 1000 due trades (70.0 %) skipped: the receiver, or this host, is too slow for the rate; \
+         connection lost 1 time; 200 of 1000 due trades (20.0 %) skipped while disconnected; 7 without confirmation"
     );
 }
 
 #[test]
-fn it_rests_until_the_next_is_due_but_looks_at_times() {
+fn polls_wait_for_the_next_trade_within_bounds() {
     let mut schedule = Schedule::new(40.0, None);
     assert_eq!(schedule.time_to_next(Duration::ZERO), SECOND / 40);
     assert_eq!(schedule.time_to_next(SECOND / 50), SECOND / 200);
@@ -52,7 +51,7 @@ fn it_rests_until_the_next_is_due_but_looks_at_times() {
 }
 
 #[test]
-fn it_ends_when_all_has_arrived_or_nothing_moves() {
+fn a_feed_finishes_when_trades_are_confirmed_or_overdue() {
     let mut schedule = Schedule::new(10.0, Some(SECOND));
     assert!(!schedule.is_finished(SECOND / 2, false, 0));
     assert!(!schedule.is_finished(SECOND, false, 0), "ten are due");
@@ -68,8 +67,8 @@ fn it_ends_when_all_has_arrived_or_nothing_moves() {
     stuck.record_unconfirmed(2);
     assert_eq!(
         stuck.summary(2 * SECOND),
-        "4 trades in 2.0 s; 6 of 10 that were due (60.0 %) were left out: the receiver, or this machine, is too slow for the rate; \
-         of 2 it is not known whether they arrived"
+        "4 trades in 2.0 s; 6 of 10 due trades (60.0 %) skipped: the receiver, or this host, is too slow for the rate; \
+         2 without confirmation"
     );
     assert_eq!(stuck.failure_reason(), None, "two have arrived");
     let mut interrupted = Schedule::new(10.0, None);
@@ -81,9 +80,9 @@ fn it_ends_when_all_has_arrived_or_nothing_moves() {
 }
 
 #[test]
-fn it_has_failed_if_nothing_arrived() {
+fn a_feed_fails_without_any_delivery() {
     let mut schedule = Schedule::new(10.0, None);
-    assert_eq!(schedule.failure_reason(), None, "nothing was to");
+    assert_eq!(schedule.failure_reason(), None, "none was due");
     schedule.made = 3;
     assert_eq!(
         schedule.record_refusal(1, "error 107 a".into()).as_deref(),
@@ -92,17 +91,17 @@ fn it_has_failed_if_nothing_arrived() {
     assert_eq!(
         schedule.record_refusal(1, "error 107 a".into()),
         None,
-        "it was said"
+        "it was reported"
     );
     assert_eq!(schedule.failure_reason(), None, "one was not");
     assert_eq!(schedule.record_refusal(1, "503".into()).as_deref(), Some("503"));
     assert_eq!(
         schedule.failure_reason().as_deref(),
-        Some("all were refused, the last one with 503")
+        Some("all trades were refused, the last one with 503")
     );
     assert_eq!(
         schedule.summary(SECOND),
-        "3 trades in 1.0 s; 3 were refused, the last one with 503"
+        "3 trades in 1.0 s; 3 refused, the last one with 503"
     );
     let mut lost = Schedule::new(10.0, None);
     lost.made = 3;
@@ -111,7 +110,7 @@ fn it_has_failed_if_nothing_arrived() {
     lost.record_unconfirmed(1);
     assert_eq!(
         lost.failure_reason().as_deref(),
-        Some("nothing is known to have arrived")
+        Some("no delivery was confirmed")
     );
     let mut missed = Schedule::new(10.0, None);
     missed.skip_overdue(60 * SECOND, false);
@@ -119,7 +118,7 @@ fn it_has_failed_if_nothing_arrived() {
 }
 
 #[test]
-fn trades_are_json_of_the_size_and_the_same_for_a_seed() {
+fn trades_are_json_of_the_minimum_size_and_reproducible_by_seed() {
     for (symbols, size) in [(1, None), (20, Some(64)), (50, Some(1000)), (50, Some(111))] {
         let make = || Trades::new(7, symbols, Distribution::Zipf, size);
         let (mut one, mut two) = (make(), make());
@@ -137,7 +136,7 @@ fn trades_are_json_of_the_size_and_the_same_for_a_seed() {
 }
 
 #[test]
-fn shares_are_traded_as_they_are_distributed() {
+fn trades_follow_their_distribution() {
     let count = |distribution| {
         let mut trades = Trades::new(1, 100, distribution, None);
         let mut counts: BTreeMap<String, u32> = BTreeMap::new();
@@ -156,7 +155,7 @@ fn shares_are_traded_as_they_are_distributed() {
 }
 
 #[test]
-fn names_of_many_shares_are_each_another() {
+fn names_of_many_shares_are_unique() {
     let mut random = Rng::with_seed(3);
     let listings = market::listings(2000, &mut random);
     let mut names: Vec<&str> = listings.iter().map(|listing| &*listing.symbol).collect();

@@ -1,4 +1,4 @@
-//! `ringmain run FILE`: the gateway that a configuration file describes, with the settings of the command line.
+//! `ringmain run FILE`: the gateway of a configuration file, with the settings of the command line.
 
 use std::path::Path;
 
@@ -16,14 +16,14 @@ impl From<EdgeError> for CliError {
     fn from(error: EdgeError) -> CliError {
         match error {
             EdgeError::Unreadable(why) => CliError::Usage(why.to_string()),
-            // The same code as for a command line that cannot be carried out: starting it again changes nothing.
+            // The exit code of a wrong command line: a restart would fail again.
             EdgeError::Rejected(why) => CliError::Usage(why),
             EdgeError::Other(why) => CliError::Other(why),
         }
     }
 }
 
-/// Serves until a signal; returns the last counts.
+/// Serves until a signal; returns the final counters.
 pub(super) fn serve(
     args: &Run,
     path: &Path,
@@ -34,7 +34,7 @@ pub(super) fn serve(
         engine: args.engine_config(),
         listen: args.listen_options(),
         connections_per_address: args.http.per_address,
-        patience: args.http.patience.map(|time| time.0),
+        patience: args.http.queue_delay_limit(),
         version: env!("CARGO_PKG_VERSION"),
     };
     let mut watching = GatewayWatch {
@@ -52,7 +52,7 @@ pub(super) fn serve(
     Ok(format_counts(&served.report, ("requests", served.requests)))
 }
 
-/// Says what is to be said while it serves.
+/// Logs addresses and counters while the gateway serves.
 struct GatewayWatch<'a> {
     args: &'a Run,
     is_first: bool,

@@ -1,4 +1,4 @@
-//! The HTTP server of `ringmain run`: its application with the limits of the command line, watched for its figures.
+//! The HTTP server of `ringmain run`: the built-in application, its limits, and its metrics.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use crate::stats::IntervalTimer;
 use crate::welcome::metrics::{Latency, MetricsBuilder, Sample, ServerInfo};
 use crate::welcome::{self, MetricsBoard};
 
-/// Serves until a signal; returns the last counts.
+/// Serves until a signal; returns the final counters.
 pub(super) fn serve(
     args: &Run,
     engine: Engine,
@@ -49,7 +49,7 @@ pub(super) fn serve(
                 }
                 rotated.follow(running, &site);
                 let report = running.report();
-                // First: who reads that it listens finds figures there.
+                // Metrics exist before the addresses are logged.
                 updater.update(&report);
                 status_log.report(&report, requests);
             },
@@ -59,7 +59,7 @@ pub(super) fn serve(
     Ok(format_counts(&summary.report, requests()))
 }
 
-/// The log of requests, if one is wanted.
+/// Opens the access log, if there is one.
 fn open_access_log(http: &Http) -> Result<Option<AccessLog>, CliError> {
     let log = match http.access_log.as_ref() {
         None | Some(Destination::Off) => return Ok(None),
@@ -75,15 +75,15 @@ fn open_access_log(http: &Http) -> Result<Option<AccessLog>, CliError> {
     Ok(Some(log.format(format)))
 }
 
-/// The application's limits: the defaults but for what was said.
+/// Returns the default limits, changed by the options.
 fn app_limits(http: &Http) -> Limits {
     let mut limits = Limits::default();
     limits.connections_per_address = http.per_address.or(limits.connections_per_address);
     if let Some(time) = http.header_timeout {
         limits.header_timeout = time.0;
     }
-    if let Some(time) = http.patience {
-        limits.patience = Some(time.0);
+    if let Some(limit) = http.queue_delay_limit() {
+        limits.patience = Some(limit);
     }
     if let Some(time) = http.idle_timeout {
         limits.idle_timeout = time.0;
@@ -120,14 +120,14 @@ fn gather_server_info(engine: &Engine) -> ServerInfo {
     }
 }
 
-/// Makes the welcome page's figures.
+/// Updates the metrics of the welcome page.
 struct MetricsUpdater {
     site: Arc<Site>,
     board: MetricsBoard,
     metrics: Option<MetricsBuilder>,
     server_info: ServerInfo,
     timer: IntervalTimer,
-    /// The last seconds' totals, the oldest first.
+    /// Totals of the last seconds, the oldest first.
     window: VecDeque<Totals>,
 }
 
@@ -143,7 +143,7 @@ impl MetricsUpdater {
         }
     }
 
-    /// Makes new figures if it is time for them, and the first ones at once.
+    /// Publishes metrics if the interval has elapsed, and on the first call.
     fn update(&mut self, report: &Report) {
         if !self.timer.is_due() && self.metrics.is_some() {
             return;

@@ -1,4 +1,4 @@
-//! `ringmain run`: sets an engine up, says what it is, serves until a signal.
+//! `ringmain run`: creates an engine, logs its properties, serves until a signal.
 
 mod gateway;
 mod http;
@@ -25,24 +25,30 @@ use crate::version::feature_list;
 #[cfg(test)]
 mod tests;
 
-/// Where it listens if nobody says where; `--help` says so too.
+/// The default address of HTTP; `--help` names it.
 const HTTP_ADDR: SocketAddr = SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 8080));
-/// The same with TLS.
+/// The default address of HTTPS.
 const HTTPS_ADDR: SocketAddr = SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 8443));
-/// The same for the echo server.
+/// The default address of the echo server.
 const ECHO_ADDR: SocketAddr = SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 7000));
 
-/// Serves until a signal ends it.
+/// Runs the command: serves until a signal.
+///
+/// # Errors
+/// Fails on conflicting options, an invalid configuration file, or an error at startup.
 pub(crate) fn run(serve: &Serve, inherited: Vec<Inherited>) -> Result<(), CliError> {
     if let Some(what) = serve.contradiction() {
         return Err(CliError::Usage(what));
     }
     let args = &*serve.run;
-    // Before the first thread, which is the log's writer.
+    // Before the first thread, the writer of the log.
     let signals = block_signals().map_err(CliError::other)?;
     logging::start_log(args.output.log_level())
-        .map_err(|error| CliError::Other(format!("cannot start the log's thread: {error}")))?;
+        .map_err(|error| CliError::Other(format!("cannot start the log thread: {error}")))?;
     log::info!("ringmain {}", env!("CARGO_PKG_VERSION"));
+    for warning in args.http.deprecations() {
+        log::warn!("{warning}");
+    }
     let counts = match &serve.file {
         Some(file) => gateway::serve(args, file, inherited, &signals)?,
         None => serve_built_in(args, inherited, &signals)?,
@@ -52,7 +58,7 @@ pub(crate) fn run(serve: &Serve, inherited: Vec<Inherited>) -> Result<(), CliErr
     Ok(())
 }
 
-/// Serves what needs no file.
+/// Serves the built-in application or the echo server.
 fn serve_built_in(args: &Run, inherited: Vec<Inherited>, signals: &Signals) -> Result<String, CliError> {
     let mut engine = Engine::new(args.engine_config()).map_err(CliError::other)?;
     log_startup(args, &engine);
@@ -88,30 +94,27 @@ fn serve_echo(engine: Engine, signals: &Signals, status_log: &mut StatusLog) -> 
     ))
 }
 
-/// What is said while it runs.
+/// Logs addresses and counters while the program serves.
 struct StatusLog {
-    /// Said as soon as all workers serve.
+    /// Logged as soon as all workers serve.
     unreported: Option<Vec<Addr>>,
-    /// There is a page to look at, by this scheme.
+    /// The scheme of the welcome page, if there is one.
     page: Option<&'static str>,
-    /// The listener that has none: it sends to the others.
+    /// The listener without the page: it redirects to HTTPS.
     redirect: Option<u32>,
     timer: Option<IntervalTimer>,
 }
 
 impl StatusLog {
-    /// Called when all workers serve and signals are heard, and then again and again.
+    /// Called when all workers serve and signals are handled, and then periodically.
     fn report(&mut self, report: &Report, served: impl FnOnce() -> (&'static str, u64)) {
-        // What follows the line may rely on both.
+        // Readers of the log may rely on both.
         for (number, addr) in (0..).zip(self.unreported.take().into_iter().flatten()) {
             log::info!("listening on {addr}");
             if let (Some(scheme), Addr::Inet(addr)) = (self.page, addr)
                 && self.redirect != Some(number)
             {
-                log::info!(
-                    "a browser shows it at work: {scheme}://{}/",
-                    reachable_address(addr)
-                );
+                log::info!("open in a browser: {scheme}://{}/", reachable_address(addr));
             }
         }
         if self.timer.as_mut().is_some_and(IntervalTimer::is_due) {
@@ -120,12 +123,12 @@ impl StatusLog {
     }
 }
 
-/// What comes in where.
+/// The protocols of the listeners.
 struct ListenerSetup {
     certificates: Option<Certificates>,
-    /// How many listeners there are.
+    /// Number of listeners.
     count: u32,
-    /// The listener in the clear that sends clients to https, and to which port.
+    /// The plaintext listener that redirects to HTTPS, and the port of HTTPS.
     redirect: Option<(u32, u16)>,
 }
 
@@ -139,7 +142,7 @@ impl ListenerSetup {
             None => None,
             Some(wanted) => Some(redirect_listener(wanted, addrs).ok_or_else(|| {
                 CliError::Other(format!(
-                    "expected a listener at {wanted} and one with a port for https, found neither among those handed over"
+                    "expected inherited listeners at {wanted} and at a port for HTTPS; found none"
                 ))
             })?),
         };
@@ -150,7 +153,7 @@ impl ListenerSetup {
         })
     }
 
-    /// The application with them.
+    /// Returns the application with its listeners.
     fn apply_to(&self, mut app: App) -> App {
         let plain = self.redirect.map(|(number, _)| number);
         if let Some(certificates) = &self.certificates {
@@ -165,7 +168,7 @@ impl ListenerSetup {
     }
 }
 
-/// Which listener stands for the wanted address (it was opened last, or handed over), and where https is.
+/// Returns the number of the listener at the wanted address (opened last, or inherited), and the port of HTTPS.
 fn redirect_listener(wanted: &Addr, addrs: &[Addr]) -> Option<(u32, u16)> {
     let is_it = |addr: &Addr| match (wanted, addr) {
         (Addr::Inet(wanted), Addr::Inet(addr)) if wanted.port() == 0 => wanted.ip() == addr.ip(),
@@ -175,7 +178,7 @@ fn redirect_listener(wanted: &Addr, addrs: &[Addr]) -> Option<(u32, u16)> {
     Some((number, redirect::https_port(addrs, number)?))
 }
 
-/// Where this host reaches an address: any address is loopback too.
+/// Returns an address that this host can connect to: loopback for an unspecified address.
 fn reachable_address(addr: SocketAddr) -> SocketAddr {
     match addr.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => (Ipv4Addr::LOCALHOST, addr.port()).into(),
@@ -188,7 +191,7 @@ fn format_counts(report: &Report, served: (&'static str, u64)) -> String {
     Counts { report, served }.to_string()
 }
 
-/// Says what was chosen, why, and how large it is.
+/// Logs the selected engine, the reason, and its limits.
 fn log_startup(args: &Run, engine: &Engine) {
     let selection = engine.selection();
     if let Some(why_not) = &selection.why_not {
@@ -201,7 +204,10 @@ fn log_startup(args: &Run, engine: &Engine) {
         let missing = Features::by_default().minus(selection.features);
         log::info!("engine uring with {}", feature_list(selection.features));
         if missing != Features::none() {
-            log::info!("engine uring without {} (-v says why)", feature_list(missing));
+            log::info!(
+                "engine uring without {} (-v logs the reasons)",
+                feature_list(missing)
+            );
         }
     } else {
         log::info!("engine epoll");
@@ -214,12 +220,12 @@ fn log_startup(args: &Run, engine: &Engine) {
     );
 }
 
-/// Takes over what was handed to this process, and opens the addresses that are not among it.
+/// Takes the inherited listeners, and opens the other addresses.
 fn open_listeners(args: &Run, engine: &mut Engine, inherited: Vec<Inherited>) -> Result<Vec<Addr>, CliError> {
     let mut addrs = engine.inherit(inherited).map_err(CliError::other)?;
     if !addrs.is_empty() {
         let list: Vec<String> = addrs.iter().map(Addr::to_string).collect();
-        log::info!("handed over to this process: {}", list.join(", "));
+        log::info!("inherited listeners: {}", list.join(", "));
     }
     let default = Addr::from(match (args.http.echo, args.tls.is_enabled()) {
         (true, _) => ECHO_ADDR,
@@ -241,8 +247,8 @@ fn open_listeners(args: &Run, engine: &mut Engine, inherited: Vec<Inherited>) ->
     Ok(addrs)
 }
 
-/// The wanted addresses that are not among the inherited ones. Port 0 is any port: it stands for an inherited
-/// one of the same address that nothing else stands for.
+/// Returns the wanted addresses that are not inherited. Port 0 matches any inherited port of the same address that no other
+/// wanted address matches.
 fn missing_addresses<'a>(wanted: &'a [Addr], inherited: &[Addr]) -> Vec<&'a Addr> {
     let mut left: Vec<&Addr> = inherited.iter().collect();
     let mut take = |fits: &dyn Fn(&Addr) -> bool| {

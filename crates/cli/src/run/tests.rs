@@ -1,4 +1,4 @@
-//! Which addresses are opened when some were handed over; where clients in the clear are sent.
+//! The addresses to open beside inherited ones, and the redirect to HTTPS.
 
 use super::*;
 
@@ -13,7 +13,7 @@ fn check(wanted: &[&str], inherited: &[&str], expect: &[&str]) {
 }
 
 #[test]
-fn only_what_was_not_handed_over_is_opened() {
+fn only_addresses_that_are_not_inherited_are_opened() {
     check(&["127.0.0.1:80", "[::1]:80"], &[], &["127.0.0.1:80", "[::1]:80"]);
     check(&["127.0.0.1:80", "[::1]:80"], &["[::1]:80"], &["127.0.0.1:80"]);
     check(&[":80"], &["[::]:80"], &[]);
@@ -22,7 +22,7 @@ fn only_what_was_not_handed_over_is_opened() {
 }
 
 #[test]
-fn port_0_stands_for_one_inherited_port() {
+fn port_0_matches_one_inherited_port() {
     check(&["127.0.0.1:0"], &["127.0.0.1:4711"], &[]);
     check(
         &["127.0.0.1:0", "127.0.0.1:0"],
@@ -30,7 +30,7 @@ fn port_0_stands_for_one_inherited_port() {
         &["127.0.0.1:0"],
     );
     check(&["127.0.0.1:0"], &["127.0.0.2:4711"], &["127.0.0.1:0"]);
-    // One that is asked for by its number is not free for port 0.
+    // A port wanted by its number does not match port 0.
     check(
         &["127.0.0.1:0", "127.0.0.1:4711"],
         &["127.0.0.1:4711"],
@@ -39,7 +39,7 @@ fn port_0_stands_for_one_inherited_port() {
 }
 
 #[test]
-fn a_browser_reaches_any_address_by_loopback() {
+fn unspecified_addresses_are_reachable_through_loopback() {
     for (listen, expect) in [
         ("0.0.0.0:80", "127.0.0.1:80"),
         ("[::]:80", "[::1]:80"),
@@ -50,7 +50,7 @@ fn a_browser_reaches_any_address_by_loopback() {
 }
 
 #[test]
-fn a_target_keeps_its_place() {
+fn a_redirect_retains_path_and_query() {
     for (target, expect) in [
         ("/", "/"),
         ("/a/b?c=d", "/a/b?c=d"),
@@ -69,7 +69,7 @@ fn a_target_keeps_its_place() {
 }
 
 #[test]
-fn a_host_loses_its_port() {
+fn the_port_of_a_host_is_removed() {
     for (host, expect) in [
         ("a.example", "a.example"),
         ("a.example:80", "a.example"),

@@ -1,4 +1,4 @@
-//! Asks the administration of a running Ringmain how many connections each of its workers has accepted.
+//! Queries the admin server of a running Ringmain for the accepted connections of each worker.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -6,18 +6,18 @@ use std::net::{SocketAddr, TcpStream};
 use crate::error::CliError;
 use crate::limits::{ADMIN_BYTES, ADMIN_TIMEOUT};
 
-/// Connections accepted by each worker, in the order of the workers.
+/// Returns the number of accepted connections of each worker, in the order of the workers.
 pub(super) fn accepted_connections(admin: SocketAddr) -> Result<Vec<u64>, CliError> {
     let text = fetch_metrics(admin).map_err(|error| {
         CliError::Other(format!(
-            "cannot ask the administration at http://{admin}/metrics: {error}"
+            "cannot read the metrics at http://{admin}/metrics: {error}"
         ))
     })?;
     let counts = parse_accepted(&text);
     if counts.is_empty() {
         return Err(CliError::Other(format!(
-            "expected connections of Ringmain's workers at http://{admin}/metrics; found none: is it the `admin` address of \
-             its configuration?"
+            "expected the metric ringmain_connections_accepted_total at http://{admin}/metrics, found none: check that \
+             this is the `admin` address of its configuration"
         )));
     }
     Ok(counts)
@@ -36,7 +36,7 @@ fn fetch_metrics(admin: SocketAddr) -> std::io::Result<String> {
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// The samples `ringmain_connections_accepted_total{worker="N"} COUNT`.
+/// Parses the samples `ringmain_connections_accepted_total{worker="N"} COUNT`.
 fn parse_accepted(text: &str) -> Vec<u64> {
     let sample = |line: &str| {
         let rest = line.strip_prefix("ringmain_connections_accepted_total{worker=\"")?;

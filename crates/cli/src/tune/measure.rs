@@ -1,7 +1,6 @@
-//! `ringmain tune measure`: a step at a time under load, without and with it in turn, kept only if it helps.
+//! `ringmain tune measure`: measures each step under load, without and with it, and keeps it only if it helps.
 //!
-//! Each step is measured with those before it in place. Its own rounds are taken in pairs, and a coin says which side of each is
-//! first.
+//! Each step is measured on top of the kept ones, in pairs of rounds in random order.
 
 use std::collections::BTreeSet;
 
@@ -23,15 +22,15 @@ use crate::args::tune::Measure;
 use crate::bench::{BenchSession, Sink};
 use crate::error::CliError;
 
-/// How often a step must help beyond noise before it is kept.
+/// Number of significant improvements before a step is kept.
 const PROOFS: usize = 2;
 
-/// Carries it out.
+/// Runs the command.
 pub(super) fn run(args: &Measure) -> Result<(), CliError> {
     let pairs = compare::PAIRS;
     if let Some(rounds) = args.load.rounds.filter(|rounds| (*rounds as usize) < pairs) {
         return Err(CliError::Usage(format!(
-            "--rounds: expected {pairs} or more, found {rounds}: fewer cannot tell what helps from chance"
+            "--rounds: expected {pairs} or more, found {rounds}: fewer rounds cannot be significant"
         )));
     }
     let html = args
@@ -44,20 +43,20 @@ pub(super) fn run(args: &Measure) -> Result<(), CliError> {
         asked: service_query(&args.service),
         goals: to_request(&args.goals),
         journal: open_journal(&args.journal_args, &args.service.host)?,
-        // Until the seed of the load is known.
+        // Seeded with the seed of the load below.
         coin: Rng::with_seed(0),
     };
     if measured_host.journal.is_begun() {
         return Err(CliError::Other(
-            "something is applied already: what a step is worth shows only against a host without it; \
-             ringmain tune revert first"
+            "changes are applied already, and steps are measured against a host without them: run ringmain tune revert \
+             first"
                 .into(),
         ));
     }
     let steps = measured_host.applicable_steps()?;
     if steps.is_empty() {
         return Err(CliError::Other(
-            "there is no step that could be applied: ringmain tune plan says why".into(),
+            "no applicable step: ringmain tune plan lists the reasons".into(),
         ));
     }
     let mut session = BenchSession::open(args)?;
@@ -79,7 +78,7 @@ pub(super) fn run(args: &Measure) -> Result<(), CliError> {
         &mut ladder,
     );
     if climbed.is_err() {
-        // Nobody knows what a step is worth that was not measured to its end.
+        // The effect of an interrupted step is unknown.
         measured_host.apply_only(&kept)?;
     }
     if args.json {
@@ -114,8 +113,8 @@ fn measure_steps(
     Ok(())
 }
 
-/// The rounds of one step. What seems to help is measured once more, and is only kept if it does so again: by chance all of
-/// five rounds are better one time in 32, and there are many steps.
+/// Measures one step. An improvement is measured twice, since with many steps it can be chance: all five rounds are better by
+/// chance one time in 32.
 fn measure_step(
     measured_host: &mut MeasuredHost,
     session: &mut BenchSession,
@@ -129,7 +128,7 @@ fn measure_step(
     let mut verdict = Verdict::Kept;
     for proof in 0..PROOFS {
         if proof > 0 {
-            session.print_line(&format!("{step}: it seems to help; once more"));
+            session.print_line(&format!("{step}: improvement, measuring again"));
         }
         let runs = match run_pairs(measured_host, session, kept, &with)? {
             Ok(runs) => runs,
@@ -145,10 +144,7 @@ fn measure_step(
         }
     }
     let Some(ratio) = judge_runs(&all, metric, session.seed()) else {
-        return Ok(failed_rung(
-            step,
-            "nothing was answered that could be compared".into(),
-        ));
+        return Ok(failed_rung(step, "no responses to compare".into()));
     };
     let median = |run: &Run, metric: Metric| {
         let values: Vec<f64> = run.rounds.iter().filter_map(|round| metric.of(round)).collect();
@@ -168,7 +164,7 @@ fn measure_step(
     })
 }
 
-/// Rounds without and with the step, in turn; or why it cannot be applied.
+/// Runs rounds without and with the step; returns the reason if it cannot be applied.
 fn run_pairs(
     measured_host: &mut MeasuredHost,
     session: &mut BenchSession,
@@ -215,7 +211,7 @@ fn failed_rung(step: Id, why: String) -> Rung {
     }
 }
 
-/// What is climbed for: answers a second, time, or CPU time where the server's is measured.
+/// Returns the metric of the goal: throughput, latency, or CPU time if that of the server is measured.
 fn goal_metric(profile: Profile, session: &BenchSession) -> Metric {
     match profile {
         Profile::Throughput => Metric::Throughput,
@@ -234,18 +230,18 @@ fn metric_name(metric: Metric) -> &'static str {
     }
 }
 
-/// The host that is changed.
+/// The host that is measured and changed.
 struct MeasuredHost {
     root: Root,
     asked: Asked,
     goals: Wish,
     journal: Journal,
-    /// Says which side of a pair of rounds is first.
+    /// Decides the order of a pair of rounds.
     coin: Rng,
 }
 
 impl MeasuredHost {
-    /// The steps that would be applied, in their order.
+    /// Returns the applicable steps, in their order.
     fn applicable_steps(&self) -> Result<Vec<Id>, CliError> {
         let host = Host::look(&self.root, &self.asked).map_err(CliError::other)?;
         let findings = audit(&self.root, &host, &self.goals);
@@ -257,7 +253,7 @@ impl MeasuredHost {
         Ok(steps)
     }
 
-    /// Has exactly these steps applied; why not, if one cannot be.
+    /// Applies exactly these steps; returns the reason if one cannot be applied.
     fn apply_only(&mut self, steps: &BTreeSet<Id>) -> Result<Option<String>, CliError> {
         let host = Host::look(&self.root, &self.asked).map_err(CliError::other)?;
         let reverted = apply::undo(&self.root, &host, &mut self.journal, How::Careful, &mut |_| {})

@@ -1,11 +1,12 @@
-//! `ringmain tune`: looks at the host, plans, applies, takes back, and says what it did.
+//! `ringmain tune`: audits the host, plans, applies and reverts changes, and prints the results.
 //!
-//! What is found, planned and written is the tuner's; here it meets the terminal, signals and exit codes.
+//! Owns output, signals and exit codes; the crate `tune` audits, plans and writes.
 
 mod admin;
 mod measure;
 
 use std::fs;
+use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
 
@@ -26,10 +27,13 @@ use crate::args::tune::{
 use crate::bench::Interrupt;
 use crate::error::CliError;
 
-/// How often it is seen whether what is held is to be taken back.
+/// Interval at which `--hold` checks for signals.
 const HOLD_POLL: Duration = Duration::from_millis(100);
 
-/// Carries it out.
+/// The status without applied changes.
+const NOTHING_APPLIED: &str = "No changes are applied.\n";
+
+/// Runs the command.
 pub(crate) fn run(args: Tune) -> Result<(), CliError> {
     let Some(command) = args.command else {
         return print_audit(&args);
@@ -69,47 +73,22 @@ pub(crate) fn run(args: Tune) -> Result<(), CliError> {
             output,
         } => print_diff(&first, second.as_deref(), output),
         TuneCommand::Export {
-            output,
+            format,
             image,
             service,
             goals,
             journal_args,
-        } => export_plan(output, &image, &service, &goals, &journal_args),
+        } => export_plan(format, &image, &service, &goals, &journal_args),
         TuneCommand::Locality {
             service,
             admin,
             output,
-        } => {
-            let audited = AuditedHost::new(&service, None)?;
-            let accepted = admin.map_or(Ok(Vec::new()), admin::accepted_connections)?;
-            let all: Vec<_> = audited
-                .host
-                .cards()
-                .map(|card| locality::look(&audited.root, &audited.host, card, &accepted))
-                .collect();
-            if output.json {
-                return print_data(&json::text(&all));
-            }
-            if all.is_empty() {
-                let why = match audited.host.service.is_local() {
-                    true => "the service listens on loopback alone",
-                    false => "there is no interface but loopback that is up",
-                };
-                return Err(CliError::Other(format!(
-                    "no interface brings the service's packets: {why}; --interface NAME draws one all the same"
-                )));
-            }
-            let texts: Vec<String> = all
-                .iter()
-                .map(|one| locality::text(one, terminal_style()))
-                .collect();
-            print_data(&texts.join("\n"))
-        }
+        } => print_locality(&service, admin, output),
         TuneCommand::Measure(args) => measure::run(&args),
     }
 }
 
-/// A host that was looked at for a service.
+/// A host, audited for a service.
 struct AuditedHost {
     root: Root,
     asked: Asked,
@@ -189,9 +168,10 @@ fn print_audit(args: &Tune) -> Result<(), CliError> {
         findings,
         ..
     } = &audited;
-    print_data(&match args.output.json {
-        true => json::text(&json::audit(host, goals, findings)),
-        false => report::audit(host, goals, findings, terminal_style()),
+    print_data(&if args.output.json {
+        json::text(&json::audit(host, goals, findings))
+    } else {
+        report::audit(host, goals, findings, terminal_style())
     })
 }
 
@@ -203,14 +183,48 @@ fn print_plan(service: &ServiceArgs, goals: &args::Goals, output: OutputArgs) ->
         findings,
         ..
     } = &audited;
-    print_data(&match output.json {
-        true => json::text(&plan::json(host, goals, findings)),
-        false => plan::text(host, goals, findings, terminal_style()),
+    print_data(&if output.json {
+        json::text(&plan::json(host, goals, findings))
+    } else {
+        plan::text(host, goals, findings, terminal_style())
     })
 }
 
+/// Prints the path of packets on each interface of the service.
+fn print_locality(
+    service: &ServiceArgs,
+    admin: Option<SocketAddr>,
+    output: OutputArgs,
+) -> Result<(), CliError> {
+    let audited = AuditedHost::new(service, None)?;
+    let accepted = admin.map_or(Ok(Vec::new()), admin::accepted_connections)?;
+    let all: Vec<_> = audited
+        .host
+        .cards()
+        .map(|card| locality::look(&audited.root, &audited.host, card, &accepted))
+        .collect();
+    if output.json {
+        return print_data(&json::text(&all));
+    }
+    if all.is_empty() {
+        let why = if audited.host.service.is_local() {
+            "the service listens only on loopback"
+        } else {
+            "no interface except loopback is up"
+        };
+        return Err(CliError::Other(format!(
+            "no interface for the packets of the service: {why}; --interface NAME selects one"
+        )));
+    }
+    let texts: Vec<String> = all
+        .iter()
+        .map(|one| locality::text(one, terminal_style()))
+        .collect();
+    print_data(&texts.join("\n"))
+}
+
 fn apply_plan(args: &Apply) -> Result<(), CliError> {
-    // Before anything is written: what is held must be taken back whatever comes.
+    // Before the first change: changes of --hold must be reverted on every signal.
     let interrupt = args.hold.then(Interrupt::install).transpose()?;
     let (root, asked, goals) = (
         open_sysroot(&args.service.host)?,
@@ -223,7 +237,7 @@ fn apply_plan(args: &Apply) -> Result<(), CliError> {
     })
     .map_err(CliError::other)?;
     for (step, why) in &applied.failed {
-        print_note(&format!("{step}: taken back: {why}"));
+        print_note(&format!("{step}: reverted: {why}"));
     }
     let without = unapplied_steps(&root, &asked, &goals, &applied)?;
     for (step, why) in &without {
@@ -232,18 +246,18 @@ fn apply_plan(args: &Apply) -> Result<(), CliError> {
     let open = journal.entries().iter().filter(|entry| !entry.undone).count();
     let earlier = open.saturating_sub(applied.changed);
     match applied.changed {
-        0 if !without.is_empty() => print_note("nothing is changed"),
-        0 if applied.failed.is_empty() => print_note("nothing to change: the host is as wished"),
-        1 => print_note("1 setting is changed; ringmain tune revert takes it back"),
+        0 if !without.is_empty() => print_note("no setting changed"),
+        0 if applied.failed.is_empty() => print_note("no setting changed: the host is as requested"),
+        1 => print_note("1 setting changed; ringmain tune revert reverts it"),
         changed => print_note(&format!(
-            "{changed} settings are changed; ringmain tune revert takes them back"
+            "{changed} settings changed; ringmain tune revert reverts them"
         )),
     }
     match earlier {
         0 => {}
-        1 => print_note("1 change of an earlier run is taken over: it is taken back with the rest"),
+        1 => print_note("1 change of an earlier run is taken over, and will be reverted with the others"),
         earlier => print_note(&format!(
-            "{earlier} changes of an earlier run are taken over: they are taken back with the rest"
+            "{earlier} changes of an earlier run are taken over, and will be reverted with the others"
         )),
     }
     if let Some(interrupt) = interrupt {
@@ -255,14 +269,14 @@ fn apply_plan(args: &Apply) -> Result<(), CliError> {
     match applied.failed.len() {
         0 => Ok(()),
         1 => Err(CliError::Other(format!(
-            "the step {} is taken back",
+            "the step {} was reverted",
             applied.failed[0].0
         ))),
-        failed => Err(CliError::Other(format!("{failed} steps are taken back"))),
+        failed => Err(CliError::Other(format!("{failed} steps were reverted"))),
     }
 }
 
-/// The steps that were named and that the host is without all the same, and why. Those that failed have been told.
+/// Returns the named steps that are not applied, with the reasons; without those that failed, which are reported already.
 fn unapplied_steps(
     root: &Root,
     asked: &Asked,
@@ -295,15 +309,12 @@ fn revert_applied(journal_args: &JournalArgs, host_args: &HostArgs, how: How) ->
     if let Some(what) = journal_args.contradiction(host_args) {
         return Err(CliError::Usage(what));
     }
-    // Without a journal nothing is asked of the disk, nor of the user's rights.
+    // Without a journal neither the disk nor permissions are needed.
     if Journal::peek(&journal_args.state)
         .map_err(CliError::other)?
         .is_none()
     {
-        print_note(&format!(
-            "nothing is applied that {} knows of",
-            journal_args.state.display()
-        ));
+        print_note(&format!("no applied changes in {}", journal_args.state.display()));
         return Ok(());
     }
     let mut journal = open_journal(journal_args, host_args)?;
@@ -314,11 +325,11 @@ fn revert_journal(root: &Root, host: &Host, journal: &mut Journal, how: How) -> 
     let reverted =
         apply::undo(root, host, journal, how, &mut |event| print_event(event)).map_err(CliError::other)?;
     if reverted.restarted {
-        print_note("the host was started anew since: nothing of it is left, and the journal is closed");
+        print_note("the host was restarted since: no change remains, and the journal is closed");
         return Ok(());
     }
     print_note(&format!(
-        "{} restored, {} as before already, {} gone",
+        "{} restored, {} already had the previous value, {} no longer exist",
         reverted.restored, reverted.already, reverted.gone
     ));
     for left in &reverted.left {
@@ -326,9 +337,11 @@ fn revert_journal(root: &Root, host: &Host, journal: &mut Journal, how: How) -> 
     }
     match reverted.left.len() {
         0 => Ok(()),
-        1 => Err(CliError::Other("1 setting is not as it was before".into())),
+        1 => Err(CliError::Other(
+            "1 setting does not have its previous value".into(),
+        )),
         left => Err(CliError::Other(format!(
-            "{left} settings are not as they were before"
+            "{left} settings do not have their previous values"
         ))),
     }
 }
@@ -341,21 +354,18 @@ fn print_status(
     let (root, host) = open_host(host_args)?;
     let kept_state = Journal::peek(&journal_args.state).map_err(CliError::other)?;
     let Some(found) = kept_state else {
-        return match output.json {
-            true => print_data("[]\n"),
-            false => print_data("Nothing is applied.\n"),
-        };
+        return print_data(if output.json { "[]\n" } else { NOTHING_APPLIED });
     };
     let restarted = found.boot != host.boot;
     let mut rows = Vec::new();
     let mut text = String::new();
     for entry in found.entries.iter().filter(|entry| !entry.undone) {
         let state = match apply::status(&root, entry) {
-            _ if restarted => "gone with the restart".to_owned(),
-            State::Holds => "holds".into(),
-            State::Before => "as before".into(),
-            State::Changed(now) => format!("changed by somebody, is {now}"),
-            State::InDoubt(now) => format!("in doubt (a run was killed), is {now}"),
+            _ if restarted => "lost with the restart".to_owned(),
+            State::Holds => "applied".into(),
+            State::Before => "previous value".into(),
+            State::Changed(now) => format!("changed by others, is {now}"),
+            State::InDoubt(now) => format!("uncertain (a run was killed), is {now}"),
             State::Gone => "gone".into(),
             State::Unknown(why) => format!("unknown: {why}"),
         };
@@ -368,10 +378,12 @@ fn print_status(
             "step": intent.step, "key": intent.key, "before": intent.before, "wanted": intent.wanted, "state": state,
         }));
     }
-    match output.json {
-        true => print_data(&json::text(&rows)),
-        false if rows.is_empty() => print_data("Nothing is applied.\n"),
-        false => print_data(&text),
+    if output.json {
+        print_data(&json::text(&rows))
+    } else if rows.is_empty() {
+        print_data(NOTHING_APPLIED)
+    } else {
+        print_data(&text)
     }
 }
 
@@ -379,7 +391,7 @@ fn print_diff(first: &Path, second: Option<&Path>, output: OutputArgs) -> Result
     let read = |path: &Path| -> Result<snapshot::Snapshot, CliError> {
         let wrong = |error: &dyn std::fmt::Display| {
             CliError::Usage(format!(
-                "expected a file of ringmain tune snapshot; {}: {error}",
+                "expected a file written by ringmain tune snapshot; {}: {error}",
                 path.display()
             ))
         };
@@ -395,25 +407,26 @@ fn print_diff(first: &Path, second: Option<&Path>, output: OutputArgs) -> Result
         }
     };
     let differences = snapshot::diff(&first, &second);
-    print_data(&match output.json {
-        true => json::text(&differences),
-        false => snapshot::text(&first, &second, &differences, terminal_style()),
+    print_data(&if output.json {
+        json::text(&differences)
+    } else {
+        snapshot::text(&first, &second, &differences, terminal_style())
     })
 }
 
 fn export_plan(
-    output: ExportFormat,
+    format: ExportFormat,
     image: &str,
     service: &ServiceArgs,
     goals: &args::Goals,
     journal_args: &JournalArgs,
 ) -> Result<(), CliError> {
-    if output == ExportFormat::Seccomp {
+    if format == ExportFormat::Seccomp {
         return print_data(&json::text(&export::seccomp()));
     }
     let audited = AuditedHost::new(service, Some(goals))?;
     let mut plan = plan::plan(&audited.findings);
-    // A recorded host without a journal of its own has none.
+    // A recorded host does not use the journal of this one.
     if journal_args.contradiction(&service.host).is_none() {
         let found = Journal::peek(&journal_args.state).map_err(CliError::other)?;
         let found = found.filter(|found| found.boot == audited.host.boot);
@@ -421,7 +434,8 @@ fn export_plan(
     }
     if plan.is_empty() {
         return Err(CliError::Other(
-            "there is nothing to export: nothing is planned (ringmain tune plan says why), and nothing is applied".into(),
+            "no changes to export: none planned (ringmain tune plan lists the reasons), and none applied"
+                .into(),
         ));
     }
     let command = export::Command {
@@ -429,7 +443,7 @@ fn export_plan(
         asked: &audited.asked,
         plan: &plan,
     };
-    print_data(&match output {
+    print_data(&match format {
         ExportFormat::Sysctl => export::sysctl(&plan),
         ExportFormat::Kubernetes => export::kubernetes(&command, image),
         ExportFormat::Systemd | ExportFormat::Seccomp => {
@@ -440,7 +454,7 @@ fn export_plan(
     })
 }
 
-/// What happens, on standard error.
+/// Prints a change to standard error.
 fn print_event(event: &Event) {
     match event {
         Event::Intended(_) | Event::Written(_) => {}

@@ -1,6 +1,6 @@
-//! The figures that the welcome page shows: what is counted turned into rates, each second, as one JSON document.
+//! The metrics of the welcome page: counters and rates, as one JSON document per second.
 //!
-//! Plain functions over plain data; time comes in as a parameter.
+//! Plain functions over plain data; time is a parameter.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -9,38 +9,38 @@ use serde::Serialize;
 
 use crate::limits::RATES;
 
-/// What does not change while the program runs.
+/// Properties of the server that do not change.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct ServerInfo {
     pub(crate) version: &'static str,
     /// `uring` or `epoll`.
     pub(crate) engine: &'static str,
     pub(crate) features: Vec<String>,
-    /// Features that a host could have and this one has not, or that were switched off.
+    /// Features that are missing on this host, or disabled.
     pub(crate) missing: Vec<String>,
-    /// Why io_uring was passed over, if it was.
+    /// The reason why io_uring is not used, if so.
     pub(crate) why_not: Option<String>,
     pub(crate) workers: usize,
     pub(crate) cpus: usize,
 }
 
-/// What was counted up to one moment.
+/// The counters at one instant.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Sample {
-    /// By a clock that does not jump.
+    /// Monotonic time.
     pub(crate) at: Duration,
-    /// CPU time that the process has used.
+    /// CPU time of the process.
     pub(crate) cpu: Duration,
-    /// Answers since the start.
+    /// Responses since startup.
     pub(crate) requests: u64,
     pub(crate) connections: u64,
     pub(crate) accepted: u64,
     pub(crate) memory_bytes: Option<u64>,
-    /// Of the last seconds.
+    /// Latencies of the last seconds.
     pub(crate) latency: Option<Latency<Duration>>,
 }
 
-/// Percentiles.
+/// Percentiles of the latency.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub(crate) struct Latency<T> {
     pub(crate) p50: T,
@@ -60,7 +60,7 @@ impl<T> Latency<T> {
     }
 }
 
-/// Turns samples into documents.
+/// Converts samples into documents.
 pub(crate) struct MetricsBuilder {
     server_info: ServerInfo,
     first: Sample,
@@ -85,7 +85,7 @@ struct Document<'a> {
 }
 
 impl MetricsBuilder {
-    /// Begins at `first`.
+    /// Returns a builder whose first interval begins at `first`.
     pub(crate) fn new(server_info: ServerInfo, first: Sample) -> MetricsBuilder {
         MetricsBuilder {
             server_info,
@@ -95,7 +95,7 @@ impl MetricsBuilder {
         }
     }
 
-    /// The document at `now`, on one line; rates are those since the last call.
+    /// Returns the document at `now`, on one line; its rates cover the time since the last call.
     pub(crate) fn next_document(&mut self, now: Sample) -> String {
         let span = now.at.saturating_sub(self.last.at).as_secs_f64();
         let per_second = |amount: f64| if span > 0.0 { amount / span } else { 0.0 };
@@ -124,7 +124,7 @@ impl MetricsBuilder {
     }
 }
 
-/// Rounded to what is worth being read.
+/// Rounds to one decimal.
 fn round_to_tenth(number: f64) -> f64 {
     (number * 10.0).round() / 10.0
 }

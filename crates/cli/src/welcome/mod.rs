@@ -1,6 +1,6 @@
-//! The application that `ringmain run` serves: a page that shows the server at work, and the paths to try it on.
+//! The built-in application of `ringmain run`: a dashboard with live metrics, and paths for tests.
 //!
-//! Knows what is shown and how it gets there. What is counted comes from the engine and the application.
+//! Owns presentation and transport of the metrics; engine and application count.
 
 pub(crate) mod metrics;
 
@@ -19,21 +19,20 @@ use crate::args::PATHS;
 use crate::limits::{RETRY, VIEWER_POLL};
 use crate::ticker;
 
-/// The page: no file beside it, nothing from elsewhere.
+/// The page, without other resources.
 const PAGE: &str = include_str!("page.html");
 
-/// What a browser may do for the page: run its one script and style, by their digests (a test computes them), and
-/// ask this server.
+/// The content security policy: one script and one style by their digests (a test computes them), requests to this server.
 const POLICY: &str = "default-src 'none'; style-src 'sha256-FXiTD8eVw+uk39EOnCOPyZ72sUVTzdu/60/+5XjR2QQ='; script-src 'sha256-bMHTkQrcp6Tsy4n+rK2PqlilYFEZ6uWVzQs5nF5+Ack='; connect-src 'self'; \
      img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
-/// The newest figures, written each second by the main thread and read by each viewer's stream.
+/// The latest metrics, written each second by the main thread and read by each viewer's stream.
 #[derive(Clone, Default)]
 pub(crate) struct MetricsBoard(Arc<Mutex<LatestMetrics>>);
 
 #[derive(Clone)]
 struct LatestMetrics {
-    /// Counts up with each document; none is there at 0.
+    /// Number of published documents; 0: none.
     number: u64,
     document: Arc<str>,
 }
@@ -48,7 +47,7 @@ impl Default for LatestMetrics {
 }
 
 impl MetricsBoard {
-    /// Puts up a document.
+    /// Publishes a document.
     pub(crate) fn publish(&self, document: String) {
         let mut latest = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         latest.number += 1;
@@ -60,10 +59,10 @@ impl MetricsBoard {
     }
 }
 
-/// What is said to those who ask with something other than a browser.
+/// The index for clients other than browsers.
 struct PlainIndex(String);
 
-/// The application.
+/// Returns the application.
 pub(crate) fn build_app(server_info: &ServerInfo, board: &MetricsBoard) -> App {
     let app = App::new()
         .state(board.clone())
@@ -78,7 +77,7 @@ pub(crate) fn build_app(server_info: &ServerInfo, board: &MetricsBoard) -> App {
     ticker::add_ticker(app)
 }
 
-/// The page for browsers, text for the rest.
+/// Serves the page to browsers, and text to other clients.
 fn serve_front(request: &Request<'_>, reply: &mut Reply<'_>) -> Result {
     reply
         .header("Vary", "Accept")?
@@ -93,7 +92,7 @@ fn serve_front(request: &Request<'_>, reply: &mut Reply<'_>) -> Result {
     reply.html(PAGE)
 }
 
-/// The figures, an event for each second.
+/// Streams the metrics, one event per second.
 async fn stream_metrics(request: &Request<'_>, reply: &mut Reply<'_>) -> Result {
     let board = request.state::<MetricsBoard>()?;
     let mut events = reply.events().await?;
@@ -109,7 +108,7 @@ async fn stream_metrics(request: &Request<'_>, reply: &mut Reply<'_>) -> Result 
     }
 }
 
-/// TechEmpower's JSON test: an object made and serialised for each request.
+/// The JSON test of TechEmpower: an object, serialized for each request.
 fn serve_json(_: &Request<'_>, reply: &mut Reply<'_>) -> Result {
     #[derive(Serialize)]
     struct Message {
@@ -120,12 +119,12 @@ fn serve_json(_: &Request<'_>, reply: &mut Reply<'_>) -> Result {
     })
 }
 
-/// TechEmpower's plaintext test.
+/// The plaintext test of TechEmpower.
 fn serve_plaintext(_: &Request<'_>, reply: &mut Reply<'_>) -> Result {
     reply.text("Hello, World!")
 }
 
-/// What came goes back. `nosniff`: a browser must not make more of foreign bytes than they say they are.
+/// Echoes the request body. `nosniff`: a browser must not interpret the bytes as another type.
 fn serve_echo(request: &Request<'_>, reply: &mut Reply<'_>) -> Result {
     let kind = request
         .header("Content-Type")
@@ -137,7 +136,7 @@ fn serve_echo(request: &Request<'_>, reply: &mut Reply<'_>) -> Result {
     Ok(())
 }
 
-/// A socket on which every message comes back.
+/// A WebSocket echo.
 struct EchoSocket;
 
 impl Socket for EchoSocket {
@@ -147,7 +146,7 @@ impl Socket for EchoSocket {
     }
 }
 
-/// Who serves, and what there is to ask for.
+/// Returns the index: version, engine, workers, and paths.
 fn plain_text(server_info: &ServerInfo) -> String {
     let engine = if server_info.engine == "uring" {
         "io_uring"

@@ -1,4 +1,4 @@
-//! Figures by tables, and what the browser is told about the page.
+//! Metrics, and the content security policy of the page.
 
 use std::io::Write;
 use std::process::{Command, Stdio};
@@ -37,7 +37,7 @@ fn parsed(document: &str) -> Value {
 }
 
 #[test]
-fn counts_become_rates() {
+fn rates_are_derived_from_counters() {
     let mut metrics = MetricsBuilder::new(server_info(), sample(0, 0, 0));
     let found = parsed(&metrics.next_document(Sample {
         connections: 7,
@@ -67,14 +67,14 @@ fn counts_become_rates() {
 }
 
 #[test]
-fn the_first_moment_has_no_rate() {
+fn the_first_sample_has_no_rate() {
     let mut metrics = MetricsBuilder::new(server_info(), sample(0, 5, 100));
     let found = parsed(&metrics.next_document(sample(0, 5, 100)));
     assert_eq!((&found["rate"], &found["cpu_percent"]), (&json!(0), &json!(0.0)));
 }
 
 #[test]
-fn rates_are_kept_for_a_minute() {
+fn rates_cover_one_minute() {
     let mut metrics = MetricsBuilder::new(server_info(), sample(0, 0, 0));
     let mut last = Value::Null;
     for second in 1..=100 {
@@ -85,7 +85,7 @@ fn rates_are_kept_for_a_minute() {
     assert_eq!(rates[RATES - 1], json!(100 * 100 - 99 * 99));
 }
 
-/// The base64 text of the SHA-256 digest, as a policy names it; computed by coreutils.
+/// Returns the SHA-256 digest in base64, as in a content security policy; computed with coreutils.
 fn digest(text: &str) -> String {
     let script = "sha256sum | head -c 64 | tr a-f A-F | basenc --base16 -d | base64";
     let mut child = Command::new("sh")
@@ -105,7 +105,7 @@ pub(crate) fn between<'a>(text: &'a str, start: &str, end: &str) -> &'a str {
     rest.split_once(end).unwrap().0
 }
 
-/// A policy allows a page's one style and one script, and nothing else.
+/// Checks that a policy allows only the style and the script of a page.
 pub(crate) fn allows_its_own(policy: &str, page: &str) {
     for (tag, directive) in [("style", "style-src"), ("script", "script-src")] {
         let content = between(page, &format!("<{tag}>"), &format!("</{tag}>"));
@@ -117,12 +117,12 @@ pub(crate) fn allows_its_own(policy: &str, page: &str) {
 }
 
 #[test]
-fn the_policy_allows_this_style_and_this_script_and_nothing_else() {
+fn the_policy_allows_only_the_style_and_script_of_the_page() {
     allows_its_own(POLICY, PAGE);
 }
 
 #[test]
-fn the_page_needs_nothing_from_elsewhere() {
+fn the_page_has_no_external_resources() {
     for place in ["src=", "@import", "url(", "style=", "onclick"] {
         assert!(!PAGE.contains(place), "{place}");
     }
@@ -133,7 +133,7 @@ fn the_page_needs_nothing_from_elsewhere() {
 }
 
 #[test]
-fn every_path_of_the_help_is_in_the_text_for_curl() {
+fn the_text_for_curl_lists_the_paths_of_the_help() {
     let text = plain_text(&server_info());
     for path in [
         "/json",

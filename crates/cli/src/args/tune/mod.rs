@@ -1,6 +1,6 @@
-//! The command line of `ringmain tune`: what it is tuned for, which service, which steps.
+//! The command line of `ringmain tune`: goals, service, steps.
 //!
-//! Knows how wishes are written down; not how they are carried out.
+//! Owns the syntax of goals; knows nothing of their execution.
 
 mod measure;
 #[cfg(test)]
@@ -16,10 +16,10 @@ pub(crate) use self::measure::Measure;
 use super::help;
 use super::values::number_in_range;
 
-/// Where it is written down what was changed on this host.
+/// The default directory of the journal of changes.
 const STATE: &str = "/var/lib/ringmain/tune";
 
-/// Find what this host costs a service, change it, and take it back.
+/// Audit the settings of this host for a network service, apply changes, and revert them.
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct Tune {
@@ -27,7 +27,7 @@ pub(crate) struct Tune {
     pub(crate) service: ServiceArgs,
     #[command(flatten)]
     pub(crate) goals: Goals,
-    /// Say all about a step: what it is, whose figures these are, when not to, what it means here
+    /// Describe a step: purpose, evidence, side effects, state on this host
     #[arg(long, value_name = "STEP", hide_possible_values = true, value_parser = step_parser())]
     pub(crate) explain: Option<Id>,
     #[command(flatten)]
@@ -38,7 +38,7 @@ pub(crate) struct Tune {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum TuneCommand {
-    /// Show every write that `apply` would do, and change nothing
+    /// Show every change that `apply` would make, without making it
     Plan {
         #[command(flatten)]
         service: ServiceArgs,
@@ -47,24 +47,24 @@ pub(crate) enum TuneCommand {
         #[command(flatten)]
         output: OutputArgs,
     },
-    /// Change what the plan says: written down before, verified after
+    /// Apply the plan; each change is journaled before and verified after
     #[command(after_help = help::TUNE_APPLY)]
     Apply(Apply),
-    /// Take back what was applied, also by a run that was killed
+    /// Revert the applied changes, also those of a run that was killed
     #[command(after_help = help::TUNE_REVERT)]
     Revert {
         #[command(flatten)]
         journal_args: JournalArgs,
         #[command(flatten)]
         host: HostArgs,
-        /// Write what was there before although somebody else has changed it since
+        /// Restore the previous values of settings that were changed by others since
         #[arg(long, conflicts_with = "forget")]
         force: bool,
-        /// Leave what somebody else has changed since, and forget it
+        /// Keep settings that were changed by others since, and remove them from the journal
         #[arg(long)]
         forget: bool,
     },
-    /// Say what is applied, and whether it still holds
+    /// Show the applied changes, and whether they are still effective
     Status {
         #[command(flatten)]
         journal_args: JournalArgs,
@@ -73,29 +73,29 @@ pub(crate) enum TuneCommand {
         #[command(flatten)]
         output: OutputArgs,
     },
-    /// Write all settings that the steps know as JSON
+    /// Print all settings that the steps cover as JSON
     Snapshot {
         #[command(flatten)]
         host: HostArgs,
     },
-    /// Say what differs between two snapshots, or a snapshot and now
+    /// Compare two snapshots, or a snapshot and the current state
     Diff {
-        /// The first
+        /// First snapshot
         #[arg(value_name = "A.json")]
         first: PathBuf,
-        /// The second [default: this host, now]
+        /// Second snapshot [default: current state of this host]
         #[arg(value_name = "B.json")]
         second: Option<PathBuf>,
         #[command(flatten)]
         output: OutputArgs,
     },
-    /// Print the plan, and what is applied already, as a file that keeps it over restarts
+    /// Print the plan and the applied changes as a file that makes them persistent
     #[command(after_help = help::TUNE_EXPORT)]
     Export {
-        /// The form
+        /// File format
         #[arg(long = "as", value_enum)]
         format: ExportFormat,
-        /// The image that has ringmain, for Kubernetes
+        /// Container image with ringmain, for Kubernetes
         #[arg(long, value_name = "IMAGE", default_value = "ringmain:latest")]
         image: String,
         #[command(flatten)]
@@ -105,22 +105,22 @@ pub(crate) enum TuneCommand {
         #[command(flatten)]
         journal_args: JournalArgs,
     },
-    /// Draw the way of packets: queue, interrupt, CPU, worker; and the assignment that makes it straight
+    /// Show the path of packets (queue, interrupt, CPU, worker), and the assignment that keeps it on one CPU
     Locality {
         #[command(flatten)]
         service: ServiceArgs,
-        /// The administration of a running Ringmain, which tells the connections of each worker
+        /// Admin address of a running Ringmain, for the connections of each worker
         #[arg(long, value_name = "IP:PORT")]
         admin: Option<std::net::SocketAddr>,
         #[command(flatten)]
         output: OutputArgs,
     },
-    /// Find what each step is worth here: apply it, put a load on the server, keep it only if it helps
+    /// Measure the effect of each step under load, and keep the steps that help
     #[command(after_help = help::TUNE_MEASURE)]
     Measure(Box<Measure>),
 }
 
-/// Change what the plan says.
+/// Apply the plan.
 #[derive(Debug, Args)]
 pub(crate) struct Apply {
     #[command(flatten)]
@@ -129,106 +129,106 @@ pub(crate) struct Apply {
     pub(crate) goals: Goals,
     #[command(flatten)]
     pub(crate) journal_args: JournalArgs,
-    /// Stay, and take all back at SIGTERM or Ctrl-C
+    /// Keep running, and revert all changes on SIGTERM or Ctrl-C
     #[arg(long)]
     pub(crate) hold: bool,
 }
 
-/// Which service, on which host.
+/// The service and its host.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Service")]
 pub(crate) struct ServiceArgs {
-    /// The TCP port that the service listens on
+    /// TCP port of the service
     #[arg(long, value_name = "PORT", value_parser = number_in_range(1..=u16::MAX))]
     pub(crate) port: Option<u16>,
-    /// Its process
+    /// Process of the service
     #[arg(long, value_name = "PID", value_parser = number_in_range(1..=u32::MAX))]
     pub(crate) pid: Option<u32>,
-    /// The network interface that its packets come by [default: that of the default route]
+    /// Network interface of the service [default: that of the default route]
     #[arg(long, value_name = "NAME")]
     pub(crate) interface: Option<String>,
     #[command(flatten)]
     pub(crate) host: HostArgs,
 }
 
-/// Which host.
+/// The host.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Service")]
 pub(crate) struct HostArgs {
-    /// A host recorded in a directory (proc, sys, calls) instead of this one
+    /// Directory with a recorded host (proc, sys, calls), to use instead of this one
     #[arg(long, value_name = "DIR", hide_short_help = true)]
     pub(crate) root: Option<PathBuf>,
 }
 
-/// What is wanted.
+/// The goals of the tuning.
 #[derive(Clone, Debug, Args)]
-#[command(next_help_heading = "Wish")]
+#[command(next_help_heading = "Goals")]
 pub(crate) struct Goals {
-    /// What it is tuned for
+    /// Optimization goal
     #[arg(long, value_enum, default_value_t = ProfileName::Throughput)]
     pub(crate) profile: ProfileName,
-    /// Only this step; may be given several times [default: all that are not optional]
+    /// Only this step; repeatable [default: all but the optional ones]
     #[arg(long, value_name = "STEP", action = ArgAction::Append, hide_possible_values = true, value_parser = step_parser())]
     pub(crate) step: Vec<Id>,
-    /// Accept what weakens the host or can drop packets, by its name; may be given several times
+    /// Accept a change that weakens security or can drop packets, by its name; repeatable
     ///
-    /// Nothing of it is done or proposed as a change without this
+    /// Without it such changes are neither made nor planned
     #[arg(long, value_name = "NAME", action = ArgAction::Append, hide_possible_values = true, value_parser = accept_parser())]
     pub(crate) accept: Vec<Accept>,
 }
 
-/// Where it is written down what was changed.
+/// The journal of changes.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Journal")]
 pub(crate) struct JournalArgs {
-    /// The directory that remembers what was changed
+    /// Directory of the journal of changes
     #[arg(long, value_name = "DIR", default_value = STATE)]
     pub(crate) state: PathBuf,
 }
 
-/// How it is told.
+/// The output format.
 #[derive(Clone, Copy, Debug, Args)]
 #[command(next_help_heading = "Output")]
 pub(crate) struct OutputArgs {
-    /// As JSON
+    /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
 }
 
-/// What a host is tuned for.
+/// Optimization goals.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ProfileName {
-    /// The most requests a second
+    /// Maximum requests per second
     Throughput,
-    /// The shortest time for each
+    /// Minimum latency of each request
     Latency,
-    /// The least CPU time and power for each
+    /// Minimum CPU time and power per request
     Efficiency,
 }
 
-/// What a plan is printed as.
+/// File formats of a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ExportFormat {
-    /// A file of sysctl.d
+    /// File for sysctl.d
     Sysctl,
-    /// A unit of systemd that holds the plan
+    /// systemd unit that applies the plan at boot
     Systemd,
-    /// A DaemonSet that does so on every node
+    /// DaemonSet that applies the plan on every node
     Kubernetes,
-    /// The system calls that Ringmain makes, for container runtimes
+    /// Seccomp profile of the system calls that Ringmain makes, for container runtimes
     Seccomp,
 }
 
 impl JournalArgs {
-    /// What is wrong with these two together, if anything: a recorded host must not use the journal of this one.
+    /// Describes the conflict of a recorded host with the journal of this one, if any.
     pub(crate) fn contradiction(&self, host: &HostArgs) -> Option<String> {
         let mixed = host.root.is_some() && self.state == Path::new(STATE);
-        mixed.then(|| "--root is another host, which needs a journal of its own: add --state DIR".to_owned())
+        mixed.then(|| "--root is another host, which needs its own journal: add --state DIR".to_owned())
     }
 }
 
 impl ProfileName {
-    /// The catalogue's own.
+    /// Returns the profile of the step catalogue.
     pub(crate) fn tuner_profile(self) -> Profile {
         match self {
             ProfileName::Throughput => Profile::Throughput,

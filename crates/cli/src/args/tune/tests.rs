@@ -1,4 +1,4 @@
-//! What the flags of `ringmain tune` mean, by tables.
+//! Table tests of the flags of `ringmain tune`.
 
 use std::ffi::OsString;
 
@@ -16,7 +16,7 @@ fn read(line: &str) -> Result<Tune, String> {
 }
 
 #[test]
-fn steps_and_what_is_accepted_are_named() {
+fn steps_and_accepted_risks_are_parsed() {
     let tune =
         read("ringmain tune --step xps --step irq-affinity --accept noqueue --profile latency").unwrap();
     assert_eq!(tune.goals.step, [Id::Xps, Id::IrqAffinity]);
@@ -25,7 +25,7 @@ fn steps_and_what_is_accepted_are_named() {
 }
 
 #[test]
-fn what_is_unknown_is_answered_with_what_there_is() {
+fn unknown_values_are_refused_with_the_known_ones() {
     let error = read("ringmain tune --step turbo").unwrap_err();
     assert!(
         error.contains("irq-affinity") && error.contains("turbo"),
@@ -38,7 +38,7 @@ fn what_is_unknown_is_answered_with_what_there_is() {
 }
 
 #[test]
-fn the_commands_are_read() {
+fn commands_are_parsed() {
     let tune = read("ringmain tune apply --hold --state /x --port 80").unwrap();
     let Some(TuneCommand::Apply(apply)) = tune.command else {
         panic!("{tune:?}");

@@ -1,4 +1,4 @@
-//! `ringmain bench compare`: rounds of several targets in turn, and what their differences are worth.
+//! `ringmain bench compare`: alternating rounds of several targets, and the significance of their differences.
 
 use ringmain_load::compare::{self, Comparison, Metric, Ratio, compare, order};
 use ringmain_load::plan::Plan;
@@ -24,7 +24,7 @@ use crate::limits::COMPARE_ROUNDS;
 #[cfg(test)]
 mod tests;
 
-/// One of the targets.
+/// A target of the comparison.
 struct ComparedTarget {
     session: Session,
     server: Option<Server>,
@@ -32,7 +32,7 @@ struct ComparedTarget {
     run: Run,
 }
 
-/// Carries it out.
+/// Runs the command.
 pub(super) fn run(mut args: Compare) -> Result<(), CliError> {
     let scenario = args
         .request
@@ -69,7 +69,7 @@ fn run_comparison(args: &Compare, workloads: &[Workload]) -> Result<(), CliError
     let threads = client_threads(&args.load, &args.client, &args.server.started, &allowed)?;
     let sinks = Sinks::open(&args.results, None)?;
     let interrupt = super::init_process(args.results.quiet)?;
-    // Arrivals and random tokens are the same for all.
+    // Arrivals and random tokens are the same for every target.
     let seed = args.client.seed.unwrap_or_else(ringmain_sys::clock::random);
     let mut sides = Vec::new();
     for ((Named(name, _), workload), watched) in args.targets.iter().zip(workloads).zip(watched) {
@@ -102,7 +102,7 @@ fn run_comparison(args: &Compare, workloads: &[Workload]) -> Result<(), CliError
     write_results(args, sides, seed, sinks, (failed, interrupt.is_interrupted()))
 }
 
-/// How the server of the target of this name is watched.
+/// Returns the server of the target with this name.
 fn server_source<'a>(args: &'a Compare, name: &str) -> Result<ServerSource<'a>, CliError> {
     let of = |list: &'a [Named]| {
         list.iter()
@@ -118,13 +118,13 @@ fn server_source<'a>(args: &'a Compare, name: &str) -> Result<ServerSource<'a>, 
     let number = pid.parse().ok().filter(|number| *number > 0);
     number.map(ServerSource::Process).ok_or_else(|| {
         CliError::Usage(format!(
-            "--server-pid {name}={pid}: expected the number of a process, found `{pid}`"
+            "--server-pid {name}={pid}: expected a process ID, found `{pid}`"
         ))
     })
 }
 
-/// Runs the rounds of all targets. Returns the error that ended the run after some rounds were measured: those are shown, and
-/// the command fails.
+/// Runs the rounds of every target. Returns the error after the first measured rounds: these are reported, and the command
+/// fails.
 fn run_rounds(
     sides: &mut [ComparedTarget],
     interrupt: &Interrupt,
@@ -156,10 +156,10 @@ fn run_rounds(
             break;
         }
     }
-    // A round that has no counterpart compares with nothing.
+    // A round without a counterpart cannot be compared.
     let least = sides.iter().map(|side| side.run.rounds.len()).min().unwrap_or(0);
     if least == 0 {
-        let text = "interrupted before every target was measured";
+        let text = "interrupted before every target had a round";
         return Err(failed.unwrap_or(CliError::Other(text.into())));
     }
     for side in sides {
@@ -209,7 +209,7 @@ fn write_results(
     check_results(&verdicts)
 }
 
-/// The judgement as the rows of a report.
+/// Returns the comparison as the rows of a report.
 fn comparison_table(targets: &[Named], runs: &[Run], comparisons: &[Comparison]) -> report::ComparisonTable {
     let rows = Metric::ALL
         .into_iter()
@@ -225,9 +225,9 @@ fn comparison_table(targets: &[Named], runs: &[Run], comparisons: &[Comparison])
     }
 }
 
-/// One figure of all targets; nothing if none has it.
+/// Returns one metric of every target; `None` if no target has it.
 fn metric_row(metric: Metric, runs: &[Run], comparisons: &[Comparison]) -> Option<Row> {
-    // The judgement's times are microseconds.
+    // Times of the comparison are in microseconds.
     let (name, unit, factor) = match metric {
         Metric::Throughput => ("requests/s", Unit::Number, 1.0),
         Metric::ServerCpu => ("server CPU/request", Unit::Seconds, 1e-6),
@@ -264,15 +264,16 @@ fn describe_ratio(ratio: &Ratio) -> Against {
             describe_difference(ratio.metric, ratio.ratio.median),
             if better { Tone::Better } else { Tone::Worse },
         ),
-        compare::Verdict::Noise { more_rounds: None } => ("noise explains it".into(), Tone::Neutral),
-        compare::Verdict::Noise { more_rounds: Some(1) } => {
-            ("no proof yet: 1 more round may show it".into(), Tone::Neutral)
-        }
+        compare::Verdict::Noise { more_rounds: None } => ("within noise".into(), Tone::Neutral),
+        compare::Verdict::Noise { more_rounds: Some(1) } => (
+            "not significant: 1 more round may be enough".into(),
+            Tone::Neutral,
+        ),
         compare::Verdict::Noise {
             more_rounds: Some(more),
         } => (
             format!(
-                "no proof yet: {} more rounds may show it",
+                "not significant: {} more rounds may be enough",
                 amount::count(more.into())
             ),
             Tone::Neutral,
@@ -287,7 +288,7 @@ fn describe_ratio(ratio: &Ratio) -> Against {
     }
 }
 
-/// `3 % fewer`, `2.1 times as long`.
+/// Describes a ratio: `3 % fewer`, `2.1 times as long`.
 fn describe_difference(metric: Metric, ratio: f64) -> String {
     let (more, less, as_much) = match metric {
         Metric::Throughput => ("more", "fewer", "as many"),

@@ -1,6 +1,6 @@
-//! What a person sees: the view's lines, compared with the files in `golden/`, and how they stand on a terminal.
+//! The lines of the view, compared with the files in `golden/`, and their position on a terminal.
 //!
-//! After a wanted change run the tests with `UPDATE_GOLDEN=1` in the environment and read the difference.
+//! After an intended change, run the tests with `UPDATE_GOLDEN=1` and review the difference.
 
 use std::time::Duration;
 
@@ -64,7 +64,7 @@ fn interval(number: u32, answered: u64) -> Interval {
     }
 }
 
-/// In the middle of the second round of three.
+/// Returns a state in the second of three rounds.
 fn measuring(pace: Pace) -> State {
     let mut state = State::default();
     state.begin_round(None, 1, &plan(pace), seconds(100.0));
@@ -97,7 +97,7 @@ macro_rules! check {
 }
 
 #[test]
-fn each_phase_says_where_it_is() {
+fn each_phase_shows_its_progress() {
     let mut state = State::default();
     state.begin_round(None, 0, &plan(Pace::Closed), seconds(5.0));
     let mut lines = view::render_view(&state, seconds(8.5), 99, false);
@@ -116,7 +116,7 @@ fn each_phase_says_where_it_is() {
 }
 
 #[test]
-fn a_closed_loop_is_shown_with_service_times() {
+fn a_closed_loop_shows_service_times() {
     check!(
         view::render_view(&measuring(Pace::Closed), seconds(108.3), 99, false),
         "closed.txt"
@@ -124,7 +124,7 @@ fn a_closed_loop_is_shown_with_service_times() {
 }
 
 #[test]
-fn an_open_loop_is_shown_with_response_times_and_what_went_wrong() {
+fn an_open_loop_shows_response_times_and_problems() {
     let mut state = measuring(Pace::Constant(500_000.0));
     let mut bad = interval(7, 80_000);
     bad.counts.statuses.insert(503, 1_234);
@@ -162,7 +162,7 @@ fn a_round_ends_in_one_line() {
 }
 
 #[test]
-fn no_width_is_exceeded_and_colours_change_no_letter() {
+fn lines_fit_the_width_and_colours_change_no_text() {
     let mut state = measuring(Pace::Poisson(1e9));
     state.name = Some("a\x1b[2Jlong name ".repeat(5));
     for width in 0..140 {
@@ -184,7 +184,7 @@ fn without_colours(text: &str) -> String {
 }
 
 #[test]
-fn old_rates_are_forgotten_and_a_new_round_counts_anew() {
+fn rates_are_limited_and_a_new_round_resets_counters() {
     let mut state = measuring(Pace::Closed);
     for number in 0..100 {
         state.record_interval(&interval(number, u64::from(number)), Duration::ZERO);
@@ -197,7 +197,7 @@ fn old_rates_are_forgotten_and_a_new_round_counts_anew() {
     assert_eq!(state.remaining_time(seconds(201.0)), Some(seconds(12.0)));
 }
 
-/// As much of a terminal as the screen uses: no more than that, so that anything else fails.
+/// An emulation of the terminal functions that the screen uses; it panics on others.
 struct Terminal {
     rows: Vec<Vec<char>>,
     height: usize,
@@ -226,7 +226,7 @@ impl Terminal {
         }
     }
 
-    /// A line feed; the terminal driver adds the carriage return.
+    /// Handles a line feed; the terminal driver adds the carriage return.
     fn down(&mut self) {
         self.at.1 = 0;
         if self.at.0 + 1 < self.height {
@@ -271,7 +271,7 @@ impl Terminal {
     }
 }
 
-/// Where a screen's output goes in a test.
+/// The output of a screen in a test.
 #[derive(Clone, Default)]
 struct Tape(std::rc::Rc<std::cell::RefCell<Vec<u8>>>);
 
@@ -298,7 +298,7 @@ fn lines(lines: &[&str]) -> Vec<String> {
 }
 
 #[test]
-fn drawings_replace_each_other_and_lines_stay() {
+fn drawings_replace_each_other_and_lines_remain() {
     let (tape, mut terminal) = (Tape::default(), Terminal::new(7));
     terminal.write("$ ringmain bench\n");
     let mut screen = Screen::new(tape.clone());
@@ -324,7 +324,7 @@ fn drawings_replace_each_other_and_lines_stay() {
 }
 
 #[test]
-fn what_others_write_stays_above_the_drawing() {
+fn other_output_remains_above_the_drawing() {
     let (tape, mut terminal) = (Tape::default(), Terminal::new(8));
     let mut screen = Screen::new(tape.clone());
     screen.draw_lines(&lines(&["one", "two"]));
@@ -341,7 +341,7 @@ fn what_others_write_stays_above_the_drawing() {
 }
 
 #[test]
-fn a_panic_takes_the_drawing_off() {
+fn a_panic_erases_the_drawing() {
     let (tape, mut terminal) = (Tape::default(), Terminal::new(8));
     let inner = tape.clone();
     let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(move || {

@@ -1,4 +1,4 @@
-//! The state as lines: the same state, time and width always give the same lines.
+//! Renders the state as lines: a pure function of state, time and width.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -8,16 +8,16 @@ use ringmain_load::report::{Round, amount};
 
 use super::state::{LastInterval, Phase, State};
 
-/// Columns before what a line is about.
+/// Columns of a line's label.
 const LABEL: usize = 12;
-/// Columns of the figure that stands before the sparkline.
+/// Columns of a value.
 const FIGURE: usize = 10;
-/// Columns of the bar at most.
+/// Maximum columns of the progress bar.
 const BAR: usize = 40;
-/// From nothing to the most.
+/// Levels of the sparkline, from lowest to highest.
 const LEVELS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
-/// How a piece of a line looks (ANSI).
+/// Text styles (ANSI).
 #[derive(Clone, Copy)]
 enum TextStyle {
     Plain,
@@ -28,10 +28,10 @@ enum TextStyle {
     Busy,
 }
 
-/// A line in pieces.
+/// A line of styled parts.
 struct StyledLine(Vec<(TextStyle, String)>);
 
-/// The view, no line wider than `width` columns.
+/// Renders the view; no line is wider than `width` columns.
 pub(super) fn render_view(state: &State, now: Duration, width: usize, colour: bool) -> Vec<String> {
     let mut lines = vec![progress_line(state, now, width)];
     if let Some(last) = &state.last {
@@ -46,7 +46,7 @@ pub(super) fn render_view(state: &State, now: Duration, width: usize, colour: bo
         .collect()
 }
 
-/// All of the moment in one line, for a file or a pipe.
+/// Renders the current state as one line, for a file or a pipe.
 pub(super) fn status_line(state: &State) -> String {
     let Some(last) = &state.last else {
         return round_label(state);
@@ -56,7 +56,7 @@ pub(super) fn status_line(state: &State) -> String {
         problems => format!(", {}", problems.join(", ")),
     };
     let latency = match last.latency {
-        // A time without a single response would be a made-up one.
+        // Without a response there is no latency.
         latency if latency == Percentiles::default() => "no response".to_owned(),
         latency => format!(
             "p50 {}, p99 {}, longest {}",
@@ -72,7 +72,7 @@ pub(super) fn status_line(state: &State) -> String {
     )
 }
 
-/// What came of a round.
+/// Renders the result of a round as one line.
 pub(super) fn round_summary(state: &State, round: &Round) -> String {
     let figures = &round.figures;
     let (kind, latency) = match state.pace.rate() {
@@ -161,9 +161,10 @@ fn measured_text(state: &State, passed: Duration) -> String {
 }
 
 fn rate_line(state: &State, last: &LastInterval, width: usize) -> StyledLine {
-    let asked = state.pace.rate().map_or(String::new(), |rate| {
-        format!("  asked for {}", amount::number(rate))
-    });
+    let asked = state
+        .pace
+        .rate()
+        .map_or(String::new(), |rate| format!("  target {}", amount::number(rate)));
     let taken = LABEL + FIGURE + 2 + asked.chars().count();
     let columns = width.saturating_sub(taken).min(crate::limits::LIVE_RATES);
     StyledLine(vec![
@@ -191,9 +192,10 @@ fn latency_line(state: &State, last: &LastInterval) -> StyledLine {
         ("longest", latency.max),
     ] {
         line.0.push((TextStyle::Quiet, format!("{name} ")));
-        let shown = match *latency == Percentiles::default() {
-            true => amount::NONE.to_owned(),
-            false => amount::time(time),
+        let shown = if *latency == Percentiles::default() {
+            amount::NONE.to_owned()
+        } else {
+            amount::time(time)
         };
         line.0.push((TextStyle::Plain, format!("{shown:<FIGURE$}")));
     }
@@ -223,17 +225,17 @@ fn client_line(state: &State, last: &LastInterval) -> StyledLine {
         format!("{} {noun}{plural}", amount::count(count))
     };
     let threads = state.threads as f64;
-    // Workers that compute all the time are the limit themselves.
+    // With saturated threads the client is the bottleneck.
     let style = if last.cpus > 0.9 * threads {
         TextStyle::Bad
     } else {
         TextStyle::Plain
     };
     let mut connections = plural(u64::from(state.connections), "connection");
-    // The first ones are counted too.
-    let anew = state.counts.connects.saturating_sub(u64::from(state.connections));
-    if anew > 0 {
-        connections.push_str(&format!(", {} opened anew", amount::count(anew)));
+    // The counter includes the initial connections.
+    let reopened = state.counts.connects.saturating_sub(u64::from(state.connections));
+    if reopened > 0 {
+        connections.push_str(&format!(", {} reopened", amount::count(reopened)));
     }
     StyledLine(vec![
         (TextStyle::Quiet, format!("{:<LABEL$}", "client")),
@@ -246,11 +248,11 @@ fn client_line(state: &State, last: &LastInterval) -> StyledLine {
     ])
 }
 
-/// What went wrong in the round so far.
+/// Returns the problems of the round so far.
 fn list_problems(counts: &Counts) -> Vec<String> {
     let kinds = [
         ("HTTP errors", counts.http_errors()),
-        ("wrong answers", counts.unexpected),
+        ("unexpected responses", counts.unexpected),
         ("timed out", counts.timeouts),
         ("broken", counts.broken.values().sum()),
         ("not connected", counts.connect_errors.values().sum()),
@@ -262,7 +264,7 @@ fn list_problems(counts: &Counts) -> Vec<String> {
         .collect()
 }
 
-/// The newest values as bars, the most of them the highest.
+/// Renders the newest values as bars, scaled to the maximum.
 fn sparkline(values: &VecDeque<f64>, columns: usize) -> String {
     let shown = values.iter().skip(values.len().saturating_sub(columns));
     let most = shown.clone().copied().fold(0.0, f64::max);
@@ -273,7 +275,7 @@ fn sparkline(values: &VecDeque<f64>, columns: usize) -> String {
     shown.map(level).collect()
 }
 
-/// An interval is never exactly as long as was wanted.
+/// Rounds the length of an interval, which is never exact, to tenths of a second.
 fn round_to_tenths(length: Duration) -> Duration {
     const TENTH: u64 = 100;
     let tenths = (length.as_millis() as u64 + TENTH / 2) / TENTH;
@@ -284,7 +286,7 @@ fn round_to_tenths(length: Duration) -> Duration {
     }
 }
 
-/// Without what would move the cursor.
+/// Replaces control characters, which could move the cursor.
 fn replace_controls(text: &str) -> String {
     text.chars()
         .map(|c| {
@@ -298,7 +300,7 @@ fn replace_controls(text: &str) -> String {
 }
 
 impl StyledLine {
-    /// Cut to `width` columns, and painted.
+    /// Renders the line, truncated to `width` columns.
     fn paint_line(self, width: usize, colour: bool) -> String {
         let mut out = String::new();
         let mut left = width;

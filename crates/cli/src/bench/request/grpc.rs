@@ -1,4 +1,4 @@
-//! Calls of gRPC: from options to the request that each call is.
+//! gRPC calls: from options to the request of a call.
 
 use std::fs;
 
@@ -12,7 +12,7 @@ use super::{Workload, build_request};
 use crate::args::bench::{Grpc, Load, Request};
 use crate::error::CliError;
 
-/// What is called, and with what.
+/// Returns the workload of gRPC calls.
 pub(super) fn call_workload(
     target: &Target,
     has_scenario: bool,
@@ -24,9 +24,10 @@ pub(super) fn call_workload(
     "POST".clone_into(&mut request.method);
     request.body = Body::Bytes(frame_message(read_message(&args.grpc)?)?.into());
     add_metadata(&mut request, &args.grpc);
-    let kind = match args.grpc.server_streaming {
-        true => plan::Grpc::ServerStreaming,
-        false => plan::Grpc::Unary,
+    let kind = if args.grpc.server_streaming {
+        plan::Grpc::ServerStreaming
+    } else {
+        plan::Grpc::Unary
     };
     Ok(Workload {
         place: target.place.clone(),
@@ -36,11 +37,10 @@ pub(super) fn call_workload(
     })
 }
 
-/// Options that make no sense for calls.
+/// Fails on options that conflict with gRPC.
 fn check_options(target: &Target, has_scenario: bool, load: &Load, args: &Request) -> Result<(), CliError> {
     if target.scheme != Scheme::Http {
-        let line =
-            "--grpc is for http:// and https:// targets: write one of these, with the method as its path";
+        let line = "--grpc is for http:// and https:// targets: use one, with the method as its path";
         return Err(CliError::Usage(line.into()));
     }
     let given = [
@@ -54,8 +54,8 @@ fn check_options(target: &Target, has_scenario: bool, load: &Load, args: &Reques
     ];
     if let Some((option, _)) = given.into_iter().find(|(_, given)| *given) {
         return Err(CliError::Usage(format!(
-            "{option} has no meaning with --grpc: the URL says which method is called, --data-file with which message, and \
-             an answer is right with grpc-status 0; drop it"
+            "{option} has no meaning with --grpc, where the URL names the method, --data-file has the message, and a call \
+             succeeds with grpc-status 0: drop it"
         )));
     }
     let mut parts = target.path.strip_prefix('/').unwrap_or_default().split('/');
@@ -80,7 +80,7 @@ fn read_message(args: &Grpc) -> Result<Vec<u8>, CliError> {
         .map_err(|error| CliError::Usage(format!("--data-file: cannot read {}: {error}", path.display())))
 }
 
-/// A message with its length in front.
+/// Adds the length prefix to a message.
 fn frame_message(message: Vec<u8>) -> Result<Vec<u8>, CliError> {
     let most = limits::REQUEST_BODY_BYTES - PREFIX_BYTES;
     if message.len() > most {
@@ -97,7 +97,7 @@ fn frame_message(message: Vec<u8>) -> Result<Vec<u8>, CliError> {
     Ok(framed)
 }
 
-/// What each call says beside its message; what the user says of it counts more.
+/// Adds the metadata of a call, unless the options set it.
 fn add_metadata(request: &mut Draft, args: &Grpc) {
     let mut ours = vec![
         ("content-type", "application/grpc".to_owned()),
@@ -109,11 +109,11 @@ fn add_metadata(request: &mut Draft, args: &Grpc) {
         ours.push(("grpc-timeout", text));
     }
     for (name, value) in ours {
-        let is_said = request
+        let is_set = request
             .headers
             .iter()
-            .any(|(said, _)| said.eq_ignore_ascii_case(name));
-        if !is_said {
+            .any(|(other, _)| other.eq_ignore_ascii_case(name));
+        if !is_set {
             request.headers.push((name.to_owned(), value));
         }
     }

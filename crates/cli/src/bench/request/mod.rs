@@ -1,4 +1,4 @@
-//! From the command line to what the load generator carries out: the traffic of a target, the plan of its rounds.
+//! From the command line to the load generator: the traffic of a target, and the plan of its rounds.
 
 use std::fs;
 use std::time::Duration;
@@ -21,30 +21,33 @@ mod grpc;
 #[cfg(test)]
 mod tests;
 
-/// A round measures for so long, if nobody says how long.
+/// Default duration of a round.
 const DURATION: Duration = Duration::from_secs(10);
-/// Load before it, if nobody says how long.
+/// Default duration of the warm-up.
 const WARMUP: Duration = Duration::from_secs(2);
-/// An answer may take so long, if nobody says how long.
+/// Default timeout of a response.
 const TIMEOUT: Duration = Duration::from_secs(5);
-/// Bytes of an echoed message if nobody says how many.
+/// Default size of an echo message, in bytes.
 const ECHO_BYTES: u32 = 64;
 
-/// What is done to one target.
+/// The workload of a target.
 #[derive(Debug)]
 pub(super) struct Workload {
-    /// Where it is.
+    /// The target's address.
     pub(super) place: Place,
-    /// What is spoken.
+    /// The protocol.
     pub(super) protocol: Protocol,
-    /// How connections are secured.
+    /// The TLS settings, if any.
     pub(super) tls: Option<Tls>,
-    /// What is sent.
+    /// The requests or messages to send.
     pub(super) traffic: Traffic,
 }
 
 impl Workload {
-    /// Of a target as it is written, with what is sent there.
+    /// Returns the workload for a target's URL.
+    ///
+    /// # Errors
+    /// Fails on an invalid URL, on options that do not fit it, and on files that cannot be read.
     pub(super) fn read(
         target: &str,
         scenario: Option<&ScenarioFile>,
@@ -55,11 +58,12 @@ impl Workload {
         let target = Target::parse(target).map_err(|error| CliError::Usage(error.to_string()))?;
         let name = target.secured_as.clone();
         let workload = Workload::from_target(target, scenario, load, request)?;
-        // Files are read when all else is right.
-        let alpn = match workload.protocol.is_http2() {
-            true => ALPN_HTTP2,
-            // WebSockets are opened by it, too.
-            false => ALPN_HTTP1,
+        // Files are read after the other checks.
+        let alpn = if workload.protocol.is_http2() {
+            ALPN_HTTP2
+        } else {
+            // Also for WebSocket handshakes.
+            ALPN_HTTP1
         };
         let tls = name.map(|name| client_tls(name, alpn, tls)).transpose()?;
         Ok(Workload { tls, ..workload })
@@ -73,12 +77,12 @@ impl Workload {
     ) -> Result<Workload, CliError> {
         if request.deflate && target.scheme != Scheme::WebSocket {
             return Err(CliError::Usage(
-                "--deflate is for ws:// targets: drop it, or write ws://".into(),
+                "--deflate is for ws:// targets: drop it, or use ws://".into(),
             ));
         }
         if load.http2 && target.scheme != Scheme::Http {
             return Err(CliError::Usage(
-                "--http2 is for http:// and https:// targets: drop it, or write one of these".into(),
+                "--http2 is for http:// and https:// targets: drop it, or use one".into(),
             ));
         }
         if request.grpc.grpc {
@@ -87,10 +91,10 @@ impl Workload {
         match (scenario, target.scheme) {
             (Some(scenario), Scheme::Http) => Workload::from_scenario(target, scenario, load),
             (Some(_), Scheme::Tcp) => Err(CliError::Usage(
-                "a scenario is for HTTP, and an echo server is asked: write http://".into(),
+                "a scenario is for HTTP, and the target is an echo server: use http://".into(),
             )),
             (Some(_), Scheme::WebSocket) => Err(CliError::Usage(
-                "a scenario is for HTTP, and a WebSocket is asked for: write http://, or say by options what is sent".into(),
+                "a scenario is for HTTP, and the target is a WebSocket: use http://, or options for the messages".into(),
             )),
             (None, Scheme::Http) => Workload::http_workload(target, load, request),
             (None, Scheme::WebSocket) => Workload::websocket_workload(target, load, request),
@@ -106,7 +110,7 @@ impl Workload {
         }
         if target.path != "/" {
             return Err(CliError::Usage(format!(
-                "the path {} has no meaning with a scenario, which says what is asked for: drop it",
+                "the path {} has no meaning with a scenario, which has the paths: drop it",
                 target.path
             )));
         }
@@ -121,7 +125,7 @@ impl Workload {
     fn http_workload(target: Target, load: &Load, args: &Request) -> Result<Workload, CliError> {
         if load.echo.is_some() {
             return Err(CliError::Usage(
-                "--echo is for tcp:// and ws:// targets: drop it, or write one of these".into(),
+                "--echo is for tcp:// and ws:// targets: drop it, or use one".into(),
             ));
         }
         let mut request = build_request(&target, args)?;
@@ -145,7 +149,7 @@ impl Workload {
         })
     }
 
-    /// A body is the message; without one it is bytes that tell messages apart.
+    /// The body is the message; without a body, messages are generated bytes.
     fn websocket_workload(target: Target, load: &Load, args: &Request) -> Result<Workload, CliError> {
         let given = [
             ("--method", args.method.is_some()),
@@ -154,7 +158,7 @@ impl Workload {
         ];
         if let Some((option, _)) = given.into_iter().find(|(_, given)| *given) {
             return Err(CliError::Usage(format!(
-                "{option} is for HTTP, and a WebSocket is asked for, whose messages must come back as they were: drop it"
+                "{option} is for HTTP, and the target is a WebSocket that must echo its messages: drop it"
             )));
         }
         let body = [
@@ -163,7 +167,7 @@ impl Workload {
         ];
         if let (Some((option, _)), true) = (body.into_iter().find(|(_, given)| *given), load.echo.is_some()) {
             return Err(CliError::Usage(format!(
-                "--echo and {option} both say what a message is: drop one of them"
+                "--echo and {option} both set the message: drop one"
             )));
         }
         let request = build_request(&target, args)?;
@@ -181,7 +185,7 @@ impl Workload {
     fn echo_workload(target: Target, load: &Load, request: &Request) -> Result<Workload, CliError> {
         if let Some(option) = request.first_given_option() {
             return Err(CliError::Usage(format!(
-                "{option} is for HTTP, and an echo server is asked: drop it"
+                "{option} is for HTTP, and the target is an echo server: drop it"
             )));
         }
         Ok(Workload {
@@ -190,21 +194,22 @@ impl Workload {
             protocol: Protocol::Echo {
                 bytes: load.echo.unwrap_or(ECHO_BYTES),
             },
-            // Of an echo server's traffic only its length counts.
+            // Only the size of messages matters for an echo server.
             traffic: Traffic::single(traffic::Request::get("/", "echo")).map_err(CliError::other)?,
         })
     }
 }
 
-/// The HTTP that is spoken.
+/// Returns the version of HTTP.
 fn http_protocol(load: &Load) -> Protocol {
-    match load.http2 {
-        true => Protocol::Http2,
-        false => Protocol::Http1,
+    if load.http2 {
+        Protocol::Http2
+    } else {
+        Protocol::Http1
     }
 }
 
-/// What the options say of a request, as far as it is the same for all who make one of it.
+/// Returns the request of the options, without the parts that depend on the protocol.
 fn build_request(target: &Target, args: &Request) -> Result<traffic::Request, CliError> {
     let host = args.host.as_ref().unwrap_or(&target.host);
     let headers = args.header.iter();
@@ -232,15 +237,15 @@ fn read_body(args: &Request) -> Result<traffic::Body, CliError> {
     }
 }
 
-/// The CPUs and threads that the load comes from.
+/// The CPUs and threads of the load generator.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Threads {
     pub(super) count: usize,
-    /// Empty leaves it to the kernel.
+    /// Empty: not pinned.
     pub(super) cpus: Vec<usize>,
 }
 
-/// Which CPUs the client takes of those `allowed`, and how many threads it has.
+/// Returns the CPUs of the client, among those `allowed`, and its number of threads.
 pub(super) fn client_threads(
     load: &Load,
     client: &Client,
@@ -261,7 +266,7 @@ pub(super) fn client_threads(
     })
 }
 
-/// Which CPUs the client takes of those `allowed`; none named: all of them.
+/// Returns the CPUs of the client, among those `allowed`; empty if none is configured.
 pub(super) fn client_cpus(
     wanted: Option<&Vec<usize>>,
     started: &Started,
@@ -272,14 +277,14 @@ pub(super) fn client_cpus(
         let missing = cpus.into_iter().flatten().find(|cpu| !allowed.contains(cpu));
         if let Some(cpu) = missing {
             return Err(CliError::Usage(format!(
-                "{option}: CPU {cpu} may not be used by this process; it may use {}",
+                "{option}: CPU {cpu} is not available to this process, which may use {}",
                 format_cpus(allowed)
             )));
         }
     }
     Ok(match (wanted, servers) {
         (Some(cpus), _) => cpus.clone(),
-        // With no CPU left both share, which the report doubts.
+        // Without a free CPU both share, and the report has a warning.
         (None, Some(servers)) => allowed
             .iter()
             .filter(|cpu| !servers.contains(cpu))
@@ -289,7 +294,7 @@ pub(super) fn client_cpus(
     })
 }
 
-/// As the kernel lists CPUs: `0-3,8`.
+/// Formats CPUs as the kernel does: `0-3,8`.
 pub(super) fn format_cpus(cpus: &[usize]) -> String {
     let mut ranges: Vec<(usize, usize)> = Vec::new();
     for &cpu in cpus {
@@ -298,14 +303,17 @@ pub(super) fn format_cpus(cpus: &[usize]) -> String {
             _ => ranges.push((cpu, cpu)),
         }
     }
-    let written = ranges.iter().map(|(first, last)| match first == last {
-        true => first.to_string(),
-        false => format!("{first}-{last}"),
+    let written = ranges.iter().map(|(first, last)| {
+        if first == last {
+            first.to_string()
+        } else {
+            format!("{first}-{last}")
+        }
     });
     written.collect::<Vec<_>>().join(",")
 }
 
-/// The plan of a target at these addresses, of which there is at least one.
+/// Returns the plan of a target at these addresses, at least one.
 pub(super) fn build_plan(
     workload: &Workload,
     mut targets: Vec<Addr>,
@@ -323,9 +331,10 @@ pub(super) fn build_plan(
         protocol: workload.protocol,
         tls: workload.tls.clone(),
         connections: load.connections.unwrap_or(CONNECTIONS),
-        pipeline: match workload.protocol.is_http2() {
-            true => load.streams.unwrap_or(1),
-            false => load.pipeline.unwrap_or(1),
+        pipeline: if workload.protocol.is_http2() {
+            load.streams.unwrap_or(1)
+        } else {
+            load.pipeline.unwrap_or(1)
         },
         reconnect_after: load.reconnect_every,
         pace: match (load.rate, load.poisson) {
@@ -354,16 +363,16 @@ pub(super) fn build_plan(
     })
 }
 
-/// Ready to be carried out.
+/// Returns a session that is ready to run.
 pub(super) fn open_session(plan: Plan, workload: &Workload) -> Result<Session, CliError> {
     Session::new(plan, workload.traffic.clone()).map_err(|error| match error {
-        // What flags and scenario say together makes no sense.
+        // Conflicting settings of options and scenario.
         RunError::Plan { .. } | RunError::Tls(_) => CliError::Usage(error.to_string()),
         _ => CliError::other(error),
     })
 }
 
-/// A connection has both ends in one family.
+/// Fails if a source address is not of the target's address family.
 pub(super) fn check_sources(sources: &[Addr], target: &Addr) -> Result<(), CliError> {
     let fits = |source: &&Addr| match (source, target) {
         (Addr::Inet(source), Addr::Inet(target)) => source.is_ipv4() == target.is_ipv4(),
@@ -372,7 +381,7 @@ pub(super) fn check_sources(sources: &[Addr], target: &Addr) -> Result<(), CliEr
     match sources.iter().find(|source| !fits(source)) {
         None => Ok(()),
         Some(Addr::Inet(source)) => Err(CliError::Usage(format!(
-            "--source: nothing can connect from {} to {target}: expected an address of its family",
+            "--source: cannot connect from {} to {target}: expected an address of the same family",
             source.ip()
         ))),
         Some(other) => Err(CliError::Usage(format!(

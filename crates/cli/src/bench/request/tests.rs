@@ -1,4 +1,4 @@
-//! From options to plans, as tables.
+//! Table tests from options to workloads and plans.
 
 use std::time::Duration;
 
@@ -27,7 +27,7 @@ fn workload(args: &[&str]) -> Result<Workload, String> {
     })
 }
 
-/// The request as it is sent.
+/// Returns the encoded request.
 fn request(args: &[&str]) -> String {
     let workload = workload(args).unwrap();
     let bytes = workload.traffic.flows()[0].steps[0]
@@ -37,7 +37,7 @@ fn request(args: &[&str]) -> String {
 }
 
 #[test]
-fn requests_are_sent_as_they_are_written() {
+fn options_set_the_request() {
     let sent = request(&["http://a:8080/x?y"]);
     assert!(sent.starts_with("GET /x?y HTTP/1.1\r\n"), "{sent}");
     assert!(sent.to_lowercase().contains("\r\nhost: a:8080\r\n"), "{sent}");
@@ -60,7 +60,7 @@ fn check_refused(args: &[&str], expect: &str) {
 }
 
 #[test]
-fn what_does_not_fit_the_target_is_refused() {
+fn options_that_do_not_fit_the_target_are_refused() {
     check_refused(
         &["--echo", "5", "http://a/"],
         "--echo is for tcp:// and ws:// targets",
@@ -92,7 +92,7 @@ fn messages(args: &[&str]) -> Messages {
 }
 
 #[test]
-fn options_say_what_messages_are() {
+fn options_set_the_messages() {
     let expect = |text, bytes, deflate| Messages { text, bytes, deflate };
     assert_eq!(messages(&["ws://a/x"]), expect(false, 64, false));
     assert_eq!(
@@ -111,7 +111,10 @@ fn options_say_what_messages_are() {
         messages(&["ws://a/x", "-H", "Cookie: a", "--host", "b"]),
         expect(false, 64, false)
     );
-    check_refused(&["ws://a/", "-X", "PUT"], "--method is for HTTP, and a WebSocket");
+    check_refused(
+        &["ws://a/", "-X", "PUT"],
+        "--method is for HTTP, and the target is a WebSocket",
+    );
     check_refused(
         &["ws://a/", "--expect-status", "200"],
         "--expect-status is for HTTP",
@@ -119,7 +122,7 @@ fn options_say_what_messages_are() {
     check_refused(&["ws://a/", "--expect-body", "a"], "--expect-body is for HTTP");
     check_refused(
         &["ws://a/", "--echo", "5", "-b", "a"],
-        "--echo and --body both say",
+        "--echo and --body both set",
     );
     check_refused(&["ws://a/", "-H", "Sec-WebSocket-Key: a"], "header 1: expected");
 }
@@ -129,7 +132,7 @@ fn secured(args: &[&str]) -> Tls {
 }
 
 #[test]
-fn options_say_how_connections_are_secured() {
+fn options_set_tls() {
     let tls = secured(&["--insecure", "https://a.example:8443/x"]);
     assert_eq!(
         (tls.name.as_str(), &tls.settings.trust),
@@ -161,7 +164,7 @@ fn options_say_how_connections_are_secured() {
         &["--insecure", "--cert", key, "https://a/"],
         "--cert: /nonexistent/key: expected",
     );
-    // Whether anything is secured at all is looked at when all targets are known.
+    // The use of TLS options is checked when every target is known.
     assert!(workload(&["--insecure", "http://a/"]).unwrap().tls.is_none());
 }
 
@@ -179,7 +182,7 @@ fn check_threads(args: &[&str], count: usize, cpus: &[usize]) {
 }
 
 #[test]
-fn the_client_takes_the_cpus_that_the_server_leaves() {
+fn the_client_uses_the_cpus_without_the_server() {
     check_threads(&[], 5, &[]);
     check_threads(&["-c", "3"], 3, &[]);
     check_threads(&["-t", "2"], 2, &[]);
@@ -187,7 +190,7 @@ fn the_client_takes_the_cpus_that_the_server_leaves() {
     check_threads(&["--cpus", "2,6", "-t", "4"], 4, &[2, 6]);
     check_threads(&["--server", "x", "--server-cpus", "0-1"], 3, &[2, 3, 6]);
     check_threads(&["--server", "x", "--server-cpus", "0-1", "--cpus", "1"], 1, &[1]);
-    // None is left: both share.
+    // Without a free CPU both share.
     check_threads(&["--server", "x", "--server-cpus", "0-3,6"], 5, &[]);
     for option in ["--cpus", "--server-cpus"] {
         let Err(CliError::Usage(line)) = threads_of(&[option, "4"], &[0, 1, 2, 6]) else {
@@ -195,7 +198,7 @@ fn the_client_takes_the_cpus_that_the_server_leaves() {
         };
         assert_eq!(
             line,
-            format!("{option}: CPU 4 may not be used by this process; it may use 0-2,6")
+            format!("{option}: CPU 4 is not available to this process, which may use 0-2,6")
         );
     }
 }
@@ -296,12 +299,12 @@ fn a_source_of_another_family_is_refused() {
     };
     assert_eq!(
         line,
-        "--source: nothing can connect from ::1 to 127.0.0.1:80: expected an address of its family"
+        "--source: cannot connect from ::1 to 127.0.0.1:80: expected an address of the same family"
     );
 }
 
 #[test]
-fn http2_is_spoken_where_it_is_asked_for() {
+fn http2_is_used_if_requested() {
     let plan = plan_of(&["--http2", "--streams", "20"]).unwrap();
     assert_eq!((plan.protocol, plan.pipeline), (Protocol::Http2, 20));
     assert_eq!(plan_of(&["--http2"]).unwrap().pipeline, 1);
@@ -330,7 +333,7 @@ fn calls_are_requests_with_a_message() {
     let file = std::env::temp_dir().join(format!("ringmain-message-{}", std::process::id()));
     std::fs::write(&file, [1, 2, 3]).unwrap();
     let file = file.to_str().unwrap();
-    for (args, message, said) in [
+    for (args, message, header) in [
         (&[][..], &[][..], "content-type: application/grpc\r\n"),
         (&["--data-hex", "0a05"], &[10, 5], "te: trailers\r\n"),
         (&["--data-base64", "CgU="], &[10, 5], "te: trailers\r\n"),
@@ -345,7 +348,7 @@ fn calls_are_requests_with_a_message() {
         let head = bytes.windows(4).position(|four| four == b"\r\n\r\n").unwrap() + 4;
         let text = str::from_utf8(&bytes[..head]).unwrap();
         assert!(text.starts_with("POST /pkg.Service/Method "), "{text}");
-        assert!(text.contains(said), "{text}");
+        assert!(text.contains(header), "{text}");
         assert_eq!(text.to_lowercase().matches("content-type").count(), 1);
         let framed = [&[0, 0, 0, 0, message.len() as u8], message].concat();
         assert_eq!(bytes[head..], framed);
@@ -356,7 +359,7 @@ fn calls_are_requests_with_a_message() {
 }
 
 #[test]
-fn calls_that_make_no_sense_are_refused() {
+fn invalid_calls_are_refused() {
     for url in [
         "http://a/",
         "http://a/x",

@@ -1,4 +1,4 @@
-//! A connection that is not looked into, in words, and what becomes of it.
+//! `ringmain explain` for a passthrough connection, as text or JSON.
 
 use std::io::{self, Write};
 
@@ -10,7 +10,10 @@ use crate::args::configuration::Explain;
 use crate::error::CliError;
 use crate::print_output;
 
-/// Says where a connection goes.
+/// Explains the route of a connection.
+///
+/// # Errors
+/// Fails if the listener or the name is invalid, or no stream matches.
 pub(super) fn explain_stream(args: &Explain, table: &Table<()>) -> Result<(), CliError> {
     let sni = args.sni.as_deref().map(parse_server_name).transpose()?;
     let sni = sni.as_ref().map(Hostname::as_str);
@@ -26,17 +29,17 @@ pub(super) fn explain_stream(args: &Explain, table: &Table<()>) -> Result<(), Cl
     if explanation.taken.is_some() {
         return Ok(());
     }
-    let asked = sni.map_or_else(|| "a client that names none".to_owned(), |sni| format!("`{sni}`"));
+    let asked = sni.map_or_else(|| "a client without SNI".to_owned(), |sni| format!("`{sni}`"));
     Err(CliError::Other(match explanation.protocol {
-        None => format!("closed: no listener of that address is for {asked}"),
+        None => format!("closed: no listener of that address matches {asked}"),
         Some(protocol) if protocol.is_http() => {
-            "requests come in there: ringmain explain FILE METHOD URL says where one goes".to_owned()
+            "this is an HTTP listener: use ringmain explain FILE METHOD URL".to_owned()
         }
-        Some(_) => format!("closed: no stream is for {asked}"),
+        Some(_) => format!("closed: no stream matches {asked}"),
     }))
 }
 
-/// The name of a client's TLS, which is never a wildcard.
+/// Parses a server name (SNI), which is never a wildcard.
 fn parse_server_name(text: &str) -> Result<Hostname, CliError> {
     let hostname = Hostname::parse(text).ok();
     let hostname = hostname.filter(|name| name.wildcard_suffix().is_none());
@@ -47,8 +50,8 @@ fn parse_server_name(text: &str) -> Result<Hostname, CliError> {
     })
 }
 
-/// The address that the connection comes to: one that was named, else the first that takes such connections and, if there is
-/// one, is for their name.
+/// Returns the address of the connection: the wanted one, else the first passthrough listener, preferably one that matches the
+/// server name.
 fn find_address(table: &Table<()>, wanted: Option<&str>, sni: Option<&str>) -> Result<AddressId, CliError> {
     let addresses = table.addresses();
     let some = |id: AddressId, fits: &dyn Fn(&Listener) -> bool| {
@@ -65,7 +68,7 @@ fn find_address(table: &Table<()>, wanted: Option<&str>, sni: Option<&str>) -> R
                 listeners.map(move |(_, listener)| format!("{} ({address})", listener.name))
             });
             let there: Vec<_> = there.collect();
-            CliError::Other(format!("no listener `{wanted}`; there are: {}", there.join(", ")))
+            CliError::Other(format!("no listener `{wanted}`; listeners: {}", there.join(", ")))
         });
     }
     let passes = |listener: &Listener| {
@@ -80,13 +83,12 @@ fn find_address(table: &Table<()>, wanted: Option<&str>, sni: Option<&str>) -> R
     let found = found.or_else(|| addresses.iter().find(|(id, ..)| some(*id, &passes)));
     found.map(|(id, ..)| id).ok_or_else(|| {
         CliError::Other(
-            "no listener passes connections on: there is none of `tcp`, `tls` or `tls_passthrough`"
-                .to_owned(),
+            "no passthrough listener: expected the protocol `tcp`, `tls` or `tls_passthrough`".to_owned(),
         )
     })
 }
 
-/// Whether an address is written like that: as it is, or by its port alone.
+/// Returns whether `wanted` is this address, or its port.
 fn matches_address(address: &Addr, wanted: &str) -> bool {
     let port = wanted.strip_prefix(':').unwrap_or(wanted).parse();
     match address {
@@ -103,13 +105,10 @@ fn print_explanation(
     match (&explanation.listener, sni) {
         (Some(name), _) => writeln!(out, "listener `{name}`")?,
         (None, Some(sni)) => writeln!(out, "no listener for `{sni}`")?,
-        (None, None) => writeln!(out, "no listener for a client that names none")?,
+        (None, None) => writeln!(out, "no listener for a client without SNI")?,
     }
     if sni.is_some() && explanation.protocol == Some(Protocol::Tcp) {
-        writeln!(
-            out,
-            "  it is of TCP: what its clients ask for by TLS is not looked at"
-        )?;
+        writeln!(out, "  a TCP listener: SNI is ignored")?;
     }
     for (name, why) in &explanation.others {
         writeln!(out, "  not `{name}`: {why}")?;
@@ -120,10 +119,10 @@ fn print_explanation(
             writeln!(out, "  {step}")?;
         }
     } else if explanation.protocol.is_some_and(|protocol| !protocol.is_http()) {
-        writeln!(out, "no stream: it is closed")?;
+        writeln!(out, "no matching stream: the connection is closed")?;
     }
     if !explanation.rejected.is_empty() {
-        writeln!(out, "not taken by, the nearest first:")?;
+        writeln!(out, "rejected streams, the closest first:")?;
     }
     for (name, why) in &explanation.rejected {
         writeln!(out, "  stream `{name}`: {}", why.text())?;

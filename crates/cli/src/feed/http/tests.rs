@@ -1,4 +1,4 @@
-//! A push server that answers as it likes: whole, cut, late, wrong.
+//! Responses of a push server: complete, split, late, invalid.
 #![allow(
     clippy::disallowed_methods,
     reason = "a server of tests has a socket and a thread of its own"
@@ -14,7 +14,7 @@ use crate::limits::FEED_POLL;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A connection and the server's end of it.
+/// Returns a connection and the server's socket.
 fn pair(key: Option<&str>) -> (Http, TcpStream) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let addr = Addr::Inet(listener.local_addr().expect("an address"));
@@ -24,7 +24,7 @@ fn pair(key: Option<&str>) -> (Http, TcpStream) {
     (http, server)
 }
 
-/// Goes on until it is as wanted, or fails.
+/// Drives the connection until the condition holds, or an error.
 fn until(http: &mut Http, wanted: impl Fn(&Http) -> bool) -> Result<(), SinkError> {
     let patience = Patience::new();
     while !wanted(http) {
@@ -56,7 +56,7 @@ fn a_trade_is_a_post() {
 }
 
 #[test]
-fn answers_are_heard_wherever_they_are_cut() {
+fn responses_may_be_split_anywhere() {
     let chunked =
         "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\n{\"r\r\na\r\nesult\":{}}\r\n0\r\n\r\n";
     let refused = "HTTP/1.1 200 OK\r\nContent-Length: 53\r\n\r\n{\"error\":{\"code\":102,\"message\":\"unknown\\u0007 channel\"}}";
@@ -83,7 +83,7 @@ fn answers_are_heard_wherever_they_are_cut() {
 }
 
 #[test]
-fn so_many_wait_for_answers_and_no_more() {
+fn requests_in_flight_are_limited() {
     let (mut http, mut server) = pair(None);
     let (many, more) = (FEED_IN_FLIGHT as u64, 10);
     for _ in 0..many + more {
@@ -99,12 +99,12 @@ fn so_many_wait_for_answers_and_no_more() {
 }
 
 #[test]
-fn what_nothing_mends_ends_it_and_the_rest_is_a_lost_connection() {
+fn permanent_errors_are_refusals_and_others_lost_connections() {
     for (said, is_final, expect) in [
         (
             "HTTP/1.1 401 No\r\nContent-Length: 0\r\n\r\n",
             true,
-            "401; give the server's key by --api-key",
+            "401; pass the API key with --api-key",
         ),
         (
             "HTTP/1.1 404 No\r\nContent-Length: 0\r\n\r\n",
@@ -136,18 +136,18 @@ fn what_nothing_mends_ends_it_and_the_rest_is_a_lost_connection() {
         };
         assert!(found.contains(expect), "{said:?}: {found}");
     }
-    // A server that talks unasked.
+    // A response without a request.
     let (mut http, mut server) = pair(None);
     server.write_all(GOOD.as_bytes()).expect("it is read");
     let unasked = until(&mut http, |_| false);
     assert!(
-        matches!(&unasked, Err(SinkError::Lost(why)) if why.contains("not asked")),
+        matches!(&unasked, Err(SinkError::Lost(why)) if why.contains("without a request")),
         "{unasked:?}"
     );
 }
 
 #[test]
-fn what_cannot_stand_in_a_request_is_refused_before_it_is_sent() {
+fn an_invalid_api_key_is_refused_before_sending() {
     let (mut http, _server) = pair(Some("a\r\nX: b"));
     assert!(matches!(http.queue_trade("a", "1"), Err(SinkError::Refused(_))));
 }

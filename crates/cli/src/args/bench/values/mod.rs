@@ -1,6 +1,6 @@
-//! How values of `ringmain bench` are written: rates, lists of CPUs and statuses, headers, addresses to connect from.
+//! The syntax of values of `ringmain bench`: rates, lists of CPUs and statuses, headers, source addresses.
 //!
-//! Each parser says what it expects; clap says what it found and for which option.
+//! Each parser describes the expected value; clap adds the actual one and the option.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -20,14 +20,14 @@ use crate::limits::{CPU_MAX, SOURCES_MAX, TIME_MAX};
 #[cfg(test)]
 mod tests;
 
-/// Requests a second: `200`, `2.5k`, `1m`.
+/// Parses requests per second: `200`, `2.5k`, `1m`.
 pub(crate) fn parse_request_rate(text: &str) -> Result<f64, String> {
     let (number, factor) = match text.char_indices().last() {
         Some((end, 'k' | 'K')) => (&text[..end], 1e3),
         Some((end, 'm' | 'M')) => (&text[..end], 1e6),
         _ => (text, 1.0),
     };
-    // Other forms that a number may have (`inf`, `1e3`) are nothing that somebody means here.
+    // Other forms of numbers (`inf`, `1e3`) are more likely mistakes.
     let is_plain = number.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
     let rate = number
         .parse::<f64>()
@@ -37,17 +37,17 @@ pub(crate) fn parse_request_rate(text: &str) -> Result<f64, String> {
     rate.filter(|rate| *rate > 0.0 && *rate <= limits::RATE)
         .ok_or_else(|| {
             format!(
-                "expected requests a second, more than 0 and at most {}m, such as 200, 2.5k or 1m",
+                "expected requests per second, more than 0 and at most {}m, such as 200, 2.5k or 1m",
                 limits::RATE / 1e6
             )
         })
 }
 
-/// Bytes that were written as text.
+/// Bytes decoded from text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Bytes(pub(crate) Vec<u8>);
 
-/// Bytes by two hexadecimal digits each: `0a05`.
+/// Parses bytes of two hexadecimal digits each: `0a05`.
 pub(crate) fn parse_hex(text: &str) -> Result<Bytes, String> {
     let digits = text.bytes().map(|digit| char::from(digit).to_digit(16));
     let digits: Option<Vec<u32>> = digits.collect();
@@ -57,7 +57,7 @@ pub(crate) fn parse_hex(text: &str) -> Result<Bytes, String> {
     Ok(Bytes(bytes.collect()))
 }
 
-/// Bytes in base64, padded (RFC 4648 §4).
+/// Parses bytes in padded base64 (RFC 4648 §4).
 pub(crate) fn parse_base64(text: &str) -> Result<Bytes, String> {
     let decoded = STANDARD.decode(text);
     decoded
@@ -65,7 +65,7 @@ pub(crate) fn parse_base64(text: &str) -> Result<Bytes, String> {
         .map_err(|error| format!("expected base64 with its padding: {error}"))
 }
 
-/// A process and the time at which it is killed.
+/// A process to kill, and the time from the start of the measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct KillAt {
     pub(crate) pid: u32,
@@ -80,7 +80,7 @@ impl fmt::Display for KillAt {
 
 /// Parses a process and a time: `4711@3s`.
 pub(crate) fn parse_kill_at(text: &str) -> Result<KillAt, String> {
-    let expected = || "expected the number of a process, @ and a time, such as 4711@3s".to_owned();
+    let expected = || "expected a process ID, @ and a time, such as 4711@3s".to_owned();
     let (pid, after) = text.split_once('@').ok_or_else(expected)?;
     let pid = number_in_range(1..=u32::MAX)(pid).map_err(|_| expected())?;
     let after = time_in_range(Duration::ZERO..=TIME_MAX)(after)?;
@@ -94,7 +94,7 @@ pub(crate) fn parse_run_number(text: &str) -> Result<u32, String> {
     number.ok_or_else(|| "expected 8 hexadecimal digits, such as 0000002a".to_owned())
 }
 
-/// CPUs as the kernel lists them: `0-3,8`.
+/// Parses a list of CPUs in the kernel's format: `0-3,8`.
 pub(crate) fn parse_cpus(text: &str) -> Result<Vec<usize>, String> {
     let part = |part: &str| {
         let (first, last) = part.split_once('-').unwrap_or((part, part));
@@ -121,7 +121,7 @@ fn parse_digits(text: &str) -> Option<usize> {
     all.then(|| text.parse().ok()).flatten()
 }
 
-/// Addresses to connect from: one, or the first and the last of a range.
+/// Parses source addresses: one, or the first and the last of a range.
 pub(crate) fn parse_sources(text: &str) -> Result<Vec<Addr>, String> {
     let expected =
         || "expected an IP address of this host, or a range such as 127.0.0.1-127.0.0.9".to_owned();
@@ -169,7 +169,7 @@ impl FromStr for Header {
     }
 }
 
-/// Statuses that are right.
+/// Expected status codes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Statuses(pub(crate) Vec<RangeInclusive<u16>>);
 
@@ -190,16 +190,16 @@ impl FromStr for Statuses {
         let ranges: Option<Vec<_>> = text.split(',').map(part).collect();
         ranges
             .map(Statuses)
-            .ok_or_else(|| "expected statuses from 100 to 599, such as 200 or 200-299,404".into())
+            .ok_or_else(|| "expected status codes from 100 to 599, such as 200 or 200-299,404".into())
     }
 }
 
-/// Where results go.
+/// The destination of a result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum File {
     /// To standard output.
     StandardOutput,
-    /// To this file, which is made anew.
+    /// To this file, which is overwritten.
     Path(PathBuf),
 }
 

@@ -1,4 +1,4 @@
-//! Values as tables: what they mean, what is refused.
+//! Table tests of valid and invalid values.
 
 use super::*;
 
@@ -27,7 +27,7 @@ fn rates() {
 }
 
 #[test]
-fn bytes_as_text() {
+fn bytes_in_hexadecimal_and_base64() {
     assert_eq!(parse_hex(""), Ok(Bytes(vec![])));
     assert_eq!(parse_hex("0a05fF"), Ok(Bytes(vec![10, 5, 255])));
     for text in ["0", "0a0", "0x0a", "zz", "\u{e4}\u{e4}"] {
@@ -114,7 +114,7 @@ fn lists_of_statuses() {
 }
 
 #[test]
-fn names_of_targets() {
+fn named_targets() {
     let named = |text: &str| text.parse::<Named>();
     assert_eq!(
         named("old=http://x/?a=b"),
@@ -139,7 +139,7 @@ fn names_of_targets() {
 }
 
 #[test]
-fn places_of_results() {
+fn destinations_of_results() {
     assert_eq!("-".parse(), Ok(File::StandardOutput));
     assert_eq!("a".parse(), Ok(File::Path("a".into())));
     assert!("".parse::<File>().is_err());
@@ -151,9 +151,9 @@ fn processes_that_are_killed() {
     assert_eq!((found.pid, found.after), (4711, Time(Duration::from_secs(3))));
     assert_eq!(found.to_string(), "4711@3s");
     for (text, expect) in [
-        ("4711", "expected the number of a process, @ and a time"),
-        ("0@3s", "expected the number of a process"),
-        ("-1@3s", "expected the number of a process"),
+        ("4711", "expected a process ID, @ and a time"),
+        ("0@3s", "expected a process ID"),
+        ("-1@3s", "expected a process ID"),
         ("4711@", "expected a time from 0s"),
         ("4711@3", "write 3s for seconds"),
         ("4711@25h", "expected a time from 0s to 24h"),
