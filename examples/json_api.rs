@@ -61,8 +61,9 @@ fn authenticate(req: &Request, _: &mut Reply) -> Result<Flow> {
         .and_then(|value| value.strip_prefix("Bearer "));
     // Real tokens are random, and looked up by their hash.
     if token != Some("secret") {
-        return Err(Error::unauthorized("expected a valid bearer token")
-            .with_header("WWW-Authenticate", "Bearer"));
+        return Err(
+            Error::unauthorized("expected a valid bearer token").with_header("WWW-Authenticate", "Bearer")
+        );
     }
     req.extend(User("ann".into()));
     Ok(Flow::Continue)

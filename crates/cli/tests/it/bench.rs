@@ -354,7 +354,7 @@ fn thresholds_set_the_exit_code() {
     let said = String::from_utf8(output.stderr).unwrap();
     let last = said.lines().last().unwrap();
     assert!(
-        last.starts_with("error: a threshold is missed: p50<1us does not hold: "),
+        last.starts_with("error: a threshold is missed: p50<1us missed: "),
         "{said}"
     );
     assert!(!output.stdout.is_empty(), "the figures are missing");

@@ -152,7 +152,7 @@ fn a_wrong_command_line() {
                 "--redirect-http",
                 ":8080",
             ],
-            "needs a port to send clients to: add --listen IP:PORT",
+            "needs a port to redirect clients to: add --listen IP:PORT",
         ),
     ];
     for (args, expect) in cases {
