@@ -79,7 +79,7 @@ def build(flags, target):
 def serving(ours, *more, settings=None):
     """A server of ours; the load shares the machine with it, so nothing is pinned."""
     where = ["$SETTINGS"] if settings else ["--listen", "127.0.0.1:$PORT"]
-    command = [str(ours), "run", *where, "--workers", "1", "--patience", "1h", *more]
+    command = [str(ours), "run", *where, "--workers", "1", "--max-queue-delay", "1h", *more]
     return servers.Server(command, settings=settings, ready=listens)
 
 

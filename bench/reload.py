@@ -193,7 +193,7 @@ class Stage:
             self.certify(0)
             self.write()
             # Under whatever load, nobody is turned away for having waited.
-            command = [self.args.ours, "run", str(self.file), "--patience", "1h", "--engine", self.args.engine]
+            command = [self.args.ours, "run", str(self.file), "--max-queue-delay", "1h", "--engine", self.args.engine]
             self.gateway = running.enter_context(servers.Server(command, ready=lambda _: self.served() == self.version))
             self.running = running.pop_all()
         return self

@@ -61,7 +61,7 @@ class Many:
         self.host = f"shop{routes // 2}.example"
         self.write(0)
         self.started = time.monotonic()
-        command = [args.ours, "run", str(self.file), "--workers", str(args.workers), "--patience", "1h"]
+        command = [args.ours, "run", str(self.file), "--workers", str(args.workers), "--max-queue-delay", "1h"]
         self.gateway = servers.Server(command, ready=lambda _: self.status(asking.ask, self.ports["plain"]) == b"0",
                                       ready_seconds=LOAD_SECONDS)
 

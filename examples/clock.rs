@@ -1,7 +1,7 @@
 //! A clock that the server pushes: `cargo run --release --example clock`, then open <http://127.0.0.1:8080/>.
 //!
-//! Server-sent events are a reply that does not end. In a browser `EventSource` reads them, and connects anew by itself
-//! when the connection breaks or the server is replaced.
+//! Server-sent events are a response without an end. In browsers, `EventSource` reads them, and reconnects when the
+//! connection is lost or the server is replaced.
 
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ const PAGE: &str = r#"<!doctype html>
   const clock = new EventSource("/ticks");
   clock.addEventListener("tick", (tick) => time.textContent = tick.data);
   clock.onopen = () => state.textContent = "live";
-  clock.onerror = () => state.textContent = "connecting again";
+  clock.onerror = () => state.textContent = "reconnecting";
 </script>
 "#;
 
@@ -31,8 +31,8 @@ fn page(_: &Request, reply: &mut Reply) -> Result {
     reply.html(PAGE)
 }
 
-/// Runs as long as its client stays: it is dropped where it waits when the client leaves, and at a shutdown the stream
-/// is ended behind an event. Ten thousand of them are ten thousand small tasks, no threads.
+/// Runs until the client disconnects, which drops the future. At shutdown the stream ends after an event. Ten thousand streams
+/// are ten thousand small tasks, without threads.
 async fn ticks(req: &Request<'_>, reply: &mut Reply<'_>) -> Result {
     let cx = req.cx();
     let mut ticks = reply.events().await?;
@@ -44,7 +44,7 @@ async fn ticks(req: &Request<'_>, reply: &mut Reply<'_>) -> Result {
         ticks
             .send(&Event::new().event("tick").id(&id).data(&data))
             .await?;
-        // To the next full second.
+        // Until the next full second.
         cx.sleep(Duration::from_secs(1) - Duration::from_nanos(now.subsec_nanos().into()))
             .await;
     }

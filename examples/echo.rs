@@ -1,4 +1,4 @@
-//! The classic echo benchmark: every byte comes back.
+//! A TCP echo server, as in the classic echo benchmark.
 //!
 //! `cargo run --release --example echo -- 127.0.0.1:7000`
 

@@ -1,12 +1,12 @@
-//! Services of gRPC: `cargo run --release --example grpc`, then
+//! gRPC services: `cargo run --release --example grpc`, then
 //!
 //! ```text
 //! printf '\0\0\0\0\5\n\3you' | curl -s -H 'Content-Type: application/grpc-web' --data-binary @- \
 //!     http://127.0.0.1:8080/demo.Greeter/Greet | xxd
 //! ```
 //!
-//! or any client of gRPC-Web. With prost-build, and protox in place of protoc, such messages are made from .proto files; here they
-//! are written by hand, which is as good. Pages of other origins may call, as the hook says.
+//! or any gRPC-Web client. prost-build, with protox instead of protoc, generates messages from .proto files; here they are
+//! written by hand. A hook allows cross-origin requests.
 
 use std::time::Duration;
 
@@ -33,7 +33,7 @@ fn greeting(name: &str) -> Greeting {
     }
 }
 
-/// One message each way.
+/// A unary method.
 async fn greet(call: &Call<'_>, message: Name) -> grpc::Result<Greeting> {
     if message.name.is_empty() {
         return Err(Status::new(
@@ -45,7 +45,7 @@ async fn greet(call: &Call<'_>, message: Name) -> grpc::Result<Greeting> {
     Ok(greeting(&message.name))
 }
 
-/// Goes on as long as its client waits: with a deadline until that, else until it leaves, or the server shuts down.
+/// A server-streaming method: runs until the deadline, until the client disconnects, or until shutdown.
 async fn repeat(call: &Call<'_>, message: Name, replies: &mut Replies<'_, '_, Greeting>) -> grpc::Result {
     let cx = call.request().cx();
     while !cx.is_draining() {
@@ -55,7 +55,7 @@ async fn repeat(call: &Call<'_>, message: Name, replies: &mut Replies<'_, '_, Gr
     Err(Status::new(Code::Unavailable, "the server is shutting down"))
 }
 
-/// Each message is answered before the next is read.
+/// A bidirectional method: responds to each message before it reads the next.
 async fn talk(
     _: &Call<'_>,
     messages: &mut Messages<'_, Name>,
@@ -67,7 +67,7 @@ async fn talk(
     Ok(())
 }
 
-/// Lets pages of one other origin call (CORS): the preflight is answered here, and the fields that pages may read are named.
+/// Allows cross-origin requests of one origin (CORS): responds to preflights, and exposes the gRPC fields.
 fn cross_origin(req: &Request, reply: &mut Reply) -> Result<Flow> {
     if req.header("Origin") != Some("http://localhost:3000") {
         return Ok(Flow::Continue);

@@ -1,8 +1,8 @@
 //! HTTPS: `cargo run --release --example https`, then `curl --insecure https://127.0.0.1:8443/`.
 //!
-//! Arguments: an address, then files of a certificate chain and of its key (PEM). Without files it serves a certificate for
-//! this host alone, which nobody trusts by itself. `POST /certificates`, for this host alone, reads the files
-//! anew: connections go on meanwhile.
+//! Arguments: an address, then files of a certificate chain and of its key (PEM). Without files it uses a self-signed
+//! certificate for this host, which clients do not trust. `POST /certificates`, only from this host, reloads the files; open
+//! connections are kept.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -15,12 +15,12 @@ use ringmain::{App, Error, Exit, ListenerProtocol, Reply, Request, Result};
 
 fn hello(req: &Request, reply: &mut Reply) -> Result {
     match req.tls() {
-        Some(tls) => reply.text(format!("Hello by {} and {}!\n", tls.version.name(), tls.suite)),
-        None => reply.text("Hello, in the clear!\n"),
+        Some(tls) => reply.text(format!("Hello over {} with {}!\n", tls.version.name(), tls.suite)),
+        None => reply.text("Hello over plaintext!\n"),
     }
 }
 
-/// Wall time, by which certificates are judged.
+/// Returns the wall time, for the validity of certificates.
 fn now() -> std::result::Result<Duration, SystemTimeError> {
     UNIX_EPOCH.elapsed()
 }
@@ -56,10 +56,10 @@ fn main() -> Exit {
         .listener(0, ListenerProtocol::https(&acceptor))
         .post_async("/certificates", async move |req, reply| {
             if !req.remote().is_some_and(|client| client.ip().is_loopback()) {
-                return Err(Error::forbidden("for this host alone"));
+                return Err(Error::forbidden("only for this host"));
             }
             let (files, acceptor) = (Arc::clone(&files), acceptor.clone());
-            // Files are read where nobody waits for them.
+            // Files are read on the blocking pool.
             let read = move || settings(&files).and_then(|settings| Ok(acceptor.reload(&settings, now()?)?));
             match req.cx().blocking(read).await? {
                 Ok(reload) => reply.text(format!("{reload}\n")),

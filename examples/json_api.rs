@@ -1,4 +1,4 @@
-//! A small JSON API: a shelf of books in memory, shared by all workers. Everybody may read, who has a token may write.
+//! A small JSON API: books in memory, shared by the workers. Reading is public, writing requires a token.
 //!
 //! ```text
 //! cargo run --release --example json_api
@@ -41,28 +41,29 @@ struct Books {
     last_id: u32,
 }
 
-/// State is found by its type. The lock is held for a moment and by no handler that waits, so no worker stalls on it.
+/// State is looked up by its type. The lock is held briefly, and by no handler that waits, so that no worker blocks on it.
 #[derive(Default)]
 struct Shelf(Mutex<Books>);
 
 impl Shelf {
     fn books(&self) -> MutexGuard<'_, Books> {
-        // A handler that panicked gave its client a 500; the others go on.
+        // A handler that panicked responded with 500; the others continue.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Who asks: left by the hook, found by the handler.
+/// The authenticated user, set by the hook for the handler.
 struct User(String);
 
 fn authenticate(req: &Request, _: &mut Reply) -> Result<Flow> {
     let token = req
         .header("Authorization")
         .and_then(|value| value.strip_prefix("Bearer "));
-    // Real ones are random, and are looked up by their hash.
+    // Real tokens are random, and looked up by their hash.
     if token != Some("secret") {
-        return Err(Error::unauthorized("expected a bearer token that is known here")
-            .with_header("WWW-Authenticate", "Bearer"));
+        return Err(
+            Error::unauthorized("expected a valid bearer token").with_header("WWW-Authenticate", "Bearer")
+        );
     }
     req.extend(User("ann".into()));
     Ok(Flow::Continue)
@@ -95,7 +96,7 @@ fn add(req: &Request, reply: &mut Reply) -> Result {
     let user = req.extension::<User>()?;
     let mut shelf = req.state::<Shelf>()?.books();
     if shelf.by_id.values().any(|book| book.title == title) {
-        return Err(Error::conflict(format!("there is `{title}` already")));
+        return Err(Error::conflict(format!("`{title}` already exists")));
     }
     shelf.last_id += 1;
     let book = Book {
@@ -120,7 +121,7 @@ fn remove(req: &Request, reply: &mut Reply) -> Result {
 }
 
 fn unknown(id: u32) -> Error {
-    Error::not_found(format!("there is no book {id}"))
+    Error::not_found(format!("no book {id}"))
 }
 
 fn main() -> Exit {

@@ -1,5 +1,5 @@
-//! A request that costs: percentiles of ten thousand measurements (or as many as asked for), computed anew for each. What such a service does
-//! at three times the load that it can carry is what `bench/overload.py` shows it by.
+//! An expensive request: percentiles of ten thousand measurements (or `?measurements=`), computed for each request.
+//! `bench/overload.py` measures such a service at three times its saturation point.
 //!
 //! `cargo run --release --example report`, then `curl '127.0.0.1:8080/report?sensor=7'`.
 
@@ -7,7 +7,7 @@ use ringmain::engine::{Choice, Config};
 use ringmain::{App, Error, Exit, Reply, Request, Result};
 use serde::Serialize;
 
-/// Unless `?measurements=` says otherwise; more than the second number is 400.
+/// Default and maximum of `?measurements=`; more is 400.
 const MEASUREMENTS: u64 = 10_000;
 const MEASUREMENTS_MOST: u64 = 100_000;
 
@@ -19,7 +19,7 @@ struct Report {
     p99: u64,
 }
 
-/// What a sensor has measured: here a sequence that its number begins.
+/// Returns the measurements of a sensor: here a sequence seeded by its number.
 fn measurements(sensor: u64, count: u64) -> Vec<u64> {
     let mut state = sensor;
     let mut next = || {
@@ -29,7 +29,7 @@ fn measurements(sensor: u64, count: u64) -> Vec<u64> {
     (0..count).map(|_| next()).collect()
 }
 
-/// Plain, because computing is no waiting. Work of more than some milliseconds belongs into `cx().blocking`.
+/// A plain handler, since it computes without waiting. Work of more than some milliseconds belongs in `cx().blocking`.
 fn report(req: &Request, reply: &mut Reply) -> Result {
     let query = req.query()?;
     let sensor = query.parse("sensor")?.unwrap_or(1);
@@ -49,7 +49,7 @@ fn report(req: &Request, reply: &mut Reply) -> Result {
     })
 }
 
-/// `report [ADDR [uring|epoll]]`, with one worker, so that what is measured is one worker's work.
+/// `report [ADDR [uring|epoll]]`, with one worker, so that benchmarks measure a single worker.
 fn main() -> Exit {
     let mut args = std::env::args().skip(1);
     let addr = args.next().unwrap_or_else(|| "127.0.0.1:8080".into());

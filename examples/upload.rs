@@ -1,4 +1,4 @@
-//! Files of any size in and out, piece by piece: memory stays small however large they are.
+//! Streams files of any size in both directions, with constant memory.
 //!
 //! ```text
 //! cargo run --release --example upload -- 127.0.0.1:8080 /tmp/files
@@ -6,8 +6,8 @@
 //! curl -O 127.0.0.1:8080/files/film.mkv
 //! ```
 //!
-//! Both ways slow down to the slower side: the client waits while the disk writes, the disk is not read while the client
-//! does not take what it was sent.
+//! Back-pressure applies in both directions: the client waits while the disk writes, and the disk is read only as fast as the
+//! client receives.
 
 use std::fs::{self, File};
 use std::io::{ErrorKind, Write};
@@ -17,34 +17,34 @@ use ringmain::engine::file::{Kind, Root};
 use ringmain::{App, Bytes, Error, Exit, Reply, Request, Result};
 use serde::Serialize;
 
-/// Bytes that a file may have. Who announces more is refused before it is sent.
+/// Maximum size of a file in bytes. A request that announces more is refused before its body is sent.
 const FILE_BYTES: u64 = 1024 * 1024 * 1024;
 
-/// Bytes read at once.
+/// Bytes of a read.
 const PIECE: usize = 64 * 1024;
 
-/// Where the files lie.
+/// The directory of files.
 struct Store {
     path: PathBuf,
-    /// The same directory; what is opened beneath it cannot lie elsewhere.
+    /// The same directory; paths opened beneath it cannot escape it.
     root: Root,
 }
 
 #[derive(Serialize)]
 struct Stored {
     bytes: u64,
-    /// FNV-1a of the content: shows that it came over whole, no more.
+    /// FNV-1a of the content, to detect incomplete transfers.
     fnv1a: String,
 }
 
-/// A file on its way. It is removed unless it was completed: when the client breaks off, its handler is dropped where
-/// it waits, and this with it.
+/// A partial file. It is removed unless it was completed: when the client disconnects, the handler's future is dropped, and
+/// this with it.
 struct Unfinished(Option<PathBuf>);
 
 impl Drop for Unfinished {
     fn drop(&mut self) {
         if let Some(path) = self.0.take() {
-            // Nobody is left to be told.
+            // The client is gone: errors cannot be reported.
             let _ = fs::remove_file(path);
         }
     }
@@ -55,7 +55,7 @@ async fn store(req: &Request<'_>, reply: &mut Reply<'_>) -> Result {
     let part = target.with_file_name(format!(".{:016x}.part", req.cx().random()));
     let mut unfinished = Unfinished(Some(part.clone()));
     let (mut bytes, mut hash) = (0, 0xcbf2_9ce4_8422_2325_u64);
-    // What waits for a disk belongs on the blocking pool: a worker has other requests to answer meanwhile.
+    // File operations belong on the blocking pool: the worker serves other requests meanwhile.
     let open = part.clone();
     let mut file = req.cx().blocking(move || File::create_new(open)).await??;
     while let Some(piece) = req.chunk().await? {
@@ -80,22 +80,22 @@ async fn load(req: &Request<'_>, reply: &mut Reply<'_>) -> Result {
     let name = name(req)?;
     let file = req.cx().open_beneath(&req.state::<Store>()?.root, &name).await;
     let file = file.map_err(|error| match error.kind() {
-        ErrorKind::NotFound => Error::not_found(format!("there is no file `{name}`")),
+        ErrorKind::NotFound => Error::not_found(format!("no file `{name}`")),
         _ => Error::internal(error),
     })?;
     let stat = file.stat()?;
     if stat.kind != Kind::File {
-        return Err(Error::not_found(format!("`{name}` is no file")));
+        return Err(Error::not_found(format!("`{name}` is not a regular file")));
     }
     reply.header("Content-Type", "application/octet-stream")?;
-    // With a length the client can show how far it is; without one it would be sent in chunks.
+    // With a length the client can show progress; without one the body would be chunked.
     reply.length(stat.len);
     let mut offset = 0;
     while offset < stat.len {
         let (read, mut piece) = file.read_at(vec![0; PIECE], offset).await;
         piece.truncate(read?);
         if piece.is_empty() {
-            break; // It was cut meanwhile; the client sees that the answer is not whole.
+            break; // The file was truncated meanwhile; the client detects an incomplete response.
         }
         offset += piece.len() as u64;
         reply.write_bytes(Bytes::from(piece)).await?;
@@ -103,7 +103,7 @@ async fn load(req: &Request<'_>, reply: &mut Reply<'_>) -> Result {
     Ok(())
 }
 
-/// The name in the path: a plain one, for a parameter may hold `..` and, if the client escaped it, `/`.
+/// Returns the file name in the path. It is validated, since a parameter may contain `..` and an escaped `/`.
 fn name(req: &Request<'_>) -> Result<String> {
     let name = req.param("name")?;
     let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);

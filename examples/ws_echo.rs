@@ -1,4 +1,4 @@
-//! Every WebSocket message comes back, deflated where the client offers that.
+//! A WebSocket echo, with permessage-deflate if the client offers it.
 //!
 //! `cargo run --release --example ws_echo`, then in a browser's console
 //! `new WebSocket("ws://127.0.0.1:8080/").onopen = ({target}) => target.send("hello")`. The Autobahn suite tests this program

@@ -1,7 +1,7 @@
-//! The library `ringmain`: HTTP applications on the engine.
+//! HTTP applications, WebSockets, server-sent events and gRPC on io_uring, with epoll as the fallback.
 //!
-//! A façade: it owns nothing and chooses what an application author sees. A plain application pulls in no
-//! tokio, clap or Kubernetes crate.
+//! This crate re-exports the API for applications: [`App`], requests and replies from `ringmain_web`, and the event loop as
+//! [`engine`]. A plain application depends on no tokio, clap or Kubernetes crate.
 //!
 //! ```no_run
 //! use ringmain::{App, Exit, Reply, Request, Result};
@@ -15,7 +15,7 @@
 //! }
 //! ```
 //!
-//! How the rest goes: the [guide].
+//! The [guide] describes routing, state, streaming, limits and deployment.
 #![forbid(unsafe_code)]
 
 pub use ringmain_engine as engine;

@@ -1,6 +1,6 @@
-//! A gateway with filters of its own: `cargo run --release -p ringmain-control --example edge`, before a server on port 3000.
+//! A gateway with custom filters: `cargo run --release -p ringmain-control --example edge`, in front of a server on port 3000.
 //!
-//! Arguments: a configuration file; `examples/edge/edge.yaml` if there is none. docs/filters.md explains how filters are written.
+//! Argument: a configuration file; default: `examples/edge/edge.yaml`. docs/filters.md describes filters.
 
 mod redact;
 mod sign;

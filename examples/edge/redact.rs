@@ -1,4 +1,4 @@
-//! Takes the values of some fields out of JSON answers, however deep they lie. An answer that cannot be read does not pass.
+//! Redacts the values of some fields in JSON responses, at any depth. A response that cannot be parsed is replaced by 502.
 
 use std::cell::Cell;
 
@@ -9,7 +9,7 @@ use ringmain_control::filter::{
 use serde::Deserialize;
 use serde_json::Value;
 
-/// What is longer is not read on the worker, which has others to serve.
+/// A longer body is parsed on the blocking pool, so that the worker can serve other requests.
 const ON_WORKER_BYTES: usize = 64 * 1024;
 
 #[derive(Clone, Deserialize)]
@@ -36,11 +36,11 @@ pub(crate) fn configure(options: &Options) -> Result<impl Fn(&Cx) -> Redact + us
 pub(crate) struct Redact {
     settings: Settings,
     worker: usize,
-    /// Values, since this was made. No other thread sees it.
+    /// Number of redacted values on this worker.
     redacted: Cell<u64>,
 }
 
-/// Replaces values; how many.
+/// Replaces values; returns their number.
 fn redact(value: &mut Value, settings: &Settings) -> u64 {
     match value {
         Value::Object(map) => {
@@ -60,17 +60,17 @@ fn redact(value: &mut Value, settings: &Settings) -> u64 {
     }
 }
 
-/// The body without secrets, and how many there were; `None`: it is no JSON.
+/// Returns the redacted body and the number of redacted values; `None` if the body is not JSON.
 fn redacted(body: &[u8], settings: &Settings) -> Option<(Vec<u8>, u64)> {
     let mut value = serde_json::from_slice(body).ok()?;
     let count = redact(&mut value, settings);
     Some((value.to_string().into_bytes(), count))
 }
 
-/// Puts it in place of what came.
+/// Replaces the response body.
 fn put(into: &mut ResponseBody<'_>, redacted: Option<(Vec<u8>, u64)>, sum: &mut u64) -> Outcome<'static> {
     let Some((bytes, count)) = redacted else {
-        let text = "the upstream's answer says that it is JSON, and is not";
+        let text = "the upstream's response is not valid JSON";
         return Ok(Flow::Respond(FilterResponse::text(502, text)));
     };
     *sum += count;
@@ -79,7 +79,7 @@ fn put(into: &mut ResponseBody<'_>, redacted: Option<(Vec<u8>, u64)>, sum: &mut 
 }
 
 impl Filter for Redact {
-    /// How many values were replaced.
+    /// Number of redacted values.
     type Exchange = u64;
 
     fn begin(&self, _: &RequestInfo<'_>) -> u64 {
@@ -87,7 +87,7 @@ impl Filter for Redact {
     }
 
     fn request_head<'a>(&'a self, _: &'a mut u64, head: &'a mut RequestHead<'_>) -> Outcome<'a> {
-        // What is compressed could not be read.
+        // Compressed bodies cannot be parsed.
         head.remove("Accept-Encoding");
         Ok(Flow::Continue)
     }
@@ -98,7 +98,7 @@ impl Filter for Redact {
             kind.trim_ascii().to_ascii_lowercase().ends_with(b"json")
         });
         if is_json && head.has_body() {
-            // They are of the bytes that come, not of those that go.
+            // These fields describe the original bytes.
             for name in ["ETag", "Accept-Ranges", "Content-Digest"] {
                 head.remove(name);
             }

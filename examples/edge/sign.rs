@@ -1,5 +1,5 @@
-//! Signs requests: `X-Signature: t=1700000000,v1=HEX` is an HMAC-SHA256 of time, a dot and the body, by a key that the upstream
-//! knows, too. So it can tell that a request came by this gateway, and lately.
+//! Signs requests: `X-Signature: t=1700000000,v1=HEX` is an HMAC-SHA256 of time, a dot and the body, with a key shared with
+//! the upstream, which can verify that this gateway forwarded the request recently.
 
 use aws_lc_rs::hmac;
 use ringmain_control::filter::{
@@ -7,7 +7,7 @@ use ringmain_control::filter::{
 };
 use serde::Deserialize;
 
-/// Shorter keys are guessed.
+/// Minimum length of keys in bytes; shorter ones can be guessed.
 const KEY_BYTES: usize = 32;
 
 #[derive(Clone, Deserialize)]
@@ -22,7 +22,7 @@ fn header() -> String {
     "X-Signature".into()
 }
 
-/// Called for each place that names the filter; what it returns is called for each worker.
+/// Called for each use of the filter in the configuration; the returned closure is called once per worker.
 pub(crate) fn configure(options: &Options) -> Result<impl Fn(&Cx) -> Sign + use<>, Error> {
     let settings: Settings = options.read()?;
     if settings.key.len() < KEY_BYTES {

@@ -255,7 +255,7 @@ fn an_upload_is_bounded_and_cannot_escape() {
 fn https_is_spoken_and_certificates_change() {
     let server = Server::start("https", &[]);
     let answer = ask_by_tls(server.addr(), "GET /");
-    assert!(answer.contains("Hello by TLSv1.3 and TLS_"), "{answer}");
+    assert!(answer.contains("Hello over TLSv1.3 with TLS_"), "{answer}");
     server.terminate();
 
     let directory = std::env::temp_dir().join(format!("ringmain-https-{}", std::process::id()));

@@ -1,28 +1,28 @@
-//! The classic echo: every byte comes back. Counts its messages, for the engine knows bytes only.
+//! The TCP echo server. Counts its messages, since the engine counts bytes only.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use ringmain_engine::{Conn, Handler, Via};
 
-/// Received messages of all workers; each worker writes its own count only.
+/// Number of received messages per worker; each worker writes only its own count.
 #[derive(Clone, Default)]
 pub(crate) struct Messages(Arc<Mutex<Vec<Arc<Count>>>>);
 
-/// One worker's count, on a cache line of its own.
+/// The count of one worker, on its own cache line.
 #[derive(Default)]
 #[repr(align(128))]
 struct Count(AtomicU64);
 
 impl Messages {
-    /// All so far. A message is what one receive brought.
-    pub(crate) fn total(&self) -> u64 {
+    /// Returns the sum over the workers. A message is the data of one receive.
+    pub(crate) fn total_messages(&self) -> u64 {
         let counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         counts.iter().map(|count| count.0.load(Ordering::Relaxed)).sum()
     }
 
-    /// The count of one more worker; called once by each.
-    fn add(&self) -> Arc<Count> {
+    /// Returns the count of a new worker; each worker calls it once.
+    fn register_worker(&self) -> Arc<Count> {
         let count = Arc::<Count>::default();
         let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         counts.push(Arc::clone(&count));
@@ -36,10 +36,10 @@ pub(crate) struct Echo {
 }
 
 impl Echo {
-    /// Counts into `messages`.
+    /// Returns the handler of a worker, which counts into `messages`.
     pub(crate) fn new(messages: &Messages) -> Echo {
         Echo {
-            count: messages.add(),
+            count: messages.register_worker(),
         }
     }
 }
@@ -57,17 +57,16 @@ impl Handler for Echo {
     }
 
     fn data(&mut self, conn: Conn<'_>, _state: &mut (), bytes: &mut [u8]) -> usize {
-        // A refused write means that the connection is closing: what it still sends is nobody's.
+        // A refused write means that the connection is closing: its remaining data is discarded.
         if conn.write(bytes).is_err() {
             return 0;
         }
-        // Only this worker writes it: no read-modify-write.
+        // This worker is the only writer: no read-modify-write.
         let count = &self.count.0;
         count.store(count.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
         bytes.len()
     }
 
-    /// Nothing in an echo says that it is over but the client's end: the client has the grace time for it.
-    /// Closing now would lose what is on its way here.
+    /// Leaves the connection open until the client closes it, or the grace time expires: closing it now would lose data in flight.
     fn drain(&mut self, _conn: Conn<'_>, _state: &mut ()) {}
 }

@@ -1,117 +1,117 @@
-//! Every limit of the command line program, with its unit and what happens when it is reached.
+//! The limits of the program, each with its unit and the effect of reaching it.
 
 use std::time::Duration;
 
-/// Log lines that wait for standard error. One more is dropped and counted; the count is reported.
+/// Log lines queued for standard error. Beyond it lines are dropped; their number is logged.
 pub(crate) const LOG_LINES: usize = 4096;
 
-/// Bytes of one log line. The rest is cut and marked.
+/// Bytes of a log line. A longer one is truncated and marked.
 pub(crate) const LOG_LINE_BYTES: usize = 4096;
 
-/// How long the program waits at its end for standard error to take the last lines. Longer: they are lost.
+/// Time at exit to write queued log lines. The remaining ones are lost.
 pub(crate) const LOG_FLUSH: Duration = Duration::from_secs(2);
 
-/// The longest time that an option may set: a day. More is refused as a wrong value.
+/// Longest time that an option may set: one day. More is an invalid value.
 pub(crate) const TIME_MAX: Duration = Duration::from_secs(86_400);
 
-/// The largest backlog that `listen(2)` takes. More is refused as a wrong value.
+/// Largest backlog of `listen(2)`. More is an invalid value.
 pub(crate) const BACKLOG_MAX: u32 = i32::MAX as u32;
 
-/// The largest request body that an option may allow, bytes: 1 TiB. More is refused as a wrong value.
+/// Largest request body that an option may allow, in bytes: 1 TiB. More is an invalid value.
 pub(crate) const BODY_LIMIT_MAX: u64 = 1 << 40;
 
-/// How often the welcome page's figures are made.
-pub(crate) const FIGURES_EVERY: Duration = Duration::from_secs(1);
+/// Interval of the metrics of the welcome page.
+pub(crate) const METRICS_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Rates that the welcome page draws: a minute of them. Older ones are forgotten.
+/// Rates in the chart of the welcome page: one minute. Older ones are discarded.
 pub(crate) const RATES: usize = 60;
 
-/// Seconds that the welcome page's latencies are taken over.
+/// Seconds covered by the latencies of the welcome page.
 pub(crate) const LATENCY_SECONDS: usize = 10;
 
-/// How often a viewer's stream looks for new figures.
-pub(crate) const VIEWER_LOOK: Duration = Duration::from_millis(250);
+/// Interval at which a viewer's stream checks for new metrics.
+pub(crate) const VIEWER_POLL: Duration = Duration::from_millis(250);
 
-/// How long a browser waits before it asks for the figures again after a break.
+/// Delay before a browser reconnects to the stream of metrics.
 pub(crate) const RETRY: Duration = Duration::from_secs(1);
 
-/// The largest message to an echo server, bytes: 1 MiB. More is refused as a wrong value.
+/// Largest message to an echo server, in bytes: 1 MiB. More is an invalid value.
 pub(crate) const ECHO_MAX: u32 = 1 << 20;
 
-/// The highest number of a CPU that can be pinned to.
+/// Highest CPU number for pinning. A higher one is an invalid value.
 pub(crate) const CPU_MAX: usize = 1023;
 
-/// Addresses that one `--source` may name. More are refused as a wrong value.
+/// Addresses of one `--source`. More are an invalid value.
 pub(crate) const SOURCES_MAX: u128 = 4096;
 
-/// Connections of a load if nobody says how many.
+/// Default number of connections of a load.
 pub(crate) const CONNECTIONS: u32 = 64;
 
-/// Rounds of a target if nobody says how many.
+/// Default number of rounds of a target.
 pub(crate) const ROUNDS: u32 = 3;
 
-/// The same of each target that is compared: with fewer no difference is ever shown.
-pub(crate) const COMPARED_ROUNDS: u32 = 5;
+/// Default number of rounds of each compared target: with fewer no difference can be significant.
+pub(crate) const COMPARE_ROUNDS: u32 = 5;
 
-/// A view of a running benchmark is not drawn again sooner than after so long, unless there are new figures.
-pub(crate) const LIVE_DRAW: Duration = Duration::from_millis(200);
+/// Minimum interval between redraws of the live view without new results.
+pub(crate) const LIVE_REDRAW: Duration = Duration::from_millis(200);
 
-/// Where a running benchmark cannot draw, it says a line so often.
-pub(crate) const LIVE_LINE: Duration = Duration::from_secs(5);
+/// Interval of progress lines, if there is no live view.
+pub(crate) const LIVE_LINE_INTERVAL: Duration = Duration::from_secs(5);
 
-/// Intervals whose rates the live view draws. Older ones are forgotten.
+/// Rates in the sparkline of the live view. Older ones are discarded.
 pub(crate) const LIVE_RATES: usize = 40;
 
-const _: () = assert!(COMPARED_ROUNDS as usize >= ringmain_load::compare::PAIRS);
+const _: () = assert!(COMPARE_ROUNDS as usize >= ringmain_load::compare::PAIRS);
 const _: () = assert!(LOG_LINE_BYTES >= 256 && LOG_LINES > 0);
 
-/// How often the ticker's market moves, while somebody looks.
+/// Interval of the ticker's trades, with at least one client.
 pub(crate) const TICKER_STEP: Duration = Duration::from_millis(100);
 
-/// How often it is seen whether anybody looks, while nobody does.
-pub(crate) const TICKER_LOOK: Duration = Duration::from_millis(500);
+/// Interval at which the ticker checks for clients, without one.
+pub(crate) const TICKER_IDLE_POLL: Duration = Duration::from_millis(500);
 
-/// How often a browser gets a share's price at most.
-pub(crate) const TICKER_EVERY: Duration = Duration::from_millis(200);
+/// Conflation interval of a share's price.
+pub(crate) const TICKER_INTERVAL: Duration = Duration::from_millis(200);
 
 /// Shares of `ringmain feed`.
 pub(crate) const FEED_SYMBOLS: usize = 100_000;
 
-/// Bytes of a trade of `ringmain feed` at most. A NATS takes a mebibyte, unless it is told otherwise.
+/// Bytes of a trade of `ringmain feed`. The default limit of NATS is 1 MiB.
 pub(crate) const FEED_BYTES: u32 = 512 << 10;
 
-/// Trades of `ringmain feed` that are due for longer than this are left out.
-pub(crate) const FEED_BEHIND: Duration = Duration::from_secs(1);
+/// Lag after which `ringmain feed` skips a trade.
+pub(crate) const FEED_LAG_MAX: Duration = Duration::from_secs(1);
 
-/// How often `ringmain feed` looks what is due while something is.
-pub(crate) const FEED_STEP: Duration = Duration::from_millis(1);
+/// Poll interval of `ringmain feed` with trades due or in flight.
+pub(crate) const FEED_POLL: Duration = Duration::from_millis(1);
 
-/// How often `ringmain feed` looks whether it is to end while nothing is due.
-pub(crate) const FEED_LOOK: Duration = Duration::from_millis(50);
+/// Longest poll interval of `ringmain feed`, with no trade due.
+pub(crate) const FEED_IDLE_POLL: Duration = Duration::from_millis(50);
 
-/// Bytes that `ringmain feed` hands to its receiver at a time. What is beyond is made when those are sent.
-pub(crate) const FEED_WAITING: usize = 256 << 10;
+/// Bytes that `ringmain feed` queues for its receiver. Beyond it no trade is generated.
+pub(crate) const FEED_QUEUED_BYTES: usize = 256 << 10;
 
-/// How long `ringmain feed` waits before it connects again.
-pub(crate) const FEED_AGAIN: Duration = Duration::from_millis(500);
+/// Delay before `ringmain feed` reconnects.
+pub(crate) const FEED_RECONNECT: Duration = Duration::from_millis(500);
 
-/// How long connecting to a push server may take. Longer: the next address is tried, or it is a failure.
+/// Timeout for connecting to a push server. On expiry the next address is used, or it is an error.
 pub(crate) const FEED_CONNECT: Duration = Duration::from_secs(5);
 
-/// Requests of `ringmain feed` to a push server that wait for their answers. With so many nothing more is sent.
-pub(crate) const FEED_REQUESTS: usize = 256;
+/// Requests of `ringmain feed` to a push server in flight. At the limit sending pauses.
+pub(crate) const FEED_IN_FLIGHT: usize = 256;
 
-/// How long the administration may take to answer `ringmain tune locality`.
-pub(crate) const ADMIN_PATIENCE: Duration = Duration::from_secs(3);
+/// Timeout of the admin server's response to `ringmain tune locality`.
+pub(crate) const ADMIN_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// Bytes of the administration's answer. The rest is not looked at.
+/// Bytes of the admin server's response. The rest is ignored.
 pub(crate) const ADMIN_BYTES: u64 = 4 << 20;
 
-/// The time between two points of the live view of `ringmain tune measure`.
+/// Interval of the live view of `ringmain tune measure`.
 pub(crate) const MEASURE_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The longest secret that is read from a file, bytes.
+/// Longest secret in a file, in bytes. A longer one is an error.
 pub(crate) const SECRET_BYTES: u64 = 4096;
 
-// A step is the shortest rest and a look the longest.
-const _: () = assert!(FEED_STEP.as_nanos() < FEED_LOOK.as_nanos());
+// The bounds of the time to the next poll.
+const _: () = assert!(FEED_POLL.as_nanos() < FEED_IDLE_POLL.as_nanos());

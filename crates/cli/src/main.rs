@@ -1,14 +1,14 @@
-//! The one binary `ringmain`: reads the command line, runs the command, and ends with an exit code that means
-//! something: 0 done, 1 failed, 2 used wrongly.
+//! The binary `ringmain`: parses the command line, runs the command, and returns its exit code: 0 done, 1 failed, 2 wrong
+//! command line.
 //!
-//! Data goes to standard output, talk to standard error. Knows nothing of how bytes move.
+//! Data goes to standard output, messages to standard error. Knows nothing of protocols.
 #![forbid(unsafe_code)]
 
 mod args;
 mod bench;
 mod configuration;
 mod echo;
-mod failure;
+mod error;
 mod feed;
 mod limits;
 mod logging;
@@ -31,72 +31,72 @@ use std::process::ExitCode;
 use ringmain_sys::inherit::{self, Inherited};
 
 use crate::args::{Cli, Command, Serve};
-use crate::failure::Failure;
+use crate::error::CliError;
 
-/// Publications and snapshots are made by one worker and freed by another: that must not take a lock (decision 0021).
+/// Publications and snapshots are allocated by one worker and freed by another: that must not take a lock (decision 0021).
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
-    // First of all: inherited listeners are recognised by the number of their descriptor.
+    // Before any descriptor is opened: inherited listeners are recognised by their number.
     let inherited = inherit::take();
-    std::panic::set_hook(Box::new(tell_panic));
-    let outcome = std::panic::catch_unwind(AssertUnwindSafe(|| start(inherited)));
+    std::panic::set_hook(Box::new(report_panic));
+    let outcome = std::panic::catch_unwind(AssertUnwindSafe(|| run_command(inherited)));
     logging::flush();
     match outcome {
         Ok(Ok(())) => ExitCode::SUCCESS,
-        Ok(Err(failure)) => failure.report(),
-        // The hook has said it.
+        Ok(Err(failure)) => failure.print(),
+        // The hook has reported it.
         Err(_) => ExitCode::FAILURE,
     }
 }
 
-fn start(inherited: Result<Vec<Inherited>, inherit::InheritError>) -> Result<(), Failure> {
+fn run_command(inherited: Result<Vec<Inherited>, inherit::InheritError>) -> Result<(), CliError> {
     let words: Vec<OsString> = std::env::args_os().collect();
-    let cli = match Cli::read(words.clone()) {
+    let cli = match Cli::parse_args(words.clone()) {
         Ok(cli) => cli,
         Err(answer) if !answer.use_stderr() => {
             // Help or version.
-            return print(|_| answer.print());
+            return print_output(|_| answer.print());
         }
-        Err(error) => return Err(Failure::from_clap(&error, words.get(1..).unwrap_or_default())),
+        Err(error) => return Err(CliError::from_clap(&error, words.get(1..).unwrap_or_default())),
     };
     let without = Serve {
         file: None,
         run: cli.run,
     };
     match cli.command.unwrap_or_else(|| Command::Run(Box::new(without))) {
-        Command::Run(serve) => run::run(&serve, inherited.map_err(Failure::other)?),
-        Command::Bench(args) => bench::bench(*args),
+        Command::Run(serve) => run::run(&serve, inherited.map_err(CliError::other)?),
+        Command::Bench(args) => bench::run_bench(*args),
         Command::Feed(args) => feed::run(&args),
         Command::Profile(args) => profile::run(*args),
         Command::Tune(args) => tune::run(*args),
-        Command::Check(args) => configuration::check(&args),
+        Command::Check(args) => configuration::check_file(&args),
         Command::Explain(args) => configuration::explain(&args),
-        Command::Schema => print(|out| configuration::schema(out)),
-        Command::Completions { shell } => print(|out| reference::completions(shell, out)),
-        Command::Man => print(|out| reference::manual(out)),
+        Command::Schema => print_output(|out| configuration::print_schema(out)),
+        Command::Completions { shell } => print_output(|out| reference::write_completions(shell, out)),
+        Command::Man => print_output(|out| reference::write_manual(out)),
     }
 }
 
-/// Writes to standard output. A reader that has left has seen enough; anything else has failed.
-fn print(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<(), Failure> {
+/// Writes to standard output. Fails on every error but a closed pipe: its reader needs no more.
+fn print_output(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<(), CliError> {
     let mut out = io::stdout().lock();
     match write(&mut out).and_then(|()| out.flush()) {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(Failure::Other(format!(
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(CliError::Other(format!(
             "cannot write to standard output: {error}"
         ))),
         _ => Ok(()),
     }
 }
 
-/// One line for a panic, wherever it happens: a backtrace helps nobody who did not write the program.
-fn tell_panic(info: &PanicHookInfo<'_>) {
+/// Logs a panic in one line: a backtrace is of no use to operators.
+fn report_panic(info: &PanicHookInfo<'_>) {
     let message = info.payload_as_str().unwrap_or("no message");
     let place = info.location().map_or_else(String::new, |l| format!(" at {l}"));
     let thread = std::thread::current();
     let name = thread.name().unwrap_or("unnamed").to_owned();
-    logging::say(
+    logging::log_or_print(
         log::Level::Error,
         format_args!("panic in thread {name}{place}: {message}; this is a bug, please report it"),
     );

@@ -1,14 +1,14 @@
-//! A market that is made up: prices that wander. The ticker's page shows it, `ringmain feed` publishes it.
+//! A simulated market: prices follow a random walk. Used by the ticker page and by `ringmain feed`.
 
 use std::borrow::Cow;
 
 use fastrand::Rng;
 
-/// What is traded.
+/// A share.
 #[derive(Clone, Debug)]
 pub(crate) struct Listing {
     pub(crate) symbol: Cow<'static, str>,
-    /// What a share costs at first.
+    /// The first price.
     opens_at: f64,
 }
 
@@ -19,7 +19,7 @@ const fn listing(symbol: &'static str, opens_at: f64) -> Listing {
     }
 }
 
-/// None of them is real. The page has their names.
+/// Fictitious shares; the page has their names.
 pub(crate) static LISTINGS: [Listing; 20] = [
     listing("ARDN", 48.20),
     listing("BLKW", 131.75),
@@ -43,8 +43,7 @@ pub(crate) static LISTINGS: [Listing; 20] = [
     listing("TNDL", 83.36),
 ];
 
-/// So many: the page's first, then some whose names are numbers in letters (`XAAAA`, `XAAAB`, …) and which open anywhere
-/// from 10 to 200.
+/// Returns `count` shares: those of the page, then generated ones (`XAAAA`, `XAAAB`, …) with first prices from 10 to 200.
 pub(crate) fn listings(count: usize, random: &mut Rng) -> Vec<Listing> {
     let made_up = (0..count.saturating_sub(LISTINGS.len())).map(|number| {
         let letter = |place: u32| char::from(b'A' + (number / 26_usize.pow(place) % 26) as u8);
@@ -60,11 +59,11 @@ pub(crate) fn listings(count: usize, random: &mut Rng) -> Vec<Listing> {
     LISTINGS.iter().take(count).cloned().chain(made_up).collect()
 }
 
-/// Of a step's moves, how large they are at most (a share of the price), and how strongly prices are drawn back to where they opened.
+/// Largest relative price change of a trade, and the strength of the reversion to the first price.
 const MOVE: f64 = 0.002;
-const DRAWN_BACK: f64 = 0.002;
+const MEAN_REVERSION: f64 = 0.002;
 
-/// What is traded, and for how much.
+/// The shares and their prices.
 pub(crate) struct Market {
     random: Rng,
     listings: Vec<Listing>,
@@ -72,13 +71,13 @@ pub(crate) struct Market {
     quotes: Vec<Quote>,
 }
 
-/// What the last trade of a share was.
+/// The last trade of a share.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Quote {
     pub(crate) price: f64,
-    /// In percent of where it opened.
+    /// In percent of the first price.
     pub(crate) change: f64,
-    /// Shares that were traded so far.
+    /// Total number of traded shares.
     pub(crate) volume: u64,
 }
 
@@ -96,8 +95,8 @@ impl Market {
         }
     }
 
-    /// Perhaps there is a trade. Returns what it says, as JSON.
-    pub(crate) fn perhaps(&mut self, index: usize) -> Option<String> {
+    /// Trades a share with a probability of 60 %, and returns the trade as JSON.
+    pub(crate) fn maybe_trade(&mut self, index: usize) -> Option<String> {
         if self.random.u8(0..10) < 4 {
             return None;
         }
@@ -105,19 +104,19 @@ impl Market {
             price,
             change,
             volume,
-        } = self.trade(index);
+        } = self.trade_share(index);
         Some(format!(
             r#"{{"price":{price:.2},"change":{change:.2},"volume":{volume}}}"#
         ))
     }
 
-    /// A trade.
-    pub(crate) fn trade(&mut self, index: usize) -> Quote {
+    /// Trades a share, and returns its new quote.
+    pub(crate) fn trade_share(&mut self, index: usize) -> Quote {
         let (opens_at, quote) = (self.listings[index].opens_at, &mut self.quotes[index]);
-        // A sum of three is nearer to how prices move than one: small moves often, large ones seldom.
+        // A sum of three random numbers: small changes are frequent, large ones rare.
         let sum: f64 = (0..3).map(|_| self.random.f64() * 2.0 - 1.0).sum();
         let away = quote.price / opens_at - 1.0;
-        quote.price *= 1.0 + MOVE * sum / 3.0 - DRAWN_BACK * away;
+        quote.price *= 1.0 + MOVE * sum / 3.0 - MEAN_REVERSION * away;
         quote.volume += self.random.u64(1..400);
         quote.change = 100.0 * (quote.price / opens_at - 1.0);
         *quote

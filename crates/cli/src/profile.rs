@@ -1,6 +1,6 @@
-//! `ringmain profile`: takes a profile as the command line says it, and writes what came of it.
+//! `ringmain profile`: records a profile, and writes the results.
 //!
-//! Exit codes: 0 done, 1 failed, 2 used wrongly. Knows nothing of how samples are taken or drawn.
+//! Exit codes: 0 done, 1 failed, 2 wrong command line. Knows nothing of sampling and drawing.
 
 use std::fs::File as Opened;
 use std::io::Read;
@@ -15,19 +15,19 @@ use ringmain_tune::profile::{self, Options, Target, difference, limits};
 use crate::args::bench::values::File;
 use crate::args::profile::{Diff, Profile as Args, ProfileCommand};
 use crate::bench::output::{Sink, to_standard_error, to_standard_output};
-use crate::failure::Failure;
+use crate::error::CliError;
 
-/// Does what the command line says.
-pub(crate) fn run(args: Args) -> Result<(), Failure> {
+/// Runs the command.
+pub(crate) fn run(args: Args) -> Result<(), CliError> {
     match &args.command {
-        Some(ProfileCommand::Diff(args)) => diff(args),
-        None => take(args),
+        Some(ProfileCommand::Diff(args)) => compare_profiles(args),
+        None => take_profile(args),
     }
 }
 
-fn take(args: Args) -> Result<(), Failure> {
+fn take_profile(args: Args) -> Result<(), CliError> {
     if let Some(contradiction) = args.contradiction() {
-        return Err(Failure::Usage(format!(
+        return Err(CliError::Usage(format!(
             "{contradiction}; see `ringmain profile --help`"
         )));
     }
@@ -41,9 +41,9 @@ fn take(args: Args) -> Result<(), Failure> {
     let summary = !results.quiet && !files.into_iter().flatten().any(File::is_standard_output);
     let nothing = svg.is_none() && folded.is_none() && json.is_none();
 
-    let interrupt = crate::bench::prepare(results.quiet)?;
+    let interrupt = crate::bench::init_process(results.quiet)?;
     let stop = Arc::new(AtomicBool::new(false));
-    interrupt.tells(stop.clone());
+    interrupt.set_on_interrupt(stop.clone());
     let options = Options {
         target: args.pid.map_or(Target::Command(args.run), Target::Process),
         duration: args.sampling.duration.map(|time| time.0),
@@ -52,9 +52,12 @@ fn take(args: Args) -> Result<(), Failure> {
         stack_bytes: args.sampling.stack_bytes,
     };
     if !results.quiet {
-        to_standard_error(&format!("sampling {}; Ctrl-C ends it early", described(&options)));
+        to_standard_error(&format!(
+            "sampling {}; press Ctrl-C to stop",
+            describe_target(&options)
+        ));
     }
-    let profile = profile::take(&options, &stop).map_err(Failure::other)?;
+    let profile = profile::take(&options, &stop).map_err(CliError::other)?;
 
     if let Some(sink) = folded {
         sink.write(&profile.folded.write())?;
@@ -69,28 +72,28 @@ fn take(args: Args) -> Result<(), Failure> {
     if summary {
         to_standard_output(&summary::profile_text(&figures, Some(&profile.facts)))?;
         if nothing {
-            to_standard_error("the same as a flame graph: add --svg profile.svg");
+            to_standard_error("to write a flame graph, add --svg profile.svg");
         }
     }
     Ok(())
 }
 
-fn described(options: &Options) -> String {
+fn describe_target(options: &Options) -> String {
     match (&options.target, options.duration) {
         (Target::Process(pid), duration) => {
             let duration = duration.unwrap_or(limits::DURATION_DEFAULT);
             format!("process {pid} for {} s", duration.as_secs_f64())
         }
         (Target::Command(_), Some(duration)) => {
-            format!("the command for {} s at most", duration.as_secs_f64())
+            format!("the command for at most {} s", duration.as_secs_f64())
         }
-        (Target::Command(_), None) => "the command until it ends".into(),
+        (Target::Command(_), None) => "the command until it exits".into(),
     }
 }
 
-fn diff(args: &Diff) -> Result<(), Failure> {
-    let before = read(&args.before)?;
-    let after = read(&args.after)?;
+fn compare_profiles(args: &Diff) -> Result<(), CliError> {
+    let before = read_folded(&args.before)?;
+    let after = read_folded(&args.after)?;
     let sink =
         |option: &str, file: &Option<File>| file.as_ref().map(|file| Sink::open(option, file)).transpose();
     let (svg, json) = (sink("--svg", &args.svg)?, sink("--json", &args.json)?);
@@ -112,11 +115,11 @@ fn diff(args: &Diff) -> Result<(), Failure> {
 }
 
 /// Reads a file of folded stacks.
-fn read(path: &Path) -> Result<Folded, Failure> {
-    let failed = |error: &dyn std::fmt::Display| Failure::Usage(format!("{}: {error}", path.display()));
+fn read_folded(path: &Path) -> Result<Folded, CliError> {
+    let failed = |error: &dyn std::fmt::Display| CliError::Usage(format!("{}: {error}", path.display()));
     let file = Opened::open(path).map_err(|error| failed(&error))?;
     let mut text = String::new();
-    // One byte more than may be, so that a longer file is seen to be longer.
+    // One byte more than the limit, to detect a longer file.
     file.take(limits::FOLDED_BYTES + 1)
         .read_to_string(&mut text)
         .map_err(|error| failed(&error))?;

@@ -1,4 +1,4 @@
-//! The command line as shells and `man` want it: completion scripts and the manual page, from its one definition.
+//! Completion scripts and the manual page, generated from the definition of the command line.
 
 use std::io::{self, Write};
 
@@ -6,13 +6,13 @@ use clap::{Arg, ArgAction, Command, CommandFactory};
 use clap_complete::Shell;
 use clap_mangen::Man;
 
-use crate::args::{Cli, Lines, Section, bench_sections, sections, tune_sections};
+use crate::args::{Cli, Lines, Section, bench_sections, run_sections, tune_sections};
 
 /// Writes the completion script for a shell.
 ///
 /// # Errors
-/// Those of `out`.
-pub(crate) fn completions(shell: Shell, out: &mut dyn Write) -> io::Result<()> {
+/// Returns the errors of `out`.
+pub(crate) fn write_completions(shell: Shell, out: &mut dyn Write) -> io::Result<()> {
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut Cli::command(), "ringmain", &mut script);
     out.write_all(&script)
@@ -21,8 +21,8 @@ pub(crate) fn completions(shell: Shell, out: &mut dyn Write) -> io::Result<()> {
 /// Writes the manual page.
 ///
 /// # Errors
-/// Those of `out`.
-pub(crate) fn manual(out: &mut dyn Write) -> io::Result<()> {
+/// Returns the errors of `out`.
+pub(crate) fn write_manual(out: &mut dyn Write) -> io::Result<()> {
     let mut definition = Cli::command();
     definition.build();
     let commands: Vec<(String, String)> = definition
@@ -36,7 +36,7 @@ pub(crate) fn manual(out: &mut dyn Write) -> io::Result<()> {
             (format!("{}{operands}", command.get_name()), about)
         })
         .collect();
-    // What the short help leaves out is not left out here; the derived synopsis names every option.
+    // The page has the options that the short help hides; the derived synopsis would list every option.
     let definition = definition
         .mut_args(|option| option.hide_short_help(false))
         .override_usage("ringmain [OPTIONS]\nringmain <COMMAND>");
@@ -45,62 +45,64 @@ pub(crate) fn manual(out: &mut dyn Write) -> io::Result<()> {
     page.render_name_section(out)?;
     page.render_synopsis_section(out)?;
     page.render_description_section(out)?;
-    heading(out, "commands")?;
+    write_heading(out, "commands")?;
     for (name, about) in &commands {
-        term(out, name, about)?;
+        write_term(out, name, about)?;
     }
     page.render_options_section(out)?;
-    for section in sections() {
-        heading(out, section.title)?;
-        lines(out, section)?;
+    for section in run_sections() {
+        write_heading(out, section.title)?;
+        write_lines(out, section)?;
     }
-    with_commands(out, "bench", bench_sections())?;
-    let feed = definition_of("feed");
-    heading(out, "ringmain feed")?;
-    options(out, &feed)?;
-    let profile = definition_of("profile");
-    heading(out, "ringmain profile")?;
-    options(out, &profile)?;
+    write_with_commands(out, "bench", bench_sections())?;
+    let feed = command_definition("feed");
+    write_heading(out, "ringmain feed")?;
+    write_options(out, &feed)?;
+    let profile = command_definition("profile");
+    write_heading(out, "ringmain profile")?;
+    write_options(out, &profile)?;
     for command in profile.get_subcommands() {
-        heading(out, &format!("ringmain profile {}", command.get_name()))?;
-        options(out, command)?;
+        write_heading(out, &format!("ringmain profile {}", command.get_name()))?;
+        write_options(out, command)?;
     }
-    with_commands(out, "tune", tune_sections())
+    write_with_commands(out, "tune", tune_sections())
 }
 
-/// Of a command whose options are its own.
-fn definition_of(name: &str) -> Command {
+/// Returns the definition of a command.
+fn command_definition(name: &str) -> Command {
     let mut definition = Cli::command();
     definition.build();
     let command = definition.find_subcommand(name);
     command.expect("it is among the commands").clone()
 }
 
-/// The sections of a command and of its own commands, whose options are their own.
-fn with_commands(out: &mut dyn Write, name: &str, sections: &[Section]) -> io::Result<()> {
-    let definition = definition_of(name);
-    heading(out, &format!("ringmain {name}"))?;
-    options(out, &definition)?;
+/// Writes the options and sections of a command, and those of its subcommands.
+fn write_with_commands(out: &mut dyn Write, name: &str, sections: &[Section]) -> io::Result<()> {
+    let definition = command_definition(name);
+    write_heading(out, &format!("ringmain {name}"))?;
+    write_options(out, &definition)?;
     for section in sections {
-        subheading(out, section.title)?;
-        lines(out, section)?;
+        write_subheading(out, section.title)?;
+        write_lines(out, section)?;
     }
     for command in definition.get_subcommands() {
-        heading(out, &format!("ringmain {name} {}", command.get_name()))?;
-        options(out, command)?;
+        write_heading(out, &format!("ringmain {name} {}", command.get_name()))?;
+        write_options(out, command)?;
     }
     Ok(())
 }
 
-/// What a command does, its operands, and its options under their headings.
-fn options(out: &mut dyn Write, command: &Command) -> io::Result<()> {
+/// Writes the description of a command, its operands, and its options under their headings.
+fn write_options(out: &mut dyn Write, command: &Command) -> io::Result<()> {
     let about = command.get_long_about().or(command.get_about());
     writeln!(
         out,
         "{}",
-        escaped(&about.map(ToString::to_string).unwrap_or_default())
+        escape_roff(&about.map(ToString::to_string).unwrap_or_default())
     )?;
-    let own = |option: &&Arg| !matches!(option.get_action(), ArgAction::Help | ArgAction::Version);
+    let own = |option: &&Arg| {
+        !option.is_hide_set() && !matches!(option.get_action(), ArgAction::Help | ArgAction::Version)
+    };
     let mut headings: Vec<&str> = Vec::new();
     for option in command.get_arguments().filter(own) {
         let heading = option.get_help_heading().unwrap_or("Operands and options");
@@ -109,42 +111,43 @@ fn options(out: &mut dyn Write, command: &Command) -> io::Result<()> {
         }
     }
     for heading in headings {
-        subheading(out, heading)?;
-        let of_it = |option: &&Arg| option.get_help_heading().unwrap_or("Operands and options") == heading;
-        for option in command.get_arguments().filter(own).filter(of_it) {
-            writeln!(out, ".TP\n{}", written(option))?;
+        write_subheading(out, heading)?;
+        let is_in_section =
+            |option: &&Arg| option.get_help_heading().unwrap_or("Operands and options") == heading;
+        for option in command.get_arguments().filter(own).filter(is_in_section) {
+            writeln!(out, ".TP\n{}", option_forms(option))?;
             let help = option.get_long_help().or(option.get_help());
             let help = help.map(ToString::to_string).unwrap_or_default();
             writeln!(
                 out,
                 "{}{}",
-                escaped(&help.replace("\n\n", ". ")),
-                escaped(&default(option))
+                escape_roff(&help.replace("\n\n", ". ")),
+                escape_roff(&default_text(option))
             )?;
         }
     }
     Ok(())
 }
 
-/// An option in all its forms.
-fn written(option: &Arg) -> String {
+/// Returns the forms of an option, short and long.
+fn option_forms(option: &Arg) -> String {
     let mut forms = Vec::new();
     forms.extend(option.get_short().map(|short| format!("\\fB\\-{short}\\fR")));
     forms.extend(
         option
             .get_long()
-            .map(|long| format!("\\fB{}\\fR", escaped(&format!("--{long}")))),
+            .map(|long| format!("\\fB{}\\fR", escape_roff(&format!("--{long}")))),
     );
     let takes = option.get_action().takes_values();
     let names = option.get_value_names().filter(|_| takes).unwrap_or_default();
     let values: String = names
         .iter()
-        .map(|name| format!(" \\fI{}\\fR", escaped(name)))
+        .map(|name| format!(" \\fI{}\\fR", escape_roff(name)))
         .collect();
     format!("{}{values}", forms.join(", ")).trim_start().to_owned()
 }
 
-fn default(option: &Arg) -> String {
+fn default_text(option: &Arg) -> String {
     let values: Vec<String> = option
         .get_default_values()
         .iter()
@@ -156,28 +159,33 @@ fn default(option: &Arg) -> String {
     format!(" [default: {}]", values.join(", "))
 }
 
-fn lines(out: &mut dyn Write, section: &Section) -> io::Result<()> {
+fn write_lines(out: &mut dyn Write, section: &Section) -> io::Result<()> {
     let (Lines::Terms(lines) | Lines::Commands(lines)) = section.lines;
     for (name, meaning) in lines {
-        term(out, name, meaning)?;
+        write_term(out, name, meaning)?;
     }
     Ok(())
 }
 
-fn subheading(out: &mut dyn Write, title: &str) -> io::Result<()> {
-    writeln!(out, ".SS \"{}\"", escaped(title))
+fn write_subheading(out: &mut dyn Write, title: &str) -> io::Result<()> {
+    writeln!(out, ".SS \"{}\"", escape_roff(title))
 }
 
-fn heading(out: &mut dyn Write, title: &str) -> io::Result<()> {
+fn write_heading(out: &mut dyn Write, title: &str) -> io::Result<()> {
     writeln!(out, ".SH \"{}\"", title.to_uppercase())
 }
 
-fn term(out: &mut dyn Write, name: &str, meaning: &str) -> io::Result<()> {
-    writeln!(out, ".TP\n\\fB{}\\fR\n{}", escaped(name), escaped(meaning))
+fn write_term(out: &mut dyn Write, name: &str, meaning: &str) -> io::Result<()> {
+    writeln!(
+        out,
+        ".TP\n\\fB{}\\fR\n{}",
+        escape_roff(name),
+        escape_roff(meaning)
+    )
 }
 
-/// As `roff` prints it: a hyphen stays one that can be copied, no line begins with a control character.
-fn escaped(text: &str) -> String {
+/// Escapes text for `roff`: hyphens remain ASCII hyphens, and no line begins with a control character.
+fn escape_roff(text: &str) -> String {
     let text = text.replace('\\', "\\e").replace('-', "\\-");
     if text.starts_with(['.', '\'']) {
         format!("\\&{text}")

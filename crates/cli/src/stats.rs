@@ -1,28 +1,28 @@
-//! The counter line of `--stats`: one definition of what it shows and how.
+//! The counter line of `--stats`.
 
 use std::fmt;
 use std::time::{Duration, Instant};
 
 use ringmain_engine::Report;
 
-/// Says the counters at a steady interval.
-pub(crate) struct Ticker {
+/// A timer with a fixed interval.
+pub(crate) struct IntervalTimer {
     every: Duration,
     next: Instant,
 }
 
-impl Ticker {
-    /// The first line is due after one interval.
-    pub(crate) fn new(every: Duration) -> Ticker {
-        Ticker {
+impl IntervalTimer {
+    /// Returns a timer that is due after one interval.
+    pub(crate) fn new(every: Duration) -> IntervalTimer {
+        IntervalTimer {
             every,
-            next: now() + every,
+            next: monotonic_now() + every,
         }
     }
 
-    /// Whether a line is due now. Missed ones are not made up for.
-    pub(crate) fn due(&mut self) -> bool {
-        let now = now();
+    /// Returns whether the interval has elapsed, and starts the next one. Missed intervals are skipped.
+    pub(crate) fn is_due(&mut self) -> bool {
+        let now = monotonic_now();
         if now < self.next {
             return false;
         }
@@ -38,14 +38,14 @@ impl Ticker {
     clippy::disallowed_methods,
     reason = "the interval of a line on standard error: no simulation runs a command line"
 )]
-fn now() -> Instant {
+fn monotonic_now() -> Instant {
     Instant::now()
 }
 
-/// All workers' counters since the start, as `name=value` pairs.
+/// The counters since startup, summed over the workers, displayed as `name=value` pairs.
 pub(crate) struct Counts<'a> {
     pub(crate) report: &'a Report,
-    /// What was served, and how many of it.
+    /// Name and number of the served messages or requests.
     pub(crate) served: (&'static str, u64),
 }
 

@@ -1,36 +1,36 @@
-//! What `--version` says beyond the number: the engine that works here, and the kernel. For bug reports.
+//! The long output of `--version`, for bug reports: engine and kernel of this host.
 
 use ringmain_engine::Config;
 use ringmain_engine::features::Features;
 use ringmain_engine::probe;
 use ringmain_sys::sysctl;
 
-/// Version, engine and kernel, a line each. Tries the engines out, which takes some milliseconds.
-pub(crate) fn long() -> String {
+/// Returns version, engine and kernel, one per line. Probes the engines, which takes some milliseconds.
+pub(crate) fn long_version() -> String {
     format!(
         "{}\nengine: {}\nkernel: Linux {} on {}",
         env!("CARGO_PKG_VERSION"),
-        engine(),
-        sysctl::read("kernel.osrelease").unwrap_or_else(|| "of unknown version".into()),
+        engine_text(),
+        sysctl::read("kernel.osrelease").unwrap_or_else(|| "(unknown version)".into()),
         std::env::consts::ARCH,
     )
 }
 
-fn engine() -> String {
+fn engine_text() -> String {
     match probe::probe(&Config::default()) {
-        Ok(found) if found.uring => format!("uring with {}", list(found.features)),
+        Ok(found) if found.uring => format!("uring with {}", feature_list(found.features)),
         Ok(found) => match found.why_not {
             Some(why_not) => format!("epoll; {why_not}"),
             None => "epoll".into(),
         },
-        Err(error) => format!("not to be found out: {error}"),
+        Err(error) => format!("unknown: {error}"),
     }
 }
 
-/// Names as a person reads them; without spaces no terminal breaks the line well.
-pub(crate) fn list(features: Features) -> String {
+/// Returns the names of features, separated by commas and spaces.
+pub(crate) fn feature_list(features: Features) -> String {
     match features.to_string() {
-        none if none.is_empty() => "no feature".into(),
+        none if none.is_empty() => "no features".into(),
         names => names.replace(',', ", "),
     }
 }

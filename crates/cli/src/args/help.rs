@@ -1,4 +1,6 @@
-//! What follows the options: sections of the long help and of the man page, from one table.
+//! The texts after the options: sections of the long help and of the man page, from one table.
+//!
+//! No line is longer than 100 columns: clap does not wrap these texts.
 
 use std::fmt::Write;
 use std::sync::LazyLock;
@@ -13,59 +15,66 @@ pub(crate) struct Section {
     pub(crate) lines: Lines,
 }
 
-/// What a section holds.
+/// The lines of a section.
 pub(crate) enum Lines {
-    /// Terms and what they mean.
+    /// Terms and their meanings.
     Terms(&'static [(&'static str, &'static str)]),
-    /// What to type, with a word on what it does.
+    /// Command lines and their effects.
     Commands(&'static [(&'static str, &'static str)]),
 }
 
-/// What `ringmain run` serves.
+/// The paths of the built-in application.
 pub(crate) const PATHS: &[(&str, &str)] = &[
+    ("/", "dashboard with live metrics; for curl this list"),
     (
-        "/",
-        "a welcome page that shows the server live; this list to curl",
+        "/live",
+        "metrics of the dashboard as server-sent events, one per second",
     ),
-    ("/live", "the figures of that page, an event each second"),
-    ("/json", "a JSON object, serialised anew for each request"),
+    ("/json", "JSON object, serialized for each request"),
     ("/plaintext", "13 bytes of text"),
-    ("/echo", "the request's body and content type, for every method"),
-    ("/ws", "a WebSocket: every message comes back"),
-    ("/ticker", "a page with prices that move, pushed to it"),
-    ("/healthz", "200 as long as the process answers"),
-    ("/readyz", "200 while it takes requests, 503 from the shutdown on"),
+    ("/echo", "request body and content type, for every method"),
+    ("/ws", "WebSocket echo"),
+    ("/ticker", "page with simulated prices, pushed to the browser"),
+    ("/healthz", "200 while the process responds"),
+    ("/readyz", "200 while requests are accepted, 503 during shutdown"),
 ];
 
-/// What follows the help of `check`.
+/// The text after the help of `check`.
 pub(super) const CHECK: &str = "\
-Exit codes: 0 right, 1 wrong (what is not wrong would be served), 2 wrong command line or no such file.
+Exit codes:
+  0  valid
+  1  invalid
+  2  wrong command line, or the file cannot be read
+
 All keys: docs/config.md";
 
-/// What follows the help of `explain`.
+/// The text after the help of `explain`.
 pub(super) const EXPLAIN: &str = "\
 Examples:
-  ringmain explain shop.yaml POST https://shop.example:8443/cart?id=1 -H 'content-type: application/json'
-  ringmain explain shop.yaml --sni mail.shop.example     a connection of TLS that is passed through
-  ringmain explain shop.yaml --listener :5433            a connection of TCP
+  ringmain explain shop.yaml POST https://shop.example:8443/cart?id=1 -H 'accept: text/html'
+  ringmain explain shop.yaml --sni mail.shop.example     a TLS passthrough connection
+  ringmain explain shop.yaml --listener :5433            a TCP passthrough connection
 
-Exit codes: 0 a rule or a stream takes it, 1 none does or the file is wrong, 2 wrong command line or no such file.";
+Exit codes:
+  0  a rule or a stream matches
+  1  none matches, or the file is invalid
+  2  wrong command line, or the file cannot be read";
 
-/// What follows the help of `completions`.
+/// The text after the help of `completions`.
 pub(super) const COMPLETIONS: &str = "\
-Where the script belongs:
+Installation:
   bash  ringmain completions bash > ~/.local/share/bash-completion/completions/ringmain
   zsh   ringmain completions zsh > \"${fpath[1]}/_ringmain\"
   fish  ringmain completions fish > ~/.config/fish/completions/ringmain.fish";
 
-/// What follows the help of `man`.
+/// The text after the help of `man`.
 pub(super) const MAN: &str = "\
-Read it at once, or install it:
+Show it, or install it:
   ringmain man | man -l -
   ringmain man > ~/.local/share/man/man1/ringmain.1";
 
-/// All of them, in their order.
-pub(crate) fn sections() -> &'static [Section] {
+/// Returns the sections of `ringmain run`.
+pub(crate) fn run_sections() -> &'static [Section] {
     &[
         Section {
             title: "Paths served",
@@ -76,135 +85,140 @@ pub(crate) fn sections() -> &'static [Section] {
             lines: Lines::Terms(&[
                 (
                     "SIGTERM, SIGINT",
-                    "accept no more, finish what is open (--grace); twice: end",
+                    "graceful shutdown within --grace; twice: exit immediately",
                 ),
-                ("SIGQUIT", "end at once"),
+                ("SIGQUIT", "exit immediately"),
                 (
                     "SIGHUP",
-                    "read configuration and certificates anew, reopen the log",
+                    "reload configuration and certificates, reopen the access log",
                 ),
-                ("SIGUSR1", "open the access log anew, after it was moved away"),
+                ("SIGUSR1", "reopen the access log after log rotation"),
                 (
                     "SIGUSR2",
-                    "a new process takes the listeners over; no client is refused",
+                    "hand the listeners over to a new process without downtime",
                 ),
             ]),
         },
         Section {
             title: "Exit codes",
             lines: Lines::Terms(&[
-                ("0", "ended by a signal"),
+                ("0", "stopped by a signal"),
                 ("1", "failed"),
-                ("2", "wrong command line"),
+                ("2", "wrong command line or configuration file"),
             ]),
         },
         Section {
             title: "Examples",
             lines: Lines::Commands(&[
-                (
-                    "ringmain",
-                    "serve on 127.0.0.1:8080, the engine and workers chosen by themselves",
-                ),
+                ("ringmain", "serve the built-in application on 127.0.0.1:8080"),
                 (
                     "ringmain run proxy.yaml",
-                    "a reverse proxy or another gateway, as the file says (docs/gateway.md)",
+                    "run the gateway of this configuration file (docs/gateway.md)",
                 ),
                 (
                     "ringmain --listen :80 --listen unix:/run/web.sock --unix-mode 660",
-                    "two addresses",
+                    "listen on two addresses",
                 ),
                 (
                     "ringmain --cert site.pem --key site.key --listen :443 --redirect-http :80",
-                    "HTTPS, and clients of http are sent there",
+                    "serve HTTPS, and redirect HTTP clients to it",
                 ),
                 (
                     "ringmain --access-log - --access-log-format json | jq .status",
-                    "watch the requests",
+                    "filter the access log",
                 ),
                 (
                     "ringmain --engine epoll --workers 1 --stats 1s",
-                    "one worker without io_uring, counters each second",
+                    "run one worker on epoll, and log the counters every second",
                 ),
                 (
                     "ringmain --echo --max-connections 80000",
-                    "every byte comes back, on 127.0.0.1:7000",
+                    "run a TCP echo server on 127.0.0.1:7000",
                 ),
             ]),
         },
     ]
 }
 
-/// What follows the help of `bench compare`.
+/// The text after the help of `bench compare`.
 pub(super) const COMPARE: &str = "\
-Example, two builds on ports of their own, each kept off the client's CPUs:
+Example, two builds on different ports, on other CPUs than the client:
   ringmain bench compare -c 64 old=:8081/json new=:8082/json --server-cpus 0-1 \\
       --server old='./old --port 8081' --server new='./new --port 8082'
 
-Rounds are taken in turn (AB BA AB …). A difference is only called one if chance does not explain it.";
+Rounds alternate (AB BA AB …). A difference is reported only if it is statistically significant.";
 
-/// What follows the help of `bench push`.
+/// The text after the help of `bench push`.
 pub(super) const PUSH: &str = "\
-Examples, on a server whose programs publish with the key K:
-  ringmain bench push ws://127.0.0.1:8000 --clients 100 --channels 10 --rate 100 --api-key K
-  ringmain bench push ws://127.0.0.1:8000 -c 80000 --channels 1000 -r 1k --api-key K \\
+Examples, with the API key in RINGMAIN_API_KEY:
+  ringmain bench push ws://127.0.0.1:8000 --clients 100 --channels 10 --rate 100
+  ringmain bench push ws://127.0.0.1:8000 -c 80000 --channels 1000 -r 1k \\
       --source 127.0.0.1-127.0.0.4 --server-pid PID
-  ringmain bench push ws://127.0.0.1:8000 -c 2000 --channels 5000 --each 50 -r 100k --prefix market: \\
-      --conflated 200ms --slow 5% --api-key K
-  ringmain bench push http://127.0.0.1:8000/connection/uni_sse --api-key K
-  ringmain bench push ws://a:8000 ws://b:8000 ws://c:8000 -c 3000 --channels 100 -r 1k --prefix kept: --api-key K \\
-      --publish http://a:8000/api/publish --kill-server PID@3s
-  ringmain bench push ws://a:8000 ws://b:8000 -c 2000 --channels 100 --prefix kept: --listen-only=0000002a
+  ringmain bench push ws://127.0.0.1:8000 -c 2000 --channels 5000 --each 50 -r 100k \\
+      --prefix market: --conflated 200ms --slow 5%
+  ringmain bench push http://127.0.0.1:8000/connection/uni_sse
+  ringmain bench push ws://a:8000 ws://b:8000 ws://c:8000 -c 3000 --channels 100 -r 1k \\
+      --prefix kept: --publish http://a:8000/api/publish --kill-server PID@3s
+  ringmain bench push ws://a:8000 ws://b:8000 -c 2000 --channels 100 --prefix kept: \\
+      --listen-only=0000002a
   ringmain bench push ws://127.0.0.1:8000 -c 500 --channels 5000 --each 10 -r 20k \\
       --publish-to kafka://127.0.0.1:9092/prices --plain-consumer
 
-Publications leave when they are due, whether or not answers come, and latencies count from then.";
+Publications are sent on schedule, independent of the responses; latencies are measured from the
+scheduled time.";
 
-/// What follows the help of `feed`.
+/// The text after the help of `feed`.
 pub(super) const FEED: &str = "\
 Examples:
-  ringmain feed                                   20 shares, 1,000 trades a second, a line of JSON each
-  ringmain feed nats://127.0.0.1:4222 -r 20k      the same to subjects market.SYMBOL of a NATS
-  ringmain feed http://127.0.0.1:8080 --api-key K to channels market:SYMBOL of a push server
-  ringmain feed --symbols 5000 --seed 1 -d 10s    the same trades each time
+  ringmain feed                                     20 shares, 1,000 trades per second
+  ringmain feed nats://127.0.0.1:4222 -r 20k        to the NATS subjects market.SYMBOL
+  ringmain feed http://127.0.0.1:8080 --api-key K   to the channels market:SYMBOL
+  ringmain feed --symbols 5000 --seed 1 -d 10s      the same trades on each run
 
-Trades leave when they are due, whether or not the receiver keeps up: what it does not take within a second is left out. A
-connection that is lost is made again. Ctrl-C ends it, and the last line says what became of all trades. A user and a
-password for a NATS stand in the URL (nats://USER:PASSWORD@HOST), a token in their place (nats://TOKEN@HOST).
+Trades are sent on schedule, independent of the receiver: a trade that it does not accept within a
+second is skipped. A lost connection is opened again. The last line reports the number of sent and
+skipped trades. The URL has the NATS login (nats://USER:PASSWORD@HOST) or token (nats://TOKEN@HOST).
 
-Exit codes: 0 published, 1 nothing was taken or it was refused, 2 wrong command line.";
+Exit codes:
+  0  published
+  1  no trade was delivered, or the receiver refused them
+  2  wrong command line";
 
-/// What follows the help of `profile`.
+/// The text after the help of `profile`.
 pub(super) const PROFILE: &str = "\
 Examples:
   ringmain profile --pid $(pidof nginx) --svg nginx.svg      ten seconds of a server under load
-  ringmain profile --svg out.svg -- ./program --option       a program from its start to its end
-  ringmain profile -p 42 -d 30s --folded before.folded       stacks to compare with later ones
+  ringmain profile --svg out.svg -- ./program --option       a program from start to exit
+  ringmain profile -p 42 -d 30s --folded before.folded       stacks for a comparison
   ringmain profile diff before.folded after.folded --svg difference.svg
 
-The kernel's part needs root, CAP_PERFMON, or kernel.perf_event_paranoid of 1 or less; what is missing is said. The guide:
-docs/profile.md
+Kernel stacks require root, CAP_PERFMON, or kernel.perf_event_paranoid of 1 or less; a note reports
+missing permissions. Guide: docs/profile.md
 
-Exit codes: 0 done, 1 failed, 2 wrong command line.";
+Exit codes:
+  0  done
+  1  failed
+  2  wrong command line";
 
-/// What follows the help of `profile diff`.
+/// The text after the help of `profile diff`.
 pub(super) const PROFILE_DIFF: &str = "\
 Example, the same load before and after a change:
-  ringmain profile -p 42 --folded before.folded      # then the change, and the same with after.folded
+  ringmain profile -p 42 --folded before.folded      # after the change: after.folded
   ringmain profile diff before.folded after.folded --svg difference.svg";
 
-/// What follows the help of `bench merge`.
+/// The text after the help of `bench merge`.
 pub(super) const MERGE: &str = "\
 Example, the same load from two hosts:
-  ringmain bench -r 20k --hlog a.hlog http://server/    # and b.hlog on the other one
+  ringmain bench -r 20k --hlog a.hlog http://server/    # b.hlog on the other host
   ringmain bench merge a.hlog b.hlog";
 
-/// The sections of `ringmain bench`.
+/// Returns the sections of `ringmain bench`.
 pub(crate) fn bench_sections() -> &'static [Section] {
     &[
         Section {
             title: "Exit codes",
             lines: Lines::Terms(&[
-                ("0", "done, and every threshold kept"),
+                ("0", "done, and all thresholds met"),
                 ("1", "failed, interrupted, or a threshold missed"),
                 ("2", "wrong command line or scenario"),
             ]),
@@ -214,92 +228,93 @@ pub(crate) fn bench_sections() -> &'static [Section] {
             lines: Lines::Commands(&[
                 (
                     "ringmain bench :8080/json",
-                    "64 connections, three rounds of ten seconds: how much it answers (closed loop)",
+                    "throughput: closed loop, 64 connections, three rounds of 10 s",
                 ),
                 (
                     "ringmain bench -r 5k -c 256 http://10.0.0.2/ --threshold 'p99<20ms'",
-                    "how long users wait at 5,000 requests a second (open loop); exit code 1 beyond the limit",
+                    "latency at 5,000 requests per second (open loop); exit code 1 if p99 is too high",
                 ),
                 (
                     "ringmain bench --find-max --slo 'p99<5ms' -c 256 :8080/",
-                    "the highest rate that is kept",
+                    "highest rate that meets the objective",
                 ),
                 (
                     "ringmain bench :8080/ --server './app --port 8080' --server-cpus 0 --cpus 1",
-                    "start the server, keep it and the client apart, measure its CPU time and memory",
+                    "start the server, pin it and the client, measure its CPU time and memory",
                 ),
                 (
                     "ringmain bench compare old=:8081/ new=:8082/",
-                    "which of two is better, and whether that is proven",
+                    "comparison of two servers, with statistical significance",
                 ),
                 (
                     "ringmain bench --http2 --streams 100 -c 32 :8080/json",
-                    "HTTP/2, a hundred requests in flight on each of 32 connections",
+                    "HTTP/2, 100 concurrent streams on each of 32 connections",
                 ),
                 (
                     "ringmain bench --grpc --data-file hello.bin http://127.0.0.1:50051/helloworld.Greeter/SayHello",
-                    "calls of gRPC, each with the message in the file",
+                    "unary gRPC calls, with the message of the file",
                 ),
                 (
                     "ringmain bench --echo 512 tcp://127.0.0.1:7000",
-                    "an echo server, messages of 512 bytes",
+                    "TCP echo with messages of 512 bytes",
                 ),
                 (
                     "ringmain bench --echo 512 ws://127.0.0.1:8080/ws",
-                    "the same over WebSocket",
+                    "WebSocket echo with messages of 512 bytes",
                 ),
                 (
                     "ringmain bench --ca dev.pem --reconnect-every 1 https://localhost:8443/json",
-                    "a handshake for each request, resumed where the server allows it (--no-resume: each in full)",
+                    "one TLS handshake per request, resumed if possible (--no-resume: full handshakes)",
                 ),
             ]),
         },
     ]
 }
 
-/// What follows the help of `tune apply`.
+/// The text after the help of `tune apply`.
 pub(super) const TUNE_APPLY: &str = "\
-Each setting is written to the journal before it is changed, and read again after it.
-What can go wrong has one outcome:
-  a write is refused, or does not take    its step is taken back, the others stand; exit code 1
-  the journal's disk is full or read-only this run is taken back; exit code 1
-  it is killed at any point               ringmain tune revert takes back all that was begun;
-                                          the next apply takes it over
-  the host restarts                       nothing is left of it: ringmain tune export keeps settings";
+Each setting is written to the journal before it is changed, and read back afterwards.
+Failures and their outcome:
+  a write fails, or has no effect         the step is reverted, the others remain; exit code 1
+  the journal's disk is full or read-only this run is reverted; exit code 1
+  the process is killed                   ringmain tune revert reverts all started changes;
+                                          the next apply takes them over
+  the host restarts                       no change remains: ringmain tune export persists settings";
 
-/// What follows the help of `tune revert`.
+/// The text after the help of `tune revert`.
 pub(super) const TUNE_REVERT: &str = "\
-What somebody else has changed since is left alone, said, and kept in the journal (exit code 1),
-unless --force or --forget. After a restart nothing is written: what was applied is gone, and the
-journal is closed.";
+Settings that were changed by others since are reported, and remain unchanged and in the journal
+(exit code 1), unless --force or --forget. After a restart of the host no setting is written: the
+applied changes are lost, and the journal is closed.";
 
-/// What follows the help of `tune export`.
+/// The text after the help of `tune export`.
 pub(super) const TUNE_EXPORT: &str = "\
-Where it belongs:
+Installation:
   ringmain tune export --as sysctl > /etc/sysctl.d/90-ringmain.conf
   ringmain tune export --as systemd > /etc/systemd/system/ringmain-tune.service
   ringmain tune export --as kubernetes --image registry.example/ringmain:1 | kubectl apply -f -
   ringmain tune export --as seccomp > ringmain.json
   docker run --security-opt seccomp=ringmain.json …";
 
-/// What follows the help of `tune measure`.
+/// The text after the help of `tune measure`.
 pub(super) const TUNE_MEASURE: &str = "\
-Example, from another host's view the best; on one host keep client and server apart:
+Example, from another host; on one host pin client and server to different CPUs:
   ringmain tune measure http://10.0.0.2/json -c 256 --interface eth0 --html ladder.html
 
-Each step is measured with those kept before it, in pairs of rounds without and with it; which of
-them is first a coin says. What helps beyond noise twice in a row is kept, the rest is taken back at
-once. By chance alone at most one step in a thousand is kept.
-ringmain tune revert takes back what is kept.";
+Each step is measured on top of the steps kept before it, in pairs of rounds without and with it, in
+random order. A step with a significant improvement twice in a row is kept, all others are reverted
+immediately. At most one step in a thousand is kept by chance.
+ringmain tune revert reverts the kept steps.";
 
-/// What stands after the options of `tune`.
+/// Returns the sections of `ringmain tune`.
 pub(crate) fn tune_sections() -> &'static [Section] {
     &TUNE
 }
 
-/// Names and titles of the steps, and what is accepted, as the catalogue has them.
+/// Names and titles of the steps.
 static STEPS: LazyLock<Vec<(&str, &str)>> =
     LazyLock::new(|| Id::ALL.iter().map(|id| (id.name(), id.step().title)).collect());
+/// Names and meanings of the values of `--accept`.
 static ACCEPTED: LazyLock<Vec<(&str, &str)>> =
     LazyLock::new(|| Accept::ALL.map(|one| (one.name(), one.meaning())).into());
 
@@ -310,34 +325,34 @@ static TUNE: LazyLock<Vec<Section>> = LazyLock::new(|| {
             lines: Lines::Terms(&STEPS),
         },
         Section {
-            title: "What --accept takes",
+            title: "Values of --accept",
             lines: Lines::Terms(&ACCEPTED),
         },
         Section {
             title: "Statuses",
             lines: Lines::Terms(&[
-                ("good", "it is as it should be"),
+                ("good", "as recommended"),
                 ("change", "apply changes it"),
-                ("by hand", "somebody has to do it; the report says what"),
+                ("by hand", "manual change, described in the report"),
+                ("held", "weakens security or can drop packets: only with --accept"),
+                ("optional", "rarely useful: only with --step"),
                 (
-                    "held",
-                    "it weakens the host or can drop packets: only with --accept",
+                    "leave",
+                    "better unchanged on this host; the report has the reason",
                 ),
-                ("optional", "seldom worth it: only with --step"),
-                ("leave", "better left alone on this host, and why"),
                 (
                     "no reach",
-                    "it would be changed, but cannot be from here (container, namespace, rights)",
+                    "not changeable from here (container, namespace, permissions)",
                 ),
-                ("absent", "there is no such thing here"),
-                ("unknown", "it cannot be told; nothing is guessed"),
+                ("absent", "not present on this host"),
+                ("unknown", "cannot be determined"),
             ]),
         },
         Section {
             title: "Exit codes",
             lines: Lines::Terms(&[
                 ("0", "done"),
-                ("1", "failed, or something is not as it should be"),
+                ("1", "failed, or a setting is not as requested"),
                 ("2", "wrong command line"),
             ]),
         },
@@ -346,80 +361,80 @@ static TUNE: LazyLock<Vec<Section>> = LazyLock::new(|| {
             lines: Lines::Commands(&[
                 (
                     "ringmain tune --port 8080",
-                    "audit this host for the service on that port; changes nothing",
+                    "audit this host for the service on that port, without changes",
                 ),
-                ("ringmain tune --explain irq-affinity", "one step in full"),
+                ("ringmain tune --explain irq-affinity", "description of one step"),
                 (
                     "ringmain tune plan --profile latency",
-                    "every write that would be done",
+                    "list of the changes that apply would make",
                 ),
                 (
                     "ringmain tune apply --step xps --step irq-affinity",
-                    "these two and nothing else",
+                    "apply only these two steps",
                 ),
-                ("ringmain tune revert", "all as it was before"),
+                ("ringmain tune revert", "restore all previous values"),
                 (
                     "ringmain tune locality --port 8080",
-                    "queue, interrupt, CPU, worker, drawn",
+                    "queue, interrupt, CPU and worker of the packets",
                 ),
                 (
                     "ringmain tune snapshot > a.json; ringmain tune diff a.json",
-                    "what has changed since",
+                    "changes since the snapshot",
                 ),
             ]),
         },
     ]
 });
 
-/// What follows the short help of `tune`.
-pub(super) fn tune_short() -> String {
-    let (on, off) = style();
+/// Returns the text after the short help of `tune`.
+pub(super) fn tune_short_help() -> String {
+    let (on, off) = header_style();
     format!(
-        "{on}Examples:{off}\n  ringmain tune --port 8080     what this host costs the service there\n  \
-         ringmain tune plan            every write that would be done\n  \
-         ringmain tune apply           do them; ringmain tune revert takes them back\n\n\
-         All options, statuses and exit codes: ringmain tune --help. The guide: docs/tune.md"
+        "{on}Examples:{off}\n  ringmain tune --port 8080     audit this host for the service on that port\n  \
+         ringmain tune plan            list the changes that apply would make\n  \
+         ringmain tune apply           make them; ringmain tune revert reverts them\n\n\
+         All options, statuses and exit codes: ringmain tune --help. Guide: docs/tune.md"
     )
 }
 
-/// What follows the long help of `tune`.
-pub(super) fn tune_long() -> String {
-    written(tune_sections())
+/// Returns the text after the long help of `tune`.
+pub(super) fn tune_long_help() -> String {
+    render_sections(tune_sections())
 }
 
-/// What follows the short help of `bench`.
-pub(super) fn bench_short() -> String {
-    let (on, off) = style();
+/// Returns the text after the short help of `bench`.
+pub(super) fn bench_short_help() -> String {
+    let (on, off) = header_style();
     format!(
-        "{on}Examples:{off}\n  ringmain bench :8080/json             how much it answers (closed loop)\n  \
-         ringmain bench -r 5k -c 256 :8080/    how long users wait at 5,000/s (open loop)\n\n\
-         All options, exit codes and more examples: ringmain bench --help. The guide: docs/bench.md"
+        "{on}Examples:{off}\n  ringmain bench :8080/json             throughput (closed loop)\n  \
+         ringmain bench -r 5k -c 256 :8080/    latency at 5,000 requests per second (open loop)\n\n\
+         All options, exit codes and more examples: ringmain bench --help. Guide: docs/bench.md"
     )
 }
 
-/// What follows the long help of `bench`.
-pub(super) fn bench_long() -> String {
-    written(bench_sections())
+/// Returns the text after the long help of `bench`.
+pub(super) fn bench_long_help() -> String {
+    render_sections(bench_sections())
 }
 
-/// What follows the short help.
-pub(super) fn short() -> String {
-    let (on, off) = style();
+/// Returns the text after the short help of `run`.
+pub(super) fn run_short_help() -> String {
+    let (on, off) = header_style();
     format!(
         "{on}Examples:{off}\n  ringmain                      serve on 127.0.0.1:8080\n  \
-         ringmain run proxy.yaml       a gateway as the file says\n  \
-         ringmain --listen :80 -w 2    every address, port 80, two workers\n\n\
+         ringmain run proxy.yaml       run the gateway of this configuration file\n  \
+         ringmain --listen :80 -w 2    two workers on port 80, all addresses\n\n\
          All options, paths, signals and exit codes: ringmain --help"
     )
 }
 
-/// What follows the long help.
-pub(super) fn long() -> String {
-    written(sections())
+/// Returns the text after the long help of `run`.
+pub(super) fn run_long_help() -> String {
+    render_sections(run_sections())
 }
 
-fn written(sections: &[Section]) -> String {
-    let (on, off) = style();
+fn render_sections(sections: &[Section]) -> String {
+    let (on, off) = header_style();
     let mut out = String::new();
     for section in sections {
         if !out.is_empty() {
@@ -445,8 +460,8 @@ fn written(sections: &[Section]) -> String {
     out
 }
 
-/// Headings look as clap's own; it takes the colours away where nobody can see them.
-fn style() -> (String, String) {
+/// Returns the escape sequences of clap's headings; clap strips them if the output is not a terminal.
+fn header_style() -> (String, String) {
     let header = STYLES.get_header();
     (header.render().to_string(), header.render_reset().to_string())
 }

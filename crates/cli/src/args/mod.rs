@@ -1,6 +1,6 @@
-//! The command line: each option defined once, which gives parsing, help, errors, the man page and completions.
+//! The command line: one definition per option for parsing, help, errors, the man page and completions.
 //!
-//! Knows how values are written and which of them make no sense together; not what is done with them.
+//! Owns the syntax of values and the conflicts between options; knows nothing of their effects.
 
 pub(crate) mod bench;
 pub(crate) mod configuration;
@@ -23,7 +23,7 @@ use ringmain_engine::features::Features;
 use ringmain_engine::{Addr, Choice, Config, ListenOptions};
 use ringmain_sys::listen;
 
-pub(crate) use self::help::{Lines, PATHS, Section, bench_sections, sections, tune_sections};
+pub(crate) use self::help::{Lines, PATHS, Section, bench_sections, run_sections, tune_sections};
 pub(crate) use self::http::{AccessLogFormat, Http};
 pub(crate) use self::tls::{Tls, TlsMin};
 pub(crate) use self::values::{Destination, Time};
@@ -39,69 +39,69 @@ const STYLES: Styles = Styles::styled()
     .literal(AnsiColor::Cyan.on_default().bold())
     .placeholder(AnsiColor::Cyan.on_default());
 
-/// The least and the most of a time that must not be nothing.
+/// Shortest time that an option may set, unless it may be zero.
 const MILLISECOND: Duration = Duration::from_millis(1);
 
-/// One engine that serves, routes and pushes HTTP and realtime traffic on io_uring.
+/// HTTP server, gateway and realtime push server on io_uring.
 ///
-/// Without a command it serves: `ringmain` is `ringmain run`. Listeners handed over by a service manager or a
-/// former instance (LISTEN_FDS) are used instead of opening the same addresses anew.
+/// Without a command, `ringmain` is `ringmain run`. Listeners inherited from a service manager or from a previous
+/// instance (LISTEN_FDS) are used instead of opening their addresses again.
 #[derive(Debug, Parser)]
 #[command(name = "ringmain", version, styles = STYLES, max_term_width = 100)]
 #[command(args_conflicts_with_subcommands = true, disable_help_subcommand = true)]
 #[command(disable_help_flag = true, disable_version_flag = true)]
-#[command(after_help = help::short(), after_long_help = help::long())]
+#[command(after_help = help::run_short_help(), after_long_help = help::run_long_help())]
 pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) command: Option<Command>,
     #[command(flatten)]
     pub(crate) run: Box<Run>,
     #[command(flatten)]
-    about: About,
+    help_flags: HelpFlags,
 }
 
-/// What only prints; clap ends the program's work for both.
+/// Flags that print a text and exit; clap handles both.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Help")]
-struct About {
-    /// Print help: -h the short one, --help all of it
+struct HelpFlags {
+    /// Print help: -h a summary, --help everything
     #[arg(long, short, action = ArgAction::Help, global = true)]
     help: Option<bool>,
 
-    /// Print the version; --version also the engine and the kernel found here
+    /// Print the version; --version adds the engine and the kernel of this host
     #[arg(long, short = 'V', action = ArgAction::Version)]
     version: Option<bool>,
 }
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Serve what a configuration file says; without one, a page that shows it at work
-    #[command(after_help = help::short(), after_long_help = help::long())]
+    /// Serve a configuration file; without FILE, a built-in demo application
+    #[command(after_help = help::run_short_help(), after_long_help = help::run_long_help())]
     Run(Box<Serve>),
-    /// Put a load on a server, and measure what comes of it
-    #[command(after_help = help::bench_short(), after_long_help = help::bench_long())]
+    /// Benchmark an HTTP, WebSocket, gRPC or echo server
+    #[command(after_help = help::bench_short_help(), after_long_help = help::bench_long_help())]
     Bench(Box<bench::Bench>),
-    /// Publish a made-up market: to standard output, to a NATS, or to a push server
+    /// Publish simulated market data to standard output, NATS or a push server
     #[command(after_help = help::FEED)]
     Feed(Box<feed::Feed>),
-    /// Find where a process's CPU time goes, in its code and in the kernel: a flame graph
+    /// Profile the CPU time of a process and of the kernel, as a flame graph
     #[command(after_help = help::PROFILE)]
     Profile(Box<profile::Profile>),
-    /// Find what this host costs a service: audit, change, take back, measure
-    #[command(after_help = help::tune_short(), after_long_help = help::tune_long())]
+    /// Tune this host for a network service: audit, apply, revert, measure
+    #[command(after_help = help::tune_short_help(), after_long_help = help::tune_long_help())]
     Tune(Box<tune::Tune>),
-    /// Say whether a configuration file is right, else all that is wrong and where
+    /// Validate a configuration file, and report every error with its position
     #[command(after_help = help::CHECK)]
     Check(configuration::Check),
-    /// Say where a request goes by a configuration file, and why not elsewhere
+    /// Show which route a request matches in a configuration file, and why
     #[command(after_help = help::EXPLAIN)]
     Explain(Box<configuration::Explain>),
-    /// Print the JSON Schema of configuration files, which editors complete and check by
+    /// Print the JSON Schema of configuration files, for editors
     Schema,
-    /// Print a script that teaches a shell to complete this command line
+    /// Print a shell completion script
     #[command(after_help = help::COMPLETIONS)]
     Completions {
-        /// The shell it is for
+        /// Shell to generate the script for
         shell: Shell,
     },
     /// Print the manual page (roff)
@@ -110,11 +110,11 @@ pub(crate) enum Command {
 }
 
 impl Cli {
-    /// Reads a command line, the program's name first.
-    pub(crate) fn read(args: Vec<OsString>) -> Result<Cli, clap::Error> {
-        // Finding out which engine works here takes a moment, which only those wait for who ask.
+    /// Parses a command line, the program's name first.
+    pub(crate) fn parse_args(args: Vec<OsString>) -> Result<Cli, clap::Error> {
+        // Probing the engines takes some milliseconds: only `--version` pays for it.
         let definition = if args.iter().any(|arg| arg == "--version") {
-            Cli::command().long_version(version::long())
+            Cli::command().long_version(version::long_version())
         } else {
             Cli::command()
         };
@@ -122,13 +122,13 @@ impl Cli {
     }
 }
 
-/// Serve until a signal ends it.
+/// Serve until a signal.
 #[derive(Debug, Args)]
 pub(crate) struct Serve {
-    /// What to serve: a configuration file, such as examples/proxy.yaml; all keys are in docs/config.md
+    /// Configuration file, such as examples/proxy.yaml; keys: docs/config.md
     ///
-    /// It is reloaded when it changes, or a file that it names, and on SIGHUP: no connection is cut, and a file with an error is
-    /// rejected as a whole and changes nothing
+    /// It is reloaded on SIGHUP, and when it or a file that it names changes. A reload closes no connection. A file with
+    /// an error is rejected as a whole, and the previous configuration remains active
     #[arg(value_name = "FILE")]
     pub(crate) file: Option<PathBuf>,
 
@@ -136,7 +136,7 @@ pub(crate) struct Serve {
     pub(crate) run: Box<Run>,
 }
 
-/// How to serve.
+/// The options of `ringmain run`.
 #[derive(Debug, Args)]
 pub(crate) struct Run {
     #[command(flatten)]
@@ -156,29 +156,29 @@ pub(crate) struct Run {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Listening")]
 pub(crate) struct Listen {
-    /// Where to listen, once or more often [default: 127.0.0.1:8080; 8443 with TLS]
+    /// Address to listen on; repeatable [default: 127.0.0.1:8080; 8443 with TLS]
     ///
-    /// An IP address and port (127.0.0.1:80, [::1]:80; :80 is every IPv4 and IPv6 address; port 0 lets the
-    /// kernel choose), or a Unix socket (unix:/path, unix:@abstract)
+    /// IP address and port (127.0.0.1:80, [::1]:80; :80 is every IPv4 and IPv6 address; for port 0 the kernel chooses
+    /// the port), or a Unix socket (unix:/path, unix:@abstract)
     #[arg(long, short, value_name = "ADDR", action = ArgAction::Append)]
     pub(crate) listen: Vec<Addr>,
 
-    /// Connections that may wait to be accepted, at each address
+    /// Length of the accept queue of each listener
     ///
-    /// The kernel clamps it by the sysctl net.core.somaxconn
+    /// The kernel limits it to the sysctl net.core.somaxconn
     #[arg(long, value_name = "N", default_value_t = ListenOptions::default().backlog, hide_short_help = true,
-          value_parser = values::whole(1..=BACKLOG_MAX))]
+          value_parser = values::number_in_range(1..=BACKLOG_MAX))]
     pub(crate) backlog: u32,
 
-    /// IPv6 addresses take no IPv4 connections
+    /// Accept only IPv6 connections on IPv6 addresses
     #[arg(long, hide_short_help = true)]
     pub(crate) ipv6_only: bool,
 
-    /// Permission bits of Unix sockets, such as 660 [default: by the umask]
-    #[arg(long, value_name = "OCTAL", hide_short_help = true, value_parser = values::mode)]
+    /// Permission bits of Unix sockets, such as 660 [default: set by the umask]
+    #[arg(long, value_name = "OCTAL", hide_short_help = true, value_parser = values::parse_unix_mode)]
     pub(crate) unix_mode: Option<u32>,
 
-    /// Owner of Unix sockets, by name or number [default: this user]
+    /// Owner of Unix sockets, by name or number [default: current user]
     #[arg(long, value_name = "USER[:GROUP]", hide_short_help = true, value_parser = listen::owner)]
     pub(crate) unix_owner: Option<(Option<u32>, Option<u32>)>,
 }
@@ -186,37 +186,37 @@ pub(crate) struct Listen {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Engine")]
 pub(crate) struct Engine {
-    /// How to talk to the kernel
+    /// I/O back-end
     #[arg(long, value_enum, default_value_t = EngineName::Auto)]
     pub(crate) engine: EngineName,
 
-    /// Worker threads [default: one a CPU, more if connections need them]
-    #[arg(long, short, value_name = "N", value_parser = values::whole(1..=ringmain_engine::limits::WORKERS))]
+    /// Worker threads [default: one per CPU, more if connections require it]
+    #[arg(long, short, value_name = "N", value_parser = values::number_in_range(1..=ringmain_engine::limits::WORKERS))]
     pub(crate) workers: Option<usize>,
 
-    /// Connections at once of all workers [default: by the descriptor limit]
+    /// Maximum number of connections [default: set by the descriptor limit]
     ///
-    /// Beyond it accepting pauses and clients wait in the backlog
-    #[arg(long, value_name = "N", value_parser = values::whole(1..=u32::MAX))]
+    /// At the limit the workers stop accepting, and clients wait in the accept queue
+    #[arg(long, value_name = "N", value_parser = values::number_in_range(1..=u32::MAX))]
     pub(crate) max_connections: Option<u32>,
 
-    /// How long open connections may take to finish at shutdown [default: 30s]
+    /// Time for open connections to finish at shutdown [default: 30s]
     #[arg(long, value_name = "TIME", hide_short_help = true,
-          value_parser = values::time(Duration::ZERO..=TIME_MAX))]
+          value_parser = values::time_in_range(Duration::ZERO..=TIME_MAX))]
     pub(crate) grace: Option<Time>,
 
-    /// Name a handler in the log that holds its worker for so long
+    /// Log a handler that blocks its worker for this long
     #[arg(long, value_name = "TIME", default_value_t = Time(Config::default().stall), hide_short_help = true,
-          value_parser = values::time(MILLISECOND..=TIME_MAX))]
+          value_parser = values::time_in_range(MILLISECOND..=TIME_MAX))]
     pub(crate) stall: Time,
 
-    /// Do not pin workers to CPUs (done only if there is one for each and no CPU quota)
+    /// Do not pin workers to CPUs (default: pinned, if each has its own CPU and no quota applies)
     #[arg(long, hide_short_help = true)]
     pub(crate) no_pin: bool,
 
-    /// Steer each connection to the worker on the CPU that receives it from this network interface
+    /// Assign each connection to the worker on the CPU that receives it from this network interface
     ///
-    /// If the interface is not set up for that, a warning says what is missing and nothing is steered
+    /// If the interface is not configured for it, a warning lists the missing settings, and connections are not steered
     #[arg(
         long,
         value_name = "INTERFACE",
@@ -229,67 +229,67 @@ pub(crate) struct Engine {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "io_uring only")]
 pub(crate) struct Uring {
-    /// Features not to use, separated by commas
+    /// io_uring features to disable, separated by commas
     ///
-    /// Out of: direct-descriptors, message-ring, multishot-accept, multishot-recv, registered-ring,
+    /// Names: direct-descriptors, message-ring, multishot-accept, multishot-recv, registered-ring,
     /// zero-copy-send, busy-poll
     #[arg(long, value_name = "LIST", hide_short_help = true)]
     pub(crate) uring_without: Option<Features>,
 
-    /// A kernel thread submits for each worker, spinning until idle for so long [default TIME: 1s]
+    /// Submit from a kernel thread per worker, which sleeps after this idle time [default TIME: 1s]
     ///
-    /// Costs a CPU a worker
+    /// Uses one CPU per worker
     #[arg(long, value_name = "TIME", num_args = 0..=1, require_equals = true, default_missing_value = "1s",
-          hide_short_help = true, value_parser = values::time(MILLISECOND..=TIME_MAX))]
+          hide_short_help = true, value_parser = values::time_in_range(MILLISECOND..=TIME_MAX))]
     pub(crate) sqpoll: Option<Time>,
 
-    /// Poll the network device (NAPI) for so long before sleeping, such as 50us
+    /// Poll the network device (NAPI) for this long before sleeping, such as 50us
     #[arg(long, value_name = "TIME", hide_short_help = true,
-          value_parser = values::time(Duration::from_micros(1)..=Duration::from_secs(1)))]
+          value_parser = values::time_in_range(Duration::from_micros(1)..=Duration::from_secs(1)))]
     pub(crate) busy_poll: Option<Time>,
 
-    /// Send without copying from so many bytes on
+    /// Minimum size of a zero-copy send [default: no zero-copy sends]
     ///
-    /// Pays from 8k to 16k on real devices and never on loopback
-    #[arg(long, value_name = "SIZE", hide_short_help = true, value_parser = values::size_32(1..=u32::MAX))]
+    /// Pays off from 8k to 16k on network devices, never on loopback
+    #[arg(long, value_name = "SIZE", hide_short_help = true, value_parser = values::size32_in_range(1..=u32::MAX))]
     pub(crate) zero_copy: Option<u32>,
 
-    /// Receive buffers of 16 KiB a worker: a power of two up to 32768
+    /// Receive buffers per worker, 16 KiB each: a power of two, at most 32768
     #[arg(long, value_name = "N", default_value_t = Config::default().receive_buffers, hide_short_help = true,
-          value_parser = values::buffers)]
+          value_parser = values::parse_receive_buffers)]
     pub(crate) receive_buffers: u16,
 }
 
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Output (standard error)")]
 pub(crate) struct Output {
-    /// Say the counters at this interval, such as 1s
+    /// Log the counters at this interval, such as 1s
     #[arg(long, value_name = "TIME", conflicts_with = "quiet",
-          value_parser = values::time(Duration::from_millis(100)..=TIME_MAX))]
+          value_parser = values::time_in_range(Duration::from_millis(100)..=TIME_MAX))]
     pub(crate) stats: Option<Time>,
 
-    /// Say more; twice: everything
+    /// Log debug messages; twice: also trace messages
     #[arg(long, short, action = ArgAction::Count)]
     pub(crate) verbose: u8,
 
-    /// Warnings and errors only; twice: errors only
+    /// Log only warnings and errors; twice: only errors
     #[arg(long, short, action = ArgAction::Count, conflicts_with = "verbose")]
     pub(crate) quiet: u8,
 }
 
-/// The back-end by its name on the command line.
+/// The I/O back-ends by their names on the command line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum EngineName {
-    /// io_uring where it works, else epoll; the log says which and why
+    /// io_uring if available, otherwise epoll; the log gives the reason
     Auto,
-    /// io_uring, or an error that says why not
+    /// io_uring; an error with the reason if it is not available
     Uring,
-    /// epoll, which works everywhere
+    /// epoll, available everywhere
     Epoll,
 }
 
 impl Serve {
-    /// What is wrong with options that are right one by one, if anything.
+    /// Describes the first conflict between valid options, if any.
     pub(crate) fn contradiction(&self) -> Option<String> {
         if self.file.is_none() {
             return self.run.contradiction();
@@ -301,7 +301,7 @@ impl Serve {
             engine,
             ..
         } = &*self.run;
-        let said = [
+        let in_file = [
             ("--echo", http.echo, ""),
             ("--listen", !listen.listen.is_empty(), "listeners"),
             (
@@ -311,21 +311,21 @@ impl Serve {
             ),
             ("--grace", engine.grace.is_some(), "limits.drain"),
         ];
-        if let Some((option, _, key)) = said.into_iter().find(|(_, given, _)| *given) {
+        if let Some((option, _, key)) = in_file.into_iter().find(|(_, given, _)| *given) {
             return Some(match key {
-                "" => format!("{option} and a configuration FILE are two things: drop one of them"),
-                key => format!(
-                    "{option} is the key `{key}` of a configuration FILE: write it there, or drop FILE"
-                ),
+                "" => format!("{option} cannot be used with a configuration FILE: drop one"),
+                key => {
+                    format!("{option} is the key `{key}` of a configuration FILE: set it there, or drop FILE")
+                }
             });
         }
-        // What a file has no word for goes with it.
-        let beside = ["--per-address", "--patience"];
-        let mut given = http.given().into_iter().chain(tls.given());
+        // A configuration file has no keys for these.
+        let beside = ["--per-address", "--max-queue-delay", "--patience"];
+        let mut given = http.given_options().into_iter().chain(tls.given_options());
         match given.find(|option| !beside.contains(option)) {
             Some(option) => Some(format!(
-                "{option} is for what is served without a configuration FILE, which has keys of its own for that \
-                 (docs/config.md): drop one of them"
+                "{option} is for the built-in application, and a configuration FILE has its own keys for it \
+                 (docs/config.md): drop one"
             )),
             None => self.run.engine_contradiction(),
         }
@@ -333,12 +333,12 @@ impl Serve {
 }
 
 impl Run {
-    /// What is wrong with options that are right one by one, if anything.
+    /// Describes the first conflict between valid options, if any.
     pub(crate) fn contradiction(&self) -> Option<String> {
-        if let (true, Some(option)) = (self.http.echo, self.http.given().first()) {
+        if let (true, Some(option)) = (self.http.echo, self.http.given_options().first()) {
             return Some(format!("{option} is for HTTP: drop it, or drop --echo"));
         }
-        if let (true, Some(option)) = (self.http.echo, self.tls.given().first()) {
+        if let (true, Some(option)) = (self.http.echo, self.tls.given_options().first()) {
             return Some(format!("{option} is for HTTP: drop it, or drop --echo"));
         }
         if let Some(contradiction) = self.tls.contradiction(&self.listen.listen) {
@@ -381,7 +381,7 @@ impl Run {
         }
     }
 
-    /// Options given that only io_uring knows.
+    /// Returns the given options that only io_uring has.
     pub(crate) fn uring_options(&self) -> Vec<&'static str> {
         let uring = &self.uring;
         let given = [
@@ -397,8 +397,8 @@ impl Run {
             .collect()
     }
 
-    /// The engine's settings.
-    pub(crate) fn config(&self) -> Config {
+    /// Returns the settings of the engine.
+    pub(crate) fn engine_config(&self) -> Config {
         let (engine, uring) = (&self.engine, &self.uring);
         Config {
             engine: match engine.engine {
@@ -421,7 +421,7 @@ impl Run {
         }
     }
 
-    /// The listeners' settings.
+    /// Returns the settings of the listeners.
     pub(crate) fn listen_options(&self) -> ListenOptions {
         ListenOptions {
             backlog: self.listen.backlog,
@@ -434,8 +434,8 @@ impl Run {
 }
 
 impl Output {
-    /// How much is said.
-    pub(crate) fn level(&self) -> log::LevelFilter {
+    /// Returns the level up to which messages are logged.
+    pub(crate) fn log_level(&self) -> log::LevelFilter {
         match (self.quiet, self.verbose) {
             (0, 0) => log::LevelFilter::Info,
             (0, 1) => log::LevelFilter::Debug,

@@ -10,19 +10,19 @@ use ringmain_tune::profile::{Stacks, limits};
 
 use super::bench::values::File;
 use super::help;
-use super::values::{Time, size_32, time, whole};
+use super::values::{Time, number_in_range, size32_in_range, time_in_range};
 use crate::limits::TIME_MAX;
 
-/// Sample where the CPU time of a process goes, in its own code and in the kernel, and draw it as a flame graph.
+/// Sample the CPU time of a process, in user space and in the kernel, and draw it as a flame graph.
 ///
-/// Give the process by --pid, or start one: ringmain profile -- COMMAND. What they start is sampled, too
+/// Select the process with --pid, or start one: ringmain profile -- COMMAND. Its child processes are sampled, too
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct Profile {
-    /// The process: all of its threads, and the processes that descend from it
-    #[arg(long, short, value_name = "PID", value_parser = whole(1..=i32::MAX as u32))]
+    /// Process to sample, with all its threads and descendants
+    #[arg(long, short, value_name = "PID", value_parser = number_in_range(1..=i32::MAX as u32))]
     pub(crate) pid: Option<u32>,
-    /// A command to start and to sample until it ends: a program, and what it is to be called with
+    /// Command to start and to sample until it exits, with its arguments
     #[arg(value_name = "COMMAND", last = true)]
     pub(crate) run: Vec<OsString>,
     #[command(flatten)]
@@ -35,45 +35,45 @@ pub(crate) struct Profile {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum ProfileCommand {
-    /// Compare two profiles: which functions take more or less of the time, beyond chance, and a graph of both
+    /// Compare two profiles: functions whose share of the time changed significantly, and a graph of both
     #[command(after_help = help::PROFILE_DIFF)]
     Diff(Diff),
 }
 
-/// How to sample.
+/// The sampling options.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Sampling")]
 pub(crate) struct Sampling {
-    /// For how long [default: 10s; with a COMMAND until it ends]
+    /// Duration [default: 10s; with a COMMAND until it exits]
     ///
-    /// A COMMAND that runs for longer is ended by SIGTERM
-    #[arg(long, short, value_name = "TIME", value_parser = time(Duration::from_millis(10)..=TIME_MAX))]
+    /// A COMMAND that runs longer is stopped by SIGTERM
+    #[arg(long, short, value_name = "TIME", value_parser = time_in_range(Duration::from_millis(10)..=TIME_MAX))]
     pub(crate) duration: Option<Time>,
 
-    /// Samples a second of CPU time, each thread
+    /// Samples per second of CPU time of each thread
     #[arg(long, short = 'F', value_name = "N", default_value_t = limits::FREQUENCY_DEFAULT,
-          value_parser = whole(1..=limits::FREQUENCY))]
+          value_parser = number_in_range(1..=limits::FREQUENCY))]
     pub(crate) frequency: u32,
 
-    /// How the program's part of stacks is had
+    /// Stack unwinding method for user space
     #[arg(long, value_enum, default_value_t = StacksName::Auto)]
     pub(crate) stacks: StacksName,
 
-    /// Bytes of a stack that are copied for each sample [default: 16k]
+    /// Bytes of the stack copied for each sample [default: 16k]
     ///
-    /// More shows deeper stacks and costs more; only where stacks are copied
-    #[arg(long, value_name = "SIZE", value_parser = size_32(1024..=COPIED_STACK_BYTES))]
+    /// A larger value shows deeper stacks and costs more; only for copied stacks
+    #[arg(long, value_name = "SIZE", value_parser = size32_in_range(1024..=COPIED_STACK_BYTES))]
     pub(crate) stack_bytes: Option<u32>,
 }
 
-/// How stacks are had, by its name on the command line.
+/// Stack unwinding methods by their names on the command line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum StacksName {
-    /// By frame pointers if the program keeps them, else copied
+    /// Frame pointers if the program has them, otherwise copied stacks
     Auto,
-    /// By frame pointers: cheap; shows nothing of callers if the program keeps none
+    /// Frame pointers: cheap; no callers if the program is built without them
     Fp,
-    /// Copied and unwound by .eh_frame, which nearly every program has
+    /// Copied stacks, unwound with .eh_frame, which nearly every program has
     Copy,
 }
 
@@ -87,23 +87,23 @@ impl From<StacksName> for Stacks {
     }
 }
 
-/// Where results go. The summary goes to standard output, unless one of these does.
+/// The outputs. The summary is printed to standard output, unless one of these is.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Results")]
 pub(crate) struct Results {
-    /// Draw a flame graph here, which a browser zooms and searches: user code is blue, the kernel red
+    /// Write a flame graph (SVG with zoom and search): user space blue, kernel red
     #[arg(long, short = 'o', value_name = "FILE.svg")]
     pub(crate) svg: Option<File>,
 
-    /// Write folded stacks here, a line a stack: for `ringmain profile diff`, and other tools
+    /// Write folded stacks, one per line, for `ringmain profile diff` and other tools
     #[arg(long, value_name = "FILE")]
     pub(crate) folded: Option<File>,
 
-    /// Write the summary as JSON here
+    /// Write the summary as JSON
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<File>,
 
-    /// No summary, and no word on what is done
+    /// Print neither the summary nor progress
     #[arg(long, short)]
     pub(crate) quiet: bool,
 }
@@ -111,37 +111,37 @@ pub(crate) struct Results {
 /// Compare two profiles.
 #[derive(Debug, Args)]
 pub(crate) struct Diff {
-    /// Folded stacks of before, from --folded
+    /// Folded stacks before the change, from --folded
     #[arg(value_name = "BEFORE")]
     pub(crate) before: PathBuf,
-    /// Folded stacks of after
+    /// Folded stacks after the change
     #[arg(value_name = "AFTER")]
     pub(crate) after: PathBuf,
-    /// Draw both in one graph here: orange takes more of the time than before, green less
+    /// Write a differential flame graph (SVG): orange for a larger share of the time, green for a smaller one
     #[arg(long, short = 'o', value_name = "FILE.svg")]
     pub(crate) svg: Option<File>,
-    /// Write the comparison as JSON here
+    /// Write the comparison as JSON
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<File>,
 }
 
 impl Profile {
-    /// What is wrong with options that are right one by one, if anything.
+    /// Describes the first conflict between valid options, if any.
     pub(crate) fn contradiction(&self) -> Option<String> {
         match (self.pid, self.run.first()) {
             (None, None) => {
                 return Some(
-                    "expected what to sample: a process by --pid PID, or a command behind --, such as `ringmain profile -- ./program`"
+                    "expected a process to sample: --pid PID, or a command after --, such as `ringmain profile -- ./program`"
                         .into(),
                 );
             }
             (Some(_), Some(_)) => {
-                return Some("--pid and a command are two things to sample: drop one of them".into());
+                return Some("--pid and a command cannot be used together: drop one".into());
             }
             _ => {}
         }
         if self.sampling.stack_bytes.is_some() && self.sampling.stacks == StacksName::Fp {
-            return Some("--stack-bytes is for stacks that are copied: drop it, or drop --stacks fp".into());
+            return Some("--stack-bytes is for copied stacks: drop it, or drop --stacks fp".into());
         }
         let results = &self.results;
         let files = [
@@ -155,7 +155,7 @@ impl Profile {
         let outputs: Vec<&str> = outputs.map(|(option, _)| *option).collect();
         match outputs[..] {
             [first, second, ..] => Some(format!(
-                "{first} and {second} both go to standard output: give one of them a file"
+                "{first} and {second} both write to standard output: name a file for one"
             )),
             _ => None,
         }

@@ -1,4 +1,4 @@
-//! The command line as a table: what it means, what is refused.
+//! Table tests of the command line: values, conflicts, and help.
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ use super::values::{Destination, Size};
 use super::*;
 
 fn read(args: &[&str]) -> Result<Cli, clap::Error> {
-    Cli::read(["ringmain"].iter().chain(args).map(OsString::from).collect())
+    Cli::parse_args(["ringmain"].iter().chain(args).map(OsString::from).collect())
 }
 
 /// The same with and without the word `run`.
@@ -37,13 +37,13 @@ fn with_file(args: &[&str]) -> Box<Serve> {
 }
 
 #[test]
-fn what_a_file_says_is_not_said_beside_it() {
+fn options_of_a_configuration_file_are_refused_beside_it() {
     let serve = with_file(&[
         "--workers",
         "2",
         "--per-address",
         "9",
-        "--patience",
+        "--max-queue-delay",
         "1s",
         "--backlog",
         "5",
@@ -56,7 +56,7 @@ fn what_a_file_says_is_not_said_beside_it() {
     assert_eq!(serve.file.as_deref(), Some(Path::new("proxy.yaml")));
     assert_eq!(serve.contradiction(), None);
     for (args, expect) in [
-        (&["--echo"][..], "--echo and a configuration FILE are two things"),
+        (&["--echo"][..], "--echo cannot be used with a configuration FILE"),
         (&["--listen", ":80"], "--listen is the key `listeners` of"),
         (
             &["--max-connections", "9"],
@@ -65,16 +65,16 @@ fn what_a_file_says_is_not_said_beside_it() {
         (&["--grace", "9s"], "--grace is the key `limits.drain` of"),
         (
             &["--body-limit", "9"],
-            "--body-limit is for what is served without",
+            "--body-limit is for the built-in application",
         ),
         (
             &["--access-log", "-"],
-            "--access-log is for what is served without",
+            "--access-log is for the built-in application",
         ),
-        (&["--tls-dev"], "--tls-dev is for what is served without"),
+        (&["--tls-dev"], "--tls-dev is for the built-in application"),
         (
             &["--redirect-http", ":80"],
-            "--redirect-http is for what is served without",
+            "--redirect-http is for the built-in application",
         ),
         (&["--engine", "epoll", "--sqpoll"], "--sqpoll is for io_uring"),
     ] {
@@ -84,17 +84,20 @@ fn what_a_file_says_is_not_said_beside_it() {
 }
 
 #[test]
-fn the_definition_is_sound() {
+fn the_definition_is_valid() {
     Cli::command().debug_assert();
 }
 
 #[test]
-fn without_options_everything_is_the_engines_default() {
+fn without_options_the_engine_has_its_defaults() {
     let run = parse(&[]);
-    assert_eq!(format!("{:?}", run.config()), format!("{:?}", Config::default()));
+    assert_eq!(
+        format!("{:?}", run.engine_config()),
+        format!("{:?}", Config::default())
+    );
     assert_eq!(run.listen_options(), ListenOptions::default());
     assert!(run.listen.listen.is_empty());
-    assert_eq!(run.output.level(), log::LevelFilter::Info);
+    assert_eq!(run.output.log_level(), log::LevelFilter::Info);
     assert_eq!(run.contradiction(), None);
 }
 
@@ -123,7 +126,7 @@ fn options_reach_the_engine() {
         "--receive-buffers",
         "256",
     ]);
-    let config = run.config();
+    let config = run.engine_config();
     assert_eq!(config.engine, Choice::Uring);
     assert_eq!((config.workers, config.max_connections), (Some(3), Some(80_000)));
     assert_eq!(
@@ -139,7 +142,7 @@ fn options_reach_the_engine() {
 
 #[test]
 fn sqpoll_needs_no_value() {
-    let config = parse(&["--sqpoll", "--echo"]).config();
+    let config = parse(&["--sqpoll", "--echo"]).engine_config();
     assert_eq!(config.sqpoll, Some(Duration::from_secs(1)));
 }
 
@@ -173,7 +176,7 @@ fn check_contradiction(args: &[&str], expect: &str) {
 }
 
 #[test]
-fn options_that_would_do_nothing_are_refused() {
+fn options_without_effect_are_refused() {
     check_contradiction(&["--echo", "--body-limit", "1k"], "--body-limit is for HTTP");
     check_contradiction(
         &["--access-log-format", "json"],
@@ -199,7 +202,7 @@ fn options_that_would_do_nothing_are_refused() {
 }
 
 #[test]
-fn options_of_http_are_read() {
+fn options_of_http_are_parsed() {
     let http = parse(&[
         "--per-address",
         "100",
@@ -207,7 +210,7 @@ fn options_of_http_are_read() {
         "500ms",
         "--idle-timeout",
         "2m",
-        "--patience",
+        "--max-queue-delay",
         "1h",
         "--body-limit",
         "1MiB",
@@ -220,14 +223,32 @@ fn options_of_http_are_read() {
     assert_eq!(http.per_address, Some(100));
     assert_eq!(http.header_timeout, Some(Time(Duration::from_millis(500))));
     assert_eq!(http.idle_timeout, Some(Time(Duration::from_secs(120))));
-    assert_eq!(http.patience, Some(Time(Duration::from_secs(3600))));
+    assert_eq!(http.queue_delay_limit(), Some(Duration::from_secs(3600)));
     assert_eq!(http.body_limit, Some(Size(1 << 20)));
     assert_eq!(
         http.access_log,
         Some(Destination::File(Path::new("/tmp/log").into()))
     );
     assert_eq!(http.access_log_format, Some(AccessLogFormat::Json));
-    assert_eq!(http.given().len(), 7);
+    assert_eq!(http.given_options().len(), 7);
+}
+
+#[test]
+fn patience_is_a_deprecated_alias_of_max_queue_delay() {
+    for (option, is_deprecated) in [("--max-queue-delay", false), ("--patience", true)] {
+        let http = parse(&[option, "2s"]).http;
+        assert_eq!(http.queue_delay_limit(), Some(Duration::from_secs(2)), "{option}");
+        assert_eq!(http.given_options(), [option]);
+        assert_eq!(http.deprecations().is_empty(), !is_deprecated, "{option}");
+        assert_eq!(with_file(&[option, "2s"]).contradiction(), None);
+        let found = parse(&["--echo", option, "2s"])
+            .contradiction()
+            .expect("a contradiction");
+        assert_eq!(found, format!("{option} is for HTTP: drop it, or drop --echo"));
+    }
+    assert!(!help(100, "--help").contains("--patience"), "it is hidden");
+    let both = read(&["--max-queue-delay", "2s", "--patience", "2s"]);
+    assert_eq!(both.expect_err("a conflict").exit_code(), 2);
 }
 
 #[test]
@@ -266,7 +287,7 @@ fn values_out_of_range_are_refused() {
     }
 }
 
-/// The help as a terminal of this width gets it.
+/// Returns the help for a terminal of this width.
 fn help(width: usize, arg: &str) -> String {
     let command = Cli::command().term_width(width);
     command
@@ -276,7 +297,7 @@ fn help(width: usize, arg: &str) -> String {
 }
 
 #[test]
-fn the_help_names_every_feature_and_fits_a_terminal() {
+fn the_help_lists_every_feature_and_fits_a_terminal() {
     let long = help(80, "--help");
     for (_, name) in FEATURES {
         assert!(long.contains(name), "{name} is missing");
@@ -287,13 +308,33 @@ fn the_help_names_every_feature_and_fits_a_terminal() {
 }
 
 #[test]
+fn no_help_is_wider_than_100_columns() {
+    fn check(command: &mut clap::Command) {
+        let texts = [command.render_help(), command.render_long_help()];
+        for line in texts
+            .iter()
+            .flat_map(|text| text.to_string().lines().map(str::to_owned).collect::<Vec<_>>())
+        {
+            assert!(line.chars().count() <= 100, "{}: {line}", command.get_name());
+        }
+        command.get_subcommands_mut().for_each(check);
+    }
+    let mut command = Cli::command();
+    command.build();
+    check(&mut command);
+}
+
+#[test]
 fn defaults_in_the_help_are_those_of_the_library() {
     let limits = ringmain_web::Limits::default();
     let expect = [
         ("per_address", limits.connections_per_address.unwrap().to_string()),
         ("header_timeout", Time(limits.header_timeout).to_string()),
         ("idle_timeout", Time(limits.idle_timeout).to_string()),
-        ("patience", Time(limits.max_queue_delay.unwrap()).to_string()),
+        (
+            "max_queue_delay",
+            Time(limits.max_queue_delay.unwrap()).to_string(),
+        ),
         ("body_limit", Size(limits.body_bytes).to_string()),
         ("grace", Time(Config::default().grace).to_string()),
     ];
@@ -312,7 +353,7 @@ fn defaults_in_the_help_are_those_of_the_library() {
 }
 
 #[test]
-fn nothing_that_follows_the_options_is_wrapped() {
+fn texts_after_the_options_are_not_wrapped() {
     // At 80 columns it reads as at any width.
     let wide = help(200, "--help");
     let after = &wide[wide.find("Paths served:").expect("the first section")..];
@@ -320,28 +361,26 @@ fn nothing_that_follows_the_options_is_wrapped() {
 }
 
 #[test]
-fn the_short_help_fits_a_screen_and_the_long_one_has_all() {
+fn the_short_help_fits_a_screen_and_the_long_help_is_complete() {
     assert!(help(100, "-h").lines().count() <= 50, "{}", help(100, "-h"));
     let long = help(100, "--help");
-    for option in Cli::command().get_arguments() {
+    let command = Cli::command();
+    for option in command.get_arguments().filter(|option| !option.is_hide_set()) {
         let name = option.get_long().expect("every option has a long name");
         assert!(long.contains(&format!("--{name}")), "--{name} is missing");
-        assert!(option.get_help().is_some(), "--{name} says nothing");
-        assert!(
-            option.get_help_heading().is_some(),
-            "--{name} stands under no heading"
-        );
+        assert!(option.get_help().is_some(), "--{name} has no help");
+        assert!(option.get_help_heading().is_some(), "--{name} has no heading");
     }
 }
 
 #[test]
-fn a_section_for_each_thing_to_know() {
-    let titles: Vec<&str> = sections().iter().map(|section| section.title).collect();
+fn the_examples_of_the_help_are_valid() {
+    let titles: Vec<&str> = run_sections().iter().map(|section| section.title).collect();
     assert_eq!(titles, ["Paths served", "Signals", "Exit codes", "Examples"]);
-    for section in sections() {
+    for section in run_sections() {
         if let Lines::Commands(lines) = section.lines {
             for (line, _) in lines {
-                // What stands before a pipe is a command line of this program.
+                // The part before a pipe is a command line of this program.
                 let words = line.split(" | ").next().expect("one part").split(' ');
                 read(&words.skip(1).collect::<Vec<_>>()).unwrap_or_else(|error| panic!("{line}: {error}"));
             }

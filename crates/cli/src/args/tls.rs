@@ -1,4 +1,4 @@
-//! Options of TLS: certificates, who may come in, what is spoken.
+//! Options of TLS: certificates, client certificates, protocol versions.
 
 use std::path::PathBuf;
 
@@ -10,45 +10,46 @@ use ringmain_engine::Addr;
 pub(crate) struct Tls {
     /// Serve HTTPS with this certificate chain (PEM)
     ///
-    /// May be given several times, each with a --key. The names in the certificates choose between them; the first is for
-    /// clients that ask for none of them. SIGHUP reads them anew: connections go on, and files that are wrong are said and change nothing
+    /// Repeatable, each with a --key. The server name (SNI) selects the certificate; the first one is for clients without
+    /// a matching name. SIGHUP reloads the files: connections stay open, and an invalid file is logged and changes nothing
     #[arg(long, value_name = "FILE", action = ArgAction::Append)]
     pub(crate) cert: Vec<PathBuf>,
 
-    /// The private key (PEM) of the --cert at the same place in the order
+    /// Private key (PEM) of the --cert at the same position
     #[arg(long, value_name = "FILE", action = ArgAction::Append)]
     pub(crate) key: Vec<PathBuf>,
 
-    /// Serve HTTPS with a certificate made at the start, for this host alone
+    /// Serve HTTPS with a self-signed certificate for this host
     ///
-    /// It is for localhost, 127.0.0.1 and ::1. No client trusts it by itself: the log says its fingerprint, and curl takes it with --insecure
+    /// It is generated at startup, for localhost, 127.0.0.1 and ::1. Clients do not trust it: the log has its fingerprint, and curl accepts it with
+    /// --insecure
     #[arg(long, conflicts_with = "cert")]
     pub(crate) tls_dev: bool,
 
-    /// Listen here, too, and send clients to https (308)
+    /// Additional address that redirects HTTP clients to HTTPS (308)
     #[arg(long, value_name = "ADDR", hide_short_help = true)]
     pub(crate) redirect_http: Option<Addr>,
 
-    /// Ask clients for a certificate that one of these authorities (PEM) has signed
+    /// Require client certificates issued by these authorities (PEM)
     #[arg(long, value_name = "FILE", hide_short_help = true)]
     pub(crate) client_ca: Option<PathBuf>,
 
-    /// A client without a certificate is let in; one with a wrong certificate is not
+    /// Accept clients without a certificate; those with an invalid certificate are rejected
     #[arg(long, hide_short_help = true, requires = "client_ca")]
     pub(crate) client_cert_optional: bool,
 
-    /// The oldest version of TLS that is spoken [default: 1.2]
+    /// Minimum TLS version [default: 1.2]
     #[arg(long, value_name = "VERSION", value_enum, hide_short_help = true)]
     pub(crate) tls_min: Option<TlsMin>,
 
-    /// Append the secrets of each connection to a file, for Wireshark (SSLKEYLOGFILE format)
+    /// Append the TLS secrets of connections to a file, for Wireshark (SSLKEYLOGFILE format)
     ///
-    /// Whoever reads it can read the connections: for debugging only
+    /// With this file the connections can be decrypted: for debugging only
     #[arg(long, value_name = "FILE", hide_short_help = true)]
     pub(crate) key_log: Option<PathBuf>,
 }
 
-/// Versions of TLS by their names on the command line.
+/// TLS versions by their names on the command line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum TlsMin {
     /// TLS 1.2, with forward secrecy and AEAD suites only
@@ -60,13 +61,13 @@ pub(crate) enum TlsMin {
 }
 
 impl Tls {
-    /// Whether the listeners speak TLS.
-    pub(crate) fn is_on(&self) -> bool {
+    /// Returns whether the listeners use TLS.
+    pub(crate) fn is_enabled(&self) -> bool {
         self.tls_dev || !self.cert.is_empty() || !self.key.is_empty()
     }
 
-    /// Options given.
-    pub(super) fn given(&self) -> Vec<&'static str> {
+    /// Returns the given options.
+    pub(super) fn given_options(&self) -> Vec<&'static str> {
         let given = [
             ("--cert", !self.cert.is_empty()),
             ("--key", !self.key.is_empty()),
@@ -80,7 +81,7 @@ impl Tls {
         given.map(|(name, _)| name).collect()
     }
 
-    /// What makes no sense together.
+    /// Describes the first conflict between valid options, if any.
     pub(super) fn contradiction(&self, listen: &[Addr]) -> Option<String> {
         let (certs, keys) = (self.cert.len(), self.key.len());
         if certs != keys {
@@ -88,7 +89,7 @@ impl Tls {
                 "expected a --key for each --cert, found {certs} --cert and {keys} --key"
             ));
         }
-        if let (false, Some(option)) = (self.is_on(), self.given().first()) {
+        if let (false, Some(option)) = (self.is_enabled(), self.given_options().first()) {
             return Some(format!(
                 "{option} is for TLS: add --cert and --key or --tls-dev, or drop it"
             ));
@@ -97,14 +98,14 @@ impl Tls {
         let has_port = |addr: &Addr| matches!(addr, Addr::Inet(_));
         if !listen.is_empty() && !listen.iter().any(has_port) {
             return Some(format!(
-                "--redirect-http {plain} needs a port to send clients to: add --listen IP:PORT, or drop it"
+                "--redirect-http {plain} needs a port to redirect clients to: add --listen IP:PORT, or drop it"
             ));
         }
-        // Port 0 is another one each time.
+        // Port 0 is a different port for each listener.
         let any = matches!(plain, Addr::Inet(plain) if plain.port() == 0);
         if !any && listen.contains(plain) {
             return Some(format!(
-                "--redirect-http {plain} is where --listen serves https: name another address for one of them"
+                "--redirect-http {plain} is an address of --listen, which serves HTTPS: use another address for one"
             ));
         }
         None

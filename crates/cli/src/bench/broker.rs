@@ -5,16 +5,16 @@ use ringmain_load::push::BrokerPlan;
 use crate::args::bench::push::Publications;
 #[cfg(feature = "brokers")]
 use crate::args::bench::push::RecordFormat;
-use crate::failure::Failure;
+use crate::error::CliError;
 
 /// Returns the broker of the command line, if there is one.
 #[cfg(feature = "brokers")]
-pub(super) fn broker(args: &Publications) -> Result<Option<BrokerPlan>, Failure> {
+pub(super) fn broker_plan(args: &Publications) -> Result<Option<BrokerPlan>, CliError> {
     let Some(url) = &args.publish_to else {
         return Ok(None);
     };
     let broker = ringmain_producers::broker(url, args.plain_consumer)
-        .map_err(|error| Failure::Usage(format!("--publish-to: {error}")))?;
+        .map_err(|error| CliError::Usage(format!("--publish-to: {error}")))?;
     Ok(Some(BrokerPlan {
         broker,
         commands: args.record_format == RecordFormat::Commands,
@@ -23,10 +23,10 @@ pub(super) fn broker(args: &Publications) -> Result<Option<BrokerPlan>, Failure>
 
 /// Returns the broker of the command line: an error in a build without clients of brokers.
 #[cfg(not(feature = "brokers"))]
-pub(super) fn broker(args: &Publications) -> Result<Option<BrokerPlan>, Failure> {
+pub(super) fn broker_plan(args: &Publications) -> Result<Option<BrokerPlan>, CliError> {
     match &args.publish_to {
         None => Ok(None),
-        Some(_) => Err(Failure::Usage(
+        Some(_) => Err(CliError::Usage(
             "--publish-to: this build has no clients of brokers; releases have them, and so does a build with \
              `cargo build --release -p ringmain-cli --features brokers`"
                 .into(),

@@ -1,4 +1,4 @@
-//! Ctrl-C: a round that runs ends early, what was measured is shown, servers that were started are ended.
+//! Ctrl-C: the current round ends early, measured rounds are reported, and started servers are stopped.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -7,69 +7,74 @@ use std::time::Duration;
 
 use ringmain_sys::signal::{Signal, Signals};
 
-use crate::failure::Failure;
+use crate::error::CliError;
 
-/// Whether the user wants an end.
+/// The interrupt state of the process.
 #[derive(Clone, Debug)]
 pub(crate) struct Interrupt {
-    came: Arc<AtomicBool>,
-    /// What ends early then.
-    told: Arc<Mutex<Vec<Arc<AtomicBool>>>>,
+    is_set: Arc<AtomicBool>,
+    /// Flags to set on the interrupt.
+    flags: Arc<Mutex<Vec<Arc<AtomicBool>>>>,
 }
 
 impl Interrupt {
-    /// Signals end no more the process but what it does. Before the first thread.
-    pub(crate) fn listen() -> Result<Interrupt, Failure> {
+    /// Blocks signals, so that they set this state instead of ending the process. Called before the first thread.
+    ///
+    /// # Errors
+    /// Fails if signals cannot be blocked, or the thread cannot be started.
+    pub(crate) fn install() -> Result<Interrupt, CliError> {
         let watched = [Signal::Interrupt, Signal::Terminate, Signal::Hangup, Signal::Quit];
-        let signals = Signals::block(&watched).map_err(failed)?;
+        let signals = Signals::block(&watched).map_err(signal_error)?;
         let interrupt = Interrupt {
-            came: Arc::default(),
-            told: Arc::default(),
+            is_set: Arc::default(),
+            flags: Arc::default(),
         };
-        let teller = interrupt.clone();
+        let forwarder = interrupt.clone();
         let builder = std::thread::Builder::new().name("ringmain-signals".into());
         #[expect(
             clippy::disallowed_methods,
             reason = "a command line's signals: no simulation has them"
         )]
-        builder.spawn(move || teller.tell(&signals)).map_err(failed)?;
+        builder
+            .spawn(move || forwarder.forward_signals(&signals))
+            .map_err(signal_error)?;
         Ok(interrupt)
     }
 
-    fn tell(&self, signals: &Signals) {
+    fn forward_signals(&self, signals: &Signals) {
         while let Ok(Some(_)) = signals.wait(None) {
-            self.came.store(true, Ordering::Relaxed);
-            for flag in self.told.lock().unwrap_or_else(PoisonError::into_inner).iter() {
+            self.is_set.store(true, Ordering::Relaxed);
+            for flag in self.flags.lock().unwrap_or_else(PoisonError::into_inner).iter() {
                 flag.store(true, Ordering::Relaxed);
             }
         }
     }
 
-    /// Sets this too, at once if it has come already.
-    pub(crate) fn tells(&self, flag: Arc<AtomicBool>) {
-        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
-        if self.came() {
+    /// Registers a flag to set on the interrupt; sets it immediately if that has happened.
+    pub(crate) fn set_on_interrupt(&self, flag: Arc<AtomicBool>) {
+        let mut flags = self.flags.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.is_interrupted() {
             flag.store(true, Ordering::Relaxed);
         }
-        told.push(flag);
+        flags.push(flag);
     }
 
-    /// Whether it has come.
-    pub(crate) fn came(&self) -> bool {
-        self.came.load(Ordering::Relaxed)
+    /// Returns whether a signal was received.
+    pub(crate) fn is_interrupted(&self) -> bool {
+        self.is_set.load(Ordering::Relaxed)
     }
 
-    /// Waits for so long; whether to go on.
+    /// Sleeps for `time`; returns whether to continue.
     #[expect(
         clippy::disallowed_methods,
         reason = "for a real server's start, which no simulation has"
     )]
     pub(crate) fn pause(&self, time: Duration) -> bool {
         std::thread::sleep(time);
-        !self.came()
+        !self.is_interrupted()
     }
 }
 
-fn failed(error: io::Error) -> Failure {
-    Failure::Other(format!("cannot watch for signals: {error}"))
+fn signal_error(error: io::Error) -> CliError {
+    CliError::Other(format!("cannot watch for signals: {error}"))
 }

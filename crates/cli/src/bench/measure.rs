@@ -1,4 +1,4 @@
-//! The rounds of one session, shown and recorded while they run; and the thresholds that its figures must keep.
+//! The rounds of one session, shown and recorded while they run, and the check of thresholds.
 
 use std::collections::BTreeMap;
 
@@ -15,47 +15,47 @@ use super::interrupt::Interrupt;
 use super::live::Live;
 use super::output::Histograms;
 use crate::args::bench::Started;
-use crate::failure::Failure;
+use crate::error::CliError;
 
-/// What was measured.
+/// A run with its measured rounds.
 #[derive(Debug)]
-pub(super) struct Measured {
+pub(super) struct MeasuredRun {
     pub(super) run: Run,
-    /// The user wanted an end before all was done.
+    /// A signal ended the run early.
     pub(super) interrupted: bool,
-    /// The error that ended the run after some rounds were measured: their figures are shown, and the command fails.
-    pub(super) failed: Option<Failure>,
+    /// The error that ended the run after the first measured rounds: these are reported, and the command fails.
+    pub(super) failed: Option<CliError>,
 }
 
-impl Measured {
-    /// Returns why not all rounds were measured, if that is so.
-    pub(super) fn incomplete(self) -> Option<Failure> {
+impl MeasuredRun {
+    /// Returns the reason for missing rounds, if any.
+    pub(super) fn incomplete_error(self) -> Option<CliError> {
         let (rounds, asked) = (self.run.rounds.len(), self.run.plan.rounds);
         if let Some(failed) = self.failed {
-            return Some(Failure::Other(format!(
+            return Some(CliError::Other(format!(
                 "round {} of {asked}: {}",
                 rounds + 1,
-                failed.text()
+                failed.message()
             )));
         }
         let text = format!("interrupted in round {rounds} of {asked}");
-        self.interrupted.then_some(Failure::Other(text))
+        self.interrupted.then_some(CliError::Other(text))
     }
 }
 
-/// All rounds of one target.
-pub(super) fn rounds(
+/// Runs the rounds of one target.
+pub(super) fn run_rounds(
     name: &str,
     session: &Session,
     mut server: Option<&mut Server>,
     interrupt: &Interrupt,
     live: &mut Live,
     histograms: &mut Histograms,
-) -> Result<Measured, Failure> {
-    let (mut run, mut failed) = (empty(name, session), None);
+) -> Result<MeasuredRun, CliError> {
+    let (mut run, mut failed) = (empty_run(name, session), None);
     for number in 0..session.plan().rounds {
-        live.begin(None, number, session.plan());
-        match one(session, number, server.as_deref_mut(), live, histograms) {
+        live.begin_round(None, number, session.plan());
+        match run_round(session, number, server.as_deref_mut(), live, histograms) {
             Ok(Some(round)) => run.rounds.push(round),
             Ok(None) => break,
             Err(error) if run.rounds.is_empty() => return Err(error),
@@ -64,22 +64,22 @@ pub(super) fn rounds(
                 break;
             }
         }
-        if interrupt.came() {
+        if interrupt.is_interrupted() {
             break;
         }
     }
     if run.rounds.is_empty() {
-        return Err(Failure::Other("interrupted before anything was measured".into()));
+        return Err(CliError::Other("interrupted before anything was measured".into()));
     }
-    Ok(Measured {
+    Ok(MeasuredRun {
         run,
-        interrupted: interrupt.came(),
+        interrupted: interrupt.is_interrupted(),
         failed,
     })
 }
 
-/// A run without rounds yet.
-pub(super) fn empty(name: &str, session: &Session) -> Run {
+/// Returns a run without rounds.
+pub(super) fn empty_run(name: &str, session: &Session) -> Run {
     Run {
         name: name.to_owned(),
         plan: session.plan().clone(),
@@ -88,47 +88,52 @@ pub(super) fn empty(name: &str, session: &Session) -> Run {
     }
 }
 
-/// One round; nothing if the user wanted an end before anything was measured.
-pub(super) fn one(
+/// Runs one round. Returns `None` if a signal ended it before the measurement.
+pub(super) fn run_round(
     session: &Session,
     number: u32,
     server: Option<&mut Server>,
     live: &mut Live,
     histograms: &mut Histograms,
-) -> Result<Option<Round>, Failure> {
-    histograms.begin(session)?;
+) -> Result<Option<Round>, CliError> {
+    histograms.write_head(session)?;
     let mut written = Ok(());
     let round = session.round(number, server, &mut |progress| {
         match &progress {
-            Progress::Measuring => histograms.measuring(),
+            Progress::Measuring => histograms.mark_round_start(),
             Progress::Interval { interval, figures } if written.is_ok() => {
-                written = histograms.interval(interval, figures);
+                written = histograms.write_interval(interval, figures);
             }
             _ => {}
         }
-        live.show(&progress);
+        live.show_progress(&progress);
     });
     written?;
     match round {
         Ok(round) => {
-            live.end(&round);
+            live.end_round(&round);
             Ok(Some(round))
         }
         Err(RunError::Stopped) => Ok(None),
-        Err(error) => Err(Failure::other(error)),
+        Err(error) => Err(CliError::other(error)),
     }
 }
 
-/// What a run does not show itself.
+/// The CPUs of client and server.
 #[derive(Clone, Debug)]
-pub(super) struct Around(Context);
+pub(super) struct CpuPlacement(Context);
 
-impl Around {
-    /// `allowed` are the CPUs of this process, which a server that was started may use too if nobody pins it.
-    pub(super) fn of(server: Option<&Server>, started: &Started, plan: &Plan, allowed: &[usize]) -> Around {
+impl CpuPlacement {
+    /// Detects the CPUs. `allowed`: the CPUs of this process, and of a started server that is not pinned.
+    pub(super) fn of(
+        server: Option<&Server>,
+        started: &Started,
+        plan: &Plan,
+        allowed: &[usize],
+    ) -> CpuPlacement {
         let pinned = started.server_cpus.clone();
         let cpus = |server: &Server| pinned.or_else(|| cpu::allowed_of(server.pid()).ok());
-        Around(Context {
+        CpuPlacement(Context {
             server_cpus: server.and_then(cpus),
             client_cpus: if plan.cpus.is_empty() {
                 allowed.to_vec()
@@ -139,7 +144,7 @@ impl Around {
     }
 }
 
-/// A run with all that is to be said about it.
+/// A run with its warnings and thresholds.
 #[derive(Debug)]
 pub(super) struct Verdict {
     pub(super) run: Run,
@@ -148,20 +153,20 @@ pub(super) struct Verdict {
 }
 
 impl Verdict {
-    pub(super) fn of(run: Run, around: &Around, thresholds: &[Threshold]) -> Verdict {
+    pub(super) fn of(run: Run, placement: &CpuPlacement, thresholds: &[Threshold]) -> Verdict {
         Verdict {
-            doubts: doubts(&run, &around.0),
+            doubts: doubts(&run, &placement.0),
             thresholds: thresholds.iter().map(|threshold| threshold.judge(&run)).collect(),
             run,
         }
     }
 
-    /// What is to be doubted, in words.
+    /// Returns the warnings as texts.
     pub(super) fn remarks(&self) -> Vec<Remark> {
-        self.doubts.iter().map(told).collect()
+        self.doubts.iter().map(to_remark).collect()
     }
 
-    /// As a JSON document has it.
+    /// Returns the parts of a JSON document.
     pub(super) fn judged(&self) -> Judged<'_> {
         Judged {
             run: &self.run,
@@ -171,7 +176,7 @@ impl Verdict {
     }
 }
 
-fn told(doubt: &Doubt) -> Remark {
+fn to_remark(doubt: &Doubt) -> Remark {
     let place = doubt
         .round
         .map_or_else(String::new, |round| format!("round {}: ", round + 1));
@@ -181,8 +186,8 @@ fn told(doubt: &Doubt) -> Remark {
     }
 }
 
-/// Returns the errors of a run with their numbers, in parentheses; empty if there were none.
-fn reasons(verdict: &Verdict) -> String {
+/// Returns the errors of a run with their numbers, in parentheses; empty without errors.
+fn error_counts(verdict: &Verdict) -> String {
     let mut all = BTreeMap::new();
     for round in &verdict.run.rounds {
         let counts = &round.figures.counts;
@@ -202,7 +207,7 @@ fn reasons(verdict: &Verdict) -> String {
 }
 
 /// Returns an error if a run has no response at all, or misses a threshold.
-pub(super) fn check_results(verdicts: &[Verdict]) -> Result<(), Failure> {
+pub(super) fn check_results(verdicts: &[Verdict]) -> Result<(), CliError> {
     for verdict in verdicts {
         let counts = verdict.run.rounds.iter().map(|round| &round.figures.counts);
         let (answered, sent) = counts.fold((0, 0), |(answered, sent), counts| {
@@ -210,9 +215,9 @@ pub(super) fn check_results(verdicts: &[Verdict]) -> Result<(), Failure> {
         });
         if answered == 0 {
             let name = &verdict.run.name;
-            return Err(Failure::Other(format!(
+            return Err(CliError::Other(format!(
                 "{name}: no response to any of {sent} requests{}; check the address, and try one request by hand",
-                reasons(verdict)
+                error_counts(verdict)
             )));
         }
     }
@@ -227,8 +232,8 @@ pub(super) fn check_results(verdicts: &[Verdict]) -> Result<(), Failure> {
     }
     match missed.len() {
         0 => Ok(()),
-        1 => Err(Failure::Other(format!("a threshold is missed: {}", missed[0]))),
-        count => Err(Failure::Other(format!(
+        1 => Err(CliError::Other(format!("a threshold is missed: {}", missed[0]))),
+        count => Err(CliError::Other(format!(
             "{count} thresholds are missed: {}",
             missed.join("; ")
         ))),

@@ -1,40 +1,40 @@
-//! `ringmain bench`: carries out a load as the command line says it, shows it while it runs, writes what came of it.
+//! `ringmain bench`: runs a load, shows its progress, and writes the results.
 //!
-//! Exit codes: 0 done and every threshold kept, 1 failed or a threshold missed, 2 used wrongly. Knows nothing of how a
-//! request is sent or timed.
+//! Exit codes: 0 done and all thresholds met, 1 failed or a threshold missed, 2 wrong command line. Knows nothing of sending
+//! and timing requests.
 
-mod bed;
 mod broker;
+mod client_tls;
 mod compare;
 pub(crate) mod interrupt;
 mod live;
 mod measure;
 mod merge;
 pub(crate) mod output;
-pub(crate) mod place;
 mod push;
-mod scene;
-mod secure;
+mod request;
+pub(crate) mod resolve_target;
+mod scenario_file;
+mod session;
 mod single;
-mod task;
 
 use ringmain_load::scenario;
 
-pub(crate) use self::bed::Bed;
 pub(crate) use self::interrupt::Interrupt;
-pub(crate) use self::output::{Sink, style, to_standard_error};
+pub(crate) use self::output::{Sink, terminal_style, to_standard_error};
+pub(crate) use self::session::BenchSession;
 use crate::args::bench::{Bench, BenchCommand};
-use crate::failure::Failure;
+use crate::error::CliError;
 use crate::logging;
 
-/// Does what the command line says.
-pub(crate) fn bench(mut args: Bench) -> Result<(), Failure> {
+/// Runs the command.
+pub(crate) fn run_bench(mut args: Bench) -> Result<(), CliError> {
     match args.command.take() {
         None => single::run(args),
         Some(BenchCommand::Compare(args)) => compare::run(*args),
         Some(BenchCommand::Push(args)) => push::run(&args),
         Some(BenchCommand::Merge { files, output, json }) => merge::run(&files, output.as_deref(), json),
-        Some(BenchCommand::Check { scenario }) => scene::check(&scenario),
+        Some(BenchCommand::Check { scenario }) => scenario_file::check_scenario(&scenario),
         Some(BenchCommand::Schema { results: false }) => {
             output::to_standard_output(&format!("{:#}", scenario::schema()))
         }
@@ -45,15 +45,15 @@ pub(crate) fn bench(mut args: Bench) -> Result<(), Failure> {
     }
 }
 
-/// Before the first thread: signals and the log.
-pub(crate) fn prepare(quiet: bool) -> Result<Interrupt, Failure> {
-    let interrupt = Interrupt::listen()?;
+/// Blocks signals and starts the log; called before the first thread.
+pub(crate) fn init_process(quiet: bool) -> Result<Interrupt, CliError> {
+    let interrupt = Interrupt::install()?;
     let level = if quiet {
         log::LevelFilter::Error
     } else {
         log::LevelFilter::Warn
     };
-    logging::start(level)
-        .map_err(|error| Failure::Other(format!("cannot start the log's thread: {error}")))?;
+    logging::start_log(level)
+        .map_err(|error| CliError::Other(format!("cannot start the log thread: {error}")))?;
     Ok(interrupt)
 }

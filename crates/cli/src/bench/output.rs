@@ -1,4 +1,4 @@
-//! Where results go: standard output, or files, which are opened before the load so that a wrong path costs no run.
+//! The outputs of results: standard output, or files, which are opened before the load so that an invalid path wastes no run.
 
 use std::fs;
 use std::io::{self, IsTerminal, Write};
@@ -13,9 +13,9 @@ use ringmain_load::run::Session;
 
 use crate::args::bench::Results;
 use crate::args::bench::values::File;
-use crate::failure::Failure;
+use crate::error::CliError;
 
-/// A place for one result.
+/// The destination of a result.
 #[derive(Debug)]
 pub(crate) enum Sink {
     StandardOutput,
@@ -23,8 +23,11 @@ pub(crate) enum Sink {
 }
 
 impl Sink {
-    /// Opens it; an existing file is emptied when the result is there.
-    pub(crate) fn open(option: &str, file: &File) -> Result<Sink, Failure> {
+    /// Opens the file; an existing one is truncated when the result is written.
+    ///
+    /// # Errors
+    /// Fails if the file cannot be created or opened.
+    pub(crate) fn open(option: &str, file: &File) -> Result<Sink, CliError> {
         let File::Path(path) = file else {
             return Ok(Sink::StandardOutput);
         };
@@ -35,7 +38,7 @@ impl Sink {
             .open(path);
         match opened {
             Ok(opened) => Ok(Sink::File(path.clone(), opened)),
-            Err(error) => Err(Failure::Usage(format!(
+            Err(error) => Err(CliError::Usage(format!(
                 "{option}: cannot write {}: {error}",
                 path.display()
             ))),
@@ -43,37 +46,40 @@ impl Sink {
     }
 
     /// Writes the result.
-    pub(crate) fn write(self, text: &str) -> Result<(), Failure> {
+    ///
+    /// # Errors
+    /// Fails if the file cannot be written.
+    pub(crate) fn write(self, text: &str) -> Result<(), CliError> {
         let Sink::File(path, mut file) = self else {
             return to_standard_output(text);
         };
-        empty(&file)
+        truncate_file(&file)
             .and_then(|()| file.write_all(text.as_bytes()))
-            .map_err(|error| Failure::Other(format!("cannot write {}: {error}", path.display())))
+            .map_err(|error| CliError::Other(format!("cannot write {}: {error}", path.display())))
     }
 }
 
-/// Forgets what a file held; a device or pipe holds nothing.
-fn empty(file: &fs::File) -> io::Result<()> {
+/// Truncates a regular file.
+fn truncate_file(file: &fs::File) -> io::Result<()> {
     if file.metadata()?.is_file() {
         file.set_len(0)?;
     }
     Ok(())
 }
 
-/// Where the results of a run go.
+/// The destinations of the results of a run.
 #[derive(Debug)]
 pub(super) struct Sinks {
     json: Option<Sink>,
     html: Option<Sink>,
-    /// The summary; not where other data goes to standard output.
+    /// Print the summary: no other result goes to standard output.
     summary: bool,
     quiet: bool,
 }
 
 impl Sinks {
     /// Opens the files.
-    pub(super) fn open(results: &Results, histograms: Option<&File>) -> Result<Sinks, Failure> {
+    pub(super) fn open(results: &Results, histograms: Option<&File>) -> Result<Sinks, CliError> {
         let open = |option: &str, file: &Option<File>| {
             file.as_ref().map(|file| Sink::open(option, file)).transpose()
         };
@@ -86,8 +92,8 @@ impl Sinks {
         })
     }
 
-    /// Opens the file of a result that has neither page nor histograms.
-    pub(super) fn json(json: Option<&File>, quiet: bool) -> Result<Sinks, Failure> {
+    /// Opens the JSON file of a result without page and histograms.
+    pub(super) fn json(json: Option<&File>, quiet: bool) -> Result<Sinks, CliError> {
         Ok(Sinks {
             json: json.map(|file| Sink::open("--json", file)).transpose()?,
             html: None,
@@ -96,19 +102,19 @@ impl Sinks {
         })
     }
 
-    /// Writes the document alone: of a run that has no summary.
-    pub(super) fn write_json(self, json: impl FnOnce() -> String) -> Result<(), Failure> {
+    /// Writes only the JSON document, of a run without a summary.
+    pub(super) fn write_json(self, json: impl FnOnce() -> String) -> Result<(), CliError> {
         self.json.map_or(Ok(()), |sink| sink.write(&json()))
     }
 
-    /// Writes all of one result. Where its summary is not shown, what is to be doubted is said on standard error.
+    /// Writes the outputs of one result. Without a summary the warnings are printed to standard error.
     pub(super) fn write(
         self,
         remarks: &[Remark],
         summary: impl FnOnce() -> String,
         json: impl FnOnce() -> String,
         html: impl FnOnce() -> String,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), CliError> {
         if self.summary {
             to_standard_output(&summary())?;
         } else if !self.quiet {
@@ -126,28 +132,28 @@ impl Sinks {
     }
 }
 
-/// A file of histograms that grows while it is measured.
+/// A histogram log, written during the measurement.
 pub(super) struct Histograms {
     sink: Option<Sink>,
     writer: Option<Writer<Box<dyn Write>>>,
-    /// When the file and the round began, since the Unix epoch.
+    /// Start of the file, since the Unix epoch, and of the round, since the start of the file.
     began: Duration,
     round: Duration,
     failed: String,
 }
 
 impl Histograms {
-    /// Opens it, if there is to be one.
-    pub(super) fn open(file: Option<&File>) -> Result<Histograms, Failure> {
+    /// Opens the file, if there is one.
+    pub(super) fn open(file: Option<&File>) -> Result<Histograms, CliError> {
         let sink = file.map(|file| Sink::open("--hlog", file)).transpose()?;
         Ok(Histograms {
             sink,
-            ..Histograms::none()
+            ..Histograms::without_file()
         })
     }
 
-    /// For nobody.
-    pub(super) fn none() -> Histograms {
+    /// Returns a log without a file.
+    pub(super) fn without_file() -> Histograms {
         Histograms {
             sink: None,
             writer: None,
@@ -158,7 +164,7 @@ impl Histograms {
     }
 
     /// Writes the head, before the first round.
-    pub(super) fn begin(&mut self, session: &Session) -> Result<(), Failure> {
+    pub(super) fn write_head(&mut self, session: &Session) -> Result<(), CliError> {
         let Some(sink) = self.sink.take() else {
             return Ok(());
         };
@@ -173,42 +179,43 @@ impl Histograms {
             Sink::StandardOutput => ("standard output".into(), Box::new(io::stdout())),
             Sink::File(path, file) => {
                 let path = path.display().to_string();
-                empty(&file).map_err(|error| Failure::Other(format!("cannot write {path}: {error}")))?;
+                truncate_file(&file)
+                    .map_err(|error| CliError::Other(format!("cannot write {path}: {error}")))?;
                 (path, Box::new(file))
             }
         };
         self.failed = format!("cannot write {path}");
         let writer = Writer::new(output, &head);
-        self.writer = Some(writer.map_err(|error| Failure::Other(format!("{}: {error}", self.failed)))?);
+        self.writer = Some(writer.map_err(|error| CliError::Other(format!("{}: {error}", self.failed)))?);
         Ok(())
     }
 
-    /// Measuring begins.
-    pub(super) fn measuring(&mut self) {
+    /// Records the start of the measurement.
+    pub(super) fn mark_round_start(&mut self) {
         self.round = ringmain_sys::clock::realtime().saturating_sub(self.began);
     }
 
     /// Writes one interval.
-    pub(super) fn interval(&mut self, interval: &Interval, figures: &Figures) -> Result<(), Failure> {
+    pub(super) fn write_interval(&mut self, interval: &Interval, figures: &Figures) -> Result<(), CliError> {
         let Some(writer) = &mut self.writer else {
             return Ok(());
         };
         let start = self.round + interval.until.saturating_sub(interval.length);
         writer
             .interval(start, interval.length, figures)
-            .map_err(|error| Failure::Other(format!("{}: {error}", self.failed)))
+            .map_err(|error| CliError::Other(format!("{}: {error}", self.failed)))
     }
 }
 
-/// Says something that is no data.
+/// Prints a message.
 pub(crate) fn to_standard_error(text: &str) {
-    // Nobody is left to hear of a broken standard error.
+    // A broken standard error cannot be reported.
     let _ = writeln!(io::stderr(), "{text}");
 }
 
-/// As [`crate::print`], with a line's end.
-pub(crate) fn to_standard_output(text: &str) -> Result<(), Failure> {
-    crate::print(|out| {
+/// As [`crate::print_output`], with a final line feed.
+pub(crate) fn to_standard_output(text: &str) -> Result<(), CliError> {
+    crate::print_output(|out| {
         out.write_all(text.as_bytes())?;
         if text.ends_with('\n') {
             Ok(())
@@ -218,8 +225,8 @@ pub(crate) fn to_standard_output(text: &str) -> Result<(), Failure> {
     })
 }
 
-/// How text on standard output is dressed.
-pub(crate) fn style() -> Style {
+/// Returns the style of text on standard output.
+pub(crate) fn terminal_style() -> Style {
     let colour = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
     if colour && io::stdout().is_terminal() {
         Style::Terminal

@@ -1,4 +1,4 @@
-//! `ringmain bench push`: clients that listen, publications to them, and what came of both.
+//! `ringmain bench push`: subscribers, publications, and the results of both.
 
 use std::cell::RefCell;
 use std::time::Duration;
@@ -19,172 +19,188 @@ use ringmain_load::target::{Scheme, Target};
 use ringmain_sys::{clock, cpu};
 
 use super::broker;
+use super::client_tls::{ALPN_HTTP1, check_tls_used, client_tls};
 use super::interrupt::Interrupt;
 use super::output;
 use super::output::Sinks;
-use super::place::{Watched, addresses, open};
-use super::secure::{ALPN_HTTP1, check_used, secured};
-use super::task::{check_sources, cpus};
+use super::request::{check_sources, client_cpus};
+use super::resolve_target::{ServerSource, reach_target, resolve_addresses};
 use crate::args::EngineName;
 use crate::args::bench::push::{PublishAs, Push};
-use crate::failure::Failure;
-use crate::limits::LIVE_LINE;
-use crate::secret::secret;
+use crate::error::CliError;
+use crate::limits::LIVE_LINE_INTERVAL;
+use crate::secret::read_secret;
 
-/// Where servers of the protocol have it, unless the URL says otherwise.
+/// Default paths of the protocol's endpoints.
 const WEBSOCKET: &str = "/connection/websocket";
 const SSE: &str = "/connection/uni_sse";
 const PUBLISH: &str = "/api/publish";
 
-/// The same for several at once.
+/// The default path for batches.
 const BATCH: &str = "/api/batch";
 
-/// Descriptors that a thread of clients needs besides theirs.
+/// Descriptors of a client thread, besides those of its clients.
 const SPARE: u64 = 256;
 
-/// Publications a second if nobody says how many.
+/// Default number of publications per second.
 const RATE: f64 = 10.0;
 
-/// Carries it out.
-pub(super) fn run(args: &Push) -> Result<(), Failure> {
+/// Runs the command.
+pub(super) fn run(args: &Push) -> Result<(), CliError> {
     if let Some(what) = args.contradiction() {
-        return Err(Failure::Usage(what));
+        return Err(CliError::Usage(what));
     }
-    let broker = broker::broker(&args.publications)?;
-    let targets = targets(&args.targets)?;
+    let broker = broker::broker_plan(&args.publications)?;
+    let targets = parse_targets(&args.targets)?;
     let target = &targets[0];
-    let publishing = publishing(args, target)?;
+    let publishing = publish_target(args, target)?;
     let posts = publishing.as_ref().and_then(|(to, _)| to.secured_as.as_ref());
     let is_secured = targets.iter().any(|target| target.secured_as.is_some());
-    check_used(&args.tls, is_secured || posts.is_some())?;
+    check_tls_used(&args.tls, is_secured || posts.is_some())?;
     let names = targets.iter().map(|target| target.secured_as.clone());
-    let tls = names.map(|name| name.map(|name| secured(name, ALPN_HTTP1, &args.tls)).transpose());
+    let tls = names.map(|name| {
+        name.map(|name| client_tls(name, ALPN_HTTP1, &args.tls))
+            .transpose()
+    });
     let tls = tls.collect::<Result<Vec<_>, _>>()?;
     let allowed = cpu::allowed();
-    let cpus = cpus(args.client.cpus.as_ref(), &args.server.started, &allowed)?;
+    let cpus = client_cpus(args.client.cpus.as_ref(), &args.server.started, &allowed)?;
     let sinks = Sinks::json(args.results.json.as_ref(), args.results.quiet)?;
-    let interrupt = super::prepare(args.results.quiet)?;
+    let interrupt = super::init_process(args.results.quiet)?;
     let started = &args.server.started;
     let watched = match (&args.server.server, args.server.server_pid) {
-        (Some(command), _) => Watched::Command(command),
-        (None, Some(pid)) => Watched::Process(pid),
-        (None, None) => Watched::Nothing,
+        (Some(command), _) => ServerSource::Command(command),
+        (None, Some(pid)) => ServerSource::Process(pid),
+        (None, None) => ServerSource::Nothing,
     };
-    let (mut server, mut reached) = open(&addresses(&target.place)?, watched, started, &interrupt)?;
-    // Clients of push go to one address: what they receive is accounted for as one server's.
+    let (mut server, mut reached) =
+        reach_target(&resolve_addresses(&target.place)?, watched, started, &interrupt)?;
+    // Clients connect to one address: their results are those of one server.
     let addr = reached.remove(0);
-    let nodes = nodes(args, targets.iter().zip(tls), &addr, &interrupt)?;
-    let publishing = match publishing {
-        Some((to, form)) => Some(Publishing {
-            target: match to.place == target.place {
-                true => addr.clone(),
-                false => reach(&addresses(&to.place)?).map_err(Failure::other)?,
-            },
-            tls: publishing_tls(args, target, &to)?,
-            host: to.host,
-            path: to.path,
-            api_key: secret(
-                args.publications.api_key.as_deref(),
-                args.publications.api_key_file.as_deref(),
-            )?,
-            form,
-            connections: args.publications.publishers,
-        }),
-        None => None,
-    };
-    let plan = plan(args, target.scheme, nodes, (publishing, broker), cpus, &allowed)?;
-    let shared = shared(server.as_ref(), args, &plan, &allowed);
-    let session = Session::new(plan).map_err(failed)?;
-    interrupt.tells(session.stop());
-    let mut live = Live::new(args.results.quiet);
+    let nodes = reach_nodes(args, targets.iter().zip(tls), &addr, &interrupt)?;
+    let publishing = publishing
+        .map(|(to, form)| connect_publishing(args, target, &addr, to, form))
+        .transpose()?;
+    let plan = build_plan(args, target.scheme, nodes, (publishing, broker), cpus, &allowed)?;
+    let shared = shared_cpus(server.as_ref(), args, &plan, &allowed);
+    let session = Session::new(plan).map_err(push_error)?;
+    interrupt.set_on_interrupt(session.stop());
+    let mut live = ProgressLines::new(args.results.quiet);
     if args.search.find_max {
-        return find_max(args, &session, server.as_mut(), &shared, live, sinks);
+        return search_highest_rate(args, &session, server.as_mut(), &shared, live, sinks);
     }
     let run = session
-        .run(server.as_mut(), &mut |progress| live.show(progress))
-        .map_err(failed)?;
+        .run(server.as_mut(), &mut |progress| live.show_progress(progress))
+        .map_err(push_error)?;
     let remarks = run.remarks(&shared);
-    let name = name(args);
+    let name = run_name(args);
     sinks.write(
         &remarks,
-        || text::run(&run, &name, &remarks, output::style()),
+        || text::run(&run, &name, &remarks, output::terminal_style()),
         || json::run(&run, &name, &remarks),
         String::new,
     )?;
     match run.failure() {
-        Some(failure) => Err(Failure::Other(format!("{name}: {failure}"))),
+        Some(failure) => Err(CliError::Other(format!("{name}: {failure}"))),
         None => Ok(()),
     }
 }
 
+/// Returns the settings of publish requests to `to`. Clients connect to `target` at `addr`.
+fn connect_publishing(
+    args: &Push,
+    target: &Target,
+    addr: &Addr,
+    to: Target,
+    form: Form,
+) -> Result<Publishing, CliError> {
+    let publications = &args.publications;
+    Ok(Publishing {
+        target: if to.place == target.place {
+            addr.clone()
+        } else {
+            reach(&resolve_addresses(&to.place)?).map_err(CliError::other)?
+        },
+        tls: publishing_tls(args, target, &to)?,
+        host: to.host,
+        path: to.path,
+        api_key: read_secret(
+            publications.api_key.as_deref(),
+            publications.api_key_file.as_deref(),
+        )?,
+        form,
+        connections: publications.publishers,
+    })
+}
+
 /// Searches the highest rate.
-fn find_max(
+fn search_highest_rate(
     args: &Push,
     session: &Session,
     server: Option<&mut Server>,
     shared: &[usize],
-    live: Live,
+    live: ProgressLines,
     sinks: Sinks,
-) -> Result<(), Failure> {
+) -> Result<(), CliError> {
     let live = RefCell::new(live);
-    let name = name(args);
+    let name = run_name(args);
     let searched = session
         .search(
             &args.search.slo,
             server,
-            &mut |progress| live.borrow_mut().show(progress),
-            &mut |step, outcome| live.borrow().told(step, outcome),
+            &mut |progress| live.borrow_mut().show_progress(progress),
+            &mut |step, outcome| live.borrow().print_step(step, outcome),
         )
-        .map_err(failed)?;
+        .map_err(push_error)?;
     let Some(last) = searched.confirmed.last() else {
         sinks.write_json(|| json::search(&searched, &name, &[]))?;
-        return Err(Failure::Other(text::found(&searched)));
+        return Err(CliError::Other(text::found(&searched)));
     };
     let remarks = last.remarks(shared);
     sinks.write(
         &remarks,
-        || text::search(&searched, &name, &remarks, output::style()),
+        || text::search(&searched, &name, &remarks, output::terminal_style()),
         || json::search(&searched, &name, &remarks),
         String::new,
     )
 }
 
-fn failed(error: PushError) -> Failure {
+fn push_error(error: PushError) -> CliError {
     match error {
-        PushError::Plan { .. } => Failure::Usage(error.to_string()),
-        _ => Failure::other(error),
+        PushError::Plan { .. } => CliError::Usage(error.to_string()),
+        _ => CliError::other(error),
     }
 }
 
 /// The name of the run in reports: all URLs.
-fn name(args: &Push) -> String {
+fn run_name(args: &Push) -> String {
     args.targets.join(" ")
 }
 
-/// Reads the URLs of all nodes, which clients speak the same to.
-fn targets(texts: &[String]) -> Result<Vec<Target>, Failure> {
+/// Parses the URLs of the nodes, which must have the same transport.
+fn parse_targets(texts: &[String]) -> Result<Vec<Target>, CliError> {
     let targets = texts
         .iter()
-        .map(|text| target(text))
+        .map(|text| parse_target(text))
         .collect::<Result<Vec<_>, _>>()?;
     let scheme = targets[0].scheme;
     match targets.iter().position(|target| target.scheme != scheme) {
         None => Ok(targets),
-        Some(other) => Err(Failure::Usage(format!(
+        Some(other) => Err(CliError::Usage(format!(
             "{}: expected the transport of the first URL, {}, for all nodes",
             texts[other], texts[0]
         ))),
     }
 }
 
-/// Returns the nodes, each of which accepts connections. The first one has been reached at `first`; where this program has started the
-/// servers, the others may take a while.
-fn nodes<'a>(
+/// Returns the nodes, each of which accepts connections. The first one is reachable at `first`; if this program has started
+/// the servers, the others may need some time.
+fn reach_nodes<'a>(
     args: &Push,
     targets: impl Iterator<Item = (&'a Target, Option<Tls>)>,
     first: &Addr,
     interrupt: &Interrupt,
-) -> Result<Vec<Node>, Failure> {
+) -> Result<Vec<Node>, CliError> {
     let mut nodes = Vec::with_capacity(args.targets.len());
     for (number, ((target, tls), url)) in targets.zip(&args.targets).enumerate() {
         let addr = match number {
@@ -203,8 +219,8 @@ fn nodes<'a>(
 }
 
 /// Returns an address of a node that accepts connections.
-fn reach_node(args: &Push, target: &Target, interrupt: &Interrupt) -> Result<Addr, Failure> {
-    let addrs = addresses(&target.place)?;
+fn reach_node(args: &Push, target: &Target, interrupt: &Interrupt) -> Result<Addr, CliError> {
+    let addrs = resolve_addresses(&target.place)?;
     let patience = match args.server.server {
         Some(_) => args.server.started.server_wait.0,
         None => Duration::ZERO,
@@ -213,21 +229,21 @@ fn reach_node(args: &Push, target: &Target, interrupt: &Interrupt) -> Result<Add
     loop {
         match reach(&addrs) {
             Ok(addr) => return Ok(addr),
-            Err(error) if clock::monotonic() >= end => return Err(Failure::other(error)),
+            Err(error) if clock::monotonic() >= end => return Err(CliError::other(error)),
             Err(_) if interrupt.pause(limits::SERVER_LOOK) => {}
-            Err(error) => return Err(Failure::other(error)),
+            Err(error) => return Err(CliError::other(error)),
         }
     }
 }
 
-/// Where clients connect to.
-fn target(text: &str) -> Result<Target, Failure> {
-    let mut target = Target::parse(text).map_err(|error| Failure::Usage(error.to_string()))?;
+/// Parses the URL of a node.
+fn parse_target(text: &str) -> Result<Target, CliError> {
+    let mut target = Target::parse(text).map_err(|error| CliError::Usage(error.to_string()))?;
     let usual = match target.scheme {
         Scheme::WebSocket => WEBSOCKET,
         Scheme::Http => SSE,
         Scheme::Tcp => {
-            return Err(Failure::Usage(format!(
+            return Err(CliError::Usage(format!(
                 "{text}: expected ws://HOST[:PORT][/PATH] or http://HOST[:PORT][/PATH], or wss:// or https://"
             )));
         }
@@ -238,8 +254,8 @@ fn target(text: &str) -> Result<Target, Failure> {
     Ok(target)
 }
 
-/// Where publications are posted to, and in what form.
-fn publishing(args: &Push, clients: &Target) -> Result<Option<(Target, Form)>, Failure> {
+/// Returns the URL of the publish endpoint, and the format of requests.
+fn publish_target(args: &Push, clients: &Target) -> Result<Option<(Target, Form)>, CliError> {
     let publications = &args.publications;
     let is_external = publications.listen_only.is_some() || publications.publish_to.is_some();
     if publications.idle || is_external {
@@ -258,9 +274,9 @@ fn publishing(args: &Push, clients: &Target) -> Result<Option<(Target, Form)>, F
         };
         return Ok(Some((own, form)));
     };
-    let to = Target::parse(text).map_err(|error| Failure::Usage(format!("--publish: {error}")))?;
+    let to = Target::parse(text).map_err(|error| CliError::Usage(format!("--publish: {error}")))?;
     if to.scheme != Scheme::Http {
-        return Err(Failure::Usage(format!(
+        return Err(CliError::Usage(format!(
             "--publish: expected http://HOST[:PORT]/PATH or https://…, found {text}"
         )));
     }
@@ -274,27 +290,27 @@ fn api_prefix(path: &str) -> &str {
     path.find("/connection/").map_or("", |at| &path[..at])
 }
 
-/// How publishing is secured. The name of `--sni` is that of the host that clients connect to.
-fn publishing_tls(args: &Push, clients: &Target, to: &Target) -> Result<Option<Tls>, Failure> {
+/// Returns the TLS settings of publish requests. `--sni` applies to the host that clients connect to.
+fn publishing_tls(args: &Push, clients: &Target, to: &Target) -> Result<Option<Tls>, CliError> {
     let Some(name) = to.secured_as.clone() else {
         return Ok(None);
     };
-    let mut tls = secured(name.clone(), ALPN_HTTP1, &args.tls)?;
+    let mut tls = client_tls(name.clone(), ALPN_HTTP1, &args.tls)?;
     if clients.secured_as.as_ref().is_some_and(|other| *other != name) {
         tls.name = name;
     }
     Ok(Some(tls))
 }
 
-fn plan(
+fn build_plan(
     args: &Push,
     scheme: Scheme,
     nodes: Vec<Node>,
     (publishing, broker): (Option<Publishing>, Option<BrokerPlan>),
     cpus: Vec<usize>,
     allowed: &[usize],
-) -> Result<Plan, Failure> {
-    let (audience, publications, time) = (&args.audience, &args.publications, &args.time);
+) -> Result<Plan, CliError> {
+    let (subscribers, publications, time) = (&args.subscribers, &args.publications, &args.time);
     let sources: Vec<Addr> = args.client.source.iter().flatten().cloned().collect();
     for node in &nodes {
         check_sources(&sources, &node.target)?;
@@ -304,13 +320,13 @@ fn plan(
     let publishes = publishing.is_some() || broker.is_some();
     Ok(Plan {
         nodes,
-        transport: transport(scheme, audience.protobuf)?,
-        token: audience.token.clone(),
+        transport: select_transport(scheme, subscribers.protobuf)?,
+        token: subscribers.token.clone(),
         sources,
-        clients: audience.clients,
-        channels: audience.channels,
-        each: audience.each,
-        prefix: audience.prefix.clone(),
+        clients: subscribers.clients,
+        channels: subscribers.channels,
+        each: subscribers.each,
+        prefix: subscribers.prefix.clone(),
         publishing,
         broker,
         rate: if publishes {
@@ -321,21 +337,21 @@ fn plan(
         common: publications.common,
         size: publications.size,
         conflated: publications.conflated.map(|time| time.0),
-        slow: audience.slow,
-        slow_pace: audience.slow_pace,
-        connect_rate: audience.connect_rate,
-        kill: audience.kill.map(|after| Kill {
+        slow: subscribers.slow,
+        slow_pace: subscribers.slow_pace,
+        connect_rate: subscribers.connect_rate,
+        kill: subscribers.kill.map(|after| Kill {
             after: after.0,
-            every: audience.kill_every.map(|every| every.0),
+            every: subscribers.kill_every.map(|every| every.0),
         }),
-        kill_server: audience.kill_server.map(|kill| KillServer {
+        kill_server: subscribers.kill_server.map(|kill| KillServer {
             pid: kill.pid,
             after: kill.after.0,
         }),
-        reconnect: audience.reconnect.0,
+        reconnect: subscribers.reconnect.0,
         listening,
-        timeout: audience.timeout.0,
-        connect_timeout: audience.connect_timeout.0,
+        timeout: subscribers.timeout.0,
+        connect_timeout: subscribers.connect_timeout.0,
         warmup: if listening.is_some() {
             Duration::ZERO
         } else {
@@ -343,7 +359,7 @@ fn plan(
         },
         duration: time.duration.0,
         settle: time.settle.0,
-        threads: threads(args, if cpus.is_empty() { allowed } else { &cpus }.len()),
+        threads: thread_count(args, if cpus.is_empty() { allowed } else { &cpus }.len()),
         cpus,
         engine: match args.client.engine {
             EngineName::Auto => Choice::Auto,
@@ -353,24 +369,24 @@ fn plan(
     })
 }
 
-/// Returns what clients speak.
-fn transport(scheme: Scheme, protobuf: bool) -> Result<Transport, Failure> {
+/// Returns the transport of clients.
+fn select_transport(scheme: Scheme, protobuf: bool) -> Result<Transport, CliError> {
     Ok(match (scheme, protobuf) {
         (Scheme::WebSocket, false) => Transport::WebSocket(Format::Json),
         (Scheme::WebSocket, true) => Transport::WebSocket(Format::Protobuf),
         (_, false) => Transport::Sse,
         (_, true) => {
-            return Err(Failure::Usage(
-                "--protobuf is for ws:// targets: events are text; drop it".into(),
+            return Err(CliError::Usage(
+                "--protobuf is for ws:// targets, since server-sent events are text: drop it".into(),
             ));
         }
     })
 }
 
-/// Threads of clients: one a CPU, and as many more as there must be tables of descriptors, none of which holds more than the
-/// process may open.
-fn threads(args: &Push, cpus: usize) -> usize {
-    let clients = args.audience.clients as usize;
+/// Returns the number of client threads: one per CPU, and more if the clients need more descriptor tables than that; a table
+/// has at most the descriptors that the process may open.
+fn thread_count(args: &Push, cpus: usize) -> usize {
+    let clients = args.subscribers.clients as usize;
     let files =
         ringmain_sys::limits::raise_open_files().unwrap_or_else(|_| ringmain_sys::limits::open_files().0);
     let table = usize::try_from(files.saturating_sub(SPARE))
@@ -380,8 +396,8 @@ fn threads(args: &Push, cpus: usize) -> usize {
     args.client.threads.unwrap_or(default).min(clients).max(1)
 }
 
-/// The CPUs that both sides may run on.
-fn shared(server: Option<&Server>, args: &Push, plan: &Plan, allowed: &[usize]) -> Vec<usize> {
+/// Returns the CPUs that client and server share.
+fn shared_cpus(server: Option<&Server>, args: &Push, plan: &Plan, allowed: &[usize]) -> Vec<usize> {
     let pinned = args.server.started.server_cpus.clone();
     let servers = server.and_then(|server| pinned.or_else(|| cpu::allowed_of(server.pid()).ok()));
     let clients = if plan.cpus.is_empty() { allowed } else { &plan.cpus };
@@ -390,37 +406,37 @@ fn shared(server: Option<&Server>, args: &Push, plan: &Plan, allowed: &[usize]) 
     shared
 }
 
-/// A line now and then, on standard error.
-struct Live {
+/// Progress lines on standard error.
+struct ProgressLines {
     quiet: bool,
-    said: Duration,
+    last_output: Duration,
     delivered: u64,
     step: u8,
 }
 
-impl Live {
-    fn new(quiet: bool) -> Live {
-        Live {
+impl ProgressLines {
+    fn new(quiet: bool) -> ProgressLines {
+        ProgressLines {
             quiet,
-            said: clock::monotonic(),
+            last_output: clock::monotonic(),
             delivered: 0,
             step: 0,
         }
     }
 
-    /// How a step of a search went.
-    fn told(&self, step: &Step, outcome: &Outcome<Break>) {
+    /// Prints the result of a search step.
+    fn print_step(&self, step: &Step, outcome: &Outcome<Break>) {
         if self.quiet {
             return;
         }
         let phase = match step.phase {
-            Phase::Ramp => "looking for the range",
-            Phase::Bisect => "closing in",
+            Phase::Ramp => "ramping up",
+            Phase::Bisect => "bisecting",
             Phase::Confirm(_) => "confirming",
         };
         let broke: Vec<String> = outcome.broke.iter().map(ToString::to_string).collect();
         let how = if broke.is_empty() {
-            "kept".to_owned()
+            "met".to_owned()
         } else {
             broke.join("; ")
         };
@@ -430,9 +446,9 @@ impl Live {
         ));
     }
 
-    fn show(&mut self, progress: Progress) {
+    fn show_progress(&mut self, progress: Progress) {
         let now = clock::monotonic();
-        let passed = now.saturating_sub(self.said);
+        let passed = now.saturating_sub(self.last_output);
         let step = match progress {
             Progress::Joining(_) => 0,
             Progress::Warming => 1,
@@ -440,16 +456,16 @@ impl Live {
             Progress::Settling => 3,
         };
         let is_new = std::mem::replace(&mut self.step, step) != step;
-        if self.quiet || (!is_new && passed < LIVE_LINE) {
+        if self.quiet || (!is_new && passed < LIVE_LINE_INTERVAL) {
             return;
         }
-        self.said = now;
+        self.last_output = now;
         output::to_standard_error(&match progress {
-            Progress::Joining(standing) => format!("{} clients stand", amount::count(standing.into())),
-            Progress::Warming => "all clients stand; warming up".into(),
+            Progress::Joining(connected) => format!("{} clients connected", amount::count(connected.into())),
+            Progress::Warming => "all clients connected; warming up".into(),
             Progress::Counting(_) if is_new => {
                 self.delivered = 0;
-                "counting".into()
+                "measuring".into()
             }
             Progress::Counting(delivered) => {
                 let since = delivered.saturating_sub(std::mem::replace(&mut self.delivered, delivered));
@@ -460,7 +476,7 @@ impl Live {
                     amount::number(pace)
                 )
             }
-            Progress::Settling => "all is published; waiting for what is on its way".into(),
+            Progress::Settling => "publishing finished; waiting for deliveries in flight".into(),
         });
     }
 }

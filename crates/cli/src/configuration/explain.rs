@@ -1,4 +1,4 @@
-//! `ringmain explain`: a request in words, and what becomes of it. Connections that are not looked into are in `stream`.
+//! `ringmain explain`: the route of a request, as text or JSON. Passthrough connections are in `stream`.
 
 mod stream;
 
@@ -12,42 +12,45 @@ use ringmain_wire::h1::{FieldTable, HeadScanner, Parsed, parse_request};
 use serde_json::{Value, json};
 
 use crate::args::configuration::Explain;
-use crate::failure::Failure;
-use crate::print;
+use crate::error::CliError;
+use crate::print_output;
 
-/// A request's URL, in parts.
+/// The URL of a request, in parts.
 struct Url<'u> {
     https: bool,
     authority: &'u str,
-    /// `None`: the scheme's own.
+    /// `None`: the default port of the scheme.
     port: Option<u16>,
-    /// Path and query, as a request line has them; empty: `/`.
+    /// Path and query in the form of a request line; empty: `/`.
     target: &'u str,
 }
 
-/// Says where a request goes.
-pub(crate) fn explain(args: &Explain) -> Result<(), Failure> {
-    // Whether this program has the filters of a file is for whoever serves it.
-    let checked = super::read(&args.file, &|_| Ok(()))?;
+/// Explains the route of a request.
+///
+/// # Errors
+/// Fails if the file or the request is invalid, or no rule matches.
+pub(crate) fn explain(args: &Explain) -> Result<(), CliError> {
+    // The program that serves the file may have custom filters.
+    let checked = super::compile_file(&args.file, &|_| Ok(()))?;
     let name = args.file.display();
     let Some(table) = checked.table.filter(|_| checked.wrong.is_empty()) else {
-        return Err(Failure::Other(format!(
-            "{name}: it is wrong; `ringmain check {name}` says what"
+        return Err(CliError::Other(format!(
+            "{name}: invalid configuration; `ringmain check {name}` lists the errors"
         )));
     };
     let (Some(method), Some(url)) = (&args.method, &args.url) else {
-        return stream::explain(args, &table);
+        return stream::explain_stream(args, &table);
     };
-    MethodName::parse(method).map_err(|fault| Failure::Usage(fault.to_string()))?;
+    MethodName::parse(method).map_err(|fault| CliError::Usage(fault.to_string()))?;
     let url = Url::parse(url)?;
-    let head = url.head(method, &args.headers)?;
+    let head = url.request_head(method, &args.headers)?;
     let limits = ringmain_gateway::connection_limits(table.config()).http1;
     let mut fields = FieldTable::new(&limits);
-    let refused = |why: &dyn Display| Failure::Other(format!("400 Bad Request: {why}"));
-    // The gateway's own parser, so that the same requests are rejected.
+    let refused = |why: &dyn Display| CliError::Other(format!("400 Bad Request: {why}"));
+    // The gateway's parser, so that the same requests are rejected.
     let head = match parse_request(head.as_bytes(), &limits, &mut HeadScanner::new(), &mut fields) {
         Ok(Parsed::Complete { head, .. }) => head,
-        Ok(Parsed::Partial) => return Err(refused(&"the head has no end")),
+        Ok(Parsed::Partial) => return Err(refused(&"incomplete request head")),
         Err(fault) => return Err(refused(&fault)),
     };
     let (mut host_scratch, mut path_scratch) = (String::new(), String::new());
@@ -59,33 +62,33 @@ pub(crate) fn explain(args: &Explain) -> Result<(), Failure> {
         query: head.target.query().unwrap_or_default(),
         headers: Headers::Fields(head.fields),
     };
-    let address = address(&table, &url, facts.host)?;
+    let address = find_address(&table, &url, facts.host)?;
     let explanation = table.explain(address, &facts);
-    print(|out| {
+    print_output(|out| {
         if args.json {
-            writeln!(out, "{:#}", as_json(&explanation))
+            writeln!(out, "{:#}", explanation_json(&explanation))
         } else {
-            told(&explanation, &facts, out)
+            print_explanation(&explanation, &facts, out)
         }
     })?;
     if explanation.selected.is_some() || explanation.to_https {
         return Ok(());
     }
     if let Some(fault) = explanation.fault {
-        return Err(Failure::Other(format!("{}: {}", fault.status(), fault.text())));
+        return Err(CliError::Other(format!("{}: {}", fault.status(), fault.text())));
     }
     let status = match explanation.listener {
-        None if url.https => "421: no listener of that address is for its host",
-        None => "404: no listener of that address is for its host",
-        Some(_) => "404: no rule takes it",
+        None if url.https => "421: no listener of that address matches its host",
+        None => "404: no listener of that address matches its host",
+        Some(_) => "404: no rule matches",
     };
-    Err(Failure::Other(status.to_owned()))
+    Err(CliError::Other(status.to_owned()))
 }
 
 impl Url<'_> {
-    fn parse(text: &str) -> Result<Url<'_>, Failure> {
+    fn parse(text: &str) -> Result<Url<'_>, CliError> {
         let wrong = || {
-            Failure::Usage(format!(
+            CliError::Usage(format!(
                 "expected a URL such as http://shop.example/cart, found `{text}`"
             ))
         };
@@ -98,7 +101,7 @@ impl Url<'_> {
         let rest = rest.split_once('#').map_or(rest, |(rest, _)| rest);
         let end = rest.find(['/', '?']).unwrap_or(rest.len());
         let (authority, target) = rest.split_at(end);
-        // Clients send names and passwords elsewhere, if at all.
+        // Clients do not send the user information in the request line.
         let authority = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
         let port = match authority.rsplit_once(':') {
             Some((_, port)) if !port.contains(']') => Some(port.parse().map_err(|_| wrong())?),
@@ -112,13 +115,13 @@ impl Url<'_> {
         })
     }
 
-    /// The head that a client of this URL sends. A `Host` among the headers has precedence over the URL's.
-    fn head(&self, method: &str, headers: &[String]) -> Result<String, Failure> {
+    /// Returns the request head for this URL. A `Host` in `headers` takes precedence over that of the URL.
+    fn request_head(&self, method: &str, headers: &[String]) -> Result<String, CliError> {
         let slash = if self.target.starts_with('/') { "" } else { "/" };
         let mut head = format!("{method} {slash}{} HTTP/1.1\r\n", self.target);
         let headers: Vec<(&str, &str)> = headers
             .iter()
-            .map(|text| header(text))
+            .map(|text| parse_header(text))
             .collect::<Result<_, _>>()?;
         let own = ("Host", self.authority);
         let has_host = headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("host"));
@@ -129,9 +132,9 @@ impl Url<'_> {
     }
 }
 
-fn header(text: &str) -> Result<(&str, &str), Failure> {
+fn parse_header(text: &str) -> Result<(&str, &str), CliError> {
     let wrong = || {
-        Failure::Usage(format!(
+        CliError::Usage(format!(
             "expected a header such as 'accept: text/html', found `{text}`"
         ))
     };
@@ -142,9 +145,9 @@ fn header(text: &str) -> Result<(&str, &str), Failure> {
     Ok((name, value))
 }
 
-/// The address that a client of this URL connects to: the one with its port; if it tells none and there is none with the
-/// scheme's own, the first of the scheme that is for its host.
-fn address(table: &Table<()>, url: &Url<'_>, host: &str) -> Result<AddressId, Failure> {
+/// Returns the address that a client of this URL connects to: that with its port; without a port and a listener on the
+/// default port, the first one of the scheme that matches the host.
+fn find_address(table: &Table<()>, url: &Url<'_>, host: &str) -> Result<AddressId, CliError> {
     let spoken = |id: AddressId| {
         let mut listeners = table.addresses().listeners(id);
         listeners.any(|(_, listener)| listener.protocol.is_http() && listener.protocol.has_sni() == url.https)
@@ -174,12 +177,16 @@ fn address(table: &Table<()>, url: &Url<'_>, host: &str) -> Result<AddressId, Fa
     } else {
         there.join(", ")
     };
-    Err(Failure::Other(format!(
-        "no listener of {scheme} has port {wanted}; its addresses are: {there}"
+    Err(CliError::Other(format!(
+        "no {scheme} listener on port {wanted}; {scheme} listeners: {there}"
     )))
 }
 
-fn told(explanation: &Explanation, facts: &RequestFacts<'_>, out: &mut dyn Write) -> io::Result<()> {
+fn print_explanation(
+    explanation: &Explanation,
+    facts: &RequestFacts<'_>,
+    out: &mut dyn Write,
+) -> io::Result<()> {
     match &explanation.listener {
         Some(name) => writeln!(out, "listener `{name}`")?,
         None => writeln!(out, "no listener for `{}`", facts.host)?,
@@ -188,18 +195,18 @@ fn told(explanation: &Explanation, facts: &RequestFacts<'_>, out: &mut dyn Write
         writeln!(out, "  not `{name}`: {why}")?;
     }
     if explanation.to_https {
-        return writeln!(out, "  redirects to https; no route is looked at");
+        return writeln!(out, "  redirects to HTTPS; routes are not evaluated");
     }
     if let Some(fault) = explanation.fault {
-        return writeln!(out, "  refuses it: {}; no route is looked at", fault.text());
+        return writeln!(out, "  rejects it: {}; routes are not evaluated", fault.text());
     }
     if let Some(path) = &explanation.path {
-        writeln!(out, "  its path is matched as `{path}`")?;
+        writeln!(out, "  normalized path: `{path}`")?;
     }
     if let Some(method) = &explanation.preflight {
         writeln!(
             out,
-            "  a preflight for {method}: it is answered by CORS of the rule for {method}"
+            "  CORS preflight for {method}: answered by the rule for {method}"
         )?;
     }
     if let Some(taken) = &explanation.selected {
@@ -220,10 +227,10 @@ fn told(explanation: &Explanation, facts: &RequestFacts<'_>, out: &mut dyn Write
             writeln!(out, "  {step}")?;
         }
     } else if explanation.listener.is_some() {
-        writeln!(out, "no rule: 404")?;
+        writeln!(out, "no matching rule: 404")?;
     }
     if !explanation.rejected.is_empty() {
-        writeln!(out, "not taken by, the nearest first:")?;
+        writeln!(out, "rejected rules, the closest first:")?;
     }
     for rejected in &explanation.rejected {
         writeln!(
@@ -240,7 +247,7 @@ fn told(explanation: &Explanation, facts: &RequestFacts<'_>, out: &mut dyn Write
     }
 }
 
-fn as_json(explanation: &Explanation) -> Value {
+fn explanation_json(explanation: &Explanation) -> Value {
     let others = explanation
         .other_listeners
         .iter()

@@ -1,6 +1,6 @@
-//! `ringmain check`, `explain` and `schema`: what a configuration file says, without serving it.
+//! `ringmain check`, `explain` and `schema`: configuration files, without serving them.
 //!
-//! Knows how findings are printed; not what keys mean.
+//! Owns the output of findings; knows nothing of the keys.
 
 mod explain;
 
@@ -18,30 +18,33 @@ use serde_json::json;
 
 pub(crate) use self::explain::explain;
 use crate::args::configuration::Check;
-use crate::failure::Failure;
-use crate::print;
+use crate::error::CliError;
+use crate::print_output;
 
-/// A file, read and compiled for an explanation.
-struct Read {
-    /// `None`: the file is wrong as a whole.
+/// A configuration file, compiled for an explanation.
+struct CompiledFile {
+    /// `None` if the file cannot be compiled at all.
     table: Option<Table<()>>,
     wrong: Vec<ConfigError>,
 }
 
-/// Validates a file as a start and a reload do.
-pub(crate) fn check(args: &Check) -> Result<(), Failure> {
-    // This program has no filters of its own; those that embed the gateway have.
+/// `ringmain check`: validates a file in the same way as startup and reload.
+///
+/// # Errors
+/// Fails if the file is invalid or cannot be read.
+pub(crate) fn check_file(args: &Check) -> Result<(), CliError> {
+    // Custom filters exist only in programs that embed the gateway.
     let Checked { outcome, warnings } = Edge::of(&args.file).check()?;
     let name = args.file.display();
-    print(|out| {
+    print_output(|out| {
         if args.json {
-            return writeln!(out, "{:#}", as_json(&outcome, &warnings));
+            return writeln!(out, "{:#}", check_json(&outcome, &warnings));
         }
         for warning in &warnings {
             writeln!(out, "{warning}")?;
         }
         match &outcome {
-            Ok(config) => writeln!(out, "{name}: right: {}", amounts(config)),
+            Ok(config) => writeln!(out, "{name}: valid: {}", summarize(config)),
             Err(rejected) => rejected
                 .errors
                 .iter()
@@ -50,15 +53,15 @@ pub(crate) fn check(args: &Check) -> Result<(), Failure> {
     })?;
     outcome
         .map(drop)
-        .map_err(|rejected| Failure::Other(format!("{name}: {}", rejected.summary())))
+        .map_err(|rejected| CliError::Other(format!("{name}: {}", rejected.summary())))
 }
 
-/// The JSON Schema of configuration files.
-pub(crate) fn schema(out: &mut dyn Write) -> io::Result<()> {
+/// Prints the JSON Schema of configuration files.
+pub(crate) fn print_schema(out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "{:#}", config::schema())
 }
 
-fn amounts(config: &Config) -> String {
+fn summarize(config: &Config) -> String {
     let of = |count: usize, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
     [
         of(config.listeners.len(), "listener"),
@@ -68,7 +71,7 @@ fn amounts(config: &Config) -> String {
     .join(", ")
 }
 
-fn as_json(outcome: &Result<Arc<Config>, Rejected>, warnings: &[Warning]) -> serde_json::Value {
+fn check_json(outcome: &Result<Arc<Config>, Rejected>, warnings: &[Warning]) -> serde_json::Value {
     let none = Rejected::default();
     let rejected = outcome.as_ref().err().unwrap_or(&none);
     let errors = rejected.errors.iter().map(|error| {
@@ -98,11 +101,11 @@ fn as_json(outcome: &Result<Arc<Config>, Rejected>, warnings: &[Warning]) -> ser
     })
 }
 
-/// Reads a file. `fits`: whether this program has what a rule wants of it.
-fn read(path: &Path, fits: &dyn Fn(&Rule) -> Result<(), String>) -> Result<Read, Failure> {
-    let Reading { mut loaded, .. } = file::read(path).map_err(|error| Failure::Usage(error.to_string()))?;
+/// Reads and compiles a file. `fits` returns an error for a rule that this program does not support.
+fn compile_file(path: &Path, fits: &dyn Fn(&Rule) -> Result<(), String>) -> Result<CompiledFile, CliError> {
+    let Reading { mut loaded, .. } = file::read(path).map_err(|error| CliError::Usage(error.to_string()))?;
     let table = loaded.config.take();
     let table = table.map(|config| Table::compile(Arc::new(config), None, &mut |rule, _| fits(rule)));
     let wrong = loaded.wrong(table.as_ref().map_or(&[], Table::problems));
-    Ok(Read { table, wrong })
+    Ok(CompiledFile { table, wrong })
 }

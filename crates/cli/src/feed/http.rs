@@ -1,5 +1,5 @@
-//! `POST /api/publish` of a push server, one connection, requests behind one another without waiting for answers. What is written and
-//! read is as in `ringmain bench push` (`ringmain_load::push::exchange`); here are the socket and what is on its way.
+//! `POST /api/publish` of a push server over one connection, with pipelined requests. The encoding is that of `ringmain bench push`
+//! (`ringmain_load::push::exchange`); this module owns the socket and the requests in flight.
 
 use std::collections::VecDeque;
 use std::io::{self, Read, Write};
@@ -12,24 +12,24 @@ use ringmain_load::push::{Form, Publishing};
 use ringmain_wire::h1::{FieldTable, Limits};
 use serde_json::Value;
 
-use super::sink::Trouble;
-use crate::limits::{FEED_CONNECT, FEED_REQUESTS};
+use super::sink::SinkError;
+use crate::limits::{FEED_CONNECT, FEED_IN_FLIGHT};
 
-/// A connection.
+/// A connection to a push server.
 pub(super) struct Http {
     stream: Stream,
     publishing: Publishing,
     out: Vec<u8>,
-    /// Where requests that are not sent yet end, counted from the first byte of the connection.
+    /// End offsets of the queued requests, from the first byte of the connection.
     ends: VecDeque<u64>,
-    /// Bytes that were sent.
+    /// Bytes sent.
     sent: u64,
     table: FieldTable,
     reading: Reading,
     received: Vec<u8>,
-    /// Requests that were sent and have no answer.
-    asked: usize,
-    /// How many were refused since it was last looked, and what was said of the last.
+    /// Requests sent without a response.
+    in_flight: usize,
+    /// Refused requests since the last call of [`Http::take_refusals`], and the error of the last one.
     refused: Option<(u64, String)>,
 }
 
@@ -61,23 +61,23 @@ impl Stream {
         Ok(Stream::Unix(stream))
     }
 
-    /// `None`: not now.
+    /// Returns `None` if the socket is not writable.
     fn write(&mut self, bytes: &[u8]) -> io::Result<Option<usize>> {
-        now(match self {
+        nonblocking_result(match self {
             Stream::Tcp(stream) => stream.write(bytes),
             Stream::Unix(stream) => stream.write(bytes),
         })
     }
 
     fn read(&mut self, bytes: &mut [u8]) -> io::Result<Option<usize>> {
-        now(match self {
+        nonblocking_result(match self {
             Stream::Tcp(stream) => stream.read(bytes),
             Stream::Unix(stream) => stream.read(bytes),
         })
     }
 }
 
-fn now(outcome: io::Result<usize>) -> io::Result<Option<usize>> {
+fn nonblocking_result(outcome: io::Result<usize>) -> io::Result<Option<usize>> {
     match outcome {
         Ok(count) => Ok(Some(count)),
         Err(error)
@@ -93,7 +93,7 @@ fn now(outcome: io::Result<usize>) -> io::Result<Option<usize>> {
 }
 
 impl Http {
-    /// Connects to the first of the addresses that takes it.
+    /// Connects to the first address that accepts the connection.
     pub(super) fn connect(addrs: &[Addr], host: &str, path: &str, key: Option<&str>) -> io::Result<Http> {
         let mut outcome = Err(io::Error::other("the host has no address"));
         for addr in addrs {
@@ -120,87 +120,87 @@ impl Http {
             table: FieldTable::new(&Limits::INTERNET),
             reading: Reading::default(),
             received: Vec::new(),
-            asked: 0,
+            in_flight: 0,
             refused: None,
         })
     }
 
-    pub(super) fn put(&mut self, channel: &str, json: &str) -> Result<(), Trouble> {
+    pub(super) fn queue_trade(&mut self, channel: &str, json: &str) -> Result<(), SinkError> {
         let body = format!(r#"{{"channel":{},"data":{json}}}"#, Value::from(channel));
         write_head(&mut self.out, &self.publishing, body.len() as u64)
-            .map_err(|misuse| Trouble::Refused(misuse.to_string()))?;
+            .map_err(|misuse| SinkError::Refused(misuse.to_string()))?;
         self.out.extend_from_slice(body.as_bytes());
         self.ends.push_back(self.sent + self.out.len() as u64);
         Ok(())
     }
 
-    /// Bytes that are not sent yet.
-    pub(super) fn waiting(&self) -> usize {
+    /// Returns the number of bytes that are not sent yet.
+    pub(super) fn queued_bytes(&self) -> usize {
         self.out.len()
     }
 
-    /// Requests that have no answer yet.
-    pub(super) fn pending(&self) -> u64 {
-        (self.ends.len() + self.asked) as u64
+    /// Returns the number of requests without a response.
+    pub(super) fn unconfirmed(&self) -> u64 {
+        (self.ends.len() + self.in_flight) as u64
     }
 
-    pub(super) fn refusals(&mut self) -> Option<(u64, String)> {
+    pub(super) fn take_refusals(&mut self) -> Option<(u64, String)> {
         self.refused.take()
     }
 
-    /// Sends as many as may wait for an answer, and hears those answers that are there. Waits for nothing.
-    pub(super) fn carry_on(&mut self) -> Result<(), Trouble> {
-        let failed = |error: io::Error| Trouble::Lost(error.to_string());
-        let may = FEED_REQUESTS.saturating_sub(self.asked).min(self.ends.len());
+    /// Sends requests up to the limit in flight, and reads the available responses. Does not block.
+    pub(super) fn drive(&mut self) -> Result<(), SinkError> {
+        let failed = |error: io::Error| SinkError::Lost(error.to_string());
+        let may = FEED_IN_FLIGHT.saturating_sub(self.in_flight).min(self.ends.len());
         if let Some(end) = may.checked_sub(1).and_then(|last| self.ends.get(last).copied()) {
             let bytes = &self.out[..(end - self.sent) as usize];
             let written = self.stream.write(bytes).map_err(failed)?.unwrap_or(0);
             self.out.drain(..written);
             self.sent += written as u64;
             while self.ends.pop_front_if(|end| *end <= self.sent).is_some() {
-                self.asked += 1;
+                self.in_flight += 1;
             }
         }
         let mut chunk = [0; 16 << 10];
         while let Some(read) = self.stream.read(&mut chunk).map_err(failed)? {
             if read == 0 {
-                return Err(Trouble::Lost("the server has closed the connection".to_owned()));
+                return Err(SinkError::Lost("the server has closed the connection".to_owned()));
             }
-            self.hear(&chunk[..read])?;
+            self.read_responses(&chunk[..read])?;
         }
         Ok(())
     }
 
-    fn hear(&mut self, bytes: &[u8]) -> Result<(), Trouble> {
+    fn read_responses(&mut self, bytes: &[u8]) -> Result<(), SinkError> {
         self.received.extend_from_slice(bytes);
         let mut at = 0;
         while at < self.received.len() {
-            if self.asked == 0 {
-                let what = "the server says something that it was not asked";
-                return Err(Trouble::Lost(what.to_owned()));
+            if self.in_flight == 0 {
+                let what = "the server sent a response without a request";
+                return Err(SinkError::Lost(what.to_owned()));
             }
             let taken = self.reading.take(&mut self.table, &self.received[at..]);
-            let (taken, status) = taken.map_err(|what| Trouble::Refused(what.to_owned()))?;
+            let (taken, status) = taken.map_err(|what| SinkError::Refused(what.to_owned()))?;
             at += taken;
             let Some(status) = status else {
                 break;
             };
-            self.asked -= 1;
-            self.answered(status)?;
+            self.in_flight -= 1;
+            self.on_response(status)?;
         }
         self.received.drain(..at);
         Ok(())
     }
 
-    /// A whole answer has come.
-    fn answered(&mut self, status: u16) -> Result<(), Trouble> {
+    /// Handles a complete response.
+    fn on_response(&mut self, status: u16) -> Result<(), SinkError> {
         let what = fault(Form::Api, status, &self.reading.kept);
         self.reading.kept.clear();
         let Some(what) = what else {
             return Ok(());
         };
-        match hint(status) {
-            Some(hint) => Err(Trouble::Refused(format!("{what}; {hint}"))),
+        match refusal_hint(status) {
+            Some(hint) => Err(SinkError::Refused(format!("{what}; {hint}"))),
             None => {
                 let count = self.refused.take().map_or(0, |(count, _)| count);
                 self.refused = Some((count + 1, what));
@@ -210,13 +210,11 @@ impl Http {
     }
 }
 
-/// What to do about a refusal that the next trade would meet as well.
-fn hint(status: u16) -> Option<&'static str> {
+/// Returns advice for a status that every request would receive.
+fn refusal_hint(status: u16) -> Option<&'static str> {
     match status {
-        401 | 403 => Some("give the server's key by --api-key"),
-        404 | 405 => {
-            Some("no such endpoint: does the server have its interface for programs, and is it at this path?")
-        }
+        401 | 403 => Some("pass the API key with --api-key"),
+        404 | 405 => Some("no such endpoint: check that the server API is enabled, and the path"),
         _ => None,
     }
 }

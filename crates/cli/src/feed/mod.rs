@@ -1,13 +1,13 @@
-//! `ringmain feed`: a made-up market, published at a rate, whether or not the receiver keeps up (an open loop).
+//! `ringmain feed`: a simulated market, published at a rate that is independent of the receiver (an open loop).
 //!
 //! ```text
-//! clock ─▶ pace: so many are due ─▶ trades of the market ─▶ line: a sink (standard output, NATS, push server), made again if lost
-//!            └─ due for too long ─▶ left out, and counted
+//! clock ─▶ schedule: due trades ─▶ trades of the market ─▶ connection: a sink (standard output, NATS, push server)
+//!            └─ overdue ─▶ skipped, and counted
 //! ```
 
+mod connection;
 mod http;
-mod line;
-mod pace;
+mod schedule;
 mod sink;
 mod trades;
 
@@ -21,20 +21,23 @@ use std::time::Duration;
 use ringmain_load::report::amount;
 use ringmain_sys::clock;
 
-use self::line::Line;
-use self::pace::Pace;
-use self::sink::{Sink, Target, Trouble};
+use self::connection::SinkConnection;
+use self::schedule::Schedule;
+use self::sink::{Sink, SinkError, Target};
 use self::trades::Trades;
 use crate::args::feed::Feed as Args;
 use crate::bench::interrupt::Interrupt;
-use crate::failure::Failure;
-use crate::limits::{FEED_LOOK, FEED_STEP, FEED_WAITING};
+use crate::error::CliError;
+use crate::limits::{FEED_IDLE_POLL, FEED_POLL, FEED_QUEUED_BYTES};
 
-/// Does what the command line says.
-pub(crate) fn run(args: &Args) -> Result<(), Failure> {
-    let target = Arc::new(sink::target(args)?);
-    let interrupt = crate::bench::prepare(args.receiver.quiet)?;
-    let Some(sink) = first(&target, &interrupt)? else {
+/// Runs the command.
+///
+/// # Errors
+/// Fails on a wrong command line, if the receiver cannot be reached, or if no trade is delivered.
+pub(crate) fn run(args: &Args) -> Result<(), CliError> {
+    let target = Arc::new(sink::parse_target(args)?);
+    let interrupt = crate::bench::init_process(args.receiver.quiet)?;
+    let Some(sink) = connect_first(&target, &interrupt)? else {
         return Ok(());
     };
     let market = &args.market;
@@ -43,138 +46,143 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         .unwrap_or_else(|| clock::realtime().as_nanos() as u64 & 0xffff_ffff);
     let say = |text: &str| {
         if !args.receiver.quiet {
-            // Nobody is left to hear of a broken standard error.
+            // A broken standard error cannot be reported.
             let _ = writeln!(std::io::stderr(), "{text}");
         }
     };
     say(&format!(
-        "{} trades a second of {} shares to {}, seed {seed}",
+        "{} trades per second of {} shares to {}, seed {seed}",
         amount::number(market.rate),
         market.symbols,
-        target.shown()
+        target.display_name()
     ));
     let began = clock::monotonic();
     let mut feed = Feed {
         trades: Trades::new(seed, market.symbols, market.distribution, market.size),
-        pace: Pace::new(market.rate, market.duration.map(|time| time.0)),
-        line: Line::Open(sink),
-        trouble: String::new(),
+        schedule: Schedule::new(market.rate, market.duration.map(|time| time.0)),
+        connection: SinkConnection::Open(sink),
+        last_error: String::new(),
         target,
         interrupt,
     };
-    let ended = feed.go(&|| clock::monotonic() - began);
-    feed.pace.give_up(feed.line.pending());
-    say(&feed.pace.summary(clock::monotonic() - began));
+    let ended = feed.run_loop(&|| clock::monotonic() - began);
+    feed.schedule.record_unconfirmed(feed.connection.unconfirmed());
+    say(&feed.schedule.summary(clock::monotonic() - began));
     let failure = ended.err().or_else(|| match *feed.target {
-        // A reader may take as little as it likes.
+        // A reader may close the pipe at any time.
         Target::Lines => None,
-        Target::Nats { .. } | Target::Push { .. } => feed.pace.failure(),
+        Target::Nats { .. } | Target::Push { .. } => feed.schedule.failure_reason(),
     });
     match failure {
-        Some(why) => Err(Failure::Other(format!("{}: {why}", feed.target.shown()))),
+        Some(why) => Err(CliError::Other(format!("{}: {why}", feed.target.display_name()))),
         None => Ok(()),
     }
 }
 
-/// Connects. `None`: Ctrl-C came first.
-fn first(target: &Arc<Target>, interrupt: &Interrupt) -> Result<Option<Sink>, Failure> {
-    let line = Line::open(target).map_err(no_thread)?;
-    while !interrupt.came() {
-        match line.opened(FEED_LOOK) {
+/// Connects. Returns `None` after Ctrl-C.
+fn connect_first(target: &Arc<Target>, interrupt: &Interrupt) -> Result<Option<Sink>, CliError> {
+    let connection = SinkConnection::open(target).map_err(thread_error)?;
+    while !interrupt.is_interrupted() {
+        match connection.poll_opened(FEED_IDLE_POLL) {
             Some(Ok(sink)) => return Ok(Some(sink)),
-            Some(Err(Trouble::Lost(why) | Trouble::Refused(why))) => {
-                return Err(Failure::Other(format!("{}: {why}", target.shown())));
+            Some(Err(SinkError::Lost(why) | SinkError::Refused(why))) => {
+                return Err(CliError::Other(format!("{}: {why}", target.display_name())));
             }
-            Some(Err(Trouble::Over)) => return Ok(None),
+            Some(Err(SinkError::Closed)) => return Ok(None),
             None => {}
         }
     }
     Ok(None)
 }
 
-fn no_thread(error: std::io::Error) -> Failure {
-    Failure::Other(format!("no thread to connect: {error}"))
+fn thread_error(error: std::io::Error) -> CliError {
+    CliError::Other(format!("cannot start the connecting thread: {error}"))
 }
 
-/// While it runs.
+/// The state of a running feed.
 struct Feed {
     trades: Trades,
-    pace: Pace,
-    line: Line,
-    /// Why there is no connection, as it was said last.
-    trouble: String,
+    schedule: Schedule,
+    connection: SinkConnection,
+    /// The last reported connection error.
+    last_error: String,
     target: Arc<Target>,
     interrupt: Interrupt,
 }
 
 impl Feed {
-    /// Goes on to the end; `clock` says how much time has passed.
+    /// Runs until the feed is finished; `clock` returns the time since its start.
     ///
     /// # Errors
-    /// Why it cannot.
-    fn go(&mut self, clock: &dyn Fn() -> Duration) -> Result<(), String> {
+    /// Returns the reason if the receiver refuses trades permanently.
+    fn run_loop(&mut self, clock: &dyn Fn() -> Duration) -> Result<(), String> {
         loop {
             let passed = clock();
-            self.pace.leave_out(passed, self.line.is_open());
-            let interrupted = self.interrupt.came();
-            if self.pace.is_over(passed, interrupted, self.line.pending()) {
+            self.schedule.skip_overdue(passed, self.connection.is_open());
+            let interrupted = self.interrupt.is_interrupted();
+            if self
+                .schedule
+                .is_finished(passed, interrupted, self.connection.unconfirmed())
+            {
                 return Ok(());
             }
-            match self.turn(passed, interrupted) {
+            match self.run_once(passed, interrupted) {
                 Ok(()) => {}
-                Err(Trouble::Over) => return Ok(()),
-                Err(Trouble::Refused(why)) => return Err(why),
-                Err(Trouble::Lost(why)) => self.lose(passed, why),
+                Err(SinkError::Closed) => return Ok(()),
+                Err(SinkError::Refused(why)) => return Err(why),
+                Err(SinkError::Lost(why)) => self.on_connection_lost(passed, why),
             }
         }
     }
 
-    fn turn(&mut self, passed: Duration, interrupted: bool) -> Result<(), Trouble> {
-        match &mut self.line {
-            Line::Open(sink) => {
-                while self.pace.is_due(passed) && !interrupted && sink.waiting() < FEED_WAITING {
-                    let (symbol, json) = self.trades.next(self.pace.number());
-                    sink.put(symbol, json)?;
-                    self.pace.made += 1;
-                }
-                sink.carry_on(FEED_STEP)?;
-                if let Some((count, why)) = sink.refusals()
-                    && let Some(why) = self.pace.refuse(count, why)
+    fn run_once(&mut self, passed: Duration, interrupted: bool) -> Result<(), SinkError> {
+        match &mut self.connection {
+            SinkConnection::Open(sink) => {
+                while self.schedule.is_due(passed) && !interrupted && sink.queued_bytes() < FEED_QUEUED_BYTES
                 {
-                    log::warn!("{} does not accept publications: {why}", self.target.shown());
+                    let (symbol, json) = self.trades.next_trade(self.schedule.next_number());
+                    sink.queue_trade(symbol, json)?;
+                    self.schedule.made += 1;
                 }
-                let rest = match sink.pending() {
-                    0 => self.pace.rest(passed),
-                    _ => FEED_STEP,
+                sink.drive(FEED_POLL)?;
+                if let Some((count, why)) = sink.take_refusals()
+                    && let Some(why) = self.schedule.record_refusal(count, why)
+                {
+                    log::warn!("{} refuses publications: {why}", self.target.display_name());
+                }
+                let rest = match sink.unconfirmed() {
+                    0 => self.schedule.time_to_next(passed),
+                    _ => FEED_POLL,
                 };
                 self.interrupt.pause(rest);
             }
-            Line::Opening(_) => {
-                if let Some(outcome) = self.line.opened(FEED_LOOK) {
-                    self.line = Line::Open(outcome?);
-                    log::warn!("{}: connected again", self.target.shown());
-                    self.trouble.clear();
+            SinkConnection::Opening(_) => {
+                if let Some(outcome) = self.connection.poll_opened(FEED_IDLE_POLL) {
+                    self.connection = SinkConnection::Open(outcome?);
+                    log::warn!("{}: reconnected", self.target.display_name());
+                    self.last_error.clear();
                 }
             }
-            Line::Waiting(until) if passed >= *until => {
-                self.line = Line::open(&self.target).map_err(|error| Trouble::Lost(error.to_string()))?;
+            SinkConnection::Waiting(until) if passed >= *until => {
+                self.connection =
+                    SinkConnection::open(&self.target).map_err(|error| SinkError::Lost(error.to_string()))?;
             }
-            Line::Waiting(_) => {
-                self.interrupt.pause(FEED_STEP);
+            SinkConnection::Waiting(_) => {
+                self.interrupt.pause(FEED_POLL);
             }
         }
         Ok(())
     }
 
-    /// The connection is gone, or could not be had again.
-    fn lose(&mut self, passed: Duration, why: String) {
-        if self.line.is_open() {
-            self.pace.lose(self.line.pending());
+    /// Handles a lost connection, or a failed attempt to reconnect.
+    fn on_connection_lost(&mut self, passed: Duration, why: String) {
+        if self.connection.is_open() {
+            self.schedule.record_loss(self.connection.unconfirmed());
         }
-        if self.trouble != why {
-            log::warn!("{}: {why}; it is tried again", self.target.shown());
-            self.trouble = why;
+        if self.last_error != why {
+            log::warn!("{}: {why}; reconnecting", self.target.display_name());
+            self.last_error = why;
         }
-        self.line = Line::wait(passed);
+        self.connection = SinkConnection::back_off(passed);
     }
 }

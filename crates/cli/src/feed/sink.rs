@@ -1,4 +1,4 @@
-//! Where trades go.
+//! The receivers of trades: standard output, NATS, a push server.
 
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -12,12 +12,12 @@ use ringmain_gateway::model::{NatsAccess, NatsLogin, NatsServer, NatsTls, Secret
 use ringmain_load::target::{Scheme, Target as Url};
 
 use super::http::Http;
-use crate::args::feed::{Feed, Receiver as Receiving};
-use crate::bench::place::addresses;
-use crate::failure::Failure;
-use crate::secret::secret;
+use crate::args::feed::{Feed, ReceiverArgs};
+use crate::bench::resolve_target::resolve_addresses;
+use crate::error::CliError;
+use crate::secret::read_secret;
 
-/// What the command line says of it.
+/// The receiver of the command line.
 pub(super) enum Target {
     Lines,
     Nats {
@@ -31,7 +31,7 @@ pub(super) enum Target {
     },
 }
 
-/// One that takes trades.
+/// An open receiver.
 pub(super) enum Sink {
     Lines(Lines),
     Nats {
@@ -44,37 +44,37 @@ pub(super) enum Sink {
     },
 }
 
-/// Why it takes none any more.
+/// The reason why a receiver accepts no more trades.
 #[derive(Debug)]
-pub(super) enum Trouble {
-    /// Nobody wants more: there is nothing wrong with that.
-    Over,
-    /// The connection is gone, or cannot be had; another may be better.
+pub(super) enum SinkError {
+    /// The reader has closed the pipe, which is no error.
+    Closed,
+    /// The connection was lost, or cannot be opened; a later attempt may succeed.
     Lost(String),
-    /// Another would be of no use.
+    /// The receiver refuses trades permanently.
     Refused(String),
 }
 
-/// What stands for a share in subjects and channels.
+/// The placeholder of the share in subjects and channels.
 const SYMBOL: &str = "{symbol}";
 
-/// Reads the command line.
-pub(super) fn target(args: &Feed) -> Result<Target, Failure> {
+/// Parses the receiver of the command line.
+pub(super) fn parse_target(args: &Feed) -> Result<Target, CliError> {
     let (to, receiver) = (&args.to, &args.receiver);
     if to == "-" {
         return Ok(Target::Lines);
     }
     if let Some((scheme @ ("nats" | "tls"), rest)) = to.split_once("://") {
         return Ok(Target::Nats {
-            access: access(rest, scheme == "tls", receiver)?,
+            access: parse_nats_access(rest, scheme == "tls", receiver)?,
             subject: receiver.subject.clone(),
         });
     }
     let mut url = Url::parse(to)
-        .map_err(|error| Failure::Usage(format!("{error}; or write -, or nats://HOST[:PORT]")))?;
+        .map_err(|error| CliError::Usage(format!("{error}; or write -, or nats://HOST[:PORT]")))?;
     if url.scheme != Scheme::Http || url.secured_as.is_some() {
-        return Err(Failure::Usage(format!(
-            "{to}: expected -, nats://HOST, tls://HOST or http://HOST: nothing else is spoken here"
+        return Err(CliError::Usage(format!(
+            "{to}: expected -, nats://HOST, tls://HOST or http://HOST"
         )));
     }
     if url.path == "/" {
@@ -83,28 +83,28 @@ pub(super) fn target(args: &Feed) -> Result<Target, Failure> {
     Ok(Target::Push {
         url,
         channel: receiver.channel.clone(),
-        api_key: secret(receiver.api_key.as_deref(), receiver.api_key_file.as_deref())?,
+        api_key: read_secret(receiver.api_key.as_deref(), receiver.api_key_file.as_deref())?,
     })
 }
 
-/// What stands behind `nats://` or `tls://`, and who signs in there.
-fn access(rest: &str, tls: bool, receiver: &Receiving) -> Result<NatsAccess, Failure> {
+/// Parses the part after `nats://` or `tls://`: login and server.
+fn parse_nats_access(rest: &str, tls: bool, receiver: &ReceiverArgs) -> Result<NatsAccess, CliError> {
     let (login, place) = match rest.rsplit_once('@') {
         Some((login, place)) => (Some(login), place),
         None => (None, rest),
     };
-    let server = server(place, tls)
-        .ok_or_else(|| Failure::Usage("expected nats://[USER:PASSWORD@]HOST[:PORT]".to_owned()))?;
+    let server = parse_nats_server(place, tls)
+        .ok_or_else(|| CliError::Usage("expected nats://[USER:PASSWORD@]HOST[:PORT]".to_owned()))?;
     let secret = |text: &str| Secret::new(text.as_bytes());
     let read = |path: &PathBuf| {
-        std::fs::read(path).map_err(|error| Failure::Other(format!("{}: {error}", path.display())))
+        std::fs::read(path).map_err(|error| CliError::Other(format!("{}: {error}", path.display())))
     };
     let login = match (login, &receiver.credentials) {
         (None, None) => NatsLogin::Anonymous,
         (None, Some(path)) => NatsLogin::Credentials(Secret::new(read(path)?)),
         (Some(_), Some(_)) => {
-            let what = "either a user in the URL, or --credentials";
-            return Err(Failure::Usage(what.to_owned()));
+            let what = "the URL has a login, and --credentials is given: drop one";
+            return Err(CliError::Usage(what.to_owned()));
         }
         (Some(login), None) => match login.split_once(':') {
             Some((user, password)) => NatsLogin::User {
@@ -125,8 +125,8 @@ fn access(rest: &str, tls: bool, receiver: &Receiving) -> Result<NatsAccess, Fai
     })
 }
 
-/// A host, perhaps with a port.
-fn server(place: &str, tls: bool) -> Option<NatsServer> {
+/// Parses HOST[:PORT].
+fn parse_nats_server(place: &str, tls: bool) -> Option<NatsServer> {
     let place = place.strip_suffix('/').unwrap_or(place);
     let (host, port) = match place.rsplit_once(':') {
         Some((host, port)) if !port.contains(']') => (host, port.parse().ok()?),
@@ -142,8 +142,8 @@ fn server(place: &str, tls: bool) -> Option<NatsServer> {
 }
 
 impl Target {
-    /// For messages: without what is secret.
-    pub(super) fn shown(&self) -> String {
+    /// Returns the name for messages, without secrets.
+    pub(super) fn display_name(&self) -> String {
         match self {
             Target::Lines => "standard output".to_owned(),
             Target::Nats { access, .. } => {
@@ -154,12 +154,12 @@ impl Target {
         }
     }
 
-    /// Connects, however long that takes.
-    pub(super) fn open(&self) -> Result<Sink, Trouble> {
+    /// Connects; may block.
+    pub(super) fn connect(&self) -> Result<Sink, SinkError> {
         Ok(match self {
-            Target::Lines => Sink::Lines(Lines::start().map_err(lost)?),
+            Target::Lines => Sink::Lines(Lines::start().map_err(io_error)?),
             Target::Nats { access, subject } => Sink::Nats {
-                publisher: Box::new(Publisher::connect(access).map_err(trouble)?),
+                publisher: Box::new(Publisher::connect(access).map_err(nats_error)?),
                 subject: subject.clone(),
             },
             Target::Push {
@@ -167,12 +167,12 @@ impl Target {
                 channel,
                 api_key,
             } => {
-                let addrs = addresses(&url.place).map_err(|failure| match failure {
-                    Failure::Usage(why) | Failure::Other(why) => Trouble::Lost(why),
+                let addrs = resolve_addresses(&url.place).map_err(|failure| match failure {
+                    CliError::Usage(why) | CliError::Other(why) => SinkError::Lost(why),
                 })?;
                 let http = Http::connect(&addrs, &url.host, &url.path, api_key.as_deref());
                 Sink::Push {
-                    http: Box::new(http.map_err(lost)?),
+                    http: Box::new(http.map_err(io_error)?),
                     channel: channel.clone(),
                 }
             }
@@ -180,22 +180,22 @@ impl Target {
     }
 }
 
-fn lost(error: io::Error) -> Trouble {
-    Trouble::Lost(error.to_string())
+fn io_error(error: io::Error) -> SinkError {
+    SinkError::Lost(error.to_string())
 }
 
-/// What a NATS makes of it.
-fn trouble(failure: NatsFailure) -> Trouble {
+/// Converts an error of NATS.
+fn nats_error(failure: NatsFailure) -> SinkError {
     if failure.is_final() {
-        Trouble::Refused(failure.to_string())
+        SinkError::Refused(failure.to_string())
     } else {
-        Trouble::Lost(failure.to_string())
+        SinkError::Lost(failure.to_string())
     }
 }
 
 impl Sink {
-    /// Takes a trade, to be sent by [`Sink::carry_on`].
-    pub(super) fn put(&mut self, symbol: &str, json: &str) -> Result<(), Trouble> {
+    /// Queues a trade, to be sent by [`Sink::drive`].
+    pub(super) fn queue_trade(&mut self, symbol: &str, json: &str) -> Result<(), SinkError> {
         match self {
             Sink::Lines(lines) => {
                 lines.next.extend_from_slice(json.as_bytes());
@@ -205,55 +205,55 @@ impl Sink {
             }
             Sink::Nats { publisher, subject } => {
                 let subject = subject.replace(SYMBOL, symbol);
-                publisher.publish(&subject, json.as_bytes()).map_err(trouble)
+                publisher.publish(&subject, json.as_bytes()).map_err(nats_error)
             }
-            Sink::Push { http, channel } => http.put(&channel.replace(SYMBOL, symbol), json),
+            Sink::Push { http, channel } => http.queue_trade(&channel.replace(SYMBOL, symbol), json),
         }
     }
 
-    /// Bytes that were taken and not sent.
-    pub(super) fn waiting(&self) -> usize {
+    /// Returns the number of queued bytes.
+    pub(super) fn queued_bytes(&self) -> usize {
         match self {
             Sink::Lines(lines) => lines.next.len(),
             Sink::Nats { publisher, .. } => publisher.waiting(),
-            Sink::Push { http, .. } => http.waiting(),
+            Sink::Push { http, .. } => http.queued_bytes(),
         }
     }
 
-    /// Trades of which it is not known whether they have arrived.
-    pub(super) fn pending(&self) -> u64 {
+    /// Returns the number of trades without confirmation.
+    pub(super) fn unconfirmed(&self) -> u64 {
         match self {
             Sink::Lines(lines) => lines.trades + lines.written.load(Ordering::Acquire),
             Sink::Nats { publisher, .. } => publisher.unconfirmed(),
-            Sink::Push { http, .. } => http.pending(),
+            Sink::Push { http, .. } => http.unconfirmed(),
         }
     }
 
-    /// Sends, for about so long at most, and hears what is said.
-    pub(super) fn carry_on(&mut self, within: Duration) -> Result<(), Trouble> {
+    /// Sends queued trades and reads responses, for about `within` at most.
+    pub(super) fn drive(&mut self, within: Duration) -> Result<(), SinkError> {
         match self {
-            Sink::Lines(lines) => lines.carry_on(),
-            Sink::Nats { publisher, .. } => publisher.carry_on(within).map_err(trouble),
-            Sink::Push { http, .. } => http.carry_on(),
+            Sink::Lines(lines) => lines.drive(),
+            Sink::Nats { publisher, .. } => publisher.carry_on(within).map_err(nats_error),
+            Sink::Push { http, .. } => http.drive(),
         }
     }
 
-    /// How many were refused since it was last asked, and what was said of the last.
-    pub(super) fn refusals(&mut self) -> Option<(u64, String)> {
+    /// Returns the number of refused trades since the last call, and the error of the last one.
+    pub(super) fn take_refusals(&mut self) -> Option<(u64, String)> {
         match self {
-            Sink::Push { http, .. } => http.refusals(),
+            Sink::Push { http, .. } => http.take_refusals(),
             _ => None,
         }
     }
 }
 
-/// Standard output, written by a thread: a reader that takes nothing does not hold up the clock.
+/// Standard output, written by a thread: a slow reader does not delay the schedule.
 pub(super) struct Lines {
     next: Vec<u8>,
-    /// Lines in it.
+    /// Lines in `next`.
     trades: u64,
     sender: SyncSender<(Vec<u8>, u64)>,
-    /// Lines that the thread has, or that are on their way there.
+    /// Lines passed to the thread.
     written: Arc<AtomicU64>,
 }
 
@@ -267,7 +267,7 @@ impl Lines {
             clippy::disallowed_methods,
             reason = "writing to standard output may block, which no simulation has"
         )]
-        builder.spawn(move || write(&receiver, &left))?;
+        builder.spawn(move || write_lines(&receiver, &left))?;
         Ok(Lines {
             next: Vec::new(),
             trades: 0,
@@ -276,7 +276,7 @@ impl Lines {
         })
     }
 
-    fn carry_on(&mut self) -> Result<(), Trouble> {
+    fn drive(&mut self) -> Result<(), SinkError> {
         if self.next.is_empty() {
             return Ok(());
         }
@@ -294,13 +294,13 @@ impl Lines {
                 self.next = next;
                 Ok(())
             }
-            // A reader that has left has seen enough; what else it was the thread has said.
-            Err(TrySendError::Disconnected(_)) => Err(Trouble::Over),
+            // The thread has reported any other error than a closed pipe.
+            Err(TrySendError::Disconnected(_)) => Err(SinkError::Closed),
         }
     }
 }
 
-fn write(receiver: &Receiver<(Vec<u8>, u64)>, left: &AtomicU64) {
+fn write_lines(receiver: &Receiver<(Vec<u8>, u64)>, left: &AtomicU64) {
     let mut out = io::stdout().lock();
     for (bytes, trades) in receiver {
         if let Err(error) = out.write_all(&bytes).and_then(|()| out.flush()) {

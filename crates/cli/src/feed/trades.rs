@@ -1,4 +1,4 @@
-//! Trades of the market, one after the other: whose turn it is, and what is said of each.
+//! The sequence of trades: the share of each, and its JSON.
 
 use std::fmt::Write as _;
 
@@ -7,20 +7,20 @@ use fastrand::Rng;
 use crate::args::feed::Distribution;
 use crate::market::{self, Listing, Market};
 
-/// All that is to come of a seed.
+/// The trades of a seed.
 pub(super) struct Trades {
     listings: Vec<Listing>,
     market: Market,
     random: Rng,
-    /// By listing, its weight and those of all before it.
+    /// Cumulative weights of the listings.
     weights: Vec<f64>,
     size: usize,
-    /// Kept for the memory alone.
+    /// Buffer of the current trade.
     json: String,
 }
 
 impl Trades {
-    /// `size` is what a trade has at least, in bytes.
+    /// Returns the trades of a seed. `size` is the minimum size of a trade in bytes.
     pub(super) fn new(seed: u64, symbols: usize, distribution: Distribution, size: Option<u32>) -> Trades {
         let mut random = Rng::with_seed(seed);
         let listings = market::listings(symbols, &mut random);
@@ -43,14 +43,14 @@ impl Trades {
         }
     }
 
-    /// The next trade: its share, and what it says.
-    pub(super) fn next(&mut self, number: u64) -> (&str, &str) {
+    /// Returns the share and the JSON of the next trade.
+    pub(super) fn next_trade(&mut self, number: u64) -> (&str, &str) {
         const PAD: &str = r#","pad":"""#;
         let all = self.weights.last().copied().unwrap_or_default();
         let drawn = self.random.f64() * all;
         let index = self.weights.partition_point(|weight| *weight <= drawn);
         let index = index.min(self.listings.len() - 1);
-        let quote = self.market.trade(index);
+        let quote = self.market.trade_share(index);
         let symbol = &self.listings[index].symbol;
         self.json.clear();
         // Writing to a string cannot fail.

@@ -1,7 +1,7 @@
-//! Where log lines go: a bounded queue and one thread that writes them to standard error.
+//! The logger: a bounded queue, and a thread that writes it to standard error.
 //!
-//! Nobody who logs ever waits for a terminal or a pipe. A line that finds the queue full is dropped and counted, and
-//! the count is said as soon as there is room. Knows nothing of what is logged.
+//! Callers never wait for a terminal or a pipe. If the queue is full, a line is dropped and counted, and the count is logged
+//! as soon as there is room. Knows nothing of the messages.
 
 mod time;
 
@@ -18,14 +18,14 @@ use log::{Level, LevelFilter, Log, Metadata, Record};
 
 use crate::limits;
 
-/// The program's one log, once it is started.
+/// The queue of the program, after [`start_log`].
 static LOG: OnceLock<Arc<Queue>> = OnceLock::new();
 
-/// Starts the log: lines up to `level` go to standard error from now on.
+/// Starts the logger, which writes lines up to `level` to standard error.
 ///
 /// # Errors
-/// The writer's thread could not be started.
-pub(crate) fn start(level: LevelFilter) -> io::Result<()> {
+/// Fails if the writer's thread cannot be started.
+pub(crate) fn start_log(level: LevelFilter) -> io::Result<()> {
     let colour = io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty());
     let queue = LOG.get_or_init(|| Arc::new(Queue::new(limits::LOG_LINES, colour)));
     let writer = Arc::clone(queue);
@@ -34,28 +34,28 @@ pub(crate) fn start(level: LevelFilter) -> io::Result<()> {
         clippy::disallowed_methods,
         reason = "the log's writer waits for standard error so that no worker has to"
     )]
-    builder.spawn(move || writer.write_to(&mut io::stderr()))?;
-    // Another logger cannot be there: this is the only place that sets one.
+    builder.spawn(move || writer.write_loop(&mut io::stderr()))?;
+    // No other code sets a logger.
     if log::set_logger(&Facade).is_ok() {
         log::set_max_level(level);
     }
     Ok(())
 }
 
-/// Says something at once, in the log if it is started, else on standard error: for what must be said in any case.
-pub(crate) fn say(level: Level, message: fmt::Arguments<'_>) {
+/// Logs a message, or prints it to standard error before [`start_log`].
+pub(crate) fn log_or_print(level: Level, message: fmt::Arguments<'_>) {
     match LOG.get() {
-        Some(queue) => queue.push(wall(), level, message),
-        // Nobody is left to hear of a broken standard error.
+        Some(queue) => queue.push_line(wall_clock(), level, message),
+        // A broken standard error cannot be reported.
         None => drop(writeln!(
             io::stderr(),
             "{}: {message}",
-            name(level).to_lowercase()
+            level_name(level).to_lowercase()
         )),
     }
 }
 
-/// Waits until all lines are written, within [`limits::LOG_FLUSH`].
+/// Waits until all lines are written, at most [`limits::LOG_FLUSH`].
 pub(crate) fn flush() {
     if let Some(queue) = LOG.get() {
         queue.flush(limits::LOG_FLUSH);
@@ -66,11 +66,11 @@ pub(crate) fn flush() {
     clippy::disallowed_methods,
     reason = "the time in a log line is for people; no simulation runs a command line"
 )]
-fn wall() -> SystemTime {
+fn wall_clock() -> SystemTime {
     SystemTime::now()
 }
 
-/// What the `log` macros call.
+/// The logger of the `log` macros.
 struct Facade;
 
 impl Log for Facade {
@@ -80,7 +80,7 @@ impl Log for Facade {
 
     fn log(&self, record: &Record<'_>) {
         if self.enabled(record.metadata()) {
-            say(record.level(), *record.args());
+            log_or_print(record.level(), *record.args());
         }
     }
 
@@ -89,25 +89,25 @@ impl Log for Facade {
     }
 }
 
-/// Returns whether a line is written. Lines of libraries are, from level `debug` on: clients of brokers log each request, and their
-/// failures are reported by our own lines.
+/// Returns whether a line is written. Lines of libraries are written from level `debug` on: clients of brokers log each
+/// request, and our own lines report their failures.
 fn is_written(level: Level, target: &str, most: LevelFilter) -> bool {
     level <= most && (target.starts_with("ringmain") || most >= LevelFilter::Debug)
 }
 
-/// Lines on their way to the writer.
+/// The queue of lines for the writer.
 struct Queue {
-    lines: Mutex<Lines>,
-    /// There is something to write.
+    lines: Mutex<QueuedLines>,
+    /// Signalled when lines are queued.
     filled: Condvar,
-    /// Everything is written.
+    /// Signalled when all lines are written.
     idle: Condvar,
     limit: usize,
     colour: bool,
 }
 
 #[derive(Default)]
-struct Lines {
+struct QueuedLines {
     waiting: VecDeque<String>,
     dropped: u64,
     writing: bool,
@@ -124,11 +124,11 @@ impl Queue {
         }
     }
 
-    /// Takes a line or counts it as dropped; never waits for the writer to write.
-    fn push(&self, at: SystemTime, level: Level, message: fmt::Arguments<'_>) {
-        // Formatted outside the lock: others must not wait for somebody's Display.
-        let line = line(at, level, message, self.colour);
-        let mut lines = self.lock();
+    /// Queues a line, or counts it as dropped; never waits for the writer.
+    fn push_line(&self, at: SystemTime, level: Level, message: fmt::Arguments<'_>) {
+        // Formatted outside the lock: a slow `Display` must not block other threads.
+        let line = format_line(at, level, message, self.colour);
+        let mut lines = self.lock_lines();
         if lines.waiting.len() < self.limit {
             lines.waiting.push_back(line);
         } else {
@@ -138,9 +138,9 @@ impl Queue {
         self.filled.notify_one();
     }
 
-    /// Writes for ever; what cannot be written is lost, for there is nowhere else to say it.
-    fn write_to(&self, out: &mut dyn Write) -> ! {
-        let mut lines = self.lock();
+    /// Writes queued lines in an endless loop; lines are lost on errors, which cannot be reported elsewhere.
+    fn write_loop(&self, out: &mut dyn Write) -> ! {
+        let mut lines = self.lock_lines();
         loop {
             if lines.waiting.is_empty() && lines.dropped == 0 {
                 lines.writing = false;
@@ -154,48 +154,46 @@ impl Queue {
             drop(lines);
             let mut text: String = batch.into_iter().collect();
             if dropped > 0 {
-                let message = format_args!(
-                    "{dropped} log lines were dropped: standard error takes them slower than they come"
-                );
-                text.push_str(&line(wall(), Level::Warn, message, self.colour));
+                let message = format_args!("{dropped} log lines were dropped: standard error is too slow");
+                text.push_str(&format_line(wall_clock(), Level::Warn, message, self.colour));
             }
             let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
-            lines = self.lock();
+            lines = self.lock_lines();
         }
     }
 
-    /// Waits until all is written, at most `patience`; returns whether it is.
-    fn flush(&self, patience: Duration) -> bool {
-        let busy = |lines: &mut Lines| lines.writing || !lines.waiting.is_empty() || lines.dropped > 0;
+    /// Waits until all lines are written, at most `timeout`; returns whether they are.
+    fn flush(&self, timeout: Duration) -> bool {
+        let busy = |lines: &mut QueuedLines| lines.writing || !lines.waiting.is_empty() || lines.dropped > 0;
         let (_lines, outcome) = self
             .idle
-            .wait_timeout_while(self.lock(), patience, busy)
+            .wait_timeout_while(self.lock_lines(), timeout, busy)
             .unwrap_or_else(PoisonError::into_inner);
         !outcome.timed_out()
     }
 
-    fn lock(&self) -> MutexGuard<'_, Lines> {
+    fn lock_lines(&self) -> MutexGuard<'_, QueuedLines> {
         self.lines.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// `2026-01-31T12:00:00.123Z INFO  message`: always one line, whatever the message holds.
-fn line(at: SystemTime, level: Level, message: fmt::Arguments<'_>, colour: bool) -> String {
+/// Formats `2026-01-31T12:00:00.123Z INFO  message`, always as one line.
+fn format_line(at: SystemTime, level: Level, message: fmt::Arguments<'_>, colour: bool) -> String {
     let (on, off) = if colour {
-        (paint(level), "\x1b[0m")
+        (level_color(level), "\x1b[0m")
     } else {
         ("", "")
     };
     let mut out = OneLine(String::with_capacity(128));
-    let name = name(level);
-    // Writing to a string fails only where a Display fails: then what it gave so far is shown.
+    let name = level_name(level);
+    // Writing to a string fails only if a `Display` fails: then its output so far is shown.
     let _ = write!(out.0, "{} {on}{name:5}{off} ", time::Rfc3339(at));
     let _ = out.write_fmt(message);
     out.0.push('\n');
     out.0
 }
 
-fn name(level: Level) -> &'static str {
+fn level_name(level: Level) -> &'static str {
     match level {
         Level::Error => "ERROR",
         Level::Warn => "WARN",
@@ -205,7 +203,7 @@ fn name(level: Level) -> &'static str {
     }
 }
 
-fn paint(level: Level) -> &'static str {
+fn level_color(level: Level) -> &'static str {
     match level {
         Level::Error => "\x1b[1;31m",
         Level::Warn => "\x1b[33m",
@@ -214,7 +212,7 @@ fn paint(level: Level) -> &'static str {
     }
 }
 
-/// Escapes what would forge a line or steer a terminal, and cuts what is too long.
+/// Escapes control characters, which could forge lines or control a terminal, and truncates long lines.
 struct OneLine(String);
 
 impl fmt::Write for OneLine {

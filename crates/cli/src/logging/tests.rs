@@ -1,4 +1,4 @@
-//! What a log line looks like, and what happens when nobody takes them.
+//! Format of log lines, and the queue of a blocked writer.
 
 use std::sync::mpsc;
 use std::time::UNIX_EPOCH;
@@ -11,7 +11,7 @@ fn check_time(seconds: u64, expect: &str) {
 }
 
 #[test]
-fn times_are_those_of_the_calendar() {
+fn times_follow_the_gregorian_calendar() {
     check_time(0, "1970-01-01T00:00:00.000Z");
     check_time(951_782_399, "2000-02-28T23:59:59.000Z");
     check_time(951_782_400, "2000-02-29T00:00:00.000Z");
@@ -23,14 +23,14 @@ fn times_are_those_of_the_calendar() {
 }
 
 #[test]
-fn a_line_is_one_line_and_steers_no_terminal() {
-    let text = line(UNIX_EPOCH, Level::Warn, format_args!("a\nb\x1b[2Jc"), false);
+fn control_characters_are_escaped() {
+    let text = format_line(UNIX_EPOCH, Level::Warn, format_args!("a\nb\x1b[2Jc"), false);
     assert_eq!(text, "1970-01-01T00:00:00.000Z WARN  a\\nb\\u{1b}[2Jc\n");
 }
 
 #[test]
-fn a_long_line_is_cut() {
-    let text = line(
+fn a_long_line_is_truncated() {
+    let text = format_line(
         UNIX_EPOCH,
         Level::Info,
         format_args!("{}", "x".repeat(100_000)),
@@ -40,7 +40,7 @@ fn a_long_line_is_cut() {
     assert!(text.len() <= limits::LOG_LINE_BYTES + 8);
 }
 
-/// Takes nothing until it is told to.
+/// A writer that blocks until the test opens it.
 struct Gate {
     reached: mpsc::Sender<()>,
     open: mpsc::Receiver<()>,
@@ -49,7 +49,7 @@ struct Gate {
 
 impl Write for Gate {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        // A test that has given up hears of nothing any more.
+        // The test may have failed already.
         let _ = self.reached.send(());
         let _ = self.open.recv();
         let _ = self.written.send(String::from_utf8_lossy(bytes).into_owned());
@@ -62,7 +62,7 @@ impl Write for Gate {
 }
 
 #[test]
-fn a_full_queue_drops_counts_and_says_so() {
+fn a_full_queue_drops_lines_and_logs_their_number() {
     let queue = Arc::new(Queue::new(2, false));
     let (reached, at_gate) = mpsc::channel();
     let (opener, open) = mpsc::channel();
@@ -74,11 +74,11 @@ fn a_full_queue_drops_counts_and_says_so() {
         written,
     };
     #[expect(clippy::disallowed_methods, reason = "the writer's thread, as in the product")]
-    let _writer = std::thread::spawn(move || writer.write_to(&mut gate));
-    let say = |text: &str| queue.push(UNIX_EPOCH, Level::Info, format_args!("{text}"));
+    let _writer = std::thread::spawn(move || writer.write_loop(&mut gate));
+    let say = |text: &str| queue.push_line(UNIX_EPOCH, Level::Info, format_args!("{text}"));
     say("first");
     at_gate.recv().unwrap();
-    // The writer hangs: two wait, three are dropped, and nobody who logs has waited.
+    // The writer is blocked: two lines are queued, three are dropped, and no caller waits.
     for text in ["second", "third", "fourth", "fifth", "sixth"] {
         say(text);
     }

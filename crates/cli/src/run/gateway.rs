@@ -1,4 +1,4 @@
-//! `ringmain run FILE`: the gateway that a configuration file describes, with the settings of the command line.
+//! `ringmain run FILE`: the gateway of a configuration file, with the settings of the command line.
 
 use std::path::Path;
 
@@ -7,67 +7,67 @@ use ringmain_engine::{Addr, Engine, Report};
 use ringmain_sys::inherit::Inherited;
 use ringmain_sys::signal::Signals;
 
-use super::{Monitor, counts, introduce};
+use super::{StatusLog, format_counts, log_startup};
 use crate::args::Run;
-use crate::failure::Failure;
-use crate::stats::Ticker;
+use crate::error::CliError;
+use crate::stats::IntervalTimer;
 
-impl From<EdgeError> for Failure {
-    fn from(error: EdgeError) -> Failure {
+impl From<EdgeError> for CliError {
+    fn from(error: EdgeError) -> CliError {
         match error {
-            EdgeError::Unreadable(why) => Failure::Usage(why.to_string()),
-            // The same code as for a command line that cannot be carried out: starting it again changes nothing.
-            EdgeError::Rejected(why) => Failure::Usage(why),
-            EdgeError::Other(why) => Failure::Other(why),
+            EdgeError::Unreadable(why) => CliError::Usage(why.to_string()),
+            // The exit code of a wrong command line: a restart would fail again.
+            EdgeError::Rejected(why) => CliError::Usage(why),
+            EdgeError::Other(why) => CliError::Other(why),
         }
     }
 }
 
-/// Serves until a signal; returns the last counts.
+/// Serves until a signal; returns the final counters.
 pub(super) fn serve(
     args: &Run,
     path: &Path,
     inherited: Vec<Inherited>,
     signals: &Signals,
-) -> Result<String, Failure> {
+) -> Result<String, CliError> {
     let settings = Settings {
-        engine: args.config(),
+        engine: args.engine_config(),
         listen: args.listen_options(),
         connections_per_address: args.http.per_address,
-        patience: args.http.patience.map(|time| time.0),
+        patience: args.http.queue_delay_limit(),
         version: env!("CARGO_PKG_VERSION"),
     };
-    let mut watching = Watching {
+    let mut watching = GatewayWatch {
         args,
         is_first: true,
-        monitor: Monitor {
-            unsaid: None,
+        status_log: StatusLog {
+            unreported: None,
             page: None,
             redirect: None,
-            ticker: args.output.stats.map(|every| Ticker::new(every.0)),
+            timer: args.output.stats.map(|every| IntervalTimer::new(every.0)),
         },
     };
     let edge = Edge::of(path).settings(settings);
     let served = edge.serve(inherited, signals, &mut watching)?;
-    Ok(counts(&served.report, ("requests", served.requests)))
+    Ok(format_counts(&served.report, ("requests", served.requests)))
 }
 
-/// Says what is to be said while it serves.
-struct Watching<'a> {
+/// Logs addresses and counters while the gateway serves.
+struct GatewayWatch<'a> {
     args: &'a Run,
     is_first: bool,
-    monitor: Monitor,
+    status_log: StatusLog,
 }
 
-impl Watch for Watching<'_> {
+impl Watch for GatewayWatch<'_> {
     fn begin(&mut self, engine: &Engine) {
-        introduce(self.args, engine);
+        log_startup(self.args, engine);
     }
 
     fn look(&mut self, report: &Report, addrs: &[Addr], requests: u64) {
         if std::mem::replace(&mut self.is_first, false) {
-            self.monitor.unsaid = Some(addrs.to_vec());
+            self.status_log.unreported = Some(addrs.to_vec());
         }
-        self.monitor.look(report, || ("requests", requests));
+        self.status_log.report(report, || ("requests", requests));
     }
 }

@@ -1,4 +1,4 @@
-//! The HTTP server of `ringmain run`: its application with the limits of the command line, watched for its figures.
+//! The HTTP server of `ringmain run`: the built-in application, its limits, and its metrics.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -12,30 +12,30 @@ use ringmain_web::access_log::Format;
 use ringmain_web::stats::Totals;
 use ringmain_web::{AccessLog, CompiledApp, Limits};
 
-use super::{Entrances, Monitor, counts};
+use super::{ListenerSetup, StatusLog, format_counts};
 use crate::args::{AccessLogFormat, Destination, Http, Run};
-use crate::failure::Failure;
-use crate::limits::{FIGURES_EVERY, LATENCY_SECONDS};
-use crate::stats::Ticker;
-use crate::welcome::figures::{Facts, Figures, Latency, Sample};
-use crate::welcome::{self, Board};
+use crate::error::CliError;
+use crate::limits::{LATENCY_SECONDS, METRICS_INTERVAL};
+use crate::stats::IntervalTimer;
+use crate::welcome::metrics::{Latency, MetricsBuilder, Sample, ServerInfo};
+use crate::welcome::{self, MetricsBoard};
 
-/// Serves until a signal; returns the last counts.
+/// Serves until a signal; returns the final counters.
 pub(super) fn serve(
     args: &Run,
     engine: Engine,
     signals: &Signals,
-    monitor: &mut Monitor,
-    mut entrances: Entrances,
-) -> Result<String, Failure> {
-    let facts = facts(&engine);
-    let board = Board::default();
-    let mut app = entrances.apply(welcome::app(&facts, &board).limits(limits(&args.http)));
-    if let Some(log) = access_log(&args.http)? {
+    status_log: &mut StatusLog,
+    mut setup: ListenerSetup,
+) -> Result<String, CliError> {
+    let server_info = gather_server_info(&engine);
+    let board = MetricsBoard::default();
+    let mut app = setup.apply_to(welcome::build_app(&server_info, &board).limits(app_limits(&args.http)));
+    if let Some(log) = open_access_log(&args.http)? {
         app = app.access_log(log).request_ids();
     }
-    let site = app.build().map_err(Failure::other)?;
-    let mut watch = Watch::new(facts, board, Arc::clone(&site));
+    let site = app.build().map_err(CliError::other)?;
+    let mut updater = MetricsUpdater::new(server_info, board, Arc::clone(&site));
     let served = Arc::clone(&site);
     let requests = || ("requests", site.stats().totals().requests());
     let mut rotated = Rotated::default();
@@ -44,29 +44,29 @@ pub(super) fn serve(
             signals,
             move |start| served.server(start),
             |running| {
-                if let Some(certificates) = &mut entrances.certificates {
-                    certificates.follow(running.hangups());
+                if let Some(certificates) = &mut setup.certificates {
+                    certificates.reload_on_hangup(running.hangups());
                 }
                 rotated.follow(running, &site);
                 let report = running.report();
-                // First: who reads that it listens finds figures there.
-                watch.look(&report);
-                monitor.look(&report, requests);
+                // Metrics exist before the addresses are logged.
+                updater.update(&report);
+                status_log.report(&report, requests);
             },
         )
-        .map_err(Failure::other)?;
+        .map_err(CliError::other)?;
     logs::finish(&site);
-    Ok(counts(&summary.report, requests()))
+    Ok(format_counts(&summary.report, requests()))
 }
 
-/// The log of requests, if one is wanted.
-fn access_log(http: &Http) -> Result<Option<AccessLog>, Failure> {
+/// Opens the access log, if there is one.
+fn open_access_log(http: &Http) -> Result<Option<AccessLog>, CliError> {
     let log = match http.access_log.as_ref() {
         None | Some(Destination::Off) => return Ok(None),
         Some(Destination::StandardOutput) => AccessLog::to_stdout(),
         Some(Destination::File(path)) => AccessLog::to_file(path),
     };
-    let log = log.map_err(|error| Failure::from(logs::cannot_open(&error)))?;
+    let log = log.map_err(|error| CliError::from(logs::cannot_open(&error)))?;
     let format = match http.access_log_format {
         Some(AccessLogFormat::Common) => Format::Common,
         Some(AccessLogFormat::Combined) | None => Format::Combined,
@@ -75,15 +75,15 @@ fn access_log(http: &Http) -> Result<Option<AccessLog>, Failure> {
     Ok(Some(log.format(format)))
 }
 
-/// The application's limits: the defaults but for what was said.
-fn limits(http: &Http) -> Limits {
+/// Returns the default limits, changed by the options.
+fn app_limits(http: &Http) -> Limits {
     let mut limits = Limits::default();
     limits.connections_per_address = http.per_address.or(limits.connections_per_address);
     if let Some(time) = http.header_timeout {
         limits.header_timeout = time.0;
     }
-    if let Some(time) = http.patience {
-        limits.max_queue_delay = Some(time.0);
+    if let Some(limit) = http.queue_delay_limit() {
+        limits.max_queue_delay = Some(limit);
     }
     if let Some(time) = http.idle_timeout {
         limits.idle_timeout = time.0;
@@ -94,7 +94,7 @@ fn limits(http: &Http) -> Limits {
     limits
 }
 
-fn facts(engine: &Engine) -> Facts {
+fn gather_server_info(engine: &Engine) -> ServerInfo {
     let selection = engine.selection();
     let names = |features: Features| {
         let names = features.to_string();
@@ -109,7 +109,7 @@ fn facts(engine: &Engine) -> Facts {
     } else {
         Features::none()
     };
-    Facts {
+    ServerInfo {
         version: env!("CARGO_PKG_VERSION"),
         engine: if selection.uring { "uring" } else { "epoll" },
         features: names(selection.features),
@@ -120,48 +120,48 @@ fn facts(engine: &Engine) -> Facts {
     }
 }
 
-/// Makes the welcome page's figures.
-struct Watch {
+/// Updates the metrics of the welcome page.
+struct MetricsUpdater {
     site: Arc<CompiledApp>,
-    board: Board,
-    figures: Option<Figures>,
-    facts: Facts,
-    ticker: Ticker,
-    /// The last seconds' totals, the oldest first.
+    board: MetricsBoard,
+    metrics: Option<MetricsBuilder>,
+    server_info: ServerInfo,
+    timer: IntervalTimer,
+    /// Totals of the last seconds, the oldest first.
     window: VecDeque<Totals>,
 }
 
-impl Watch {
-    fn new(facts: Facts, board: Board, site: Arc<CompiledApp>) -> Watch {
-        Watch {
+impl MetricsUpdater {
+    fn new(server_info: ServerInfo, board: MetricsBoard, site: Arc<CompiledApp>) -> MetricsUpdater {
+        MetricsUpdater {
             site,
             board,
-            figures: None,
-            facts,
-            ticker: Ticker::new(FIGURES_EVERY),
+            metrics: None,
+            server_info,
+            timer: IntervalTimer::new(METRICS_INTERVAL),
             window: VecDeque::with_capacity(LATENCY_SECONDS),
         }
     }
 
-    /// Makes new figures if it is time for them, and the first ones at once.
-    fn look(&mut self, report: &Report) {
-        if !self.ticker.due() && self.figures.is_some() {
+    /// Publishes metrics if the interval has elapsed, and on the first call.
+    fn update(&mut self, report: &Report) {
+        if !self.timer.is_due() && self.metrics.is_some() {
             return;
         }
         let totals = self.site.stats().totals();
-        let sample = self.sample(report, &totals);
-        let facts = &self.facts;
-        let figures = self
-            .figures
-            .get_or_insert_with(|| Figures::new(facts.clone(), sample));
-        self.board.put(figures.document(sample));
+        let sample = self.take_sample(report, &totals);
+        let server_info = &self.server_info;
+        let metrics = self
+            .metrics
+            .get_or_insert_with(|| MetricsBuilder::new(server_info.clone(), sample));
+        self.board.publish(metrics.next_document(sample));
         if self.window.len() == LATENCY_SECONDS {
             self.window.pop_front();
         }
         self.window.push_back(totals);
     }
 
-    fn sample(&self, report: &Report, totals: &Totals) -> Sample {
+    fn take_sample(&self, report: &Report, totals: &Totals) -> Sample {
         let recent = self.window.front().map(|oldest| totals.since(oldest));
         let latency = recent.and_then(|recent| {
             Some(Latency {

@@ -1,4 +1,4 @@
-//! `ringmain run`: sets an engine up, says what it is, serves until a signal.
+//! `ringmain run`: creates an engine, logs its properties, serves until a signal.
 
 mod gateway;
 mod http;
@@ -17,131 +17,144 @@ use ringmain_web::{App, ListenerProtocol};
 use self::tls::Certificates;
 use crate::args::{Run, Serve};
 use crate::echo::{Echo, Messages};
-use crate::failure::Failure;
+use crate::error::CliError;
 use crate::logging;
-use crate::stats::{Counts, Ticker};
-use crate::version::list;
+use crate::stats::{Counts, IntervalTimer};
+use crate::version::feature_list;
 
 #[cfg(test)]
 mod tests;
 
-/// Where it listens if nobody says where; `--help` says so too.
+/// The default address of HTTP; `--help` names it.
 const HTTP_ADDR: SocketAddr = SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 8080));
-/// The same with TLS.
+/// The default address of HTTPS.
 const HTTPS_ADDR: SocketAddr = SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 8443));
-/// The same for the echo server.
+/// The default address of the echo server.
 const ECHO_ADDR: SocketAddr = SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 7000));
 
-/// Serves until a signal ends it.
-pub(crate) fn run(serve: &Serve, inherited: Vec<Inherited>) -> Result<(), Failure> {
+/// Runs the command: serves until a signal.
+///
+/// # Errors
+/// Fails on conflicting options, an invalid configuration file, or an error at startup.
+pub(crate) fn run(serve: &Serve, inherited: Vec<Inherited>) -> Result<(), CliError> {
     if let Some(what) = serve.contradiction() {
-        return Err(Failure::Usage(what));
+        return Err(CliError::Usage(what));
     }
     let args = &*serve.run;
-    // Before the first thread, which is the log's writer.
-    let signals = block_signals().map_err(Failure::other)?;
-    logging::start(args.output.level())
-        .map_err(|error| Failure::Other(format!("cannot start the log's thread: {error}")))?;
+    // Before the first thread, the writer of the log.
+    let signals = block_signals().map_err(CliError::other)?;
+    logging::start_log(args.output.log_level())
+        .map_err(|error| CliError::Other(format!("cannot start the log thread: {error}")))?;
     log::info!("ringmain {}", env!("CARGO_PKG_VERSION"));
+    for warning in args.http.deprecations() {
+        log::warn!("{warning}");
+    }
     let counts = match &serve.file {
         Some(file) => gateway::serve(args, file, inherited, &signals)?,
-        None => built_in(args, inherited, &signals)?,
+        None => serve_built_in(args, inherited, &signals)?,
     };
     log::info!("{counts}");
     log::info!("all connections are closed");
     Ok(())
 }
 
-/// Serves what needs no file.
-fn built_in(args: &Run, inherited: Vec<Inherited>, signals: &Signals) -> Result<String, Failure> {
-    let mut engine = Engine::new(args.config()).map_err(Failure::other)?;
-    introduce(args, &engine);
+/// Serves the built-in application or the echo server.
+fn serve_built_in(args: &Run, inherited: Vec<Inherited>, signals: &Signals) -> Result<String, CliError> {
+    let mut engine = Engine::new(args.engine_config()).map_err(CliError::other)?;
+    log_startup(args, &engine);
     let certificates = Certificates::open(&args.tls)?;
-    let addrs = open(args, &mut engine, inherited)?;
-    let entrances = Entrances::new(args, &addrs, certificates)?;
-    let mut monitor = Monitor {
-        unsaid: Some(addrs),
-        page: (!args.http.echo).then_some(if args.tls.is_on() { "https" } else { "http" }),
-        redirect: entrances.redirect.map(|(number, _)| number),
-        ticker: args.output.stats.map(|every| Ticker::new(every.0)),
+    let addrs = open_listeners(args, &mut engine, inherited)?;
+    let setup = ListenerSetup::new(args, &addrs, certificates)?;
+    let mut status_log = StatusLog {
+        unreported: Some(addrs),
+        page: (!args.http.echo).then_some(if args.tls.is_enabled() { "https" } else { "http" }),
+        redirect: setup.redirect.map(|(number, _)| number),
+        timer: args.output.stats.map(|every| IntervalTimer::new(every.0)),
     };
     if args.http.echo {
-        serve_echo(engine, signals, &mut monitor)
+        serve_echo(engine, signals, &mut status_log)
     } else {
-        http::serve(args, engine, signals, &mut monitor, entrances)
+        http::serve(args, engine, signals, &mut status_log, setup)
     }
 }
 
-fn serve_echo(engine: Engine, signals: &Signals, monitor: &mut Monitor) -> Result<String, Failure> {
+fn serve_echo(engine: Engine, signals: &Signals, status_log: &mut StatusLog) -> Result<String, CliError> {
     let messages = Messages::default();
     let counted = messages.clone();
     let summary = engine
         .run_observed(
             signals,
             move |_| Echo::new(&counted),
-            |running| monitor.look(&running.report(), || ("messages", messages.total())),
+            |running| status_log.report(&running.report(), || ("messages", messages.total_messages())),
         )
-        .map_err(Failure::other)?;
-    Ok(counts(&summary.report, ("messages", messages.total())))
+        .map_err(CliError::other)?;
+    Ok(format_counts(
+        &summary.report,
+        ("messages", messages.total_messages()),
+    ))
 }
 
-/// What is said while it runs.
-struct Monitor {
-    /// Said as soon as all workers serve.
-    unsaid: Option<Vec<Addr>>,
-    /// There is a page to look at, by this scheme.
+/// Logs addresses and counters while the program serves.
+struct StatusLog {
+    /// Logged as soon as all workers serve.
+    unreported: Option<Vec<Addr>>,
+    /// The scheme of the welcome page, if there is one.
     page: Option<&'static str>,
-    /// The listener that has none: it sends to the others.
+    /// The listener without the page: it redirects to HTTPS.
     redirect: Option<u32>,
-    ticker: Option<Ticker>,
+    timer: Option<IntervalTimer>,
 }
 
-impl Monitor {
-    /// Called when all workers serve and signals are heard, and then again and again.
-    fn look(&mut self, report: &Report, served: impl FnOnce() -> (&'static str, u64)) {
-        // What follows the line may rely on both.
-        for (number, addr) in (0..).zip(self.unsaid.take().into_iter().flatten()) {
+impl StatusLog {
+    /// Called when all workers serve and signals are handled, and then periodically.
+    fn report(&mut self, report: &Report, served: impl FnOnce() -> (&'static str, u64)) {
+        // Readers of the log may rely on both.
+        for (number, addr) in (0..).zip(self.unreported.take().into_iter().flatten()) {
             log::info!("listening on {addr}");
             if let (Some(scheme), Addr::Inet(addr)) = (self.page, addr)
                 && self.redirect != Some(number)
             {
-                log::info!("a browser shows it at work: {scheme}://{}/", here(addr));
+                log::info!("open in a browser: {scheme}://{}/", reachable_address(addr));
             }
         }
-        if self.ticker.as_mut().is_some_and(Ticker::due) {
-            log::info!("{}", counts(report, served()));
+        if self.timer.as_mut().is_some_and(IntervalTimer::is_due) {
+            log::info!("{}", format_counts(report, served()));
         }
     }
 }
 
-/// What comes in where.
-struct Entrances {
+/// The protocols of the listeners.
+struct ListenerSetup {
     certificates: Option<Certificates>,
-    /// How many listeners there are.
+    /// Number of listeners.
     count: u32,
-    /// The listener in the clear that sends clients to https, and to which port.
+    /// The plaintext listener that redirects to HTTPS, and the port of HTTPS.
     redirect: Option<(u32, u16)>,
 }
 
-impl Entrances {
-    fn new(args: &Run, addrs: &[Addr], certificates: Option<Certificates>) -> Result<Entrances, Failure> {
+impl ListenerSetup {
+    fn new(
+        args: &Run,
+        addrs: &[Addr],
+        certificates: Option<Certificates>,
+    ) -> Result<ListenerSetup, CliError> {
         let redirect = match &args.tls.redirect_http {
             None => None,
-            Some(wanted) => Some(plain_listener(wanted, addrs).ok_or_else(|| {
-                Failure::Other(format!(
-                    "expected a listener at {wanted} and one with a port for https, found neither among those handed over"
+            Some(wanted) => Some(redirect_listener(wanted, addrs).ok_or_else(|| {
+                CliError::Other(format!(
+                    "expected inherited listeners at {wanted} and at a port for HTTPS; found none"
                 ))
             })?),
         };
-        Ok(Entrances {
+        Ok(ListenerSetup {
             certificates,
             count: addrs.len() as u32,
             redirect,
         })
     }
 
-    /// The application with them.
-    fn apply(&self, mut app: App) -> App {
+    /// Returns the application with its listeners.
+    fn apply_to(&self, mut app: App) -> App {
         let plain = self.redirect.map(|(number, _)| number);
         if let Some(certificates) = &self.certificates {
             for number in (0..self.count).filter(|number| Some(*number) != plain) {
@@ -149,24 +162,24 @@ impl Entrances {
             }
         }
         match self.redirect {
-            Some((number, port)) => redirect::to_https(app, number, port),
+            Some((number, port)) => redirect::redirect_to_https(app, number, port),
             None => app,
         }
     }
 }
 
-/// Which listener stands for the wanted address (it was opened last, or handed over), and where https is.
-fn plain_listener(wanted: &Addr, addrs: &[Addr]) -> Option<(u32, u16)> {
+/// Returns the number of the listener at the wanted address (opened last, or inherited), and the port of HTTPS.
+fn redirect_listener(wanted: &Addr, addrs: &[Addr]) -> Option<(u32, u16)> {
     let is_it = |addr: &Addr| match (wanted, addr) {
         (Addr::Inet(wanted), Addr::Inet(addr)) if wanted.port() == 0 => wanted.ip() == addr.ip(),
         _ => wanted == addr,
     };
     let number = addrs.iter().rposition(is_it)? as u32;
-    Some((number, redirect::port(addrs, number)?))
+    Some((number, redirect::https_port(addrs, number)?))
 }
 
-/// Where this host reaches an address: any address is loopback too.
-fn here(addr: SocketAddr) -> SocketAddr {
+/// Returns an address that this host can connect to: loopback for an unspecified address.
+fn reachable_address(addr: SocketAddr) -> SocketAddr {
     match addr.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => (Ipv4Addr::LOCALHOST, addr.port()).into(),
         IpAddr::V6(ip) if ip.is_unspecified() => (Ipv6Addr::LOCALHOST, addr.port()).into(),
@@ -174,12 +187,12 @@ fn here(addr: SocketAddr) -> SocketAddr {
     }
 }
 
-fn counts(report: &Report, served: (&'static str, u64)) -> String {
+fn format_counts(report: &Report, served: (&'static str, u64)) -> String {
     Counts { report, served }.to_string()
 }
 
-/// Says what was chosen, why, and how large it is.
-fn introduce(args: &Run, engine: &Engine) {
+/// Logs the selected engine, the reason, and its limits.
+fn log_startup(args: &Run, engine: &Engine) {
     let selection = engine.selection();
     if let Some(why_not) = &selection.why_not {
         log::warn!("{why_not}; using epoll");
@@ -189,9 +202,12 @@ fn introduce(args: &Run, engine: &Engine) {
     }
     if selection.uring {
         let missing = Features::by_default().minus(selection.features);
-        log::info!("engine uring with {}", list(selection.features));
+        log::info!("engine uring with {}", feature_list(selection.features));
         if missing != Features::none() {
-            log::info!("engine uring without {} (-v says why)", list(missing));
+            log::info!(
+                "engine uring without {} (-v logs the reasons)",
+                feature_list(missing)
+            );
         }
     } else {
         log::info!("engine epoll");
@@ -204,14 +220,14 @@ fn introduce(args: &Run, engine: &Engine) {
     );
 }
 
-/// Takes over what was handed to this process, and opens the addresses that are not among it.
-fn open(args: &Run, engine: &mut Engine, inherited: Vec<Inherited>) -> Result<Vec<Addr>, Failure> {
-    let mut addrs = engine.inherit(inherited).map_err(Failure::other)?;
+/// Takes the inherited listeners, and opens the other addresses.
+fn open_listeners(args: &Run, engine: &mut Engine, inherited: Vec<Inherited>) -> Result<Vec<Addr>, CliError> {
+    let mut addrs = engine.inherit(inherited).map_err(CliError::other)?;
     if !addrs.is_empty() {
         let list: Vec<String> = addrs.iter().map(Addr::to_string).collect();
-        log::info!("handed over to this process: {}", list.join(", "));
+        log::info!("inherited listeners: {}", list.join(", "));
     }
-    let default = Addr::from(match (args.http.echo, args.tls.is_on()) {
+    let default = Addr::from(match (args.http.echo, args.tls.is_enabled()) {
         (true, _) => ECHO_ADDR,
         (false, true) => HTTPS_ADDR,
         (false, false) => HTTP_ADDR,
@@ -221,19 +237,19 @@ fn open(args: &Run, engine: &mut Engine, inherited: Vec<Inherited>) -> Result<Ve
         wanted.push(default);
     }
     wanted.extend(args.tls.redirect_http.clone());
-    for addr in missing(&wanted, &addrs) {
+    for addr in missing_addresses(&wanted, &addrs) {
         addrs.push(
             engine
                 .listen(addr, &args.listen_options())
-                .map_err(Failure::other)?,
+                .map_err(CliError::other)?,
         );
     }
     Ok(addrs)
 }
 
-/// The wanted addresses that are not among the inherited ones. Port 0 is any port: it stands for an inherited
-/// one of the same address that nothing else stands for.
-fn missing<'a>(wanted: &'a [Addr], inherited: &[Addr]) -> Vec<&'a Addr> {
+/// Returns the wanted addresses that are not inherited. Port 0 matches any inherited port of the same address that no other
+/// wanted address matches.
+fn missing_addresses<'a>(wanted: &'a [Addr], inherited: &[Addr]) -> Vec<&'a Addr> {
     let mut left: Vec<&Addr> = inherited.iter().collect();
     let mut take = |fits: &dyn Fn(&Addr) -> bool| {
         let found = left.iter().position(|addr| fits(addr));

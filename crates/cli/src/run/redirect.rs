@@ -1,26 +1,26 @@
-//! A listener in the clear that sends clients to https.
+//! A plaintext listener that redirects to HTTPS.
 
 use ringmain_engine::Addr;
 use ringmain_web::{App, Error, Flow, Reply, Request, Result};
 
-/// Has what comes by listener `number` sent to the same place on https, at `port`.
-pub(super) fn to_https(app: App, number: u32, port: u16) -> App {
+/// Redirects requests at listener `number` to the same path over HTTPS, at `port`.
+pub(super) fn redirect_to_https(app: App, number: u32, port: u16) -> App {
     app.before(move |request, reply| {
         if request.listener() != number {
             return Ok(Flow::Continue);
         }
-        redirect(request, reply, port)?;
+        send_redirect(request, reply, port)?;
         Ok(Flow::Stop)
     })
 }
 
-fn redirect(request: &Request<'_>, reply: &mut Reply<'_>, port: u16) -> Result {
-    let Some(host) = request.host().map(without_port).filter(|host| !host.is_empty()) else {
+fn send_redirect(request: &Request<'_>, reply: &mut Reply<'_>, port: u16) -> Result {
+    let Some(host) = request.host().map(strip_port).filter(|host| !host.is_empty()) else {
         return Err(Error::bad_request(
-            "expected a Host field that says whom to ask by https, found none",
+            "expected a Host field for the redirect to HTTPS, found none",
         ));
     };
-    let (slash, place) = place(request.target());
+    let (slash, place) = path_and_query(request.target());
     let location = match port {
         443 => format!("https://{host}{slash}{place}"),
         port => format!("https://{host}:{port}{slash}{place}"),
@@ -30,12 +30,12 @@ fn redirect(request: &Request<'_>, reply: &mut Reply<'_>, port: u16) -> Result {
     Ok(())
 }
 
-/// Path and query of a target, with the slash that has to be put in front (RFC 9112 §3.2).
-pub(super) fn place(target: &str) -> (&'static str, &str) {
+/// Returns path and query of a target, and the slash to insert before them (RFC 9112 §3.2).
+pub(super) fn path_and_query(target: &str) -> (&'static str, &str) {
     if target.starts_with('/') {
         return ("", target);
     }
-    // The absolute form names a host of its own, which is the one of the authority. Other forms have no path.
+    // The host of the absolute form is that of the authority. Other forms have no path.
     let Some((_, behind)) = target.split_once("://") else {
         return ("/", "");
     };
@@ -43,16 +43,16 @@ pub(super) fn place(target: &str) -> (&'static str, &str) {
     (if place.starts_with('/') { "" } else { "/" }, place)
 }
 
-pub(super) fn without_port(host: &str) -> &str {
+pub(super) fn strip_port(host: &str) -> &str {
     match host.rfind(':') {
-        // Not the colons within [::1].
+        // Not a colon in [::1].
         Some(at) if !host[at..].contains(']') => &host[..at],
         _ => host,
     }
 }
 
-/// The port that clients are sent to: that of the first address that has one and is not the listener in the clear.
-pub(super) fn port(addrs: &[Addr], plain: u32) -> Option<u16> {
+/// Returns the port of HTTPS: that of the first address with a port, except the plaintext listener.
+pub(super) fn https_port(addrs: &[Addr], plain: u32) -> Option<u16> {
     let others = addrs
         .iter()
         .enumerate()

@@ -1,16 +1,19 @@
-//! Which addresses are opened when some were handed over; where clients in the clear are sent.
+//! The addresses to open beside inherited ones, and the redirect to HTTPS.
 
 use super::*;
 
 fn check(wanted: &[&str], inherited: &[&str], expect: &[&str]) {
     let parse = |texts: &[&str]| -> Vec<Addr> { texts.iter().map(|t| t.parse().unwrap()).collect() };
     let wanted = parse(wanted);
-    let missing: Vec<Addr> = missing(&wanted, &parse(inherited)).into_iter().cloned().collect();
+    let missing: Vec<Addr> = missing_addresses(&wanted, &parse(inherited))
+        .into_iter()
+        .cloned()
+        .collect();
     assert_eq!(missing, parse(expect));
 }
 
 #[test]
-fn only_what_was_not_handed_over_is_opened() {
+fn only_addresses_that_are_not_inherited_are_opened() {
     check(&["127.0.0.1:80", "[::1]:80"], &[], &["127.0.0.1:80", "[::1]:80"]);
     check(&["127.0.0.1:80", "[::1]:80"], &["[::1]:80"], &["127.0.0.1:80"]);
     check(&[":80"], &["[::]:80"], &[]);
@@ -19,7 +22,7 @@ fn only_what_was_not_handed_over_is_opened() {
 }
 
 #[test]
-fn port_0_stands_for_one_inherited_port() {
+fn port_0_matches_one_inherited_port() {
     check(&["127.0.0.1:0"], &["127.0.0.1:4711"], &[]);
     check(
         &["127.0.0.1:0", "127.0.0.1:0"],
@@ -27,7 +30,7 @@ fn port_0_stands_for_one_inherited_port() {
         &["127.0.0.1:0"],
     );
     check(&["127.0.0.1:0"], &["127.0.0.2:4711"], &["127.0.0.1:0"]);
-    // One that is asked for by its number is not free for port 0.
+    // A port wanted by its number does not match port 0.
     check(
         &["127.0.0.1:0", "127.0.0.1:4711"],
         &["127.0.0.1:4711"],
@@ -36,18 +39,18 @@ fn port_0_stands_for_one_inherited_port() {
 }
 
 #[test]
-fn a_browser_reaches_any_address_by_loopback() {
+fn unspecified_addresses_are_reachable_through_loopback() {
     for (listen, expect) in [
         ("0.0.0.0:80", "127.0.0.1:80"),
         ("[::]:80", "[::1]:80"),
         ("192.0.2.1:80", "192.0.2.1:80"),
     ] {
-        assert_eq!(here(listen.parse().unwrap()).to_string(), expect);
+        assert_eq!(reachable_address(listen.parse().unwrap()).to_string(), expect);
     }
 }
 
 #[test]
-fn a_target_keeps_its_place() {
+fn a_redirect_retains_path_and_query() {
     for (target, expect) in [
         ("/", "/"),
         ("/a/b?c=d", "/a/b?c=d"),
@@ -60,13 +63,13 @@ fn a_target_keeps_its_place() {
         ("*", "/"),
         ("a.example:443", "/"),
     ] {
-        let (slash, place) = redirect::place(target);
+        let (slash, place) = redirect::path_and_query(target);
         assert_eq!(format!("{slash}{place}"), expect, "{target}");
     }
 }
 
 #[test]
-fn a_host_loses_its_port() {
+fn the_port_of_a_host_is_removed() {
     for (host, expect) in [
         ("a.example", "a.example"),
         ("a.example:80", "a.example"),
@@ -75,6 +78,6 @@ fn a_host_loses_its_port() {
         ("[::1]:8080", "[::1]"),
         ("", ""),
     ] {
-        assert_eq!(redirect::without_port(host), expect, "{host}");
+        assert_eq!(redirect::strip_port(host), expect, "{host}");
     }
 }

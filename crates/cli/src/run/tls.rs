@@ -1,4 +1,4 @@
-//! TLS of `ringmain run`: certificates from files or made for development, read anew on SIGHUP.
+//! TLS of `ringmain run`: certificates from files or generated for development, reloaded on SIGHUP.
 
 use std::path::PathBuf;
 
@@ -9,16 +9,16 @@ use ringmain_tls::{
 };
 
 use crate::args::{Tls, TlsMin};
-use crate::failure::Failure;
+use crate::error::CliError;
 
-/// What the listeners' TLS is made of, and what it became.
+/// The certificates of the listeners, and their files.
 pub(super) struct Certificates {
     pub(super) acceptor: Acceptor,
     source: Source,
     hangups: u64,
 }
 
-/// Where settings come from.
+/// The source of the TLS settings.
 struct Source {
     pairs: Vec<(PathBuf, PathBuf)>,
     development: Option<KeyPair>,
@@ -29,15 +29,15 @@ struct Source {
 }
 
 impl Certificates {
-    /// Reads them; says what they are. `None` if nothing of it was asked for.
-    pub(super) fn open(args: &Tls) -> Result<Option<Certificates>, Failure> {
-        if !args.is_on() {
+    /// Reads the certificates, and logs them. Returns `None` without TLS options.
+    pub(super) fn open(args: &Tls) -> Result<Option<Certificates>, CliError> {
+        if !args.is_enabled() {
             return Ok(None);
         }
         let mut wrong = Vec::new();
-        let source = Source::of(args, &mut wrong)?;
-        let settings = source.settings(wrong).map_err(Failure::other)?;
-        let acceptor = Acceptor::new(&settings, clock::realtime()).map_err(Failure::other)?;
+        let source = Source::from_args(args, &mut wrong)?;
+        let settings = source.read_settings(wrong).map_err(CliError::other)?;
+        let acceptor = Acceptor::new(&settings, clock::realtime()).map_err(CliError::other)?;
         for warning in acceptor.warnings() {
             log::warn!("{warning}");
         }
@@ -58,28 +58,28 @@ impl Certificates {
         }))
     }
 
-    /// Reads them anew if there was a SIGHUP since. What is wrong is said, and what served goes on serving.
-    pub(super) fn follow(&mut self, hangups: u64) {
+    /// Reloads the files after a SIGHUP. On an error the previous certificates remain in use.
+    pub(super) fn reload_on_hangup(&mut self, hangups: u64) {
         if std::mem::replace(&mut self.hangups, hangups) == hangups {
             return;
         }
-        let settings = self.source.settings(Vec::new());
+        let settings = self.source.read_settings(Vec::new());
         let reload = settings.and_then(|settings| self.acceptor.reload(&settings, clock::realtime()));
         match reload {
             Ok(reload) => reload
                 .to_string()
                 .lines()
-                .for_each(|line| log::info!("certificates read anew: {line}")),
-            Err(refused) => log::error!("{refused}; the certificates that served go on serving"),
+                .for_each(|line| log::info!("certificates reloaded: {line}")),
+            Err(refused) => log::error!("{refused}; keeping the previous certificates"),
         }
     }
 }
 
 impl Source {
-    /// What can be found out at the start alone; what is wrong with it is added to `wrong`.
-    fn of(args: &Tls, wrong: &mut Vec<Finding>) -> Result<Source, Failure> {
+    /// Reads the settings that are fixed at startup, and appends errors to `wrong`.
+    fn from_args(args: &Tls, wrong: &mut Vec<Finding>) -> Result<Source, CliError> {
         let development = if args.tls_dev {
-            let made = DevCertificate::new(&[], clock::realtime()).map_err(Failure::other)?;
+            let made = DevCertificate::new(&[], clock::realtime()).map_err(CliError::other)?;
             Some(made.pair)
         } else {
             None
@@ -87,7 +87,10 @@ impl Source {
         let opened = args.key_log.as_deref().map(key_log_file);
         let key_log = opened.and_then(|opened| opened.map_err(|finding| wrong.push(finding)).ok());
         if let (Some(_), Some(path)) = (&key_log, &args.key_log) {
-            log::warn!("secrets of all connections are written to {}", path.display());
+            log::warn!(
+                "TLS secrets of every connection are written to {}",
+                path.display()
+            );
         }
         Ok(Source {
             pairs: args.cert.iter().cloned().zip(args.key.iter().cloned()).collect(),
@@ -102,8 +105,8 @@ impl Source {
         })
     }
 
-    /// Reads all files; all that is wrong with them is told at once, behind what was found `wrong` before.
-    fn settings(&self, mut wrong: Vec<Finding>) -> Result<ServerSettings, ConfigError> {
+    /// Reads the files. Returns all errors together, after those in `wrong`.
+    fn read_settings(&self, mut wrong: Vec<Finding>) -> Result<ServerSettings, ConfigError> {
         let mut read = |path: &PathBuf| pem_file(path).map_err(|finding| wrong.push(finding)).ok();
         let mut certificates: Vec<KeyPair> = self.development.iter().cloned().collect();
         for (chain, key) in &self.pairs {
@@ -129,7 +132,7 @@ impl Source {
         if wrong.is_empty() {
             return Ok(settings);
         }
-        // What could be read may be wrong too.
+        // Readable files may have errors, too.
         if !settings.certificates.is_empty()
             && let Err(ConfigError(more)) = Acceptor::new(&settings, clock::realtime())
         {

@@ -1,10 +1,10 @@
-//! A page with prices that move, which shows what push does: `/ticker`.
+//! A page with simulated prices, pushed to the browser: `/ticker`.
 //!
 //! ```text
-//! market (made up, on the first worker) ─▶ a channel for each share ─▶ WebSocket, or server-sent events ─▶ the page
+//! market (simulated, on the first worker) ─▶ one channel per share ─▶ WebSocket or server-sent events ─▶ page
 //! ```
 //!
-//! The market stands still while nobody looks.
+//! Without clients the market pauses.
 
 #[cfg(test)]
 mod tests;
@@ -17,40 +17,39 @@ use ringmain_hub::history::HistoryOptions;
 use ringmain_push::{Namespace, Options, Publisher};
 use ringmain_web::{App, Reply, Request, Result};
 
-use crate::limits::{TICKER_EVERY, TICKER_LOOK, TICKER_STEP};
+use crate::limits::{TICKER_IDLE_POLL, TICKER_INTERVAL, TICKER_STEP};
 use crate::market::{LISTINGS, Market};
 
-/// The page: no file beside it, nothing from elsewhere.
+/// The page, without other resources.
 const PAGE: &str = include_str!("page.html");
 
-/// What a browser may do for the page: run its one script and style, by their digests (a test computes them), and ask this
-/// server.
+/// The content security policy: one script and one style by their digests (a test computes them), requests to this server.
 const POLICY: &str = "default-src 'none'; style-src 'sha256-vbU6GFr0uBiBNJgJwGZoKI6iT2HMjuq3H3k8KVtblhg='; script-src 'sha256-tCz+DnzFH0GXfqNQKCroyNqhnY7mLR/JO+7abxEI39g='; connect-src 'self'; \
      img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
-/// Of channels with prices: `ticker:SYMBOL`.
+/// The namespace of the channels `ticker:SYMBOL`.
 const NAMESPACE: &str = "ticker";
 
 /// Adds the page and its channels.
-pub(crate) fn serve(app: App) -> App {
+pub(crate) fn add_ticker(app: App) -> App {
     let mut prices = Namespace::default();
-    // The last one, for whoever comes.
+    // The last price, for new subscribers.
     prices.channel_options.history = Some(HistoryOptions {
         publications: 1,
         bytes: 1024,
         ttl: Duration::from_hours(1),
     });
     prices.channel_options.cache_recovery = true;
-    prices.channel_options.conflation_interval = Some(TICKER_EVERY);
+    prices.channel_options.conflation_interval = Some(TICKER_INTERVAL);
     let options = Options {
         namespaces: [(NAMESPACE.to_owned(), prices)].into(),
         anonymous: true,
         ..Options::default()
     };
-    ringmain_push::serve_with(app.get("/ticker", page), options, feed)
+    ringmain_push::serve_with(app.get("/ticker", serve_page), options, publish_trades)
 }
 
-fn page(_: &Request<'_>, reply: &mut Reply<'_>) -> Result {
+fn serve_page(_: &Request<'_>, reply: &mut Reply<'_>) -> Result {
     reply
         .header("Cache-Control", "no-cache")?
         .header("Content-Security-Policy", POLICY)?
@@ -59,8 +58,8 @@ fn page(_: &Request<'_>, reply: &mut Reply<'_>) -> Result {
     reply.html(PAGE)
 }
 
-/// Publishes what is traded, from the first worker.
-fn feed(cx: &Cx, publisher: Publisher) {
+/// Publishes trades, on the first worker.
+fn publish_trades(cx: &Cx, publisher: Publisher) {
     if cx.worker() != 0 {
         return;
     }
@@ -72,24 +71,24 @@ fn feed(cx: &Cx, publisher: Publisher) {
             .map(|listing| Arc::from(format!("{NAMESPACE}:{}", listing.symbol)));
         loop {
             if publisher.clients() == 0 {
-                own.sleep(TICKER_LOOK).await;
+                own.sleep(TICKER_IDLE_POLL).await;
                 continue;
             }
-            step(&mut market, &channels, &publisher);
+            publish_step(&mut market, &channels, &publisher);
             own.sleep(TICKER_STEP).await;
         }
     });
     if feed.is_err() {
-        log::error!("ticker: the worker has no room for its task, so prices stand still");
+        log::error!("ticker: the task limit of the worker is reached, so no prices are published");
     }
 }
 
-fn step(market: &mut Market, channels: &[Arc<str>], publisher: &Publisher) {
+fn publish_step(market: &mut Market, channels: &[Arc<str>], publisher: &Publisher) {
     for (index, channel) in channels.iter().enumerate() {
-        let Some(trade) = market.perhaps(index) else {
+        let Some(trade) = market.maybe_trade(index) else {
             continue;
         };
-        // It is JSON, in a namespace that is there; where there is no room for it the next one comes soon.
+        // Valid JSON in a known namespace; if a limit is reached, the next trade follows soon.
         let _ = publisher.publish(channel, trade.as_bytes());
     }
 }

@@ -1,4 +1,4 @@
-//! The page agrees with the market and with what browsers are told of it; prices arrive.
+//! The page matches the market and its content security policy.
 
 use serde_json::Value;
 
@@ -6,7 +6,7 @@ use super::*;
 use crate::welcome::tests::{allows_its_own, between};
 
 #[test]
-fn the_policy_allows_this_style_and_this_script_and_nothing_else() {
+fn the_policy_allows_only_the_style_and_script_of_the_page() {
     allows_its_own(POLICY, PAGE);
     for place in ["src=", "@import", "url(", "style=", "onclick"] {
         assert!(!PAGE.contains(place), "{place}");
@@ -28,14 +28,14 @@ fn the_page_has_a_row_for_each_share() {
 }
 
 #[test]
-fn prices_wander_but_not_away() {
+fn prices_stay_near_their_first_value() {
     for seed in 0..5 {
         println!("seed {seed}");
         let mut market = Market::new(seed, &LISTINGS);
         let mut trades = 0;
         for step in 0..36_000 {
             let index = step % LISTINGS.len();
-            let Some(trade) = market.perhaps(index) else {
+            let Some(trade) = market.maybe_trade(index) else {
                 continue;
             };
             let trade: Value = serde_json::from_str(&trade).expect("JSON");

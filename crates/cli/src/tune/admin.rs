@@ -1,32 +1,32 @@
-//! Asks the administration of a running Ringmain how many connections each of its workers has accepted.
+//! Queries the admin server of a running Ringmain for the accepted connections of each worker.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 
-use crate::failure::Failure;
-use crate::limits::{ADMIN_BYTES, ADMIN_PATIENCE};
+use crate::error::CliError;
+use crate::limits::{ADMIN_BYTES, ADMIN_TIMEOUT};
 
-/// Connections accepted by each worker, in the order of the workers.
-pub(super) fn accepted(admin: SocketAddr) -> Result<Vec<u64>, Failure> {
-    let text = page(admin).map_err(|error| {
-        Failure::Other(format!(
-            "cannot ask the administration at http://{admin}/metrics: {error}"
+/// Returns the number of accepted connections of each worker, in the order of the workers.
+pub(super) fn accepted_connections(admin: SocketAddr) -> Result<Vec<u64>, CliError> {
+    let text = fetch_metrics(admin).map_err(|error| {
+        CliError::Other(format!(
+            "cannot read the metrics at http://{admin}/metrics: {error}"
         ))
     })?;
-    let counts = parsed(&text);
+    let counts = parse_accepted(&text);
     if counts.is_empty() {
-        return Err(Failure::Other(format!(
-            "expected connections of Ringmain's workers at http://{admin}/metrics; found none: is it the `admin` address of \
-             its configuration?"
+        return Err(CliError::Other(format!(
+            "expected the metric ringmain_connections_accepted_total at http://{admin}/metrics, found none: check that \
+             this is the `admin` address of its configuration"
         )));
     }
     Ok(counts)
 }
 
-fn page(admin: SocketAddr) -> std::io::Result<String> {
-    let mut stream = TcpStream::connect_timeout(&admin, ADMIN_PATIENCE)?;
-    stream.set_read_timeout(Some(ADMIN_PATIENCE))?;
-    stream.set_write_timeout(Some(ADMIN_PATIENCE))?;
+fn fetch_metrics(admin: SocketAddr) -> std::io::Result<String> {
+    let mut stream = TcpStream::connect_timeout(&admin, ADMIN_TIMEOUT)?;
+    stream.set_read_timeout(Some(ADMIN_TIMEOUT))?;
+    stream.set_write_timeout(Some(ADMIN_TIMEOUT))?;
     write!(
         stream,
         "GET /metrics HTTP/1.1\r\nHost: {admin}\r\nConnection: close\r\n\r\n"
@@ -36,8 +36,8 @@ fn page(admin: SocketAddr) -> std::io::Result<String> {
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// The samples `ringmain_connections_accepted_total{worker="N"} COUNT`.
-fn parsed(text: &str) -> Vec<u64> {
+/// Parses the samples `ringmain_connections_accepted_total{worker="N"} COUNT`.
+fn parse_accepted(text: &str) -> Vec<u64> {
     let sample = |line: &str| {
         let rest = line.strip_prefix("ringmain_connections_accepted_total{worker=\"")?;
         let (worker, count) = rest.split_once("\"} ")?;

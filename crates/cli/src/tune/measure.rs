@@ -1,7 +1,6 @@
-//! `ringmain tune measure`: a step at a time under load, without and with it in turn, kept only if it helps.
+//! `ringmain tune measure`: measures each step under load, without and with it, and keeps it only if it helps.
 //!
-//! Each step is measured with those before it in place. Its own rounds are taken in pairs, and a coin says which side of each is
-//! first.
+//! Each step is measured on top of the kept ones, in pairs of rounds in random order.
 
 use std::collections::BTreeSet;
 
@@ -18,20 +17,20 @@ use ringmain_tune::measure::{Ladder, Rung, Verdict, order, page, text};
 use ringmain_tune::report::json;
 use ringmain_tune::root::Root;
 
-use super::{asked, journal, open, output, read_wish, style};
+use super::{open_journal, open_sysroot, print_data, service_query, terminal_style, to_request};
 use crate::args::tune::Measure;
-use crate::bench::{Bed, Sink};
-use crate::failure::Failure;
+use crate::bench::{BenchSession, Sink};
+use crate::error::CliError;
 
-/// How often a step must help beyond noise before it is kept.
+/// Number of significant improvements before a step is kept.
 const PROOFS: usize = 2;
 
-/// Carries it out.
-pub(super) fn run(args: &Measure) -> Result<(), Failure> {
+/// Runs the command.
+pub(super) fn run(args: &Measure) -> Result<(), CliError> {
     let pairs = compare::PAIRS;
     if let Some(rounds) = args.load.rounds.filter(|rounds| (*rounds as usize) < pairs) {
-        return Err(Failure::Usage(format!(
-            "--rounds: expected {pairs} or more, found {rounds}: fewer cannot tell what helps from chance"
+        return Err(CliError::Usage(format!(
+            "--rounds: expected {pairs} or more, found {rounds}: fewer rounds cannot be significant"
         )));
     }
     let html = args
@@ -39,46 +38,53 @@ pub(super) fn run(args: &Measure) -> Result<(), Failure> {
         .as_ref()
         .map(|file| Sink::open("--html", file))
         .transpose()?;
-    let mut ground = Ground {
-        root: open(&args.of.host)?,
-        asked: asked(&args.of),
-        wish: read_wish(&args.wish),
-        journal: journal(&args.kept, &args.of.host)?,
-        // Until the seed of the load is known.
+    let mut measured_host = MeasuredHost {
+        root: open_sysroot(&args.service.host)?,
+        asked: service_query(&args.service),
+        goals: to_request(&args.goals),
+        journal: open_journal(&args.journal_args, &args.service.host)?,
+        // Seeded with the seed of the load below.
         coin: Rng::with_seed(0),
     };
-    if ground.journal.is_begun() {
-        return Err(Failure::Other(
-            "something is applied already: what a step is worth shows only against a host without it; \
-             ringmain tune revert first"
+    if measured_host.journal.is_begun() {
+        return Err(CliError::Other(
+            "changes are applied already, and steps are measured against a host without them: run ringmain tune revert \
+             first"
                 .into(),
         ));
     }
-    let steps = ground.steps()?;
+    let steps = measured_host.applicable_steps()?;
     if steps.is_empty() {
-        return Err(Failure::Other(
-            "there is no step that could be applied: ringmain tune plan says why".into(),
+        return Err(CliError::Other(
+            "no applicable step: ringmain tune plan lists the reasons".into(),
         ));
     }
-    let mut bed = Bed::open(args)?;
-    ground.coin.seed(bed.seed());
-    let metric = goal(ground.wish.profile, &bed);
+    let mut session = BenchSession::open(args)?;
+    measured_host.coin.seed(session.seed());
+    let metric = goal_metric(measured_host.goals.profile, &session);
     let mut ladder = Ladder {
         target: args.target.clone(),
-        goal: name(metric).into(),
-        rounds: bed.rounds(),
+        goal: metric_name(metric).into(),
+        rounds: session.rounds_per_side(),
         rungs: Vec::new(),
     };
     let mut kept = BTreeSet::new();
-    let climbed = climb(&mut ground, &mut bed, metric, steps, &mut kept, &mut ladder);
+    let climbed = measure_steps(
+        &mut measured_host,
+        &mut session,
+        metric,
+        steps,
+        &mut kept,
+        &mut ladder,
+    );
     if climbed.is_err() {
-        // Nobody knows what a step is worth that was not measured to its end.
-        ground.only(&kept)?;
+        // The effect of an interrupted step is unknown.
+        measured_host.apply_only(&kept)?;
     }
     if args.json {
-        output(&json::text(&ladder))?;
+        print_data(&json::text(&ladder))?;
     } else {
-        output(&text(&ladder, style()))?;
+        print_data(&text(&ladder, terminal_style()))?;
     }
     if let Some(sink) = html {
         sink.write(&page(&ladder))?;
@@ -86,49 +92,50 @@ pub(super) fn run(args: &Measure) -> Result<(), Failure> {
     climbed
 }
 
-fn climb(
-    ground: &mut Ground,
-    bed: &mut Bed,
+fn measure_steps(
+    measured_host: &mut MeasuredHost,
+    session: &mut BenchSession,
     metric: Metric,
     steps: Vec<Id>,
     kept: &mut BTreeSet<Id>,
     ladder: &mut Ladder,
-) -> Result<(), Failure> {
+) -> Result<(), CliError> {
     for step in steps {
-        bed.say(&format!("{step}: {}", step.step().title));
-        let rung = rung(ground, bed, metric, step, kept)?;
+        session.print_line(&format!("{step}: {}", step.step().title));
+        let rung = measure_step(measured_host, session, metric, step, kept)?;
         if rung.verdict == Verdict::Kept {
             kept.insert(step);
         }
-        bed.say(&format!("{step}: {}", rung.verdict.word()));
+        session.print_line(&format!("{step}: {}", rung.verdict.word()));
         ladder.rungs.push(rung);
-        ground.only(kept)?;
+        measured_host.apply_only(kept)?;
     }
     Ok(())
 }
 
-/// The rounds of one step. What seems to help is measured once more, and is only kept if it does so again: by chance all of
-/// five rounds are better one time in 32, and there are many steps.
-fn rung(
-    ground: &mut Ground,
-    bed: &mut Bed,
+/// Measures one step. An improvement is measured twice, since with many steps it can be chance: all five rounds are better by
+/// chance one time in 32.
+fn measure_step(
+    measured_host: &mut MeasuredHost,
+    session: &mut BenchSession,
     metric: Metric,
     step: Id,
     kept: &BTreeSet<Id>,
-) -> Result<Rung, Failure> {
+) -> Result<Rung, CliError> {
     let mut with = kept.clone();
     with.insert(step);
-    let mut all = [bed.empty("without"), bed.empty("with")];
+    let mut all = [session.empty_run("without"), session.empty_run("with")];
     let mut verdict = Verdict::Kept;
     for proof in 0..PROOFS {
         if proof > 0 {
-            bed.say(&format!("{step}: it seems to help; once more"));
+            session.print_line(&format!("{step}: improvement, measuring again"));
         }
-        let runs = match rounds(ground, bed, kept, &with)? {
+        let runs = match run_pairs(measured_host, session, kept, &with)? {
             Ok(runs) => runs,
-            Err(why) => return Ok(failed(step, why)),
+            Err(why) => return Ok(failed_rung(step, why)),
         };
-        verdict = judged(&runs, metric, bed.seed()).map_or(Verdict::Noise, |ratio| of(&ratio));
+        verdict =
+            judge_runs(&runs, metric, session.seed()).map_or(Verdict::Noise, |ratio| to_verdict(&ratio));
         for (all, run) in all.iter_mut().zip(runs) {
             all.rounds.extend(run.rounds);
         }
@@ -136,8 +143,8 @@ fn rung(
             break;
         }
     }
-    let Some(ratio) = judged(&all, metric, bed.seed()) else {
-        return Ok(failed(step, "nothing was answered that could be compared".into()));
+    let Some(ratio) = judge_runs(&all, metric, session.seed()) else {
+        return Ok(failed_rung(step, "no responses to compare".into()));
     };
     let median = |run: &Run, metric: Metric| {
         let values: Vec<f64> = run.rounds.iter().filter_map(|round| metric.of(round)).collect();
@@ -157,32 +164,32 @@ fn rung(
     })
 }
 
-/// Rounds without and with the step, in turn; or why it cannot be applied.
-fn rounds(
-    ground: &mut Ground,
-    bed: &mut Bed,
+/// Runs rounds without and with the step; returns the reason if it cannot be applied.
+fn run_pairs(
+    measured_host: &mut MeasuredHost,
+    session: &mut BenchSession,
     without: &BTreeSet<Id>,
     with: &BTreeSet<Id>,
-) -> Result<Result<[Run; 2], String>, Failure> {
-    let mut runs = [bed.empty("without"), bed.empty("with")];
-    let mut coin = ground.coin.fork();
-    for side in order(bed.rounds(), || coin.bool()) {
-        if let Some(why) = ground.only(if side == 0 { without } else { with })? {
+) -> Result<Result<[Run; 2], String>, CliError> {
+    let mut runs = [session.empty_run("without"), session.empty_run("with")];
+    let mut coin = measured_host.coin.fork();
+    for side in order(session.rounds_per_side(), || coin.bool()) {
+        if let Some(why) = measured_host.apply_only(if side == 0 { without } else { with })? {
             return Ok(Err(why));
         }
         let number = u32::try_from(runs[side].rounds.len()).unwrap_or(u32::MAX);
-        let round = bed.round(runs[side].name.as_str(), number)?;
+        let round = session.run_round(runs[side].name.as_str(), number)?;
         runs[side].rounds.push(round);
     }
     Ok(Ok(runs))
 }
 
-fn judged(runs: &[Run; 2], metric: Metric, seed: u64) -> Option<Ratio> {
+fn judge_runs(runs: &[Run; 2], metric: Metric, seed: u64) -> Option<Ratio> {
     let comparison = compare(runs, seed).into_iter().next()?;
     comparison.ratios.into_iter().find(|ratio| ratio.metric == metric)
 }
 
-fn of(ratio: &Ratio) -> Verdict {
+fn to_verdict(ratio: &Ratio) -> Verdict {
     match ratio.verdict {
         compare::Verdict::Different { better: true } => Verdict::Kept,
         compare::Verdict::Different { better: false } => Verdict::Worse,
@@ -190,7 +197,7 @@ fn of(ratio: &Ratio) -> Verdict {
     }
 }
 
-fn failed(step: Id, why: String) -> Rung {
+fn failed_rung(step: Id, why: String) -> Rung {
     Rung {
         step,
         pairs: 0,
@@ -204,18 +211,18 @@ fn failed(step: Id, why: String) -> Rung {
     }
 }
 
-/// What is climbed for: answers a second, time, or CPU time where the server's is measured.
-fn goal(profile: Profile, bed: &Bed) -> Metric {
+/// Returns the metric of the goal: throughput, latency, or CPU time if that of the server is measured.
+fn goal_metric(profile: Profile, session: &BenchSession) -> Metric {
     match profile {
         Profile::Throughput => Metric::Throughput,
-        Profile::Latency if bed.is_open_loop() => Metric::ResponseP99,
+        Profile::Latency if session.is_open_loop() => Metric::ResponseP99,
         Profile::Latency => Metric::ServiceP99,
-        Profile::Efficiency if bed.has_server() => Metric::ServerCpu,
+        Profile::Efficiency if session.has_server() => Metric::ServerCpu,
         Profile::Efficiency => Metric::Throughput,
     }
 }
 
-fn name(metric: Metric) -> &'static str {
+fn metric_name(metric: Metric) -> &'static str {
     match metric {
         Metric::Throughput => "requests/s",
         Metric::ServerCpu => "server CPU in us/request",
@@ -223,21 +230,21 @@ fn name(metric: Metric) -> &'static str {
     }
 }
 
-/// The host that is changed.
-struct Ground {
+/// The host that is measured and changed.
+struct MeasuredHost {
     root: Root,
     asked: Asked,
-    wish: Wish,
+    goals: Wish,
     journal: Journal,
-    /// Says which side of a pair of rounds is first.
+    /// Decides the order of a pair of rounds.
     coin: Rng,
 }
 
-impl Ground {
-    /// The steps that would be applied, in their order.
-    fn steps(&self) -> Result<Vec<Id>, Failure> {
-        let host = Host::look(&self.root, &self.asked).map_err(Failure::other)?;
-        let findings = audit(&self.root, &host, &self.wish);
+impl MeasuredHost {
+    /// Returns the applicable steps, in their order.
+    fn applicable_steps(&self) -> Result<Vec<Id>, CliError> {
+        let host = Host::look(&self.root, &self.asked).map_err(CliError::other)?;
+        let findings = audit(&self.root, &host, &self.goals);
         let open = findings
             .iter()
             .filter(|finding| finding.status == Status::Change && !finding.changes.is_empty());
@@ -246,23 +253,23 @@ impl Ground {
         Ok(steps)
     }
 
-    /// Has exactly these steps applied; why not, if one cannot be.
-    fn only(&mut self, steps: &BTreeSet<Id>) -> Result<Option<String>, Failure> {
-        let host = Host::look(&self.root, &self.asked).map_err(Failure::other)?;
+    /// Applies exactly these steps; returns the reason if one cannot be applied.
+    fn apply_only(&mut self, steps: &BTreeSet<Id>) -> Result<Option<String>, CliError> {
+        let host = Host::look(&self.root, &self.asked).map_err(CliError::other)?;
         let reverted = apply::undo(&self.root, &host, &mut self.journal, How::Careful, &mut |_| {})
-            .map_err(Failure::other)?;
+            .map_err(CliError::other)?;
         if let Some(left) = reverted.left.first() {
-            return Err(Failure::Other(format!("{}: {}", left.intent.key, left.why)));
+            return Err(CliError::Other(format!("{}: {}", left.intent.key, left.why)));
         }
         if steps.is_empty() {
             return Ok(None);
         }
-        let wish = Wish {
+        let goals = Wish {
             steps: steps.clone(),
-            ..self.wish.clone()
+            ..self.goals.clone()
         };
-        let applied = apply::apply(&self.root, &self.asked, &wish, &mut self.journal, &mut |_| {});
-        let applied = applied.map_err(Failure::other)?;
+        let applied = apply::apply(&self.root, &self.asked, &goals, &mut self.journal, &mut |_| {});
+        let applied = applied.map_err(CliError::other)?;
         Ok(applied.failed.into_iter().next().map(|(_, why)| why))
     }
 }

@@ -1,11 +1,12 @@
-//! `ringmain tune`: looks at the host, plans, applies, takes back, and says what it did.
+//! `ringmain tune`: audits the host, plans, applies and reverts changes, and prints the results.
 //!
-//! What is found, planned and written is the tuner's; here it meets the terminal, signals and exit codes.
+//! Owns output, signals and exit codes; the crate `tune` audits, plans and writes.
 
 mod admin;
 mod measure;
 
 use std::fs;
+use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
 
@@ -20,23 +21,32 @@ use ringmain_tune::report::{self, Style, json};
 use ringmain_tune::root::Root;
 use ringmain_tune::{locality, snapshot};
 
-use crate::args::tune::{self as args, Apply, Exported, Form, HostAt, Kept, Of, Tune, TuneCommand};
+use crate::args::tune::{
+    self as args, Apply, ExportFormat, HostArgs, JournalArgs, OutputArgs, ServiceArgs, Tune, TuneCommand,
+};
 use crate::bench::Interrupt;
-use crate::failure::Failure;
+use crate::error::CliError;
 
-/// How often it is seen whether what is held is to be taken back.
-const HOLD_LOOK: Duration = Duration::from_millis(100);
+/// Interval at which `--hold` checks for signals.
+const HOLD_POLL: Duration = Duration::from_millis(100);
 
-/// Carries it out.
-pub(crate) fn run(args: Tune) -> Result<(), Failure> {
+/// The status without applied changes.
+const NOTHING_APPLIED: &str = "No changes are applied.\n";
+
+/// Runs the command.
+pub(crate) fn run(args: Tune) -> Result<(), CliError> {
     let Some(command) = args.command else {
-        return report(&args);
+        return print_audit(&args);
     };
     match command {
-        TuneCommand::Plan { of, wish, form } => plan(&of, &wish, form),
-        TuneCommand::Apply(args) => apply(&args),
+        TuneCommand::Plan {
+            service,
+            goals,
+            output,
+        } => print_plan(&service, &goals, output),
+        TuneCommand::Apply(args) => apply_plan(&args),
         TuneCommand::Revert {
-            kept,
+            journal_args,
             host,
             force,
             forget,
@@ -46,279 +56,316 @@ pub(crate) fn run(args: Tune) -> Result<(), Failure> {
                 (_, true) => How::Forget,
                 _ => How::Careful,
             };
-            revert(&kept, &host, how)
+            revert_applied(&journal_args, &host, how)
         }
-        TuneCommand::Status { kept, host, form } => status(&kept, &host, form),
+        TuneCommand::Status {
+            journal_args,
+            host,
+            output,
+        } => print_status(&journal_args, &host, output),
         TuneCommand::Snapshot { host } => {
-            let (root, host) = simple(&host)?;
-            output(&json::text(&snapshot::take(&root, &host)))
+            let (root, host) = open_host(&host)?;
+            print_data(&json::text(&snapshot::take(&root, &host)))
         }
-        TuneCommand::Diff { first, second, form } => diff(&first, second.as_deref(), form),
+        TuneCommand::Diff {
+            first,
+            second,
+            output,
+        } => print_diff(&first, second.as_deref(), output),
         TuneCommand::Export {
-            form,
+            format,
             image,
-            of,
-            wish,
-            kept,
-        } => exported(form, &image, &of, &wish, &kept),
-        TuneCommand::Locality { of, admin, form } => {
-            let looked = Looked::new(&of, None)?;
-            let accepted = admin.map_or(Ok(Vec::new()), admin::accepted)?;
-            let all: Vec<_> = looked
-                .host
-                .cards()
-                .map(|card| locality::look(&looked.root, &looked.host, card, &accepted))
-                .collect();
-            if form.json {
-                return output(&json::text(&all));
-            }
-            if all.is_empty() {
-                let why = if looked.host.service.is_local() {
-                    "the service listens on loopback alone"
-                } else {
-                    "there is no interface but loopback that is up"
-                };
-                return Err(Failure::Other(format!(
-                    "no interface brings the service's packets: {why}; --interface NAME draws one all the same"
-                )));
-            }
-            let texts: Vec<String> = all.iter().map(|one| locality::text(one, style())).collect();
-            output(&texts.join("\n"))
-        }
+            service,
+            goals,
+            journal_args,
+        } => export_plan(format, &image, &service, &goals, &journal_args),
+        TuneCommand::Locality {
+            service,
+            admin,
+            output,
+        } => print_locality(&service, admin, output),
         TuneCommand::Measure(args) => measure::run(&args),
     }
 }
 
-/// A host that was looked at for a service.
-struct Looked {
+/// A host, audited for a service.
+struct AuditedHost {
     root: Root,
     asked: Asked,
-    wish: Wish,
+    goals: Wish,
     host: Host,
     findings: Vec<Finding>,
 }
 
-impl Looked {
-    fn new(of: &Of, wish: Option<&args::Wish>) -> Result<Looked, Failure> {
-        let root = open(&of.host)?;
-        let asked = asked(of);
-        let wish = wish.map_or_else(default_wish, read_wish);
-        let host = Host::look(&root, &asked).map_err(Failure::other)?;
-        let findings = audit(&root, &host, &wish);
-        Ok(Looked {
+impl AuditedHost {
+    fn new(service: &ServiceArgs, goals: Option<&args::Goals>) -> Result<AuditedHost, CliError> {
+        let root = open_sysroot(&service.host)?;
+        let asked = service_query(service);
+        let goals = goals.map_or_else(default_request, to_request);
+        let host = Host::look(&root, &asked).map_err(CliError::other)?;
+        let findings = audit(&root, &host, &goals);
+        Ok(AuditedHost {
             root,
             asked,
-            wish,
+            goals,
             host,
             findings,
         })
     }
 }
 
-fn open(at: &HostAt) -> Result<Root, Failure> {
-    match &at.root {
+fn open_sysroot(host_args: &HostArgs) -> Result<Root, CliError> {
+    match &host_args.root {
         None => Ok(Root::live()),
         Some(path) => {
-            Root::at(path).map_err(|error| Failure::Usage(format!("--root {}: {error}", path.display())))
+            Root::at(path).map_err(|error| CliError::Usage(format!("--root {}: {error}", path.display())))
         }
     }
 }
 
-fn simple(at: &HostAt) -> Result<(Root, Host), Failure> {
-    let root = open(at)?;
-    let host = Host::look(&root, &Asked::default()).map_err(Failure::other)?;
+fn open_host(host_args: &HostArgs) -> Result<(Root, Host), CliError> {
+    let root = open_sysroot(host_args)?;
+    let host = Host::look(&root, &Asked::default()).map_err(CliError::other)?;
     Ok((root, host))
 }
 
-fn asked(of: &Of) -> Asked {
+fn service_query(service: &ServiceArgs) -> Asked {
     Asked {
-        port: of.port,
-        pid: of.pid,
-        interface: of.interface.clone(),
+        port: service.port,
+        pid: service.pid,
+        interface: service.interface.clone(),
     }
 }
 
-fn default_wish() -> Wish {
+fn default_request() -> Wish {
     Wish {
-        profile: args::ProfileName::Throughput.profile(),
+        profile: args::ProfileName::Throughput.tuner_profile(),
         accept: [].into(),
         steps: [].into(),
     }
 }
 
-fn read_wish(wish: &args::Wish) -> Wish {
+fn to_request(goals: &args::Goals) -> Wish {
     Wish {
-        profile: wish.profile.profile(),
-        accept: wish.accept.iter().copied().collect(),
-        steps: wish.step.iter().copied().collect(),
+        profile: goals.profile.tuner_profile(),
+        accept: goals.accept.iter().copied().collect(),
+        steps: goals.step.iter().copied().collect(),
     }
 }
 
-fn report(args: &Tune) -> Result<(), Failure> {
-    let mut looked = Looked::new(&args.of, Some(&args.wish))?;
+fn print_audit(args: &Tune) -> Result<(), CliError> {
+    let mut audited = AuditedHost::new(&args.service, Some(&args.goals))?;
     if let Some(id) = args.explain {
-        looked.findings.retain(|finding| finding.id == id);
-        if args.form.json {
-            return output(&json::text(&json::step(id)));
+        audited.findings.retain(|finding| finding.id == id);
+        if args.output.json {
+            return print_data(&json::text(&json::step(id)));
         }
-        return output(&report::explain(id.step(), &looked.findings, style()));
+        return print_data(&report::explain(id.step(), &audited.findings, terminal_style()));
     }
-    let Looked {
-        host, wish, findings, ..
-    } = &looked;
-    output(&if args.form.json {
-        json::text(&json::audit(host, wish, findings))
+    let AuditedHost {
+        host,
+        goals,
+        findings,
+        ..
+    } = &audited;
+    print_data(&if args.output.json {
+        json::text(&json::audit(host, goals, findings))
     } else {
-        report::audit(host, wish, findings, style())
+        report::audit(host, goals, findings, terminal_style())
     })
 }
 
-fn plan(of: &Of, wish: &args::Wish, form: Form) -> Result<(), Failure> {
-    let looked = Looked::new(of, Some(wish))?;
-    let Looked {
-        host, wish, findings, ..
-    } = &looked;
-    output(&if form.json {
-        json::text(&plan::json(host, wish, findings))
+fn print_plan(service: &ServiceArgs, goals: &args::Goals, output: OutputArgs) -> Result<(), CliError> {
+    let audited = AuditedHost::new(service, Some(goals))?;
+    let AuditedHost {
+        host,
+        goals,
+        findings,
+        ..
+    } = &audited;
+    print_data(&if output.json {
+        json::text(&plan::json(host, goals, findings))
     } else {
-        plan::text(host, wish, findings, style())
+        plan::text(host, goals, findings, terminal_style())
     })
 }
 
-fn apply(args: &Apply) -> Result<(), Failure> {
-    // Before anything is written: what is held must be taken back whatever comes.
-    let interrupt = args.hold.then(Interrupt::listen).transpose()?;
-    let (root, asked, wish) = (open(&args.of.host)?, asked(&args.of), read_wish(&args.wish));
-    let mut journal = journal(&args.kept, &args.of.host)?;
-    let applied =
-        apply::apply(&root, &asked, &wish, &mut journal, &mut |event| told(event)).map_err(Failure::other)?;
+/// Prints the path of packets on each interface of the service.
+fn print_locality(
+    service: &ServiceArgs,
+    admin: Option<SocketAddr>,
+    output: OutputArgs,
+) -> Result<(), CliError> {
+    let audited = AuditedHost::new(service, None)?;
+    let accepted = admin.map_or(Ok(Vec::new()), admin::accepted_connections)?;
+    let all: Vec<_> = audited
+        .host
+        .cards()
+        .map(|card| locality::look(&audited.root, &audited.host, card, &accepted))
+        .collect();
+    if output.json {
+        return print_data(&json::text(&all));
+    }
+    if all.is_empty() {
+        let why = if audited.host.service.is_local() {
+            "the service listens only on loopback"
+        } else {
+            "no interface except loopback is up"
+        };
+        return Err(CliError::Other(format!(
+            "no interface for the packets of the service: {why}; --interface NAME selects one"
+        )));
+    }
+    let texts: Vec<String> = all
+        .iter()
+        .map(|one| locality::text(one, terminal_style()))
+        .collect();
+    print_data(&texts.join("\n"))
+}
+
+fn apply_plan(args: &Apply) -> Result<(), CliError> {
+    // Before the first change: changes of --hold must be reverted on every signal.
+    let interrupt = args.hold.then(Interrupt::install).transpose()?;
+    let (root, asked, goals) = (
+        open_sysroot(&args.service.host)?,
+        service_query(&args.service),
+        to_request(&args.goals),
+    );
+    let mut journal = open_journal(&args.journal_args, &args.service.host)?;
+    let applied = apply::apply(&root, &asked, &goals, &mut journal, &mut |event| {
+        print_event(event)
+    })
+    .map_err(CliError::other)?;
     for (step, why) in &applied.failed {
-        say(&format!("{step}: taken back: {why}"));
+        print_note(&format!("{step}: reverted: {why}"));
     }
-    let without = without(&root, &asked, &wish, &applied)?;
+    let without = unapplied_steps(&root, &asked, &goals, &applied)?;
     for (step, why) in &without {
-        say(&format!("{step}: not applied: {why}"));
+        print_note(&format!("{step}: not applied: {why}"));
     }
     let open = journal.entries().iter().filter(|entry| !entry.undone).count();
     let earlier = open.saturating_sub(applied.changed);
     match applied.changed {
-        0 if !without.is_empty() => say("nothing is changed"),
-        0 if applied.failed.is_empty() => say("nothing to change: the host is as wished"),
-        1 => say("1 setting is changed; ringmain tune revert takes it back"),
-        changed => say(&format!(
-            "{changed} settings are changed; ringmain tune revert takes them back"
+        0 if !without.is_empty() => print_note("no setting changed"),
+        0 if applied.failed.is_empty() => print_note("no setting changed: the host is as requested"),
+        1 => print_note("1 setting changed; ringmain tune revert reverts it"),
+        changed => print_note(&format!(
+            "{changed} settings changed; ringmain tune revert reverts them"
         )),
     }
     match earlier {
         0 => {}
-        1 => say("1 change of an earlier run is taken over: it is taken back with the rest"),
-        earlier => say(&format!(
-            "{earlier} changes of an earlier run are taken over: they are taken back with the rest"
+        1 => print_note("1 change of an earlier run is taken over, and will be reverted with the others"),
+        earlier => print_note(&format!(
+            "{earlier} changes of an earlier run are taken over, and will be reverted with the others"
         )),
     }
     if let Some(interrupt) = interrupt {
-        say("held until SIGTERM or Ctrl-C");
-        while interrupt.pause(HOLD_LOOK) {}
-        let host = Host::look(&root, &Asked::default()).map_err(Failure::other)?;
-        return take_back(&root, &host, &mut journal, How::Careful);
+        print_note("held until SIGTERM or Ctrl-C");
+        while interrupt.pause(HOLD_POLL) {}
+        let host = Host::look(&root, &Asked::default()).map_err(CliError::other)?;
+        return revert_journal(&root, &host, &mut journal, How::Careful);
     }
     match applied.failed.len() {
         0 => Ok(()),
-        1 => Err(Failure::Other(format!(
-            "the step {} is taken back",
+        1 => Err(CliError::Other(format!(
+            "the step {} was reverted",
             applied.failed[0].0
         ))),
-        failed => Err(Failure::Other(format!("{failed} steps are taken back"))),
+        failed => Err(CliError::Other(format!("{failed} steps were reverted"))),
     }
 }
 
-/// The steps that were named and that the host is without all the same, and why. Those that failed have been told.
-fn without(
+/// Returns the named steps that are not applied, with the reasons; without those that failed, which are reported already.
+fn unapplied_steps(
     root: &Root,
     asked: &Asked,
-    wish: &Wish,
+    goals: &Wish,
     applied: &apply::Applied,
-) -> Result<Vec<(Id, String)>, Failure> {
-    if wish.steps.is_empty() {
+) -> Result<Vec<(Id, String)>, CliError> {
+    if goals.steps.is_empty() {
         return Ok(Vec::new());
     }
-    let host = Host::look(root, asked).map_err(Failure::other)?;
-    let findings = audit(root, &host, wish);
+    let host = Host::look(root, asked).map_err(CliError::other)?;
+    let findings = audit(root, &host, goals);
     let named = findings.iter().filter(|finding| {
         let failed = applied.failed.iter().any(|(id, _)| *id == finding.id);
-        wish.steps.contains(&finding.id) && finding.status != Status::Good && !failed
+        goals.steps.contains(&finding.id) && finding.status != Status::Good && !failed
     });
     Ok(named
         .map(|finding| (finding.id, plan::why_not(finding)))
         .collect())
 }
 
-fn journal(kept: &Kept, at: &HostAt) -> Result<Journal, Failure> {
-    if let Some(what) = kept.contradiction(at) {
-        return Err(Failure::Usage(what));
+fn open_journal(journal_args: &JournalArgs, host_args: &HostArgs) -> Result<Journal, CliError> {
+    if let Some(what) = journal_args.contradiction(host_args) {
+        return Err(CliError::Usage(what));
     }
-    Journal::open(&kept.state).map_err(Failure::other)
+    Journal::open(&journal_args.state).map_err(CliError::other)
 }
 
-fn revert(kept: &Kept, at: &HostAt, how: How) -> Result<(), Failure> {
-    let (root, host) = simple(at)?;
-    if let Some(what) = kept.contradiction(at) {
-        return Err(Failure::Usage(what));
+fn revert_applied(journal_args: &JournalArgs, host_args: &HostArgs, how: How) -> Result<(), CliError> {
+    let (root, host) = open_host(host_args)?;
+    if let Some(what) = journal_args.contradiction(host_args) {
+        return Err(CliError::Usage(what));
     }
-    // Without a journal nothing is asked of the disk, nor of the user's rights.
-    if Journal::peek(&kept.state).map_err(Failure::other)?.is_none() {
-        say(&format!(
-            "nothing is applied that {} knows of",
-            kept.state.display()
-        ));
+    // Without a journal neither the disk nor permissions are needed.
+    if Journal::peek(&journal_args.state)
+        .map_err(CliError::other)?
+        .is_none()
+    {
+        print_note(&format!("no applied changes in {}", journal_args.state.display()));
         return Ok(());
     }
-    let mut journal = journal(kept, at)?;
-    take_back(&root, &host, &mut journal, how)
+    let mut journal = open_journal(journal_args, host_args)?;
+    revert_journal(&root, &host, &mut journal, how)
 }
 
-fn take_back(root: &Root, host: &Host, journal: &mut Journal, how: How) -> Result<(), Failure> {
-    let reverted = apply::undo(root, host, journal, how, &mut |event| told(event)).map_err(Failure::other)?;
+fn revert_journal(root: &Root, host: &Host, journal: &mut Journal, how: How) -> Result<(), CliError> {
+    let reverted =
+        apply::undo(root, host, journal, how, &mut |event| print_event(event)).map_err(CliError::other)?;
     if reverted.restarted {
-        say("the host was started anew since: nothing of it is left, and the journal is closed");
+        print_note("the host was restarted since: no change remains, and the journal is closed");
         return Ok(());
     }
-    say(&format!(
-        "{} restored, {} as before already, {} gone",
+    print_note(&format!(
+        "{} restored, {} already had the previous value, {} no longer exist",
         reverted.restored, reverted.already, reverted.gone
     ));
     for left in &reverted.left {
-        say(&format!("{}: {}", left.intent.key, left.why));
+        print_note(&format!("{}: {}", left.intent.key, left.why));
     }
     match reverted.left.len() {
         0 => Ok(()),
-        1 => Err(Failure::Other("1 setting is not as it was before".into())),
-        left => Err(Failure::Other(format!(
-            "{left} settings are not as they were before"
+        1 => Err(CliError::Other(
+            "1 setting does not have its previous value".into(),
+        )),
+        left => Err(CliError::Other(format!(
+            "{left} settings do not have their previous values"
         ))),
     }
 }
 
-fn status(kept: &Kept, at: &HostAt, form: Form) -> Result<(), Failure> {
-    let (root, host) = simple(at)?;
-    let kept_state = Journal::peek(&kept.state).map_err(Failure::other)?;
+fn print_status(
+    journal_args: &JournalArgs,
+    host_args: &HostArgs,
+    output: OutputArgs,
+) -> Result<(), CliError> {
+    let (root, host) = open_host(host_args)?;
+    let kept_state = Journal::peek(&journal_args.state).map_err(CliError::other)?;
     let Some(found) = kept_state else {
-        return if form.json {
-            output("[]\n")
-        } else {
-            output("Nothing is applied.\n")
-        };
+        return print_data(if output.json { "[]\n" } else { NOTHING_APPLIED });
     };
     let restarted = found.boot != host.boot;
     let mut rows = Vec::new();
     let mut text = String::new();
     for entry in found.entries.iter().filter(|entry| !entry.undone) {
         let state = match apply::status(&root, entry) {
-            _ if restarted => "gone with the restart".to_owned(),
-            State::Holds => "holds".into(),
-            State::Before => "as before".into(),
-            State::Changed(now) => format!("changed by somebody, is {now}"),
-            State::InDoubt(now) => format!("in doubt (a run was killed), is {now}"),
+            _ if restarted => "lost with the restart".to_owned(),
+            State::Holds => "applied".into(),
+            State::Before => "previous value".into(),
+            State::Changed(now) => format!("changed by others, is {now}"),
+            State::InDoubt(now) => format!("uncertain (a run was killed), is {now}"),
             State::Gone => "gone".into(),
             State::Unknown(why) => format!("unknown: {why}"),
         };
@@ -331,18 +378,20 @@ fn status(kept: &Kept, at: &HostAt, form: Form) -> Result<(), Failure> {
             "step": intent.step, "key": intent.key, "before": intent.before, "wanted": intent.wanted, "state": state,
         }));
     }
-    match form.json {
-        true => output(&json::text(&rows)),
-        false if rows.is_empty() => output("Nothing is applied.\n"),
-        false => output(&text),
+    if output.json {
+        print_data(&json::text(&rows))
+    } else if rows.is_empty() {
+        print_data(NOTHING_APPLIED)
+    } else {
+        print_data(&text)
     }
 }
 
-fn diff(first: &Path, second: Option<&Path>, form: Form) -> Result<(), Failure> {
-    let read = |path: &Path| -> Result<snapshot::Snapshot, Failure> {
+fn print_diff(first: &Path, second: Option<&Path>, output: OutputArgs) -> Result<(), CliError> {
+    let read = |path: &Path| -> Result<snapshot::Snapshot, CliError> {
         let wrong = |error: &dyn std::fmt::Display| {
-            Failure::Usage(format!(
-                "expected a file of ringmain tune snapshot; {}: {error}",
+            CliError::Usage(format!(
+                "expected a file written by ringmain tune snapshot; {}: {error}",
                 path.display()
             ))
         };
@@ -353,44 +402,51 @@ fn diff(first: &Path, second: Option<&Path>, form: Form) -> Result<(), Failure> 
     let second = match second {
         Some(path) => read(path)?,
         None => {
-            let (root, host) = simple(&HostAt { root: None })?;
+            let (root, host) = open_host(&HostArgs { root: None })?;
             snapshot::take(&root, &host)
         }
     };
     let differences = snapshot::diff(&first, &second);
-    output(&if form.json {
+    print_data(&if output.json {
         json::text(&differences)
     } else {
-        snapshot::text(&first, &second, &differences, style())
+        snapshot::text(&first, &second, &differences, terminal_style())
     })
 }
 
-fn exported(form: Exported, image: &str, of: &Of, wish: &args::Wish, kept: &Kept) -> Result<(), Failure> {
-    if form == Exported::Seccomp {
-        return output(&json::text(&export::seccomp()));
+fn export_plan(
+    format: ExportFormat,
+    image: &str,
+    service: &ServiceArgs,
+    goals: &args::Goals,
+    journal_args: &JournalArgs,
+) -> Result<(), CliError> {
+    if format == ExportFormat::Seccomp {
+        return print_data(&json::text(&export::seccomp()));
     }
-    let looked = Looked::new(of, Some(wish))?;
-    let mut plan = plan::plan(&looked.findings);
-    // A recorded host without a journal of its own has none.
-    if kept.contradiction(&of.host).is_none() {
-        let found = Journal::peek(&kept.state).map_err(Failure::other)?;
-        let found = found.filter(|found| found.boot == looked.host.boot);
+    let audited = AuditedHost::new(service, Some(goals))?;
+    let mut plan = plan::plan(&audited.findings);
+    // A recorded host does not use the journal of this one.
+    if journal_args.contradiction(&service.host).is_none() {
+        let found = Journal::peek(&journal_args.state).map_err(CliError::other)?;
+        let found = found.filter(|found| found.boot == audited.host.boot);
         plan = plan::with_applied(plan, &found.map_or_else(Vec::new, |found| found.entries));
     }
     if plan.is_empty() {
-        return Err(Failure::Other(
-            "there is nothing to export: nothing is planned (ringmain tune plan says why), and nothing is applied".into(),
+        return Err(CliError::Other(
+            "no changes to export: none planned (ringmain tune plan lists the reasons), and none applied"
+                .into(),
         ));
     }
     let command = export::Command {
-        wish: &looked.wish,
-        asked: &looked.asked,
+        wish: &audited.goals,
+        asked: &audited.asked,
         plan: &plan,
     };
-    output(&match form {
-        Exported::Sysctl => export::sysctl(&plan),
-        Exported::Kubernetes => export::kubernetes(&command, image),
-        Exported::Systemd | Exported::Seccomp => {
+    print_data(&match format {
+        ExportFormat::Sysctl => export::sysctl(&plan),
+        ExportFormat::Kubernetes => export::kubernetes(&command, image),
+        ExportFormat::Systemd | ExportFormat::Seccomp => {
             let program = std::env::current_exe().ok();
             let program = program.and_then(|path| path.to_str().map(str::to_owned));
             export::systemd(&command, program.as_deref().unwrap_or("/usr/local/bin/ringmain"))
@@ -398,29 +454,29 @@ fn exported(form: Exported, image: &str, of: &Of, wish: &args::Wish, kept: &Kept
     })
 }
 
-/// What happens, on standard error.
-fn told(event: &Event) {
+/// Prints a change to standard error.
+fn print_event(event: &Event) {
     match event {
         Event::Intended(_) | Event::Written(_) => {}
         Event::Verified {
             key,
             before,
             effective,
-        } => say(&format!("set     {key}: {before} -> {effective}")),
-        Event::Undone { key, value } => say(&format!("undone  {key}: {value}")),
+        } => print_note(&format!("set     {key}: {before} -> {effective}")),
+        Event::Undone { key, value } => print_note(&format!("undone  {key}: {value}")),
     }
 }
 
-fn say(text: &str) {
+fn print_note(text: &str) {
     crate::bench::to_standard_error(text);
 }
 
-fn output(text: &str) -> Result<(), Failure> {
-    crate::print(|out| out.write_all(text.as_bytes()))
+fn print_data(text: &str) -> Result<(), CliError> {
+    crate::print_output(|out| out.write_all(text.as_bytes()))
 }
 
-fn style() -> Style {
-    match crate::bench::style() {
+fn terminal_style() -> Style {
+    match crate::bench::terminal_style() {
         ringmain_load::report::text::Style::Plain => Style::Plain,
         ringmain_load::report::text::Style::Terminal => Style::Terminal,
     }

@@ -1,8 +1,8 @@
-//! The application that `ringmain run` serves: a page that shows the server at work, and the paths to try it on.
+//! The built-in application of `ringmain run`: a dashboard with live metrics, and paths for tests.
 //!
-//! Knows what is shown and how it gets there. What is counted comes from the engine and the application.
+//! Owns presentation and transport of the metrics; engine and application count.
 
-pub(crate) mod figures;
+pub(crate) mod metrics;
 
 #[cfg(test)]
 pub(crate) mod tests;
@@ -14,77 +14,76 @@ use ringmain_web::ws::Message;
 use ringmain_web::{App, Event, Reply, Request, Result, Socket, Ws};
 use serde::Serialize;
 
-use self::figures::Facts;
+use self::metrics::ServerInfo;
 use crate::args::PATHS;
-use crate::limits::{RETRY, VIEWER_LOOK};
+use crate::limits::{RETRY, VIEWER_POLL};
 use crate::ticker;
 
-/// The page: no file beside it, nothing from elsewhere.
+/// The page, without other resources.
 const PAGE: &str = include_str!("page.html");
 
-/// What a browser may do for the page: run its one script and style, by their digests (a test computes them), and
-/// ask this server.
+/// The content security policy: one script and one style by their digests (a test computes them), requests to this server.
 const POLICY: &str = "default-src 'none'; style-src 'sha256-FXiTD8eVw+uk39EOnCOPyZ72sUVTzdu/60/+5XjR2QQ='; script-src 'sha256-bMHTkQrcp6Tsy4n+rK2PqlilYFEZ6uWVzQs5nF5+Ack='; connect-src 'self'; \
      img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
-/// The newest figures, written each second by the main thread and read by each viewer's stream.
+/// The latest metrics, written each second by the main thread and read by each viewer's stream.
 #[derive(Clone, Default)]
-pub(crate) struct Board(Arc<Mutex<Newest>>);
+pub(crate) struct MetricsBoard(Arc<Mutex<LatestMetrics>>);
 
 #[derive(Clone)]
-struct Newest {
-    /// Counts up with each document; none is there at 0.
+struct LatestMetrics {
+    /// Number of published documents; 0: none.
     number: u64,
     document: Arc<str>,
 }
 
-impl Default for Newest {
-    fn default() -> Newest {
-        Newest {
+impl Default for LatestMetrics {
+    fn default() -> LatestMetrics {
+        LatestMetrics {
             number: 0,
             document: Arc::from(""),
         }
     }
 }
 
-impl Board {
-    /// Puts up a document.
-    pub(crate) fn put(&self, document: String) {
-        let mut newest = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        newest.number += 1;
-        newest.document = document.into();
+impl MetricsBoard {
+    /// Publishes a document.
+    pub(crate) fn publish(&self, document: String) {
+        let mut latest = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        latest.number += 1;
+        latest.document = document.into();
     }
 
-    fn newest(&self) -> Newest {
+    fn latest(&self) -> LatestMetrics {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
-/// What is said to those who ask with something other than a browser.
-struct Text(String);
+/// The index for clients other than browsers.
+struct PlainIndex(String);
 
-/// The application.
-pub(crate) fn app(facts: &Facts, board: &Board) -> App {
+/// Returns the application.
+pub(crate) fn build_app(server_info: &ServerInfo, board: &MetricsBoard) -> App {
     let app = App::new()
         .state(board.clone())
-        .state(Text(text(facts)))
-        .get("/", front)
-        .get_async("/live", live)
-        .get("/json", json)
-        .get("/plaintext", plaintext)
-        .any("/echo", echo)
-        .ws("/ws", |_| Ok(Messages))
+        .state(PlainIndex(plain_text(server_info)))
+        .get("/", serve_front)
+        .get_async("/live", stream_metrics)
+        .get("/json", serve_json)
+        .get("/plaintext", serve_plaintext)
+        .any("/echo", serve_echo)
+        .ws("/ws", |_| Ok(EchoSocket))
         .health();
-    ticker::serve(app)
+    ticker::add_ticker(app)
 }
 
-/// The page for browsers, text for the rest.
-fn front(request: &Request<'_>, reply: &mut Reply<'_>) -> Result {
+/// Serves the page to browsers, and text to other clients.
+fn serve_front(request: &Request<'_>, reply: &mut Reply<'_>) -> Result {
     reply
         .header("Vary", "Accept")?
         .header("Cache-Control", "no-cache")?;
     if request.preferred_type(&["text/plain", "text/html"]) != Some("text/html") {
-        return reply.text(&request.state::<Text>()?.0);
+        return reply.text(&request.state::<PlainIndex>()?.0);
     }
     reply
         .header("Content-Security-Policy", POLICY)?
@@ -93,24 +92,24 @@ fn front(request: &Request<'_>, reply: &mut Reply<'_>) -> Result {
     reply.html(PAGE)
 }
 
-/// The figures, an event for each second.
-async fn live(request: &Request<'_>, reply: &mut Reply<'_>) -> Result {
-    let board = request.state::<Board>()?;
+/// Streams the metrics, one event per second.
+async fn stream_metrics(request: &Request<'_>, reply: &mut Reply<'_>) -> Result {
+    let board = request.state::<MetricsBoard>()?;
     let mut events = reply.events().await?;
     events.send(&Event::new().retry(RETRY)).await?;
     let mut seen = 0;
     loop {
-        let newest = board.newest();
-        if newest.number != seen {
-            seen = newest.number;
-            events.send(&Event::new().data(&newest.document)).await?;
+        let latest = board.latest();
+        if latest.number != seen {
+            seen = latest.number;
+            events.send(&Event::new().data(&latest.document)).await?;
         }
-        request.cx().sleep(VIEWER_LOOK).await;
+        request.cx().sleep(VIEWER_POLL).await;
     }
 }
 
-/// TechEmpower's JSON test: an object made and serialised for each request.
-fn json(_: &Request<'_>, reply: &mut Reply<'_>) -> Result {
+/// The JSON test of TechEmpower: an object, serialized for each request.
+fn serve_json(_: &Request<'_>, reply: &mut Reply<'_>) -> Result {
     #[derive(Serialize)]
     struct Message {
         message: &'static str,
@@ -120,13 +119,13 @@ fn json(_: &Request<'_>, reply: &mut Reply<'_>) -> Result {
     })
 }
 
-/// TechEmpower's plaintext test.
-fn plaintext(_: &Request<'_>, reply: &mut Reply<'_>) -> Result {
+/// The plaintext test of TechEmpower.
+fn serve_plaintext(_: &Request<'_>, reply: &mut Reply<'_>) -> Result {
     reply.text("Hello, World!")
 }
 
-/// What came goes back. `nosniff`: a browser must not make more of foreign bytes than they say they are.
-fn echo(request: &Request<'_>, reply: &mut Reply<'_>) -> Result {
+/// Echoes the request body. `nosniff`: a browser must not interpret the bytes as another type.
+fn serve_echo(request: &Request<'_>, reply: &mut Reply<'_>) -> Result {
     let kind = request
         .header("Content-Type")
         .unwrap_or("application/octet-stream");
@@ -137,27 +136,27 @@ fn echo(request: &Request<'_>, reply: &mut Reply<'_>) -> Result {
     Ok(())
 }
 
-/// A socket on which every message comes back.
-struct Messages;
+/// A WebSocket echo.
+struct EchoSocket;
 
-impl Socket for Messages {
+impl Socket for EchoSocket {
     fn message(&mut self, ws: &Ws, message: Message<'_>) -> Result {
         ws.send(message);
         Ok(())
     }
 }
 
-/// Who serves, and what there is to ask for.
-fn text(facts: &Facts) -> String {
-    let engine = if facts.engine == "uring" {
+/// Returns the index: version, engine, workers, and paths.
+fn plain_text(server_info: &ServerInfo) -> String {
+    let engine = if server_info.engine == "uring" {
         "io_uring"
     } else {
-        facts.engine
+        server_info.engine
     };
-    let plural = if facts.workers == 1 { "" } else { "s" };
+    let plural = if server_info.workers == 1 { "" } else { "s" };
     let mut out = format!(
         "ringmain {}, {engine}, {} worker{plural}\n\n",
-        facts.version, facts.workers
+        server_info.version, server_info.workers
     );
     for (path, what) in PATHS {
         // Writing to a string cannot fail.

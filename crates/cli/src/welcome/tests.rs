@@ -1,4 +1,4 @@
-//! Figures by tables, and what the browser is told about the page.
+//! Metrics, and the content security policy of the page.
 
 use std::io::Write;
 use std::process::{Command, Stdio};
@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::figures::{Facts, Figures, Latency, Sample};
+use super::metrics::{Latency, MetricsBuilder, Sample, ServerInfo};
 use super::*;
 use crate::limits::RATES;
 
-fn facts() -> Facts {
-    Facts {
+fn server_info() -> ServerInfo {
+    ServerInfo {
         version: "1.2.3",
         engine: "uring",
         features: vec!["message-ring".into()],
@@ -37,9 +37,9 @@ fn parsed(document: &str) -> Value {
 }
 
 #[test]
-fn counts_become_rates() {
-    let mut figures = Figures::new(facts(), sample(0, 0, 0));
-    let found = parsed(&figures.document(Sample {
+fn rates_are_derived_from_counters() {
+    let mut metrics = MetricsBuilder::new(server_info(), sample(0, 0, 0));
+    let found = parsed(&metrics.next_document(Sample {
         connections: 7,
         accepted: 9,
         memory_bytes: Some(1 << 20),
@@ -58,7 +58,7 @@ fn counts_become_rates() {
         "connections": 7, "accepted": 9, "cpu_percent": 25.0, "memory_bytes": 1_048_576,
     });
     assert_eq!(found, expect);
-    let next = parsed(&figures.document(sample(3, 1000, 2500)));
+    let next = parsed(&metrics.next_document(sample(3, 1000, 2500)));
     assert_eq!((&next["rate"], &next["rates"]), (&json!(0), &json!([500, 0])));
     assert_eq!(
         (&next["cpu_percent"], &next["latency_us"]),
@@ -67,25 +67,25 @@ fn counts_become_rates() {
 }
 
 #[test]
-fn the_first_moment_has_no_rate() {
-    let mut figures = Figures::new(facts(), sample(0, 5, 100));
-    let found = parsed(&figures.document(sample(0, 5, 100)));
+fn the_first_sample_has_no_rate() {
+    let mut metrics = MetricsBuilder::new(server_info(), sample(0, 5, 100));
+    let found = parsed(&metrics.next_document(sample(0, 5, 100)));
     assert_eq!((&found["rate"], &found["cpu_percent"]), (&json!(0), &json!(0.0)));
 }
 
 #[test]
-fn rates_are_kept_for_a_minute() {
-    let mut figures = Figures::new(facts(), sample(0, 0, 0));
+fn rates_cover_one_minute() {
+    let mut metrics = MetricsBuilder::new(server_info(), sample(0, 0, 0));
     let mut last = Value::Null;
     for second in 1..=100 {
-        last = parsed(&figures.document(sample(second, second * second, 0)));
+        last = parsed(&metrics.next_document(sample(second, second * second, 0)));
     }
     let rates = last["rates"].as_array().unwrap();
     assert_eq!(rates.len(), RATES);
     assert_eq!(rates[RATES - 1], json!(100 * 100 - 99 * 99));
 }
 
-/// The base64 text of the SHA-256 digest, as a policy names it; computed by coreutils.
+/// Returns the SHA-256 digest in base64, as in a content security policy; computed with coreutils.
 fn digest(text: &str) -> String {
     let script = "sha256sum | head -c 64 | tr a-f A-F | basenc --base16 -d | base64";
     let mut child = Command::new("sh")
@@ -105,7 +105,7 @@ pub(crate) fn between<'a>(text: &'a str, start: &str, end: &str) -> &'a str {
     rest.split_once(end).unwrap().0
 }
 
-/// A policy allows a page's one style and one script, and nothing else.
+/// Checks that a policy allows only the style and the script of a page.
 pub(crate) fn allows_its_own(policy: &str, page: &str) {
     for (tag, directive) in [("style", "style-src"), ("script", "script-src")] {
         let content = between(page, &format!("<{tag}>"), &format!("</{tag}>"));
@@ -117,12 +117,12 @@ pub(crate) fn allows_its_own(policy: &str, page: &str) {
 }
 
 #[test]
-fn the_policy_allows_this_style_and_this_script_and_nothing_else() {
+fn the_policy_allows_only_the_style_and_script_of_the_page() {
     allows_its_own(POLICY, PAGE);
 }
 
 #[test]
-fn the_page_needs_nothing_from_elsewhere() {
+fn the_page_has_no_external_resources() {
     for place in ["src=", "@import", "url(", "style=", "onclick"] {
         assert!(!PAGE.contains(place), "{place}");
     }
@@ -133,8 +133,8 @@ fn the_page_needs_nothing_from_elsewhere() {
 }
 
 #[test]
-fn every_path_of_the_help_is_in_the_text_for_curl() {
-    let text = text(&facts());
+fn the_text_for_curl_lists_the_paths_of_the_help() {
+    let text = plain_text(&server_info());
     for path in [
         "/json",
         "/plaintext",

@@ -1,4 +1,4 @@
-//! `ringmain bench` from outside: what is refused, and real loads on a real server.
+//! `ringmain bench` as a process: refused command lines, and loads on a real server.
 #![allow(
     clippy::disallowed_methods,
     reason = "tests of the real program have real threads and real time"
@@ -27,15 +27,15 @@ fn check(args: &[&str], code: i32, expect: &str) {
 
 const URL: &str = "http://127.0.0.1:9/";
 
-/// Command lines, and what the message about them holds.
+/// Command lines, and a part of the message about each.
 const WRONG: &[(&[&str], &str)] = &[
     (&[], "<URL|SCENARIO.yaml>"),
     (&[URL, URL], "unexpected argument"),
     (&["-c", "0", URL], "expected a whole number from 1 to 1000000"),
     (&["-t", "x", URL], "expected a whole number from 1 to 1024"),
     (&["-d", "10", URL], "write 10s for seconds"),
-    (&["-r", "fast", URL], "expected requests a second"),
-    (&["-r", "0", URL], "expected requests a second"),
+    (&["-r", "fast", URL], "expected requests per second"),
+    (&["-r", "0", URL], "expected requests per second"),
     (&["--poisson", URL], "--poisson needs a rate"),
     (&["--rounds", "0", URL], "from 1 to 1000"),
     (&["-p", "5000", URL], "from 1 to 1024"),
@@ -51,7 +51,7 @@ const WRONG: &[(&[&str], &str)] = &[
     (&["--body-file", "/nonexistent", URL], "cannot read /nonexistent"),
     (
         &["--expect-status", "ok", URL],
-        "expected statuses from 100 to 599",
+        "expected status codes from 100 to 599",
     ),
     (&["--threshold", "p99", URL], "'--threshold <RULE>'"),
     (&["--threshold", "p99<5", URL], "'--threshold <RULE>'"),
@@ -60,7 +60,7 @@ const WRONG: &[(&[&str], &str)] = &[
     (&["--cpus", "9999", URL], "expected CPUs from 0 to 1023"),
     (
         &["--cpus", "1023", URL],
-        "CPU 1023 may not be used by this process",
+        "CPU 1023 is not available to this process",
     ),
     (&["--server-cpus", "0", URL], "--server-cpus needs a server"),
     (
@@ -83,7 +83,7 @@ const WRONG: &[(&[&str], &str)] = &[
         &["--engine", "kqueue", URL],
         "possible values: auto, uring, epoll",
     ),
-    (&["--json", "--hlog", "-", URL], "both go to standard output"),
+    (&["--json", "--hlog", "-", URL], "both write to standard output"),
     (
         &["--html", "/nonexistent/x.html", URL],
         "--html: cannot write /nonexistent/x.html",
@@ -129,7 +129,7 @@ const WRONG: &[(&[&str], &str)] = &[
     (&["unix:/run/x"], "write http+unix:/run/x:/path"),
     (&["nonexistent.yaml"], "cannot read the scenario nonexistent.yaml"),
     (&["--scenario", "a.yaml", "b.yaml"], "are two scenarios"),
-    (&["a.yaml", "-X", "PUT"], "--method says what one request is"),
+    (&["a.yaml", "-X", "PUT"], "--method describes a single request"),
     (&["check", "nonexistent.yaml"], "cannot read the scenario"),
     (&["check"], "<SCENARIO.yaml>"),
     (&["merge"], "<FILE.hlog>"),
@@ -139,7 +139,7 @@ const WRONG: &[(&[&str], &str)] = &[
     (&["compare", "a=:1", "b=:2", "--server", "x"], "expected a name"),
     (
         &["compare", "a=:1", "b=:2", "--server-pid", "a=x"],
-        "expected the number of a process, found `x`",
+        "expected a process ID, found `x`",
     ),
     (
         &["-c", "5", "compare", "a=:1", "b=:2"],
@@ -155,7 +155,7 @@ fn a_wrong_command_line() {
 }
 
 #[test]
-fn a_wrong_scenario_is_said_with_its_place() {
+fn an_invalid_scenario_is_reported_with_its_position() {
     let directory = Directory::new();
     let write = |name: &str, text: &str| {
         let path = directory.join(name);
@@ -168,7 +168,7 @@ fn a_wrong_scenario_is_said_with_its_place() {
     assert_eq!(output.status.code(), Some(0), "{output:?}");
     let said = String::from_utf8(output.stdout).unwrap();
     assert!(
-        said.ends_with("right.yaml: right, 1 flow with 1 request in all\n"),
+        said.ends_with("right.yaml: valid, 1 flow with 1 request in total\n"),
         "{said}"
     );
 
@@ -178,7 +178,7 @@ fn a_wrong_scenario_is_said_with_its_place() {
     check(&["check", &rule], 2, "rule.yaml:2:5");
     let target = write("target.yaml", &format!("target: tcp://x:1\n{step}"));
     check(&["check", &target], 2, "target.yaml:1:9");
-    check(&[&right], 2, "does not say where the load goes");
+    check(&[&right], 2, "has no target: add");
     check(
         &["--scenario", &right, "http://127.0.0.1:9/x"],
         2,
@@ -192,13 +192,13 @@ fn a_wrong_scenario_is_said_with_its_place() {
     check(
         &["--scenario", &right, "ws://127.0.0.1:9/ws"],
         2,
-        "a scenario is for HTTP, and a WebSocket is asked for",
+        "a scenario is for HTTP, and the target is a WebSocket",
     );
 }
 
 #[test]
 fn nothing_to_connect_to() {
-    // Bound and not listening: nobody else gets the port.
+    // Bound but not listening: no other process gets the port.
     let port = TcpListener::bind("127.0.0.1:0")
         .unwrap()
         .local_addr()
@@ -215,11 +215,7 @@ fn nothing_to_connect_to() {
         &format!("cannot connect to 127.0.0.1:{port}: connection refused"),
     );
     check(&["http+unix:/nonexistent/x:/"], 1, "there is no such socket");
-    check(
-        &["name.invalid:80"],
-        1,
-        "cannot find the address of the host name.invalid",
-    );
+    check(&["name.invalid:80"], 1, "cannot resolve the host name.invalid");
     let closed = format!("127.0.0.1:{port}");
     check(
         &["--server-pid", "4194304", &closed],
@@ -358,7 +354,7 @@ fn thresholds_set_the_exit_code() {
     let said = String::from_utf8(output.stderr).unwrap();
     let last = said.lines().last().unwrap();
     assert!(
-        last.starts_with("error: a threshold is missed: p50<1us does not hold: "),
+        last.starts_with("error: a threshold is missed: p50<1us missed: "),
         "{said}"
     );
     assert!(!output.stdout.is_empty(), "the figures are missing");
@@ -403,7 +399,7 @@ fn files_hold_the_results() {
     let document: Value = serde_json::from_str(&fs::read_to_string(&json).unwrap()).unwrap();
     assert!(fs::read_to_string(&html).unwrap().starts_with("<!doctype html>"));
 
-    // Twice the same file counts twice; and what is written is read again.
+    // The same file given twice counts twice; the written file can be read again.
     let output = bench(&["merge", &hlog, &hlog, "--output", &merged, "--json"])
         .output()
         .unwrap();
@@ -504,19 +500,19 @@ fn the_highest_rate_is_found() {
         Some(0) => {
             let document: Value = serde_json::from_slice(&output.stdout).unwrap();
             assert_eq!(document["kind"], "search");
-            assert!(said.contains("highest rate kept: "), "{said}");
+            assert!(said.contains("highest rate: "), "{said}");
         }
         code => {
             assert_eq!(code, Some(1), "{said}");
-            assert!(said.contains("error: no rate is kept"), "{said}");
+            assert!(said.contains("error: no rate meets the objective"), "{said}");
         }
     }
-    assert!(said.contains("requests/s (looking for the range): "), "{said}");
+    assert!(said.contains("requests/s (ramping up): "), "{said}");
     server.terminate();
 }
 
 #[test]
-fn a_search_that_finds_no_rate_says_so_and_what_broke() {
+fn a_search_without_a_rate_reports_the_missed_objective() {
     let (server, addr) = server();
     let target = format!("{addr}/json");
     let args = [
@@ -535,7 +531,7 @@ fn a_search_that_finds_no_rate_says_so_and_what_broke() {
     let output = bench(&args).output().unwrap();
     let said = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(1), "{said}");
-    assert!(said.contains("error: no rate is kept"), "{said}");
+    assert!(said.contains("error: no rate meets the objective"), "{said}");
     let document: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(document["kind"], "search");
     assert_eq!(document["run"], Value::Null);
@@ -551,7 +547,7 @@ fn results_go_to_devices_too() {
 }
 
 #[test]
-fn an_interrupt_shows_what_was_measured() {
+fn an_interrupt_reports_the_measured_rounds() {
     let (server, addr) = server();
     let mut child = bench(&[
         "-c",
@@ -570,7 +566,7 @@ fn an_interrupt_shows_what_was_measured() {
     .stderr(Stdio::null())
     .spawn()
     .unwrap();
-    // An interval has been measured as soon as its histogram is there.
+    // An interval is measured as soon as its histogram exists.
     let mut log = std::io::BufReader::new(child.stdout.take().unwrap());
     let mut line = String::new();
     while !line.contains("service") {

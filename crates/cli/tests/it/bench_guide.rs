@@ -1,4 +1,4 @@
-//! The commands of `docs/bench.md` that stand after a `$`, run as a reader would.
+//! Runs the commands of `docs/bench.md` after a `$`.
 #![allow(
     clippy::disallowed_methods,
     reason = "tests of the real program have real threads and real time"
@@ -55,7 +55,7 @@ fn the_commands_of_the_guide_work() {
 }
 
 #[test]
-fn the_guide_names_options_that_are_there() {
+fn the_guide_names_only_existing_options() {
     let help = |args: &[&str]| {
         let output = Command::new(program()).arg("bench").args(args).output().unwrap();
         String::from_utf8(output.stdout).unwrap()

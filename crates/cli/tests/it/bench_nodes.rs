@@ -161,7 +161,7 @@ fn publications_of_an_external_producer_are_checked() {
         &json,
     ];
     let mut bench = Server::spawn(&mut push(&args));
-    bench.wait_for("counting");
+    bench.wait_for("measuring");
     let mut producer = Producer::to(&node);
     // In the first channel 1002 is missing, 1003 is doubled and 1005 is out of order; the second one is right.
     for sequence in [1000, 1001, 1003, 1003, 1004, 1006, 1005, 1007] {
@@ -208,7 +208,7 @@ fn publications_of_an_external_producer_are_checked() {
     );
 }
 
-/// Command lines, and what the message about them holds.
+/// Command lines, and a part of the message about each.
 const WRONG: &[(&[&str], &str)] = &[
     (
         &["ws://127.0.0.1:9", "http://127.0.0.1:9"],
@@ -216,7 +216,7 @@ const WRONG: &[(&[&str], &str)] = &[
     ),
     (
         &["ws://127.0.0.1:9", "--kill-server", "7"],
-        "expected the number of a process, @ and a time, such as 4711@3s",
+        "expected a process ID, @ and a time, such as 4711@3s",
     ),
     (
         &["ws://127.0.0.1:9", "--kill-server", "7@3"],
@@ -224,7 +224,7 @@ const WRONG: &[(&[&str], &str)] = &[
     ),
     (
         &["ws://127.0.0.1:9", "--kill-server", "7@2s", "-d", "2s"],
-        "--kill-server 7@2s is not before the end of the 2s that count",
+        "--kill-server 7@2s is not within the measured duration of 2s",
     ),
     (
         &["ws://127.0.0.1:9", "--kill-server", "7@1s", "--server-pid", "7"],

@@ -1,4 +1,4 @@
-//! `ringmain bench push` from outside: what is refused, and whole runs against our own push server.
+//! `ringmain bench push` as a process: refused command lines, and runs against a push server of the test.
 #![allow(
     clippy::disallowed_methods,
     reason = "tests of the real program have real threads and real time"
@@ -23,7 +23,7 @@ fn push(args: &[&str]) -> Command {
     command
 }
 
-/// Command lines, and what the message about them holds.
+/// Command lines, and a part of the message about each.
 const WRONG: &[(&[&str], &str)] = &[
     (&[], "<URL>"),
     (
@@ -42,7 +42,7 @@ const WRONG: &[(&[&str], &str)] = &[
     ),
     (
         &["ws://127.0.0.1:9", "--rate", "fast"],
-        "expected a number a second",
+        "expected a number per second",
     ),
     (
         &["ws://127.0.0.1:9", "--slow", "200%"],
@@ -75,15 +75,15 @@ const WRONG: &[(&[&str], &str)] = &[
     ),
     (
         &["ws://127.0.0.1:9", "--find-max", "--idle"],
-        "--idle does not go with --find-max",
+        "--idle cannot be used with --find-max",
     ),
     (
         &["ws://127.0.0.1:9", "--slo", "p99<1s"],
-        "--slo says what --find-max looks for",
+        "--slo is the objective of --find-max",
     ),
     (
         &["ws://127.0.0.1:9", "--find-max"],
-        "--find-max needs to know what must be kept",
+        "--find-max needs an objective",
     ),
     (
         &["ws://127.0.0.1:9", "--kill-every", "1s"],
@@ -91,7 +91,7 @@ const WRONG: &[(&[&str], &str)] = &[
     ),
     (
         &["ws://127.0.0.1:9", "--kill", "2s", "-d", "2s"],
-        "--kill 2s is not before the end of the 2s that count",
+        "--kill 2s is not within the measured duration of 2s",
     ),
     (
         &["ws://127.0.0.1:9", "--server-cpus", "0"],
@@ -100,7 +100,7 @@ const WRONG: &[(&[&str], &str)] = &[
 ];
 
 #[test]
-fn wrong_command_lines_are_told() {
+fn wrong_command_lines_are_reported() {
     for (args, expect) in WRONG {
         let error = fails(&mut push(args), 2);
         assert!(
@@ -110,8 +110,8 @@ fn wrong_command_lines_are_told() {
     }
 }
 
-/// A push server in this process, with the key `K`, a namespace that conflates, and two that keep publications: all of them, and
-/// too few of them.
+/// A push server in this process, with the key `K`, a namespace with conflation, and two with history: one with enough
+/// publications, one with too few.
 struct Server {
     running: Option<Running<Infallible>>,
     addr: SocketAddr,
@@ -247,7 +247,7 @@ fn every_transport_of_our_own_server_delivers_all() {
 }
 
 #[test]
-fn a_channel_that_conflates_is_told_as_one() {
+fn conflated_channels_are_reported_as_such() {
     let server = Server::new(true);
     let args = [
         "-r",
@@ -335,7 +335,7 @@ fn authority(directory: &Directory, name: &str) -> (DevCertificate, String) {
 }
 
 #[test]
-fn all_of_it_goes_over_tls() {
+fn clients_and_publish_requests_use_tls() {
     let directory = Directory::new();
     let (made, ours) = authority(&directory, "ours.pem");
     let server = Server::secured(&made);
@@ -360,7 +360,7 @@ fn all_of_it_goes_over_tls() {
             "{found:#}"
         );
         assert_eq!(found["recovery"]["clients_back"], 20, "{found:#}");
-        // Each connects, and comes back.
+        // Each client connects, and reconnects.
         let agreed = clients["tls"].as_object().unwrap();
         let handshakes: u64 = agreed.values().filter_map(Value::as_u64).sum();
         assert_eq!(
@@ -371,16 +371,16 @@ fn all_of_it_goes_over_tls() {
         let version = ["TLSv1.3", "TLSv1.2"][usize::from(more.contains(&"1.2"))];
         assert!(agreed.keys().all(|name| name.starts_with(version)), "{found:#}");
         if more.contains(&"--no-resume") {
-            assert_eq!(clients["tls_resumed"], 0)
+            assert_eq!(clients["tls_resumed"], 0);
         } else {
-            // All of those that come back find a session.
-            assert!(clients["tls_resumed"].as_u64() > Some(0), "{found:#}")
+            // Every client that reconnects resumes a session.
+            assert!(clients["tls_resumed"].as_u64() > Some(0), "{found:#}");
         }
     }
 }
 
 #[test]
-fn who_cannot_be_believed_is_neither_listened_nor_published_to() {
+fn untrusted_servers_are_refused_for_clients_and_publish_requests() {
     let directory = Directory::new();
     let (made, ours) = authority(&directory, "ours.pem");
     let (_, others) = authority(&directory, "others.pem");
@@ -399,7 +399,7 @@ fn who_cannot_be_believed_is_neither_listened_nor_published_to() {
         check(&[url, "--ca", &others], "expected a certificate");
         check(&[url, "--ca", &ours, "--sni", "other.test"], "other.test");
     }
-    // Publishing alone is refused, too: here nobody listens there who could be believed.
+    // Publish requests are refused, too: no trusted server listens there.
     let clear = Server::new(true);
     let posts = format!("https://localhost:{port}/api/publish");
     check(
@@ -412,13 +412,13 @@ fn who_cannot_be_believed_is_neither_listened_nor_published_to() {
         ],
         "publishing to https://localhost",
     );
-    // What does not speak TLS is told as that.
+    // A server without TLS is reported as such.
     let silent = format!("wss://127.0.0.1:{}", clear.addr.port());
     check(&[&silent, "--insecure"], "TLS");
 }
 
 #[test]
-fn what_is_not_kept_for_clients_that_are_cut_off_is_lost_and_told() {
+fn publications_without_history_are_lost_on_disconnects_and_reported() {
     let server = Server::new(true);
     let url = server.url("/connection/websocket");
     // The last client is back 200 ms later, when its channel has had some twenty publications and kept one.
@@ -446,7 +446,7 @@ fn what_is_not_kept_for_clients_that_are_cut_off_is_lost_and_told() {
 }
 
 #[test]
-fn what_the_server_does_not_allow_is_told_with_what_to_do() {
+fn refusals_of_the_server_are_reported_with_advice() {
     let server = Server::new(true);
     let url = server.url("/connection/websocket");
     let check = |url: &str, args: &[&str], expect: &str| {

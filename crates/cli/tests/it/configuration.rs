@@ -1,4 +1,4 @@
-//! `ringmain check`, `explain` and `schema`, as somebody types them.
+//! `ringmain check`, `explain` and `schema` as processes.
 #![allow(
     clippy::disallowed_methods,
     reason = "tests of the real program have real threads and real time"
@@ -58,13 +58,13 @@ fn shop() -> (Directory, String) {
 }
 
 #[test]
-fn the_examples_are_right() {
+fn the_examples_are_valid() {
     let (_directory, path) = shop();
     let output = run(&["check", &path]);
     assert_eq!(output.status.code(), Some(0), "{output:?}");
     assert_eq!(
         text(&output.stdout),
-        format!("{path}: right: 6 listeners, 6 routes, 9 upstreams\n")
+        format!("{path}: valid: 6 listeners, 6 routes, 9 upstreams\n")
     );
     let (_directory, path) = written("proxy.yaml", PROXY);
     let output = run(&["check", "--json", &path]);
@@ -74,7 +74,7 @@ fn the_examples_are_right() {
 }
 
 #[test]
-fn all_that_is_wrong_is_told() {
+fn every_error_is_reported() {
     let (_directory, path) = written(
         "bad.yaml",
         "listen: :80\nlisten_to: x\nroutes:\n  r: {hosts: 'a b', to: nobody}\n",
@@ -126,7 +126,7 @@ fn filters_of_other_programs() {
 }
 
 #[test]
-fn a_file_that_is_not_there() {
+fn a_missing_file_is_an_error() {
     for command in [
         &["check", "/nowhere.yaml"][..],
         &["explain", "/nowhere.yaml", "GET", "http://a/"],
@@ -138,7 +138,7 @@ fn a_file_that_is_not_there() {
 }
 
 #[test]
-fn where_a_request_goes() {
+fn requests_are_explained() {
     let (_directory, path) = shop();
     let check = |args: &[&str], code: i32, expected: &[&str]| {
         let output = run(&[&["explain", &path], args].concat());
@@ -170,7 +170,7 @@ fn where_a_request_goes() {
     check(
         &["GET", "http://shop.example/"],
         0,
-        &["listener `plain`\n  redirects to https"],
+        &["listener `plain`\n  redirects to HTTPS"],
     );
     check(
         &["GET", "https://other.example/"],
@@ -185,13 +185,13 @@ fn where_a_request_goes() {
     let json = run(&["explain", &path, "GET", "https://a.shop.example/status", "--json"]);
     let json: Value = serde_json::from_slice(&json.stdout).unwrap();
     assert_eq!(json["taken"]["route"], "tenants");
-    // A secret's value is not told, only that a header is set.
+    // The value of a secret is not shown, only that a header is set.
     let output = run(&["explain", &path, "GET", "https://shop.example/catalogue"]);
     assert!(!text(&output.stdout).contains("corner"), "{output:?}");
 }
 
 #[test]
-fn where_a_connection_goes() {
+fn connections_are_explained() {
     let (_directory, path) = shop();
     let check = |args: &[&str], code: i32, expected: &[&str]| {
         let output = run(&[&["explain", &path], args].concat());
@@ -206,7 +206,7 @@ fn where_a_connection_goes() {
         0,
         &[
             "listener `passthrough`\nstream `mail`, by host `mail.shop.example`\n  forward to upstream `mail`\n",
-            "  idle timeout 600s\nnot taken by, the nearest first:\n",
+            "  idle timeout 600s\nrejected streams, the closest first:\n",
             "  stream `postgres`: attached to `database`, not `passthrough`\n",
         ],
     );
@@ -220,14 +220,14 @@ fn where_a_connection_goes() {
     check(
         &["--listener", "database", "--sni", "mail.shop.example"],
         0,
-        &["it is of TCP: what its clients ask for by TLS is not looked at"],
+        &["a TCP listener: SNI is ignored"],
     );
     check(
         &["--sni", "pop.shop.example"],
         1,
         &[
-            "no stream: it is closed\n",
-            "closed: no stream is for `pop.shop.example`",
+            "no matching stream: the connection is closed\n",
+            "closed: no stream matches `pop.shop.example`",
         ],
     );
     check(
@@ -235,13 +235,13 @@ fn where_a_connection_goes() {
         1,
         &[
             "listener `plain`\n",
-            "requests come in there: ringmain explain FILE METHOD URL",
+            "this is an HTTP listener: use ringmain explain FILE METHOD URL",
         ],
     );
     check(
         &["--listener", "mail"],
         1,
-        &["no listener `mail`; there are: ", "database (127.0.0.1:5433)"],
+        &["no listener `mail`; listeners: ", "database (127.0.0.1:5433)"],
     );
     check(
         &["--sni", "a b"],
@@ -256,13 +256,13 @@ fn where_a_connection_goes() {
     let (_directory, path) = written("proxy.yaml", PROXY);
     let output = run(&["explain", &path, "--sni", "a.example"]);
     assert!(
-        text(&output.stderr).contains("no listener passes connections on"),
+        text(&output.stderr).contains("no passthrough listener"),
         "{output:?}"
     );
 }
 
 #[test]
-fn what_is_no_request_is_refused() {
+fn invalid_requests_are_refused() {
     let (_directory, path) = written("proxy.yaml", PROXY);
     let check = |args: &[&str], code: i32, expected: &str| {
         let output = run(&[&["explain", &path], args].concat());
@@ -288,7 +288,7 @@ fn what_is_no_request_is_refused() {
     check(
         &["GET", "http://a:81/"],
         1,
-        "no listener of http has port 81; its addresses are: 0.0.0.0:8080",
+        "no http listener on port 81; http listeners: 0.0.0.0:8080",
     );
 }
 

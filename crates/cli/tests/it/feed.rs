@@ -1,6 +1,6 @@
-//! `ringmain feed`: to a NATS, from where a gateway has it, to a push server, to standard output; and what becomes of it when those go away.
+//! `ringmain feed` to NATS, to a push server and to standard output, and the loss of each receiver.
 //!
-//! Tests with a real nats-server start it themselves, and are skipped where there is none (`.ci/run` installs it).
+//! Tests with a real nats-server start it themselves, and are skipped without one (`.ci/run` installs it).
 #![allow(
     clippy::disallowed_methods,
     reason = "tests of the real program have real threads and real time"
@@ -58,7 +58,7 @@ fn interrupted(feed: Server) -> String {
 }
 
 #[test]
-fn it_goes_by_a_nats_to_browsers() {
+fn trades_reach_browsers_through_nats() {
     let reserved = Reserved::new();
     let port = reserved.port();
     let Some(_nats) = Nats::start(Some(port), &["--user", "ada", "--pass", "pass"]) else {
@@ -73,7 +73,7 @@ fn it_goes_by_a_nats_to_browsers() {
     let mut subscriber = Subscriber::to(proxy.addr(), &["market:ARDN"]);
     let to = format!("nats://ada:pass@127.0.0.1:{port}");
     let mut feed = feed(&[&to, "--symbols", "1", "-r", "200", "-d", "500ms", "--seed", "1"]);
-    let first = feed.wait_for("trades a second");
+    let first = feed.wait_for("trades per second");
     assert!(first.contains("seed 1") && !first.contains("pass"), "{first}");
     let (status, said) = feed.finish();
     assert_eq!(status.code(), Some(0), "{said:#?}");
@@ -82,7 +82,7 @@ fn it_goes_by_a_nats_to_browsers() {
         last.starts_with("100 trades in ") && !last.contains(';'),
         "{last}"
     );
-    // The gateway may have subscribed a little later than it said; from then on it has all of them.
+    // The gateway may subscribe slightly after its log line; it receives all later trades.
     let mut number = subscriber.publication().1["n"].as_u64().expect("a number");
     while number < 99 {
         let (channel, trade) = subscriber.publication();
@@ -101,7 +101,7 @@ fn it_goes_by_a_nats_to_browsers() {
 }
 
 #[test]
-fn it_goes_on_when_its_nats_comes_back() {
+fn a_feed_resumes_after_a_restart_of_nats() {
     let reserved = Reserved::new();
     let port = reserved.port();
     let Some(nats) = Nats::start(Some(port), &[]) else {
@@ -114,12 +114,12 @@ fn it_goes_on_when_its_nats_comes_back() {
     let mut feed = feed(&[&to, "--symbols", "1", "-r", "100"]);
     let before = subscriber.publication().1["n"].as_u64().expect("a number");
     drop(nats);
-    feed.wait_for("it is tried again");
+    feed.wait_for("; reconnecting");
     proxy.server.wait_for("it tries again");
     let _nats = Nats::start(Some(port), &[]).expect("it was there before");
-    feed.wait_for("connected again");
+    feed.wait_for("reconnected");
     proxy.server.wait_for("NATS feed: listens at");
-    // What was on its way when the server ended comes first.
+    // Trades in flight at the server's exit arrive first.
     let mut last = before;
     let patience = Patience::new();
     loop {
@@ -132,7 +132,7 @@ fn it_goes_on_when_its_nats_comes_back() {
         assert!(!patience.is_over(), "none was lost, although the server was gone");
     }
     let said = interrupted(feed);
-    assert!(said.contains("; the connection was lost 1 time"), "{said}");
+    assert!(said.contains("; connection lost 1 time"), "{said}");
     proxy.server.terminate();
 }
 
@@ -160,7 +160,7 @@ fn a_nats_that_denies_publishing_ends_it() {
 }
 
 #[test]
-fn it_goes_to_a_push_server() {
+fn trades_reach_a_push_server() {
     let proxy = Proxy::start(&file("127.0.0.1:0", ""), &[]);
     let mut subscriber = Subscriber::to(proxy.addr(), &["market:ARDN"]);
     let to = format!("http://{}", proxy.addr());
@@ -176,13 +176,10 @@ fn it_goes_to_a_push_server() {
         assert_eq!(subscriber.publication().1["n"], number);
     }
     for (args, expect) in [
-        (
-            &["--api-key", "wrong"][..],
-            "; give the server's key by --api-key",
-        ),
+        (&["--api-key", "wrong"][..], "; pass the API key with --api-key"),
         (
             &["--api-key", "owner", "--channel", "none:{symbol}"],
-            "all were refused, the last one with error 102",
+            "all trades were refused, the last one with error 102",
         ),
     ] {
         let said = fails(
@@ -203,7 +200,7 @@ fn it_goes_to_a_push_server() {
 }
 
 #[test]
-fn it_goes_on_when_its_push_server_comes_back() {
+fn a_feed_resumes_after_a_restart_of_the_push_server() {
     let reserved = Reserved::new();
     let listen = reserved.addr().to_string();
     let text = file(&listen, "");
@@ -214,23 +211,23 @@ fn it_goes_on_when_its_push_server_comes_back() {
     let before = subscriber.publication().1["n"].as_u64().expect("a number");
     drop(subscriber);
     proxy.server.terminate();
-    feed.wait_for("it is tried again");
+    feed.wait_for("; reconnecting");
     let proxy = Proxy::start(&text, &[]);
-    feed.wait_for("connected again");
+    feed.wait_for("reconnected");
     let mut subscriber = Subscriber::to(proxy.addr(), &["market:ARDN"]);
     let after = subscriber.publication().1["n"].as_u64().expect("a number");
     assert!(after > before, "{after} after {before}");
     let said = interrupted(feed);
-    assert!(said.contains("; the connection was lost 1 time"), "{said}");
+    assert!(said.contains("; connection lost 1 time"), "{said}");
     proxy.server.terminate();
 }
 
 #[test]
-fn ctrl_c_ends_it_while_it_connects() {
+fn ctrl_c_stops_a_feed_that_connects() {
     let silent = TcpListener::bind("127.0.0.1:0").expect("a port");
     let to = format!("nats://{}", silent.local_addr().expect("an address"));
     let feed = feed(&[&to]);
-    // It listens for signals before it connects, and no greeting comes.
+    // Signals are handled before it connects, and the server sends no greeting.
     let (_silent, _) = silent.accept().expect("a connection");
     feed.signal(Signal::INT);
     let (status, said) = feed.finish();
@@ -251,7 +248,7 @@ fn lines(path: &Path, more: &[&str]) -> Vec<String> {
 }
 
 #[test]
-fn on_standard_output_is_json_and_the_same_for_a_seed() {
+fn standard_output_is_json_and_reproducible_by_seed() {
     let folder = Directory::new();
     let (one, two) = (lines(&folder.join("a"), &[]), lines(&folder.join("b"), &[]));
     assert_eq!(one.len(), 200);
@@ -273,15 +270,15 @@ fn piped(args: &[&str]) -> Child {
 }
 
 #[test]
-fn unread_trades_are_left_out() {
+fn unread_trades_are_skipped() {
     let mut child = piped(&["-r", "100k", "-s", "1k", "-d", "1500ms"]);
     let mut said = BufReader::new(child.stderr.take().expect("piped")).lines();
     let first = said.next().expect("a line").expect("text");
-    let expect = "trades a second of 20 shares to standard output, seed ";
+    let expect = "trades per second of 20 shares to standard output, seed ";
     assert!(first.contains(expect), "{first}");
     let last = said.next().expect("a line").expect("text");
     assert!(
-        last.contains("were left out: the receiver, or this machine, is too slow"),
+        last.contains("skipped: the receiver, or this host, is too slow"),
         "{last}"
     );
     assert_eq!(common::wait_end(&mut child).code(), Some(0));
@@ -299,12 +296,16 @@ fn a_reader_that_leaves_ends_it() {
 }
 
 #[test]
-fn what_cannot_be_is_refused() {
+fn invalid_receivers_are_refused() {
     let reserved = Reserved::new();
     let silent = format!("nats://{}", reserved.addr());
     for (args, code, expect) in [
         (&["feed", "ftp://a"][..], 2, "expected"),
-        (&["feed", "https://a"], 2, "nothing else is spoken here"),
+        (
+            &["feed", "https://a"],
+            2,
+            "expected -, nats://HOST, tls://HOST or http://HOST",
+        ),
         (
             &["feed", "nats://"],
             2,
@@ -315,7 +316,7 @@ fn what_cannot_be_is_refused() {
             2,
             "expected nats://[USER:PASSWORD@]HOST[:PORT]",
         ),
-        (&["feed", "-r", "0"], 2, "expected trades a second"),
+        (&["feed", "-r", "0"], 2, "expected trades per second"),
         (&["feed", "--symbols", "0"], 2, "from 1 to 100000"),
         (&["feed", "--distribution", "even"], 2, "zipf, uniform"),
         (&["feed", &silent], 1, "refused"),

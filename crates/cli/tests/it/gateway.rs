@@ -1,4 +1,4 @@
-//! `ringmain run FILE`, as somebody runs it: the program, a file, and origins that are threads of the test.
+//! `ringmain run FILE` as a process, with a file and origins that are threads of the test.
 #![allow(
     clippy::disallowed_methods,
     reason = "tests of the real program have real threads and real time"
@@ -109,7 +109,7 @@ fn each_way_to_change_the_file_is_followed_and_nothing_is_cut() {
         fs::rename(&new, file).expect("renamed");
         until(addr, "a", "/version", is_version(3));
         open.check();
-        // What is wrong as a whole changes nothing.
+        // A file that cannot be parsed changes nothing.
         fs::write(file, "listen: [").expect("written");
         let mut server = proxy.server;
         server.wait_for("keeping the previous configuration");

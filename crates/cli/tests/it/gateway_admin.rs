@@ -28,7 +28,7 @@ routes:
     )
 }
 
-/// Where the administration is.
+/// Returns the address of the admin server.
 fn admin(proxy: &Proxy) -> String {
     let line = proxy
         .server
@@ -74,7 +74,7 @@ fn shows_configuration_and_endpoints(admin: &str, origin: &Origin) {
 }
 
 #[test]
-fn it_shows_what_is_served_and_counted() {
+fn the_admin_server_shows_configuration_and_counters() {
     for engine in engines() {
         let origin = Origin::named("origin");
         let proxy = Proxy::start(&file(&origin, ""), &["--engine", engine]);
@@ -86,7 +86,7 @@ fn it_shows_what_is_served_and_counted() {
         let ready = until(&admin, "localhost", "/readyz", |answer| answer.status == 200);
         assert_eq!(ready.body, "ok\n");
         assert_eq!(get(&admin, "localhost", "/healthz").status, 200);
-        // What the engine counts is looked at four times a second.
+        // Counters of the engine are read four times a second.
         let has_turned =
             |answer: &Answer| sample(&answer.body, "ringmain_turns_total{worker=\"0\"}") > Some(0.0);
         let metrics = until(&admin, "localhost", "/metrics", has_turned);
@@ -136,7 +136,7 @@ fn it_shows_what_is_served_and_counted() {
 }
 
 #[test]
-fn it_has_a_page_for_browsers_and_its_figures() {
+fn the_admin_server_has_a_dashboard_with_metrics() {
     let origin = Origin::named("origin");
     let proxy = Proxy::start(&file(&origin, ""), &[]);
     let admin = admin(&proxy);
@@ -173,7 +173,7 @@ fn it_has_a_page_for_browsers_and_its_figures() {
 }
 
 #[test]
-fn who_is_passed_over_is_shown_and_why() {
+fn ejected_endpoints_are_shown_with_the_reason() {
     let origin = Origin::named("origin");
     let nobody = "unix:/nowhere/nobody.sock";
     let text = format!(
@@ -227,7 +227,7 @@ routes:
 }
 
 #[test]
-fn reloads_are_counted_and_a_bad_one_is_shown() {
+fn reloads_are_counted_and_failed_ones_are_shown() {
     let origin = Origin::named("origin");
     let proxy = Proxy::start(&file(&origin, ""), &[]);
     let admin = admin(&proxy);
@@ -268,7 +268,7 @@ fn reloads_are_counted_and_a_bad_one_is_shown() {
 }
 
 #[test]
-fn it_drains_and_sets_the_level_of_the_log() {
+fn the_admin_server_drains_and_sets_the_log_level() {
     let origin = Origin::named("origin");
     let proxy = Proxy::start(&file(&origin, ""), &[]);
     let admin = admin(&proxy);
@@ -293,7 +293,7 @@ fn it_drains_and_sets_the_level_of_the_log() {
 }
 
 #[test]
-fn the_access_log_names_route_endpoint_and_fault_and_is_opened_anew() {
+fn the_access_log_has_route_endpoint_and_fault_and_is_reopened() {
     let origin = Origin::named("origin");
     let more = "
 access_log: {to: ./access.log, format: '{method} {target} {status} {route}/{rule} {upstream} {endpoint} {fault}'}

@@ -1,4 +1,4 @@
-//! `ringmain run FILE` whose listeners come and go, and connections that it passes on as bytes.
+//! `ringmain run FILE` with listeners that are added and removed, and passthrough connections.
 #![allow(
     clippy::disallowed_methods,
     reason = "tests of the real program have real threads and real time"
@@ -35,7 +35,7 @@ const WEB: (&str, &str) = ("web", "address: 127.0.0.1:0");
 
 const ASKED: &str = "GET /bytes HTTP/1.1\r\nHost: a\r\n\r\n";
 
-/// Asks as HTTP does, though nobody in between looks at it; ends its side first.
+/// Sends a request over a passthrough connection, and closes its side first.
 fn ask(addr: &str) -> String {
     let mut stream = TcpStream::connect(addr).expect("it listens");
     stream.set_read_timeout(Some(PATIENCE)).expect("a socket");
@@ -47,7 +47,7 @@ fn ask(addr: &str) -> String {
 }
 
 #[test]
-fn a_listener_comes_is_noted_and_goes() {
+fn a_listener_is_added_persisted_and_removed() {
     for engine in engines() {
         let origin = Origin::named("origin");
         let mut proxy = Proxy::start(&file(&[WEB], &origin), &["--engine", engine, "--workers", "2"]);
@@ -59,7 +59,7 @@ fn a_listener_comes_is_noted_and_goes() {
         proxy.server.wait_for("configuration reloaded in");
         let answer = ask(&addr);
         assert!(answer.ends_with("\r\n\r\norigin /bytes"), "{answer}");
-        // One line for it, when it is over.
+        // One log line, when the connection is closed.
         let log = proxy.folder.join("access.log");
         let noted = wait::find("a line of the access log", || {
             let text = fs::read_to_string(&log).unwrap_or_default();
@@ -76,7 +76,7 @@ fn a_listener_comes_is_noted_and_goes() {
         ] {
             assert!(noted.contains(part), "{part} in {noted}");
         }
-        // It goes; who has come by it stays.
+        // The listener is removed; its connections remain open.
         let mut there = TcpStream::connect(&addr).expect("it listens");
         there.set_read_timeout(Some(PATIENCE)).expect("a socket");
         there.write_all(b"GET /1 HTTP/1.1\r\n\r\n").expect("it is read");
@@ -96,7 +96,7 @@ fn a_listener_comes_is_noted_and_goes() {
 }
 
 #[test]
-fn an_address_in_use_is_told_and_tried_again() {
+fn an_address_in_use_is_reported_and_retried() {
     let origin = Origin::named("origin");
     let mut proxy = Proxy::start(&file(&[WEB], &origin), &[]);
     let other = TcpListener::bind((own_host(), 0)).expect("a free port");

@@ -1,4 +1,4 @@
-//! `ringmain run FILE` with TLS: certificates by name, client certificates by listener, what is read anew, and a successor.
+//! `ringmain run FILE` with TLS: certificates by name, client certificates by listener, reloads, and a successor.
 #![allow(
     clippy::disallowed_methods,
     reason = "tests of the real program have real threads and real time"
@@ -23,7 +23,7 @@ fn install(folder: &Directory, name: &str, pair: &KeyPair) {
     fs::write(folder.join(&format!("{name}.crt")), &pair.chain.bytes).expect("written");
 }
 
-/// A connection to a host of a gateway by TLS.
+/// A connection to a host of a gateway over TLS.
 struct Client {
     stream: TcpStream,
     tls: Secure,

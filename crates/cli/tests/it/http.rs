@@ -1,4 +1,4 @@
-//! `ringmain run` as a web server: its paths, its live figures, its limits, its end.
+//! `ringmain run` as a web server: its paths, its live metrics, its limits, its shutdown.
 #![allow(
     clippy::disallowed_methods,
     reason = "tests of the real program have real threads and real time"
@@ -41,7 +41,7 @@ impl Answer {
     }
 }
 
-/// Reads what comes until the connection ends.
+/// Reads until the connection is closed.
 fn rest(stream: &mut dyn Stream) -> Answer {
     let mut text = String::new();
     stream.read_to_string(&mut text).unwrap();
@@ -196,7 +196,7 @@ impl Live {
         live
     }
 
-    /// The lines up to one that is what was looked for; its value is the last of them.
+    /// Reads lines up to one that matches; returns its value.
     fn until(&mut self, found: impl Fn(&str) -> Option<String>, what: &str) -> Vec<String> {
         let mut lines = Vec::new();
         loop {
@@ -219,7 +219,7 @@ impl Live {
 }
 
 #[test]
-fn live_figures_follow_what_happens() {
+fn live_metrics_follow_requests() {
     for engine in engines() {
         let (server, addr) = start(&["--engine", engine, "--workers", "2"]);
         let mut live = Live::open(&addr);
@@ -235,7 +235,7 @@ fn live_figures_follow_what_happens() {
         for _ in 0..50 {
             assert_eq!(ask(&addr, "GET /json", "", "").status, 200);
         }
-        // The figures are made each second: what has been asked is in one of the next, and no more than that.
+        // Metrics are updated each second: the requests are counted in one of the next events, exactly once.
         let counted = std::iter::repeat_with(|| live.document())
             .find(|now| now["requests"] == 50)
             .unwrap();
@@ -364,4 +364,19 @@ fn the_page_is_named_where_a_browser_can_reach_it() {
     server.signal(Signal::TERM);
     let (status, said) = server.finish();
     assert_eq!(status.code(), Some(0), "{said:#?}");
+}
+
+#[test]
+fn patience_is_deprecated_with_one_warning() {
+    let warning = "`--patience` is deprecated, use `--max-queue-delay`";
+    for (option, expected) in [("--patience", 1), ("--max-queue-delay", 0)] {
+        let (server, addr) = start(&[option, "1h"]);
+        let mut stream = connect(&addr);
+        let request = "GET /plaintext HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
+        stream.write_all(request.as_bytes()).unwrap();
+        assert_eq!(rest(&mut *stream).status, 200);
+        let lines = server.terminate();
+        let found = lines.iter().filter(|line| line.contains(warning)).count();
+        assert_eq!(found, expected, "{option}: {lines:#?}");
+    }
 }

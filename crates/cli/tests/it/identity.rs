@@ -41,7 +41,7 @@ impl Key {
         Key { id, pair }
     }
 
-    /// As a set has it, with the members that nobody needs and all of them write.
+    /// Returns the key as a member of a JWK set, with the optional members that providers add.
     fn jwk(&self, usage: &str, algorithm: &str) -> Value {
         // Of 2048 bits, in DER (RFC 8017 §A.1.1): the modulus behind its sign, then 65537.
         let der = self.pair.public_key().as_ref();
@@ -143,7 +143,7 @@ fn serve(mut stream: TcpStream, keys: &[Key; 4]) -> std::io::Result<()> {
         let set = |keys: &[Value]| (200, String::new(), json!({ "keys": keys }).to_string());
         let path = head.split(' ').nth(1).unwrap_or_default();
         let (status, fields, body) = match path {
-            // Its key for encryption comes first, as Keycloak has it.
+            // Its encryption key is the first one, as in Keycloak.
             "/realms/shop/protocol/openid-connect/certs" => {
                 set(&[encryption.jwk("enc", "RSA-OAEP"), realm.jwk("sig", "RS256")])
             }
@@ -163,7 +163,7 @@ fn serve(mut stream: TcpStream, keys: &[Key; 4]) -> std::io::Result<()> {
 
 fn ask(addr: &str, path: &str, fields: &str) -> Answer {
     let mut stream = connect(addr);
-    // What policies tell the upstream, as somebody would who is nobody.
+    // Headers that policies set for the upstream, forged by the client.
     let forged = match path {
         "/feed" => "X-Consumer: root\r\nx_consumer: root\r\n",
         "/partners" => "X-Partner: root\r\n",
@@ -307,7 +307,7 @@ fn the_example_knows_tokens_of_real_providers() {
     }
 }
 
-/// Who needs no token: machines with keys, partners whom a service knows, everybody.
+/// Clients without a token: API keys, partners known to an authorization service, anonymous clients.
 fn others(addr: &str) {
     assert_eq!(ask(addr, "/", "").status, 401);
     assert_eq!(ask(addr, "/feed", "").status, 401);

@@ -95,7 +95,7 @@ fn two_profiles_are_compared() {
 }
 
 #[test]
-fn what_is_wrong_is_said() {
+fn wrong_command_lines_are_reported() {
     let directory = Directory::new();
     let broken = directory.join("broken").display().to_string();
     fs::write(&broken, "a;b 1\na;b\n").unwrap();
@@ -103,14 +103,14 @@ fn what_is_wrong_is_said() {
         (
             &[],
             2,
-            "expected what to sample: a process by --pid PID, or a command behind --",
+            "expected a process to sample: --pid PID, or a command after --",
         ),
-        (&["--pid", "1", "--", "true"], 2, "drop one of them"),
+        (&["--pid", "1", "--", "true"], 2, "drop one"),
         (&["ls", "-l"], 2, "`ringmain profile -- COMMAND`"),
         (
             &["-p", "1", "--svg", "-", "--json", "-"],
             2,
-            "--svg and --json both go to standard output",
+            "--svg and --json both write to standard output",
         ),
         (
             &["-p", "1", "--stacks", "fp", "--stack-bytes", "8k"],

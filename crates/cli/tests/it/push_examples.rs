@@ -1,6 +1,6 @@
 //! The examples of sources, `examples/push-*.yaml`, each with a real broker: records that programs write arrive at a client.
 //!
-//! Only the ports differ from the files. Kafka's is run by `cargo xtask suite sources`, as are the tutorials about all of them.
+//! Only the ports differ from the files. Kafka's is run by `cargo xtask suite sources`, as are the tutorials.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;

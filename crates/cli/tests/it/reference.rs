@@ -24,7 +24,7 @@ fn bash(args: &[&str]) -> Output {
         .unwrap()
 }
 
-/// What bash offers for the last of these words.
+/// Returns the completions of bash for the last word.
 fn completed(script: &str, words: &[&str]) -> Vec<String> {
     let last = words.len() - 1;
     let code = format!(
@@ -40,7 +40,7 @@ fn completed(script: &str, words: &[&str]) -> Vec<String> {
 }
 
 #[test]
-fn bash_takes_its_script_and_completes_with_it() {
+fn bash_completes_with_its_script() {
     let directory = Directory::new();
     let script = directory.join("ringmain.bash").display().to_string();
     fs::write(&script, output(&["completions", "bash"])).unwrap();
@@ -83,7 +83,7 @@ fn bash_takes_its_script_and_completes_with_it() {
 }
 
 #[test]
-fn every_shell_gets_a_script_that_knows_the_commands() {
+fn every_shell_has_a_script_with_the_commands() {
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
         let script = output(&["completions", shell]);
         for word in [
@@ -103,13 +103,13 @@ fn every_shell_gets_a_script_that_knows_the_commands() {
     }
 }
 
-/// What roff's `man` macros know, of which the page uses some.
+/// Macros of roff's `man` package.
 const MACROS: [&str; 15] = [
     ".ie", ".el", ".TH", ".SH", ".SS", ".TP", ".PP", ".RS", ".RE", ".IP", ".br", ".nf", ".fi", ".B", ".sp",
 ];
 
 #[test]
-fn the_manual_page_is_sound_and_has_every_option() {
+fn the_manual_page_is_valid_and_has_every_option() {
     let page = output(&["man"]);
     for line in page.lines() {
         if line.starts_with(['.', '\'']) {
@@ -154,7 +154,7 @@ fn the_manual_page_is_sound_and_has_every_option() {
     check_options(measure, &["tune", "measure", "--help"], 30);
 }
 
-/// Each option of the long help, of which there are more than so many, stands there, followed by what it does.
+/// Checks that the page describes every option of the long help, and that there are more than `least`.
 fn check_options(page: &str, help: &[&str], least: usize) {
     let help = output(help);
     let options = help.lines().filter_map(|line| {
@@ -168,7 +168,7 @@ fn check_options(page: &str, help: &[&str], least: usize) {
     });
     let mut count = 0;
     let lines: Vec<&str> = page.lines().collect();
-    // That of the help itself stands once, with the options of the program.
+    // The page has `--help` once, with the options of the program.
     for name in options.filter(|name| *name != "help") {
         let written = format!("\\fB\\-\\-{}\\fR", name.replace('-', "\\-"));
         let place = lines.iter().position(|line| line.contains(&written));
@@ -183,7 +183,7 @@ fn check_options(page: &str, help: &[&str], least: usize) {
 }
 
 #[test]
-fn a_reader_that_leaves_early_is_no_failure() {
+fn a_closed_pipe_is_no_failure() {
     let mut child = Command::new(program())
         .args(["completions", "bash"])
         .stdout(Stdio::piped())

@@ -61,7 +61,7 @@ fn ipv6_only_refuses_ipv4() {
 }
 
 #[test]
-fn a_unix_socket_has_the_mode_that_was_asked_for() {
+fn a_unix_socket_has_the_requested_mode() {
     let directory = Directory::new();
     let file = directory.join("s");
     let path = file.display().to_string();
@@ -71,7 +71,7 @@ fn a_unix_socket_has_the_mode_that_was_asked_for() {
 }
 
 #[test]
-fn counters_are_said_while_it_runs() {
+fn counters_are_logged_at_the_interval() {
     let (mut server, addrs) = Server::start(&mut echo(&["--listen", "127.0.0.1:0", "--stats", "1s"]), 1);
     let mut stream = connect(&addrs[0]);
     exchange(&mut *stream, b"count me").unwrap();
@@ -129,7 +129,7 @@ fn sighup_is_ignored() {
 }
 
 #[test]
-fn sigquit_ends_at_once() {
+fn sigquit_exits_immediately() {
     let (server, addrs) = Server::start(&mut echo(&["--listen", "127.0.0.1:0"]), 1);
     let mut stream = connect(&addrs[0]);
     exchange(&mut *stream, b"x").unwrap();
@@ -163,7 +163,7 @@ fn progress(done: &AtomicU32, more: u32, clients: &[std::thread::JoinHandle<()>]
 }
 
 #[test]
-fn a_hand_over_under_load_fails_nobody() {
+fn a_handover_under_load_fails_no_request() {
     for engine in engines() {
         let directory = Directory::new();
         let path = format!("unix:{}", directory.join("ü: s").display());

@@ -1,4 +1,4 @@
-//! `ringmain run` with TLS: wrong options and files, certificates read anew, http sent to https, a successor.
+//! `ringmain run` with TLS: invalid options and files, reloaded certificates, redirects to HTTPS, a successor.
 #![allow(clippy::disallowed_methods, reason = "a real program in real time")]
 #![allow(clippy::print_stderr, reason = "a skipped test says so")]
 
@@ -67,7 +67,7 @@ fn run(args: &[&str]) -> Command {
     command
 }
 
-/// A connection by TLS.
+/// A connection over TLS.
 struct Client {
     stream: TcpStream,
     tls: Secure,
@@ -142,7 +142,7 @@ fn a_wrong_command_line() {
         ),
         (
             &["--tls-dev", "--listen", ":8443", "--redirect-http", ":8443"],
-            "--redirect-http [::]:8443 is where --listen serves https",
+            "--redirect-http [::]:8443 is an address of --listen",
         ),
         (
             &[
@@ -152,7 +152,7 @@ fn a_wrong_command_line() {
                 "--redirect-http",
                 ":8080",
             ],
-            "needs a port to send clients to: add --listen IP:PORT",
+            "needs a port to redirect clients to: add --listen IP:PORT",
         ),
     ];
     for (args, expect) in cases {
@@ -168,7 +168,7 @@ fn a_wrong_command_line() {
 
 /// All that is wrong, and the socket file was never there.
 #[test]
-fn wrong_files_are_told_all_at_once_before_anything_listens() {
+fn errors_of_all_files_are_reported_before_listening() {
     let rig = Rig::new();
     let (one, other) = (rig.authority.sign("localhost"), rig.authority.sign("localhost"));
     let old = rig.authority.sign_for("localhost", 1000, 2000);
@@ -234,7 +234,7 @@ fn wrong_files_are_told_all_at_once_before_anything_listens() {
 }
 
 #[test]
-fn certificates_are_read_anew_on_sighup() {
+fn certificates_are_reloaded_on_sighup() {
     let rig = Rig::new();
     let (mut server, addrs) = Server::start(&mut rig.command(&[]), 1);
     let connector = rig.connector(|_| ());
@@ -243,20 +243,20 @@ fn certificates_are_read_anew_on_sighup() {
 
     fs::write(rig.directory.join("key.pem"), "no key").unwrap();
     server.signal(Signal::HUP);
-    server.wait_for("the certificates that served go on serving");
+    server.wait_for("keeping the previous certificates");
     let again = Client::new(&addrs[0], &connector);
     assert!(again.shown() == first.shown());
 
     rig.install(&rig.authority.sign("localhost"));
     server.signal(Signal::HUP);
     server.wait_for_each(&[
-        "read anew: + localhost",
-        "read anew: - localhost",
-        "read anew: 0 unchanged",
+        "reloaded: + localhost",
+        "reloaded: - localhost",
+        "reloaded: 0 unchanged",
     ]);
     let mut new = Client::new(&addrs[0], &connector);
     assert!(new.shown() != first.shown());
-    // Who was there before goes on.
+    // The earlier connection remains open.
     for client in [&mut first, &mut new] {
         client.expect_alive();
     }
@@ -319,7 +319,7 @@ fn http_is_sent_to_https() {
     let said = server.terminate();
     let pages: Vec<&String> = said
         .iter()
-        .filter(|line| line.contains("a browser shows it"))
+        .filter(|line| line.contains("open in a browser"))
         .collect();
     assert_eq!(pages.len(), 1, "{said:#?}");
     assert!(
@@ -371,7 +371,7 @@ fn secrets_are_logged_for_their_owner_alone() {
         server
             .said
             .iter()
-            .any(|line| line.contains("secrets of all connections are written to")),
+            .any(|line| line.contains("TLS secrets of every connection are written to")),
         "{:#?}",
         server.said
     );
@@ -447,7 +447,7 @@ fn a_successor_serves_by_tls_and_redirects() {
     server.finish();
 }
 
-/// Whether a tool is here; without it the test is skipped loudly.
+/// Returns whether a tool is installed; without it the test is skipped with a message.
 fn has(tool: &str, version: &str) -> bool {
     let found = Command::new(tool).arg(version).output().is_ok();
     if !found {
@@ -587,7 +587,7 @@ fn curl_follows_a_redirect_uploads_and_shows_a_certificate() {
             back.len()
         );
     }
-    // Over HTTP/2 curl has written before it hears of it, and says only that it could not.
+    // Over HTTP/2 curl writes before it receives the alert, and reports only a failed write.
     let (done, said) = curl(&["--http1.1", &https]);
     assert!(!done && said.contains("certificate required"), "{said}");
     server.terminate();

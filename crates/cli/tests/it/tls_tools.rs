@@ -1,4 +1,4 @@
-//! Other people's TLS against the program: `openssl s_client` and curl. `cargo xtask suite tls` asks more of it.
+//! Other people's TLS against the program: `openssl s_client` and curl. `cargo xtask suite tls` has more tests.
 
 #![allow(
     clippy::disallowed_methods,
@@ -11,7 +11,7 @@ use std::process::{Command, Output, Stdio};
 
 use crate::common::{Directory, Server, engines, program, skipped, wait_end};
 
-/// Connections that resume a session: with two workers, one of them gets none once in eight million runs.
+/// Number of connections that resume a session: with two workers, one receives none in one of eight million runs.
 const RESUMPTIONS: usize = 24;
 
 const GET: &str = "GET /plaintext HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
@@ -69,7 +69,7 @@ impl Fixture {
         let addr = addrs.remove(0);
         Some(Fixture {
             server,
-            // Of an address with its scheme, what is dialled.
+            // The part of an address after its scheme.
             addr: addr
                 .rsplit_once("//")
                 .map_or(addr.as_str(), |(_, addr)| addr)
@@ -109,13 +109,13 @@ impl Fixture {
     }
 }
 
-/// How a tool ended and what it said.
+/// Exit status and output of a tool.
 struct Outcome {
     is_right: bool,
     text: String,
 }
 
-/// Whether the tool is installed; if not, that is said.
+/// Returns whether the tool is installed; prints a message if not.
 fn is_here(tool: &str) -> bool {
     let started = Command::new(tool)
         .arg("--version")

@@ -22,7 +22,7 @@ fn tune(args: &[&str]) -> Output {
     Command::new(program()).arg("tune").args(args).output().unwrap()
 }
 
-/// What it printed, where it ended well.
+/// Returns the output of a successful run.
 fn said(args: &[&str]) -> String {
     let output = tune(args);
     assert_eq!(output.status.code(), Some(0), "{output:?}");
@@ -109,13 +109,13 @@ fn the_report_is_for_people_and_for_programs() {
 }
 
 #[test]
-fn this_host_is_audited_by_whoever_asks() {
+fn this_host_is_audited_by_any_user() {
     let text = said(&[]);
     assert!(text.contains("STEP") && text.contains("irq-affinity"), "{text}");
 }
 
 #[test]
-fn what_is_planned_is_applied_shown_and_taken_back() {
+fn a_plan_is_applied_shown_and_reverted() {
     let directory = Directory::new();
     let root = host(&directory);
     let state = directory.join("state").display().to_string();
@@ -147,7 +147,7 @@ fn what_is_planned_is_applied_shown_and_taken_back() {
     assert_eq!(value(&root, "proc/irq/41/smp_affinity_list"), "1");
     assert_eq!(value(&root, "sys/class/net/eth0/queues/tx-0/xps_cpus"), "0");
     let status = said(&[&["status"], &here[..]].concat());
-    assert!(status.contains("0 -> 1 (irq-affinity): holds"), "{status}");
+    assert!(status.contains("0 -> 1 (irq-affinity): applied"), "{status}");
     let after = directory.join("after.json").display().to_string();
     fs::write(&after, said(&["snapshot", "--root", &root])).unwrap();
     let diff = said(&["diff", &snapshot, &after]);
@@ -165,12 +165,15 @@ fn what_is_planned_is_applied_shown_and_taken_back() {
     assert_eq!(value(&root, "proc/irq/41/smp_affinity_list"), "0");
     said(&[&["revert", "--force"], &here[..]].concat());
     assert_eq!(value(&root, "proc/sys/net/core/somaxconn"), "128");
-    assert_eq!(said(&[&["status"], &here[..]].concat()), "Nothing is applied.\n");
+    assert_eq!(
+        said(&[&["status"], &here[..]].concat()),
+        "No changes are applied.\n"
+    );
 }
 
 /// As after `tune measure`: a host that has it plans it no more.
 #[test]
-fn what_is_applied_is_exported_too() {
+fn applied_changes_are_exported_too() {
     let directory = Directory::new();
     let root = host(&directory);
     let state = directory.join("state").display().to_string();
@@ -195,11 +198,11 @@ fn what_is_applied_is_exported_too() {
         &[&["export", "--as", "sysctl", "--step", "memory"], &here[..]].concat(),
         1,
     );
-    assert!(nothing.contains("nothing is applied"), "{nothing}");
+    assert!(nothing.contains("none applied"), "{nothing}");
 }
 
 #[test]
-fn a_step_that_was_named_and_is_not_applied_is_said() {
+fn a_named_step_that_is_not_applied_is_reported() {
     let directory = Directory::new();
     let root = host(&directory);
     let state = directory.join("state").display().to_string();
@@ -207,20 +210,17 @@ fn a_step_that_was_named_and_is_not_applied_is_said() {
     assert_eq!(output.status.code(), Some(0), "{output:?}");
     let text = String::from_utf8(output.stderr).unwrap();
     assert!(
-        text.contains("qdisc: not applied: ") && text.contains("nothing is changed"),
+        text.contains("qdisc: not applied: ") && text.contains("no setting changed"),
         "{text}"
     );
-    assert!(!text.contains("as wished"), "{text}");
+    assert!(!text.contains("as requested"), "{text}");
 }
 
 /// There is nothing to be written, so no right to write is asked for.
 #[test]
 fn where_nothing_was_applied_revert_needs_no_journal() {
     let said = complaint(&["revert", "--state", "/proc/nowhere"], 0);
-    assert!(
-        said.contains("nothing is applied that /proc/nowhere knows of"),
-        "{said}"
-    );
+    assert!(said.contains("no applied changes in /proc/nowhere"), "{said}");
 }
 
 /// `ringmain tune apply --hold` of xps, once it holds.
@@ -235,7 +235,7 @@ fn holder(root: &str, state: &str) -> Server {
 }
 
 #[test]
-fn what_is_held_is_taken_back_at_the_end() {
+fn held_changes_are_reverted_on_exit() {
     const FILE: &str = "sys/class/net/eth0/queues/tx-1/xps_cpus";
     let directory = Directory::new();
     let root = host(&directory);
@@ -247,9 +247,9 @@ fn what_is_held_is_taken_back_at_the_end() {
     assert_eq!(value(&root, FILE), "0");
 }
 
-/// As Kubernetes does with a pod: what it finds is not taken for what was there before.
+/// Starts over a journal as Kubernetes restarts a pod: applied values are not recorded as the previous ones.
 #[test]
-fn who_holds_after_one_that_was_killed_takes_over_and_has_the_first_values_come_back() {
+fn holding_after_a_killed_run_takes_over_and_restores_the_first_values() {
     const FILES: [&str; 2] = [
         "sys/class/net/eth0/queues/tx-0/xps_cpus",
         "sys/class/net/eth0/queues/tx-1/xps_cpus",
@@ -261,13 +261,10 @@ fn who_holds_after_one_that_was_killed_takes_over_and_has_the_first_values_come_
     killed.signal(Signal::KILL);
     killed.finish();
     assert_eq!(FILES.map(|file| value(&root, file)), ["1", "2"]);
-    // One of them was lost meanwhile, so that there is something to do.
+    // One value was lost meanwhile, so that a change is needed.
     fs::write(Path::new(&root).join(FILES[1]), "0\n").unwrap();
     let holder = holder(&root, &state);
-    for told in [
-        "1 setting is changed",
-        "2 changes of an earlier run are taken over",
-    ] {
+    for told in ["1 setting changed", "2 changes of an earlier run are taken over"] {
         let said = &holder.said;
         assert!(said.iter().any(|line| line.starts_with(told)), "{told}: {said:?}");
     }
@@ -278,7 +275,7 @@ fn who_holds_after_one_that_was_killed_takes_over_and_has_the_first_values_come_
     assert_eq!(FILES.map(|file| value(&root, file)), ["0", "0"]);
 }
 
-/// What a profile's summary sends people to.
+/// The guide that a profile's summary refers to.
 #[test]
 fn the_steps_that_suspects_name_are_explained() {
     let directory = Directory::new();
@@ -294,7 +291,7 @@ fn the_steps_that_suspects_name_are_explained() {
 
 /// Connections of a running Ringmain, whose administration has an engine of its own that is no worker.
 #[test]
-fn locality_shows_what_each_worker_has_accepted() {
+fn locality_shows_accepted_connections_per_worker() {
     const CONNECTIONS: u64 = 5;
     let directory = Directory::new();
     let file = directory.join("r.yaml");
@@ -320,7 +317,7 @@ fn locality_shows_what_each_worker_has_accepted() {
         admin,
         "--json",
     ];
-    // What the engine counts is shown a moment later.
+    // Counters of the engine are shown with a delay.
     let workers = wait::until_ok("all connections accepted", || {
         let found: Value = serde_json::from_str(&said(&asked)).unwrap();
         let workers = found[0]["workers"].as_array().unwrap().clone();
@@ -350,16 +347,16 @@ fn locality_shows_what_each_worker_has_accepted() {
         "{text}"
     );
     drop(connections);
-    // An address that is no administration.
+    // An address that is no admin server.
     let complaint = complaint(
         &["locality", "--pid", &pid, "--interface", "lo", "--admin", &addr],
         1,
     );
-    assert!(complaint.contains("is it the `admin` address"), "{complaint}");
+    assert!(complaint.contains("this is the `admin` address"), "{complaint}");
     server.terminate();
 }
 
-/// A server that is quick or slow by what a setting of the recorded host says.
+/// A server that is fast or slow depending on a setting of the recorded host.
 fn server_by(setting: PathBuf, slow: &'static str) -> String {
     // The other one is faster also while it gets a tenth of a CPU.
     const SLOW: Duration = Duration::from_millis(50);
@@ -390,7 +387,7 @@ fn server_by(setting: PathBuf, slow: &'static str) -> String {
 }
 
 #[test]
-fn a_step_that_helps_is_kept_and_one_that_harms_is_taken_back() {
+fn a_step_that_helps_is_kept_and_one_that_harms_is_reverted() {
     const FILE: &str = "sys/class/net/eth0/queues/tx-1/xps_cpus";
     for (slow, verdict, pairs, after) in [("0", "kept", 10, "2"), ("2", "worse", 5, "0")] {
         let directory = Directory::new();
@@ -421,21 +418,18 @@ fn a_step_that_helps_is_kept_and_one_that_harms_is_taken_back() {
 }
 
 #[test]
-fn what_is_wrong_is_said_with_what_is_right() {
+fn errors_name_the_expected_value() {
     for (args, expected) in [
         (&["--step", "turbo"][..], "irq-affinity"),
         (&["--accept", "all"], "mitigations-off"),
         (&["--root", "/nowhere"], "--root /nowhere"),
-        (&["diff", "/nowhere"], "expected a file of ringmain tune snapshot"),
+        (
+            &["diff", "/nowhere"],
+            "expected a file written by ringmain tune snapshot",
+        ),
         (&["export"], "--as"),
-        (
-            &["apply", "--root", "/"],
-            "needs a journal of its own: add --state",
-        ),
-        (
-            &["revert", "--root", "/"],
-            "needs a journal of its own: add --state",
-        ),
+        (&["apply", "--root", "/"], "needs its own journal: add --state"),
+        (&["revert", "--root", "/"], "needs its own journal: add --state"),
     ] {
         let complaint = complaint(args, 2);
         assert!(

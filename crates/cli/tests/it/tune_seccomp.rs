@@ -18,10 +18,10 @@ use ringmain_sys::seccomp;
 use ringmain_tls::PeerName;
 use ringmain_tune::export::CALLS;
 
-/// What the program is started with under the filter, a line each.
+/// Arguments of the program under the filter, one run per line.
 const INSIDE: &str = "RINGMAIN_TEST_ALLOWED";
 
-/// Beyond the last system call that there is; later ones are refused too by a runtime, and nobody knows them yet.
+/// A number above the last system call; runtimes refuse later ones, too.
 const NUMBERS: i64 = 480;
 
 macro_rules! numbers {
@@ -92,7 +92,7 @@ fn the_server_serves_with_the_exported_profile() {
     }
 }
 
-/// What a program is answered that publishes.
+/// Returns the response to a publish request.
 fn publish(addr: &str) -> String {
     let mut stream = TcpStream::connect(addr).unwrap();
     let said = r#"{"channel":"kept:news","data":1}"#;

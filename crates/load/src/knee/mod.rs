@@ -272,9 +272,9 @@ impl fmt::Display for Break {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Break::Objective(judgement) => judgement.fmt(f),
-            Break::Errors(share) => write!(f, "{:.2}% of the requests came to nothing", share * 100.0),
-            Break::Rate(share) => write!(f, "only {:.1}% of the asked rate was answered", share * 100.0),
-            Break::Nothing => f.write_str("no request was answered"),
+            Break::Errors(share) => write!(f, "{:.2}% of the requests failed", share * 100.0),
+            Break::Rate(share) => write!(f, "only {:.1}% of the target rate was answered", share * 100.0),
+            Break::Nothing => f.write_str("no response to any request"),
         }
     }
 }

@@ -30,7 +30,7 @@ pub enum PushError {
     #[error(transparent)]
     Engine(#[from] EngineError),
     /// Not all clients were connected and subscribed in time.
-    #[error("{standing} of {clients} clients stand after {:.1}s{}", waited.as_secs_f64(), reason(last.as_ref()))]
+    #[error("{standing} of {clients} clients connected after {:.1}s{}", waited.as_secs_f64(), reason(last.as_ref()))]
     NotConnected {
         /// Clients that are connected and subscribed.
         standing: u32,

@@ -276,7 +276,7 @@ impl fmt::Display for Judgement {
                 "{threshold} cannot be judged: at least {low}, but requests without a response could make it any longer"
             ),
             Verdict::Held | Verdict::Missed => {
-                let verdict = if self.held() { "holds" } else { "does not hold" };
+                let verdict = if self.held() { "met" } else { "missed" };
                 let at_least = if measured.is_exact() { "" } else { "at least " };
                 write!(f, "{threshold} {verdict}: {at_least}{low}")
             }

@@ -69,11 +69,11 @@ impl Accept {
     pub fn meaning(self) -> &'static str {
         match self {
             Accept::MitigationsOff => "code on this host can read memory that it must not",
-            Accept::AuditOff => "what new tasks do is not recorded, whatever other rules say",
-            Accept::SeccompOff => "a service that is broken into can make every system call",
+            Accept::AuditOff => "system calls of new tasks are not audited, whatever other rules exist",
+            Accept::SeccompOff => "a compromised service can make every system call",
             Accept::NetfilterOff => "no firewall, no NAT",
-            Accept::Noqueue => "packets are dropped where the card's ring is full",
-            Accept::LinkReset => "the card loses packets for a moment, perhaps its link for seconds",
+            Accept::Noqueue => "packets are dropped when the NIC's ring is full",
+            Accept::LinkReset => "the NIC loses packets briefly, and may lose its link for seconds",
         }
     }
 }

@@ -8,7 +8,7 @@ pub(super) const STEPS: &[Step] = &[
     Step {
         id: Id::Application,
         name: "application",
-        title: "the program itself",
+        title: "configuration of the service itself",
         number: Some(1),
         gain: "+55 %",
         source: "Extreme HTTP Performance Tuning (2021): JSON replies, c5n.xlarge, Linux 4.14, +436 % with \
@@ -29,7 +29,7 @@ pub(super) const STEPS: &[Step] = &[
     Step {
         id: Id::Mitigations,
         name: "mitigations",
-        title: "protection from speculative execution",
+        title: "mitigations of speculative execution",
         number: Some(2),
         gain: "+28 %",
         source: "Extreme HTTP Performance Tuning (2021): JSON replies, c5n.xlarge, Linux 4.14, +436 % with \
@@ -55,7 +55,7 @@ pub(super) const STEPS: &[Step] = &[
     Step {
         id: Id::Audit,
         name: "audit",
-        title: "audit of system calls",
+        title: "system call auditing",
         number: Some(3),
         gain: "part of +11 %",
         source: "Extreme HTTP Performance Tuning (2021): JSON replies, c5n.xlarge, Linux 4.14, +436 % with \
@@ -80,7 +80,7 @@ pub(super) const STEPS: &[Step] = &[
     Step {
         id: Id::Seccomp,
         name: "seccomp",
-        title: "filters of system calls",
+        title: "system call filters",
         number: Some(3),
         gain: "part of +11 %",
         source: "Extreme HTTP Performance Tuning (2021): JSON replies, c5n.xlarge, Linux 4.14, +436 % with \
@@ -129,7 +129,7 @@ pub(super) const STEPS: &[Step] = &[
     Step {
         id: Id::Irqbalance,
         name: "irqbalance",
-        title: "the program that moves interrupts about",
+        title: "daemon that moves interrupts between CPUs",
         number: Some(5),
         gain: "part of +38 %",
         source: "Extreme HTTP Performance Tuning (2021): JSON replies, c5n.xlarge, Linux 4.14, +436 % with \
@@ -150,7 +150,7 @@ pub(super) const STEPS: &[Step] = &[
     Step {
         id: Id::Rss,
         name: "rss",
-        title: "queues of the card",
+        title: "receive queues of the NIC",
         number: Some(5),
         gain: "part of +38 %",
         source: "Extreme HTTP Performance Tuning (2021): JSON replies, c5n.xlarge, Linux 4.14, +436 % with \
@@ -171,7 +171,7 @@ pub(super) const STEPS: &[Step] = &[
     Step {
         id: Id::IrqAffinity,
         name: "irq-affinity",
-        title: "which CPU serves which queue",
+        title: "assignment of interrupts to CPUs",
         number: Some(5),
         gain: "part of +38 %",
         source: "Extreme HTTP Performance Tuning (2021): JSON replies, c5n.xlarge, Linux 4.14, +436 % with \
@@ -192,7 +192,7 @@ pub(super) const STEPS: &[Step] = &[
     Step {
         id: Id::Rps,
         name: "rps",
-        title: "packets moved to other CPUs by software",
+        title: "receive packet steering in software",
         number: Some(5),
         gain: "part of +38 %",
         source: "Extreme HTTP Performance Tuning (2021): JSON replies, c5n.xlarge, Linux 4.14, +436 % with \
@@ -211,7 +211,7 @@ pub(super) const STEPS: &[Step] = &[
     Step {
         id: Id::Rfs,
         name: "rfs",
-        title: "packets moved to the CPU of their reader",
+        title: "receive flow steering to the CPU of the reader",
         number: Some(5),
         gain: "not measured here",
         source: "Linux, Documentation/networking/scaling.rst",
@@ -228,7 +228,7 @@ pub(super) const STEPS: &[Step] = &[
     Step {
         id: Id::Xps,
         name: "xps",
-        title: "which queue a CPU sends by",
+        title: "assignment of CPUs to transmit queues",
         number: Some(5),
         gain: "part of +38 %",
         source: "Extreme HTTP Performance Tuning (2021): JSON replies, c5n.xlarge, Linux 4.14, +436 % with \
@@ -247,7 +247,7 @@ pub(super) const STEPS: &[Step] = &[
     Step {
         id: Id::Moderation,
         name: "moderation",
-        title: "how long interrupts wait for more packets",
+        title: "interrupt coalescing",
         number: Some(6),
         gain: "+28 %",
         source: "Extreme HTTP Performance Tuning (2021): JSON replies, c5n.xlarge, Linux 4.14, +436 % with \
@@ -268,7 +268,7 @@ pub(super) const STEPS: &[Step] = &[
     Step {
         id: Id::BusyPoll,
         name: "busy-poll",
-        title: "polling the card instead of waiting",
+        title: "busy polling of the NIC",
         number: Some(6),
         gain: "part of +28 %",
         source: "Extreme HTTP Performance Tuning (2021): JSON replies, c5n.xlarge, Linux 4.14, +436 % with \
@@ -289,7 +289,7 @@ pub(super) const STEPS: &[Step] = &[
     Step {
         id: Id::DeferredIrqs,
         name: "deferred-irqs",
-        title: "interrupts put off while packets come",
+        title: "interrupts deferred under load",
         number: Some(6),
         gain: "up to 20 % CPU",
         source: "Linux 5.8, commit message of napi_defer_hard_irqs: 100G card with 32 queues under load",
@@ -307,7 +307,7 @@ pub(super) const STEPS: &[Step] = &[
     Step {
         id: Id::IrqSuspension,
         name: "irq-suspension",
-        title: "interrupts off while the application polls",
+        title: "interrupts suspended while the application polls",
         number: Some(6),
         gain: "about 30 % CPU",
         source: "Linux 6.13, commit message of irq_suspend_timeout: memcached",
@@ -327,7 +327,7 @@ pub(super) const STEPS: &[Step] = &[
     Step {
         id: Id::PacketSockets,
         name: "packet-sockets",
-        title: "programs that see every packet",
+        title: "packet sockets that receive every packet",
         number: Some(7),
         gain: "+6 %",
         source: "Extreme HTTP Performance Tuning (2021): JSON replies, c5n.xlarge, Linux 4.14, +436 % with \
@@ -349,7 +349,7 @@ pub(super) const STEPS: &[Step] = &[
     Step {
         id: Id::Qdisc,
         name: "qdisc",
-        title: "queueing of leaving packets",
+        title: "queueing discipline",
         number: Some(8),
         gain: "+2 %",
         source: "Extreme HTTP Performance Tuning (2021): JSON replies, c5n.xlarge, Linux 4.14, +436 % with \
@@ -370,7 +370,7 @@ pub(super) const STEPS: &[Step] = &[
     Step {
         id: Id::Gro,
         name: "gro",
-        title: "joining of arriving packets",
+        title: "generic receive offload",
         number: Some(9),
         gain: "part of +4 %",
         source: "Extreme HTTP Performance Tuning (2021): JSON replies, c5n.xlarge, Linux 4.14, +436 % with \
@@ -390,7 +390,7 @@ pub(super) const STEPS: &[Step] = &[
     Step {
         id: Id::CongestionControl,
         name: "congestion-control",
-        title: "how TCP finds its speed",
+        title: "TCP congestion control",
         number: Some(9),
         gain: "part of +4 %",
         source: "Extreme HTTP Performance Tuning (2021): JSON replies, c5n.xlarge, Linux 4.14, +436 % with \
@@ -409,7 +409,7 @@ pub(super) const STEPS: &[Step] = &[
     Step {
         id: Id::Governor,
         name: "governor",
-        title: "how CPUs choose their frequency",
+        title: "CPU frequency governor",
         number: None,
         gain: "steadier figures",
         source: "Amazon's guide to ENA; HttpArena sets it for its runs",
@@ -426,7 +426,7 @@ pub(super) const STEPS: &[Step] = &[
     Step {
         id: Id::CStates,
         name: "c-states",
-        title: "how deeply idle CPUs sleep",
+        title: "idle states of CPUs",
         number: None,
         gain: "tens of us at low load",
         source: "Amazon's guide to ENA",
@@ -446,7 +446,7 @@ pub(super) const STEPS: &[Step] = &[
     Step {
         id: Id::Rings,
         name: "rings",
-        title: "how many packets wait in the card",
+        title: "ring sizes of the NIC",
         number: None,
         gain: "no drops in bursts",
         source: "Amazon's guide to ENA",
@@ -464,7 +464,7 @@ pub(super) const STEPS: &[Step] = &[
     Step {
         id: Id::CloudLimits,
         name: "cloud-limits",
-        title: "what the cloud does not let through",
+        title: "packet limits of the cloud provider",
         number: None,
         gain: "explains a plateau",
         source: "Amazon's guide to ENA",
@@ -482,7 +482,7 @@ pub(super) const STEPS: &[Step] = &[
     Step {
         id: Id::Backlogs,
         name: "backlogs",
-        title: "connections that wait to be accepted",
+        title: "accept queues",
         number: None,
         gain: "no refused connections",
         source: "Linux, Documentation/networking/ip-sysctl.rst; HttpArena sets 65535",
@@ -537,7 +537,7 @@ pub(super) const STEPS: &[Step] = &[
     Step {
         id: Id::Memory,
         name: "memory",
-        title: "swapping and writing back",
+        title: "swapping and write-back",
         number: None,
         gain: "weak evidence",
         source: "elbaro/metal-tuna; Amazon's guide to ENA (min_free_kbytes)",

@@ -1,6 +1,6 @@
-//! The command line of `ringmain bench`: its options, and which of them make no sense together.
+//! The command line of `ringmain bench`: its options, and their conflicts.
 //!
-//! Knows how loads are written down; not how they are carried out.
+//! Owns the syntax of loads; knows nothing of their execution.
 
 mod compare;
 mod grpc;
@@ -22,7 +22,7 @@ pub(crate) use self::grpc::Grpc;
 use self::push::Push;
 pub(crate) use self::tls::{Tls, TlsVersion};
 use self::values::{File, Header, Statuses};
-use super::values::{Time, size_32, time, whole};
+use super::values::{Time, number_in_range, size32_in_range, time_in_range};
 use super::{EngineName, help};
 use crate::limits::{CONNECTIONS, ECHO_MAX, TIME_MAX};
 
@@ -31,14 +31,15 @@ mod tests;
 
 const MILLISECOND: Duration = Duration::from_millis(1);
 
-/// Put a load on a server and measure what comes of it.
+/// Benchmark a server, in a closed loop or at a given rate.
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub(crate) struct Bench {
-    /// Where the load goes, or a file that says what it is
+    /// Target URL, or a scenario file
     ///
-    /// http://HOST[:PORT][/PATH], https://…, HOST:PORT[/PATH], :PORT[/PATH], http+unix:/SOCKET[:/PATH], ws://HOST[:PORT][/PATH],
-    /// wss://… and ws+unix:/SOCKET[:/PATH] for WebSocket echo, tcp://HOST:PORT and tcp+unix:/SOCKET for an echo server, or a scenario that says where itself (a name that ends in .yaml or .yml)
+    /// HTTP: http://HOST[:PORT][/PATH], https://…, HOST:PORT[/PATH], :PORT[/PATH], http+unix:/SOCKET[:/PATH]. WebSocket echo:
+    /// ws://HOST[:PORT][/PATH], wss://…, ws+unix:/SOCKET[:/PATH]. TCP echo: tcp://HOST:PORT, tcp+unix:/SOCKET. A scenario file
+    /// (.yaml or .yml) names its target itself
     #[arg(value_name = "URL|SCENARIO.yaml", required = true)]
     pub(crate) target: Option<String>,
     #[command(flatten)]
@@ -63,104 +64,104 @@ pub(crate) struct Bench {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum BenchCommand {
-    /// Measure two or more targets in turn, and say which differences noise does not explain
+    /// Compare two or more targets in alternating rounds, and report significant differences
     #[command(after_help = help::COMPARE)]
     Compare(Box<Compare>),
-    /// Publish to very many clients that listen, and measure how long it takes and what is lost
+    /// Benchmark a push server: delivery latency and losses with many subscribers
     #[command(after_help = help::PUSH)]
     Push(Box<Push>),
-    /// Put the histograms of several runs together, without loss
+    /// Merge the histograms of several runs, without loss
     #[command(after_help = help::MERGE)]
     Merge {
-        /// Files that --hlog has written
+        /// Histogram files written by --hlog
         #[arg(value_name = "FILE.hlog", required = true)]
         files: Vec<PathBuf>,
-        /// Write the histograms of them all here
+        /// Write the merged histograms to this file
         #[arg(long, short, value_name = "FILE")]
         output: Option<PathBuf>,
-        /// Print the figures as JSON
+        /// Print the results as JSON
         #[arg(long)]
         json: bool,
     },
-    /// Say whether a scenario file is right, else what is wrong and where, without a load
+    /// Validate a scenario file, without sending requests
     Check {
-        /// The file
+        /// Scenario file
         #[arg(value_name = "SCENARIO.yaml")]
         scenario: PathBuf,
     },
-    /// Print the JSON Schema of scenario files, which editors complete and check by, or that of results
+    /// Print the JSON Schema of scenario files, or of results
     Schema {
-        /// Print the JSON Schema of what --json writes
+        /// Print the JSON Schema of the output of --json
         #[arg(long)]
         results: bool,
     },
 }
 
-/// How much, for how long, at what pace.
+/// The load: connections, duration, rate.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Load")]
 pub(crate) struct Load {
-    /// Connections, all threads together [default: 64]
-    #[arg(long, short, value_name = "N", value_parser = whole(1..=limits::CONNECTIONS))]
+    /// Number of connections, all threads together [default: 64]
+    #[arg(long, short, value_name = "N", value_parser = number_in_range(1..=limits::CONNECTIONS))]
     pub(crate) connections: Option<u32>,
 
-    /// How long each round measures [default: 10s]
-    #[arg(long, short, value_name = "TIME", value_parser = time(MILLISECOND * 10..=TIME_MAX))]
+    /// Measured duration of each round [default: 10s]
+    #[arg(long, short, value_name = "TIME", value_parser = time_in_range(MILLISECOND * 10..=TIME_MAX))]
     pub(crate) duration: Option<Time>,
 
-    /// Measure until so many requests are answered or have failed; with --duration, until whichever is first
-    #[arg(long, short = 'n', value_name = "N", value_parser = whole(1..=u64::MAX))]
+    /// Number of completed or failed requests that ends a round; with --duration, the first limit reached
+    #[arg(long, short = 'n', value_name = "N", value_parser = number_in_range(1..=u64::MAX))]
     pub(crate) requests: Option<u64>,
 
-    /// Load before each round that is not counted [default: 2s]
-    #[arg(long, short, value_name = "TIME", value_parser = time(Duration::ZERO..=TIME_MAX))]
+    /// Warm-up before each round, not measured [default: 2s]
+    #[arg(long, short, value_name = "TIME", value_parser = time_in_range(Duration::ZERO..=TIME_MAX))]
     pub(crate) warmup: Option<Time>,
 
-    /// Open loop: so many requests a second, all connections together, whether or not answers come; 50k, 1.5m
+    /// Open loop: requests per second over all connections, independent of the responses; 50k, 1.5m
     ///
-    /// Without it the loop is closed: each connection sends as soon as it has its answer, so that a slow server is asked
-    /// less
-    #[arg(long, short, value_name = "RATE", value_parser = values::rate)]
+    /// Without a rate the loop is closed: each connection sends its next request when it has the response, so that a slow
+    /// server receives fewer requests
+    #[arg(long, short, value_name = "RATE", value_parser = values::parse_request_rate)]
     pub(crate) rate: Option<f64>,
 
-    /// With --rate: at independent moments (a Poisson process) instead of evenly spaced
+    /// With --rate: Poisson arrivals instead of evenly spaced ones
     #[arg(long)]
     pub(crate) poisson: bool,
 
-    /// How often it is all done; the result is the median with its spread [default: 3, of comparisons 5]
-    #[arg(long, value_name = "N", value_parser = whole(1..=limits::ROUNDS))]
+    /// Number of rounds; the result is the median with its spread [default: 3; compare: 5]
+    #[arg(long, value_name = "N", value_parser = number_in_range(1..=limits::ROUNDS))]
     pub(crate) rounds: Option<u32>,
 
-    /// Speak HTTP/2: known beforehand to be spoken on http://, agreed on over TLS (ALPN) on https://
+    /// Use HTTP/2: with prior knowledge on http://, negotiated with ALPN on https://
     #[arg(long)]
     pub(crate) http2: bool,
 
-    /// With --http2 or --grpc: requests in flight on a connection at most, each on a stream of its own [default: 1]
+    /// With --http2 or --grpc: maximum number of concurrent streams per connection [default: 1]
     ///
-    /// Never more than the server lets be open at once, which the report says
-    #[arg(long, value_name = "N", value_parser = whole(1..=limits::PIPELINE))]
+    /// Limited to the maximum that the server announces, which the report shows
+    #[arg(long, value_name = "N", value_parser = number_in_range(1..=limits::PIPELINE))]
     pub(crate) streams: Option<u32>,
 
-    /// With HTTP/1.1 and echo servers: requests in flight on a connection at most [default: 1]
-    #[arg(long, short, value_name = "N", hide_short_help = true, value_parser = whole(1..=limits::PIPELINE))]
+    /// With HTTP/1.1 and echo servers: maximum number of pipelined requests per connection [default: 1]
+    #[arg(long, short, value_name = "N", hide_short_help = true, value_parser = number_in_range(1..=limits::PIPELINE))]
     pub(crate) pipeline: Option<u32>,
 
-    /// Close each connection after so many answers and open another one
-    #[arg(long, value_name = "N", hide_short_help = true, value_parser = whole(1..=u64::MAX))]
+    /// Close each connection after this number of responses, and open a new one
+    #[arg(long, value_name = "N", hide_short_help = true, value_parser = number_in_range(1..=u64::MAX))]
     pub(crate) reconnect_every: Option<u64>,
 
-    /// After so long without an answer a request has timed out, and its connection is closed [default: 5s]
+    /// Response timeout; on expiry the request fails and its connection is closed [default: 5s]
     #[arg(long, value_name = "TIME", hide_short_help = true,
-          value_parser = time(MILLISECOND..=Duration::from_hours(1)))]
+          value_parser = time_in_range(MILLISECOND..=Duration::from_hours(1)))]
     pub(crate) timeout: Option<Time>,
 
-    /// How long all connections may take to stand
+    /// Timeout for establishing all connections
     #[arg(long, value_name = "TIME", default_value_t = Time(Duration::from_secs(10)), hide_short_help = true,
-          value_parser = time(MILLISECOND..=Duration::from_hours(1)))]
+          value_parser = time_in_range(MILLISECOND..=Duration::from_hours(1)))]
     pub(crate) connect_timeout: Time,
 
-    /// With tcp://, ws:// and wss:// targets: bytes of a message, which must come back as they were [default: 64]
-    #[arg(long, value_name = "SIZE", hide_short_help = true, value_parser = size_32(1..=ECHO_MAX))]
+    /// With tcp://, ws:// and wss:// targets: message size in bytes; the echo must be identical [default: 64]
+    #[arg(long, value_name = "SIZE", hide_short_help = true, value_parser = size32_in_range(1..=ECHO_MAX))]
     pub(crate) echo: Option<u32>,
 }
 
@@ -168,53 +169,53 @@ pub(crate) struct Load {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Load")]
 pub(crate) struct Search {
-    /// Raise the rate until --slo is missed: the highest rate that the server keeps
+    /// Search the highest rate at which every --slo is met
     #[arg(long)]
     pub(crate) find_max: bool,
 
-    /// With --find-max: what must be kept, such as 'p99<5ms'; may be given several times
+    /// With --find-max: service level objective, such as 'p99<5ms'; repeatable
     #[arg(long, value_name = "RULE", action = ArgAction::Append)]
     pub(crate) slo: Vec<Threshold>,
 }
 
-/// What is sent, and what answer is right.
+/// The request, and the expected response.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Request")]
 pub(crate) struct Request {
-    /// What a scenario file says is sent, instead of one request; what it says of the load holds unless an option does
+    /// Scenario file with the requests to send; options override its load settings
     #[arg(long, value_name = "FILE")]
     pub(crate) scenario: Option<PathBuf>,
 
-    /// The method [default: GET, with a body POST]
+    /// Request method [default: GET, with a body POST]
     #[arg(long, short = 'X', value_name = "METHOD")]
     pub(crate) method: Option<String>,
 
-    /// A header, such as 'Accept: text/html'; may be given several times
+    /// Request header, such as 'Accept: text/html'; repeatable
     #[arg(long, short = 'H', value_name = "NAME: VALUE", action = ArgAction::Append)]
     pub(crate) header: Vec<Header>,
 
-    /// The body, or each message of a WebSocket, as text; as in the URL's path and in headers, {{seq}}, {{random:1..100}} and
-    /// {{uuid}} are filled in
+    /// Request body or WebSocket message as text; {{seq}}, {{random:1..100}} and {{uuid}} are replaced here, in the URL's
+    /// path and in headers
     #[arg(long, short, value_name = "TEXT", conflicts_with = "body_file")]
     pub(crate) body: Option<String>,
 
-    /// The body from a file, sent as it is; over a WebSocket as binary
+    /// Read the body from a file and send it unchanged; over WebSocket as binary messages
     #[arg(long, value_name = "FILE", hide_short_help = true)]
     pub(crate) body_file: Option<PathBuf>,
 
-    /// What the Host header says [default: what the URL says]
+    /// Value of the Host header [default: from the URL]
     #[arg(long, value_name = "HOST", hide_short_help = true)]
     pub(crate) host: Option<String>,
 
-    /// Statuses that are right, such as 200 or 200-299,404 [default: 200-399]
+    /// Expected status codes, such as 200 or 200-299,404 [default: 200-399]
     #[arg(long, value_name = "LIST", hide_short_help = true)]
     pub(crate) expect_status: Option<Statuses>,
 
-    /// A text that each answer's body must hold
+    /// Text that every response body must contain
     #[arg(long, value_name = "TEXT", hide_short_help = true)]
     pub(crate) expect_body: Option<String>,
 
-    /// With ws:// and wss:// targets: offer permessage-deflate, and deflate messages where the server agrees
+    /// With ws:// and wss:// targets: offer permessage-deflate, and compress messages if the server accepts
     #[arg(long, hide_short_help = true)]
     pub(crate) deflate: bool,
 
@@ -222,103 +223,103 @@ pub(crate) struct Request {
     pub(crate) grpc: Grpc,
 }
 
-/// What the load comes from.
+/// The load generator: its threads, CPUs and addresses.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Client")]
 pub(crate) struct Client {
-    /// Threads [default: one a CPU of --cpus, or that the server is not pinned to; never more than connections]
-    #[arg(long, short, value_name = "N", value_parser = whole(1..=ringmain_engine::limits::WORKERS))]
+    /// Number of threads [default: one per CPU of --cpus, or per CPU without the server; at most one per connection]
+    #[arg(long, short, value_name = "N", value_parser = number_in_range(1..=ringmain_engine::limits::WORKERS))]
     pub(crate) threads: Option<usize>,
 
-    /// CPUs that the threads are pinned to, in turn, such as 0-3,8 [default: those that --server-cpus leaves]
-    #[arg(long, value_name = "LIST", value_parser = values::cpus)]
+    /// CPUs to pin the threads to, round robin, such as 0-3,8 [default: all but --server-cpus]
+    #[arg(long, value_name = "LIST", value_parser = values::parse_cpus)]
     pub(crate) cpus: Option<std::vec::Vec<usize>>,
 
-    /// Addresses of this host to connect from, in turn, such as 127.0.0.1-127.0.0.9: each has ports of its own
+    /// Source addresses, round robin, such as 127.0.0.1-127.0.0.9; each has its own range of ports
     #[arg(long, value_name = "ADDR[-ADDR]", hide_short_help = true, action = ArgAction::Append,
-          value_parser = values::sources)]
+          value_parser = values::parse_sources)]
     pub(crate) source: Vec<std::vec::Vec<Addr>>,
 
-    /// How to talk to the kernel
+    /// I/O back-end
     #[arg(long, value_enum, default_value_t = EngineName::Auto, hide_short_help = true)]
     pub(crate) engine: EngineName,
 
-    /// What arrivals, mixes and random tokens follow from; the report says it [default: another one each time]
+    /// Random seed of arrivals, mixes and tokens; shown in the report [default: random]
     #[arg(long, value_name = "N", hide_short_help = true)]
     pub(crate) seed: Option<u64>,
 }
 
-/// The server, where it is on this host.
+/// The server under test, if it runs on this host.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Server under test (on this host)")]
 pub(crate) struct UnderTest {
-    /// Start the server with this command of the shell, measure its CPU time and memory, and end it
+    /// Shell command that starts the server; its CPU time and memory are measured, and it is stopped at the end
     #[arg(long, value_name = "COMMAND", conflicts_with = "server_pid")]
     pub(crate) server: Option<String>,
 
-    /// Measure the CPU time and memory of this process and all that descend from it
-    #[arg(long, value_name = "PID", value_parser = whole(1..=u32::MAX))]
+    /// Measure the CPU time and memory of this process and its descendants
+    #[arg(long, value_name = "PID", value_parser = number_in_range(1..=u32::MAX))]
     pub(crate) server_pid: Option<u32>,
 
     #[command(flatten)]
     pub(crate) started: Started,
 }
 
-/// Servers that are started.
+/// Options of servers that are started.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Server under test (on this host)")]
 pub(crate) struct Started {
-    /// The CPUs that --server may use, such as 0-3
-    #[arg(long, value_name = "LIST", value_parser = values::cpus)]
+    /// CPUs to pin --server to, such as 0-3
+    #[arg(long, value_name = "LIST", value_parser = values::parse_cpus)]
     pub(crate) server_cpus: Option<std::vec::Vec<usize>>,
 
-    /// How long --server may take until it takes connections
+    /// Timeout for --server to accept connections
     #[arg(long, value_name = "TIME", default_value_t = Time(Duration::from_secs(30)), hide_short_help = true,
-          value_parser = time(MILLISECOND..=Duration::from_hours(1)))]
+          value_parser = time_in_range(MILLISECOND..=Duration::from_hours(1)))]
     pub(crate) server_wait: Time,
 }
 
-/// What is made of it.
+/// The outputs.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Results")]
 pub(crate) struct Results {
-    /// What must hold, such as 'p99<5ms', 'errors<0.1%' or 'rps>10000', or the exit code is 1; may be given several times
+    /// Condition for exit code 0, such as 'p99<5ms', 'errors<0.1%' or 'rps>10000'; repeatable
     #[arg(long, value_name = "RULE", action = ArgAction::Append)]
     pub(crate) threshold: Vec<Threshold>,
 
-    /// Write the figures as JSON (`ringmain bench schema --results`): to standard output in place of the summary, or to this file
+    /// Write the results as JSON to FILE, or to standard output instead of the summary (schema: `ringmain bench schema --results`)
     #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, default_missing_value = "-")]
     pub(crate) json: Option<File>,
 
-    /// Write a page with plots, one file that needs no other
+    /// Write an HTML report with plots, in one self-contained file
     #[arg(long, value_name = "FILE")]
     pub(crate) html: Option<File>,
 
-    /// The time between two points of the series and of the live view
+    /// Interval between two points of the time series and of the live view
     #[arg(long, value_name = "TIME", default_value_t = Time(Duration::from_secs(1)), hide_short_help = true,
-          value_parser = time(limits::INTERVAL..=Duration::from_hours(1)))]
+          value_parser = time_in_range(limits::INTERVAL..=Duration::from_hours(1)))]
     pub(crate) interval: Time,
 
-    /// Say nothing while it runs, and no doubts on standard error
+    /// Print neither progress nor warnings
     #[arg(long, short)]
     pub(crate) quiet: bool,
 }
 
-/// Histograms for later.
+/// The output of histograms.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Results")]
 pub(crate) struct HistogramFile {
-    /// Write the histograms (HdrHistogram log), which `ringmain bench merge` and others read
+    /// Write the histograms as an HdrHistogram log, for `ringmain bench merge` and other tools
     #[arg(long, value_name = "FILE")]
     pub(crate) hlog: Option<File>,
 }
 
 impl Load {
-    /// Takes what a scenario says where no option does.
-    pub(crate) fn fill(&mut self, settings: &Settings) {
+    /// Applies the settings of a scenario that no option sets.
+    pub(crate) fn apply_scenario(&mut self, settings: &Settings) {
         let time = |time: Option<Duration>| time.map(Time);
         self.connections = self.connections.or(settings.connections);
-        // Either of both says how much is measured.
+        // Each limits the round.
         if self.duration.is_none() && self.requests.is_none() {
             self.duration = time(settings.duration);
             self.requests = settings.requests;
@@ -327,17 +328,16 @@ impl Load {
         self.rate = self.rate.or(settings.rate);
         self.poisson |= settings.poisson.unwrap_or(false) && self.rate.is_some();
         if self.http2 {
-            // Several in flight on a connection are streams there.
-            self.streams = self.streams.or(settings.pipeline)
+            // Requests in flight are streams there.
+            self.streams = self.streams.or(settings.pipeline);
         } else {
-            self.pipeline = self.pipeline.or(settings.pipeline)
+            self.pipeline = self.pipeline.or(settings.pipeline);
         }
         self.timeout = self.timeout.or(time(settings.timeout));
         self.reconnect_every = self.reconnect_every.or(settings.reconnect_after);
     }
 
-    /// What is wrong with options that are right one by one, if anything. A search `has_rates` of its own; `is_grpc`: calls are
-    /// made.
+    /// Describes the first conflict between valid options, if any. `has_rates`: a search sets the rates.
     pub(crate) fn contradiction(&self, has_rates: bool, is_grpc: bool) -> Option<String> {
         let is_http2 = self.http2 || is_grpc;
         if self.poisson && self.rate.is_none() && !has_rates {
@@ -345,24 +345,20 @@ impl Load {
         }
         if self.streams.is_some() && !is_http2 {
             return Some(
-                "--streams is for HTTP/2: add --http2, or drop it (over HTTP/1.1 --pipeline has several requests in \
-                 flight on a connection)"
+                "--streams is for HTTP/2: add --http2, or drop it (--pipeline is the option for HTTP/1.1)"
                     .into(),
             );
         }
         if self.pipeline.is_some() && is_http2 {
-            return Some(
-                "--pipeline is for HTTP/1.1: over HTTP/2 requests in flight have streams of their own; write --streams N"
-                    .into(),
-            );
+            return Some("--pipeline is for HTTP/1.1: write --streams N for HTTP/2".into());
         }
         None
     }
 }
 
 impl Client {
-    /// Takes what a scenario says where no option does.
-    pub(crate) fn fill(&mut self, settings: &Settings) {
+    /// Applies the settings of a scenario that no option sets.
+    pub(crate) fn apply_scenario(&mut self, settings: &Settings) {
         self.threads = self.threads.or(settings.threads);
         self.seed = self.seed.or(settings.seed);
     }
@@ -371,8 +367,8 @@ impl Client {
         let connections = load.connections.unwrap_or(CONNECTIONS);
         if let Some(threads) = self.threads.filter(|threads| *threads > connections as usize) {
             return Some(format!(
-                "--threads {threads} is more than the {connections} connections: each thread needs one; lower it, or \
-                 raise --connections"
+                "--threads {threads} is more than the {connections} connections, and each thread needs one: lower it, or raise \
+                 --connections"
             ));
         }
         None
@@ -383,8 +379,8 @@ impl Started {
     fn contradiction(&self, is_any: bool) -> Option<String> {
         if self.server_cpus.is_some() && !is_any {
             return Some(
-                "--server-cpus needs a server that is started: add --server COMMAND, or drop it (a running one is pinned \
-                 by `taskset -cp LIST PID`)"
+                "--server-cpus needs a server that is started: add --server COMMAND, or drop it (`taskset -cp LIST PID` pins \
+                 a running one)"
                     .into(),
             );
         }
@@ -405,7 +401,7 @@ impl Results {
             .map(|(name, _)| name);
         match (names.next(), names.next()) {
             (Some(first), Some(second)) => Some(format!(
-                "{first} and {second} both go to standard output: name a file for one of them"
+                "{first} and {second} both write to standard output: name a file for one"
             )),
             _ => None,
         }
@@ -414,15 +410,15 @@ impl Results {
 
 impl Request {
     fn contradiction(&self) -> Option<String> {
-        let (path, option) = (self.scenario.as_ref()?, self.given()?);
+        let (path, option) = (self.scenario.as_ref()?, self.first_given_option()?);
         Some(format!(
-            "{option} says what one request is, and a scenario says what is sent: write it in {}",
+            "{option} describes a single request, and cannot be used with a scenario: set it in {}",
             path.display()
         ))
     }
 
-    /// The first option given that says what one request is.
-    pub(crate) fn given(&self) -> Option<&'static str> {
+    /// Returns the first given option that describes a single request.
+    pub(crate) fn first_given_option(&self) -> Option<&'static str> {
         let given = [
             ("--method", self.method.is_some()),
             ("--header", !self.header.is_empty()),
@@ -439,7 +435,7 @@ impl Request {
 }
 
 impl Bench {
-    /// What is wrong with options that are right one by one, if anything. Whether they fit the target is not looked at.
+    /// Describes the first conflict between valid options, if any. Does not check them against the target.
     pub(crate) fn contradiction(&self) -> Option<String> {
         self.load
             .contradiction(self.search.find_max, self.request.grpc.grpc)
@@ -454,13 +450,11 @@ impl Bench {
         if !search.find_max {
             let needless = !search.slo.is_empty();
             return needless.then(|| {
-                "--slo says what --find-max looks for: add --find-max, or write --threshold for a limit on this run".into()
+                "--slo is the objective of --find-max: add --find-max, or use --threshold to check this run".into()
             });
         }
         if search.slo.is_empty() {
-            return Some(
-                "--find-max needs to know what must be kept: add --slo 'p99<5ms' or the like".into(),
-            );
+            return Some("--find-max needs an objective: add --slo, such as --slo 'p99<5ms'".into());
         }
         let given = [
             ("--rate", load.rate.is_some()),
@@ -469,7 +463,7 @@ impl Bench {
         ];
         let given = given.into_iter().find(|(_, given)| *given)?.0;
         Some(format!(
-            "{given} has no meaning with --find-max, which tries one rate after the other: drop one of them"
+            "{given} has no meaning with --find-max, which sets the rates itself: drop one"
         ))
     }
 }

@@ -1,4 +1,4 @@
-//! The command line of `bench` as a table: what it means, what makes no sense together.
+//! Table tests of the command line of `bench`: values and conflicts.
 
 use ringmain_load::scenario::Settings;
 
@@ -7,7 +7,7 @@ use crate::args::{Cli, Command};
 
 fn read(args: &[&str]) -> Bench {
     let words = ["ringmain", "bench"].iter().chain(args).map(Into::into).collect();
-    let cli = Cli::read(words).unwrap_or_else(|error| panic!("{error}"));
+    let cli = Cli::parse_args(words).unwrap_or_else(|error| panic!("{error}"));
     let Some(Command::Bench(bench)) = cli.command else {
         panic!("expected the command bench");
     };
@@ -22,7 +22,7 @@ fn compare(args: &[&str]) -> Compare {
 }
 
 #[test]
-fn a_target_is_all_that_is_needed() {
+fn only_the_target_is_required() {
     let bench = read(&[":8080/json"]);
     assert_eq!(bench.target.as_deref(), Some(":8080/json"));
     assert!(bench.command.is_none());
@@ -31,7 +31,7 @@ fn a_target_is_all_that_is_needed() {
 }
 
 #[test]
-fn options_of_other_tools_mean_the_same() {
+fn short_options_match_those_of_other_tools() {
     let bench = read(&[
         "-c",
         "10",
@@ -71,7 +71,7 @@ fn options_of_other_tools_mean_the_same() {
 }
 
 #[test]
-fn json_takes_no_word_that_stands_apart() {
+fn json_takes_its_value_only_after_an_equals_sign() {
     let bench = read(&["--json", "http://a/"]);
     assert_eq!(bench.target.as_deref(), Some("http://a/"));
     assert_eq!(bench.results.json, Some(File::StandardOutput));
@@ -87,10 +87,10 @@ fn check_contradiction(args: &[&str], expect: &str) {
 }
 
 #[test]
-fn what_makes_no_sense_together_is_refused() {
+fn conflicting_options_are_refused() {
     check_contradiction(&["--poisson"], "--poisson needs a rate: add --rate RATE");
-    check_contradiction(&["--slo", "p99<5ms"], "--slo says what --find-max looks for");
-    check_contradiction(&["--find-max"], "add --slo 'p99<5ms'");
+    check_contradiction(&["--slo", "p99<5ms"], "--slo is the objective of --find-max");
+    check_contradiction(&["--find-max"], "add --slo, such as --slo 'p99<5ms'");
     let search = ["--find-max", "--slo", "p99<5ms"];
     check_contradiction(
         &[&search[..], &["-r", "5"]].concat(),
@@ -119,12 +119,12 @@ fn what_makes_no_sense_together_is_refused() {
     );
     check_contradiction(
         &["--json", "--hlog", "-"],
-        "--json and --hlog both go to standard output",
+        "--json and --hlog both write to standard output",
     );
 }
 
 #[test]
-fn what_makes_sense_together_is_taken() {
+fn compatible_options_are_accepted() {
     for args in [
         &["--find-max", "--slo", "p99<5ms", "--poisson"][..],
         &["-r", "5", "--poisson", "-n", "100"],
@@ -144,7 +144,7 @@ fn check_names(args: &[&str], expect: &str) {
 }
 
 #[test]
-fn compared_targets_have_a_name_each_and_at_most_one_server() {
+fn compared_targets_have_unique_names_and_at_most_one_server() {
     let two = ["a=:1", "b=:2"];
     assert_eq!(compare(&two).contradiction(), None);
     assert_eq!(
@@ -154,7 +154,7 @@ fn compared_targets_have_a_name_each_and_at_most_one_server() {
     check_names(&["a=:1", "a=:2"], "two targets have the name `a`");
     check_names(
         &[&two[..], &["--server", "c=x"]].concat(),
-        "expected one of a, b, found `c`",
+        "one of a, b; found `c`",
     );
     check_names(
         &[&two[..], &["--server", "b=x", "--server-pid", "b=1"]].concat(),
@@ -167,12 +167,12 @@ fn compared_targets_have_a_name_each_and_at_most_one_server() {
     check_names(&[&two[..], &["--poisson"]].concat(), "--poisson needs a rate");
     check_names(
         &[&two[..], &["--scenario", "a.yaml", "-X", "PUT"]].concat(),
-        "--method says what one request is",
+        "--method describes a single request",
     );
 }
 
 #[test]
-fn an_option_counts_more_than_the_scenario() {
+fn options_override_the_scenario() {
     let settings = Settings {
         connections: Some(5),
         rate: Some(100.0),
@@ -184,8 +184,8 @@ fn an_option_counts_more_than_the_scenario() {
         ..Settings::default()
     };
     let mut bench = read(&["-c", "9", "-d", "2s", "a.yaml"]);
-    bench.load.fill(&settings);
-    bench.client.fill(&settings);
+    bench.load.apply_scenario(&settings);
+    bench.client.apply_scenario(&settings);
     assert_eq!(bench.load.connections, Some(9));
     // A time takes the place of a count.
     assert_eq!(
@@ -198,7 +198,7 @@ fn an_option_counts_more_than_the_scenario() {
     assert_eq!(bench.contradiction(), None);
 
     let mut bench = read(&["a.yaml"]);
-    bench.load.fill(&settings);
+    bench.load.apply_scenario(&settings);
     assert_eq!(
         (bench.load.connections, bench.load.requests),
         (Some(5), Some(1000))

@@ -1,43 +1,43 @@
-//! What `ringmain bench` may say of TLS on its command line.
+//! The TLS options of `ringmain bench`.
 
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
-/// How connections to https:// and wss:// targets are secured.
+/// The TLS options for https:// and wss:// targets.
 #[derive(Debug, Default, Args)]
 #[command(next_help_heading = "TLS (https:// and wss:// targets)")]
 pub(crate) struct Tls {
-    /// Believe servers whose certificates these authorities have issued (PEM) [default: those that the host trusts]
+    /// Trusted certificate authorities (PEM) [default: those of the host]
     #[arg(long, value_name = "FILE", conflicts_with = "insecure")]
     pub(crate) ca: Option<PathBuf>,
 
-    /// Believe every server: neither its certificate nor its name is checked
+    /// Do not verify the server's certificate and name
     #[arg(long)]
     pub(crate) insecure: bool,
 
-    /// Show this certificate, with those that issued it (PEM), to servers that ask for one
+    /// Client certificate chain (PEM), for servers that request one
     #[arg(long, value_name = "FILE", hide_short_help = true)]
     pub(crate) cert: Option<PathBuf>,
 
-    /// The key of --cert (PEM) [default: it is in the same file]
+    /// Private key of --cert (PEM) [default: in the same file]
     #[arg(long, value_name = "FILE", requires = "cert", hide_short_help = true)]
     pub(crate) key: Option<PathBuf>,
 
-    /// The name that is asked for (SNI) and that certificates have to be for [default: the host of the URL]
+    /// Server name for SNI and certificate verification [default: the host of the URL]
     #[arg(long, value_name = "NAME", hide_short_help = true)]
     pub(crate) sni: Option<String>,
 
-    /// Speak this version only [default: 1.3, or 1.2 with servers that know no better]
+    /// Use only this TLS version [default: 1.3, or 1.2 if the server does not support it]
     #[arg(long, value_name = "VERSION", value_enum, hide_short_help = true)]
     pub(crate) tls: Option<TlsVersion>,
 
-    /// Resume no session: each connection pays for a full handshake
+    /// Disable session resumption: every connection does a full handshake
     #[arg(long, hide_short_help = true)]
     pub(crate) no_resume: bool,
 }
 
-/// The versions of TLS by their numbers.
+/// TLS versions by their numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum TlsVersion {
     #[value(name = "1.2")]
@@ -47,8 +47,8 @@ pub(crate) enum TlsVersion {
 }
 
 impl Tls {
-    /// The first option given.
-    pub(crate) fn given(&self) -> Option<&'static str> {
+    /// Returns the first given option.
+    pub(crate) fn first_given_option(&self) -> Option<&'static str> {
         let given = [
             ("--ca", self.ca.is_some()),
             ("--insecure", self.insecure),

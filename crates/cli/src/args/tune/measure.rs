@@ -1,23 +1,23 @@
-//! The command line of `ringmain tune measure`: that of a load, and what is tried.
+//! The command line of `ringmain tune measure`: a load, and the steps to measure.
 
 use clap::Args;
 
-use super::{Kept, Of, Wish};
+use super::{Goals, JournalArgs, ServiceArgs};
 use crate::args::bench::values::File;
 use crate::args::bench::{Client, Load, Request, Tls, UnderTest};
 
-/// Find what each step is worth here.
+/// Measure the effect of each step on this host.
 #[derive(Debug, Args)]
 pub(crate) struct Measure {
-    /// Where the load goes, as with ringmain bench
+    /// Target URL, as for ringmain bench
     #[arg(value_name = "URL")]
     pub(crate) target: String,
     #[command(flatten)]
-    pub(crate) of: Of,
+    pub(crate) service: ServiceArgs,
     #[command(flatten)]
-    pub(crate) wish: Wish,
+    pub(crate) goals: Goals,
     #[command(flatten)]
-    pub(crate) kept: Kept,
+    pub(crate) journal_args: JournalArgs,
     #[command(flatten)]
     pub(crate) load: Load,
     #[command(flatten)]
@@ -29,13 +29,13 @@ pub(crate) struct Measure {
     #[command(flatten)]
     pub(crate) server: UnderTest,
 
-    /// Print the ladder as JSON
+    /// Print the results as JSON
     #[arg(long, help_heading = "Output")]
     pub(crate) json: bool,
-    /// Write a page with a chart of the ladder, one file that needs no other
+    /// Write an HTML report with a chart, in one self-contained file
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub(crate) html: Option<File>,
-    /// Say nothing while it runs
+    /// Print no progress
     #[arg(long, short, help_heading = "Output")]
     pub(crate) quiet: bool,
 }

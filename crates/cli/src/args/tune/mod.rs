@@ -1,6 +1,6 @@
-//! The command line of `ringmain tune`: what it is tuned for, which service, which steps.
+//! The command line of `ringmain tune`: goals, service, steps.
 //!
-//! Knows how wishes are written down; not how they are carried out.
+//! Owns the syntax of goals; knows nothing of their execution.
 
 mod measure;
 #[cfg(test)]
@@ -14,222 +14,222 @@ use ringmain_tune::catalogue::{Accept, Id, Profile};
 
 pub(crate) use self::measure::Measure;
 use super::help;
-use super::values::whole;
+use super::values::number_in_range;
 
-/// Where it is written down what was changed on this host.
+/// The default directory of the journal of changes.
 const STATE: &str = "/var/lib/ringmain/tune";
 
-/// Find what this host costs a service, change it, and take it back.
+/// Audit the settings of this host for a network service, apply changes, and revert them.
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct Tune {
     #[command(flatten)]
-    pub(crate) of: Of,
+    pub(crate) service: ServiceArgs,
     #[command(flatten)]
-    pub(crate) wish: Wish,
-    /// Say all about a step: what it is, whose figures these are, when not to, what it means here
-    #[arg(long, value_name = "STEP", hide_possible_values = true, value_parser = step())]
+    pub(crate) goals: Goals,
+    /// Describe a step: purpose, evidence, side effects, state on this host
+    #[arg(long, value_name = "STEP", hide_possible_values = true, value_parser = step_parser())]
     pub(crate) explain: Option<Id>,
     #[command(flatten)]
-    pub(crate) form: Form,
+    pub(crate) output: OutputArgs,
     #[command(subcommand)]
     pub(crate) command: Option<TuneCommand>,
 }
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum TuneCommand {
-    /// Show every write that `apply` would do, and change nothing
+    /// Show every change that `apply` would make, without making it
     Plan {
         #[command(flatten)]
-        of: Of,
+        service: ServiceArgs,
         #[command(flatten)]
-        wish: Wish,
+        goals: Goals,
         #[command(flatten)]
-        form: Form,
+        output: OutputArgs,
     },
-    /// Change what the plan says: written down before, verified after
+    /// Apply the plan; each change is journaled before and verified after
     #[command(after_help = help::TUNE_APPLY)]
     Apply(Apply),
-    /// Take back what was applied, also by a run that was killed
+    /// Revert the applied changes, also those of a run that was killed
     #[command(after_help = help::TUNE_REVERT)]
     Revert {
         #[command(flatten)]
-        kept: Kept,
+        journal_args: JournalArgs,
         #[command(flatten)]
-        host: HostAt,
-        /// Write what was there before although somebody else has changed it since
+        host: HostArgs,
+        /// Restore the previous values of settings that were changed by others since
         #[arg(long, conflicts_with = "forget")]
         force: bool,
-        /// Leave what somebody else has changed since, and forget it
+        /// Keep settings that were changed by others since, and remove them from the journal
         #[arg(long)]
         forget: bool,
     },
-    /// Say what is applied, and whether it still holds
+    /// Show the applied changes, and whether they are still effective
     Status {
         #[command(flatten)]
-        kept: Kept,
+        journal_args: JournalArgs,
         #[command(flatten)]
-        host: HostAt,
+        host: HostArgs,
         #[command(flatten)]
-        form: Form,
+        output: OutputArgs,
     },
-    /// Write all settings that the steps know as JSON
+    /// Print all settings that the steps cover as JSON
     Snapshot {
         #[command(flatten)]
-        host: HostAt,
+        host: HostArgs,
     },
-    /// Say what differs between two snapshots, or a snapshot and now
+    /// Compare two snapshots, or a snapshot and the current state
     Diff {
-        /// The first
+        /// First snapshot
         #[arg(value_name = "A.json")]
         first: PathBuf,
-        /// The second [default: this host, now]
+        /// Second snapshot [default: current state of this host]
         #[arg(value_name = "B.json")]
         second: Option<PathBuf>,
         #[command(flatten)]
-        form: Form,
+        output: OutputArgs,
     },
-    /// Print the plan, and what is applied already, as a file that keeps it over restarts
+    /// Print the plan and the applied changes as a file that makes them persistent
     #[command(after_help = help::TUNE_EXPORT)]
     Export {
-        /// The form
+        /// File format
         #[arg(long = "as", value_enum)]
-        form: Exported,
-        /// The image that has ringmain, for Kubernetes
+        format: ExportFormat,
+        /// Container image with ringmain, for Kubernetes
         #[arg(long, value_name = "IMAGE", default_value = "ringmain:latest")]
         image: String,
         #[command(flatten)]
-        of: Of,
+        service: ServiceArgs,
         #[command(flatten)]
-        wish: Wish,
+        goals: Goals,
         #[command(flatten)]
-        kept: Kept,
+        journal_args: JournalArgs,
     },
-    /// Draw the way of packets: queue, interrupt, CPU, worker; and the assignment that makes it straight
+    /// Show the path of packets (queue, interrupt, CPU, worker), and the assignment that keeps it on one CPU
     Locality {
         #[command(flatten)]
-        of: Of,
-        /// The administration of a running Ringmain, which tells the connections of each worker
+        service: ServiceArgs,
+        /// Admin address of a running Ringmain, for the connections of each worker
         #[arg(long, value_name = "IP:PORT")]
         admin: Option<std::net::SocketAddr>,
         #[command(flatten)]
-        form: Form,
+        output: OutputArgs,
     },
-    /// Find what each step is worth here: apply it, put a load on the server, keep it only if it helps
+    /// Measure the effect of each step under load, and keep the steps that help
     #[command(after_help = help::TUNE_MEASURE)]
     Measure(Box<Measure>),
 }
 
-/// Change what the plan says.
+/// Apply the plan.
 #[derive(Debug, Args)]
 pub(crate) struct Apply {
     #[command(flatten)]
-    pub(crate) of: Of,
+    pub(crate) service: ServiceArgs,
     #[command(flatten)]
-    pub(crate) wish: Wish,
+    pub(crate) goals: Goals,
     #[command(flatten)]
-    pub(crate) kept: Kept,
-    /// Stay, and take all back at SIGTERM or Ctrl-C
+    pub(crate) journal_args: JournalArgs,
+    /// Keep running, and revert all changes on SIGTERM or Ctrl-C
     #[arg(long)]
     pub(crate) hold: bool,
 }
 
-/// Which service, on which host.
+/// The service and its host.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Service")]
-pub(crate) struct Of {
-    /// The TCP port that the service listens on
-    #[arg(long, value_name = "PORT", value_parser = whole(1..=u16::MAX))]
+pub(crate) struct ServiceArgs {
+    /// TCP port of the service
+    #[arg(long, value_name = "PORT", value_parser = number_in_range(1..=u16::MAX))]
     pub(crate) port: Option<u16>,
-    /// Its process
-    #[arg(long, value_name = "PID", value_parser = whole(1..=u32::MAX))]
+    /// Process of the service
+    #[arg(long, value_name = "PID", value_parser = number_in_range(1..=u32::MAX))]
     pub(crate) pid: Option<u32>,
-    /// The network interface that its packets come by [default: that of the default route]
+    /// Network interface of the service [default: that of the default route]
     #[arg(long, value_name = "NAME")]
     pub(crate) interface: Option<String>,
     #[command(flatten)]
-    pub(crate) host: HostAt,
+    pub(crate) host: HostArgs,
 }
 
-/// Which host.
+/// The host.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Service")]
-pub(crate) struct HostAt {
-    /// A host recorded in a directory (proc, sys, calls) instead of this one
+pub(crate) struct HostArgs {
+    /// Directory with a recorded host (proc, sys, calls), to use instead of this one
     #[arg(long, value_name = "DIR", hide_short_help = true)]
     pub(crate) root: Option<PathBuf>,
 }
 
-/// What is wanted.
+/// The goals of the tuning.
 #[derive(Clone, Debug, Args)]
-#[command(next_help_heading = "Wish")]
-pub(crate) struct Wish {
-    /// What it is tuned for
+#[command(next_help_heading = "Goals")]
+pub(crate) struct Goals {
+    /// Optimization goal
     #[arg(long, value_enum, default_value_t = ProfileName::Throughput)]
     pub(crate) profile: ProfileName,
-    /// Only this step; may be given several times [default: all that are not optional]
-    #[arg(long, value_name = "STEP", action = ArgAction::Append, hide_possible_values = true, value_parser = step())]
+    /// Only this step; repeatable [default: all but the optional ones]
+    #[arg(long, value_name = "STEP", action = ArgAction::Append, hide_possible_values = true, value_parser = step_parser())]
     pub(crate) step: Vec<Id>,
-    /// Accept what weakens the host or can drop packets, by its name; may be given several times
+    /// Accept a change that weakens security or can drop packets, by its name; repeatable
     ///
-    /// Nothing of it is done or proposed as a change without this
-    #[arg(long, value_name = "NAME", action = ArgAction::Append, hide_possible_values = true, value_parser = accept())]
+    /// Without it such changes are neither made nor planned
+    #[arg(long, value_name = "NAME", action = ArgAction::Append, hide_possible_values = true, value_parser = accept_parser())]
     pub(crate) accept: Vec<Accept>,
 }
 
-/// Where it is written down what was changed.
+/// The journal of changes.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Journal")]
-pub(crate) struct Kept {
-    /// The directory that remembers what was changed
+pub(crate) struct JournalArgs {
+    /// Directory of the journal of changes
     #[arg(long, value_name = "DIR", default_value = STATE)]
     pub(crate) state: PathBuf,
 }
 
-/// How it is told.
+/// The output format.
 #[derive(Clone, Copy, Debug, Args)]
 #[command(next_help_heading = "Output")]
-pub(crate) struct Form {
-    /// As JSON
+pub(crate) struct OutputArgs {
+    /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
 }
 
-/// What a host is tuned for.
+/// Optimization goals.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ProfileName {
-    /// The most requests a second
+    /// Maximum requests per second
     Throughput,
-    /// The shortest time for each
+    /// Minimum latency of each request
     Latency,
-    /// The least CPU time and power for each
+    /// Minimum CPU time and power per request
     Efficiency,
 }
 
-/// What a plan is printed as.
+/// File formats of a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Exported {
-    /// A file of sysctl.d
+pub(crate) enum ExportFormat {
+    /// File for sysctl.d
     Sysctl,
-    /// A unit of systemd that holds the plan
+    /// systemd unit that applies the plan at boot
     Systemd,
-    /// A DaemonSet that does so on every node
+    /// DaemonSet that applies the plan on every node
     Kubernetes,
-    /// The system calls that Ringmain makes, for container runtimes
+    /// Seccomp profile of the system calls that Ringmain makes, for container runtimes
     Seccomp,
 }
 
-impl Kept {
-    /// What is wrong with these two together, if anything: a recorded host must not use the journal of this one.
-    pub(crate) fn contradiction(&self, host: &HostAt) -> Option<String> {
+impl JournalArgs {
+    /// Describes the conflict of a recorded host with the journal of this one, if any.
+    pub(crate) fn contradiction(&self, host: &HostArgs) -> Option<String> {
         let mixed = host.root.is_some() && self.state == Path::new(STATE);
-        mixed.then(|| "--root is another host, which needs a journal of its own: add --state DIR".to_owned())
+        mixed.then(|| "--root is another host, which needs its own journal: add --state DIR".to_owned())
     }
 }
 
 impl ProfileName {
-    /// The catalogue's own.
-    pub(crate) fn profile(self) -> Profile {
+    /// Returns the profile of the step catalogue.
+    pub(crate) fn tuner_profile(self) -> Profile {
         match self {
             ProfileName::Throughput => Profile::Throughput,
             ProfileName::Latency => Profile::Latency,
@@ -238,14 +238,14 @@ impl ProfileName {
     }
 }
 
-fn step() -> impl TypedValueParser<Value = Id> {
+fn step_parser() -> impl TypedValueParser<Value = Id> {
     let names = Id::ALL
         .iter()
         .map(|id| PossibleValue::new(id.name()).help(id.step().title));
     PossibleValuesParser::new(names).try_map(|name| name.parse::<Id>())
 }
 
-fn accept() -> impl TypedValueParser<Value = Accept> {
+fn accept_parser() -> impl TypedValueParser<Value = Accept> {
     let names = Accept::ALL.map(|one| PossibleValue::new(one.name()).help(one.meaning()));
     PossibleValuesParser::new(names).try_map(|name| name.parse::<Accept>())
 }

@@ -1,4 +1,4 @@
-//! What the flags of `ringmain tune` mean, by tables.
+//! Table tests of the flags of `ringmain tune`.
 
 use std::ffi::OsString;
 
@@ -9,23 +9,23 @@ use crate::args::{Cli, Command};
 
 fn read(line: &str) -> Result<Tune, String> {
     let words = line.split(' ').map(OsString::from).collect();
-    match Cli::read(words).map_err(|error| error.to_string())?.command {
+    match Cli::parse_args(words).map_err(|error| error.to_string())?.command {
         Some(Command::Tune(tune)) => Ok(*tune),
         other => panic!("{other:?}"),
     }
 }
 
 #[test]
-fn steps_and_what_is_accepted_are_named() {
+fn steps_and_accepted_risks_are_parsed() {
     let tune =
         read("ringmain tune --step xps --step irq-affinity --accept noqueue --profile latency").unwrap();
-    assert_eq!(tune.wish.step, [Id::Xps, Id::IrqAffinity]);
-    assert_eq!(tune.wish.accept, [Accept::Noqueue]);
-    assert_eq!(tune.wish.profile, ProfileName::Latency);
+    assert_eq!(tune.goals.step, [Id::Xps, Id::IrqAffinity]);
+    assert_eq!(tune.goals.accept, [Accept::Noqueue]);
+    assert_eq!(tune.goals.profile, ProfileName::Latency);
 }
 
 #[test]
-fn what_is_unknown_is_answered_with_what_there_is() {
+fn unknown_values_are_refused_with_the_known_ones() {
     let error = read("ringmain tune --step turbo").unwrap_err();
     assert!(
         error.contains("irq-affinity") && error.contains("turbo"),
@@ -38,12 +38,12 @@ fn what_is_unknown_is_answered_with_what_there_is() {
 }
 
 #[test]
-fn the_commands_are_read() {
+fn commands_are_parsed() {
     let tune = read("ringmain tune apply --hold --state /x --port 80").unwrap();
     let Some(TuneCommand::Apply(apply)) = tune.command else {
         panic!("{tune:?}");
     };
-    assert!(apply.hold && apply.of.port == Some(80) && apply.kept.state.ends_with("x"));
+    assert!(apply.hold && apply.service.port == Some(80) && apply.journal_args.state.ends_with("x"));
     for line in [
         "plan --json",
         "revert",

@@ -1,6 +1,6 @@
-//! How values are written on the command line: whole numbers, times with a unit, sizes, permission bits.
+//! The syntax of values on the command line: whole numbers, times with a unit, sizes, permission bits.
 //!
-//! Each parser knows its range and says what it expects; clap says what it found and for which option.
+//! Each parser checks its range and describes the expected value; clap adds the actual one and the option.
 
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
@@ -10,7 +10,7 @@ use std::time::Duration;
 #[cfg(test)]
 mod tests;
 
-/// Times by their units, the largest first.
+/// Units of times in microseconds, the largest first.
 const TIMES: [(&str, u64); 5] = [
     ("h", 3_600_000_000),
     ("m", 60_000_000),
@@ -19,11 +19,11 @@ const TIMES: [(&str, u64); 5] = [
     ("us", 1),
 ];
 
-/// Sizes by their units, the largest first; a `k` of a size is always 1024.
+/// Units of sizes in bytes, the largest first; a `k` is 1024.
 const SIZES: [(&str, u64); 4] = [("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10), ("", 1)];
 
-/// A parser of whole numbers in this range.
-pub(super) fn whole<T>(
+/// Returns a parser of whole numbers in this range.
+pub(super) fn number_in_range<T>(
     range: RangeInclusive<T>,
 ) -> impl Fn(&str) -> Result<T, String> + Clone + Send + Sync + 'static
 where
@@ -41,12 +41,12 @@ where
     }
 }
 
-/// A parser of times such as `10s` in this range.
-pub(super) fn time(
+/// Returns a parser of times such as `10s` in this range.
+pub(super) fn time_in_range(
     range: RangeInclusive<Duration>,
 ) -> impl Fn(&str) -> Result<Time, String> + Clone + Send + Sync + 'static {
     move |text| {
-        let found = scaled(text, |unit| {
+        let found = parse_scaled(text, |unit| {
             TIMES
                 .iter()
                 .find(|(name, _)| *name == unit)
@@ -67,12 +67,12 @@ pub(super) fn time(
     }
 }
 
-/// A parser of sizes such as `64k` in this range of bytes.
-pub(super) fn size(
+/// Returns a parser of sizes such as `64k` in this range of bytes.
+pub(super) fn size_in_range(
     range: RangeInclusive<u64>,
 ) -> impl Fn(&str) -> Result<Size, String> + Clone + Send + Sync + 'static {
     move |text| {
-        let found = scaled(text, |unit| match unit.to_ascii_lowercase().as_str() {
+        let found = parse_scaled(text, |unit| match unit.to_ascii_lowercase().as_str() {
             "" | "b" => Some(1),
             "k" | "kib" => Some(1 << 10),
             "m" | "mib" => Some(1 << 20),
@@ -87,22 +87,22 @@ pub(super) fn size(
     }
 }
 
-/// As [`size`], for what the engine counts in 32 bits.
-pub(super) fn size_32(
+/// As [`size_in_range`], for sizes of 32 bits.
+pub(super) fn size32_in_range(
     range: RangeInclusive<u32>,
 ) -> impl Fn(&str) -> Result<u32, String> + Clone + Send + Sync + 'static {
-    let parse = size(u64::from(*range.start())..=u64::from(*range.end()));
+    let parse = size_in_range(u64::from(*range.start())..=u64::from(*range.end()));
     move |text| parse(text).map(|bytes| u32::try_from(bytes.0).unwrap_or(u32::MAX))
 }
 
-/// Permission bits in octal.
-pub(super) fn mode(text: &str) -> Result<u32, String> {
+/// Parses permission bits in octal.
+pub(super) fn parse_unix_mode(text: &str) -> Result<u32, String> {
     let mode = u32::from_str_radix(text, 8).ok().filter(|mode| *mode <= 0o777);
     mode.ok_or_else(|| "expected octal permission bits from 0 to 777, such as 660".into())
 }
 
-/// A count of receive buffers.
-pub(super) fn buffers(text: &str) -> Result<u16, String> {
+/// Parses a number of receive buffers.
+pub(super) fn parse_receive_buffers(text: &str) -> Result<u16, String> {
     let count = text
         .parse()
         .ok()
@@ -110,14 +110,14 @@ pub(super) fn buffers(text: &str) -> Result<u16, String> {
     count.ok_or_else(|| "expected a power of two from 1 to 32768".into())
 }
 
-/// Where the access log goes.
+/// The destination of the access log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Destination {
-    /// Nowhere.
+    /// No access log.
     Off,
     /// To standard output.
     StandardOutput,
-    /// To the end of this file.
+    /// Appended to this file.
     File(PathBuf),
 }
 
@@ -134,14 +134,14 @@ impl FromStr for Destination {
     }
 }
 
-/// A time; written in the largest unit that leaves no fraction.
+/// A duration; displayed in the largest unit without a fraction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Time(pub(crate) Duration);
 
 impl std::fmt::Display for Time {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let micros = self.0.as_micros();
-        // Days fit; hours are the largest unit that a server's time is thought of in.
+        // Hours are the largest unit: time limits of servers are not given in days.
         let unit = TIMES
             .iter()
             .find(|(_, factor)| micros.is_multiple_of((*factor).into()));
@@ -150,7 +150,7 @@ impl std::fmt::Display for Time {
     }
 }
 
-/// Bytes; written in the largest unit that leaves no fraction.
+/// A number of bytes; displayed in the largest unit without a fraction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Size(pub(crate) u64);
 
@@ -162,8 +162,8 @@ impl std::fmt::Display for Size {
     }
 }
 
-/// A number and its unit as one number; `None` if one of both is not there, unknown, or too large.
-fn scaled(text: &str, factor: impl Fn(&str) -> Option<u64>) -> Option<u64> {
+/// Parses a number with a unit; `None` if either is missing, unknown, or too large.
+fn parse_scaled(text: &str, factor: impl Fn(&str) -> Option<u64>) -> Option<u64> {
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
     let (number, unit) = text.split_at(digits);
     number.parse::<u64>().ok()?.checked_mul(factor(unit)?)

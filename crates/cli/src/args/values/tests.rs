@@ -1,4 +1,4 @@
-//! Values as tables: what they mean, and what is said of one that means nothing.
+//! Table tests of valid and invalid values.
 
 use super::*;
 
@@ -8,7 +8,7 @@ fn second(count: u64) -> Duration {
 
 #[test]
 fn times_have_a_unit() {
-    let parse = time(Duration::ZERO..=second(86_400));
+    let parse = time_in_range(Duration::ZERO..=second(86_400));
     for (text, expect) in [
         ("10s", second(10)),
         ("500ms", Duration::from_millis(500)),
@@ -42,8 +42,8 @@ fn times_have_a_unit() {
 }
 
 #[test]
-fn sizes_count_by_1024() {
-    let parse = size(1..=1 << 30);
+fn size_units_are_powers_of_1024() {
+    let parse = size_in_range(1..=1 << 30);
     for (text, expect) in [
         ("1", 1),
         ("4096", 4096),
@@ -77,11 +77,11 @@ fn sizes_count_by_1024() {
 }
 
 #[test]
-fn what_is_printed_is_what_is_read() {
+fn displayed_values_can_be_parsed() {
     for text in [
         "0s", "1us", "40us", "1500us", "500ms", "10s", "90s", "2m", "25m", "24h",
     ] {
-        let parsed = time(Duration::ZERO..=second(86_400))(text).unwrap();
+        let parsed = time_in_range(Duration::ZERO..=second(86_400))(text).unwrap();
         assert_eq!(parsed.to_string(), text);
     }
     for (bytes, text) in [
@@ -93,13 +93,13 @@ fn what_is_printed_is_what_is_read() {
         (3 << 19, "1536KiB"),
     ] {
         assert_eq!(Size(bytes).to_string(), text);
-        assert_eq!(size(0..=u64::MAX)(text), Ok(Size(bytes)));
+        assert_eq!(size_in_range(0..=u64::MAX)(text), Ok(Size(bytes)));
     }
 }
 
 #[test]
-fn whole_numbers_keep_their_range() {
-    let parse = whole(1u16..=1024);
+fn whole_numbers_have_a_range() {
+    let parse = number_in_range(1u16..=1024);
     assert_eq!((parse("1"), parse("1024")), (Ok(1), Ok(1024)));
     for text in ["", "0", "1025", "99999", "-1", "two", "1.0"] {
         assert_eq!(
@@ -111,7 +111,7 @@ fn whole_numbers_keep_their_range() {
 }
 
 #[test]
-fn an_access_log_goes_somewhere_or_nowhere() {
+fn destinations_of_the_access_log() {
     for (text, expect) in [
         ("off", Destination::Off),
         ("-", Destination::StandardOutput),

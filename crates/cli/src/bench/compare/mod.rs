@@ -1,4 +1,4 @@
-//! `ringmain bench compare`: rounds of several targets in turn, and what their differences are worth.
+//! `ringmain bench compare`: alternating rounds of several targets, and the significance of their differences.
 
 use ringmain_load::compare::{self, Comparison, Metric, Ratio, compare, order};
 use ringmain_load::plan::Plan;
@@ -8,68 +8,75 @@ use ringmain_load::run::Session;
 use ringmain_load::server::Server;
 use ringmain_load::stats;
 
+use super::client_tls::check_tls_used;
 use super::interrupt::Interrupt;
 use super::live::Live;
-use super::measure::{Around, Verdict, check_results, empty, one};
-use super::output::{Histograms, Sinks, style};
-use super::place::{Watched, addresses, open};
-use super::scene::Scene;
-use super::secure::check_used;
-use super::task::{Task, plan, session, threads};
+use super::measure::{CpuPlacement, Verdict, check_results, empty_run, run_round};
+use super::output::{Histograms, Sinks, terminal_style};
+use super::request::{Workload, build_plan, client_threads, open_session};
+use super::resolve_target::{ServerSource, reach_target, resolve_addresses};
+use super::scenario_file::ScenarioFile;
 use crate::args::bench::Compare;
 use crate::args::bench::values::Named;
-use crate::failure::Failure;
-use crate::limits::COMPARED_ROUNDS;
+use crate::error::CliError;
+use crate::limits::COMPARE_ROUNDS;
 
 #[cfg(test)]
 mod tests;
 
-/// One of the targets.
-struct Side {
+/// A target of the comparison.
+struct ComparedTarget {
     session: Session,
     server: Option<Server>,
-    around: Around,
+    placement: CpuPlacement,
     run: Run,
 }
 
-/// Carries it out.
-pub(super) fn run(mut args: Compare) -> Result<(), Failure> {
-    let scene = args.request.scenario.as_deref().map(Scene::read).transpose()?;
-    if let Some(scene) = &scene {
-        args.load.fill(scene.settings());
-        args.client.fill(scene.settings());
-        args.results.threshold.extend_from_slice(&scene.thresholds);
+/// Runs the command.
+pub(super) fn run(mut args: Compare) -> Result<(), CliError> {
+    let scenario = args
+        .request
+        .scenario
+        .as_deref()
+        .map(ScenarioFile::read)
+        .transpose()?;
+    if let Some(scenario) = &scenario {
+        args.load.apply_scenario(scenario.settings());
+        args.client.apply_scenario(scenario.settings());
+        args.results.threshold.extend_from_slice(&scenario.thresholds);
     }
     if let Some(what) = args.contradiction() {
-        return Err(Failure::Usage(what));
+        return Err(CliError::Usage(what));
     }
-    let tasks: Vec<Task> = args
+    let workloads: Vec<Workload> = args
         .targets
         .iter()
-        .map(|Named(_, target)| Task::read(target, scene.as_ref(), &args.load, &args.request, &args.tls))
+        .map(|Named(_, target)| {
+            Workload::read(target, scenario.as_ref(), &args.load, &args.request, &args.tls)
+        })
         .collect::<Result<_, _>>()?;
-    check_used(&args.tls, tasks.iter().any(|task| task.tls.is_some()))?;
-    carry_out(&args, &tasks)
+    check_tls_used(&args.tls, workloads.iter().any(|workload| workload.tls.is_some()))?;
+    run_comparison(&args, &workloads)
 }
 
-fn carry_out(args: &Compare, tasks: &[Task]) -> Result<(), Failure> {
-    let watched: Vec<Watched<'_>> = args
+fn run_comparison(args: &Compare, workloads: &[Workload]) -> Result<(), CliError> {
+    let watched: Vec<ServerSource<'_>> = args
         .targets
         .iter()
-        .map(|Named(name, _)| watched(args, name))
+        .map(|Named(name, _)| server_source(args, name))
         .collect::<Result<_, _>>()?;
     let allowed = ringmain_sys::cpu::allowed();
-    let threads = threads(&args.load, &args.client, &args.server.started, &allowed)?;
+    let threads = client_threads(&args.load, &args.client, &args.server.started, &allowed)?;
     let sinks = Sinks::open(&args.results, None)?;
-    let interrupt = super::prepare(args.results.quiet)?;
-    // Arrivals and random tokens are the same for all.
+    let interrupt = super::init_process(args.results.quiet)?;
+    // Arrivals and random tokens are the same for every target.
     let seed = args.client.seed.unwrap_or_else(ringmain_sys::clock::random);
     let mut sides = Vec::new();
-    for ((Named(name, _), task), watched) in args.targets.iter().zip(tasks).zip(watched) {
-        let addrs = addresses(&task.place)?;
-        let (server, reached) = open(&addrs, watched, &args.server.started, &interrupt)?;
-        let plan = plan(
-            task,
+    for ((Named(name, _), workload), watched) in args.targets.iter().zip(workloads).zip(watched) {
+        let addrs = resolve_addresses(&workload.place)?;
+        let (server, reached) = reach_target(&addrs, watched, &args.server.started, &interrupt)?;
+        let plan = build_plan(
+            workload,
             reached,
             &threads,
             (&args.load, &args.client),
@@ -77,56 +84,60 @@ fn carry_out(args: &Compare, tasks: &[Task]) -> Result<(), Failure> {
         )?;
         let plan = Plan {
             seed,
-            rounds: args.load.rounds.unwrap_or(COMPARED_ROUNDS),
+            rounds: args.load.rounds.unwrap_or(COMPARE_ROUNDS),
             ..plan
         };
-        let around = Around::of(server.as_ref(), &args.server.started, &plan, &allowed);
-        let session = session(plan, task)?;
-        interrupt.tells(session.stop());
-        let run = empty(name, &session);
-        sides.push(Side {
+        let placement = CpuPlacement::of(server.as_ref(), &args.server.started, &plan, &allowed);
+        let session = open_session(plan, workload)?;
+        interrupt.set_on_interrupt(session.stop());
+        let run = empty_run(name, &session);
+        sides.push(ComparedTarget {
             session,
             server,
-            around,
+            placement,
             run,
         });
     }
-    let failed = rounds(&mut sides, &interrupt, Live::new(args.results.quiet))?;
-    finish(args, sides, seed, sinks, (failed, interrupt.came()))
+    let failed = run_rounds(&mut sides, &interrupt, Live::new(args.results.quiet))?;
+    write_results(args, sides, seed, sinks, (failed, interrupt.is_interrupted()))
 }
 
-/// How the server of the target of this name is watched.
-fn watched<'a>(args: &'a Compare, name: &str) -> Result<Watched<'a>, Failure> {
+/// Returns the server of the target with this name.
+fn server_source<'a>(args: &'a Compare, name: &str) -> Result<ServerSource<'a>, CliError> {
     let of = |list: &'a [Named]| {
         list.iter()
             .find(|Named(other, _)| other == name)
             .map(|Named(_, value)| value)
     };
     if let Some(command) = of(&args.server.server) {
-        return Ok(Watched::Command(command));
+        return Ok(ServerSource::Command(command));
     }
     let Some(pid) = of(&args.server.server_pid) else {
-        return Ok(Watched::Nothing);
+        return Ok(ServerSource::Nothing);
     };
     let number = pid.parse().ok().filter(|number| *number > 0);
-    number.map(Watched::Process).ok_or_else(|| {
-        Failure::Usage(format!(
-            "--server-pid {name}={pid}: expected the number of a process, found `{pid}`"
+    number.map(ServerSource::Process).ok_or_else(|| {
+        CliError::Usage(format!(
+            "--server-pid {name}={pid}: expected a process ID, found `{pid}`"
         ))
     })
 }
 
-/// Runs the rounds of all targets. Returns the error that ended the run after some rounds were measured: those are shown, and
-/// the command fails.
-fn rounds(sides: &mut [Side], interrupt: &Interrupt, mut live: Live) -> Result<Option<Failure>, Failure> {
+/// Runs the rounds of every target. Returns the error after the first measured rounds: these are reported, and the command
+/// fails.
+fn run_rounds(
+    sides: &mut [ComparedTarget],
+    interrupt: &Interrupt,
+    mut live: Live,
+) -> Result<Option<CliError>, CliError> {
     let mut failed = None;
     let rounds = sides.first().map_or(0, |side| side.session.plan().rounds);
-    let mut histograms = Histograms::none();
+    let mut histograms = Histograms::without_file();
     for index in order(sides.len(), rounds) {
         let side = &mut sides[index];
         let number = u32::try_from(side.run.rounds.len()).unwrap_or(u32::MAX);
-        live.begin(Some(&side.run.name), number, side.session.plan());
-        let round = one(
+        live.begin_round(Some(&side.run.name), number, side.session.plan());
+        let round = run_round(
             &side.session,
             number,
             side.server.as_mut(),
@@ -136,20 +147,20 @@ fn rounds(sides: &mut [Side], interrupt: &Interrupt, mut live: Live) -> Result<O
         match round {
             Ok(round) => side.run.rounds.extend(round),
             Err(error) => {
-                let text = format!("{}: round {}: {}", side.run.name, number + 1, error.text());
-                failed = Some(Failure::Other(text));
+                let text = format!("{}: round {}: {}", side.run.name, number + 1, error.message());
+                failed = Some(CliError::Other(text));
                 break;
             }
         }
-        if interrupt.came() {
+        if interrupt.is_interrupted() {
             break;
         }
     }
-    // A round that has no counterpart compares with nothing.
+    // A round without a counterpart cannot be compared.
     let least = sides.iter().map(|side| side.run.rounds.len()).min().unwrap_or(0);
     if least == 0 {
-        let text = "interrupted before every target was measured";
-        return Err(failed.unwrap_or(Failure::Other(text.into())));
+        let text = "interrupted before every target had a round";
+        return Err(failed.unwrap_or(CliError::Other(text.into())));
     }
     for side in sides {
         side.run.rounds.truncate(least);
@@ -157,19 +168,19 @@ fn rounds(sides: &mut [Side], interrupt: &Interrupt, mut live: Live) -> Result<O
     Ok(failed)
 }
 
-fn finish(
+fn write_results(
     args: &Compare,
-    sides: Vec<Side>,
+    sides: Vec<ComparedTarget>,
     seed: u64,
     sinks: Sinks,
-    (failed, interrupted): (Option<Failure>, bool),
-) -> Result<(), Failure> {
+    (failed, interrupted): (Option<CliError>, bool),
+) -> Result<(), CliError> {
     let runs: Vec<Run> = sides.iter().map(|side| side.run.clone()).collect();
     let comparisons = compare(&runs, seed);
-    let comparison = told(&args.targets, &runs, &comparisons);
+    let comparison = comparison_table(&args.targets, &runs, &comparisons);
     let verdicts: Vec<Verdict> = sides
         .into_iter()
-        .map(|side| Verdict::of(side.run, &side.around, &args.results.threshold))
+        .map(|side| Verdict::of(side.run, &side.placement, &args.results.threshold))
         .collect();
     let mut remarks = Vec::new();
     for verdict in &verdicts {
@@ -181,7 +192,7 @@ fn finish(
     let judged: Vec<Judged<'_>> = verdicts.iter().map(Verdict::judged).collect();
     sinks.write(
         &remarks,
-        || text::comparison(&comparison, &runs, &remarks, style()),
+        || text::comparison(&comparison, &runs, &remarks, terminal_style()),
         || json::comparison(&judged, &comparisons),
         || page::comparison(&comparison, &runs, &remarks),
     )?;
@@ -189,7 +200,7 @@ fn finish(
         return Err(failed);
     }
     if interrupted {
-        return Err(Failure::Other(format!(
+        return Err(CliError::Other(format!(
             "interrupted after {} of {} rounds of each target",
             runs[0].rounds.len(),
             runs[0].plan.rounds
@@ -198,11 +209,11 @@ fn finish(
     check_results(&verdicts)
 }
 
-/// The judgement as the rows of a report.
-fn told(targets: &[Named], runs: &[Run], comparisons: &[Comparison]) -> report::ComparisonTable {
+/// Returns the comparison as the rows of a report.
+fn comparison_table(targets: &[Named], runs: &[Run], comparisons: &[Comparison]) -> report::ComparisonTable {
     let rows = Metric::ALL
         .into_iter()
-        .filter_map(|metric| row(metric, runs, comparisons));
+        .filter_map(|metric| metric_row(metric, runs, comparisons));
     report::ComparisonTable {
         targets: runs.iter().map(|run| run.name.clone()).collect(),
         places: targets.iter().map(|Named(_, place)| place.clone()).collect(),
@@ -214,9 +225,9 @@ fn told(targets: &[Named], runs: &[Run], comparisons: &[Comparison]) -> report::
     }
 }
 
-/// One figure of all targets; nothing if none has it.
-fn row(metric: Metric, runs: &[Run], comparisons: &[Comparison]) -> Option<Row> {
-    // The judgement's times are microseconds.
+/// Returns one metric of every target; `None` if no target has it.
+fn metric_row(metric: Metric, runs: &[Run], comparisons: &[Comparison]) -> Option<Row> {
+    // Times of the comparison are in microseconds.
     let (name, unit, factor) = match metric {
         Metric::Throughput => ("requests/s", Unit::Number, 1.0),
         Metric::ServerCpu => ("server CPU/request", Unit::Seconds, 1e-6),
@@ -241,27 +252,28 @@ fn row(metric: Metric, runs: &[Run], comparisons: &[Comparison]) -> Option<Row> 
                     .ratios
                     .iter()
                     .find(|ratio| ratio.metric == metric)
-                    .map(against)
+                    .map(describe_ratio)
             })
             .collect(),
     })
 }
 
-fn against(ratio: &Ratio) -> Against {
+fn describe_ratio(ratio: &Ratio) -> Against {
     let (verdict, tone) = match ratio.verdict {
         compare::Verdict::Different { better } => (
-            difference(ratio.metric, ratio.ratio.median),
+            describe_difference(ratio.metric, ratio.ratio.median),
             if better { Tone::Better } else { Tone::Worse },
         ),
-        compare::Verdict::Noise { more_rounds: None } => ("noise explains it".into(), Tone::Neutral),
-        compare::Verdict::Noise { more_rounds: Some(1) } => {
-            ("no proof yet: 1 more round may show it".into(), Tone::Neutral)
-        }
+        compare::Verdict::Noise { more_rounds: None } => ("within noise".into(), Tone::Neutral),
+        compare::Verdict::Noise { more_rounds: Some(1) } => (
+            "not significant: 1 more round may be enough".into(),
+            Tone::Neutral,
+        ),
         compare::Verdict::Noise {
             more_rounds: Some(more),
         } => (
             format!(
-                "no proof yet: {} more rounds may show it",
+                "not significant: {} more rounds may be enough",
                 amount::count(more.into())
             ),
             Tone::Neutral,
@@ -276,8 +288,8 @@ fn against(ratio: &Ratio) -> Against {
     }
 }
 
-/// `3 % fewer`, `2.1 times as long`.
-fn difference(metric: Metric, ratio: f64) -> String {
+/// Describes a ratio: `3 % fewer`, `2.1 times as long`.
+fn describe_difference(metric: Metric, ratio: f64) -> String {
     let (more, less, as_much) = match metric {
         Metric::Throughput => ("more", "fewer", "as many"),
         Metric::ServerCpu => ("more", "less", "as much"),

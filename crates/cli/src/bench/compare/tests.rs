@@ -1,4 +1,4 @@
-//! Judgements in words.
+//! Descriptions of ratios.
 
 use ringmain_load::stats::Estimate;
 
@@ -17,12 +17,12 @@ fn check(metric: Metric, ratio: f64, verdict: compare::Verdict, expect: &str, to
         },
         verdict,
     };
-    let found = against(&ratio);
+    let found = describe_ratio(&ratio);
     assert_eq!((found.verdict.as_str(), found.tone), (expect, tone));
 }
 
 #[test]
-fn differences_are_said_and_noise_is_called_noise() {
+fn significant_differences_are_described_and_others_are_noise() {
     let (better, worse) = (
         compare::Verdict::Different { better: true },
         compare::Verdict::Different { better: false },
@@ -37,21 +37,21 @@ fn differences_are_said_and_noise_is_called_noise() {
         Metric::Throughput,
         1.2,
         noise(None),
-        "noise explains it",
+        "within noise",
         Tone::Neutral,
     );
     check(
         Metric::Throughput,
         1.2,
         noise(Some(1)),
-        "no proof yet: 1 more round may show it",
+        "not significant: 1 more round may be enough",
         Tone::Neutral,
     );
     check(
         Metric::Throughput,
         1.2,
         noise(Some(12)),
-        "no proof yet: 12 more rounds may show it",
+        "not significant: 12 more rounds may be enough",
         Tone::Neutral,
     );
 }

@@ -1,9 +1,8 @@
-//! What is said while a run goes on, on standard error: a view that is drawn in place where a person looks on, else a
-//! line every few seconds.
+//! The progress of a run on standard error: a live view on a terminal, otherwise a line every few seconds.
 //!
-//! [`Live`] is all that the rest of the command knows: [`Live::begin`] a round, [`Live::show`] its progress,
-//! [`Live::end`] it; dropping it takes the view off the terminal. `state` gathers what is shown, `view` turns it into
-//! lines, `screen` puts them on a terminal. Changes no mode of the terminal, so that nothing can be left behind.
+//! [`Live`] is the interface: [`Live::begin_round`], [`Live::show_progress`], [`Live::end_round`]; dropping it removes the
+//! view. `state` collects the data, `view` renders lines, `screen` draws them. Changes no mode of the terminal, so that a
+//! killed process leaves none behind.
 
 mod screen;
 mod state;
@@ -21,109 +20,113 @@ use ringmain_sys::{clock, terminal};
 
 use self::screen::Screen;
 use self::state::{Phase, State};
-use crate::limits::{LIVE_DRAW, LIVE_LINE};
+use crate::limits::{LIVE_LINE_INTERVAL, LIVE_REDRAW};
 
-/// The view, or the lines in its place.
+/// The live view, or progress lines.
 #[derive(Debug)]
 pub(super) struct Live {
-    how: How,
+    mode: OutputMode,
     state: State,
     screen: Screen<Stderr>,
-    /// When something was last drawn or said, by a clock that does not jump.
-    said: Duration,
-    /// CPU time of this process when the interval that runs began.
+    /// Monotonic time of the last output.
+    last_output: Duration,
+    /// CPU time of this process at the start of the interval.
     cpu: Duration,
 }
 
-/// How it is said.
+/// The kinds of progress output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum How {
+enum OutputMode {
     Silent,
     Lines,
     View { colour: bool },
 }
 
 impl Live {
-    /// Draws where standard output and standard error are terminals, says lines elsewhere, nothing if `quiet`.
+    /// Returns a view if standard output and standard error are terminals, otherwise lines; no output if `quiet`.
     pub(super) fn new(quiet: bool) -> Live {
         let set = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
         let dumb = std::env::var_os("TERM").is_none_or(|term| term == "dumb");
-        let how = match quiet {
-            true => How::Silent,
-            false if dumb || !io::stdout().is_terminal() || !io::stderr().is_terminal() => How::Lines,
-            false => How::View {
+        let mode = if quiet {
+            OutputMode::Silent
+        } else if dumb || !io::stdout().is_terminal() || !io::stderr().is_terminal() {
+            OutputMode::Lines
+        } else {
+            OutputMode::View {
                 colour: !set("NO_COLOR"),
-            },
+            }
         };
         Live {
-            how,
+            mode,
             state: State::default(),
             screen: Screen::new(io::stderr()),
-            said: Duration::ZERO,
+            last_output: Duration::ZERO,
             cpu: Duration::ZERO,
         }
     }
 
-    /// A round begins: of which target, if there are several, and which round, from 0.
-    pub(super) fn begin(&mut self, name: Option<&str>, number: u32, plan: &Plan) {
-        self.state.begin(name, number, plan, clock::monotonic());
-        self.draw();
+    /// Starts a round. `name`: the target, if there are several; `number`: from 0.
+    pub(super) fn begin_round(&mut self, name: Option<&str>, number: u32, plan: &Plan) {
+        self.state.begin_round(name, number, plan, clock::monotonic());
+        self.redraw();
     }
 
-    /// What goes on in it.
-    pub(super) fn show(&mut self, progress: &Progress<'_>) {
+    /// Shows the progress of the round.
+    pub(super) fn show_progress(&mut self, progress: &Progress<'_>) {
         let now = clock::monotonic();
         match progress {
-            Progress::Connecting => self.state.enter(Phase::Connecting, now),
-            Progress::Warming => self.state.enter(Phase::Warming, now),
+            Progress::Connecting => self.state.enter_phase(Phase::Connecting, now),
+            Progress::Warming => self.state.enter_phase(Phase::Warming, now),
             Progress::Measuring => {
                 self.cpu = clock::process_cpu();
-                self.said = now;
-                self.state.enter(Phase::Measuring, now);
+                self.last_output = now;
+                self.state.enter_phase(Phase::Measuring, now);
             }
             Progress::Interval { interval, .. } => {
                 let cpu = clock::process_cpu();
-                self.state.interval(interval, cpu.saturating_sub(self.cpu));
+                self.state.record_interval(interval, cpu.saturating_sub(self.cpu));
                 self.cpu = cpu;
-                if self.how == How::Lines && now.saturating_sub(self.said) >= LIVE_LINE {
-                    self.said = now;
-                    self.screen.line(&view::line(&self.state));
+                if self.mode == OutputMode::Lines
+                    && now.saturating_sub(self.last_output) >= LIVE_LINE_INTERVAL
+                {
+                    self.last_output = now;
+                    self.screen.print_line(&view::status_line(&self.state));
                 }
             }
-            Progress::Waiting if now.saturating_sub(self.said) < LIVE_DRAW => return,
+            Progress::Waiting if now.saturating_sub(self.last_output) < LIVE_REDRAW => return,
             Progress::Waiting => {}
         }
-        self.draw();
+        self.redraw();
     }
 
-    /// A round is over.
-    pub(super) fn end(&mut self, round: &Round) {
-        self.line(&view::over(&self.state, round));
+    /// Prints the summary of a finished round.
+    pub(super) fn end_round(&mut self, round: &Round) {
+        self.print_line(&view::round_summary(&self.state, round));
     }
 
-    /// Says something that stays to be read; the view comes back below it.
-    pub(super) fn line(&mut self, text: &str) {
-        if self.how != How::Silent {
-            self.screen.line(text);
+    /// Prints a permanent line; the view continues below it.
+    pub(super) fn print_line(&mut self, text: &str) {
+        if self.mode != OutputMode::Silent {
+            self.screen.print_line(text);
         }
     }
 
-    fn draw(&mut self) {
-        let How::View { colour } = self.how else {
+    fn redraw(&mut self) {
+        let OutputMode::View { colour } = self.mode else {
             return;
         };
-        // A terminal that does not say how large it is may be small.
+        // The size of a terminal that does not report it.
         let size = terminal::size(io::stderr()).unwrap_or(terminal::Size {
             columns: 80,
             rows: 24,
         });
         let now = clock::monotonic();
-        self.said = now;
-        // The last column stays free: writing to it makes some terminals wrap.
+        self.last_output = now;
+        // Some terminals wrap lines that use the last column.
         let width = usize::from(size.columns).saturating_sub(1);
-        let mut lines = view::render(&self.state, now, width, colour);
-        // One line stays free above the view, one below.
+        let mut lines = view::render_view(&self.state, now, width, colour);
+        // One free line above and below the view.
         lines.truncate(usize::from(size.rows).saturating_sub(2));
-        self.screen.draw(&lines);
+        self.screen.draw_lines(&lines);
     }
 }

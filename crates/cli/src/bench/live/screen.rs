@@ -1,25 +1,25 @@
-//! Lines drawn over and over at the same place of a terminal.
+//! Lines that are redrawn at the same position of a terminal.
 //!
-//! After each drawing the cursor rests on an empty line above the lines. So whatever else is written to the terminal, a
-//! log line above all, lands there and stays, and the next drawing begins below it; a terminal that was made narrower
-//! in between is no matter, for everything from the cursor on is erased; and a program that is killed leaves no mode
-//! behind, only lines that the next prompt writes over. Knows nothing of what is drawn.
+//! After each drawing the cursor is on an empty line above the drawn lines. Other output, such as a log line, therefore remains
+//! visible, and the next drawing begins below it. A resized terminal needs no handling, since everything below the cursor
+//! is erased. A killed program leaves no terminal mode, only lines that the next prompt overwrites. Knows nothing of the
+//! lines.
 
 use std::io::Write;
 
-/// Where it is drawn.
+/// A terminal with drawn lines.
 #[derive(Debug)]
 pub(super) struct Screen<W: Write> {
     out: W,
     drawn: bool,
 }
 
-/// From the cursor's line on everything is erased: the line, then what is below it. Not both at once, for at the top of
-/// a screen some terminals take that for the wish to keep all of it in their history.
+/// Erases the cursor's line, then everything below it. Not both at once: at the top of a screen some terminals would then move
+/// the whole screen to their history.
 const ERASE: &str = "\r\x1b[K\r\n\x1b[J\x1b[1A";
-/// What was in the line behind what was written now.
+/// Erases the rest of the line.
 const REST: &str = "\x1b[K";
-/// A terminal that knows these shows what is between them at once; others ignore them.
+/// Begin and end of a synchronized update; terminals without it ignore both.
 const TOGETHER: (&str, &str) = ("\x1b[?2026h", "\x1b[?2026l");
 
 impl<W: Write> Screen<W> {
@@ -27,29 +27,28 @@ impl<W: Write> Screen<W> {
         Screen { out, drawn: false }
     }
 
-    /// Draws `lines` in place of those of the last time. None may be wider than the terminal, and there must be at
-    /// least two fewer than it has rows.
-    pub(super) fn draw(&mut self, lines: &[String]) {
+    /// Draws `lines` in place of the previous ones. No line may be wider than the terminal, and two rows must remain free.
+    pub(super) fn draw_lines(&mut self, lines: &[String]) {
         let (begin, end) = TOGETHER;
         let mut text = format!("{begin}\r{REST}");
         for line in lines {
             text.push_str(&format!("\r\n{line}{REST}"));
         }
-        // Lines of the last time that are more than those of now.
+        // Erases additional lines of the previous drawing.
         text.push_str(&format!("\r\n\x1b[J\x1b[{}A{end}", lines.len() + 1));
-        self.write(&text);
+        self.write_text(&text);
         self.drawn = true;
     }
 
-    /// Writes a line that stays, in place of what is drawn.
-    pub(super) fn line(&mut self, text: &str) {
+    /// Writes a permanent line in place of the drawn lines.
+    pub(super) fn print_line(&mut self, text: &str) {
         let erase = if self.drawn { ERASE } else { "" };
         self.drawn = false;
-        self.write(&format!("{erase}{text}\n"));
+        self.write_text(&format!("{erase}{text}\n"));
     }
 
-    fn write(&mut self, text: &str) {
-        // In one piece, and nobody is left to hear of a broken terminal.
+    fn write_text(&mut self, text: &str) {
+        // In one write; a broken terminal cannot be reported.
         let _ = self
             .out
             .write_all(text.as_bytes())
@@ -58,10 +57,10 @@ impl<W: Write> Screen<W> {
 }
 
 impl<W: Write> Drop for Screen<W> {
-    /// Takes off what is drawn, also where an error or a panic ends the run.
+    /// Erases the drawn lines, also after an error or a panic.
     fn drop(&mut self) {
         if self.drawn {
-            self.write(ERASE);
+            self.write_text(ERASE);
         }
     }
 }

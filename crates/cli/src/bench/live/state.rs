@@ -1,4 +1,4 @@
-//! What is known of a run while it goes on. Time comes in as a parameter.
+//! The state of a run for the live view. Time is a parameter.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -9,42 +9,42 @@ use ringmain_load::report::{Interval, per_second};
 
 use crate::limits::LIVE_RATES;
 
-/// What is shown.
+/// The data of the view.
 #[derive(Debug)]
 pub(super) struct State {
     /// The target's name, if there are several.
     pub(super) name: Option<String>,
-    /// The round that runs, from 0.
+    /// The current round, from 0.
     pub(super) number: u32,
     pub(super) rounds: u32,
     pub(super) phase: Phase,
-    /// When the phase began.
+    /// Start of the phase.
     pub(super) since: Duration,
     pub(super) warmup: Duration,
     pub(super) extent: Extent,
     pub(super) pace: Pace,
     pub(super) connections: u32,
     pub(super) threads: usize,
-    /// What was counted in this round so far.
+    /// Counters of this round.
     pub(super) counts: Counts,
-    /// Answers a second, of this round and those before it, the newest last.
+    /// Responses per second of the last intervals, also of earlier rounds; the newest last.
     pub(super) rates: VecDeque<f64>,
-    /// The interval before now.
-    pub(super) last: Option<Last>,
+    /// The last finished interval.
+    pub(super) last: Option<LastInterval>,
 }
 
-/// The last interval in short.
+/// The metrics of an interval.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Last {
+pub(super) struct LastInterval {
     pub(super) length: Duration,
     pub(super) rate: f64,
     /// Response times in an open loop, else service times.
     pub(super) latency: Percentiles,
-    /// How many CPUs this process kept busy.
+    /// Number of CPUs that this process used.
     pub(super) cpus: f64,
 }
 
-/// What a round goes through.
+/// The phases of a round.
 ///
 /// ```text
 /// Connecting ─▶ Warming ─▶ Measuring
@@ -58,7 +58,7 @@ pub(super) enum Phase {
 }
 
 impl Default for State {
-    /// Before the first round.
+    /// Returns the state before the first round.
     fn default() -> State {
         State {
             name: None,
@@ -79,8 +79,8 @@ impl Default for State {
 }
 
 impl State {
-    /// A round begins, at `now`.
-    pub(super) fn begin(&mut self, name: Option<&str>, number: u32, plan: &Plan, now: Duration) {
+    /// Starts a round at `now`.
+    pub(super) fn begin_round(&mut self, name: Option<&str>, number: u32, plan: &Plan, now: Duration) {
         self.name = name.map(String::from);
         self.number = number;
         self.rounds = plan.rounds;
@@ -91,17 +91,17 @@ impl State {
         self.threads = plan.threads;
         self.counts = Counts::default();
         self.last = None;
-        self.enter(Phase::Connecting, now);
+        self.enter_phase(Phase::Connecting, now);
     }
 
-    /// A phase begins, at `now`.
-    pub(super) fn enter(&mut self, phase: Phase, now: Duration) {
+    /// Starts a phase at `now`.
+    pub(super) fn enter_phase(&mut self, phase: Phase, now: Duration) {
         self.phase = phase;
         self.since = now;
     }
 
-    /// An interval is over, in which this process computed for `cpu`.
-    pub(super) fn interval(&mut self, interval: &Interval, cpu: Duration) {
+    /// Records a finished interval; `cpu`: the CPU time that this process used.
+    pub(super) fn record_interval(&mut self, interval: &Interval, cpu: Duration) {
         self.counts.merge(&interval.counts);
         let rate = per_second(interval.counts.answered, interval.length);
         if self.rates.len() == LIVE_RATES {
@@ -109,7 +109,7 @@ impl State {
         }
         self.rates.push_back(rate);
         let length = interval.length.as_secs_f64();
-        self.last = Some(Last {
+        self.last = Some(LastInterval {
             length: interval.length,
             rate,
             latency: if self.pace.rate().is_some() {
@@ -125,8 +125,8 @@ impl State {
         });
     }
 
-    /// How much of the round is done, 0 to 1, warm-up and measured time together.
-    pub(super) fn done(&self, now: Duration) -> f64 {
+    /// Returns the completed share of the round, from 0 to 1, including warm-up.
+    pub(super) fn completed_share(&self, now: Duration) -> f64 {
         let passed = now.saturating_sub(self.since);
         let by_count = self.extent.count().map_or(0.0, |count| {
             let ended = (self.counts.answered + self.counts.failed()) as f64;
@@ -135,7 +135,7 @@ impl State {
                 _ => 0.0,
             }
         });
-        // The time of a number of requests is not known before: the warm-up counts as nothing of it.
+        // The duration of a number of requests is unknown: the warm-up has no share.
         let Some(measured) = self.extent.time() else {
             return by_count;
         };
@@ -153,12 +153,12 @@ impl State {
         by_time.max(by_count)
     }
 
-    /// How long it will still take: this round and those after it, if that can be told.
-    pub(super) fn left(&self, now: Duration) -> Option<Duration> {
+    /// Returns the remaining time of this round and the following ones, if it is known.
+    pub(super) fn remaining_time(&self, now: Duration) -> Option<Duration> {
         let round = self.warmup + self.extent.time()?;
-        let left = round.mul_f64(1.0 - self.done(now).clamp(0.0, 1.0));
+        let left = round.mul_f64(1.0 - self.completed_share(now).clamp(0.0, 1.0));
         let after = self.rounds.saturating_sub(self.number + 1);
-        // With several targets their rounds alternate, and only who runs them knows how many.
+        // Rounds of several targets alternate: their number is unknown here.
         self.name.is_none().then(|| left + round * after)
     }
 }

@@ -1,6 +1,6 @@
-//! What a person sees: the view's lines, compared with the files in `golden/`, and how they stand on a terminal.
+//! The lines of the view, compared with the files in `golden/`, and their position on a terminal.
 //!
-//! After a wanted change run the tests with `UPDATE_GOLDEN=1` in the environment and read the difference.
+//! After an intended change, run the tests with `UPDATE_GOLDEN=1` and review the difference.
 
 use std::time::Duration;
 
@@ -64,14 +64,14 @@ fn interval(number: u32, answered: u64) -> Interval {
     }
 }
 
-/// In the middle of the second round of three.
+/// Returns a state in the second of three rounds.
 fn measuring(pace: Pace) -> State {
     let mut state = State::default();
-    state.begin(None, 1, &plan(pace), seconds(100.0));
-    state.enter(Phase::Warming, seconds(100.1));
-    state.enter(Phase::Measuring, seconds(102.1));
+    state.begin_round(None, 1, &plan(pace), seconds(100.0));
+    state.enter_phase(Phase::Warming, seconds(100.1));
+    state.enter_phase(Phase::Measuring, seconds(102.1));
     for number in 1..=6 {
-        state.interval(
+        state.record_interval(
             &interval(number, 400_000 + 4_000 * u64::from(number)),
             seconds(1.23),
         );
@@ -97,34 +97,34 @@ macro_rules! check {
 }
 
 #[test]
-fn each_phase_says_where_it_is() {
+fn each_phase_shows_its_progress() {
     let mut state = State::default();
-    state.begin(None, 0, &plan(Pace::Closed), seconds(5.0));
-    let mut lines = view::render(&state, seconds(8.5), 99, false);
-    state.enter(Phase::Warming, seconds(10.0));
-    lines.extend(view::render(&state, seconds(11.0), 99, false));
-    state.enter(Phase::Measuring, seconds(12.0));
+    state.begin_round(None, 0, &plan(Pace::Closed), seconds(5.0));
+    let mut lines = view::render_view(&state, seconds(8.5), 99, false);
+    state.enter_phase(Phase::Warming, seconds(10.0));
+    lines.extend(view::render_view(&state, seconds(11.0), 99, false));
+    state.enter_phase(Phase::Measuring, seconds(12.0));
     for now in [12.0, 15.0, 22.0, 30.0] {
-        lines.extend(view::render(&state, seconds(now), 99, false));
+        lines.extend(view::render_view(&state, seconds(now), 99, false));
     }
-    state.begin(Some("net/http"), 2, &plan(Pace::Closed), seconds(5.0));
+    state.begin_round(Some("net/http"), 2, &plan(Pace::Closed), seconds(5.0));
     state.extent = Extent::Count(1_000_000);
-    state.enter(Phase::Measuring, seconds(12.0));
+    state.enter_phase(Phase::Measuring, seconds(12.0));
     state.counts.answered = 250_000;
-    lines.extend(view::render(&state, seconds(15.0), 99, false));
+    lines.extend(view::render_view(&state, seconds(15.0), 99, false));
     check!(lines, "phases.txt");
 }
 
 #[test]
-fn a_closed_loop_is_shown_with_service_times() {
+fn a_closed_loop_shows_service_times() {
     check!(
-        view::render(&measuring(Pace::Closed), seconds(108.3), 99, false),
+        view::render_view(&measuring(Pace::Closed), seconds(108.3), 99, false),
         "closed.txt"
     );
 }
 
 #[test]
-fn an_open_loop_is_shown_with_response_times_and_what_went_wrong() {
+fn an_open_loop_shows_response_times_and_problems() {
     let mut state = measuring(Pace::Constant(500_000.0));
     let mut bad = interval(7, 80_000);
     bad.counts.statuses.insert(503, 1_234);
@@ -132,9 +132,9 @@ fn an_open_loop_is_shown_with_response_times_and_what_went_wrong() {
     bad.counts.broken.insert("reset", 2);
     bad.counts.connect_errors.insert("refused", 4);
     (bad.counts.connects, bad.counts.late, bad.counts.dropped) = (256 + 5, 6, 7);
-    state.interval(&bad, seconds(1.99));
-    let mut lines = view::render(&state, seconds(109.1), 99, false);
-    lines.push(view::line(&state));
+    state.record_interval(&bad, seconds(1.99));
+    let mut lines = view::render_view(&state, seconds(109.1), 99, false);
+    lines.push(view::status_line(&state));
     check!(lines, "open.txt");
 }
 
@@ -156,18 +156,18 @@ fn a_round_ends_in_one_line() {
         server: None,
     };
     assert_eq!(
-        view::over(&state, &round),
+        view::round_summary(&state, &round),
         "round 2 of 3: 300.0 requests/s, service time p50 200 µs, p99 300 µs, 1 timed out"
     );
 }
 
 #[test]
-fn no_width_is_exceeded_and_colours_change_no_letter() {
+fn lines_fit_the_width_and_colours_change_no_text() {
     let mut state = measuring(Pace::Poisson(1e9));
     state.name = Some("a\x1b[2Jlong name ".repeat(5));
     for width in 0..140 {
-        let plain = view::render(&state, seconds(108.0), width, false);
-        let coloured = view::render(&state, seconds(108.0), width, true);
+        let plain = view::render_view(&state, seconds(108.0), width, false);
+        let coloured = view::render_view(&state, seconds(108.0), width, true);
         for (plain, coloured) in plain.iter().zip(&coloured) {
             assert!(plain.chars().count() <= width, "{width}: {plain}");
             assert!(!plain.contains('\x1b'), "{plain}");
@@ -184,20 +184,20 @@ fn without_colours(text: &str) -> String {
 }
 
 #[test]
-fn old_rates_are_forgotten_and_a_new_round_counts_anew() {
+fn rates_are_limited_and_a_new_round_resets_counters() {
     let mut state = measuring(Pace::Closed);
     for number in 0..100 {
-        state.interval(&interval(number, u64::from(number)), Duration::ZERO);
+        state.record_interval(&interval(number, u64::from(number)), Duration::ZERO);
     }
     assert_eq!(state.rates.len(), LIVE_RATES);
     assert!((state.rates[LIVE_RATES - 1] - 99.0 / 1.001).abs() < 1e-9);
-    state.begin(None, 2, &plan(Pace::Closed), seconds(200.0));
+    state.begin_round(None, 2, &plan(Pace::Closed), seconds(200.0));
     assert_eq!(state.counts, Counts::default());
     assert!(state.last.is_none());
-    assert_eq!(state.left(seconds(201.0)), Some(seconds(12.0)));
+    assert_eq!(state.remaining_time(seconds(201.0)), Some(seconds(12.0)));
 }
 
-/// As much of a terminal as the screen uses: no more than that, so that anything else fails.
+/// An emulation of the terminal functions that the screen uses; it panics on others.
 struct Terminal {
     rows: Vec<Vec<char>>,
     height: usize,
@@ -226,7 +226,7 @@ impl Terminal {
         }
     }
 
-    /// A line feed; the terminal driver adds the carriage return.
+    /// Handles a line feed; the terminal driver adds the carriage return.
     fn down(&mut self) {
         self.at.1 = 0;
         if self.at.0 + 1 < self.height {
@@ -271,7 +271,7 @@ impl Terminal {
     }
 }
 
-/// Where a screen's output goes in a test.
+/// The output of a screen in a test.
 #[derive(Clone, Default)]
 struct Tape(std::rc::Rc<std::cell::RefCell<Vec<u8>>>);
 
@@ -298,21 +298,21 @@ fn lines(lines: &[&str]) -> Vec<String> {
 }
 
 #[test]
-fn drawings_replace_each_other_and_lines_stay() {
+fn drawings_replace_each_other_and_lines_remain() {
     let (tape, mut terminal) = (Tape::default(), Terminal::new(7));
     terminal.write("$ ringmain bench\n");
     let mut screen = Screen::new(tape.clone());
-    screen.draw(&lines(&["first, long", "second", "third"]));
-    screen.draw(&lines(&["one", "two"]));
+    screen.draw_lines(&lines(&["first, long", "second", "third"]));
+    screen.draw_lines(&lines(&["one", "two"]));
     tape.play(&mut terminal);
     assert_eq!(terminal.text(), "$ ringmain bench\n\none\ntwo");
-    screen.line("round 1 is over");
-    screen.draw(&lines(&["three"]));
+    screen.print_line("round 1 is over");
+    screen.draw_lines(&lines(&["three"]));
     tape.play(&mut terminal);
     assert_eq!(terminal.text(), "$ ringmain bench\nround 1 is over\n\nthree");
     for number in 0..10 {
-        screen.line(&format!("line {number}"));
-        screen.draw(&lines(&["a", "b", "c"]));
+        screen.print_line(&format!("line {number}"));
+        screen.draw_lines(&lines(&["a", "b", "c"]));
     }
     tape.play(&mut terminal);
     assert_eq!(terminal.text(), "line 8\nline 9\n\na\nb\nc");
@@ -324,29 +324,29 @@ fn drawings_replace_each_other_and_lines_stay() {
 }
 
 #[test]
-fn what_others_write_stays_above_the_drawing() {
+fn other_output_remains_above_the_drawing() {
     let (tape, mut terminal) = (Tape::default(), Terminal::new(8));
     let mut screen = Screen::new(tape.clone());
-    screen.draw(&lines(&["one", "two"]));
+    screen.draw_lines(&lines(&["one", "two"]));
     tape.play(&mut terminal);
     terminal.write("warn: something\n");
-    screen.draw(&lines(&["three", "four"]));
+    screen.draw_lines(&lines(&["three", "four"]));
     tape.play(&mut terminal);
     assert_eq!(terminal.text(), "warn: something\n\nthree\nfour");
     terminal.write("^C");
-    screen.line("interrupted");
+    screen.print_line("interrupted");
     drop(screen);
     tape.play(&mut terminal);
     assert_eq!(terminal.text(), "warn: something\ninterrupted");
 }
 
 #[test]
-fn a_panic_takes_the_drawing_off() {
+fn a_panic_erases_the_drawing() {
     let (tape, mut terminal) = (Tape::default(), Terminal::new(8));
     let inner = tape.clone();
     let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(move || {
         let mut screen = Screen::new(inner);
-        screen.draw(&lines(&["one", "two"]));
+        screen.draw_lines(&lines(&["one", "two"]));
         panic!("as wanted");
     }));
     assert!(outcome.is_err());

@@ -1,4 +1,4 @@
-//! The state as lines: the same state, time and width always give the same lines.
+//! Renders the state as lines: a pure function of state, time and width.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -6,20 +6,20 @@ use std::time::Duration;
 use ringmain_load::figures::{Counts, Percentiles};
 use ringmain_load::report::{Round, amount};
 
-use super::state::{Last, Phase, State};
+use super::state::{LastInterval, Phase, State};
 
-/// Columns before what a line is about.
+/// Columns of a line's label.
 const LABEL: usize = 12;
-/// Columns of the figure that stands before the sparkline.
+/// Columns of a value.
 const FIGURE: usize = 10;
-/// Columns of the bar at most.
+/// Maximum columns of the progress bar.
 const BAR: usize = 40;
-/// From nothing to the most.
+/// Levels of the sparkline, from lowest to highest.
 const LEVELS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
-/// How a piece of a line looks (ANSI).
+/// Text styles (ANSI).
 #[derive(Clone, Copy)]
-enum Look {
+enum TextStyle {
     Plain,
     Bold,
     Quiet,
@@ -28,32 +28,35 @@ enum Look {
     Busy,
 }
 
-/// A line in pieces.
-struct Line(Vec<(Look, String)>);
+/// A line of styled parts.
+struct StyledLine(Vec<(TextStyle, String)>);
 
-/// The view, no line wider than `width` columns.
-pub(super) fn render(state: &State, now: Duration, width: usize, colour: bool) -> Vec<String> {
-    let mut lines = vec![progress(state, now, width)];
+/// Renders the view; no line is wider than `width` columns.
+pub(super) fn render_view(state: &State, now: Duration, width: usize, colour: bool) -> Vec<String> {
+    let mut lines = vec![progress_line(state, now, width)];
     if let Some(last) = &state.last {
-        lines.push(rate(state, last, width));
-        lines.push(latency(state, last));
-        lines.push(trouble(state));
-        lines.push(client(state, last));
+        lines.push(rate_line(state, last, width));
+        lines.push(latency_line(state, last));
+        lines.push(problems_line(state));
+        lines.push(client_line(state, last));
     }
-    lines.into_iter().map(|line| line.finish(width, colour)).collect()
+    lines
+        .into_iter()
+        .map(|line| line.paint_line(width, colour))
+        .collect()
 }
 
-/// All of the moment in one line, for a file or a pipe.
-pub(super) fn line(state: &State) -> String {
+/// Renders the current state as one line, for a file or a pipe.
+pub(super) fn status_line(state: &State) -> String {
     let Some(last) = &state.last else {
-        return label(state);
+        return round_label(state);
     };
-    let errors = match problems(&state.counts) {
+    let errors = match list_problems(&state.counts) {
         problems if problems.is_empty() => String::new(),
         problems => format!(", {}", problems.join(", ")),
     };
     let latency = match last.latency {
-        // A time without a single response would be a made-up one.
+        // Without a response there is no latency.
         latency if latency == Percentiles::default() => "no response".to_owned(),
         latency => format!(
             "p50 {}, p99 {}, longest {}",
@@ -64,19 +67,19 @@ pub(super) fn line(state: &State) -> String {
     };
     format!(
         "{}: {} requests/s, {latency}{errors}",
-        label(state),
+        round_label(state),
         amount::number(last.rate),
     )
 }
 
-/// What came of a round.
-pub(super) fn over(state: &State, round: &Round) -> String {
+/// Renders the result of a round as one line.
+pub(super) fn round_summary(state: &State, round: &Round) -> String {
     let figures = &round.figures;
     let (kind, latency) = match state.pace.rate() {
         None => ("service", &figures.service),
         Some(_) => ("response", &figures.response),
     };
-    let errors = match problems(&figures.counts) {
+    let errors = match list_problems(&figures.counts) {
         problems if problems.is_empty() => String::new(),
         problems => format!(", {}", problems.join(", ")),
     };
@@ -90,61 +93,61 @@ pub(super) fn over(state: &State, round: &Round) -> String {
     };
     format!(
         "{}: {} requests/s, {times}{errors}",
-        label(state),
+        round_label(state),
         amount::number(round.throughput()),
     )
 }
 
-fn label(state: &State) -> String {
+fn round_label(state: &State) -> String {
     let round = format!("round {} of {}", state.number + 1, state.rounds);
     match &state.name {
-        Some(name) => format!("{}, {round}", printable(name)),
+        Some(name) => format!("{}, {round}", replace_controls(name)),
         None => round,
     }
 }
 
-fn progress(state: &State, now: Duration, width: usize) -> Line {
+fn progress_line(state: &State, now: Duration, width: usize) -> StyledLine {
     let passed = now.saturating_sub(state.since);
-    let (look, phase) = match state.phase {
+    let (style, phase) = match state.phase {
         Phase::Connecting => {
             let many = amount::count(u64::from(state.connections));
-            return Line(vec![
-                (Look::Bold, label(state)),
+            return StyledLine(vec![
+                (TextStyle::Bold, round_label(state)),
                 (
-                    Look::Plain,
+                    TextStyle::Plain,
                     format!("  connecting {many}, {} s", passed.as_secs()),
                 ),
             ]);
         }
         Phase::Warming => (
-            Look::Busy,
+            TextStyle::Busy,
             format!(
                 "warming up, {} s of {}",
                 passed.as_secs(),
                 amount::span(state.warmup)
             ),
         ),
-        Phase::Measuring => (Look::Good, measured(state, passed)),
+        Phase::Measuring => (TextStyle::Good, measured_text(state, passed)),
     };
-    let left = state.left(now).map_or(String::new(), |left| {
+    let left = state.remaining_time(now).map_or(String::new(), |left| {
         let seconds = left.as_secs_f64().ceil() as u64;
         format!("  {} left", amount::span(Duration::from_secs(seconds)))
     });
-    let label = label(state);
+    let label = round_label(state);
     let taken = label.chars().count() + phase.chars().count() + left.chars().count() + 4;
     let columns = width.saturating_sub(taken).min(BAR);
-    let full = (state.done(now) * columns as f64).round() as usize;
+    let full = (state.completed_share(now) * columns as f64).round() as usize;
     let full = full.min(columns);
-    Line(vec![
-        (Look::Bold, format!("{label}  ")),
-        (look, "━".repeat(full)),
-        (Look::Quiet, "─".repeat(columns - full)),
-        (Look::Plain, format!("  {phase}")),
-        (Look::Quiet, left),
+    StyledLine(vec![
+        (TextStyle::Bold, format!("{label}  ")),
+        (style, "━".repeat(full)),
+        (TextStyle::Quiet, "─".repeat(columns - full)),
+        (TextStyle::Plain, format!("  {phase}")),
+        (TextStyle::Quiet, left),
     ])
 }
 
-fn measured(state: &State, passed: Duration) -> String {
+fn measured_text(state: &State, passed: Duration) -> String {
     let time = state.extent.time().map(|time| {
         let passed = passed.min(time).as_secs();
         format!("{passed} s of {}", amount::span(time))
@@ -157,95 +160,99 @@ fn measured(state: &State, passed: Duration) -> String {
     format!("measuring, {}", parts.join(" or "))
 }
 
-fn rate(state: &State, last: &Last, width: usize) -> Line {
-    let asked = state.pace.rate().map_or(String::new(), |rate| {
-        format!("  asked for {}", amount::number(rate))
-    });
+fn rate_line(state: &State, last: &LastInterval, width: usize) -> StyledLine {
+    let asked = state
+        .pace
+        .rate()
+        .map_or(String::new(), |rate| format!("  target {}", amount::number(rate)));
     let taken = LABEL + FIGURE + 2 + asked.chars().count();
     let columns = width.saturating_sub(taken).min(crate::limits::LIVE_RATES);
-    Line(vec![
-        (Look::Quiet, format!("{:<LABEL$}", "requests/s")),
-        (Look::Bold, format!("{:<FIGURE$}  ", amount::number(last.rate))),
-        (Look::Good, sparkline(&state.rates, columns)),
-        (Look::Quiet, asked),
+    StyledLine(vec![
+        (TextStyle::Quiet, format!("{:<LABEL$}", "requests/s")),
+        (
+            TextStyle::Bold,
+            format!("{:<FIGURE$}  ", amount::number(last.rate)),
+        ),
+        (TextStyle::Good, sparkline(&state.rates, columns)),
+        (TextStyle::Quiet, asked),
     ])
 }
 
-fn latency(state: &State, last: &Last) -> Line {
+fn latency_line(state: &State, last: &LastInterval) -> StyledLine {
     let kind = if state.pace.rate().is_some() {
         "response"
     } else {
         "service"
     };
     let latency = &last.latency;
-    let mut line = Line(vec![(Look::Quiet, format!("{kind:<LABEL$}"))]);
+    let mut line = StyledLine(vec![(TextStyle::Quiet, format!("{kind:<LABEL$}"))]);
     for (name, time) in [
         ("p50", latency.p50),
         ("p99", latency.p99),
         ("longest", latency.max),
     ] {
-        line.0.push((Look::Quiet, format!("{name} ")));
+        line.0.push((TextStyle::Quiet, format!("{name} ")));
         let shown = if *latency == Percentiles::default() {
             amount::NONE.to_owned()
         } else {
             amount::time(time)
         };
-        line.0.push((Look::Plain, format!("{shown:<FIGURE$}")));
+        line.0.push((TextStyle::Plain, format!("{shown:<FIGURE$}")));
     }
     line.0.push((
-        Look::Quiet,
-        format!("in the last {}", amount::span(tidy(last.length))),
+        TextStyle::Quiet,
+        format!("in the last {}", amount::span(round_to_tenths(last.length))),
     ));
     line
 }
 
-fn trouble(state: &State) -> Line {
-    let problems = problems(&state.counts);
-    let (look, text) = if problems.is_empty() {
-        (Look::Plain, "none".to_owned())
+fn problems_line(state: &State) -> StyledLine {
+    let problems = list_problems(&state.counts);
+    let (style, text) = if problems.is_empty() {
+        (TextStyle::Plain, "none".to_owned())
     } else {
-        (Look::Bad, problems.join(", "))
+        (TextStyle::Bad, problems.join(", "))
     };
-    Line(vec![
-        (Look::Quiet, format!("{:<LABEL$}", "problems")),
-        (look, text),
+    StyledLine(vec![
+        (TextStyle::Quiet, format!("{:<LABEL$}", "problems")),
+        (style, text),
     ])
 }
 
-fn client(state: &State, last: &Last) -> Line {
+fn client_line(state: &State, last: &LastInterval) -> StyledLine {
     let plural = |count: u64, noun: &str| {
         let plural = if count == 1 { "" } else { "s" };
         format!("{} {noun}{plural}", amount::count(count))
     };
     let threads = state.threads as f64;
-    // Workers that compute all the time are the limit themselves.
-    let look = if last.cpus > 0.9 * threads {
-        Look::Bad
+    // With saturated threads the client is the bottleneck.
+    let style = if last.cpus > 0.9 * threads {
+        TextStyle::Bad
     } else {
-        Look::Plain
+        TextStyle::Plain
     };
     let mut connections = plural(u64::from(state.connections), "connection");
-    // The first ones are counted too.
-    let anew = state.counts.connects.saturating_sub(u64::from(state.connections));
-    if anew > 0 {
-        connections.push_str(&format!(", {} opened anew", amount::count(anew)));
+    // The counter includes the initial connections.
+    let reopened = state.counts.connects.saturating_sub(u64::from(state.connections));
+    if reopened > 0 {
+        connections.push_str(&format!(", {} reopened", amount::count(reopened)));
     }
-    Line(vec![
-        (Look::Quiet, format!("{:<LABEL$}", "client")),
-        (Look::Plain, format!("{connections}; ")),
-        (look, format!("{:.2} CPUs", last.cpus)),
+    StyledLine(vec![
+        (TextStyle::Quiet, format!("{:<LABEL$}", "client")),
+        (TextStyle::Plain, format!("{connections}; ")),
+        (style, format!("{:.2} CPUs", last.cpus)),
         (
-            Look::Plain,
+            TextStyle::Plain,
             format!(" for {}", plural(state.threads as u64, "thread")),
         ),
     ])
 }
 
-/// What went wrong in the round so far.
-fn problems(counts: &Counts) -> Vec<String> {
+/// Returns the problems of the round so far.
+fn list_problems(counts: &Counts) -> Vec<String> {
     let kinds = [
         ("HTTP errors", counts.http_errors()),
-        ("wrong answers", counts.unexpected),
+        ("unexpected responses", counts.unexpected),
         ("timed out", counts.timeouts),
         ("broken", counts.broken.values().sum()),
         ("not connected", counts.connect_errors.values().sum()),
@@ -257,7 +264,7 @@ fn problems(counts: &Counts) -> Vec<String> {
         .collect()
 }
 
-/// The newest values as bars, the most of them the highest.
+/// Renders the newest values as bars, scaled to the maximum.
 fn sparkline(values: &VecDeque<f64>, columns: usize) -> String {
     let shown = values.iter().skip(values.len().saturating_sub(columns));
     let most = shown.clone().copied().fold(0.0, f64::max);
@@ -268,8 +275,8 @@ fn sparkline(values: &VecDeque<f64>, columns: usize) -> String {
     shown.map(level).collect()
 }
 
-/// An interval is never exactly as long as was wanted.
-fn tidy(length: Duration) -> Duration {
+/// Rounds the length of an interval, which is never exact, to tenths of a second.
+fn round_to_tenths(length: Duration) -> Duration {
     const TENTH: u64 = 100;
     let tenths = (length.as_millis() as u64 + TENTH / 2) / TENTH;
     if tenths == 0 {
@@ -279,8 +286,8 @@ fn tidy(length: Duration) -> Duration {
     }
 }
 
-/// Without what would move the cursor.
-fn printable(text: &str) -> String {
+/// Replaces control characters, which could move the cursor.
+fn replace_controls(text: &str) -> String {
     text.chars()
         .map(|c| {
             if c.is_control() {
@@ -292,15 +299,15 @@ fn printable(text: &str) -> String {
         .collect()
 }
 
-impl Line {
-    /// Cut to `width` columns, and painted.
-    fn finish(self, width: usize, colour: bool) -> String {
+impl StyledLine {
+    /// Renders the line, truncated to `width` columns.
+    fn paint_line(self, width: usize, colour: bool) -> String {
         let mut out = String::new();
         let mut left = width;
-        for (look, text) in self.0 {
+        for (style, text) in self.0 {
             let cut: String = text.chars().take(left).collect();
             left -= cut.chars().count();
-            let code = look.code();
+            let code = style.ansi_code();
             if colour && !code.is_empty() && !cut.is_empty() {
                 out.push_str(&format!("\x1b[{code}m{cut}\x1b[0m"));
             } else {
@@ -311,15 +318,15 @@ impl Line {
     }
 }
 
-impl Look {
-    fn code(self) -> &'static str {
+impl TextStyle {
+    fn ansi_code(self) -> &'static str {
         match self {
-            Look::Plain => "",
-            Look::Bold => "1",
-            Look::Quiet => "2",
-            Look::Good => "32",
-            Look::Bad => "31",
-            Look::Busy => "33",
+            TextStyle::Plain => "",
+            TextStyle::Bold => "1",
+            TextStyle::Quiet => "2",
+            TextStyle::Good => "32",
+            TextStyle::Bad => "31",
+            TextStyle::Busy => "33",
         }
     }
 }

@@ -1,4 +1,4 @@
-//! A connection that is not looked into, in words, and what becomes of it.
+//! `ringmain explain` for a passthrough connection, as text or JSON.
 
 use std::io::{self, Write};
 
@@ -7,49 +7,52 @@ use ringmain_gateway::table::{AddressId, StreamExplanation, Table};
 use serde_json::{Value, json};
 
 use crate::args::configuration::Explain;
-use crate::failure::Failure;
-use crate::print;
+use crate::error::CliError;
+use crate::print_output;
 
-/// Says where a connection goes.
-pub(super) fn explain(args: &Explain, table: &Table<()>) -> Result<(), Failure> {
-    let sni = args.sni.as_deref().map(name).transpose()?;
+/// Explains the route of a connection.
+///
+/// # Errors
+/// Fails if the listener or the name is invalid, or no stream matches.
+pub(super) fn explain_stream(args: &Explain, table: &Table<()>) -> Result<(), CliError> {
+    let sni = args.sni.as_deref().map(parse_server_name).transpose()?;
     let sni = sni.as_ref().map(Hostname::as_str);
-    let address = address(table, args.listener.as_deref(), sni)?;
+    let address = find_address(table, args.listener.as_deref(), sni)?;
     let explanation = table.explain_stream(address, sni);
-    print(|out| {
+    print_output(|out| {
         if args.json {
-            writeln!(out, "{:#}", as_json(&explanation))
+            writeln!(out, "{:#}", explanation_json(&explanation))
         } else {
-            told(&explanation, sni, out)
+            print_explanation(&explanation, sni, out)
         }
     })?;
     if explanation.selected.is_some() {
         return Ok(());
     }
     let asked = sni.map_or_else(|| "a client without SNI".to_owned(), |sni| format!("`{sni}`"));
-    Err(Failure::Other(match explanation.protocol {
-        None => format!("closed: no listener of that address is for {asked}"),
+    Err(CliError::Other(match explanation.protocol {
+        None => format!("closed: no listener of that address matches {asked}"),
         Some(protocol) if protocol.is_http() => {
-            "requests come in there: ringmain explain FILE METHOD URL says where one goes".to_owned()
+            "this is an HTTP listener: use ringmain explain FILE METHOD URL".to_owned()
         }
-        Some(_) => format!("closed: no stream is for {asked}"),
+        Some(_) => format!("closed: no stream matches {asked}"),
     }))
 }
 
-/// The name of a client's TLS, which is never a wildcard.
-fn name(text: &str) -> Result<Hostname, Failure> {
+/// Parses a server name (SNI), which is never a wildcard.
+fn parse_server_name(text: &str) -> Result<Hostname, CliError> {
     let hostname = Hostname::parse(text).ok();
     let hostname = hostname.filter(|name| name.wildcard_suffix().is_none());
     hostname.ok_or_else(|| {
-        Failure::Usage(format!(
+        CliError::Usage(format!(
             "--sni: expected a host such as mail.shop.example, found `{text}`"
         ))
     })
 }
 
-/// The address that the connection comes to: one that was named, else the first that takes such connections and, if there is
-/// one, is for their name.
-fn address(table: &Table<()>, wanted: Option<&str>, sni: Option<&str>) -> Result<AddressId, Failure> {
+/// Returns the address of the connection: the wanted one, else the first passthrough listener, preferably one that matches the
+/// server name.
+fn find_address(table: &Table<()>, wanted: Option<&str>, sni: Option<&str>) -> Result<AddressId, CliError> {
     let addresses = table.addresses();
     let some = |id: AddressId, fits: &dyn Fn(&Listener) -> bool| {
         let mut listeners = addresses.listeners(id);
@@ -58,14 +61,14 @@ fn address(table: &Table<()>, wanted: Option<&str>, sni: Option<&str>) -> Result
     if let Some(wanted) = wanted {
         let named = |id: AddressId| some(id, &|listener| *listener.name == *wanted);
         let mut all = addresses.iter();
-        let found = all.find(|(id, address, _)| named(*id) || is_at(address, wanted));
+        let found = all.find(|(id, address, _)| named(*id) || matches_address(address, wanted));
         return found.map(|(id, ..)| id).ok_or_else(|| {
             let there = addresses.iter().flat_map(|(id, address, _)| {
                 let listeners = addresses.listeners(id);
                 listeners.map(move |(_, listener)| format!("{} ({address})", listener.name))
             });
             let there: Vec<_> = there.collect();
-            Failure::Other(format!("no listener `{wanted}`; there are: {}", there.join(", ")))
+            CliError::Other(format!("no listener `{wanted}`; listeners: {}", there.join(", ")))
         });
     }
     let passes = |listener: &Listener| {
@@ -79,15 +82,14 @@ fn address(table: &Table<()>, wanted: Option<&str>, sni: Option<&str>) -> Result
     let found = addresses.iter().find(|(id, ..)| takes(*id));
     let found = found.or_else(|| addresses.iter().find(|(id, ..)| some(*id, &passes)));
     found.map(|(id, ..)| id).ok_or_else(|| {
-        Failure::Other(
-            "no listener passes connections on: there is none of `tcp`, `tls` or `tls_passthrough`"
-                .to_owned(),
+        CliError::Other(
+            "no passthrough listener: expected the protocol `tcp`, `tls` or `tls_passthrough`".to_owned(),
         )
     })
 }
 
-/// Whether an address is written like that: as it is, or by its port alone.
-fn is_at(address: &Addr, wanted: &str) -> bool {
+/// Returns whether `wanted` is this address, or its port.
+fn matches_address(address: &Addr, wanted: &str) -> bool {
     let port = wanted.strip_prefix(':').unwrap_or(wanted).parse();
     match address {
         Addr::Inet(address) if port == Ok(address.port()) => true,
@@ -95,17 +97,18 @@ fn is_at(address: &Addr, wanted: &str) -> bool {
     }
 }
 
-fn told(explanation: &StreamExplanation, sni: Option<&str>, out: &mut dyn Write) -> io::Result<()> {
+fn print_explanation(
+    explanation: &StreamExplanation,
+    sni: Option<&str>,
+    out: &mut dyn Write,
+) -> io::Result<()> {
     match (&explanation.listener, sni) {
         (Some(name), _) => writeln!(out, "listener `{name}`")?,
         (None, Some(sni)) => writeln!(out, "no listener for `{sni}`")?,
         (None, None) => writeln!(out, "no listener for a client without SNI")?,
     }
     if sni.is_some() && explanation.protocol == Some(Protocol::Tcp) {
-        writeln!(
-            out,
-            "  it is of TCP: what its clients ask for by TLS is not looked at"
-        )?;
+        writeln!(out, "  a TCP listener: SNI is ignored")?;
     }
     for (name, why) in &explanation.other_listeners {
         writeln!(out, "  not `{name}`: {why}")?;
@@ -116,10 +119,10 @@ fn told(explanation: &StreamExplanation, sni: Option<&str>, out: &mut dyn Write)
             writeln!(out, "  {step}")?;
         }
     } else if explanation.protocol.is_some_and(|protocol| !protocol.is_http()) {
-        writeln!(out, "no stream: it is closed")?;
+        writeln!(out, "no matching stream: the connection is closed")?;
     }
     if !explanation.rejected.is_empty() {
-        writeln!(out, "not taken by, the nearest first:")?;
+        writeln!(out, "rejected streams, the closest first:")?;
     }
     for (name, why) in &explanation.rejected {
         writeln!(out, "  stream `{name}`: {}", why.text())?;
@@ -130,7 +133,7 @@ fn told(explanation: &StreamExplanation, sni: Option<&str>, out: &mut dyn Write)
     }
 }
 
-fn as_json(explanation: &StreamExplanation) -> Value {
+fn explanation_json(explanation: &StreamExplanation) -> Value {
     let others = explanation
         .other_listeners
         .iter()

@@ -1,4 +1,4 @@
-//! A push server that answers as it likes: whole, cut, late, wrong.
+//! Responses of a push server: complete, split, late, invalid.
 #![allow(
     clippy::disallowed_methods,
     reason = "a server of tests has a socket and a thread of its own"
@@ -10,11 +10,11 @@ use std::time::Duration;
 use ringmain_testkit::wait::{Patience, pause};
 
 use super::*;
-use crate::limits::FEED_STEP;
+use crate::limits::FEED_POLL;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A connection and the server's end of it.
+/// Returns a connection and the server's socket.
 fn pair(key: Option<&str>) -> (Http, TcpStream) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let addr = Addr::Inet(listener.local_addr().expect("an address"));
@@ -24,13 +24,13 @@ fn pair(key: Option<&str>) -> (Http, TcpStream) {
     (http, server)
 }
 
-/// Goes on until it is as wanted, or fails.
-fn until(http: &mut Http, wanted: impl Fn(&Http) -> bool) -> Result<(), Trouble> {
+/// Drives the connection until the condition holds, or an error.
+fn until(http: &mut Http, wanted: impl Fn(&Http) -> bool) -> Result<(), SinkError> {
     let patience = Patience::new();
     while !wanted(http) {
-        http.carry_on()?;
-        assert!(!patience.is_over(), "{} are on their way", http.pending());
-        pause(FEED_STEP);
+        http.drive()?;
+        assert!(!patience.is_over(), "{} are on their way", http.unconfirmed());
+        pause(FEED_POLL);
     }
     Ok(())
 }
@@ -40,10 +40,10 @@ const GOOD: &str = "HTTP/1.1 200 OK\r\nContent-Length: 13\r\n\r\n{\"result\":{}}
 #[test]
 fn a_trade_is_a_post() {
     let (mut http, mut server) = pair(Some("k e\"y"));
-    http.put("market:\"A", "{\"n\":1}").expect("a request");
-    assert_eq!(http.pending(), 1);
-    until(&mut http, |http| http.waiting() == 0).expect("it is sent");
-    assert_eq!(http.pending(), 1, "it has no answer");
+    http.queue_trade("market:\"A", "{\"n\":1}").expect("a request");
+    assert_eq!(http.unconfirmed(), 1);
+    until(&mut http, |http| http.queued_bytes() == 0).expect("it is sent");
+    assert_eq!(http.unconfirmed(), 1, "it has no answer");
     let expected = "POST /api/publish HTTP/1.1\r\nHost: push.test\r\nX-API-Key: k e\"y\r\nContent-Type: application/json\r\n\
                     Content-Length: 39\r\n\r\n{\"channel\":\"market:\\\"A\",\"data\":{\"n\":1}}";
     let mut said = vec![0; expected.len()];
@@ -51,12 +51,12 @@ fn a_trade_is_a_post() {
     let said = String::from_utf8(said).expect("text");
     assert_eq!(said.to_lowercase(), expected.to_lowercase());
     server.write_all(GOOD.as_bytes()).expect("it is read");
-    until(&mut http, |http| http.pending() == 0).expect("an answer");
-    assert_eq!(http.refusals(), None);
+    until(&mut http, |http| http.unconfirmed() == 0).expect("an answer");
+    assert_eq!(http.take_refusals(), None);
 }
 
 #[test]
-fn answers_are_heard_wherever_they_are_cut() {
+fn responses_may_be_split_anywhere() {
     let chunked =
         "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\n{\"r\r\na\r\nesult\":{}}\r\n0\r\n\r\n";
     let refused = "HTTP/1.1 200 OK\r\nContent-Length: 53\r\n\r\n{\"error\":{\"code\":102,\"message\":\"unknown\\u0007 channel\"}}";
@@ -69,42 +69,42 @@ fn answers_are_heard_wherever_they_are_cut() {
     for cut in 0..all.len() {
         let (mut http, mut server) = pair(None);
         for _ in 0..5 {
-            http.put("a", "1").expect("a request");
+            http.queue_trade("a", "1").expect("a request");
         }
-        until(&mut http, |http| http.waiting() == 0).expect("they are sent");
+        until(&mut http, |http| http.queued_bytes() == 0).expect("they are sent");
         server.write_all(&all.as_bytes()[..cut]).expect("it is read");
-        http.carry_on().expect("nothing is wrong");
+        http.drive().expect("nothing is wrong");
         server.write_all(&all.as_bytes()[cut..]).expect("it is read");
-        until(&mut http, |http| http.pending() == 0).expect("all answers");
-        let (count, what) = http.refusals().expect("two are refused");
+        until(&mut http, |http| http.unconfirmed() == 0).expect("all answers");
+        let (count, what) = http.take_refusals().expect("two are refused");
         assert_eq!((count, &*what), (2, "503, later"), "at {cut}");
-        assert_eq!(http.refusals(), None);
+        assert_eq!(http.take_refusals(), None);
     }
 }
 
 #[test]
-fn so_many_wait_for_answers_and_no_more() {
+fn requests_in_flight_are_limited() {
     let (mut http, mut server) = pair(None);
-    let (many, more) = (FEED_REQUESTS as u64, 10);
+    let (many, more) = (FEED_IN_FLIGHT as u64, 10);
     for _ in 0..many + more {
-        http.put("a", "1").expect("a request");
+        http.queue_trade("a", "1").expect("a request");
     }
-    until(&mut http, |http| http.asked == FEED_REQUESTS).expect("they are sent");
-    http.carry_on().expect("nothing is wrong");
-    assert_eq!((http.asked as u64, http.pending()), (many, many + more));
-    assert!(http.waiting() > 0);
+    until(&mut http, |http| http.in_flight == FEED_IN_FLIGHT).expect("they are sent");
+    http.drive().expect("nothing is wrong");
+    assert_eq!((http.in_flight as u64, http.unconfirmed()), (many, many + more));
+    assert!(http.queued_bytes() > 0);
     server.write_all(GOOD.as_bytes()).expect("it is read");
-    until(&mut http, |http| http.pending() == many + more - 1).expect("an answer");
-    until(&mut http, |http| http.asked == FEED_REQUESTS).expect("another is sent");
+    until(&mut http, |http| http.unconfirmed() == many + more - 1).expect("an answer");
+    until(&mut http, |http| http.in_flight == FEED_IN_FLIGHT).expect("another is sent");
 }
 
 #[test]
-fn what_nothing_mends_ends_it_and_the_rest_is_a_lost_connection() {
+fn permanent_errors_are_refusals_and_others_lost_connections() {
     for (said, is_final, expect) in [
         (
             "HTTP/1.1 401 No\r\nContent-Length: 0\r\n\r\n",
             true,
-            "401; give the server's key by --api-key",
+            "401; pass the API key with --api-key",
         ),
         (
             "HTTP/1.1 404 No\r\nContent-Length: 0\r\n\r\n",
@@ -125,29 +125,29 @@ fn what_nothing_mends_ends_it_and_the_rest_is_a_lost_connection() {
         ("", false, "the server has closed the connection"),
     ] {
         let (mut http, mut server) = pair(None);
-        http.put("a", "1").expect("a request");
-        until(&mut http, |http| http.waiting() == 0).expect("it is sent");
+        http.queue_trade("a", "1").expect("a request");
+        until(&mut http, |http| http.queued_bytes() == 0).expect("it is sent");
         server.write_all(said.as_bytes()).expect("it is read");
         server.shutdown(std::net::Shutdown::Write).expect("an end");
-        let found = match until(&mut http, |http| http.pending() == 0) {
-            Err(Trouble::Refused(why)) if is_final => why,
-            Err(Trouble::Lost(why)) if !is_final => why,
+        let found = match until(&mut http, |http| http.unconfirmed() == 0) {
+            Err(SinkError::Refused(why)) if is_final => why,
+            Err(SinkError::Lost(why)) if !is_final => why,
             other => panic!("{said:?}: {other:?}"),
         };
         assert!(found.contains(expect), "{said:?}: {found}");
     }
-    // A server that talks unasked.
+    // A response without a request.
     let (mut http, mut server) = pair(None);
     server.write_all(GOOD.as_bytes()).expect("it is read");
     let unasked = until(&mut http, |_| false);
     assert!(
-        matches!(&unasked, Err(Trouble::Lost(why)) if why.contains("not asked")),
+        matches!(&unasked, Err(SinkError::Lost(why)) if why.contains("without a request")),
         "{unasked:?}"
     );
 }
 
 #[test]
-fn what_cannot_stand_in_a_request_is_refused_before_it_is_sent() {
+fn an_invalid_api_key_is_refused_before_sending() {
     let (mut http, _server) = pair(Some("a\r\nX: b"));
-    assert!(matches!(http.put("a", "1"), Err(Trouble::Refused(_))));
+    assert!(matches!(http.queue_trade("a", "1"), Err(SinkError::Refused(_))));
 }

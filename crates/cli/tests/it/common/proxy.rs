@@ -1,4 +1,4 @@
-//! A gateway at work on a file of the test's own, and origins behind it: threads that say their name and what they were asked.
+//! A gateway with a configuration file of the test, and origins: threads that respond with their name and the request.
 #![allow(
     clippy::disallowed_methods,
     reason = "connections in a test are served by real threads"
@@ -14,8 +14,8 @@ use std::sync::{Arc, Condvar, Mutex};
 use crate::common::{Directory, PATIENCE, Server, connect, program};
 use ringmain_testkit::wait;
 
-/// Answers every request with its name and the request's target; `/hold` only when it is told to. What wants to be upgraded
-/// gets every byte back.
+/// Responds to every request with its name and the request's target; to `/hold` only after a release. An upgraded connection
+/// is an echo.
 pub(crate) struct Origin {
     addr: SocketAddr,
     held: Arc<Held>,
@@ -24,7 +24,7 @@ pub(crate) struct Origin {
 /// Requests for `/hold`.
 #[derive(Default)]
 struct Held {
-    /// How many there were, and whether they may go on.
+    /// Number of held requests, and whether they are released.
     state: Mutex<(usize, bool)>,
     changed: Condvar,
 }
@@ -174,7 +174,7 @@ impl Answer {
         found.map(|(_, value)| value)
     }
 
-    /// What came on a connection until its end.
+    /// Returns the data of a connection until its end.
     pub(crate) fn of(text: &str) -> Answer {
         let (head, body) = text
             .split_once("\r\n\r\n")

@@ -126,7 +126,7 @@ pub(in crate::config) struct Concurrency {
 #[serde(default, deny_unknown_fields)]
 pub(in crate::config) struct Shed {
     /// The time that a request may be queued in a busy worker, at least `1ms`; beyond it 503. Default: `50ms`. From
-    /// `--patience` (250 ms) on it has no effect, since that limit applies to all requests.
+    /// `--max-queue-delay` (250 ms) on it has no effect, since that limit applies to all requests.
     pub(in crate::config) late: Maybe<Text<Time>>,
 }
 

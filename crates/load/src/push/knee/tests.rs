@@ -113,7 +113,7 @@ fn a_run_breaks_by_what_it_lacks() {
     };
     let none: [String; 0] = [];
     assert_eq!(says(|_| {}, &["p99<5ms", "errors<=0%", "rps>=1000"]), none);
-    assert_eq!(says(|_| {}, &["p99<1ms"]), ["p99<1ms does not hold: 2.00ms"]);
+    assert_eq!(says(|_| {}, &["p99<1ms"]), ["p99<1ms missed: 2.00ms"]);
     assert_eq!(
         says(|_| {}, &["cpu<1s"]),
         ["cpu<1s cannot be judged: the server's CPU was not watched"]

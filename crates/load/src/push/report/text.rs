@@ -48,24 +48,26 @@ pub fn found(searched: &Searched) -> String {
         Some((rate, broke)) => {
             let why: Vec<String> = broke.iter().map(ToString::to_string).collect();
             format!(
-                "{} publications/s are not: {}",
+                "missed at {} publications/s: {}",
                 amount::number(*rate),
                 why.join("; ")
             )
         }
-        None => "more was not tried".into(),
+        None => "higher rates not measured".into(),
     };
     let Some(rate) = found.held else {
-        return format!("no rate is kept; {above}");
+        return format!("no rate meets the objective; {above}");
     };
     let each: Vec<String> = searched.deliveries_per_second().map(amount::number).collect();
     let mut said = format!(
-        "highest rate kept: {} publications/s, {} deliveries/s; {above}",
+        "highest rate: {} publications/s, {} deliveries/s; {above}",
         amount::number(rate),
         each.join(", "),
     );
     if searched.is_clients_limit() {
-        said.push_str("; the server may keep more: give the client more threads or CPUs (--threads, --cpus)");
+        said.push_str(
+            "; the server may sustain more: give the client more threads or CPUs (--threads, --cpus)",
+        );
     }
     said
 }
@@ -398,7 +400,7 @@ fn secured(run: &Run, tls: &Tls) -> String {
         amount::time(took.percentile(99.0)),
     );
     if tls.settings.trust == Trust::AnybodyInsecure {
-        said.push_str("; nobody's certificate was checked");
+        said.push_str("; certificates not verified");
     }
     said
 }

@@ -28,8 +28,7 @@ pub(super) fn remarks(remarks: &[Remark]) -> String {
     }
     let mut sorted: Vec<&Remark> = remarks.iter().collect();
     sorted.sort_by_key(|remark| std::cmp::Reverse(remark.severity));
-    let mut out =
-        String::from("<section id=\"doubts\" class=\"panel\">\n<h2>Before you believe this</h2>\n<ul>\n");
+    let mut out = String::from("<section id=\"doubts\" class=\"panel\">\n<h2>Warnings</h2>\n<ul>\n");
     for remark in sorted {
         let word = remark.severity.word();
         let mark = match remark.severity {

@@ -63,7 +63,7 @@ pub(crate) fn write_remarks(out: &mut String, remarks: &[Remark], style: Style) 
         return;
     }
     out.push('\n');
-    out.push_str(&style.bold("Before you believe this"));
+    out.push_str(&style.bold("Warnings"));
     out.push('\n');
     let mut sorted: Vec<&Remark> = remarks.iter().collect();
     sorted.sort_by_key(|remark| std::cmp::Reverse(remark.severity));

@@ -61,7 +61,7 @@ fn throughput(out: &mut String, run: &Run, counts: &Counts, style: Style) {
     table.row(with_spread("sent", wire(|c| c.bytes_sent), run, write));
     table.write(out, &LEAST, style);
     let totals = format!(
-        "{} answers in {}; {} received, {} sent; {} opened.",
+        "{} responses in {}; {} received, {} sent; {} opened.",
         amount::count(counts.answered),
         amount::time(rounds::elapsed(run)),
         amount::bytes(counts.bytes_received as f64),
@@ -101,8 +101,8 @@ fn latency(out: &mut String, run: &Run, style: Style) {
     row("longest", &|latency| rounds::spread_of_longest(run, latency));
     table.write(out, &LEAST, style);
     if open {
-        let note = "service: from sending to the whole answer. response: from the moment the schedule meant to send, \
-            which is what a user waits.";
+        let note = "service: from sending to the complete response. response: from the scheduled time, which is the wait of \
+            a user.";
         sentence(out, note, style);
     } else {
         sentence(out, CLOSED, style);
@@ -111,7 +111,7 @@ fn latency(out: &mut String, run: &Run, style: Style) {
     if run.rounds.iter().any(few) {
         sentence(
             out,
-            "–: a round has too few answers to tell this percentile.",
+            "–: a round has too few responses for this percentile.",
             style,
         );
     }
@@ -263,7 +263,7 @@ fn errors(out: &mut String, counts: &Counts, is_closed: bool, style: Style) {
     if counts.unfinished > 0 {
         sentence(
             out,
-            "unfinished: still under way when the measured time ended; no error.",
+            "unfinished: in flight at the end of the measurement; no error.",
             style,
         );
     }

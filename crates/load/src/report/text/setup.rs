@@ -43,12 +43,12 @@ pub(super) fn lines(out: &mut String, run: &Run, style: Style) {
 pub(crate) fn load(plan: &Plan) -> String {
     let pace = match plan.pace {
         Pace::Closed if plan.protocol.is_http2() => {
-            "closed loop: each stream asks again when it has its answer".to_owned()
+            "closed loop: each stream sends the next request after the response".to_owned()
         }
-        Pace::Closed => "closed loop: each connection sends when it has its answer".to_owned(),
+        Pace::Closed => "closed loop: each connection sends the next request after the response".to_owned(),
         Pace::Constant(rate) => format!("open loop: {} requests/s, evenly spaced", amount::number(rate)),
         Pace::Poisson(rate) => format!(
-            "open loop: {} requests/s on average, at independent moments",
+            "open loop: {} requests/s on average, Poisson arrivals",
             amount::number(rate)
         ),
     };
@@ -99,7 +99,7 @@ pub(crate) fn tls(run: &Run) -> Option<String> {
     let names =
         |counts: &BTreeMap<&'static str, u64>| counts.keys().copied().collect::<Vec<_>>().join(" and ");
     let agreed = match handshakes {
-        0 => "no handshake came to its end".to_owned(),
+        0 => "no handshake completed".to_owned(),
         _ => format!("{}, {}", names(&counts.tls_versions), names(&counts.tls_suites)),
     };
     let resumed = match (settings.resume, handshakes) {
@@ -112,7 +112,7 @@ pub(crate) fn tls(run: &Run) -> Option<String> {
         ),
     };
     let trust = match settings.trust {
-        Trust::AnybodyInsecure => "; certificates are not checked",
+        Trust::AnybodyInsecure => "; certificates not verified",
         Trust::Authorities(_) | Trust::Roots(_) => "",
     };
     Some(format!("{agreed}{resumed}{trust}"))
@@ -146,7 +146,7 @@ pub(crate) fn measured(run: &Run) -> String {
         measured.push_str(&format!(", {} of warm-up before each", amount::span(plan.warmup)));
     }
     if run.rounds.len() < plan.rounds as usize {
-        measured.push_str(&format!("; {} were asked for", plan.rounds));
+        measured.push_str(&format!("; {} were requested", plan.rounds));
     }
     format!("{measured}; timeout {}", amount::span(plan.timeout))
 }

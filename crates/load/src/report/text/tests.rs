@@ -105,7 +105,7 @@ fn tls_is_told_of() {
     says(
         &settings,
         0,
-        &format!("{suites}each in full; certificates are not checked client"),
+        &format!("{suites}each in full; certificates not verified client"),
     );
     settings.resume = true;
     settings.trust = Trust::Roots(Vec::new());

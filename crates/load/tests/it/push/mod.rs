@@ -454,7 +454,7 @@ fn nobody_there_and_plans_without_sense_are_errors() {
             }],
             ..plan(&server)
         },
-        "0 of 8 clients stand",
+        "0 of 8 clients connected",
     );
     let wrong = [
         Plan {

@@ -52,7 +52,7 @@ fn the_highest_rate_is_found_with_clients_that_connect_once() {
 
     let page = text::search(&searched, "ws://there", &[], Style::Plain);
     assert!(
-        page.contains("highest rate kept: ") && page.contains("ws://there"),
+        page.contains("highest rate: ") && page.contains("ws://there"),
         "{page}"
     );
     let document: Value = serde_json::from_str(&json::search(&searched, "ws://there", &[])).unwrap();

@@ -1,6 +1,6 @@
-//! How values of `ringmain bench` are written: rates, lists of CPUs and statuses, headers, addresses to connect from.
+//! The syntax of values of `ringmain bench`: rates, lists of CPUs and statuses, headers, source addresses.
 //!
-//! Each parser says what it expects; clap says what it found and for which option.
+//! Each parser describes the expected value; clap adds the actual one and the option.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -14,20 +14,20 @@ use base64::engine::general_purpose::STANDARD;
 use ringmain_engine::Addr;
 use ringmain_load::limits;
 
-use crate::args::values::{Time, time, whole};
+use crate::args::values::{Time, number_in_range, time_in_range};
 use crate::limits::{CPU_MAX, SOURCES_MAX, TIME_MAX};
 
 #[cfg(test)]
 mod tests;
 
-/// Requests a second: `200`, `2.5k`, `1m`.
-pub(crate) fn rate(text: &str) -> Result<f64, String> {
+/// Parses requests per second: `200`, `2.5k`, `1m`.
+pub(crate) fn parse_request_rate(text: &str) -> Result<f64, String> {
     let (number, factor) = match text.char_indices().last() {
         Some((end, 'k' | 'K')) => (&text[..end], 1e3),
         Some((end, 'm' | 'M')) => (&text[..end], 1e6),
         _ => (text, 1.0),
     };
-    // Other forms that a number may have (`inf`, `1e3`) are nothing that somebody means here.
+    // Other forms of numbers (`inf`, `1e3`) are more likely mistakes.
     let is_plain = number.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
     let rate = number
         .parse::<f64>()
@@ -37,18 +37,18 @@ pub(crate) fn rate(text: &str) -> Result<f64, String> {
     rate.filter(|rate| *rate > 0.0 && *rate <= limits::RATE)
         .ok_or_else(|| {
             format!(
-                "expected requests a second, more than 0 and at most {}m, such as 200, 2.5k or 1m",
+                "expected requests per second, more than 0 and at most {}m, such as 200, 2.5k or 1m",
                 limits::RATE / 1e6
             )
         })
 }
 
-/// Bytes that were written as text.
+/// Bytes decoded from text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Bytes(pub(crate) Vec<u8>);
 
-/// Bytes by two hexadecimal digits each: `0a05`.
-pub(crate) fn hex(text: &str) -> Result<Bytes, String> {
+/// Parses bytes of two hexadecimal digits each: `0a05`.
+pub(crate) fn parse_hex(text: &str) -> Result<Bytes, String> {
     let digits = text.bytes().map(|digit| char::from(digit).to_digit(16));
     let digits: Option<Vec<u32>> = digits.collect();
     let digits = digits.filter(|digits| digits.len().is_multiple_of(2));
@@ -57,15 +57,15 @@ pub(crate) fn hex(text: &str) -> Result<Bytes, String> {
     Ok(Bytes(bytes.collect()))
 }
 
-/// Bytes in base64, padded (RFC 4648 §4).
-pub(crate) fn base64(text: &str) -> Result<Bytes, String> {
+/// Parses bytes in padded base64 (RFC 4648 §4).
+pub(crate) fn parse_base64(text: &str) -> Result<Bytes, String> {
     let decoded = STANDARD.decode(text);
     decoded
         .map(Bytes)
         .map_err(|error| format!("expected base64 with its padding: {error}"))
 }
 
-/// A process and the time at which it is killed.
+/// A process to kill, and the time from the start of the measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct KillAt {
     pub(crate) pid: u32,
@@ -79,26 +79,26 @@ impl fmt::Display for KillAt {
 }
 
 /// Parses a process and a time: `4711@3s`.
-pub(crate) fn kill_at(text: &str) -> Result<KillAt, String> {
-    let expected = || "expected the number of a process, @ and a time, such as 4711@3s".to_owned();
+pub(crate) fn parse_kill_at(text: &str) -> Result<KillAt, String> {
+    let expected = || "expected a process ID, @ and a time, such as 4711@3s".to_owned();
     let (pid, after) = text.split_once('@').ok_or_else(expected)?;
-    let pid = whole(1..=u32::MAX)(pid).map_err(|_| expected())?;
-    let after = time(Duration::ZERO..=TIME_MAX)(after)?;
+    let pid = number_in_range(1..=u32::MAX)(pid).map_err(|_| expected())?;
+    let after = time_in_range(Duration::ZERO..=TIME_MAX)(after)?;
     Ok(KillAt { pid, after })
 }
 
 /// Parses the number of a run: 8 hexadecimal digits.
-pub(crate) fn run_number(text: &str) -> Result<u32, String> {
+pub(crate) fn parse_run_number(text: &str) -> Result<u32, String> {
     let is_hex = text.len() == 8 && text.bytes().all(|digit| digit.is_ascii_hexdigit());
     let number = is_hex.then(|| u32::from_str_radix(text, 16).ok()).flatten();
     number.ok_or_else(|| "expected 8 hexadecimal digits, such as 0000002a".to_owned())
 }
 
-/// CPUs as the kernel lists them: `0-3,8`.
-pub(crate) fn cpus(text: &str) -> Result<Vec<usize>, String> {
+/// Parses a list of CPUs in the kernel's format: `0-3,8`.
+pub(crate) fn parse_cpus(text: &str) -> Result<Vec<usize>, String> {
     let part = |part: &str| {
         let (first, last) = part.split_once('-').unwrap_or((part, part));
-        let (first, last) = (digits(first)?, digits(last)?);
+        let (first, last) = (parse_digits(first)?, parse_digits(last)?);
         (first <= last && last <= CPU_MAX).then_some(first..=last)
     };
     let ranges: Option<Vec<RangeInclusive<usize>>> = text.split(',').map(part).collect();
@@ -116,23 +116,25 @@ pub(crate) fn cpus(text: &str) -> Result<Vec<usize>, String> {
     Ok(cpus)
 }
 
-fn digits(text: &str) -> Option<usize> {
+fn parse_digits(text: &str) -> Option<usize> {
     let all = text.bytes().all(|byte| byte.is_ascii_digit());
     all.then(|| text.parse().ok()).flatten()
 }
 
-/// Addresses to connect from: one, or the first and the last of a range.
-pub(crate) fn sources(text: &str) -> Result<Vec<Addr>, String> {
+/// Parses source addresses: one, or the first and the last of a range.
+pub(crate) fn parse_sources(text: &str) -> Result<Vec<Addr>, String> {
     let expected =
         || "expected an IP address of this host, or a range such as 127.0.0.1-127.0.0.9".to_owned();
     let (first, last) = text.split_once('-').unwrap_or((text, text));
     let first: IpAddr = first.parse().map_err(|_| expected())?;
     let last: IpAddr = last.parse().map_err(|_| expected())?;
     let addrs: Vec<IpAddr> = match (first, last) {
-        (IpAddr::V4(first), IpAddr::V4(last)) => range(u32::from(first).into(), u32::from(last).into())?
-            .map(|bits| Ipv4Addr::from(bits as u32).into())
-            .collect(),
-        (IpAddr::V6(first), IpAddr::V6(last)) => range(first.into(), last.into())?
+        (IpAddr::V4(first), IpAddr::V4(last)) => {
+            address_range(u32::from(first).into(), u32::from(last).into())?
+                .map(|bits| Ipv4Addr::from(bits as u32).into())
+                .collect()
+        }
+        (IpAddr::V6(first), IpAddr::V6(last)) => address_range(first.into(), last.into())?
             .map(|bits| Ipv6Addr::from(bits).into())
             .collect(),
         _ => return Err("expected a range of one family, both IPv4 or both IPv6".into()),
@@ -143,7 +145,7 @@ pub(crate) fn sources(text: &str) -> Result<Vec<Addr>, String> {
         .collect())
 }
 
-fn range(first: u128, last: u128) -> Result<RangeInclusive<u128>, String> {
+fn address_range(first: u128, last: u128) -> Result<RangeInclusive<u128>, String> {
     if first > last || last - first >= SOURCES_MAX {
         return Err(format!(
             "expected a range of at most {SOURCES_MAX} addresses, the lowest first"
@@ -167,7 +169,7 @@ impl FromStr for Header {
     }
 }
 
-/// Statuses that are right.
+/// Expected status codes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Statuses(pub(crate) Vec<RangeInclusive<u16>>);
 
@@ -176,7 +178,7 @@ impl FromStr for Statuses {
 
     fn from_str(text: &str) -> Result<Statuses, String> {
         let status = |text: &str| {
-            digits(text)
+            parse_digits(text)
                 .and_then(|n| u16::try_from(n).ok())
                 .filter(|n| (100..=599).contains(n))
         };
@@ -188,16 +190,16 @@ impl FromStr for Statuses {
         let ranges: Option<Vec<_>> = text.split(',').map(part).collect();
         ranges
             .map(Statuses)
-            .ok_or_else(|| "expected statuses from 100 to 599, such as 200 or 200-299,404".into())
+            .ok_or_else(|| "expected status codes from 100 to 599, such as 200 or 200-299,404".into())
     }
 }
 
-/// Where results go.
+/// The destination of a result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum File {
     /// To standard output.
     StandardOutput,
-    /// To this file, which is made anew.
+    /// To this file, which is overwritten.
     Path(PathBuf),
 }
 

@@ -1,4 +1,4 @@
-//! Values as tables: what they mean, what is refused.
+//! Table tests of valid and invalid values.
 
 use super::*;
 
@@ -13,12 +13,12 @@ fn rates() {
         ("1m", 1e6),
         ("1000m", 1e9),
     ] {
-        assert_eq!(rate(text), Ok(expect), "{text}");
+        assert_eq!(parse_request_rate(text), Ok(expect), "{text}");
     }
     for text in [
         "", "0", "-1", "k", "1e3", "inf", "nan", "1.2.3", "1001m", "10/s", "1 k", "5kk", "ü",
     ] {
-        let error = rate(text).unwrap_err();
+        let error = parse_request_rate(text).unwrap_err();
         assert!(
             error.contains("at most 1000m, such as 200, 2.5k or 1m"),
             "{text}: {error}"
@@ -27,26 +27,29 @@ fn rates() {
 }
 
 #[test]
-fn bytes_as_text() {
-    assert_eq!(hex(""), Ok(Bytes(vec![])));
-    assert_eq!(hex("0a05fF"), Ok(Bytes(vec![10, 5, 255])));
+fn bytes_in_hexadecimal_and_base64() {
+    assert_eq!(parse_hex(""), Ok(Bytes(vec![])));
+    assert_eq!(parse_hex("0a05fF"), Ok(Bytes(vec![10, 5, 255])));
     for text in ["0", "0a0", "0x0a", "zz", "\u{e4}\u{e4}"] {
         assert!(
-            hex(text).unwrap_err().contains("two hexadecimal digits"),
+            parse_hex(text).unwrap_err().contains("two hexadecimal digits"),
             "{text}"
         );
     }
-    assert_eq!(base64("CgU="), Ok(Bytes(vec![10, 5])));
+    assert_eq!(parse_base64("CgU="), Ok(Bytes(vec![10, 5])));
     for text in ["CgU", "Cg-_", "C"] {
-        assert!(base64(text).unwrap_err().contains("expected base64"), "{text}");
+        assert!(
+            parse_base64(text).unwrap_err().contains("expected base64"),
+            "{text}"
+        );
     }
 }
 
 #[test]
 fn lists_of_cpus() {
-    assert_eq!(cpus("0"), Ok(vec![0]));
-    assert_eq!(cpus("8,0-3"), Ok(vec![0, 1, 2, 3, 8]));
-    assert_eq!(cpus("1023"), Ok(vec![1023]));
+    assert_eq!(parse_cpus("0"), Ok(vec![0]));
+    assert_eq!(parse_cpus("8,0-3"), Ok(vec![0, 1, 2, 3, 8]));
+    assert_eq!(parse_cpus("1023"), Ok(vec![1023]));
     for text in [
         "",
         ",",
@@ -59,14 +62,15 @@ fn lists_of_cpus() {
         "1024",
         "0-99999999999999999999",
     ] {
-        assert!(cpus(text).unwrap_err().contains("such as 0-3,8"), "{text}");
+        assert!(parse_cpus(text).unwrap_err().contains("such as 0-3,8"), "{text}");
     }
-    assert_eq!(cpus("0-2,1"), Err("expected each CPU once".into()));
+    assert_eq!(parse_cpus("0-2,1"), Err("expected each CPU once".into()));
 }
 
 #[test]
 fn addresses_to_connect_from() {
-    let written = |text| sources(text).map(|addrs| addrs.iter().map(Addr::to_string).collect::<Vec<_>>());
+    let written =
+        |text| parse_sources(text).map(|addrs| addrs.iter().map(Addr::to_string).collect::<Vec<_>>());
     assert_eq!(written("10.0.0.1"), Ok(vec!["10.0.0.1:0".to_owned()]));
     let expect = ["127.0.0.255:0", "127.0.1.0:0"].map(str::to_owned).to_vec();
     assert_eq!(written("127.0.0.255-127.0.1.0"), Ok(expect));
@@ -81,7 +85,7 @@ fn addresses_to_connect_from() {
         ("10.0.0.0-10.0.16.0", "at most 4096"),
         ("::-ffff::", "at most 4096"),
     ] {
-        assert!(sources(text).unwrap_err().contains(expect), "{text}");
+        assert!(parse_sources(text).unwrap_err().contains(expect), "{text}");
     }
 }
 
@@ -110,7 +114,7 @@ fn lists_of_statuses() {
 }
 
 #[test]
-fn names_of_targets() {
+fn named_targets() {
     let named = |text: &str| text.parse::<Named>();
     assert_eq!(
         named("old=http://x/?a=b"),
@@ -135,7 +139,7 @@ fn names_of_targets() {
 }
 
 #[test]
-fn places_of_results() {
+fn destinations_of_results() {
     assert_eq!("-".parse(), Ok(File::StandardOutput));
     assert_eq!("a".parse(), Ok(File::Path("a".into())));
     assert!("".parse::<File>().is_err());
@@ -143,28 +147,30 @@ fn places_of_results() {
 
 #[test]
 fn processes_that_are_killed() {
-    let found = kill_at("4711@3s").unwrap();
+    let found = parse_kill_at("4711@3s").unwrap();
     assert_eq!((found.pid, found.after), (4711, Time(Duration::from_secs(3))));
     assert_eq!(found.to_string(), "4711@3s");
     for (text, expect) in [
-        ("4711", "expected the number of a process, @ and a time"),
-        ("0@3s", "expected the number of a process"),
-        ("-1@3s", "expected the number of a process"),
+        ("4711", "expected a process ID, @ and a time"),
+        ("0@3s", "expected a process ID"),
+        ("-1@3s", "expected a process ID"),
         ("4711@", "expected a time from 0s"),
         ("4711@3", "write 3s for seconds"),
         ("4711@25h", "expected a time from 0s to 24h"),
     ] {
-        let error = kill_at(text).unwrap_err();
+        let error = parse_kill_at(text).unwrap_err();
         assert!(error.contains(expect), "{text}: {error}");
     }
 }
 
 #[test]
 fn numbers_of_runs() {
-    assert_eq!(run_number("0000002A"), Ok(42));
+    assert_eq!(parse_run_number("0000002A"), Ok(42));
     for text in ["", "2a", "0x00002a", "+000002a", "0000002ab", "0000002g"] {
         assert!(
-            run_number(text).unwrap_err().contains("8 hexadecimal digits"),
+            parse_run_number(text)
+                .unwrap_err()
+                .contains("8 hexadecimal digits"),
             "{text}"
         );
     }

@@ -127,7 +127,7 @@ fn everything_over_tls() {
     fs::write(&scenario, format!("target: https://localhost:{port}\n{steps}")).unwrap();
     measured(&["--insecure", &scenario.display().to_string()]);
 
-    // Without authorities on this host that is what is said.
+    // Without trusted authorities on this host the message reports that.
     check_failed(&[&url], "certificate");
     server.terminate();
 }

@@ -1,4 +1,4 @@
-//! Calls of gRPC: from options to the request that each call is.
+//! gRPC calls: from options to the request of a call.
 
 use std::fs;
 
@@ -8,39 +8,43 @@ use ringmain_load::target::{Scheme, Target};
 use ringmain_load::traffic::{Body, Request as Draft, Traffic};
 use ringmain_wire::grpc::{PREFIX_BYTES, Slot, write_timeout};
 
-use super::{Task, requested};
+use super::{Workload, build_request};
 use crate::args::bench::{Grpc, Load, Request};
-use crate::failure::Failure;
+use crate::error::CliError;
 
-/// What is called, and with what.
-pub(super) fn task(target: &Target, has_scene: bool, load: &Load, args: &Request) -> Result<Task, Failure> {
-    check(target, has_scene, load, args)?;
-    let mut request = requested(target, args)?;
+/// Returns the workload of gRPC calls.
+pub(super) fn call_workload(
+    target: &Target,
+    has_scenario: bool,
+    load: &Load,
+    args: &Request,
+) -> Result<Workload, CliError> {
+    check_options(target, has_scenario, load, args)?;
+    let mut request = build_request(target, args)?;
     "POST".clone_into(&mut request.method);
-    request.body = Body::Bytes(framed(message(&args.grpc)?)?.into());
-    metadata(&mut request, &args.grpc);
+    request.body = Body::Bytes(frame_message(read_message(&args.grpc)?)?.into());
+    add_metadata(&mut request, &args.grpc);
     let kind = if args.grpc.server_streaming {
         plan::Grpc::ServerStreaming
     } else {
         plan::Grpc::Unary
     };
-    Ok(Task {
+    Ok(Workload {
         place: target.place.clone(),
         protocol: Protocol::Grpc(kind),
         tls: None,
-        traffic: Traffic::single(request).map_err(|error| Failure::Usage(error.to_string()))?,
+        traffic: Traffic::single(request).map_err(|error| CliError::Usage(error.to_string()))?,
     })
 }
 
-/// Options that make no sense for calls.
-fn check(target: &Target, has_scene: bool, load: &Load, args: &Request) -> Result<(), Failure> {
+/// Fails on options that conflict with gRPC.
+fn check_options(target: &Target, has_scenario: bool, load: &Load, args: &Request) -> Result<(), CliError> {
     if target.scheme != Scheme::Http {
-        let line =
-            "--grpc is for http:// and https:// targets: write one of these, with the method as its path";
-        return Err(Failure::Usage(line.into()));
+        let line = "--grpc is for http:// and https:// targets: use one, with the method as its path";
+        return Err(CliError::Usage(line.into()));
     }
     let given = [
-        ("a scenario", has_scene),
+        ("a scenario", has_scenario),
         ("--echo", load.echo.is_some()),
         ("--method", args.method.is_some()),
         ("--body", args.body.is_some()),
@@ -49,9 +53,9 @@ fn check(target: &Target, has_scene: bool, load: &Load, args: &Request) -> Resul
         ("--expect-body", args.expect_body.is_some()),
     ];
     if let Some((option, _)) = given.into_iter().find(|(_, given)| *given) {
-        return Err(Failure::Usage(format!(
-            "{option} has no meaning with --grpc: the URL says which method is called, --data-file with which message, and \
-             an answer is right with grpc-status 0; drop it"
+        return Err(CliError::Usage(format!(
+            "{option} has no meaning with --grpc, where the URL names the method, --data-file has the message, and a call \
+             succeeds with grpc-status 0: drop it"
         )));
     }
     let mut parts = target.path.strip_prefix('/').unwrap_or_default().split('/');
@@ -62,25 +66,25 @@ fn check(target: &Target, has_scene: bool, load: &Load, args: &Request) -> Resul
     if is_method {
         return Ok(());
     }
-    Err(Failure::Usage(format!(
+    Err(CliError::Usage(format!(
         "--grpc: expected the path of a method, such as /grpc.health.v1.Health/Check; found {}",
         target.path
     )))
 }
 
-fn message(args: &Grpc) -> Result<Vec<u8>, Failure> {
+fn read_message(args: &Grpc) -> Result<Vec<u8>, CliError> {
     let Some(path) = &args.data_file else {
-        return Ok(args.data().to_vec());
+        return Ok(args.message_bytes().to_vec());
     };
     fs::read(path)
-        .map_err(|error| Failure::Usage(format!("--data-file: cannot read {}: {error}", path.display())))
+        .map_err(|error| CliError::Usage(format!("--data-file: cannot read {}: {error}", path.display())))
 }
 
-/// A message with its length in front.
-fn framed(message: Vec<u8>) -> Result<Vec<u8>, Failure> {
+/// Adds the length prefix to a message.
+fn frame_message(message: Vec<u8>) -> Result<Vec<u8>, CliError> {
     let most = limits::REQUEST_BODY_BYTES - PREFIX_BYTES;
     if message.len() > most {
-        return Err(Failure::Usage(format!(
+        return Err(CliError::Usage(format!(
             "--data-file: expected a message of at most {most} bytes, found {}",
             message.len()
         )));
@@ -89,12 +93,12 @@ fn framed(message: Vec<u8>) -> Result<Vec<u8>, Failure> {
     let slot = Slot::open(&mut framed);
     framed.extend_from_slice(&message);
     let closed = slot.close(&mut framed, false);
-    closed.map_err(Failure::other)?;
+    closed.map_err(CliError::other)?;
     Ok(framed)
 }
 
-/// What each call says beside its message; what the user says of it counts more.
-fn metadata(request: &mut Draft, args: &Grpc) {
+/// Adds the metadata of a call, unless the options set it.
+fn add_metadata(request: &mut Draft, args: &Grpc) {
     let mut ours = vec![
         ("content-type", "application/grpc".to_owned()),
         ("te", "trailers".to_owned()),
@@ -105,11 +109,11 @@ fn metadata(request: &mut Draft, args: &Grpc) {
         ours.push(("grpc-timeout", text));
     }
     for (name, value) in ours {
-        let is_said = request
+        let is_set = request
             .headers
             .iter()
-            .any(|(said, _)| said.eq_ignore_ascii_case(name));
-        if !is_said {
+            .any(|(other, _)| other.eq_ignore_ascii_case(name));
+        if !is_set {
             request.headers.push((name.to_owned(), value));
         }
     }

@@ -1,4 +1,4 @@
-//! From options to plans, as tables.
+//! Table tests from options to workloads and plans.
 
 use std::time::Duration;
 
@@ -12,32 +12,32 @@ use crate::args::{Cli, Command};
 
 fn read(args: &[&str]) -> Bench {
     let words = ["ringmain", "bench"].iter().chain(args).map(Into::into).collect();
-    let Some(Command::Bench(bench)) = Cli::read(words).unwrap().command else {
+    let Some(Command::Bench(bench)) = Cli::parse_args(words).unwrap().command else {
         panic!("expected the command bench");
     };
     *bench
 }
 
-fn task(args: &[&str]) -> Result<Task, String> {
+fn workload(args: &[&str]) -> Result<Workload, String> {
     let bench = read(args);
     let target = bench.target.as_deref().unwrap();
-    Task::read(target, None, &bench.load, &bench.request, &bench.tls).map_err(|failure| match failure {
-        Failure::Usage(line) => line,
-        Failure::Other(line) => panic!("not the command line's fault: {line}"),
+    Workload::read(target, None, &bench.load, &bench.request, &bench.tls).map_err(|failure| match failure {
+        CliError::Usage(line) => line,
+        CliError::Other(line) => panic!("not the command line's fault: {line}"),
     })
 }
 
-/// The request as it is sent.
+/// Returns the encoded request.
 fn request(args: &[&str]) -> String {
-    let task = task(args).unwrap();
-    let bytes = task.traffic.flows()[0].steps[0]
+    let workload = workload(args).unwrap();
+    let bytes = workload.traffic.flows()[0].steps[0]
         .constant()
         .expect("it has no tokens");
     String::from_utf8(bytes.to_vec()).unwrap()
 }
 
 #[test]
-fn requests_are_sent_as_they_are_written() {
+fn options_set_the_request() {
     let sent = request(&["http://a:8080/x?y"]);
     assert!(sent.starts_with("GET /x?y HTTP/1.1\r\n"), "{sent}");
     assert!(sent.to_lowercase().contains("\r\nhost: a:8080\r\n"), "{sent}");
@@ -55,12 +55,12 @@ fn requests_are_sent_as_they_are_written() {
 }
 
 fn check_refused(args: &[&str], expect: &str) {
-    let found = task(args).unwrap_err();
+    let found = workload(args).unwrap_err();
     assert!(found.contains(expect), "expected `{expect}` in: {found}");
 }
 
 #[test]
-fn what_does_not_fit_the_target_is_refused() {
+fn options_that_do_not_fit_the_target_are_refused() {
     check_refused(
         &["--echo", "5", "http://a/"],
         "--echo is for tcp:// and ws:// targets",
@@ -85,14 +85,14 @@ fn what_does_not_fit_the_target_is_refused() {
 }
 
 fn messages(args: &[&str]) -> Messages {
-    match task(args).unwrap().protocol {
+    match workload(args).unwrap().protocol {
         Protocol::WebSocket(messages) => messages,
         other => panic!("{other:?}"),
     }
 }
 
 #[test]
-fn options_say_what_messages_are() {
+fn options_set_the_messages() {
     let expect = |text, bytes, deflate| Messages { text, bytes, deflate };
     assert_eq!(messages(&["ws://a/x"]), expect(false, 64, false));
     assert_eq!(
@@ -111,7 +111,10 @@ fn options_say_what_messages_are() {
         messages(&["ws://a/x", "-H", "Cookie: a", "--host", "b"]),
         expect(false, 64, false)
     );
-    check_refused(&["ws://a/", "-X", "PUT"], "--method is for HTTP, and a WebSocket");
+    check_refused(
+        &["ws://a/", "-X", "PUT"],
+        "--method is for HTTP, and the target is a WebSocket",
+    );
     check_refused(
         &["ws://a/", "--expect-status", "200"],
         "--expect-status is for HTTP",
@@ -119,17 +122,17 @@ fn options_say_what_messages_are() {
     check_refused(&["ws://a/", "--expect-body", "a"], "--expect-body is for HTTP");
     check_refused(
         &["ws://a/", "--echo", "5", "-b", "a"],
-        "--echo and --body both say",
+        "--echo and --body both set",
     );
     check_refused(&["ws://a/", "-H", "Sec-WebSocket-Key: a"], "header 1: expected");
 }
 
 fn secured(args: &[&str]) -> Tls {
-    task(args).unwrap().tls.expect("it is over TLS")
+    workload(args).unwrap().tls.expect("it is over TLS")
 }
 
 #[test]
-fn options_say_how_connections_are_secured() {
+fn options_set_tls() {
     let tls = secured(&["--insecure", "https://a.example:8443/x"]);
     assert_eq!(
         (tls.name.as_str(), &tls.settings.trust),
@@ -161,13 +164,13 @@ fn options_say_how_connections_are_secured() {
         &["--insecure", "--cert", key, "https://a/"],
         "--cert: /nonexistent/key: expected",
     );
-    // Whether anything is secured at all is looked at when all targets are known.
-    assert!(task(&["--insecure", "http://a/"]).unwrap().tls.is_none());
+    // The use of TLS options is checked when every target is known.
+    assert!(workload(&["--insecure", "http://a/"]).unwrap().tls.is_none());
 }
 
-fn threads_of(args: &[&str], allowed: &[usize]) -> Result<Threads, Failure> {
+fn threads_of(args: &[&str], allowed: &[usize]) -> Result<Threads, CliError> {
     let bench = read(&[args, &["http://a/"]].concat());
-    threads(&bench.load, &bench.client, &bench.server.started, allowed)
+    client_threads(&bench.load, &bench.client, &bench.server.started, allowed)
 }
 
 fn check_threads(args: &[&str], count: usize, cpus: &[usize]) {
@@ -179,7 +182,7 @@ fn check_threads(args: &[&str], count: usize, cpus: &[usize]) {
 }
 
 #[test]
-fn the_client_takes_the_cpus_that_the_server_leaves() {
+fn the_client_uses_the_cpus_without_the_server() {
     check_threads(&[], 5, &[]);
     check_threads(&["-c", "3"], 3, &[]);
     check_threads(&["-t", "2"], 2, &[]);
@@ -187,22 +190,22 @@ fn the_client_takes_the_cpus_that_the_server_leaves() {
     check_threads(&["--cpus", "2,6", "-t", "4"], 4, &[2, 6]);
     check_threads(&["--server", "x", "--server-cpus", "0-1"], 3, &[2, 3, 6]);
     check_threads(&["--server", "x", "--server-cpus", "0-1", "--cpus", "1"], 1, &[1]);
-    // None is left: both share.
+    // Without a free CPU both share.
     check_threads(&["--server", "x", "--server-cpus", "0-3,6"], 5, &[]);
     for option in ["--cpus", "--server-cpus"] {
-        let Err(Failure::Usage(line)) = threads_of(&[option, "4"], &[0, 1, 2, 6]) else {
+        let Err(CliError::Usage(line)) = threads_of(&[option, "4"], &[0, 1, 2, 6]) else {
             panic!("expected a usage error");
         };
         assert_eq!(
             line,
-            format!("{option}: CPU 4 may not be used by this process; it may use 0-2,6")
+            format!("{option}: CPU 4 is not available to this process, which may use 0-2,6")
         );
     }
 }
 
-fn plan_of(args: &[&str]) -> Result<Plan, Failure> {
+fn plan_of(args: &[&str]) -> Result<Plan, CliError> {
     let bench = read(&[args, &["http://a/"]].concat());
-    let task = Task::read(
+    let workload = Workload::read(
         "http://127.0.0.1:80/",
         None,
         &bench.load,
@@ -210,10 +213,10 @@ fn plan_of(args: &[&str]) -> Result<Plan, Failure> {
         &bench.tls,
     )
     .unwrap();
-    let threads = threads(&bench.load, &bench.client, &bench.server.started, &[0]).unwrap();
+    let threads = client_threads(&bench.load, &bench.client, &bench.server.started, &[0]).unwrap();
     let addr = vec!["127.0.0.1:80".parse().unwrap()];
-    plan(
-        &task,
+    build_plan(
+        &workload,
         addr,
         &threads,
         (&bench.load, &bench.client),
@@ -291,17 +294,17 @@ fn options_reach_the_plan() {
 
 #[test]
 fn a_source_of_another_family_is_refused() {
-    let Err(Failure::Usage(line)) = plan_of(&["--source", "::1"]) else {
+    let Err(CliError::Usage(line)) = plan_of(&["--source", "::1"]) else {
         panic!("expected a usage error");
     };
     assert_eq!(
         line,
-        "--source: nothing can connect from ::1 to 127.0.0.1:80: expected an address of its family"
+        "--source: cannot connect from ::1 to 127.0.0.1:80: expected an address of the same family"
     );
 }
 
 #[test]
-fn http2_is_spoken_where_it_is_asked_for() {
+fn http2_is_used_if_requested() {
     let plan = plan_of(&["--http2", "--streams", "20"]).unwrap();
     assert_eq!((plan.protocol, plan.pipeline), (Protocol::Http2, 20));
     assert_eq!(plan_of(&["--http2"]).unwrap().pipeline, 1);
@@ -311,7 +314,7 @@ fn http2_is_spoken_where_it_is_asked_for() {
         (&["https://a/", "--insecure", "--http2"], "h2"),
         (&["https://a/b.C/D", "--insecure", "--grpc"], "h2"),
     ] {
-        let tls = task(args).unwrap().tls.expect("TLS");
+        let tls = workload(args).unwrap().tls.expect("TLS");
         assert_eq!(tls.settings.alpn, [alpn.as_bytes()], "{args:?}");
     }
     check_refused(
@@ -330,7 +333,7 @@ fn calls_are_requests_with_a_message() {
     let file = std::env::temp_dir().join(format!("ringmain-message-{}", std::process::id()));
     std::fs::write(&file, [1, 2, 3]).unwrap();
     let file = file.to_str().unwrap();
-    for (args, message, said) in [
+    for (args, message, header) in [
         (&[][..], &[][..], "content-type: application/grpc\r\n"),
         (&["--data-hex", "0a05"], &[10, 5], "te: trailers\r\n"),
         (&["--data-base64", "CgU="], &[10, 5], "te: trailers\r\n"),
@@ -339,24 +342,24 @@ fn calls_are_requests_with_a_message() {
         (&["-H", own], &[], "Content-Type: application/grpc+proto\r\n"),
     ] {
         let args = [&["--grpc", target], args].concat();
-        let sent = task(&args).unwrap();
+        let sent = workload(&args).unwrap();
         assert_eq!(sent.protocol, Protocol::Grpc(kinds::Grpc::Unary));
         let bytes = sent.traffic.flows()[0].steps[0].constant().unwrap().clone();
         let head = bytes.windows(4).position(|four| four == b"\r\n\r\n").unwrap() + 4;
         let text = str::from_utf8(&bytes[..head]).unwrap();
         assert!(text.starts_with("POST /pkg.Service/Method "), "{text}");
-        assert!(text.contains(said), "{text}");
+        assert!(text.contains(header), "{text}");
         assert_eq!(text.to_lowercase().matches("content-type").count(), 1);
         let framed = [&[0, 0, 0, 0, message.len() as u8], message].concat();
         assert_eq!(bytes[head..], framed);
     }
     std::fs::remove_file(file).unwrap();
-    let streaming = task(&["--grpc", "--server-streaming", target]).unwrap();
+    let streaming = workload(&["--grpc", "--server-streaming", target]).unwrap();
     assert_eq!(streaming.protocol, Protocol::Grpc(kinds::Grpc::ServerStreaming));
 }
 
 #[test]
-fn calls_that_make_no_sense_are_refused() {
+fn invalid_calls_are_refused() {
     for url in [
         "http://a/",
         "http://a/x",

@@ -126,7 +126,7 @@ fn a_failed_start_leaves_no_socket_file() {
 
 #[test]
 fn an_address_of_no_interface() {
-    // TEST-NET-1 (RFC 5737) belongs to nobody.
+    // TEST-NET-1 (RFC 5737) is assigned to no host.
     check(
         &mut echo(&["--listen", "192.0.2.1:0"]),
         1,
@@ -158,7 +158,7 @@ fn a_low_descriptor_limit_serves() {
 }
 
 #[test]
-fn a_descriptor_limit_below_the_least() {
+fn a_descriptor_limit_below_the_minimum() {
     for engine in engines() {
         let args = ["--engine", engine, "--listen", "127.0.0.1:0"];
         check(
@@ -226,8 +226,8 @@ fn no_permission_for_a_directory() {
     assert!(!private.join("s").exists());
 }
 
-/// Starts the program where every call of io_uring gets this error. A filter belongs to a thread and what it
-/// starts, so that the thread is one for this alone.
+/// Starts the program with a seccomp filter that fails every io_uring call with this error. A filter applies to a thread and
+/// its children, so that the program has its own thread.
 fn without_io_uring(errno: i32, args: &[&str]) -> Server {
     let mut command = echo(args);
     let thread = std::thread::spawn(move || {
@@ -238,7 +238,7 @@ fn without_io_uring(errno: i32, args: &[&str]) -> Server {
 }
 
 #[test]
-fn where_io_uring_is_denied_auto_serves_on_epoll_and_says_why() {
+fn denied_io_uring_falls_back_to_epoll_with_a_reason() {
     let (eperm, enosys) = (1, 38);
     for (errno, reason) in [(eperm, "EPERM"), (enosys, "ENOSYS")] {
         let mut server = without_io_uring(errno, &["--listen", "127.0.0.1:0", "--sqpoll"]);
@@ -260,7 +260,7 @@ fn where_io_uring_is_denied_auto_serves_on_epoll_and_says_why() {
 }
 
 #[test]
-fn where_io_uring_is_denied_forcing_it_fails_with_the_remedy() {
+fn denied_io_uring_fails_with_advice_if_forced() {
     let (eperm, enosys) = (1, 38);
     for errno in [eperm, enosys] {
         let error = fails_with(

@@ -1,4 +1,4 @@
-//! Clap's paragraphs in one line.
+//! Messages of clap in one line.
 
 use clap::Parser as _;
 
@@ -6,8 +6,8 @@ use super::*;
 
 fn check(args: &[&str], expect: &str) {
     let error = Cli::try_parse_from([&["ringmain"], args].concat()).unwrap_err();
-    let Failure::Usage(line) =
-        Failure::from_clap(&error, &args.iter().map(OsString::from).collect::<Vec<_>>())
+    let CliError::Usage(line) =
+        CliError::from_clap(&error, &args.iter().map(OsString::from).collect::<Vec<_>>())
     else {
         panic!("expected a usage error");
     };
@@ -15,7 +15,7 @@ fn check(args: &[&str], expect: &str) {
 }
 
 #[test]
-fn a_wrong_value_names_the_possible_ones() {
+fn an_invalid_value_lists_the_possible_ones() {
     check(
         &["run", "--echo", "--engine", "kqueue"],
         "invalid value 'kqueue' for '--engine <ENGINE>' [possible values: auto, uring, epoll]; \
@@ -24,7 +24,7 @@ fn a_wrong_value_names_the_possible_ones() {
 }
 
 #[test]
-fn a_wrong_number_time_or_size_says_what_is_right() {
+fn an_invalid_number_time_or_size_reports_the_expected_form() {
     check(
         &["--workers", "two"],
         "invalid value 'two' for '--workers <N>': expected a whole number from 1 to 1024; see `ringmain --help`",
@@ -42,7 +42,7 @@ fn a_wrong_number_time_or_size_says_what_is_right() {
 }
 
 #[test]
-fn a_misspelt_flag_names_the_right_one() {
+fn a_misspelt_flag_suggests_a_similar_one() {
     check(
         &["run", "--echo", "--worker", "2"],
         "unexpected argument '--worker' found; tip: a similar argument exists: '--workers'; \
@@ -51,7 +51,7 @@ fn a_misspelt_flag_names_the_right_one() {
 }
 
 #[test]
-fn what_is_no_command_leads_to_the_commands() {
+fn an_unknown_command_refers_to_the_help() {
     check(
         &["serve"],
         "unrecognized subcommand 'serve'; see `ringmain --help`",
@@ -62,12 +62,12 @@ fn what_is_no_command_leads_to_the_commands() {
     );
     check(
         &["--engine", "epoll", "run"],
-        "options belong after the command: write `ringmain run`, then the options; see `ringmain --help`",
+        "expected options after the command: write `ringmain run`, then the options; see `ringmain --help`",
     );
 }
 
 #[test]
-fn a_wrong_address_says_what_is_right() {
+fn an_invalid_address_reports_the_expected_form() {
     check(
         &["run", "--echo", "--listen", "localhost:80"],
         "invalid value 'localhost:80' for '--listen <ADDR>': expected an IP address and port, such as \
@@ -77,7 +77,7 @@ fn a_wrong_address_says_what_is_right() {
 }
 
 #[test]
-fn bench_has_commands_and_help_of_its_own() {
+fn bench_has_its_own_commands_and_help() {
     check(
         &["bench", "-c", "0", "http://a/"],
         "invalid value '0' for '--connections <N>': expected a whole number from 1 to 1000000; \
@@ -85,7 +85,7 @@ fn bench_has_commands_and_help_of_its_own() {
     );
     check(
         &["bench", "-c", "5", "compare", "a=:1", "b=:2"],
-        "options belong after the command: write `ringmain bench compare`, then the options; \
+        "expected options after the command: write `ringmain bench compare`, then the options; \
          see `ringmain bench --help`",
     );
     check(

@@ -1,6 +1,6 @@
-//! The figures that the welcome page shows: what is counted turned into rates, each second, as one JSON document.
+//! The metrics of the welcome page: counters and rates, as one JSON document per second.
 //!
-//! Plain functions over plain data; time comes in as a parameter.
+//! Plain functions over plain data; time is a parameter.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -9,38 +9,38 @@ use serde::Serialize;
 
 use crate::limits::RATES;
 
-/// What does not change while the program runs.
+/// Properties of the server that do not change.
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct Facts {
+pub(crate) struct ServerInfo {
     pub(crate) version: &'static str,
     /// `uring` or `epoll`.
     pub(crate) engine: &'static str,
     pub(crate) features: Vec<String>,
-    /// Features that a host could have and this one has not, or that were switched off.
+    /// Features that are missing on this host, or disabled.
     pub(crate) missing: Vec<String>,
-    /// Why io_uring was passed over, if it was.
+    /// The reason why io_uring is not used, if so.
     pub(crate) why_not: Option<String>,
     pub(crate) workers: usize,
     pub(crate) cpus: usize,
 }
 
-/// What was counted up to one moment.
+/// The counters at one instant.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Sample {
-    /// By a clock that does not jump.
+    /// Monotonic time.
     pub(crate) at: Duration,
-    /// CPU time that the process has used.
+    /// CPU time of the process.
     pub(crate) cpu: Duration,
-    /// Answers since the start.
+    /// Responses since startup.
     pub(crate) requests: u64,
     pub(crate) connections: u64,
     pub(crate) accepted: u64,
     pub(crate) memory_bytes: Option<u64>,
-    /// Of the last seconds.
+    /// Latencies of the last seconds.
     pub(crate) latency: Option<Latency<Duration>>,
 }
 
-/// Percentiles.
+/// Percentiles of the latency.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub(crate) struct Latency<T> {
     pub(crate) p50: T,
@@ -50,7 +50,7 @@ pub(crate) struct Latency<T> {
 }
 
 impl<T> Latency<T> {
-    pub(crate) fn map<U>(self, change: impl Fn(T) -> U) -> Latency<U> {
+    pub(crate) fn map_values<U>(self, change: impl Fn(T) -> U) -> Latency<U> {
         Latency {
             p50: change(self.p50),
             p90: change(self.p90),
@@ -60,9 +60,9 @@ impl<T> Latency<T> {
     }
 }
 
-/// Turns samples into documents.
-pub(crate) struct Figures {
-    facts: Facts,
+/// Converts samples into documents.
+pub(crate) struct MetricsBuilder {
+    server_info: ServerInfo,
     first: Sample,
     last: Sample,
     /// Requests per second, the newest last.
@@ -72,7 +72,7 @@ pub(crate) struct Figures {
 #[derive(Serialize)]
 struct Document<'a> {
     #[serde(flatten)]
-    facts: &'a Facts,
+    server_info: &'a ServerInfo,
     uptime_s: u64,
     requests: u64,
     rate: u64,
@@ -84,19 +84,19 @@ struct Document<'a> {
     memory_bytes: Option<u64>,
 }
 
-impl Figures {
-    /// Begins at `first`.
-    pub(crate) fn new(facts: Facts, first: Sample) -> Figures {
-        Figures {
-            facts,
+impl MetricsBuilder {
+    /// Returns a builder whose first interval begins at `first`.
+    pub(crate) fn new(server_info: ServerInfo, first: Sample) -> MetricsBuilder {
+        MetricsBuilder {
+            server_info,
             first,
             last: first,
             rates: VecDeque::with_capacity(RATES),
         }
     }
 
-    /// The document at `now`, on one line; rates are those since the last call.
-    pub(crate) fn document(&mut self, now: Sample) -> String {
+    /// Returns the document at `now`, on one line; its rates cover the time since the last call.
+    pub(crate) fn next_document(&mut self, now: Sample) -> String {
         let span = now.at.saturating_sub(self.last.at).as_secs_f64();
         let per_second = |amount: f64| if span > 0.0 { amount / span } else { 0.0 };
         let rate = per_second(now.requests.saturating_sub(self.last.requests) as f64).round() as u64;
@@ -107,24 +107,24 @@ impl Figures {
         self.rates.push_back(rate);
         self.last = now;
         let document = Document {
-            facts: &self.facts,
+            server_info: &self.server_info,
             uptime_s: now.at.saturating_sub(self.first.at).as_secs(),
             requests: now.requests,
             rate,
             rates: &self.rates,
             latency_us: now
                 .latency
-                .map(|latency| latency.map(|span| tenth(span.as_nanos() as f64 / 1000.0))),
+                .map(|latency| latency.map_values(|span| round_to_tenth(span.as_nanos() as f64 / 1000.0))),
             connections: now.connections,
             accepted: now.accepted,
-            cpu_percent: tenth(100.0 * cpu),
+            cpu_percent: round_to_tenth(100.0 * cpu),
             memory_bytes: now.memory_bytes,
         };
         serde_json::to_string(&document).expect("text and finite numbers under text names")
     }
 }
 
-/// Rounded to what is worth being read.
-fn tenth(number: f64) -> f64 {
+/// Rounds to one decimal.
+fn round_to_tenth(number: f64) -> f64 {
     (number * 10.0).round() / 10.0
 }

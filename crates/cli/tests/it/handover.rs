@@ -1,4 +1,4 @@
-//! Listeners that come from somebody else: a service manager, a former instance, an upgrade that fails.
+//! Inherited listeners: from a service manager, from a previous instance, and after a failed upgrade.
 #![allow(
     clippy::disallowed_methods,
     reason = "tests of the real program have real threads and real time"

@@ -1,4 +1,4 @@
-//! From the command line to what the load generator carries out: the traffic of a target, the plan of its rounds.
+//! From the command line to the load generator: the traffic of a target, and the plan of its rounds.
 
 use std::fs;
 use std::time::Duration;
@@ -9,118 +9,126 @@ use ringmain_load::run::{RunError, Session};
 use ringmain_load::target::{Place, Scheme, Target};
 use ringmain_load::traffic::{self, Traffic};
 
-use super::scene::Scene;
-use super::secure::{ALPN_HTTP1, ALPN_HTTP2, secured};
+use super::client_tls::{ALPN_HTTP1, ALPN_HTTP2, client_tls};
+use super::scenario_file::ScenarioFile;
 use crate::args::EngineName;
 use crate::args::bench::values::Header;
 use crate::args::bench::{self as args, Client, Load, Request, Started};
-use crate::failure::Failure;
+use crate::error::CliError;
 use crate::limits::{CONNECTIONS, ROUNDS};
 
 mod grpc;
 #[cfg(test)]
 mod tests;
 
-/// A round measures for so long, if nobody says how long.
+/// Default duration of a round.
 const DURATION: Duration = Duration::from_secs(10);
-/// Load before it, if nobody says how long.
+/// Default duration of the warm-up.
 const WARMUP: Duration = Duration::from_secs(2);
-/// An answer may take so long, if nobody says how long.
+/// Default timeout of a response.
 const TIMEOUT: Duration = Duration::from_secs(5);
-/// Bytes of an echoed message if nobody says how many.
+/// Default size of an echo message, in bytes.
 const ECHO_BYTES: u32 = 64;
 
-/// What is done to one target.
+/// The workload of a target.
 #[derive(Debug)]
-pub(super) struct Task {
-    /// Where it is.
+pub(super) struct Workload {
+    /// The target's address.
     pub(super) place: Place,
-    /// What is spoken.
+    /// The protocol.
     pub(super) protocol: Protocol,
-    /// How connections are secured.
+    /// The TLS settings, if any.
     pub(super) tls: Option<Tls>,
-    /// What is sent.
+    /// The requests or messages to send.
     pub(super) traffic: Traffic,
 }
 
-impl Task {
-    /// Of a target as it is written, with what is sent there.
+impl Workload {
+    /// Returns the workload for a target's URL.
+    ///
+    /// # Errors
+    /// Fails on an invalid URL, on options that do not fit it, and on files that cannot be read.
     pub(super) fn read(
         target: &str,
-        scene: Option<&Scene>,
+        scenario: Option<&ScenarioFile>,
         load: &Load,
         request: &Request,
         tls: &args::Tls,
-    ) -> Result<Task, Failure> {
-        let target = Target::parse(target).map_err(|error| Failure::Usage(error.to_string()))?;
+    ) -> Result<Workload, CliError> {
+        let target = Target::parse(target).map_err(|error| CliError::Usage(error.to_string()))?;
         let name = target.secured_as.clone();
-        let task = Task::of(target, scene, load, request)?;
-        // Files are read when all else is right.
-        let alpn = if task.protocol.is_http2() {
+        let workload = Workload::from_target(target, scenario, load, request)?;
+        // Files are read after the other checks.
+        let alpn = if workload.protocol.is_http2() {
             ALPN_HTTP2
         } else {
-            // WebSockets are opened by it, too.
+            // Also for WebSocket handshakes.
             ALPN_HTTP1
         };
-        let tls = name.map(|name| secured(name, alpn, tls)).transpose()?;
-        Ok(Task { tls, ..task })
+        let tls = name.map(|name| client_tls(name, alpn, tls)).transpose()?;
+        Ok(Workload { tls, ..workload })
     }
 
-    fn of(target: Target, scene: Option<&Scene>, load: &Load, request: &Request) -> Result<Task, Failure> {
+    fn from_target(
+        target: Target,
+        scenario: Option<&ScenarioFile>,
+        load: &Load,
+        request: &Request,
+    ) -> Result<Workload, CliError> {
         if request.deflate && target.scheme != Scheme::WebSocket {
-            return Err(Failure::Usage(
-                "--deflate is for ws:// targets: drop it, or write ws://".into(),
+            return Err(CliError::Usage(
+                "--deflate is for ws:// targets: drop it, or use ws://".into(),
             ));
         }
         if load.http2 && target.scheme != Scheme::Http {
-            return Err(Failure::Usage(
-                "--http2 is for http:// and https:// targets: drop it, or write one of these".into(),
+            return Err(CliError::Usage(
+                "--http2 is for http:// and https:// targets: drop it, or use one".into(),
             ));
         }
         if request.grpc.grpc {
-            return grpc::task(&target, scene.is_some(), load, request);
+            return grpc::call_workload(&target, scenario.is_some(), load, request);
         }
-        match (scene, target.scheme) {
-            (Some(scene), Scheme::Http) => Task::scenario(target, scene, load),
-            (Some(_), Scheme::Tcp) => Err(Failure::Usage(
-                "a scenario is for HTTP, and an echo server is asked: write http://".into(),
+        match (scenario, target.scheme) {
+            (Some(scenario), Scheme::Http) => Workload::from_scenario(target, scenario, load),
+            (Some(_), Scheme::Tcp) => Err(CliError::Usage(
+                "a scenario is for HTTP, and the target is an echo server: use http://".into(),
             )),
-            (Some(_), Scheme::WebSocket) => Err(Failure::Usage(
-                "a scenario is for HTTP, and a WebSocket is asked for: write http://, or say by options what is sent".into(),
+            (Some(_), Scheme::WebSocket) => Err(CliError::Usage(
+                "a scenario is for HTTP, and the target is a WebSocket: use http://, or options for the messages".into(),
             )),
-            (None, Scheme::Http) => Task::http(target, load, request),
-            (None, Scheme::WebSocket) => Task::web_socket(target, load, request),
-            (None, Scheme::Tcp) => Task::echo(target, load, request),
+            (None, Scheme::Http) => Workload::http_workload(target, load, request),
+            (None, Scheme::WebSocket) => Workload::websocket_workload(target, load, request),
+            (None, Scheme::Tcp) => Workload::echo_workload(target, load, request),
         }
     }
 
-    fn scenario(target: Target, scene: &Scene, load: &Load) -> Result<Task, Failure> {
+    fn from_scenario(target: Target, scenario: &ScenarioFile, load: &Load) -> Result<Workload, CliError> {
         if load.echo.is_some() {
-            return Err(Failure::Usage(
+            return Err(CliError::Usage(
                 "--echo is for tcp:// and ws:// targets, and a scenario is for HTTP: drop it".into(),
             ));
         }
         if target.path != "/" {
-            return Err(Failure::Usage(format!(
-                "the path {} has no meaning with a scenario, which says what is asked for: drop it",
+            return Err(CliError::Usage(format!(
+                "the path {} has no meaning with a scenario, which has the paths: drop it",
                 target.path
             )));
         }
-        Ok(Task {
-            traffic: scene.traffic(&target.host)?,
+        Ok(Workload {
+            traffic: scenario.traffic(&target.host)?,
             place: target.place,
-            protocol: http(load),
+            protocol: http_protocol(load),
             tls: None,
         })
     }
 
-    fn http(target: Target, load: &Load, args: &Request) -> Result<Task, Failure> {
+    fn http_workload(target: Target, load: &Load, args: &Request) -> Result<Workload, CliError> {
         if load.echo.is_some() {
-            return Err(Failure::Usage(
-                "--echo is for tcp:// and ws:// targets: drop it, or write one of these".into(),
+            return Err(CliError::Usage(
+                "--echo is for tcp:// and ws:// targets: drop it, or use one".into(),
             ));
         }
-        let mut request = requested(&target, args)?;
+        let mut request = build_request(&target, args)?;
         request.method = match (&args.method, &request.body) {
             (Some(method), _) => method.clone(),
             (None, traffic::Body::None) => "GET".into(),
@@ -133,24 +141,24 @@ impl Task {
             let check = traffic::Check::Body(traffic::Test::Contains(text.clone()));
             request.expect.checks.push(check);
         }
-        Ok(Task {
+        Ok(Workload {
             place: target.place,
-            protocol: http(load),
+            protocol: http_protocol(load),
             tls: None,
-            traffic: Traffic::single(request).map_err(|error| Failure::Usage(error.to_string()))?,
+            traffic: Traffic::single(request).map_err(|error| CliError::Usage(error.to_string()))?,
         })
     }
 
-    /// A body is the message; without one it is bytes that tell messages apart.
-    fn web_socket(target: Target, load: &Load, args: &Request) -> Result<Task, Failure> {
+    /// The body is the message; without a body, messages are generated bytes.
+    fn websocket_workload(target: Target, load: &Load, args: &Request) -> Result<Workload, CliError> {
         let given = [
             ("--method", args.method.is_some()),
             ("--expect-status", args.expect_status.is_some()),
             ("--expect-body", args.expect_body.is_some()),
         ];
         if let Some((option, _)) = given.into_iter().find(|(_, given)| *given) {
-            return Err(Failure::Usage(format!(
-                "{option} is for HTTP, and a WebSocket is asked for, whose messages must come back as they were: drop it"
+            return Err(CliError::Usage(format!(
+                "{option} is for HTTP, and the target is a WebSocket that must echo its messages: drop it"
             )));
         }
         let body = [
@@ -158,15 +166,15 @@ impl Task {
             ("--body-file", args.body_file.is_some()),
         ];
         if let (Some((option, _)), true) = (body.into_iter().find(|(_, given)| *given), load.echo.is_some()) {
-            return Err(Failure::Usage(format!(
-                "--echo and {option} both say what a message is: drop one of them"
+            return Err(CliError::Usage(format!(
+                "--echo and {option} both set the message: drop one"
             )));
         }
-        let request = requested(&target, args)?;
+        let request = build_request(&target, args)?;
         let bytes = load.echo.unwrap_or(ECHO_BYTES);
         let traffic = Traffic::messages(request, bytes, args.deflate);
-        let traffic = traffic.map_err(|error| Failure::Usage(error.to_string()))?;
-        Ok(Task {
+        let traffic = traffic.map_err(|error| CliError::Usage(error.to_string()))?;
+        Ok(Workload {
             place: target.place,
             tls: None,
             protocol: traffic.socket().expect("it was made of messages").protocol(),
@@ -174,26 +182,26 @@ impl Task {
         })
     }
 
-    fn echo(target: Target, load: &Load, request: &Request) -> Result<Task, Failure> {
-        if let Some(option) = request.given() {
-            return Err(Failure::Usage(format!(
-                "{option} is for HTTP, and an echo server is asked: drop it"
+    fn echo_workload(target: Target, load: &Load, request: &Request) -> Result<Workload, CliError> {
+        if let Some(option) = request.first_given_option() {
+            return Err(CliError::Usage(format!(
+                "{option} is for HTTP, and the target is an echo server: drop it"
             )));
         }
-        Ok(Task {
+        Ok(Workload {
             place: target.place,
             tls: None,
             protocol: Protocol::Echo {
                 bytes: load.echo.unwrap_or(ECHO_BYTES),
             },
-            // Of an echo server's traffic only its length counts.
-            traffic: Traffic::single(traffic::Request::get("/", "echo")).map_err(Failure::other)?,
+            // Only the size of messages matters for an echo server.
+            traffic: Traffic::single(traffic::Request::get("/", "echo")).map_err(CliError::other)?,
         })
     }
 }
 
-/// The HTTP that is spoken.
-fn http(load: &Load) -> Protocol {
+/// Returns the version of HTTP.
+fn http_protocol(load: &Load) -> Protocol {
     if load.http2 {
         Protocol::Http2
     } else {
@@ -201,19 +209,19 @@ fn http(load: &Load) -> Protocol {
     }
 }
 
-/// What the options say of a request, as far as it is the same for all who make one of it.
-fn requested(target: &Target, args: &Request) -> Result<traffic::Request, Failure> {
+/// Returns the request of the options, without the parts that depend on the protocol.
+fn build_request(target: &Target, args: &Request) -> Result<traffic::Request, CliError> {
     let host = args.host.as_ref().unwrap_or(&target.host);
     let headers = args.header.iter();
     let headers = headers.map(|Header(name, value)| (name.clone(), value.clone()));
     Ok(traffic::Request {
         headers: headers.collect(),
-        body: body(args)?,
+        body: read_body(args)?,
         ..traffic::Request::get(&target.path, host)
     })
 }
 
-fn body(args: &Request) -> Result<traffic::Body, Failure> {
+fn read_body(args: &Request) -> Result<traffic::Body, CliError> {
     if let Some(text) = &args.body {
         return Ok(traffic::Body::Text(text.clone()));
     }
@@ -222,29 +230,29 @@ fn body(args: &Request) -> Result<traffic::Body, Failure> {
     };
     match fs::read(path) {
         Ok(bytes) => Ok(traffic::Body::Bytes(bytes.into())),
-        Err(error) => Err(Failure::Usage(format!(
+        Err(error) => Err(CliError::Usage(format!(
             "--body-file: cannot read {}: {error}",
             path.display()
         ))),
     }
 }
 
-/// The CPUs and threads that the load comes from.
+/// The CPUs and threads of the load generator.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Threads {
     pub(super) count: usize,
-    /// Empty leaves it to the kernel.
+    /// Empty: not pinned.
     pub(super) cpus: Vec<usize>,
 }
 
-/// Which CPUs the client takes of those `allowed`, and how many threads it has.
-pub(super) fn threads(
+/// Returns the CPUs of the client, among those `allowed`, and its number of threads.
+pub(super) fn client_threads(
     load: &Load,
     client: &Client,
     started: &Started,
     allowed: &[usize],
-) -> Result<Threads, Failure> {
-    let cpus = cpus(client.cpus.as_ref(), started, allowed)?;
+) -> Result<Threads, CliError> {
+    let cpus = client_cpus(client.cpus.as_ref(), started, allowed)?;
     let default = if cpus.is_empty() {
         allowed.len()
     } else {
@@ -258,25 +266,25 @@ pub(super) fn threads(
     })
 }
 
-/// Which CPUs the client takes of those `allowed`; none named: all of them.
-pub(super) fn cpus(
+/// Returns the CPUs of the client, among those `allowed`; empty if none is configured.
+pub(super) fn client_cpus(
     wanted: Option<&Vec<usize>>,
     started: &Started,
     allowed: &[usize],
-) -> Result<Vec<usize>, Failure> {
+) -> Result<Vec<usize>, CliError> {
     let servers = started.server_cpus.as_ref();
     for (option, cpus) in [("--cpus", wanted), ("--server-cpus", servers)] {
         let missing = cpus.into_iter().flatten().find(|cpu| !allowed.contains(cpu));
         if let Some(cpu) = missing {
-            return Err(Failure::Usage(format!(
-                "{option}: CPU {cpu} may not be used by this process; it may use {}",
-                listed(allowed)
+            return Err(CliError::Usage(format!(
+                "{option}: CPU {cpu} is not available to this process, which may use {}",
+                format_cpus(allowed)
             )));
         }
     }
     Ok(match (wanted, servers) {
         (Some(cpus), _) => cpus.clone(),
-        // With no CPU left both share, which the report doubts.
+        // Without a free CPU both share, and the report has a warning.
         (None, Some(servers)) => allowed
             .iter()
             .filter(|cpu| !servers.contains(cpu))
@@ -286,8 +294,8 @@ pub(super) fn cpus(
     })
 }
 
-/// As the kernel lists CPUs: `0-3,8`.
-pub(super) fn listed(cpus: &[usize]) -> String {
+/// Formats CPUs as the kernel does: `0-3,8`.
+pub(super) fn format_cpus(cpus: &[usize]) -> String {
     let mut ranges: Vec<(usize, usize)> = Vec::new();
     for &cpu in cpus {
         match ranges.last_mut() {
@@ -305,14 +313,14 @@ pub(super) fn listed(cpus: &[usize]) -> String {
     written.collect::<Vec<_>>().join(",")
 }
 
-/// The plan of a target at these addresses, of which there is at least one.
-pub(super) fn plan(
-    task: &Task,
+/// Returns the plan of a target at these addresses, at least one.
+pub(super) fn build_plan(
+    workload: &Workload,
     mut targets: Vec<Addr>,
     threads: &Threads,
     (load, client): (&Load, &Client),
     interval: Duration,
-) -> Result<Plan, Failure> {
+) -> Result<Plan, CliError> {
     let sources: Vec<Addr> = client.source.iter().flatten().cloned().collect();
     let target = targets.remove(0);
     check_sources(&sources, &target)?;
@@ -320,10 +328,10 @@ pub(super) fn plan(
         target,
         others: targets,
         sources,
-        protocol: task.protocol,
-        tls: task.tls.clone(),
+        protocol: workload.protocol,
+        tls: workload.tls.clone(),
         connections: load.connections.unwrap_or(CONNECTIONS),
-        pipeline: if task.protocol.is_http2() {
+        pipeline: if workload.protocol.is_http2() {
             load.streams.unwrap_or(1)
         } else {
             load.pipeline.unwrap_or(1)
@@ -355,28 +363,28 @@ pub(super) fn plan(
     })
 }
 
-/// Ready to be carried out.
-pub(super) fn session(plan: Plan, task: &Task) -> Result<Session, Failure> {
-    Session::new(plan, task.traffic.clone()).map_err(|error| match error {
-        // What flags and scenario say together makes no sense.
-        RunError::Plan { .. } | RunError::Tls(_) => Failure::Usage(error.to_string()),
-        _ => Failure::other(error),
+/// Returns a session that is ready to run.
+pub(super) fn open_session(plan: Plan, workload: &Workload) -> Result<Session, CliError> {
+    Session::new(plan, workload.traffic.clone()).map_err(|error| match error {
+        // Conflicting settings of options and scenario.
+        RunError::Plan { .. } | RunError::Tls(_) => CliError::Usage(error.to_string()),
+        _ => CliError::other(error),
     })
 }
 
-/// A connection has both ends in one family.
-pub(super) fn check_sources(sources: &[Addr], target: &Addr) -> Result<(), Failure> {
+/// Fails if a source address is not of the target's address family.
+pub(super) fn check_sources(sources: &[Addr], target: &Addr) -> Result<(), CliError> {
     let fits = |source: &&Addr| match (source, target) {
         (Addr::Inet(source), Addr::Inet(target)) => source.is_ipv4() == target.is_ipv4(),
         _ => false,
     };
     match sources.iter().find(|source| !fits(source)) {
         None => Ok(()),
-        Some(Addr::Inet(source)) => Err(Failure::Usage(format!(
-            "--source: nothing can connect from {} to {target}: expected an address of its family",
+        Some(Addr::Inet(source)) => Err(CliError::Usage(format!(
+            "--source: cannot connect from {} to {target}: expected an address of the same family",
             source.ip()
         ))),
-        Some(other) => Err(Failure::Usage(format!(
+        Some(other) => Err(CliError::Usage(format!(
             "--source: expected an IP address, found {other}"
         ))),
     }
