@@ -20,7 +20,7 @@ use ringmain_kube::live::{self, DataPlane, Health};
 use ringmain_sys::clock;
 use tokio::sync::watch;
 
-use crate::combined::Combined;
+use crate::merge::Combined;
 use crate::config::Kubernetes;
 #[cfg(feature = "kubernetes")]
 use crate::limits;

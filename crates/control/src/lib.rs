@@ -1,5 +1,5 @@
 //! From what people and systems say to what the gateway does: [`mod@file`] reads a configuration, [`config`] translates it into the
-//! gateway's model, [`follow`] has a gateway follow its
+//! gateway's model, [`reload`] has a gateway follow its
 //! changes, [`nats`] publishes what brokers have for those who are pushed to, [`admin`] shows what it does, [`edge`] is all of it together for a program that embeds a gateway.
 //!
 //! Knows formats and where things are kept; nothing of requests.
@@ -7,11 +7,11 @@
 
 pub mod admin;
 pub mod cluster;
-pub mod combined;
+pub mod merge;
 pub mod config;
 pub mod edge;
 pub mod file;
-pub mod follow;
+pub mod reload;
 pub mod limits;
 pub mod nats;
 pub mod verify;

@@ -17,7 +17,7 @@ use ringmain_gateway::model::{AccessLog, Config, LogDestination};
 use ringmain_gateway::table::Problem;
 use ringmain_sys::clock;
 
-use crate::combined::Combined;
+use crate::merge::Combined;
 use crate::config::{ConfigError, Loaded};
 
 /// Everything that is wrong with a configuration, in the order of its file.

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use ringmain_control::edge::logs::{self, Rotated};
+use ringmain_control::edge::access_log::{self, Rotated};
 use ringmain_engine::features::Features;
 use ringmain_engine::{Engine, Report};
 use ringmain_sys::signal::Signals;
@@ -55,7 +55,7 @@ pub(super) fn serve(
             },
         )
         .map_err(Failure::other)?;
-    logs::finish(&site);
+    access_log::finish(&site);
     Ok(counts(&summary.report, requests()))
 }
 
@@ -66,7 +66,7 @@ fn access_log(http: &Http) -> Result<Option<AccessLog>, Failure> {
         Some(Destination::StandardOutput) => AccessLog::to_stdout(),
         Some(Destination::File(path)) => AccessLog::to_file(path),
     };
-    let log = log.map_err(|error| Failure::from(logs::cannot_open(&error)))?;
+    let log = log.map_err(|error| Failure::from(access_log::cannot_open(&error)))?;
     let format = match http.access_log_format {
         Some(AccessLogFormat::Common) => Format::Common,
         Some(AccessLogFormat::Combined) | None => Format::Combined,

@@ -20,7 +20,7 @@ use ringmain_gateway::{Copied, UpstreamStatus};
 use ringmain_sys::{clock, process};
 
 use super::Inner;
-use super::show::label;
+use super::status::label;
 use crate::limits;
 
 /// All of them.
@@ -33,7 +33,7 @@ pub(super) fn text(inner: &Inner) -> String {
     certificates(&mut page, inner);
     streams(&mut page, inner);
     if let Some(report) = inner.gateway.push() {
-        super::pushed::counts(&mut page, &report);
+        super::push_metrics::counts(&mut page, &report);
     }
     upstreams(&mut page, inner);
     counters(&mut page, inner);

@@ -5,10 +5,10 @@
 //! with the token, or without one where none is configured. Metrics and probes have an application of their own beside it.
 
 mod dashboard;
-mod followed;
+mod cluster_status;
 mod metrics;
-mod pushed;
-mod show;
+mod push_metrics;
+mod status;
 
 #[cfg(test)]
 mod tests;
@@ -27,7 +27,7 @@ use ringmain_web::{App, Error, Flow, Limits, Reply, Request, Result, Site};
 use serde_json::json;
 
 use crate::config;
-use crate::follow::Control;
+use crate::reload::Control;
 use crate::limits;
 
 /// What the administration shows.
@@ -128,11 +128,11 @@ impl Admin {
             .get("/config", with(show_config))
             .get(
                 "/routes",
-                with(|inner, _, reply| reply.json(&show::routes(&inner.gateway))),
+                with(|inner, _, reply| reply.json(&status::routes(&inner.gateway))),
             )
             .get(
                 "/upstreams",
-                with(|inner, req, reply| reply.json(&show::upstreams(&inner.gateway, req.cx().wall()))),
+                with(|inner, req, reply| reply.json(&status::upstreams(&inner.gateway, req.cx().wall()))),
             )
             .get("/kubernetes", with(show_kubernetes))
             .get("/metrics", with(show_metrics))
@@ -253,7 +253,7 @@ fn show_config(inner: &Inner, _: &Request<'_>, reply: &mut Reply<'_>) -> Result 
 }
 
 fn show_kubernetes(inner: &Inner, _: &Request<'_>, reply: &mut Reply<'_>) -> Result {
-    match followed::followed(inner) {
+    match cluster_status::followed(inner) {
         Some(followed) => reply.json(&followed),
         None => Err(Error::new(404, "the configuration has no key `kubernetes`")),
     }

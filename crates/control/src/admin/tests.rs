@@ -4,7 +4,7 @@ use ringmain_push::SlowConsumerPolicy;
 use ringmain_push::metrics::{Refusal, Report};
 
 use super::metrics::Page;
-use super::pushed;
+use super::push_metrics;
 use crate::config::shown;
 
 #[test]
@@ -58,7 +58,7 @@ fn what_is_pushed_is_counted_by_labels_of_bounded_sets() {
         recovered: 2,
         ..Report::default()
     };
-    pushed::counts(&mut page, &report);
+    push_metrics::counts(&mut page, &report);
     for line in [
         "ringmain_push_clients 3",
         "# TYPE ringmain_push_refused_total counter",

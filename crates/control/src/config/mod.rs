@@ -13,17 +13,17 @@
 mod build;
 mod document;
 mod error;
-mod reader;
+mod deserializer;
 mod reference;
-mod secrets;
-mod shared;
-mod shown;
+mod expand;
+mod last_good;
+mod redacted;
 #[cfg(test)]
 mod tests;
-mod texts;
-mod tree;
+mod scalars;
+mod yaml;
 mod unreachable;
-mod values;
+mod fields;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -38,9 +38,9 @@ use crate::limits;
 use document::Document;
 use error::Errors;
 pub use error::{ConfigError, Position, Warning};
-use reader::Reader;
+use deserializer::Reader;
 pub use reference::reference;
-pub use shown::shown;
+pub use redacted::shown;
 
 /// Where secrets and files come from.
 pub struct Sources<'s> {
@@ -226,8 +226,8 @@ pub fn load(file: &str, text: &str, sources: &Sources<'_>) -> Loaded {
         incomplete: BTreeSet::new(),
         unexpanded: Vec::new(),
     };
-    if let Some(mut tree) = tree::read(text, &errors) {
-        secrets::expand(&mut tree, sources, &mut errors);
+    if let Some(mut tree) = yaml::read(text, &errors) {
+        expand::expand(&mut tree, sources, &mut errors);
         loaded.unexpanded = errors.unexpanded();
         // There may be thousands of them: each is read when it is translated, so that they need not all stand here twice.
         let routes = tree.take_map("routes");

@@ -1,11 +1,11 @@
 //! What files mean, and what is told of wrong ones.
 
-mod bounds;
-mod empty;
+mod traffic;
+mod empty_lists;
 mod examples;
 mod expansion;
 mod filters;
-mod following;
+mod derived_errors;
 mod grpc;
 mod kubernetes;
 mod nats;
@@ -20,7 +20,7 @@ mod schema;
     feature = "postgres"
 ))]
 mod sources;
-mod wrong;
+mod errors;
 
 use std::io;
 use std::path::Path;

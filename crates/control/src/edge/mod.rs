@@ -11,10 +11,10 @@
 //!
 //! Owns the order of setting up: file, engine, listeners, application, control thread, administration. Knows no command line.
 
-mod addresses;
-mod administration;
-pub mod logs;
-mod state;
+mod listeners;
+mod admin_server;
+pub mod access_log;
+mod push_state;
 
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
@@ -31,12 +31,12 @@ use ringmain_sys::inherit::Inherited;
 use ringmain_sys::signal::Signals;
 use ringmain_web::{Exit, Limits, Site};
 
-use self::administration::Administration;
-use self::logs::Rotated;
+use self::admin_server::Administration;
+use self::access_log::Rotated;
 use crate::admin::{Admin, Board};
 use crate::config::Warning;
 use crate::file::{self, Reading, Unreadable};
-use crate::follow::{Begun, Control};
+use crate::reload::{Begun, Control};
 use crate::verify::{self, Rejected};
 
 /// What a configuration file has no word for.
@@ -216,14 +216,14 @@ impl Edge {
         let mut engine = self.engine(&config, begun.kubernetes.is_some())?;
         watch.begin(&engine);
         let may_wait = !inherited.is_empty();
-        let addrs = addresses::open(settings, &mut engine, &mut inherited, &gateway.addrs())?;
+        let addrs = listeners::open(settings, &mut engine, &mut inherited, &gateway.addrs())?;
         let for_admin = admin_listeners(&config, &mut inherited);
-        addresses::say_unused(&inherited);
+        listeners::say_unused(&inherited);
         // Behind what can fail: a file of state is used once.
-        state::begin(&gateway.pushing(), config.push.as_deref()).map_err(other)?;
+        push_state::begin(&gateway.pushing(), config.push.as_deref()).map_err(other)?;
         let mut app = gateway.app().limits(self.limits(gateway.limits()));
         if let Some(wanted) = &config.access_log {
-            app = app.access_log(logs::open(wanted)?);
+            app = app.access_log(access_log::open(wanted)?);
         }
         let site = app.build().map_err(other)?;
         let control = Control::start(gateway.clone(), begun)
@@ -265,7 +265,7 @@ impl Edge {
         let summary =
             engine.run_observed_until_ready(signals, move |start| served.server(start), observe, is_ready);
         let summary = summary.map_err(other)?;
-        logs::finish(&site);
+        access_log::finish(&site);
         Ok(Served {
             report: summary.report,
             requests: site.stats().totals().requests(),
@@ -344,7 +344,7 @@ impl Serving<'_> {
     fn look<M: Send + 'static>(&mut self, running: &Running<M>) -> Report {
         if let Some(gateway) = self.listening.take() {
             let (push, control) = (gateway.pushing(), Arc::clone(&self.control));
-            running.before_drain(move |successor| state::save(&push, &control, successor));
+            running.before_drain(move |successor| push_state::save(&push, &control, successor));
             self.follow(&gateway, running.listeners());
         }
         if std::mem::replace(&mut self.hangups, running.hangups()) != running.hangups() {
@@ -383,7 +383,7 @@ fn admin_listeners<'c>(
     let all = admin.flat_map(|admin| [("administration", &admin.addresses), (METRICS, &admin.metrics)]);
     let used = all.filter(|(_, addrs)| !addrs.is_empty());
     used.map(|(name, addrs)| {
-        let taken = addresses::take(inherited, |addr: &Addr| addrs.contains(addr));
+        let taken = listeners::take(inherited, |addr: &Addr| addrs.contains(addr));
         (name, addrs, taken)
     })
     .collect()

@@ -13,9 +13,9 @@ use ringmain_tls::{ClientSettings, KeyPair, PeerName, Pem, Trust, system_roots};
 use ringmain_wire::tls::{Client, Clock};
 use serde::{Deserialize, Serialize};
 
-use super::login::Credentials;
+use super::credentials::Credentials;
 use super::protocol::{self, Decoder, Event, Fault, Misuse};
-use super::stream::{Read, Stream};
+use super::transport::{Read, Stream};
 use crate::limits::{NATS_CONNECT_WITHIN, NATS_PAYLOAD_BYTES};
 
 /// A connection that is open. What is to be sent waits until [`Connection::flush`].

@@ -11,11 +11,11 @@
 mod backoff;
 mod connection;
 mod consumer;
-mod login;
+mod credentials;
 pub mod protocol;
 mod publisher;
 mod status;
-mod stream;
+mod transport;
 
 #[cfg(test)]
 mod tests;
@@ -100,5 +100,5 @@ impl Consumers {
 /// # Errors
 /// What was expected.
 pub fn check_credentials(file: &[u8]) -> Result<(), &'static str> {
-    login::Credentials::parse(str::from_utf8(file).unwrap_or_default()).map(drop)
+    credentials::Credentials::parse(str::from_utf8(file).unwrap_or_default()).map(drop)
 }

@@ -12,7 +12,7 @@ use fastrand::Rng;
 use ringmain_gateway::model::{NatsAccess, NatsLogin, NatsServer, NatsTls, Secret};
 
 use super::backoff::{self, FIRST, LONGEST};
-use super::login::Credentials;
+use super::credentials::Credentials;
 use super::protocol::Event;
 use super::*;
 

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use ringmain_control::file::{self, Reading};
-use ringmain_control::follow::{Begun, Control};
+use ringmain_control::reload::{Begun, Control};
 use ringmain_control::nats::{Dropped, Report};
 use ringmain_engine::{Config, Engine, ListenOptions, Running};
 use ringmain_gateway::Gateway;

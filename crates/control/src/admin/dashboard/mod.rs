@@ -2,7 +2,7 @@
 //!
 //! Figures are made while somebody looks and by nobody else: without a viewer the page costs nothing and holds nothing.
 
-mod figures;
+mod snapshot;
 
 #[cfg(test)]
 mod tests;
@@ -13,9 +13,9 @@ use std::time::Duration;
 use ringmain_sys::{clock, process};
 use ringmain_web::{Event, Reply, Request, Result};
 
-use self::figures::{Broker, Config, Figures, Moment};
+use self::snapshot::{Broker, Config, Figures, Moment};
 use super::Inner;
-use super::followed::followed;
+use super::cluster_status::followed;
 use crate::limits::{DASHBOARD_EVERY, DASHBOARD_PROBLEMS, DASHBOARD_RETRY};
 
 /// The page: no file beside it, nothing from elsewhere.

@@ -137,7 +137,7 @@ fn the_page_is_bounded() {
 
 #[test]
 fn a_followed_cluster_is_shown_and_bounded() {
-    use crate::admin::followed::{FailingWatch, Followed};
+    use crate::admin::cluster_status::{FailingWatch, Followed};
     use crate::limits::DASHBOARD_PROBLEMS;
     let watch = |number: usize| FailingWatch {
         objects: format!("Secret n/{number}"),

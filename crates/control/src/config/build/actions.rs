@@ -12,8 +12,8 @@ use super::routes::Backends;
 use super::{Builder, list, put, text, texts, value};
 use crate::config::document::{self, Maybe};
 use crate::config::error::Position;
-use crate::config::texts::Condition;
-use crate::config::values::{At, Either, Pairs, Switch, Text};
+use crate::config::scalars::Condition;
+use crate::config::fields::{At, Either, Pairs, Switch, Text};
 
 const TEXT: &str = "text/plain; charset=utf-8";
 const HTML: &str = "text/html; charset=utf-8";
@@ -202,7 +202,7 @@ impl Builder<'_> {
         }
     }
 
-    fn mirror(&mut self, at: At<Either<Text<super::super::texts::To>, document::Mirror>>) -> Option<Mirror> {
+    fn mirror(&mut self, at: At<Either<Text<super::super::scalars::To>, document::Mirror>>) -> Option<Mirror> {
         let position = at.position;
         let (to, part) = match at.value? {
             Either::Short(Text(to)) => (Some(to), document::Mirror::default()),

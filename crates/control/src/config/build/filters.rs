@@ -8,7 +8,7 @@ use ringmain_gateway::model::{FilterUse, Options, Policy};
 use super::Builder;
 use crate::config::document::{self, Maybe};
 use crate::config::error::Position;
-use crate::config::values::{At, Either, Free, OneOrMany, Pairs, Switch};
+use crate::config::fields::{At, Either, Free, OneOrMany, Pairs, Switch};
 
 /// One of them, or several, as they are written.
 pub(super) type Filters = Maybe<Switch<OneOrMany<Either<String, document::Filter>>>>;

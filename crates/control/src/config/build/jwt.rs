@@ -12,8 +12,8 @@ use ringmain_gateway::model::{
 use super::{Builder, list, text, texts, value};
 use crate::config::document::{self, Maybe, Some1};
 use crate::config::error::{Position, quoted, suggestion};
-use crate::config::texts::{PageUrl, To, is_path};
-use crate::config::values::{At, Either, Pairs, Text};
+use crate::config::scalars::{PageUrl, To, is_path};
+use crate::config::fields::{At, Either, Pairs, Text};
 
 impl Builder<'_> {
     pub(super) fn jwt_providers(&mut self, providers: Pairs<document::JwtProvider>) {
@@ -154,7 +154,7 @@ impl Builder<'_> {
 
     fn least(
         &self,
-        at: Maybe<Text<crate::config::texts::Time>>,
+        at: Maybe<Text<crate::config::scalars::Time>>,
         least: Duration,
         default: Duration,
     ) -> Duration {

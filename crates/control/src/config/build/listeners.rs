@@ -11,8 +11,8 @@ use ringmain_gateway::table::Place;
 use super::{Builder, put, text, texts, value};
 use crate::config::document;
 use crate::config::document::{Maybe, Some1};
-use crate::config::texts::Size;
-use crate::config::values::{Pairs, Switch, Text};
+use crate::config::scalars::Size;
+use crate::config::fields::{Pairs, Switch, Text};
 
 /// With nothing but a name, addresses and a protocol.
 fn plain(name: &str, addresses: Vec<Addr>, protocol: Protocol) -> model::Listener {

@@ -1,14 +1,14 @@
 //! From the document to the model: what values mean together, and what becomes of parts that are wrong.
 
 mod actions;
-mod bounds;
+mod traffic;
 mod filters;
 mod jwt;
 mod kubernetes;
 mod listeners;
 mod nats;
 mod policies;
-mod proxy;
+mod app_proxy;
 mod push;
 mod routes;
 mod sources;
@@ -25,9 +25,9 @@ use ringmain_web::access_log::Template;
 
 use super::document::{Document, Maybe, Some1};
 use super::error::{Errors, Position, quoted, suggestion};
-use super::secrets;
-use super::tree::Pair;
-use super::values::{At, Either, OneOrMany, Pairs, Text};
+use super::expand;
+use super::yaml::Pair;
+use super::fields::{At, Either, OneOrMany, Pairs, Text};
 use super::{Kubernetes, Sources};
 
 /// What a document means.
@@ -286,7 +286,7 @@ impl Builder<'_> {
 
     fn file(&self, at: &Maybe<String>) -> Option<Vec<u8>> {
         let at = at.as_ref()?;
-        secrets::read(at.value.as_ref()?, at.position, self.sources, self.errors)
+        expand::read(at.value.as_ref()?, at.position, self.sources, self.errors)
     }
 
     fn certificates(&mut self, certificates: Pairs<super::document::Certificate>) {
@@ -321,7 +321,7 @@ impl Builder<'_> {
             authorities,
             Place::Authorities,
             |builder, name, path, position| {
-                let Some(pem) = secrets::read(&path, position, builder.sources, builder.errors) else {
+                let Some(pem) = expand::read(&path, position, builder.sources, builder.errors) else {
                     return;
                 };
                 let at = At {

@@ -8,7 +8,7 @@ use ringmain_gateway::model::{self, ChannelTemplate, NatsAccess, NatsLogin, Nats
 use super::{Builder, text, texts, value};
 use crate::config::document::{self, Maybe};
 use crate::config::error::{Position, quoted};
-use crate::config::values::Pairs;
+use crate::config::fields::Pairs;
 use crate::limits::NATS_CONSUMERS;
 use crate::nats;
 

@@ -9,8 +9,8 @@ use ringmain_gateway::table::Place;
 use super::{Builder, list, text, texts, value};
 use crate::config::document::{self, Maybe};
 use crate::config::error::{Position, quoted};
-use crate::config::texts::{KeyDigest, is_path};
-use crate::config::values::{At, Parse, Switch, Text};
+use crate::config::scalars::{KeyDigest, is_path};
+use crate::config::fields::{At, Parse, Switch, Text};
 
 impl Builder<'_> {
     /// A rule's policies: its own, and of its route's those of other kinds.

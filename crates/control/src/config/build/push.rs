@@ -12,8 +12,8 @@ use ringmain_push::{HistoryOptions, Options, SlowConsumerPolicy};
 
 use super::{Builder, list, names, put, text, texts, value};
 use crate::config::document::{self, Maybe};
-use crate::config::texts::Size;
-use crate::config::values::{At, Switch, Text};
+use crate::config::scalars::Size;
+use crate::config::fields::{At, Switch, Text};
 
 /// Of a namespace that keeps something and does not say how much, or how long.
 const KEPT: HistoryOptions = HistoryOptions {

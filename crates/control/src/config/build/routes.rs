@@ -13,10 +13,10 @@ use serde::Deserialize;
 use super::{Builder, list, text, texts, value};
 use crate::config::document::{self, Some1};
 use crate::config::error::{Position, quoted};
-use crate::config::reader::Reader;
-use crate::config::texts::{GrpcName, To};
-use crate::config::tree::Pair;
-use crate::config::values::{At, Either, OneOrMany, Pairs, Text};
+use crate::config::deserializer::Reader;
+use crate::config::scalars::{GrpcName, To};
+use crate::config::yaml::Pair;
+use crate::config::fields::{At, Either, OneOrMany, Pairs, Text};
 
 /// Who answers, as it is written.
 pub(super) type Backends = Some1<Either<Text<To>, document::Backend>>;

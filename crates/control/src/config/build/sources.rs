@@ -14,7 +14,7 @@ use ringmain_sources::limits::{IN_FLIGHT, IN_FLIGHT_MOST};
 use super::{Builder, text, texts, value};
 use crate::config::document::{self, BrokerServer, MappingKeys, Maybe, RedisAccessKeys, Some1};
 use crate::config::error::{Position, quoted, suggestion};
-use crate::config::values::{Pairs, Text};
+use crate::config::fields::{Pairs, Text};
 use crate::limits::SOURCES;
 
 /// The default distance from which a log is read back: as much as clients that reconnect may have missed.

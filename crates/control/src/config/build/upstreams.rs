@@ -11,8 +11,8 @@ use ringmain_gateway::table::Place;
 use super::{Builder, list, put, text, texts, value};
 use crate::config::document;
 use crate::config::error::{Position, quoted};
-use crate::config::texts::{To, Url};
-use crate::config::values::{At, Either, Pairs, Switch, Text};
+use crate::config::scalars::{To, Url};
+use crate::config::fields::{At, Either, Pairs, Switch, Text};
 
 impl Builder<'_> {
     pub(super) fn upstreams(&mut self, upstreams: Pairs<Either<Text<Url>, document::Upstream>>) {

@@ -3,7 +3,7 @@
 //!
 //! This module defines structure only; `build` validates values against each other.
 
-mod bounds;
+mod traffic;
 mod kubernetes;
 mod nats;
 mod policy;
@@ -16,7 +16,7 @@ use ringmain_gateway::model::{Addr, HeaderName, Hostname, LogDestination, Networ
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-pub(super) use self::bounds::*;
+pub(super) use self::traffic::*;
 pub(super) use self::kubernetes::*;
 pub(super) use self::nats::*;
 pub(super) use self::policy::*;
@@ -24,8 +24,8 @@ pub(super) use self::push::*;
 pub(super) use self::route::*;
 pub(super) use self::sources::*;
 pub(super) use self::upstream::*;
-use super::texts::{Size, SizeOrOff, Time, TimeOrOff};
-use super::values::{At, Either, NumberOrOff, OneOrMany, Pairs, Switch, Text, secret};
+use super::scalars::{Size, SizeOrOff, Time, TimeOrOff};
+use super::fields::{At, Either, NumberOrOff, OneOrMany, Pairs, Switch, Text, secret};
 
 /// An optional value.
 pub(super) type Maybe<T> = Option<At<T>>;
@@ -43,7 +43,7 @@ pub(super) struct Document {
     /// The HTTP listen addresses, in short form: defines a listener named `default`.
     pub(super) listen: Some1<Text<Addr>>,
     /// The upstream for requests that match no other route, in short form: defines a route named `default`.
-    pub(super) to: Some1<Either<Text<super::texts::To>, Backend>>,
+    pub(super) to: Some1<Either<Text<super::scalars::To>, Backend>>,
     /// The listeners, by name.
     pub(super) listeners: Pairs<Listener>,
     /// The routes, by name. Of routes that match equally the first applies.
@@ -51,7 +51,7 @@ pub(super) struct Document {
     /// The TCP and TLS routes, by name: connections that are forwarded as bytes.
     pub(super) streams: Pairs<Stream>,
     /// The upstreams, by name.
-    pub(super) upstreams: Pairs<Either<Text<super::texts::Url>, Upstream>>,
+    pub(super) upstreams: Pairs<Either<Text<super::scalars::Url>, Upstream>>,
     /// The identity providers that sign tokens (JWT), by name; `policies.jwt` of rules refers to these names.
     pub(super) jwt_providers: Pairs<JwtProvider>,
     /// The push server: live updates in channels.
@@ -235,7 +235,7 @@ pub(super) struct Stream {
     /// The hosts, matched against the SNI. Default: all.
     pub(super) hosts: Some1<Text<Hostname>>,
     /// The upstreams: one, or several by weight.
-    pub(super) to: Some1<Either<Text<super::texts::To>, Backend>>,
+    pub(super) to: Some1<Either<Text<super::scalars::To>, Backend>>,
     /// The idle timeout: the time without a byte in either direction after which the connection is reset. Default: `1h`.
     pub(super) idle: Maybe<Text<TimeOrOff>>,
 }

@@ -6,7 +6,7 @@ use serde::Deserialize;
 
 use super::{Maybe, Some1};
 use crate::config::error::quoted;
-use crate::config::values::{Parse, Text, secret};
+use crate::config::fields::{Parse, Text, secret};
 use crate::nats::protocol;
 
 /// A NATS cluster whose messages (JSON) are published in channels. Core NATS: messages published while the connection is down

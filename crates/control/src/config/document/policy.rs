@@ -5,8 +5,8 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::{Concurrency, Inject, Maybe, OnFailure, RateLimit, Shed, Some1};
-use crate::config::texts::{KeyDigest, PageUrl, Size, Time, To};
-use crate::config::values::{Either, Free, OneOrMany, Pairs, Switch, Text, secret};
+use crate::config::scalars::{KeyDigest, PageUrl, Size, Time, To};
+use crate::config::fields::{Either, Free, OneOrMany, Pairs, Switch, Text, secret};
 
 /// The policies of a rule, or of a route for all of its rules, evaluated in the order that docs/policies.md lists. A rule's
 /// policy replaces the route's policy of the same kind; `false` removes it.

@@ -4,8 +4,8 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::{JetStream, Kafka, Maybe, Nats, Postgres, RedisPubSub, RedisStreams, Some1};
-use crate::config::texts::{PageUrl, Size, Time, To};
-use crate::config::values::{Either, Pairs, Text, secret};
+use crate::config::scalars::{PageUrl, Size, Time, To};
+use crate::config::fields::{Either, Pairs, Text, secret};
 use ringmain_gateway::model::{HeaderName, HeaderValue, Hostname, JwtAlgorithm, Path};
 
 /// The push server. Clients connect at rules with `push: true`, over WebSocket, SSE and HTTP streams, with the client protocol

@@ -7,8 +7,8 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::{Maybe, Policies, PushAt, Some1};
-use crate::config::texts::{Condition, GrpcName, Share, Size, SizeOrOff, Time, TimeOrOff, To};
-use crate::config::values::{Either, OneManyOrNone, Pairs, Switch, Text, secret};
+use crate::config::scalars::{Condition, GrpcName, Share, Size, SizeOrOff, Time, TimeOrOff, To};
+use crate::config::fields::{Either, OneManyOrNone, Pairs, Switch, Text, secret};
 
 /// A set of rules for the requests of some hosts: either `rules` or `to`.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
@@ -22,7 +22,7 @@ pub(in crate::config) struct Route {
     pub(in crate::config) policies: Maybe<Policies>,
     /// The rules. The most specific match applies: exact paths, then regular expressions, then the longest prefix; then matches
     /// with a method, then with more headers, then with more query parameters, then the first.
-    pub(in crate::config) rules: Option<Vec<crate::config::values::At<Rule>>>,
+    pub(in crate::config) rules: Option<Vec<crate::config::fields::At<Rule>>>,
     /// The upstreams for all requests, in place of `rules`.
     pub(in crate::config) to: Some1<Either<Text<To>, Backend>>,
 }

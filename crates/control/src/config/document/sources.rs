@@ -6,8 +6,8 @@ use serde::Deserialize;
 
 use super::{Maybe, NatsFilter, Some1};
 use crate::config::error::quoted;
-use crate::config::texts::Time;
-use crate::config::values::{Parse, Text, secret};
+use crate::config::scalars::Time;
+use crate::config::fields::{Parse, Text, secret};
 
 /// Defines the keys of a source: its own, and those that translate records, which all sources have. Their documentation differs.
 /// `serde(flatten)` would accept unknown keys.

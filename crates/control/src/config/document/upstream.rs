@@ -5,8 +5,8 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::{Maybe, Some1};
-use crate::config::texts::Time;
-use crate::config::values::{Either, Switch, Text};
+use crate::config::scalars::Time;
+use crate::config::fields::{Either, Switch, Text};
 
 /// A group of equivalent endpoints.
 #[derive(Debug, Default, Deserialize, JsonSchema)]

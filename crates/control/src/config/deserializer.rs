@@ -3,7 +3,7 @@
 //! A serde deserializer whose errors were told already: whoever gets one only knows that there is no value. [`At`] catches
 //! it, so that its neighbours are still read. Unknown keys are told and passed over.
 //!
-//! [`At`]: super::values::At
+//! [`At`]: super::fields::At
 
 use std::fmt;
 
@@ -15,7 +15,7 @@ use serde::de::{
 use serde::forward_to_deserialize_any;
 
 use super::error::{Errors, quoted, suggestion};
-use super::tree::{Node, Pair, Value};
+use super::yaml::{Node, Pair, Value};
 
 /// The name by which a value asks for its place: a sequence of line, column, value, and whether all of it was right.
 pub(super) const AT: &str = "\0at";

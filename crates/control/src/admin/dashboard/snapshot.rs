@@ -12,7 +12,7 @@ use ringmain_gateway::status::EndpointStatus;
 use ringmain_gateway::{Copied, UpstreamStatus, fault::Fault};
 use serde::Serialize;
 
-use crate::admin::followed::Followed;
+use crate::admin::cluster_status::Followed;
 use crate::limits::{DASHBOARD_ENDPOINTS, DASHBOARD_ROUTES, DASHBOARD_UPSTREAMS, DASHBOARD_WINDOW};
 
 /// What was counted up to one moment.

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 
 use super::Sources;
 use super::error::{Errors, Position, quoted};
-use super::tree::{Node, Value};
+use super::yaml::{Node, Value};
 use crate::limits;
 
 /// Puts them into all texts. What cannot be put in is told, and the text stays as it is.

@@ -8,8 +8,8 @@ use ringmain_push::limits::ANSWER_WITHIN;
 use super::{Builder, list, put, text, value};
 use crate::config::document::{self, Maybe, Some1};
 use crate::config::error::quoted;
-use crate::config::texts::{PageUrl, Time};
-use crate::config::values::{At, Either, Text};
+use crate::config::scalars::{PageUrl, Time};
+use crate::config::fields::{At, Either, Text};
 
 impl Builder<'_> {
     pub(super) fn push_proxy(&mut self, at: At<document::PushProxy>) -> PushProxy {

@@ -10,7 +10,7 @@ use ringmain_gateway::model::{
 };
 
 use super::error::{quoted, suggestion};
-use super::values::Parse;
+use super::fields::Parse;
 use crate::limits;
 
 fn wrong<T>(expected: &str, found: &str) -> Result<T, String> {

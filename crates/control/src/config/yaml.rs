@@ -8,7 +8,7 @@
 //! `yes` and `no` are texts.
 
 mod compose;
-mod scalar;
+mod core_schema;
 #[cfg(test)]
 mod tests;
 

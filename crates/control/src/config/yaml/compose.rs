@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use granit_parser::{ErrorKind, Event, Parser, ScalarStyle, ScanError, Span, StrInput, Tag};
 
-use super::scalar::{self, Kind};
+use super::core_schema::{self, Kind};
 use super::{Node, Pair, Value};
 use crate::config::error::{Errors, Position, quoted};
 use crate::limits;
@@ -242,7 +242,7 @@ impl<'t> Composer<'t, '_> {
             Some(tag) => Some(self.known(tag, position)?),
         };
         let is_text = tag == Some("str") || (tag.is_none() && style != ScalarStyle::Plain);
-        let kind = if is_text { Kind::Text } else { scalar::kind(&text) };
+        let kind = if is_text { Kind::Text } else { core_schema::kind(&text) };
         let as_tagged = match tag {
             None | Some("str") => true,
             Some("null") => kind == Kind::Null,

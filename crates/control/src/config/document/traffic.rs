@@ -5,8 +5,8 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::{Maybe, Some1};
-use crate::config::texts::{Share, Time, To};
-use crate::config::values::{Either, Text, secret};
+use crate::config::scalars::{Share, Time, To};
+use crate::config::fields::{Either, Text, secret};
 
 /// A rate limit (GCRA): at most `requests` in the period `per` for each key; further requests are rejected with 429. Requests
 /// are counted exactly, across all workers.

@@ -10,7 +10,7 @@ use serde::Deserialize;
 use serde::de::{Deserializer, Error, MapAccess, SeqAccess, Visitor};
 
 use super::error::{Position, quoted};
-use super::reader::{AT, SECRET};
+use super::deserializer::{AT, SECRET};
 
 /// A value and where it stands.
 #[derive(Debug)]

@@ -25,7 +25,7 @@ use ringmain_sys::memory;
 use ringmain_sys::watch::{Watcher, Woken};
 
 use crate::cluster::Cluster;
-use crate::combined::Combined;
+use crate::merge::Combined;
 use crate::config::{ConfigError, Kubernetes, Loaded};
 use crate::file::{self, Print, Reading, Unreadable};
 use crate::limits;

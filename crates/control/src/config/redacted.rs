@@ -10,8 +10,8 @@ use serde_json::{Map, Value as Json};
 
 use super::document::Document;
 use super::error::{Errors, Position};
-use super::reader::Reader;
-use super::tree::{self, Node, Value};
+use super::deserializer::Reader;
+use super::yaml::{self, Node, Value};
 
 /// In place of a value that is not shown.
 const HIDDEN: &str = "(not shown)";
@@ -20,7 +20,7 @@ const HIDDEN: &str = "(not shown)";
 #[must_use]
 pub fn shown(text: &str) -> Option<Json> {
     let errors = Errors::new("");
-    let node = tree::read(text, &errors)?;
+    let node = yaml::read(text, &errors)?;
     let reader = Reader::new(&node, &errors);
     // Reading it is what finds the marks.
     Document::deserialize(reader).ok()?;

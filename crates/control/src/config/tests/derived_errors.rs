@@ -3,7 +3,7 @@
 use ringmain_gateway::table::{Outcome, Place, Problem};
 
 use super::loaded;
-use super::wrong::wrong;
+use super::errors::wrong;
 
 #[test]
 fn listeners_and_upstreams_without_their_certificates_are_no_errors_of_their_own() {

@@ -19,7 +19,7 @@ use ringmain_push::{Push, State, StateRecord, Successor, limits};
 use ringmain_sys::clock;
 use ringmain_sys::inherit::{self, StatePipe};
 
-use crate::follow::Control;
+use crate::reload::Control;
 use crate::limits::{STATE_FREEZE_WITHIN, STATE_RECEIVE_WITHIN, STATE_SEND_WITHIN};
 
 const FILE: &str = "push.state";

@@ -12,8 +12,8 @@ use ringmain_web::limits::CLIENT_IPV6_BITS;
 use super::{Builder, list, put, text, value};
 use crate::config::document::{self, Maybe, Some1};
 use crate::config::error::{Position, quoted};
-use crate::config::texts::To;
-use crate::config::values::{At, Either, OneOrMany, Switch, Text};
+use crate::config::scalars::To;
+use crate::config::fields::{At, Either, OneOrMany, Switch, Text};
 
 /// The keys of a rule's policies that are told of here.
 pub(super) type Bounds = (
@@ -235,7 +235,7 @@ impl Builder<'_> {
             );
         }
         let share = |share: Maybe<Text<_>>| {
-            text(share).map_or(Share::ALL, |crate::config::texts::Share(share)| share)
+            text(share).map_or(Share::ALL, |crate::config::scalars::Share(share)| share)
         };
         let delay = part.delay.and_then(|at| {
             let part = at.value?;
@@ -289,7 +289,7 @@ impl Builder<'_> {
     pub(super) fn ranged_time(
         &self,
         key: &str,
-        at: &Maybe<Text<crate::config::texts::Time>>,
+        at: &Maybe<Text<crate::config::scalars::Time>>,
         least: Duration,
         most: Duration,
     ) -> Option<Duration> {
